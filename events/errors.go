@@ -1,0 +1,40 @@
+package events
+
+import (
+	"fmt"
+)
+
+// InvalidError says which field of an event, payload or name is wrong, and why.
+// Nothing was written when it is returned.
+type InvalidError struct {
+	Field  string // a path such as "id", "data.entries[2].turn"
+	Reason string
+}
+
+func (e *InvalidError) Error() string {
+	if e.Field == "" {
+		return "invalid: " + e.Reason
+	}
+	return "invalid " + e.Field + ": " + e.Reason
+}
+
+func invalid(field, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// DamageError stands for a record that the log holds at an offset but cannot
+// give back. Reads yield it in the record's place and go on.
+type DamageError struct {
+	Offset Offset
+	Err    error // what was found there; may be nil
+}
+
+func (e *DamageError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("damaged record %v", e.Offset)
+	}
+	return fmt.Sprintf("damaged record %v: %v", e.Offset, e.Err)
+}
+
+// Unwrap returns what was found at the offset.
+func (e *DamageError) Unwrap() error { return e.Err }

@@ -1,0 +1,120 @@
+package events
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"time"
+)
+
+// Limits of one append. Larger values are kept by reference (attribute dataref).
+const (
+	MaxData        = 8 << 20  // bytes of an event's data
+	MaxHeaders     = 32 << 10 // bytes of its headers on the wire
+	MaxAppend      = 1000     // events of one append
+	MaxValue       = 64 << 20 // default bound of a value kept by reference
+	MaxBlobPart    = 4 << 20  // bytes of one part of a blob
+	blobURNPrefix  = "urn:tally:blob:"
+	ContentTypeRaw = "application/octet-stream"
+)
+
+// ContentTypeJSON is the media type of every payload but a document's.
+const ContentTypeJSON = "application/json"
+
+// Names of the extension attributes that tally gives a meaning to.
+const (
+	ExtActor         = "actor"         // who: user, agent or program id
+	ExtCorrelationID = "correlationid" // run or turn
+	ExtCausationID   = "causationid"   // id of the causing event
+	ExtSeen          = "tallyseen"     // the offset up to which the producer knew the subject, padded
+	ExtDoc           = "tallydoc"      // a document's metadata, see DocMeta
+	ExtDataRef       = "dataref"       // urn:tally:blob:<sha256>, in place of data
+)
+
+// Event is a CloudEvent 1.0: one fact about one subject. Its identity is
+// (Subject, Source, ID): appending an identity again gives the first offset back.
+type Event struct {
+	ID          string // a UUIDv7 unless the producer has a better one
+	Source      string // URI reference of the producer
+	Type        string // Type... constants, or one of somebody else's vocabulary
+	Subject     Subject
+	Time        time.Time // when it happened, by the producer's clock; zero: not said
+	ContentType string    // media type of Data; "": ContentTypeJSON if there are data
+	DataSchema  string    // of foreign types; that of a known type follows from the type
+	Data        []byte    // exactly the producer's bytes
+	Extensions  map[string]string
+}
+
+// New makes an event of a payload. It has neither id nor time yet: appending
+// gives it both, and a producer that wants to be able to append it again sets
+// them first (log.Stamp).
+func New(source string, sub Subject, p Payload) (Event, error) {
+	data, err := Encode(p)
+	if err != nil {
+		return Event{}, err
+	}
+	return Event{Source: source, Type: p.EventType(), Subject: sub, ContentType: ContentTypeJSON, Data: data}, nil
+}
+
+// DerivedID gives the id of an event that follows from facts alone, so that
+// stating the same facts again is the same event.
+func DerivedID(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s,", len(p), p) // a length before each: no two lists of parts look alike
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
+}
+
+// MsgID is the Nats-Msg-Id of an event: base64url, without padding, of the first
+// 16 bytes of SHA-256 over NATS subject, 0, source, 0, id. The server
+// deduplicates over the whole stream, so an id alone would swallow the same
+// event for a second subject.
+func (e Event) MsgID() string {
+	h := sha256.New()
+	h.Write([]byte(e.Subject.NATS()))
+	h.Write([]byte{0})
+	h.Write([]byte(e.Source))
+	h.Write([]byte{0})
+	h.Write([]byte(e.ID))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Seen is the offset up to which the producer knew the subject (ExtSeen), and
+// whether it said so.
+func (e Event) Seen() (Offset, bool) {
+	text, ok := e.Extensions[ExtSeen]
+	if !ok {
+		return 0, false
+	}
+	at, err := ParseOffset(text)
+	return at, err == nil
+}
+
+// WithExtension returns the event with one extension attribute more.
+func (e Event) WithExtension(name, value string) Event {
+	ext := make(map[string]string, len(e.Extensions)+1)
+	for k, v := range e.Extensions {
+		ext[k] = v
+	}
+	ext[name] = value
+	e.Extensions = ext
+	return e
+}
+
+// BlobRef gives the dataref of the content with this SHA-256, in lower-case hex.
+func BlobRef(sha256hex string) string { return blobURNPrefix + sha256hex }
+
+// ParseBlobRef gives the SHA-256 that a dataref names, and whether it names one.
+func ParseBlobRef(ref string) (string, bool) {
+	if len(ref) != len(blobURNPrefix)+64 || ref[:len(blobURNPrefix)] != blobURNPrefix {
+		return "", false
+	}
+	sum := ref[len(blobURNPrefix):]
+	for i := 0; i < len(sum); i++ {
+		if c := sum[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return "", false
+		}
+	}
+	return sum, true
+}

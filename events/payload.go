@@ -1,0 +1,157 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Payload is the typed view of an event's data. All but document.written have
+// one: a document's data are its own bytes.
+type Payload interface {
+	EventType() string
+	// Validate returns an *InvalidError naming the first field that is wrong.
+	Validate() error
+}
+
+// Raw is a JSON value that is kept byte for byte: key order, number spelling,
+// escapes, white space.
+type Raw = json.RawMessage
+
+// Field is a name and its raw value; Fields are a JSON object in its order.
+type (
+	Field  = rawjson.Member
+	Fields = rawjson.Members
+)
+
+// Encode writes and validates a payload.
+func Encode(p Payload) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	data, err := rawjson.Marshal(p)
+	if err != nil {
+		return nil, dataError(err)
+	}
+	return data, nil
+}
+
+// Decode reads the payload of a known type and validates it. The payload's raw
+// fields alias data. For an unknown type, and for document.written, it returns
+// nil and no error.
+func Decode(typ string, data []byte) (Payload, error) {
+	info := vocabulary[typ]
+	if info.new == nil {
+		return nil, nil
+	}
+	p := info.new()
+	if err := decodeInto(data, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// DecodeAs is Decode for a caller that knows which payload it wants.
+func DecodeAs[T any, P interface {
+	*T
+	Payload
+}](e Event) (P, error) {
+	p := P(new(T))
+	if e.Type != p.EventType() {
+		return nil, invalid("type", "%s is not %s", e.Type, p.EventType())
+	}
+	if err := decodeInto(e.Data, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func decodeInto(data []byte, p Payload) error {
+	if err := rawjson.Unmarshal(data, p); err != nil {
+		return dataError(err)
+	}
+	return p.Validate()
+}
+
+// dataError gives an error of the scanner the form that callers know.
+func dataError(err error) error {
+	if f, ok := err.(*rawjson.FieldError); ok {
+		return &InvalidError{Field: "data." + f.Path, Reason: f.Reason}
+	}
+	return &InvalidError{Field: "data", Reason: err.Error()}
+}
+
+// wrong reports a field of the data; the path is relative to them.
+func wrong(path, format string, args ...any) error {
+	return &InvalidError{Field: "data." + path, Reason: fmt.Sprintf(format, args...)}
+}
+
+// first returns the first error there is.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func required(path, value string) error {
+	if value == "" {
+		return wrong(path, "missing")
+	}
+	return nil
+}
+
+func oneOf(path, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return wrong(path, "%q: want one of %q", value, allowed)
+}
+
+func notNegative(path string, n int64) error {
+	if n < 0 {
+		return wrong(path, "%d is negative", n)
+	}
+	return nil
+}
+
+func validRaw(path string, raw Raw) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	if err := rawjson.Check(raw); err != nil {
+		return wrong(path, "%v", err)
+	}
+	return nil
+}
+
+// setInto decodes a raw field into v, with errors that name its path.
+func setInto(path string, raw Raw, v any) error {
+	err := rawjson.Unmarshal(raw, v)
+	if err == nil {
+		return nil
+	}
+	if f, ok := err.(*rawjson.FieldError); ok {
+		return &InvalidError{Field: "data." + join(path, f.Path), Reason: f.Reason}
+	}
+	return wrong(path, "%v", err)
+}
+
+func join(path, rest string) string {
+	if rest == "" || strings.HasPrefix(rest, "[") {
+		return path + rest
+	}
+	return path + "." + rest
+}
+
+func stringField(path string, raw Raw) (string, error) {
+	var s string
+	err := setInto(path, raw, &s)
+	return s, err
+}

@@ -1,0 +1,227 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kinds of sessions that tally knows; others are allowed.
+const (
+	KindConversation = "conversation"
+	KindPanel        = "panel"
+	KindAgent        = "agent"
+	KindJob          = "job"
+	KindHistory      = "history"
+	KindInbox        = "inbox"
+	KindQueue        = "queue"
+	KindItem         = "item"
+	KindPrompts      = "prompts"
+)
+
+// SessionCreated gives a session its kind. The first one counts, a second is
+// void. A session exists from its first event of whatever type.
+type SessionCreated struct {
+	Kind      string                `json:"kind"`
+	CreatedAt Timestamp             `json:"createdAt"`
+	Title     string                `json:"title,omitempty"`
+	Project   string                `json:"project,omitempty"`
+	CWD       string                `json:"cwd,omitempty"`
+	Owner     string                `json:"owner,omitempty"`
+	Layer     string                `json:"layer,omitempty"` // project or personal
+	Models    []string              `json:"models,omitempty"`
+	Recipe    DocRef                `json:"recipe,omitempty"`
+	Settings  Raw                   `json:"settings,omitempty"`
+	Parent    *Lineage              `json:"parent,omitempty"`
+	Fork      *Fork                 `json:"fork,omitempty"`
+	Origin    *Origin               `json:"origin,omitempty"`
+	Raw       Raw                   `json:"raw,omitempty"` // the file as imported
+	Formats   map[string]FileFormat `json:"formats,omitempty"`
+	Unknown   Fields                `json:",unknown"`
+}
+
+// Lineage says who started a session or run. It inherits nothing.
+type Lineage struct {
+	Session    string `json:"session"`
+	Offset     Offset `json:"offset,omitempty"`
+	Run        string `json:"run,omitempty"`
+	Checkpoint string `json:"checkpoint,omitempty"`
+	ToolCall   string `json:"toolCall,omitempty"`
+}
+
+// Fork says where a session's threads come from: they are those of Session at
+// Offset, by reference. Offset lies below the fork's own first event.
+type Fork struct {
+	Session string `json:"session"`
+	Offset  Offset `json:"offset"`
+}
+
+// Origin says where an imported session comes from, so that a later import of the
+// same place is known to be one and another's is refused.
+type Origin struct {
+	Format string `json:"format"`          // name of the layout, such as tallydir
+	Root   string `json:"root"`            // name of the folder that was imported: the name under which it is exported
+	Marker string `json:"marker"`          // hash of the place; the place itself is not stored
+	Birth  string `json:"birth,omitempty"` // what the source itself says of its beginning, so that a moved folder is recognised
+}
+
+func (p *SessionCreated) EventType() string { return TypeSessionCreated }
+
+// Validate implements Payload.
+func (p *SessionCreated) Validate() error {
+	if p.Fork != nil && (p.Fork.Session == "" || p.Fork.Offset == 0 || p.Fork.Offset > MaxOffset) {
+		return wrong("fork", "want a session and an offset from 1")
+	}
+	if p.Parent != nil && p.Parent.Session == "" {
+		return wrong("parent.session", "missing")
+	}
+	if p.Layer != "" {
+		if err := oneOf("layer", p.Layer, "project", "personal"); err != nil {
+			return err
+		}
+	}
+	return first(required("kind", p.Kind), required("createdAt", string(p.CreatedAt)), p.CreatedAt.check("createdAt"),
+		p.Recipe.check("recipe", false), p.Origin.check("origin"), validRaw("settings", p.Settings), validRaw("raw", p.Raw), checkFormats(p.Formats))
+}
+
+func (o *Origin) check(path string) error {
+	if o == nil {
+		return nil
+	}
+	return first(required(path+".format", o.Format), required(path+".marker", o.Marker))
+}
+
+// SessionUpdated changes fields of the session. A field set to null is taken
+// away; fields that the vocabulary does not know are kept.
+type SessionUpdated struct {
+	Set     Fields                `json:"set"`
+	Reason  string                `json:"reason,omitempty"`
+	Log     *SessionLog           `json:"log,omitempty"`
+	Raw     Raw                   `json:"raw,omitempty"`
+	Formats map[string]FileFormat `json:"formats,omitempty"`
+	Unknown Fields                `json:",unknown"`
+}
+
+// SessionLog is an entry of the session's own log. Every one is kept, in order.
+type SessionLog struct {
+	Event   string    `json:"event"` // started, expired, ended, break or other
+	Session string    `json:"session,omitempty"`
+	At      Timestamp `json:"at,omitempty"`
+}
+
+func (p *SessionUpdated) EventType() string { return TypeSessionUpdated }
+
+// Validate implements Payload.
+func (p *SessionUpdated) Validate() error {
+	if p.Set == nil {
+		return wrong("set", "missing")
+	}
+	for _, f := range p.Set {
+		path := "set." + f.Name
+		if f.Name == "" {
+			return wrong("set", "a field without a name")
+		}
+		if err := validRaw(path, f.Value); err != nil {
+			return err
+		}
+		if err := checkSetField(path, f); err != nil {
+			return err
+		}
+	}
+	if p.Log != nil {
+		if err := first(oneOf("log.event", p.Log.Event, "started", "expired", "ended", "break", "other"), p.Log.At.check("log.at")); err != nil {
+			return err
+		}
+	}
+	return first(validRaw("raw", p.Raw), checkFormats(p.Formats))
+}
+
+var sessionStatuses = []string{"open", "idle", "working", "waiting", "verifying", "done", "error", "running", "completed", "archived"}
+
+// checkSetField holds the known fields of set to their types.
+func checkSetField(path string, f Field) error {
+	if string(f.Value) == "null" {
+		return nil
+	}
+	switch f.Name {
+	case "status":
+		status, err := stringField(path, f.Value)
+		if err != nil || strings.HasPrefix(status, "stopped:") {
+			return err
+		}
+		return oneOf(path, status, sessionStatuses...)
+	case "title", "description", "owner", "onEmpty", "project":
+		_, err := stringField(path, f.Value)
+		return err
+	case "layer":
+		layer, err := stringField(path, f.Value)
+		return first(err, oneOf(path, layer, "project", "personal"))
+	case "finishedAt":
+		at, err := stringField(path, f.Value)
+		return first(err, Timestamp(at).check(path))
+	case "recipe":
+		ref, err := stringField(path, f.Value)
+		return first(err, DocRef(ref).check(path, false))
+	case "models", "lastActiveTools":
+		var names []string
+		return setInto(path, f.Value, &names)
+	case "cursors":
+		var cursors map[string]Offset
+		return setInto(path, f.Value, &cursors)
+	case "binding":
+		var b Binding
+		return first(setInto(path, f.Value, &b), b.ExpiresAt.check(path+".expiresAt"))
+	case "origin":
+		var o Origin
+		return first(setInto(path, f.Value, &o), o.check(path))
+	case "totals", "limits", "settings", "trajectory":
+		return nil // any value: kept raw
+	}
+	return nil
+}
+
+// Binding ties a session to a vendor's own.
+type Binding struct {
+	Vendor    string    `json:"vendor"`
+	ID        string    `json:"id"`
+	ExpiresAt Timestamp `json:"expiresAt,omitempty"`
+	Unknown   Fields    `json:",unknown"`
+}
+
+// SessionRewound moves the head: the threads are again as they were right after
+// offset To. Nothing is deleted.
+type SessionRewound struct {
+	To         Offset         `json:"to"`
+	Checkpoint string         `json:"checkpoint,omitempty"` // the rewind checkpoint that is used up
+	Undoes     Offset         `json:"undoes,omitempty"`     // the rewind that this one takes back
+	Reason     string         `json:"reason,omitempty"`
+	Raw        Raw            `json:"raw,omitempty"`
+	Files      []RestoredFile `json:"files,omitempty"`
+	Unknown    Fields         `json:",unknown"`
+}
+
+// RestoredFile says what a rewind did to one file of the working tree.
+type RestoredFile struct {
+	Path   string `json:"path"`
+	Action string `json:"action"` // restored, removed or failed
+	Error  string `json:"error,omitempty"`
+	Before DocRef `json:"before"` // what was found on disk
+	Mode   int64  `json:"mode,omitempty"`
+}
+
+func (p *SessionRewound) EventType() string { return TypeSessionRewound }
+
+// Validate implements Payload. Whether the target is possible depends on the
+// place in the log and is decided by the fold.
+func (p *SessionRewound) Validate() error {
+	if p.To > MaxOffset {
+		return wrong("to", "%d is no offset", uint64(p.To))
+	}
+	for i, f := range p.Files {
+		path := fmt.Sprintf("files[%d]", i)
+		if err := first(required(path+".path", f.Path), oneOf(path+".action", f.Action, "restored", "removed", "failed"),
+			f.Before.check(path+".before", true), notNegative(path+".mode", f.Mode)); err != nil {
+			return err
+		}
+	}
+	return validRaw("raw", p.Raw)
+}

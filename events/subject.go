@@ -1,0 +1,222 @@
+package events
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+)
+
+const (
+	// DefaultNamespace is where subjects live unless somebody says otherwise.
+	DefaultNamespace = "default"
+	// KindSession is the kind of every session's subject. Documents have other kinds.
+	KindSession = "session"
+	// Partitions is the number of virtual partitions, fixed for ever: it is part
+	// of every subject's name.
+	Partitions = 64
+	// MaxIDLen bounds an id in bytes, before escapes.
+	MaxIDLen = 512
+
+	subjectPrefix = "tally.v1."
+)
+
+// SubjectFilter is the NATS subject that takes every event of every subject.
+const SubjectFilter = "tally.v1.*.*.*.*"
+
+// Subject names one ordered history in the log: a session or a document. Subjects
+// are comparable; the zero Subject names nothing.
+type Subject struct {
+	Namespace string // 1 to 64 of [A-Za-z0-9_-]
+	Kind      string // KindSession, or the kind of a document
+	ID        string // any bytes, 1 to MaxIDLen of them
+}
+
+// Session names the session id in namespace ns ("" is DefaultNamespace).
+func Session(ns, id string) Subject {
+	return Subject{Namespace: orDefault(ns), Kind: KindSession, ID: id}
+}
+
+// Document names the document id of a kind in namespace ns ("" is DefaultNamespace).
+func Document(ns, kind, id string) Subject {
+	return Subject{Namespace: orDefault(ns), Kind: kind, ID: id}
+}
+
+func orDefault(ns string) string {
+	if ns == "" {
+		return DefaultNamespace
+	}
+	return ns
+}
+
+// IsSession reports whether s names a session.
+func (s Subject) IsSession() bool { return s.Kind == KindSession }
+
+// Validate returns an *InvalidError if s cannot name a subject.
+func (s Subject) Validate() error {
+	if err := ValidateNamespace(s.Namespace); err != nil {
+		return err
+	}
+	if !isToken(s.Kind) {
+		return invalid("subject", "kind %q: want 1 to 64 of [A-Za-z0-9_-]", s.Kind)
+	}
+	switch {
+	case s.ID == "":
+		return invalid("subject", "the id is empty")
+	case len(s.ID) > MaxIDLen:
+		return invalid("subject", "the id has %d bytes, at most %d are allowed", len(s.ID), MaxIDLen)
+	}
+	return nil
+}
+
+// ValidateNamespace returns an *InvalidError unless ns is 1 to 64 of [A-Za-z0-9_-].
+func ValidateNamespace(ns string) error {
+	if !isToken(ns) {
+		return invalid("namespace", "%q: want 1 to 64 of [A-Za-z0-9_-]", ns)
+	}
+	return nil
+}
+
+// NATS gives the literal NATS subject: tally.v1.<partition>.<namespace>.<kind>.<id>.
+func (s Subject) NATS() string {
+	id := EscapeID(s.ID)
+	return fmt.Sprintf("%s%02x.%s.%s.%s", subjectPrefix, partition(s.Namespace, s.Kind, id), s.Namespace, s.Kind, id)
+}
+
+// Partition is the virtual partition of the subject: 32-bit FNV-1a over
+// <namespace>.<kind>.<escaped id>, modulo Partitions.
+func (s Subject) Partition() int {
+	return int(partition(s.Namespace, s.Kind, EscapeID(s.ID)))
+}
+
+func partition(ns, kind, escapedID string) uint32 {
+	h := fnv.New32a()
+	for _, part := range []string{ns, ".", kind, ".", escapedID} {
+		h.Write([]byte(part)) // never fails
+	}
+	return h.Sum32() % Partitions
+}
+
+// ParseNATS reads a NATS subject as NATS writes it. Anything that NATS would not
+// have written, a wrong partition included, is an *InvalidError.
+func ParseNATS(subject string) (Subject, error) {
+	rest, ok := strings.CutPrefix(subject, subjectPrefix)
+	parts := strings.Split(rest, ".")
+	if !ok || len(parts) != 4 {
+		return Subject{}, invalid("subject", "%q: want tally.v1.<partition>.<namespace>.<kind>.<id>", subject)
+	}
+	id, err := UnescapeID(parts[3])
+	if err != nil {
+		return Subject{}, err
+	}
+	s := Subject{Namespace: parts[1], Kind: parts[2], ID: id}
+	if err := s.Validate(); err != nil {
+		return Subject{}, err
+	}
+	if s.NATS() != subject {
+		return Subject{}, invalid("subject", "%q: the canonical form is %q", subject, s.NATS())
+	}
+	return s, nil
+}
+
+// String gives the CloudEvents subject: session/<id> or document/<kind>/<id>,
+// with the same escapes as in NATS. The namespace is no part of it.
+func (s Subject) String() string {
+	switch {
+	case s == Subject{}:
+		return ""
+	case s.IsSession():
+		return "session/" + EscapeID(s.ID)
+	}
+	return "document/" + s.Kind + "/" + EscapeID(s.ID)
+}
+
+// ParseSubject reads a CloudEvents subject in namespace ns. A byte of the id that
+// would need an escape and has none stands for itself.
+func ParseSubject(ns, text string) (Subject, error) {
+	var s Subject
+	switch {
+	case strings.HasPrefix(text, "session/"):
+		s = Session(ns, unescapeLenient(text[len("session/"):]))
+	case strings.HasPrefix(text, "document/"):
+		kind, id, ok := strings.Cut(text[len("document/"):], "/")
+		if !ok {
+			return s, invalid("subject", "%q: want document/<kind>/<id>", text)
+		}
+		if kind == KindSession {
+			return s, invalid("subject", "%q: no document has the kind session", text)
+		}
+		s = Document(ns, kind, unescapeLenient(id))
+	default:
+		return s, invalid("subject", "%q: want session/<id> or document/<kind>/<id>", text)
+	}
+	return s, s.Validate()
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// EscapeID writes an id with [A-Za-z0-9_-] as they are and every other byte as =XX.
+func EscapeID(id string) string {
+	plain := true
+	for i := 0; i < len(id); i++ {
+		if !isSafe(id[i]) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return id
+	}
+	var b strings.Builder
+	for i := 0; i < len(id); i++ {
+		if c := id[i]; isSafe(c) {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'=', upperHex[c>>4], upperHex[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// UnescapeID undoes EscapeID. What EscapeID does not write is an *InvalidError.
+func UnescapeID(escaped string) (string, error) {
+	id := unescapeLenient(escaped)
+	if EscapeID(id) != escaped {
+		return "", invalid("subject", "id %q: the escaped form is %q", escaped, EscapeID(id))
+	}
+	return id, nil
+}
+
+func unescapeLenient(s string) string {
+	if !strings.Contains(s, "=") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '=' && i+2 < len(s) {
+			hi, lo := strings.IndexByte(upperHex, s[i+1]), strings.IndexByte(upperHex, s[i+2])
+			if hi >= 0 && lo >= 0 {
+				b.WriteByte(byte(hi<<4 | lo))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func isSafe(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+}
+
+func isToken(s string) bool {
+	if len(s) < 1 || len(s) > 64 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if !isSafe(s[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,211 @@
+package events
+
+import "fmt"
+
+// MainThread is the thread a turn lands on unless it names another.
+const MainThread = "main"
+
+// AllThreads stands for every thread in a truncation; no thread has this name.
+const AllThreads = "*"
+
+// TurnAppended appends turns, to several threads if need be, so that one call of
+// a user is one event.
+type TurnAppended struct {
+	Entries    []Entry                 `json:"entries"`
+	ThreadMeta map[string]Raw          `json:"threadMeta,omitempty"`
+	Pins       map[string]map[int]bool `json:"pins,omitempty"` // of turns, by index from 0, after the entries were appended
+	Formats    map[string]FileFormat   `json:"formats,omitempty"`
+	Unknown    Fields                  `json:",unknown"`
+}
+
+// Entry is one turn of one thread: the producer's JSON byte for byte, or bytes
+// that are not JSON.
+type Entry struct {
+	Thread    string    `json:"thread"`
+	Turn      Raw       `json:"turn,omitempty"`
+	Bytes     []byte    `json:"bytes,omitempty"`
+	ID        string    `json:"id,omitempty"`
+	Timestamp Timestamp `json:"timestamp,omitempty"`
+	Run       *RunRef   `json:"run,omitempty"`
+	Meta      Raw       `json:"meta,omitempty"`
+	Pinned    bool      `json:"pinned,omitempty"`
+	Unknown   Fields    `json:",unknown"`
+}
+
+func (p *TurnAppended) EventType() string { return TypeTurnAppended }
+
+// Validate implements Payload.
+func (p *TurnAppended) Validate() error {
+	if len(p.Entries) == 0 && len(p.ThreadMeta) == 0 {
+		return wrong("entries", "nothing to append")
+	}
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		path := fmt.Sprintf("entries[%d]", i)
+		if err := first(checkThread(path+".thread", e.Thread), checkTurn(path, e.Turn, e.Bytes), e.Timestamp.check(path+".timestamp"),
+			e.Run.checkOptional(path+".run"), validRaw(path+".meta", e.Meta)); err != nil {
+			return err
+		}
+	}
+	for name, raw := range p.ThreadMeta {
+		if err := first(checkThread("threadMeta", name), validRaw(fmt.Sprintf("threadMeta[%q]", name), raw)); err != nil {
+			return err
+		}
+	}
+	for name, pins := range p.Pins {
+		if err := checkPins(fmt.Sprintf("pins[%q]", name), name, pins); err != nil {
+			return err
+		}
+	}
+	return checkFormats(p.Formats)
+}
+
+// ThreadReplaced puts other content in the place of threads. A thread replaced by
+// nothing exists and is empty.
+type ThreadReplaced struct {
+	Threads  map[string]Replacement `json:"threads"`
+	Others   string                 `json:"others"` // keep or drop
+	Reason   string                 `json:"reason"` // save, compact, import or clear
+	Strategy string                 `json:"strategy,omitempty"`
+	Before   int64                  `json:"before,omitempty"` // size before and after, in the strategy's own unit
+	After    int64                  `json:"after,omitempty"`
+	Formats  map[string]FileFormat  `json:"formats,omitempty"`
+	Unknown  Fields                 `json:",unknown"`
+}
+
+// Replacement is the new content of one thread.
+type Replacement struct {
+	Items []Item `json:"items"`
+	Meta  Raw    `json:"meta,omitempty"`
+}
+
+// Item is a new turn, or a stretch of turns of the thread as it was before, which
+// keep their offset, pins and bytes.
+type Item struct {
+	Keep      *[2]int   `json:"keep,omitempty"` // turns from Keep[0] to before Keep[1], by index from 0
+	Turn      Raw       `json:"turn,omitempty"`
+	Bytes     []byte    `json:"bytes,omitempty"`
+	ID        string    `json:"id,omitempty"`
+	Timestamp Timestamp `json:"timestamp,omitempty"`
+	Run       *RunRef   `json:"run,omitempty"`
+	Meta      Raw       `json:"meta,omitempty"`
+	Pinned    bool      `json:"pinned,omitempty"`
+	Unknown   Fields    `json:",unknown"`
+}
+
+func (p *ThreadReplaced) EventType() string { return TypeThreadReplaced }
+
+// Validate implements Payload.
+func (p *ThreadReplaced) Validate() error {
+	if p.Threads == nil {
+		return wrong("threads", "missing")
+	}
+	for name, r := range p.Threads {
+		path := fmt.Sprintf("threads[%q]", name)
+		if err := first(checkThread("threads", name), validRaw(path+".meta", r.Meta)); err != nil {
+			return err
+		}
+		for i := range r.Items {
+			if err := r.Items[i].check(fmt.Sprintf("%s.items[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return first(oneOf("others", p.Others, "keep", "drop"), oneOf("reason", p.Reason, "save", "compact", "import", "clear"), checkFormats(p.Formats))
+}
+
+func (it *Item) check(path string) error {
+	if it.Keep == nil {
+		return first(checkTurn(path, it.Turn, it.Bytes), it.Timestamp.check(path+".timestamp"), it.Run.checkOptional(path+".run"), validRaw(path+".meta", it.Meta))
+	}
+	if it.Turn != nil || it.Bytes != nil {
+		return wrong(path, "both keep and a turn")
+	}
+	if it.Keep[0] < 0 || it.Keep[1] < it.Keep[0] {
+		return wrong(path+".keep", "[%d, %d] is no stretch of turns", it.Keep[0], it.Keep[1])
+	}
+	return nil
+}
+
+// ThreadTruncated shortens threads, and never lengthens one. A thread cut to 0 is
+// gone; {"*": 0} clears all.
+type ThreadTruncated struct {
+	Lengths map[string]int `json:"lengths"`
+	Reason  string         `json:"reason"`
+	Unknown Fields         `json:",unknown"`
+}
+
+func (p *ThreadTruncated) EventType() string { return TypeThreadTruncated }
+
+// Validate implements Payload.
+func (p *ThreadTruncated) Validate() error {
+	if len(p.Lengths) == 0 {
+		return wrong("lengths", "nothing to truncate")
+	}
+	for name, n := range p.Lengths {
+		path := fmt.Sprintf("lengths[%q]", name)
+		if name == AllThreads {
+			if n != 0 || len(p.Lengths) != 1 {
+				return wrong(path, "* stands alone and only with 0")
+			}
+			continue
+		}
+		if err := first(checkThread("lengths", name), notNegative(path, int64(n))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ThreadPinned pins and unpins turns of one thread.
+type ThreadPinned struct {
+	Thread  string       `json:"thread"`
+	Pins    map[int]bool `json:"pins"` // by index from 0
+	Unknown Fields       `json:",unknown"`
+}
+
+func (p *ThreadPinned) EventType() string { return TypeThreadPinned }
+
+// Validate implements Payload.
+func (p *ThreadPinned) Validate() error {
+	if len(p.Pins) == 0 {
+		return wrong("pins", "nothing to pin")
+	}
+	return checkPins("pins", p.Thread, p.Pins)
+}
+
+func checkThread(path, name string) error {
+	switch {
+	case name == "":
+		return wrong(path, "a thread has no name")
+	case name == AllThreads:
+		return wrong(path, "* is no name of a thread")
+	case len(name) > MaxIDLen:
+		return wrong(path, "a thread's name has %d bytes, at most %d are allowed", len(name), MaxIDLen)
+	}
+	return nil
+}
+
+func checkTurn(path string, turn Raw, bytes []byte) error {
+	switch {
+	case turn == nil && bytes == nil:
+		return wrong(path+".turn", "missing")
+	case turn != nil && bytes != nil:
+		return wrong(path, "both turn and bytes")
+	case turn != nil:
+		return validRaw(path+".turn", turn)
+	}
+	return nil
+}
+
+func checkPins(path, thread string, pins map[int]bool) error {
+	if err := checkThread(path, thread); err != nil {
+		return err
+	}
+	for i := range pins {
+		if i < 0 {
+			return wrong(path, "index %d is negative", i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package events
+
+import (
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// Validate returns an *InvalidError naming the first thing that is wrong with the
+// event: its attributes, and for a type of the vocabulary its payload too. It
+// does not check the limits of size, which are the log's.
+func (e Event) Validate() error {
+	if err := e.ValidateAttributes(); err != nil {
+		return err
+	}
+	info, known := vocabulary[e.Type]
+	if !known {
+		return nil
+	}
+	if (info.subject == "session") != e.Subject.IsSession() {
+		return invalid("subject", "%s belongs to a %s, %s is none", e.Type, info.subject, e.Subject)
+	}
+	if text, ok := e.Extensions[ExtSeen]; ok {
+		if at, err := ParseOffset(text); err != nil || at.Padded() != text {
+			return invalid(ExtSeen, "%q: want an offset as 20 digits", text)
+		}
+	}
+	if ref, ok := e.Extensions[ExtDataRef]; ok {
+		if _, ok := ParseBlobRef(ref); !ok && info.new != nil {
+			return invalid(ExtDataRef, "%q: want %s<sha256>", ref, blobURNPrefix)
+		}
+		if len(e.Data) == 0 {
+			return nil // the data are elsewhere, and were validated before they were put there
+		}
+	}
+	if e.Type == TypeDocumentWritten {
+		return e.validateDocument()
+	}
+	if e.ContentType != "" && !IsJSON(e.ContentType) {
+		return invalid("datacontenttype", "%q: the data of %s are JSON", e.ContentType, e.Type)
+	}
+	_, err := Decode(e.Type, e.Data)
+	return err
+}
+
+func (e Event) validateDocument() error {
+	meta, err := ParseDocMeta(e.Extensions[ExtDoc])
+	if err != nil {
+		return err
+	}
+	if e.Subject.Kind != KindBlob {
+		return nil
+	}
+	if _, ok := ParseBlobRef(BlobRef(e.Subject.ID)); !ok {
+		return invalid("subject", "the id of a blob is its SHA-256, %q is none", e.Subject.ID)
+	}
+	if meta.Part != nil && meta.Part.SHA256 != e.Subject.ID {
+		return invalid(ExtDoc, "part of %s in blob %s", meta.Part.SHA256, e.Subject.ID)
+	}
+	return nil
+}
+
+// ValidateAttributes holds an event of any vocabulary to CloudEvents 1.0 and to
+// what can be stored.
+func (e Event) ValidateAttributes() error {
+	if err := e.Subject.Validate(); err != nil {
+		return err
+	}
+	if err := first(attribute("id", e.ID), attribute("source", e.Source), attribute("type", e.Type)); err != nil {
+		return err
+	}
+	if len(e.ID) > MaxIDLen {
+		return invalid("id", "has %d bytes, at most %d are allowed", len(e.ID), MaxIDLen)
+	}
+	if _, err := url.Parse(e.Source); err != nil {
+		return invalid("source", "%q is no URI reference", e.Source)
+	}
+	if year := e.Time.Year(); !e.Time.IsZero() && (year < 1 || year > 9999) {
+		return invalid("time", "the year %d cannot be written", year)
+	}
+	for name, value := range e.Extensions {
+		if err := ValidateExtensionName(name); err != nil {
+			return err
+		}
+		if !isText(value) {
+			return invalid(name, "the value is not printable UTF-8")
+		}
+	}
+	if !isText(e.ContentType) {
+		return invalid("datacontenttype", "the value is not printable UTF-8")
+	}
+	return nil
+}
+
+func attribute(name, value string) error {
+	if value == "" {
+		return invalid(name, "missing")
+	}
+	if !isText(value) {
+		return invalid(name, "the value is not printable UTF-8")
+	}
+	return nil
+}
+
+// isText reports whether s is a CloudEvents String: Unicode without control
+// characters.
+func isText(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return r < 0x20 || r >= 0x7f && r < 0xa0 || r&0xfffe == 0xfffe || r >= 0xfdd0 && r <= 0xfdef
+	})
+}
+
+var coreAttributes = map[string]bool{
+	"specversion": true, "id": true, "source": true, "type": true, "subject": true, "time": true,
+	"datacontenttype": true, "dataschema": true, "data": true,
+}
+
+// ValidateExtensionName returns an *InvalidError unless name is 1 to 20 of
+// [a-z0-9] and no attribute of CloudEvents itself.
+func ValidateExtensionName(name string) error {
+	if len(name) < 1 || len(name) > 20 || coreAttributes[name] {
+		return invalid("extension", "%q is no name of an extension", name)
+	}
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return invalid("extension", "%q: want 1 to 20 of [a-z0-9]", name)
+		}
+	}
+	return nil
+}
+
+// IsJSON reports whether a media type says JSON.
+func IsJSON(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
+}
