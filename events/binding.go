@@ -1,10 +1,6 @@
 package events
 
-import (
-	"strings"
-	"time"
-	"unicode/utf8"
-)
+import "strings"
 
 // Names of headers. NATS treats them as case-sensitive: tally writes lower case
 // and reads any.
@@ -153,7 +149,7 @@ func decodeBinary(sub Subject, contentType string, header map[string][]string, p
 			continue
 		}
 		// Of several errors the least is reported, whatever the map's order.
-		if err := d.attribute(lower(name[len(headerPrefix):]), values); err != nil && (d.err == nil || err.Error() < d.err.Error()) {
+		if err := d.header(lower(name[len(headerPrefix):]), values); err != nil && (d.err == nil || err.Error() < d.err.Error()) {
 			d.err = err
 		}
 	}
@@ -166,110 +162,6 @@ func decodeBinary(sub Subject, contentType string, header map[string][]string, p
 		return Event{}, invalid("specversion", "missing")
 	}
 	return d.event, nil
-}
-
-// decoder collects the attributes of one message. Bits of seen are the core
-// attributes that were there.
-type decoder struct {
-	event Event
-	seen  uint
-	err   error
-}
-
-const (
-	seenSpecVersion = 1 << iota
-	seenID
-	seenSource
-	seenType
-	seenSubject
-	seenTime
-	seenContentType
-	seenDataSchema
-)
-
-// attribute takes one attribute, whose name is in lower case.
-func (d *decoder) attribute(name string, values []string) error {
-	if len(values) != 1 {
-		return invalid(name, "the header has %d values", len(values))
-	}
-	value, err := percentDecode(name, values[0])
-	if err != nil {
-		return err
-	}
-	bit, err := d.core(name, value)
-	if err != nil {
-		return err
-	}
-	if bit != 0 {
-		if d.seen&bit != 0 {
-			return invalid(name, "the header is there twice")
-		}
-		d.seen |= bit
-		return nil
-	}
-	if err := ValidateExtensionName(name); err != nil {
-		return err
-	}
-	if _, twice := d.event.Extensions[name]; twice {
-		return invalid(name, "the header is there twice")
-	}
-	if d.event.Extensions == nil {
-		d.event.Extensions = make(map[string]string)
-	}
-	d.event.Extensions[name] = value
-	return nil
-}
-
-// core takes one of the attributes that CloudEvents itself defines and returns
-// its bit, or 0 if it is none.
-func (d *decoder) core(name, value string) (uint, error) {
-	switch name {
-	case "specversion":
-		if value != specVersion {
-			return 0, invalid("specversion", "%q: want %s", value, specVersion)
-		}
-		return seenSpecVersion, nil
-	case "id":
-		d.event.ID = value
-		return seenID, nil
-	case "source":
-		d.event.Source = value
-		return seenSource, nil
-	case "type":
-		d.event.Type = value
-		return seenType, nil
-	case "subject":
-		return seenSubject, sameSubject(d.event.Subject, value)
-	case "time":
-		var err error
-		d.event.Time, err = parseTime(value)
-		return seenTime, err
-	case "datacontenttype": // the binding's own place for it
-		if d.event.ContentType != "" && d.event.ContentType != value {
-			return 0, invalid("datacontenttype", "%q contradicts Content-Type %q", value, d.event.ContentType)
-		}
-		d.event.ContentType = value
-		return seenContentType, nil
-	case "dataschema":
-		d.event.DataSchema = value
-		return seenDataSchema, nil
-	}
-	return 0, nil
-}
-
-// sameSubject refuses a ce-subject that names another subject than the message's.
-func sameSubject(sub Subject, text string) error {
-	if text == sub.String() {
-		return nil
-	}
-	named, err := ParseSubject(sub.Namespace, text)
-	if err != nil {
-		return err
-	}
-	if named != sub {
-		return invalid("subject", "%s contradicts the message's subject %s", text, sub.NATS())
-	}
-	return nil
 }
 
 // contentTypeOf gives the value of Content-Type, in whatever case it is spelled.
@@ -308,92 +200,4 @@ func lower(s string) string {
 		}
 	}
 	return s
-}
-
-// percentEncode writes an attribute for a header: space, ", % and everything
-// outside U+0021 to U+007E as the %XX of its UTF-8 bytes.
-func percentEncode(s string) string {
-	n := 0
-	for i := 0; i < len(s); i++ {
-		if mustEncode(s[i]) {
-			n++
-		}
-	}
-	if n == 0 {
-		return s
-	}
-	var b strings.Builder
-	b.Grow(len(s) + 2*n)
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; mustEncode(c) {
-			b.WriteByte('%')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-func mustEncode(c byte) bool { return c < 0x21 || c > 0x7e || c == '"' || c == '%' }
-
-// percentDecode undoes percentEncode, once. Bytes that should have been encoded
-// and were not stand for themselves; what is no UTF-8 (overlong forms too) and a
-// % without two hexadecimal digits are refused.
-func percentDecode(name, s string) (string, error) {
-	if i := strings.IndexByte(s, '%'); i >= 0 {
-		var b strings.Builder
-		b.Grow(len(s))
-		for i := 0; i < len(s); i++ {
-			if s[i] != '%' {
-				b.WriteByte(s[i])
-				continue
-			}
-			if i+2 >= len(s) || unhex(s[i+1]) < 0 || unhex(s[i+2]) < 0 {
-				return "", invalid(name, "%q: a %% without two hexadecimal digits", s)
-			}
-			b.WriteByte(byte(unhex(s[i+1])<<4 | unhex(s[i+2])))
-			i += 2
-		}
-		s = b.String()
-	}
-	if !utf8.ValidString(s) {
-		return "", invalid(name, "%q is no valid UTF-8", s)
-	}
-	return s, nil
-}
-
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
-}
-
-// formatTime writes a time as it stands in attributes. RFC 3339 has no zones with
-// seconds: such a time is written in UTC.
-func formatTime(t time.Time) string {
-	if _, offset := t.Zone(); offset%60 != 0 || offset <= -24*3600 || offset >= 24*3600 {
-		t = t.UTC()
-	}
-	return t.Format(time.RFC3339Nano)
-}
-
-// parseTime reads a time from an attribute. The result does not depend on the
-// machine's own zone.
-func parseTime(s string) (time.Time, error) {
-	var t time.Time
-	if err := t.UnmarshalText([]byte(s)); err != nil {
-		return time.Time{}, invalid("time", "%q is not an RFC 3339 time", s)
-	}
-	if _, offset := t.Zone(); offset != 0 {
-		return t.In(time.FixedZone("", offset)), nil
-	}
-	return t.UTC(), nil
 }

@@ -14,7 +14,7 @@ const (
 type CheckpointSaved struct {
 	ID        string         `json:"id"`
 	Kind      string         `json:"kind"` // rewind, resume or step
-	At        Offset         `json:"at"`   // below the event's own offset
+	At        Offset         `json:"at"`   // below the event's own offset; 0: before everything
 	Run       *RunRef        `json:"run,omitempty"`
 	Step      int64          `json:"step,omitempty"`
 	Status    string         `json:"status,omitempty"`
@@ -45,13 +45,13 @@ func (p *CheckpointSaved) Validate() error {
 			return err
 		}
 	}
-	for name, n := range p.Lengths {
-		if err := first(checkThread("lengths", name), notNegative(fmt.Sprintf("lengths[%q]", name), int64(n))); err != nil {
+	for _, name := range sortedKeys(p.Lengths) {
+		if err := first(checkThread("lengths", name), notNegative(fmt.Sprintf("lengths[%q]", name), int64(p.Lengths[name]))); err != nil {
 			return err
 		}
 	}
 	return first(required("id", p.ID), oneOf("kind", p.Kind, CheckpointRewind, CheckpointResume, CheckpointStep),
-		p.Run.checkOptional("run"), notNegative("step", p.Step), validRaw("responses", p.Responses), validRaw("raw", p.Raw))
+		validOffset("at", p.At), p.Run.checkOptional("run"), notNegative("step", p.Step), validRaw("responses", p.Responses), validRaw("raw", p.Raw))
 }
 
 // CheckpointCleared takes checkpoints of a kind away: one, or all.
@@ -66,7 +66,7 @@ func (p *CheckpointCleared) EventType() string { return TypeCheckpointCleared }
 
 // Validate implements Payload.
 func (p *CheckpointCleared) Validate() error {
-	return oneOf("kind", p.Kind, CheckpointRewind, CheckpointResume, CheckpointStep)
+	return first(oneOf("kind", p.Kind, CheckpointRewind, CheckpointResume, CheckpointStep), required("reason", p.Reason))
 }
 
 // CostAccrued records money and tokens spent. Totals are the sum of this type

@@ -2,6 +2,9 @@ package events
 
 import (
 	"fmt"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -36,13 +39,35 @@ type Part struct {
 	SHA256 string `json:"sha256"` // of the whole content, hex
 }
 
-// String gives the compact JSON that stands in the extension.
+// String gives the compact JSON that stands in the extension. It panics if
+// Validate would refuse m.
 func (m DocMeta) String() string {
 	text, err := rawjson.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("events: %v", err)) // only an invalid raw value among Unknown could do this
+		panic(fmt.Sprintf("events: %v", err))
 	}
-	return string(text)
+	return escapeNonText(string(text))
+}
+
+// escapeNonText escapes what JSON allows in its strings and an attribute does
+// not allow at all.
+func escapeNonText(text string) string {
+	if isText(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case isText(string(r)):
+			b.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
 }
 
 // ParseDocMeta reads the extension; "" is the zero DocMeta.
@@ -54,15 +79,33 @@ func ParseDocMeta(text string) (DocMeta, error) {
 	if err := rawjson.Unmarshal([]byte(text), &m); err != nil {
 		return m, invalid(ExtDoc, "%v", err)
 	}
-	if p := m.Part; p != nil && (p.Count < 1 || p.Index < 0 || p.Index >= p.Count || len(p.SHA256) != 64) {
-		return m, invalid(ExtDoc, "part %d of %d, sha256 %q", p.Index, p.Count, p.SHA256)
+	return m, m.Validate()
+}
+
+// Validate returns an *InvalidError for the first thing that is wrong with m.
+func (m DocMeta) Validate() error {
+	for _, name := range sortedKeys(m.Attributes) {
+		if !utf8.ValidString(name) || !utf8.ValidString(m.Attributes[name]) {
+			return invalid(ExtDoc, "attribute %q is not UTF-8", name)
+		}
+	}
+	if p := m.Part; p != nil && (p.Count < 1 || p.Index < 0 || p.Index >= p.Count || !isSHA256(p.SHA256)) {
+		return invalid(ExtDoc, "part %d of %d, sha256 %q", p.Index, p.Count, p.SHA256)
+	}
+	if m.Base > MaxOffset {
+		return invalid(ExtDoc, "base: %d is no offset", uint64(m.Base))
 	}
 	for i, l := range m.Links {
 		if _, err := ParseSubject("", l.To); err != nil {
-			return m, invalid(ExtDoc, "links[%d].to: %v", i, err)
+			return invalid(ExtDoc, "links[%d].to: %v", i, err)
 		}
 	}
-	return m, nil
+	for _, f := range m.Unknown {
+		if !utf8.ValidString(f.Name) || rawjson.Check(f.Value) != nil {
+			return invalid(ExtDoc, "%q is not JSON", f.Name)
+		}
+	}
+	return nil
 }
 
 // DocumentDeleted takes a document away: reading it afterwards is not found,
@@ -78,4 +121,4 @@ const ReasonPurged = "purged"
 func (p *DocumentDeleted) EventType() string { return TypeDocumentDeleted }
 
 // Validate implements Payload.
-func (p *DocumentDeleted) Validate() error { return nil }
+func (p *DocumentDeleted) Validate() error { return required("reason", p.Reason) }

@@ -111,10 +111,15 @@ func ParseBlobRef(ref string) (string, bool) {
 		return "", false
 	}
 	sum := ref[len(blobURNPrefix):]
-	for i := 0; i < len(sum); i++ {
-		if c := sum[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", false
+	return sum, isSHA256(sum)
+}
+
+// isSHA256 reports whether s is a SHA-256 in lower-case hex.
+func isSHA256(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
 		}
 	}
-	return sum, true
+	return len(s) == 64
 }

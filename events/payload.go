@@ -78,7 +78,7 @@ func decodeInto(data []byte, p Payload) error {
 // dataError gives an error of the scanner the form that callers know.
 func dataError(err error) error {
 	if f, ok := err.(*rawjson.FieldError); ok {
-		return &InvalidError{Field: "data." + f.Path, Reason: f.Reason}
+		return &InvalidError{Field: join("data", f.Path), Reason: f.Reason}
 	}
 	return &InvalidError{Field: "data", Reason: err.Error()}
 }
@@ -119,6 +119,21 @@ func notNegative(path string, n int64) error {
 		return wrong(path, "%d is negative", n)
 	}
 	return nil
+}
+
+func validOffset(path string, o Offset) error {
+	if o > MaxOffset {
+		return wrong(path, "%d is no offset", uint64(o))
+	}
+	return nil
+}
+
+// stoppedOr accepts stopped:<reason> beside the words allowed.
+func stoppedOr(path, value string, allowed ...string) error {
+	if reason, ok := strings.CutPrefix(value, "stopped:"); ok && reason != "" {
+		return nil
+	}
+	return oneOf(path, value, append(allowed[:len(allowed):len(allowed)], "stopped:<reason>")...)
 }
 
 func validRaw(path string, raw Raw) error {

@@ -1,9 +1,6 @@
 package events
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // RunCreated announces a run. The first one counts. A run exists from the first
 // event that names it, whatever its type.
@@ -32,7 +29,7 @@ func (p *RunCreated) Validate() error {
 			return err
 		}
 	}
-	return first(p.Run.check("run"), p.Template.check("template", false), p.Secrets.check("secrets", false), p.DueAt.check("dueAt"),
+	return first(p.Run.check("run"), p.Parent.check("parent"), p.Template.check("template", false), p.Secrets.check("secrets", false), p.DueAt.check("dueAt"),
 		p.CreatedAt.check("createdAt"), notNegative("maxSteps", p.MaxSteps), validRaw("input", p.Input), validRaw("setting", p.Setting))
 }
 
@@ -118,19 +115,30 @@ type JudgedThread struct {
 	Hash   string `json:"hash"`
 }
 
+func (j *Judged) check(path string) error {
+	if j == nil {
+		return nil
+	}
+	if j.Threads == nil {
+		return wrong(path+".threads", "missing")
+	}
+	for _, name := range sortedKeys(j.Threads) {
+		t, at := j.Threads[name], fmt.Sprintf("%s.threads[%q]", path, name)
+		if err := first(checkThread(path+".threads", name), notNegative(at+".length", int64(t.Length)), required(at+".hash", t.Hash)); err != nil {
+			return err
+		}
+	}
+	return validOffset(path+".offset", j.Offset)
+}
+
 func (p *RunFinished) EventType() string { return TypeRunFinished }
 
 // Validate implements Payload.
 func (p *RunFinished) Validate() error {
-	if !strings.HasPrefix(p.Outcome, "stopped:") {
-		if err := oneOf("outcome", p.Outcome, "completed", "failed", "interrupted"); err != nil {
-			return err
-		}
-	}
 	if p.Result == nil {
 		return wrong("result", "missing")
 	}
-	return first(p.Run.check("run"), p.FinishedAt.check("finishedAt"), validRaw("result", p.Result), validRaw("usage", p.Usage),
+	return first(p.Run.check("run"), stoppedOr("outcome", p.Outcome, "completed", "failed", "interrupted"), p.Judged.check("judged"), p.FinishedAt.check("finishedAt"), validRaw("result", p.Result), validRaw("usage", p.Usage),
 		validRaw("tools", p.Tools), checkFormats(p.Formats))
 }
 

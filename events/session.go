@@ -1,9 +1,6 @@
 package events
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Kinds of sessions that tally knows; others are allowed.
 const (
@@ -71,16 +68,20 @@ func (p *SessionCreated) Validate() error {
 	if p.Fork != nil && (p.Fork.Session == "" || p.Fork.Offset == 0 || p.Fork.Offset > MaxOffset) {
 		return wrong("fork", "want a session and an offset from 1")
 	}
-	if p.Parent != nil && p.Parent.Session == "" {
-		return wrong("parent.session", "missing")
-	}
 	if p.Layer != "" {
 		if err := oneOf("layer", p.Layer, "project", "personal"); err != nil {
 			return err
 		}
 	}
 	return first(required("kind", p.Kind), required("createdAt", string(p.CreatedAt)), p.CreatedAt.check("createdAt"),
-		p.Recipe.check("recipe", false), p.Origin.check("origin"), validRaw("settings", p.Settings), validRaw("raw", p.Raw), checkFormats(p.Formats))
+		p.Parent.check("parent"), p.Recipe.check("recipe", false), p.Origin.check("origin"), validRaw("settings", p.Settings), validRaw("raw", p.Raw), checkFormats(p.Formats))
+}
+
+func (l *Lineage) check(path string) error {
+	if l == nil {
+		return nil
+	}
+	return first(required(path+".session", l.Session), validOffset(path+".offset", l.Offset))
 }
 
 func (o *Origin) check(path string) error {
@@ -145,10 +146,7 @@ func checkSetField(path string, f Field) error {
 	switch f.Name {
 	case "status":
 		status, err := stringField(path, f.Value)
-		if err != nil || strings.HasPrefix(status, "stopped:") {
-			return err
-		}
-		return oneOf(path, status, sessionStatuses...)
+		return first(err, stoppedOr(path, status, sessionStatuses...))
 	case "title", "description", "owner", "onEmpty", "project":
 		_, err := stringField(path, f.Value)
 		return err
@@ -165,16 +163,28 @@ func checkSetField(path string, f Field) error {
 		var names []string
 		return setInto(path, f.Value, &names)
 	case "cursors":
-		var cursors map[string]Offset
-		return setInto(path, f.Value, &cursors)
+		return checkCursors(path, f.Value)
 	case "binding":
 		var b Binding
-		return first(setInto(path, f.Value, &b), b.ExpiresAt.check(path+".expiresAt"))
+		return first(setInto(path, f.Value, &b), required(path+".vendor", b.Vendor), required(path+".id", b.ID), b.ExpiresAt.check(path+".expiresAt"))
 	case "origin":
 		var o Origin
 		return first(setInto(path, f.Value, &o), o.check(path))
 	case "totals", "limits", "settings", "trajectory":
 		return nil // any value: kept raw
+	}
+	return nil
+}
+
+func checkCursors(path string, raw Raw) error {
+	var cursors map[string]Offset
+	if err := setInto(path, raw, &cursors); err != nil {
+		return err
+	}
+	for _, thread := range sortedKeys(cursors) {
+		if err := validOffset(fmt.Sprintf("%s[%q]", path, thread), cursors[thread]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -204,7 +214,7 @@ type RestoredFile struct {
 	Path   string `json:"path"`
 	Action string `json:"action"` // restored, removed or failed
 	Error  string `json:"error,omitempty"`
-	Before DocRef `json:"before"` // what was found on disk
+	Before DocRef `json:"before,omitempty"` // what was found on disk, or Absent; "" only where the action failed
 	Mode   int64  `json:"mode,omitempty"`
 }
 
@@ -213,14 +223,20 @@ func (p *SessionRewound) EventType() string { return TypeSessionRewound }
 // Validate implements Payload. Whether the target is possible depends on the
 // place in the log and is decided by the fold.
 func (p *SessionRewound) Validate() error {
-	if p.To > MaxOffset {
-		return wrong("to", "%d is no offset", uint64(p.To))
+	if p.To == 0 {
+		return wrong("to", "missing, or 0: nothing is before everything")
+	}
+	if err := first(validOffset("to", p.To), validOffset("undoes", p.Undoes)); err != nil {
+		return err
 	}
 	for i, f := range p.Files {
 		path := fmt.Sprintf("files[%d]", i)
 		if err := first(required(path+".path", f.Path), oneOf(path+".action", f.Action, "restored", "removed", "failed"),
 			f.Before.check(path+".before", true), notNegative(path+".mode", f.Mode)); err != nil {
 			return err
+		}
+		if f.Before == "" && f.Action != "failed" {
+			return wrong(path+".before", "missing")
 		}
 	}
 	return validRaw("raw", p.Raw)

@@ -1,10 +1,6 @@
 package events
 
-import (
-	"fmt"
-	"hash/fnv"
-	"strings"
-)
+import "strings"
 
 const (
 	// DefaultNamespace is where subjects live unless somebody says otherwise.
@@ -79,7 +75,13 @@ func ValidateNamespace(ns string) error {
 // NATS gives the literal NATS subject: tally.v1.<partition>.<namespace>.<kind>.<id>.
 func (s Subject) NATS() string {
 	id := EscapeID(s.ID)
-	return fmt.Sprintf("%s%02x.%s.%s.%s", subjectPrefix, partition(s.Namespace, s.Kind, id), s.Namespace, s.Kind, id)
+	p := partition(s.Namespace, s.Kind, id)
+	b := make([]byte, 0, len(subjectPrefix)+len("00...")+len(s.Namespace)+len(s.Kind)+len(id))
+	b = append(b, subjectPrefix...)
+	b = append(b, lowerHex[p>>4], lowerHex[p&15], '.')
+	b = append(append(b, s.Namespace...), '.')
+	b = append(append(b, s.Kind...), '.')
+	return string(append(b, id...))
 }
 
 // Partition is the virtual partition of the subject: 32-bit FNV-1a over
@@ -89,30 +91,38 @@ func (s Subject) Partition() int {
 }
 
 func partition(ns, kind, escapedID string) uint32 {
-	h := fnv.New32a()
-	for _, part := range []string{ns, ".", kind, ".", escapedID} {
-		h.Write([]byte(part)) // never fails
+	h := uint32(2166136261)
+	h = fnv1a(fnv1a(h, ns), ".")
+	h = fnv1a(fnv1a(h, kind), ".")
+	return fnv1a(h, escapedID) % Partitions
+}
+
+func fnv1a(h uint32, s string) uint32 {
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint32(s[i])) * 16777619
 	}
-	return h.Sum32() % Partitions
+	return h
 }
 
 // ParseNATS reads a NATS subject as NATS writes it. Anything that NATS would not
 // have written, a wrong partition included, is an *InvalidError.
 func ParseNATS(subject string) (Subject, error) {
 	rest, ok := strings.CutPrefix(subject, subjectPrefix)
-	parts := strings.Split(rest, ".")
-	if !ok || len(parts) != 4 {
+	part, rest, ok1 := strings.Cut(rest, ".")
+	ns, rest, ok2 := strings.Cut(rest, ".")
+	kind, escaped, ok3 := strings.Cut(rest, ".")
+	if !ok || !ok1 || !ok2 || !ok3 || strings.Contains(escaped, ".") {
 		return Subject{}, invalid("subject", "%q: want tally.v1.<partition>.<namespace>.<kind>.<id>", subject)
 	}
-	id, err := UnescapeID(parts[3])
+	id, err := UnescapeID(escaped)
 	if err != nil {
 		return Subject{}, err
 	}
-	s := Subject{Namespace: parts[1], Kind: parts[2], ID: id}
+	s := Subject{Namespace: ns, Kind: kind, ID: id}
 	if err := s.Validate(); err != nil {
 		return Subject{}, err
 	}
-	if s.NATS() != subject {
+	if p := partition(ns, kind, escaped); len(part) != 2 || part[0] != lowerHex[p>>4] || part[1] != lowerHex[p&15] {
 		return Subject{}, invalid("subject", "%q: the canonical form is %q", subject, s.NATS())
 	}
 	return s, nil
@@ -152,7 +162,10 @@ func ParseSubject(ns, text string) (Subject, error) {
 	return s, s.Validate()
 }
 
-const upperHex = "0123456789ABCDEF"
+const (
+	upperHex = "0123456789ABCDEF"
+	lowerHex = "0123456789abcdef"
+)
 
 // EscapeID writes an id with [A-Za-z0-9_-] as they are and every other byte as =XX.
 func EscapeID(id string) string {

@@ -1,6 +1,12 @@
 package events
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
 
 // MainThread is the thread a turn lands on unless it names another.
 const MainThread = "main"
@@ -11,7 +17,7 @@ const AllThreads = "*"
 // TurnAppended appends turns, to several threads if need be, so that one call of
 // a user is one event.
 type TurnAppended struct {
-	Entries    []Entry                 `json:"entries"`
+	Entries    []Entry                 `json:"entries,omitempty"` // none only beside ThreadMeta
 	ThreadMeta map[string]Raw          `json:"threadMeta,omitempty"`
 	Pins       map[string]map[int]bool `json:"pins,omitempty"` // of turns, by index from 0, after the entries were appended
 	Formats    map[string]FileFormat   `json:"formats,omitempty"`
@@ -47,13 +53,13 @@ func (p *TurnAppended) Validate() error {
 			return err
 		}
 	}
-	for name, raw := range p.ThreadMeta {
-		if err := first(checkThread("threadMeta", name), validRaw(fmt.Sprintf("threadMeta[%q]", name), raw)); err != nil {
+	for _, name := range sortedKeys(p.ThreadMeta) {
+		if err := first(checkThread("threadMeta", name), validRaw(fmt.Sprintf("threadMeta[%q]", name), p.ThreadMeta[name])); err != nil {
 			return err
 		}
 	}
-	for name, pins := range p.Pins {
-		if err := checkPins(fmt.Sprintf("pins[%q]", name), name, pins); err != nil {
+	for _, name := range sortedKeys(p.Pins) {
+		if err := checkPins(fmt.Sprintf("pins[%q]", name), name, p.Pins[name]); err != nil {
 			return err
 		}
 	}
@@ -75,7 +81,7 @@ type ThreadReplaced struct {
 
 // Replacement is the new content of one thread.
 type Replacement struct {
-	Items []Item `json:"items"`
+	Items []Item `json:"items"` // none: the thread exists and is empty
 	Meta  Raw    `json:"meta,omitempty"`
 }
 
@@ -93,6 +99,15 @@ type Item struct {
 	Unknown   Fields    `json:",unknown"`
 }
 
+// AppendRawJSON writes no items as [], which is how they are read.
+func (r Replacement) AppendRawJSON(dst []byte) ([]byte, error) {
+	type plain Replacement
+	if r.Items == nil {
+		r.Items = []Item{}
+	}
+	return rawjson.Append(dst, plain(r))
+}
+
 func (p *ThreadReplaced) EventType() string { return TypeThreadReplaced }
 
 // Validate implements Payload.
@@ -100,7 +115,8 @@ func (p *ThreadReplaced) Validate() error {
 	if p.Threads == nil {
 		return wrong("threads", "missing")
 	}
-	for name, r := range p.Threads {
+	for _, name := range sortedKeys(p.Threads) {
+		r := p.Threads[name]
 		path := fmt.Sprintf("threads[%q]", name)
 		if err := first(checkThread("threads", name), validRaw(path+".meta", r.Meta)); err != nil {
 			return err
@@ -142,7 +158,8 @@ func (p *ThreadTruncated) Validate() error {
 	if len(p.Lengths) == 0 {
 		return wrong("lengths", "nothing to truncate")
 	}
-	for name, n := range p.Lengths {
+	for _, name := range sortedKeys(p.Lengths) {
+		n := p.Lengths[name]
 		path := fmt.Sprintf("lengths[%q]", name)
 		if name == AllThreads {
 			if n != 0 || len(p.Lengths) != 1 {
@@ -154,7 +171,7 @@ func (p *ThreadTruncated) Validate() error {
 			return err
 		}
 	}
-	return nil
+	return required("reason", p.Reason)
 }
 
 // ThreadPinned pins and unpins turns of one thread.
@@ -202,10 +219,8 @@ func checkPins(path, thread string, pins map[int]bool) error {
 	if err := checkThread(path, thread); err != nil {
 		return err
 	}
-	for i := range pins {
-		if i < 0 {
-			return wrong(path, "index %d is negative", i)
-		}
+	if least := slices.Min(slices.AppendSeq([]int{0}, maps.Keys(pins))); least < 0 {
+		return wrong(path, "index %d is negative", least)
 	}
 	return nil
 }

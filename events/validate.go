@@ -20,6 +20,9 @@ func (e Event) Validate() error {
 	if (info.subject == "session") != e.Subject.IsSession() {
 		return invalid("subject", "%s belongs to a %s, %s is none", e.Type, info.subject, e.Subject)
 	}
+	if e.DataSchema != "" && e.DataSchema != DataSchema(e.Type) {
+		return invalid("dataschema", "%q: that of %s is %q", e.DataSchema, e.Type, DataSchema(e.Type))
+	}
 	if text, ok := e.Extensions[ExtSeen]; ok {
 		if at, err := ParseOffset(text); err != nil || at.Padded() != text {
 			return invalid(ExtSeen, "%q: want an offset as 20 digits", text)
@@ -51,7 +54,7 @@ func (e Event) validateDocument() error {
 	if e.Subject.Kind != KindBlob {
 		return nil
 	}
-	if _, ok := ParseBlobRef(BlobRef(e.Subject.ID)); !ok {
+	if !isSHA256(e.Subject.ID) {
 		return invalid("subject", "the id of a blob is its SHA-256, %q is none", e.Subject.ID)
 	}
 	if meta.Part != nil && meta.Part.SHA256 != e.Subject.ID {
@@ -66,28 +69,41 @@ func (e Event) ValidateAttributes() error {
 	if err := e.Subject.Validate(); err != nil {
 		return err
 	}
+	return e.checkAttributes()
+}
+
+// checkAttributes is ValidateAttributes without the subject.
+func (e Event) checkAttributes() error {
 	if err := first(attribute("id", e.ID), attribute("source", e.Source), attribute("type", e.Type)); err != nil {
 		return err
 	}
 	if len(e.ID) > MaxIDLen {
 		return invalid("id", "has %d bytes, at most %d are allowed", len(e.ID), MaxIDLen)
 	}
-	if _, err := url.Parse(e.Source); err != nil {
+	if !isURIReference(e.Source) {
 		return invalid("source", "%q is no URI reference", e.Source)
 	}
-	if year := e.Time.Year(); !e.Time.IsZero() && (year < 1 || year > 9999) {
-		return invalid("time", "the year %d cannot be written", year)
+	if !e.Time.IsZero() && (!fourDigits(e.Time.Year()) || !fourDigits(e.Time.UTC().Year())) {
+		return invalid("time", "the year %d cannot be written", e.Time.Year())
 	}
-	for name, value := range e.Extensions {
+	if !isContentType(e.ContentType) {
+		return invalid("datacontenttype", "%q is no media type", e.ContentType)
+	}
+	if e.DataSchema != "" && (!isText(e.DataSchema) || !isURIReference(e.DataSchema)) {
+		return invalid("dataschema", "%q is no URI", e.DataSchema)
+	}
+	return e.checkExtensions()
+}
+
+// checkExtensions reports the first error by name, whatever the map's order.
+func (e Event) checkExtensions() error {
+	for _, name := range sortedKeys(e.Extensions) {
 		if err := ValidateExtensionName(name); err != nil {
 			return err
 		}
-		if !isText(value) {
+		if !isText(e.Extensions[name]) {
 			return invalid(name, "the value is not printable UTF-8")
 		}
-	}
-	if !isText(e.ContentType) {
-		return invalid("datacontenttype", "the value is not printable UTF-8")
 	}
 	return nil
 }
@@ -102,15 +118,47 @@ func attribute(name, value string) error {
 	return nil
 }
 
+func fourDigits(year int) bool { return 1 <= year && year <= 9999 }
+
 // isText reports whether s is a CloudEvents String: Unicode without control
-// characters.
+// characters and noncharacters.
 func isText(s string) bool {
-	if !utf8.ValidString(s) {
-		return false
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x20 || s[i] >= 0x7f {
+			return isUnicodeText(s[i:])
+		}
 	}
-	return !strings.ContainsFunc(s, func(r rune) bool {
+	return true
+}
+
+func isUnicodeText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return r < 0x20 || r >= 0x7f && r < 0xa0 || r&0xfffe == 0xfffe || r >= 0xfdd0 && r <= 0xfdef
 	})
+}
+
+// isURIReference leaves to net/url what is not obviously one: this runs for
+// every event that is read.
+func isURIReference(s string) bool {
+	rest := strings.TrimPrefix(s, "urn:")
+	for i := 0; i < len(rest); i++ {
+		if c := rest[i]; !isSafe(c) && c != '.' && c != '~' && (c != '/' || strings.HasPrefix(rest, "//")) && (c != ':' || len(rest) == len(s)) {
+			_, err := url.Parse(s)
+			return err == nil
+		}
+	}
+	return true
+}
+
+// isContentType asks of a media type what a header needs: printable ASCII without
+// white space around it. "" says nothing and is fine.
+func isContentType(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return strings.TrimSpace(s) == s
 }
 
 var coreAttributes = map[string]bool{

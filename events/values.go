@@ -17,7 +17,7 @@ func TimestampOf(t time.Time) Timestamp {
 
 // Time gives the time, and false if there is none or it cannot be read.
 func (t Timestamp) Time() (time.Time, bool) {
-	at, err := time.Parse(time.RFC3339Nano, string(t))
+	at, err := parseTime(string(t))
 	return at, err == nil
 }
 
@@ -176,7 +176,8 @@ type FileFormat struct {
 }
 
 func checkFormats(formats map[string]FileFormat) error {
-	for name, f := range formats {
+	for _, name := range sortedKeys(formats) {
+		f := formats[name]
 		path := fmt.Sprintf("formats[%q]", name)
 		if name == "" {
 			return wrong("formats", "a file without a name")

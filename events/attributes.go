@@ -1,0 +1,110 @@
+package events
+
+// decoder collects the attributes of one message. Bits of seen are the core
+// attributes that were there.
+type decoder struct {
+	event Event
+	seen  uint
+	err   error
+}
+
+const (
+	seenSpecVersion = 1 << iota
+	seenID
+	seenSource
+	seenType
+	seenSubject
+	seenTime
+	seenContentType
+	seenDataSchema
+)
+
+// header takes the attribute of one header, whose name is in lower case.
+func (d *decoder) header(name string, values []string) error {
+	if len(values) != 1 {
+		return invalid(name, "the header has %d values", len(values))
+	}
+	value, err := percentDecode(name, values[0])
+	if err != nil {
+		return err
+	}
+	bit, err := d.core(name, value)
+	if err != nil {
+		return err
+	}
+	if bit != 0 {
+		if d.seen&bit != 0 {
+			return invalid(name, "the header is there twice")
+		}
+		d.seen |= bit
+		return nil
+	}
+	return d.extension(name, value)
+}
+
+// extension takes an attribute that CloudEvents itself does not define.
+func (d *decoder) extension(name, value string) error {
+	if err := ValidateExtensionName(name); err != nil {
+		return err
+	}
+	if _, twice := d.event.Extensions[name]; twice {
+		return invalid(name, "the header is there twice")
+	}
+	if d.event.Extensions == nil {
+		d.event.Extensions = make(map[string]string)
+	}
+	d.event.Extensions[name] = value
+	return nil
+}
+
+// core takes one of the attributes that CloudEvents itself defines and returns
+// its bit, or 0 if it is none.
+func (d *decoder) core(name, value string) (uint, error) {
+	switch name {
+	case "specversion":
+		if value != specVersion {
+			return 0, invalid("specversion", "%q: want %s", value, specVersion)
+		}
+		return seenSpecVersion, nil
+	case "id":
+		d.event.ID = value
+		return seenID, nil
+	case "source":
+		d.event.Source = value
+		return seenSource, nil
+	case "type":
+		d.event.Type = value
+		return seenType, nil
+	case "subject":
+		return seenSubject, sameSubject(d.event.Subject, value)
+	case "time":
+		var err error
+		d.event.Time, err = parseTime(value)
+		return seenTime, err
+	case "datacontenttype": // the binding's own place for it
+		if d.event.ContentType != "" && d.event.ContentType != value {
+			return 0, invalid("datacontenttype", "%q contradicts Content-Type %q", value, d.event.ContentType)
+		}
+		d.event.ContentType = value
+		return seenContentType, nil
+	case "dataschema":
+		d.event.DataSchema = value
+		return seenDataSchema, nil
+	}
+	return 0, nil
+}
+
+// sameSubject refuses a ce-subject that names another subject than the message's.
+func sameSubject(sub Subject, text string) error {
+	if text == sub.String() {
+		return nil
+	}
+	named, err := ParseSubject(sub.Namespace, text)
+	if err != nil {
+		return err
+	}
+	if named != sub {
+		return invalid("subject", "%s contradicts the message's subject %s", text, sub.NATS())
+	}
+	return nil
+}

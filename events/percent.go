@@ -1,0 +1,72 @@
+package events
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// percentEncode writes an attribute for a header: space, ", % and everything
+// outside U+0021 to U+007E as the %XX of its UTF-8 bytes.
+func percentEncode(s string) string {
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if mustEncode(s[i]) {
+			n++
+		}
+	}
+	if n == 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 2*n)
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; mustEncode(c) {
+			b.WriteByte('%')
+			b.WriteByte(upperHex[c>>4])
+			b.WriteByte(upperHex[c&15])
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func mustEncode(c byte) bool { return c < 0x21 || c > 0x7e || c == '"' || c == '%' }
+
+// percentDecode undoes percentEncode, once. Bytes that should have been encoded
+// and were not stand for themselves; what is no UTF-8 (overlong forms too) and a
+// % without two hexadecimal digits are refused.
+func percentDecode(name, s string) (string, error) {
+	if i := strings.IndexByte(s, '%'); i >= 0 {
+		var b strings.Builder
+		b.Grow(len(s))
+		for i := 0; i < len(s); i++ {
+			if s[i] != '%' {
+				b.WriteByte(s[i])
+				continue
+			}
+			if i+2 >= len(s) || unhex(s[i+1]) < 0 || unhex(s[i+2]) < 0 {
+				return "", invalid(name, "%q: a %% without two hexadecimal digits", s)
+			}
+			b.WriteByte(byte(unhex(s[i+1])<<4 | unhex(s[i+2])))
+			i += 2
+		}
+		s = b.String()
+	}
+	if !utf8.ValidString(s) {
+		return "", invalid(name, "%q is no valid UTF-8", s)
+	}
+	return s, nil
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

@@ -1,0 +1,101 @@
+package events
+
+import (
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/cloudevents/sdk-go/v2/types"
+)
+
+// FromCloudEvent takes an event of the CloudEvents SDK, in namespace ns. Its data
+// are taken as they are and not copied; attributes become their canonical
+// strings. An event without a subject gets the zero Subject, for the caller to
+// fill in. Only specversion 1.0 is read.
+func FromCloudEvent(ns string, ce event.Event) (Event, error) {
+	if ce.Context == nil || ce.SpecVersion() != specVersion {
+		return Event{}, invalid("specversion", "want %s", specVersion)
+	}
+	e := Event{
+		ID: ce.ID(), Source: ce.Source(), Type: ce.Type(), Time: ce.Time(),
+		ContentType: ce.DataContentType(), DataSchema: ce.DataSchema(),
+	}
+	if data := ce.Data(); len(data) > 0 {
+		e.Data = data
+	}
+	if text := ce.Subject(); text != "" {
+		var err error
+		if e.Subject, err = ParseSubject(ns, text); err != nil {
+			return Event{}, err
+		}
+	}
+	if err := e.takeExtensions(ce.Extensions()); err != nil {
+		return Event{}, err
+	}
+	e.dropOwnSchema()
+	return e, e.checkAttributes()
+}
+
+func (e *Event) takeExtensions(values map[string]any) error {
+	for _, name := range sortedKeys(values) {
+		text, err := types.Format(values[name])
+		if err != nil {
+			return invalid(name, "%v", err)
+		}
+		if e.Extensions == nil {
+			e.Extensions = make(map[string]string, len(values))
+		}
+		e.Extensions[name] = text
+	}
+	return nil
+}
+
+// ToCloudEvent makes an event of the CloudEvents SDK. Its data are the event's
+// own bytes: write it with event.WriteJson, for json.Marshal of the SDK's event
+// rewrites JSON data. The namespace is no part of it. An event that the SDK
+// would alter (it respells some URIs) is an *InvalidError.
+func ToCloudEvent(e Event) (event.Event, error) {
+	if err := e.checkAttributes(); err != nil {
+		return event.Event{}, err
+	}
+	ce := event.New(specVersion)
+	ce.SetID(e.ID)
+	ce.SetSource(e.Source)
+	ce.SetType(e.Type)
+	if text := e.Subject.String(); text != "" {
+		ce.SetSubject(text)
+	}
+	if !e.Time.IsZero() {
+		ce.SetTime(e.Time)
+	}
+	if e.ContentType != "" {
+		ce.SetDataContentType(e.ContentType)
+	}
+	if schema := e.schema(); schema != "" {
+		ce.SetDataSchema(schema)
+	}
+	for _, name := range sortedKeys(e.Extensions) {
+		ce.SetExtension(name, e.Extensions[name])
+	}
+	if len(e.Data) > 0 {
+		ce.DataEncoded = e.Data
+		ce.DataBase64 = !e.isVerbatimJSON()
+	}
+	return ce, e.checkConverted(ce)
+}
+
+// checkConverted refuses what the SDK did not take over as it was.
+func (e Event) checkConverted(ce event.Event) error {
+	if err := ce.Validate(); err != nil {
+		return invalid("", "not representable in the CloudEvents SDK: %v", err)
+	}
+	for _, a := range []struct{ name, want, have string }{
+		{"id", e.ID, ce.ID()},
+		{"source", e.Source, ce.Source()},
+		{"type", e.Type, ce.Type()},
+		{"datacontenttype", e.ContentType, ce.DataContentType()},
+		{"dataschema", e.schema(), ce.DataSchema()},
+	} {
+		if a.want != a.have {
+			return invalid(a.name, "the CloudEvents SDK respells %q as %q", a.want, a.have)
+		}
+	}
+	return nil
+}
