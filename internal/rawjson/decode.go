@@ -1,0 +1,300 @@
+package rawjson
+
+import (
+	"bytes"
+	"encoding/base64"
+	"reflect"
+	"strconv"
+)
+
+// Unmarshal reads one JSON value into what v points to, by the same tags as
+// [Marshal]. Names must match exactly; unknown ones are ignored unless a
+// [Members] field takes them. Fields that do not occur stay as they are;
+// slices, maps and pointers that do are made anew. A json.RawMessage aliases b
+// and has no white space around it.
+//
+// It gives a *SyntaxError if b does not pass [Check], and otherwise a
+// *FieldError for: a value of the wrong type; null for anything but a pointer
+// or a raw value; a name that occurs twice in a struct or map; a number that
+// is out of range or, for integers, has a fraction or an exponent; an array of
+// the wrong length; a lone surrogate in a string; base64 that is not canonical;
+// the error of a [Parser]. After an error v may be filled in part.
+//
+// It panics if v is not a pointer or leads to a type it does not know.
+func Unmarshal(b []byte, v any) error {
+	p := reflect.ValueOf(v)
+	if p.Kind() != reflect.Pointer || p.IsNil() {
+		panic("rawjson: Unmarshal needs a pointer that is not nil")
+	}
+	r := &reader{b: b}
+	i, err := start(b)
+	if err == nil {
+		i, err = codecOf(p.Type().Elem()).dec(r, i, p.Elem())
+	}
+	if err == nil {
+		err = finish(b, i)
+	}
+	if err != nil {
+		return settle(b, err)
+	}
+	return nil
+}
+
+func decodeRaw(r *reader, i int, v reflect.Value) (int, error) {
+	raw, i, err := r.raw(i)
+	if err == nil {
+		v.SetBytes(raw)
+	}
+	return i, err
+}
+
+func decodeMembers(r *reader, i int, v reflect.Value) (int, error) {
+	m, i, err := r.members(i)
+	if err == nil {
+		v.Set(reflect.ValueOf(m))
+	}
+	return i, err
+}
+
+func decodeString(r *reader, i int, v reflect.Value) (int, error) {
+	s, i, err := r.str(i)
+	if err == nil {
+		v.SetString(string(s))
+	}
+	return i, err
+}
+
+func decodeBool(r *reader, i int, v reflect.Value) (int, error) {
+	if i >= len(r.b) || r.b[i] != 't' && r.b[i] != 'f' {
+		return 0, r.want(i, "a boolean")
+	}
+	end, err := scanScalar(r.b, i)
+	if err == nil {
+		v.SetBool(r.b[i] == 't')
+	}
+	return end, err
+}
+
+// integer reads an integer as its sign and size. fits is false if the size is
+// beyond 64 bits.
+func (r *reader) integer(i int) (size uint64, negative, fits bool, end int, err error) {
+	if i >= len(r.b) || kindOf(r.b[i]) != "a number" {
+		return 0, false, false, 0, r.want(i, "an integer")
+	}
+	end, integer, err := scanNumber(r.b, i)
+	if err != nil {
+		return 0, false, false, 0, err
+	}
+	if !integer {
+		return 0, false, false, 0, misfit("want an integer, have %s", clip(r.b[i:end]))
+	}
+	digits := r.b[i:end]
+	if negative = digits[0] == '-'; negative {
+		digits = digits[1:]
+	}
+	if len(digits) > 20 {
+		return 0, negative, false, end, nil
+	}
+	for _, c := range digits {
+		next := size*10 + uint64(c-'0')
+		if size > (1<<64-1)/10 || next < size*10 {
+			return 0, negative, false, end, nil
+		}
+		size = next
+	}
+	return size, negative, true, end, nil
+}
+
+func decodeInt(r *reader, i int, v reflect.Value) (int, error) {
+	size, negative, fits, end, err := r.integer(i)
+	if err != nil {
+		return 0, err
+	}
+	n := int64(size)
+	if negative {
+		n = -n
+		fits = fits && size <= 1<<63
+	} else {
+		fits = fits && size < 1<<63
+	}
+	if !fits || v.OverflowInt(n) {
+		return 0, outOfRange(r.b[i:end], v)
+	}
+	v.SetInt(n)
+	return end, nil
+}
+
+func decodeUint(r *reader, i int, v reflect.Value) (int, error) {
+	size, negative, fits, end, err := r.integer(i)
+	if err != nil {
+		return 0, err
+	}
+	if !fits || negative || v.OverflowUint(size) {
+		return 0, outOfRange(r.b[i:end], v)
+	}
+	v.SetUint(size)
+	return end, nil
+}
+
+func decodeFloat(r *reader, i int, v reflect.Value) (int, error) {
+	if i >= len(r.b) || kindOf(r.b[i]) != "a number" {
+		return 0, r.want(i, "a number")
+	}
+	end, _, err := scanNumber(r.b, i)
+	if err != nil {
+		return 0, err
+	}
+	f, err := strconv.ParseFloat(string(r.b[i:end]), v.Type().Bits())
+	if err != nil {
+		return 0, outOfRange(r.b[i:end], v)
+	}
+	v.SetFloat(f)
+	return end, nil
+}
+
+func outOfRange(number []byte, v reflect.Value) error {
+	return misfit("%s is out of range for %s", clip(number), v.Kind())
+}
+
+// clip keeps error texts short.
+func clip(b []byte) string {
+	if len(b) > 40 {
+		return string(b[:40]) + "..."
+	}
+	return string(b)
+}
+
+var strictBase64 = base64.StdEncoding.Strict()
+
+func decodeBytes(r *reader, i int, v reflect.Value) (int, error) {
+	s, i, err := r.str(i)
+	if err != nil {
+		return 0, err
+	}
+	out := make([]byte, strictBase64.DecodedLen(len(s)))
+	n, err := strictBase64.Decode(out, s)
+	if err != nil || bytes.ContainsAny(s, "\r\n") { // which the decoder skips
+		return 0, misfit("want base64")
+	}
+	v.SetBytes(out[:n:n])
+	return i, nil
+}
+
+func decodePointer(elem *codec) decodeFunc {
+	return func(r *reader, i int, v reflect.Value) (int, error) {
+		if r.null(i) {
+			v.SetZero()
+			return i + 4, nil
+		}
+		p := reflect.New(v.Type().Elem())
+		i, err := elem.dec(r, i, p.Elem())
+		if err == nil {
+			v.Set(p)
+		}
+		return i, err
+	}
+}
+
+func decodeSlice(elem *codec) decodeFunc {
+	return func(r *reader, i int, v reflect.Value) (int, error) {
+		i, more, err := r.open(i, '[')
+		if err != nil {
+			return 0, err
+		}
+		v.SetZero()
+		if !more {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for n := 0; more && err == nil; n++ {
+			v.Grow(1)
+			v.SetLen(n + 1)
+			place := v.Index(n)
+			place.SetZero()
+			if i, err = elem.dec(r, i, place); err != nil {
+				return 0, within(err, atIndex(n))
+			}
+			i, more, err = r.next(i, false)
+		}
+		return i, err
+	}
+}
+
+func decodeArray(elem *codec) decodeFunc {
+	return func(r *reader, i int, v reflect.Value) (int, error) {
+		i, more, err := r.open(i, '[')
+		n := 0
+		for ; more && err == nil; n++ {
+			if n == v.Len() {
+				return 0, misfit("want %d elements, have more", v.Len())
+			}
+			place := v.Index(n)
+			place.SetZero()
+			if i, err = elem.dec(r, i, place); err != nil {
+				return 0, within(err, atIndex(n))
+			}
+			i, more, err = r.next(i, false)
+		}
+		if err == nil && n < v.Len() {
+			err = misfit("want %d elements, have %d", v.Len(), n)
+		}
+		return i, err
+	}
+}
+
+func decodeMap(elem *codec) decodeFunc {
+	return func(r *reader, i int, v reflect.Value) (int, error) {
+		i, more, err := r.open(i, '{')
+		if err != nil {
+			return 0, err
+		}
+		t := v.Type()
+		v.Set(reflect.MakeMap(t))
+		for more && err == nil {
+			var name []byte
+			if name, i, err = r.name(i); err != nil {
+				return 0, err
+			}
+			key, place := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
+			if !setKey(key, string(name)) {
+				return 0, &FieldError{atKey(string(name)), "want a decimal " + t.Key().Kind().String() + " as name"}
+			}
+			if v.MapIndex(key).IsValid() {
+				return 0, &FieldError{atKey(string(name)), twice}
+			}
+			if i, err = elem.dec(r, i, place); err != nil {
+				return 0, within(err, atKey(string(name)))
+			}
+			v.SetMapIndex(key, place)
+			i, more, err = r.next(i, true)
+		}
+		return i, err
+	}
+}
+
+// setKey sets a map key. Integers must be spelled as they are written, or two
+// names could be one key.
+func setKey(key reflect.Value, name string) bool {
+	switch {
+	case key.Kind() == reflect.String:
+		key.SetString(name)
+		return true
+	case key.CanInt():
+		n, err := strconv.ParseInt(name, 10, key.Type().Bits())
+		key.SetInt(n)
+		return err == nil && strconv.FormatInt(n, 10) == name
+	}
+	n, err := strconv.ParseUint(name, 10, key.Type().Bits())
+	key.SetUint(n)
+	return err == nil && strconv.FormatUint(n, 10) == name
+}
+
+func parseSelf(r *reader, i int, v reflect.Value) (int, error) {
+	raw, i, err := r.raw(i)
+	if err != nil {
+		return 0, err
+	}
+	if err := v.Addr().Interface().(Parser).ParseRawJSON(raw); err != nil {
+		return 0, foreign(err)
+	}
+	return i, nil
+}

@@ -1,0 +1,132 @@
+package rawjson
+
+import "encoding/json"
+
+// A Member is one name of an object with its value.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// Members is an object in the order in which it was written.
+//
+// As a field with a tag such as `json:"meta"` it is an object of its own, {} if
+// nil. With the tag `json:",unknown"` it takes, in order, the members of the
+// surrounding object that no other field takes, and they are written after the
+// known ones.
+type Members []Member
+
+// Get returns the value of the first member called name.
+func (m Members) Get(name string) (json.RawMessage, bool) {
+	for i := range m {
+		if m[i].Name == name {
+			return m[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// Object reads the members of one object, in order. The values alias b and
+// have no white space around them. It gives a *SyntaxError if b does not pass
+// [Check], and a *FieldError if b is no object, has a name twice (after
+// unescaping) or a name with a lone surrogate.
+func Object(b []byte) (Members, error) {
+	r := reader{b: b}
+	i, err := start(b)
+	var m Members
+	if err == nil {
+		m, i, err = r.members(i)
+	}
+	if err == nil {
+		err = finish(b, i)
+	}
+	if err != nil {
+		return nil, settle(b, err)
+	}
+	return m, nil
+}
+
+// Array reads the elements of one array. They alias b and have no white space
+// around them. It gives a *SyntaxError if b does not pass [Check], and a
+// *FieldError if b is no array.
+func Array(b []byte) ([]json.RawMessage, error) {
+	elems, err := array(b)
+	if err != nil {
+		return nil, settle(b, err)
+	}
+	return elems, nil
+}
+
+func array(b []byte) ([]json.RawMessage, error) {
+	r := reader{b: b}
+	i, err := start(b)
+	if err != nil {
+		return nil, err
+	}
+	elems := []json.RawMessage{}
+	i, more, err := r.open(i, '[')
+	for more && err == nil {
+		var raw json.RawMessage
+		if raw, i, err = r.raw(i); err != nil {
+			return nil, err
+		}
+		elems = append(elems, raw)
+		i, more, err = r.next(i, false)
+	}
+	if err == nil {
+		err = finish(b, i)
+	}
+	return elems, err
+}
+
+func (r *reader) members(i int) (Members, int, error) {
+	var seen nameSet
+	m := Members{}
+	i, more, err := r.open(i, '{')
+	for more && err == nil {
+		var name []byte
+		if name, i, err = r.name(i); err != nil {
+			return nil, 0, err
+		}
+		one := Member{Name: string(name)}
+		if !seen.add(one.Name) {
+			return nil, 0, &FieldError{one.Name, twice}
+		}
+		if one.Value, i, err = r.raw(i); err != nil {
+			return nil, 0, err
+		}
+		m = append(m, one)
+		i, more, err = r.next(i, true)
+	}
+	return m, i, err
+}
+
+// A nameSet finds names that occur twice. Up to a handful it is a list on the
+// stack.
+type nameSet struct {
+	few  [16]string
+	n    int
+	many map[string]struct{}
+}
+
+// add is false if name was there.
+func (s *nameSet) add(name string) bool {
+	for _, have := range s.few[:s.n] {
+		if have == name {
+			return false
+		}
+	}
+	if s.n < len(s.few) {
+		s.few[s.n] = name
+		s.n++
+		return true
+	}
+	if _, ok := s.many[name]; ok {
+		return false
+	}
+	if s.many == nil {
+		s.many = map[string]struct{}{}
+	}
+	s.many[name] = struct{}{}
+	return true
+}

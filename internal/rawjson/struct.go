@@ -1,0 +1,238 @@
+package rawjson
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+const maxFields = 256
+
+// A structPlan is how one struct type is written and read: its fields in
+// order, those of embedded structs in their place.
+type structPlan struct {
+	fields  []field
+	byName  map[string]int
+	unknown []int // index of the Members that take the rest, or nil
+}
+
+type field struct {
+	name     string
+	key      []byte // the name as it is written, with colon
+	index    []int
+	codec    *codec
+	notEmpty bool // omitempty
+	notZero  bool // omitzero
+}
+
+// at is v's field at index.
+func at(v reflect.Value, index []int) reflect.Value {
+	if len(index) == 1 {
+		return v.Field(index[0])
+	}
+	return v.FieldByIndex(index)
+}
+
+func (f *field) omitted(v reflect.Value) bool {
+	return f.notEmpty && empty(v) || f.notZero && v.IsZero()
+}
+
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map, reflect.String, reflect.Array:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	}
+	return v.IsZero()
+}
+
+// fields plans t. It is nil for a struct that has only unexported fields, such
+// as time.Time: written as {} it would lose everything in silence.
+func (p planner) fields(t reflect.Type) *structPlan {
+	s := &structPlan{byName: map[string]int{}}
+	p.collect(s, t, nil)
+	if len(s.fields) == 0 && s.unknown == nil && hidesAll(t) {
+		return nil
+	}
+	if len(s.fields) > maxFields {
+		panic(fmt.Sprintf("rawjson: %s has more than %d fields", t, maxFields))
+	}
+	return s
+}
+
+func hidesAll(t reflect.Type) bool {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.IsExported() && !f.Anonymous || f.Anonymous && !(f.Type.Kind() == reflect.Struct && hidesAll(f.Type)) {
+			return false
+		}
+	}
+	return t.NumField() > 0
+}
+
+func (p planner) collect(s *structPlan, t reflect.Type, index []int) {
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		tag := sf.Tag.Get("json")
+		if tag == "-" || !sf.IsExported() && !sf.Anonymous {
+			continue
+		}
+		path := append(index[:len(index):len(index)], i)
+		name, options, _ := strings.Cut(tag, ",")
+		if sf.Anonymous && name == "" {
+			switch k := sf.Type.Kind(); {
+			case k == reflect.Struct && hidesAll(sf.Type):
+				panic("rawjson: embedded " + sf.Type.String() + " in " + t.String() + " would be lost")
+			case k == reflect.Struct:
+				p.collect(s, sf.Type, path)
+				continue
+			case k == reflect.Pointer:
+				panic("rawjson: embedded pointer in " + t.String())
+			}
+		}
+		if !sf.IsExported() {
+			continue
+		}
+		f := field{name: name, index: path}
+		if name == "" {
+			f.name = sf.Name
+		}
+		if s.options(&f, options, sf) {
+			p.add(s, f, t, sf.Type)
+		}
+	}
+}
+
+// options reads what follows the name in a tag. It is false for the field that
+// takes unknown members.
+func (s *structPlan) options(f *field, options string, sf reflect.StructField) bool {
+	for option := range strings.SplitSeq(options, ",") {
+		switch option {
+		case "":
+		case "omitempty":
+			f.notEmpty = true
+		case "omitzero":
+			f.notZero = true
+		case "unknown":
+			if sf.Type != membersType || s.unknown != nil {
+				panic("rawjson: field " + sf.Name + `: ",unknown" is for one field of type Members`)
+			}
+			s.unknown = f.index
+			return false
+		default:
+			panic("rawjson: field " + sf.Name + ": unknown tag option " + option)
+		}
+	}
+	return true
+}
+
+// add takes a field in. Of two with one name the outer one counts, as in Go;
+// at the same depth they are a mistake.
+func (p planner) add(s *structPlan, f field, t, ft reflect.Type) {
+	f.key = append(AppendString(nil, f.name), ':')
+	if n, ok := s.byName[f.name]; ok {
+		switch have := &s.fields[n]; {
+		case len(have.index) < len(f.index):
+			return
+		case len(have.index) == len(f.index):
+			panic("rawjson: " + t.String() + " has two fields named " + f.name)
+		}
+		s.fields = append(s.fields[:n], s.fields[n+1:]...)
+		for name, m := range s.byName {
+			if m > n {
+				s.byName[name] = m - 1
+			}
+		}
+	}
+	f.codec = p.codec(ft)
+	s.byName[f.name] = len(s.fields)
+	s.fields = append(s.fields, f)
+}
+
+// find returns the number of the field called name, or -1. Most payloads were
+// written in the order of the struct, so it looks at hint first.
+func (s *structPlan) find(name []byte, hint int) int {
+	if hint < len(s.fields) && string(name) == s.fields[hint].name {
+		return hint
+	}
+	if n, ok := s.byName[string(name)]; ok {
+		return n
+	}
+	return -1
+}
+
+func (s *structPlan) encode(w *writer, dst []byte, v reflect.Value) ([]byte, error) {
+	if err := w.enter(); err != nil {
+		return nil, err
+	}
+	dst = append(dst, '{')
+	n := len(dst)
+	for i := range s.fields {
+		f := &s.fields[i]
+		fv := at(v, f.index)
+		if f.omitted(fv) {
+			continue
+		}
+		if len(dst) > n {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, f.key...)
+		var err error
+		if dst, err = f.codec.enc(w, dst, fv); err != nil {
+			return nil, within(err, f.name)
+		}
+	}
+	if s.unknown != nil {
+		var err error
+		rest := at(v, s.unknown).Interface().(Members)
+		if dst, err = w.members(dst, rest, len(dst) > n, s.byName); err != nil {
+			return nil, err
+		}
+	}
+	w.depth--
+	return append(dst, '}'), nil
+}
+
+func (s *structPlan) decode(r *reader, i int, v reflect.Value) (int, error) {
+	var (
+		seen   [maxFields / 64]uint64
+		others nameSet
+		rest   Members
+		hint   int
+	)
+	i, more, err := r.open(i, '{')
+	for more && err == nil {
+		var name []byte
+		if name, i, err = r.name(i); err != nil {
+			return 0, err
+		}
+		if n := s.find(name, hint); n < 0 {
+			one := Member{Name: string(name)}
+			if !others.add(one.Name) {
+				return 0, &FieldError{one.Name, twice}
+			}
+			if one.Value, i, err = r.raw(i); err != nil {
+				return 0, err
+			}
+			if s.unknown != nil {
+				rest = append(rest, one)
+			}
+		} else {
+			f := &s.fields[n]
+			if seen[n/64]>>(n%64)&1 != 0 {
+				return 0, &FieldError{f.name, twice}
+			}
+			seen[n/64] |= 1 << (n % 64)
+			hint = n + 1
+			if i, err = f.codec.dec(r, i, at(v, f.index)); err != nil {
+				return 0, within(err, f.name)
+			}
+		}
+		i, more, err = r.next(i, true)
+	}
+	if s.unknown != nil {
+		at(v, s.unknown).Set(reflect.ValueOf(rest))
+	}
+	return i, err
+}
