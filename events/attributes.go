@@ -1,11 +1,14 @@
 package events
 
+import "strings"
+
 // decoder collects the attributes of one message. Bits of seen are the core
 // attributes that were there.
 type decoder struct {
-	event Event
-	seen  uint
-	err   error
+	event     Event
+	escapedID string // of event.Subject
+	seen      uint
+	err       error
 }
 
 const (
@@ -76,7 +79,7 @@ func (d *decoder) core(name, value string) (uint, error) {
 		d.event.Type = value
 		return seenType, nil
 	case "subject":
-		return seenSubject, sameSubject(d.event.Subject, value)
+		return seenSubject, d.sameSubject(value)
 	case "time":
 		var err error
 		d.event.Time, err = parseTime(value)
@@ -95,8 +98,9 @@ func (d *decoder) core(name, value string) (uint, error) {
 }
 
 // sameSubject refuses a ce-subject that names another subject than the message's.
-func sameSubject(sub Subject, text string) error {
-	if text == sub.String() {
+func (d *decoder) sameSubject(text string) error {
+	sub := d.event.Subject
+	if name, ok := strings.CutPrefix(text, sessionPrefix); ok && sub.IsSession() && name == d.escapedID {
 		return nil
 	}
 	named, err := ParseSubject(sub.Namespace, text)

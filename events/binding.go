@@ -108,7 +108,7 @@ func DecodeMessage(natsSubject string, header map[string][]string, payload []byt
 	if hasFoldPrefix(contentType, structuredType) {
 		e, err = decodeStructured(sub, contentType, payload)
 	} else {
-		e, err = decodeBinary(sub, contentType, header, payload)
+		e, err = decodeBinary(sub, natsSubject[strings.LastIndexByte(natsSubject, '.')+1:], contentType, header, payload)
 	}
 	if err != nil {
 		return Event{}, err
@@ -139,8 +139,8 @@ func decodeStructured(sub Subject, contentType string, payload []byte) (Event, e
 	return e, nil
 }
 
-func decodeBinary(sub Subject, contentType string, header map[string][]string, payload []byte) (Event, error) {
-	d := decoder{event: Event{Subject: sub, ContentType: contentType}}
+func decodeBinary(sub Subject, escapedID, contentType string, header map[string][]string, payload []byte) (Event, error) {
+	d := decoder{event: Event{Subject: sub, ContentType: contentType}, escapedID: escapedID}
 	if len(payload) > 0 {
 		d.event.Data = payload
 	}
@@ -183,7 +183,7 @@ func contentTypeOf(header map[string][]string) (string, error) {
 }
 
 func hasFoldPrefix(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && (s[:len(prefix)] == prefix || strings.EqualFold(s[:len(prefix)], prefix))
 }
 
 // lower is strings.ToLower for ASCII; other letters are left for the check of

@@ -71,13 +71,12 @@ func DerivedID(parts ...string) string {
 // deduplicates over the whole stream, so an id alone would swallow the same
 // event for a second subject.
 func (e Event) MsgID() string {
-	h := sha256.New()
-	h.Write([]byte(e.Subject.NATS()))
-	h.Write([]byte{0})
-	h.Write([]byte(e.Source))
-	h.Write([]byte{0})
-	h.Write([]byte(e.ID))
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+	subject := e.Subject.NATS()
+	b := make([]byte, 0, len(subject)+len(e.Source)+len(e.ID)+2)
+	b = append(append(b, subject...), 0)
+	b = append(append(b, e.Source...), 0)
+	sum := sha256.Sum256(append(b, e.ID...))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
 // Seen is the offset up to which the producer knew the subject (ExtSeen), and

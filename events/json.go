@@ -143,7 +143,7 @@ func jsonError(err error) error {
 }
 
 func checkName(name string) error {
-	if coreAttributes[name] || name == "data_base64" {
+	if isCoreAttribute(name) || name == "data_base64" {
 		return nil
 	}
 	return ValidateExtensionName(name)
@@ -152,7 +152,7 @@ func checkName(name string) error {
 // member takes one attribute of the JSON format. rawjson.Object has refused
 // names that occur twice.
 func (d *decoder) member(ns string, m Field) error {
-	if !coreAttributes[m.Name] {
+	if !isCoreAttribute(m.Name) {
 		value, err := extensionValue(m)
 		if err != nil {
 			return err

@@ -13,7 +13,9 @@ const (
 	// MaxIDLen bounds an id in bytes, before escapes.
 	MaxIDLen = 512
 
-	subjectPrefix = "tally.v1."
+	subjectPrefix  = "tally.v1."
+	sessionPrefix  = "session/"
+	documentPrefix = "document/"
 )
 
 // SubjectFilter is the NATS subject that takes every event of every subject.
@@ -135,9 +137,9 @@ func (s Subject) String() string {
 	case s == Subject{}:
 		return ""
 	case s.IsSession():
-		return "session/" + EscapeID(s.ID)
+		return sessionPrefix + EscapeID(s.ID)
 	}
-	return "document/" + s.Kind + "/" + EscapeID(s.ID)
+	return documentPrefix + s.Kind + "/" + EscapeID(s.ID)
 }
 
 // ParseSubject reads a CloudEvents subject in namespace ns. A byte of the id that
@@ -145,10 +147,10 @@ func (s Subject) String() string {
 func ParseSubject(ns, text string) (Subject, error) {
 	var s Subject
 	switch {
-	case strings.HasPrefix(text, "session/"):
-		s = Session(ns, unescapeLenient(text[len("session/"):]))
-	case strings.HasPrefix(text, "document/"):
-		kind, id, ok := strings.Cut(text[len("document/"):], "/")
+	case strings.HasPrefix(text, sessionPrefix):
+		s = Session(ns, unescapeLenient(text[len(sessionPrefix):]))
+	case strings.HasPrefix(text, documentPrefix):
+		kind, id, ok := strings.Cut(text[len(documentPrefix):], "/")
 		if !ok {
 			return s, invalid("subject", "%q: want document/<kind>/<id>", text)
 		}
@@ -169,53 +171,64 @@ const (
 
 // EscapeID writes an id with [A-Za-z0-9_-] as they are and every other byte as =XX.
 func EscapeID(id string) string {
-	plain := true
+	unsafe := 0
 	for i := 0; i < len(id); i++ {
 		if !isSafe(id[i]) {
-			plain = false
-			break
+			unsafe++
 		}
 	}
-	if plain {
+	if unsafe == 0 {
 		return id
 	}
-	var b strings.Builder
+	b := make([]byte, 0, len(id)+2*unsafe)
 	for i := 0; i < len(id); i++ {
 		if c := id[i]; isSafe(c) {
-			b.WriteByte(c)
+			b = append(b, c)
 		} else {
-			b.Write([]byte{'=', upperHex[c>>4], upperHex[c&15]})
+			b = append(b, '=', upperHex[c>>4], upperHex[c&15])
 		}
 	}
-	return b.String()
+	return string(b)
 }
 
 // UnescapeID undoes EscapeID. What EscapeID does not write is an *InvalidError.
 func UnescapeID(escaped string) (string, error) {
-	id := unescapeLenient(escaped)
-	if EscapeID(id) != escaped {
-		return "", invalid("subject", "id %q: the escaped form is %q", escaped, EscapeID(id))
+	for i := 0; i < len(escaped); i++ {
+		if isSafe(escaped[i]) {
+			continue
+		}
+		if c, ok := escapedByte(escaped[i:]); !ok || isSafe(c) {
+			return "", invalid("subject", "id %q: the escaped form is %q", escaped, EscapeID(unescapeLenient(escaped)))
+		}
+		i += 2
 	}
-	return id, nil
+	return unescapeLenient(escaped), nil
+}
+
+// escapedByte gives the byte that the escape at the start of s stands for, and
+// whether there is one.
+func escapedByte(s string) (byte, bool) {
+	if len(s) < 3 || s[0] != '=' {
+		return 0, false
+	}
+	hi, lo := strings.IndexByte(upperHex, s[1]), strings.IndexByte(upperHex, s[2])
+	return byte(hi<<4 | lo), hi >= 0 && lo >= 0
 }
 
 func unescapeLenient(s string) string {
 	if !strings.Contains(s, "=") {
 		return s
 	}
-	var b strings.Builder
+	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
-		if s[i] == '=' && i+2 < len(s) {
-			hi, lo := strings.IndexByte(upperHex, s[i+1]), strings.IndexByte(upperHex, s[i+2])
-			if hi >= 0 && lo >= 0 {
-				b.WriteByte(byte(hi<<4 | lo))
-				i += 2
-				continue
-			}
+		if c, ok := escapedByte(s[i:]); ok {
+			b = append(b, c)
+			i += 2
+		} else {
+			b = append(b, s[i])
 		}
-		b.WriteByte(s[i])
 	}
-	return b.String()
+	return string(b)
 }
 
 func isSafe(c byte) bool {

@@ -97,13 +97,25 @@ func (e Event) checkAttributes() error {
 
 // checkExtensions reports the first error by name, whatever the map's order.
 func (e Event) checkExtensions() error {
-	for _, name := range sortedKeys(e.Extensions) {
-		if err := ValidateExtensionName(name); err != nil {
-			return err
+	for name, value := range e.Extensions {
+		if checkExtension(name, value) == nil {
+			continue
 		}
-		if !isText(e.Extensions[name]) {
-			return invalid(name, "the value is not printable UTF-8")
+		for _, name := range sortedKeys(e.Extensions) {
+			if err := checkExtension(name, e.Extensions[name]); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+func checkExtension(name, value string) error {
+	if err := ValidateExtensionName(name); err != nil {
+		return err
+	}
+	if !isText(value) {
+		return invalid(name, "the value is not printable UTF-8")
 	}
 	return nil
 }
@@ -161,15 +173,18 @@ func isContentType(s string) bool {
 	return strings.TrimSpace(s) == s
 }
 
-var coreAttributes = map[string]bool{
-	"specversion": true, "id": true, "source": true, "type": true, "subject": true, "time": true,
-	"datacontenttype": true, "dataschema": true, "data": true,
+func isCoreAttribute(name string) bool {
+	switch name {
+	case "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "data":
+		return true
+	}
+	return false
 }
 
 // ValidateExtensionName returns an *InvalidError unless name is 1 to 20 of
 // [a-z0-9] and no attribute of CloudEvents itself.
 func ValidateExtensionName(name string) error {
-	if len(name) < 1 || len(name) > 20 || coreAttributes[name] {
+	if len(name) < 1 || len(name) > 20 || isCoreAttribute(name) {
 		return invalid("extension", "%q is no name of an extension", name)
 	}
 	for i := 0; i < len(name); i++ {
