@@ -1,0 +1,342 @@
+package projector
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/tallylog/tally/events"
+)
+
+// History is the order of a session's records together with the list of live
+// records after each of them:
+//
+//   - after session.rewound{to: T}, the list is again what it was after the last
+//     record at or below T;
+//   - a late or void record leaves the list as it was;
+//   - every other record is appended to the list.
+//
+// The history of a fork begins with its parent's live list at the fork offset.
+//
+// Records are numbered here from 0 in their order; a list of live records is a
+// chain of stretches of such numbers that shares its older part with the lists it
+// grew from. So a list is always a prefix of every list that contains its last
+// record, and one look-up decides whether that is so.
+type History struct {
+	offsets []events.Offset // of every record, inherited ones first, ascending
+	sources []source        // whose records the inherited ones are
+	points  []point         // where the list did something else than grow
+	names   []string        // thread names, in order of appearance
+	deltas  []delta         // what each record did to the threads' lengths
+	lengths lengths         // of the threads in the list after the last record
+	marks   []mark          // lengths at some records, so that a rewind need not count from the start
+	late    []int           // numbers of the late records
+	rewinds []int           // numbers of the rewinds that had an effect
+}
+
+// source says that records up to number end come from a subject.
+type source struct {
+	subject events.Subject
+	end     int
+}
+
+// point says: from record number on, the list is prefix, then all records from
+// number open to the present one.
+type point struct {
+	number int
+	prefix *stretch
+	open   int
+}
+
+// stretch is a run of consecutive record numbers at the end of a chain.
+type stretch struct {
+	prev     *stretch
+	from, to int
+}
+
+// absent is the length of a thread that does not exist; an empty one has 0.
+const absent = -1
+
+type lengths []int // by thread number
+
+type delta struct {
+	record, thread int
+	set            bool // to n, else n more
+	n              int
+}
+
+type mark struct {
+	record  int
+	lengths lengths
+}
+
+// markEvery bounds how many records a rewind counts over.
+const markEvery = 256
+
+// Verdict says what a record is at its place in the history.
+type Verdict struct {
+	Live bool   // it was appended to the live list
+	Late bool   // its producer had seen what is not in effect any more
+	Void string // why it has no effect; "" if it has
+}
+
+// Interval is a stretch of live records by their offsets, both inclusive.
+type Interval struct {
+	From events.Offset `json:"from"`
+	To   events.Offset `json:"to"`
+}
+
+func (i Interval) String() string {
+	if i.From == i.To {
+		return i.From.String()
+	}
+	return fmt.Sprintf("%v-%v", i.From, i.To)
+}
+
+func newHistory() *History {
+	return &History{points: []point{{number: -1}}}
+}
+
+// inherit begins the history with the live list that parent has after record upto.
+func (h *History) inherit(parent *History, upto int) {
+	if len(h.offsets) > 0 {
+		panic("projector: a history inherits before its own first record")
+	}
+	renumbered := make(map[int]int) // live records of the parent, their number here
+	for _, s := range parent.stretches(upto) {
+		for n := s.from; n <= s.to; n++ {
+			renumbered[n] = len(h.offsets)
+			h.offsets = append(h.offsets, parent.offsets[n])
+			h.addSource(parent.sourceOf(n), len(h.offsets))
+		}
+	}
+	h.names = slices.Clone(parent.names)
+	h.lengths = parent.lengthsAt(upto)
+	for _, d := range parent.deltas {
+		if n, ok := renumbered[d.record]; ok {
+			d.record = n
+			h.deltas = append(h.deltas, d)
+		}
+	}
+}
+
+func (h *History) addSource(sub events.Subject, end int) {
+	if last := len(h.sources) - 1; last >= 0 && h.sources[last].subject == sub {
+		h.sources[last].end = end
+		return
+	}
+	h.sources = append(h.sources, source{sub, end})
+}
+
+// inherited is the number of records that come from other sessions.
+func (h *History) inherited() int {
+	if len(h.sources) == 0 {
+		return 0
+	}
+	return h.sources[len(h.sources)-1].end
+}
+
+// sourceOf gives the subject of an inherited record.
+func (h *History) sourceOf(n int) events.Subject {
+	i := sort.Search(len(h.sources), func(i int) bool { return n < h.sources[i].end })
+	if i == len(h.sources) {
+		return events.Subject{}
+	}
+	return h.sources[i].subject
+}
+
+// add takes the next record and says what it is at its place.
+func (h *History) add(f Fact) Verdict {
+	n := len(h.offsets)
+	if n > 0 && f.Offset <= h.offsets[n-1] {
+		panic(fmt.Sprintf("projector: record %v after %v", f.Offset, h.offsets[n-1]))
+	}
+	h.offsets = append(h.offsets, f.Offset)
+	if f.Invalid != nil {
+		h.skip(n)
+		return Verdict{Void: f.Invalid.Error()}
+	}
+	if p, ok := f.Payload.(*events.SessionRewound); ok {
+		if reason := h.cannotRewind(n, p); reason != "" {
+			h.skip(n)
+			return Verdict{Void: reason}
+		}
+		h.rewinds = append(h.rewinds, n)
+		h.rewind(n, h.numberAt(p.To))
+		return Verdict{}
+	}
+	if seen, ok := f.Seen(); ok && h.isLate(n, seen) {
+		h.late = append(h.late, n)
+		h.skip(n)
+		return Verdict{Late: true}
+	}
+	if reason := h.measure(n, f.Payload); reason != "" {
+		h.skip(n)
+		return Verdict{Void: reason}
+	}
+	if n%markEvery == 0 {
+		h.marks = append(h.marks, mark{n, slices.Clone(h.lengths)})
+	}
+	return Verdict{Live: true}
+}
+
+// skip leaves record n out of the list.
+func (h *History) skip(n int) {
+	h.points = append(h.points, point{n, h.chain(n - 1), n + 1})
+}
+
+// rewind makes the list after record n what it was after record j.
+func (h *History) rewind(n, j int) {
+	h.points = append(h.points, point{n, h.chain(j), n + 1})
+	h.lengths = h.lengthsAt(j)
+}
+
+func (h *History) cannotRewind(n int, p *events.SessionRewound) string {
+	switch {
+	case p.To >= h.offsets[n]:
+		return fmt.Sprintf("a rewind to %v, which is not below itself", p.To)
+	case n == 0 || p.To < h.offsets[0]:
+		return fmt.Sprintf("a rewind to %v, before the session's first record", p.To)
+	case p.Undoes != 0 && !slices.ContainsFunc(h.rewinds, func(r int) bool { return h.offsets[r] == p.Undoes }):
+		return fmt.Sprintf("takes back %v, which is no rewind of this session", p.Undoes)
+	}
+	return ""
+}
+
+// numberAt gives the last record at or below an offset, -1 if there is none.
+func (h *History) numberAt(at events.Offset) int {
+	return sort.Search(len(h.offsets), func(i int) bool { return h.offsets[i] > at }) - 1
+}
+
+// isLate reports whether the list at the offset that a producer had seen is no
+// longer a prefix of the list before record n.
+func (h *History) isLate(n int, seen events.Offset) bool {
+	last := h.lastLive(min(h.numberAt(seen), n-1))
+	return last >= 0 && !h.contains(n-1, last)
+}
+
+// point gives the last point at or before record n.
+func (h *History) point(n int) point {
+	return h.points[sort.Search(len(h.points), func(i int) bool { return h.points[i].number > n })-1]
+}
+
+// chain gives the list after record n; nil is the empty one.
+func (h *History) chain(n int) *stretch {
+	if n < 0 {
+		return nil
+	}
+	p := h.point(n)
+	if p.open > n {
+		return p.prefix
+	}
+	return &stretch{p.prefix, p.open, n}
+}
+
+// lastLive gives the last record of the list after record n, -1 if it is empty.
+func (h *History) lastLive(n int) int {
+	if c := h.chain(n); c != nil {
+		return c.to
+	}
+	return -1
+}
+
+// contains reports whether record x is in the list after record n.
+func (h *History) contains(n, x int) bool {
+	c := h.chain(n)
+	for c != nil && c.from > x {
+		c = c.prev
+	}
+	return c != nil && x <= c.to
+}
+
+// stretches gives the list after record n, oldest first.
+func (h *History) stretches(n int) []stretch {
+	var list []stretch
+	for c := h.chain(n); c != nil; c = c.prev {
+		if last := len(list) - 1; last >= 0 && list[last].from == c.to+1 {
+			list[last].from = c.from
+			continue
+		}
+		list = append(list, stretch{from: c.from, to: c.to})
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// Len is the number of records, inherited ones included.
+func (h *History) Len() int { return len(h.offsets) }
+
+// First and Last are the offsets of the session's own first and last record, 0 if
+// it has none.
+func (h *History) First() events.Offset {
+	if own := h.inherited(); own < len(h.offsets) {
+		return h.offsets[own]
+	}
+	return 0
+}
+
+// Last is the offset of the session's own last record, 0 if it has none.
+func (h *History) Last() events.Offset {
+	if h.inherited() < len(h.offsets) {
+		return h.offsets[len(h.offsets)-1]
+	}
+	return 0
+}
+
+// Before gives the last record below an offset, 0 if there is none.
+func (h *History) Before(at events.Offset) events.Offset {
+	if at == 0 {
+		return 0
+	}
+	return h.At(at - 1)
+}
+
+// At gives the last record at or below an offset, 0 if there is none.
+func (h *History) At(at events.Offset) events.Offset {
+	if n := h.numberAt(at); n >= 0 {
+		return h.offsets[n]
+	}
+	return 0
+}
+
+// IsLive reports whether the record at an offset is in effect after the last one.
+func (h *History) IsLive(at events.Offset) bool {
+	n := h.numberAt(at)
+	return n >= 0 && h.offsets[n] == at && h.contains(len(h.offsets)-1, n)
+}
+
+// Live gives the list in effect after the last record at or below an offset.
+func (h *History) Live(at events.Offset) []Interval {
+	var list []Interval
+	for _, s := range h.stretches(h.numberAt(at)) {
+		list = append(list, Interval{h.offsets[s.from], h.offsets[s.to]})
+	}
+	return list
+}
+
+// LastLive gives the last offset of that list, 0 if it is empty.
+func (h *History) LastLive(at events.Offset) events.Offset {
+	if n := h.lastLive(h.numberAt(at)); n >= 0 {
+		return h.offsets[n]
+	}
+	return 0
+}
+
+// Late lists the records whose producer had seen what was rewound meanwhile.
+func (h *History) Late() []events.Offset {
+	var list []events.Offset
+	for _, n := range h.late {
+		list = append(list, h.offsets[n])
+	}
+	return list
+}
+
+// Turns gives the number of turns in effect after the last record, over all
+// threads.
+func (h *History) Turns() int {
+	n := 0
+	for _, length := range h.lengths {
+		n += max(length, 0)
+	}
+	return n
+}

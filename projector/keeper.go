@@ -1,0 +1,361 @@
+package projector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// Follower is the log as a projector that runs sees it: catch-up, then live.
+type Follower interface {
+	Source
+	Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error]
+	Head(ctx context.Context) (events.Offset, error)
+}
+
+// Policy says when a session's snapshot is written. The zero value of a field is
+// its default; a negative one switches it off.
+type Policy struct {
+	Records int           // after so many records since the last; default 200
+	Bytes   int64         // or so many bytes of data; default 1 MiB
+	Age     time.Duration // or so long after the last record, if anything changed; default 10 min
+	Keep    int           // newest snapshots kept of a session; default 3
+	MaxSize int64         // a state of more bytes is not kept; default 64 MiB
+	Leave   time.Duration // how long a projector that stops may still write; default 1 s
+}
+
+func (p Policy) withDefaults() Policy {
+	p.Records = cmp.Or(p.Records, 200)
+	p.Bytes = cmp.Or(p.Bytes, 1<<20)
+	p.Age = cmp.Or(p.Age, 10*time.Minute)
+	p.Keep = cmp.Or(p.Keep, 3)
+	p.MaxSize = cmp.Or(p.MaxSize, 64<<20)
+	p.Leave = cmp.Or(p.Leave, time.Second)
+	return p
+}
+
+// Keeper is the projector of snapshots: it follows the log and writes the state
+// of a session whenever the policy says so, at each target of a rewind or fork,
+// and when it stops.
+type Keeper struct {
+	Log       Follower
+	Snapshots snapshot.Store
+	Policy    Policy
+	Cursor    string           // file that says how far the keeper has got; "": start at the head of the log
+	Logger    *slog.Logger     // default: discard
+	Now       func() time.Time // default: time.Now
+
+	loader      *Loader
+	reached     events.Offset
+	reachedID   string
+	changed     map[events.Subject]*change
+	quarantined map[events.Subject]bool
+}
+
+// change counts what came to a session since its last snapshot.
+type change struct {
+	records int
+	bytes   int64
+	last    events.Offset
+	at      time.Time // when the keeper saw the last record
+}
+
+// Run keeps snapshots until ctx is done. Then it catches up with the log for
+// Policy.Leave at most, writes what changed, and returns nil. Any other end is
+// an error.
+func (k *Keeper) Run(ctx context.Context) error {
+	k.Policy = k.Policy.withDefaults()
+	k.Logger = cmp.Or(k.Logger, slog.New(slog.DiscardHandler))
+	if k.Now == nil {
+		k.Now = time.Now
+	}
+	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger}
+	k.changed, k.quarantined = make(map[events.Subject]*change), make(map[events.Subject]bool)
+	if err := k.resume(ctx); err != nil {
+		return leaving(ctx, err)
+	}
+	err := k.follow(ctx)
+	if ctx.Err() == nil {
+		return err
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.Policy.Leave)
+	defer cancel()
+	return k.leave(last)
+}
+
+// leaving makes nothing of an error that only says that we were told to stop.
+func leaving(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// follow takes records as they come. Ages are looked at between them, at least
+// once a second.
+func (k *Keeper) follow(ctx context.Context) error {
+	type item struct {
+		rec events.Record
+		err error
+	}
+	items := make(chan item)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(items)
+		for rec, err := range k.Log.Follow(reading, events.Range{After: k.reached}) {
+			select {
+			case items <- item{rec, err}:
+			case <-reading.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		stop()
+		for range items { // until the reader is gone
+		}
+	}()
+	tick := time.NewTicker(min(time.Second, max(k.Policy.Age, time.Millisecond)))
+	defer tick.Stop()
+	for {
+		select {
+		case it, ok := <-items:
+			if !ok {
+				return errors.New("projector: the log's follow ended")
+			}
+			if err := k.take(ctx, it.rec, it.err); err != nil {
+				return err
+			}
+		case <-tick.C:
+			k.writeAged(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take counts one record and writes what is due.
+func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
+	if damage, ok := errors.AsType[*events.DamageError](err); ok {
+		k.reached = max(k.reached, damage.Offset)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	k.count(rec)
+	if rec.Subject.IsSession() {
+		k.keepTargets(ctx, rec)
+		if c := k.changed[rec.Subject]; due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes) {
+			k.write(ctx, rec.Subject)
+		}
+	}
+	return nil
+}
+
+func due(n, limit int64) bool { return limit > 0 && n >= limit }
+
+func (k *Keeper) count(rec events.Record) {
+	k.reached, k.reachedID = rec.Offset, rec.ID
+	if !rec.Subject.IsSession() {
+		return
+	}
+	c := k.changed[rec.Subject]
+	if c == nil {
+		c = &change{}
+		k.changed[rec.Subject] = c
+	}
+	c.records++
+	c.bytes += int64(len(rec.Data))
+	c.last, c.at = rec.Offset, k.Now()
+}
+
+// keepTargets writes the states that a rewind and a fork go back to: somebody is
+// about to look at them.
+func (k *Keeper) keepTargets(ctx context.Context, rec events.Record) {
+	switch p := Decode(rec).Payload.(type) {
+	case *events.SessionRewound:
+		k.writeAt(ctx, rec.Subject, p.To, "rewind target")
+	case *events.SessionCreated:
+		if p.Fork != nil {
+			k.writeAt(ctx, events.Session(rec.Subject.Namespace, p.Fork.Session), p.Fork.Offset, "fork target")
+		}
+	}
+}
+
+func (k *Keeper) writeAged(ctx context.Context) {
+	if k.Policy.Age < 0 {
+		return
+	}
+	for sub, c := range k.changed {
+		if k.Now().Sub(c.at) >= k.Policy.Age {
+			k.write(ctx, sub)
+		}
+	}
+}
+
+// write stores the session's state at head and forgets what changed.
+func (k *Keeper) write(ctx context.Context, sub events.Subject) {
+	if k.writeAt(ctx, sub, 0, "") {
+		delete(k.changed, sub)
+	}
+}
+
+// writeAt stores one state and reports whether the subject is settled. A session
+// that cannot be folded is quarantined: named once, and left alone from then on.
+func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offset, kept string) bool {
+	if k.quarantined[sub] {
+		return true
+	}
+	s, err := k.loader.Session(ctx, sub, at)
+	if errors.Is(err, ErrNotFound) {
+		return true
+	}
+	var snap snapshot.Snapshot
+	if err == nil {
+		snap, err = s.Snapshot(kept)
+	}
+	if err == nil && int64(len(snap.Data)) > k.Policy.MaxSize {
+		err = fmt.Errorf("the state has %d bytes, more than %d are not kept", len(snap.Data), k.Policy.MaxSize)
+	}
+	if err == nil {
+		err = k.Snapshots.Put(ctx, snap)
+	}
+	if err == nil {
+		err = Prune(ctx, k.Snapshots, sub, k.Policy.Keep)
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		k.quarantined[sub] = true
+		k.Logger.Warn("no snapshots of this session", "subject", sub.String(), "err", err)
+	}
+	return true
+}
+
+// Prune leaves the newest snapshots of a session, and those with a reason of
+// their own.
+func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int) error {
+	metas, err := st.List(ctx, sub, SessionFold)
+	if err != nil {
+		return err
+	}
+	for i, m := range metas {
+		if i < keep || m.Kept != "" {
+			continue
+		}
+		if err := st.Delete(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave catches up with the log, writes the sessions that changed most, and says
+// in the cursor how far it got. What there is no time for is left to the next.
+func (k *Keeper) leave(ctx context.Context) error {
+	for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			break
+		}
+		k.count(rec)
+	}
+	subjects := make([]events.Subject, 0, len(k.changed))
+	for sub := range k.changed {
+		subjects = append(subjects, sub)
+	}
+	slices.SortFunc(subjects, func(a, b events.Subject) int {
+		return cmp.Or(cmp.Compare(k.changed[b].records, k.changed[a].records), cmp.Compare(k.changed[a].last, k.changed[b].last))
+	})
+	for _, sub := range subjects {
+		if ctx.Err() != nil {
+			break
+		}
+		k.write(ctx, sub)
+	}
+	return k.save()
+}
+
+// cursorState is the stored form of a keeper's progress.
+type cursorState struct {
+	Offset  uint64          `json:"offset"`
+	EventID string          `json:"eventId"`
+	Changed []changedRecord `json:"changed,omitempty"`
+}
+
+type changedRecord struct {
+	Subject string `json:"subject"`
+	Records int    `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	Last    uint64 `json:"last"`
+}
+
+func (k *Keeper) save() error {
+	if k.Cursor == "" {
+		return nil
+	}
+	st := cursorState{Offset: uint64(k.reached), EventID: k.reachedID}
+	for sub, c := range k.changed {
+		st.Changed = append(st.Changed, changedRecord{sub.NATS(), c.records, c.bytes, uint64(c.last)})
+	}
+	slices.SortFunc(st.Changed, func(a, b changedRecord) int { return cmp.Compare(a.Last, b.Last) })
+	data, err := rawjson.Marshal(st)
+	if err != nil {
+		return fmt.Errorf("projector: %v", err)
+	}
+	if err := durable.Replace(k.Cursor, data, 0o600, durable.NoSync); err != nil {
+		return fmt.Errorf("projector: save the cursor: %w", err)
+	}
+	return nil
+}
+
+// resume goes on where the last keeper stopped. A cursor that cannot be read, or
+// is of another log, is as good as none: the log is counted from its beginning.
+func (k *Keeper) resume(ctx context.Context) error {
+	if k.Cursor == "" {
+		head, err := k.Log.Head(ctx)
+		k.reached = head
+		return err
+	}
+	data, err := os.ReadFile(k.Cursor)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var st cursorState
+	if err == nil {
+		err = rawjson.Unmarshal(data, &st)
+	}
+	if err == nil && st.Offset > 0 {
+		var rec events.Record
+		if rec, err = k.Log.Record(ctx, events.Offset(st.Offset)); err == nil && rec.ID != st.EventID {
+			err = fmt.Errorf("record %d is not the one it was written at", st.Offset)
+		}
+	}
+	if err != nil {
+		k.Logger.Warn("cursor of the snapshots discarded", "reason", err.Error())
+		return ctx.Err()
+	}
+	k.reached, k.reachedID = events.Offset(st.Offset), st.EventID
+	for _, c := range st.Changed {
+		if sub, err := events.ParseNATS(c.Subject); err == nil {
+			k.changed[sub] = &change{c.Records, c.Bytes, events.Offset(c.Last), k.Now()}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,344 @@
+package projector
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Ledger is what is folded over all records of a session, live or not. Money
+// spent stays spent, runs keep their results, and nothing that a person typed
+// disappears. Large raw values (results of runs, responses of checkpoints) are
+// not copied: the record at the offset has them.
+type Ledger struct {
+	Kind      string                       `json:"kind"` // conversation unless session.created says otherwise
+	CreatedAt events.Timestamp             `json:"createdAt,omitempty"`
+	Created   events.Offset                `json:"created,omitempty"` // offset of the session.created that counts
+	Parent    *events.Lineage              `json:"parent,omitempty"`
+	Fork      *events.Fork                 `json:"fork,omitempty"`
+	Fields    events.Fields                `json:"fields,omitempty"` // title, status, models ...: what was set last
+	Raw       map[string]events.Offset     `json:"raw,omitempty"`    // event type -> the last record that carries the imported file
+	Formats   map[string]events.FileFormat `json:"formats,omitempty"`
+	Log       []LogEntry                   `json:"log,omitempty"`
+
+	Runs        []*Run        `json:"runs,omitempty"`        // by first appearance
+	Checkpoints []*Checkpoint `json:"checkpoints,omitempty"` // by first appearance
+	Stack       []StackEntry  `json:"stack,omitempty"`       // of rewind checkpoints, oldest first
+	Rewinds     []Rewind      `json:"rewinds,omitempty"`
+	Costs       []Cost        `json:"costs,omitempty"`
+
+	Void    []Void          `json:"void,omitempty"`
+	Late    []events.Offset `json:"late,omitempty"`
+	Unknown []Foreign       `json:"unknown,omitempty"` // types of somebody else's vocabulary, counted
+
+	Records int              `json:"records"`
+	LastID  string           `json:"lastId,omitempty"` // id of the last record, by which a snapshot is recognised
+	LastAt  events.Timestamp `json:"lastAt,omitempty"` // the latest time of any record, in UTC with milliseconds
+}
+
+// LogEntry is an entry of the session's own log.
+type LogEntry struct {
+	Offset events.Offset `json:"offset"`
+	events.SessionLog
+	Reason string `json:"reason,omitempty"`
+}
+
+// Run is one execution with an outcome. It exists from the first event that
+// names it.
+type Run struct {
+	Kind         string           `json:"kind"`
+	ID           string           `json:"id"`
+	At           events.Offset    `json:"at"`                // the event that made it
+	Created      events.Offset    `json:"created,omitempty"` // its run.created, if there was one
+	CreatedAt    events.Timestamp `json:"createdAt,omitempty"`
+	Models       []string         `json:"models,omitempty"`
+	State        string           `json:"state,omitempty"`
+	Starts       int              `json:"starts,omitempty"`
+	Progress     int              `json:"progress,omitempty"` // number of run.progressed
+	Results      []Result         `json:"results,omitempty"`  // versions, oldest first
+	Note         string           `json:"note,omitempty"`
+	Selected     string           `json:"selected,omitempty"`
+	Rating       string           `json:"rating,omitempty"`
+	AppliedFiles []string         `json:"appliedFiles,omitempty"`
+	Tags         []string         `json:"tags,omitempty"`
+	TouchedAt    events.Timestamp `json:"touchedAt,omitempty"`
+}
+
+// Ref is the run's identity.
+func (r *Run) Ref() events.RunRef { return events.RunRef{Kind: r.Kind, ID: r.ID} }
+
+// Last gives the newest result, nil if the run has none.
+func (r *Run) Last() *Result {
+	if len(r.Results) == 0 {
+		return nil
+	}
+	return &r.Results[len(r.Results)-1]
+}
+
+// Result is one version of a run's outcome. The record at Offset has the raw
+// result.
+type Result struct {
+	Offset     events.Offset    `json:"offset"`
+	Outcome    string           `json:"outcome"`
+	Schema     string           `json:"schema,omitempty"`
+	FinishedAt events.Timestamp `json:"finishedAt,omitempty"`
+	Size       int              `json:"size"` // bytes of the raw result
+	Judged     *events.Judged   `json:"judged,omitempty"`
+}
+
+// Checkpoint is a point that somebody may want to go back to.
+type Checkpoint struct {
+	ID      string          `json:"id"`
+	Kind    string          `json:"kind"`
+	At      events.Offset   `json:"at"`       // the point
+	Made    events.Offset   `json:"made"`     // the event that made it
+	Saved   []events.Offset `json:"versions"` // all versions, oldest first
+	Run     *events.RunRef  `json:"run,omitempty"`
+	Step    int64           `json:"step,omitempty"`
+	Status  string          `json:"status,omitempty"`
+	Prompt  string          `json:"prompt,omitempty"`
+	Parent  string          `json:"parent,omitempty"`
+	Cleared bool            `json:"cleared,omitempty"`
+}
+
+// StackEntry is a rewind checkpoint that can still be used.
+type StackEntry struct {
+	ID string        `json:"id"`
+	At events.Offset `json:"at"`
+}
+
+// Rewind is one move of the head.
+type Rewind struct {
+	Offset     events.Offset `json:"offset"`
+	To         events.Offset `json:"to"`
+	Undoes     events.Offset `json:"undoes,omitempty"`
+	Checkpoint string        `json:"checkpoint,omitempty"`
+	Reason     string        `json:"reason,omitempty"`
+	Before     events.Offset `json:"before"`          // the session's last offset before it
+	Stack      []StackEntry  `json:"stack,omitempty"` // as it was before it
+}
+
+// Cost is one cost.accrued.
+type Cost struct {
+	Offset  events.Offset    `json:"offset"`
+	Time    events.Timestamp `json:"time"`
+	Model   string           `json:"model"`
+	USD     events.Amount    `json:"usd,omitempty"`
+	Tokens  events.Tokens    `json:"tokens"`
+	Run     *events.RunRef   `json:"run,omitempty"`
+	Purpose string           `json:"purpose"`
+	Source  string           `json:"source"`
+}
+
+// Void is a record without effect.
+type Void struct {
+	Offset events.Offset `json:"offset"`
+	Type   string        `json:"type"`
+	Reason string        `json:"reason"`
+}
+
+// Foreign counts events of an unknown type.
+type Foreign struct {
+	Type  string `json:"type"`
+	Count int    `json:"count"`
+}
+
+func newLedger() *Ledger { return &Ledger{Kind: events.KindConversation} }
+
+// apply folds one record onto the ledger. before is the session's last offset
+// before it. What History found void stays void.
+func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
+	l.Records++
+	l.LastID = f.ID
+	l.LastAt = max(l.LastAt, happened(f.Record)) // spelled alike, so they compare as text
+	if v.Late {
+		l.Late = append(l.Late, f.Offset)
+	}
+	reason := v.Void
+	if reason == "" {
+		reason = l.fold(f, before)
+	}
+	if reason != "" {
+		l.Void = append(l.Void, Void{f.Offset, f.Type, reason})
+	}
+	if !events.IsKnown(f.Type) {
+		l.countForeign(f.Type)
+	}
+}
+
+// happened is the time of a record by its producer's clock, or by the log's if
+// the producer did not say.
+func happened(rec events.Record) events.Timestamp {
+	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded))
+}
+
+// fold applies a payload and returns why it has no effect, if so.
+func (l *Ledger) fold(f Fact, before events.Offset) string {
+	switch p := f.Payload.(type) {
+	case *events.SessionCreated:
+		return l.created(f, p, before)
+	case *events.SessionUpdated:
+		l.updated(f, p)
+	case *events.TurnAppended:
+		l.addFormats(p.Formats)
+	case *events.ThreadReplaced:
+		l.addFormats(p.Formats)
+	case *events.SessionRewound:
+		l.rewound(f, p, before)
+	case *events.RunCreated:
+		l.runCreated(f, p)
+	case *events.RunStarted:
+		r := l.run(f, p.Run)
+		r.Starts++
+		r.Models = orOld(p.Models, r.Models)
+	case *events.RunProgressed:
+		l.runProgressed(f, p)
+	case *events.RunFinished:
+		l.runFinished(f, p)
+	case *events.RunAnnotated:
+		l.runAnnotated(f, p)
+	case *events.CheckpointSaved:
+		return l.checkpointSaved(f, p)
+	case *events.CheckpointCleared:
+		l.checkpointCleared(p)
+	case *events.CostAccrued:
+		l.cost(f, p)
+	}
+	return ""
+}
+
+func (l *Ledger) created(f Fact, p *events.SessionCreated, before events.Offset) string {
+	switch {
+	case l.Created != 0:
+		return fmt.Sprintf("the session was created at %v already", l.Created)
+	case p.Fork != nil && before != 0:
+		return "a fork must be the first event of its session"
+	case p.Fork != nil && p.Fork.Offset >= f.Offset:
+		return fmt.Sprintf("a fork at %v, which is not below itself", p.Fork.Offset)
+	}
+	l.Created, l.Kind, l.CreatedAt, l.Parent, l.Fork = f.Offset, p.Kind, p.CreatedAt, p.Parent, p.Fork
+	for _, field := range createdFields(p) {
+		if _, set := l.Fields.Get(field.Name); !set { // an update that came first is newer knowledge
+			l.set(field)
+		}
+	}
+	l.keepRaw(f, p.Raw)
+	l.addFormats(p.Formats)
+	return ""
+}
+
+// createdFields gives the fields of session.created that session.updated can
+// change, under the names that it uses.
+func createdFields(p *events.SessionCreated) events.Fields {
+	var list events.Fields
+	add := func(name string, v any, present bool) {
+		if !present {
+			return
+		}
+		raw, err := rawjson.Marshal(v)
+		if err != nil {
+			panic(fmt.Sprintf("projector: %s: %v", name, err)) // a validated payload can be written
+		}
+		list = append(list, events.Field{Name: name, Value: raw})
+	}
+	add("title", p.Title, p.Title != "")
+	add("project", p.Project, p.Project != "")
+	add("cwd", p.CWD, p.CWD != "")
+	add("owner", p.Owner, p.Owner != "")
+	add("layer", p.Layer, p.Layer != "")
+	add("models", p.Models, p.Models != nil)
+	add("recipe", string(p.Recipe), p.Recipe != "")
+	add("settings", p.Settings, p.Settings != nil)
+	add("origin", p.Origin, p.Origin != nil)
+	return list
+}
+
+func (l *Ledger) updated(f Fact, p *events.SessionUpdated) {
+	for _, field := range p.Set {
+		l.set(field)
+	}
+	if p.Log != nil {
+		l.Log = append(l.Log, LogEntry{f.Offset, *p.Log, p.Reason})
+	}
+	l.keepRaw(f, p.Raw)
+	l.addFormats(p.Formats)
+}
+
+func (l *Ledger) set(field events.Field) {
+	i := slices.IndexFunc(l.Fields, func(have events.Field) bool { return have.Name == field.Name })
+	switch {
+	case string(field.Value) == "null":
+		if i >= 0 {
+			l.Fields = slices.Delete(l.Fields, i, i+1)
+		}
+	case i >= 0:
+		l.Fields[i].Value = slices.Clone(field.Value)
+	default:
+		l.Fields = append(l.Fields, events.Field{Name: field.Name, Value: slices.Clone(field.Value)})
+	}
+}
+
+func (l *Ledger) keepRaw(f Fact, raw events.Raw) {
+	if raw == nil {
+		return
+	}
+	if l.Raw == nil {
+		l.Raw = make(map[string]events.Offset)
+	}
+	l.Raw[f.Type] = f.Offset
+}
+
+func (l *Ledger) addFormats(formats map[string]events.FileFormat) {
+	if l.Formats == nil && len(formats) > 0 {
+		l.Formats = make(map[string]events.FileFormat)
+	}
+	for name, format := range formats {
+		l.Formats[name] = format
+	}
+}
+
+func (l *Ledger) countForeign(typ string) {
+	for i := range l.Unknown {
+		if l.Unknown[i].Type == typ {
+			l.Unknown[i].Count++
+			return
+		}
+	}
+	l.Unknown = append(l.Unknown, Foreign{typ, 1})
+}
+
+// Text gives a string field, "" if it is not set.
+func (l *Ledger) Text(name string) string {
+	raw, ok := l.Fields.Get(name)
+	if !ok {
+		return ""
+	}
+	text, err := rawjson.String(raw)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// Origin says where the session was imported from, nil if it was not.
+func (l *Ledger) Origin() *events.Origin {
+	raw, ok := l.Fields.Get("origin")
+	if !ok {
+		return nil
+	}
+	var o events.Origin
+	if err := rawjson.Unmarshal(raw, &o); err != nil {
+		return nil
+	}
+	return &o
+}
+
+func orOld[T any](have, old []T) []T {
+	if have == nil {
+		return old
+	}
+	return have
+}

@@ -1,0 +1,126 @@
+package projector
+
+import (
+	"math/big"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Run gives a run by its identity, nil if no event names it.
+func (l *Ledger) Run(ref events.RunRef) *Run {
+	for _, r := range l.Runs {
+		if r.Kind == ref.Kind && r.ID == ref.ID {
+			return r
+		}
+	}
+	return nil
+}
+
+// run gives a run, made by this event if no earlier one names it.
+func (l *Ledger) run(f Fact, ref events.RunRef) *Run {
+	r := l.Run(ref)
+	if r == nil {
+		r = &Run{Kind: ref.Kind, ID: ref.ID, At: f.Offset}
+		l.Runs = append(l.Runs, r)
+	}
+	return r
+}
+
+func (l *Ledger) runCreated(f Fact, p *events.RunCreated) {
+	r := l.run(f, p.Run)
+	if r.Created != 0 {
+		r.TouchedAt = p.CreatedAt
+		return
+	}
+	r.Created, r.CreatedAt, r.Models = f.Offset, p.CreatedAt, orOld(p.Models, r.Models)
+}
+
+func (l *Ledger) runProgressed(f Fact, p *events.RunProgressed) {
+	r := l.run(f, p.Run)
+	r.Progress++
+	if p.State != nil {
+		r.State = p.State.To
+	}
+}
+
+func (l *Ledger) runFinished(f Fact, p *events.RunFinished) {
+	r := l.run(f, p.Run)
+	r.Results = append(r.Results, Result{f.Offset, p.Outcome, p.Schema, p.FinishedAt, len(p.Result), p.Judged})
+	l.addFormats(p.Formats)
+}
+
+func (l *Ledger) runAnnotated(f Fact, p *events.RunAnnotated) {
+	r := l.run(f, p.Run)
+	for _, s := range []struct {
+		to   *string
+		from *string
+	}{{&r.Note, p.Note}, {&r.Selected, p.Selected}, {&r.Rating, p.Rating}} {
+		if s.from != nil {
+			*s.to = *s.from
+		}
+	}
+	r.AppliedFiles, r.Tags = orOld(p.AppliedFiles, r.AppliedFiles), orOld(p.Tags, r.Tags)
+	if p.TouchedAt != "" {
+		r.TouchedAt = p.TouchedAt
+	}
+}
+
+func (l *Ledger) cost(f Fact, p *events.CostAccrued) {
+	c := Cost{Offset: f.Offset, Time: happened(f.Record), Model: p.Model, USD: p.USD, Run: p.Run, Purpose: p.Purpose, Source: p.Source}
+	if p.Tokens != nil {
+		c.Tokens = *p.Tokens
+	}
+	l.Costs = append(l.Costs, c)
+}
+
+// Total is a sum of costs.
+type Total struct {
+	USD    events.Amount `json:"usd"`
+	Tokens events.Tokens `json:"tokens"`
+	Events int           `json:"events"`
+}
+
+// Totals sums costs, in groups by key, exactly.
+type Totals[K comparable] struct {
+	usd    map[K]*big.Rat
+	tokens map[K]events.Tokens
+	count  map[K]int
+	keys   []K
+}
+
+// Add counts a cost under a key.
+func (t *Totals[K]) Add(key K, c Cost) {
+	if t.usd == nil {
+		t.usd, t.tokens, t.count = make(map[K]*big.Rat), make(map[K]events.Tokens), make(map[K]int)
+	}
+	if t.usd[key] == nil {
+		t.usd[key] = new(big.Rat)
+		t.keys = append(t.keys, key)
+	}
+	if usd, ok := c.USD.Rat(); ok {
+		t.usd[key].Add(t.usd[key], usd)
+	}
+	t.tokens[key] = t.tokens[key].Add(c.Tokens)
+	t.count[key]++
+}
+
+// Keys lists the groups in the order of their first cost.
+func (t *Totals[K]) Keys() []K { return t.keys }
+
+// Of gives the sum of a group.
+func (t *Totals[K]) Of(key K) Total {
+	usd := t.usd[key]
+	if usd == nil {
+		usd = new(big.Rat)
+	}
+	return Total{events.AmountOf(usd), t.tokens[key], t.count[key]}
+}
+
+// Spent is the sum of all costs of the session, rewound or not.
+func (l *Ledger) Spent() Total {
+	var t Totals[struct{}]
+	for _, c := range l.Costs {
+		t.Add(struct{}{}, c)
+	}
+	return t.Of(struct{}{})
+}

@@ -1,0 +1,67 @@
+package projector
+
+import (
+	"github.com/tallylog/tally/events"
+)
+
+// Session is a session at a position: its history up to there, the threads in
+// effect, and its ledger as of then.
+type Session struct {
+	Subject events.Subject
+	History *History
+	Threads Threads
+	Ledger  *Ledger
+	Damaged []events.Offset // records that could not be read and so are not folded
+}
+
+// NewSession gives a session without records.
+func NewSession(sub events.Subject) *Session {
+	return &Session{Subject: sub, History: newHistory(), Threads: make(Threads), Ledger: newLedger()}
+}
+
+// Offset is the offset of the session's last record, 0 if it has none.
+func (s *Session) Offset() events.Offset { return s.History.Last() }
+
+// apply folds the next record onto history and ledger, and says what it is. The
+// threads are left to the caller, who knows which records they are folded over.
+func (s *Session) apply(f Fact) Verdict {
+	before := s.History.Last()
+	v := s.History.add(f)
+	s.Ledger.apply(f, v, before)
+	return v
+}
+
+// Withdrawn reports whether the event that made a run or a checkpoint is not
+// live.
+func (s *Session) Withdrawn(made events.Offset) bool { return !s.History.IsLive(made) }
+
+// LastRun is the newest run that is not withdrawn, nil if there is none.
+func (s *Session) LastRun() *Run {
+	for i := len(s.Ledger.Runs) - 1; i >= 0; i-- {
+		if r := s.Ledger.Runs[i]; !s.Withdrawn(r.At) {
+			return r
+		}
+	}
+	return nil
+}
+
+// OnBranch sums the costs that are live: what led to the threads as they are now.
+func (s *Session) OnBranch() Total {
+	var t Totals[struct{}]
+	for _, c := range s.Ledger.Costs {
+		if s.History.IsLive(c.Offset) {
+			t.Add(struct{}{}, c)
+		}
+	}
+	return t.Of(struct{}{})
+}
+
+// forkOf gives the fork that the session's first record declares, nil if it
+// declares none or an impossible one.
+func forkOf(s *Session, f Fact) *events.Fork {
+	p, ok := f.Payload.(*events.SessionCreated)
+	if !ok || p.Fork == nil || s.History.Len() > 0 || p.Fork.Offset >= f.Offset {
+		return nil
+	}
+	return p.Fork
+}

@@ -1,0 +1,135 @@
+package projector
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+)
+
+// checkpointSaved adds a checkpoint, or a newer version of one. The first of kind
+// rewind with a new id pushes onto the rewind stack.
+func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) string {
+	if p.At >= f.Offset {
+		return fmt.Sprintf("a checkpoint at %v, which is not below itself", p.At)
+	}
+	c := l.Checkpoint(p.Kind, p.ID)
+	if c == nil {
+		c = &Checkpoint{ID: p.ID, Kind: p.Kind, Made: f.Offset}
+		l.Checkpoints = append(l.Checkpoints, c)
+		if p.Kind == events.CheckpointRewind {
+			l.Stack = append(slices.Clip(l.Stack), StackEntry{p.ID, p.At})
+		}
+	}
+	c.At, c.Run, c.Step, c.Status, c.Prompt, c.Parent = p.At, p.Run, p.Step, p.Status, p.Prompt, p.Parent
+	c.Saved = append(c.Saved, f.Offset)
+	c.Cleared = false
+	return ""
+}
+
+// Checkpoint gives a checkpoint by kind and id, nil if there is none.
+func (l *Ledger) Checkpoint(kind, id string) *Checkpoint {
+	for _, c := range l.Checkpoints {
+		if c.Kind == kind && c.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) checkpointCleared(p *events.CheckpointCleared) {
+	for _, c := range l.Checkpoints {
+		if c.Kind == p.Kind && (p.ID == "" || p.ID == c.ID) {
+			c.Cleared = true
+		}
+	}
+	if p.Kind == events.CheckpointRewind {
+		l.Stack = without(l.Stack, func(e StackEntry) bool { return p.ID == "" || e.ID == p.ID })
+	}
+}
+
+// rewound follows what a rewind does to the stack:
+//   - with a checkpoint, it and what was pushed after it are used up;
+//   - with undoes, the stack is again as it was before the rewind taken back;
+//   - otherwise the entries whose point lies at or above the target are gone.
+func (l *Ledger) rewound(f Fact, p *events.SessionRewound, before events.Offset) {
+	r := Rewind{f.Offset, p.To, p.Undoes, p.Checkpoint, p.Reason, before, l.Stack}
+	stack := l.Stack
+	switch {
+	case p.Undoes != 0:
+		stack = l.rewindAt(p.Undoes).Stack // History lets only those pass that name a rewind
+	case p.Checkpoint != "":
+		if i := slices.IndexFunc(stack, func(e StackEntry) bool { return e.ID == p.Checkpoint }); i >= 0 {
+			stack = slices.Clip(stack[:i])
+		}
+	default:
+		stack = without(stack, func(e StackEntry) bool { return e.At >= p.To })
+	}
+	l.Stack = stack
+	l.Rewinds = append(l.Rewinds, r)
+}
+
+func (l *Ledger) rewindAt(at events.Offset) *Rewind {
+	for i := range l.Rewinds {
+		if l.Rewinds[i].Offset == at {
+			return &l.Rewinds[i]
+		}
+	}
+	return nil
+}
+
+// without gives the entries that do not match, in a list of their own: older
+// stacks stand in Rewinds and must not change.
+func without(stack []StackEntry, match func(StackEntry) bool) []StackEntry {
+	var kept []StackEntry
+	for _, e := range stack {
+		if !match(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// undoable gives the newest rewind that is neither an undo nor taken back, nil if
+// there is none.
+func (l *Ledger) undoable() *Rewind {
+	return l.newest(func(r *Rewind) bool { return r.Undoes == 0 })
+}
+
+// redoable gives the newest undo that is not taken back, unless another rewind
+// came after it.
+func (l *Ledger) redoable() *Rewind {
+	undo := l.newest(func(r *Rewind) bool {
+		undone := l.rewindAt(r.Undoes)
+		return undone != nil && undone.Undoes == 0
+	})
+	if undo == nil {
+		return nil
+	}
+	for i := range l.Rewinds {
+		if r := &l.Rewinds[i]; r.Offset > undo.Offset && r.Undoes == 0 {
+			return nil
+		}
+	}
+	return undo
+}
+
+// newest gives the newest rewind that matches and is in effect: not taken back by
+// one that is itself in effect.
+func (l *Ledger) newest(match func(*Rewind) bool) *Rewind {
+	takenBack := make(map[events.Offset]bool)
+	var found *Rewind
+	for i := len(l.Rewinds) - 1; i >= 0; i-- {
+		r := &l.Rewinds[i]
+		if takenBack[r.Offset] {
+			continue
+		}
+		if r.Undoes != 0 {
+			takenBack[r.Undoes] = true
+		}
+		if found == nil && match(r) {
+			found = r
+		}
+	}
+	return found
+}
