@@ -230,6 +230,9 @@ func (e *Event) takeData(data, base64Data Raw) error {
 }
 
 func decodeBase64(text []byte) ([]byte, error) {
+	if i := bytes.IndexAny(text, "\r\n"); i >= 0 { // which the decoder would skip
+		return nil, base64.CorruptInputError(i)
+	}
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Strict().Decode(out, text)
 	return out[:n], err

@@ -13,6 +13,9 @@ func FromCloudEvent(ns string, ce event.Event) (Event, error) {
 	if ce.Context == nil || ce.SpecVersion() != specVersion {
 		return Event{}, invalid("specversion", "want %s", specVersion)
 	}
+	for _, name := range sortedKeys(ce.FieldErrors) {
+		return Event{}, invalid(name, "%v", ce.FieldErrors[name]) // a setter failed, and left an older value
+	}
 	e := Event{
 		ID: ce.ID(), Source: ce.Source(), Type: ce.Type(), Time: ce.Time(),
 		ContentType: ce.DataContentType(), DataSchema: ce.DataSchema(),
@@ -50,7 +53,7 @@ func (e *Event) takeExtensions(values map[string]any) error {
 // ToCloudEvent makes an event of the CloudEvents SDK. Its data are the event's
 // own bytes: write it with event.WriteJson, for json.Marshal of the SDK's event
 // rewrites JSON data. The namespace is no part of it. An event that the SDK
-// would alter (it respells some URIs) is an *InvalidError.
+// would alter (it respells some URIs, and trims ids) is an *InvalidError.
 func ToCloudEvent(e Event) (event.Event, error) {
 	if err := e.checkAttributes(); err != nil {
 		return event.Event{}, err
@@ -76,16 +79,20 @@ func ToCloudEvent(e Event) (event.Event, error) {
 	}
 	if len(e.Data) > 0 {
 		ce.DataEncoded = e.Data
-		ce.DataBase64 = !e.isVerbatimJSON()
+		ce.DataBase64 = !e.isVerbatimJSON() || e.ContentType != "" && !isPlainJSON(e.ContentType)
 	}
 	return ce, e.checkConverted(ce)
 }
 
+// isPlainJSON is IsJSON as the SDK understands it: CloudEvents counts +json in,
+// the SDK would write such data as a string.
+func isPlainJSON(contentType string) bool {
+	media := mediaType(contentType)
+	return media == "application/json" || media == "text/json"
+}
+
 // checkConverted refuses what the SDK did not take over as it was.
 func (e Event) checkConverted(ce event.Event) error {
-	if err := ce.Validate(); err != nil {
-		return invalid("", "not representable in the CloudEvents SDK: %v", err)
-	}
 	for _, a := range []struct{ name, want, have string }{
 		{"id", e.ID, ce.ID()},
 		{"source", e.Source, ce.Source()},
@@ -96,6 +103,9 @@ func (e Event) checkConverted(ce event.Event) error {
 		if a.want != a.have {
 			return invalid(a.name, "the CloudEvents SDK respells %q as %q", a.want, a.have)
 		}
+	}
+	if err := ce.Validate(); err != nil {
+		return invalid("", "refused by the CloudEvents SDK: %v", err)
 	}
 	return nil
 }

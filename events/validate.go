@@ -197,7 +197,12 @@ func ValidateExtensionName(name string) error {
 
 // IsJSON reports whether a media type says JSON.
 func IsJSON(contentType string) bool {
+	media := mediaType(contentType)
+	return strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
+}
+
+// mediaType gives a content type without its parameters, in lower case.
+func mediaType(contentType string) string {
 	media, _, _ := strings.Cut(contentType, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
+	return lower(strings.TrimSpace(media))
 }
