@@ -1,0 +1,16 @@
+// Package tally is durable memory for AI agents: an event-sourced, append-only
+// log of sessions. Every change is an event that is appended and never altered;
+// everything that is read is a fold of events. So a session can be looked at as
+// it was at any point, rewound, undone and forked, and nothing is lost.
+//
+// A [Store] is a log together with what is needed to read it. Most programs get
+// one from the package embedded:
+//
+//	st, err := embedded.Open(ctx, embedded.Options{Dir: dir})
+//
+// and then work with handles, which are cheap and do no I/O until asked:
+//
+//	s := st.Session("support-42")
+//	ack, err := s.AppendTurns(ctx, events.MainThread, json.RawMessage(`{"role":"user","content":"hi"}`))
+//	state, err := s.Load(ctx, "head")
+package tally

@@ -1,0 +1,187 @@
+package tally
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Session is a handle on one session. It is cheap, does no I/O until a method is
+// called, and is safe for concurrent use.
+type Session struct {
+	st  *Store
+	sub events.Subject
+}
+
+// Session gives a handle on a session, whether it exists or not.
+func (st *Store) Session(id string) *Session {
+	return &Session{st, events.Session(st.config.Namespace, id)}
+}
+
+// ID is the session's id.
+func (s *Session) ID() string { return s.sub.ID }
+
+// Subject names the session in the log.
+func (s *Session) Subject() events.Subject { return s.sub }
+
+// Load gives the session as of a position, "" or "head" for now. A session that
+// does not exist, or has no such position, is ErrNotFound. At "start" the session
+// is there and empty.
+func (s *Session) Load(ctx context.Context, position string) (*projector.Session, error) {
+	p, err := projector.ParsePosition(position)
+	if err != nil {
+		return nil, err
+	}
+	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.st.loader.Resolve(ctx, head, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case at == head.Offset():
+		return head, nil
+	case at == 0:
+		return projector.NewSession(s.sub), nil
+	case at < head.History.First():
+		return s.inherited(ctx, head, at)
+	}
+	return s.st.loader.Session(ctx, s.sub, at)
+}
+
+// inherited gives a fork as of a position before its own first event: the threads
+// are those of its parent there, and nothing has happened to it yet.
+func (s *Session) inherited(ctx context.Context, head *projector.Session, at events.Offset) (*projector.Session, error) {
+	threads, err := s.st.loader.InheritedThreads(ctx, head, at)
+	if err != nil {
+		return nil, err
+	}
+	early := projector.NewSession(s.sub)
+	early.Threads = threads
+	return early, nil
+}
+
+// Create makes the session with a kind. That it exists already is ErrExists.
+func (s *Session) Create(ctx context.Context, p events.SessionCreated) (log.Ack, error) {
+	e, err := events.New(s.st.config.Source, s.sub, &p)
+	if err != nil {
+		return log.Ack{}, err
+	}
+	ack, err := s.st.Append(ctx, s.sub, log.At(0), e)
+	if errors.Is(err, log.ErrConflict) {
+		return ack, fmt.Errorf("%s: %w", s.sub, ErrExists)
+	}
+	return ack, err
+}
+
+// AppendTurns appends turns to a thread, as one event.
+func (s *Session) AppendTurns(ctx context.Context, thread string, turns ...json.RawMessage) (log.Ack, error) {
+	p := &events.TurnAppended{}
+	for _, turn := range turns {
+		p.Entries = append(p.Entries, events.Entry{Thread: thread, Turn: turn})
+	}
+	e, err := events.New(s.st.config.Source, s.sub, p)
+	if err != nil {
+		return log.Ack{}, err
+	}
+	return s.st.Append(ctx, s.sub, log.Any, e)
+}
+
+// Move is a rewind, undo or redo that can be looked at before it is made.
+type Move struct {
+	Event   *events.SessionRewound
+	Seen    events.Offset      // the head that the decision was made on
+	Leaves  []projector.TurnAt // turns that go out of effect
+	Returns []projector.TurnAt // turns that come back
+}
+
+// PlanRewind says what moving the head to a position would do.
+func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Move, error) {
+	p, err := projector.ParsePosition(position)
+	if err != nil {
+		return nil, err
+	}
+	return s.plan(ctx, func(head *projector.Session) (*events.SessionRewound, error) {
+		to, err := s.st.loader.Resolve(ctx, head, p)
+		if err != nil {
+			return nil, err
+		}
+		return head.Rewind(to, reason)
+	})
+}
+
+// PlanUndo says what taking back the newest rewind would do. There being none is
+// projector.ErrNothingToUndo.
+func (s *Session) PlanUndo(ctx context.Context) (*Move, error) {
+	return s.plan(ctx, (*projector.Session).Undo)
+}
+
+// PlanRedo says what taking back the newest undo would do. There being none, or a
+// rewind after it, is projector.ErrNothingToRedo.
+func (s *Session) PlanRedo(ctx context.Context) (*Move, error) {
+	return s.plan(ctx, (*projector.Session).Redo)
+}
+
+func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*events.SessionRewound, error)) (*Move, error) {
+	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	if err != nil {
+		return nil, err
+	}
+	p, err := decide(head)
+	if err != nil {
+		return nil, err
+	}
+	target, err := s.Load(ctx, p.To.String())
+	if err != nil {
+		return nil, err
+	}
+	m := &Move{Event: p, Seen: head.Offset()}
+	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
+	return m, nil
+}
+
+// Move makes a planned move. If a turn was appended or the head moved since the
+// plan, nothing is written and the error matches log.ErrConflict; cost and
+// progress do not get in the way.
+func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
+	e, err := events.New(s.st.config.Source, s.sub, m.Event)
+	if err != nil {
+		return log.Ack{}, err
+	}
+	return s.st.Append(ctx, s.sub, log.Since(m.Seen, projector.MoveTypes()...), e)
+}
+
+// Fork makes a new session that begins with the threads of this one at a
+// position. Nothing is copied, and what either does later does not matter to the
+// other. That the new session exists already is ErrExists.
+func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.Ack, error) {
+	p, err := projector.ParsePosition(position)
+	if err != nil {
+		return nil, log.Ack{}, err
+	}
+	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	if err != nil {
+		return nil, log.Ack{}, err
+	}
+	at, err := s.st.loader.Resolve(ctx, head, p)
+	if err == nil && at < head.History.First() {
+		err = &projector.PositionError{Subject: s.sub, Position: p.String(), Reason: "a fork begins at or after the session's own first event; fork its parent instead"}
+	}
+	if err != nil {
+		return nil, log.Ack{}, err
+	}
+	fork := s.st.Session(id)
+	ack, err := fork.Create(ctx, events.SessionCreated{
+		Kind:      head.Ledger.Kind,
+		CreatedAt: s.st.now(),
+		Title:     head.Ledger.Text("title"),
+		Fork:      &events.Fork{Session: s.sub.ID, Offset: at},
+	})
+	return fork, ack, err
+}

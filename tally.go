@@ -1,0 +1,239 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// Config says how a store is used. The zero value works.
+type Config struct {
+	Namespace string         // of sessions and documents; default events.DefaultNamespace
+	Source    string         // CloudEvents source of the events that this program makes; default "urn:tally:go"
+	Actor     string         // who appends: user, agent or program id; default: not said
+	Snapshots snapshot.Store // states kept between loads; default: none, every load folds the log
+	Logger    *slog.Logger   // default: discard
+	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
+
+	// Keep runs the projector that writes snapshots, from Open to Close. The owner
+	// of a store does; others leave it to the owner.
+	Keep   bool
+	Policy projector.Policy // of those snapshots
+	Cursor string           // file that says how far that projector has got
+
+	// OnClose is called by Close, last: by whoever opened what the log stands on.
+	OnClose func() error
+}
+
+func (c Config) withDefaults() Config {
+	c.Namespace = cmp.Or(c.Namespace, events.DefaultNamespace)
+	c.Source = cmp.Or(c.Source, "urn:tally:go")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.MaxValue = cmp.Or(c.MaxValue, events.MaxValue)
+	return c
+}
+
+// Errors that callers branch on besides those of package log.
+var (
+	ErrNotFound = projector.ErrNotFound // no such session, document or position
+	ErrExists   = errors.New("exists already")
+)
+
+// Store is a log together with what is needed to read it. It is safe for
+// concurrent use.
+type Store struct {
+	Log    *log.Log
+	config Config
+	loader *projector.Loader
+
+	stop   context.CancelFunc
+	keeper sync.WaitGroup
+	kept   error // why the keeper ended; read after keeper.Wait
+}
+
+// Open makes a store of a log. The store owns the log from then on and closes it.
+func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
+	c = c.withDefaults()
+	if err := events.ValidateNamespace(c.Namespace); err != nil {
+		return nil, err
+	}
+	st := &Store{Log: l, config: c, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // the keeper runs until Close
+	st.stop = stop
+	if c.Keep && c.Snapshots != nil {
+		k := &projector.Keeper{Log: l, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Logger: c.Logger}
+		st.keeper.Go(func() {
+			if st.kept = k.Run(running); st.kept != nil {
+				c.Logger.Warn("snapshots are not written any more", "err", st.kept)
+			}
+		})
+	}
+	return st, nil
+}
+
+// Close stops what the store runs and closes the log. Snapshots of what changed
+// are written first, for a second at most; what is not written costs the next
+// load time and nothing else.
+func (st *Store) Close() error {
+	st.stop()
+	st.keeper.Wait()
+	err := st.Log.Close()
+	if st.config.OnClose != nil {
+		err = errors.Join(err, st.config.OnClose())
+	}
+	return err
+}
+
+// Namespace is where the store's handles look.
+func (st *Store) Namespace() string { return st.config.Namespace }
+
+// In gives the same store seen through another namespace. Only the original is
+// closed.
+func (st *Store) In(namespace string) (*Store, error) {
+	if err := events.ValidateNamespace(namespace); err != nil {
+		return nil, err
+	}
+	other := &Store{Log: st.Log, config: st.config, loader: st.loader, stop: func() {}}
+	other.config.Namespace, other.config.OnClose = namespace, nil
+	return other, nil
+}
+
+// Loader loads sessions and documents of the store.
+func (st *Store) Loader() *projector.Loader { return st.loader }
+
+// Snapshots are the states kept between loads, nil if there are none.
+func (st *Store) Snapshots() snapshot.Store { return st.config.Snapshots }
+
+// Stamp completes an event for appending: id, time, source and actor, where the
+// producer did not say.
+func (st *Store) Stamp(e events.Event) events.Event {
+	e.Source = cmp.Or(e.Source, st.config.Source)
+	if st.config.Actor != "" && e.Extensions[events.ExtActor] == "" {
+		e = e.WithExtension(events.ExtActor, st.config.Actor)
+	}
+	return st.Log.Stamp(e)
+}
+
+// Append appends events to one subject: all or none. Data that an event cannot
+// hold are kept by reference, the blob durable before the event that names it.
+// Besides the errors of log.Append there is *events.InvalidError for data beyond
+// Config.MaxValue.
+func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ready, err := st.prepare(ctx, sub, evs)
+	if err != nil {
+		return log.Ack{}, err
+	}
+	ack, err := st.Log.Append(ctx, sub, expect, ready...)
+	if err != nil {
+		return ack, err
+	}
+	return st.judge(ctx, sub, ack, ready)
+}
+
+// prepare stamps events and moves large data into blobs.
+func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
+	ready := make([]events.Event, len(evs))
+	for i, e := range evs {
+		if e.Subject == (events.Subject{}) {
+			e.Subject = sub
+		}
+		e = st.Stamp(e)
+		if len(e.Data) > events.MaxData {
+			if err := e.Validate(); err != nil { // before its data go where Append does not see them
+				return nil, err
+			}
+			ref, err := st.PutBlob(ctx, e.Data)
+			if err != nil {
+				return nil, err
+			}
+			e.Data = nil
+			e = e.WithExtension(events.ExtDataRef, ref)
+		}
+		ready[i] = e
+	}
+	return ready, nil
+}
+
+// judge says in the ack whether the events are late: only the live list at their
+// place can tell, and the log knows nothing of it.
+func (st *Store) judge(ctx context.Context, sub events.Subject, ack log.Ack, evs []events.Event) (log.Ack, error) {
+	said := false
+	for _, e := range evs {
+		_, ok := e.Seen()
+		said = said || ok
+	}
+	if !said || !sub.IsSession() {
+		return ack, nil
+	}
+	s, err := st.loader.Session(ctx, sub, ack.Last)
+	if err != nil {
+		return ack, fmt.Errorf("appended at %v, but whether late is not known: %w", ack.First, err)
+	}
+	for _, at := range s.History.Late() {
+		ack.Late = ack.Late || at >= ack.First && at <= ack.Last
+	}
+	return ack, nil
+}
+
+// Update loads a session, lets decide say what shall happen next, and appends
+// that on the condition that nothing of the given types came in between;
+// otherwise it starts over. With no types, nothing at all may have come in
+// between. A session without events is handed over empty. No events, no append.
+func (st *Store) Update(ctx context.Context, sub events.Subject, types []string, decide func(*projector.Session) ([]events.Event, error)) (log.Ack, error) {
+	for attempt := 0; ; attempt++ {
+		s, err := st.loader.Session(ctx, sub, 0)
+		if errors.Is(err, ErrNotFound) {
+			s, err = projector.NewSession(sub), nil
+		}
+		if err != nil {
+			return log.Ack{}, err
+		}
+		evs, err := decide(s)
+		if err != nil || len(evs) == 0 {
+			return log.Ack{}, err
+		}
+		expect := log.At(s.Offset())
+		if len(types) > 0 && s.Offset() > 0 {
+			expect = log.Since(s.Offset(), types...)
+		}
+		ack, err := st.Append(ctx, sub, expect, evs...)
+		if !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
+			return ack, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return log.Ack{}, err
+		}
+	}
+}
+
+// maxUpdates bounds how often Update starts over.
+const maxUpdates = 30
+
+// pause waits a little longer each time, so that two who collide do not collide
+// for ever.
+func pause(ctx context.Context, attempt int) error {
+	t := time.NewTimer(time.Millisecond << min(attempt, 6))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Sessions yields the sessions of the store's namespace with the number of their
+// records, in the order of their names.
+func (st *Store) Sessions(ctx context.Context) iter.Seq2[log.SubjectInfo, error] {
+	return st.Log.Subjects(ctx, st.config.Namespace, events.KindSession)
+}
