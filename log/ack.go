@@ -1,0 +1,34 @@
+package log
+
+import "github.com/tallylog/tally/events"
+
+// Durability is what an acknowledgement promises. The zero value promises least.
+type Durability uint8
+
+const (
+	Buffered   Durability = iota // it survives the process, not a power cut
+	Durable                      // it is on disk and survives a power cut
+	Replicated                   // a quorum of a cluster has it
+)
+
+// String gives "buffered", "durable" or "replicated".
+func (d Durability) String() string {
+	switch d {
+	case Durable:
+		return "durable"
+	case Replicated:
+		return "replicated"
+	}
+	return "buffered"
+}
+
+// MarshalText writes what String gives.
+func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Ack says where an append is in the log.
+type Ack struct {
+	First, Last events.Offset
+	Durability  Durability
+	Duplicate   bool // it was appended before: First and Last are those of then
+	Late        bool // not live at its place: for the store above to fill in, a Log never sets it
+}

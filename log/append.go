@@ -1,0 +1,197 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tallylog/tally/events"
+)
+
+// youngID is the age up to which a UUIDv7 needs no look-up: well within the time
+// for which every backend recognises ids by itself.
+const youngID = 30 * time.Second
+
+// Append stores events of one subject, all or none, and returns when they are
+// stored. Events without id or time get them ([Log.Stamp]); those without subject
+// get sub.
+//
+// Appending the same events again, now or much later, gives the first Ack with
+// Duplicate set. Calls to one subject are stored in the order of the calls.
+//
+// Errors: *events.InvalidError and ErrTooLarge before anything is tried;
+// *ConflictError if the subject is not as expected; *PartialError if some of the
+// events are there and others not; ErrUnknown if no answer came, also because
+// ctx was done meanwhile; ErrFull and ErrUnavailable; ErrAborted behind an
+// AppendAsync that failed; ctx.Err() if ctx was done before anything was sent.
+// Only after ErrUnknown may anything have been written.
+func (l *Log) Append(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (Ack, error) {
+	p, err := l.prepare(sub, expect, evs)
+	if err != nil {
+		return Ack{}, err
+	}
+	t, err := l.enter(sub)
+	if err != nil {
+		return Ack{}, err
+	}
+	if err := l.await(ctx, t); err != nil {
+		return Ack{}, err
+	}
+	defer l.leave(t, false)
+	return l.store(ctx, p)
+}
+
+// AppendAsync is Append without waiting: the result is the Pending's. It must not
+// be given events whose data change before that is done. ctx is that of the whole
+// append.
+//
+// If it fails, appends of this Log to the same subject that were waiting behind
+// it fail with ErrAborted and are not written. An append that is refused before
+// it is queued (*events.InvalidError, ErrTooLarge) aborts nothing.
+func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) *Pending {
+	done := &Pending{done: make(chan struct{})}
+	p, err := l.prepare(sub, expect, evs)
+	if err != nil {
+		return done.finish(Ack{}, err)
+	}
+	t, err := l.enter(sub)
+	if err != nil {
+		return done.finish(Ack{}, err)
+	}
+	go func() {
+		// An append whose context ends in the queue keeps its place: it has failed,
+		// and those behind it must hear of it in order.
+		<-t.turn
+		if t.err != nil {
+			l.running.Done()
+			done.finish(Ack{}, t.err)
+			return
+		}
+		ack, err := l.store(ctx, p)
+		done.finish(ack, err)
+		l.leave(t, err != nil)
+	}()
+	return done
+}
+
+// Pending is an append under way.
+type Pending struct {
+	done chan struct{}
+	ack  Ack
+	err  error
+}
+
+func (p *Pending) finish(ack Ack, err error) *Pending {
+	p.ack, p.err = ack, err
+	close(p.done)
+	return p
+}
+
+// Done is closed when the append is over.
+func (p *Pending) Done() <-chan struct{} { return p.done }
+
+// Wait returns the append's result, or ctx.Err() if ctx is done before; then the
+// append goes on.
+func (p *Pending) Wait(ctx context.Context) (Ack, error) {
+	select {
+	case <-p.done:
+		return p.ack, p.err
+	default:
+	}
+	select {
+	case <-p.done:
+		return p.ack, p.err
+	case <-ctx.Done():
+		return Ack{}, ctx.Err()
+	}
+}
+
+// appending is an append that passed validation.
+type appending struct {
+	sub    events.Subject
+	name   string // of the subject in NATS
+	expect Expect
+	events []events.Event
+	msgs   []Outgoing
+
+	look    bool // ids must be looked up among all of the subject's events
+	tail    bool // ids must be looked up among the events after the expectation
+	guarded bool // appended with Any, and allowed only as the subject's first
+}
+
+// prepare refuses what must not be stored and encodes the rest.
+func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*appending, error) {
+	if err := sub.Validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(evs) == 0:
+		return nil, &events.InvalidError{Field: "events", Reason: "an append has at least one"}
+	case len(evs) > events.MaxAppend:
+		return nil, &SizeError{Index: -1, What: "events", Size: len(evs), Max: events.MaxAppend}
+	}
+	p := &appending{sub: sub, name: sub.NATS(), expect: expect,
+		events: make([]events.Event, len(evs)), msgs: make([]Outgoing, len(evs))}
+	now := l.config.Now()
+	for i, e := range evs {
+		if e.Subject == (events.Subject{}) {
+			e.Subject = sub
+		}
+		if e.Subject != sub {
+			return nil, &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s in an append to %s", e.Subject.NATS(), p.name)}
+		}
+		if e.ID != "" && expect != At(0) && !isYoung(e.ID, now) {
+			p.look = true
+		}
+		e = l.Stamp(e)
+		if err := e.Validate(); err != nil {
+			return nil, err
+		}
+		if events.GuardOf(e.Type) == events.GuardSince && expect.kind == expectAny {
+			p.guarded = true
+		}
+		header, data := events.EncodeBinary(e)
+		if len(data) > events.MaxData {
+			return nil, &SizeError{Index: i, What: "data", Size: len(data), Max: events.MaxData}
+		}
+		if n := events.HeaderSize(header); n > events.MaxHeaders {
+			return nil, &SizeError{Index: i, What: "headers", Size: n, Max: events.MaxHeaders}
+		}
+		p.events[i], p.msgs[i] = e, Outgoing{ID: e.MsgID(), Header: header, Data: data}
+	}
+	if p.guarded {
+		p.expect, p.look = At(0), false
+	}
+	return p, p.distinct()
+}
+
+// distinct refuses an append that names one identity twice.
+func (p *appending) distinct() error {
+	if len(p.msgs) == 1 {
+		return nil
+	}
+	seen := make(map[string]int, len(p.msgs))
+	for i, m := range p.msgs {
+		if first, twice := seen[m.ID]; twice {
+			return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("events %d and %d of the append have the same source and id %q", first, i, p.events[i].ID)}
+		}
+		seen[m.ID] = i
+	}
+	return nil
+}
+
+// isYoung reports whether id is a UUIDv7 made a moment ago.
+func isYoung(id string, now time.Time) bool {
+	if len(id) != 36 {
+		return false
+	}
+	u, err := uuid.Parse(id)
+	if err != nil || u.Version() != 7 {
+		return false
+	}
+	ms := int64(u[0])<<40 | int64(u[1])<<32 | int64(u[2])<<24 | int64(u[3])<<16 | int64(u[4])<<8 | int64(u[5])
+	age := now.UnixMilli() - ms
+	return age >= 0 && age <= youngID.Milliseconds()
+}

@@ -1,0 +1,107 @@
+package log
+
+import (
+	"context"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Backend is what a Log needs of the store below it: one ordered list of messages
+// with a per-subject check on writing. Everything else (validation, identity,
+// order of calls, counting) is the Log's. Methods must be safe for concurrent use.
+type Backend interface {
+	// Publish stores the messages, all or none, next to each other and in this
+	// order. It MUST check Expect before it stores, and MUST recognise ids that it
+	// stored within the last two minutes: a single message gets the first receipt
+	// again with Duplicate set, several get ErrDuplicate.
+	//
+	// Errors: *ConflictError, ErrDuplicate, ErrFull, ErrUnavailable, ErrBusy and
+	// any other error mean that nothing was stored. ErrUnknown, and nothing else,
+	// means that it may have been.
+	Publish(ctx context.Context, p Publication) (Receipt, error)
+
+	// Scan opens a cursor. It MUST skip nothing that can be read, and may skip
+	// what cannot.
+	Scan(ctx context.Context, q Query) (Cursor, error)
+
+	// Get returns the message at an offset: ErrNotFound if there is none, or none
+	// that can be read.
+	Get(ctx context.Context, at events.Offset) (Message, error)
+
+	// Last returns the last message of one subject, or ErrNotFound.
+	Last(ctx context.Context, subject string) (Message, error)
+
+	// State returns the bounds of what is stored.
+	State(ctx context.Context) (State, error)
+
+	// Subjects counts the messages of each subject that matches the filter.
+	Subjects(ctx context.Context, filter string) (map[string]uint64, error)
+
+	// Close releases what the backend itself opened. No method is called later.
+	Close() error
+}
+
+// Publication is one append, to one subject.
+type Publication struct {
+	Subject  string
+	Messages []Outgoing
+	Expect   Exactly
+}
+
+// Outgoing is one message to store.
+type Outgoing struct {
+	ID     string // of the server's deduplication
+	Header map[string][]string
+	Data   []byte
+}
+
+// Exactly is the subject's last offset as the writer knows it, if Set.
+type Exactly struct {
+	Set bool
+	At  events.Offset // 0: no message yet
+}
+
+// Receipt says where a publication was stored.
+type Receipt struct {
+	Last      events.Offset // of the last message
+	Duplicate bool          // it was there before; Last says where
+}
+
+// Message is a stored message. It belongs to the reader.
+type Message struct {
+	Subject string
+	Header  map[string][]string
+	Data    []byte
+	Offset  events.Offset
+	Time    time.Time // at which it was stored
+}
+
+// State is the extent of a log. Both are 0 when it is empty.
+type State struct {
+	First, Last events.Offset
+}
+
+// Query selects messages for a cursor.
+type Query struct {
+	Filter string        // NATS subject, with wildcards or without
+	After  events.Offset // exclusive
+	Upto   events.Offset // inclusive; not used when Live
+	Want   int           // about how many will be taken; 0: all
+	Live   bool          // the cursor never ends: it waits for what comes
+}
+
+// Cursor gives messages in the order of their offsets. One goroutine uses it.
+type Cursor interface {
+	// Announced is the number of messages that match the filter after After, by
+	// the backend's own index, when the cursor was opened. It may count messages
+	// beyond Upto, and MUST count those that cannot be read.
+	Announced() uint64
+
+	// Next returns the next message, or io.EOF behind the last one up to Upto. Any
+	// other error ends the cursor: what it did not give may still be there.
+	Next(ctx context.Context) (Message, error)
+
+	// Close leaves nothing behind, on either side.
+	Close()
+}

@@ -1,0 +1,59 @@
+package log
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Expect is what the writer of an append believes about the subject. Values are
+// comparable; the zero Expect is Any.
+type Expect struct {
+	kind  expectKind
+	at    events.Offset
+	types string // of Since, sorted, one per line
+}
+
+type expectKind uint8
+
+const (
+	expectAny expectKind = iota
+	expectAt
+	expectSince
+)
+
+// Any expects nothing: for events that commute with everything.
+var Any Expect
+
+// At expects that the subject's last record is at this offset; At(0), that the
+// subject has no event yet.
+func At(o events.Offset) Expect { return Expect{kind: expectAt, at: o} }
+
+// Since expects that no event of these types was appended to the subject after
+// the offset. Other events do not matter. Without types it expects nothing.
+func Since(o events.Offset, types ...string) Expect {
+	sorted := slices.Compact(slices.Sorted(slices.Values(types)))
+	return Expect{kind: expectSince, at: o, types: strings.Join(sorted, "\n")}
+}
+
+// String gives any, @7, or since @7.
+func (e Expect) String() string {
+	switch e.kind {
+	case expectAt:
+		return e.at.String()
+	case expectSince:
+		return "since " + e.at.String()
+	}
+	return "any"
+}
+
+// concerns reports whether Since named this type.
+func (e Expect) concerns(typ string) bool {
+	for t := range strings.SplitSeq(e.types, "\n") {
+		if t == typ && t != "" {
+			return true
+		}
+	}
+	return false
+}

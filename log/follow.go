@@ -1,0 +1,128 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Follow yields the records of a range, then those that come, in the order of
+// their offsets, without gap or repeat. It outlives lost connections and ends in
+// silence when ctx is done, or behind Upto or Limit. Damage is yielded as in
+// Read. Errors that waiting cannot cure are the last thing yielded: an
+// *events.InvalidError, ErrUnavailable when the log is closed.
+func (l *Log) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	mustBeRange(r)
+	return func(yield func(events.Record, error) bool) {
+		if _, err := filterOf(r); err != nil {
+			yield(events.Record{}, err)
+			return
+		}
+		f := follower{l: l, r: r, yield: yield}
+		for try := 0; ; try++ {
+			before := f.r.After
+			err := f.catchUp(ctx)
+			if err == nil && !f.over {
+				err = f.live(ctx)
+			}
+			switch {
+			case f.over || ctx.Err() != nil:
+				return
+			case l.isClosed():
+				yield(events.Record{}, l.errClosed("follow"))
+				return
+			}
+			if f.r.After != before {
+				try = 0
+			}
+			l.config.Logger.Debug("follow starts again", "after", f.r.After, "error", fmt.Sprint(err))
+			if !l.idle(ctx, min(10*time.Millisecond<<min(try, 7), time.Second)) {
+				continue // closed or done: the switch above says which
+			}
+		}
+	}
+}
+
+// idle waits and reports whether it waited to the end.
+func (l *Log) idle(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-l.life.Done():
+	}
+	return false
+}
+
+// follower is a Follow under way. r.After is the offset of what it yielded last.
+type follower struct {
+	l     *Log
+	r     events.Range
+	n     int
+	yield func(events.Record, error) bool
+	over  bool // no more is to be yielded
+}
+
+func (f *follower) give(it item) {
+	f.r.After = it.at
+	if it.err == nil {
+		f.n++
+	}
+	f.over = !f.yield(it.rec, it.err) || f.r.Limit > 0 && f.n == f.r.Limit || f.r.Upto > 0 && it.at >= f.r.Upto
+}
+
+// catchUp reads to the head, with all the checks of a read.
+func (f *follower) catchUp(ctx context.Context) error {
+	filter, upto, err := f.l.bounds(ctx, f.r)
+	if err != nil {
+		return err
+	}
+	for it, err := range f.l.scan(ctx, filter, f.r.After, upto, 0) {
+		if err != nil {
+			return err
+		}
+		if f.give(it); f.over {
+			return nil
+		}
+	}
+	f.r.After = max(f.r.After, upto)
+	f.over = f.r.Upto > 0 && f.r.After >= f.r.Upto
+	return nil
+}
+
+// live yields what comes until the cursor ends.
+func (f *follower) live(ctx context.Context) error {
+	filter, _ := filterOf(f.r)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.l.life, cancel)()
+	cur, err := f.l.backend.Scan(ctx, Query{Filter: filter, After: f.r.After, Live: true})
+	if err != nil {
+		return err
+	}
+	defer cur.Close()
+	for {
+		m, err := cur.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if m.Offset <= f.r.After {
+			continue
+		}
+		if f.r.Upto > 0 && m.Offset > f.r.Upto {
+			f.over = true
+			return nil
+		}
+		if filter == events.SubjectFilter && m.Offset != f.r.After+1 {
+			return fmt.Errorf("offset %v came after %v", m.Offset, f.r.After) // catching up finds out why
+		}
+		if f.give(itemOf(m)); f.over {
+			return nil
+		}
+	}
+}

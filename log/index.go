@@ -1,0 +1,171 @@
+package log
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+)
+
+// maxIndexedIDs bounds the ids kept over all subjects; about 20 bytes each.
+const maxIndexedIDs = 1 << 20
+
+// idIndex keeps, for the subjects appended to last, a hash of each identity and
+// its offset.
+type idIndex struct {
+	seed maphash.Seed
+	max  int
+
+	mu       sync.Mutex // guards the rest
+	subjects map[events.Subject]*list.Element
+	recent   *list.List // of *subjectIDs, newest first
+	total    int        // ids of all of them
+}
+
+// subjectIDs holds the identities of one subject up to an offset. Only the append
+// whose turn it is uses it.
+type subjectIDs struct {
+	sub    events.Subject
+	upto   events.Offset // the subject's last offset, when it was read
+	places map[uint64]events.Offset
+
+	counted int // places as the index accounts for them; guarded by its mu
+}
+
+// subjectCost is what a subject takes beside its ids, in ids.
+const subjectCost = 16
+
+func newIDIndex(most int) *idIndex {
+	return &idIndex{seed: maphash.MakeSeed(), max: most, subjects: make(map[events.Subject]*list.Element), recent: list.New()}
+}
+
+func (x *idIndex) hash(e events.Event) uint64 {
+	var h maphash.Hash
+	h.SetSeed(x.seed)
+	h.WriteString(e.Source)
+	h.WriteByte(0)
+	h.WriteString(e.ID)
+	return h.Sum64()
+}
+
+// of returns the ids of a subject, empty ones if it has none yet.
+func (x *idIndex) of(sub events.Subject) *subjectIDs {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if el, ok := x.subjects[sub]; ok {
+		x.recent.MoveToFront(el)
+		return el.Value.(*subjectIDs)
+	}
+	ids := &subjectIDs{sub: sub, places: make(map[uint64]events.Offset)}
+	x.subjects[sub] = x.recent.PushFront(ids)
+	x.total += subjectCost
+	return ids
+}
+
+// grew accounts for a subject's new ids and forgets the subjects used longest ago.
+func (x *idIndex) grew(ids *subjectIDs) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if el, ok := x.subjects[ids.sub]; !ok || el.Value != ids {
+		return // forgotten meanwhile
+	}
+	x.total += len(ids.places) - ids.counted
+	ids.counted = len(ids.places)
+	for x.total > x.max && x.recent.Len() > 1 {
+		oldest := x.recent.Remove(x.recent.Back()).(*subjectIDs)
+		delete(x.subjects, oldest.sub)
+		x.total -= oldest.counted + subjectCost
+	}
+}
+
+// stored notes an append of the Log's own. If it was made against the offset up to
+// which the subject is known, the subject stays known.
+func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset) {
+	if !exact.Set {
+		return // others may have written before it: the next look-up reads on from where it was
+	}
+	x.mu.Lock()
+	_, known := x.subjects[p.sub]
+	x.mu.Unlock()
+	if !known && exact.At != 0 {
+		return
+	}
+	ids := x.of(p.sub)
+	if ids.upto != exact.At {
+		return
+	}
+	for i, e := range p.events {
+		ids.places[x.hash(e)] = first + events.Offset(i)
+	}
+	ids.upto = first + events.Offset(len(p.events)-1)
+	x.grew(ids)
+}
+
+// lookUp finds the events of an append among all events of their subject, and
+// returns the subject's last offset.
+func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.Offset, error) {
+	ids := l.ids.of(p.sub)
+	if err := l.fill(ctx, ids); err != nil {
+		return 0, err
+	}
+	for i, e := range p.events {
+		at, hit := ids.places[l.ids.hash(e)]
+		if !hit {
+			continue
+		}
+		rec, err := l.Record(ctx, at)
+		switch {
+		case err == nil && rec.Source == e.Source && rec.ID == e.ID:
+			found[i] = place{at: at, same: sameEvent(rec.Event, e)}
+		case err == nil: // two identities with one hash
+			if found[i], err = l.search(ctx, e); err != nil {
+				return 0, err
+			}
+		case !isDamage(err):
+			return 0, err
+		}
+	}
+	return ids.upto, nil
+}
+
+// fill reads the events that came to the subject since it was read last.
+func (l *Log) fill(ctx context.Context, ids *subjectIDs) error {
+	last, err := l.backend.Last(ctx, ids.sub.NATS())
+	switch {
+	case err != nil && !isNotFound(err):
+		return fmt.Errorf("log: append %s: %w", ids.sub.NATS(), err)
+	case err == nil && last.Offset <= ids.upto:
+		return nil
+	}
+	defer l.ids.grew(ids)
+	for rec, err := range l.Read(ctx, events.Range{Subject: ids.sub, After: ids.upto, Buffered: true}) {
+		if isDamage(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		ids.places[l.ids.hash(rec.Event)] = rec.Offset
+		ids.upto = rec.Offset
+	}
+	return nil
+}
+
+// search looks for an identity in every record of its subject.
+func (l *Log) search(ctx context.Context, e events.Event) (place, error) {
+	for rec, err := range l.Read(ctx, events.Range{Subject: e.Subject, Buffered: true}) {
+		if isDamage(err) {
+			continue
+		}
+		if err != nil {
+			return place{}, err
+		}
+		if rec.Source == e.Source && rec.ID == e.ID {
+			return place{at: rec.Offset, same: sameEvent(rec.Event, e)}, nil
+		}
+	}
+	return place{}, nil
+}

@@ -1,0 +1,223 @@
+package log
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Config of a Log. The zero value works.
+type Config struct {
+	// Stream names the line of streams: its segments are <Stream>_1, <Stream>_2 ...
+	// Default "TALLY".
+	Stream string
+
+	// Durability is what an acknowledgement of this server is worth. Whoever
+	// started the server knows it. Default Buffered.
+	Durability Durability
+
+	// Reads is the connection for everything but appends, so that large reads do
+	// not stand in their way. Default: the connection given to Open.
+	Reads *nats.Conn
+
+	// AckWait bounds the wait for one acknowledgement, also under a context
+	// without deadline. Default 15 s.
+	AckWait time.Duration
+
+	Logger *slog.Logger     // default: discard
+	Now    func() time.Time // default time.Now
+	NewID  func() string    // a fresh UUIDv7; default from package uuid
+}
+
+func (c Config) withDefaults() Config {
+	c.Stream = cmp.Or(c.Stream, "TALLY")
+	c.AckWait = cmp.Or(c.AckWait, 15*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewID == nil {
+		c.NewID = newUUID
+	}
+	return c
+}
+
+func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Log is an event log. It is safe for concurrent use.
+type Log struct {
+	backend Backend
+	config  Config
+	ids     *idIndex
+	life    context.Context // until Close
+	end     context.CancelFunc
+	running sync.WaitGroup // appends between enter and leave
+
+	mu     sync.Mutex // guards queues and shut
+	queues map[events.Subject]*queue
+	shut   bool
+}
+
+// OpenOn opens a log on a backend. The Log closes the backend when it is closed.
+func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
+	if b == nil {
+		panic("log: OpenOn without a backend")
+	}
+	if _, err := b.State(ctx); err != nil {
+		return nil, fmt.Errorf("log: open: %w", err)
+	}
+	l := &Log{
+		backend: b,
+		config:  c.withDefaults(),
+		ids:     newIDIndex(maxIndexedIDs),
+		queues:  make(map[events.Subject]*queue),
+	}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// Close waits for the appends under way, then releases what the Log opened.
+// Later calls, and follows still running, give ErrUnavailable.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	shut := l.shut
+	l.shut = true
+	l.mu.Unlock()
+	if shut {
+		return nil
+	}
+	l.running.Wait()
+	l.end()
+	return l.backend.Close()
+}
+
+func (l *Log) isClosed() bool { return l.life.Err() != nil }
+
+func (l *Log) errClosed(verb string) error {
+	return fmt.Errorf("log: %s: %w: the log is closed", verb, ErrUnavailable)
+}
+
+// Stamp gives an event its id and its time, if it has none. A producer that wants
+// to be able to append an event again stamps it first, or names it itself.
+func (l *Log) Stamp(e events.Event) events.Event {
+	if e.ID == "" {
+		e.ID = l.config.NewID()
+	}
+	if e.Time.IsZero() {
+		e.Time = l.config.Now()
+	}
+	return e
+}
+
+// Durability is what this log's acknowledgements promise.
+func (l *Log) Durability() Durability { return l.config.Durability }
+
+// Head returns the offset of the last record, 0 if the log is empty.
+func (l *Log) Head(ctx context.Context) (events.Offset, error) {
+	if l.isClosed() {
+		return 0, l.errClosed("head")
+	}
+	st, err := l.backend.State(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("log: head: %w", err)
+	}
+	return st.Last, nil
+}
+
+// Last returns the last record of a subject, or ErrNotFound.
+func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
+	if err := sub.Validate(); err != nil {
+		return events.Record{}, err
+	}
+	if l.isClosed() {
+		return events.Record{}, l.errClosed("last of " + sub.NATS())
+	}
+	m, err := l.backend.Last(ctx, sub.NATS())
+	if err != nil {
+		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
+	}
+	return decode(m)
+}
+
+// Record returns the record at an offset: ErrNotFound beyond the ends of the log,
+// *events.DamageError if it cannot be read.
+func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, error) {
+	if l.isClosed() {
+		return events.Record{}, l.errClosed("record " + at.String())
+	}
+	m, err := l.backend.Get(ctx, at)
+	if errors.Is(err, ErrNotFound) {
+		st, serr := l.backend.State(ctx)
+		switch {
+		case serr != nil:
+			err = serr
+		case at >= st.First && at <= st.Last && at > 0:
+			return events.Record{}, &events.DamageError{Offset: at}
+		}
+	}
+	if err != nil {
+		return events.Record{}, fmt.Errorf("log: record %v: %w", at, err)
+	}
+	return decode(m)
+}
+
+// SubjectInfo is a subject and how many records it has.
+type SubjectInfo struct {
+	Subject events.Subject
+	Count   uint64
+}
+
+// Subjects lists the subjects of a namespace and kind, sorted by namespace,
+// kind and id; "" is every one. Subjects that are none of tally's are left out.
+func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectInfo, error] {
+	return func(yield func(SubjectInfo, error) bool) {
+		filter, err := filterOf(events.Range{Namespace: ns, Kind: kind})
+		if err == nil && l.isClosed() {
+			err = l.errClosed("subjects")
+		}
+		if err != nil {
+			yield(SubjectInfo{}, err)
+			return
+		}
+		counts, err := l.backend.Subjects(ctx, filter)
+		if err != nil {
+			yield(SubjectInfo{}, fmt.Errorf("log: subjects: %w", err))
+			return
+		}
+		found := make([]SubjectInfo, 0, len(counts))
+		for name, n := range counts {
+			if sub, err := events.ParseNATS(name); err == nil {
+				found = append(found, SubjectInfo{sub, n})
+			}
+		}
+		slices.SortFunc(found, func(a, b SubjectInfo) int {
+			return cmp.Or(cmp.Compare(a.Subject.Namespace, b.Subject.Namespace),
+				cmp.Compare(a.Subject.Kind, b.Subject.Kind), cmp.Compare(a.Subject.ID, b.Subject.ID))
+		})
+		for _, info := range found {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// decode gives the record of a message, or a *events.DamageError if it is no event.
+func decode(m Message) (events.Record, error) {
+	e, err := events.DecodeMessage(m.Subject, m.Header, m.Data)
+	if err != nil {
+		return events.Record{}, &events.DamageError{Offset: m.Offset, Err: err}
+	}
+	return events.Record{Event: e, Offset: m.Offset, Recorded: m.Time}, nil
+}

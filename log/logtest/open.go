@@ -1,0 +1,28 @@
+package logtest
+
+import (
+	"testing"
+
+	"github.com/tallylog/tally/log"
+)
+
+// Open returns a new log in memory, closed when the test ends.
+func Open(t testing.TB) *log.Log {
+	t.Helper()
+	return OpenOn(t, NewMem(MemConfig{}), log.Config{})
+}
+
+// OpenOn returns a log on a backend, closed when the test ends.
+func OpenOn(t testing.TB, b log.Backend, c log.Config) *log.Log {
+	t.Helper()
+	l, err := log.OpenOn(t.Context(), b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}

@@ -1,0 +1,96 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+)
+
+// queue orders the appends of one Log to one subject. The one at its head is
+// being stored; it is no longer in waiting. A subject without appends has none.
+type queue struct {
+	waiting []*ticket
+}
+
+// ticket is an append's place in the queue of its subject.
+type ticket struct {
+	sub  events.Subject
+	turn chan struct{} // closed when it may run, or when it was aborted
+	err  error         // set before turn is closed: it was aborted
+}
+
+// enter takes the next place in the subject's queue.
+func (l *Log) enter(sub events.Subject) (*ticket, error) {
+	t := &ticket{sub: sub, turn: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut {
+		return nil, l.errClosed("append " + sub.NATS())
+	}
+	l.running.Add(1)
+	if q, busy := l.queues[sub]; busy {
+		q.waiting = append(q.waiting, t)
+		return t, nil
+	}
+	l.queues[sub] = &queue{}
+	close(t.turn)
+	return t, nil
+}
+
+// await returns when it is t's turn. After an error t has left the queue.
+func (l *Log) await(ctx context.Context, t *ticket) error {
+	select {
+	case <-t.turn:
+	case <-ctx.Done():
+		if l.withdraw(t) {
+			l.running.Done()
+			return fmt.Errorf("log: append %s: not written: %w", t.sub.NATS(), ctx.Err())
+		}
+		<-t.turn
+	}
+	if t.err != nil {
+		l.running.Done()
+	}
+	return t.err
+}
+
+// withdraw takes t out of the queue, unless its turn has come.
+func (l *Log) withdraw(t *ticket) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q, busy := l.queues[t.sub]
+	if !busy {
+		return false
+	}
+	i := slices.Index(q.waiting, t)
+	if i < 0 {
+		return false
+	}
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	return true
+}
+
+// leave ends t's turn. With abort, all behind it are aborted instead of run.
+func (l *Log) leave(t *ticket, abort bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.running.Done()
+	q := l.queues[t.sub]
+	if abort {
+		for _, w := range q.waiting {
+			w.err = fmt.Errorf("log: append %s: %w: an earlier one failed", w.sub.NATS(), ErrAborted)
+			close(w.turn)
+		}
+		q.waiting = nil
+	}
+	if len(q.waiting) == 0 {
+		delete(l.queues, t.sub)
+		return
+	}
+	next := q.waiting[0]
+	q.waiting[0] = nil
+	q.waiting = q.waiting[1:]
+	close(next.turn)
+}

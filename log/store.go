@@ -1,0 +1,238 @@
+package log
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// maxTries bounds how often an append decides anew because somebody else wrote to
+// its subject, or because the backend was busy.
+const maxTries = 64
+
+// store decides, publishes, and decides again if the subject moved meanwhile. It
+// runs in its turn: no other append of this Log to the subject is under way.
+func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
+	var claimed Exactly // what the backend said last about the subject
+	var tried Exactly
+	for try := range maxTries {
+		if err := pause(ctx, try); err != nil {
+			return Ack{}, fmt.Errorf("log: append %s: not written: %w", p.name, err)
+		}
+		exact, ack, err := l.decide(ctx, p)
+		if ack != nil || err != nil {
+			return deref(ack), err
+		}
+		if p.look && tried == exact && claimed.Set {
+			// Its last record cannot be read: the backend counts from another one.
+			exact = claimed
+		}
+		receipt, err := l.publish(ctx, p, exact)
+		switch conflict, _ := errors.AsType[*ConflictError](err); {
+		case err == nil && receipt.Duplicate:
+			return l.confirm(ctx, p, receipt)
+		case err == nil:
+			first := receipt.Last - events.Offset(len(p.msgs)-1)
+			l.ids.stored(p, exact, first)
+			return Ack{First: first, Last: receipt.Last, Durability: l.config.Durability}, nil
+		case conflict != nil:
+			p.tail = true
+			tried, claimed = exact, Exactly{Set: true, At: conflict.Have}
+		case errors.Is(err, ErrDuplicate):
+			p.look = true
+		case errors.Is(err, ErrBusy):
+		case errors.Is(err, ErrConflict):
+			p.tail, tried = true, Exactly{}
+		default:
+			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
+		}
+	}
+	return Ack{}, fmt.Errorf("log: append %s: %w: too much happens there, nothing was written after %d tries", p.name, ErrUnavailable, maxTries)
+}
+
+func deref(a *Ack) Ack {
+	if a == nil {
+		return Ack{}
+	}
+	return *a
+}
+
+func (l *Log) publish(ctx context.Context, p *appending, exact Exactly) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.config.AckWait)
+	defer cancel()
+	return l.backend.Publish(ctx, Publication{Subject: p.name, Messages: p.msgs, Expect: exact})
+}
+
+// pause waits before a repeated try, longer each time and by chance, so that two
+// writers do not stay in step.
+func pause(ctx context.Context, try int) error {
+	if try == 0 {
+		return ctx.Err()
+	}
+	most := min(time.Millisecond<<min(try, 6), 50*time.Millisecond)
+	timer := time.NewTimer(rand.N(most))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// decide says what to publish against: nothing, or the exact last offset up to
+// which the subject was looked at, so that looking cannot race. It returns an Ack
+// instead if the events are there.
+func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
+	if !p.look && !p.tail && p.expect.kind != expectSince {
+		return Exactly{Set: p.expect.kind == expectAt, At: p.expect.at}, nil, nil
+	}
+	s, err := l.survey(ctx, p)
+	if err != nil {
+		return Exactly{}, nil, err
+	}
+	if ack, err := l.already(p, s); ack != nil || err != nil {
+		return Exactly{}, ack, err
+	}
+	conflict := false
+	switch p.expect.kind {
+	case expectAt:
+		conflict = s.last != p.expect.at
+	case expectSince:
+		conflict = s.clash
+	}
+	switch {
+	case conflict && p.guarded:
+		return Exactly{}, nil, &events.InvalidError{Field: "expect", Reason: p.guardedType() + " is a decision about what is there: it needs At or Since unless it begins the subject"}
+	case conflict:
+		return Exactly{}, nil, &ConflictError{Subject: p.sub, Want: p.expect.at, Have: s.last}
+	}
+	return Exactly{Set: true, At: s.last}, nil, nil
+}
+
+func (p *appending) guardedType() string {
+	for _, e := range p.events {
+		if events.GuardOf(e.Type) == events.GuardSince {
+			return e.Type
+		}
+	}
+	return ""
+}
+
+// survey is what an append learnt about its subject.
+type survey struct {
+	last  events.Offset // of the subject
+	clash bool          // an event came that Since excludes
+	found []place       // by event
+}
+
+// place is where an identity is; the zero place is nowhere.
+type place struct {
+	at   events.Offset
+	same bool // with the same type and data
+}
+
+func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
+	s := survey{found: make([]place, len(p.events))}
+	if !p.look {
+		return s, l.surveyTail(ctx, p, &s, 0, true)
+	}
+	last, err := l.lookUp(ctx, p, s.found)
+	if err != nil {
+		return s, err
+	}
+	s.last = last
+	if p.expect.kind == expectSince && last > p.expect.at {
+		err = l.surveyTail(ctx, p, &s, last, false)
+	}
+	return s, err
+}
+
+// surveyTail reads what came to the subject after the expectation, up to the head
+// if upto is 0.
+func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto events.Offset, ids bool) error {
+	if upto == 0 {
+		last, err := l.backend.Last(ctx, p.name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("log: append %s: %w", p.name, err)
+		}
+		s.last = last.Offset
+		if last.Offset <= p.expect.at {
+			return nil
+		}
+	}
+	want := make(map[string]int, len(p.msgs))
+	for i, m := range p.msgs {
+		want[m.ID] = i
+	}
+	for rec, err := range l.Read(ctx, events.Range{Subject: p.sub, After: p.expect.at, Upto: upto, Buffered: true}) {
+		if isDamage(err) {
+			continue // whatever it was, it has no identity any more
+		}
+		if err != nil {
+			return err
+		}
+		s.last = max(s.last, rec.Offset)
+		s.clash = s.clash || p.expect.concerns(rec.Type)
+		if i, mine := want[rec.MsgID()]; mine && ids {
+			s.found[i] = place{at: rec.Offset, same: sameEvent(rec.Event, p.events[i])}
+		}
+	}
+	return nil
+}
+
+// already answers an append of which at least one event is in the log.
+func (l *Log) already(p *appending, s survey) (*Ack, error) {
+	ack := Ack{Duplicate: true, Durability: l.config.Durability}
+	var have []Existing
+	for i, f := range s.found {
+		if f.at == 0 {
+			continue
+		}
+		if !f.same {
+			return nil, otherEvent(p.events[i], f.at)
+		}
+		have = append(have, Existing{Index: i, ID: p.events[i].ID, Offset: f.at})
+		if ack.First == 0 || f.at < ack.First {
+			ack.First = f.at
+		}
+		ack.Last = max(ack.Last, f.at)
+	}
+	switch len(have) {
+	case 0:
+		return nil, nil
+	case len(p.events):
+		return &ack, nil
+	}
+	return nil, &PartialError{Subject: p.sub, Have: have}
+}
+
+// confirm answers an append that the backend knows already, by its id alone.
+func (l *Log) confirm(ctx context.Context, p *appending, r Receipt) (Ack, error) {
+	rec, err := l.Record(ctx, r.Last)
+	if err != nil {
+		return Ack{}, err
+	}
+	if !sameEvent(rec.Event, p.events[0]) {
+		return Ack{}, otherEvent(p.events[0], r.Last)
+	}
+	return Ack{First: r.Last, Last: r.Last, Durability: l.config.Durability, Duplicate: true}, nil
+}
+
+func sameEvent(a, b events.Event) bool {
+	return a.Type == b.Type && bytes.Equal(a.Data, b.Data)
+}
+
+func otherEvent(e events.Event, at events.Offset) error {
+	return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is already that of another event, at %v", e.ID, at)}
+}
+
+func isDamage(err error) bool {
+	_, ok := errors.AsType[*events.DamageError](err)
+	return ok
+}
