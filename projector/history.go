@@ -23,6 +23,7 @@ import (
 // grew from. So a list is always a prefix of every list that contains its last
 // record, and one look-up decides whether that is so.
 type History struct {
+	subject events.Subject
 	offsets []events.Offset // of every record, inherited ones first, ascending
 	sources []source        // whose records the inherited ones are
 	points  []point         // where the list did something else than grow
@@ -93,8 +94,8 @@ func (i Interval) String() string {
 	return fmt.Sprintf("%v-%v", i.From, i.To)
 }
 
-func newHistory() *History {
-	return &History{points: []point{{number: -1}}}
+func newHistory(sub events.Subject) *History {
+	return &History{subject: sub, points: []point{{number: -1}}}
 }
 
 // inherit begins the history with the live list that parent has after record upto.
@@ -136,11 +137,11 @@ func (h *History) inherited() int {
 	return h.sources[len(h.sources)-1].end
 }
 
-// sourceOf gives the subject of an inherited record.
+// sourceOf gives the subject of a record.
 func (h *History) sourceOf(n int) events.Subject {
 	i := sort.Search(len(h.sources), func(i int) bool { return n < h.sources[i].end })
 	if i == len(h.sources) {
-		return events.Subject{}
+		return h.subject
 	}
 	return h.sources[i].subject
 }

@@ -128,7 +128,11 @@ func (ld *loading) rest(ctx context.Context) error {
 
 // inherit begins a fork with what its parent was at the fork offset.
 func (ld *loading) inherit(ctx context.Context, fork events.Fork) error {
-	parent, err := ld.Session(ctx, events.Session(ld.sub.Namespace, fork.Session), fork.Offset)
+	sub, at, err := ld.origin(ctx, events.Session(ld.sub.Namespace, fork.Session), fork.Offset)
+	if err != nil {
+		return err
+	}
+	parent, err := ld.Session(ctx, sub, at)
 	if errors.Is(err, ErrNotFound) {
 		return nil // a fork of nothing inherits nothing
 	}
@@ -139,6 +143,23 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork) error {
 	ld.s.Threads = parent.Threads
 	ld.s.Damaged = append(ld.s.Damaged, parent.Damaged...)
 	return nil
+}
+
+// origin follows forks back to the session whose own records a session consisted
+// of at an offset: before its first record, a fork is what its parent was.
+func (ld *loading) origin(ctx context.Context, sub events.Subject, at events.Offset) (events.Subject, events.Offset, error) {
+	for rec, err := range ld.read(ctx, events.Range{Subject: sub, Limit: 1}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			break // a session whose first record cannot be read forks from nothing
+		}
+		if err != nil {
+			return sub, at, err
+		}
+		if fork := forkOf(NewSession(sub), Decode(rec)); fork != nil && at < rec.Offset {
+			return ld.origin(ctx, events.Session(sub.Namespace, fork.Session), min(at, fork.Offset))
+		}
+	}
+	return sub, at, nil
 }
 
 // threads folds the live list of a history that is known: from the newest
@@ -291,4 +312,18 @@ func (s *Session) Snapshot(kept string) (snapshot.Snapshot, error) {
 		m.Live = append(m.Live, snapshot.Interval(i))
 	}
 	return snapshot.Snapshot{Meta: m, Data: data}, nil
+}
+
+// InheritedThreads gives the threads of a fork as of an offset below its own
+// first record: those of the session whose record the last inherited one is.
+func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Offset) (Threads, error) {
+	n := s.History.numberAt(at)
+	if n < 0 {
+		return make(Threads), nil
+	}
+	from, err := l.Session(ctx, s.History.sourceOf(n), s.History.offsets[n])
+	if err != nil {
+		return nil, err
+	}
+	return from.Threads, nil
 }

@@ -16,7 +16,7 @@ type Session struct {
 
 // NewSession gives a session without records.
 func NewSession(sub events.Subject) *Session {
-	return &Session{Subject: sub, History: newHistory(), Threads: make(Threads), Ledger: newLedger()}
+	return &Session{Subject: sub, History: newHistory(sub), Threads: make(Threads), Ledger: newLedger()}
 }
 
 // Offset is the offset of the session's last record, 0 if it has none.

@@ -61,7 +61,7 @@ func DecodeSession(data []byte) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: decode session: %v", err)
 	}
-	h, err := st.History.decode()
+	h, err := st.History.decode(sub)
 	if err != nil {
 		return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
 	}
@@ -100,8 +100,8 @@ func (h *History) encode() historyState {
 }
 
 // decode rebuilds a history; chains are shared again as they were.
-func (st historyState) decode() (*History, error) {
-	h := newHistory()
+func (st historyState) decode(sub events.Subject) (*History, error) {
+	h := newHistory(sub)
 	h.names, h.late, h.rewinds = st.Names, st.Late, st.Rewinds
 	at := events.Offset(0)
 	for b := st.Offsets; len(b) > 0; {

@@ -1,0 +1,328 @@
+package projector_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+func sessionIDs(log testkit.Records) []string {
+	var ids []string
+	for _, rec := range log {
+		if !slices.Contains(ids, rec.Subject.ID) {
+			ids = append(ids, rec.Subject.ID)
+		}
+	}
+	return ids
+}
+
+func drawSession(t *rapid.T, log testkit.Records) events.Subject {
+	return events.Session("", rapid.SampledFrom(sessionIDs(log)).Draw(t, "subject"))
+}
+
+func drawRecord(t *rapid.T, log testkit.Records) events.Record {
+	return rapid.SampledFrom(log).Draw(t, "record")
+}
+
+func mustLoad(t *rapid.T, l *projector.Loader, sub events.Subject, at events.Offset) *projector.Session {
+	t.Helper()
+	s, err := l.Session(t.Context(), sub, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The live list, the late and void records and the threads are what the
+// definitions say, at every position.
+func TestSessionFollowsTheDefinitions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		rec := drawRecord(t, log)
+		got := mustLoad(t, &projector.Loader{Source: log}, rec.Subject, rec.Offset)
+		want := modelOf(log, rec.Subject.ID, rec.Offset)
+		if diff := cmp.Diff(want.threads(want.head()), modelView(got.Threads), cmp.AllowUnexported(modelTurn{})); diff != "" {
+			t.Errorf("threads (-want +got):\n%s", diff)
+		}
+		live := make(map[events.Offset]bool)
+		for _, k := range want.head() {
+			live[want.history[k-1].Offset] = true
+		}
+		for _, r := range want.history {
+			if got.History.IsLive(r.Offset) != live[r.Offset] {
+				t.Errorf("%v: live is %v, want %v", r.Offset, got.History.IsLive(r.Offset), live[r.Offset])
+			}
+		}
+		if diff := cmp.Diff(want.late, got.History.Late()); diff != "" {
+			t.Errorf("late (-want +got):\n%s", diff)
+		}
+		for at := range want.void {
+			if at > want.ownFirst() && !slices.ContainsFunc(got.Ledger.Void, func(v projector.Void) bool { return v.Offset == at }) {
+				t.Errorf("%v is void and not listed", at)
+			}
+		}
+	})
+}
+
+func (m *modelSession) ownFirst() events.Offset {
+	if m.inherited == 0 {
+		return 0
+	}
+	return m.history[m.inherited-1].Offset
+}
+
+// Loading with any snapshots equals loading with none.
+func TestSnapshotsChangeNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		plain := &projector.Loader{Source: log}
+		helped := &projector.Loader{Source: log, Snapshots: &snapshot.Mem{}}
+		for range rapid.IntRange(1, 5).Draw(t, "snapshots") {
+			rec := drawRecord(t, log)
+			snap, err := mustLoad(t, plain, rec.Subject, rec.Offset).Snapshot("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := helped.Snapshots.Put(t.Context(), snap); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rec := drawRecord(t, log)
+		want, got := mustLoad(t, plain, rec.Subject, rec.Offset), mustLoad(t, helped, rec.Subject, rec.Offset)
+		if a, b := mustEncode(t, want), mustEncode(t, got); !bytes.Equal(a, b) {
+			t.Fatalf("with snapshots:\n%s\nwithout:\n%s", b, a)
+		}
+	})
+}
+
+func mustEncode(t *rapid.T, s *projector.Session) []byte {
+	t.Helper()
+	data, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// A state read back is the state that was written, and goes on as that would.
+func TestStateRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		s := mustLoad(t, &projector.Loader{Source: log}, drawSession(t, log), 0)
+		data := mustEncode(t, s)
+		back, err := projector.DecodeSession(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := mustEncode(t, back); !bytes.Equal(data, again) {
+			t.Fatalf("wrote %s\nread  %s", data, again)
+		}
+	})
+}
+
+// rewinding appends one move to the log.
+func rewinding(t *rapid.T, log testkit.Records, sub events.Subject, p *events.SessionRewound, err error) testkit.Records {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := events.New("urn:test", sub, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := log[len(log)-1].Offset + 1
+	e.ID = fmt.Sprintf("move-%d", at)
+	return append(slices.Clip(log), events.Record{Event: e, Offset: at})
+}
+
+// The threads after rewind(T) are those at T; n undos give the states back in
+// reverse order, n redos bring the rewinds back.
+func TestRewindUndoRedo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		sub := drawSession(t, log)
+		hash := func() string {
+			return mustLoad(t, &projector.Loader{Source: log}, sub, 0).Threads.Hash()
+		}
+		head := func() *projector.Session { return mustLoad(t, &projector.Loader{Source: log}, sub, 0) }
+		states := []string{hash()}
+		n := rapid.IntRange(1, 4).Draw(t, "rewinds")
+		for range n {
+			s := head()
+			to := events.Offset(rapid.Uint64Range(uint64(s.History.First()), uint64(s.Offset())).Draw(t, "to"))
+			want := mustLoad(t, &projector.Loader{Source: log}, sub, to).Threads.Hash()
+			p, err := s.Rewind(to, "")
+			log = rewinding(t, log, sub, p, err)
+			if got := hash(); got != want {
+				t.Fatalf("after a rewind to %v the threads are not those there", to)
+			}
+			states = append(states, want)
+		}
+		for i := n - 1; i >= 0; i-- {
+			p, err := head().Undo()
+			log = rewinding(t, log, sub, p, err)
+			if hash() != states[i] {
+				t.Fatalf("undo %d does not give the state back", n-i)
+			}
+		}
+		for i := 1; i <= n; i++ {
+			p, err := head().Redo()
+			log = rewinding(t, log, sub, p, err)
+			if hash() != states[i] {
+				t.Fatalf("redo %d does not bring the state back", i)
+			}
+		}
+		// A rewind in between shuts the way to redo, not to undo.
+		p, err := head().Undo()
+		log = rewinding(t, log, sub, p, err)
+		before := hash()
+		p, err = head().Rewind(head().History.First(), "")
+		log = rewinding(t, log, sub, p, err)
+		if _, err := head().Redo(); !errors.Is(err, projector.ErrNothingToRedo) {
+			t.Fatalf("redo after another rewind: %v", err)
+		}
+		p, err = head().Undo()
+		log = rewinding(t, log, sub, p, err)
+		if hash() != before {
+			t.Fatal("undo of the rewind after an undo does not give the state back")
+		}
+	})
+}
+
+// The threads of a fork are its parent's at the fork point, whatever the parent
+// did later.
+func TestForkEqualsParent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		rec := drawRecord(t, log)
+		want := mustLoad(t, &projector.Loader{Source: log}, rec.Subject, rec.Offset)
+		fork := events.Session("", "the fork")
+		e, err := events.New("urn:test", fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z",
+			Fork: &events.Fork{Session: rec.Subject.ID, Offset: rec.Offset}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.ID = "fork"
+		log = append(slices.Clip(log), events.Record{Event: e, Offset: log[len(log)-1].Offset + 1})
+		got := mustLoad(t, &projector.Loader{Source: log}, fork, 0)
+		if diff := cmp.Diff(modelView(want.Threads), modelView(got.Threads), cmp.AllowUnexported(modelTurn{})); diff != "" {
+			t.Fatalf("threads (-parent +fork):\n%s", diff)
+		}
+		if len(got.Ledger.Runs)+len(got.Ledger.Costs)+len(got.Ledger.Stack) > 0 {
+			t.Fatal("runs, cost or stack came along")
+		}
+	})
+}
+
+// N pushes can be rewound N times, in reverse order.
+func TestRewindStack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		sub := drawSession(t, log)
+		load := func() *projector.Session { return mustLoad(t, &projector.Loader{Source: log}, sub, 0) }
+		add := func(p events.Payload) {
+			e, err := events.New("urn:test", sub, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := log[len(log)-1].Offset + 1
+			e.ID = fmt.Sprintf("own-%d", at)
+			log = append(slices.Clip(log), events.Record{Event: e, Offset: at})
+		}
+		add(&events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: "clear"})
+		n := rapid.IntRange(1, 4).Draw(t, "pushes")
+		var before []string
+		for i := range n {
+			at := load().Offset()
+			before = append(before, load().Threads.Hash())
+			add(&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`1`)}}})
+			add(&events.CheckpointSaved{ID: fmt.Sprintf("push-%d", i), Kind: events.CheckpointRewind, At: at})
+		}
+		for i := n - 1; i >= 0; i-- {
+			s := load()
+			if len(s.Ledger.Stack) != i+1 {
+				t.Fatalf("the stack has %d entries, want %d", len(s.Ledger.Stack), i+1)
+			}
+			top := s.Ledger.Stack[i]
+			add(&events.SessionRewound{To: top.At, Checkpoint: top.ID})
+			if load().Threads.Hash() != before[i] {
+				t.Fatalf("rewind %d does not give the threads back", n-i)
+			}
+		}
+		stack := load().Ledger.Stack
+		p, err := load().Undo()
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(p)
+		if got := load().Ledger.Stack; len(got) != len(stack)+1 || got[len(got)-1].ID != "push-0" {
+			t.Fatalf("after undo the stack is %v", got)
+		}
+	})
+}
+
+// Unknown and void events change nothing that anybody can see of the threads, and
+// cost is the sum of its events, whatever was rewound.
+func TestUnknownVoidAndCost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		sub := drawSession(t, log)
+		s := mustLoad(t, &projector.Loader{Source: log}, sub, 0)
+		without := slices.DeleteFunc(slices.Clone(log), func(r events.Record) bool {
+			void := slices.ContainsFunc(s.Ledger.Void, func(v projector.Void) bool { return v.Offset == r.Offset })
+			return r.Subject == sub && (void || !events.IsKnown(r.Type)) && r.Offset != s.History.First()
+		})
+		sum := new(big.Rat)
+		for _, r := range log.Of(sub) {
+			if c, err := events.DecodeAs[events.CostAccrued](r.Event); err == nil {
+				usd, _ := c.USD.Rat()
+				sum.Add(sum, usd)
+			}
+		}
+		if got, _ := s.Ledger.Spent().USD.Rat(); got.Cmp(sum) != 0 {
+			t.Fatalf("spent %v, the events say %v", got, sum)
+		}
+		// A rewind or a producer may name a removed record's offset; then the last
+		// record before it is meant, which is live in the same list.
+		clean := mustLoad(t, &projector.Loader{Source: without}, sub, 0)
+		if s.Threads.Hash() != clean.Threads.Hash() {
+			t.Fatal("unknown or void events changed the threads")
+		}
+	})
+}
+
+// Applying records one by one to all sessions at once finds the same ledgers and
+// numbers of turns as loading each.
+func TestSessionsAgreesWithLoad(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		all := projector.NewSessions()
+		for _, rec := range log {
+			all.Apply(rec)
+		}
+		for _, s := range all.All() {
+			want := mustLoad(t, &projector.Loader{Source: log}, s.Subject, 0)
+			if diff := cmp.Diff(want.Ledger, s.Ledger); diff != "" {
+				t.Fatalf("%s (-loaded +listed):\n%s", s.Subject, diff)
+			}
+			turns := 0
+			for _, th := range want.Threads {
+				turns += len(th.Turns)
+			}
+			if s.History.Turns() != turns {
+				t.Fatalf("%s: %d turns, want %d", s.Subject, s.History.Turns(), turns)
+			}
+		}
+	})
+}

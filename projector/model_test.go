@@ -1,0 +1,196 @@
+package projector_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+)
+
+// The model follows the definitions word by word and shares no code with the
+// product: lists of records are copied, threads are folded from the first turn
+// every time.
+
+type modelTurn struct {
+	offset events.Offset
+	raw    string
+	pinned bool
+}
+
+type modelThreads map[string][]modelTurn
+
+type modelSession struct {
+	history   []events.Record // inherited ones first
+	inherited int
+	live      [][]int // live[k]: the list in effect after the k-th record, by number from 1; live[0] is empty
+	late      []events.Offset
+	void      map[events.Offset]bool
+}
+
+// modelOf computes a session from the whole log as of an offset (0: all).
+func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
+	m := &modelSession{live: [][]int{{}}, void: make(map[events.Offset]bool)}
+	rewinds := make(map[events.Offset]bool)
+	for _, rec := range log.Of(events.Session("", id)) {
+		if at != 0 && rec.Offset > at {
+			if c, err := events.DecodeAs[events.SessionCreated](rec.Event); err == nil && len(m.history) == 0 && c.Fork != nil && c.Fork.Offset < rec.Offset {
+				return modelOf(log, c.Fork.Session, min(at, c.Fork.Offset)) // before its own first record, a fork is what its parent was
+			}
+			break
+		}
+		p, err := events.Decode(rec.Type, rec.Data)
+		if c, ok := p.(*events.SessionCreated); ok && err == nil && c.Fork != nil && len(m.history) == 0 && c.Fork.Offset < rec.Offset {
+			m.inherit(modelOf(log, c.Fork.Session, c.Fork.Offset))
+		}
+		m.history = append(m.history, rec)
+		k := len(m.history)
+		before := m.live[k-1]
+		if err != nil {
+			m.skip(rec)
+			continue
+		}
+		if r, ok := p.(*events.SessionRewound); ok {
+			j := m.last(r.To, k-1)
+			if r.To >= rec.Offset || k == 1 || r.To < m.history[0].Offset || r.Undoes != 0 && !rewinds[r.Undoes] {
+				m.skip(rec)
+				continue
+			}
+			rewinds[rec.Offset] = true
+			m.live = append(m.live, slices.Clone(m.live[j]))
+			continue
+		}
+		if seen, ok := rec.Seen(); ok && !isPrefix(m.live[m.last(seen, k-1)], before) {
+			m.late = append(m.late, rec.Offset)
+			m.live = append(m.live, before)
+			continue
+		}
+		if threads := m.threads(before); !threads.apply(rec) {
+			m.skip(rec)
+			continue
+		}
+		m.live = append(m.live, append(slices.Clone(before), k))
+	}
+	return m
+}
+
+func (m *modelSession) inherit(parent *modelSession) {
+	for _, k := range parent.live[len(parent.live)-1] {
+		m.history = append(m.history, parent.history[k-1])
+		m.live = append(m.live, append(slices.Clone(m.live[len(m.live)-1]), len(m.history)))
+	}
+	m.inherited = len(m.history)
+}
+
+// skip leaves a void record out.
+func (m *modelSession) skip(rec events.Record) {
+	m.void[rec.Offset] = true
+	m.live = append(m.live, m.live[len(m.live)-1])
+}
+
+// last gives the number of the last record at or below an offset among the first k.
+func (m *modelSession) last(at events.Offset, k int) int {
+	for k > 0 && m.history[k-1].Offset > at {
+		k--
+	}
+	return k
+}
+
+func isPrefix(a, b []int) bool { return len(a) <= len(b) && slices.Equal(a, b[:len(a)]) }
+
+func (m *modelSession) head() []int { return m.live[len(m.live)-1] }
+
+func (m *modelSession) threads(live []int) modelThreads {
+	t := make(modelThreads)
+	for _, k := range live {
+		if !t.apply(m.history[k-1]) {
+			panic(fmt.Sprintf("model: void record %v in the list", m.history[k-1].Offset))
+		}
+	}
+	return t
+}
+
+// apply folds one record and reports whether it is possible; if not, nothing
+// changes.
+func (t modelThreads) apply(rec events.Record) bool {
+	after := make(modelThreads)
+	for name, turns := range t {
+		after[name] = slices.Clone(turns)
+	}
+	p, _ := events.Decode(rec.Type, rec.Data)
+	ok := true
+	switch p := p.(type) {
+	case *events.TurnAppended:
+		for _, e := range p.Entries {
+			after[e.Thread] = append(after[e.Thread], modelTurn{rec.Offset, string(e.Turn), e.Pinned})
+		}
+		for name := range p.ThreadMeta {
+			after[name] = append([]modelTurn{}, after[name]...)
+		}
+		for name, pins := range p.Pins {
+			ok = after.pin(name, pins) && ok
+		}
+	case *events.ThreadReplaced:
+		if p.Others == "drop" {
+			clear(after)
+		}
+		for name, r := range p.Threads {
+			turns := []modelTurn{}
+			for _, it := range r.Items {
+				switch {
+				case it.Keep == nil:
+					turns = append(turns, modelTurn{rec.Offset, string(it.Turn), it.Pinned})
+				case it.Keep[1] > len(t[name]):
+					ok = false
+				default:
+					turns = append(turns, t[name][it.Keep[0]:it.Keep[1]]...)
+				}
+			}
+			after[name] = turns
+		}
+	case *events.ThreadTruncated:
+		for name, n := range p.Lengths {
+			switch {
+			case name == "*":
+				clear(after)
+			case n > len(t[name]):
+				ok = false
+			case n == 0:
+				delete(after, name)
+			default:
+				after[name] = after[name][:n]
+			}
+		}
+	case *events.ThreadPinned:
+		ok = after.pin(p.Thread, p.Pins)
+	}
+	if ok {
+		clear(t)
+		maps.Copy(t, after)
+	}
+	return ok
+}
+
+func (t modelThreads) pin(name string, pins map[int]bool) bool {
+	for i, on := range pins {
+		if i >= len(t[name]) {
+			return false
+		}
+		t[name][i].pinned = on
+	}
+	return true
+}
+
+// modelView gives the product's threads in the model's form.
+func modelView(threads projector.Threads) modelThreads {
+	t := make(modelThreads)
+	for name, th := range threads {
+		t[name] = []modelTurn{}
+		for _, turn := range th.Turns {
+			t[name] = append(t[name], modelTurn{turn.Offset, string(turn.Raw), turn.Pinned})
+		}
+	}
+	return t
+}
