@@ -145,18 +145,23 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork) error {
 	return nil
 }
 
-// origin follows forks back to the session whose own records a session consisted
-// of at an offset: before its first record, a fork is what its parent was.
+// origin gives the session, and the offset in it, that a session consisted of at
+// an offset: itself there, or before its first record what it had inherited up to
+// there.
 func (ld *loading) origin(ctx context.Context, sub events.Subject, at events.Offset) (events.Subject, events.Offset, error) {
-	for rec, err := range ld.read(ctx, events.Range{Subject: sub, Limit: 1}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			break // a session whose first record cannot be read forks from nothing
+	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged || err == nil && rec.Offset <= at {
+			break
 		}
 		if err != nil {
 			return sub, at, err
 		}
-		if fork := forkOf(NewSession(sub), Decode(rec)); fork != nil && at < rec.Offset {
-			return ld.origin(ctx, events.Session(sub.Namespace, fork.Session), min(at, fork.Offset))
+		begun, err := ld.Session(ctx, sub, rec.Offset)
+		if err != nil {
+			return sub, at, err
+		}
+		if n := begun.History.numberAt(at); n >= 0 {
+			return begun.History.sourceOf(n), begun.History.offsets[n], nil
 		}
 	}
 	return sub, at, nil

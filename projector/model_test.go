@@ -37,7 +37,10 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 	for _, rec := range log.Of(events.Session("", id)) {
 		if at != 0 && rec.Offset > at {
 			if c, err := events.DecodeAs[events.SessionCreated](rec.Event); err == nil && len(m.history) == 0 && c.Fork != nil && c.Fork.Offset < rec.Offset {
-				return modelOf(log, c.Fork.Session, min(at, c.Fork.Offset)) // before its own first record, a fork is what its parent was
+				m.inherit(modelOf(log, c.Fork.Session, c.Fork.Offset)) // before its own first record, a fork is what it inherited up to there
+				k := m.last(at, len(m.history))
+				m.history, m.live = m.history[:k], m.live[:k+1]
+				m.inherited = k
 			}
 			break
 		}
