@@ -205,12 +205,14 @@ func (ld *loading) threads(ctx context.Context) (Threads, error) {
 func (ld *loading) prefix(ctx context.Context) (Threads, events.Offset, error) {
 	h := ld.s.History
 	usable := func(m snapshot.Meta) bool {
-		return len(m.Live) > 0 && h.IsLive(m.Live[len(m.Live)-1].To)
+		if len(m.Live) == 0 {
+			return false
+		}
+		last := m.Live[len(m.Live)-1].To
+		return last >= h.First() && h.IsLive(last) // what is inherited is its own session's to know
 	}
 	if s := ld.newest(ctx, usable); s != nil {
-		if last := s.History.LastLive(s.Offset()); h.IsLive(last) {
-			return s.Threads, last, nil
-		}
+		return s.Threads, s.History.LastLive(s.Offset()), nil
 	}
 	inherited := -1 // the last inherited record that is live
 	for _, s := range h.stretches(len(h.offsets) - 1) {
