@@ -91,7 +91,7 @@ func (p *CostAccrued) Validate() error {
 		if !ok {
 			return wrong("usd", "%q is not a decimal such as 0.0125", string(p.USD))
 		}
-		if usd.Sign() < 0 {
+		if usd.Sign() < 0 || p.USD[0] == '-' {
 			return wrong("usd", "%q is negative", string(p.USD))
 		}
 	}

@@ -135,7 +135,7 @@ func (p *RunFinished) EventType() string { return TypeRunFinished }
 
 // Validate implements Payload.
 func (p *RunFinished) Validate() error {
-	if p.Result == nil {
+	if len(p.Result) == 0 {
 		return wrong("result", "missing")
 	}
 	return first(p.Run.check("run"), stoppedOr("outcome", p.Outcome, "completed", "failed", "interrupted"), p.Judged.check("judged"), p.FinishedAt.check("finishedAt"), validRaw("result", p.Result), validRaw("usage", p.Usage),

@@ -29,7 +29,7 @@ type TurnAppended struct {
 type Entry struct {
 	Thread    string    `json:"thread"`
 	Turn      Raw       `json:"turn,omitempty"`
-	Bytes     []byte    `json:"bytes,omitempty"`
+	Bytes     []byte    `json:"bytes,omitzero"`
 	ID        string    `json:"id,omitempty"`
 	Timestamp Timestamp `json:"timestamp,omitempty"`
 	Run       *RunRef   `json:"run,omitempty"`
@@ -90,7 +90,7 @@ type Replacement struct {
 type Item struct {
 	Keep      *[2]int   `json:"keep,omitempty"` // turns from Keep[0] to before Keep[1], by index from 0
 	Turn      Raw       `json:"turn,omitempty"`
-	Bytes     []byte    `json:"bytes,omitempty"`
+	Bytes     []byte    `json:"bytes,omitzero"`
 	ID        string    `json:"id,omitempty"`
 	Timestamp Timestamp `json:"timestamp,omitempty"`
 	Run       *RunRef   `json:"run,omitempty"`
@@ -131,8 +131,11 @@ func (p *ThreadReplaced) Validate() error {
 }
 
 func (it *Item) check(path string) error {
+	if err := first(it.Timestamp.check(path+".timestamp"), it.Run.checkOptional(path+".run"), validRaw(path+".meta", it.Meta)); err != nil {
+		return err
+	}
 	if it.Keep == nil {
-		return first(checkTurn(path, it.Turn, it.Bytes), it.Timestamp.check(path+".timestamp"), it.Run.checkOptional(path+".run"), validRaw(path+".meta", it.Meta))
+		return checkTurn(path, it.Turn, it.Bytes)
 	}
 	if it.Turn != nil || it.Bytes != nil {
 		return wrong(path, "both keep and a turn")
@@ -205,11 +208,11 @@ func checkThread(path, name string) error {
 
 func checkTurn(path string, turn Raw, bytes []byte) error {
 	switch {
-	case turn == nil && bytes == nil:
+	case len(turn) == 0 && bytes == nil:
 		return wrong(path+".turn", "missing")
-	case turn != nil && bytes != nil:
+	case len(turn) > 0 && bytes != nil:
 		return wrong(path, "both turn and bytes")
-	case turn != nil:
+	case len(turn) > 0:
 		return validRaw(path+".turn", turn)
 	}
 	return nil

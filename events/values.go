@@ -54,7 +54,10 @@ func (r DocRef) Parse(ns string) (Subject, Offset, error) {
 		return doc, 0, err
 	}
 	at, err := ParseOffset(revision)
-	return doc, at, err
+	if err != nil || at == 0 || revision[0] == '@' {
+		return doc, 0, invalid("offset", "%q names no revision", string(r))
+	}
+	return doc, at, nil
 }
 
 func (r DocRef) check(path string, absentToo bool) error {
