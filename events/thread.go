@@ -2,8 +2,6 @@ package events
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -59,7 +57,8 @@ func (p *TurnAppended) Validate() error {
 		}
 	}
 	for _, name := range sortedKeys(p.Pins) {
-		if err := checkPins(fmt.Sprintf("pins[%q]", name), name, p.Pins[name]); err != nil {
+		path := fmt.Sprintf("pins[%q]", name)
+		if err := first(checkThread(path, name), checkPins(path, p.Pins[name])); err != nil {
 			return err
 		}
 	}
@@ -188,10 +187,13 @@ func (p *ThreadPinned) EventType() string { return TypeThreadPinned }
 
 // Validate implements Payload.
 func (p *ThreadPinned) Validate() error {
+	if err := checkThread("thread", p.Thread); err != nil {
+		return err
+	}
 	if len(p.Pins) == 0 {
 		return wrong("pins", "nothing to pin")
 	}
-	return checkPins("pins", p.Thread, p.Pins)
+	return checkPins("pins", p.Pins)
 }
 
 func checkThread(path, name string) error {
@@ -218,12 +220,13 @@ func checkTurn(path string, turn Raw, bytes []byte) error {
 	return nil
 }
 
-func checkPins(path, thread string, pins map[int]bool) error {
-	if err := checkThread(path, thread); err != nil {
-		return err
+func checkPins(path string, pins map[int]bool) error {
+	least := 0
+	for i := range pins {
+		least = min(least, i)
 	}
-	if least := slices.Min(slices.AppendSeq([]int{0}, maps.Keys(pins))); least < 0 {
-		return wrong(path, "index %d is negative", least)
+	if least < 0 {
+		return wrong(fmt.Sprintf(`%s["%d"]`, path, least), "the index is negative")
 	}
 	return nil
 }
