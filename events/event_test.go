@@ -3,6 +3,7 @@ package events_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -332,5 +333,36 @@ func TestFirstErrorIsStable(t *testing.T) {
 	}
 	for range 20 {
 		mustBeInvalid(t, "four errors", p.Validate(), `data.lengths["a"]`)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	cause := errors.New("bad checksum")
+	for want, err := range map[string]error{
+		"invalid id: missing":             &events.InvalidError{Field: "id", Reason: "missing"},
+		"invalid: missing":                &events.InvalidError{Reason: "missing"},
+		"damaged record @7":               &events.DamageError{Offset: 7},
+		"damaged record @7: bad checksum": &events.DamageError{Offset: 7, Err: cause},
+	} {
+		if err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+	}
+	if !errors.Is(&events.DamageError{Err: cause}, cause) {
+		t.Error("the cause of damage is lost")
+	}
+	if got := (events.RunRef{Kind: "panel", ID: "r1"}).String(); got != "panel/r1" {
+		t.Errorf("a run is written %s", got)
+	}
+}
+
+// An event whose attributes cannot be written has no structured form.
+func TestEncodeStructuredRefuses(t *testing.T) {
+	e := turn()
+	e.ID = ""
+	header, payload, err := events.EncodeStructured(e)
+	mustBeInvalid(t, "no id", err, "id")
+	if header != nil || payload != nil {
+		t.Errorf("wrote %v, %q all the same", header, payload)
 	}
 }

@@ -66,8 +66,11 @@ func decode(typ, data string) (events.Payload, error) {
 func TestDecodeExamples(t *testing.T) {
 	fields := map[string]int{}
 	for _, x := range mustReadExamples(t) {
-		_, err := decode(x.typ, x.data)
+		p, err := decode(x.typ, x.data)
 		fields[x.typ]++
+		if p != nil && p.EventType() != x.typ {
+			t.Errorf("%v: read as %s", x, p.EventType())
+		}
 		if x.field == "" && err != nil {
 			t.Errorf("%v: %v", x, err)
 		}
