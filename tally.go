@@ -137,7 +137,7 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 	if err != nil {
 		return ack, err
 	}
-	return st.judge(ctx, sub, ack, ready)
+	return st.Judge(ctx, sub, ack, ready...)
 }
 
 // prepare stamps events and moves large data into blobs.
@@ -164,9 +164,10 @@ func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.E
 	return ready, nil
 }
 
-// judge says in the ack whether the events are late: only the live list at their
-// place can tell, and the log knows nothing of it.
-func (st *Store) judge(ctx context.Context, sub events.Subject, ack log.Ack, evs []events.Event) (log.Ack, error) {
+// Judge says in the ack of an append whether the events are late: only the live
+// list at their place can tell, and the log knows nothing of it. Append does it
+// already; those who use the log itself ask.
+func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs ...events.Event) (log.Ack, error) {
 	said := false
 	for _, e := range evs {
 		_, ok := e.Seen()

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -77,4 +78,37 @@ func missingIn(other, have Threads) []TurnAt {
 		}
 	}
 	return list
+}
+
+// Gone lists the turns of a session's history that are not in its threads:
+// rewound, late, truncated or replaced. A turn of a void record never was one.
+func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
+	void := make(map[events.Offset]bool)
+	for _, v := range s.Ledger.Void {
+		void[v.Offset] = true
+	}
+	ever := make(Threads) // every turn that any record brought
+	for rec, err := range l.history(ctx, s) {
+		if err == nil {
+			rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
+		}
+		if err != nil {
+			return nil, err
+		}
+		f := Decode(rec)
+		if void[rec.Offset] {
+			continue
+		}
+		switch p := f.Payload.(type) {
+		case *events.TurnAppended:
+			if err := ever.appended(rec.Offset, &events.TurnAppended{Entries: p.Entries}); err != nil {
+				return nil, err
+			}
+		case *events.ThreadReplaced:
+			for name, r := range p.Threads {
+				ever.thread(name).Turns = append(ever.thread(name).Turns, newItems(rec.Offset, r)...)
+			}
+		}
+	}
+	return missingIn(s.Threads, ever), nil
 }

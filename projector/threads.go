@@ -83,12 +83,10 @@ func (t Threads) replaced(at events.Offset, p *events.ThreadReplaced) error {
 	after := make(Threads, len(p.Threads))
 	for name, r := range p.Threads {
 		th := &Thread{Turns: []Turn{}, Meta: r.Meta}
-		index := 0
+		fresh := newItems(at, r)
 		for _, it := range r.Items {
 			if it.Keep == nil {
-				th.Turns = append(th.Turns, Turn{Offset: at, Index: index, Raw: it.Turn, Bytes: it.Bytes, ID: it.ID,
-					Timestamp: it.Timestamp, Run: it.Run, Meta: it.Meta, Pinned: it.Pinned})
-				index++
+				th.Turns, fresh = append(th.Turns, fresh[0]), fresh[1:]
 				continue
 			}
 			before := t[name]
@@ -107,6 +105,18 @@ func (t Threads) replaced(at events.Offset, p *events.ThreadReplaced) error {
 	}
 	maps.Copy(t, after)
 	return nil
+}
+
+// newItems gives the turns that a replacement brings, in order.
+func newItems(at events.Offset, r events.Replacement) []Turn {
+	var turns []Turn
+	for _, it := range r.Items {
+		if it.Keep == nil {
+			turns = append(turns, Turn{Offset: at, Index: len(turns), Raw: it.Turn, Bytes: it.Bytes, ID: it.ID,
+				Timestamp: it.Timestamp, Run: it.Run, Meta: it.Meta, Pinned: it.Pinned})
+		}
+	}
+	return turns
 }
 
 func (t Threads) truncated(p *events.ThreadTruncated) error {

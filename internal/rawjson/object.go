@@ -1,6 +1,9 @@
 package rawjson
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // A Member is one name of an object with its value.
 type Member struct {
@@ -130,3 +133,6 @@ func (s *nameSet) add(name string) bool {
 	s.many[name] = struct{}{}
 	return true
 }
+
+// Trim gives the input without the JSON white space around it.
+func Trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }

@@ -1,0 +1,195 @@
+// Package app is what tally-ingest and tally-replay share: the common flags, how
+// a store is opened, how a session is named.
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/projector"
+)
+
+// App is one run of a command.
+type App struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Format   cli.Format
+	Progress cli.ProgressMode
+	call     config.Overrides
+	logLevel string
+}
+
+// Main runs a command's tree and gives the exit code.
+func Main(name string, root func(*App) *cobra.Command) int {
+	ctx, stop := cli.Interruptible(context.Background(), os.Stderr)
+	err := Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	return cli.Report(os.Stderr, name, err)
+}
+
+// Run runs a command's tree with arguments.
+func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in io.Reader, out, errw io.Writer) error {
+	a := &App{In: in, Out: out, Err: errw, Format: cli.Text, Progress: cli.ProgressAuto}
+	cmd := root(a)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	cmd.SetIn(in)
+	cmd.SetOut(out)
+	cmd.SetErr(errw)
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "See " + c.CommandPath() + " --help."}
+	})
+	a.flags(cmd)
+	return cli.Cause(ctx, cmd.ExecuteContext(ctx))
+}
+
+func (a *App) flags(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&a.call.Store, "store", "", "store directory (default $TALLY_STORE, tally.toml, else $XDG_DATA_HOME/tally)")
+	f.StringVar(&a.call.Namespace, "namespace", "", "namespace of sessions and documents (default $TALLY_NAMESPACE, tally.toml, else \"default\")")
+	f.VarP(&a.Format, "output", "o", "text, json or jsonl")
+	f.Var(&a.Progress, "progress", "auto, tty, plain, json or none")
+	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error; the log goes to stderr")
+}
+
+// Config resolves the configuration as the working directory sees it.
+func (a *App) Config() (config.Config, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return config.Config{}, err
+	}
+	return config.Resolve(dir, a.call, os.Getenv)
+}
+
+// Logger writes to stderr.
+func (a *App) Logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return nil, cli.Usagef("--log-level %q: want debug, info, warn or error", a.logLevel)
+	}
+	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level})), nil
+}
+
+// Open opens the store that the configuration names.
+func (a *App) Open(ctx context.Context) (*tally.Store, error) {
+	c, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	lg, err := a.Logger()
+	if err != nil {
+		return nil, err
+	}
+	st, err := embedded.OpenConfig(ctx, c, embedded.Options{Logger: lg})
+	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok {
+		return nil, &cli.CodeError{Code: cli.Unreachable, Err: owned, Hint: "Wait for the other process, or use another --store."}
+	}
+	return st, err
+}
+
+// WithStore opens the store, runs f and closes it. An error of closing counts: it
+// may mean that something is not on disk.
+func (a *App) WithStore(ctx context.Context, f func(*tally.Store) error) error {
+	st, err := a.Open(ctx)
+	if err != nil {
+		return err
+	}
+	err = f(st)
+	return errors.Join(err, st.Close())
+}
+
+// Session finds the session that an argument names: its id, the id without its
+// kind's prefix, a unique beginning of either, or "last" for the one that was
+// written to last.
+func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
+	if arg == "last" {
+		return lastSession(ctx, st)
+	}
+	var ids, exact, short []string
+	for info, err := range st.Sessions(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		id := info.Subject.ID
+		_, tail, _ := strings.Cut(id, "/")
+		switch {
+		case id == arg:
+			exact = append(exact, id)
+		case tail == arg:
+			short = append(short, id)
+		case strings.HasPrefix(id, arg) || tail != "" && strings.HasPrefix(tail, arg):
+			ids = append(ids, id)
+		}
+	}
+	for _, found := range [][]string{exact, short, ids} {
+		switch len(found) {
+		case 0:
+			continue
+		case 1:
+			return st.Session(found[0]), nil
+		}
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%q names %d sessions: %s", arg, len(found), some(found))}
+	}
+	return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", arg, st.Namespace()),
+		Hint: "tally-replay ls lists the sessions."}
+}
+
+func some(ids []string) string {
+	const most = 5
+	if len(ids) > most {
+		return strings.Join(ids[:most], ", ") + fmt.Sprintf(" and %d more", len(ids)-most)
+	}
+	return strings.Join(ids, ", ")
+}
+
+func lastSession(ctx context.Context, st *tally.Store) (*tally.Session, error) {
+	for rec, err := range st.Log.ReadBack(ctx, events.Range{Namespace: st.Namespace(), Kind: events.KindSession}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return st.Session(rec.Subject.ID), nil
+	}
+	return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session in namespace %s", st.Namespace())}
+}
+
+// Confirm asks on a terminal; without one, and without yes, it refuses.
+func (a *App) Confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !cli.IsTerminal(a.In) {
+		return &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this asks before it writes, and there is no terminal to ask on"), Hint: "Add -y to go on without being asked, or --dry-run to look only."}
+	}
+	fmt.Fprintf(a.Err, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(a.In).ReadString('\n') // no answer is a no
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return &cli.CodeError{Code: cli.Failed, Err: errors.New("nothing was written")}
+	}
+	return nil
+}
+
+// WarnDamaged names the records of a session that could not be read. The command
+// then ends with the code for damage.
+func (a *App) WarnDamaged(s *projector.Session) error {
+	if len(s.Damaged) == 0 {
+		return nil
+	}
+	fmt.Fprintf(a.Err, "%s: %s cannot be read: %v\n", s.Subject, cli.Count(len(s.Damaged), "record"), s.Damaged)
+	return cli.Silent(cli.Integrity)
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/lines"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+)
+
+// appendSource is the source of events that append makes of bare objects.
+const appendSource = "urn:tally:append"
+
+// maxLine bounds a line: the data of an event, the rest of it, and escapes.
+const maxLine = 2*events.MaxData + events.MaxHeaders
+
+// inFlight bounds the appends that wait for their acknowledgement.
+const inFlight = 512
+
+func newAppend(a *app.App) *cobra.Command {
+	p := &appender{app: a}
+	var expect string
+	cmd := &cobra.Command{
+		Use: "append [SESSION]", Short: "Append events from standard input, one JSON object a line", Args: cobra.MaximumNArgs(1),
+		Long: `Append events from standard input, one JSON object a line.
+
+A line with "specversion" is a CloudEvent; its subject (session/<id> or
+document/<kind>/<id>) may be left out if SESSION is given. With SESSION, any
+other object is a turn and is kept byte for byte. Its identity is its own "id" or
+"uuid"; else K:<line> with --key K; else a fresh id that the acknowledgement
+shows. An identity that was appended before is stored once, so repeating an input
+after a failure is safe - but not for lines with fresh ids.
+
+An acknowledgement is printed only when the event is on disk. A bad line is named
+on stderr, the others go in, and the exit code is 3.`,
+		Example: app.Examples(`echo '{"role":"user","content":"hi"}' | tally-ingest append chat-1`,
+			"tally-ingest append chat-1 --key today -o jsonl < turns.jsonl", "tally-ingest append -o jsonl < cloudevents.jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if expect != "" {
+				at, err := events.ParseOffset(expect)
+				if err != nil {
+					return err
+				}
+				p.expect = &at
+			}
+			if len(args) == 1 {
+				p.session = args[0]
+			}
+			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return p.run(cmd.Context(), st) })
+		},
+	}
+	cmd.Flags().StringVar(&p.thread, "thread", events.MainThread, "thread that bare objects go to")
+	cmd.Flags().StringVar(&p.key, "key", "", "bare objects without an id get the id KEY:<line number>")
+	cmd.Flags().StringVar(&expect, "expect", "", "the session's last offset as you know it, @0 for a new one; each line then expects to follow the one before")
+	return cmd
+}
+
+// appender reads lines and appends their events, many at a time; those of one
+// subject in the order of the lines.
+type appender struct {
+	app                  *app.App
+	session, thread, key string
+	expect               *events.Offset
+
+	st      *tally.Store
+	sub     events.Subject // of SESSION
+	waiting []waiting      // in the order of the lines
+	bad     int            // lines that did not go in
+	acked   int
+	stopped error // the store is gone: no line after this can go in
+}
+
+// waiting is an append whose acknowledgement is not printed yet.
+type waiting struct {
+	line    int
+	event   events.Event
+	pending *log.Pending
+}
+
+func (p *appender) run(ctx context.Context, st *tally.Store) error {
+	p.st = st
+	if p.session != "" {
+		p.sub = events.Session(st.Namespace(), p.session)
+		if err := p.sub.Validate(); err != nil {
+			return err
+		}
+	} else if p.expect != nil {
+		return cli.Usagef("--expect needs a SESSION")
+	}
+	// What was sent is waited for, also when the reading is interrupted.
+	sending := context.WithoutCancel(ctx)
+	in := lines.NewReader(p.app.In, maxLine)
+	for ctx.Err() == nil && p.stopped == nil {
+		line, err := in.Next()
+		if errors.Is(err, lines.ErrEnd) {
+			break
+		}
+		if tooLong, ok := errors.AsType[*lines.TooLongError](err); ok {
+			p.refuse(in.Line(), tooLong)
+			continue
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("standard input, line %d: %w", in.Line(), err), p.drain(sending, 0))
+		}
+		if len(strings.TrimSpace(string(line))) == 0 {
+			continue
+		}
+		if err := p.take(sending, in.Line(), line); err != nil {
+			return err
+		}
+	}
+	if err := p.drain(sending, 0); err != nil {
+		return err
+	}
+	return p.end(ctx)
+}
+
+// end says what the command comes to.
+func (p *appender) end(ctx context.Context) error {
+	if p.app.Format == cli.Text {
+		fmt.Fprintf(p.app.Out, "%s appended, each %s.\n", cli.Count(p.acked, "event"), p.st.Log.Durability())
+	}
+	switch {
+	case p.stopped != nil:
+		return p.stopped
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case p.bad > 0:
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s did not go in", cli.Count(p.bad, "line"))}
+	}
+	return nil
+}
+
+// take appends the event of one line, once there is room.
+func (p *appender) take(ctx context.Context, n int, line []byte) error {
+	e, err := p.event(n, line)
+	if err == nil {
+		err = e.Validate()
+	}
+	if err != nil {
+		p.refuse(n, err)
+		return nil
+	}
+	if p.expect != nil {
+		return p.chain(ctx, n, e)
+	}
+	if err := p.drain(ctx, inFlight-1); err != nil {
+		return err
+	}
+	e = p.st.Stamp(e)
+	p.waiting = append(p.waiting, waiting{n, e, p.st.Log.AppendAsync(ctx, e.Subject, log.Any, e)})
+	return nil
+}
+
+// chain appends one event behind the one before, and waits.
+func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
+	e = p.st.Stamp(e)
+	ack, err := p.st.Log.Append(ctx, e.Subject, log.At(*p.expect), e)
+	if err != nil {
+		p.stopped = err // what follows would follow nothing
+		p.refuse(n, err)
+		return nil
+	}
+	*p.expect = ack.Last
+	return p.print(ctx, e, ack)
+}
+
+// drain prints acknowledgements in the order of the lines until at most so many
+// are waiting.
+func (p *appender) drain(ctx context.Context, most int) error {
+	for len(p.waiting) > most {
+		w := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		ack, err := w.pending.Wait(ctx)
+		if errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) {
+			// Behind a line that failed, or without an answer: the same event again is
+			// the same event.
+			ack, err = p.st.Log.Append(ctx, w.event.Subject, log.Any, w.event)
+		}
+		if err != nil {
+			p.refuse(w.line, err)
+			if code := cli.ExitCode(err); code == cli.Unreachable {
+				p.stopped = err
+			}
+			continue
+		}
+		if err := p.print(ctx, w.event, ack); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acked is the acknowledgement of one event.
+type acked struct {
+	ID         string        `json:"id"`
+	Offset     events.Offset `json:"offset"`
+	Durability string        `json:"durability"`
+	Duplicate  bool          `json:"duplicate"`
+	Late       bool          `json:"late,omitempty"` // not in effect: what its producer had seen was rewound
+}
+
+func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error {
+	p.acked++
+	ack, err := p.st.Judge(ctx, e.Subject, ack, e)
+	if err != nil {
+		return err
+	}
+	if ack.Late {
+		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", e.ID, ack.First)
+	}
+	if p.app.Format == cli.Text {
+		return nil
+	}
+	return cli.WriteJSON(p.app.Out, cli.JSONL, acked{e.ID, ack.First, ack.Durability.String(), ack.Duplicate, ack.Late})
+}
+
+func (p *appender) refuse(line int, err error) {
+	p.bad++
+	fmt.Fprintf(p.app.Err, "line %d: %v\n", line, err)
+}
+
+// event makes the event of a line.
+func (p *appender) event(n int, line []byte) (events.Event, error) {
+	members, err := rawjson.Object(line)
+	if err != nil {
+		return events.Event{}, err
+	}
+	if _, ok := members.Get("specversion"); ok {
+		e, err := events.ParseJSON(p.st.Namespace(), line)
+		if err == nil && e.Subject == (events.Subject{}) {
+			if e.Subject = p.sub; p.session == "" {
+				err = &events.InvalidError{Field: "subject", Reason: "missing, and no SESSION was given"}
+			}
+		}
+		if err == nil && p.session != "" && e.Subject != p.sub {
+			err = &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s, but this appends to %s", e.Subject, p.sub)}
+		}
+		return e, err
+	}
+	if p.session == "" {
+		return events.Event{}, errors.New("no CloudEvent (specversion is missing), and no SESSION was given")
+	}
+	return p.turn(n, line, members)
+}
+
+// turn makes a turn.appended of a bare object.
+func (p *appender) turn(n int, line []byte, members rawjson.Members) (events.Event, error) {
+	id, err := ownID(members)
+	if err != nil {
+		return events.Event{}, err
+	}
+	entry := events.Entry{Thread: p.thread, Turn: rawjson.Trim(line), ID: id}
+	if raw, ok := members.Get("timestamp"); ok {
+		if text, err := rawjson.String(raw); err == nil {
+			if _, ok := events.Timestamp(text).Time(); ok {
+				entry.Timestamp = events.Timestamp(text)
+			}
+		}
+	}
+	e, err := events.New(appendSource, p.sub, &events.TurnAppended{Entries: []events.Entry{entry}})
+	if err != nil {
+		return events.Event{}, err
+	}
+	if at, ok := entry.Timestamp.Time(); ok {
+		e.Time = at
+	}
+	if e.ID = id; id == "" && p.key != "" {
+		e.ID = p.key + ":" + strconv.Itoa(n)
+	}
+	return e, nil
+}
+
+// ownID is the object's own id or uuid, "" if it has none.
+func ownID(members rawjson.Members) (string, error) {
+	for _, name := range []string{"id", "uuid"} {
+		raw, ok := members.Get(name)
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		id, err := rawjson.String(raw)
+		if err != nil { // a number is a fine id in its own spelling
+			id = string(rawjson.AppendCompact(nil, raw))
+		}
+		if id == "" {
+			return "", &events.InvalidError{Field: name, Reason: "empty"}
+		}
+		return id, nil
+	}
+	return "", nil
+}

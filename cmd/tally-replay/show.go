@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
+)
+
+func newShow(a *app.App) *cobra.Command {
+	v := &viewer{app: a}
+	cmd := &cobra.Command{
+		Use: "show SESSION", Short: "Show a session's turns, now or as of a position", Args: cobra.ExactArgs(1),
+		Long: `Show the turns of a session, now or as of a position.
+
+With -o json the result has two members: session (id, kind and the fields that
+were set) and threads (the turns, each with the offset of its event). Nothing in
+it would be changed by a rewind that is undone again.`,
+		Example: app.Examples("tally-replay show last", "tally-replay show travel --at '#5'", "tally-replay show travel --thread main -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
+		},
+	}
+	cmd.Flags().StringVar(&v.at, "at", "", "position; default head")
+	cmd.Flags().StringVar(&v.thread, "thread", "", "only this thread")
+	cmd.Flags().BoolVar(&v.all, "all", false, "also turns that are not in effect: rewound, late, replaced")
+	cmd.Flags().BoolVar(&v.raw, "raw", false, "only the turns' bytes as the producer gave them, one after the other")
+	return cmd
+}
+
+// viewer shows one session.
+type viewer struct {
+	app        *app.App
+	at, thread string
+	all, raw   bool
+}
+
+func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
+	handle, err := app.Session(ctx, st, arg)
+	if err != nil {
+		return err
+	}
+	s, err := handle.Load(ctx, v.at)
+	if err != nil {
+		return err
+	}
+	if v.thread != "" && s.Threads[v.thread] == nil {
+		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no thread %q there; it has %q", s.Subject, v.thread, s.Threads.Names())}
+	}
+	var gone []projector.TurnAt
+	if v.all {
+		if gone, err = st.Loader().Gone(ctx, s); err != nil {
+			return err
+		}
+	}
+	switch {
+	case v.raw:
+		err = v.writeRaw(s)
+	case v.app.Format != cli.Text:
+		err = v.writeJSON(s, gone)
+	default:
+		err = v.writeText(s, gone)
+	}
+	return errors.Join(err, v.app.WarnDamaged(s))
+}
+
+func (v *viewer) names(s *projector.Session) []string {
+	if v.thread != "" {
+		return []string{v.thread}
+	}
+	return s.Threads.Names()
+}
+
+func (v *viewer) writeRaw(s *projector.Session) error {
+	for _, name := range v.names(s) {
+		for _, t := range s.Threads.Turns(name) {
+			b := t.Bytes
+			if t.Raw != nil {
+				b = append(slices.Clip(t.Raw), '\n')
+			}
+			if _, err := v.app.Out.Write(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shown is show -o json.
+type shown struct {
+	Session events.Fields               `json:"session"`
+	Threads map[string]projector.Thread `json:"threads"`
+	Gone    []goneTurn                  `json:"notInEffect,omitempty"` // with --all
+}
+
+// goneTurn is a turn that is not in effect.
+type goneTurn struct {
+	Thread string `json:"thread"`
+	projector.Turn
+}
+
+func (v *viewer) writeJSON(s *projector.Session, gone []projector.TurnAt) error {
+	doc := shown{Session: sessionFields(s), Threads: make(map[string]projector.Thread)}
+	for _, name := range v.names(s) {
+		doc.Threads[name] = *s.Threads[name]
+	}
+	for _, t := range gone {
+		if v.thread == "" || t.Thread == v.thread {
+			doc.Gone = append(doc.Gone, goneTurn{t.Thread, t.Turn})
+		}
+	}
+	return cli.WriteJSON(v.app.Out, v.app.Format, doc)
+}
+
+// sessionFields is what show says of the session itself.
+func sessionFields(s *projector.Session) events.Fields {
+	var list events.Fields
+	add := func(name, value string) {
+		if value != "" {
+			list = append(list, events.Field{Name: name, Value: rawjson.AppendString(nil, value)})
+		}
+	}
+	add("id", s.Subject.ID)
+	add("namespace", s.Subject.Namespace)
+	add("kind", s.Ledger.Kind)
+	add("createdAt", string(s.Ledger.CreatedAt))
+	if f := s.Ledger.Fork; f != nil {
+		list = append(list, events.Field{Name: "fork", Value: mustMarshal(f)})
+	}
+	if p := s.Ledger.Parent; p != nil {
+		list = append(list, events.Field{Name: "parent", Value: mustMarshal(p)})
+	}
+	for _, f := range s.Ledger.Fields {
+		if _, taken := list.Get(f.Name); !taken {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func mustMarshal(v any) events.Raw {
+	raw, err := rawjson.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("tally-replay: %v", err)) // plain structs of strings and numbers
+	}
+	return raw
+}
+
+func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error {
+	out, width := v.app.Out, cli.Width(v.app.Out)
+	var head []string
+	for _, part := range []string{s.Subject.ID, s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
+		if part != "" {
+			head = append(head, cli.Printable(part))
+		}
+	}
+	fmt.Fprintln(out, strings.Join(head, " · "))
+	if f := s.Ledger.Fork; f != nil {
+		fmt.Fprintf(out, "fork of %s at %v\n", cli.Printable(f.Session), f.Offset)
+	}
+	for _, name := range v.names(s) {
+		turns := s.Threads.Turns(name)
+		fmt.Fprintf(out, "\n%s, %s\n", cli.Printable(name), cli.Count(len(turns), "turn"))
+		for i, t := range turns {
+			writeTurn(out, fmt.Sprintf("#%d", i+1), t, width)
+		}
+	}
+	if len(gone) > 0 {
+		fmt.Fprintf(out, "\nnot in effect, %s\n", cli.Count(len(gone), "turn"))
+		for _, t := range gone {
+			if v.thread == "" || t.Thread == v.thread {
+				writeTurn(out, cli.Printable(t.Thread), t.Turn, width)
+			}
+		}
+	}
+	return nil
+}
+
+func writeTurn(out io.Writer, label string, t projector.Turn, width int) {
+	marks := ""
+	if t.Pinned {
+		marks = "  pinned"
+	}
+	if t.Timestamp != "" {
+		marks += "  " + string(t.Timestamp)
+	}
+	fmt.Fprintf(out, "\n%s  %v%s\n", label, t.Offset, marks)
+	const indent = 13
+	for _, line := range render.Turn(t) {
+		role := render.Cut(line.Role, indent-3)
+		if line.Role == "call" || line.Role == "result" {
+			fmt.Fprintf(out, "  %-*s%s\n", indent-2, role, render.Cut(line.Text, width-indent))
+			continue
+		}
+		for i, text := range render.Wrap(line.Text, max(width-indent, 20)) {
+			if i > 0 {
+				role = ""
+			}
+			fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-*s%s", indent-2, role, text), " "))
+		}
+	}
+}

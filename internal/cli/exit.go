@@ -1,0 +1,124 @@
+// Package cli holds what both commands do alike: exit codes, output, progress.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Exit codes. They are part of the interface: scripts branch on them.
+const (
+	OK           = 0
+	Failed       = 1
+	BadUsage     = 2
+	Partial      = 3 // some input was unreadable; the rest is usable
+	NotFound     = 4 // no such session, document or position
+	Integrity    = 5 // verification found a difference, or the log is damaged
+	Conflict     = 6 // something came in between
+	Unreachable  = 7 // the store cannot be reached, is full, or did not answer in time
+	Incompatible = 8 // the store is too old, or configured such that it could lose records
+)
+
+// CodeError is an error with an exit code of its own.
+type CodeError struct {
+	Code int
+	Err  error
+	Hint string // what to do; printed on a line of its own
+}
+
+func (e *CodeError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *CodeError) Unwrap() error { return e.Err }
+
+// Usagef is a mistake in the command line.
+func Usagef(format string, args ...any) error {
+	return &CodeError{Code: BadUsage, Err: fmt.Errorf(format, args...)}
+}
+
+// Silent ends a command with a code when everything was said already.
+func Silent(code int) error { return &CodeError{Code: code, Err: errSilent} }
+
+var errSilent = errors.New("")
+
+// signalError is the cause of a context that a signal ended.
+type signalError struct{ signal os.Signal }
+
+func (e signalError) Error() string { return "stopped by " + e.signal.String() }
+
+// ExitCode is the one place where errors become exit codes.
+func ExitCode(err error) int {
+	if err == nil || errors.Is(err, syscall.EPIPE) { // whoever read our output has had enough
+		return OK
+	}
+	if code, ok := errors.AsType[*CodeError](err); ok {
+		return code.Code
+	}
+	if sig, ok := errors.AsType[signalError](err); ok {
+		if sig.signal == syscall.SIGTERM {
+			return 143
+		}
+		return 130
+	}
+	if is[*config.Error](err) || is[*events.InvalidError](err) {
+		return BadUsage
+	}
+	if is[*events.DamageError](err) {
+		return Integrity
+	}
+	if is[*log.ConfigError](err) {
+		return Incompatible
+	}
+	switch {
+	case errors.Is(err, projector.ErrNotFound), errors.Is(err, log.ErrNotFound):
+		return NotFound
+	case errors.Is(err, log.ErrConflict):
+		return Conflict
+	case errors.Is(err, log.ErrUnknown), errors.Is(err, log.ErrUnavailable), errors.Is(err, log.ErrFull), errors.Is(err, context.DeadlineExceeded):
+		return Unreachable
+	}
+	return Failed
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// Report prints an error once and gives the exit code.
+func Report(w io.Writer, name string, err error) int {
+	code := ExitCode(err)
+	if code == OK || errors.Is(err, errSilent) {
+		return code
+	}
+	fmt.Fprintf(w, "%s: %v\n", name, err)
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(w, "  %s\n", hint)
+	}
+	return code
+}
+
+// hintFor says what to do about an error.
+func hintFor(err error) string {
+	if code, ok := errors.AsType[*CodeError](err); ok && code.Hint != "" {
+		return code.Hint
+	}
+	switch {
+	case errors.Is(err, log.ErrConflict):
+		return "Something was appended meanwhile; look again and repeat the command."
+	case errors.Is(err, log.ErrUnknown):
+		return "It may have been stored. Repeating the command with the same ids is safe."
+	case errors.Is(err, log.ErrFull):
+		return "Free some space; what was acknowledged is safe, and reads go on."
+	}
+	return ""
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Format is how results are written.
+type Format string
+
+const (
+	Text  Format = "text"
+	JSON  Format = "json"  // one document, indented
+	JSONL Format = "jsonl" // a compact line for each item
+)
+
+// Set implements pflag.Value.
+func (f *Format) Set(s string) error {
+	switch Format(s) {
+	case Text, JSON, JSONL:
+		*f = Format(s)
+		return nil
+	}
+	return fmt.Errorf("want text, json or jsonl")
+}
+
+// String implements pflag.Value.
+func (f *Format) String() string { return string(*f) }
+
+// Type implements pflag.Value.
+func (f *Format) Type() string { return "format" }
+
+// WriteJSON writes one value: indented, or on one line for JSONL.
+func WriteJSON(w io.Writer, f Format, v any) error {
+	data, err := rawjson.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if f == JSONL {
+		data = rawjson.AppendCompact(nil, data)
+	} else {
+		data = rawjson.AppendIndent(nil, data, "  ")
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
+
+// List writes items one after the other: lines for JSONL, the elements of one
+// array for JSON.
+type List struct {
+	w      io.Writer
+	format Format
+	count  int
+}
+
+// NewList begins a list.
+func NewList(w io.Writer, f Format) *List { return &List{w: w, format: f} }
+
+// Add writes one item.
+func (l *List) Add(v any) error {
+	if l.format == JSONL {
+		return WriteJSON(l.w, JSONL, v)
+	}
+	data, err := rawjson.Marshal(v)
+	if err != nil {
+		return err
+	}
+	lead := "[\n  "
+	if l.count > 0 {
+		lead = ",\n  "
+	}
+	l.count++
+	body := strings.ReplaceAll(string(rawjson.AppendIndent(nil, data, "  ")), "\n", "\n  ")
+	_, err = io.WriteString(l.w, lead+body)
+	return err
+}
+
+// Close ends the list.
+func (l *List) Close() error {
+	var err error
+	switch {
+	case l.format == JSONL:
+	case l.count == 0:
+		_, err = io.WriteString(l.w, "[]\n")
+	default:
+		_, err = io.WriteString(l.w, "\n]\n")
+	}
+	return err
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Width is the number of columns of a terminal, 100 for anything else.
+func Width(w any) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= 20 {
+			return width
+		}
+	}
+	return 100
+}
+
+// Bytes spells a size for people.
+func Bytes(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
+}
+
+// Count spells a number of things: 1 turn, 2 turns.
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Printable makes text from a log safe to print on a terminal: control
+// characters but line feed and tab become visible.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r < 0x20:
+			return r + 0x2400 // the picture of the control character
+		case r == 0x7f:
+			return 0x2421
+		case r >= 0x80 && r < 0xa0, r == 0x202e, r == 0x202d, r == 0x2066, r == 0x2067, r == 0x2068:
+			return 0xfffd
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// ProgressMode says how progress is shown.
+type ProgressMode string
+
+const (
+	ProgressAuto  ProgressMode = "auto" // tty on a terminal, else plain
+	ProgressTTY   ProgressMode = "tty"
+	ProgressPlain ProgressMode = "plain"
+	ProgressJSON  ProgressMode = "json"
+	ProgressNone  ProgressMode = "none"
+)
+
+// Set implements pflag.Value.
+func (m *ProgressMode) Set(s string) error {
+	switch ProgressMode(s) {
+	case ProgressAuto, ProgressTTY, ProgressPlain, ProgressJSON, ProgressNone:
+		*m = ProgressMode(s)
+		return nil
+	}
+	return fmt.Errorf("want auto, tty, plain, json or none")
+}
+
+// String implements pflag.Value.
+func (m *ProgressMode) String() string { return string(*m) }
+
+// Type implements pflag.Value.
+func (m *ProgressMode) Type() string { return "mode" }
+
+// Progress tells on stderr how far something has got, once it has taken a second:
+// a bar on a terminal; otherwise a line every ten seconds or ten percent. It is
+// safe for concurrent use.
+type Progress struct {
+	w    io.Writer
+	mode ProgressMode
+	what string
+	now  func() time.Time
+
+	mu      sync.Mutex // guards what follows
+	begun   time.Time
+	shown   time.Time
+	percent int64
+	bar     *progressbar.ProgressBar
+}
+
+// NewProgress begins to watch something; what is a verb such as "importing".
+func NewProgress(w io.Writer, mode ProgressMode, what string) *Progress {
+	if mode == ProgressAuto || mode == "" {
+		mode = ProgressPlain
+		if IsTerminal(w) {
+			mode = ProgressTTY
+		}
+	}
+	return &Progress{w: w, mode: mode, what: what, now: time.Now, begun: time.Now()}
+}
+
+// At says how much of a total is done; a total below 1 is not known. detail stands
+// behind it.
+func (p *Progress) At(done, total int64, detail string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if p.mode == ProgressNone || now.Sub(p.begun) < time.Second {
+		return
+	}
+	if p.mode == ProgressTTY {
+		p.drawBar(now, done, total, detail)
+		return
+	}
+	percent := int64(-1)
+	if total > 0 {
+		percent = done * 100 / total
+	}
+	if !p.shown.IsZero() && now.Sub(p.shown) < 10*time.Second && percent < p.percent+10 {
+		return
+	}
+	p.shown, p.percent = now, percent
+	if p.mode == ProgressJSON {
+		p.line("status", done, total, detail)
+		return
+	}
+	if percent >= 0 {
+		fmt.Fprintf(p.w, "%s: %d%%, %s\n", p.what, percent, detail)
+	} else {
+		fmt.Fprintf(p.w, "%s: %s\n", p.what, detail)
+	}
+}
+
+func (p *Progress) drawBar(now time.Time, done, total int64, detail string) {
+	if p.bar == nil {
+		p.bar = progressbar.NewOptions64(max(total, -1), progressbar.OptionSetWriter(p.w), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true), progressbar.OptionFullWidth(), progressbar.OptionSpinnerType(14))
+	}
+	if now.Sub(p.shown) < 100*time.Millisecond {
+		return
+	}
+	p.shown = now
+	p.bar.Describe(p.what + " " + detail)
+	// The bar only draws; an error of it is one of the terminal, which is not ours.
+	_ = p.bar.Set64(done)
+}
+
+func (p *Progress) line(kind string, done, total int64, detail string) {
+	data, err := rawjson.Marshal(struct {
+		Kind   string `json:"kind"`
+		What   string `json:"what"`
+		Done   int64  `json:"done"`
+		Total  int64  `json:"total,omitempty"`
+		Detail string `json:"detail"`
+	}{kind, p.what, done, total, detail})
+	if err == nil {
+		fmt.Fprintf(p.w, "%s\n", data)
+	}
+}
+
+// Done takes the bar away. In mode json it writes the summary line.
+func (p *Progress) Done(done int64, detail string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+	if p.mode == ProgressJSON {
+		p.line("summary", done, done, detail)
+	}
+}

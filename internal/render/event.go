@@ -1,0 +1,84 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/projector"
+)
+
+// Event says in a few words what an event holds, "" if its type says it all.
+func Event(e events.Event, width int) string {
+	if e.Type == events.TypeDocumentWritten {
+		return cli.Bytes(int64(len(e.Data))) + " " + Cut(e.ContentType, 40)
+	}
+	p, err := events.Decode(e.Type, e.Data)
+	if err != nil {
+		return ""
+	}
+	switch p := p.(type) {
+	case *events.SessionCreated:
+		if p.Fork != nil {
+			return fmt.Sprintf("%s, fork of %s at %v", Cut(p.Kind, 20), Cut(p.Fork.Session, 40), p.Fork.Offset)
+		}
+		return Cut(p.Kind+" "+p.Title, width)
+	case *events.SessionUpdated:
+		var names []string
+		for _, f := range p.Set {
+			names = append(names, f.Name)
+		}
+		return Cut(strings.Join(names, ", "), width)
+	case *events.TurnAppended:
+		return turns(p, width)
+	case *events.ThreadReplaced:
+		return Cut(strings.Join(slices.Sorted(maps.Keys(p.Threads)), ", ")+" ("+p.Reason+")", width)
+	case *events.ThreadTruncated:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(p.Lengths)) {
+			parts = append(parts, fmt.Sprintf("%s to %d", name, p.Lengths[name]))
+		}
+		return Cut(strings.Join(parts, ", "), width)
+	case *events.ThreadPinned:
+		return fmt.Sprintf("%s, %s", Cut(p.Thread, 20), cli.Count(len(p.Pins), "turn"))
+	case *events.SessionRewound:
+		text := "to " + p.To.String()
+		if p.Undoes != 0 {
+			text += ", takes back " + p.Undoes.String()
+		}
+		return Cut(text+" "+p.Reason, width)
+	case *events.RunCreated:
+		return Cut(p.Run.String(), width)
+	case *events.RunStarted:
+		return Cut(p.Run.String(), width)
+	case *events.RunProgressed:
+		return Cut(p.Run.String()+" "+p.Kind, width)
+	case *events.RunFinished:
+		return Cut(p.Run.String()+" "+p.Outcome, width)
+	case *events.RunAnnotated:
+		return Cut(p.Run.String(), width)
+	case *events.CheckpointSaved:
+		return Cut(p.Kind+" "+p.ID, width)
+	case *events.CheckpointCleared:
+		return Cut(p.Kind+" "+p.ID, width)
+	case *events.CostAccrued:
+		return Cut(fmt.Sprintf("%s USD %s", p.Model, p.USD), width)
+	}
+	return ""
+}
+
+// turns shows the first turn of an event, and how many there are.
+func turns(p *events.TurnAppended, width int) string {
+	if len(p.Entries) == 0 {
+		return ""
+	}
+	e := p.Entries[0]
+	text := Cut(e.Thread, 20) + "  " + Summary(projector.Turn{Raw: e.Turn, Bytes: e.Bytes}, width)
+	if len(p.Entries) > 1 {
+		text += fmt.Sprintf("  (+%d)", len(p.Entries)-1)
+	}
+	return text
+}

@@ -1,0 +1,184 @@
+// Package render shows turns and logs as text, whatever shape the producer's JSON
+// has. It decides nothing: what it cannot make out it prints as it is.
+package render
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// Line is one message of a turn: who speaks, and what.
+type Line struct {
+	Role string
+	Text string
+}
+
+// Turn gives the messages of a turn. Steps with input and output, messages with
+// role and content, and plain strings are known; other JSON is one line.
+func Turn(t projector.Turn) []Line {
+	if t.Raw == nil {
+		return []Line{{"bytes", fmt.Sprintf("%s, not JSON", cli.Bytes(int64(len(t.Bytes))))}}
+	}
+	if lines, ok := step(t.Raw); ok {
+		return lines
+	}
+	if lines, ok := message(t.Raw); ok {
+		return lines
+	}
+	if text, err := rawjson.String(t.Raw); err == nil {
+		return []Line{{"text", text}}
+	}
+	return []Line{{"json", string(rawjson.AppendCompact(nil, t.Raw))}}
+}
+
+// step reads {input: message, output: [message...]}.
+func step(raw []byte) ([]Line, bool) {
+	members, err := rawjson.Object(raw)
+	if err != nil {
+		return nil, false
+	}
+	input, hasInput := members.Get("input")
+	output, hasOutput := members.Get("output")
+	if !hasInput || !hasOutput {
+		return nil, false
+	}
+	lines, ok := message(input)
+	outputs, err := rawjson.Array(output)
+	if !ok || err != nil {
+		return nil, false
+	}
+	for _, m := range outputs {
+		more, ok := message(m)
+		if !ok {
+			return nil, false
+		}
+		lines = append(lines, more...)
+	}
+	return lines, true
+}
+
+// message reads {role, content}, also with the names that an older Go encoder
+// wrote.
+func message(raw []byte) ([]Line, bool) {
+	members, err := rawjson.Object(raw)
+	if err != nil {
+		return nil, false
+	}
+	role := text(members, "role", "Role")
+	content, ok := members.Get("content")
+	if !ok {
+		content, ok = members.Get("Content")
+	}
+	if role == "" || !ok {
+		return nil, false
+	}
+	if s, err := rawjson.String(content); err == nil {
+		return []Line{{role, s}}, true
+	}
+	parts, err := rawjson.Array(content)
+	if err != nil {
+		return []Line{{role, string(rawjson.AppendCompact(nil, content))}}, true
+	}
+	var lines []Line
+	for _, p := range parts {
+		lines = append(lines, part(role, p))
+	}
+	return lines, true
+}
+
+// part reads one part of a message's content.
+func part(role string, raw []byte) Line {
+	members, err := rawjson.Object(raw)
+	if err != nil {
+		return Line{role, string(rawjson.AppendCompact(nil, raw))}
+	}
+	switch kind := text(members, "type"); kind {
+	case "text":
+		return Line{role, text(members, "text")}
+	case "thinking", "reasoning":
+		return Line{role, "(thinking) " + text(members, "thinking", "text", "reasoning")}
+	case "tool-call", "tool_use", "toolCallPart":
+		return Line{"call", text(members, "toolName", "name") + " " + compact(members, "input", "args")}
+	case "tool-result", "tool_result", "toolResultPart":
+		return Line{"result", strings.TrimSpace(text(members, "toolName") + " " + compact(members, "output", "content", "result", "contents"))}
+	case "image", "file", "document":
+		return Line{role, "(" + kind + ", " + cli.Bytes(int64(len(raw))) + ")"}
+	}
+	return Line{role, string(rawjson.AppendCompact(nil, raw))}
+}
+
+func text(m rawjson.Members, names ...string) string {
+	for _, name := range names {
+		if raw, ok := m.Get(name); ok {
+			if s, err := rawjson.String(raw); err == nil {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+func compact(m rawjson.Members, names ...string) string {
+	for _, name := range names {
+		if raw, ok := m.Get(name); ok {
+			return string(rawjson.AppendCompact(nil, raw))
+		}
+	}
+	return ""
+}
+
+// Wrap breaks text into lines of at most width columns, on spaces where it can.
+// A tool's line is cut instead: its end is in the log.
+func Wrap(s string, width int) []string {
+	var lines []string
+	for _, paragraph := range strings.Split(cli.Printable(s), "\n") {
+		line := ""
+		for _, word := range strings.SplitAfter(paragraph, " ") {
+			for utf8.RuneCountInString(word) > width {
+				if line != "" {
+					lines, line = append(lines, strings.TrimRight(line, " ")), ""
+				}
+				cut := len(string([]rune(word)[:width]))
+				lines, word = append(lines, word[:cut]), word[cut:]
+			}
+			if utf8.RuneCountInString(line)+utf8.RuneCountInString(strings.TrimRight(word, " ")) > width {
+				lines, line = append(lines, strings.TrimRight(line, " ")), ""
+			}
+			line += word
+		}
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
+}
+
+// Cut gives the first line of a text, at most width columns of it.
+func Cut(s string, width int) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return ' '
+		}
+		return r
+	}, cli.Printable(s))
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:max(width-1, 0)]) + "…"
+}
+
+// Summary is a turn on one line.
+func Summary(t projector.Turn, width int) string {
+	lines := Turn(t)
+	if len(lines) == 0 {
+		return "(empty)"
+	}
+	more := ""
+	if len(lines) > 1 {
+		more = fmt.Sprintf(" (+%d)", len(lines)-1)
+	}
+	return Cut(lines[0].Role+": "+lines[0].Text, width-len(more)) + more
+}
