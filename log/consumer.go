@@ -1,0 +1,267 @@
+package log
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/tallylog/tally/events"
+)
+
+// How a consumer is read: in requests for many messages, one at a time, small at
+// first. What one request may bring bounds the memory of a read.
+const (
+	firstBatch = 256
+	mostBatch  = 8192
+	mostBytes  = 16 << 20 // of one request; above the largest message there can be
+
+	silence   = 10 * time.Second       // after which a server that owes an answer is given up
+	heartbeat = 2 * time.Second        // of a live request
+	expiry    = 30 * time.Second       // of a live request
+	watchStep = 200 * time.Millisecond // between looks at the connection while waiting
+)
+
+// Scan implements Backend. The consumer behind the cursor is the server's: it
+// vanishes by itself if nobody is left to delete it.
+func (b *jetStream) Scan(ctx context.Context, q Query) (Cursor, error) {
+	if b.reads.IsClosed() {
+		return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+	}
+	stream := b.active.CachedInfo().Config.Name
+	name := "tally-" + nuid.Next()
+	cfg := jetstream.ConsumerConfig{
+		Name:              name,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       uint64(q.After) + 1,
+		AckPolicy:         jetstream.AckNonePolicy,
+		ReplayPolicy:      jetstream.ReplayInstantPolicy,
+		InactiveThreshold: 3 * expiry,
+		MemoryStorage:     true,
+		Replicas:          1,
+	}
+	if q.Filter != events.SubjectFilter {
+		cfg.FilterSubject = q.Filter
+	}
+	reconnects := b.reads.Stats().Reconnects
+	made, err := b.js.CreateConsumer(ctx, stream, cfg)
+	if err != nil {
+		// The request may have been done all the same.
+		b.deleteConsumer(stream, name)
+		return nil, apiError(err)
+	}
+	return &consumer{
+		b: b, q: q, stream: stream, name: name, reconnects: reconnects,
+		announced: made.CachedInfo().NumPending, at: q.After, batch: firstBatch,
+	}, nil
+}
+
+// deleteConsumer asks without waiting for an answer.
+func (b *jetStream) deleteConsumer(stream, name string) {
+	b.reads.PublishRequest("$JS.API.CONSUMER.DELETE."+stream+"."+name, b.reads.NewInbox(), nil)
+}
+
+// consumer is the Cursor on a JetStream consumer.
+type consumer struct {
+	b            *jetStream
+	q            Query
+	stream, name string
+	reconnects   uint64 // of the connection, when the consumer was made
+	announced    uint64
+	got          uint64        // messages
+	at           events.Offset // of the last one
+	failed       error
+
+	inbox   string
+	sub     *nats.Subscription // none before the first request
+	arrived chan *nats.Msg
+	asked   int // messages that the request under way may still bring
+	batch   int // size of the next request
+	barren  int // requests in a row that brought nothing
+}
+
+func (c *consumer) Announced() uint64 { return c.announced }
+
+func (c *consumer) Close() {
+	if c.sub != nil {
+		c.sub.Unsubscribe()
+	}
+	c.b.deleteConsumer(c.stream, c.name)
+}
+
+func (c *consumer) Next(ctx context.Context) (Message, error) {
+	if c.failed != nil {
+		return Message{}, c.failed
+	}
+	m, err := c.next(ctx)
+	if err != nil {
+		c.failed = err
+	}
+	return m, err
+}
+
+func (c *consumer) next(ctx context.Context) (Message, error) {
+	for {
+		if !c.q.Live && (c.at >= c.q.Upto || c.got >= c.announced || c.barren > 1) {
+			return Message{}, io.EOF
+		}
+		if c.asked == 0 {
+			if err := c.ask(); err != nil {
+				return Message{}, err
+			}
+		}
+		m, err := c.receive(ctx)
+		if err != nil {
+			return Message{}, err
+		}
+		if m.Reply == "" {
+			if err := c.status(m); err != nil {
+				return Message{}, err
+			}
+			continue
+		}
+		c.asked--
+		c.barren = 0
+		return c.take(m)
+	}
+}
+
+// take checks a message's place: what a consumer gives is numbered, so that one
+// lost on the way to here is noticed.
+func (c *consumer) take(m *nats.Msg) (Message, error) {
+	d, err := parseDelivery(m.Reply)
+	if err != nil {
+		return Message{}, err
+	}
+	c.got++
+	if d.number != c.got || d.offset <= c.at {
+		return Message{}, fmt.Errorf("%w: delivery %d of %v came as number %d behind %v", ErrUnavailable, d.number, d.offset, c.got, c.at)
+	}
+	c.at = d.offset
+	if !c.q.Live && d.offset > c.q.Upto {
+		return Message{}, io.EOF
+	}
+	return Message{Subject: m.Subject, Header: m.Header, Data: m.Data, Offset: d.offset, Time: d.time}, nil
+}
+
+// ask requests the next messages.
+func (c *consumer) ask() error {
+	if c.sub == nil {
+		c.inbox = c.b.reads.NewInbox()
+		c.arrived = make(chan *nats.Msg, mostBatch+16)
+		var err error
+		if c.sub, err = c.b.reads.ChanSubscribe(c.inbox, c.arrived); err != nil {
+			return fmt.Errorf("%w: %v", ErrUnavailable, err)
+		}
+	}
+	req := struct {
+		Batch     int           `json:"batch"`
+		MaxBytes  int           `json:"max_bytes"`
+		NoWait    bool          `json:"no_wait,omitempty"`
+		Expires   time.Duration `json:"expires,omitempty"`
+		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+	}{Batch: c.batch, MaxBytes: mostBytes}
+	if c.q.Live {
+		req.Expires, req.Heartbeat = expiry, heartbeat
+	} else {
+		req.NoWait = true // answered at the end of the stream, also if less came than was announced
+		req.Batch = int(min(uint64(c.batch), c.announced-c.got, uint64(c.q.Upto-c.at)))
+		if c.q.Want > 0 && c.got == 0 {
+			req.Batch = min(req.Batch, c.q.Want)
+		}
+	}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	c.asked, c.batch = req.Batch, min(4*c.batch, mostBatch)
+	c.barren++
+	if err := c.b.reads.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+c.stream+"."+c.name, c.inbox, body); err != nil {
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// receive waits for the next message or status. A connection that was lost, even
+// if it is back, took the request with it.
+func (c *consumer) receive(ctx context.Context) (*nats.Msg, error) {
+	select {
+	case m := <-c.arrived:
+		return m, nil
+	default:
+	}
+	patience := silence
+	if c.q.Live {
+		patience = 3 * heartbeat
+	}
+	since := time.Now()
+	watch := time.NewTicker(watchStep)
+	defer watch.Stop()
+	for {
+		select {
+		case m := <-c.arrived:
+			return m, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-watch.C:
+		}
+		switch nc := c.b.reads; {
+		case !nc.IsConnected() || nc.Stats().Reconnects != c.reconnects:
+			return nil, fmt.Errorf("%w: the connection was lost behind %v", ErrUnavailable, c.at)
+		case time.Since(since) > patience:
+			return nil, fmt.Errorf("%w: the server is silent behind %v", ErrUnavailable, c.at)
+		}
+	}
+}
+
+// status reads a message that is none of the stream's.
+func (c *consumer) status(m *nats.Msg) error {
+	code, text := m.Header.Get("Status"), m.Header.Get("Description")
+	switch code {
+	case "100": // heartbeat
+		return nil
+	case "404", "408": // the request is over
+		c.asked = 0
+		return nil
+	case "409":
+		if text == "Batch Completed" || text == "Message Size Exceeds MaxBytes" {
+			c.asked = 0
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the server ended the read behind %v: %s %s", ErrUnavailable, c.at, code, text)
+}
+
+// delivery is what a consumer says about a message, in its reply subject.
+type delivery struct {
+	offset events.Offset
+	number uint64 // among those of the consumer, from 1
+	time   time.Time
+}
+
+// parseDelivery reads $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.
+// <stream seq>.<consumer seq>.<time>.<pending>[.<token>].
+func parseDelivery(reply string) (delivery, error) {
+	tokens := strings.Split(reply, ".")
+	i := 5 // of the stream sequence
+	if len(tokens) >= 11 {
+		i = 7
+	}
+	if len(tokens) < 9 || tokens[0] != "$JS" || tokens[1] != "ACK" {
+		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
+	}
+	seq, err1 := strconv.ParseUint(tokens[i], 10, 64)
+	number, err2 := strconv.ParseUint(tokens[i+1], 10, 64)
+	ns, err3 := strconv.ParseInt(tokens[i+2], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
+	}
+	return delivery{offset: events.Offset(seq), number: number, time: time.Unix(0, ns).UTC()}, nil
+}
