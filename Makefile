@@ -1,0 +1,36 @@
+# check, test, race, fuzz, bench: the five words. soak is for an idle machine and an hour.
+GO ?= go
+FUZZTIME ?= 10s
+
+.PHONY: check test race fuzz bench soak
+
+check:
+	test -z "$$(gofmt -l .)"
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	GOOS=darwin $(GO) build ./...
+	GOOS=windows $(GO) build ./...
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race ./...
+
+# Every fuzzer of the module, FUZZTIME each.
+fuzz:
+	@set -e; for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
+		for name in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
+			echo "$$name in $${dir#$(CURDIR)/}"; \
+			(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		done; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# The long campaigns: 500 kills of an appending process, an import of a million
+# events that is killed in the middle, many more random histories.
+soak:
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory' -v ./cmd/...
+	$(GO) test -timeout 60m ./projector ./log/... -rapid.checks=20000

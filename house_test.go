@@ -1,0 +1,191 @@
+package tally_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tallylog/tally"
+
+// imports lists, for each package of the module, what it depends on, directly or
+// not.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Deps \" \"}}", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	deps := make(map[string][]string)
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		deps[words[0]] = words[1:]
+	}
+	return deps
+}
+
+// Nothing imports upward.
+func TestArrows(t *testing.T) {
+	deps := imports(t)
+	if len(deps) < 10 {
+		t.Fatalf("only %d packages were found", len(deps))
+	}
+	// What a package must not depend on, directly or not.
+	for pkg, forbidden := range map[string][]string{
+		"events":           {"/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
+		"log":              {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
+		"log/logtest":      {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
+		"snapshot":         {"/log", "/projector", "/embedded", "/formats", "/cmd"},
+		"projector":        {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
+		"":                 {"/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
+		"formats":          {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+		"formats/tallydir": {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+	} {
+		path := strings.TrimSuffix(module+"/"+pkg, "/")
+		list, ok := deps[path]
+		if !ok {
+			t.Errorf("there is no package %s", path)
+		}
+		for _, f := range forbidden {
+			if !strings.Contains(f, ".com/") {
+				f = module + f
+			}
+			for _, dep := range list {
+				if dep == f || strings.HasPrefix(dep, f+"/") && f != module || strings.HasSuffix(f, "/") && strings.HasPrefix(dep, f) || f == "github.com/nats-io/nats-server" && strings.HasPrefix(dep, f) {
+					t.Errorf("%s depends on %s", path, dep)
+				}
+			}
+		}
+	}
+	// A client program does not link a server.
+	for path, list := range deps {
+		below := strings.TrimPrefix(path, module+"/")
+		if !strings.HasPrefix(below, "cmd/") && below != "embedded" && slices.Contains(list, module+"/embedded") {
+			t.Errorf("%s depends on the embedded server", path)
+		}
+	}
+}
+
+// sources parses the module's Go files.
+func sources(t *testing.T, visit func(path string, fset *token.FileSet, file *ast.File)) {
+	t.Helper()
+	count := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "tools") {
+			if err == nil {
+				err = filepath.SkipDir
+			}
+			return err
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		count++
+		visit(path, fset, file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count < 50 {
+		t.Fatalf("only %d files were found", count)
+	}
+}
+
+// The event log is called log. So the standard logger is not imported, nothing
+// else has the name, and no import is renamed.
+func TestNamedLog(t *testing.T) {
+	sources(t, func(path string, fset *token.FileSet, file *ast.File) {
+		for _, imp := range file.Imports {
+			if imp.Path.Value == `"log"` {
+				t.Errorf("%s imports the standard logger", path)
+			}
+			if imp.Name != nil && imp.Name.Name != "_" {
+				t.Errorf("%s renames %s", path, imp.Path.Value)
+			}
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			var names []*ast.Ident
+			switch n := n.(type) {
+			case *ast.Field:
+				names = n.Names
+			case *ast.ValueSpec:
+				names = n.Names
+			case *ast.AssignStmt:
+				if n.Tok == token.DEFINE {
+					for _, left := range n.Lhs {
+						if id, ok := left.(*ast.Ident); ok {
+							names = append(names, id)
+						}
+					}
+				}
+			}
+			for _, name := range names {
+				if name.Name == "log" {
+					t.Errorf("%v: a variable, field or parameter is called log", fset.Position(name.Pos()))
+				}
+			}
+			return true
+		})
+	})
+}
+
+// Every package says what it is for, in one place.
+func TestPackageDocs(t *testing.T) {
+	docs := make(map[string][]string)
+	dirs := make(map[string]bool)
+	sources(t, func(path string, _ *token.FileSet, file *ast.File) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		dir := filepath.Dir(path)
+		dirs[dir] = true
+		if file.Doc != nil {
+			docs[dir] = append(docs[dir], path)
+		}
+	})
+	for dir := range dirs {
+		if len(docs[dir]) != 1 {
+			t.Errorf("%s has %d package comments %v, want one", dir, len(docs[dir]), docs[dir])
+		}
+	}
+}
+
+// The example in the README is the one that compiles and runs.
+func TestReadmeExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "```go\n")
+	block, _, ok2 := strings.Cut(rest, "```")
+	if !ok || !ok2 {
+		t.Fatal("the README has no Go example")
+	}
+	example, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(block) {
+		line = strings.TrimSpace(line)
+		if line != "" && !bytes.Contains(example, []byte(line)) {
+			t.Errorf("the README says %q, example_test.go does not", line)
+		}
+	}
+}
