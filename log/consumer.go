@@ -79,7 +79,9 @@ type consumer struct {
 	at           events.Offset // of the last one
 	failed       error
 
-	inbox   string
+	inbox   string             // of all requests
+	reply   string             // of the one under way
+	asks    int                // requests so far
 	sub     *nats.Subscription // none before the first request
 	arrived chan *nats.Msg
 	asked   int // messages that the request under way may still bring
@@ -157,7 +159,7 @@ func (c *consumer) ask() error {
 		c.inbox = c.b.reads.NewInbox()
 		c.arrived = make(chan *nats.Msg, mostBatch+16)
 		var err error
-		if c.sub, err = c.b.reads.ChanSubscribe(c.inbox, c.arrived); err != nil {
+		if c.sub, err = c.b.reads.ChanSubscribe(c.inbox+".*", c.arrived); err != nil {
 			return fmt.Errorf("%w: %v", ErrUnavailable, err)
 		}
 	}
@@ -183,7 +185,9 @@ func (c *consumer) ask() error {
 	}
 	c.asked, c.batch = req.Batch, min(4*c.batch, mostBatch)
 	c.barren++
-	if err := c.b.reads.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+c.stream+"."+c.name, c.inbox, body); err != nil {
+	c.asks++
+	c.reply = c.inbox + "." + strconv.Itoa(c.asks)
+	if err := c.b.reads.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+c.stream+"."+c.name, c.reply, body); err != nil {
 		return fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
 	return nil
@@ -221,8 +225,12 @@ func (c *consumer) receive(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// status reads a message that is none of the stream's.
+// status reads a message that is none of the stream's. One about an earlier
+// request, such as that it was completed, no longer matters.
 func (c *consumer) status(m *nats.Msg) error {
+	if m.Subject != c.reply {
+		return nil
+	}
 	code, text := m.Header.Get("Status"), m.Header.Get("Description")
 	switch code {
 	case "100": // heartbeat
