@@ -1,0 +1,230 @@
+package formats
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// LiveRoot is the name of the root of sessions that were not imported, where an
+// export has several roots.
+const LiveRoot = "live"
+
+// ExportOptions say what is exported: Session, or All.
+type ExportOptions struct {
+	Session  string         // id of one session
+	All      bool           // every session, and the files beside them
+	Root     string         // with All: only the sessions of the root of this name
+	Progress func(Progress) // called often, by the exporting goroutine
+}
+
+// Export renders sessions into a storage, one at a time. Files that are there
+// with the same bytes are left alone, and nothing is deleted. With All, the one
+// root there is (or the one chosen) goes to the storage itself, several go to a
+// folder each.
+//
+// A session that does not exist, or a root without any, is projector.ErrNotFound.
+// What cannot be read or written is a problem of the report, and the rest goes on.
+func Export(ctx context.Context, src Source, layout Layout, st Storage, o ExportOptions) (Report, error) {
+	x := &exporting{src: src, layout: layout, st: st, o: o}
+	if o.Session != "" {
+		x.progress.Of = 1
+		return x.report, errors.Join(x.session(ctx, o.Session, ""), ctx.Err())
+	}
+	if !o.All {
+		panic("formats: an export of nothing: want Session or All")
+	}
+	roots, err := x.roots(ctx)
+	if err != nil {
+		return x.report, err
+	}
+	if o.Root != "" && roots[o.Root] == nil {
+		return x.report, fmt.Errorf("formats: root %q: %w", o.Root, projector.ErrNotFound)
+	}
+	for _, root := range slices.Sorted(maps.Keys(roots)) {
+		switch {
+		case o.Root == root || o.Root == "" && len(roots) == 1:
+			x.report.Root = root
+			err = x.root(ctx, root, roots[root], "")
+		case o.Root == "":
+			err = x.root(ctx, root, roots[root], FileName(root)+"/")
+		}
+		if err != nil {
+			return x.report, err
+		}
+	}
+	return x.report, ctx.Err()
+}
+
+type exporting struct {
+	src      Source
+	layout   Layout
+	st       Storage
+	o        ExportOptions
+	report   Report
+	progress Progress
+}
+
+// roots groups the ids of all sessions by the name of their root.
+func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
+	roots := make(map[string][]string)
+	for info, err := range x.src.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return nil, err
+		}
+		s, err := x.src.Loader().Session(ctx, info.Subject, 0)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			x.problem(FileName(info.Subject.ID), err)
+			continue
+		}
+		if root, ok := x.rootOf(s); ok {
+			roots[root] = append(roots[root], info.Subject.ID)
+			x.progress.Of++
+		}
+	}
+	return roots, nil
+}
+
+// rootOf gives the root of a session, and whether it is one for this layout:
+// conversations, and whatever was imported from it.
+func (x *exporting) rootOf(s *projector.Session) (string, bool) {
+	o := s.Ledger.Origin()
+	switch {
+	case o != nil && o.Root != "" && o.Format == x.layout.Name():
+		return o.Root, true
+	case o != nil && o.Format != x.layout.Name():
+		return "", false
+	}
+	return LiveRoot, s.Ledger.Kind == events.KindConversation
+}
+
+func (x *exporting) root(ctx context.Context, root string, ids []string, prefix string) error {
+	for _, id := range ids {
+		if err := x.session(ctx, id, prefix); err != nil {
+			return err
+		}
+	}
+	for f, err := range x.layout.RootFiles(ctx, x.src, root) {
+		if err := x.file(ctx, f, err, prefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exporting) session(ctx context.Context, id, prefix string) error {
+	s, err := x.src.Loader().Session(ctx, events.Session(x.src.Namespace(), id), 0)
+	if err != nil {
+		return err
+	}
+	for _, at := range s.Damaged {
+		x.problem(prefix+FileName(id), &events.DamageError{Offset: at})
+	}
+	for f, err := range x.layout.Files(ctx, x.src, s) {
+		if err := x.file(ctx, f, err, prefix); err != nil {
+			return err
+		}
+	}
+	x.report.Sessions++
+	x.progress.Sessions++
+	x.tell()
+	return nil
+}
+
+// file writes one file. Only the end of ctx ends an export.
+func (x *exporting) file(ctx context.Context, f File, err error, prefix string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		x.problem(prefix+f.Path, err)
+		return nil
+	}
+	f.Path = prefix + f.Path
+	if f.Note != "" {
+		x.report.Notes = append(x.report.Notes, Problem{File: f.Path, Reason: f.Note})
+	}
+	same, err := x.same(ctx, f)
+	if err == nil && !same {
+		err = x.st.Write(ctx, f.Path, f.Mode, f.Write)
+	}
+	switch {
+	case err != nil:
+		x.problem(f.Path, err)
+	case same:
+		x.report.Kept++
+	default:
+		x.report.Written++
+	}
+	x.progress.Files++
+	x.tell()
+	return ctx.Err()
+}
+
+func (x *exporting) problem(file string, err error) {
+	x.report.Problems = append(x.report.Problems, Problem{File: file, Reason: err.Error()})
+}
+
+func (x *exporting) tell() {
+	if x.o.Progress != nil {
+		x.o.Progress(x.progress)
+	}
+}
+
+// same reports whether the storage has the file already.
+func (x *exporting) same(ctx context.Context, f File) (bool, error) {
+	e, err := x.st.Stat(ctx, f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || e.Dir || e.Size < 0 || ModeOf(e.Mode) != ModeOf(f.Mode) {
+		return false, err
+	}
+	r, err := x.st.Read(ctx, f.Path)
+	if err != nil {
+		return false, nil //nolint:nilerr // a file that cannot be read is written anew
+	}
+	defer r.Close()
+	c := &comparer{r: r}
+	if err := f.Write(c); err != nil && !errors.Is(err, errDiffers) {
+		return false, err
+	}
+	return c.equal(), nil
+}
+
+var errDiffers = errors.New("differs")
+
+// comparer is a Writer that compares what it is given with what it reads.
+type comparer struct {
+	r       io.Reader
+	buf     []byte
+	differs bool
+}
+
+func (c *comparer) Write(p []byte) (int, error) {
+	if len(c.buf) < len(p) {
+		c.buf = make([]byte, len(p))
+	}
+	have := c.buf[:len(p)]
+	if _, err := io.ReadFull(c.r, have); err != nil || !bytes.Equal(have, p) {
+		c.differs = true
+		return 0, errDiffers
+	}
+	return len(p), nil
+}
+
+func (c *comparer) equal() bool {
+	n, err := c.r.Read(make([]byte, 1))
+	return !c.differs && n == 0 && errors.Is(err, io.EOF)
+}

@@ -1,0 +1,64 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Layout is one foreign layout on disk.
+type Layout interface {
+	// Name is the layout's name, such as tallydir. Origins of sessions carry it.
+	Name() string
+
+	// Sniff reports whether path holds a folder of this layout.
+	Sniff(path string) bool
+
+	// Import brings a folder into a store.
+	Import(ctx context.Context, target Target, path string, o ImportOptions) (Report, error)
+
+	// Files yields the files of a session's state, in the order of their paths.
+	Files(ctx context.Context, src Source, s *projector.Session) iter.Seq2[File, error]
+
+	// RootFiles yields the files of a root that belong to none of its sessions.
+	RootFiles(ctx context.Context, src Source, root string) iter.Seq2[File, error]
+
+	// Subject gives the session or document that a path below the root belongs to,
+	// and whether there is one.
+	Subject(ctx context.Context, src Source, root, path string) (events.Subject, bool)
+}
+
+// File is a file of a state. Its content is made when it is written.
+type File struct {
+	Path  string // relative to the root, with slashes
+	Mode  fs.FileMode
+	Write func(w io.Writer) error
+	Note  string // why it is not what was imported; "": it is, or it was not imported
+}
+
+// ImportOptions of an import. The zero value works.
+type ImportOptions struct {
+	DryRun   bool           // everything but appending: the report says what would be added
+	Merge    bool           // take the folder's content also where a session came from elsewhere or moved on
+	Only     []string       // ids of the sessions to import; default: all
+	Progress func(Progress) // called often, by the importing goroutine
+}
+
+// ErrUnknownLayout says that a path holds none of the layouts asked for.
+var ErrUnknownLayout = errors.New("no known layout")
+
+// Sniff finds the layout of a path among several.
+func Sniff(path string, layouts ...Layout) (Layout, error) {
+	for _, l := range layouts {
+		if l.Sniff(path) {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("formats: %s: %w", path, ErrUnknownLayout)
+}

@@ -1,0 +1,104 @@
+package tallydir
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// traceOf appends the step trace of the step at an index, as compact JSON.
+//
+// Where a step does not say what a trace needs, the values are those of the
+// original's conversion, but for the time: what was not recorded is left out.
+func traceOf(dst []byte, step rawjson.Members, index int) []byte {
+	metadata := memberObject(step, "metadata")
+	dst = append(dst, `{"turnIndex":`...)
+	if at, ok := metadata.Get("originalTurnIndex"); ok {
+		dst = rawjson.AppendCompact(dst, at)
+	} else if at, ok := step.Get("stepIndex"); ok {
+		dst = rawjson.AppendCompact(dst, at)
+	} else {
+		dst = strconv.AppendInt(dst, int64(index), 10)
+	}
+	dst = appendMember(dst, "userMessage", step, "input", "null")
+	dst = appendMember(dst, "agentMessages", step, "output", "[]")
+	if _, ok := step.Get("timestamp"); ok {
+		dst = appendMember(dst, "timestamp", step, "timestamp", "")
+	}
+	dst = appendMember(dst, "stepId", metadata, "stepId", "null")
+	dst = appendMember(dst, "selection", metadata, "selection", `{"method":"none"}`)
+	if _, ok := metadata.Get("end"); ok {
+		dst = appendMember(dst, "end", metadata, "end", "")
+	}
+	return append(dst, '}')
+}
+
+func appendMember(dst []byte, name string, from rawjson.Members, member, otherwise string) []byte {
+	dst = append(dst, `,"`...)
+	dst = append(append(dst, name...), `":`...)
+	if raw, ok := from.Get(member); ok {
+		return rawjson.AppendCompact(dst, raw)
+	}
+	return append(dst, otherwise...)
+}
+
+// memberObject gives a member that is an object, nil if it is none.
+func memberObject(m rawjson.Members, name string) rawjson.Members {
+	raw, ok := m.Get(name)
+	if !ok {
+		return nil
+	}
+	inner, err := rawjson.Object(raw)
+	if err != nil {
+		return nil
+	}
+	return inner
+}
+
+// memberText gives a member that is a string, "" if it is none.
+func memberText(m rawjson.Members, name string) string {
+	raw, ok := m.Get(name)
+	if !ok {
+		return ""
+	}
+	text, err := rawjson.String(raw)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// deriver writes the step traces of a list of turns.
+type deriver struct {
+	out   arrayWriter
+	index int
+	buf   []byte
+}
+
+// turn derives the next step; a turn that is no object has no trace.
+func (d *deriver) turn(step rawjson.Members, ok bool) error {
+	index := d.index
+	d.index++
+	if !ok {
+		return nil
+	}
+	d.buf = traceOf(d.buf[:0], step, index)
+	return d.out.element(d.buf)
+}
+
+// arrayFormat guesses from its first and last bytes how an array is laid out. A
+// wrong guess costs nothing but that the file is kept in another way.
+func arrayFormat(head, tail []byte) events.FileFormat {
+	var f events.FileFormat
+	head, f.BOM = bytes.CutPrefix(head, []byte(bom))
+	if rest, ok := bytes.CutPrefix(head, []byte("[\n")); ok {
+		f.Indent = string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
+	}
+	f.FinalNewline = bytes.HasSuffix(tail, []byte("\n"))
+	if bytes.HasSuffix(tail, []byte("\r\n")) {
+		f.Separator = "\r\n"
+	}
+	return f
+}

@@ -1,0 +1,150 @@
+package tallydir
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"path"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// streamBeyond is the size of a folder up to which the imported session is loaded
+// to be compared with it. Larger ones are compared record by record.
+const streamBeyond = 16 << 20
+
+// differing lists the files whose bytes the session would not give back, and those
+// that only one of both has. Runs that were never in a folder are the session's
+// own. A session without threads is compared without what follows from them.
+func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
+	var list []string
+	found := 0
+	for _, name := range v.paths() {
+		have, ok, err := v.file(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		s := f.file(name)
+		at := placeOf(name).part
+		switch {
+		case v.s.Threads == nil && s != nil && (at == partTurns || at == partTraces):
+			found++
+		case !ok && s == nil:
+		case s == nil && at == partRun && !have.known:
+		case !ok, s == nil:
+			list = append(list, name)
+		default:
+			found++
+			same, err := v.same(ctx, have, s)
+			if err != nil {
+				return nil, err
+			}
+			if !same {
+				list = append(list, name)
+			}
+		}
+	}
+	if len(list) == 0 && found < len(f.files) {
+		list = append(list, ".")
+	}
+	return list, nil
+}
+
+// same reports whether a file comes out as it is.
+func (v view) same(ctx context.Context, have file, s *source) (bool, error) {
+	if have.format.Mode != s.mode {
+		return false, nil
+	}
+	if have.whole {
+		doc, at, err := have.format.Doc.Parse(v.s.Subject.Namespace)
+		if err != nil || at != 0 {
+			return false, err
+		}
+		stored, err := load(ctx, v.src, doc)
+		return stored.exists && stored.sum == s.sum, err
+	}
+	h := sha256.New()
+	err := v.write(ctx, have, h)
+	return hexSum(h) == s.sum, err
+}
+
+// verify compares what the store has now with the folder.
+func (im *importer) verify(ctx context.Context, f *folder, fresh bool) error {
+	if fresh && f.size > streamBeyond {
+		done, err := im.verifyStream(ctx, f)
+		if done || err != nil {
+			return err
+		}
+	}
+	s, err := im.load(ctx, f.id)
+	if err != nil {
+		return err
+	}
+	return im.reportDiffering(ctx, view{im.target, s}, f)
+}
+
+func (im *importer) reportDiffering(ctx context.Context, v view, f *folder) error {
+	list, err := v.differing(ctx, f)
+	for _, name := range list {
+		im.problem(path.Join(conversations, f.name, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
+	}
+	return err
+}
+
+// verifyStream folds the records of a new session without keeping its turns. done
+// is false if something moved the threads otherwise than by appending: then only
+// a load can tell.
+func (im *importer) verifyStream(ctx context.Context, f *folder) (done bool, err error) {
+	sub := events.Session(im.target.Namespace(), f.id)
+	turns, derived := f.file(turnsName), f.file(tracesName)
+	main, traces := sha256.New(), sha256.New()
+	out := linesWriter{w: main}
+	d := deriver{out: arrayWriter{w: traces}}
+	if turns != nil {
+		out.format = turns.format
+	}
+	if derived != nil {
+		d.out.format = derived.format
+	}
+	fold := projector.NewSessions()
+	src := im.target.Loader().Source
+	for rec, err := range src.Read(ctx, events.Range{Subject: sub}) {
+		if err == nil {
+			rec, err = projector.Resolve(ctx, src, rec, maxValue(im.target))
+		}
+		if err != nil {
+			return false, err
+		}
+		if rec.Type == events.TypeSessionRewound || events.IsThread(rec.Type) && rec.Type != events.TypeTurnAppended {
+			return false, nil
+		}
+		fold.Apply(rec)
+		if p, ok := projector.Decode(rec).Payload.(*events.TurnAppended); ok {
+			for _, e := range p.Entries {
+				if e.Thread != events.MainThread {
+					return false, nil
+				}
+				step, err := rawjson.Object(e.Turn)
+				if err := errors.Join(out.turn(e.Turn, false), d.turn(step, err == nil)); err != nil {
+					return false, err
+				}
+			}
+		}
+	}
+	if err := errors.Join(out.end(), d.out.end()); err != nil {
+		return false, err
+	}
+	if turns != nil && hexSum(main) != turns.render {
+		im.problem(turns.full, 0, "the store has other turns than the file: it changed while it was imported")
+	}
+	if derived != nil && derived.format.Derived && hexSum(traces) != derived.sum {
+		im.problem(derived.full, 0, "does not follow from the turns in the store: it changed while it was imported")
+	}
+	all := fold.All()
+	if len(all) != 1 {
+		return false, nil
+	}
+	return true, im.reportDiffering(ctx, view{im.target, all[0]}, f)
+}
