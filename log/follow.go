@@ -78,11 +78,11 @@ func (f *follower) give(it item) {
 
 // catchUp reads to the head, with all the checks of a read.
 func (f *follower) catchUp(ctx context.Context) error {
-	filter, upto, err := f.l.bounds(ctx, f.r)
+	s, err := f.l.stretchOf(ctx, f.r)
 	if err != nil {
 		return err
 	}
-	for it, err := range f.l.scan(ctx, filter, f.r.After, upto, 0) {
+	for it, err := range f.l.scan(ctx, s) {
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 			return nil
 		}
 	}
-	f.r.After = max(f.r.After, upto)
+	f.r.After = max(f.r.After, s.upto)
 	f.over = f.r.Upto > 0 && f.r.After >= f.r.Upto
 	return nil
 }

@@ -30,13 +30,13 @@ const (
 func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
-		filter, upto, err := l.bounds(ctx, r)
+		s, err := l.stretchOf(ctx, r)
 		if err != nil {
 			yield(events.Record{}, err)
 			return
 		}
 		n := 0
-		for it, err := range l.scan(ctx, filter, r.After, upto, r.Limit) {
+		for it, err := range l.scan(ctx, s) {
 			if err != nil {
 				yield(events.Record{}, fmt.Errorf("log: read: %w", err))
 				return
@@ -57,20 +57,29 @@ func mustBeRange(r events.Range) {
 	}
 }
 
-// bounds gives a range's filter and its last offset, never beyond the head.
-func (l *Log) bounds(ctx context.Context, r events.Range) (string, events.Offset, error) {
+// stretch is the part of the log that a scan goes over.
+type stretch struct {
+	filter      string        // of NATS subjects
+	after, upto events.Offset // upto is never beyond head
+	head        events.Offset // of the log, some time before the scan
+	want        int           // about how many will be taken; 0: all
+}
+
+// stretchOf gives the stretch of a range, and so fixes where a read ends.
+func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	filter, err := filterOf(r)
 	if err != nil {
-		return "", 0, err
+		return stretch{}, err
 	}
 	head, err := l.Head(ctx)
 	if err != nil {
-		return "", 0, err
+		return stretch{}, err
 	}
-	if r.Upto != 0 && r.Upto < head {
-		head = r.Upto
+	s := stretch{filter: filter, after: r.After, upto: head, head: head, want: r.Limit}
+	if r.Upto != 0 {
+		s.upto = min(s.upto, r.Upto)
 	}
-	return filter, head, nil
+	return s, nil
 }
 
 // filterOf gives the NATS subjects of a range.
@@ -101,12 +110,16 @@ func itemOf(m Message) item {
 	return item{at: m.Offset, rec: rec, err: err}
 }
 
-// scan yields what a filter finds in (after, upto]. The error ends it.
-func (l *Log) scan(ctx context.Context, filter string, after, upto events.Offset, want int) iter.Seq2[item, error] {
-	if filter == events.SubjectFilter {
-		return l.scanAll(ctx, after, upto, want)
+// scan yields what there is in a stretch. The error ends it.
+func (l *Log) scan(ctx context.Context, s stretch) iter.Seq2[item, error] {
+	if s.filter == events.SubjectFilter {
+		return l.scanAll(ctx, s.after, s.upto, s.want)
 	}
-	return l.scanSome(ctx, filter, after, upto, want)
+	return func(yield func(item, error) bool) {
+		if s.after < s.upto {
+			l.scanSome(ctx, s, yield)
+		}
+	}
 }
 
 // scanAll reads every record: all offsets must be there, so a gap is damage.
@@ -167,48 +180,99 @@ func (l *Log) yieldGap(ctx context.Context, at events.Offset, yield func(item, e
 	return false
 }
 
-// scanSome reads the records of a filter and counts them: what the backend's index
-// announced must come. Where it does not, the stretch is read whole.
-func (l *Log) scanSome(ctx context.Context, filter string, after, upto events.Offset, want int) iter.Seq2[item, error] {
-	return func(yield func(item, error) bool) {
-		if after >= upto {
+// scanSome reads the records of a filter and counts them: as many must come as the
+// backend's index knows. Where they do not, every record of the stretch is read.
+//
+// Nothing is ever removed and the index only grows, so a count taken earlier is
+// never too large. What is behind the stretch is counted before the cursor
+// announces what is behind its beginning: the difference is never too small, and
+// if so many came, none is missing. Events that arrive between the two make it too
+// large; then the question is asked again.
+func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) bool) {
+	fail := func(err error) { yield(item{}, err) }
+	beyond := uint64(0)
+	if s.upto < s.head {
+		var err error
+		if beyond, err = l.count(ctx, s.filter, s.upto); err != nil {
+			fail(err)
 			return
-		}
-		cur, err := l.backend.Scan(ctx, Query{Filter: filter, After: after, Upto: upto, Want: want})
-		if err != nil {
-			yield(item{}, err)
-			return
-		}
-		defer cur.Close()
-		c := counter{l: l, filter: filter, from: after, left: cur.Announced()}
-		var window []item
-		for end := false; !end; {
-			window, end, err = fillWindow(ctx, cur, window[:0], want)
-			if err != nil {
-				yield(item{}, err)
-				return
-			}
-			last := upto
-			if !end {
-				last = window[len(window)-1].at
-			}
-			complete, err := c.check(ctx, last, end, len(window))
-			switch {
-			case err != nil:
-				yield(item{}, err)
-				return
-			case complete:
-				for _, it := range window {
-					if !yield(it, nil) {
-						return
-					}
-				}
-			case !l.yieldWhole(ctx, filter, c.from, last, yield):
-				return
-			}
-			c.from = last
 		}
 	}
+	cur, err := l.backend.Scan(ctx, Query{Filter: s.filter, After: s.after, Upto: s.upto, Want: s.want})
+	if err != nil {
+		fail(err)
+		return
+	}
+	defer cur.Close()
+	var window []item
+	got, from := uint64(0), s.after
+	for end := false; !end; {
+		if window, end, err = fillWindow(ctx, cur, window[:0], s.want); err != nil {
+			fail(err)
+			return
+		}
+		got += uint64(len(window))
+		last, complete := s.upto, true
+		if end {
+			complete = got+beyond == cur.Announced()
+			if !complete {
+				complete, err = l.recount(ctx, s, got)
+			}
+		} else {
+			// Provisional: one damaged record and one that arrived look like none.
+			// The count at the end tells.
+			last = window[len(window)-1].at
+			var rest uint64
+			rest, err = l.count(ctx, s.filter, last)
+			complete = got+rest >= cur.Announced()
+		}
+		if err != nil {
+			fail(err)
+			return
+		}
+		if !complete {
+			l.yieldWhole(ctx, s, from, yield)
+			return
+		}
+		for _, it := range window {
+			if !yield(it, nil) {
+				return
+			}
+		}
+		from = last
+	}
+}
+
+// maxRecounts bounds how often a count is repeated because events arrived
+// meanwhile. Reading every record instead is always right.
+const maxRecounts = 3
+
+// recount reports whether n is the number of records of a stretch.
+func (l *Log) recount(ctx context.Context, s stretch, n uint64) (bool, error) {
+	for range maxRecounts {
+		beyond, err := l.count(ctx, s.filter, s.upto)
+		if err != nil {
+			return false, err
+		}
+		all, err := l.count(ctx, s.filter, s.after)
+		if err != nil {
+			return false, err
+		}
+		if all == n+beyond {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// count asks how many records of a filter there are after an offset.
+func (l *Log) count(ctx context.Context, filter string, after events.Offset) (uint64, error) {
+	cur, err := l.backend.Scan(ctx, Query{Filter: filter, After: after, Upto: after, Want: 1})
+	if err != nil {
+		return 0, err
+	}
+	defer cur.Close()
+	return cur.Announced(), nil
 }
 
 // fillWindow takes the next records of a cursor, as many as may be kept in memory.
@@ -231,74 +295,17 @@ func fillWindow(ctx context.Context, cur Cursor, window []item, want int) (_ []i
 	return window, false, nil
 }
 
-// yieldWhole reads every record of a stretch for those of a filter, and for those
-// that nobody can tell.
-func (l *Log) yieldWhole(ctx context.Context, filter string, after, upto events.Offset, yield func(item, error) bool) bool {
-	for it, err := range l.scanAll(ctx, after, upto, 0) {
-		if err != nil {
-			yield(item{}, err)
-			return false
-		}
-		if it.err == nil && !matches(filter, it.rec.Subject.NATS()) {
+// yieldWhole reads every record of a stretch: it yields the damage up to an offset,
+// before which the records were yielded already, and everything behind.
+func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yield func(item, error) bool) {
+	for it, err := range l.scanAll(ctx, s.after, s.upto, 0) {
+		if err == nil && it.err == nil && (it.at <= from || !matches(s.filter, it.rec.Subject.NATS())) {
 			continue
 		}
-		if !yield(it, nil) {
-			return false
+		if !yield(it, err) {
+			return
 		}
 	}
-	return true
-}
-
-// counter compares what came with what the index says.
-type counter struct {
-	l      *Log
-	filter string
-	from   events.Offset // what came before was compared
-	left   uint64        // at least so many there were after from when the cursor was opened
-}
-
-// check reports whether n records are all that the filter has in (from, upto].
-//
-// Nothing is ever removed, so an index only grows: if as many came as were
-// announced in the beginning, none is missing. The exact question, which costs two
-// look-ups, is asked only where that does not settle it.
-func (c *counter) check(ctx context.Context, upto events.Offset, end bool, n int) (bool, error) {
-	if end && uint64(n) == c.left {
-		c.left = 0
-		return true, nil
-	}
-	for {
-		rest, err := c.count(ctx, upto)
-		if err != nil {
-			return false, err
-		}
-		if !end && uint64(n)+rest == c.left {
-			c.left = rest
-			return true, nil
-		}
-		all, err := c.count(ctx, c.from)
-		if err != nil {
-			return false, err
-		}
-		again, err := c.count(ctx, upto)
-		if err != nil {
-			return false, err
-		}
-		if again == rest { // nothing came between: the difference is exact
-			c.left = rest
-			return all-rest == uint64(n), nil
-		}
-	}
-}
-
-// count asks how many records of the filter there are after an offset.
-func (c *counter) count(ctx context.Context, after events.Offset) (uint64, error) {
-	cur, err := c.l.backend.Scan(ctx, Query{Filter: c.filter, After: after, Upto: after, Want: 1})
-	if err != nil {
-		return 0, err
-	}
-	defer cur.Close()
-	return cur.Announced(), nil
 }
 
 // matches reports whether a literal NATS subject is one of a filter's.

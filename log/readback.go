@@ -21,13 +21,13 @@ const (
 func (l *Log) ReadBack(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
-		filter, upto, err := l.bounds(ctx, r)
+		s, err := l.stretchOf(ctx, r)
 		if err != nil {
 			yield(events.Record{}, err)
 			return
 		}
 		n := 0
-		for it, err := range l.scanBack(ctx, filter, r.After, upto, r.Limit) {
+		for it, err := range l.scanBack(ctx, s) {
 			if err != nil {
 				yield(events.Record{}, fmt.Errorf("log: read back: %w", err))
 				return
@@ -42,24 +42,26 @@ func (l *Log) ReadBack(ctx context.Context, r events.Range) iter.Seq2[events.Rec
 	}
 }
 
-func (l *Log) scanBack(ctx context.Context, filter string, after, upto events.Offset, want int) iter.Seq2[item, error] {
+// scanBack yields a stretch from its end.
+func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		span := events.Offset(firstSpan)
-		if want > 0 {
-			span = min(span, events.Offset(want))
+		if s.want > 0 {
+			span = min(span, events.Offset(s.want))
 		}
-		for upto > after {
-			from := after
-			if upto-after > span {
-				from = upto - span
+		for s.upto > s.after {
+			part := s
+			part.want = 0
+			if s.upto-s.after > span {
+				part.after = s.upto - span
 			}
-			window, full, err := l.window(ctx, filter, from, upto)
+			window, full, err := l.window(ctx, part)
 			if err != nil {
 				yield(item{}, err)
 				return
 			}
 			if full && span > 1 { // more than fits: the newest part of it first
-				span = max(1, min(span, upto-from)/spanFactor)
+				span = max(1, min(span, s.upto-part.after)/spanFactor)
 				continue
 			}
 			for _, it := range slices.Backward(window) {
@@ -67,7 +69,7 @@ func (l *Log) scanBack(ctx context.Context, filter string, after, upto events.Of
 					return
 				}
 			}
-			upto = from
+			s.upto = part.after
 			switch {
 			case len(window) < fewItems:
 				span *= spanFactor
@@ -78,16 +80,16 @@ func (l *Log) scanBack(ctx context.Context, filter string, after, upto events.Of
 	}
 }
 
-// window reads (after, upto] into memory, or reports that it would be too much.
-func (l *Log) window(ctx context.Context, filter string, after, upto events.Offset) (window []item, full bool, err error) {
+// window reads a stretch into memory, or reports that it would be too much.
+func (l *Log) window(ctx context.Context, s stretch) (window []item, full bool, err error) {
 	size := 0
-	for it, err := range l.scan(ctx, filter, after, upto, 0) {
+	for it, err := range l.scan(ctx, s) {
 		if err != nil {
 			return nil, false, err
 		}
 		window = append(window, it)
 		size += len(it.rec.Data)
-		if upto-after > 1 && (len(window) > windowRecords || size > windowBytes) {
+		if s.upto-s.after > 1 && (len(window) > windowRecords || size > windowBytes) {
 			return nil, true, nil
 		}
 	}
