@@ -233,8 +233,8 @@ func pause(ctx context.Context, attempt int) error {
 	}
 }
 
-// Sessions yields the sessions of the store's namespace with the number of their
-// records, in the order of their names.
-func (st *Store) Sessions(ctx context.Context) iter.Seq2[log.SubjectInfo, error] {
-	return st.Log.Subjects(ctx, st.config.Namespace, events.KindSession)
+// Subjects yields the subjects of a kind in the store's namespace with the number
+// of their records, in the order of their ids; "" is every kind.
+func (st *Store) Subjects(ctx context.Context, kind string) iter.Seq2[log.SubjectInfo, error] {
+	return st.Log.Subjects(ctx, st.config.Namespace, kind)
 }

@@ -119,7 +119,7 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 		return lastSession(ctx, st)
 	}
 	var ids, exact, short []string
-	for info, err := range st.Sessions(ctx) {
+	for info, err := range st.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -130,6 +131,30 @@ func Examples(lines ...string) string {
 			text += "\n"
 		}
 		text += "  " + line
+	}
+	return text
+}
+
+// Sibling is how to run the other command: the way this one was run.
+func Sibling(name string) string {
+	if exe, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
+		return "go run ./cmd/" + name
+	}
+	return name
+}
+
+// StoreFlags repeats the flags that name the store, for commands to try next.
+func (a *App) StoreFlags() string {
+	text := ""
+	for _, f := range []struct{ name, value string }{{"store", a.call.Store}, {"namespace", a.call.Namespace}} {
+		if f.value == "" {
+			continue
+		}
+		value := f.value
+		if strings.ContainsAny(value, " '\"$&;|*?()<>\\`#~") {
+			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+		text += " --" + f.name + " " + value
 	}
 	return text
 }

@@ -1,0 +1,201 @@
+// Package cmd_test runs the two commands as their users do: as processes, with
+// arguments, standard input and exit codes.
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// bin is the directory with the two commands, built once.
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tally-bin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-o", dir, "./tally-ingest", "./tally-replay")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	bin = dir
+	return m.Run()
+}
+
+func TestScripts(t *testing.T) {
+	shared, hasShared := sharedData()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
+			examples, err := filepath.Abs("../examples")
+			env.Setenv("EXAMPLES", examples)
+			env.Setenv("SHARED", shared)
+			return err
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "shared" {
+				return hasShared, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": exitCode,
+			"jsonget":  jsonGet,
+			"offset":   offsetOf,
+			"treecmp":  treeCompare,
+			"bigturn":  bigTurn,
+		},
+	})
+}
+
+// sharedData is the folder of real input beside the repository.
+func sharedData() (string, bool) {
+	dir, err := filepath.Abs("../../shared/data")
+	if err != nil {
+		return "", false
+	}
+	_, err = os.Stat(dir)
+	return dir, err == nil
+}
+
+// exitCode runs a command and wants one exit code: exitcode N cmd args...
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode N command [args...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// jsonGet sets a variable to a member of the JSON that the last command printed:
+// jsonget VAR name.name
+func jsonGet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: jsonget VAR path")
+	}
+	var v any
+	if err := json.Unmarshal([]byte(ts.ReadFile("stdout")), &v); err != nil {
+		ts.Fatalf("%v", err)
+	}
+	for _, name := range strings.Split(args[1], ".") {
+		m, ok := v.(map[string]any)
+		if !ok || m[name] == nil {
+			ts.Fatalf("there is no %s", args[1])
+		}
+		v = m[name]
+	}
+	ts.Setenv(args[0], fmt.Sprint(v))
+}
+
+// offsetOf sets a variable to the offset of the n-th line of the JSON lines that
+// the last command printed: offset VAR n
+func offsetOf(ts *testscript.TestScript, neg bool, args []string) {
+	var n int
+	if _, err := fmt.Sscan(args[1], &n); neg || err != nil {
+		ts.Fatalf("usage: offset VAR n")
+	}
+	list := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	var line struct{ Offset uint64 }
+	if n > len(list) || json.Unmarshal([]byte(list[n-1]), &line) != nil {
+		ts.Fatalf("line %d has no offset", n)
+	}
+	ts.Setenv(args[0], fmt.Sprint(line.Offset))
+}
+
+// treeCompare wants two folders to hold the same files with the same bytes.
+func treeCompare(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: treecmp dir dir")
+	}
+	out, err := exec.Command("diff", "-r", ts.MkAbs(args[0]), ts.MkAbs(args[1])).CombinedOutput()
+	if same := err == nil; same == neg {
+		ts.Fatalf("diff -r: %v\n%.2000s", err, out)
+	}
+}
+
+// bigTurn writes a conversation with one turn of so many bytes: bigturn file bytes
+func bigTurn(ts *testscript.TestScript, neg bool, args []string) {
+	var n int
+	if _, err := fmt.Sscan(args[1], &n); neg || err != nil {
+		ts.Fatalf("usage: bigturn file bytes")
+	}
+	line := `{"stepIndex":0,"input":{"role":"user","content":"` + strings.Repeat("Grüße <b>&\u2028", n/16) + `"},"output":[]}`
+	ts.Check(os.MkdirAll(filepath.Dir(ts.MkAbs(args[0])), 0o755))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(line), 0o644))
+}
+
+// command prepares a run of one of the two commands on a store.
+func command(ctx context.Context, store, name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, filepath.Join(bin, name), append(args, "--store", store)...)
+	c.Env = append(os.Environ(), "HOME="+store+"-home", "XDG_CONFIG_HOME="+store+"-home")
+	return c
+}
+
+// output runs a command that must succeed and gives what it printed.
+func output(t *testing.T, stdin io.Reader, store, name string, args ...string) string {
+	t.Helper()
+	c := command(t.Context(), store, name, args...)
+	var out, errw bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = stdin, &out, &errw
+	if err := c.Run(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, errw.String())
+	}
+	return out.String()
+}
+
+// jsonLines decodes lines of JSON; a last line without \n is one that a kill cut
+// off, and is left out.
+func jsonLines[T any](t *testing.T, r io.Reader) []T {
+	t.Helper()
+	var list []T
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return list
+		}
+		var v T
+		if err := json.Unmarshal(line, &v); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, v)
+	}
+}
+
+// soak says whether the long campaigns are asked for.
+func soak() bool { return os.Getenv("TALLY_SOAK") != "" }
+
+// within fails a test that hangs.
+const within = 5 * time.Minute

@@ -1,0 +1,124 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+type ackLine struct {
+	ID         string
+	Offset     uint64
+	Durability string
+	Duplicate  bool
+}
+
+type logLine struct {
+	Offset uint64
+	Event  struct {
+		ID, Subject, Source string
+	}
+}
+
+// input makes a stream of CloudEvents for several sessions.
+func input(sessions, each int) (text string, order map[string][]string) {
+	var b strings.Builder
+	order = make(map[string][]string)
+	for i := range each {
+		for s := range sessions {
+			sub, id := fmt.Sprintf("session/s%d", s), fmt.Sprintf("e-%d-%d", s, i)
+			fmt.Fprintf(&b, `{"specversion":"1.0","id":"%s","source":"urn:test:kill","type":"tally.turn.appended.v1","subject":"%s","datacontenttype":"application/json","data":{"entries":[{"thread":"main","turn":{"n":%d}}]}}`+"\n", id, sub, i)
+			order[sub] = append(order[sub], id)
+		}
+	}
+	return b.String(), order
+}
+
+// A process that is killed at any moment has lost nothing that it acknowledged,
+// stored nothing twice and kept the order of each session; the same input again
+// adds only what was missing.
+func TestKillAppend(t *testing.T) {
+	kills := 20
+	if soak() {
+		kills = 500
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within*time.Duration(1+kills/50))
+	defer cancel()
+	store := filepath.Join(t.TempDir(), "store")
+	text, order := input(5, 2000)
+	acked := make(map[string]uint64)
+	killed := 0
+	for range kills {
+		c := command(ctx, store, "tally-ingest", "append", "-o", "jsonl")
+		var out, errw bytes.Buffer
+		c.Stdin, c.Stdout, c.Stderr = strings.NewReader(text), &out, &errw
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(time.Duration(50+rand.IntN(700))*time.Millisecond, func() { c.Process.Signal(os.Kill) })
+		if err := c.Wait(); err != nil {
+			killed++
+		}
+		timer.Stop()
+		if strings.Contains(errw.String(), "line ") {
+			t.Fatalf("a line was refused:\n%s", errw.String())
+		}
+		for _, ack := range jsonLines[ackLine](t, &out) {
+			if at, seen := acked[ack.ID]; seen && (at != ack.Offset || !ack.Duplicate) {
+				t.Fatalf("%s was acknowledged at %d and again at %d, duplicate %v", ack.ID, at, ack.Offset, ack.Duplicate)
+			}
+			if ack.Durability != "durable" {
+				t.Fatalf("%s is %s", ack.ID, ack.Durability)
+			}
+			acked[ack.ID] = ack.Offset
+		}
+		mustHold(t, store, acked, order, false)
+	}
+	if killed == 0 {
+		t.Error("no process was killed before it was done")
+	}
+	last := output(t, strings.NewReader(text), store, "tally-ingest", "append", "-o", "jsonl")
+	for _, ack := range jsonLines[ackLine](t, strings.NewReader(last)) {
+		if at, seen := acked[ack.ID]; seen && at != ack.Offset {
+			t.Fatalf("%s moved from %d to %d", ack.ID, at, ack.Offset)
+		}
+		acked[ack.ID] = ack.Offset
+	}
+	mustHold(t, store, acked, order, true)
+	output(t, nil, store, "tally-replay", "verify")
+	t.Logf("%d of %d runs were killed before they were done", killed, kills)
+}
+
+// mustHold compares the log with what was acknowledged.
+func mustHold(t *testing.T, store string, acked map[string]uint64, order map[string][]string, whole bool) {
+	t.Helper()
+	found := make(map[string]uint64)
+	next := make(map[string]int)
+	for _, line := range jsonLines[logLine](t, strings.NewReader(output(t, nil, store, "tally-replay", "log", "--all-sessions", "-o", "jsonl"))) {
+		id, sub := line.Event.ID, line.Event.Subject
+		if at, twice := found[id]; twice {
+			t.Fatalf("%s is stored at %d and at %d", id, at, line.Offset)
+		}
+		found[id] = line.Offset
+		if want := order[sub][next[sub]]; id != want {
+			t.Fatalf("%s: %s stands where %s belongs", sub, id, want)
+		}
+		next[sub]++
+	}
+	for id, at := range acked {
+		if found[id] != at {
+			t.Fatalf("%s was acknowledged at %d, the log has it at %d", id, at, found[id])
+		}
+	}
+	for sub, ids := range order {
+		if whole && next[sub] != len(ids) {
+			t.Fatalf("%s has %d events, want %d", sub, next[sub], len(ids))
+		}
+	}
+}
