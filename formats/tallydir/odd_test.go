@@ -1,0 +1,44 @@
+package tallydir_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tallylog/tally/internal/gentree"
+)
+
+// Whatever stands in a folder comes out byte for byte, and a second import finds
+// nothing to do.
+func TestOddFolders(t *testing.T) {
+	seeds := 120
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("T-27/seed=", seed), func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 6, Turns: 6, TurnBytes: 200, Odd: true}); err != nil {
+				t.Fatal(err)
+			}
+			want := readTree(t, dir)
+			st := openStore(t)
+			r := mustImport(t, st, dir)
+			if len(r.Refused) > 0 {
+				t.Errorf("refused: %v", r.Refused)
+			}
+			got := exported(t, st)
+			mustEqual(t, want, got)
+			if r.Files.Total() != len(want) {
+				t.Errorf("%d files counted, there are %d", r.Files.Total(), len(want))
+			}
+			if again := mustImport(t, st, dir); again.Events != 0 || len(again.Problems) != len(r.Problems) {
+				t.Errorf("a second import added %d events; %d problems, at first %d", again.Events, len(again.Problems), len(r.Problems))
+			}
+			if t.Failed() {
+				for _, p := range r.Problems {
+					t.Log(p)
+				}
+			}
+		})
+	}
+}
