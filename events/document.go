@@ -95,7 +95,13 @@ func (m DocMeta) Validate() error {
 	if m.Base > MaxOffset {
 		return invalid(ExtDoc, "base: %d is no offset", uint64(m.Base))
 	}
+	if !utf8.ValidString(m.Owner) || !utf8.ValidString(m.Layer) {
+		return invalid(ExtDoc, "owner %q or layer %q is not UTF-8", m.Owner, m.Layer)
+	}
 	for i, l := range m.Links {
+		if !utf8.ValidString(l.Rel) || !utf8.ValidString(l.To) {
+			return invalid(ExtDoc, "links[%d] is not UTF-8", i)
+		}
 		if _, err := ParseSubject("", l.To); err != nil {
 			return invalid(ExtDoc, "links[%d].to: %v", i, err)
 		}

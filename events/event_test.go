@@ -241,6 +241,10 @@ func TestDocMetaRoundTrip(t *testing.T) {
 		t.Errorf("nothing is %v, %v", m, err)
 	}
 	mustBeInvalid(t, "bytes", events.DocMeta{Attributes: map[string]string{"\xff": ""}}.Validate(), events.ExtDoc)
+	mustBeInvalid(t, "bytes in owner", events.DocMeta{Owner: "\xff"}.Validate(), events.ExtDoc)
+	mustBeInvalid(t, "bytes in layer", events.DocMeta{Layer: "\xff"}.Validate(), events.ExtDoc)
+	mustBeInvalid(t, "bytes in rel", events.DocMeta{Links: []events.Link{{Rel: "\xff", To: "session/s"}}}.Validate(), events.ExtDoc)
+	mustBeInvalid(t, "bytes in to", events.DocMeta{Links: []events.Link{{Rel: "r", To: "session/\xff"}}}.Validate(), events.ExtDoc)
 }
 
 func TestVocabulary(t *testing.T) {

@@ -183,6 +183,7 @@ func (b broken) AppendRawJSON(dst []byte) ([]byte, error) {
 func TestMarshalRefuses(t *testing.T) {
 	type entry struct {
 		Turn json.RawMessage `json:"turn,omitempty"`
+		ID   string          `json:"id,omitempty"`
 	}
 	type payload struct {
 		Entries []entry `json:"entries"`
@@ -195,10 +196,10 @@ func TestMarshalRefuses(t *testing.T) {
 		v    any
 		want string
 	}{
-		{payload{[]entry{{}, {json.RawMessage(`{"a":\x}`)}}}, "entries[1].turn: offset 5: want a value"},
+		{payload{[]entry{{}, {Turn: json.RawMessage(`{"a":\x}`)}}}, "entries[1].turn: offset 5: want a value"},
 		{json.RawMessage{}, "offset 0: unexpected end"},
 		{map[string]json.RawMessage{"gpt-5.1": json.RawMessage("}")}, `["gpt-5.1"]: offset 0: want a value`},
-		{payload{[]entry{{deep}}}, "entries[0].turn: offset 997: nested deeper than 1000"},
+		{payload{[]entry{{Turn: deep}}}, "entries[0].turn: offset 997: nested deeper than 1000"},
 		{Members{{"a", nil}, {"a", nil}}, "a: duplicate name"},
 		{struct{ M Members }{Members{{"a", json.RawMessage("x")}}}, "M.a: offset 0: want a value"},
 		{struct {
@@ -208,6 +209,10 @@ func TestMarshalRefuses(t *testing.T) {
 		{[]float64{math.NaN()}, "[0]: NaN is no JSON number"},
 		{math.Inf(-1), "-Inf is no JSON number"},
 		{map[string]int{"\xff": 1}, `name "\xff" is not UTF-8`},
+		{"a\xff", `"a\xff" is not UTF-8`},
+		{"\xed\xa0\x80", `"\xed\xa0\x80" is not UTF-8`}, // a surrogate
+		{payload{[]entry{{}, {ID: "\xc3("}}}, `entries[1].id: "\xc3(" is not UTF-8`},
+		{map[string]string{"k": "\xff"}, `["k"]: "\xff" is not UTF-8`},
 		{map[int]point{3: {-1, 0}}, `["3"]: negative`},
 	} {
 		got, err := Append([]byte("kept"), c.v)
@@ -226,7 +231,7 @@ func TestMarshalRefuses(t *testing.T) {
 	if _, err := Marshal([]point{{-1, 0}}); !errors.Is(err, errNegative) {
 		t.Errorf("cause is lost in %v", err)
 	}
-	if _, err := Marshal(payload{[]entry{{deep[1 : len(deep)-1]}}}); err != nil {
+	if _, err := Marshal(payload{[]entry{{Turn: deep[1 : len(deep)-1]}}}); err != nil {
 		t.Errorf("just deep enough: %v", err)
 	}
 }

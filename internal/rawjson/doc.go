@@ -8,6 +8,7 @@
 //   - a name that occurs twice in an object that is decoded is refused (inside
 //     a raw value it is kept like everything else);
 //   - raw values are written as they are, neither compacted nor escaped again;
+//   - a string that is not UTF-8 is refused, not replaced;
 //   - input must be valid UTF-8 without a byte order mark, nested no deeper
 //     than [MaxDepth];
 //   - null fits pointers and raw values only;

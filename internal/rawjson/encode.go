@@ -17,9 +17,10 @@ import (
 // map keys are strings or integers and are sorted.
 //
 // It gives a *FieldError for a raw value that does not pass [Check] or is too
-// deep for its place, for NaN and infinities, for a name that would be written
-// twice, and for the error of an [Appender]. It panics for types it does not
-// know: that is a mistake in the program.
+// deep for its place, for a string or name that is not UTF-8, for NaN and
+// infinities, for a name that would be written twice, and for the error of an
+// [Appender]. It panics for types it does not know: that is a mistake in the
+// program.
 func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
 // Append is [Marshal] at the end of dst. If there is an error, it returns dst
@@ -110,8 +111,14 @@ func encodeMembers(w *writer, dst []byte, v reflect.Value) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
+// encodeString refuses what AppendString would replace: the string read back
+// would be another one.
 func encodeString(_ *writer, dst []byte, v reflect.Value) ([]byte, error) {
-	return AppendString(dst, v.String()), nil
+	s := v.String()
+	if !utf8.ValidString(s) {
+		return nil, misfit("%q is not UTF-8", s)
+	}
+	return AppendString(dst, s), nil
 }
 
 func encodeBool(_ *writer, dst []byte, v reflect.Value) ([]byte, error) {

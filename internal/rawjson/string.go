@@ -91,7 +91,7 @@ func hex4(b []byte, i int) (r rune, ok bool) {
 // AppendString appends s as a JSON string with the escapes that JSON.stringify
 // uses: `\"`, `\\`, \b \t \n \f \r, and \u00xx for the other controls. All
 // else stands as it is, U+2028 and `<` included. Bytes that are not UTF-8
-// become \ufffd.
+// become \ufffd: it is for text that is shown; [Marshal] refuses them.
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
