@@ -127,7 +127,7 @@ func (g *emitter) turns() {
 	}
 	defer r.Close()
 	n := 0
-	err = eachTurn(r, func(raw []byte) error {
+	err = eachTurn(r, g.p.f.limit, func(raw []byte) error {
 		if n++; n > s.lines.turns {
 			return errChanged
 		}
@@ -287,8 +287,8 @@ func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told 
 		switch {
 		case err != nil:
 		case dry:
-			added++
-			continue
+			w.added++
+			told(1)
 		default:
 			err = w.add(ctx, e)
 		}

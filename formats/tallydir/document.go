@@ -190,7 +190,7 @@ func readWhole(ctx context.Context, target formats.Target, f wholeFile) ([]byte,
 	h := sha256.New()
 	var data []byte
 	contentType := events.ContentTypeRaw
-	if f.size <= min(maxValue(target), events.MaxValue) {
+	if f.size <= wholeLimit(target) {
 		var b bytes.Buffer
 		if _, err := io.Copy(&b, io.LimitReader(io.TeeReader(r, h), f.size+1)); err != nil {
 			return nil, "", err
@@ -209,6 +209,10 @@ func readWhole(ctx context.Context, target formats.Target, f wholeFile) ([]byte,
 	}
 	return data, contentType, nil
 }
+
+// wholeLimit is the size up to which one event holds a file, if need be by
+// reference.
+func wholeLimit(src formats.Source) int64 { return max(maxValue(src), events.MaxData) }
 
 func putPieces(ctx context.Context, target formats.Target, r io.Reader) ([]byte, error) {
 	list := pieces{}

@@ -119,13 +119,16 @@ func (im *importer) known(ctx context.Context, names []string) error {
 
 // birthOf reads what a folder says of its beginning.
 func (im *importer) birthOf(name string) string {
-	f := &folder{tree: im.tree, name: name}
+	f := &folder{tree: im.tree, limit: im.limit(), name: name}
 	s := &source{path: metaName, full: path.Join(conversations, name, metaName), place: place{part: partMeta}}
 	if f.scanJSON(s) != nil {
 		return ""
 	}
 	return f.birth
 }
+
+// limit is how long a value may be: the event around it must fit too.
+func (im *importer) limit() int { return int(wholeLimit(im.target)) - 64<<10 }
 
 func (im *importer) isSameOrigin(have *events.Origin, birth string) bool {
 	return have.Format == Format && (have.Marker == im.marker || birth != "" && have.Birth == birth)
@@ -170,7 +173,7 @@ func isOwnFault(err error) bool {
 // try imports a conversation, again if somebody else wrote to it meanwhile.
 func (im *importer) try(ctx context.Context, name string) error {
 	for try := 0; ; try++ {
-		f := &folder{tree: im.tree, name: name}
+		f := &folder{tree: im.tree, limit: im.limit(), name: name}
 		if err := f.list(""); err != nil {
 			return err
 		}

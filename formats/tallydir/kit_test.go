@@ -226,3 +226,8 @@ func traces(n int) string {
 	}
 	return "[\n" + strings.Join(list, ",\n") + "\n]"
 }
+
+var (
+	layout    = tallydir.Layout{}
+	anyOffset = log.Any
+)

@@ -13,10 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-const (
-	maxLine    = events.MaxValue - 64<<10 // of a turn: the event around it must fit too
-	turnInside = 3                        // containers around a turn in its event
-)
+const turnInside = 3 // containers around a turn in its event
 
 // lineReader reads lines of bounded length and hashes all that it reads.
 type lineReader struct {
@@ -25,7 +22,7 @@ type lineReader struct {
 	limit int
 }
 
-var errLong = fmt.Errorf("longer than %d bytes", maxLine)
+var errLong = errors.New("too long")
 
 // next gives the next line without its end, and that end: "\n", "\r\n" or "". The
 // line is valid until the next call. errLong stands for a line that was skipped.
@@ -92,13 +89,13 @@ func (l *lines) report(line int, reason string) {
 // scanLines reads a file of turns once: what is in it, how it is spelled, where it
 // departs from the turns that the session has, and which step traces follow from
 // it, laid out as traces says.
-func scanLines(r io.Reader, have []projector.Turn, traces events.FileFormat) (*lines, error) {
+func scanLines(r io.Reader, limit int, have []projector.Turn, traces events.FileFormat) (*lines, error) {
 	file, render, derived := sha256.New(), sha256.New(), sha256.New()
 	l := &lines{}
 	out := linesWriter{w: render}
 	d := deriver{out: arrayWriter{w: derived, format: traces}}
 	same := true
-	err := eachLine(io.TeeReader(r, file), func(t turnLine) error {
+	err := eachLine(io.TeeReader(r, file), limit, func(t turnLine) error {
 		if t.line == 1 {
 			l.format.BOM = t.bom
 			if t.end == "\r\n" {
@@ -154,9 +151,9 @@ type turnLine struct {
 	err  error
 }
 
-// eachLine calls f for every line.
-func eachLine(r io.Reader, f func(turnLine) error) error {
-	in := lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: maxLine}
+// eachLine calls f for every line. Lines of more than limit bytes cannot go in.
+func eachLine(r io.Reader, limit int, f func(turnLine) error) error {
+	in := lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 	for n := 1; ; n++ {
 		line, end, err := in.next()
 		t := turnLine{line: n, end: end}
@@ -164,7 +161,7 @@ func eachLine(r io.Reader, f func(turnLine) error) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, errLong):
-			t.err = err
+			t.err = fmt.Errorf("longer than %d bytes", limit)
 		case err != nil:
 			return err
 		default:
@@ -184,8 +181,8 @@ func eachLine(r io.Reader, f func(turnLine) error) error {
 }
 
 // eachTurn calls f for every line that is a turn.
-func eachTurn(r io.Reader, f func(raw []byte) error) error {
-	return eachLine(r, func(t turnLine) error {
+func eachTurn(r io.Reader, limit int, f func(raw []byte) error) error {
+	return eachLine(r, limit, func(t turnLine) error {
 		if t.raw == nil {
 			return nil
 		}

@@ -144,7 +144,7 @@ func (im *importer) idIn(f *folder, name string) string {
 	}
 	defer r.Close()
 	id := ""
-	_ = eachTurn(r, func(raw []byte) error { // the id is a help: a file that cannot be read has none
+	_ = eachTurn(r, f.limit, func(raw []byte) error { // the id is a help: a file that cannot be read has none
 		if object, err := rawjson.Object(raw); err == nil {
 			id = memberText(object, "conversationId")
 		}

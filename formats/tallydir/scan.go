@@ -66,6 +66,7 @@ func (s *source) problem(line int, reason string) {
 // folder is a conversation's folder as the importer found it.
 type folder struct {
 	tree    tree
+	limit   int // bytes that a value may have
 	name    string
 	id      string
 	files   []*source // sorted by path
@@ -180,7 +181,7 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 		return err
 	}
 	defer r.Close()
-	if s.lines, err = scanLines(r, have, layout); err != nil {
+	if s.lines, err = scanLines(r, f.limit, have, layout); err != nil {
 		return err
 	}
 	s.sum, s.render, s.format, s.value = s.lines.sum, s.lines.render, s.lines.format, true
@@ -221,7 +222,7 @@ func (f *folder) traceFormat() (events.FileFormat, error) {
 // read reads a file that is one JSON value. A larger one than a value may be gives
 // nil.
 func (f *folder) read(s *source) ([]byte, error) {
-	if s.size > maxLine {
+	if s.size > int64(f.limit) {
 		return nil, nil
 	}
 	r, err := f.tree.open(s.full)
@@ -231,7 +232,7 @@ func (f *folder) read(s *source) ([]byte, error) {
 	defer r.Close()
 	var b bytes.Buffer
 	b.Grow(int(s.size) + bytes.MinRead)
-	if _, err := io.Copy(&b, io.LimitReader(r, maxLine+1)); err != nil {
+	if _, err := io.Copy(&b, io.LimitReader(r, int64(f.limit))); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -251,7 +252,7 @@ func (f *folder) scanJSON(s *source) error {
 		return err
 	}
 	if data == nil {
-		s.problem(0, fmt.Sprintf("longer than %d bytes", maxLine))
+		s.problem(0, fmt.Sprintf("longer than %d bytes", f.limit))
 		return f.scanWhole(s)
 	}
 	s.sum, s.size = sumOf(data), int64(len(data))
@@ -267,7 +268,7 @@ func (f *folder) scanJSON(s *source) error {
 		s.problem(0, "no object: "+err.Error()+" (kept as it stands)")
 	case s.place.part == partMeta:
 		f.birth, f.created = memberText(object, "createdAt"), validTime(object, "createdAt")
-		if f.created == "" {
+		if _, said := object.Get("createdAt"); said && f.created == "" {
 			s.problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
 		}
 	case s.place.part == partRun:
