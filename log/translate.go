@@ -58,6 +58,8 @@ func requestError(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders): // the server says that nobody took it
 		return fmt.Errorf("%w: no stream takes the subject", ErrUnavailable)
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection that keeps nothing for later
+		return fmt.Errorf("%w: not connected", ErrUnavailable)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("%w: the server's max_payload is too small", ErrUnavailable)
 	}

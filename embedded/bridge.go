@@ -1,0 +1,64 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+)
+
+// bridge gives the server's log lines to slog. What the server takes for fatal is
+// an error of Start, never the end of the process.
+type bridge struct {
+	logger *slog.Logger
+	fatal  chan error
+
+	mu   sync.Mutex // guards said
+	said []string   // the first warnings and errors
+}
+
+const mostComplaints = 8
+
+func newBridge(lg *slog.Logger) *bridge {
+	return &bridge{logger: lg.With("component", "nats-server"), fatal: make(chan error, 1)}
+}
+
+func (b *bridge) complain(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.said) < mostComplaints {
+		b.said = append(b.said, text)
+	}
+}
+
+func (b *bridge) complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.said)
+}
+
+func (b *bridge) Noticef(format string, v ...any) { b.logger.Debug(fmt.Sprintf(format, v...)) }
+func (b *bridge) Debugf(format string, v ...any)  { b.logger.Debug(fmt.Sprintf(format, v...)) }
+func (b *bridge) Tracef(format string, v ...any)  { b.logger.Debug(fmt.Sprintf(format, v...)) }
+
+func (b *bridge) Warnf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	b.complain(text)
+	b.logger.Warn(text)
+}
+
+func (b *bridge) Errorf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	b.complain(text)
+	b.logger.Error(text)
+}
+
+func (b *bridge) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	b.logger.Error(text)
+	select {
+	case b.fatal <- errors.New(text):
+	default:
+	}
+}

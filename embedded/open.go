@@ -1,0 +1,164 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// What a version command prints.
+const (
+	ServerVersion = server.VERSION
+	SyncMethod    = "every message is synced before its acknowledgement (SyncAlways)"
+)
+
+// OpenOptions say which store is opened. The zero value opens the one that the
+// configuration names, as the working directory sees it.
+type OpenOptions struct {
+	Dir       string // where the configuration is looked for, upwards; default: the working directory
+	Backend   string // local, memory or nats; default: what the configuration says
+	Store     string // directory of a local store; likewise
+	Namespace string // of sessions and documents; likewise
+	URL       string // of the server of backend nats; likewise
+
+	Source string           // CloudEvents source of the events that this program makes; default: tally.Config's
+	Actor  string           // who appends; default: not said
+	Logger *slog.Logger     // default: discard
+	Policy projector.Policy // of snapshots, if this process comes to own the store
+
+	// Wait bounds how long a store that another process is about to open or close is
+	// waited for. Default 10 s.
+	Wait time.Duration
+
+	// Progress is called about once a second while a start takes long.
+	Progress func(elapsed time.Duration)
+}
+
+// Open opens a store. This is the one call in which a backend is decided, by
+// configuration alone: a local store is owned if nobody else does and attached to
+// otherwise, memory lasts as long as the process, nats is somebody else's server.
+// A wrong configuration is a *config.Error that names file, line and field.
+func Open(ctx context.Context, o OpenOptions) (*tally.Store, error) {
+	dir := o.Dir
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return nil, fmt.Errorf("embedded: open: %w", err)
+		}
+	}
+	c, err := config.Resolve(dir, config.Overrides{Backend: o.Backend, Store: o.Store, Namespace: o.Namespace, URL: o.URL}, os.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: open: %w", err)
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	switch c.Backend {
+	case config.Memory:
+		return openMemory(ctx, o, c)
+	case config.NATS:
+		return dial(ctx, o, c)
+	}
+	return openLocal(ctx, o, c)
+}
+
+func (o OpenOptions) store(c config.Config) tally.Config {
+	return tally.Config{Namespace: c.Namespace, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Policy: o.Policy}
+}
+
+// openMemory opens a store that ends with the process.
+func openMemory(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	st := o.store(c)
+	st.Snapshots, st.Keep = &snapshot.Mem{}, true
+	return tally.Open(ctx, l, st)
+}
+
+// dial opens a store on a server that somebody else runs. What an acknowledgement
+// of it is worth is not known here, so nothing is promised.
+func dial(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+	nc, err := nats.Connect(c.URL, nats.Name("tally"), nats.Timeout(5*time.Second), nats.MaxReconnects(-1))
+	if err != nil {
+		return nil, fmt.Errorf("embedded: open %s: %w: %v", c.URL, log.ErrUnavailable, err)
+	}
+	l, err := log.Open(ctx, nc, log.Config{Logger: o.Logger})
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	st := o.store(c)
+	st.OnClose = func() error { nc.Close(); return nil }
+	return tally.Open(ctx, l, st)
+}
+
+// openLocal owns the directory, or attaches to who does. Between the two states
+// of another process (it starts, it stops) it tries again.
+func openLocal(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+	deadline := time.Now().Add(cmp.Or(o.Wait, 10*time.Second))
+	for {
+		st, err := own(ctx, o, c)
+		owned, isOwned := errors.AsType[*OwnedError](err)
+		if !isOwned {
+			return st, err
+		}
+		st, err = attach(ctx, o, c)
+		if _, nobody := errors.AsType[*NoOwnerError](err); !nobody {
+			return st, err
+		}
+		if time.Now().After(deadline) {
+			return nil, owned
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func own(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+	srv, err := Start(ctx, Options{Dir: c.Store, Logger: o.Logger, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	st := o.store(c)
+	st.Snapshots, st.Keep = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), true
+	st.Cursor = filepath.Join(c.Store, "snapshots", "cursor")
+	st.OnClose = srv.Close
+	s, err := tally.Open(ctx, srv.Log(), st)
+	if err != nil {
+		return nil, errors.Join(err, srv.Close())
+	}
+	return s, nil
+}
+
+// attach opens a store that another process owns. That one keeps the snapshots.
+func attach(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+	a, err := Attach(ctx, Options{Dir: c.Store, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	st := o.store(c)
+	st.Snapshots, st.OnClose = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), a.Close
+	s, err := tally.Open(ctx, a.Log(), st)
+	if err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return s, nil
+}

@@ -1,0 +1,188 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/log"
+)
+
+const (
+	ownerFile    = "owner.json"
+	lockFile     = "lock"
+	ownerVersion = 1 // of the format of owner.json
+)
+
+// owner is what other processes of this user must know to attach.
+type owner struct {
+	Version    int    `json:"version"`
+	PID        int    `json:"pid"`
+	URL        string `json:"url"`
+	Token      string `json:"token"`
+	Durability string `json:"durability"`
+}
+
+// OwnedError says that another process owns the directory. PID and URL are zero
+// while it starts or stops.
+type OwnedError struct {
+	Dir string
+	PID int
+	URL string
+}
+
+func (e *OwnedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("embedded: start %s: another process owns it", e.Dir)
+	}
+	return fmt.Sprintf("embedded: start %s: process %d owns it and serves %s", e.Dir, e.PID, e.URL)
+}
+
+// NoOwnerError says that no process serves the directory: start it.
+type NoOwnerError struct {
+	Dir string
+	Err error // of the attempt; may be nil
+}
+
+func (e *NoOwnerError) Error() string {
+	msg := fmt.Sprintf("embedded: attach %s: no process serves it", e.Dir)
+	if e.Err != nil {
+		msg += ": " + e.Err.Error()
+	}
+	return msg
+}
+
+// takeLock takes the directory's lock, which lasts as long as the file is open:
+// the system gives it up for a process that was killed.
+func takeLock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: start %s: %v", dir, err)
+	}
+	switch err := lockExclusive(f); {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, errLocked):
+		f.Close()
+		o, _ := readOwner(dir)
+		return nil, &OwnedError{Dir: dir, PID: o.PID, URL: o.URL}
+	default:
+		f.Close()
+		return nil, fmt.Errorf("embedded: start %s: lock: %v", dir, err)
+	}
+}
+
+func readOwner(dir string) (o owner, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return owner{}, fmt.Errorf("%s: %v", ownerFile, err)
+	}
+	if o.Version != ownerVersion {
+		return owner{}, fmt.Errorf("%s has version %d, this program knows %d", ownerFile, o.Version, ownerVersion)
+	}
+	return o, nil
+}
+
+// writeOwner puts the file there whole, for this user alone.
+func writeOwner(dir string, o owner) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, ownerFile), append(text, '\n'))
+}
+
+// writeFile replaces a file at once.
+func writeFile(path string, text []byte) error {
+	tmp := path + ".new"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.WriteFile(tmp, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+func removeOwner(dir string) error {
+	err := os.Remove(filepath.Join(dir, ownerFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Attached is the log of a directory that another process owns.
+type Attached struct {
+	events *log.Log
+	conns  []*nats.Conn
+	owner  owner
+}
+
+// Attach opens the log of a directory through the process that owns it. Of the
+// options Dir and Logger matter. It returns *NoOwnerError if there is no such
+// process; when the owner ends, calls give log.ErrUnavailable or log.ErrUnknown.
+func Attach(ctx context.Context, o Options) (*Attached, error) {
+	o = o.withDefaults()
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: attach %s: %v", o.Dir, err)
+	}
+	a := &Attached{}
+	a.owner, err = readOwner(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &NoOwnerError{Dir: dir}
+	case err != nil:
+		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
+	}
+	for range 2 {
+		nc, err := nats.Connect(a.owner.URL, nats.Token(a.owner.Token), nats.Name("tally attached"), nats.ReconnectBufSize(-1),
+			nats.ReconnectWait(100*time.Millisecond), nats.MaxReconnects(50), nats.Timeout(5*time.Second))
+		if err != nil {
+			a.Close()
+			return nil, &NoOwnerError{Dir: dir, Err: err}
+		}
+		a.conns = append(a.conns, nc)
+	}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger}
+	if a.owner.Durability == log.Durable.String() {
+		c.Durability = log.Durable
+	}
+	if a.events, err = log.Open(ctx, a.conns[0], c); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Log is the log of the directory. It is closed with a.
+func (a *Attached) Log() *log.Log { return a.events }
+
+// URL is where the owner serves.
+func (a *Attached) URL() string { return a.owner.URL }
+
+// OwnerPID is the process id of the owner.
+func (a *Attached) OwnerPID() int { return a.owner.PID }
+
+// Close waits for the appends under way and leaves the owner.
+func (a *Attached) Close() error {
+	var err error
+	if a.events != nil {
+		err = a.events.Close()
+	}
+	for _, nc := range a.conns {
+		nc.Close()
+	}
+	return err
+}

@@ -1,0 +1,310 @@
+package embedded
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// Options of a Server. Dir is required; the rest may be zero.
+type Options struct {
+	Dir    string       // of the store; made if need be, for this user alone
+	Logger *slog.Logger // default: discard
+
+	// NoSync acknowledges what a power cut may take away (log.Buffered): for tests.
+	NoSync bool
+
+	// Private keeps the server inside this process: nothing listens, and Attach
+	// finds no owner.
+	Private bool
+
+	// Progress is called about once a second while a start takes long, as it does
+	// for a large log after a crash. Default: nothing.
+	Progress func(elapsed time.Duration)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Server owns a store directory and runs its server in this process.
+type Server struct {
+	dir    string
+	logger *slog.Logger
+	lock   *os.File
+	token  string
+	nats   *server.Server
+	bridge *bridge
+	conns  []*nats.Conn
+	events *log.Log
+	lost   []events.Offset
+	sync   bool
+
+	closing sync.Once
+	err     error // of Close
+}
+
+// Start takes the directory's lock and starts its server. It waits for what a
+// crash left to be read again, bounded by ctx alone.
+//
+// Errors: *OwnedError if another process owns the directory (attach to it);
+// *LostStreamError if a part of the log that should be there is not; anything
+// else is the system's or the server's. Nothing is left running after an error.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	o = o.withDefaults()
+	s := &Server{dir: o.Dir, logger: o.Logger, sync: !o.NoSync}
+	if err := s.start(ctx, o); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, o Options) (err error) {
+	if o.Dir == "" {
+		return errors.New("embedded: start: Options.Dir is missing")
+	}
+	if s.dir, err = filepath.Abs(o.Dir); err != nil {
+		return fmt.Errorf("embedded: start %s: %v", o.Dir, err)
+	}
+	if err := makePrivate(s.dir); err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	if s.lock, err = takeLock(s.dir); err != nil {
+		return err
+	}
+	if err := removeOwner(s.dir); err != nil { // of a process that was killed
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	expected, err := expectedStreams(s.dir)
+	if err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	s.token = rand.Text()
+	if err := s.run(ctx, o); err != nil {
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
+	}
+	if err := s.inspect(expected); err != nil {
+		return err
+	}
+	if err := s.openLog(ctx); err != nil {
+		return err
+	}
+	if err := s.recordStreams(); err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	// What an earlier owner wrote may still be in memory only. From here on nothing
+	// that was there at the start can be lost, and every ack covers its own event.
+	if s.sync {
+		if err := syncTree(s.dir); err != nil {
+			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		}
+	}
+	if o.Private {
+		return nil
+	}
+	return writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
+}
+
+func makePrivate(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// run starts the server and waits until it serves.
+func (s *Server) run(ctx context.Context, o Options) error {
+	opts := &server.Options{
+		ServerName:             "tally-" + rand.Text()[:8],
+		Host:                   "127.0.0.1",
+		Port:                   server.RANDOM_PORT,
+		DontListen:             o.Private,
+		Authorization:          s.token,
+		NoSigs:                 true,
+		NoLog:                  true,
+		JetStream:              true,
+		StoreDir:               s.dir,
+		JetStreamMaxStore:      quota(s.dir),
+		JetStreamMaxMemory:     64 << 20,
+		DisableJetStreamBanner: true,
+		JetStreamLimits:        server.JSLimitOpts{DefaultMaxConsumers: -1},
+		SyncAlways:             s.sync,
+		SyncInterval:           time.Second,
+		MaxPayload:             16 << 20,
+		MaxPending:             128 << 20,
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.nats, s.bridge = ns, newBridge(s.logger)
+	ns.SetLoggerV2(s.bridge, false, false, false)
+	go ns.Start()
+	began, told := time.Now(), 0
+	for !ns.ReadyForConnections(50 * time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case fatal := <-s.bridge.fatal:
+			return fatal
+		default:
+		}
+		if elapsed := time.Since(began); int(elapsed.Seconds()) > told {
+			told = int(elapsed.Seconds())
+			s.logger.Info("the store is being read after an unclean stop", "dir", s.dir, "elapsed", elapsed.Round(time.Second))
+			if o.Progress != nil {
+				o.Progress(elapsed)
+			}
+		}
+	}
+	select {
+	case fatal := <-s.bridge.fatal:
+		return fatal
+	default:
+	}
+	if !ns.JetStreamEnabled() {
+		return errors.New("the server runs without JetStream")
+	}
+	return nil
+}
+
+// inspect compares the streams that came back with those that should have, and
+// collects what the server says it lost.
+func (s *Server) inspect(expected []string) error {
+	js, err := s.nats.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	if err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	back := make(map[string]bool)
+	for _, account := range js.AccountDetails {
+		for _, stream := range account.Streams {
+			back[stream.Name] = true
+			s.report(stream)
+		}
+	}
+	var missing []string
+	for _, name := range expected {
+		if !back[name] {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return &LostStreamError{Dir: s.dir, Streams: missing, Said: s.bridge.complaints()}
+	}
+	return nil
+}
+
+func (s *Server) report(stream server.StreamDetail) {
+	if stream.State.Lost == nil {
+		return
+	}
+	for _, seq := range stream.State.Lost.Msgs {
+		s.lost = append(s.lost, events.Offset(seq))
+	}
+	s.logger.Error("the store lost records: verify it, and restore them from a copy",
+		"dir", s.dir, "stream", stream.Name, "records", len(stream.State.Lost.Msgs), "bytes", stream.State.Lost.Bytes)
+}
+
+func (s *Server) openLog(ctx context.Context) error {
+	for range 2 { // one for appends, one for the rest
+		nc, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Token(s.token), nats.Name("tally owner"), nats.ReconnectBufSize(-1))
+		if err != nil {
+			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		}
+		s.conns = append(s.conns, nc)
+	}
+	c := log.Config{Reads: s.conns[1], Logger: s.logger}
+	if s.sync {
+		c.Durability = log.Durable
+	}
+	var err error
+	s.events, err = log.Open(ctx, s.conns[0], c)
+	return err
+}
+
+// Log is the log of the directory. It is closed with the server.
+func (s *Server) Log() *log.Log { return s.events }
+
+// URL is where the server listens, on this machine only; "" if it is private.
+func (s *Server) URL() string {
+	if s.nats.Addr() == nil {
+		return ""
+	}
+	return "nats://" + s.nats.Addr().String()
+}
+
+// Dir is the store directory, as an absolute path.
+func (s *Server) Dir() string { return s.dir }
+
+// Lost lists the records that the server could not read back at the start.
+func (s *Server) Lost() []events.Offset { return s.lost }
+
+// Close waits for the appends under way, stops the server, makes everything
+// durable and gives the directory up. Nothing is left running.
+func (s *Server) Close() error {
+	s.closing.Do(func() { s.err = s.stop() })
+	return s.err
+}
+
+// stop undoes as much of start as was done.
+func (s *Server) stop() error {
+	var errs []error
+	if s.lock != nil {
+		errs = append(errs, removeOwner(s.dir)) // nobody attaches any more
+	}
+	if s.events != nil {
+		errs = append(errs, s.events.Close())
+	}
+	for _, nc := range s.conns {
+		nc.Close()
+	}
+	if s.nats != nil {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
+		// A clean stop of the server leaves its last writes in memory.
+		if s.sync {
+			errs = append(errs, syncTree(s.dir))
+		}
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close()) // which gives the lock up
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("embedded: close %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// LostStreamError says that parts of the log did not come back at a start. Nothing
+// was changed.
+type LostStreamError struct {
+	Dir     string
+	Streams []string
+	Said    []string // by the server, while it started
+}
+
+func (e *LostStreamError) Error() string {
+	msg := fmt.Sprintf("embedded: start %s: %s did not come back: keep a copy of the directory, then restore %s from a backup",
+		e.Dir, strings.Join(e.Streams, ", "), filepath.Join(e.Dir, "jetstream"))
+	if len(e.Said) > 0 {
+		msg += " (the server: " + strings.Join(e.Said, "; ") + ")"
+	}
+	return msg
+}

@@ -1,0 +1,346 @@
+package embedded_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// childDir names the directory that the test binary, run again by a test, is to own.
+const childDir = "TALLY_TEST_CHILD_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		appendForever(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func turn(id, text string) events.Event {
+	return events.Event{
+		ID: id, Source: "test://embedded", Type: events.TypeTurnAppended,
+		Data: []byte(`{"entries":[{"thread":"main","turn":` + strconv.Quote(text) + `}]}`),
+	}
+}
+
+func mustStart(t *testing.T, o embedded.Options) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func mustClose(t *testing.T, s *embedded.Server) {
+	t.Helper()
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustAppend(t *testing.T, l *log.Log, sub events.Subject, evs ...events.Event) log.Ack {
+	t.Helper()
+	ack, err := l.Append(t.Context(), sub, log.Any, evs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack
+}
+
+func mustRead(t *testing.T, l *log.Log, r events.Range) (ids []string) {
+	t.Helper()
+	for rec, err := range l.Read(t.Context(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, rec.ID)
+	}
+	return ids
+}
+
+func TestReopenKeepsEverything(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := events.Session("", "s")
+	var want []string
+	for round := range 3 {
+		srv := mustStart(t, embedded.Options{Dir: dir})
+		for i := range 5 {
+			id := fmt.Sprint(round, "-", i)
+			ack := mustAppend(t, srv.Log(), s, turn(id, "x"))
+			if ack.Durability != log.Durable {
+				t.Fatalf("an ack is %v, want durable", ack.Durability)
+			}
+			want = append(want, id)
+		}
+		if got := mustRead(t, srv.Log(), events.Range{}); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("round %d: got %v, want %v", round, got, want)
+		}
+		if again := mustAppend(t, srv.Log(), s, turn("0-0", "x")); !again.Duplicate || again.Last != 1 {
+			t.Fatalf("round %d: the first event again: %+v", round, again)
+		}
+		mustClose(t, srv)
+		if _, err := os.Stat(filepath.Join(dir, "owner.json")); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("owner.json after a clean stop: %v", err)
+		}
+	}
+}
+
+func TestOneOwner(t *testing.T) {
+	dir := t.TempDir()
+	first := mustStart(t, embedded.Options{Dir: dir, NoSync: true})
+	_, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, NoSync: true})
+	owned, ok := errors.AsType[*embedded.OwnedError](err)
+	if !ok || owned.PID != os.Getpid() || owned.URL != first.URL() {
+		t.Fatalf("a second owner: %v, want an OwnedError with %d and %s", err, os.Getpid(), first.URL())
+	}
+	mustAppend(t, first.Log(), events.Session("", "s"), turn("", "still serving"))
+	mustClose(t, first)
+	mustStart(t, embedded.Options{Dir: dir, NoSync: true})
+}
+
+func TestStartNeedsADirectory(t *testing.T) {
+	if _, err := embedded.Start(t.Context(), embedded.Options{}); err == nil {
+		t.Fatal("no error without a directory")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embedded.Start(t.Context(), embedded.Options{Dir: file}); err == nil {
+		t.Fatal("no error on a file")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := embedded.Start(ctx, embedded.Options{Dir: t.TempDir()}); err == nil {
+		s.Close() // it was faster than the look at the context
+	}
+}
+
+func TestAttach(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); !isNoOwner(err) {
+		t.Fatalf("without an owner: %v", err)
+	}
+	srv := mustStart(t, embedded.Options{Dir: dir})
+	a, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	s := events.Session("", "s")
+	mustAppend(t, srv.Log(), s, turn("by the owner", "x"))
+	ack := mustAppend(t, a.Log(), s, turn("by the other", "x"))
+	if ack.Last != 2 || ack.Durability != log.Durable || a.OwnerPID() != os.Getpid() || a.URL() != srv.URL() {
+		t.Fatalf("attached: %+v of %d at %s", ack, a.OwnerPID(), a.URL())
+	}
+	for _, l := range []*log.Log{srv.Log(), a.Log()} {
+		if got := fmt.Sprint(mustRead(t, l, events.Range{Subject: s})); got != "[by the owner by the other]" {
+			t.Fatalf("got %s", got)
+		}
+	}
+	mustClose(t, srv)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := a.Log().Append(ctx, s, log.Any, turn("", "x")); !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, log.ErrUnknown) {
+		t.Fatalf("after the owner's end: %v", err)
+	}
+	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); !isNoOwner(err) {
+		t.Fatalf("after the owner's end: %v", err)
+	}
+}
+
+func isNoOwner(err error) bool {
+	_, ok := errors.AsType[*embedded.NoOwnerError](err)
+	return ok
+}
+
+func TestOnlyThisUserOnThisMachine(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	srv := mustStart(t, embedded.Options{Dir: dir, NoSync: true})
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(srv.URL(), "nats://"))
+	if err != nil || host != "127.0.0.1" {
+		t.Fatalf("the server listens on %q (%v)", srv.URL(), err)
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		ip, ok := a.(*net.IPNet)
+		if !ok || ip.IP.IsLoopback() || ip.IP.To4() == nil {
+			continue
+		}
+		if c, err := net.DialTimeout("tcp", net.JoinHostPort(ip.IP.String(), port), time.Second); err == nil {
+			c.Close()
+			t.Fatalf("the server answers at %v", ip.IP)
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	for name, want := range map[string]fs.FileMode{"": 0o700, "owner.json": 0o600, "lock": 0o600, "mark": 0o600} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Fatalf("%q has mode %v (%v), want %v", name, info.Mode().Perm(), err, want)
+		}
+	}
+	var o struct{ Token string }
+	text, err := os.ReadFile(filepath.Join(dir, "owner.json"))
+	if err != nil || json.Unmarshal(text, &o) != nil || len(o.Token) < 16 {
+		t.Fatalf("owner.json holds %s (%v)", text, err)
+	}
+	wrong := strings.Replace(string(text), o.Token, strings.Repeat("x", len(o.Token)), 1)
+	if err := os.WriteFile(filepath.Join(dir, "owner.json"), []byte(wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); !isNoOwner(err) {
+		t.Fatalf("with a wrong token: %v", err)
+	}
+}
+
+func TestPrivateServerDoesNotListen(t *testing.T) {
+	dir := t.TempDir()
+	srv := mustStart(t, embedded.Options{Dir: dir, NoSync: true, Private: true})
+	mustAppend(t, srv.Log(), events.Session("", "s"), turn("", "x"))
+	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); srv.URL() != "" || !isNoOwner(err) {
+		t.Fatalf("a private server at %q: %v", srv.URL(), err)
+	}
+}
+
+func TestLostStreamIsRefused(t *testing.T) {
+	meta := filepath.Join("jetstream", "$G", "streams", "TALLY_1", "meta.inf")
+	for name, damage := range map[string]func(dir string) error{
+		"corrupt meta.inf": func(dir string) error {
+			text, err := os.ReadFile(filepath.Join(dir, meta))
+			if err != nil {
+				return err
+			}
+			text[len(text)/2] ^= 1
+			return os.WriteFile(filepath.Join(dir, meta), text, 0o600)
+		},
+		"no folder": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "jetstream")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			srv := mustStart(t, embedded.Options{Dir: dir, NoSync: true})
+			mustAppend(t, srv.Log(), events.Session("", "s"), turn("", "x"))
+			mustClose(t, srv)
+			if err := damage(dir); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // a refused start changes nothing
+				_, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, NoSync: true})
+				lost, ok := errors.AsType[*embedded.LostStreamError](err)
+				if !ok || fmt.Sprint(lost.Streams) != "[TALLY_1]" {
+					t.Fatalf("got %v, want a LostStreamError that names TALLY_1", err)
+				}
+			}
+		})
+	}
+}
+
+// appendForever owns a directory and prints each acknowledged id until it is killed.
+func appendForever(dir string) {
+	srv, err := embedded.Start(context.Background(), embedded.Options{Dir: dir})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	round := strconv.FormatInt(time.Now().UnixNano(), 36)
+	for i := 0; ; i++ {
+		id, other := fmt.Sprint(round, ":", i), fmt.Sprint(round, "+", i)
+		evs := []events.Event{turn(id, "x")}
+		if i%5 == 0 {
+			evs = append(evs, turn(other, "x"))
+		}
+		if _, err := srv.Log().Append(context.Background(), events.Session("", "s"), log.Any, evs...); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		for _, e := range evs {
+			fmt.Println(e.ID)
+		}
+	}
+}
+
+// TestKilledOwner kills the owner in the middle of appends, again and again.
+func TestKilledOwner(t *testing.T) {
+	dir := t.TempDir()
+	var acked []string
+	for round := range 4 {
+		acked = append(acked, runAndKill(t, dir, 40+30*round)...)
+	}
+	srv := mustStart(t, embedded.Options{Dir: dir})
+	seen, next := make(map[string]int), 0
+	batch := ""
+	for i, id := range mustRead(t, srv.Log(), events.Range{Subject: events.Session("", "s")}) {
+		if _, twice := seen[id]; twice {
+			t.Fatalf("%s is there twice", id)
+		}
+		seen[id] = i
+		if next < len(acked) && acked[next] == id {
+			next++
+		}
+		if batch != "" && id != batch {
+			t.Fatalf("%s follows a half append, want %s", id, batch)
+		}
+		batch = ""
+		if round, n, ok := strings.Cut(id, ":"); ok {
+			if i, _ := strconv.Atoi(n); i%5 == 0 {
+				batch = round + "+" + n
+			}
+		}
+	}
+	if next != len(acked) || batch != "" {
+		t.Fatalf("of %d acknowledged events %d are there in order, the next is %v; open: %q", len(acked), next, acked[next:min(next+1, len(acked))], batch)
+	}
+	if extra := len(seen) - len(acked); extra > 2*4 {
+		t.Fatalf("%d events are there that nobody was told of, at most two a kill can be", extra)
+	}
+}
+
+func runAndKill(t *testing.T, dir string, n int) (acked []string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		acked = append(acked, lines.Text())
+		if len(acked) == n {
+			cmd.Process.Kill()
+		}
+	}
+	cmd.Wait()
+	if len(acked) < n {
+		t.Fatalf("the owner ended by itself after %d appends", len(acked))
+	}
+	return acked
+}
