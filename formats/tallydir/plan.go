@@ -221,7 +221,7 @@ func (p *plan) missing() []string {
 // it will render after this import.
 func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, error) {
 	gone := events.FileFormat{Gone: true}
-	at := placeOf(path)
+	at := p.place(path)
 	if at.part == partOther {
 		return gone, nil
 	}

@@ -1,6 +1,7 @@
 package tallydir
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -41,7 +42,11 @@ func (v *view) render(ctx context.Context, p place, f events.FileFormat, known b
 		return false, err
 	}
 	if raw == nil && p.part == partMeta {
-		raw, known = defaultMeta(v.s.Subject.ID, v.s.Ledger.CreatedAt), false
+		began, err := v.began(ctx)
+		if err != nil {
+			return false, err
+		}
+		raw, known = defaultMeta(v.s.Subject.ID, began), false
 	}
 	if raw == nil {
 		return false, nil
@@ -129,6 +134,18 @@ func maxValue(src formats.Source) int64 {
 	return events.MaxValue
 }
 
+// began says when a session began: by itself, else by its first record.
+func (v *view) began(ctx context.Context) (events.Timestamp, error) {
+	if at := v.s.Ledger.CreatedAt; at != "" {
+		return at, nil
+	}
+	rec, err := v.src.Loader().Source.Record(ctx, v.s.History.First())
+	if err != nil {
+		return "", err
+	}
+	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded)), nil
+}
+
 // defaultMeta is the meta.json of a session that was not imported.
 func defaultMeta(id string, createdAt events.Timestamp) events.Raw {
 	b := append([]byte(`{"id":`), rawjson.AppendString(nil, id)...)
@@ -202,6 +219,21 @@ func (v *view) paths() []string {
 	return slices.Compact(list)
 }
 
+// place says what a file of the session holds. The name of a run with a long id
+// does not say the id.
+func (v *view) place(path string) place {
+	p := placeOf(path)
+	if p.part != partRun || !formats.IsShortened(p.run.ID) {
+		return p
+	}
+	for _, r := range v.s.Ledger.Runs {
+		if r.Kind == p.run.Kind && runPath(r.Ref(), v.s.Ledger.Formats) == path {
+			p.run = r.Ref()
+		}
+	}
+	return p
+}
+
 // file is a file of a session: where its bytes come from.
 type file struct {
 	path   string // inside the conversation's folder
@@ -217,7 +249,7 @@ type file struct {
 func (v *view) file(ctx context.Context, path string) (f file, ok bool, err error) {
 	f.path = path
 	f.format, f.known = v.format(path)
-	p := placeOf(path)
+	p := v.place(path)
 	if (f.format.Doc != "" || f.format.Gone) && f.format.Of != "" {
 		if f.sum, err = v.sum(ctx, p, f.format, true); err != nil {
 			return f, false, err
@@ -263,7 +295,7 @@ func (v *view) write(ctx context.Context, f file, w io.Writer) error {
 		}
 		return writeDocument(ctx, v.src, doc, at, w)
 	}
-	there, err := v.render(ctx, placeOf(f.path), f.format, f.known, w)
+	there, err := v.render(ctx, v.place(f.path), f.format, f.known, w)
 	if err == nil && !there {
 		err = fmt.Errorf("%s: %w", f.path, projector.ErrNotFound)
 	}

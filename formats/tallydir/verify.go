@@ -27,7 +27,7 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 			return nil, err
 		}
 		s := f.file(name)
-		at := placeOf(name).part
+		at := v.place(name).part
 		switch {
 		case v.s.Threads == nil && s != nil && (at == partTurns || at == partTraces):
 			found++

@@ -1,0 +1,137 @@
+package formats_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/tallylog/tally/formats"
+)
+
+func openDir(t *testing.T) (*formats.Dir, string) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "a", "b")
+	d, err := formats.OpenDir(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d, name
+}
+
+func text(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
+func read(t *testing.T, d *formats.Dir, name string) string {
+	t.Helper()
+	r, err := d.Read(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestDir(t *testing.T) {
+	d, name := openDir(t)
+	ctx := t.Context()
+	if err := d.Write(ctx, "x/y/z.json", 0o600, text("one")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Write(ctx, "x/y/z.json", 0o644, text("two")); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, d, "x/y/z.json"); got != "two" {
+		t.Errorf("read %q", got)
+	}
+	e, err := d.Stat(ctx, "x/y/z.json")
+	if err != nil || e.Size != 3 || e.Dir || e.Name != "z.json" || runtime.GOOS != "windows" && e.Mode != 0o644 {
+		t.Errorf("stat %+v, %v", e, err)
+	}
+	for range 2 {
+		if err := d.Append(ctx, "x/log", []byte("l\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, d, "x/log"); got != "l\nl\n" {
+		t.Errorf("appended %q", got)
+	}
+	list, err := d.List(ctx, "x")
+	if err != nil || len(list) != 2 || list[0].Name != "log" || !list[1].Dir {
+		t.Errorf("list %+v, %v", list, err)
+	}
+	if list, err := d.List(ctx, ""); err != nil || len(list) != 1 {
+		t.Errorf("list %+v, %v", list, err)
+	}
+	if err := d.Delete(ctx, "x/log"); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Stat(ctx, "x/log"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("stat of what is gone: %v", err)
+	}
+	broken := errors.New("broken")
+	if err := d.Write(ctx, "x/y/z.json", 0o644, func(w io.Writer) error { fmt.Fprint(w, "half"); return broken }); !errors.Is(err, broken) {
+		t.Errorf("write: %v", err)
+	}
+	if got := read(t, d, "x/y/z.json"); got != "two" {
+		t.Errorf("a write that failed left %q", got)
+	}
+	if entries, _ := os.ReadDir(filepath.Join(name, "x", "y")); len(entries) != 1 {
+		t.Errorf("%d files are left", len(entries))
+	}
+}
+
+// T-30: no path leads out of the folder.
+func TestDirIsConfined(t *testing.T) {
+	d, name := openDir(t)
+	ctx := t.Context()
+	if err := os.WriteFile(filepath.Join(name, "..", "outside"), []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"../outside", "x/../../outside", "/outside", ".", "..", "", "x//y", "x/", "x/.", "a\x00b"} {
+		_, readErr := d.Read(ctx, path)
+		_, statErr := d.Stat(ctx, path)
+		for what, err := range map[string]error{"read": readErr, "stat": statErr, "delete": d.Delete(ctx, path),
+			"append": d.Append(ctx, path, []byte("x")), "write": d.Write(ctx, path, 0o644, text("x"))} {
+			if _, ok := errors.AsType[*formats.PathError](err); !ok {
+				t.Errorf("%s %q: %v", what, path, err)
+			}
+		}
+	}
+	if err := os.Symlink("..", filepath.Join(name, "up")); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	if _, err := d.Read(ctx, "up/outside"); err == nil {
+		t.Error("read through a link that leads out")
+	}
+	if err := d.Write(ctx, "up/outside", 0o644, text("x")); err == nil {
+		t.Error("wrote through a link that leads out")
+	}
+}
+
+func TestModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no permission bits")
+	}
+	for perm, want := range map[fs.FileMode]int64{0o644: 0, 0o444: 0, 0o664: 0, 0o755: 0o755, 0o555: 0o755, 0o600: 0o600, 0o400: 0o600, 0o700: 0o700} {
+		if got := formats.ModeOf(perm); got != want {
+			t.Errorf("ModeOf(%o) = %o, want %o", perm, got, want)
+		}
+	}
+	if formats.FileMode(0) != 0o644 || formats.FileMode(0o755) != 0o755 {
+		t.Error("modes do not come back")
+	}
+}
