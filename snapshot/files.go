@@ -2,12 +2,12 @@ package snapshot
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -94,13 +94,12 @@ func (f *Files) List(_ context.Context, sub events.Subject, fold string) ([]Meta
 		if name, _, _, ok := parseName(e.Name()); !ok || name != fold {
 			continue
 		}
-		if m, err := readMeta(filepath.Join(f.folder(sub), e.Name())); err == nil && m.Subject == sub {
+		path := filepath.Join(f.folder(sub), e.Name())
+		if m, err := readMeta(path); err == nil && m.Subject == sub && f.path(m) == path {
 			list = append(list, m)
 		}
 	}
-	slices.SortFunc(list, func(a, b Meta) int {
-		return cmp.Or(cmp.Compare(b.Offset, a.Offset), cmp.Compare(b.Version, a.Version))
-	})
+	slices.SortFunc(list, newestFirst)
 	return list, nil
 }
 
@@ -131,6 +130,9 @@ func (f *Files) Get(_ context.Context, m Meta) (Snapshot, error) {
 // Put implements Store.
 func (f *Files) Put(_ context.Context, s Snapshot) error {
 	h := header{s.Subject.NATS(), s.Fold, s.Version, uint64(s.Offset), s.EventID, s.Live, Sum(s.Data), s.Kept}
+	if h.Live == nil {
+		h.Live = []Interval{} // null is no list
+	}
 	line, err := rawjson.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("snapshot: %v", err)
@@ -153,22 +155,31 @@ func (f *Files) Delete(_ context.Context, m Meta) error {
 	return nil
 }
 
-// All implements Store.
+// All implements Store. Files right below the directory are none of its own.
 func (f *Files) All(ctx context.Context) iter.Seq2[Meta, error] {
 	return func(yield func(Meta, error) bool) {
-		err := filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
+		// The walk ends only when the caller has had enough: every error is yielded.
+		_ = filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil {
+				err = ctx.Err()
+			}
 			switch {
+			case errors.Is(err, fs.ErrNotExist): // removed meanwhile, or nothing was ever written
+				return nil
 			case err != nil:
-				return err
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case d.IsDir():
+				if !yield(Meta{}, fmt.Errorf("snapshot: %w", err)) || ctx.Err() != nil {
+					return fs.SkipAll
+				}
+				return nil
+			case d.IsDir(), filepath.Dir(path) == filepath.Clean(f.dir):
+				return nil
+			case durable.IsTemporary(d.Name()): // a write that a crash interrupted
 				return nil
 			}
-			if _, _, _, ok := parseName(d.Name()); !ok && durable.IsTemporary(d.Name()) {
-				return nil // a write that a crash interrupted
-			}
 			m, err := readMeta(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
 			if err == nil && f.path(m) != path {
 				err = &CorruptError{path, "the header names another place"}
 			}
@@ -177,10 +188,19 @@ func (f *Files) All(ctx context.Context) iter.Seq2[Meta, error] {
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			yield(Meta{}, fmt.Errorf("snapshot: %w", err))
-		}
 	}
+}
+
+// Discard implements Store. Nothing outside the directory is removed.
+func (f *Files) Discard(_ context.Context, name string) error {
+	rel, err := filepath.Rel(f.dir, name)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return fmt.Errorf("snapshot: %s is not below %s", name, f.dir)
+	}
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
 }
 
 // readMeta reads the first line of a file.
@@ -198,8 +218,11 @@ func readMeta(path string) (Meta, error) {
 			return parseHeader(path, append(line, buf[:i]...))
 		}
 		line = append(line, buf[:n]...)
-		if err != nil {
+		if err == io.EOF {
 			break
+		}
+		if err != nil {
+			return Meta{}, fmt.Errorf("snapshot: %w", err)
 		}
 	}
 	return Meta{}, &CorruptError{path, "there is no header"}

@@ -26,9 +26,7 @@ func (m *Mem) List(_ context.Context, sub events.Subject, fold string) ([]Meta, 
 			list = append(list, s.Meta)
 		}
 	}
-	slices.SortFunc(list, func(a, b Meta) int {
-		return cmp.Or(cmp.Compare(b.Offset, a.Offset), cmp.Compare(b.Version, a.Version))
-	})
+	slices.SortFunc(list, newestFirst)
 	return list, nil
 }
 
@@ -45,12 +43,10 @@ func (m *Mem) Get(_ context.Context, want Meta) (Snapshot, error) {
 }
 
 // Put implements Store.
-func (m *Mem) Put(ctx context.Context, s Snapshot) error {
-	if err := m.Delete(ctx, s.Meta); err != nil {
-		return err
-	}
+func (m *Mem) Put(_ context.Context, s Snapshot) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.delete(s.Meta)
 	s.Hash, s.Data = Sum(s.Data), slices.Clone(s.Data)
 	m.list = append(m.list, s)
 	return nil
@@ -60,9 +56,16 @@ func (m *Mem) Put(ctx context.Context, s Snapshot) error {
 func (m *Mem) Delete(_ context.Context, gone Meta) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.list = slices.DeleteFunc(m.list, func(s Snapshot) bool { return same(s.Meta, gone) })
+	m.delete(gone)
 	return nil
 }
+
+func (m *Mem) delete(gone Meta) {
+	m.list = slices.DeleteFunc(m.list, func(s Snapshot) bool { return same(s.Meta, gone) })
+}
+
+// Discard implements Store. All reports nothing that could be discarded.
+func (m *Mem) Discard(context.Context, string) error { return nil }
 
 // All implements Store.
 func (m *Mem) All(context.Context) iter.Seq2[Meta, error] {
@@ -80,4 +83,8 @@ func (m *Mem) All(context.Context) iter.Seq2[Meta, error] {
 
 func same(a, b Meta) bool {
 	return a.Subject == b.Subject && a.Fold == b.Fold && a.Version == b.Version && a.Offset == b.Offset
+}
+
+func newestFirst(a, b Meta) int {
+	return cmp.Or(cmp.Compare(b.Offset, a.Offset), cmp.Compare(b.Version, a.Version))
 }

@@ -59,8 +59,12 @@ type Store interface {
 	Put(ctx context.Context, s Snapshot) error
 	// Delete removes one snapshot; there being none is no error.
 	Delete(ctx context.Context, m Meta) error
-	// All gives every snapshot, and a *CorruptError for each thing that is none.
+	// All gives every snapshot, a *CorruptError for each thing that is none, and
+	// other errors for what cannot be read; it goes on behind both.
 	All(ctx context.Context) iter.Seq2[Meta, error]
+	// Discard removes what All reported as a *CorruptError, by its Name; there
+	// being none is no error.
+	Discard(ctx context.Context, name string) error
 }
 
 // Sum is the hash of a snapshot's data.

@@ -24,7 +24,8 @@ const temporaryMark = ".tally-tmp-"
 func IsTemporary(name string) bool { return strings.Contains(filepath.Base(name), temporaryMark) }
 
 // Replace writes data to path by way of a temporary file beside it. On an error
-// what was at path before is there still.
+// what was at path before is there still, unless only the last step failed: then
+// the new content is there, and a power cut may take it back.
 func Replace(path string, data []byte, mode os.FileMode, sync Sync) (err error) {
 	dir, base := filepath.Split(path)
 	if len(base) > 100 {

@@ -1,0 +1,100 @@
+package durable_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/internal/durable"
+)
+
+func mustHold(t *testing.T, path, want string, beside int) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %.20q, %v", path, got, err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != beside+1 {
+		t.Errorf("beside it: %v, %v", entries, err)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	for _, sync := range []durable.Sync{durable.NoSync, durable.WithSync} {
+		path := filepath.Join(t.TempDir(), "file")
+		for _, content := range []string{"first", "", "second, longer"} {
+			if err := durable.Replace(path, []byte(content), 0o640, sync); err != nil {
+				t.Fatal(err)
+			}
+			mustHold(t, path, content, 0)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o640 {
+			t.Errorf("mode %v, %v", info.Mode(), err)
+		}
+	}
+}
+
+// A name of the greatest length can be replaced, and one in the working directory.
+func TestReplaceNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, path := range []string{strings.Repeat("x", 255), strings.Repeat("é", 127), "plain"} {
+		if err := durable.Replace(path, []byte("x"), 0o600, durable.WithSync); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An error before the file has its name leaves the old content and nothing else.
+func TestReplaceFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "target", "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Replace(filepath.Join(dir, "target"), []byte("x"), 0o600, durable.WithSync); err == nil {
+		t.Error("a directory was replaced")
+	}
+	mustBeAlone(t, dir, "target")
+
+	file := filepath.Join(dir, "target", "full", "file")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(file, "below"), filepath.Join(dir, "missing", "file")} {
+		if err := durable.Replace(path, []byte("x"), 0o600, durable.WithSync); err == nil {
+			t.Errorf("wrote %s", path)
+		}
+	}
+	mustHold(t, file, "old", 0)
+}
+
+func mustBeAlone(t *testing.T, dir, name string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != name {
+		t.Errorf("%s holds %v, %v", dir, entries, err)
+	}
+}
+
+// A crash between two steps leaves a temporary file, which is known as one and in
+// nobody's way.
+func TestLeftover(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(dir, "file.tally-tmp-1")
+	if err := os.WriteFile(left, bytes.Repeat([]byte("x"), 10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, path, "old", 1)
+	if err := durable.Replace(path, []byte("new"), 0o600, durable.NoSync); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, path, "new", 1)
+	if !durable.IsTemporary(left) || durable.IsTemporary(path) || durable.IsTemporary(filepath.Join(left, "file")) {
+		t.Error("temporary files are not told from others")
+	}
+}

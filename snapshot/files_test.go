@@ -1,0 +1,199 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// shelf is a Files with two snapshots of s1 and one of s2.
+func shelf(t *testing.T) (st *snapshot.Files, path string) {
+	t.Helper()
+	st = snapshot.NewFiles(filepath.Join(t.TempDir(), "snapshots"))
+	mustPut(t, st, at(s1, 7))
+	mustPut(t, st, at(s1, 9))
+	mustPut(t, st, at(events.Session("", "s2"), 8))
+	return st, filepath.Join(st.Dir(), "default", "session", "s1", "session.1."+events.Offset(9).Padded())
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func mustWrite(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever a file became, the others are there; what is wrong with it is a
+// *CorruptError, and can be discarded.
+func TestDamagedFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func([]byte) []byte
+		listed bool // the header is sound: Get finds the damage
+	}{
+		"a byte of the data":   {func(b []byte) []byte { b[len(b)-2] ^= 1; return b }, true},
+		"data cut off":         {func(b []byte) []byte { return b[:len(b)-3] }, true},
+		"data added":           {func(b []byte) []byte { return append(b, '\n') }, true},
+		"header cut off":       {func(b []byte) []byte { return b[:30] }, false},
+		"empty":                {func([]byte) []byte { return nil }, false},
+		"foreign":              {func([]byte) []byte { return []byte("hello\nworld\n") }, false},
+		"a huge foreign line":  {func([]byte) []byte { return bytes.Repeat([]byte("x"), 100_000) }, false},
+		"no JSON":              {func(b []byte) []byte { return bytes.Replace(b, []byte(`"offset":9`), []byte(`"offset":\`), 1) }, false},
+		"no subject":           {func(b []byte) []byte { return bytes.Replace(b, []byte("session.s1"), []byte("session.s=1"), 1) }, false},
+		"another place":        {func(b []byte) []byte { return bytes.Replace(b, []byte(`"offset":9`), []byte(`"offset":7`), 1) }, false},
+		"another fold version": {func(b []byte) []byte { return bytes.Replace(b, []byte(`"version":1`), []byte(`"version":2`), 1) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, path := shelf(t)
+			mustWrite(t, path, c.damage(mustRead(t, path)))
+			if listed := mustList(t, st, s1)[0].Offset == 9; listed != c.listed {
+				t.Fatalf("listed: %v", listed)
+			}
+			_, err := st.Get(t.Context(), at(s1, 9).Meta)
+			if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); !ok || corrupt.Name != path || corrupt.Reason == "" {
+				t.Fatalf("get: %v", err)
+			}
+			metas, errs := all(t, st)
+			if c.listed {
+				if len(metas) != 3 || len(errs) > 0 {
+					t.Fatalf("all: %v, %v", metas, errs)
+				}
+			} else if len(metas) != 2 || len(errs) != 1 {
+				t.Fatalf("all: %v, %v", metas, errs)
+			} else if corrupt, ok := errors.AsType[*snapshot.CorruptError](errs[0]); !ok {
+				t.Fatal(errs)
+			} else if err := st.Discard(t.Context(), corrupt.Name); err != nil {
+				t.Fatal(err)
+			}
+			mustPut(t, st, at(s1, 9))
+			mustHold(t, st, s1, at(s1, 9), at(s1, 7))
+		})
+	}
+}
+
+// What a crash left behind is no snapshot and no damage; a file that somebody
+// put there is named.
+func TestForeignFiles(t *testing.T) {
+	st, path := shelf(t)
+	mustWrite(t, path+".tally-tmp-123", []byte("half"))
+	if metas, errs := all(t, st); len(metas) != 3 || len(errs) > 0 {
+		t.Fatalf("all: %v, %v", metas, errs)
+	}
+	mustWrite(t, filepath.Join(st.Dir(), "cursor"), []byte("x")) // there is room for others
+	stray := filepath.Join(st.Dir(), "default", "README")
+	mustWrite(t, stray, []byte("x"))
+	mustWrite(t, filepath.Join(filepath.Dir(path), "a.b.c.d"), []byte("x"))
+	metas, errs := all(t, st)
+	if len(metas) != 3 || len(errs) != 2 {
+		t.Fatalf("all: %v, %v", metas, errs)
+	}
+	mustHold(t, st, s1, at(s1, 9), at(s1, 7))
+	for range 2 {
+		if err := st.Discard(t.Context(), stray); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, outside := range []string{st.Dir(), filepath.Dir(st.Dir()), filepath.Join(st.Dir(), "..", "x"), "/etc/passwd"} {
+		if err := st.Discard(t.Context(), outside); err == nil {
+			t.Errorf("discarded %s", outside)
+		}
+	}
+}
+
+// A copy of a file under another name is not a second snapshot.
+func TestCopiedFile(t *testing.T) {
+	st, path := shelf(t)
+	mustWrite(t, strings.TrimSuffix(path, "9")+"8", mustRead(t, path))
+	mustHold(t, st, s1, at(s1, 9), at(s1, 7))
+	if metas, errs := all(t, st); len(metas) != 3 || len(errs) != 1 {
+		t.Fatalf("all: %v, %v", metas, errs)
+	}
+}
+
+// Two subjects that share a folder keep their own: offsets are unique in a log.
+func TestSharedFolder(t *testing.T) {
+	st, path := shelf(t)
+	other := at(events.Session("", "other"), 8)
+	mustPut(t, st, other)
+	from := filepath.Join(st.Dir(), "default", "session", "other", "session.1."+events.Offset(8).Padded())
+	mustWrite(t, filepath.Join(filepath.Dir(path), filepath.Base(from)), mustRead(t, from))
+	mustHold(t, st, s1, at(s1, 9), at(s1, 7))
+}
+
+// What cannot be opened is an error, and the rest is listed.
+func TestUnreadable(t *testing.T) {
+	st, _ := shelf(t)
+	loop := filepath.Join(st.Dir(), "default", "session", "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.List(t.Context(), events.Session("", "loop"), fold); err == nil {
+		t.Error("a folder that cannot be read is listed")
+	}
+	if metas, errs := all(t, st); len(metas) != 3 || len(errs) != 1 {
+		t.Errorf("all: %v, %v", metas, errs)
+	}
+	if _, err := st.Get(t.Context(), at(events.Session("", "loop"), 1).Meta); err == nil || errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	if err := st.Put(t.Context(), at(events.Session("", "loop"), 1)); err == nil {
+		t.Error("put")
+	}
+	if err := st.Delete(t.Context(), at(events.Session("", "loop"), 1).Meta); err == nil {
+		t.Error("delete")
+	}
+}
+
+func TestUnreadableDirectory(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root reads every directory")
+	}
+	st, path := shelf(t)
+	if err := os.Chmod(filepath.Dir(path), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(filepath.Dir(path), 0o700) })
+	if metas, errs := all(t, st); len(metas) != 1 || len(errs) != 1 {
+		t.Errorf("all: %v, %v", metas, errs)
+	}
+	if _, err := st.List(t.Context(), s1, fold); err == nil {
+		t.Error("listed")
+	}
+}
+
+func TestAllEnds(t *testing.T) {
+	st, _ := shelf(t)
+	n := 0
+	for range st.All(t.Context()) {
+		n++
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range st.All(ctx) {
+		if n++; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d yields", n)
+	}
+}
