@@ -88,12 +88,15 @@ func (l *lines) report(line int, reason string) {
 
 // scanLines reads a file of turns once: what is in it, how it is spelled, where it
 // departs from the turns that the session has, and which step traces follow from
-// it, laid out as traces says.
-func scanLines(r io.Reader, limit int, have []projector.Turn, traces events.FileFormat) (*lines, error) {
+// it, laid out as traces says, nil if nobody needs to know.
+func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.FileFormat) (*lines, error) {
 	file, render, derived := sha256.New(), sha256.New(), sha256.New()
 	l := &lines{}
 	out := linesWriter{w: render}
-	d := deriver{out: arrayWriter{w: derived, format: traces}}
+	var d *deriver
+	if traces != nil {
+		d = &deriver{out: arrayWriter{w: derived, format: *traces}}
+	}
 	same := true
 	err := eachLine(io.TeeReader(r, file), limit, func(t turnLine) error {
 		if t.line == 1 {
@@ -134,7 +137,7 @@ func scanLines(r io.Reader, limit int, have []projector.Turn, traces events.File
 		return nil, err
 	}
 	out.format = l.format
-	if err := errors.Join(out.end(), d.out.end()); err != nil {
+	if err := errors.Join(out.end(), d.end()); err != nil {
 		return nil, err
 	}
 	l.sum, l.render, l.derived = hexSum(file), hexSum(render), hexSum(derived)

@@ -178,30 +178,44 @@ func rawOf(t *projector.Turn) events.Raw {
 // renderTraces writes the thread that holds the step traces; where they are not
 // stored they are derived from the steps.
 func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool, error) {
-	_, simulated := v.s.Ledger.Fields.Get("trajectory")
+	there, derived := v.hasTraces(f, known)
 	if !known {
 		f = events.FileFormat{Indent: writerStyle}
 	}
-	out := arrayWriter{w: w, format: f}
-	switch thread := v.s.Threads[tracesThread]; {
-	case thread != nil && !f.Derived:
-		for i := range thread.Turns {
-			if err := out.element(rawOf(&thread.Turns[i])); err != nil {
-				return true, err
-			}
-		}
-		return true, out.end()
-	case f.Derived || !known && simulated && v.s.Threads[events.MainThread] != nil:
-		d := deriver{out: out}
+	d := deriver{out: arrayWriter{w: w, format: f}}
+	switch {
+	case !there:
+		return false, nil
+	case derived:
 		for _, t := range v.s.Threads.Turns(events.MainThread) {
 			step, err := rawjson.Object(t.Raw)
 			if err := d.turn(step, err == nil); err != nil {
 				return true, err
 			}
 		}
-		return true, d.out.end()
+	default:
+		turns := v.s.Threads.Turns(tracesThread)
+		for i := range turns {
+			if err := d.out.element(rawOf(&turns[i])); err != nil {
+				return true, err
+			}
+		}
 	}
-	return false, nil
+	return true, d.out.end()
+}
+
+// hasTraces reports whether there are step traces, and whether they follow from
+// the steps. A simulation has some even if nobody said how they are spelled.
+func (v *view) hasTraces(f events.FileFormat, known bool) (there, derived bool) {
+	if known && f.Derived {
+		return true, true
+	}
+	if v.s.Threads[tracesThread] != nil {
+		return true, false
+	}
+	_, simulated := v.s.Ledger.Fields.Get("trajectory")
+	derived = !known && simulated && v.s.Threads[events.MainThread] != nil
+	return derived, derived
 }
 
 // paths lists the files that the session may have, sorted.
@@ -265,25 +279,27 @@ func (v *view) file(ctx context.Context, path string) (f file, ok bool, err erro
 	}
 	f.moved = f.format.Doc != ""
 	f.known = f.known && !f.format.Gone // what came after it was gone was never in a folder
-	ok, err = v.has(ctx, p, f)
-	return f, ok, err
+	return f, v.has(p, f), nil
 }
 
 // has reports whether the state itself renders a part.
-func (v *view) has(ctx context.Context, p place, f file) (bool, error) {
+func (v *view) has(p place, f file) bool {
 	switch p.part {
 	case partMeta:
-		return true, nil
-	case partOther:
-		return false, nil
+		return true
+	case partTurns:
+		return f.known || v.s.Threads[events.MainThread] != nil
 	case partTrajectory:
 		_, ok := v.s.Ledger.Fields.Get("trajectory")
-		return ok, nil
+		return ok
+	case partTraces:
+		there, _ := v.hasTraces(f.format, f.known)
+		return there
 	case partRun:
 		r := v.s.Ledger.Run(p.run)
-		return r != nil && r.Last() != nil, nil
+		return r != nil && r.Last() != nil
 	}
-	return v.render(ctx, p, f.format, f.known, io.Discard)
+	return false
 }
 
 // write writes the bytes of a file.

@@ -194,29 +194,30 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 	return nil
 }
 
-// traceFormat guesses how stepTraces.json is laid out.
-func (f *folder) traceFormat() (events.FileFormat, error) {
+// traceFormat guesses how stepTraces.json is laid out, nil if there is none.
+func (f *folder) traceFormat() (*events.FileFormat, error) {
 	s := f.file(tracesName)
 	if s == nil {
-		return events.FileFormat{}, nil
+		return nil, nil
 	}
 	r, err := f.tree.root.Open(s.full)
 	if err != nil {
-		return events.FileFormat{}, err
+		return nil, err
 	}
 	defer r.Close()
 	head, tail := make([]byte, 128), make([]byte, 2)
 	n, err := r.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return events.FileFormat{}, err
+		return nil, err
 	}
 	if s.size < 2 {
-		return events.FileFormat{}, nil
+		return &events.FileFormat{}, nil
 	}
 	if _, err := r.ReadAt(tail, s.size-2); err != nil && !errors.Is(err, io.EOF) {
-		return events.FileFormat{}, err
+		return nil, err
 	}
-	return arrayFormat(head[:n], tail), nil
+	format := arrayFormat(head[:n], tail)
+	return &format, nil
 }
 
 // read reads a file that is one JSON value. A larger one than a value may be gives
@@ -315,7 +316,7 @@ func (f *folder) scanTraces() error {
 		return err
 	}
 	if t := f.file(turnsName); t != nil && t.lines.derived == s.sum {
-		s.value, s.render, s.format = true, s.sum, layout
+		s.value, s.render, s.format = true, s.sum, *layout
 		s.format.Derived = true
 		return nil
 	}
@@ -329,7 +330,7 @@ func (f *folder) scanTraces() error {
 		return nil
 	}
 	h := sha256.New()
-	out := arrayWriter{w: h, format: layout}
+	out := arrayWriter{w: h, format: *layout}
 	for _, raw := range elements {
 		if err := out.element(raw); err != nil {
 			return err
@@ -338,7 +339,7 @@ func (f *folder) scanTraces() error {
 	if err := out.end(); err != nil {
 		return err
 	}
-	s.value, s.render, s.format, s.traces = true, hexSum(h), layout, len(elements)
+	s.value, s.render, s.format, s.traces = true, hexSum(h), *layout, len(elements)
 	return nil
 }
 

@@ -70,7 +70,7 @@ func memberText(m rawjson.Members, name string) string {
 	return text
 }
 
-// deriver writes the step traces of a list of turns.
+// deriver writes the step traces of a list of turns. The nil deriver does nothing.
 type deriver struct {
 	out   arrayWriter
 	index int
@@ -79,6 +79,9 @@ type deriver struct {
 
 // turn derives the next step; a turn that is no object has no trace.
 func (d *deriver) turn(step rawjson.Members, ok bool) error {
+	if d == nil {
+		return nil
+	}
 	index := d.index
 	d.index++
 	if !ok {
@@ -86,6 +89,14 @@ func (d *deriver) turn(step rawjson.Members, ok bool) error {
 	}
 	d.buf = traceOf(d.buf[:0], step, index)
 	return d.out.element(d.buf)
+}
+
+// end writes what stands behind the last trace.
+func (d *deriver) end() error {
+	if d == nil {
+		return nil
+	}
+	return d.out.end()
 }
 
 // arrayFormat guesses from its first and last bytes how an array is laid out. A
