@@ -24,18 +24,24 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 		panic("log: Open without a connection")
 	}
 	c = c.withDefaults()
-	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), line: c.Stream}
-	var err error
-	if b.js, err = jetstream.New(b.reads); err != nil {
-		return nil, fmt.Errorf("log: open: %w", err)
-	}
-	if b.active, err = b.findSegment(ctx); err != nil {
+	b, err := openJetStream(ctx, nc, c)
+	if err != nil {
 		return nil, err
 	}
 	if b.active.CachedInfo().Config.Replicas >= 3 && c.Durability == Buffered {
 		c.Durability = Replicated
 	}
 	return OpenOn(ctx, b, c)
+}
+
+func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
+	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), line: c.Stream}
+	var err error
+	if b.js, err = jetstream.New(b.reads); err != nil {
+		return nil, fmt.Errorf("log: open: %w", err)
+	}
+	b.active, err = b.findSegment(ctx)
+	return b, err
 }
 
 // jetStream is the Backend on a JetStream server. Appends have a connection of

@@ -3,9 +3,7 @@ package logtest_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,148 +19,16 @@ func turn(id, text string) events.Event {
 	}
 }
 
-// TestRetryAfterUnknown appends under faults and retries whatever did not get an
-// answer: in the end each event is there once, in the order of its writer.
-func TestRetryAfterUnknown(t *testing.T) {
-	for _, fault := range []logtest.Fault{logtest.Dropped, logtest.AckLost, logtest.Late, logtest.Twice} {
-		for name, id := range map[string]func(w, i int) string{
-			"young": func(int, int) string { return "" },
-			"old":   func(w, i int) string { return fmt.Sprintf("w%d-%d", w, i) },
-		} {
-			t.Run(fault.String()+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				f := &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: logtest.Sometimes(7, 3, fault)}
-				retryUntilAcked(t, logtest.OpenOn(t, f, log.Config{}), id)
-			})
-		}
-	}
+func TestFaults(t *testing.T) {
+	logtest.RunFaults(t, func(*testing.T) log.Backend { return logtest.NewMem(logtest.MemConfig{}) })
 }
 
-const (
-	writers = 3
-	each    = 60
-)
-
-func retryUntilAcked(t *testing.T, l *log.Log, id func(w, i int) string) {
-	s := events.Session("", "s")
-	acked := make([][]log.Ack, writers)
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
-				evs := []events.Event{l.Stamp(turn(id(w, i), fmt.Sprintf("w%d-%d", w, i)))}
-				if i%4 == 0 {
-					evs = append(evs, l.Stamp(turn(id(w, i+1000), "and")))
-				}
-				acked[w] = append(acked[w], mustRetry(t, l, s, log.Any, evs...))
-			}
-		})
-	}
-	wg.Wait()
-	next := make([]int, writers)
-	n := 0
-	for rec, err := range l.Read(t.Context(), events.Range{Subject: s}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-		for w := range writers {
-			if i := next[w]; i < each && acked[w][i].First == rec.Offset {
-				if want := string(turn("", fmt.Sprintf("w%d-%d", w, i)).Data); string(rec.Data) != want {
-					t.Fatalf("%v holds %s, the ack was for %s", rec.Offset, rec.Data, want)
-				}
-				next[w]++
-			}
-		}
-	}
-	if want := writers * (each + each/4); n != want || fmt.Sprint(next) != fmt.Sprint([]int{each, each, each}) {
-		t.Fatalf("%d records, want %d; in order of their writers: %v", n, want, next)
-	}
-}
-
-// mustRetry appends until there is an answer.
-func mustRetry(t *testing.T, l *log.Log, s events.Subject, x log.Expect, evs ...events.Event) log.Ack {
-	for range 100 {
-		ack, err := l.Append(t.Context(), s, x, evs...)
-		if err == nil {
-			return ack
-		}
-		if !errors.Is(err, log.ErrUnknown) {
-			t.Errorf("append: %v", err)
-			return log.Ack{}
-		}
-	}
-	t.Error("a hundred tries were not enough")
-	return log.Ack{}
-}
-
-// TestExpectationsUnderFaults retries decisions: none is made twice, none is lost.
-func TestExpectationsUnderFaults(t *testing.T) {
-	for _, fault := range []logtest.Fault{logtest.Dropped, logtest.AckLost, logtest.Late, logtest.Twice} {
-		t.Run(fault.String(), func(t *testing.T) {
-			t.Parallel()
-			f := &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: logtest.Sometimes(3, 2, fault)}
-			l := logtest.OpenOn(t, f, log.Config{})
-			s := events.Session("", "s")
-			last := events.Offset(0)
-			for i := range 100 {
-				e := l.Stamp(turn("", strconv.Itoa(i)))
-				x := log.At(last)
-				if i%2 == 1 {
-					x = log.Since(last, events.TypeTurnAppended)
-				}
-				if i%3 == 0 {
-					e.ID = fmt.Sprint("line:", i)
-				}
-				ack := mustRetry(t, l, s, x, e)
-				if ack.Last != last+1 {
-					t.Fatalf("decision %d is at %v, want %v", i, ack.Last, last+1)
-				}
-				last = ack.Last
-			}
-		})
-	}
-}
-
-// TestAsyncUnderFaults sends many at once, and everything again as long as one
-// failed: what was stored in one round is in the order of the calls, and in the end
-// each is there once.
-func TestAsyncUnderFaults(t *testing.T) {
-	f := &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: logtest.Sometimes(5, 9, logtest.Dropped, logtest.AckLost)}
-	l := logtest.OpenOn(t, f, log.Config{})
-	s := events.Session("", "s")
-	failed := true
-	for round := 0; failed && round < 200; round++ {
-		var pending []*log.Pending
-		for i := range 200 {
-			pending = append(pending, l.AppendAsync(t.Context(), s, log.Any, turn(fmt.Sprint("line:", i), "x")))
-		}
-		failed = false
-		last := events.Offset(0)
-		for i, p := range pending {
-			ack, err := p.Wait(t.Context())
-			switch {
-			case errors.Is(err, log.ErrUnknown), errors.Is(err, log.ErrAborted):
-				failed = true
-			case err != nil:
-				t.Fatal(err)
-			case !ack.Duplicate && ack.First <= last:
-				t.Fatalf("line %d is at %v, one called before at %v", i, ack.First, last)
-			case !ack.Duplicate:
-				last = ack.Last
-			}
-		}
-	}
-	seen := make(map[string]bool)
-	for rec, err := range l.Read(t.Context(), events.Range{Subject: s}) {
-		if err != nil || seen[rec.ID] {
-			t.Fatalf("%v: %s again, or %v", rec.Offset, rec.ID, err)
-		}
-		seen[rec.ID] = true
-	}
-	if failed || len(seen) != 200 {
-		t.Fatalf("%d records, want 200; still failing: %v", len(seen), failed)
-	}
+// TestMemTwice holds the log to all promises on a network that repeats itself.
+func TestMemTwice(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) *log.Log {
+		f := &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: logtest.Sometimes(11, 3, logtest.Twice)}
+		return logtest.OpenOn(t, f, log.Config{})
+	})
 }
 
 // TestIDsBeyondTheWindow lets the backend forget what it stored.
