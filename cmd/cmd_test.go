@@ -68,6 +68,10 @@ func TestScripts(t *testing.T) {
 			"offset":   offsetOf,
 			"treecmp":  treeCompare,
 			"bigturn":  bigTurn,
+			"bigevent": bigEvent,
+			"deep":     deep,
+
+			"invalidutf8": invalidUTF8,
 		},
 	})
 }
@@ -154,6 +158,37 @@ func bigTurn(ts *testscript.TestScript, neg bool, args []string) {
 	line := `{"stepIndex":0,"input":{"role":"user","content":"` + strings.Repeat("Grüße <b>&\u2028", n/16) + `"},"output":[]}`
 	ts.Check(os.MkdirAll(filepath.Dir(ts.MkAbs(args[0])), 0o755))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(line), 0o644))
+}
+
+// bigEvent writes a CloudEvent with so many bytes of data, and a small one behind
+// it: bigevent bytes file
+func bigEvent(ts *testscript.TestScript, neg bool, args []string) {
+	var n int
+	if _, err := fmt.Sscan(args[0], &n); neg || err != nil {
+		ts.Fatalf("usage: bigevent bytes file")
+	}
+	line := `{"specversion":"1.0","id":"%s","source":"urn:t","type":"tally.turn.appended.v1","subject":"session/e","data":{"entries":[{"thread":"main","turn":"%s"}]}}` + "\n"
+	text := fmt.Sprintf(line, "large", strings.Repeat("x", n)) + fmt.Sprintf(line, "small", "x")
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// deep writes an object nested so deep, and a flat one behind it: deep n file
+func deep(ts *testscript.TestScript, neg bool, args []string) {
+	var n int
+	if _, err := fmt.Sscan(args[0], &n); neg || err != nil {
+		ts.Fatalf("usage: deep n file")
+	}
+	text := strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) + "\n{}\n"
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// invalidUTF8 appends a line that is no UTF-8 to a file.
+func invalidUTF8(ts *testscript.TestScript, _ bool, args []string) {
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_APPEND|os.O_WRONLY, 0)
+	ts.Check(err)
+	_, err = f.WriteString("{\"stepIndex\":4,\"input\":{\"role\":\"user\",\"content\":\"\xff\"},\"output\":[]}\n")
+	ts.Check(err)
+	ts.Check(f.Close())
 }
 
 // command prepares a run of one of the two commands on a store.

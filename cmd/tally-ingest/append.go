@@ -55,6 +55,12 @@ on stderr, the others go in, and the exit code is 3.`,
 			}
 			if len(args) == 1 {
 				p.session = args[0]
+				if err := events.Session("", p.session).Validate(); err != nil {
+					return err
+				}
+			}
+			if p.session == "" && p.expect != nil {
+				return cli.Usagef("--expect needs a SESSION")
 			}
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return p.run(cmd.Context(), st) })
 		},
@@ -91,11 +97,6 @@ func (p *appender) run(ctx context.Context, st *tally.Store) error {
 	p.st = st
 	if p.session != "" {
 		p.sub = events.Session(st.Namespace(), p.session)
-		if err := p.sub.Validate(); err != nil {
-			return err
-		}
-	} else if p.expect != nil {
-		return cli.Usagef("--expect needs a SESSION")
 	}
 	// What was sent is waited for, also when the reading is interrupted.
 	sending := context.WithoutCancel(ctx)
@@ -145,6 +146,7 @@ func (p *appender) end(ctx context.Context) error {
 func (p *appender) take(ctx context.Context, n int, line []byte) error {
 	e, err := p.event(n, line)
 	if err == nil {
+		e = p.st.Stamp(e)
 		err = e.Validate()
 	}
 	if err != nil {
@@ -157,14 +159,12 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 	if err := p.drain(ctx, inFlight-1); err != nil {
 		return err
 	}
-	e = p.st.Stamp(e)
 	p.waiting = append(p.waiting, waiting{n, e, p.st.Log.AppendAsync(ctx, e.Subject, log.Any, e)})
 	return nil
 }
 
 // chain appends one event behind the one before, and waits.
 func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
-	e = p.st.Stamp(e)
 	ack, err := p.st.Log.Append(ctx, e.Subject, log.At(*p.expect), e)
 	if err != nil {
 		p.stopped = err // what follows would follow nothing

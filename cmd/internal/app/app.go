@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -93,7 +94,10 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := embedded.OpenConfig(ctx, c, embedded.Options{Logger: lg})
+	st, err := embedded.Open(ctx, embedded.OpenOptions{Backend: c.Backend, Store: c.Store, Namespace: c.Namespace, URL: c.URL, Logger: lg,
+		Progress: func(elapsed time.Duration) {
+			fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
+		}})
 	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok {
 		return nil, &cli.CodeError{Code: cli.Unreachable, Err: owned, Hint: "Wait for the other process, or use another --store."}
 	}
