@@ -93,9 +93,18 @@ func (g *emitter) emit(payload events.Payload, what string, at events.Timestamp)
 	e, err := events.New(EventSource, g.p.s.Subject, payload)
 	if err == nil {
 		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), sumOf(e.Data))
-		e.Time, _ = at.Time()
+		e.Time = timeOf(at)
 	}
 	g.done = !g.yield(e, err) || err != nil
+}
+
+// timeOf gives a time that an event can have, zero if there is none.
+func timeOf(at events.Timestamp) time.Time {
+	t, ok := at.Time()
+	if year := t.UTC().Year(); !ok || t.Year() < 1 || t.Year() > 9999 || year < 1 || year > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 func (g *emitter) fail(err error) {

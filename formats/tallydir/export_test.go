@@ -14,7 +14,9 @@ import (
 
 // T-30: sessions and runs of any name stay inside of the folder, and come back
 // under their names.
-func TestHostileIDs(t *testing.T) {
+func TestHostileIDs(t *testing.T) { t.Run("T-30", testHostileIDs) }
+
+func testHostileIDs(t *testing.T) {
 	ids := []string{"../x", "a/b", "C:x", ".", "..", "CON", "a=2Fb", "\xff", "x\x00y", "conversations", strings.Repeat("long", 100), strings.Repeat("/", 512), " ", "*"}
 	st := openStore(t)
 	for _, id := range ids {

@@ -61,7 +61,7 @@ func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Sessio
 // folderOf gives the name of a session's folder: the one it was imported from,
 // else the one made of its id.
 func folderOf(s *projector.Session) string {
-	if name := s.Ledger.Text(fieldFolder); formats.IsFileName(name) {
+	if name := pathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
 		return name
 	}
 	return formats.FileName(s.Subject.ID)

@@ -82,21 +82,25 @@ func TestLiveLayout(t *testing.T) {
 		}
 		got[f.Path] = b.String()
 	}
-	mustEqual(t, smallTree(), got)
+	t.Run("T-25", func(t *testing.T) { mustEqual(t, smallTree(), got) })
 	s.Threads["main"].Turns[1].Raw = []byte("{\n  \"a\" : 1\r\n}")
 	for f := range layout.Files(t.Context(), st, s) {
 		var b strings.Builder
 		if err := f.Write(&b); err != nil {
 			t.Fatal(err)
 		}
-		if f.Path == conv+"conversation.jsonl" && b.String() != step(0)+"\n{\"a\":1}\n"+step(2) {
-			t.Errorf("lines %q", b.String())
-		}
+		t.Run("T-12", func(t *testing.T) { // one object a line, nothing behind the last
+			if f.Path == conv+"conversation.jsonl" && b.String() != step(0)+"\n{\"a\":1}\n"+step(2) {
+				t.Errorf("lines %q", b.String())
+			}
+		})
 	}
 }
 
 // T-28: files that the layout does not know are carried as they are.
-func TestStrayFiles(t *testing.T) {
+func TestStrayFiles(t *testing.T) { t.Run("T-28", testStrayFiles) }
+
+func testStrayFiles(t *testing.T) {
 	tree := with(smallTree(), conv+"runs/old-report.json", `{"perTargetResults":[]}`, conv+"runs/tally/notes.md", "# n\r\n", conv+"bin/x", "\x00\xff", conv+"empty", "",
 		"README.md", "root", "conversations/index.html", "<p>", conv+"runs/tally/deeper/r.json", "{}")
 	st, dir := openStore(t), filepath.Join(t.TempDir(), "p")

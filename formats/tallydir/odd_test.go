@@ -10,14 +10,14 @@ import (
 // Whatever stands in a folder comes out byte for byte, and a second import finds
 // nothing to do.
 func TestOddFolders(t *testing.T) {
-	seeds := 120
+	seeds := 100
 	if testing.Short() {
 		seeds = 20
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("T-27/seed=", seed), func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 6, Turns: 6, TurnBytes: 200, Odd: true}); err != nil {
+			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 5, Turns: 5, TurnBytes: 200, Odd: true}); err != nil {
 				t.Fatal(err)
 			}
 			want := readTree(t, dir)

@@ -322,8 +322,12 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 			set = append(set, events.Field{Name: "trajectory", Value: raw})
 		}
 	}
-	if formats.FileName(p.f.id) != p.f.name && p.s.Ledger.Text(fieldFolder) != p.f.name {
-		set = append(set, events.Field{Name: fieldFolder, Value: rawjson.AppendString(nil, p.f.name)})
+	if folderOf(p.s) != p.f.name {
+		field := events.Field{Name: fieldFolder, Value: events.Raw("null")}
+		if formats.FileName(p.f.id) != p.f.name {
+			field.Value = rawjson.AppendString(nil, keyOf(p.f.name))
+		}
+		set = append(set, field)
 	}
 	if have := p.s.Ledger.Origin(); p.s.Ledger.Created != 0 && (have == nil || *have != *p.origin) {
 		raw, err := rawjson.Marshal(p.origin)

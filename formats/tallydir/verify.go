@@ -46,7 +46,7 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 			}
 		}
 	}
-	if len(list) == 0 && found < len(f.files) {
+	if len(list) == 0 && (found < len(f.files) || folderOf(v.s) != f.name) {
 		list = append(list, ".")
 	}
 	return list, nil

@@ -11,7 +11,7 @@ import (
 func (s *session) oddID(i int) string {
 	ids := []string{
 		"with space", "\u00fcml\u00e4ut", "emoji-\U0001f600", "a:b", "CON", "nul.txt", "-x", "...", ".hidden", "a=2Fb", "a=41", "a=zz", "x.", "x ",
-		"star*and?", "per%cent", "back\\slash", "<angle>", "tab\there", "no\xffutf8", strings.Repeat("long", 60), "=~" + strings.Repeat("0", 32),
+		"star*and?", "per%cent", "back\\slash", "<angle>", "tab\there", "no\xffutf8", "a:\xff", strings.Repeat("long", 60), "=~" + strings.Repeat("0", 32),
 		"quote\"quote", "new\nline", "semi;colon", "~", "a.b.c", "\u202eright", "NaN", "null",
 	}
 	id := ids[s.IntN(len(ids))]
@@ -61,7 +61,7 @@ func (s *session) badLine(line string) string {
 
 // legalLine gives a line that is a turn but no step.
 func (s *session) legalLine() string {
-	legal := []string{"42", "[]", `"text"`, "true", "{}", " {}", "{}\t", strings.Repeat("[", 997) + strings.Repeat("]", 997), `{"timestamp":17}`, `{"input":"x","output":{}}`}
+	legal := []string{"42", "[]", `"text"`, "true", "{}", " {}", "{}\t", strings.Repeat("[", 997) + strings.Repeat("]", 997), `{"timestamp":17}`, `{"timestamp":"0000-01-01T00:00:00Z"}`, `{"timestamp":"9999-12-31T23:59:59-01:00"}`, `{"input":"x","output":{}}`}
 	return legal[s.IntN(len(legal))]
 }
 
