@@ -71,7 +71,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // the keeper runs until Close
 	st.stop = stop
 	if c.Keep && c.Snapshots != nil {
-		k := &projector.Keeper{Log: l, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Logger: c.Logger}
+		k := &projector.Keeper{Log: l, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.keeper.Go(func() {
 			if st.kept = k.Run(running); st.kept != nil {
 				c.Logger.Warn("snapshots are not written any more", "err", st.kept)

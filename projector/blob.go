@@ -1,68 +1,121 @@
 package projector
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/tallylog/tally/events"
 )
 
+// BlobError says why content that is kept by reference cannot be given back.
+type BlobError struct {
+	Subject events.Subject
+	Reason  string
+}
+
+func (e *BlobError) Error() string { return e.Subject.String() + ": " + e.Reason }
+
 // Blob reads content that is kept by reference: the document blob/<sha256>, in
-// one part or several. limit bounds its size in bytes.
+// one part or several. limit bounds its size in bytes. Content that is missing,
+// incomplete, too large or purged is a *BlobError.
 func Blob(ctx context.Context, src Source, ns, sum string, limit int64) ([]byte, error) {
 	doc := events.Document(ns, events.KindBlob, sum)
-	parts := make(map[int][]byte)
-	var size int64
+	b := assembly{sum: sum, limit: limit, parts: make(map[writer]*parts)}
 	for rec, err := range src.Read(ctx, events.Range{Subject: doc}) {
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			b.reason = damage.Error() // it need not be a part that is missed
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", doc, err)
 		}
-		if rec.Type != events.TypeDocumentWritten {
-			continue
-		}
-		meta, err := events.ParseDocMeta(rec.Extensions[events.ExtDoc])
-		if err != nil {
-			continue // published around Append: not a part
-		}
-		index, count := 0, 1
-		if meta.Part != nil {
-			index, count = meta.Part.Index, meta.Part.Count
-		}
-		if _, have := parts[index]; have {
-			continue
-		}
-		if size += int64(len(rec.Data)); size > limit {
-			return nil, fmt.Errorf("%s: more than %d bytes", doc, limit)
-		}
-		parts[index] = rec.Data
-		if len(parts) < count {
-			continue
-		}
-		if whole, ok := assemble(parts, count, sum); ok {
-			return whole, nil
-		}
+		b.take(rec)
 	}
-	return nil, fmt.Errorf("%s is not complete", doc)
+	switch {
+	case b.complete:
+		return b.whole, nil
+	case b.reason != "":
+		return nil, &BlobError{doc, b.reason}
+	}
+	return nil, &BlobError{doc, "it is not complete"}
 }
 
-func assemble(parts map[int][]byte, count int, sum string) ([]byte, bool) {
-	var whole bytes.Buffer
-	for i := range count {
-		part, ok := parts[i]
-		if !ok {
-			return nil, false
+// assembly puts the parts of a blob together. What one writer wrote belongs
+// together: somebody else's parts, right or wrong, change nothing of it.
+type assembly struct {
+	sum      string
+	limit    int64
+	parts    map[writer]*parts
+	whole    []byte
+	complete bool
+	reason   string // why it is not, as far as known
+}
+
+type writer struct {
+	source string
+	count  int
+}
+
+type parts struct {
+	byIndex map[int][]byte
+	size    int64
+}
+
+// take adds a record of the document. A purge takes away what was before it.
+func (b *assembly) take(rec events.Record) {
+	switch p := Decode(rec).Payload.(type) {
+	case *events.DocumentDeleted:
+		if p.Reason == events.ReasonPurged {
+			clear(b.parts)
+			b.whole, b.complete, b.reason = nil, false, "it is purged"
 		}
-		whole.Write(part)
+		return
 	}
-	have := sha256.Sum256(whole.Bytes())
-	return whole.Bytes(), hex.EncodeToString(have[:]) == sum
+	meta, err := events.ParseDocMeta(rec.Extensions[events.ExtDoc])
+	if b.complete || rec.Type != events.TypeDocumentWritten || err != nil {
+		return
+	}
+	index, count := 0, 1
+	if meta.Part != nil {
+		index, count = meta.Part.Index, meta.Part.Count
+	}
+	w := b.parts[writer{rec.Source, count}]
+	if w == nil {
+		w = &parts{byIndex: make(map[int][]byte)}
+		b.parts[writer{rec.Source, count}] = w
+	}
+	if w.size += int64(len(rec.Data)) - int64(len(w.byIndex[index])); w.size > b.limit {
+		w.size -= int64(len(rec.Data))
+		delete(w.byIndex, index)
+		b.reason = fmt.Sprintf("it has more than %d bytes", b.limit)
+		return
+	}
+	w.byIndex[index] = rec.Data
+	if len(w.byIndex) == count {
+		b.assemble(w, count)
+	}
+}
+
+func (b *assembly) assemble(w *parts, count int) {
+	whole := make([]byte, 0, w.size)
+	for i := range count {
+		whole = append(whole, w.byIndex[i]...)
+	}
+	if have := sha256.Sum256(whole); hex.EncodeToString(have[:]) != b.sum {
+		b.reason = "its content has another hash"
+		return
+	}
+	b.whole, b.complete = whole, true
+	clear(b.parts)
 }
 
 // Resolve gives the record with its data, fetched if it carries a dataref to a
-// blob of tally instead. Any other record comes back as it is.
+// blob of tally instead. Any other record comes back as it is. Content that
+// cannot be had is a *events.DamageError of the record; an error of reading is
+// neither.
 func Resolve(ctx context.Context, src Source, rec events.Record, limit int64) (events.Record, error) {
 	ref, ok := rec.Extensions[events.ExtDataRef]
 	if !ok || len(rec.Data) > 0 {
@@ -73,8 +126,11 @@ func Resolve(ctx context.Context, src Source, rec events.Record, limit int64) (e
 		return rec, nil // somebody else's reference
 	}
 	data, err := Blob(ctx, src, rec.Subject.Namespace, sum, limit)
+	if missing, ok := errors.AsType[*BlobError](err); ok {
+		return rec, &events.DamageError{Offset: rec.Offset, Err: missing}
+	}
 	if err != nil {
-		return rec, &events.DamageError{Offset: rec.Offset, Err: err}
+		return rec, err
 	}
 	rec.Data = data
 	return rec, nil

@@ -40,13 +40,6 @@ func (d *Document) Last() *Revision {
 // Exists reports whether the document is there at its position.
 func (d *Document) Exists() bool { return len(d.Revisions) > 0 && !d.Last().Deleted }
 
-// Purged reports whether nothing of the document may be read any more, whatever
-// the position.
-func (d *Document) Purged() bool {
-	last := d.Last()
-	return last != nil && last.Deleted && last.Reason == events.ReasonPurged
-}
-
 // Apply folds the next record onto the document.
 func (d *Document) Apply(rec events.Record) {
 	rev := Revision{Offset: rec.Offset, ID: rec.ID, Time: happened(rec)}
@@ -99,10 +92,9 @@ func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Off
 			return nil, fmt.Errorf("load %s: %w", doc, err)
 		case at == 0 || rec.Offset <= at:
 			d.Apply(rec)
-			purged = d.Purged()
 		default:
 			if p, ok := Decode(rec).Payload.(*events.DocumentDeleted); ok {
-				purged = p.Reason == events.ReasonPurged
+				purged = purged || p.Reason == events.ReasonPurged // whatever was written after it
 			}
 		}
 	}

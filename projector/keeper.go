@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -30,8 +32,8 @@ type Policy struct {
 	Records int           // after so many records since the last; default 200
 	Bytes   int64         // or so many bytes of data; default 1 MiB
 	Age     time.Duration // or so long after the last record, if anything changed; default 10 min
-	Keep    int           // newest snapshots kept of a session; default 3
-	MaxSize int64         // a state of more bytes is not kept; default 64 MiB
+	Keep    int           // newest snapshots kept of a session; default 3, negative: all
+	MaxSize int64         // a state of more bytes is not kept; default 64 MiB, negative: any is
 	Leave   time.Duration // how long a projector that stops may still write; default 1 s
 }
 
@@ -42,6 +44,12 @@ func (p Policy) withDefaults() Policy {
 	p.Keep = cmp.Or(p.Keep, 3)
 	p.MaxSize = cmp.Or(p.MaxSize, 64<<20)
 	p.Leave = cmp.Or(p.Leave, time.Second)
+	if p.Keep < 0 {
+		p.Keep = math.MaxInt
+	}
+	if p.MaxSize < 0 {
+		p.MaxSize = math.MaxInt64
+	}
 	return p
 }
 
@@ -54,6 +62,7 @@ type Keeper struct {
 	Policy    Policy
 	Cursor    string           // file that says how far the keeper has got; "": start at the head of the log
 	Logger    *slog.Logger     // default: discard
+	MaxValue  int64            // largest value kept by reference, in bytes; default events.MaxValue
 	Now       func() time.Time // default: time.Now
 
 	loader      *Loader
@@ -69,6 +78,10 @@ type change struct {
 	bytes   int64
 	last    events.Offset
 	at      time.Time // when the keeper saw the last record
+
+	// kept is the offset of a snapshot that is ahead of the keeper: records up to
+	// there do not count. So a keeper that begins anew writes each state once.
+	kept events.Offset
 }
 
 // Run keeps snapshots until ctx is done. Then it catches up with the log for
@@ -80,10 +93,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.Now == nil {
 		k.Now = time.Now
 	}
-	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger}
+	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger, MaxValue: k.MaxValue}
 	k.changed, k.quarantined = make(map[events.Subject]*change), make(map[events.Subject]bool)
-	if err := k.resume(ctx); err != nil {
-		return leaving(ctx, err)
+	// A process may be told to stop before this has begun: what it appended is still
+	// counted, by what goes on below.
+	if err := k.resume(context.WithoutCancel(ctx)); err != nil {
+		return err
 	}
 	err := k.follow(ctx)
 	if ctx.Err() == nil {
@@ -92,14 +107,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.Policy.Leave)
 	defer cancel()
 	return k.leave(last)
-}
-
-// leaving makes nothing of an error that only says that we were told to stop.
-func leaving(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // follow takes records as they come. Ages are looked at between them, at least
@@ -127,7 +134,10 @@ func (k *Keeper) follow(ctx context.Context) error {
 		for range items { // until the reader is gone
 		}
 	}()
-	tick := time.NewTicker(min(time.Second, max(k.Policy.Age, time.Millisecond)))
+	tick := time.NewTicker(time.Second)
+	if age := k.Policy.Age; age > 0 && age < time.Second {
+		tick.Reset(age)
+	}
 	defer tick.Stop()
 	for {
 		select {
@@ -148,19 +158,16 @@ func (k *Keeper) follow(ctx context.Context) error {
 
 // take counts one record and writes what is due.
 func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
-	if damage, ok := errors.AsType[*events.DamageError](err); ok {
-		k.reached = max(k.reached, damage.Offset)
-		return nil
+	if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		return nil // the cursor stays at a record that can be recognised
 	}
 	if err != nil {
 		return err
 	}
 	k.count(rec)
-	if rec.Subject.IsSession() {
-		k.keepTargets(ctx, rec)
-		if c := k.changed[rec.Subject]; due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes) {
-			k.write(ctx, rec.Subject)
-		}
+	k.keepTargets(ctx, rec)
+	if c := k.changed[rec.Subject]; c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) {
+		k.write(ctx, rec.Subject)
 	}
 	return nil
 }
@@ -177,6 +184,12 @@ func (k *Keeper) count(rec events.Record) {
 		c = &change{}
 		k.changed[rec.Subject] = c
 	}
+	if rec.Offset <= c.kept {
+		if rec.Offset == c.kept {
+			delete(k.changed, rec.Subject)
+		}
+		return
+	}
 	c.records++
 	c.bytes += int64(len(rec.Data))
 	c.last, c.at = rec.Offset, k.Now()
@@ -185,11 +198,16 @@ func (k *Keeper) count(rec events.Record) {
 // keepTargets writes the states that a rewind and a fork go back to: somebody is
 // about to look at them.
 func (k *Keeper) keepTargets(ctx context.Context, rec events.Record) {
+	if rec.Type != events.TypeSessionRewound && rec.Type != events.TypeSessionCreated {
+		return
+	}
 	switch p := Decode(rec).Payload.(type) {
 	case *events.SessionRewound:
-		k.writeAt(ctx, rec.Subject, p.To, "rewind target")
+		if p.To < rec.Offset {
+			k.writeAt(ctx, rec.Subject, p.To, "rewind target")
+		}
 	case *events.SessionCreated:
-		if p.Fork != nil {
+		if p.Fork != nil && p.Fork.Offset < rec.Offset {
 			k.writeAt(ctx, events.Session(rec.Subject.Namespace, p.Fork.Session), p.Fork.Offset, "fork target")
 		}
 	}
@@ -200,7 +218,7 @@ func (k *Keeper) writeAged(ctx context.Context) {
 		return
 	}
 	for sub, c := range k.changed {
-		if k.Now().Sub(c.at) >= k.Policy.Age {
+		if c.records > 0 && k.Now().Sub(c.at) >= k.Policy.Age {
 			k.write(ctx, sub)
 		}
 	}
@@ -208,20 +226,24 @@ func (k *Keeper) writeAged(ctx context.Context) {
 
 // write stores the session's state at head and forgets what changed.
 func (k *Keeper) write(ctx context.Context, sub events.Subject) {
-	if k.writeAt(ctx, sub, 0, "") {
+	switch at, settled := k.writeAt(ctx, sub, 0, ""); {
+	case at > k.reached:
+		k.changed[sub] = &change{kept: at}
+	case settled:
 		delete(k.changed, sub)
 	}
 }
 
-// writeAt stores one state and reports whether the subject is settled. A session
-// that cannot be folded is quarantined: named once, and left alone from then on.
-func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offset, kept string) bool {
+// writeAt stores one state. It gives its offset, 0 if none was stored, and whether
+// the subject is settled. A session that cannot be folded is quarantined: named
+// once, and left alone from then on.
+func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offset, kept string) (events.Offset, bool) {
 	if k.quarantined[sub] {
-		return true
+		return 0, true
 	}
 	s, err := k.loader.Session(ctx, sub, at)
 	if errors.Is(err, ErrNotFound) {
-		return true
+		return 0, true
 	}
 	var snap snapshot.Snapshot
 	if err == nil {
@@ -230,20 +252,36 @@ func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offs
 	if err == nil && int64(len(snap.Data)) > k.Policy.MaxSize {
 		err = fmt.Errorf("the state has %d bytes, more than %d are not kept", len(snap.Data), k.Policy.MaxSize)
 	}
-	if err == nil {
-		err = k.Snapshots.Put(ctx, snap)
-	}
-	if err == nil {
-		err = Prune(ctx, k.Snapshots, sub, k.Policy.Keep)
-	}
 	if ctx.Err() != nil {
-		return false
+		return 0, false
 	}
 	if err != nil {
 		k.quarantined[sub] = true
 		k.Logger.Warn("no snapshots of this session", "subject", sub.String(), "err", err)
+		return 0, true
 	}
-	return true
+	if err := k.put(ctx, snap); err != nil && ctx.Err() == nil {
+		k.Logger.Warn("snapshot cannot be written", "subject", sub.String(), "offset", uint64(snap.Offset), "err", err)
+	}
+	return snap.Offset, ctx.Err() == nil
+}
+
+// put stores a snapshot and takes older ones away. What is kept for a reason
+// keeps its reason.
+func (k *Keeper) put(ctx context.Context, snap snapshot.Snapshot) error {
+	metas, err := k.Snapshots.List(ctx, snap.Subject, SessionFold)
+	if err != nil {
+		return err
+	}
+	for _, m := range metas {
+		if m.Offset == snap.Offset && m.Version == snap.Version {
+			snap.Kept = cmp.Or(snap.Kept, m.Kept)
+		}
+	}
+	if err := k.Snapshots.Put(ctx, snap); err != nil {
+		return err
+	}
+	return Prune(ctx, k.Snapshots, snap.Subject, k.Policy.Keep)
 }
 
 // Prune leaves the newest snapshots of a session, and those with a reason of
@@ -275,10 +313,13 @@ func (k *Keeper) leave(ctx context.Context) error {
 			break
 		}
 		k.count(rec)
+		k.keepTargets(ctx, rec)
 	}
 	subjects := make([]events.Subject, 0, len(k.changed))
-	for sub := range k.changed {
-		subjects = append(subjects, sub)
+	for sub, c := range k.changed {
+		if c.records > 0 {
+			subjects = append(subjects, sub)
+		}
 	}
 	slices.SortFunc(subjects, func(a, b events.Subject) int {
 		return cmp.Or(cmp.Compare(k.changed[b].records, k.changed[a].records), cmp.Compare(k.changed[a].last, k.changed[b].last))
@@ -312,6 +353,9 @@ func (k *Keeper) save() error {
 	}
 	st := cursorState{Offset: uint64(k.reached), EventID: k.reachedID}
 	for sub, c := range k.changed {
+		if c.records == 0 {
+			continue
+		}
 		st.Changed = append(st.Changed, changedRecord{sub.NATS(), c.records, c.bytes, uint64(c.last)})
 	}
 	slices.SortFunc(st.Changed, func(a, b changedRecord) int { return cmp.Compare(a.Last, b.Last) })
@@ -319,7 +363,11 @@ func (k *Keeper) save() error {
 	if err != nil {
 		return fmt.Errorf("projector: %v", err)
 	}
-	if err := durable.Replace(k.Cursor, data, 0o600, durable.NoSync); err != nil {
+	err = os.MkdirAll(filepath.Dir(k.Cursor), 0o700)
+	if err == nil {
+		err = durable.Replace(k.Cursor, data, 0o600, durable.NoSync)
+	}
+	if err != nil {
 		return fmt.Errorf("projector: save the cursor: %w", err)
 	}
 	return nil
@@ -349,12 +397,12 @@ func (k *Keeper) resume(ctx context.Context) error {
 	}
 	if err != nil {
 		k.Logger.Warn("cursor of the snapshots discarded", "reason", err.Error())
-		return ctx.Err()
+		return nil
 	}
 	k.reached, k.reachedID = events.Offset(st.Offset), st.EventID
 	for _, c := range st.Changed {
 		if sub, err := events.ParseNATS(c.Subject); err == nil {
-			k.changed[sub] = &change{c.Records, c.Bytes, events.Offset(c.Last), k.Now()}
+			k.changed[sub] = &change{records: c.Records, bytes: c.Bytes, last: events.Offset(c.Last), at: k.Now()}
 		}
 	}
 	return nil

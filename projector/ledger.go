@@ -2,6 +2,7 @@ package projector
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -157,12 +158,10 @@ func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
 	if v.Late {
 		l.Late = append(l.Late, f.Offset)
 	}
-	reason := v.Void
-	if reason == "" {
-		reason = l.fold(f, before)
-	}
-	if reason != "" {
-		l.Void = append(l.Void, Void{f.Offset, f.Type, reason})
+	if v.Void != "" {
+		l.Void = append(l.Void, Void{f.Offset, f.Type, v.Void})
+	} else {
+		l.fold(f, before)
 	}
 	if !events.IsKnown(f.Type) {
 		l.countForeign(f.Type)
@@ -175,11 +174,11 @@ func happened(rec events.Record) events.Timestamp {
 	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded))
 }
 
-// fold applies a payload and returns why it has no effect, if so.
-func (l *Ledger) fold(f Fact, before events.Offset) string {
+// fold applies a payload.
+func (l *Ledger) fold(f Fact, before events.Offset) {
 	switch p := f.Payload.(type) {
 	case *events.SessionCreated:
-		return l.created(f, p, before)
+		l.created(f, p)
 	case *events.SessionUpdated:
 		l.updated(f, p)
 	case *events.TurnAppended:
@@ -201,24 +200,36 @@ func (l *Ledger) fold(f Fact, before events.Offset) string {
 	case *events.RunAnnotated:
 		l.runAnnotated(f, p)
 	case *events.CheckpointSaved:
-		return l.checkpointSaved(f, p)
+		l.checkpointSaved(f, p)
 	case *events.CheckpointCleared:
 		l.checkpointCleared(p)
 	case *events.CostAccrued:
 		l.cost(f, p)
 	}
-	return ""
 }
 
-func (l *Ledger) created(f Fact, p *events.SessionCreated, before events.Offset) string {
-	switch {
-	case l.Created != 0:
-		return fmt.Sprintf("the session was created at %v already", l.Created)
-	case p.Fork != nil && before != 0:
-		return "a fork must be the first event of its session"
-	case p.Fork != nil && p.Fork.Offset >= f.Offset:
-		return fmt.Sprintf("a fork at %v, which is not below itself", p.Fork.Offset)
+// impossible says why a record can have no effect at its place, as far as the
+// ledger knows; nil if it can. before is the session's last offset before it.
+func (l *Ledger) impossible(f Fact, before events.Offset) error {
+	switch p := f.Payload.(type) {
+	case *events.SessionCreated:
+		switch {
+		case l.Created != 0:
+			return fmt.Errorf("the session was created at %v already", l.Created)
+		case p.Fork != nil && before != 0:
+			return errors.New("a fork must be the first event of its session")
+		case p.Fork != nil && p.Fork.Offset >= f.Offset:
+			return fmt.Errorf("a fork at %v, which is not below itself", p.Fork.Offset)
+		}
+	case *events.CheckpointSaved:
+		if p.At >= f.Offset {
+			return fmt.Errorf("a checkpoint at %v, which is not below itself", p.At)
+		}
 	}
+	return nil
+}
+
+func (l *Ledger) created(f Fact, p *events.SessionCreated) {
 	l.Created, l.Kind, l.CreatedAt, l.Parent, l.Fork = f.Offset, p.Kind, p.CreatedAt, p.Parent, p.Fork
 	for _, field := range createdFields(p) {
 		if _, set := l.Fields.Get(field.Name); !set { // an update that came first is newer knowledge
@@ -227,7 +238,6 @@ func (l *Ledger) created(f Fact, p *events.SessionCreated, before events.Offset)
 	}
 	l.keepRaw(f, p.Raw)
 	l.addFormats(p.Formats)
-	return ""
 }
 
 // createdFields gives the fields of session.created that session.updated can

@@ -108,7 +108,7 @@ func (ld *loading) rest(ctx context.Context) error {
 		}
 		f := Decode(rec)
 		if fork := forkOf(s, f); fork != nil {
-			if err := ld.inherit(ctx, *fork); err != nil {
+			if err := ld.inherit(ctx, *fork, f.Offset); err != nil {
 				return err
 			}
 		}
@@ -126,13 +126,14 @@ func (ld *loading) rest(ctx context.Context) error {
 	return nil
 }
 
-// inherit begins a fork with what its parent was at the fork offset.
-func (ld *loading) inherit(ctx context.Context, fork events.Fork) error {
-	sub, at, err := ld.origin(ctx, events.Session(ld.sub.Namespace, fork.Session), fork.Offset)
-	if err != nil {
-		return err
+// inherit begins a fork, born at an offset, with what its parent was at the fork
+// offset.
+func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Offset) error {
+	sub, at, err := ld.origin(ctx, events.Session(ld.sub.Namespace, fork.Session), fork.Offset, born)
+	var parent *Session
+	if err == nil {
+		parent, err = ld.Session(ctx, sub, at)
 	}
-	parent, err := ld.Session(ctx, sub, at)
 	if errors.Is(err, ErrNotFound) {
 		return nil // a fork of nothing inherits nothing
 	}
@@ -147,14 +148,18 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork) error {
 
 // origin gives the session, and the offset in it, that a session consisted of at
 // an offset: itself there, or before its first record what it had inherited up to
-// there.
-func (ld *loading) origin(ctx context.Context, sub events.Subject, at events.Offset) (events.Subject, events.Offset, error) {
+// there. A session that begins at born or later is ErrNotFound: it was not there
+// when somebody forked it at born, and so nobody descends from himself.
+func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (events.Subject, events.Offset, error) {
 	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged || err == nil && rec.Offset <= at {
 			break
 		}
 		if err != nil {
 			return sub, at, err
+		}
+		if rec.Offset >= born {
+			return sub, at, ErrNotFound
 		}
 		begun, err := ld.Session(ctx, sub, rec.Offset)
 		if err != nil {

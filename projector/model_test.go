@@ -28,6 +28,7 @@ type modelSession struct {
 	live      [][]int // live[k]: the list in effect after the k-th record, by number from 1; live[0] is empty
 	late      []events.Offset
 	void      map[events.Offset]bool
+	created   bool // by an effective session.created
 }
 
 // modelOf computes a session from the whole log as of an offset (0: all).
@@ -36,8 +37,8 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 	rewinds := make(map[events.Offset]bool)
 	for _, rec := range log.Of(events.Session("", id)) {
 		if at != 0 && rec.Offset > at {
-			if c, err := events.DecodeAs[events.SessionCreated](rec.Event); err == nil && len(m.history) == 0 && c.Fork != nil && c.Fork.Offset < rec.Offset {
-				m.inherit(modelOf(log, c.Fork.Session, c.Fork.Offset)) // before its own first record, a fork is what it inherited up to there
+			if parent := m.parent(log, rec); parent != nil { // before its own first record, a fork is what it inherited up to there
+				m.inherit(parent)
 				k := m.last(at, len(m.history))
 				m.history, m.live = m.history[:k], m.live[:k+1]
 				m.inherited = k
@@ -45,13 +46,14 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 			break
 		}
 		p, err := events.Decode(rec.Type, rec.Data)
-		if c, ok := p.(*events.SessionCreated); ok && err == nil && c.Fork != nil && len(m.history) == 0 && c.Fork.Offset < rec.Offset {
-			m.inherit(modelOf(log, c.Fork.Session, c.Fork.Offset))
+		first := len(m.history) == 0
+		if parent := m.parent(log, rec); parent != nil {
+			m.inherit(parent)
 		}
 		m.history = append(m.history, rec)
 		k := len(m.history)
 		before := m.live[k-1]
-		if err != nil {
+		if err != nil || m.impossible(rec, p, first) {
 			m.skip(rec)
 			continue
 		}
@@ -77,6 +79,33 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 		m.live = append(m.live, append(slices.Clone(before), k))
 	}
 	return m
+}
+
+// parent gives what the session begins with if this first record of it is a
+// possible fork of a session that began before it.
+func (m *modelSession) parent(log testkit.Records, rec events.Record) *modelSession {
+	c, err := events.DecodeAs[events.SessionCreated](rec.Event)
+	if err != nil || len(m.history) > 0 || c.Fork == nil || c.Fork.Offset >= rec.Offset {
+		return nil
+	}
+	if own := log.Of(events.Session("", c.Fork.Session)); len(own) == 0 || own[0].Offset >= rec.Offset {
+		return nil
+	}
+	return modelOf(log, c.Fork.Session, c.Fork.Offset)
+}
+
+// impossible says whether the ledger finds no place for a record.
+func (m *modelSession) impossible(rec events.Record, p events.Payload, first bool) bool {
+	switch p := p.(type) {
+	case *events.SessionCreated:
+		if m.created || p.Fork != nil && (!first || p.Fork.Offset >= rec.Offset) {
+			return true
+		}
+		m.created = true
+	case *events.CheckpointSaved:
+		return p.At >= rec.Offset
+	}
+	return false
 }
 
 func (m *modelSession) inherit(parent *modelSession) {

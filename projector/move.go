@@ -92,13 +92,13 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 		if err == nil {
 			rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
 		}
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged || void[rec.Offset] {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		f := Decode(rec)
-		if void[rec.Offset] {
-			continue
-		}
 		switch p := f.Payload.(type) {
 		case *events.TurnAppended:
 			if err := ever.appended(rec.Offset, &events.TurnAppended{Entries: p.Entries}); err != nil {

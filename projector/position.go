@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 // Position names a point of a session:
 //
 //	head         where the session is now
-//	start        before everything
+//	start        before everything, also @0
 //	@1234        after the last record at or below this offset
 //	#12          after turn 12, counted from 1, of thread main; gpt-5#12 of another
 //	~3           without the last 3 turns of thread main; gpt-5~3 of another
@@ -67,14 +68,16 @@ func ParsePosition(text string) (Position, error) {
 		return p, nil
 	case strings.HasPrefix(text, "@"):
 		at, err := events.ParseOffset(text)
-		p.kind, p.offset = atOffset, at
+		if p.kind, p.offset = atOffset, at; at == 0 {
+			p.kind = atStart
+		}
 		return p, err
 	case strings.HasPrefix(text, "e:"):
 		if p.kind, p.id = atEvent, text[2:]; len(p.id) < 6 {
 			return p, badPosition(text, "an event id needs 6 characters or more")
 		}
 		return p, nil
-	case strings.HasPrefix(text, "-"):
+	case strings.HasPrefix(text, "-") && !strings.ContainsAny(text, "#~"):
 		ago, err := time.ParseDuration(text[1:])
 		if err != nil || ago < 0 {
 			return p, badPosition(text, "want a duration such as -10m")
@@ -143,6 +146,9 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 		if at := s.History.At(p.offset); at != 0 {
 			return at, nil
 		}
+		if s.History.Len() == 0 {
+			return missing("no record of it can be read")
+		}
 		return missing("its first record is %v", s.History.offsets[0])
 	case atTurn:
 		turns := s.Threads.Turns(p.thread)
@@ -158,7 +164,11 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 		case p.n == 0:
 			return s.Offset(), nil
 		}
-		if at := s.History.liveBefore(turns[len(turns)-p.n].Offset); at != 0 {
+		first := turns[len(turns)-p.n].Offset
+		for _, t := range turns[len(turns)-p.n:] { // turns that were kept may stand in another order
+			first = min(first, t.Offset)
+		}
+		if at := s.History.liveBefore(first); at != 0 {
 			return at, nil
 		}
 		return missing("there is no record before turn %d", len(turns)-p.n+1)
@@ -189,8 +199,8 @@ func (l *Loader) search(ctx context.Context, s *Session, p Position) (events.Off
 		if err != nil {
 			return 0, err
 		}
-		if rec.Time.After(latest) {
-			latest = rec.Time
+		if at := cmp.Or(rec.Time, rec.Recorded); at.After(latest) {
+			latest = at
 		}
 		times, offsets = append(times, latest), append(offsets, rec.Offset)
 		if p.kind == atEvent && strings.HasPrefix(rec.ID, p.id) {

@@ -26,6 +26,9 @@ func (s *Session) Offset() events.Offset { return s.History.Last() }
 // threads are left to the caller, who knows which records they are folded over.
 func (s *Session) apply(f Fact) Verdict {
 	before := s.History.Last()
+	if f.Invalid == nil {
+		f.Invalid = s.Ledger.impossible(f, before)
+	}
 	v := s.History.add(f)
 	s.Ledger.apply(f, v, before)
 	return v

@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -9,10 +8,7 @@ import (
 
 // checkpointSaved adds a checkpoint, or a newer version of one. The first of kind
 // rewind with a new id pushes onto the rewind stack.
-func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) string {
-	if p.At >= f.Offset {
-		return fmt.Sprintf("a checkpoint at %v, which is not below itself", p.At)
-	}
+func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) {
 	c := l.Checkpoint(p.Kind, p.ID)
 	if c == nil {
 		c = &Checkpoint{ID: p.ID, Kind: p.Kind, Made: f.Offset}
@@ -24,7 +20,6 @@ func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) string {
 	c.At, c.Run, c.Step, c.Status, c.Prompt, c.Parent = p.At, p.Run, p.Step, p.Status, p.Prompt, p.Parent
 	c.Saved = append(c.Saved, f.Offset)
 	c.Cleared = false
-	return ""
 }
 
 // Checkpoint gives a checkpoint by kind and id, nil if there is none.

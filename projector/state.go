@@ -2,6 +2,7 @@ package projector
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -65,7 +66,40 @@ func DecodeSession(data []byte) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
 	}
-	return &Session{Subject: sub, History: h, Threads: st.Threads, Ledger: st.Ledger}, nil
+	s := &Session{Subject: sub, History: h, Threads: st.Threads, Ledger: st.Ledger}
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
+	}
+	return s, nil
+}
+
+// check holds the parts of a state against each other, so that no later fold
+// stumbles over one that no fold has made.
+func (s *Session) check() error {
+	h, l := s.History, s.Ledger
+	if s.Threads == nil || l == nil || slices.Contains(l.Runs, nil) || slices.Contains(l.Checkpoints, nil) {
+		return errors.New("a part is missing")
+	}
+	for thread, name := range h.names {
+		n := absent
+		if th, ok := s.Threads[name]; ok && th == nil {
+			return errors.New("a part is missing")
+		} else if ok {
+			n = len(th.Turns)
+		}
+		if h.lengths.of(thread) != n {
+			return fmt.Errorf("thread %q has %d turns, by its history %d", name, n, h.lengths.of(thread))
+		}
+	}
+	for name := range s.Threads {
+		if !slices.Contains(h.names, name) {
+			return fmt.Errorf("thread %q has no history", name)
+		}
+	}
+	if !slices.EqualFunc(h.rewinds, l.Rewinds, func(n int, r Rewind) bool { return h.offsets[n] == r.Offset }) {
+		return errors.New("history and ledger have other rewinds")
+	}
+	return nil
 }
 
 func (h *History) encode() historyState {
@@ -102,7 +136,7 @@ func (h *History) encode() historyState {
 // decode rebuilds a history; chains are shared again as they were.
 func (st historyState) decode(sub events.Subject) (*History, error) {
 	h := newHistory(sub)
-	h.names, h.late, h.rewinds = st.Names, st.Late, st.Rewinds
+	h.names = st.Names
 	at := events.Offset(0)
 	for b := st.Offsets; len(b) > 0; {
 		d, n := binary.Uvarint(b)
@@ -113,6 +147,10 @@ func (st historyState) decode(sub events.Subject) (*History, error) {
 		h.offsets = append(h.offsets, at)
 		b = b[n:]
 	}
+	if !numbers(st.Late, len(h.offsets)) || !numbers(st.Rewinds, len(h.offsets)) {
+		return nil, fmt.Errorf("late records or rewinds do not ascend")
+	}
+	h.late, h.rewinds = st.Late, st.Rewinds
 	for _, s := range st.Sources {
 		sub, err := events.ParseNATS(s.Subject)
 		if err != nil || s.End <= h.inherited() || s.End > len(h.offsets) {
@@ -138,7 +176,7 @@ func (st historyState) decode(sub events.Subject) (*History, error) {
 		if b, err = readInts(b, d[:]); err != nil {
 			return nil, err
 		}
-		if d[0] < 0 || d[0] >= len(h.offsets) || d[1] < 0 || d[1] >= len(h.names) {
+		if d[0] < 0 || d[0] >= len(h.offsets) || d[1] < 0 || d[1] >= len(h.names) || len(h.deltas) > 0 && d[0] < h.deltas[len(h.deltas)-1].record {
 			return nil, fmt.Errorf("a delta of record %d, thread %d", d[0], d[1])
 		}
 		h.deltas = append(h.deltas, delta{d[0], d[1], d[2] == 1, d[3]})
@@ -148,6 +186,16 @@ func (st historyState) decode(sub events.Subject) (*History, error) {
 		h.marks = append(h.marks, mark{last, slices.Clone(h.lengths)})
 	}
 	return h, nil
+}
+
+// numbers reports whether a list ascends and has only numbers of n records.
+func numbers(list []int, n int) bool {
+	for i, k := range list {
+		if k < 0 || k >= n || i > 0 && k <= list[i-1] {
+			return false
+		}
+	}
+	return true
 }
 
 func appendInts(b []byte, list ...int) []byte {

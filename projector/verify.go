@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/snapshot"
@@ -48,7 +49,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 			v.Sessions++
 		}
 		if _, err := Resolve(ctx, l.Source, rec, l.maxValue()); err != nil {
-			if ctx.Err() != nil {
+			if _, damaged := errors.AsType[*events.DamageError](err); !damaged {
 				return v, err
 			}
 			v.Findings = append(v.Findings, Finding{rec.Subject.String(), rec.Offset, err.Error()})
@@ -92,6 +93,8 @@ func (l *Loader) compare(ctx context.Context, fromZero *Loader, m snapshot.Meta)
 		return err
 	case want.EventID != m.EventID || want.Offset != m.Offset:
 		return fmt.Errorf("snapshot is of event %q at %v, the log has %q at %v", m.EventID, m.Offset, want.EventID, want.Offset)
+	case !slices.Equal(want.Live, m.Live):
+		return fmt.Errorf("snapshot is of the live list %v, the log has %v", m.Live, want.Live)
 	case !bytes.Equal(want.Data, snap.Data):
 		return errors.New("snapshot differs from the fold of the log: " + difference(snap.Data, want.Data))
 	}
@@ -151,10 +154,19 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 	return rebuilt, l.dropOthers(ctx, fresh)
 }
 
-// dropOthers removes every snapshot but the fresh ones.
+// dropOthers removes every snapshot but the fresh ones, and what is none.
 func (l *Loader) dropOthers(ctx context.Context, fresh map[events.Subject]events.Offset) error {
 	for m, err := range l.Snapshots.All(ctx) {
-		if err != nil || fresh[m.Subject] == m.Offset && m.Version == SessionFoldVersion {
+		if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); ok {
+			if err := l.Snapshots.Discard(ctx, corrupt.Name); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if fresh[m.Subject] == m.Offset && m.Version == SessionFoldVersion {
 			continue
 		}
 		if err := l.Snapshots.Delete(ctx, m); err != nil {
