@@ -116,6 +116,10 @@ type appending struct {
 	events []events.Event
 	msgs   []Outgoing
 
+	// youngUntil is when the first of the ids that the caller gave stops being young; zero: the caller gave none. It is looked at when the append's turn has
+	// come: a backend that remembers for two minutes must not be asked later.
+	youngUntil time.Time
+
 	look    bool // ids must be looked up among all of the subject's events
 	tail    bool // ids must be looked up among the events after the expectation
 	guarded bool // appended with Any, and allowed only as the subject's first
@@ -142,8 +146,8 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		if e.Subject != sub {
 			return nil, &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s in an append to %s", e.Subject.NATS(), p.name)}
 		}
-		if e.ID != "" && expect != At(0) && !isYoung(e.ID, now) {
-			p.look = true
+		if e.ID != "" && expect != At(0) {
+			p.age(e.ID, now)
 		}
 		e = l.Stamp(e)
 		if err := e.Validate(); err != nil {
@@ -162,7 +166,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		p.events[i], p.msgs[i] = e, Outgoing{ID: e.MsgID(), Header: header, Data: data}
 	}
 	if p.guarded {
-		p.expect, p.look = At(0), false
+		p.expect, p.look, p.youngUntil = At(0), false, time.Time{}
 	}
 	return p, p.distinct()
 }
@@ -182,16 +186,26 @@ func (p *appending) distinct() error {
 	return nil
 }
 
-// isYoung reports whether id is a UUIDv7 made a moment ago.
-func isYoung(id string, now time.Time) bool {
+// age notes whether an id that the caller gave needs a look-up, now or later.
+func (p *appending) age(id string, now time.Time) {
+	made, ok := timeOfID(id)
+	until := made.Add(youngID)
+	if !ok || made.After(now) || until.Before(now) {
+		p.look = true
+	} else if p.youngUntil.IsZero() || until.Before(p.youngUntil) {
+		p.youngUntil = until
+	}
+}
+
+// timeOfID gives the time at which a UUIDv7 says it was made.
+func timeOfID(id string) (time.Time, bool) {
 	if len(id) != 36 {
-		return false
+		return time.Time{}, false
 	}
 	u, err := uuid.Parse(id)
 	if err != nil || u.Version() != 7 {
-		return false
+		return time.Time{}, false
 	}
 	ms := int64(u[0])<<40 | int64(u[1])<<32 | int64(u[2])<<24 | int64(u[3])<<16 | int64(u[4])<<8 | int64(u[5])
-	age := now.UnixMilli() - ms
-	return age >= 0 && age <= youngID.Milliseconds()
+	return time.UnixMilli(ms), true
 }

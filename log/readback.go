@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 )
@@ -45,6 +46,16 @@ func (l *Log) ReadBack(ctx context.Context, r events.Range) iter.Seq2[events.Rec
 // scanBack yields a stretch from its end.
 func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
+		if !strings.Contains(s.filter, "*") {
+			last, err := l.backend.Last(ctx, s.filter)
+			switch {
+			case err == nil: // where a subject that is long at rest begins, from behind
+				s.upto = min(s.upto, last.Offset)
+			case !isNotFound(err): // not found is also one that cannot be read
+				yield(item{}, err)
+				return
+			}
+		}
 		span := events.Offset(firstSpan)
 		if s.want > 0 {
 			span = min(span, events.Offset(s.want))

@@ -89,6 +89,9 @@ func pause(ctx context.Context, try int) error {
 // which the subject was looked at, so that looking cannot race. It returns an Ack
 // instead if the events are there.
 func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
+	if !p.youngUntil.IsZero() && l.config.Now().After(p.youngUntil) {
+		p.look = true
+	}
 	if !p.look && !p.tail && p.expect.kind != expectSince {
 		return Exactly{Set: p.expect.kind == expectAt, At: p.expect.at}, nil, nil
 	}

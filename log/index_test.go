@@ -1,0 +1,47 @@
+package log
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+)
+
+// TestIndexIsBounded fills the index with more ids than it may keep.
+func TestIndexIsBounded(t *testing.T) {
+	x := newIDIndex(100)
+	for i := range 50 {
+		ids := x.of(events.Session("", fmt.Sprint(i)))
+		for j := range 20 {
+			ids.places[uint64(j)] = 1
+		}
+		x.grew(ids)
+	}
+	if x.total > 100 || x.recent.Len() != len(x.subjects) || x.recent.Len() != 2 {
+		t.Fatalf("%d ids of %d subjects are kept, at most 100 may be", x.total, x.recent.Len())
+	}
+	ids := x.of(events.Session("", "49"))
+	if len(ids.places) != 20 {
+		t.Fatalf("the last subject has %d ids", len(ids.places))
+	}
+	huge := x.of(events.Session("", "huge"))
+	for j := range 1000 {
+		huge.places[uint64(j)] = 1
+	}
+	x.grew(huge)
+	if x.recent.Len() != 1 || len(x.of(events.Session("", "huge")).places) != 1000 {
+		t.Fatal("a subject larger than the index is not kept alone")
+	}
+	x.grew(ids) // forgotten while its append was under way
+	if x.recent.Len() != 1 || x.total != 1000+subjectCost {
+		t.Fatalf("a forgotten subject counts: %d", x.total)
+	}
+}
+
+// TestHashKeepsSourceAndIDApart holds the hash to its two parts.
+func TestHashKeepsSourceAndIDApart(t *testing.T) {
+	x := newIDIndex(10)
+	if x.hash(events.Event{Source: "ab", ID: "c"}) == x.hash(events.Event{Source: "a", ID: "bc"}) {
+		t.Fatal("source and id run together")
+	}
+}
