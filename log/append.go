@@ -165,6 +165,9 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		}
 		p.events[i], p.msgs[i] = e, Outgoing{ID: e.MsgID(), Header: header, Data: data}
 	}
+	if p.expect.kind == expectSince && p.expect.types == "" {
+		p.expect = Any
+	}
 	if p.guarded {
 		p.expect, p.look, p.youngUntil = At(0), false, time.Time{}
 	}
