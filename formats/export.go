@@ -167,6 +167,9 @@ func (x *exporting) file(ctx context.Context, f File, err error, prefix string) 
 	default:
 		x.report.Written++
 	}
+	if err == nil {
+		x.report.Files.Add(f.Way)
+	}
 	x.progress.Files++
 	x.tell()
 	return ctx.Err()

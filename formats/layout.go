@@ -38,6 +38,7 @@ type Layout interface {
 type File struct {
 	Path  string // relative to the root, with slashes
 	Mode  fs.FileMode
+	Way   Way // how its bytes are kept
 	Write func(w io.Writer) error
 	Note  string // why it is not what was imported; "": it is, or it was not imported
 }

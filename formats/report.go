@@ -21,11 +21,32 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Reason)
 }
 
-// Files counts files by the path on which their bytes are kept.
+// Way says how the bytes of a file are kept.
+type Way uint8
+
+const (
+	Exact   Way = iota // rendered from the state
+	Derived            // rendered from other parts of the state, stored nowhere
+	Whole              // as a document
+)
+
+// Files counts files by the way in which their bytes are kept.
 type Files struct {
-	Exact   int `json:"exact"`   // rendered from the state
-	Derived int `json:"derived"` // rendered from other parts of the state, stored nowhere
-	Whole   int `json:"whole"`   // kept whole, as documents
+	Exact   int `json:"exact"`
+	Derived int `json:"derived"`
+	Whole   int `json:"whole"`
+}
+
+// Add counts a file.
+func (f *Files) Add(w Way) {
+	switch w {
+	case Exact:
+		f.Exact++
+	case Derived:
+		f.Derived++
+	case Whole:
+		f.Whole++
+	}
 }
 
 // Total is the number of files.

@@ -139,7 +139,6 @@ type wholeFile struct {
 	meta    events.DocMeta
 	size    int64
 	sum     string
-	mode    int64
 	content func() (io.ReadCloser, error)
 }
 

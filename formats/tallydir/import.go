@@ -282,14 +282,14 @@ func (im *importer) finish(f *folder, outcome *int) {
 }
 
 func (im *importer) count(s *source) {
+	way := formats.Exact
 	switch {
 	case !s.exact():
-		im.report.Files.Whole++
+		way = formats.Whole
 	case s.format.Derived:
-		im.report.Files.Derived++
-	default:
-		im.report.Files.Exact++
+		way = formats.Derived
 	}
+	im.report.Files.Add(way)
 	im.report.Bytes += s.size
 	im.progress.Files++
 	im.progress.Bytes += s.size

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/tallydir"
@@ -33,7 +34,10 @@ type store struct {
 	ns string
 }
 
-var _ formats.Target = store{}
+var (
+	_ formats.Target = store{}
+	_ formats.Target = (*tally.Store)(nil)
+)
 
 func (st store) Namespace() string         { return st.ns }
 func (st store) Loader() *projector.Loader { return &projector.Loader{Source: st.Log} }

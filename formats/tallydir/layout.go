@@ -39,7 +39,7 @@ func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Sessio
 		dir := conversations + "/" + folderOf(s) + "/"
 		for _, path := range v.paths() {
 			f, ok, err := v.file(ctx, path)
-			out := formats.File{Path: dir + path, Mode: formats.FileMode(f.format.Mode)}
+			out := formats.File{Path: dir + path, Mode: formats.FileMode(f.format.Mode), Way: f.way()}
 			if err == nil && !ok {
 				if f.moved {
 					err = fmt.Errorf("the session has moved on, and has nothing any more that this file could hold")
@@ -82,7 +82,7 @@ func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) it
 			if err == nil && !have.exists {
 				continue
 			}
-			f := formats.File{Path: rootPath(have, root), Mode: formats.FileMode(parseMode(have.meta.Attributes[attrMode]))}
+			f := formats.File{Path: rootPath(have, root), Mode: formats.FileMode(parseMode(have.meta.Attributes[attrMode])), Way: formats.Whole}
 			f.Write = func(w io.Writer) error { return writeDocument(ctx, src, info.Subject, 0, w) }
 			if !yield(f, err) {
 				return

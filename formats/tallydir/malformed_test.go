@@ -84,17 +84,17 @@ func TestLiveLayout(t *testing.T) {
 	}
 	t.Run("T-25", func(t *testing.T) { mustEqual(t, smallTree(), got) })
 	s.Threads["main"].Turns[1].Raw = []byte("{\n  \"a\" : 1\r\n}")
-	for f := range layout.Files(t.Context(), st, s) {
-		var b strings.Builder
-		if err := f.Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		t.Run("T-12", func(t *testing.T) { // one object a line, nothing behind the last
+	t.Run("T-12", func(t *testing.T) { // one object a line, nothing behind the last
+		for f := range layout.Files(t.Context(), st, s) {
+			var b strings.Builder
+			if err := f.Write(&b); err != nil {
+				t.Fatal(err)
+			}
 			if f.Path == conv+"conversation.jsonl" && b.String() != step(0)+"\n{\"a\":1}\n"+step(2) {
 				t.Errorf("lines %q", b.String())
 			}
-		})
-	}
+		}
+	})
 }
 
 // T-28: files that the layout does not know are carried as they are.

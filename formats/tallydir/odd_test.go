@@ -16,6 +16,7 @@ func TestOddFolders(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("T-27/seed=", seed), func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 5, Turns: 5, TurnBytes: 200, Odd: true}); err != nil {
 				t.Fatal(err)

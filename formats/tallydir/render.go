@@ -233,6 +233,17 @@ func (v *view) paths() []string {
 	return slices.Compact(list)
 }
 
+// way says how the bytes of a file are kept.
+func (f *file) way() formats.Way {
+	switch {
+	case f.whole:
+		return formats.Whole
+	case f.format.Derived:
+		return formats.Derived
+	}
+	return formats.Exact
+}
+
 // place says what a file of the session holds. The name of a run with a long id
 // does not say the id.
 func (v *view) place(path string) place {

@@ -41,7 +41,9 @@ func TestRoots(t *testing.T) {
 	mustBeClean(t, st, a)
 	mustBeClean(t, st, b)
 	out := t.TempDir()
-	mustExport(t, st, out, formats.ExportOptions{})
+	if r := mustExport(t, st, out, formats.ExportOptions{}); r.Files != (formats.Files{Exact: 6, Derived: 1, Whole: 1}) || r.Written != 8 {
+		t.Errorf("report %+v", r)
+	}
 	mustEqual(t, smallTree(), readTree(t, filepath.Join(out, "a")))
 	mustEqual(t, other, readTree(t, filepath.Join(out, "b")))
 	out = t.TempDir()
