@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.getHash"))
+	goleak.VerifyTestMain(m)
 }
 
 // mustServe starts a server on a directory.
