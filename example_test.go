@@ -25,7 +25,7 @@ func Example() {
 }
 
 func chat(ctx context.Context, dir string) error {
-	st, err := embedded.Open(ctx, embedded.OpenOptions{Store: dir})
+	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -44,6 +45,10 @@ func (b *bridge) Tracef(format string, v ...any)  { b.logger.Debug(fmt.Sprintf(f
 
 func (b *bridge) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
+	if strings.HasPrefix(text, "Maximum payloads over") {
+		b.logger.Debug(text) // of a limit that is chosen, and that one process alone uses
+		return
+	}
 	b.complain(text)
 	b.logger.Warn(text)
 }

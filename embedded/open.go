@@ -27,9 +27,9 @@ const (
 	SyncMethod    = "every message is synced before its acknowledgement (SyncAlways)"
 )
 
-// OpenOptions say which store is opened. The zero value opens the one that the
+// Options say which store is opened. The zero value opens the one that the
 // configuration names, as the working directory sees it.
-type OpenOptions struct {
+type Options struct {
 	Dir       string // where the configuration is looked for, upwards; default: the working directory
 	Backend   string // local, memory or nats; default: what the configuration says
 	Store     string // directory of a local store; likewise
@@ -53,7 +53,7 @@ type OpenOptions struct {
 // configuration alone: a local store is owned if nobody else does and attached to
 // otherwise, memory lasts as long as the process, nats is somebody else's server.
 // A wrong configuration is a *config.Error that names file, line and field.
-func Open(ctx context.Context, o OpenOptions) (*tally.Store, error) {
+func Open(ctx context.Context, o Options) (*tally.Store, error) {
 	dir := o.Dir
 	if dir == "" {
 		var err error
@@ -75,12 +75,12 @@ func Open(ctx context.Context, o OpenOptions) (*tally.Store, error) {
 	return openLocal(ctx, o, c)
 }
 
-func (o OpenOptions) store(c config.Config) tally.Config {
+func (o Options) store(c config.Config) tally.Config {
 	return tally.Config{Namespace: c.Namespace, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Policy: o.Policy}
 }
 
 // openMemory opens a store that ends with the process.
-func openMemory(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger})
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func openMemory(ctx context.Context, o OpenOptions, c config.Config) (*tally.Sto
 
 // dial opens a store on a server that somebody else runs. What an acknowledgement
 // of it is worth is not known here, so nothing is promised.
-func dial(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	nc, err := nats.Connect(c.URL, nats.Name("tally"), nats.Timeout(5*time.Second), nats.MaxReconnects(-1))
 	if err != nil {
 		return nil, fmt.Errorf("embedded: open %s: %w: %v", c.URL, log.ErrUnavailable, err)
@@ -109,7 +109,7 @@ func dial(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, er
 
 // openLocal owns the directory, or attaches to who does. Between the two states
 // of another process (it starts, it stops) it tries again.
-func openLocal(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
+func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	deadline := time.Now().Add(cmp.Or(o.Wait, 10*time.Second))
 	for {
 		st, err := own(ctx, o, c)
@@ -132,8 +132,8 @@ func openLocal(ctx context.Context, o OpenOptions, c config.Config) (*tally.Stor
 	}
 }
 
-func own(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
-	srv, err := Start(ctx, Options{Dir: c.Store, Logger: o.Logger, Progress: o.Progress})
+func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func own(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, err
 }
 
 // attach opens a store that another process owns. That one keeps the snapshots.
-func attach(ctx context.Context, o OpenOptions, c config.Config) (*tally.Store, error) {
-	a, err := Attach(ctx, Options{Dir: c.Store, Logger: o.Logger})
+func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	a, err := Attach(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ type Attached struct {
 // Attach opens the log of a directory through the process that owns it. Of the
 // options Dir and Logger matter. It returns *NoOwnerError if there is no such
 // process; when the owner ends, calls give log.ErrUnavailable or log.ErrUnknown.
-func Attach(ctx context.Context, o Options) (*Attached, error) {
+func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	o = o.withDefaults()
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {

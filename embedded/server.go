@@ -19,8 +19,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Options of a Server. Dir is required; the rest may be zero.
-type Options struct {
+// ServerOptions of Start and Attach. Dir is required; the rest may be zero.
+type ServerOptions struct {
 	Dir    string       // of the store; made if need be, for this user alone
 	Logger *slog.Logger // default: discard
 
@@ -36,7 +36,7 @@ type Options struct {
 	Progress func(elapsed time.Duration)
 }
 
-func (o Options) withDefaults() Options {
+func (o ServerOptions) withDefaults() ServerOptions {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -66,7 +66,7 @@ type Server struct {
 // Errors: *OwnedError if another process owns the directory (attach to it);
 // *LostStreamError if a part of the log that should be there is not; anything
 // else is the system's or the server's. Nothing is left running after an error.
-func Start(ctx context.Context, o Options) (*Server, error) {
+func Start(ctx context.Context, o ServerOptions) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{dir: o.Dir, logger: o.Logger, sync: !o.NoSync}
 	if err := s.start(ctx, o); err != nil {
@@ -76,9 +76,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context, o Options) (err error) {
+func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if o.Dir == "" {
-		return errors.New("embedded: start: Options.Dir is missing")
+		return errors.New("embedded: start: ServerOptions.Dir is missing")
 	}
 	if s.dir, err = filepath.Abs(o.Dir); err != nil {
 		return fmt.Errorf("embedded: start %s: %v", o.Dir, err)
@@ -130,7 +130,7 @@ func makePrivate(dir string) error {
 }
 
 // run starts the server and waits until it serves.
-func (s *Server) run(ctx context.Context, o Options) error {
+func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	opts := &server.Options{
 		ServerName:             "tally-" + rand.Text()[:8],
 		Host:                   "127.0.0.1",

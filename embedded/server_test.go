@@ -41,7 +41,7 @@ func turn(id, text string) events.Event {
 	}
 }
 
-func mustStart(t *testing.T, o embedded.Options) *embedded.Server {
+func mustStart(t *testing.T, o embedded.ServerOptions) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(t.Context(), o)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 	s := events.Session("", "s")
 	var want []string
 	for round := range 3 {
-		srv := mustStart(t, embedded.Options{Dir: dir})
+		srv := mustStart(t, embedded.ServerOptions{Dir: dir})
 		for i := range 5 {
 			id := fmt.Sprint(round, "-", i)
 			ack := mustAppend(t, srv.Log(), s, turn(id, "x"))
@@ -107,42 +107,42 @@ func TestReopenKeepsEverything(t *testing.T) {
 
 func TestOneOwner(t *testing.T) {
 	dir := t.TempDir()
-	first := mustStart(t, embedded.Options{Dir: dir, NoSync: true})
-	_, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, NoSync: true})
+	first := mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true})
+	_, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: dir, NoSync: true})
 	owned, ok := errors.AsType[*embedded.OwnedError](err)
 	if !ok || owned.PID != os.Getpid() || owned.URL != first.URL() {
 		t.Fatalf("a second owner: %v, want an OwnedError with %d and %s", err, os.Getpid(), first.URL())
 	}
 	mustAppend(t, first.Log(), events.Session("", "s"), turn("", "still serving"))
 	mustClose(t, first)
-	mustStart(t, embedded.Options{Dir: dir, NoSync: true})
+	mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true})
 }
 
 func TestStartNeedsADirectory(t *testing.T) {
-	if _, err := embedded.Start(t.Context(), embedded.Options{}); err == nil {
+	if _, err := embedded.Start(t.Context(), embedded.ServerOptions{}); err == nil {
 		t.Fatal("no error without a directory")
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.Start(t.Context(), embedded.Options{Dir: file}); err == nil {
+	if _, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: file}); err == nil {
 		t.Fatal("no error on a file")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s, err := embedded.Start(ctx, embedded.Options{Dir: t.TempDir()}); err == nil {
+	if s, err := embedded.Start(ctx, embedded.ServerOptions{Dir: t.TempDir()}); err == nil {
 		s.Close() // it was faster than the look at the context
 	}
 }
 
 func TestAttach(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); !isNoOwner(err) {
+	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !isNoOwner(err) {
 		t.Fatalf("without an owner: %v", err)
 	}
-	srv := mustStart(t, embedded.Options{Dir: dir})
-	a, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir})
+	srv := mustStart(t, embedded.ServerOptions{Dir: dir})
+	a, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestAttach(t *testing.T) {
 	if _, err := a.Log().Append(ctx, s, log.Any, turn("", "x")); !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, log.ErrUnknown) {
 		t.Fatalf("after the owner's end: %v", err)
 	}
-	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); !isNoOwner(err) {
+	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !isNoOwner(err) {
 		t.Fatalf("after the owner's end: %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func isNoOwner(err error) bool {
 
 func TestOnlyThisUserOnThisMachine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	srv := mustStart(t, embedded.Options{Dir: dir, NoSync: true})
+	srv := mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true})
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(srv.URL(), "nats://"))
 	if err != nil || host != "127.0.0.1" {
 		t.Fatalf("the server listens on %q (%v)", srv.URL(), err)
@@ -213,16 +213,16 @@ func TestOnlyThisUserOnThisMachine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "owner.json"), []byte(wrong), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); !isNoOwner(err) {
+	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !isNoOwner(err) {
 		t.Fatalf("with a wrong token: %v", err)
 	}
 }
 
 func TestPrivateServerDoesNotListen(t *testing.T) {
 	dir := t.TempDir()
-	srv := mustStart(t, embedded.Options{Dir: dir, NoSync: true, Private: true})
+	srv := mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true, Private: true})
 	mustAppend(t, srv.Log(), events.Session("", "s"), turn("", "x"))
-	if _, err := embedded.Attach(t.Context(), embedded.Options{Dir: dir}); srv.URL() != "" || !isNoOwner(err) {
+	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); srv.URL() != "" || !isNoOwner(err) {
 		t.Fatalf("a private server at %q: %v", srv.URL(), err)
 	}
 }
@@ -242,14 +242,14 @@ func TestLostStreamIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			srv := mustStart(t, embedded.Options{Dir: dir, NoSync: true})
+			srv := mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true})
 			mustAppend(t, srv.Log(), events.Session("", "s"), turn("", "x"))
 			mustClose(t, srv)
 			if err := damage(dir); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 { // a refused start changes nothing
-				_, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, NoSync: true})
+				_, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: dir, NoSync: true})
 				lost, ok := errors.AsType[*embedded.LostStreamError](err)
 				if !ok || fmt.Sprint(lost.Streams) != "[TALLY_1]" {
 					t.Fatalf("got %v, want a LostStreamError that names TALLY_1", err)
@@ -261,7 +261,7 @@ func TestLostStreamIsRefused(t *testing.T) {
 
 // appendForever owns a directory and prints each acknowledged id until it is killed.
 func appendForever(dir string) {
-	srv, err := embedded.Start(context.Background(), embedded.Options{Dir: dir})
+	srv, err := embedded.Start(context.Background(), embedded.ServerOptions{Dir: dir})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -290,7 +290,7 @@ func TestKilledOwner(t *testing.T) {
 	for round := range 4 {
 		acked = append(acked, runAndKill(t, dir, 40+30*round)...)
 	}
-	srv := mustStart(t, embedded.Options{Dir: dir})
+	srv := mustStart(t, embedded.ServerOptions{Dir: dir})
 	seen, next := make(map[string]int), 0
 	batch := ""
 	for i, id := range mustRead(t, srv.Log(), events.Range{Subject: events.Session("", "s")}) {

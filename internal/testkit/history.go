@@ -21,14 +21,14 @@ func History() *rapid.Generator[Records] {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			g.step()
 		}
-		return g.log
+		return g.records
 	})
 }
 
 // historian draws one history.
 type historian struct {
 	t        *rapid.T
-	log      Records
+	records  Records
 	sessions []string
 	clock    time.Time
 	at       events.Offset
@@ -87,7 +87,7 @@ func (g *historian) create() {
 func (g *historian) thread() string { return rapid.SampledFrom(threadNames).Draw(g.t, "thread") }
 
 func (g *historian) entry() events.Raw {
-	return events.Raw(fmt.Sprintf(`{"n": %d}`, len(g.log)))
+	return events.Raw(fmt.Sprintf(`{"n": %d}`, len(g.records)))
 }
 
 func (g *historian) turn(id string) {
@@ -139,7 +139,7 @@ func (g *historian) truncation() events.Payload {
 func (g *historian) rewind(id string) events.Payload {
 	p := &events.SessionRewound{To: events.Offset(g.n("to", 1, int(g.at)+2))}
 	if g.n("undo", 0, 2) > 0 {
-		own := g.log.Of(events.Session("", id))
+		own := g.records.Of(events.Session("", id))
 		for i := len(own) - 1; i >= 0; i-- {
 			if own[i].Type == events.TypeSessionRewound && g.n("this one", 0, 1) == 0 {
 				p.Undoes, p.To = own[i].Offset, max(own[i].Offset-1, 1)
@@ -197,5 +197,5 @@ func (g *historian) append(e events.Event) {
 	g.at += events.Offset(1 + g.n("gap", 0, 2)/2)
 	g.clock = g.clock.Add(time.Duration(g.n("seconds", -30, 90)) * time.Second)
 	e.ID, e.Time = fmt.Sprintf("event-%d", g.at), g.clock
-	g.log = append(g.log, events.Record{Event: e, Offset: g.at, Recorded: g.clock})
+	g.records = append(g.records, events.Record{Event: e, Offset: g.at, Recorded: g.clock})
 }

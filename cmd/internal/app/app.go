@@ -94,7 +94,7 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := embedded.Open(ctx, embedded.OpenOptions{Backend: c.Backend, Store: c.Store, Namespace: c.Namespace, URL: c.URL, Logger: lg,
+	st, err := embedded.Open(ctx, embedded.Options{Backend: c.Backend, Store: c.Store, Namespace: c.Namespace, URL: c.URL, Logger: lg,
 		Progress: func(elapsed time.Duration) {
 			fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
 		}})
