@@ -1,0 +1,278 @@
+package projector_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// tale is a session with a rewind behind some turns, and another one.
+func tale(t *testing.T) testkit.Records {
+	st := &story{t: t}
+	st.add(s1, created())
+	st.add(s1, aTurn("one"))
+	st.add(s2, aTurn("other"))
+	st.add(s1, aTurn("two"))
+	st.add(s1, aTurn("three"))
+	st.add(s1, &events.SessionRewound{To: 4})
+	st.add(s1, aTurn("four"))
+	return st.records
+}
+
+// Each reason not to trust a snapshot: it is removed with one warning, and the
+// load is right.
+func TestSnapshotDiscarded(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*snapshot.Snapshot)
+		records func(testkit.Records) testkit.Records
+		reason  string
+	}{
+		"fold version":    {change: func(s *snapshot.Snapshot) { s.Version++ }, reason: "version"},
+		"another event":   {change: func(s *snapshot.Snapshot) { s.EventID = "event-9" }, reason: "event-9"},
+		"another's event": {change: func(s *snapshot.Snapshot) { s.Offset, s.EventID = 3, "event-3" }, reason: "session/s2"},
+		"event missing":   {change: func(s *snapshot.Snapshot) { s.Offset = 99 }, reason: "no record @99"},
+		"live list":       {change: func(s *snapshot.Snapshot) { s.Live = []snapshot.Interval{{From: 1, To: 4}} }, reason: "live list"},
+		"offset":          {change: func(s *snapshot.Snapshot) { s.Offset, s.EventID = 4, "event-4" }, reason: "offset"},
+		"subject":         {change: func(s *snapshot.Snapshot) { s.Data = bytes.Replace(s.Data, []byte(s1.NATS()), []byte(s2.NATS()), 1) }, reason: "subject"},
+		"cut off":         {change: func(s *snapshot.Snapshot) { s.Data = s.Data[:len(s.Data)/2] }, reason: "decode"},
+		"empty":           {change: func(s *snapshot.Snapshot) { s.Data = nil }, reason: "decode"},
+		"another log": {records: func(r testkit.Records) testkit.Records {
+			r = slices.Clone(r)
+			for i := range r {
+				r[i].ID = "other-" + r[i].ID
+			}
+			return r
+		}, reason: "other-event-5"},
+		"record damaged": {reason: "no record @5", records: func(r testkit.Records) testkit.Records { return append(slices.Clone(r[:4]), r[5:]...) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := tale(t)
+			store, w := &snapshot.Mem{}, &warnings{}
+			snap := mustSnapshot(t, mustSession(t, &projector.Loader{Source: log}, s1, 5), "")
+			if c.change != nil {
+				c.change(&snap)
+			}
+			if err := store.Put(t.Context(), snap); err != nil {
+				t.Fatal(err)
+			}
+			if c.records != nil {
+				log = c.records(log)
+			}
+			l := &projector.Loader{Source: log, Snapshots: store, Logger: w.logger()}
+			at := events.Offset(0)
+			if snap.Offset == 5 || snap.Offset == 4 {
+				at = 5 // the rewind later would make the snapshot unusable anyhow
+			}
+			if name == "record damaged" {
+				at = 0
+			}
+			for range 2 { // the second load has nothing to complain about
+				want := mustSession(t, &projector.Loader{Source: log}, s1, at)
+				if got := mustSession(t, l, s1, at); !bytes.Equal(encoded(t, got), encoded(t, want)) {
+					t.Errorf("loaded\n%s\nwant\n%s", encoded(t, got), encoded(t, want))
+				}
+			}
+			if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "snapshot discarded") || !strings.Contains(list[0], c.reason) {
+				t.Errorf("warnings: %q, want one about %q", list, c.reason)
+			}
+			if left := stored(t, store, s1); len(left) > 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
+func encoded(t *testing.T, s *projector.Session) []byte {
+	t.Helper()
+	data, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// A byte changed in a file is found by its hash.
+func TestSnapshotFileChanged(t *testing.T) {
+	log, w := tale(t), &warnings{}
+	files := snapshot.NewFiles(t.TempDir())
+	if err := files.Put(t.Context(), mustSnapshot(t, mustSession(t, &projector.Loader{Source: log}, s1, 5), "")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(files.Dir(), "default", "session", "s1", "session.1."+events.Offset(5).Padded())
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-9] ^= 1
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := &projector.Loader{Source: log, Snapshots: files, Logger: w.logger()}
+	want := mustSession(t, &projector.Loader{Source: log}, s1, 0)
+	if got := mustSession(t, l, s1, 0); !bytes.Equal(encoded(t, got), encoded(t, want)) {
+		t.Error("the load is wrong")
+	}
+	if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "hash") {
+		t.Errorf("warnings: %q", list)
+	}
+	if left := stored(t, files, s1); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// Of several snapshots the newest sound one is used, and the others stay.
+func TestSnapshotNextBest(t *testing.T) {
+	log, w, store := tale(t), &warnings{}, &snapshot.Mem{}
+	for _, at := range []events.Offset{2, 4, 5, 7} {
+		snap := mustSnapshot(t, mustSession(t, &projector.Loader{Source: log}, s1, at), "")
+		if at >= 5 {
+			snap.EventID = "wrong"
+		}
+		if err := store.Put(t.Context(), snap); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &projector.Loader{Source: log, Snapshots: store, Logger: w.logger()}
+	s := mustSession(t, l, s1, 0)
+	if turns := s.Threads.Turns("main"); len(turns) != 3 || string(turns[2].Raw) != `"four"` {
+		t.Errorf("turns %v", turns)
+	}
+	if left := stored(t, store, s1); !slices.Equal(left, []int{2, 4}) || len(w.all()) != 2 {
+		t.Errorf("left %v, warnings %q", left, w.all())
+	}
+}
+
+// A state with the right hash that no fold has made is refused, whatever is wrong
+// with it.
+func TestDecodeSessionRefuses(t *testing.T) {
+	data := string(encoded(t, mustSession(t, &projector.Loader{Source: tale(t)}, s1, 0)))
+	if _, err := projector.DecodeSession([]byte(data)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ from, to string }{
+		{`"threads":{"main":{`, `"threads":{"main":null,"x":{`},
+		{`{"offset":2,"turn":"one"},`, ``},
+		{`"names":["main"]`, `"names":[]`},
+		{`"rewinds":[4]`, `"rewinds":[40]`},
+		{`"rewinds":[4]`, `"rewinds":[-1]`},
+		{`"rewinds":[4]`, `"rewinds":[3]`},
+		{`"rewinds":[4]`, `"rewinds":[4,4]`},
+		{`"rewinds":[4]`, `"late":[9],"rewinds":[4]`},
+		{`"offsets":"`, `"offsets":"AAAA`},
+		{`"points":"`, `"points":"gICA`},
+		{`"deltas":"`, `"deltas":"/////w`},
+		{`"ledger":{`, `"ledger":{"runs":[null],`},
+		{`"ledger":{`, `"ledger":{"checkpoints":[null],`},
+		{`tally.v1`, `tally.v2`},
+	} {
+		altered := strings.Replace(data, c.from, c.to, 1)
+		if altered == data {
+			t.Errorf("%s is not in %s", c.from, data)
+		}
+		if _, err := projector.DecodeSession([]byte(altered)); err == nil {
+			t.Errorf("%s -> %s is taken", c.from, c.to)
+		}
+	}
+	for _, text := range []string{"", "null", "{}", `{"subject":"` + s1.NATS() + `","history":{"names":[]},"threads":{},"ledger":null}`} {
+		if _, err := projector.DecodeSession([]byte(text)); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+// Whatever the bytes, decoding gives a session that can be used, or an error.
+func FuzzDecodeSession(f *testing.F) {
+	st := &story{}
+	for _, p := range []events.Payload{created(), aTurn("one"), &events.SessionRewound{To: 1}, &events.CheckpointSaved{ID: "c", Kind: "rewind", At: 1}} {
+		data, err := events.Encode(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		st.event(events.Event{Source: "urn:test", Type: p.EventType(), Subject: s1, Data: data})
+		s, err := (&projector.Loader{Source: st.records}).Session(f.Context(), s1, 0)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if data, err = s.Encode(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := projector.DecodeSession(data)
+		if err != nil {
+			return
+		}
+		s.Threads.Hash()
+		s.History.Late()
+		s.History.Live(s.Offset())
+		s.LastRun()
+		s.OnBranch()
+		s.Undo()
+		s.Redo()
+		again, err := s.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := projector.DecodeSession(again); err != nil {
+			t.Fatalf("%s\nis read, and written as\n%s\nwhich is not: %v", data, again, err)
+		}
+	})
+}
+
+// Records that cannot be read are named, the load goes on, and no snapshot hides
+// them.
+func TestDamagedRecords(t *testing.T) {
+	log := damaged{tale(t), []events.Offset{2, 3, 7}}
+	s := mustSession(t, &projector.Loader{Source: log}, s1, 0)
+	if !slices.Equal(s.Damaged, []events.Offset{2, 7}) {
+		t.Errorf("damaged %v", s.Damaged)
+	}
+	if turns := s.Threads.Turns("main"); len(turns) != 1 || string(turns[0].Raw) != `"two"` {
+		t.Errorf("turns %v", turns)
+	}
+	if _, err := s.Snapshot(""); err == nil {
+		t.Error("a snapshot would hide the damage")
+	}
+	if s := mustSession(t, &projector.Loader{Source: log}, s1, 2); !slices.Equal(s.Damaged, []events.Offset{2}) || s.Offset() != 1 {
+		t.Errorf("at @2: damaged %v, at %v", s.Damaged, s.Offset())
+	}
+}
+
+// A session of which nothing can be read is there, and has no positions.
+func TestAllDamaged(t *testing.T) {
+	log := damaged{tale(t), []events.Offset{3}}
+	l := &projector.Loader{Source: log}
+	s := mustSession(t, l, s2, 0)
+	if s.Offset() != 0 || len(s.Damaged) != 1 {
+		t.Errorf("at %v, damaged %v", s.Offset(), s.Damaged)
+	}
+	for _, text := range []string{"@3", "#1", "~1", "2026-01-01", "-1m", "e:event-3"} {
+		if _, err := resolve(t.Context(), l, s, text); !errors.Is(err, projector.ErrNotFound) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := s.Rewind(3, ""); !errors.Is(err, projector.ErrNotFound) {
+		t.Errorf("rewind: %v", err)
+	}
+}
+
+// What a damaged parent's record would have brought is named in the fork too.
+func TestForkOfDamaged(t *testing.T) {
+	st := &story{t: t, records: tale(t)}
+	fork := events.Session("", "fork")
+	st.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 5}})
+	s := mustSession(t, &projector.Loader{Source: damaged{st.records, []events.Offset{4}}}, fork, 0)
+	if !slices.Equal(s.Damaged, []events.Offset{4}) || len(s.Threads.Turns("main")) != 2 {
+		t.Errorf("damaged %v, turns %v", s.Damaged, s.Threads.Turns("main"))
+	}
+}
