@@ -1,0 +1,406 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+var _ projector.Follower = (*log.Log)(nil)
+
+// bench is a keeper beside an in-memory log, on a clock that stands still unless
+// the test sleeps.
+type bench struct {
+	t     *testing.T
+	log   *log.Log
+	mem   *logtest.Mem
+	store *counted
+	warn  warnings
+	dir   string
+}
+
+// counted counts what is put, and refuses it if told to.
+type counted struct {
+	snapshot.Mem
+	puts int
+	err  error
+}
+
+func (c *counted) Put(ctx context.Context, s snapshot.Snapshot) error {
+	if c.err != nil {
+		return c.err
+	}
+	c.puts++
+	return c.Mem.Put(ctx, s)
+}
+
+// onBench runs a test in a bubble of its own.
+func onBench(t *testing.T, run func(*bench)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, mem: logtest.NewMem(logtest.MemConfig{}), store: &counted{}, dir: dir}
+		b.log = logtest.OpenOn(t, b.mem, log.Config{})
+		run(b)
+	})
+}
+
+// keep starts a keeper; stop ends it as a process that leaves does.
+func (b *bench) keep(p projector.Policy) (stop func()) {
+	b.t.Helper()
+	k := &projector.Keeper{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger()}
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	synctest.Wait()
+	return func() {
+		b.t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Errorf("run: %v", err)
+		}
+	}
+}
+
+// add appends one event and lets the keeper see it.
+func (b *bench) add(sub events.Subject, p events.Payload) events.Offset {
+	b.t.Helper()
+	e, err := events.New("urn:test", sub, p)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	expect := log.Any
+	if last, err := b.log.Last(b.t.Context(), sub); err == nil && p.EventType() != events.TypeTurnAppended {
+		expect = log.At(last.Offset)
+	}
+	ack, err := b.log.Append(b.t.Context(), sub, expect, e)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	synctest.Wait()
+	return ack.Last
+}
+
+func (b *bench) turns(sub events.Subject, n int) {
+	b.t.Helper()
+	for range n {
+		b.add(sub, aTurn("a turn"))
+	}
+}
+
+// must checks which snapshots there are; those kept for a reason are negative.
+func (b *bench) must(sub events.Subject, want ...int) {
+	b.t.Helper()
+	if got := stored(b.t, b.store, sub); !slices.Equal(got, want) {
+		b.t.Errorf("%s has snapshots at %v, want %v", sub, got, want)
+	}
+}
+
+var off = projector.Policy{Records: -1, Bytes: -1, Age: -1}
+
+func TestKeeperCountsRecords(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Records: 3, Keep: 2})
+		b.turns(s1, 2)
+		b.must(s1)
+		b.turns(s2, 2) // each session has its own count
+		b.must(s1)
+		b.turns(s1, 1)
+		b.must(s1, 5)
+		b.turns(s1, 3)
+		b.must(s1, 5, 8)
+		b.turns(s1, 3)
+		b.must(s1, 8, 11) // the newest two
+		b.must(s2)
+		stop()
+		b.must(s2, 4)
+		b.must(s1, 8, 11) // nothing had changed
+		if b.store.puts != 4 {
+			b.t.Errorf("%d snapshots were written", b.store.puts)
+		}
+	})
+}
+
+func TestKeeperCountsBytes(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Records: -1, Bytes: 1000, Age: -1})
+		b.turns(s1, 3)
+		b.must(s1)
+		b.add(s1, aTurn(strings.Repeat("x", 1000)))
+		b.must(s1, 4)
+		stop()
+	})
+}
+
+func TestKeeperLooksAtAges(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Age: time.Minute})
+		b.turns(s1, 1)
+		time.Sleep(50 * time.Second)
+		b.turns(s1, 1)
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		b.must(s1) // the last record is younger than a minute
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		b.must(s1, 2)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if b.store.puts != 1 {
+			b.t.Errorf("%d snapshots of what did not change", b.store.puts)
+		}
+		stop()
+	})
+}
+
+// With everything switched off nothing is written before the end.
+func TestKeeperSwitchedOff(t *testing.T) {
+	onBench(t, func(b *bench) {
+		p := off
+		p.Leave = -1
+		stop := b.keep(p)
+		b.turns(s1, 300)
+		time.Sleep(time.Hour)
+		stop()
+		b.must(s1)
+	})
+}
+
+// The states that a rewind and a fork go back to are kept, whatever comes later.
+func TestKeeperKeepsTargets(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Records: 2, Keep: 1})
+		b.add(s1, created())
+		b.turns(s1, 4)
+		b.must(s1, 4)
+		b.add(s1, &events.SessionRewound{To: 3}) // the sixth
+		b.must(s1, -3, 6)
+		fork := events.Session("", "fork")
+		b.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 6}})
+		b.must(s1, -3, -6)
+		b.turns(s1, 1)                                                                                                                             // 8
+		b.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 8}}) // void
+		stop()
+		b.must(s1, -3, -6, -8)
+		b.must(fork, 9)
+		for _, m := range metas(b.t, b.store, s1) {
+			if want := map[events.Offset]string{3: "rewind target", 6: "fork target", 8: "fork target"}[m.Offset]; m.Kept != want {
+				b.t.Errorf("%v is kept as %q", m.Offset, m.Kept)
+			}
+		}
+	})
+}
+
+// A fork of the head and then a stop: the reason to keep the state outlives that
+// the same state is written again.
+func TestKeeperKeepsReasons(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Keep: 1})
+		b.turns(s1, 3)
+		b.add(events.Session("", "fork"), &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 3}})
+		b.must(s1, -3)
+		stop()
+		b.must(s1, -3)
+	})
+}
+
+// An impossible rewind has no target.
+func TestKeeperIgnoresVoidMoves(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(off)
+		b.turns(s1, 2)
+		b.add(s1, &events.SessionRewound{To: 3})
+		b.add(s1, &events.SessionRewound{To: 1 << 40})
+		b.must(s1)
+		stop()
+	})
+}
+
+// Those that leave write what they can in time; what came after the last look is
+// counted too, targets included.
+func TestKeeperLeaves(t *testing.T) {
+	onBench(t, func(b *bench) {
+		k := &projector.Keeper{Log: b.log, Snapshots: b.store, Cursor: filepath.Join(b.dir, "cursor")}
+		b.turns(s1, 3)
+		b.add(s1, &events.SessionRewound{To: 2})
+		b.turns(s2, 1)
+		ctx, cancel := context.WithCancel(b.t.Context())
+		cancel()
+		if err := k.Run(ctx); err != nil {
+			b.t.Fatal(err)
+		}
+		b.must(s1, -2, 4)
+		b.must(s2, 5)
+	})
+}
+
+// Each keeper goes on where the last one stopped, and knows what that had counted.
+func TestKeeperResumes(t *testing.T) {
+	onBench(t, func(b *bench) {
+		p := projector.Policy{Records: 5, Leave: -1} // no time for anything but the cursor
+		stop := b.keep(p)
+		b.turns(s1, 3)
+		stop()
+		b.must(s1)
+		b.turns(s1, 1)
+		stop = b.keep(p)
+		b.must(s1)
+		b.turns(s1, 1)
+		b.must(s1, 5)
+		stop()
+		stop = b.keep(p)
+		b.turns(s1, 4)
+		b.must(s1, 5)
+		b.turns(s1, 1)
+		b.must(s1, 5, 10)
+		stop()
+		if list := b.warn.all(); len(list) > 0 {
+			b.t.Errorf("warnings: %q", list)
+		}
+	})
+}
+
+// A cursor that was not written, cannot be read, or is of another log costs
+// counting again, and not a snapshot for each part of it.
+func TestKeeperWithoutCursor(t *testing.T) {
+	for name, c := range map[string]struct {
+		cursor string
+		warns  int
+	}{
+		"killed before it wrote one": {"", 0},
+		"no JSON":                    {"{", 1},
+		"of another log":             {`{"offset":2,"eventId":"another"}`, 1},
+		"beyond the end":             {`{"offset":99,"eventId":"another"}`, 1},
+		"of an empty log":            {`{"offset":0,"eventId":""}`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.turns(s1, 20)
+				if c.cursor != "" {
+					if err := os.MkdirAll(filepath.Join(b.dir, "state"), 0o700); err != nil {
+						b.t.Fatal(err)
+					}
+					if err := os.WriteFile(filepath.Join(b.dir, "state", "cursor"), []byte(c.cursor), 0o600); err != nil {
+						b.t.Fatal(err)
+					}
+				}
+				stop := b.keep(projector.Policy{Records: 3})
+				b.must(s1, 20)
+				b.turns(s1, 2)
+				b.must(s1, 20)
+				b.turns(s1, 1)
+				b.must(s1, 20, 23)
+				stop()
+				if list := b.warn.all(); len(list) != c.warns {
+					b.t.Errorf("warnings: %q", list)
+				}
+				if b.store.puts != 2 {
+					b.t.Errorf("%d snapshots were written, want 2", b.store.puts)
+				}
+			})
+		})
+	}
+}
+
+// Without a file for its cursor a keeper begins at the head.
+func TestKeeperAtHead(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.turns(s1, 5)
+		k := &projector.Keeper{Log: b.log, Snapshots: b.store, Policy: projector.Policy{Records: 2, Leave: -1}}
+		ctx, cancel := context.WithCancel(b.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		synctest.Wait()
+		b.turns(s1, 1)
+		b.must(s1)
+		b.turns(s1, 1)
+		b.must(s1, 7)
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+	})
+}
+
+// A session that cannot be folded is named once; the others go on, and so does the
+// cursor.
+func TestKeeperQuarantines(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.turns(s1, 1)
+		b.mem.Damage(1)
+		stop := b.keep(projector.Policy{Records: 2})
+		b.turns(s1, 5)
+		b.turns(s2, 4)
+		b.must(s1)
+		b.must(s2, 8, 10)
+		b.mem.Damage(11) // the last record: the cursor stays at one that can be recognised
+		b.turns(s2, 1)
+		stop()
+		if list := b.warn.all(); len(list) != 1 || !strings.Contains(list[0], "session/s1") {
+			b.t.Errorf("warnings: %q", list)
+		}
+		stop = b.keep(projector.Policy{Records: 2})
+		b.turns(s1, 1)
+		stop()
+		if list := b.warn.all(); len(list) != 2 || strings.Contains(list[1], "cursor") {
+			b.t.Errorf("the cursor is lost: %q", list)
+		}
+	})
+}
+
+// A store that cannot be written for a while is said so, and used again.
+func TestKeeperOutlivesFullStore(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Records: 2})
+		b.store.err = errors.New("no space left")
+		b.turns(s1, 2)
+		b.store.err = nil
+		b.turns(s1, 2)
+		b.must(s1, 4)
+		stop()
+		if list := b.warn.all(); len(list) != 1 || !strings.Contains(list[0], "no space left") {
+			b.t.Errorf("warnings: %q", list)
+		}
+	})
+}
+
+// A state larger than the policy allows is not kept, a negative bound allows any.
+func TestKeeperMaxSize(t *testing.T) {
+	for size, want := range map[int64]int{10: 0, -1: 1} {
+		onBench(t, func(b *bench) {
+			stop := b.keep(projector.Policy{Records: 2, MaxSize: size, Keep: -1})
+			b.turns(s1, 2)
+			if n := len(stored(b.t, b.store, s1)); n != want {
+				b.t.Errorf("MaxSize %d: %d snapshots", size, n)
+			}
+			stop()
+		})
+	}
+}
+
+// The end of the log is an error of the run, and leaves nothing behind.
+func TestKeeperOfClosedLog(t *testing.T) {
+	onBench(t, func(b *bench) {
+		k := &projector.Keeper{Log: b.log, Snapshots: b.store}
+		done := make(chan error, 1)
+		go func() { done <- k.Run(b.t.Context()) }()
+		synctest.Wait()
+		if err := b.log.Close(); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, log.ErrUnavailable) {
+			b.t.Errorf("run: %v", err)
+		}
+	})
+}
