@@ -115,11 +115,13 @@ func (g *emitter) fail(err error) {
 }
 
 func (g *emitter) head() {
+	var began events.Timestamp // of a session that is new here: its past is not of today
 	if g.p.created != nil {
-		g.emit(g.p.created, "created", g.p.created.CreatedAt)
+		began = g.p.created.CreatedAt
+		g.emit(g.p.created, "created", began)
 	}
 	if g.p.updated != nil {
-		g.emit(g.p.updated, "updated", "")
+		g.emit(g.p.updated, "updated", began)
 	}
 }
 
