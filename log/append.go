@@ -116,7 +116,8 @@ type appending struct {
 	events []events.Event
 	msgs   []Outgoing
 
-	// youngUntil is when the first of the ids that the caller gave stops being young; zero: the caller gave none. It is looked at when the append's turn has
+	// youngUntil is when the first of the ids that the caller gave stops being
+	// young; zero: the caller gave none. It is looked at when the append's turn has
 	// come: a backend that remembers for two minutes must not be asked later.
 	youngUntil time.Time
 

@@ -227,8 +227,10 @@ func (l *Log) confirm(ctx context.Context, p *appending, r Receipt) (Ack, error)
 	return Ack{First: r.Last, Last: r.Last, Durability: l.config.Durability, Duplicate: true}, nil
 }
 
+// sameEvent compares what an identity stands for: its type and its data, or where
+// those are.
 func sameEvent(a, b events.Event) bool {
-	return a.Type == b.Type && bytes.Equal(a.Data, b.Data)
+	return a.Type == b.Type && bytes.Equal(a.Data, b.Data) && a.Extensions[events.ExtDataRef] == b.Extensions[events.ExtDataRef]
 }
 
 func otherEvent(e events.Event, at events.Offset) error {
