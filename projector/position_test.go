@@ -1,0 +1,218 @@
+package projector_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+func TestParsePosition(t *testing.T) {
+	for _, text := range []string{"", "head", "start", "@0", "@1", "@00000000000000000012", "@9007199254740991", "#1", "#12", "~0", "~3", "gpt-5#3", "a#b#2", "a~b~2", "head#1",
+		"-x#1", "2026-08-22T10:00Z", "2026-08-22T10:00:00.123456789+02:00", "2026-08-22", "2026-08-22T10:00", "-10m", "-1h30m", "-0s", "e:0198c2", "e:a#1 bc"} {
+		p, err := projector.ParsePosition(text)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if want := text; p.String() != want && (want != "" || p.String() != "head") {
+			t.Errorf("%q is spelled %q", text, p.String())
+		}
+	}
+	for _, text := range []string{"@", "@x", "@-1", "@9007199254740992", "@@1", "#", "#0", "#-1", "#x", "~", "~-1", "~x", "x#", "HEAD", "Start", "12", "e:", "e:12345", "-", "-10", "-x",
+		"--10m", "-10m -5m", "2026-13-01", "10:00", "#99999999999999999999", "yesterday", " head"} {
+		_, err := projector.ParsePosition(text)
+		if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Reason == "" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// FuzzParsePosition: what is parsed can be resolved in any session, to a record of
+// it or to the beginning, or is not found.
+func FuzzParsePosition(f *testing.F) {
+	for _, text := range []string{"", "start", "@5", "#2", "main~1", "gpt#1", "2026-01-01T00:00:04Z", "-2s", "e:event-4", "-", "e:eventx"} {
+		f.Add(text)
+	}
+	st := &story{}
+	for _, p := range []events.Payload{created(), aTurn("one"), aTurn("two"), aTurn("three"), &events.SessionRewound{To: 3}} {
+		data, err := events.Encode(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		st.event(events.Event{Source: "urn:test", Type: p.EventType(), Subject: s1, Data: data})
+	}
+	l := &projector.Loader{Source: st.records}
+	s, err := l.Session(f.Context(), s1, 0)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := projector.ParsePosition(text)
+		if err != nil {
+			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		at, err := l.Resolve(t.Context(), s, p)
+		if err != nil && !errors.Is(err, projector.ErrNotFound) || err == nil && at > 5 {
+			t.Fatalf("%q: %v, %v", text, at, err)
+		}
+	})
+}
+
+// The positions of a session with two threads, several turns in one event, a
+// rewind, and a clock that runs backwards.
+func TestResolve(t *testing.T) {
+	st := &story{t: t}
+	at := func(clock string, sub events.Subject, p events.Payload) {
+		t.Helper()
+		e, err := events.New("urn:test", sub, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if clock != "" {
+			if e.Time, err = time.Parse("15:04", clock); err != nil {
+				t.Fatal(err)
+			}
+			e.Time = e.Time.AddDate(2026, 7, 21)
+		}
+		e.ID = fmt.Sprintf("0198c2-%d", len(st.records)+1)
+		st.event(e)
+	}
+	entries := func(list ...string) *events.TurnAppended {
+		p := &events.TurnAppended{}
+		for _, text := range list {
+			thread, turn, _ := strings.Cut(text, " ")
+			p.Entries = append(p.Entries, events.Entry{Thread: thread, Turn: events.Raw(`"` + turn + `"`)})
+		}
+		return p
+	}
+	at("10:00", s1, created())                                                           // @1
+	at("10:01", s1, entries("main a", "gpt-5 a"))                                        // @2
+	at("10:05", s1, entries("main b", "main c"))                                         // @3
+	at("10:02", s2, created())                                                           // @4
+	at("10:03", s1, entries("main gone"))                                                // @5
+	at("10:04", s1, &events.SessionRewound{To: 4})                                       // @6
+	at("10:10", s1, entries("main d", "odd#name x"))                                     // @7
+	at("10:07", s1, &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported"}) // @8
+	for text, want := range map[string]string{
+		"": "@8", "head": "@8", "start": "@0", "@0": "@0",
+		"@1": "@1", "@2": "@2", "@4": "@3", "@6": "@6", "@99": "@8",
+		"#1": "@2", "#2": "@3", "#3": "@3", "#4": "@7", "main#4": "@7", "gpt-5#1": "@2", "odd#name#1": "@7",
+		"#5": "thread main has 4 turns", "gpt-5#2": "thread gpt-5 has 1 turns", "nobody#1": "thread nobody has 0 turns",
+		"~0": "@8", "~1": "@3", "~2": "@2", "~3": "@2", "~4": "@1", "gpt-5~1": "@1", "~5": "thread main has 4 turns", "nobody~0": "@8", "nobody~1": "thread nobody has 0 turns",
+		"2026-08-22T10:00Z": "@1", "2026-08-22T10:00:59.999Z": "@1", "2026-08-22T12:01+02:00": "@2", "2026-08-22T10:04": "@2",
+		"2026-08-22T10:05": "@6", "2026-08-22T10:09": "@6", "2026-08-22T10:10": "@8", "2027-01-01": "@8", "2026-08-22": "its records are all later",
+		"-0s": "@8", "-1s": "@6", "-5m": "@6", "-5m1s": "@2", "-10m": "@1", "-11m": "its records are all later",
+		"e:0198c2-7": "@7", "e:0198c2": "7 events have ids that begin so", "e:0198c2-4": "no event has such an id", "e:0198c3": "no event has such an id",
+	} {
+		l := &projector.Loader{Source: st.records}
+		got, err := resolve(t.Context(), l, mustSession(t, l, s1, 0), text)
+		if err != nil {
+			position, ok := errors.AsType[*projector.PositionError](err)
+			if !ok || !errors.Is(err, projector.ErrNotFound) || position.Reason != want || position.Subject != s1 {
+				t.Errorf("%q: %v, want %s", text, err, want)
+			}
+		} else if got.String() != want {
+			t.Errorf("%q is %v, want %s", text, got, want)
+		}
+	}
+}
+
+// An id that is the beginning of another names its own event.
+func TestResolveWholeID(t *testing.T) {
+	st := &story{t: t}
+	for range 12 {
+		st.add(s1, aTurn("x"))
+	}
+	l := &projector.Loader{Source: st.records}
+	for text, want := range map[string]events.Offset{"e:event-1": 1, "e:event-12": 12, "e:event-9": 9} {
+		if got, err := resolve(t.Context(), l, mustSession(t, l, s1, 0), text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+// The time of a record whose producer did not say is the log's.
+func TestResolveTimeOfLog(t *testing.T) {
+	st := &story{t: t}
+	for range 5 {
+		st.add(s1, aTurn("x")) // recorded a second after the other
+	}
+	l := &projector.Loader{Source: st.records}
+	for text, want := range map[string]events.Offset{"-2s": 3, "2026-01-01T00:00:04Z": 4} {
+		if got, err := resolve(t.Context(), l, mustSession(t, l, s1, 0), text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+// ~n is never where one of the turns that are to be left out is in effect, also
+// when a compaction kept turns in another order.
+func TestResolveWithoutKeptTurns(t *testing.T) {
+	st := &story{t: t}
+	st.add(s1, created())
+	for _, text := range []string{"a", "b", "c", "d"} { // @2 to @5
+		st.add(s1, aTurn(text))
+	}
+	st.add(s1, &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Turn: events.Raw(`"sum"`)}, {Keep: &[2]int{3, 4}}, {Keep: &[2]int{1, 2}}}}},
+		Others: "keep", Reason: "compact"}) // @6: sum d@5 b@3
+	st.add(s1, aTurn("e")) // @7
+	l := &projector.Loader{Source: st.records}
+	s := mustSession(t, l, s1, 0)
+	turns := s.Threads.Turns("main")
+	for n, want := range map[string]events.Offset{"~1": 6, "~2": 2, "~3": 2, "~4": 2, "#1": 6, "#2": 5, "#3": 3, "#4": 7} {
+		at, err := resolve(t.Context(), l, s, n)
+		if err != nil || at != want {
+			t.Errorf("%s: %v, %v, want %v", n, at, err, want)
+			continue
+		}
+		if n[0] == '#' {
+			continue
+		}
+		there := mustSession(t, l, s1, at).Threads
+		leaves, _ := projector.Changes(s.Threads, there)
+		gone := make(map[int]bool)
+		for _, l := range leaves {
+			gone[l.Number] = true
+		}
+		for i := len(turns) - int(n[1]-'0'); i < len(turns); i++ {
+			if !gone[i+1] {
+				t.Errorf("at %s turn %d is in effect", n, i+1)
+			}
+		}
+	}
+}
+
+// The positions of a fork are its parent's too, as far as it inherited them.
+func TestResolveInFork(t *testing.T) {
+	st := &story{t: t, records: tale(t)} // of s1: 1, 2, 4, then 5 which was rewound by 6, and 7
+	fork := events.Session("", "fork")
+	st.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 7}}) // @8
+	st.add(s1, aTurn("later"))
+	st.add(fork, aTurn("own")) // @10
+	l := &projector.Loader{Source: st.records}
+	s := mustSession(t, l, fork, 0)
+	for text, want := range map[string]string{
+		"@1": "@1", "@3": "@2", "@5": "@4", "@6": "@4", "@7": "@7", "@9": "@8", "#1": "@2", "#3": "@7", "#4": "@10", "~1": "@8", "~2": "@4", "~4": "@1",
+		"e:event-4": "@4", "e:event-5": "no event has such an id", "e:event-9": "no event has such an id", "2026-01-01T00:00:05Z": "@4", "-2s": "@8", "-5s": "@4",
+	} {
+		at, err := resolve(t.Context(), l, s, text)
+		if position, ok := errors.AsType[*projector.PositionError](err); ok && position.Reason != want || !ok && at.String() != want {
+			t.Errorf("%s: %v, %v, want %s", text, at, err, want)
+		}
+	}
+	for at, want := range map[events.Offset]int{1: 0, 2: 1, 4: 2, 7: 3} {
+		if threads, err := l.InheritedThreads(t.Context(), s, at); err != nil || len(threads.Turns("main")) != want {
+			t.Errorf("inherited up to %v: %v, %v", at, threads.Turns("main"), err)
+		}
+	}
+	if threads, err := l.InheritedThreads(t.Context(), s, 0); err != nil || len(threads) > 0 {
+		t.Errorf("inherited before everything: %v, %v", threads, err)
+	}
+}
