@@ -341,3 +341,13 @@ func (h *History) Turns() int {
 	}
 	return n
 }
+
+// TurnsAt gives the number of turns of a thread in effect after the last record
+// at or below an offset.
+func (h *History) TurnsAt(thread string, at events.Offset) int {
+	n, i := h.numberAt(at), slices.Index(h.names, thread)
+	if n < 0 || i < 0 {
+		return 0
+	}
+	return max(h.lengthsAt(n).of(i), 0)
+}

@@ -1,0 +1,160 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// A shape says what is wrong with a value; nil: nothing.
+type shape func(raw []byte) error
+
+// member is what an object must or may have. Members that are not listed are let
+// pass, as the original's reader does.
+type member struct {
+	name     string
+	optional bool
+	shape    shape
+}
+
+// The shapes of a message, bottom up.
+var (
+	source = tagged(map[string][]member{
+		"base64":  {{name: "media_type", shape: text}, {name: "data", shape: text}},
+		"url":     {{name: "url", shape: text}},
+		"file_id": {{name: "id", shape: text}},
+	})
+	resultPart = tagged(map[string][]member{
+		"text":  {{name: "text", shape: text}},
+		"image": {{name: "source", shape: source}},
+	})
+	resultContent = object([]member{{name: "blocks", shape: list(resultPart)}, {name: "is_error", optional: true, shape: boolean}})
+
+	userBlock = variants(map[string]shape{
+		"Text":       object([]member{{name: "text", shape: text}}),
+		"ToolResult": object([]member{{name: "call_id", shape: text}, {name: "content", shape: resultContent}}),
+		"Image":      object([]member{{name: "source", shape: source}}),
+		"Document":   object([]member{{name: "source", shape: source}}),
+	})
+	assistantBlock = variants(map[string]shape{
+		"Text":              object([]member{{name: "text", shape: text}}),
+		"ToolCall":          object([]member{{name: "id", shape: text}, {name: "name", shape: text}, {name: "args", shape: anything}}),
+		"Reasoning":         object([]member{{name: "text", shape: text}, {name: "signature", optional: true, shape: textOrNull}}),
+		"RedactedReasoning": object([]member{{name: "data", shape: text}}),
+	})
+	message = variants(map[string]shape{
+		"User":      object([]member{{name: "blocks", shape: list(userBlock)}}),
+		"Assistant": object([]member{{name: "blocks", shape: list(assistantBlock)}}),
+	})
+)
+
+// CheckMessage says what is wrong with a message; nil: nothing.
+func CheckMessage(raw []byte) error { return message(raw) }
+
+func anything([]byte) error { return nil }
+
+func text(raw []byte) error {
+	_, err := rawjson.String(raw)
+	return reasonOf(err)
+}
+
+func textOrNull(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	return text(raw)
+}
+
+func boolean(raw []byte) error {
+	if s := string(raw); s != "true" && s != "false" {
+		return errors.New("want true or false")
+	}
+	return nil
+}
+
+func list(of shape) shape {
+	return func(raw []byte) error {
+		elements, err := rawjson.Array(raw)
+		if err != nil {
+			return reasonOf(err)
+		}
+		for i, e := range elements {
+			if err := of(e); err != nil {
+				return within("["+strconv.Itoa(i)+"]", err)
+			}
+		}
+		return nil
+	}
+}
+
+func object(members []member) shape {
+	return func(raw []byte) error {
+		have, err := rawjson.Object(raw)
+		if err != nil {
+			return reasonOf(err)
+		}
+		return checkMembers(have, members)
+	}
+}
+
+func checkMembers(have rawjson.Members, want []member) error {
+	for _, m := range want {
+		value, ok := have.Get(m.name)
+		switch {
+		case !ok && m.optional:
+			continue
+		case !ok:
+			return &fieldError{m.name, errMissing}
+		}
+		if err := m.shape(value); err != nil {
+			return within(m.name, err)
+		}
+	}
+	return nil
+}
+
+// tagged is an object whose member type says which other members it has.
+func tagged(kinds map[string][]member) shape {
+	return func(raw []byte) error {
+		have, err := rawjson.Object(raw)
+		if err != nil {
+			return reasonOf(err)
+		}
+		value, ok := have.Get("type")
+		if !ok {
+			return &fieldError{"type", errMissing}
+		}
+		name, err := rawjson.String(value)
+		if err != nil {
+			return within("type", reasonOf(err))
+		}
+		members, ok := kinds[name]
+		if !ok {
+			return &fieldError{"type", fmt.Errorf("unknown type %.40q", name)}
+		}
+		return checkMembers(have, members)
+	}
+}
+
+// variants is an object with one member, whose name says what its value is.
+func variants(kinds map[string]shape) shape {
+	return func(raw []byte) error {
+		have, err := rawjson.Object(raw)
+		switch {
+		case err != nil:
+			return reasonOf(err)
+		case len(have) != 1:
+			return fmt.Errorf("want one member, have %d", len(have))
+		}
+		of, ok := kinds[have[0].Name]
+		if !ok {
+			return fmt.Errorf("unknown variant %.40q", have[0].Name)
+		}
+		if err := of(have[0].Value); err != nil {
+			return within(have[0].Name, err)
+		}
+		return nil
+	}
+}

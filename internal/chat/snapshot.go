@@ -1,0 +1,191 @@
+package chat
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Version is the one version of snapshots that there is.
+const Version = 1
+
+// Indent is the white space of one level in a snapshot file.
+const Indent = "  "
+
+// UnknownField is the field of a session that holds the members of its snapshot
+// that this version does not know, as one object.
+const UnknownField = "snapshotUnknown"
+
+// Snapshot is a conversation at one moment.
+type Snapshot struct {
+	Messages []events.Raw
+	Pinned   []bool        // as long as Messages
+	Unknown  events.Fields // members of the file that are not of this version
+}
+
+// Parse reads a snapshot. What is wrong with it is a *DecodeError.
+func Parse(data []byte) (Snapshot, error) {
+	s, err := read(data, func(raw events.Raw) (events.Raw, error) { return raw, CheckMessage(raw) })
+	if err != nil {
+		return Snapshot{}, Place(data, err)
+	}
+	return s, nil
+}
+
+// ParseAny reads a snapshot whose messages may have the shapes of older writers;
+// old says that some have, and they are given in today's.
+func ParseAny(data []byte) (s Snapshot, old bool, err error) {
+	s, err = read(data, func(raw events.Raw) (events.Raw, error) {
+		modern, changed, err := Modern(raw)
+		old = old || changed
+		return modern, err
+	})
+	if err != nil {
+		return Snapshot{}, false, Place(data, err)
+	}
+	return s, old, nil
+}
+
+// read reads the members, each message by way of a function, and keeps none of
+// data. The white space between tokens is the file's and left out. The version comes
+// first: what another version says in the others is not known.
+func read(data []byte, each func(events.Raw) (events.Raw, error)) (Snapshot, error) {
+	var s Snapshot
+	members, err := rawjson.Object(data)
+	if err != nil {
+		return s, err
+	}
+	known := make(map[string]events.Raw)
+	for _, m := range members {
+		switch m.Name {
+		case "version", "messages", "pinned":
+			known[m.Name] = m.Value
+		default:
+			s.Unknown = append(s.Unknown, events.Field{Name: m.Name, Value: rawjson.AppendCompact(nil, m.Value)})
+		}
+	}
+	for _, name := range []string{"version", "messages", "pinned"} {
+		if known[name] == nil {
+			return s, &fieldError{name, errMissing}
+		}
+	}
+	if err := checkVersion(known["version"]); err != nil {
+		return s, err
+	}
+	if s.Messages, err = rawjson.Array(known["messages"]); err != nil {
+		return s, &fieldError{"messages", reasonOf(err)}
+	}
+	for i, m := range s.Messages {
+		if m, err = each(m); err != nil {
+			return s, within("messages["+strconv.Itoa(i)+"]", err)
+		}
+		s.Messages[i] = rawjson.AppendCompact(nil, m)
+	}
+	if err := rawjson.Unmarshal(known["pinned"], &s.Pinned); err != nil {
+		return s, within("pinned", reasonOf(err))
+	}
+	return s, CheckLengths(len(s.Messages), len(s.Pinned))
+}
+
+func checkVersion(raw events.Raw) error {
+	n, err := strconv.ParseUint(string(raw), 10, 32)
+	switch {
+	case err != nil:
+		return &fieldError{"version", fmt.Errorf("%.40s is no version", raw)}
+	case n != Version:
+		return &VersionError{uint32(n)}
+	}
+	return nil
+}
+
+// CheckLengths refuses a mask of another length than the messages.
+func CheckLengths(messages, pinned int) error {
+	if messages != pinned {
+		return &LengthError{messages, pinned}
+	}
+	return nil
+}
+
+// Append appends a snapshot as JSON, without white space between its tokens but
+// for that inside of messages.
+func Append(dst []byte, s Snapshot) []byte {
+	dst = append(dst, `{"version":`...)
+	dst = strconv.AppendInt(dst, Version, 10)
+	dst = append(dst, `,"messages":[`...)
+	for i, m := range s.Messages {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, m...)
+	}
+	dst = append(dst, `],"pinned":[`...)
+	for i, p := range s.Pinned {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendBool(dst, p)
+	}
+	dst = append(dst, ']')
+	for _, m := range s.Unknown {
+		dst = append(rawjson.AppendString(append(dst, ','), m.Name), ':')
+		dst = append(dst, m.Value...)
+	}
+	return append(dst, '}')
+}
+
+// AppendPretty appends a snapshot in the layout of the original's files.
+func AppendPretty(dst []byte, s Snapshot) []byte {
+	return rawjson.AppendIndent(dst, Append(nil, s), Indent)
+}
+
+// Equal reports whether two snapshots are the same: their tokens, the white space
+// between them aside.
+func Equal(a, b Snapshot) bool {
+	if len(a.Messages) != len(b.Messages) || !EqualUnknown(a.Unknown, b.Unknown) {
+		return false
+	}
+	for i := range a.Messages {
+		if a.Pinned[i] != b.Pinned[i] || !equalRaw(a.Messages[i], b.Messages[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// EqualUnknown compares the members that this version does not know.
+func EqualUnknown(a, b events.Fields) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Name != b[i].Name || !equalRaw(a[i].Value, b[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// equalRaw compares tokens. Most messages of a grown conversation are the very
+// same bytes in memory.
+func equalRaw(a, b events.Raw) bool {
+	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || bytes.Equal(a, b)) {
+		return true
+	}
+	return rawjson.Equal(a, b)
+}
+
+var errMissing = errors.New("missing")
+
+// UnknownMember gives the members that this version does not know as the field of
+// a session; null, which takes it away, if there are none.
+func UnknownMember(unknown events.Fields) events.Field {
+	f := events.Field{Name: UnknownField, Value: events.Raw("null")}
+	if len(unknown) > 0 {
+		f.Value = appendObject(nil, unknown)
+	}
+	return f
+}
