@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
@@ -18,27 +18,56 @@ import (
 const blobSource = "urn:tally:blob"
 
 // PutBlob stores content as the document blob/<sha256> and gives the dataref that
-// names it. Content that is stored already is not stored again.
+// names it. Content that is stored already is not stored again, unless it was
+// purged or damaged meanwhile.
 func (st *Store) PutBlob(ctx context.Context, content []byte) (string, error) {
-	if int64(len(content)) > st.config.MaxValue {
-		return "", &events.InvalidError{Field: "data", Reason: fmt.Sprintf("%d bytes, at most %d are kept by reference", len(content), st.config.MaxValue)}
+	if err := st.checkSize(content); err != nil {
+		return "", err
 	}
 	sum := sha256.Sum256(content)
 	id := hex.EncodeToString(sum[:])
+	known, err := st.putParts(ctx, id, content, "")
+	if err != nil || !known {
+		return events.BlobRef(id), err
+	}
+	_, err = st.Blob(ctx, id)
+	if _, gone := errors.AsType[*projector.BlobError](err); gone {
+		last, err := st.Log.Last(ctx, events.Document(st.config.Namespace, events.KindBlob, id))
+		if err != nil {
+			return "", err
+		}
+		_, err = st.putParts(ctx, id, content, "-after-"+strconv.FormatUint(uint64(last.Offset), 10))
+		return events.BlobRef(id), err
+	}
+	return events.BlobRef(id), err
+}
+
+// putParts appends the parts of a blob and reports whether one of them was there.
+// again distinguishes their ids from those of an earlier time.
+func (st *Store) putParts(ctx context.Context, id string, content []byte, again string) (known bool, err error) {
 	doc := events.Document(st.config.Namespace, events.KindBlob, id)
 	count := max(1, (len(content)+events.MaxBlobPart-1)/events.MaxBlobPart)
 	for i := range count {
 		part := content[i*events.MaxBlobPart : min(len(content), (i+1)*events.MaxBlobPart)]
-		e := events.Event{ID: "part-" + strconv.Itoa(i) + "-of-" + strconv.Itoa(count), Source: blobSource, Type: events.TypeDocumentWritten,
+		e := events.Event{ID: fmt.Sprintf("part-%d-of-%d%s", i, count, again), Source: blobSource, Type: events.TypeDocumentWritten,
 			Subject: doc, ContentType: events.ContentTypeRaw, Data: part}
 		if count > 1 {
 			e = e.WithExtension(events.ExtDoc, events.DocMeta{Part: &events.Part{Index: i, Count: count, SHA256: id}}.String())
 		}
-		if _, err := st.Log.Append(ctx, doc, log.Any, st.Log.Stamp(e)); err != nil {
-			return "", err
+		ack, err := st.Log.Append(ctx, doc, log.Any, st.Log.Stamp(e))
+		if err != nil {
+			return false, err
 		}
+		known = known || ack.Duplicate
 	}
-	return events.BlobRef(id), nil
+	return known, nil
+}
+
+func (st *Store) checkSize(content []byte) error {
+	if int64(len(content)) > st.config.MaxValue {
+		return &events.InvalidError{Field: "data", Reason: fmt.Sprintf("%d bytes, at most %d are kept by reference", len(content), st.config.MaxValue)}
+	}
+	return nil
 }
 
 // Blob reads content by its SHA-256 in lower-case hex.
@@ -46,4 +75,7 @@ func (st *Store) Blob(ctx context.Context, sum string) ([]byte, error) {
 	return projector.Blob(ctx, st.Log, st.config.Namespace, sum, st.config.MaxValue)
 }
 
-func (st *Store) now() events.Timestamp { return events.TimestampOf(time.Now()) }
+// now is the time by the log's clock.
+func (st *Store) now() events.Timestamp {
+	return events.TimestampOf(st.Log.Stamp(events.Event{ID: "-"}).Time)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,29 +141,43 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 	return st.Judge(ctx, sub, ack, ready...)
 }
 
-// prepare stamps events and moves large data into blobs.
+// prepare stamps events and moves large data into blobs, once all of them are
+// found valid.
 func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
 	ready := make([]events.Event, len(evs))
 	for i, e := range evs {
 		if e.Subject == (events.Subject{}) {
 			e.Subject = sub
 		}
-		e = st.Stamp(e)
-		if len(e.Data) > events.MaxData {
-			if err := e.Validate(); err != nil { // before its data go where Append does not see them
-				return nil, err
-			}
-			ref, err := st.PutBlob(ctx, e.Data)
-			if err != nil {
-				return nil, err
-			}
-			e.Data = nil
-			e = e.WithExtension(events.ExtDataRef, ref)
+		ready[i] = st.Stamp(e)
+	}
+	if !slices.ContainsFunc(ready, isLarge) {
+		return ready, nil // Append validates them
+	}
+	for _, e := range ready {
+		if err := e.Validate(); err != nil {
+			return nil, err
 		}
-		ready[i] = e
+		if err := st.checkSize(e.Data); err != nil {
+			return nil, err
+		}
+	}
+	for i, e := range ready {
+		if !isLarge(e) {
+			continue
+		}
+		ref, err := st.PutBlob(ctx, e.Data)
+		if err != nil {
+			return nil, err
+		}
+		e.Data = nil
+		ready[i] = e.WithExtension(events.ExtDataRef, ref)
 	}
 	return ready, nil
 }
+
+// isLarge reports whether an event cannot hold its data itself.
+func isLarge(e events.Event) bool { return len(e.Data) > events.MaxData }
 
 // Judge says in the ack of an append whether the events are late: only the live
 // list at their place can tell, and the log knows nothing of it. Append does it

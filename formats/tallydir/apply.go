@@ -6,54 +6,15 @@ import (
 	"io"
 	"iter"
 	"strconv"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/log"
 )
-
-// One append holds at most so much: an acknowledgement costs a sync, and a batch
-// is in memory as a whole.
-const (
-	batchEvents = 500
-	batchBytes  = 4 << 20
-	maxTries    = 25 // of deciding again after somebody else wrote
-)
-
-// errChanged says that a file is not any more what it was a moment ago.
-var errChanged = errors.New("the file changed while it was read")
 
 // errStop ends a walk over a file whose rest is not needed.
 var errStop = errors.New("stop")
-
-// isRace reports whether loading and deciding again may help.
-func isRace(err error) bool {
-	_, partial := errors.AsType[*log.PartialError](err)
-	return partial || errors.Is(err, log.ErrConflict) || errors.Is(err, errChanged)
-}
-
-func pause(ctx context.Context, try int) error {
-	t := time.NewTimer(2 * time.Millisecond << min(try, 7))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func formatMode(mode int64) string { return strconv.FormatInt(mode, 8) }
-
-func parseMode(text string) int64 {
-	mode, err := strconv.ParseInt(text, 8, 32)
-	if err != nil {
-		return 0
-	}
-	return mode
-}
 
 // guardTypes are those that would make a plan wrong.
 func guardTypes() []string {
@@ -92,19 +53,10 @@ func (g *emitter) emit(payload events.Payload, what string, at events.Timestamp)
 	}
 	e, err := events.New(EventSource, g.p.s.Subject, payload)
 	if err == nil {
-		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), sumOf(e.Data))
-		e.Time = timeOf(at)
+		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), foreign.SumOf(e.Data))
+		e.Time = foreign.TimeOf(at)
 	}
 	g.done = !g.yield(e, err) || err != nil
-}
-
-// timeOf gives a time that an event can have, zero if there is none.
-func timeOf(at events.Timestamp) time.Time {
-	t, ok := at.Time()
-	if year := t.UTC().Year(); !ok || t.Year() < 1 || t.Year() > 9999 || year < 1 || year > 9999 {
-		return time.Time{}
-	}
-	return t
 }
 
 func (g *emitter) fail(err error) {
@@ -131,16 +83,16 @@ func (g *emitter) turns() {
 		return
 	}
 	s := g.p.f.file(turnsName)
-	r, err := g.p.f.tree.open(s.full)
+	r, err := g.p.f.tree.Open(s.full)
 	if err != nil {
 		g.fail(err)
 		return
 	}
 	defer r.Close()
 	n := 0
-	err = eachTurn(r, g.p.f.limit, func(raw []byte) error {
+	err = foreign.EachTurn(r, g.p.f.limit, func(raw []byte) error {
 		if n++; n > s.lines.turns {
-			return errChanged
+			return foreign.ErrChanged
 		}
 		if n > g.p.main {
 			g.turn(events.MainThread, n, raw)
@@ -151,7 +103,7 @@ func (g *emitter) turns() {
 		return nil
 	})
 	if err == nil && n < s.lines.turns {
-		err = errChanged
+		err = foreign.ErrChanged
 	}
 	if !errors.Is(err, errStop) {
 		g.fail(err)
@@ -176,8 +128,8 @@ func (g *emitter) traces() {
 	}
 	s := g.p.f.file(tracesName)
 	data, err := g.p.f.read(s)
-	if err == nil && sumOf(data) != s.sum {
-		err = errChanged
+	if err == nil && foreign.SumOf(data) != s.sum {
+		err = foreign.ErrChanged
 	}
 	if err != nil {
 		g.fail(err)
@@ -206,8 +158,8 @@ func (g *emitter) run(s *source) {
 	}
 	p := &events.RunFinished{Run: s.place.run, Result: raw}
 	p.Outcome, p.FinishedAt = outcomeOf(s.place.run.Kind, raw)
-	if format, ok := g.p.formats[keyOf(s.path)]; ok {
-		p.Formats = map[string]events.FileFormat{keyOf(s.path): format}
+	if format, ok := g.p.formats[foreign.KeyOf(s.path)]; ok {
+		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.path): format}
 	}
 	g.emit(p, "run", p.FinishedAt)
 }
@@ -234,57 +186,6 @@ func outcomeOf(kind string, raw events.Raw) (string, events.Timestamp) {
 	}
 }
 
-// writer appends events of one session in batches, each on the condition that
-// nothing came that would make the plan wrong.
-type writer struct {
-	target formats.Target
-	sub    events.Subject
-	expect log.Expect
-	batch  []events.Event
-	size   int
-	added  int
-	told   func(added int)
-}
-
-func newWriter(target formats.Target, p *plan, told func(int)) *writer {
-	w := &writer{target: target, sub: p.s.Subject, expect: log.At(0), told: told}
-	if !p.fresh {
-		w.expect = log.Since(p.base, guardTypes()...)
-	}
-	return w
-}
-
-func (w *writer) add(ctx context.Context, e events.Event) error {
-	if len(w.batch) == batchEvents || len(w.batch) > 0 && w.size+len(e.Data) > batchBytes {
-		if err := w.flush(ctx); err != nil {
-			return err
-		}
-	}
-	w.batch = append(w.batch, e)
-	w.size += len(e.Data)
-	return nil
-}
-
-// flush appends the batch. It is on disk, or not there at all, when a crash
-// comes: the next import finds what is missing.
-func (w *writer) flush(ctx context.Context) error {
-	if len(w.batch) == 0 {
-		return nil
-	}
-	ack, err := w.target.Append(ctx, w.sub, w.expect, w.batch...)
-	if err != nil {
-		return err
-	}
-	if !ack.Duplicate {
-		w.added += len(w.batch)
-		w.told(len(w.batch))
-	}
-	w.expect = log.Since(ack.Last, guardTypes()...)
-	clear(w.batch)
-	w.batch, w.size = w.batch[:0], 0
-	return nil
-}
-
 // apply carries a plan out, or counts what it comes to. It returns the number of
 // events added.
 func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told func(int)) (int, error) {
@@ -293,22 +194,22 @@ func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told 
 	if err != nil {
 		return added, err
 	}
-	w := newWriter(target, p, told)
+	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
 	for e, err := range p.events() {
 		switch {
 		case err != nil:
 		case dry:
-			w.added++
+			w.Added++
 			told(1)
 		default:
-			err = w.add(ctx, e)
+			err = w.Add(ctx, e)
 		}
 		if err != nil {
-			return added + w.added, err
+			return added + w.Added, err
 		}
 	}
-	err = w.flush(ctx)
-	return added + w.added, err
+	err = w.Flush(ctx)
+	return added + w.Added, err
 }
 
 // applyDocuments keeps files whole, before any event names them.
@@ -316,9 +217,9 @@ func (p *plan) applyDocuments(ctx context.Context, target formats.Target, dry bo
 	added := 0
 	for _, s := range p.whole {
 		link := events.Link{Rel: "session", To: p.s.Subject.String()}
-		n, err := putDocument(ctx, target, wholeFile{
-			doc: p.document(s), meta: docMeta(p.origin.Root, p.origin.Marker, s, link), size: s.size, sum: s.sum,
-			content: func() (io.ReadCloser, error) { return p.f.tree.open(s.full) },
+		n, err := stamp.PutDocument(ctx, target, foreign.WholeFile{
+			Doc: p.document(s), Meta: docMeta(p.origin.Root, p.origin.Marker, s, link), Size: s.size, Sum: s.sum,
+			Content: func() (io.ReadCloser, error) { return p.f.tree.Open(s.full) },
 		}, dry)
 		added += n
 		if err != nil {
@@ -326,7 +227,7 @@ func (p *plan) applyDocuments(ctx context.Context, target formats.Target, dry bo
 		}
 	}
 	for _, doc := range p.gone {
-		n, err := deleteDocument(ctx, target, doc, dry)
+		n, err := stamp.DeleteDocument(ctx, target, doc, dry)
 		added += n
 		if err != nil {
 			return added, err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -35,7 +35,7 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 		return formats.Report{}, err
 	}
 	defer root.Close()
-	im := &importer{target: target, o: o, tree: tree{root}, root: keyOf(at.name), marker: at.marker}
+	im := &importer{target: target, o: o, tree: foreign.Tree{Root: root}, root: foreign.KeyOf(at.name), marker: at.marker}
 	err = im.run(ctx, at.single)
 	im.report.Root = im.root
 	return im.report, err
@@ -44,7 +44,7 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 type importer struct {
 	target   formats.Target
 	o        formats.ImportOptions
-	tree     tree
+	tree     foreign.Tree
 	root     string // name under which the folder is exported
 	marker   string
 	adopted  bool            // root is the name of an earlier import of this folder
@@ -78,7 +78,7 @@ func (im *importer) folders(single string) ([]string, error) {
 	if single != "" {
 		return []string{single}, nil
 	}
-	entries, err := im.tree.entries(conversations)
+	entries, err := im.tree.Entries(conversations)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (im *importer) birthOf(name string) string {
 }
 
 // limit is how long a value may be: the event around it must fit too.
-func (im *importer) limit() int { return int(wholeLimit(im.target)) - 64<<10 }
+func (im *importer) limit() int { return int(foreign.WholeLimit(im.target)) - 64<<10 }
 
 func (im *importer) isSameOrigin(have *events.Origin, birth string) bool {
 	return have.Format == Format && (have.Marker == im.marker || birth != "" && have.Birth == birth)
@@ -152,7 +152,7 @@ func (im *importer) folder(ctx context.Context, name string) error {
 	case err == nil:
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case isOwnFault(err):
+	case foreign.IsOwnFault(err):
 		im.problem(path.Join(conversations, name), 0, err.Error())
 	default:
 		return fmt.Errorf("%s: %w", path.Join(conversations, name), err)
@@ -160,14 +160,6 @@ func (im *importer) folder(ctx context.Context, name string) error {
 	im.progress.Sessions++
 	im.tell()
 	return nil
-}
-
-// isOwnFault reports whether an error is one session's, not the store's.
-func isOwnFault(err error) bool {
-	_, file := errors.AsType[*fs.PathError](err)
-	_, invalid := errors.AsType[*events.InvalidError](err)
-	_, size := errors.AsType[*log.SizeError](err)
-	return file || invalid || size || isRace(err)
 }
 
 // try imports a conversation, again if somebody else wrote to it meanwhile.
@@ -185,10 +177,10 @@ func (im *importer) try(ctx context.Context, name string) error {
 			return err
 		}
 		err := im.session(ctx, f, try > 0)
-		if err == nil || !isRace(err) || try == maxTries {
+		if err == nil || !foreign.IsRace(err) || try == foreign.MaxTries {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := foreign.Pause(ctx, try); err != nil {
 			return err
 		}
 	}
@@ -201,7 +193,7 @@ func (im *importer) identify(f *folder) error {
 		f.id = im.fullID(f)
 	}
 	if other := formats.FileName(f.id); other != f.name {
-		if info, err := im.tree.root.Lstat(path.Join(conversations, other)); err == nil && info.IsDir() {
+		if info, err := im.tree.Root.Lstat(path.Join(conversations, other)); err == nil && info.IsDir() {
 			return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q and %q are folders of the same session", f.name, other)}
 		}
 	}
@@ -310,7 +302,7 @@ func (im *importer) tell() {
 func (im *importer) rootFiles(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for _, dir := range []string{".", conversations} {
-		entries, err := im.tree.entries(dir)
+		entries, err := im.tree.Entries(dir)
 		if err != nil {
 			return err
 		}
@@ -344,17 +336,17 @@ func (im *importer) rootFile(ctx context.Context, e fs.DirEntry, full string) er
 		return nil
 	}
 	doc := documentOf(im.target.Namespace(), im.root, full)
-	have, err := load(ctx, im.target, doc)
+	have, err := foreign.Load(ctx, im.target, doc)
 	if err != nil {
 		return err
 	}
-	if have.exists && have.sum != s.sum && have.meta.Attributes[attrMarker] != im.marker && !im.adopted && !im.o.Merge {
+	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.marker && !im.adopted && !im.o.Merge {
 		im.problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", im.root, wayOut))
 		return nil
 	}
-	n, err := putDocument(ctx, im.target, wholeFile{doc: doc, meta: docMeta(im.root, im.marker, s), size: s.size, sum: s.sum,
-		content: func() (io.ReadCloser, error) { return im.tree.open(full) }}, im.o.DryRun)
-	if err != nil && !isOwnFault(err) {
+	n, err := stamp.PutDocument(ctx, im.target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.root, im.marker, s), Size: s.size, Sum: s.sum,
+		Content: func() (io.ReadCloser, error) { return im.tree.Open(full) }}, im.o.DryRun)
+	if err != nil && !foreign.IsOwnFault(err) {
 		return err
 	}
 	if err != nil {
@@ -374,14 +366,14 @@ func (im *importer) dropRootFiles(ctx context.Context, seen map[string]bool) err
 		if !isRootFile(info.Subject.ID, im.root) {
 			continue
 		}
-		have, err := load(ctx, im.target, info.Subject)
+		have, err := foreign.Load(ctx, im.target, info.Subject)
 		if err != nil {
 			return err
 		}
-		if !have.exists || seen[rootPath(have, im.root)] || have.meta.Attributes[attrMarker] != im.marker {
+		if !have.Exists || seen[rootPath(have, im.root)] || have.Meta.Attributes[foreign.AttrMarker] != im.marker {
 			continue
 		}
-		n, err := deleteDocument(ctx, im.target, info.Subject, im.o.DryRun)
+		n, err := stamp.DeleteDocument(ctx, im.target, info.Subject, im.o.DryRun)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -61,7 +62,7 @@ func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Sessio
 // folderOf gives the name of a session's folder: the one it was imported from,
 // else the one made of its id.
 func folderOf(s *projector.Session) string {
-	if name := pathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
+	if name := foreign.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
 		return name
 	}
 	return formats.FileName(s.Subject.ID)
@@ -78,12 +79,12 @@ func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) it
 			if !isRootFile(info.Subject.ID, root) {
 				continue
 			}
-			have, err := load(ctx, src, info.Subject)
-			if err == nil && !have.exists {
+			have, err := foreign.Load(ctx, src, info.Subject)
+			if err == nil && !have.Exists {
 				continue
 			}
-			f := formats.File{Path: rootPath(have, root), Mode: formats.FileMode(parseMode(have.meta.Attributes[attrMode])), Way: formats.Whole}
-			f.Write = func(w io.Writer) error { return writeDocument(ctx, src, info.Subject, 0, w) }
+			f := formats.File{Path: rootPath(have, root), Mode: formats.FileMode(foreign.ParseMode(have.Meta.Attributes[foreign.AttrMode])), Way: formats.Whole}
+			f.Write = func(w io.Writer) error { return foreign.WriteDocument(ctx, src, info.Subject, 0, w) }
 			if !yield(f, err) {
 				return
 			}
@@ -92,11 +93,11 @@ func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) it
 }
 
 // rootPath gives the path of a root's own file.
-func rootPath(have stored, root string) string {
-	if path := have.meta.Attributes[attrPath]; path != "" {
-		return pathOf(path)
+func rootPath(have foreign.Stored, root string) string {
+	if path := have.Meta.Attributes[foreign.AttrPath]; path != "" {
+		return foreign.PathOf(path)
 	}
-	return strings.TrimPrefix(have.doc.ID, root+"/")
+	return strings.TrimPrefix(have.Doc.ID, root+"/")
 }
 
 // Subject implements formats.Layout: the session of a file in a conversation's

@@ -1,59 +1,16 @@
 package tallydir
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
-
-const turnInside = 3 // containers around a turn in its event
-
-// lineReader reads lines of bounded length and hashes all that it reads.
-type lineReader struct {
-	r     *bufio.Reader
-	buf   []byte
-	limit int
-}
-
-var errLong = errors.New("too long")
-
-// next gives the next line without its end, and that end: "\n", "\r\n" or "". The
-// line is valid until the next call. errLong stands for a line that was skipped.
-func (l *lineReader) next() (line []byte, end string, err error) {
-	l.buf = l.buf[:0]
-	long := false
-	for {
-		part, err := l.r.ReadSlice('\n')
-		if long = long || len(l.buf)+len(part) > l.limit; !long {
-			l.buf = append(l.buf, part...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil && (!errors.Is(err, io.EOF) || len(l.buf) == 0 && len(part) == 0 && !long) {
-			return nil, "", err
-		}
-		break
-	}
-	if long {
-		return nil, "\n", errLong
-	}
-	line = l.buf
-	if body, ok := bytes.CutSuffix(line, []byte("\n")); ok {
-		if body, ok := bytes.CutSuffix(body, []byte("\r")); ok {
-			return body, "\r\n", nil
-		}
-		return body, "\n", nil
-	}
-	return line, "", nil
-}
 
 // lines is what a file of turns was found to be.
 type lines struct {
@@ -92,31 +49,31 @@ func (l *lines) report(line int, reason string) {
 func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.FileFormat) (*lines, error) {
 	file, render, derived := sha256.New(), sha256.New(), sha256.New()
 	l := &lines{}
-	out := linesWriter{w: render}
+	out := foreign.LinesWriter{W: render}
 	var d *deriver
 	if traces != nil {
 		d = &deriver{out: arrayWriter{w: derived, format: *traces}}
 	}
 	same := true
-	err := eachLine(io.TeeReader(r, file), limit, func(t turnLine) error {
-		if t.line == 1 {
-			l.format.BOM = t.bom
-			if t.end == "\r\n" {
-				l.format.Separator = t.end
+	err := foreign.EachLine(io.TeeReader(r, file), limit, func(t foreign.TurnLine) error {
+		if t.Line == 1 {
+			l.format.BOM = t.BOM
+			if t.End == "\r\n" {
+				l.format.Separator = t.End
 			}
-			out.format = l.format
+			out.Format = l.format
 		}
-		l.format.FinalNewline = t.end != ""
-		if t.err != nil {
-			l.report(t.line, t.err.Error())
+		l.format.FinalNewline = t.End != ""
+		if t.Err != nil {
+			l.report(t.Line, t.Err.Error())
 			return nil
 		}
-		if t.raw == nil {
+		if t.Raw == nil {
 			return nil
 		}
-		step, err := rawjson.Object(t.raw)
+		step, err := rawjson.Object(t.Raw)
 		if reason := wrongStep(step, err); reason != "" {
-			l.report(t.line, reason+" (kept as it stands)")
+			l.report(t.Line, reason+" (kept as it stands)")
 		}
 		if l.turns == 0 {
 			l.id = memberText(step, "conversationId")
@@ -124,11 +81,11 @@ func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.Fil
 		if l.at == "" {
 			l.at = validTime(step, "timestamp")
 		}
-		if same = same && l.turns < len(have) && bytes.Equal(have[l.turns].Raw, t.raw); same {
+		if same = same && l.turns < len(have) && bytes.Equal(have[l.turns].Raw, t.Raw); same {
 			l.kept++
 		}
 		l.turns++
-		if err := out.turn(t.raw, false); err != nil {
+		if err := out.Turn(t.Raw, false); err != nil {
 			return err
 		}
 		return d.turn(step, err == nil)
@@ -136,61 +93,12 @@ func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.Fil
 	if err != nil {
 		return nil, err
 	}
-	out.format = l.format
-	if err := errors.Join(out.end(), d.end()); err != nil {
+	out.Format = l.format
+	if err := errors.Join(out.End(), d.end()); err != nil {
 		return nil, err
 	}
-	l.sum, l.render, l.derived = hexSum(file), hexSum(render), hexSum(derived)
+	l.sum, l.render, l.derived = foreign.HexSum(file), foreign.HexSum(render), foreign.HexSum(derived)
 	return l, nil
-}
-
-// turnLine is a line of a file of turns: raw is nil if it is blank, or cannot go
-// in, and then err says why.
-type turnLine struct {
-	line int
-	raw  []byte // valid until the next line
-	end  string
-	bom  bool // stood before the first line
-	err  error
-}
-
-// eachLine calls f for every line. Lines of more than limit bytes cannot go in.
-func eachLine(r io.Reader, limit int, f func(turnLine) error) error {
-	in := lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
-	for n := 1; ; n++ {
-		line, end, err := in.next()
-		t := turnLine{line: n, end: end}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case errors.Is(err, errLong):
-			t.err = fmt.Errorf("longer than %d bytes", limit)
-		case err != nil:
-			return err
-		default:
-			if n == 1 {
-				line, t.bom = bytes.CutPrefix(line, []byte(bom))
-			}
-			if t.raw = bytes.Trim(line, " \t\r\n"); len(t.raw) == 0 {
-				t.raw = nil
-			} else if t.err = checkValue(t.raw, turnInside); t.err != nil {
-				t.raw = nil
-			}
-		}
-		if err := f(t); err != nil {
-			return err
-		}
-	}
-}
-
-// eachTurn calls f for every line that is a turn.
-func eachTurn(r io.Reader, limit int, f func(raw []byte) error) error {
-	return eachLine(r, limit, func(t turnLine) error {
-		if t.raw == nil {
-			return nil
-		}
-		return f(t.raw)
-	})
 }
 
 // wrongStep says which field of a step has a type that readers of steps do not

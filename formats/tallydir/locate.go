@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/foreign"
 )
 
 // location says which folder a path means.
@@ -51,7 +52,7 @@ func locate(path string) (location, error) {
 	if err != nil {
 		return location{}, err
 	}
-	at.marker = sumOf([]byte(real))[:16]
+	at.marker = foreign.SumOf([]byte(real))[:16]
 	return at, nil
 }
 

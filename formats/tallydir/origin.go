@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -128,23 +129,23 @@ func (im *importer) idIn(f *folder, name string) string {
 		if err != nil {
 			return ""
 		}
-		v, err := readJSON(data, 0)
+		v, err := foreign.ReadJSON(data, 0)
 		if err != nil {
 			return ""
 		}
-		object, err := rawjson.Object(v.raw)
+		object, err := rawjson.Object(v.Raw)
 		if err != nil {
 			return ""
 		}
 		return memberText(object, "id")
 	}
-	r, err := f.tree.open(s.full)
+	r, err := f.tree.Open(s.full)
 	if err != nil {
 		return ""
 	}
 	defer r.Close()
 	id := ""
-	_ = eachTurn(r, f.limit, func(raw []byte) error { // the id is a help: a file that cannot be read has none
+	_ = foreign.EachTurn(r, f.limit, func(raw []byte) error { // the id is a help: a file that cannot be read has none
 		if object, err := rawjson.Object(raw); err == nil {
 			id = memberText(object, "conversationId")
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -148,7 +149,7 @@ func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
 	if err != nil || have == nil {
 		return false, err
 	}
-	return sumOf(spellJSON(have, s.format)) == s.render, nil
+	return foreign.SumOf(foreign.SpellJSON(have, s.format)) == s.render, nil
 }
 
 // planFormats decides how each file is spelled or kept, and which are gone.
@@ -160,7 +161,7 @@ func (p *plan) planFormats(ctx context.Context) error {
 			return err
 		}
 		if have, ok := p.format(s.path); !ok || have != format {
-			p.formats[keyOf(s.path)] = format
+			p.formats[foreign.KeyOf(s.path)] = format
 		}
 	}
 	for _, name := range p.missing() {
@@ -175,7 +176,7 @@ func (p *plan) planFormats(ctx context.Context) error {
 			return err
 		}
 		if !known || have != gone {
-			p.formats[keyOf(name)] = gone
+			p.formats[foreign.KeyOf(name)] = gone
 		}
 	}
 	return nil
@@ -207,7 +208,7 @@ func (p *plan) document(s *source) events.Subject {
 func (p *plan) missing() []string {
 	var list []string
 	for key := range p.s.Ledger.Formats {
-		list = append(list, pathOf(key))
+		list = append(list, foreign.PathOf(key))
 	}
 	list = append(list, metaName)
 	if p.f.file(trajectoryName) != nil {
@@ -236,9 +237,9 @@ func (p *plan) future(ctx context.Context, at place, s *source, format events.Fi
 	case s != nil && s.value:
 		return s.render, nil
 	case s == nil && at.part != partMeta && at.part != partRun:
-		return nothing, nil // what holds it is taken away
+		return foreign.Nothing, nil // what holds it is taken away
 	case p.s.Ledger.Created == 0 && at.part == partMeta:
-		return sumOf(spellJSON(defaultMeta(p.f.id, p.f.created), events.FileFormat{Indent: writerStyle})), nil
+		return foreign.SumOf(foreign.SpellJSON(defaultMeta(p.f.id, p.f.created), events.FileFormat{Indent: writerStyle})), nil
 	}
 	return p.sum(ctx, at, format, true)
 }
@@ -247,7 +248,7 @@ func (p *plan) future(ctx context.Context, at place, s *source, format events.Fi
 func (p *plan) planHead(ctx context.Context) error {
 	runFormats := make(map[string]bool)
 	for _, s := range p.runs {
-		runFormats[keyOf(s.path)] = true // it stands in the run's own event
+		runFormats[foreign.KeyOf(s.path)] = true // it stands in the run's own event
 	}
 	formats := make(map[string]events.FileFormat)
 	for key, f := range p.formats {
@@ -294,11 +295,11 @@ func (p *plan) reread(s *source) (events.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sumOf(data) != s.sum {
-		return nil, errChanged
+	if foreign.SumOf(data) != s.sum {
+		return nil, foreign.ErrChanged
 	}
-	v, err := readJSON(data, insideOf(s.place.part))
-	return v.raw, err
+	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
+	return v.Raw, err
 }
 
 // planFields gives the fields of the session that change.
@@ -325,7 +326,7 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 	if folderOf(p.s) != p.f.name {
 		field := events.Field{Name: fieldFolder, Value: events.Raw("null")}
 		if formats.FileName(p.f.id) != p.f.name {
-			field.Value = rawjson.AppendString(nil, keyOf(p.f.name))
+			field.Value = rawjson.AppendString(nil, foreign.KeyOf(p.f.name))
 		}
 		set = append(set, field)
 	}
@@ -341,9 +342,9 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 
 // docMeta describes a file that is kept whole.
 func docMeta(root, marker string, s *source, links ...events.Link) events.DocMeta {
-	attributes := map[string]string{attrRoot: root, attrPath: keyOf(path.Clean(s.full)), attrMarker: marker, attrSHA256: s.sum}
+	attributes := map[string]string{foreign.AttrRoot: root, foreign.AttrPath: foreign.KeyOf(path.Clean(s.full)), foreign.AttrMarker: marker, foreign.AttrSHA256: s.sum}
 	if s.mode != 0 {
-		attributes[attrMode] = formatMode(s.mode)
+		attributes[foreign.AttrMode] = foreign.FormatMode(s.mode)
 	}
 	return events.DocMeta{Attributes: attributes, Links: links}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -23,7 +24,7 @@ type view struct {
 
 // format gives how a file is spelled, and whether the session says so.
 func (v *view) format(path string) (events.FileFormat, bool) {
-	f, ok := v.s.Ledger.Formats[keyOf(path)]
+	f, ok := v.s.Ledger.Formats[foreign.KeyOf(path)]
 	return f, ok
 }
 
@@ -54,7 +55,7 @@ func (v *view) render(ctx context.Context, p place, f events.FileFormat, known b
 	if !known {
 		f = events.FileFormat{Indent: writerStyle}
 	}
-	_, err = w.Write(spellJSON(raw, f))
+	_, err = w.Write(foreign.SpellJSON(raw, f))
 	return true, err
 }
 
@@ -62,7 +63,7 @@ func (v *view) render(ctx context.Context, p place, f events.FileFormat, known b
 func (v *view) sum(ctx context.Context, p place, f events.FileFormat, known bool) (string, error) {
 	h := sha256.New()
 	_, err := v.render(ctx, p, f, known, h)
-	return hexSum(h), err
+	return foreign.HexSum(h), err
 }
 
 // value gives the raw value of a part that is one JSON value, nil if there is none.
@@ -85,7 +86,7 @@ func (v *view) meta(ctx context.Context) (events.Raw, error) {
 	if at == 0 {
 		return nil, nil
 	}
-	payload, err := v.payload(ctx, at)
+	payload, err := foreign.Payload(ctx, v.src, at)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (v *view) result(ctx context.Context, run events.RunRef) (events.Raw, error
 	if r == nil || r.Last() == nil {
 		return nil, nil
 	}
-	payload, err := v.payload(ctx, r.Last().Offset)
+	payload, err := foreign.Payload(ctx, v.src, r.Last().Offset)
 	if err != nil {
 		return nil, err
 	}
@@ -112,26 +113,6 @@ func (v *view) result(ctx context.Context, run events.RunRef) (events.Raw, error
 		return p.Result, nil
 	}
 	return nil, nil
-}
-
-func (v *view) payload(ctx context.Context, at events.Offset) (events.Payload, error) {
-	src := v.src.Loader().Source
-	rec, err := src.Record(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	if rec, err = projector.Resolve(ctx, src, rec, maxValue(v.src)); err != nil {
-		return nil, err
-	}
-	f := projector.Decode(rec)
-	return f.Payload, f.Invalid
-}
-
-func maxValue(src formats.Source) int64 {
-	if limit := src.Loader().MaxValue; limit > 0 {
-		return limit
-	}
-	return events.MaxValue
 }
 
 // began says when a session began: by itself, else by its first record.
@@ -157,14 +138,14 @@ func (v *view) renderTurns(f events.FileFormat, known bool, w io.Writer) (bool, 
 	if v.s.Threads[events.MainThread] == nil && !known {
 		return false, nil
 	}
-	out := linesWriter{w: w, format: f}
+	out := foreign.LinesWriter{W: w, Format: f}
 	turns := v.s.Threads.Turns(events.MainThread)
 	for i := range turns {
-		if err := out.turn(rawOf(&turns[i]), !known); err != nil {
+		if err := out.Turn(rawOf(&turns[i]), !known); err != nil {
 			return true, err
 		}
 	}
-	return true, out.end()
+	return true, out.End()
 }
 
 // rawOf gives a turn as JSON, also where its producer gave other bytes.
@@ -227,7 +208,7 @@ func (v *view) paths() []string {
 		}
 	}
 	for key := range v.s.Ledger.Formats {
-		list = append(list, pathOf(key))
+		list = append(list, foreign.PathOf(key))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -320,7 +301,7 @@ func (v *view) write(ctx context.Context, f file, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return writeDocument(ctx, v.src, doc, at, w)
+		return foreign.WriteDocument(ctx, v.src, doc, at, w)
 	}
 	there, err := v.render(ctx, v.place(f.path), f.format, f.known, w)
 	if err == nil && !there {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -15,29 +14,10 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
-
-// tree is the imported folder.
-type tree struct {
-	root *os.Root
-}
-
-func (t tree) open(name string) (io.ReadCloser, error) { return t.root.Open(name) }
-
-// entries lists a folder, sorted by name. The names are those of the file system,
-// whatever their encoding.
-func (t tree) entries(name string) ([]fs.DirEntry, error) {
-	f, err := t.root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	list, err := f.ReadDir(-1)
-	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return list, err
-}
 
 // source is a file of a folder as the importer found it: hashes and lay-out, never
 // the content.
@@ -65,7 +45,7 @@ func (s *source) problem(line int, reason string) {
 
 // folder is a conversation's folder as the importer found it.
 type folder struct {
-	tree    tree
+	tree    foreign.Tree
 	limit   int // bytes that a value may have
 	name    string
 	id      string
@@ -88,7 +68,7 @@ func (f *folder) file(path string) *source {
 
 // list finds the files of a conversation's folder.
 func (f *folder) list(dir string) error {
-	entries, err := f.tree.entries(path.Join(conversations, f.name, dir))
+	entries, err := f.tree.Entries(path.Join(conversations, f.name, dir))
 	if err != nil {
 		return err
 	}
@@ -158,7 +138,7 @@ func (f *folder) scanFile(s *source, have projector.Threads) error {
 }
 
 func (f *folder) scanWhole(s *source) error {
-	r, err := f.tree.open(s.full)
+	r, err := f.tree.Open(s.full)
 	if err != nil {
 		return err
 	}
@@ -167,7 +147,7 @@ func (f *folder) scanWhole(s *source) error {
 	if s.size, err = io.Copy(h, r); err != nil {
 		return err
 	}
-	s.sum = hexSum(h)
+	s.sum = foreign.HexSum(h)
 	return nil
 }
 
@@ -176,7 +156,7 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 	if err != nil {
 		return err
 	}
-	r, err := f.tree.open(s.full)
+	r, err := f.tree.Open(s.full)
 	if err != nil {
 		return err
 	}
@@ -200,7 +180,7 @@ func (f *folder) traceFormat() (*events.FileFormat, error) {
 	if s == nil {
 		return nil, nil
 	}
-	r, err := f.tree.root.Open(s.full)
+	r, err := f.tree.Root.Open(s.full)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +206,7 @@ func (f *folder) read(s *source) ([]byte, error) {
 	if s.size > int64(f.limit) {
 		return nil, nil
 	}
-	r, err := f.tree.open(s.full)
+	r, err := f.tree.Open(s.full)
 	if err != nil {
 		return nil, err
 	}
@@ -256,14 +236,14 @@ func (f *folder) scanJSON(s *source) error {
 		s.problem(0, fmt.Sprintf("longer than %d bytes", f.limit))
 		return f.scanWhole(s)
 	}
-	s.sum, s.size = sumOf(data), int64(len(data))
-	v, err := readJSON(data, insideOf(s.place.part))
+	s.sum, s.size = foreign.SumOf(data), int64(len(data))
+	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
 	if err != nil {
-		s.problem(lineOf(data, err), reasonOf(err))
+		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
 		return nil
 	}
-	s.value, s.format, s.render = true, v.format, sumOf(spellJSON(v.raw, v.format))
-	object, err := rawjson.Object(v.raw)
+	s.value, s.format, s.render = true, v.Format, foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
+	object, err := rawjson.Object(v.Raw)
 	switch {
 	case err != nil:
 		s.problem(0, "no object: "+err.Error()+" (kept as it stands)")
@@ -284,21 +264,6 @@ func (s *source) nameRun(object rawjson.Members) {
 	if id := memberText(object, "runId"); formats.IsShortened(name) && formats.FileName(id) == name {
 		s.place.run.ID = id
 	}
-}
-
-// lineOf gives the line of a place in a file.
-func lineOf(data []byte, err error) int {
-	if e, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
-		return 1 + bytes.Count(data[:min(int(e.Offset), len(data))], []byte("\n"))
-	}
-	return 0
-}
-
-func reasonOf(err error) string {
-	if e, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
-		return e.Reason
-	}
-	return err.Error()
 }
 
 // scanTraces decides how step traces are kept: derived if they follow from the
@@ -326,7 +291,7 @@ func (f *folder) scanTraces() error {
 	}
 	elements, err := readArray(data)
 	if err != nil {
-		s.problem(lineOf(data, err), reasonOf(err))
+		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
 		return nil
 	}
 	h := sha256.New()
@@ -339,18 +304,18 @@ func (f *folder) scanTraces() error {
 	if err := out.end(); err != nil {
 		return err
 	}
-	s.value, s.render, s.format, s.traces = true, hexSum(h), *layout, len(elements)
+	s.value, s.render, s.format, s.traces = true, foreign.HexSum(h), *layout, len(elements)
 	return nil
 }
 
 // readArray gives the elements of a file that is one array, each fit to be a turn.
 func readArray(data []byte) ([]events.Raw, error) {
-	elements, err := rawjson.Array(bytes.TrimPrefix(data, []byte(bom)))
+	elements, err := rawjson.Array(bytes.TrimPrefix(data, []byte(foreign.BOM)))
 	if err != nil {
 		return nil, err
 	}
 	for i, raw := range elements {
-		if nesting(raw) > rawjson.MaxDepth-turnInside {
+		if foreign.Nesting(raw) > rawjson.MaxDepth-foreign.TurnInside {
 			return nil, &rawjson.FieldError{Path: fmt.Sprintf("[%d]", i), Reason: "nested too deep"}
 		}
 	}
@@ -367,7 +332,7 @@ func (f *folder) begin() error {
 	}
 	oldest := time.Time{}
 	for _, s := range f.files {
-		info, err := f.tree.root.Lstat(s.full)
+		info, err := f.tree.Root.Lstat(s.full)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -103,7 +104,7 @@ func (d *deriver) end() error {
 // wrong guess costs nothing but that the file is kept in another way.
 func arrayFormat(head, tail []byte) events.FileFormat {
 	var f events.FileFormat
-	head, f.BOM = bytes.CutPrefix(head, []byte(bom))
+	head, f.BOM = bytes.CutPrefix(head, []byte(foreign.BOM))
 	if rest, ok := bytes.CutPrefix(head, []byte("[\n")); ok {
 		f.Indent = string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
 	}

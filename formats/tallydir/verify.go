@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -62,12 +63,12 @@ func (v view) same(ctx context.Context, have file, s *source) (bool, error) {
 		if err != nil || at != 0 {
 			return false, err
 		}
-		stored, err := load(ctx, v.src, doc)
-		return stored.exists && stored.sum == s.sum, err
+		stored, err := foreign.Load(ctx, v.src, doc)
+		return stored.Exists && stored.Sum == s.sum, err
 	}
 	h := sha256.New()
 	err := v.write(ctx, have, h)
-	return hexSum(h) == s.sum, err
+	return foreign.HexSum(h) == s.sum, err
 }
 
 // verify compares what the store has now with the folder.
@@ -100,10 +101,10 @@ func (im *importer) verifyStream(ctx context.Context, f *folder) (done bool, err
 	sub := events.Session(im.target.Namespace(), f.id)
 	turns, derived := f.file(turnsName), f.file(tracesName)
 	main, traces := sha256.New(), sha256.New()
-	out := linesWriter{w: main}
+	out := foreign.LinesWriter{W: main}
 	d := deriver{out: arrayWriter{w: traces}}
 	if turns != nil {
-		out.format = turns.format
+		out.Format = turns.format
 	}
 	if derived != nil {
 		d.out.format = derived.format
@@ -112,7 +113,7 @@ func (im *importer) verifyStream(ctx context.Context, f *folder) (done bool, err
 	src := im.target.Loader().Source
 	for rec, err := range src.Read(ctx, events.Range{Subject: sub}) {
 		if err == nil {
-			rec, err = projector.Resolve(ctx, src, rec, maxValue(im.target))
+			rec, err = projector.Resolve(ctx, src, rec, foreign.MaxValue(im.target))
 		}
 		if err != nil {
 			return false, err
@@ -127,19 +128,19 @@ func (im *importer) verifyStream(ctx context.Context, f *folder) (done bool, err
 					return false, nil
 				}
 				step, err := rawjson.Object(e.Turn)
-				if err := errors.Join(out.turn(e.Turn, false), d.turn(step, err == nil)); err != nil {
+				if err := errors.Join(out.Turn(e.Turn, false), d.turn(step, err == nil)); err != nil {
 					return false, err
 				}
 			}
 		}
 	}
-	if err := errors.Join(out.end(), d.out.end()); err != nil {
+	if err := errors.Join(out.End(), d.out.end()); err != nil {
 		return false, err
 	}
-	if turns != nil && hexSum(main) != turns.render {
+	if turns != nil && foreign.HexSum(main) != turns.render {
 		im.problem(turns.full, 0, "the store has other turns than the file: it changed while it was imported")
 	}
-	if derived != nil && derived.format.Derived && hexSum(traces) != derived.sum {
+	if derived != nil && derived.format.Derived && foreign.HexSum(traces) != derived.sum {
 		im.problem(derived.full, 0, "does not follow from the turns in the store: it changed while it was imported")
 	}
 	all := fold.All()

@@ -83,6 +83,8 @@ func ExitCode(err error) int {
 		return NotFound
 	case errors.Is(err, log.ErrConflict):
 		return Conflict
+	case errors.Is(err, log.ErrTooLarge):
+		return BadUsage
 	case errors.Is(err, log.ErrUnknown), errors.Is(err, log.ErrUnavailable), errors.Is(err, log.ErrFull), errors.Is(err, context.DeadlineExceeded):
 		return Unreachable
 	}

@@ -132,7 +132,8 @@ func Count(n int, thing string) string {
 }
 
 // Printable makes text from a log safe to print on a terminal: control
-// characters but line feed and tab become visible.
+// characters but line feed and tab become visible, and those that turn the
+// direction of text around or are not UTF-8 are replaced.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -142,7 +143,7 @@ func Printable(s string) string {
 			return r + 0x2400 // the picture of the control character
 		case r == 0x7f:
 			return 0x2421
-		case r >= 0x80 && r < 0xa0, r == 0x202e, r == 0x202d, r == 0x2066, r == 0x2067, r == 0x2068:
+		case r >= 0x80 && r < 0xa0, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
 			return 0xfffd
 		}
 		return r

@@ -99,7 +99,10 @@ func (p *Progress) At(done, total int64, detail string) {
 
 func (p *Progress) drawBar(now time.Time, done, total int64, detail string) {
 	if p.bar == nil {
-		p.bar = progressbar.NewOptions64(max(total, -1), progressbar.OptionSetWriter(p.w), progressbar.OptionThrottle(100*time.Millisecond),
+		if total < 1 {
+			total = -1 // a spinner
+		}
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.w), progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true), progressbar.OptionFullWidth(), progressbar.OptionSpinnerType(14))
 	}
 	if now.Sub(p.shown) < 100*time.Millisecond {

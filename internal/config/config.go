@@ -33,11 +33,18 @@ type Config struct {
 	Namespace string
 	URL       string // of the server of backend nats
 	Project   string // directory of the nearest tally.toml, "" without one
-	origins   map[string]string
+	origins   map[string]origin
 }
 
-// Origin says where a setting (backend, store, namespace, url) comes from.
-func (c Config) Origin(setting string) string { return c.origins[setting] }
+// origin is a line of a file, or the name of something else with line 0.
+type origin struct {
+	name string
+	line int
+}
+
+// Origin says where a setting (backend, store, namespace, url) comes from: a file,
+// a variable, "call" or "default".
+func (c Config) Origin(setting string) string { return c.origins[setting].name }
 
 // Overrides are settings given in the call; "" is not given.
 type Overrides struct {
@@ -49,7 +56,7 @@ type Overrides struct {
 
 // Error says which file or variable is wrong, where, and why.
 type Error struct {
-	File   string // or the name of a variable or flag
+	File   string // or the name of a variable; "call" for what was given in the call
 	Line   int    // 0: not of one line
 	Field  string // "" if the file as a whole is wrong
 	Reason string
@@ -68,27 +75,41 @@ func (e *Error) Error() string {
 
 // file is what a tally.toml or config.toml may say.
 type file struct {
-	Namespace string `toml:"namespace"`
+	Namespace text `toml:"namespace"`
 	Store     struct {
-		Backend string `toml:"backend"`
-		Dir     string `toml:"dir"`
+		Backend text `toml:"backend"`
+		Dir     text `toml:"dir"`
 	} `toml:"store"`
-	NATS *struct {
-		URL string `toml:"url"`
+	NATS struct {
+		URL text `toml:"url"`
 	} `toml:"nats"`
+}
+
+// text is a string whose absence of one is an error with a place.
+type text string
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (t *text) UnmarshalTOML(v any) error {
+	s, ok := v.(string)
+	if !ok {
+		return errors.New("want a string")
+	}
+	*t = text(s)
+	return nil
 }
 
 // Resolve reads the configuration as seen from a directory. getenv is os.Getenv
 // but for tests. Problems are *Error.
 func Resolve(dir string, call Overrides, getenv func(string) string) (Config, error) {
-	c := Config{Backend: Local, Namespace: events.DefaultNamespace, origins: map[string]string{
-		"backend": "default", "store": "default", "namespace": "default", "url": "default"}}
+	c := Config{Backend: Local, Namespace: events.DefaultNamespace, origins: make(map[string]origin)}
+	for _, setting := range settings {
+		c.origins[setting] = origin{name: "default"}
+	}
 	if home := dataHome(getenv); home != "" {
 		c.Store = filepath.Join(home, "tally")
 	}
-	hasNATS := false
 	if base := configHome(getenv); base != "" {
-		if err := c.read(filepath.Join(base, "tally", "config.toml"), &hasNATS); err != nil {
+		if err := c.read(filepath.Join(base, "tally", "config.toml")); err != nil {
 			return c, err
 		}
 	}
@@ -98,24 +119,27 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	}
 	if path != "" {
 		c.Project = filepath.Dir(path)
-		if err := c.read(path, &hasNATS); err != nil {
+		if err := c.read(path); err != nil {
 			return c, err
 		}
 	}
-	c.set(Overrides{getenv("TALLY_BACKEND"), getenv("TALLY_STORE"), getenv("TALLY_NAMESPACE"), getenv("TALLY_SERVER")}, "environment")
-	c.set(call, "call")
-	hasNATS = hasNATS || c.URL != ""
-	return c, c.check(hasNATS)
+	c.set(Overrides{getenv(variables["backend"]), getenv(variables["store"]), getenv(variables["namespace"]), getenv(variables["url"])},
+		func(setting string) origin { return origin{name: variables[setting]} })
+	c.set(call, func(string) origin { return origin{name: "call"} })
+	return c, c.check()
 }
 
-func (c *Config) set(o Overrides, origin string) {
-	for _, s := range []struct {
-		name string
-		to   *string
-		from string
-	}{{"backend", &c.Backend, o.Backend}, {"store", &c.Store, o.Store}, {"namespace", &c.Namespace, o.Namespace}, {"url", &c.URL, o.URL}} {
-		if s.from != "" {
-			*s.to, c.origins[s.name] = s.from, origin
+var settings = []string{"backend", "store", "namespace", "url"}
+
+// variables are those of the environment that say a setting.
+var variables = map[string]string{"backend": "TALLY_BACKEND", "store": "TALLY_STORE", "namespace": "TALLY_NAMESPACE", "url": "TALLY_SERVER"}
+
+// set takes over what is given; from says where each setting was.
+func (c *Config) set(o Overrides, from func(setting string) origin) {
+	given := map[string]string{"backend": o.Backend, "store": o.Store, "namespace": o.Namespace, "url": o.URL}
+	for setting, to := range map[string]*string{"backend": &c.Backend, "store": &c.Store, "namespace": &c.Namespace, "url": &c.URL} {
+		if given[setting] != "" {
+			*to, c.origins[setting] = given[setting], from(setting)
 		}
 	}
 	// A store named closer to the call than the backend means a local one, a server
@@ -123,16 +147,22 @@ func (c *Config) set(o Overrides, origin string) {
 	switch {
 	case o.Backend != "":
 	case o.Store != "":
-		c.Backend, c.origins["backend"] = Local, origin
+		c.Backend, c.origins["backend"] = Local, from("store")
 	case o.URL != "":
-		c.Backend, c.origins["backend"] = NATS, origin
+		c.Backend, c.origins["backend"] = NATS, from("url")
 	}
 }
 
+// wrong is the error of a setting, at its place.
+func (c *Config) wrong(setting, field, format string, args ...any) error {
+	at := c.origins[setting]
+	return &Error{File: at.name, Line: at.line, Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
 // check holds the settings to what they can be.
-func (c *Config) check(hasNATS bool) error {
+func (c *Config) check() error {
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
-		return &Error{File: c.origins["namespace"], Field: "namespace", Reason: fmt.Sprintf("%q: want 1 to 64 of [A-Za-z0-9_-]", c.Namespace)}
+		return c.wrong("namespace", "namespace", "%q: want 1 to 64 of [A-Za-z0-9_-]", c.Namespace)
 	}
 	switch c.Backend {
 	case Memory:
@@ -143,21 +173,21 @@ func (c *Config) check(hasNATS bool) error {
 		}
 		abs, err := filepath.Abs(c.Store)
 		if err != nil {
-			return &Error{File: c.origins["store"], Field: "store", Reason: err.Error()}
+			return c.wrong("store", "store.dir", "%v", err)
 		}
 		c.Store = abs
 		return nil
 	case NATS:
-		if !hasNATS || c.URL == "" {
-			return &Error{File: c.origins["backend"], Field: "nats.url", Reason: "the backend nats needs a section [nats] with a url"}
+		if c.URL == "" {
+			return c.wrong("backend", "nats.url", "the backend nats needs a section [nats] with a url")
 		}
 		return nil
 	}
-	return &Error{File: c.origins["backend"], Field: "store.backend", Reason: fmt.Sprintf("%q: want local, memory or nats", c.Backend)}
+	return c.wrong("backend", "store.backend", "%q: want local, memory or nats", c.Backend)
 }
 
 // read takes over what a file says; that it does not exist is no error.
-func (c *Config) read(path string, hasNATS *bool) error {
+func (c *Config) read(path string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -173,15 +203,18 @@ func (c *Config) read(path string, hasNATS *bool) error {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return &Error{File: path, Line: lineOf(string(data), unknown[0]), Field: unknown[0].String(), Reason: "there is no such setting"}
 	}
-	if f.Store.Dir != "" && !filepath.IsAbs(f.Store.Dir) {
-		f.Store.Dir = filepath.Join(filepath.Dir(path), f.Store.Dir)
+	dir := string(f.Store.Dir)
+	if dir != "" && !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(path), dir)
 	}
-	o := Overrides{Backend: f.Store.Backend, Store: f.Store.Dir, Namespace: f.Namespace}
-	if f.NATS != nil {
-		*hasNATS = true
-		c.URL, c.origins["url"] = f.NATS.URL, path // alone it does not choose the backend
+	from := func(setting string) origin {
+		key := map[string]toml.Key{"backend": {"store", "backend"}, "store": {"store", "dir"}, "namespace": {"namespace"}, "url": {"nats", "url"}}[setting]
+		return origin{path, lineOf(string(data), key)}
 	}
-	c.set(o, path)
+	c.set(Overrides{Backend: string(f.Store.Backend), Store: dir, Namespace: string(f.Namespace)}, from)
+	if f.NATS.URL != "" { // in a file it does not choose the backend
+		c.URL, c.origins["url"] = string(f.NATS.URL), from("url")
+	}
 	return nil
 }
 
@@ -192,12 +225,21 @@ func fileError(path string, err error) error {
 	return &Error{File: path, Reason: err.Error()}
 }
 
-// lineOf finds the line that sets a key.
+// lineOf finds the line that sets a key, or begins its section; 0 if none does.
 func lineOf(text string, key toml.Key) int {
-	last := key[len(key)-1]
+	plain := strings.NewReplacer(" ", "", "\t", "", `"`, "", "'", "").Replace
+	want, section := plain(key.String()), ""
 	for i, line := range strings.Split(text, "\n") {
-		line = strings.TrimLeft(line, " \t[")
-		if rest, ok := strings.CutPrefix(line, last); ok && strings.HasPrefix(strings.TrimLeft(rest, " \t]"), "=") || strings.HasPrefix(line, last+"]") {
+		line = plain(line)
+		if header, ok := strings.CutPrefix(line, "["); ok {
+			header, _, _ = strings.Cut(strings.TrimPrefix(header, "["), "]")
+			if header == want {
+				return i + 1
+			}
+			section = header + "."
+			continue
+		}
+		if name, _, sets := strings.Cut(line, "="); sets && section+name == want {
 			return i + 1
 		}
 	}

@@ -28,7 +28,7 @@ type (
 	// shout takes over with pointer receivers only.
 	shout string
 	empt  struct{}
-	hides struct{ a int }
+	hides struct{ a int } //lint:ignore U1000 that it is not written is tested
 )
 
 func (p point) AppendRawJSON(dst []byte) ([]byte, error) {
@@ -100,8 +100,8 @@ type all struct {
 	Loud   shout            `json:"loud,omitempty"`
 	Louds  map[string]shout `json:"louds,omitempty"`
 	Hidden string           `json:"-"`
-	hidden int
-	Rest   Members `json:",unknown"`
+	hidden int              //lint:ignore U1000 that it is not written is tested
+	Rest   Members          `json:",unknown"`
 }
 
 var compareAll = cmp.AllowUnexported(all{}, point{})

@@ -65,6 +65,9 @@ func Event(e events.Event, width int) string {
 	case *events.CheckpointCleared:
 		return Cut(p.Kind+" "+p.ID, width)
 	case *events.CostAccrued:
+		if p.USD == "" {
+			return Cut(p.Model, width)
+		}
 		return Cut(fmt.Sprintf("%s USD %s", p.Model, p.USD), width)
 	}
 	return ""

@@ -49,24 +49,24 @@ type placed struct{ lane, branch int }
 // free while its branch grows.
 func assign(nodes []Node) []placed {
 	list := make([]placed, len(nodes))
-	branchOf := make(map[events.Offset]int) // of the last node of a branch that left the live list
+	branchOf := make(map[events.Offset]int) // of the nodes that left the live list
+	tip := make(map[int]events.Offset)      // the last of them in each branch: from there it grows
 	last := make(map[int]int)
 	branches := 0
 	for i, n := range nodes {
 		if n.Live {
 			continue
 		}
-		b, grows := branchOf[n.After]
+		b, left := branchOf[n.After]
 		switch {
-		case grows:
-		case n.Mark != '*':
+		case n.Mark != '*' && !left:
 			continue // it stands at a place of the live list
-		default:
+		case n.Mark == '*' && (!left || tip[b] != n.After):
 			branches++
 			b = branches
 		}
 		if n.Mark == '*' {
-			branchOf[n.Offset] = b
+			branchOf[n.Offset], tip[b] = b, n.Offset
 		}
 		list[i].branch, last[b] = b, i
 	}

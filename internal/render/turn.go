@@ -5,7 +5,8 @@ package render
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -133,30 +134,29 @@ func compact(m rawjson.Members, names ...string) string {
 }
 
 // Wrap breaks text into lines of at most width columns, on spaces where it can.
-// A tool's line is cut instead: its end is in the log.
 func Wrap(s string, width int) []string {
+	width = max(width, 4) // the widest character fits
 	var lines []string
-	for _, paragraph := range strings.Split(cli.Printable(s), "\n") {
+	for _, paragraph := range strings.Split(strings.ReplaceAll(cli.Printable(s), "\t", "    "), "\n") {
 		line := ""
+		flush := func() { lines, line = append(lines, strings.TrimRight(line, " ")), "" }
 		for _, word := range strings.SplitAfter(paragraph, " ") {
-			for utf8.RuneCountInString(word) > width {
-				if line != "" {
-					lines, line = append(lines, strings.TrimRight(line, " ")), ""
-				}
-				cut := len(string([]rune(word)[:width]))
-				lines, word = append(lines, word[:cut]), word[cut:]
+			if line != "" && columns(line)+columns(strings.TrimRight(word, " ")) > width {
+				flush()
 			}
-			if utf8.RuneCountInString(line)+utf8.RuneCountInString(strings.TrimRight(word, " ")) > width {
-				lines, line = append(lines, strings.TrimRight(line, " ")), ""
+			for columns(strings.TrimRight(word, " ")) > width {
+				line = head(word, width)
+				word = word[len(line):]
+				flush()
 			}
 			line += word
 		}
-		lines = append(lines, strings.TrimRight(line, " "))
+		flush()
 	}
 	return lines
 }
 
-// Cut gives the first line of a text, at most width columns of it.
+// Cut gives a text on one line, at most width columns of it.
 func Cut(s string, width int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -164,21 +164,45 @@ func Cut(s string, width int) string {
 		}
 		return r
 	}, cli.Printable(s))
-	if utf8.RuneCountInString(s) <= width {
+	switch {
+	case columns(s) <= width:
 		return s
+	case width < 1:
+		return ""
 	}
-	return string([]rune(s)[:max(width-1, 0)]) + "…"
+	return head(s, width-1) + "…"
+}
+
+// columns is the width of a text on a terminal.
+func columns(s string) int { return uniseg.StringWidth(s) }
+
+// head gives the beginning of a text that takes at most width columns.
+func head(s string, width int) string {
+	n := 0
+	for rest, state := s, -1; rest != ""; {
+		var cluster string
+		var w int
+		cluster, rest, w, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if width -= w; width < 0 {
+			break
+		}
+		n += len(cluster)
+	}
+	return s[:n]
 }
 
 // Summary is a turn on one line.
 func Summary(t projector.Turn, width int) string {
 	lines := Turn(t)
 	if len(lines) == 0 {
-		return "(empty)"
+		return Cut("(empty)", width)
 	}
 	more := ""
 	if len(lines) > 1 {
 		more = fmt.Sprintf(" (+%d)", len(lines)-1)
+	}
+	if len(more) > width {
+		more = ""
 	}
 	return Cut(lines[0].Role+": "+lines[0].Text, width-len(more)) + more
 }

@@ -1,0 +1,117 @@
+package foreign
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+)
+
+// One append holds at most so much: an acknowledgement costs a sync, and a batch
+// is in memory as a whole.
+const (
+	batchEvents = 500
+	batchBytes  = 4 << 20
+)
+
+// MaxTries bounds deciding again after somebody else wrote.
+const MaxTries = 25
+
+// ErrChanged says that a file is not any more what it was a moment ago.
+var ErrChanged = errors.New("the file changed while it was read")
+
+// IsRace reports whether loading and deciding again may help.
+func IsRace(err error) bool {
+	_, partial := errors.AsType[*log.PartialError](err)
+	return partial || errors.Is(err, log.ErrConflict) || errors.Is(err, ErrChanged)
+}
+
+// Pause waits before another try, longer each time.
+func Pause(ctx context.Context, try int) error {
+	t := time.NewTimer(2 * time.Millisecond << min(try, 7))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TimeOf gives a time that an event can have, zero if there is none.
+func TimeOf(at events.Timestamp) time.Time {
+	t, ok := at.Time()
+	if year := t.UTC().Year(); !ok || t.Year() < 1 || t.Year() > 9999 || year < 1 || year > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
+// IsOwnFault reports whether an error is one session's, not the store's.
+func IsOwnFault(err error) bool {
+	_, file := errors.AsType[*fs.PathError](err)
+	_, invalid := errors.AsType[*events.InvalidError](err)
+	_, size := errors.AsType[*log.SizeError](err)
+	return file || invalid || size || IsRace(err)
+}
+
+// Writer appends events of one session in batches, each on the condition that
+// nothing came that would make the plan wrong.
+type Writer struct {
+	target formats.Target
+	sub    events.Subject
+	expect log.Expect
+	batch  []events.Event
+	size   int
+	guard  []string
+	told   func(added int)
+
+	Added int           // events that were not there before
+	Last  events.Offset // of the last append, the base before it
+}
+
+// NewWriter gives a writer for a plan that was made on a base. guard lists the
+// types that would make it wrong; told hears of events as they go in.
+func NewWriter(target formats.Target, sub events.Subject, base events.Offset, guard []string, told func(int)) *Writer {
+	w := &Writer{target: target, sub: sub, expect: log.At(0), guard: guard, told: told, Last: base}
+	if base != 0 {
+		w.expect = log.Since(base, guard...)
+	}
+	return w
+}
+
+// Add appends an event, or keeps it for the next batch.
+func (w *Writer) Add(ctx context.Context, e events.Event) error {
+	if len(w.batch) == batchEvents || len(w.batch) > 0 && w.size+len(e.Data) > batchBytes {
+		if err := w.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	w.batch = append(w.batch, e)
+	w.size += len(e.Data)
+	return nil
+}
+
+// Flush appends the batch. It is on disk, or not there at all, when a crash
+// comes: the next import finds what is missing.
+func (w *Writer) Flush(ctx context.Context) error {
+	if len(w.batch) == 0 {
+		return nil
+	}
+	ack, err := w.target.Append(ctx, w.sub, w.expect, w.batch...)
+	if err != nil {
+		return err
+	}
+	if !ack.Duplicate {
+		w.Added += len(w.batch)
+		w.told(len(w.batch))
+	}
+	w.Last, w.expect = ack.Last, log.Since(ack.Last, w.guard...)
+	clear(w.batch)
+	w.batch, w.size = w.batch[:0], 0
+	return nil
+}

@@ -1,0 +1,101 @@
+package foreign
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// TurnInside is how many containers stand around a turn in its event.
+const TurnInside = 3
+
+// lineReader reads lines of bounded length and hashes all that it reads.
+type lineReader struct {
+	r     *bufio.Reader
+	buf   []byte
+	limit int
+}
+
+var errLong = errors.New("too long")
+
+// next gives the next line without its end, and that end: "\n", "\r\n" or "". The
+// line is valid until the next call. errLong stands for a line that was skipped.
+func (l *lineReader) next() (line []byte, end string, err error) {
+	l.buf = l.buf[:0]
+	long := false
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if long = long || len(l.buf)+len(part) > l.limit; !long {
+			l.buf = append(l.buf, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil && (!errors.Is(err, io.EOF) || len(l.buf) == 0 && len(part) == 0 && !long) {
+			return nil, "", err
+		}
+		break
+	}
+	if long {
+		return nil, "\n", errLong
+	}
+	line = l.buf
+	if body, ok := bytes.CutSuffix(line, []byte("\n")); ok {
+		if body, ok := bytes.CutSuffix(body, []byte("\r")); ok {
+			return body, "\r\n", nil
+		}
+		return body, "\n", nil
+	}
+	return line, "", nil
+}
+
+// TurnLine is a line of a file of turns: Raw is nil if it is blank, or cannot go
+// in, and then Err says why.
+type TurnLine struct {
+	Line int
+	Raw  []byte // valid until the next line
+	End  string
+	BOM  bool // stood before the first line
+	Err  error
+}
+
+// EachLine calls f for every line. Lines of more than limit bytes cannot go in.
+func EachLine(r io.Reader, limit int, f func(TurnLine) error) error {
+	in := lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
+	for n := 1; ; n++ {
+		line, end, err := in.next()
+		t := TurnLine{Line: n, End: end}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errLong):
+			t.Err = fmt.Errorf("longer than %d bytes", limit)
+		case err != nil:
+			return err
+		default:
+			if n == 1 {
+				line, t.BOM = bytes.CutPrefix(line, []byte(BOM))
+			}
+			if t.Raw = bytes.Trim(line, " \t\r\n"); len(t.Raw) == 0 {
+				t.Raw = nil
+			} else if t.Err = CheckValue(t.Raw, TurnInside); t.Err != nil {
+				t.Raw = nil
+			}
+		}
+		if err := f(t); err != nil {
+			return err
+		}
+	}
+}
+
+// EachTurn calls f for every line that is a turn.
+func EachTurn(r io.Reader, limit int, f func(raw []byte) error) error {
+	return EachLine(r, limit, func(t TurnLine) error {
+		if t.Raw == nil {
+			return nil
+		}
+		return f(t.Raw)
+	})
+}

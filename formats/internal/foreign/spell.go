@@ -1,0 +1,166 @@
+package foreign
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+const BOM = "\xef\xbb\xbf"
+
+// SpellJSON writes a JSON file: the value as it stands, or rendered with an
+// indent.
+func SpellJSON(raw []byte, f events.FileFormat) []byte {
+	var b []byte
+	if f.BOM {
+		b = append(b, BOM...)
+	}
+	if f.Indent != "" {
+		b = rawjson.AppendIndent(b, raw, f.Indent)
+	} else {
+		b = append(b, raw...)
+	}
+	return append(b, Ending(f)...)
+}
+
+// Ending is what stands behind the last value of a file.
+func Ending(f events.FileFormat) string {
+	switch {
+	case !f.FinalNewline:
+		return ""
+	case f.Separator != "":
+		return f.Separator
+	}
+	return "\n"
+}
+
+// JSONValue is what a JSON file was found to be.
+type JSONValue struct {
+	Raw    []byte            // the value, without white space around it
+	Format events.FileFormat // by which it is spelled
+	Exact  bool              // it is the whole file
+}
+
+// ReadJSON takes a JSON file apart. inside is how many containers the value will
+// stand in.
+func ReadJSON(data []byte, inside int) (JSONValue, error) {
+	body, mark := bytes.CutPrefix(data, []byte(BOM))
+	v := JSONValue{Raw: bytes.Trim(body, " \t\r\n"), Format: events.FileFormat{BOM: mark}}
+	if err := rawjson.Check(body); err != nil { // of all of it, so that offsets count from its beginning
+		return JSONValue{}, err
+	}
+	if err := CheckValue(v.Raw, inside); err != nil {
+		return JSONValue{}, err
+	}
+	if rest := body[bytes.Index(body, v.Raw)+len(v.Raw):]; string(rest) == "\r\n" {
+		v.Format.Separator, v.Format.FinalNewline = "\r\n", true
+	} else if string(rest) == "\n" {
+		v.Format.FinalNewline = true
+	}
+	v.Exact = bytes.Equal(SpellJSON(v.Raw, v.Format), data)
+	return v, nil
+}
+
+// CheckValue says why a value cannot stand inside of so many containers.
+func CheckValue(raw []byte, inside int) error {
+	if err := rawjson.Check(raw); err != nil {
+		return err
+	}
+	if string(raw) == "null" {
+		return &rawjson.FieldError{Reason: "null says nothing"}
+	}
+	if Nesting(raw) > rawjson.MaxDepth-inside {
+		return &rawjson.FieldError{Reason: "nested too deep"}
+	}
+	return nil
+}
+
+// Nesting gives the depth of a value that is known to be JSON.
+func Nesting(raw []byte) int {
+	if n := bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")); n < rawjson.MaxDepth-10 {
+		return n // never deeper than that
+	}
+	depth, deepest, text := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// LinesWriter writes a file of lines.
+type LinesWriter struct {
+	W      io.Writer
+	Format events.FileFormat
+	n      int
+}
+
+func (l *LinesWriter) separator() string {
+	if l.Format.Separator != "" {
+		return l.Format.Separator
+	}
+	return "\n"
+}
+
+// Turn writes the next line. A value that has line ends between its tokens is
+// compacted, as otherwise it would be several lines.
+func (l *LinesWriter) Turn(raw []byte, compact bool) error {
+	if compact || bytes.ContainsAny(raw, "\n\r") {
+		raw = rawjson.AppendCompact(nil, raw)
+	}
+	head := ""
+	switch {
+	case l.n > 0:
+		head = l.separator()
+	case l.Format.BOM:
+		head = BOM
+	}
+	l.n++
+	if head != "" {
+		if _, err := io.WriteString(l.W, head); err != nil {
+			return err
+		}
+	}
+	_, err := l.W.Write(raw)
+	return err
+}
+
+// End writes what stands behind the last line.
+func (l *LinesWriter) End() error {
+	tail := Ending(l.Format)
+	if l.n == 0 {
+		tail = ""
+		if l.Format.BOM {
+			tail = BOM
+		}
+	}
+	_, err := io.WriteString(l.W, tail)
+	return err
+}
+
+// HexSum gives a hash as it stands in formats.
+func HexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+
+// SumOf hashes bytes.
+func SumOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// Nothing is the hash of a file that the state does not render.
+var Nothing = SumOf(nil)

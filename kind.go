@@ -1,0 +1,27 @@
+package tally
+
+import (
+	"fmt"
+
+	"github.com/tallylog/tally/projector"
+)
+
+// KindError says that an id belongs to a session of another kind than the one it
+// was asked for as. Nothing was written.
+type KindError struct {
+	ID   string
+	Want string // kind that the caller asked for
+	Have string // kind that the session has
+}
+
+func (e *KindError) Error() string {
+	return fmt.Sprintf("session %q is of kind %s, not %s", e.ID, e.Have, e.Want)
+}
+
+// checkKind gives a *KindError for a session that exists and is of another kind.
+func checkKind(s *projector.Session, want string) error {
+	if s.Offset() == 0 || s.Ledger.Kind == want {
+		return nil
+	}
+	return &KindError{ID: s.Subject.ID, Want: want, Have: s.Ledger.Kind}
+}
