@@ -24,7 +24,6 @@ import (
 // What a version command prints.
 const (
 	ServerVersion = server.VERSION
-	SyncMethod    = "every message is synced before its acknowledgement (SyncAlways)"
 )
 
 // Options say which store is opened. The zero value opens the one that the

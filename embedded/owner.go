@@ -26,6 +26,7 @@ type owner struct {
 	Version    int    `json:"version"`
 	PID        int    `json:"pid"`
 	URL        string `json:"url"`
+	User       string `json:"user"`
 	Token      string `json:"token"`
 	Durability string `json:"durability"`
 }
@@ -147,7 +148,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
 	}
 	for range 2 {
-		nc, err := nats.Connect(a.owner.URL, nats.Token(a.owner.Token), nats.Name("tally attached"), nats.ReconnectBufSize(-1),
+		nc, err := nats.Connect(a.owner.URL, nats.UserInfo(a.owner.User, a.owner.Token), nats.Name("tally attached"), nats.ReconnectBufSize(-1),
 			nats.ReconnectWait(100*time.Millisecond), nats.MaxReconnects(50), nats.Timeout(5*time.Second))
 		if err != nil {
 			a.Close()
@@ -155,7 +156,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		}
 		a.conns = append(a.conns, nc)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true}
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}

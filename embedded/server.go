@@ -27,6 +27,10 @@ type ServerOptions struct {
 	// NoSync acknowledges what a power cut may take away (log.Buffered): for tests.
 	NoSync bool
 
+	// SyncEach syncs each message by itself, also where one sync for many is known
+	// to be enough: to compare, or for a disk that lies about one and not the other.
+	SyncEach bool
+
 	// Private keeps the server inside this process: nothing listens, and Attach
 	// finds no owner.
 	Private bool
@@ -48,13 +52,16 @@ type Server struct {
 	dir    string
 	logger *slog.Logger
 	lock   *os.File
-	token  string
+	secret string // of this process
+	token  string // of those who attach
 	nats   *server.Server
 	bridge *bridge
 	conns  []*nats.Conn
 	events *log.Log
+	serves *log.Service
 	lost   []events.Offset
-	sync   bool
+	sync   bool // what is acknowledged is on disk
+	group  bool // because one sync covers many appends; else the server syncs each message
 
 	closing sync.Once
 	err     error // of Close
@@ -89,6 +96,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if s.lock, err = takeLock(s.dir); err != nil {
 		return err
 	}
+	s.group = s.sync && !o.SyncEach && groupSyncs(s.dir)
 	if err := removeOwner(s.dir); err != nil { // of a process that was killed
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
@@ -96,7 +104,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
-	s.token = rand.Text()
+	s.secret, s.token = rand.Text(), rand.Text()
 	if err := s.run(ctx, o); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
@@ -119,7 +127,10 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if o.Private {
 		return nil
 	}
-	return writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
+	if s.serves, err = log.Serve(s.conns[1], s.events); err != nil {
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
+	}
+	return writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
 }
 
 func makePrivate(dir string) error {
@@ -136,7 +147,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		Host:                   "127.0.0.1",
 		Port:                   server.RANDOM_PORT,
 		DontListen:             o.Private,
-		Authorization:          s.token,
+		Users:                  s.users(),
 		NoSigs:                 true,
 		NoLog:                  true,
 		JetStream:              true,
@@ -145,7 +156,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		JetStreamMaxMemory:     64 << 20,
 		DisableJetStreamBanner: true,
 		JetStreamLimits:        server.JSLimitOpts{DefaultMaxConsumers: -1},
-		SyncAlways:             s.sync,
+		SyncAlways:             s.sync && !s.group,
 		SyncInterval:           time.Second,
 		MaxPayload:             16 << 20,
 		MaxPending:             128 << 20,
@@ -224,7 +235,7 @@ func (s *Server) report(stream server.StreamDetail) {
 
 func (s *Server) openLog(ctx context.Context) error {
 	for range 2 { // one for appends, one for the rest
-		nc, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Token(s.token), nats.Name("tally owner"), nats.ReconnectBufSize(-1))
+		nc, err := nats.Connect("", nats.InProcessServer(s.nats), nats.UserInfo(userOwner, s.secret), nats.Name("tally owner"), nats.ReconnectBufSize(-1))
 		if err != nil {
 			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 		}
@@ -234,9 +245,31 @@ func (s *Server) openLog(ctx context.Context) error {
 	if s.sync {
 		c.Durability = log.Durable
 	}
+	if s.group {
+		c.Sync = newBlockSync(s.dir).sync
+	}
 	var err error
 	s.events, err = log.Open(ctx, s.conns[0], c)
 	return err
+}
+
+// Users of the server.
+const (
+	userOwner    = "owner"    // this process
+	userAttached = "attached" // every other one that can read owner.json
+)
+
+// users gives this process every right, and others all but those to the log's own
+// subjects and to what could take records away: they append through the service.
+func (s *Server) users() []*server.User {
+	return []*server.User{
+		{Username: userOwner, Password: s.secret},
+		{Username: userAttached, Password: s.token, Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{
+			"tally.v1.>",
+			"$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.DELETE.>", "$JS.API.STREAM.PURGE.>",
+			"$JS.API.STREAM.MSG.DELETE.>", "$JS.API.STREAM.RESTORE.>", "$JS.API.STREAM.SNAPSHOT.>",
+		}}}},
+	}
 }
 
 // Log is the log of the directory. It is closed with the server.
@@ -268,6 +301,9 @@ func (s *Server) stop() error {
 	var errs []error
 	if s.lock != nil {
 		errs = append(errs, removeOwner(s.dir)) // nobody attaches any more
+	}
+	if s.serves != nil {
+		errs = append(errs, s.serves.Close())
 	}
 	if s.events != nil {
 		errs = append(errs, s.events.Close())

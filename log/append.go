@@ -28,10 +28,22 @@ const youngID = 30 * time.Second
 // AppendAsync that failed; ctx.Err() if ctx was done before anything was sent.
 // Only after ErrUnknown may anything have been written.
 func (l *Log) Append(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (Ack, error) {
+	return l.append(ctx, sub, expect, false, evs)
+}
+
+// AppendBuffered is Append without the promise: the events survive the process and
+// are on disk within about a second, but a power cut before that takes them. Other
+// readers see them when they are durable, or with Range.Buffered at once.
+func (l *Log) AppendBuffered(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (Ack, error) {
+	return l.append(ctx, sub, expect, true, evs)
+}
+
+func (l *Log) append(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) (Ack, error) {
 	p, err := l.prepare(sub, expect, evs)
 	if err != nil {
 		return Ack{}, err
 	}
+	p.buffered = buffered
 	t, err := l.enter(sub)
 	if err != nil {
 		return Ack{}, err
@@ -39,8 +51,48 @@ func (l *Log) Append(ctx context.Context, sub events.Subject, expect Expect, evs
 	if err := l.await(ctx, t); err != nil {
 		return Ack{}, err
 	}
-	defer l.leave(t, false)
-	return l.store(ctx, p)
+	ack, err := l.put(ctx, p)
+	// The next append of the subject is stored while this one is synced.
+	l.leave(t, false)
+	if err != nil {
+		return ack, err
+	}
+	return l.settle(ctx, p, ack)
+}
+
+// put stores an append, here or through the owner.
+func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
+	if l.owner != nil {
+		return l.owner.append(ctx, p)
+	}
+	if l.commit != nil {
+		if err := l.commit.failed(); err != nil {
+			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
+		}
+	}
+	ack, err := l.store(ctx, p)
+	if err == nil && l.commit != nil {
+		l.commit.note(ack.Last)
+	}
+	return ack, err
+}
+
+// settle returns when a stored append is as safe as it was asked for. An event that
+// was found in the log waits like any other.
+func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
+	if l.commit == nil {
+		return ack, nil
+	}
+	if p.buffered {
+		ack.Durability = Buffered
+		return ack, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, l.config.AckWait)
+	defer cancel()
+	if err := l.commit.await(wait, ack.Last); err != nil {
+		return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
+	}
+	return ack, nil
 }
 
 // AppendAsync is Append without waiting: the result is the Pending's. It must not
@@ -51,11 +103,16 @@ func (l *Log) Append(ctx context.Context, sub events.Subject, expect Expect, evs
 // it fail with ErrAborted and are not written. An append that is refused before
 // it is queued (*events.InvalidError, ErrTooLarge) aborts nothing.
 func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) *Pending {
+	return l.appendAsync(ctx, sub, expect, false, evs)
+}
+
+func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) *Pending {
 	done := &Pending{done: make(chan struct{})}
 	p, err := l.prepare(sub, expect, evs)
 	if err != nil {
 		return done.finish(Ack{}, err)
 	}
+	p.buffered = buffered
 	t, err := l.enter(sub)
 	if err != nil {
 		return done.finish(Ack{}, err)
@@ -69,9 +126,13 @@ func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect Expect
 			done.finish(Ack{}, t.err)
 			return
 		}
-		ack, err := l.store(ctx, p)
-		done.finish(ack, err)
+		ack, err := l.put(ctx, p)
+		// The next append of the subject is stored while this one is synced.
 		l.leave(t, err != nil)
+		if err == nil {
+			ack, err = l.settle(ctx, p, ack)
+		}
+		done.finish(ack, err)
 	}()
 	return done
 }
@@ -124,6 +185,8 @@ type appending struct {
 	look    bool // ids must be looked up among all of the subject's events
 	tail    bool // ids must be looked up among the events after the expectation
 	guarded bool // appended with Any, and allowed only as the subject's first
+
+	buffered bool // an acknowledgement before the sync will do
 }
 
 // prepare refuses what must not be stored and encodes the rest.

@@ -57,3 +57,11 @@ func (e Expect) concerns(typ string) bool {
 	}
 	return false
 }
+
+// list gives the types that Since named.
+func (e Expect) list() []string {
+	if e.types == "" {
+		return nil
+	}
+	return strings.Split(e.types, "\n")
+}

@@ -121,6 +121,11 @@ func (f *follower) live(ctx context.Context) error {
 		if filter == events.SubjectFilter && m.Offset != f.r.After+1 {
 			return fmt.Errorf("offset %v came after %v", m.Offset, f.r.After) // catching up finds out why
 		}
+		if !f.r.Buffered {
+			if err := f.l.awaitSafe(ctx, m.Offset); err != nil {
+				return err
+			}
+		}
 		if f.give(itemOf(m)); f.over {
 			return nil
 		}

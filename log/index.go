@@ -116,7 +116,7 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.O
 		if !hit {
 			continue
 		}
-		rec, err := l.Record(ctx, at)
+		rec, err := l.record(ctx, at)
 		switch {
 		case err == nil && rec.Source == e.Source && rec.ID == e.ID:
 			found[i] = place{at: at, same: sameEvent(rec.Event, e)}

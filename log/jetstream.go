@@ -31,7 +31,15 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 	if b.active.CachedInfo().Config.Replicas >= 3 && c.Durability == Buffered {
 		c.Durability = Replicated
 	}
-	return OpenOn(ctx, b, c)
+	l, err := OpenOn(ctx, b, c)
+	if err != nil || !c.Via {
+		return l, err
+	}
+	if l.owner, err = newRemote(nc, c.AckWait); err != nil {
+		return nil, errors.Join(fmt.Errorf("log: open: %w", err), l.Close())
+	}
+	l.safe = l.owner
+	return l, nil
 }
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {

@@ -31,6 +31,17 @@ type Config struct {
 	// not stand in their way. Default: the connection given to Open.
 	Reads *nats.Conn
 
+	// Sync makes what was stored durable. Whoever runs a server in this process that
+	// acknowledges before it syncs gives it: then this log acknowledges, as Durable,
+	// only what a sync covered, and reads end at what is durable. Default: the
+	// backend's acknowledgement counts.
+	Sync Sync
+
+	// Via sends appends to the service of the process that owns the store (Serve)
+	// instead of storing them: the owner decides, stores and syncs. Reads go to the
+	// server, and end at what the owner says is durable.
+	Via bool
+
 	// AckWait bounds the wait for one acknowledgement, also under a context
 	// without deadline. Default 15 s.
 	AckWait time.Duration
@@ -63,6 +74,9 @@ type Log struct {
 	life    context.Context // until Close
 	end     context.CancelFunc
 	running sync.WaitGroup // appends between enter and leave
+	commit  *committer     // nil: the backend's acknowledgement counts
+	owner   *remote        // nil: appends are stored by this log
+	safe    horizon        // nil: what is stored is as safe as it gets
 
 	mu     sync.Mutex // guards queues and shut
 	queues map[events.Subject]*queue
@@ -74,7 +88,8 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	if b == nil {
 		panic("log: OpenOn without a backend")
 	}
-	if _, err := b.State(ctx); err != nil {
+	st, err := b.State(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
 	}
 	l := &Log{
@@ -84,6 +99,15 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		queues:  make(map[events.Subject]*queue),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
+	if l.config.Sync != nil {
+		l.config.Durability = Durable
+		c, err := newCommitter(l.life, l.config.Sync, st.Last)
+		if err != nil {
+			l.end()
+			return nil, err
+		}
+		l.commit, l.safe = c, c
+	}
 	return l, nil
 }
 
@@ -99,7 +123,15 @@ func (l *Log) Close() error {
 	}
 	l.running.Wait()
 	l.end()
-	return l.backend.Close()
+	var err error
+	if l.commit != nil {
+		<-l.commit.done
+		err = l.commit.failed()
+	}
+	if l.owner != nil {
+		l.owner.close()
+	}
+	return errors.Join(err, l.backend.Close())
 }
 
 func (l *Log) isClosed() bool { return l.life.Err() != nil }
@@ -135,7 +167,17 @@ func (l *Log) Head(ctx context.Context) (events.Offset, error) {
 	return st.Last, nil
 }
 
-// Last returns the last record of a subject, or ErrNotFound.
+// Durable returns the durable watermark: everything up to it survives a power cut.
+// Without a sync of its own, a log takes the server's word for it: the head.
+func (l *Log) Durable(ctx context.Context) (events.Offset, error) {
+	if l.safe == nil {
+		return l.Head(ctx)
+	}
+	return l.safe.durable(ctx)
+}
+
+// Last returns the last record of a subject, or ErrNotFound. What is not durable
+// yet is waited for.
 func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
 	if err := sub.Validate(); err != nil {
 		return events.Record{}, err
@@ -147,12 +189,36 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	if err != nil {
 		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
 	}
+	if err := l.awaitSafe(ctx, m.Offset); err != nil {
+		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
+	}
 	return decode(m)
 }
 
+// awaitSafe returns when an offset is durable: nobody shall know an event that can
+// still vanish.
+func (l *Log) awaitSafe(ctx context.Context, at events.Offset) error {
+	if l.safe == nil {
+		return nil
+	}
+	return l.safe.await(ctx, at)
+}
+
 // Record returns the record at an offset: ErrNotFound beyond the ends of the log,
-// *events.DamageError if it cannot be read.
+// *events.DamageError if it cannot be read. What is not durable yet is waited for.
 func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, error) {
+	rec, err := l.record(ctx, at)
+	if err != nil {
+		return rec, err
+	}
+	if err := l.awaitSafe(ctx, at); err != nil {
+		return events.Record{}, fmt.Errorf("log: record %v: %w", at, err)
+	}
+	return rec, nil
+}
+
+// record is Record for the log's own use: also of what is not durable yet.
+func (l *Log) record(ctx context.Context, at events.Offset) (events.Record, error) {
 	if l.isClosed() {
 		return events.Record{}, l.errClosed("record " + at.String())
 	}

@@ -19,8 +19,8 @@ const (
 )
 
 // Read yields the records of a range in the order of their offsets, up to the last
-// one there is when the loop begins. Nothing happens before the loop, and nothing
-// is left after it.
+// durable one there is when the loop begins, or with Range.Buffered the last one.
+// Nothing happens before the loop, and nothing is left after it.
 //
 // A record that the log holds but cannot give back is yielded as a
 // *events.DamageError in its place, and the read goes on; a read of one subject
@@ -76,6 +76,13 @@ func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 		return stretch{}, err
 	}
 	s := stretch{filter: filter, after: r.After, upto: head, head: head, want: r.Limit}
+	if l.safe != nil && !r.Buffered {
+		safe, err := l.safe.durable(ctx)
+		if err != nil {
+			return stretch{}, err
+		}
+		s.upto = min(s.upto, safe)
+	}
 	if r.Upto != 0 {
 		s.upto = min(s.upto, r.Upto)
 	}

@@ -217,7 +217,7 @@ func (l *Log) already(p *appending, s survey) (*Ack, error) {
 
 // confirm answers an append that the backend knows already, by its id alone.
 func (l *Log) confirm(ctx context.Context, p *appending, r Receipt) (Ack, error) {
-	rec, err := l.Record(ctx, r.Last)
+	rec, err := l.record(ctx, r.Last)
 	if err != nil {
 		return Ack{}, err
 	}

@@ -1,3 +1,5 @@
+//go:build linux && !tally_sync_nothing && !tally_sync_newest
+
 package embedded
 
 import (

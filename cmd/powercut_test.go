@@ -1,0 +1,211 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What was acknowledged survives a power cut: the store is on an ext4 image whose
+// writeback is held back, the process is killed, and what is in the image at that
+// moment is all that the next process gets. And the test would notice if it did
+// not: builds that sync nothing, or the newest block file alone, lose events.
+func TestPowerCut(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting an image needs root")
+	}
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not on this machine", tool)
+		}
+	}
+	holdWriteback(t)
+	cuts := 4
+	if soak() {
+		cuts = 300
+	}
+	t.Run("product", func(t *testing.T) {
+		d := newDisk(t)
+		for i := range cuts {
+			// The first moments of a new store, and longer runs over several block files.
+			most := []time.Duration{300, 1500, 3000}[i%3] * time.Millisecond
+			d.cut(t, bin, time.Duration(50+rand.Int64N(int64(most/time.Millisecond)))*time.Millisecond)
+			if len(d.lost) > 0 {
+				t.Fatalf("cut %d: %d of %d acknowledged events are gone, the first is %s", i, len(d.lost), len(d.acked), d.lost[0])
+			}
+			if i%5 == 4 {
+				d = newDisk(t)
+			}
+		}
+		if len(d.acked) == 0 {
+			t.Error("nothing was acknowledged: the test showed nothing")
+		}
+		t.Logf("%d cuts, %d events acknowledged on the last image", cuts, len(d.acked))
+	})
+	for _, tag := range []string{"tally_sync_nothing", "tally_sync_newest"} {
+		t.Run(tag, func(t *testing.T) {
+			faulty := buildWith(t, tag)
+			for range 5 {
+				d := newDisk(t)
+				d.cut(t, faulty, 800*time.Millisecond)
+				if len(d.acked) > 0 && len(d.lost) > 0 {
+					t.Logf("caught: %d of %d acknowledged events are gone", len(d.lost), len(d.acked))
+					return
+				}
+			}
+			t.Error("a build that does not sync lost nothing: this test cannot tell")
+		})
+	}
+}
+
+// buildWith builds the ingest command with a tag.
+func buildWith(t *testing.T, tag string) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-tags", tag, "-o", dir, "./tally-ingest")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
+// holdWriteback has the kernel write nothing back that nobody syncs, until the test
+// is over.
+func holdWriteback(t *testing.T) {
+	t.Helper()
+	for name, value := range map[string]string{"dirty_writeback_centisecs": "0", "dirty_expire_centisecs": "360000"} {
+		path := "/proc/sys/vm/" + name
+		before, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, []byte(value), 0)
+		}
+		if err != nil {
+			t.Skipf("writeback cannot be held back: %v", err)
+		}
+		t.Cleanup(func() { os.WriteFile(path, bytes.TrimSpace(before), 0) })
+	}
+}
+
+// cutDisk is an image with a file system, and what was acknowledged on it.
+type cutDisk struct {
+	image string
+	round int
+	acked map[string]uint64
+	lost  []string // what the last cut took
+}
+
+func newDisk(t *testing.T) *cutDisk {
+	t.Helper()
+	d := &cutDisk{image: filepath.Join(t.TempDir(), "disk"), acked: make(map[string]uint64)}
+	mustRun(t, "truncate", "-s", "512M", d.image)
+	mustRun(t, "mkfs.ext4", "-q", "-F", d.image)
+	return d
+}
+
+func mustRun(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+}
+
+// mount mounts an image; its journal commits only when somebody syncs.
+func mount(t *testing.T, image string) (dir string, unmount func()) {
+	t.Helper()
+	dir = t.TempDir()
+	mustRun(t, "mount", "-o", "loop,commit=3000", image, dir)
+	return dir, func() { mustRun(t, "umount", dir) }
+}
+
+// cut appends for a while, kills the process, takes what the image holds at that
+// moment for all there is, and looks for what was acknowledged.
+func (d *cutDisk) cut(t *testing.T, ingest string, after time.Duration) {
+	t.Helper()
+	d.round++
+	dir, unmount := mount(t, d.image)
+	store := filepath.Join(dir, "store")
+	c := command(t.Context(), store, "tally-ingest", "append", "-o", "jsonl", "--log-level", "error")
+	c.Path = filepath.Join(ingest, "tally-ingest")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go d.produce(in)
+	killed := time.AfterFunc(after, func() { c.Process.Kill() })
+	defer killed.Stop()
+	for _, ack := range jsonLines[ackLine](t, out) {
+		if ack.Durability == "durable" {
+			d.acked[ack.ID] = ack.Offset
+		}
+	}
+	c.Wait()
+	survived := d.image + ".cut"
+	mustRun(t, "cp", "--sparse=always", d.image, survived)
+	unmount()
+	if err := os.Rename(survived, d.image); err != nil { // the power is back
+		t.Fatal(err)
+	}
+	d.look(t)
+}
+
+// produce writes events until nobody reads them. Each has a kilobyte, so that a run
+// goes over several block files.
+func (d *cutDisk) produce(in io.WriteCloser) {
+	defer in.Close()
+	w := bufio.NewWriter(in)
+	for i := 0; ; i++ {
+		_, err := fmt.Fprintf(w, `{"specversion":"1.0","id":"r%d-%d","source":"urn:test:cut","type":"tally.turn.appended.v1","subject":"session/s%d","data":{"entries":[{"thread":"main","turn":"%01000d"}]}}`+"\n", d.round, i, i%20, i)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// look reads the log after the cut.
+func (d *cutDisk) look(t *testing.T) {
+	t.Helper()
+	dir, unmount := mount(t, d.image)
+	defer unmount()
+	c := command(t.Context(), filepath.Join(dir, "store"), "tally-replay", "log", "--all-sessions", "-o", "jsonl", "--log-level", "error")
+	var out, errw bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errw
+	err := c.Run()
+	if _, exit := errors.AsType[*exec.ExitError](err); err != nil && !exit {
+		t.Fatal(err)
+	}
+	found := make(map[string]uint64)
+	for line := range strings.Lines(out.String()) {
+		var rec logLine
+		if json.Unmarshal([]byte(line), &rec) == nil {
+			if at, twice := found[rec.Event.ID]; twice {
+				t.Fatalf("%s is stored at %d and %d", rec.Event.ID, at, rec.Offset)
+			}
+			found[rec.Event.ID] = rec.Offset
+		}
+	}
+	d.lost = nil
+	for id, at := range d.acked {
+		if found[id] != at {
+			d.lost = append(d.lost, id)
+		}
+	}
+}

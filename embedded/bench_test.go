@@ -1,0 +1,80 @@
+package embedded_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// BenchmarkAppend reports durable appends of 512-byte turns per second, each
+// producer waiting for its acknowledgement, and beside them the same with a sync
+// of every message (the ratio is of one run), and one write and fdatasync at a
+// time on the same disk.
+func BenchmarkAppend(b *testing.B) {
+	for _, producers := range []int{1, 16, 64, 256} {
+		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
+			group := appends(b, embedded.ServerOptions{}, producers, b.N)
+			each := appends(b, embedded.ServerOptions{SyncEach: true}, producers, max(b.N/10, producers))
+			b.ReportMetric(group, "appends/s")
+			b.ReportMetric(group/each, "x-sync-each")
+		})
+	}
+	b.Run("write+fdatasync", func(b *testing.B) {
+		f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer f.Close()
+		line := make([]byte, 700)
+		for b.Loop() {
+			if _, err := f.Write(line); err != nil {
+				b.Fatal(err)
+			}
+			if err := f.Sync(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
+	})
+}
+
+// appends makes n appends and gives their rate.
+func appends(b *testing.B, o embedded.ServerOptions, producers, n int) float64 {
+	b.Helper()
+	o.Dir, o.Private = b.TempDir(), true
+	s, err := embedded.Start(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	turn := fmt.Sprintf(`{"role":"user","content":"%0480d"}`, 0)
+	var left atomic.Int64
+	left.Store(int64(n))
+	var all sync.WaitGroup
+	b.ResetTimer()
+	began := b.Elapsed()
+	for p := range producers {
+		all.Go(func() {
+			sub := events.Session("", fmt.Sprintf("p%d", p))
+			for left.Add(-1) >= 0 {
+				e, err := events.New("urn:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(turn)}}})
+				if err == nil {
+					_, err = s.Log().Append(b.Context(), sub, log.Any, e)
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return float64(n) / (b.Elapsed() - began).Seconds()
+}

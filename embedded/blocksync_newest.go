@@ -1,0 +1,5 @@
+//go:build linux && tally_sync_newest
+
+package embedded
+
+const syncsNewest = true

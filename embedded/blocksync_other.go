@@ -1,0 +1,19 @@
+//go:build !linux
+
+package embedded
+
+import "errors"
+
+// SyncMethod says how acknowledged events reach the disk.
+const SyncMethod = "every message is synced before its acknowledgement (SyncAlways); unproven on this system"
+
+// groupSyncs reports whether syncing the block files is known to be enough: of this
+// system nobody has shown it.
+func groupSyncs(string) bool { return false }
+
+// blockSync exists where groupSyncs can be true.
+type blockSync struct{}
+
+func newBlockSync(string) *blockSync { return &blockSync{} }
+
+func (*blockSync) sync() error { return errors.New("embedded: no group sync on this system") }

@@ -1,0 +1,159 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// A Sync makes everything durable that was stored when it is called, and returns
+// when it is. A log that is given one acknowledges an append only after a sync
+// that began behind its storing: one sync for all that are waiting.
+//
+// An error is final for the log: the system may have thrown away what it could not
+// write, so nobody knows any more what a later sync covers.
+type Sync func() error
+
+// horizon is how far the log is safe from a power cut: the durable watermark. No
+// reader sees beyond it unless it asks to.
+type horizon interface {
+	// durable gives the highest offset below which everything is safe.
+	durable(ctx context.Context) (events.Offset, error)
+	// await returns when an offset is safe.
+	await(ctx context.Context, at events.Offset) error
+}
+
+// committer makes what is stored durable, many appends with one sync. While a sync
+// runs, the next group is already being stored.
+type committer struct {
+	sync Sync
+	idle time.Duration // how long what nobody waits for stays unsynced
+
+	kick chan struct{} // somebody waits
+	done chan struct{} // run has ended
+
+	mu     sync.Mutex    // guards what follows
+	stored events.Offset // the highest offset that the backend acknowledged
+	safe   events.Offset // the durable watermark
+	moved  chan struct{} // closed when safe moves or err is set
+	err    error         // of a sync that failed: final
+	tell   func(events.Offset)
+}
+
+// background is how long an append that asked for no more stays in memory only.
+const background = time.Second
+
+// newCommitter makes everything durable up to the present head, and runs until
+// life ends.
+func newCommitter(life context.Context, s Sync, head events.Offset) (*committer, error) {
+	if err := s(); err != nil {
+		return nil, fmt.Errorf("log: open: sync: %w", err)
+	}
+	c := &committer{sync: s, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
+		stored: head, safe: head, moved: make(chan struct{})}
+	go c.run(life)
+	return c, nil
+}
+
+// run syncs whenever somebody waits, once a second if nobody does, and a last time
+// at the end.
+func (c *committer) run(life context.Context) {
+	defer close(c.done)
+	tick := time.NewTicker(c.idle)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.kick:
+		case <-tick.C:
+		case <-life.Done():
+			c.group()
+			return
+		}
+		c.group()
+	}
+}
+
+// group makes durable what is stored by now.
+func (c *committer) group() {
+	c.mu.Lock()
+	target, failed := c.stored, c.err != nil
+	nothing := target == c.safe
+	c.mu.Unlock()
+	if failed || nothing {
+		return
+	}
+	// The backend stores in the order of offsets: when one is acknowledged, those
+	// below it are in the system's memory too, and this sync covers them.
+	err := c.sync()
+
+	c.mu.Lock()
+	if err != nil {
+		c.err = fmt.Errorf("%w: the disk did not take what was written: %v: restart the owner of the store", ErrUnavailable, err)
+	} else {
+		// The commit point: from here on a power cut takes nothing up to target.
+		c.safe = target
+	}
+	close(c.moved)
+	c.moved = make(chan struct{})
+	tell := c.tell
+	c.mu.Unlock()
+	if err == nil && tell != nil {
+		tell(target)
+	}
+}
+
+// announce has others told of every move of the watermark; nil: nobody.
+func (c *committer) announce(tell func(events.Offset)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tell = tell
+}
+
+// note tells the committer what the backend stored.
+func (c *committer) note(at events.Offset) {
+	c.mu.Lock()
+	c.stored = max(c.stored, at)
+	c.mu.Unlock()
+}
+
+// failed gives the error of a sync that failed: nothing can be acknowledged after
+// it.
+func (c *committer) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *committer) durable(context.Context) (events.Offset, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.safe, nil
+}
+
+// await implements horizon. That ctx ends first, or that the sync failed, says
+// nothing about whether the offset is safe: ErrUnknown.
+func (c *committer) await(ctx context.Context, at events.Offset) error {
+	for {
+		c.mu.Lock()
+		safe, err, moved := c.safe, c.err, c.moved
+		c.mu.Unlock()
+		switch {
+		case safe >= at:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %v was stored, and is not known to be on disk: %v", ErrUnknown, at, err)
+		}
+		select {
+		case c.kick <- struct{}{}:
+		default: // a sync that begins after this is asked for already
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %v was stored, and is not known to be on disk: %v", ErrUnknown, at, ctx.Err())
+		}
+	}
+}

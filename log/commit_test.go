@@ -1,0 +1,258 @@
+package log_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// disk is a Sync that a test holds and lets fail.
+type disk struct {
+	mu     sync.Mutex
+	synced int   // syncs that are over
+	err    error // of the next ones
+	hold   chan struct{}
+}
+
+func (d *disk) sync() error {
+	d.mu.Lock()
+	hold := d.hold
+	d.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.synced++
+	return d.err
+}
+
+// holdBack has syncs wait until the returned function is called.
+func (d *disk) holdBack() (release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	hold := make(chan struct{})
+	d.hold = hold
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		d.hold = nil
+		d.mu.Unlock()
+		close(hold)
+	})
+}
+
+func (d *disk) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func (d *disk) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.synced
+}
+
+func committing(t *testing.T, d *disk) *log.Log {
+	t.Helper()
+	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: d.sync, AckWait: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func someTurn(id string) events.Event {
+	return events.Event{ID: id, Source: "urn:t", Type: events.TypeTurnAppended, Data: []byte(`{"entries":[{"thread":"main","turn":1}]}`)}
+}
+
+func read(t *testing.T, l *log.Log, r events.Range) int {
+	t.Helper()
+	n := 0
+	for _, err := range l.Read(t.Context(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// No acknowledgement leaves before the sync that covers it, and until then nobody
+// sees the event who did not ask to.
+func TestNoAckBeforeItsSync(t *testing.T) {
+	d := &disk{}
+	l := committing(t, d)
+	if d.count() != 1 {
+		t.Fatalf("the log was opened after %d syncs, want one of what was there", d.count())
+	}
+	release := d.holdBack()
+	defer release()
+	sub := events.Session("", "s")
+	first := l.AppendAsync(t.Context(), sub, log.Any, someTurn("e1"))
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		head, err := l.Head(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the event is not stored")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-first.Done():
+		t.Fatal("acknowledged before the sync")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if n := read(t, l, events.Range{}); n != 0 {
+		t.Error("a read sees what a power cut could take")
+	}
+	if n := read(t, l, events.Range{Buffered: true}); n != 1 {
+		t.Error("a read that asks for it does not see the event")
+	}
+	// The same event again, found in the log, waits like the first.
+	again := l.AppendAsync(t.Context(), sub, log.Any, someTurn("e1"))
+	select {
+	case <-again.Done():
+		t.Fatal("a duplicate was acknowledged before the sync")
+	case <-time.After(50 * time.Millisecond):
+	}
+	release()
+	ack, err := first.Wait(t.Context())
+	if err != nil || ack.Durability != log.Durable {
+		t.Fatalf("%+v, %v", ack, err)
+	}
+	if ack, err := again.Wait(t.Context()); err != nil || !ack.Duplicate {
+		t.Fatalf("%+v, %v", ack, err)
+	}
+	if n := read(t, l, events.Range{}); n != 1 {
+		t.Error("a read does not see what is durable")
+	}
+}
+
+// One sync covers everybody who waits: with a disk that takes its time, far fewer
+// syncs than appends.
+func TestOneSyncForMany(t *testing.T) {
+	d := &disk{}
+	l := committing(t, d)
+	before := d.count()
+	release := d.holdBack()
+	var all sync.WaitGroup
+	const n = 200
+	for i := range n {
+		all.Go(func() {
+			if _, err := l.Append(t.Context(), events.Session("", fmt.Sprint(i)), log.Any, someTurn("e")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for head := events.Offset(0); head < n; {
+		var err error
+		if head, err = l.Head(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	release()
+	all.Wait()
+	if syncs := d.count() - before; syncs > 5 {
+		t.Errorf("%d syncs for %d appends that were all waiting", syncs, n)
+	}
+}
+
+// A follow gives nothing before it is durable, and everything then.
+func TestFollowEndsAtTheWatermark(t *testing.T) {
+	d := &disk{}
+	l := committing(t, d)
+	release := d.holdBack()
+	defer release()
+	pending := l.AppendAsync(t.Context(), events.Session("", "s"), log.Any, someTurn("e1"))
+	seen := make(chan events.Offset)
+	go func() {
+		defer close(seen)
+		for rec, err := range l.Follow(t.Context(), events.Range{Limit: 1}) {
+			if err == nil {
+				seen <- rec.Offset
+			}
+		}
+	}()
+	select {
+	case at := <-seen:
+		t.Fatalf("%v was seen before it was durable", at)
+	case <-time.After(50 * time.Millisecond):
+	}
+	release()
+	if at := <-seen; at != 1 {
+		t.Fatalf("saw %v", at)
+	}
+	if _, err := pending.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-seen
+}
+
+// A sync that failed is final: what it should have covered is unknown, and nothing
+// is acknowledged any more, whatever a later sync says.
+func TestFailedSyncIsFinal(t *testing.T) {
+	d := &disk{}
+	l := committing(t, d)
+	sub := events.Session("", "s")
+	if _, err := l.Append(t.Context(), sub, log.Any, someTurn("e1")); err != nil {
+		t.Fatal(err)
+	}
+	d.fail(errors.New("EIO"))
+	if _, err := l.Append(t.Context(), sub, log.Any, someTurn("e2")); !errors.Is(err, log.ErrUnknown) {
+		t.Fatalf("got %v, want ErrUnknown", err)
+	}
+	d.fail(nil)
+	if _, err := l.Append(t.Context(), sub, log.Any, someTurn("e3")); !errors.Is(err, log.ErrUnavailable) {
+		t.Fatalf("got %v, want ErrUnavailable", err)
+	}
+	if head, err := l.Head(t.Context()); err != nil || head != 2 {
+		t.Errorf("head is %v, %v: an append was stored after the failure", head, err)
+	}
+	if n := read(t, l, events.Range{}); n != 1 {
+		t.Errorf("reads give %d events, one is durable", n)
+	}
+}
+
+// A buffered append does not wait, is seen by those who ask, and is durable within
+// about a second.
+func TestBufferedIsDurableSoon(t *testing.T) {
+	d := &disk{}
+	l := committing(t, d)
+	before := d.count()
+	release := d.holdBack()
+	ack, err := l.AppendBuffered(t.Context(), events.Session("", "s"), log.Any, someTurn("e1"))
+	if err != nil || ack.Durability != log.Buffered || d.count() != before {
+		t.Fatalf("%+v, %v, %d syncs", ack, err, d.count()-before)
+	}
+	if n := read(t, l, events.Range{Buffered: true}); n != 1 {
+		t.Error("not seen by a read that asks for it")
+	}
+	release()
+	for range l.Follow(t.Context(), events.Range{Limit: 1}) {
+	}
+	if safe, err := l.Durable(t.Context()); err != nil || safe != 1 {
+		t.Errorf("the watermark is %v, %v", safe, err)
+	}
+}
+
+// The suite again, on a log that syncs for itself.
+func TestCommitterKeepsThePromises(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) *log.Log {
+		return logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: func() error { return nil }})
+	})
+}

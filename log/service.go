@@ -1,0 +1,124 @@
+package log
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Service is the owner's service: through it other processes append by way of the
+// owner's log, and learn how far the store is durable.
+type Service struct {
+	l       *Log
+	nc      *nats.Conn
+	micro   micro.Service
+	life    context.Context
+	end     context.CancelFunc
+	pending sync.WaitGroup
+}
+
+// Serve runs the service of the process that owns the store, on a connection that
+// others reach. It is a NATS micro service, described in docs/wire.md. Requests
+// to one subject are stored in the order in which they arrive.
+func Serve(nc *nats.Conn, l *Log) (*Service, error) {
+	s := &Service{l: l, nc: nc}
+	s.life, s.end = context.WithCancel(context.Background())
+	var err error
+	s.micro, err = micro.AddService(nc, micro.Config{Name: serviceName, Version: serviceVersion, Description: "appends to the event log, and says how far it is durable"})
+	if err == nil {
+		err = s.micro.AddEndpoint("append", micro.HandlerFunc(s.append), micro.WithEndpointSubject(subjectAppend))
+	}
+	if err == nil {
+		err = s.micro.AddEndpoint("watermark", micro.HandlerFunc(s.watermark), micro.WithEndpointSubject(subjectWatermark))
+	}
+	if err != nil {
+		s.end()
+		return nil, fmt.Errorf("log: serve: %w", err)
+	}
+	if l.commit != nil {
+		l.commit.announce(func(at events.Offset) {
+			// Whoever misses it asks.
+			_ = nc.Publish(subjectMoved, mustMarshal(watermarkReply{at}))
+		})
+	}
+	return s, nil
+}
+
+// Close takes no more requests and returns when those under way are answered.
+func (s *Service) Close() error {
+	if s.l.commit != nil {
+		s.l.commit.announce(nil)
+	}
+	err := s.micro.Stop()
+	s.pending.Wait()
+	s.end()
+	return errors.Join(err, s.nc.Flush())
+}
+
+// append takes a request's place in the order of its subject, and answers when it
+// is over. The service calls it for one request after the other.
+func (s *Service) append(req micro.Request) {
+	sub, expect, evs, buffered, err := decodeAppend(req.Data())
+	if err != nil {
+		s.respond(req, appendReply{Error: wireErrorOf(err)})
+		return
+	}
+	done := s.l.appendAsync(s.life, sub, expect, buffered, evs)
+	s.pending.Go(func() {
+		ack, err := done.Wait(s.life)
+		if err != nil {
+			s.respond(req, appendReply{Error: wireErrorOf(err)})
+			return
+		}
+		s.respond(req, appendReply{First: ack.First, Last: ack.Last, Durability: ack.Durability.String(), Duplicate: ack.Duplicate})
+	})
+}
+
+func (s *Service) watermark(req micro.Request) {
+	at, err := s.l.Durable(s.life)
+	if err != nil {
+		s.respond(req, appendReply{Error: wireErrorOf(err)})
+		return
+	}
+	s.respond(req, watermarkReply{at})
+}
+
+// respond answers a request. An error stands in the headers of micro services too.
+// The library's own way to answer is only for handlers that have not returned yet.
+func (s *Service) respond(req micro.Request, v any) {
+	m := &nats.Msg{Subject: req.Reply(), Data: mustMarshal(v)}
+	if r, ok := v.(appendReply); ok && r.Error != nil {
+		m.Header = nats.Header{micro.ErrorHeader: {headerText(r.Error.Message)}, micro.ErrorCodeHeader: {r.Error.Code}}
+	}
+	_ = s.nc.PublishMsg(m) // whoever asked may be gone
+}
+
+// headerText makes a message fit for a header.
+func headerText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r > 0x7e {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func mustMarshal(v any) []byte {
+	data, err := rawjson.Marshal(v)
+	if err != nil {
+		// A message that is not UTF-8: the standard encoder replaces what it must.
+		if data, err = json.Marshal(v); err != nil {
+			panic(fmt.Sprintf("log: %v", err))
+		}
+	}
+	return data
+}

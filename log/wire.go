@@ -1,0 +1,208 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Subjects of the owner's service. They lie outside tally.v1, so that no stream
+// stores a request.
+const (
+	serviceName      = "tally"
+	serviceVersion   = "1.0.0"
+	subjectAppend    = "tally.api.v1.append"
+	subjectWatermark = "tally.api.v1.watermark"
+	subjectMoved     = "tally.api.v1.watermark.moved"
+)
+
+// appendRequest is an append on its way to the owner.
+type appendRequest struct {
+	Namespace string       `json:"namespace,omitempty"` // default events.DefaultNamespace
+	Subject   string       `json:"subject"`             // session/<id> or document/<kind>/<id>
+	Expect    *wireExpect  `json:"expect,omitempty"`    // default: anything
+	Buffered  bool         `json:"buffered,omitempty"`  // an answer before the sync will do
+	Events    []events.Raw `json:"events"`              // CloudEvents JSON
+}
+
+// wireExpect is an expectation: one of its members.
+type wireExpect struct {
+	At    *events.Offset `json:"at,omitempty"`
+	Since *events.Offset `json:"since,omitempty"`
+	Types []string       `json:"types,omitempty"` // with since
+}
+
+// appendReply is the owner's answer: an acknowledgement, or an error.
+type appendReply struct {
+	First      events.Offset `json:"first,omitempty"`
+	Last       events.Offset `json:"last,omitempty"`
+	Durability string        `json:"durability,omitempty"`
+	Duplicate  bool          `json:"duplicate,omitempty"`
+	Error      *wireError    `json:"error,omitempty"`
+}
+
+// wireError is an error with its facts. Code says which.
+type wireError struct {
+	Code    string         `json:"code"`
+	Message string         `json:"message"`
+	Field   string         `json:"field,omitempty"`  // invalid
+	Reason  string         `json:"reason,omitempty"` // invalid
+	Want    events.Offset  `json:"want,omitempty"`   // conflict
+	Have    events.Offset  `json:"have,omitempty"`   // conflict
+	Found   []wireExisting `json:"found,omitempty"`  // partial
+	Index   int            `json:"index,omitempty"`  // tooLarge; -1: the append as a whole
+	What    string         `json:"what,omitempty"`   // tooLarge
+	Size    int            `json:"size,omitempty"`   // tooLarge
+	Max     int            `json:"max,omitempty"`    // tooLarge
+}
+
+type wireExisting struct {
+	Index  int           `json:"index"`
+	ID     string        `json:"id"`
+	Offset events.Offset `json:"offset"`
+}
+
+// watermarkReply says how far the store is safe.
+type watermarkReply struct {
+	Durable events.Offset `json:"durable"`
+}
+
+// Codes of wireError. An unknown code is an error that nobody can act on.
+const (
+	wireInvalid     = "invalid"
+	wireTooLarge    = "tooLarge"
+	wireConflict    = "conflict"
+	wirePartial     = "partial"
+	wireUnknown     = "unknown"
+	wireAborted     = "aborted"
+	wireFull        = "full"
+	wireUnavailable = "unavailable"
+	wireInternal    = "internal"
+)
+
+// wireErrorOf gives an error the form in which it travels.
+func wireErrorOf(err error) *wireError {
+	w := &wireError{Code: wireInternal, Message: err.Error()}
+	if e, ok := errors.AsType[*events.InvalidError](err); ok {
+		w.Code, w.Field, w.Reason = wireInvalid, e.Field, e.Reason
+		return w
+	}
+	if e, ok := errors.AsType[*SizeError](err); ok {
+		w.Code, w.Index, w.What, w.Size, w.Max = wireTooLarge, e.Index, e.What, e.Size, e.Max
+		return w
+	}
+	if e, ok := errors.AsType[*ConflictError](err); ok {
+		w.Code, w.Want, w.Have = wireConflict, e.Want, e.Have
+		return w
+	}
+	if e, ok := errors.AsType[*PartialError](err); ok {
+		w.Code = wirePartial
+		for _, h := range e.Have {
+			w.Found = append(w.Found, wireExisting(h))
+		}
+		return w
+	}
+	for _, known := range wireSentinels {
+		if errors.Is(err, known.err) {
+			w.Code = known.code
+			return w
+		}
+	}
+	return w
+}
+
+var wireSentinels = []struct {
+	code string
+	err  error
+}{
+	{wireConflict, ErrConflict}, {wireUnknown, ErrUnknown}, {wireAborted, ErrAborted}, {wireFull, ErrFull}, {wireUnavailable, ErrUnavailable},
+}
+
+// errorOf gives an error that came over the wire back to those who branch on it.
+func (w *wireError) errorOf(sub events.Subject) error {
+	switch w.Code {
+	case wireInvalid:
+		return &events.InvalidError{Field: w.Field, Reason: w.Reason}
+	case wireTooLarge:
+		return &SizeError{Index: w.Index, What: w.What, Size: w.Size, Max: w.Max}
+	case wireConflict:
+		return &ConflictError{Subject: sub, Want: w.Want, Have: w.Have}
+	case wirePartial:
+		e := &PartialError{Subject: sub}
+		for _, f := range w.Found {
+			e.Have = append(e.Have, Existing(f))
+		}
+		return e
+	}
+	for _, known := range wireSentinels {
+		if w.Code == known.code {
+			return fmt.Errorf("%w: %s", known.err, w.Message)
+		}
+	}
+	return errors.New(w.Message)
+}
+
+// encodeAppend writes a request.
+func encodeAppend(p *appending) ([]byte, error) {
+	r := appendRequest{Namespace: p.sub.Namespace, Subject: p.sub.String(), Buffered: p.buffered}
+	if !p.guarded { // else it was appended with Any, and the owner draws its own conclusion
+		r.Expect = wireExpectOf(p.expect)
+	}
+	for _, e := range p.events {
+		raw, err := events.AppendJSON(nil, e)
+		if err != nil {
+			return nil, err
+		}
+		r.Events = append(r.Events, raw)
+	}
+	return rawjson.Marshal(r)
+}
+
+// decodeAppend reads a request.
+func decodeAppend(data []byte) (sub events.Subject, expect Expect, evs []events.Event, buffered bool, err error) {
+	var r appendRequest
+	if err := rawjson.Unmarshal(data, &r); err != nil {
+		return sub, expect, nil, false, &events.InvalidError{Field: "request", Reason: err.Error()}
+	}
+	if sub, err = events.ParseSubject(r.Namespace, r.Subject); err != nil {
+		return sub, expect, nil, false, err
+	}
+	if expect, err = r.Expect.expect(); err != nil {
+		return sub, expect, nil, false, err
+	}
+	for i, raw := range r.Events {
+		e, err := events.ParseJSON(sub.Namespace, raw)
+		if err != nil {
+			if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
+				err = &events.InvalidError{Field: fmt.Sprintf("events[%d].%s", i, invalid.Field), Reason: invalid.Reason}
+			}
+			return sub, expect, nil, false, err
+		}
+		evs = append(evs, e)
+	}
+	return sub, expect, evs, r.Buffered, nil
+}
+
+func wireExpectOf(x Expect) *wireExpect {
+	switch x.kind {
+	case expectAt:
+		return &wireExpect{At: &x.at}
+	case expectSince:
+		return &wireExpect{Since: &x.at, Types: x.list()}
+	}
+	return nil
+}
+
+func (w *wireExpect) expect() (Expect, error) {
+	switch {
+	case w == nil:
+		return Any, nil
+	case w.At != nil && w.Since == nil && w.Types == nil:
+		return At(*w.At), nil
+	case w.Since != nil && w.At == nil:
+		return Since(*w.Since, w.Types...), nil
+	}
+	return Expect{}, &events.InvalidError{Field: "expect", Reason: "want one of at, and since with types"}
+}
