@@ -30,7 +30,10 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 # The long campaigns: 500 kills of an appending process, an import of a million
-# events that is killed in the middle, many more random histories.
+# events that is killed in the middle, 300 power cuts (as root), many more random
+# histories.
 soak:
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory' -v ./cmd/...
-	$(GO) test -timeout 60m ./projector ./log/... -rapid.checks=20000
+	TALLY_SOAK=1 $(GO) test -timeout 60m -run PowerCut -v ./cmd/...
+	$(GO) test -timeout 60m ./projector -rapid.checks=20000
+	$(GO) test -timeout 60m ./log/logtest -rapid.checks=2000

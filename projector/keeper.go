@@ -27,13 +27,15 @@ type Follower interface {
 }
 
 // Policy says when a session's snapshot is written. The zero value of a field is
-// its default; a negative one switches it off.
+// its default; a negative one switches it off. However short the limits, a large
+// state is written again only when a quarter of it is new: what is written for a
+// session stays in proportion to the session.
 type Policy struct {
 	Records int           // after so many records since the last; default 200
 	Bytes   int64         // or so many bytes of data; default 1 MiB
 	Age     time.Duration // or so long after the last record, if anything changed; default 10 min
 	Keep    int           // newest snapshots kept of a session; default 3, negative: all
-	MaxSize int64         // a state of more bytes is not kept; default 64 MiB, negative: any is
+	MaxSize int64         // a state of more bytes is not kept; default 16 MiB, negative: any is
 	Leave   time.Duration // how long a projector that stops may still write; default 1 s
 }
 
@@ -42,7 +44,7 @@ func (p Policy) withDefaults() Policy {
 	p.Bytes = cmp.Or(p.Bytes, 1<<20)
 	p.Age = cmp.Or(p.Age, 10*time.Minute)
 	p.Keep = cmp.Or(p.Keep, 3)
-	p.MaxSize = cmp.Or(p.MaxSize, 64<<20)
+	p.MaxSize = cmp.Or(p.MaxSize, 16<<20)
 	p.Leave = cmp.Or(p.Leave, time.Second)
 	if p.Keep < 0 {
 		p.Keep = math.MaxInt
@@ -70,6 +72,7 @@ type Keeper struct {
 	reachedID   string
 	changed     map[events.Subject]*change
 	quarantined map[events.Subject]bool
+	sizes       map[events.Subject]int64 // of the states written last
 }
 
 // change counts what came to a session since its last snapshot.
@@ -93,8 +96,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.Now == nil {
 		k.Now = time.Now
 	}
-	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger, MaxValue: k.MaxValue}
-	k.changed, k.quarantined = make(map[events.Subject]*change), make(map[events.Subject]bool)
+	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger, MaxValue: k.MaxValue, most: 2 * min(k.Policy.MaxSize, math.MaxInt64/2)}
+	k.changed, k.quarantined, k.sizes = make(map[events.Subject]*change), make(map[events.Subject]bool), make(map[events.Subject]int64)
 	// A process may be told to stop before this has begun: what it appended is still
 	// counted, by what goes on below.
 	if err := k.resume(context.WithoutCancel(ctx)); err != nil {
@@ -166,10 +169,16 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 	}
 	k.count(rec)
 	k.keepTargets(ctx, rec)
-	if c := k.changed[rec.Subject]; c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) {
+	if k.due(rec.Subject) {
 		k.write(ctx, rec.Subject)
 	}
 	return nil
+}
+
+// due reports whether so much of a session is new that its state is written.
+func (k *Keeper) due(sub events.Subject) bool {
+	c := k.changed[sub]
+	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && c.bytes >= k.sizes[sub]/4
 }
 
 func due(n, limit int64) bool { return limit > 0 && n >= limit }
@@ -250,16 +259,21 @@ func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offs
 		snap, err = s.Snapshot(kept)
 	}
 	if err == nil && int64(len(snap.Data)) > k.Policy.MaxSize {
-		err = fmt.Errorf("the state has %d bytes, more than %d are not kept", len(snap.Data), k.Policy.MaxSize)
+		err = errTooLarge
 	}
 	if ctx.Err() != nil {
 		return 0, false
 	}
 	if err != nil {
 		k.quarantined[sub] = true
-		k.Logger.Warn("no snapshots of this session", "subject", sub.String(), "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, errTooLarge) {
+			level = slog.LevelInfo // as it should be: its loads fold the log
+		}
+		k.Logger.Log(ctx, level, "no snapshots of this session", "subject", sub.String(), "err", err)
 		return 0, true
 	}
+	k.sizes[sub] = int64(len(snap.Data))
 	if err := k.put(ctx, snap); err != nil && ctx.Err() == nil {
 		k.Logger.Warn("snapshot cannot be written", "subject", sub.String(), "offset", uint64(snap.Offset), "err", err)
 	}

@@ -30,7 +30,12 @@ type Loader struct {
 	Snapshots snapshot.Store // nil: fold from the first record
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
+
+	most int64 // bytes of data that one load folds at most; 0: any number
 }
+
+// errTooLarge ends a load that would fold more than Loader.most.
+var errTooLarge = errors.New("the session is too large")
 
 func (l *Loader) logger() *slog.Logger {
 	return cmp.Or(l.Logger, slog.New(slog.DiscardHandler))
@@ -73,6 +78,8 @@ type loading struct {
 	sub events.Subject
 	at  events.Offset // 0: head
 	s   *Session
+
+	folded int64 // bytes of data so far
 	// behind says that the threads of s are not those of its live list any more.
 	behind bool
 }
@@ -105,6 +112,9 @@ func (ld *loading) rest(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+		if ld.folded += int64(len(rec.Data)); ld.most > 0 && ld.folded > ld.most {
+			return errTooLarge
 		}
 		f := Decode(rec)
 		if fork := forkOf(s, f); fork != nil {
