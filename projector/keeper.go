@@ -178,8 +178,13 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 // due reports whether so much of a session is new that its state is written.
 func (k *Keeper) due(sub events.Subject) bool {
 	c := k.changed[sub]
-	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && c.bytes >= k.sizes[sub]/4
+	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) &&
+		(k.sizes[sub] < largeState || c.bytes >= k.sizes[sub]/4)
 }
+
+// largeState is the size of a state, in bytes, from which on it matters how often
+// it is written.
+const largeState = 1 << 20
 
 func due(n, limit int64) bool { return limit > 0 && n >= limit }
 

@@ -3,6 +3,8 @@ package projector_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
@@ -403,4 +406,69 @@ func TestKeeperOfClosedLog(t *testing.T) {
 			b.t.Errorf("run: %v", err)
 		}
 	})
+}
+
+// Twice the turns are at most about twice the bytes written: a large state is
+// written only when a quarter of it is new, and one beyond MaxSize not at all.
+func TestKeeperWritesInProportion(t *testing.T) {
+	written := func(turns int) int64 {
+		var records testkit.Records
+		sub := events.Session("", "large")
+		text := events.Raw(`"` + strings.Repeat("x", 8<<10) + `"`)
+		for i := range turns {
+			e, err := events.New("urn:t", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: text}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.ID = fmt.Sprint(i)
+			records = append(records, events.Record{Event: e, Offset: events.Offset(i + 1)})
+		}
+		st := &countingStore{Store: &snapshot.Mem{}}
+		ctx, stop := context.WithCancel(t.Context())
+		k := &projector.Keeper{Log: &endless{Records: records, done: stop}, Snapshots: st, Cursor: filepath.Join(t.TempDir(), "cursor"), Policy: projector.Policy{Records: 10, MaxSize: 10 << 20}}
+		if err := k.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return st.bytes
+	}
+	half, whole, beyond := written(500), written(1000), written(4000)
+	if whole > 5*half/2 {
+		t.Errorf("%d bytes for 500 turns, %d for 1000", half, whole)
+	}
+	if beyond > 8*(10<<20) {
+		t.Errorf("%d bytes for a session whose state is too large", beyond)
+	}
+}
+
+// countingStore counts the bytes put into it.
+type countingStore struct {
+	snapshot.Store
+	bytes int64
+}
+
+func (s *countingStore) Put(ctx context.Context, snap snapshot.Snapshot) error {
+	s.bytes += int64(len(snap.Data))
+	return s.Store.Put(ctx, snap)
+}
+
+// endless is a log whose follow waits behind the last record, and says that it does.
+type endless struct {
+	testkit.Records
+	done func()
+}
+
+func (l *endless) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range l.Read(ctx, r) {
+			if !yield(rec, err) {
+				return
+			}
+		}
+		l.done()
+		<-ctx.Done()
+	}
+}
+
+func (l *endless) Head(context.Context) (events.Offset, error) {
+	return l.Records[len(l.Records)-1].Offset, nil
 }
