@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 			examples, err := filepath.Abs("../examples")
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("SHARED", shared)
+			env.Setenv("INVALID", "\xff") // not UTF-8
 			return err
 		},
 		Condition: func(cond string) (bool, error) {

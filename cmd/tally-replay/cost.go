@@ -53,7 +53,7 @@ branch" counts only what led to the threads as they are now.`,
 
 var keyOf = map[string]func(*projector.Session, projector.Cost) string{
 	"model":   func(_ *projector.Session, c projector.Cost) string { return c.Model },
-	"session": func(s *projector.Session, _ projector.Cost) string { return s.Subject.ID },
+	"session": func(s *projector.Session, _ projector.Cost) string { return cli.ID(s.Subject.ID) },
 	"day":     func(_ *projector.Session, c projector.Cost) string { return string(c.Time)[:len("2006-01-02")] },
 	"run": func(_ *projector.Session, c projector.Cost) string {
 		if c.Run == nil {

@@ -49,9 +49,9 @@ the rewind stack do not come along.`,
 					return err
 				}
 				if a.Format != cli.Text {
-					return cli.WriteJSON(a.Out, a.Format, forked{fork.ID(), *begun.Ledger.Fork, ack.Last})
+					return cli.WriteJSON(a.Out, a.Format, forked{cli.ID(fork.ID()), *begun.Ledger.Fork, ack.Last})
 				}
-				_, err = fmt.Fprintf(a.Out, "%s begins as %s was at %v, with %s.\n", cli.Printable(fork.ID()), cli.Printable(s.ID()), begun.Ledger.Fork.Offset, cli.Count(begun.History.Turns(), "turn"))
+				_, err = fmt.Fprintf(a.Out, "%s begins as %s was at %v, with %s.\n", cli.Printable(cli.ID(fork.ID())), cli.Printable(cli.ID(s.ID())), begun.Ledger.Fork.Offset, cli.Count(begun.History.Turns(), "turn"))
 				return err
 			})
 		},

@@ -98,7 +98,7 @@ func sessions(ctx context.Context, st *tally.Store) ([]*projector.Session, error
 
 func listedOf(s *projector.Session) listed {
 	return listed{
-		Session: s.Subject.ID, Kind: s.Ledger.Kind, Title: s.Ledger.Text("title"), Status: s.Ledger.Text("status"),
+		Session: cli.ID(s.Subject.ID), Kind: s.Ledger.Kind, Title: s.Ledger.Text("title"), Status: s.Ledger.Text("status"),
 		CreatedAt: s.Ledger.CreatedAt, LastAt: s.Ledger.LastAt, Turns: s.History.Turns(), Runs: len(s.Ledger.Runs),
 		Rewinds: len(s.Ledger.Rewinds), Records: s.Ledger.Records, USD: s.Ledger.Spent().USD, Head: s.Offset(), Fork: s.Ledger.Fork,
 	}

@@ -95,7 +95,7 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (
 		if err != nil {
 			return err
 		}
-		out := moved{Session: s.ID(), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: orEmpty(move.Leaves), Returns: orEmpty(move.Returns)}
+		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: orEmpty(move.Leaves), Returns: orEmpty(move.Returns)}
 		if m.app.Format == cli.Text {
 			describe(m.app.Out, s, move)
 		}
@@ -115,7 +115,7 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (
 		if m.dryRun {
 			_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
 		} else {
-			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", cli.Printable(s.ID()), m.done, out.Offset)
+			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", cli.Printable(cli.ID(s.ID())), m.done, out.Offset)
 		}
 		return err
 	})
@@ -130,7 +130,7 @@ func orEmpty(list []projector.TurnAt) []projector.TurnAt {
 
 // describe says what leaves and what returns.
 func describe(w io.Writer, s *tally.Session, move *tally.Move) {
-	fmt.Fprintf(w, "%s goes to %v.\n", cli.Printable(s.ID()), move.Event.To)
+	fmt.Fprintf(w, "%s goes to %v.\n", cli.Printable(cli.ID(s.ID())), move.Event.To)
 	listTurns(w, "leaves", "-", move.Leaves)
 	listTurns(w, "returns", "+", move.Returns)
 	if n := sharing(move.Leaves); n > 0 {

@@ -132,7 +132,7 @@ func sessionFields(s *projector.Session) events.Fields {
 			list = append(list, events.Field{Name: name, Value: rawjson.AppendString(nil, value)})
 		}
 	}
-	add("id", s.Subject.ID)
+	add("id", cli.ID(s.Subject.ID))
 	add("namespace", s.Subject.Namespace)
 	add("kind", s.Ledger.Kind)
 	add("createdAt", string(s.Ledger.CreatedAt))
@@ -161,7 +161,7 @@ func mustMarshal(v any) events.Raw {
 func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error {
 	out, width := v.app.Out, cli.Width(v.app.Out)
 	var head []string
-	for _, part := range []string{s.Subject.ID, s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
+	for _, part := range []string{cli.ID(s.Subject.ID), s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
 		if part != "" {
 			head = append(head, cli.Printable(part))
 		}

@@ -5,9 +5,11 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -148,4 +150,13 @@ func Printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// ID spells an id for output: as it is, or escaped if it is not UTF-8. Commands
+// take both.
+func ID(id string) string {
+	if utf8.ValidString(id) {
+		return id
+	}
+	return events.EscapeID(id)
 }

@@ -130,7 +130,7 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 		id := info.Subject.ID
 		_, tail, _ := strings.Cut(id, "/")
 		switch {
-		case id == arg:
+		case id == arg || events.EscapeID(id) == arg:
 			exact = append(exact, id)
 		case tail == arg:
 			short = append(short, id)
