@@ -68,7 +68,9 @@ func TestServiceSpeaksAsDocumented(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := ask(subject, c.request)
-			var reply struct{ Error struct{ Code, Message string } }
+			var reply struct {
+				Error struct{ Code, Message string }
+			}
 			if err := json.Unmarshal(m.Data, &reply); err != nil || reply.Error.Code != c.code || reply.Error.Message == "" {
 				t.Errorf("answered %s, want the code %s", m.Data, c.code)
 			}
