@@ -97,7 +97,8 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 }
 
 // rootOf gives the root of a session, and whether it is one for this layout:
-// conversations, and whatever was imported from it.
+// conversations, or the kind that the layout says it is for, and whatever was
+// imported from it.
 func (x *exporting) rootOf(s *projector.Session) (string, bool) {
 	o := s.Ledger.Origin()
 	switch {
@@ -106,7 +107,11 @@ func (x *exporting) rootOf(s *projector.Session) (string, bool) {
 	case o != nil && o.Format != x.layout.Name():
 		return "", false
 	}
-	return LiveRoot, s.Ledger.Kind == events.KindConversation
+	kind := events.KindConversation
+	if k, ok := x.layout.(interface{ Kind() string }); ok {
+		kind = k.Kind()
+	}
+	return LiveRoot, s.Ledger.Kind == kind
 }
 
 func (x *exporting) root(ctx context.Context, root string, ids []string, prefix string) error {
