@@ -19,12 +19,7 @@ race:
 
 # Every fuzzer of the module, FUZZTIME each.
 fuzz:
-	@set -e; for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
-		for name in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
-			echo "$$name in $${dir#$(CURDIR)/}"; \
-			(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
-		done; \
-	done
+	.ci/fuzz $(FUZZTIME)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
