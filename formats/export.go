@@ -97,8 +97,7 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 }
 
 // rootOf gives the root of a session, and whether it is one for this layout:
-// conversations, or the kind that the layout says it is for, and whatever was
-// imported from it.
+// whatever was imported from it, and the live sessions that it exports.
 func (x *exporting) rootOf(s *projector.Session) (string, bool) {
 	o := s.Ledger.Origin()
 	switch {
@@ -107,11 +106,15 @@ func (x *exporting) rootOf(s *projector.Session) (string, bool) {
 	case o != nil && o.Format != x.layout.Name():
 		return "", false
 	}
-	kind := events.KindConversation
-	if k, ok := x.layout.(interface{ Kind() string }); ok {
-		kind = k.Kind()
+	return LiveRoot, exports(x.layout, s.Ledger.Kind)
+}
+
+// exports reports whether a layout has files for live sessions of a kind.
+func exports(layout Layout, kind string) bool {
+	if c, ok := layout.(Chooser); ok {
+		return c.Exports(kind)
 	}
-	return LiveRoot, s.Ledger.Kind == kind
+	return kind == events.KindConversation
 }
 
 func (x *exporting) root(ctx context.Context, root string, ids []string, prefix string) error {

@@ -34,6 +34,13 @@ type Layout interface {
 	Subject(ctx context.Context, src Source, root, path string) (events.Subject, bool)
 }
 
+// Chooser is a Layout whose live sessions, those that no import brought, are not
+// the conversations.
+type Chooser interface {
+	// Exports reports whether live sessions of a kind have files in the layout.
+	Exports(kind string) bool
+}
+
 // File is a file of a state. Its content is made when it is written.
 type File struct {
 	Path  string // relative to the root, with slashes

@@ -36,8 +36,8 @@ var _ formats.Layout = Layout{}
 // Name implements formats.Layout.
 func (Layout) Name() string { return Format }
 
-// Kind is the kind of sessions that this layout is for.
-func (Layout) Kind() string { return events.KindHistory }
+// Exports implements formats.Chooser: histories that no import brought.
+func (Layout) Exports(kind string) bool { return kind == events.KindHistory }
 
 // sniffed is how much of a file that is cut off must tell what it is.
 const sniffed = 4 << 10

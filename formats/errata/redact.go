@@ -1,0 +1,103 @@
+package errata
+
+import (
+	"context"
+	"io"
+	"iter"
+	"path"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// What a redacted export shows; all else is left out, whatever a later writer may
+// add. Texts that are never absent stand there empty.
+var (
+	sharedMetadata = []string{"id", "created_at", "last_active_at", "models", "prompt_count", "config_hash", "runs"}
+	sharedSummary  = []string{"timestamp", "prompt_hash", "prompt_preview", "models", "selected", "rating", "type", "latencies_ms", "costs_usd",
+		"input_tokens", "output_tokens", "tool_calls", "proposed_writes_count", "config_hash"}
+	sharedContent = []string{"session_id", "runs"}
+	sharedRun     = []string{"prompt", "prompt_hash", "models"}
+	sharedModel   = []string{"model_id", "text", "events", "stop_reason", "steps", "reasoning_tokens"}
+	emptiedText   = []string{"prompt_preview", "prompt", "text"}
+)
+
+// redactedFiles yields what may be shared of a session.
+func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		id := v.s.Subject.ID
+		if _, ok := beside[id]; ok {
+			return
+		}
+		for _, of := range []struct {
+			name   string
+			render func() ([]byte, error)
+			redact func(rawjson.Members) []byte
+		}{
+			{contentName, func() ([]byte, error) { return v.content(ctx, false) }, redactContent},
+			{metadataName, func() ([]byte, error) { return v.metadata(ctx) }, redactMetadata},
+		} {
+			data, err := of.render()
+			if err == nil && data == nil {
+				continue
+			}
+			f := formats.File{Path: path.Join(dirOf(id), of.name), Mode: formats.FileMode(privateMode), Way: formats.Derived, Write: func(w io.Writer) error {
+				_, err := w.Write(of.redact(object(data)))
+				return err
+			}}
+			if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+func redactMetadata(m rawjson.Members) []byte {
+	return appendMembers(nil, eachOf(shared(m, sharedMetadata), "runs", func(run events.Raw) []byte {
+		return appendMembers(nil, shared(object(run), sharedSummary))
+	}))
+}
+
+func redactContent(m rawjson.Members) []byte {
+	return appendMembers(nil, eachOf(shared(m, sharedContent), "runs", func(run events.Raw) []byte {
+		return appendMembers(nil, eachOf(shared(object(run), sharedRun), "models", func(model events.Raw) []byte {
+			return appendMembers(nil, eachOf(shared(object(model), sharedModel), "events", nil))
+		}))
+	}))
+}
+
+// shared gives the members of an object that may be shown.
+func shared(m rawjson.Members, names []string) rawjson.Members {
+	var out rawjson.Members
+	for _, x := range m {
+		if !slices.Contains(names, x.Name) {
+			continue
+		}
+		if slices.Contains(emptiedText, x.Name) {
+			x.Value = events.Raw(`""`)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// eachOf changes the elements of a member that is an array; without a change they
+// are left out.
+func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawjson.Members {
+	list, ok := isList(m, name)
+	switch {
+	case !ok: // of another shape: nobody knows what it holds
+		return with(m, nil, name, events.Raw("null"))
+	case list == nil:
+		return m
+	}
+	out := []events.Raw{}
+	for _, raw := range list {
+		if change != nil {
+			out = append(out, change(raw))
+		}
+	}
+	return with(m, nil, name, appendArray(nil, out))
+}
