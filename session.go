@@ -12,15 +12,18 @@ import (
 )
 
 // Session is a handle on one session. It is cheap, does no I/O until a method is
-// called, and is safe for concurrent use.
+// called, and is safe for concurrent use. It remembers how much of the session
+// was read or written through it, so that an answer to a question which somebody
+// else rewound meanwhile is known to be late: a producer has a handle of its own.
 type Session struct {
-	st  *Store
-	sub events.Subject
+	st    *Store
+	sub   events.Subject
+	known known
 }
 
 // Session gives a handle on a session, whether it exists or not.
 func (st *Store) Session(id string) *Session {
-	return &Session{st, events.Session(st.config.Namespace, id)}
+	return &Session{st: st, sub: events.Session(st.config.Namespace, id)}
 }
 
 // ID is the session's id.

@@ -1,0 +1,224 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+)
+
+// PanelStats is how a model did, over runs that are not withdrawn.
+type PanelStats struct {
+	Participations int `json:"participations"`
+	Wins           int `json:"wins"`       // it was selected
+	Losses         int `json:"losses"`     // another was selected
+	ThumbsDown     int `json:"thumbsDown"` // it was rated bad, and nobody was selected
+
+	WinRate  float64 `json:"winRate"` // of participations, in percent
+	LossRate float64 `json:"lossRate"`
+	BadRate  float64 `json:"badRate"`
+
+	AvgLatencyMS      float64 `json:"avgLatencyMs"` // averages over participations
+	AvgCostUSD        float64 `json:"avgCostUsd"`
+	AvgInputTokens    float64 `json:"avgInputTokens"`
+	AvgOutputTokens   float64 `json:"avgOutputTokens"`
+	AvgToolCalls      float64 `json:"avgToolCalls"`
+	AvgProposedWrites float64 `json:"avgProposedWrites"`
+}
+
+// PanelFilter chooses runs. The zero value chooses all.
+type PanelFilter struct {
+	ConfigHash string // runs under this recipe; default: any
+	Session    string // default: all panel sessions
+}
+
+// PanelStats counts, by model, how the panels of the namespace did.
+func (st *Store) PanelStats(ctx context.Context, f PanelFilter) (map[string]PanelStats, error) {
+	ids := []string{f.Session}
+	if f.Session == "" {
+		var err error
+		if ids, err = st.panelIDs(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var t statsTable
+	for _, id := range ids {
+		rows, err := st.Session(id).PanelRuns(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range counted(rows) {
+			if f.ConfigHash == "" || row.Summary.ConfigHash == f.ConfigHash {
+				t.add(row)
+			}
+		}
+	}
+	return t.finish(), nil
+}
+
+// counted gives the runs that count: those not withdrawn. A marker of an imported
+// file names no run, only a prompt: as in the original, the newest run of that
+// prompt before it is the one that was rewound.
+func counted(rows []PanelRow) []PanelRow {
+	drop := make(map[string]int)
+	var list []PanelRow
+	for _, row := range slices.Backward(rows) {
+		hash := row.Summary.PromptHash
+		switch {
+		case row.Imported && row.IsMarker():
+			drop[hash]++
+		case row.IsMarker() || row.Withdrawn:
+		case drop[hash] > 0:
+			drop[hash]--
+		default:
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+// statsTable collects sums by model.
+type statsTable struct{ models map[string]*PanelStats }
+
+func (t *statsTable) of(model string) *PanelStats {
+	if t.models == nil {
+		t.models = make(map[string]*PanelStats)
+	}
+	if t.models[model] == nil {
+		t.models[model] = new(PanelStats)
+	}
+	return t.models[model]
+}
+
+func (t *statsTable) add(row PanelRow) {
+	sum := row.Summary
+	for i, model := range sum.Models {
+		if slices.Contains(sum.Models[:i], model) {
+			continue // twice in one panel: the maps have it once
+		}
+		s := t.of(model)
+		s.Participations++
+		switch {
+		case sum.Selected == model:
+			s.Wins++
+		case sum.Selected != "":
+			s.Losses++
+		case sum.Rating == "bad" && (row.rated == "" || row.rated == model):
+			s.ThumbsDown++
+		}
+		s.AvgLatencyMS += float64(sum.LatenciesMS[model])
+		s.AvgCostUSD += sum.CostsUSD[model]
+		s.AvgInputTokens += float64(sum.InputTokens[model])
+		s.AvgOutputTokens += float64(sum.OutputTokens[model])
+		for _, n := range sum.ToolCalls[model] {
+			s.AvgToolCalls += float64(n)
+		}
+		s.AvgProposedWrites += float64(sum.ProposedWritesCount[model])
+	}
+}
+
+// finish makes averages and rates of the sums.
+func (t *statsTable) finish() map[string]PanelStats {
+	list := make(map[string]PanelStats, len(t.models))
+	for model, s := range t.models {
+		n := float64(s.Participations)
+		for _, sum := range []*float64{&s.AvgLatencyMS, &s.AvgCostUSD, &s.AvgInputTokens, &s.AvgOutputTokens, &s.AvgToolCalls, &s.AvgProposedWrites} {
+			*sum /= n
+		}
+		s.WinRate, s.LossRate, s.BadRate = 100*float64(s.Wins)/n, 100*float64(s.Losses)/n, 100*float64(s.ThumbsDown)/n
+		list[model] = *s
+	}
+	return list
+}
+
+// errNoPanels says that there is no panel session at all.
+var errNoPanels = fmt.Errorf("no sessions found: %w", ErrNotFound)
+
+// AmbiguousError says that a prefix fits no session, or several.
+type AmbiguousError struct {
+	Prefix  string
+	Matches []string
+}
+
+func (e *AmbiguousError) Error() string {
+	if len(e.Matches) == 0 {
+		return fmt.Sprintf("no session matches %q", e.Prefix)
+	}
+	return fmt.Sprintf("%q matches %d sessions: %s", e.Prefix, len(e.Matches), strings.Join(e.Matches, ", "))
+}
+
+// Is makes an AmbiguousError without matches match ErrNotFound.
+func (e *AmbiguousError) Is(target error) bool { return target == ErrNotFound && len(e.Matches) == 0 }
+
+// panelIDs lists the panel sessions of the namespace.
+func (st *Store) panelIDs(ctx context.Context) ([]string, error) {
+	var ids []string
+	for info, err := range st.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return nil, err
+		}
+		head, err := st.loader.Session(ctx, info.Subject, 0)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if head.Ledger.Kind == events.KindPanel {
+			ids = append(ids, info.Subject.ID)
+		}
+	}
+	return ids, nil
+}
+
+// Panels lists the panel sessions, the one that was active last first.
+func (st *Store) Panels(ctx context.Context) ([]PanelMetadata, error) {
+	ids, err := st.panelIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []PanelMetadata
+	for _, id := range ids {
+		m, err := st.Session(id).Metadata(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.ID = id
+		list = append(list, m)
+	}
+	slices.SortStableFunc(list, func(a, b PanelMetadata) int { return b.LastActiveAt.Compare(a.LastActiveAt) })
+	return list, nil
+}
+
+// LatestPanel gives the id of the panel session that was active last. There being
+// none is ErrNotFound.
+func (st *Store) LatestPanel(ctx context.Context) (string, error) {
+	list, err := st.Panels(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "", errNoPanels
+	}
+	return list[0].ID, nil
+}
+
+// ResolvePanel gives the id of the panel session that is called so, or else of
+// the only one whose id begins so. None, or several, is an *AmbiguousError.
+func (st *Store) ResolvePanel(ctx context.Context, prefix string) (string, error) {
+	ids, err := st.panelIDs(ctx)
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains(ids, prefix) {
+		return prefix, nil
+	}
+	matches := slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, prefix) })
+	if len(matches) != 1 {
+		return "", &AmbiguousError{prefix, matches}
+	}
+	return matches[0], nil
+}

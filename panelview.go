@@ -1,0 +1,460 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// PanelRow is a run of a panel, or the marker of a rewind, with both its views.
+// They belong together by the run's identity, never by their place in a list.
+type PanelRow struct {
+	Summary   PanelRunSummary
+	Content   PanelRunContent
+	Offset    events.Offset // of the event that finished the run first, or of the rewind
+	Withdrawn bool          // the run was rewound, or its answer came late
+	Imported  bool          // a marker that was in an imported file
+
+	rated string // the model that was rated bad
+}
+
+// IsMarker reports whether the row stands for a rewind.
+func (r *PanelRow) IsMarker() bool { return r.Summary.Type == markerType }
+
+// panelView is what is read from all records of a session.
+type panelView struct {
+	head  *projector.Session
+	born  PanelMetadata // as SaveInitialMeta was given it
+	rows  []PanelRow
+	said  map[string]*events.RunAnnotated // what persons said of a run last, by its id
+	tools []string                        // of the run that was finished last, or as set since
+}
+
+// panel reads the session's own records: a fork inherits threads, but no runs.
+func (s *Session) panel(ctx context.Context) (*panelView, error) {
+	head, err := s.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &panelView{head: head, said: make(map[string]*events.RunAnnotated)}
+	if head.Offset() == 0 {
+		return v, nil
+	}
+	gone := takenBack(head.Ledger)
+	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, Upto: head.Offset()}) {
+		if err == nil && wanted(rec.Type) {
+			rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
+		}
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue // head.Damaged names it
+		}
+		if err == nil {
+			err = v.apply(projector.Decode(rec), gone)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("panel %s: %w", s.sub, err)
+		}
+	}
+	for i := range v.rows {
+		v.annotate(&v.rows[i])
+	}
+	return v, nil
+}
+
+// wanted reports whether the view looks into events of a type.
+func wanted(typ string) bool {
+	switch typ {
+	case events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionCreated, events.TypeSessionUpdated, events.TypeSessionRewound:
+		return true
+	}
+	return false
+}
+
+// takenBack gives the rewinds that an undo took back.
+func takenBack(l *projector.Ledger) map[events.Offset]bool {
+	gone := make(map[events.Offset]bool)
+	for _, r := range slices.Backward(l.Rewinds) {
+		if r.Undoes != 0 && !gone[r.Offset] {
+			gone[r.Undoes] = true
+		}
+	}
+	return gone
+}
+
+// apply folds one record.
+func (v *panelView) apply(f projector.Fact, gone map[events.Offset]bool) error {
+	switch p := f.Payload.(type) {
+	case *events.SessionCreated:
+		if f.Offset == v.head.Ledger.Created && p.Raw != nil {
+			// Somebody else's file may be anything: what cannot be read says nothing.
+			_ = json.Unmarshal(p.Raw, &v.born)
+		}
+	case *events.SessionUpdated:
+		if raw, ok := p.Set.Get("lastActiveTools"); ok {
+			v.tools = toolNames(raw)
+		}
+	case *events.RunFinished:
+		return v.finished(f, p)
+	case *events.RunAnnotated:
+		v.annotated(p)
+	case *events.SessionRewound:
+		return v.rewound(f, p, gone)
+	}
+	return nil
+}
+
+// annotated keeps what was said last of each thing.
+func (v *panelView) annotated(p *events.RunAnnotated) {
+	if p.Run.Kind != panelKind {
+		return
+	}
+	have := v.said[p.Run.ID]
+	if have == nil {
+		v.said[p.Run.ID] = p
+		return
+	}
+	for _, s := range []struct{ to, from **string }{{&have.Note, &p.Note}, {&have.Selected, &p.Selected}, {&have.Rating, &p.Rating}} {
+		if *s.from != nil {
+			*s.to = *s.from
+		}
+	}
+	if p.AppliedFiles != nil {
+		have.AppliedFiles = p.AppliedFiles
+	}
+	if p.Tags != nil {
+		have.Tags = p.Tags
+	}
+}
+
+// toolNames reads names of tools; null is none known.
+func toolNames(raw json.RawMessage) []string {
+	var names []string
+	if json.Unmarshal(raw, &names) != nil {
+		return nil
+	}
+	return names
+}
+
+func (v *panelView) finished(f projector.Fact, p *events.RunFinished) error {
+	if p.Run.Kind != panelKind {
+		return nil
+	}
+	row, err := panelRow(f)
+	if err != nil {
+		return err
+	}
+	if p.Tools != nil {
+		v.tools = toolNames(p.Tools)
+	}
+	if i := slices.IndexFunc(v.rows, func(r PanelRow) bool { return !r.IsMarker() && r.Summary.Run == p.Run.ID }); i >= 0 {
+		row.Offset = v.rows[i].Offset // a newer version stands where the first one did
+		v.rows[i] = *row
+		return nil
+	}
+	v.rows = append(v.rows, *row)
+	if slices.Contains(v.head.History.Late(), f.Offset) {
+		v.mark(f, row.Summary.PromptHash, p.Run.ID)
+	}
+	return nil
+}
+
+// panelRow reads the result of a panel's run. Another form of result than
+// PanelResult is an error: it names the record.
+func panelRow(f projector.Fact) (*PanelRow, error) {
+	p, ok := f.Payload.(*events.RunFinished)
+	if !ok {
+		return nil, nil
+	}
+	row := &PanelRow{Offset: f.Offset}
+	var result PanelResult
+	err := rawjson.Unmarshal(p.Result, &result)
+	if err == nil && result.Summary != nil {
+		err = json.Unmarshal(result.Summary, &row.Summary)
+	}
+	if err == nil && result.Content != nil {
+		err = json.Unmarshal(result.Content, &row.Content)
+	}
+	if err != nil {
+		return nil, &events.InvalidError{Field: "result", Reason: fmt.Sprintf("of the record at %v: %v", f.Offset, err)}
+	}
+	row.Summary.Run, row.Content.Run = p.Run.ID, p.Run.ID
+	return row, nil
+}
+
+// rewound adds the markers of a rewind that is in effect: one for each entry of
+// the stack that it used up, or else for each run that it withdrew.
+func (v *panelView) rewound(f projector.Fact, p *events.SessionRewound, gone map[events.Offset]bool) error {
+	if p.Reason == "imported" && p.Raw != nil {
+		row := PanelRow{Offset: f.Offset, Imported: true}
+		if err := json.Unmarshal(p.Raw, &row.Summary); err != nil {
+			return &events.InvalidError{Field: "raw", Reason: fmt.Sprintf("of the record at %v: %v", f.Offset, err)}
+		}
+		v.rows = append(v.rows, row)
+		return nil
+	}
+	i := slices.IndexFunc(v.head.Ledger.Rewinds, func(r projector.Rewind) bool { return r.Offset == f.Offset })
+	if i < 0 || p.Undoes != 0 || gone[f.Offset] {
+		return nil
+	}
+	runs := v.withdrawnBy(f.Offset)
+	used := usedUp(v.head.Ledger.Rewinds[i])
+	if len(used) == 0 {
+		for _, row := range slices.Backward(runs) {
+			v.mark(f, row.Summary.PromptHash, row.Summary.Run)
+		}
+		return nil
+	}
+	for _, e := range slices.Backward(used) {
+		c := v.head.Ledger.Checkpoint(events.CheckpointRewind, e.ID)
+		v.mark(f, promptHash(c.Prompt), runOf(c, e, &runs))
+	}
+	return nil
+}
+
+// usedUp gives the entries that a rewind takes from the stack, oldest first.
+func usedUp(r projector.Rewind) []projector.StackEntry {
+	if r.Checkpoint != "" {
+		if i := slices.IndexFunc(r.Stack, func(e projector.StackEntry) bool { return e.ID == r.Checkpoint }); i >= 0 {
+			return r.Stack[i:]
+		}
+		return nil
+	}
+	var used []projector.StackEntry
+	for _, e := range r.Stack {
+		if e.At >= r.To {
+			used = append(used, e)
+		}
+	}
+	return used
+}
+
+// runOf gives the run of an entry: the one that it names, or the oldest of those
+// withdrawn after its point; that is taken from the list.
+func runOf(c *projector.Checkpoint, e projector.StackEntry, runs *[]PanelRow) string {
+	i := slices.IndexFunc(*runs, func(r PanelRow) bool {
+		if c.Run != nil {
+			return r.Summary.Run == c.Run.ID
+		}
+		return r.Offset > e.At
+	})
+	switch {
+	case i >= 0:
+		id := (*runs)[i].Summary.Run
+		*runs = slices.Delete(*runs, i, i+1)
+		return id
+	case c.Run != nil:
+		return c.Run.ID
+	}
+	return ""
+}
+
+// withdrawnBy gives the runs so far that the rewind at an offset took out of
+// effect, oldest first.
+func (v *panelView) withdrawnBy(at events.Offset) []PanelRow {
+	before, after := v.head.History.Live(at-1), v.head.History.Live(at)
+	var rows []PanelRow
+	for _, row := range v.rows {
+		if !row.IsMarker() && within(before, row.Offset) && !within(after, row.Offset) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func within(list []projector.Interval, at events.Offset) bool {
+	return slices.ContainsFunc(list, func(i projector.Interval) bool { return i.From <= at && at <= i.To })
+}
+
+// mark adds a marker: a summary with little in it, and an empty content, so that
+// the two lists stay side by side.
+func (v *panelView) mark(f projector.Fact, hash, run string) {
+	v.rows = append(v.rows, PanelRow{
+		Summary: PanelRunSummary{Timestamp: happenedAt(f.Record), PromptHash: hash, Type: markerType, Run: run},
+		Content: PanelRunContent{Run: run},
+		Offset:  f.Offset,
+	})
+}
+
+func happenedAt(rec events.Record) time.Time {
+	if rec.Time.IsZero() {
+		return rec.Recorded
+	}
+	return rec.Time
+}
+
+// annotate adds what persons said of a run, and that it is withdrawn.
+func (v *panelView) annotate(row *PanelRow) {
+	run := v.head.Ledger.Run(events.RunRef{Kind: panelKind, ID: row.Summary.Run})
+	if row.IsMarker() || run == nil {
+		return
+	}
+	sum := &row.Summary
+	if said := v.said[run.ID]; said != nil {
+		for _, s := range []struct{ to, from *string }{{&sum.Note, said.Note}, {&sum.Selected, said.Selected}, {&sum.Rating, said.Rating}} {
+			if s.from != nil {
+				*s.to = *s.from
+			}
+		}
+		if said.AppliedFiles != nil {
+			sum.AppliedFiles = said.AppliedFiles
+		}
+	}
+	for _, tag := range run.Tags {
+		if model, ok := strings.CutPrefix(tag, ratedTag); ok && sum.Rating == "bad" {
+			row.rated = model
+		}
+	}
+	if row.Withdrawn = v.head.Withdrawn(run.At); row.Withdrawn {
+		sum.Note = rewoundNote(sum.Note)
+	}
+}
+
+// rewoundNote is the note of a run that is withdrawn.
+func rewoundNote(note string) string {
+	if note == "" {
+		return "[rewound]"
+	}
+	return "[rewound] " + note
+}
+
+// PanelRuns gives the runs of the session and the markers of its rewinds, oldest
+// first.
+func (s *Session) PanelRuns(ctx context.Context) ([]PanelRow, error) {
+	v, err := s.panel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.rows, nil
+}
+
+// Metadata gives the session as session_metadata.json shows it.
+func (s *Session) Metadata(ctx context.Context) (PanelMetadata, error) {
+	v, err := s.panel(ctx)
+	if err != nil {
+		return PanelMetadata{}, err
+	}
+	return v.metadata(s.sub.ID), nil
+}
+
+func (v *panelView) metadata(id string) PanelMetadata {
+	l := v.head.Ledger
+	m := PanelMetadata{ID: cmp.Or(v.born.ID, id), CreatedAt: v.born.CreatedAt, LastActiveAt: v.born.LastActiveAt, ConfigHash: v.born.ConfigHash}
+	if at, ok := l.CreatedAt.Time(); ok && m.CreatedAt.IsZero() {
+		m.CreatedAt, m.LastActiveAt = at, at
+	}
+	if raw, ok := l.Fields.Get("models"); ok {
+		m.Models = toolNames(raw)
+	}
+	for _, row := range v.rows {
+		m.Runs = append(m.Runs, row.Summary)
+		if row.IsMarker() {
+			continue
+		}
+		m.PromptCount++
+		if row.Summary.Timestamp.After(m.LastActiveAt) {
+			m.LastActiveAt = row.Summary.Timestamp
+		}
+		if m.FirstPrompt == "" {
+			m.FirstPrompt = cutRunes(row.Content.Prompt)
+		}
+		m.LastPrompt = cutRunes(row.Content.Prompt)
+	}
+	return m
+}
+
+// Content gives the session as session_content.json shows it. To each run of
+// Metadata it has one, an empty one to a marker.
+func (s *Session) Content(ctx context.Context) (PanelContent, error) {
+	v, err := s.panel(ctx)
+	if err != nil {
+		return PanelContent{}, err
+	}
+	return v.content(s.sub.ID)
+}
+
+func (v *panelView) content(id string) (PanelContent, error) {
+	var c PanelContent
+	for _, row := range v.rows {
+		if !row.Imported { // the imported file has none
+			c.SessionID = cmp.Or(v.born.ID, id)
+			c.Runs = append(c.Runs, row.Content)
+		}
+	}
+	var err error
+	c.Histories, err = panelHistories(v.head.Threads)
+	return c, err
+}
+
+// LastActiveTools gives the names of the tools of the last run, or as they were
+// set since; nil before either.
+func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
+	for rec, err := range s.st.Log.ReadBack(ctx, events.Range{Subject: s.sub}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err == nil && wanted(rec.Type) {
+			rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch p := projector.Decode(rec).Payload.(type) {
+		case *events.RunFinished:
+			if p.Run.Kind == panelKind && p.Tools != nil {
+				return toolNames(p.Tools), nil
+			}
+		case *events.SessionUpdated:
+			if raw, ok := p.Set.Get("lastActiveTools"); ok {
+				return toolNames(raw), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// SetLastActiveTools says which tools are active.
+func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error {
+	have, err := s.LastActiveTools(ctx)
+	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
+		return err
+	}
+	_, err = s.st.Update(ctx, s.sub, []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {
+		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}})
+	})
+	return err
+}
+
+// Redacted gives the metadata without what persons and models wrote: prompts,
+// previews, files and notes.
+func (m PanelMetadata) Redacted() PanelMetadata {
+	m.FirstPrompt, m.LastPrompt = "", ""
+	m.Models, m.Runs = slices.Clone(m.Models), slices.Clone(m.Runs)
+	for i := range m.Runs {
+		m.Runs[i].PromptPreview, m.Runs[i].Note, m.Runs[i].AppliedFiles = "", "", nil
+	}
+	return m
+}
+
+// Redacted gives the content without what persons and models wrote: of each model
+// there is left why and after how many steps it stopped.
+func (c PanelContent) Redacted() PanelContent {
+	c.Histories, c.Runs = nil, slices.Clone(c.Runs)
+	for i, run := range c.Runs {
+		run.Prompt = ""
+		run.Models = slices.Clone(run.Models)
+		for j, m := range run.Models {
+			run.Models[j] = PanelModelContent{ModelID: m.ModelID, Events: []PanelEvent{}, StopReason: m.StopReason, Steps: m.Steps, ReasoningTokens: m.ReasoningTokens}
+		}
+		c.Runs[i] = run
+	}
+	return c
+}
