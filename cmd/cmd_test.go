@@ -71,6 +71,7 @@ func TestScripts(t *testing.T) {
 			"bigturn":  bigTurn,
 			"bigevent": bigEvent,
 			"deep":     deep,
+			"waitfor":  waitFor,
 
 			"invalidutf8": invalidUTF8,
 		},
@@ -181,6 +182,17 @@ func deep(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) + "\n{}\n"
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// waitFor waits until there is a file.
+func waitFor(ts *testscript.TestScript, _ bool, args []string) {
+	for range 500 {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s does not appear", args[0])
 }
 
 // invalidUTF8 appends a line that is no UTF-8 to a file.

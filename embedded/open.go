@@ -44,6 +44,10 @@ type Options struct {
 	// waited for. Default 10 s.
 	Wait time.Duration
 
+	// Own waits until this process can own a local store, instead of attaching to
+	// the one that does.
+	Own bool
+
 	// Progress is called about once a second while a start takes long.
 	Progress func(elapsed time.Duration)
 }
@@ -116,12 +120,14 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 		if !isOwned {
 			return st, err
 		}
-		st, err = attach(ctx, o, c)
-		if _, nobody := errors.AsType[*NoOwnerError](err); !nobody {
-			return st, err
-		}
-		if time.Now().After(deadline) {
-			return nil, owned
+		if !o.Own {
+			st, err = attach(ctx, o, c)
+			if _, nobody := errors.AsType[*NoOwnerError](err); !nobody {
+				return st, err
+			}
+			if time.Now().After(deadline) {
+				return nil, owned
+			}
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):

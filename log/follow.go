@@ -13,7 +13,8 @@ import (
 // their offsets, without gap or repeat. It outlives lost connections and ends in
 // silence when ctx is done, or behind Upto or Limit. Damage is yielded as in
 // Read. Errors that waiting cannot cure are the last thing yielded: an
-// *events.InvalidError, ErrUnavailable when the log is closed.
+// *events.InvalidError, ErrUnavailable when the log is closed or, for one that
+// appends through an owner, the owner is gone.
 func (l *Log) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
@@ -33,6 +34,9 @@ func (l *Log) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Recor
 				return
 			case l.isClosed():
 				yield(events.Record{}, l.errClosed("follow"))
+				return
+			case l.owner != nil && l.owner.lost.Err() != nil:
+				yield(events.Record{}, fmt.Errorf("log: follow: %w", l.owner.errLost()))
 				return
 			}
 			if f.r.After != before {

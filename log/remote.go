@@ -19,6 +19,9 @@ type remote struct {
 	nc   *nats.Conn
 	wait time.Duration // for one answer
 	sub  *nats.Subscription
+	lost context.Context // done when the connection is: the next owner is another server
+	lose context.CancelFunc
+	over chan nats.Status
 
 	mu    sync.Mutex    // guards what follows
 	safe  events.Offset // the highest watermark heard of
@@ -31,6 +34,15 @@ const askAgain = 100 * time.Millisecond
 
 func newRemote(nc *nats.Conn, wait time.Duration) (*remote, error) {
 	r := &remote{nc: nc, wait: wait, moved: make(chan struct{})}
+	r.lost, r.lose = context.WithCancel(context.Background())
+	r.over = nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	go func() {
+		select {
+		case <-r.over:
+			r.lose()
+		case <-r.lost.Done():
+		}
+	}()
 	var err error
 	r.sub, err = nc.Subscribe(subjectMoved, func(m *nats.Msg) {
 		var w watermarkReply
@@ -42,7 +54,15 @@ func newRemote(nc *nats.Conn, wait time.Duration) (*remote, error) {
 }
 
 func (r *remote) close() {
+	r.lose()
+	r.nc.RemoveStatusListener(r.over)
 	_ = r.sub.Unsubscribe() // the connection may be gone, and the subscription with it
+}
+
+// errLost says that the owner is gone. Whoever opens the store again finds the next
+// one, or becomes it.
+func (r *remote) errLost() error {
+	return fmt.Errorf("%w: the process that owned the store is gone: open it again", ErrUnavailable)
 }
 
 func (r *remote) hear(at events.Offset) {
@@ -85,8 +105,15 @@ func (r *remote) append(ctx context.Context, p *appending) (Ack, error) {
 	return ack, nil
 }
 
-// ask sends a request and reads the answer into v.
+// ask sends a request and reads the answer into v. What is under way when the owner
+// dies is unknown at once: no answer can come any more.
 func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) error {
+	if r.lost.Err() != nil {
+		return r.errLost()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.lost, cancel)()
 	m, err := r.nc.RequestWithContext(ctx, subject, data)
 	if err != nil {
 		return requestError(err)
@@ -104,7 +131,9 @@ func (r *remote) durable(ctx context.Context) (events.Offset, error) {
 	defer cancel()
 	var w watermarkReply
 	if err := r.ask(ctx, subjectWatermark, nil, &w); err != nil {
-		if errors.Is(err, ErrUnknown) {
+		if errors.Is(err, ErrUnknown) && ctx.Err() == nil {
+			err = r.errLost()
+		} else if errors.Is(err, ErrUnknown) {
 			err = fmt.Errorf("%w: the owner of the store does not answer", ErrUnavailable)
 		}
 		return 0, err

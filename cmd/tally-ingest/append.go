@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +63,7 @@ on stderr, the others go in, and the exit code is 3.`,
 			if p.session == "" && p.expect != nil {
 				return cli.Usagef("--expect needs a SESSION")
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return p.run(cmd.Context(), st) })
+			return p.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&p.thread, "thread", events.MainThread, "thread that bare objects go to")
@@ -93,10 +94,13 @@ type waiting struct {
 	pending *log.Pending
 }
 
-func (p *appender) run(ctx context.Context, st *tally.Store) error {
-	p.st = st
+func (p *appender) run(ctx context.Context) (err error) {
+	if err := p.open(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.st.Close()) }()
 	if p.session != "" {
-		p.sub = events.Session(st.Namespace(), p.session)
+		p.sub = events.Session(p.st.Namespace(), p.session)
 	}
 	// What was sent is waited for, also when the reading is interrupted.
 	sending := context.WithoutCancel(ctx)
@@ -163,6 +167,34 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 	return nil
 }
 
+func (p *appender) open(ctx context.Context) error {
+	st, err := p.app.Open(ctx)
+	if err == nil {
+		p.st = st
+	}
+	return err
+}
+
+// again appends an event anew that got no acknowledgement. Its identity is the
+// same, so it is stored once. If the process that owned the store is gone, the store
+// is opened again: another one owns it by now, or this one does. Owners may die one
+// after the other.
+func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
+	for giveUp := time.Now().Add(patience); ; {
+		ack, err := p.st.Log.Append(ctx, e.Subject, log.Any, e)
+		if err == nil || cli.ExitCode(err) != cli.Unreachable || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
+			return ack, err
+		}
+		_ = p.st.Close() // it is lost already; the next one says what is wrong, if anything is
+		for p.open(ctx) != nil && time.Now().Before(giveUp) {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// patience is how long a store is looked for that no process serves.
+const patience = 30 * time.Second
+
 // chain appends one event behind the one before, and waits.
 func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
 	ack, err := p.st.Log.Append(ctx, e.Subject, log.At(*p.expect), e)
@@ -182,10 +214,13 @@ func (p *appender) drain(ctx context.Context, most int) error {
 		w := p.waiting[0]
 		p.waiting = p.waiting[1:]
 		ack, err := w.pending.Wait(ctx)
-		if errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) {
-			// Behind a line that failed, or without an answer: the same event again is
-			// the same event.
-			ack, err = p.st.Log.Append(ctx, w.event.Subject, log.Any, w.event)
+		if errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrUnavailable) {
+			// What was sent behind it fails too, and is appended anew before anything else
+			// is: the order is that of the lines.
+			most = 0
+			if p.stopped == nil {
+				ack, err = p.again(ctx, w.event)
+			}
 		}
 		if err != nil {
 			p.refuse(w.line, err)

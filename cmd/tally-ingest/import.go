@@ -15,35 +15,46 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/ailoop"
 	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
 )
 
-// layouts are the folders that import recognises.
-func layouts() []formats.Layout { return []formats.Layout{tallydir.Layout{}} }
+// layouts are the folders and files that import recognises.
+func layouts() []formats.Layout { return []formats.Layout{tallydir.Layout{}, ailoop.Layout{}} }
+
+// layoutNames lists what --format takes.
+func layoutNames() string {
+	var names []string
+	for _, l := range layouts() {
+		names = append(names, l.Name())
+	}
+	return strings.Join(names, ", ")
+}
 
 func newImport(a *app.App) *cobra.Command {
 	i := &importer{app: a}
 	cmd := &cobra.Command{
-		Use: "import PATH...", Short: "Import folders that other programs wrote", Args: cobra.MinimumNArgs(1),
-		Long: `Import folders that other programs wrote. The format is recognised by what the
-folder holds:
+		Use: "import PATH...", Short: "Import folders and files that other programs wrote", Args: cobra.MinimumNArgs(1),
+		Long: `Import folders and files that other programs wrote. The format is recognised by
+what they hold:
 
   tallydir   the folder of tally-evals: conversations/<id>/conversation.jsonl ...
+  ailoop     a snapshot file of ailoop: a JSON object with version, messages, pinned
 
 The source is only read. Importing again adds what has changed since and nothing
 else. A session that exists already but came from another place, or was appended
 to meanwhile, is left alone and named: give the folder a --namespace of its own,
 or take its content with --merge. A malformed piece is reported with file and
 line; the rest goes in, and the exit code is 3.`,
-		Example: app.Examples("tally-ingest import .tally", "tally-ingest import travel cashflow --namespace evals", "tally-ingest import .tally --dry-run -o json"),
+		Example: app.Examples("tally-ingest import .tally", "tally-ingest import travel cashflow --namespace evals", "tally-ingest import chats/*.json --format ailoop", "tally-ingest import .tally --dry-run -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return i.run(cmd.Context(), st, args) })
 		},
 	}
 	cmd.Flags().BoolVarP(&i.dryRun, "dry-run", "n", false, "say what would be added, and write nothing")
-	cmd.Flags().BoolVar(&i.merge, "merge", false, "take the folder's content also for sessions that came from elsewhere or moved on")
-	cmd.Flags().StringVar(&i.format, "format", "", "format of the folders (default: recognised)")
+	cmd.Flags().BoolVar(&i.merge, "merge", false, "take the content of the folder or file also for sessions that came from elsewhere or moved on")
+	cmd.Flags().StringVar(&i.format, "format", "", "format of the folders or files: "+layoutNames()+" (default: recognised)")
 	return cmd
 }
 
@@ -105,13 +116,13 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	if i.format != "" {
 		known = slices.DeleteFunc(known, func(l formats.Layout) bool { return l.Name() != i.format })
 		if len(known) == 0 {
-			return formats.Report{}, cli.Usagef("--format %q: want tallydir", i.format)
+			return formats.Report{}, cli.Usagef("--format %q: want one of %s", i.format, layoutNames())
 		}
 	}
 	layout, err := formats.Sniff(path, known...)
 	if err != nil {
 		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
-			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder."}
+			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; a file of ailoop is a JSON object with version, messages and pinned."}
 	}
 	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, Progress: func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, cli.Count(before.Sessions+p.Of, "session"),

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/ailoop"
 	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
 )
@@ -21,11 +22,14 @@ func newExport(a *app.App) *cobra.Command {
 		Long: `Write sessions as files in the layout of another program. The files are rendered
 from the state of the log; what was imported comes out byte for byte.
 
+  tallydir   conversations, each a folder, as tally-evals has them
+  ailoop     histories, each a file <id>.json, as ailoop has them
+
 --all exports every session of the namespace. What was imported from one folder
 goes to DIR itself; from several, to DIR/<name of the folder>/. --root chooses
 one of them. Files that are there with the same bytes are left alone, others are
 replaced, and nothing is deleted.`,
-		Example: app.Examples("tally-replay export travel --format tallydir -o out", "tally-replay export --all --format tallydir -o out", "tally-replay export --all --root cashflow --format tallydir -o out"),
+		Example: app.Examples("tally-replay export travel --format tallydir -o out", "tally-replay export --all --format tallydir -o out", "tally-replay export history/support-42 --format ailoop -o out"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if x.all == (len(args) == 1) {
 				return cli.Usagef("give a SESSION, or --all without one")
@@ -33,8 +37,8 @@ replaced, and nothing is deleted.`,
 			if x.root != "" && !x.all {
 				return cli.Usagef("--root goes with --all")
 			}
-			if x.format != tallydir.Format {
-				return cli.Usagef("--format %q: want tallydir", x.format)
+			if x.layout() == nil {
+				return cli.Usagef("--format %q: want tallydir or ailoop", x.format)
 			}
 			if x.dir == "" {
 				return cli.Usagef("-o DIR is missing: the folder to write to")
@@ -44,7 +48,7 @@ replaced, and nothing is deleted.`,
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")
 	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
-	cmd.Flags().StringVar(&x.format, "format", tallydir.Format, "layout of the files: tallydir")
+	cmd.Flags().StringVar(&x.format, "format", tallydir.Format, "layout of the files: tallydir or ailoop")
 	// Here -o is the folder, as everywhere where a command writes files; the form of
 	// the summary is --output.
 	cmd.Flags().StringVarP(&x.dir, "out", "o", "", "folder to write to")
@@ -57,6 +61,16 @@ type exporter struct {
 	all               bool
 	root, format, dir string
 	summary           cli.Format
+}
+
+// layout gives the layout that was asked for, nil if there is none of that name.
+func (x *exporter) layout() formats.Layout {
+	for _, l := range []formats.Layout{tallydir.Layout{}, ailoop.Layout{}} {
+		if l.Name() == x.format {
+			return l
+		}
+	}
+	return nil
 }
 
 func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err error) {
@@ -77,7 +91,7 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	report, err := formats.Export(ctx, st, tallydir.Layout{}, dir, o)
+	report, err := formats.Export(ctx, st, x.layout(), dir, o)
 	progress.Done(int64(report.Sessions), cli.Count(report.Files.Total(), "file"))
 	for _, p := range report.Problems {
 		fmt.Fprintf(x.app.Err, "%s\n", cli.Printable(p.String()))

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,20 +13,26 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 )
 
 func newShow(a *app.App) *cobra.Command {
-	v := &viewer{app: a}
+	v := &viewer{app: a, tools: toolsBrief}
 	cmd := &cobra.Command{
 		Use: "show SESSION", Short: "Show a session's turns, now or as of a position", Args: cobra.ExactArgs(1),
-		Long: `Show the turns of a session, now or as of a position.
+		Long: `Show the turns of a session, now or as of a position. Calls of tools and their
+results are one line each; --tools full shows all of them, --tools none none.
+
+--run shows the result of one run instead: an evaluation as a table of what
+passed and failed, a simulation as its goal and how it ended. An id that runs of
+several types have is written TYPE/ID. --traces shows how each step of a
+simulation was chosen. With both, --raw gives the bytes as they were stored.
 
 With -o json the result has two members: session (id, kind and the fields that
 were set) and threads (the turns, each with the offset of its event). Nothing in
 it would be changed by a rewind that is undone again.`,
-		Example: app.Examples("tally-replay show last", "tally-replay show travel --at '#5'", "tally-replay show travel --thread main -o json"),
+		Example: app.Examples("tally-replay show last", "tally-replay show travel --at '#5'", "tally-replay show travel --thread main -o json",
+			"tally-replay show order-desk --run run-1785748100000-b4k3ry1", "tally-replay show order-desk --traces", "tally-replay show order-desk --tools full"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
 		},
@@ -37,14 +41,21 @@ it would be changed by a rewind that is undone again.`,
 	cmd.Flags().StringVar(&v.thread, "thread", "", "only this thread")
 	cmd.Flags().BoolVar(&v.all, "all", false, "also turns that are not in effect: rewound, late, replaced")
 	cmd.Flags().BoolVar(&v.raw, "raw", false, "only the turns' bytes as the producer gave them, one after the other")
+	cmd.Flags().StringVar(&v.run, "run", "", "the result of the run with this id")
+	cmd.Flags().BoolVar(&v.traces, "traces", false, "how each step of a simulation was chosen")
+	cmd.Flags().Var(&v.tools, "tools", "calls of tools and their results: none, brief or full")
+	cmd.MarkFlagsMutuallyExclusive("run", "traces")
+	cmd.MarkFlagsMutuallyExclusive("run", "thread")
 	return cmd
 }
 
 // viewer shows one session.
 type viewer struct {
-	app        *app.App
-	at, thread string
-	all, raw   bool
+	app             *app.App
+	at, thread, run string
+	all, raw        bool
+	traces          bool
+	tools           toolMode
 }
 
 func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
@@ -55,6 +66,12 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	s, err := handle.Load(ctx, v.at)
 	if err != nil {
 		return err
+	}
+	switch {
+	case v.run != "":
+		return errors.Join(v.showRun(ctx, st, s), v.app.WarnDamaged(s))
+	case v.traces:
+		return errors.Join(v.showTraces(s), v.app.WarnDamaged(s))
 	}
 	if v.thread != "" && s.Threads[v.thread] == nil {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no thread %q there; it has %q", s.Subject, v.thread, s.Threads.Names())}
@@ -156,59 +173,4 @@ func mustMarshal(v any) events.Raw {
 		panic(fmt.Sprintf("tally-replay: %v", err)) // plain structs of strings and numbers
 	}
 	return raw
-}
-
-func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error {
-	out, width := v.app.Out, cli.Width(v.app.Out)
-	var head []string
-	for _, part := range []string{cli.ID(s.Subject.ID), s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
-		if part != "" {
-			head = append(head, cli.Printable(part))
-		}
-	}
-	fmt.Fprintln(out, strings.Join(head, " · "))
-	if f := s.Ledger.Fork; f != nil {
-		fmt.Fprintf(out, "fork of %s at %v\n", cli.Printable(f.Session), f.Offset)
-	}
-	for _, name := range v.names(s) {
-		turns := s.Threads.Turns(name)
-		fmt.Fprintf(out, "\n%s, %s\n", cli.Printable(name), cli.Count(len(turns), "turn"))
-		for i, t := range turns {
-			writeTurn(out, fmt.Sprintf("#%d", i+1), t, width)
-		}
-	}
-	if len(gone) > 0 {
-		fmt.Fprintf(out, "\nnot in effect, %s\n", cli.Count(len(gone), "turn"))
-		for _, t := range gone {
-			if v.thread == "" || t.Thread == v.thread {
-				writeTurn(out, cli.Printable(t.Thread), t.Turn, width)
-			}
-		}
-	}
-	return nil
-}
-
-func writeTurn(out io.Writer, label string, t projector.Turn, width int) {
-	marks := ""
-	if t.Pinned {
-		marks = "  pinned"
-	}
-	if t.Timestamp != "" {
-		marks += "  " + string(t.Timestamp)
-	}
-	fmt.Fprintf(out, "\n%s  %v%s\n", label, t.Offset, marks)
-	const indent = 13
-	for _, line := range render.Turn(t) {
-		role := render.Cut(line.Role, indent-3)
-		if line.Role == "call" || line.Role == "result" {
-			fmt.Fprintf(out, "  %-*s%s\n", indent-2, role, render.Cut(line.Text, width-indent))
-			continue
-		}
-		for i, text := range render.Wrap(line.Text, max(width-indent, 20)) {
-			if i > 0 {
-				role = ""
-			}
-			fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-*s%s", indent-2, role, text), " "))
-		}
-	}
 }

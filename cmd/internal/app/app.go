@@ -29,6 +29,7 @@ type App struct {
 	Out, Err io.Writer
 	Format   cli.Format
 	Progress cli.ProgressMode
+	Color    cli.ColorMode
 	call     config.Overrides
 	logLevel string
 }
@@ -43,7 +44,7 @@ func Main(name string, root func(*App) *cobra.Command) int {
 
 // Run runs a command's tree with arguments.
 func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in io.Reader, out, errw io.Writer) error {
-	a := &App{In: in, Out: out, Err: errw, Format: cli.Text, Progress: cli.ProgressAuto}
+	a := &App{In: in, Out: out, Err: errw, Format: cli.Text, Progress: cli.ProgressAuto, Color: cli.ColorAuto}
 	cmd := root(a)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
@@ -63,8 +64,12 @@ func (a *App) flags(cmd *cobra.Command) {
 	f.StringVar(&a.call.Namespace, "namespace", "", "namespace of sessions and documents (default $TALLY_NAMESPACE, tally.toml, else \"default\")")
 	f.VarP(&a.Format, "output", "o", "text, json or jsonl")
 	f.Var(&a.Progress, "progress", "auto, tty, plain, json or none")
+	f.Var(&a.Color, "color", "auto, always or never; auto is NO_COLOR, FORCE_COLOR, else whether stdout is a terminal")
 	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error; the log goes to stderr")
 }
+
+// Style is how results are coloured.
+func (a *App) Style() cli.Style { return cli.NewStyle(a.Out, a.Color, os.Getenv) }
 
 // Config resolves the configuration as the working directory sees it.
 func (a *App) Config() (config.Config, error) {
@@ -85,7 +90,12 @@ func (a *App) Logger() (*slog.Logger, error) {
 }
 
 // Open opens the store that the configuration names.
-func (a *App) Open(ctx context.Context) (*tally.Store, error) {
+func (a *App) Open(ctx context.Context) (*tally.Store, error) { return a.open(ctx, false) }
+
+// Own opens the local store as its owner, and waits until nobody else is.
+func (a *App) Own(ctx context.Context) (*tally.Store, error) { return a.open(ctx, true) }
+
+func (a *App) open(ctx context.Context, own bool) (*tally.Store, error) {
 	c, err := a.Config()
 	if err != nil {
 		return nil, err
@@ -94,7 +104,7 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := embedded.Open(ctx, embedded.Options{Backend: c.Backend, Store: c.Store, Namespace: c.Namespace, URL: c.URL, Logger: lg,
+	st, err := embedded.Open(ctx, embedded.Options{Backend: c.Backend, Store: c.Store, Namespace: c.Namespace, URL: c.URL, Own: own, Logger: lg,
 		Progress: func(elapsed time.Duration) {
 			fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
 		}})
