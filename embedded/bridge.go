@@ -43,10 +43,16 @@ func (b *bridge) Noticef(format string, v ...any) { b.logger.Debug(fmt.Sprintf(f
 func (b *bridge) Debugf(format string, v ...any)  { b.logger.Debug(fmt.Sprintf(format, v...)) }
 func (b *bridge) Tracef(format string, v ...any)  { b.logger.Debug(fmt.Sprintf(format, v...)) }
 
+// intended are warnings of what is meant to be so.
+var intended = []string{
+	"Maximum payloads over",        // the largest append needs them, and only processes of this machine send any
+	"Plaintext passwords detected", // made anew at each start, and written nowhere but to owner.json
+}
+
 func (b *bridge) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	if strings.HasPrefix(text, "Maximum payloads over") {
-		b.logger.Debug(text) // of a limit that is chosen, and that one process alone uses
+	if slices.ContainsFunc(intended, func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
+		b.logger.Debug(text)
 		return
 	}
 	b.complain(text)
