@@ -1,6 +1,7 @@
 package errata
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -41,7 +42,7 @@ func (p *plan) applyStep(ctx context.Context, w *foreign.Writer, s step) error {
 		}
 	}
 	payload := s.payload(w.Last)
-	e, err := events.New(EventSource, p.s.Subject, payload)
+	e, err := events.New(cmp.Or(s.source, EventSource), p.s.Subject, payload)
 	if err != nil {
 		return err
 	}

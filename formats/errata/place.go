@@ -34,6 +34,9 @@ const (
 	kindRecipe   = "recipe"
 	markerReason = "imported" // of a rewind that an imported marker stands for
 	rewoundNote  = "[rewound]"
+	ratedTag     = "rated:" // before the model that was rated bad, among the tags of a run
+	resultSchema = "errata/panel"
+	costSource   = "urn:tally:cost" // of costs whose identity follows from their run
 
 	// fieldContent is what surrounds the runs and histories of session_content.json,
 	// where that is not what its writer writes.

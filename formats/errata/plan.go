@@ -18,6 +18,7 @@ type step struct {
 	payload func(last events.Offset) events.Payload
 	waits   bool
 	what    string
+	source  string // of the event; "": EventSource
 	id      string // of the event; "": it follows from base and content
 	at      events.Timestamp
 }
@@ -260,7 +261,9 @@ func (p *plan) planRuns(ctx context.Context) error {
 			runs[have[i].id] = &have[i]
 		}
 	}
-	for i, e := range pair(p.u.id, p.u.summaries, p.u.contents) {
+	entries := pair(p.u.id, p.u.summaries, p.u.contents)
+	recognise(entries, have)
+	for i, e := range entries {
 		switch {
 		case e.marker && markers[string(e.summary)] > 0:
 			markers[string(e.summary)]--
@@ -289,7 +292,7 @@ func (p *plan) planRun(e entry, have *row) {
 	}
 	if have == nil || !bytes.Equal(e.summary, have.summary) || !bytes.Equal(e.content, have.content) {
 		p.again = p.again || have != nil
-		p.add("run/"+e.id, e.at(), &events.RunFinished{Run: e.ref(), Outcome: e.outcome(), Result: e.result(), FinishedAt: e.at()})
+		p.add("run/"+e.id, e.at(), &events.RunFinished{Run: e.ref(), Outcome: e.outcome(), Result: e.result(), Schema: resultSchema, FinishedAt: e.at()})
 	}
 	if a := e.annotation(); a != nil && (have == nil || !isNoted(have.run, a)) {
 		p.add("note/"+e.id, e.at(), a)
@@ -303,7 +306,7 @@ func (p *plan) planRun(e entry, have *row) {
 	for _, c := range costs {
 		if !p.isCounted(c) {
 			p.steps = append(p.steps, step{payload: func(events.Offset) events.Payload { return c }, what: "cost", at: e.at(),
-				id: events.DerivedID(Format, p.s.Subject.ID, "cost", c.Run.ID, c.Model)})
+				source: costSource, id: events.DerivedID("cost", p.s.Subject.ID, c.Run.ID, c.Model, c.Purpose, "")})
 		}
 	}
 }
@@ -312,7 +315,7 @@ func (p *plan) planRun(e entry, have *row) {
 func isNoted(r *projector.Run, a *events.RunAnnotated) bool {
 	same := func(want *string, have string) bool { return want == nil || *want == have }
 	return same(a.Note, r.Note) && same(a.Selected, r.Selected) && same(a.Rating, r.Rating) &&
-		(a.AppliedFiles == nil || slices.Equal(a.AppliedFiles, r.AppliedFiles))
+		(a.AppliedFiles == nil || slices.Equal(a.AppliedFiles, r.AppliedFiles)) && (a.Tags == nil || slices.Equal(a.Tags, r.Tags))
 }
 
 // isCounted reports whether the session has a model's cost of a run: it counts
@@ -338,14 +341,15 @@ func (p *plan) planCheckpoint(ctx context.Context) error {
 		return err
 	}
 	m := object(p.u.checkpoint)
-	c := events.CheckpointSaved{ID: "resume", Kind: events.CheckpointResume, Prompt: text(m, "prompt"), Raw: p.u.checkpoint}
+	at := validTime(m, "timestamp")
+	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), text(m, "prompt")), Kind: events.CheckpointResume, Prompt: text(m, "prompt"), Raw: p.u.checkpoint}
 	if open != nil {
-		c.ID, p.head = open.ID, true
+		p.head = true
 	}
-	if responses, ok := isList(m, "responses"); ok && responses != nil {
-		c.Responses, _ = m.Get("responses")
+	if open != nil && open.ID != c.ID {
+		p.add("checkpoint", at, &events.CheckpointCleared{Kind: events.CheckpointResume, Reason: "import"})
 	}
-	p.addAfter("checkpoint", validTime(m, "timestamp"), func(last events.Offset) events.Payload {
+	p.addAfter("checkpoint", at, func(last events.Offset) events.Payload {
 		c.At = last
 		return &c
 	})

@@ -44,6 +44,9 @@ func withoutModels(data []byte) []byte {
 			out = append(out, line...)
 		}
 	}
+	if models {
+		out = bytes.TrimSuffix(out, []byte("\n")) // the line before the section
+	}
 	return out
 }
 

@@ -22,6 +22,7 @@ var (
 	sharedRun     = []string{"prompt", "prompt_hash", "models"}
 	sharedModel   = []string{"model_id", "text", "events", "stop_reason", "steps", "reasoning_tokens"}
 	emptiedText   = []string{"prompt_preview", "prompt", "text"}
+	sharedTexts   = []string{"id", "created_at", "last_active_at", "config_hash", "timestamp", "prompt_hash", "selected", "rating", "type", "session_id", "model_id", "stop_reason"}
 )
 
 // redactedFiles yields what may be shared of a session.
@@ -55,32 +56,51 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 }
 
 func redactMetadata(m rawjson.Members) []byte {
-	return appendMembers(nil, eachOf(shared(m, sharedMetadata), "runs", func(run events.Raw) []byte {
+	return appendMembers(nil, eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
 		return appendMembers(nil, shared(object(run), sharedSummary))
 	}))
 }
 
 func redactContent(m rawjson.Members) []byte {
-	return appendMembers(nil, eachOf(shared(m, sharedContent), "runs", func(run events.Raw) []byte {
-		return appendMembers(nil, eachOf(shared(object(run), sharedRun), "models", func(model events.Raw) []byte {
-			return appendMembers(nil, eachOf(shared(object(model), sharedModel), "events", nil))
+	return appendMembers(nil, eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
+		return appendMembers(nil, eachOf(shared(object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
+			return appendMembers(nil, eachOf(shared(object(model), sharedModel, "events"), "events", nil))
 		}))
 	}))
 }
 
-// shared gives the members of an object that may be shown.
-func shared(m rawjson.Members, names []string) rawjson.Members {
+// shared gives the members of an object that may be shown. Those that are opened
+// are looked into by the caller.
+func shared(m rawjson.Members, names []string, opened ...string) rawjson.Members {
 	var out rawjson.Members
 	for _, x := range m {
 		if !slices.Contains(names, x.Name) {
 			continue
 		}
-		if slices.Contains(emptiedText, x.Name) {
+		switch {
+		case slices.Contains(emptiedText, x.Name):
 			x.Value = events.Raw(`""`)
+		case !slices.Contains(opened, x.Name) && !isShared(x.Name, x.Value):
+			x.Value = events.Raw("null")
 		}
 		out = append(out, x)
 	}
 	return out
+}
+
+// isShared reports whether a value has the form that it should have: what stands
+// in another may be anything.
+func isShared(name string, raw events.Raw) bool {
+	switch raw[0] {
+	case '"':
+		return slices.Contains(sharedTexts, name)
+	case '[':
+		list, _ := rawjson.Array(raw)
+		return name == "models" && !slices.ContainsFunc(list, func(v events.Raw) bool { return v[0] != '"' })
+	case '{':
+		return !slices.Contains(sharedTexts, name) && !slices.ContainsFunc(object(raw), func(x rawjson.Member) bool { return x.Value[0] == '"' || !isShared("", x.Value) })
+	}
+	return true
 }
 
 // eachOf changes the elements of a member that is an array; without a change they

@@ -69,14 +69,35 @@ func nameRuns(session string, list []entry) {
 		if e.marker {
 			continue
 		}
-		m := object(e.summary)
-		at, hash := text(m, "timestamp"), text(m, "prompt_hash")
-		if e.summary == nil {
-			hash = hashOf(text(object(e.content), "prompt"))
-		}
-		key := at + "\n" + hash
-		e.id = runID(events.Timestamp(at), session, key, strconv.Itoa(seen[key]))
+		key := e.key()
+		e.id = runID(e.at(), session, key, strconv.Itoa(seen[key]))
 		seen[key]++
+	}
+}
+
+// key says when a run was and what was asked.
+func (e entry) key() string {
+	if e.summary == nil {
+		return "\n" + hashOf(text(object(e.content), "prompt"))
+	}
+	m := object(e.summary)
+	return text(m, "timestamp") + "\n" + text(m, "prompt_hash")
+}
+
+// recognise gives entries the ids of the runs that the session has already, under
+// whatever id.
+func recognise(list []entry, have []row) {
+	ids := make(map[string][]string)
+	for _, r := range have {
+		if !r.marker {
+			ids[r.key()] = append(ids[r.key()], r.id)
+		}
+	}
+	for i := range list {
+		key := list[i].key()
+		if known := ids[key]; !list[i].marker && len(known) > 0 {
+			list[i].id, ids[key] = known[0], known[1:]
+		}
 	}
 }
 
@@ -142,6 +163,10 @@ func (e entry) annotation() *events.RunAnnotated {
 	}
 	if !said {
 		return nil
+	}
+	if p.Rating != nil && *p.Rating == "bad" && p.Selected != nil {
+		// The original selects what it rates bad, as if it had won.
+		p.Tags, p.Selected = []string{ratedTag + *p.Selected}, new(string)
 	}
 	return p
 }

@@ -176,59 +176,6 @@ func (v view) histories() []byte {
 	return appendMembers(nil, m)
 }
 
-// recipe gives the document of the recipe in force.
-func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
-	ref := v.s.Ledger.Text("recipe")
-	if ref == "" {
-		return nil, false, nil
-	}
-	doc, at, err := events.DocRef(ref).Parse(v.s.Subject.Namespace)
-	if err != nil {
-		return nil, false, nil //nolint:nilerr // a field that names no document: there is no recipe
-	}
-	have, err := foreign.Load(ctx, v.src, doc)
-	if err != nil || !have.Exists {
-		return nil, false, err
-	}
-	var b bytes.Buffer
-	if err := foreign.WriteDocument(ctx, v.src, doc, at, &b); err != nil {
-		return nil, false, err
-	}
-	return b.Bytes(), true, nil
-}
-
-// checkpoint renders the checkpoint of an unfinished run, nil if there is none.
-func (v view) checkpoint(ctx context.Context) ([]byte, error) {
-	c := v.openCheckpoint()
-	if c == nil {
-		return nil, nil
-	}
-	payload, err := foreign.Payload(ctx, v.src, c.Saved[len(c.Saved)-1])
-	if err != nil {
-		return nil, err
-	}
-	p, ok := payload.(*events.CheckpointSaved)
-	switch {
-	case !ok:
-		return nil, nil
-	case p.Raw != nil:
-		return p.Raw, nil
-	case p.Responses != nil:
-		return p.Responses, nil
-	}
-	return appendMembers(nil, rawjson.Members{{Name: "prompt", Value: goString(nil, p.Prompt)}}), nil
-}
-
-// openCheckpoint gives the newest resume checkpoint that was not cleared.
-func (v view) openCheckpoint() *projector.Checkpoint {
-	for _, c := range slices.Backward(v.s.Ledger.Checkpoints) {
-		if c.Kind == events.CheckpointResume && !c.Cleared {
-			return c
-		}
-	}
-	return nil
-}
-
 // row is a run or a marker as the state has it.
 type row struct {
 	entry
