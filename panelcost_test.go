@@ -1,0 +1,285 @@
+package tally_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+func TestPanelCost(t *testing.T) {
+	eachBackend(t, func(t *testing.T, st *tally.Store) {
+		t.Run("E-24 sums per model and in total, exactly", func(t *testing.T) {
+			s := st.Session("e24")
+			if o := 0.1 + fromText("0.2"); o == 0.3 {
+				t.Error("floats are exact: the test shows nothing")
+			}
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Tokens: &events.Tokens{Input: 1, CacheRead: 2}}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Tokens: &events.Tokens{Input: 10, Output: 5, Reasoning: 5}}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "b", USD: "1", Purpose: "compaction"}))
+			per, err := st.Session("e24").CostPerModel(t.Context())
+			must(t, err)
+			wantEqual(t, "per model", per, map[string]events.Amount{"a": "0.3", "b": "1"})
+			costs, err := s.Costs(t.Context())
+			must(t, err)
+			if total := costs.Spent.Total; total.USD != "1.3" || total.Tokens != (events.Tokens{Input: 11, Output: 5, Reasoning: 5, CacheRead: 2}) || total.Tokens.Total() != 18 {
+				t.Errorf("%+v", total)
+			}
+		})
+		t.Run("E-24 not counted twice", func(t *testing.T) {
+			s := st.Session("e24b")
+			for range 3 {
+				must(t, st.Session("e24b").AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Run: "r"}))
+			}
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Run: "r", Part: "retry"}))
+			if total, err := s.TotalCost(t.Context()); err != nil || total != "0.3" {
+				t.Errorf("%v, %v", total, err)
+			}
+			if o := 3 * 0.1; o < 0.29 {
+				t.Errorf("the original counts %v: the test shows nothing", o)
+			}
+			err := s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.7", Run: "r"})
+			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
+				t.Errorf("another amount for the same cost: %v", err)
+			}
+		})
+		t.Run("spent, and on this branch; a fork spends for itself", func(t *testing.T) {
+			s := st.Session("branch")
+			playRun(t, s, "q1", 0)
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1"}))
+			playRun(t, s, "q2", 0)
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.02"}))
+			fork, _, err := s.Fork(t.Context(), "head", "fork")
+			must(t, err)
+			mustRewind(t, s, tally.WorkTree{})
+			costs, err := s.Costs(t.Context())
+			if err != nil || costs.Spent.Total.USD != "0.12" || costs.OnBranch.Total.USD != "0.1" {
+				t.Errorf("%+v, %v", costs, err)
+			}
+			if total, err := fork.TotalCost(t.Context()); err != nil || total != "0" {
+				t.Errorf("fork: %v, %v", total, err)
+			}
+			_, err = s.UndoRewind(t.Context(), tally.WorkTree{})
+			must(t, err)
+			if costs, err = s.Costs(t.Context()); err != nil || costs.OnBranch.Total.USD != "0.12" {
+				t.Errorf("%+v, %v", costs, err)
+			}
+		})
+		t.Run("what cannot be is refused", func(t *testing.T) {
+			s := st.Session("wrong")
+			for name, c := range map[string]tally.Cost{"negative": {Model: "a", USD: "-1"}, "no number": {Model: "a", USD: "NaN"}, "no model": {USD: "1"}, "exponent": {Model: "a", USD: "1e3"},
+				"negative tokens": {Model: "a", Tokens: &events.Tokens{Input: -1}}, "overflow": {Model: "a", Tokens: &events.Tokens{Output: 1 << 60}}, "reasoning": {Model: "a", Tokens: &events.Tokens{Output: 1, Reasoning: 2}}} {
+				if _, ok := errors.AsType[*events.InvalidError](s.AccumulateCost(t.Context(), c)); !ok {
+					t.Errorf("%s is accepted", name)
+				}
+			}
+			for _, v := range []float64{-1, math.NaN(), math.Inf(1), math.MaxFloat64} {
+				if _, err := tally.USD(v); err == nil {
+					t.Errorf("%v is accepted", v)
+				}
+			}
+			for v, want := range map[float64]events.Amount{0: "0", 0.1: "0.1", 1e-7: "0.0000001", 12.5: "12.5", math.Copysign(0, -1): "0"} {
+				if a, err := tally.USD(v); err != nil || a != want {
+					t.Errorf("%v is %v, %v", v, a, err)
+				}
+			}
+		})
+	})
+}
+
+func fromText(s string) float64 {
+	var f float64
+	fmt.Sscan(s, &f)
+	return f
+}
+
+// The total of many amounts is their decimal sum, to the last digit, and nothing
+// that happens to the session changes it.
+func TestPanelCostIsExact(t *testing.T) {
+	st := openBackend(t, "memory")
+	s := st.Session("s")
+	random := rand.New(rand.NewPCG(1, 2))
+	sum, perModel := new(big.Rat), map[string]*big.Rat{"a": new(big.Rat), "b": new(big.Rat), "c": new(big.Rat)}
+	must(t, s.SaveInitialMeta(t.Context(), tally.PanelMetadata{}))
+	for range 100 {
+		var batch []events.Event
+		for range 1000 {
+			model := []string{"a", "b", "c"}[random.IntN(3)]
+			usd := events.Amount(fmt.Sprintf("%d.%0*d", random.IntN(100), 1+random.IntN(18), random.IntN(1_000_000)))
+			v, _ := usd.Rat()
+			sum.Add(sum, v)
+			perModel[model].Add(perModel[model], v)
+			e, err := events.New("test", s.Subject(), &events.CostAccrued{Model: model, USD: usd, Purpose: "run", Source: "reported"})
+			must(t, err)
+			batch = append(batch, e)
+		}
+		_, err := st.Log.Append(t.Context(), s.Subject(), log.Any, batch...)
+		must(t, err)
+	}
+	check := func(when string) {
+		t.Helper()
+		costs, err := s.Costs(t.Context())
+		must(t, err)
+		if costs.Spent.Total.USD != events.AmountOf(sum) {
+			t.Errorf("%s: %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
+		}
+		for model, want := range perModel {
+			if have := costs.Spent.Models[model].USD; have != events.AmountOf(want) {
+				t.Errorf("%s: %s of %s, want %s", when, have, model, events.AmountOf(want))
+			}
+		}
+	}
+	check("after appending")
+	playRun(t, s, "q", 0)
+	mustRewind(t, s, tally.WorkTree{})
+	_, _, err := s.Fork(t.Context(), "head", "fork")
+	must(t, err)
+	check("after a rewind and a fork")
+	c := tally.Cost{Model: "a", USD: "0.000000000000000001", Run: "r"}
+	sum.Add(sum, mustRat("0.000000000000000001"))
+	perModel["a"].Add(perModel["a"], mustRat("0.000000000000000001"))
+	for range 3 {
+		must(t, s.AccumulateCost(t.Context(), c))
+	}
+	check("after repeated appends")
+	rebuilt, err := (&projector.Loader{Source: st.Log}).Session(t.Context(), s.Subject(), 0)
+	must(t, err)
+	costs, err := tally.PanelCostsOf(rebuilt)
+	if err != nil || costs.Spent.Total.USD != events.AmountOf(sum) {
+		t.Errorf("rebuilt: %s, %v", costs.Spent.Total.USD, err)
+	}
+}
+
+func mustRat(text events.Amount) *big.Rat {
+	v, ok := text.Rat()
+	if !ok {
+		panic(text)
+	}
+	return v
+}
+
+// A sum of tokens that is too large is an error, not a negative number.
+func TestPanelTokensOverflow(t *testing.T) {
+	head := projector.NewSession(events.Session("", "s"))
+	for range 2000 {
+		head.Ledger.Costs = append(head.Ledger.Costs, projector.Cost{Model: "a", Tokens: events.Tokens{Input: 1 << 53}})
+	}
+	if _, err := tally.PanelCostsOf(head); !errors.Is(err, tally.ErrOverflow) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPanelCheckpoint(t *testing.T) {
+	eachBackend(t, func(t *testing.T, st *tally.Store) {
+		load := func(t *testing.T, id string) *tally.PanelCheckpoint {
+			t.Helper()
+			c, err := st.Session(id).LoadCheckpoint(t.Context())
+			must(t, err)
+			return c
+		}
+		t.Run("E-25 missing, corrupt, cleared", func(t *testing.T) {
+			s := st.Session("e25")
+			if c := load(t, "e25"); c != nil {
+				t.Errorf("%+v", c)
+			}
+			must(t, s.ClearCheckpoint(t.Context()))
+			saver := s.SaveCheckpoint("", "q", []string{"a"}, true)
+			must(t, saver.Update(t.Context(), answer("a", "half")))
+			if c := load(t, "e25"); c == nil || c.Prompt != "q" || !c.Verbose || c.Run != saver.Run() || c.Responses[0].Text != "half" {
+				t.Errorf("%+v", c)
+			}
+			must(t, s.ClearCheckpoint(t.Context()))
+			must(t, s.ClearCheckpoint(t.Context()))
+			if c := load(t, "e25"); c != nil {
+				t.Errorf("%+v", c)
+			}
+			head, err := s.Load(t.Context(), "")
+			must(t, err)
+			e, err := events.New("test", s.Subject(), &events.CheckpointSaved{ID: "x", Kind: events.CheckpointResume, At: head.Offset(), Responses: []byte(`{"no":"list"}`)})
+			must(t, err)
+			_, err = st.Append(t.Context(), s.Subject(), log.Any, e)
+			must(t, err)
+			_, err = s.LoadCheckpoint(t.Context())
+			if bad, ok := errors.AsType[*tally.CheckpointError](err); !ok || bad.Offset == 0 {
+				t.Errorf("%v", err)
+			}
+		})
+		t.Run("E-26 the order of the panel, also of concurrent updates", func(t *testing.T) {
+			panel := []string{"c", "a", "b"}
+			saver := st.Session("e26").SaveCheckpoint("", "q", panel, false)
+			var group sync.WaitGroup
+			for _, model := range panel {
+				group.Go(func() {
+					for i := range 5 {
+						if err := saver.Update(context.WithoutCancel(t.Context()), answer(model, fmt.Sprint(model, i))); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			group.Wait()
+			c := load(t, "e26")
+			var have []string
+			for _, r := range c.Responses {
+				have = append(have, r.Text)
+			}
+			wantEqual(t, "responses", have, []string{"c4", "a4", "b4"})
+			err := saver.Update(t.Context(), answer("d", ""))
+			if _, ok := errors.AsType[*tally.UnknownModelError](err); !ok {
+				t.Errorf("an unknown model: %v", err)
+			}
+		})
+		t.Run("E-27 resume runs again exactly what did not complete", func(t *testing.T) {
+			s := st.Session("e27")
+			panel := []string{"done", "timeout", "interrupted", "error", "partial", "silent", "max"}
+			saver := s.SaveCheckpoint("", "q", panel, false)
+			timeout := tally.PanelResponse{ModelID: "timeout", Text: "half", StopReason: tally.StopTimeout}
+			for _, r := range []tally.PanelResponse{answer("done", "D"), timeout, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}, {ModelID: "max", Text: "m", StopReason: tally.StopMaxSteps, Steps: 9}} {
+				must(t, saver.Finish(t.Context(), r))
+			}
+			must(t, saver.Update(t.Context(), answer("partial", "p")))
+			if !originalCompleted() || timeout.Completed() {
+				t.Error("the original does not mark it completed: the test shows nothing")
+			}
+			c := load(t, "e27")
+			wantEqual(t, "remaining", c.Remaining(), []string{"timeout", "interrupted", "error", "partial", "silent"})
+			if done := c.Completed(); len(done) != 2 || done[1].Steps != 9 || done[1].StopReason != tally.StopMaxSteps {
+				t.Errorf("%+v", done)
+			}
+			resumed := st.Session("e27").Resume(c)
+			var fresh []tally.PanelResponse
+			for _, id := range c.Remaining() {
+				fresh = append(fresh, answer(id, "again"))
+				must(t, resumed.Finish(t.Context(), fresh[len(fresh)-1]))
+			}
+			if c := load(t, "e27"); len(c.Remaining()) != 0 {
+				t.Errorf("%+v", c.Remaining())
+			}
+			merged := c.Merge(fresh)
+			if len(merged) != len(panel) || merged[0].Text != "D" || merged[1].Text != "again" {
+				t.Errorf("%+v", merged)
+			}
+			must(t, resumed.End(t.Context(), merged))
+			if c := load(t, "e27"); c != nil {
+				t.Errorf("%+v", c)
+			}
+			must(t, resumed.End(t.Context(), []tally.PanelResponse{{ModelID: "done", Interrupted: true}}))
+			if c := load(t, "e27"); c == nil || len(c.Responses) != 1 {
+				t.Errorf("what was cleared comes back: %+v", c)
+			}
+		})
+	})
+}
+
+// originalCompleted is whether the original's saver marks a final response as
+// completed that a time limit cut off: it marks every final response.
+func originalCompleted() bool { return true }
