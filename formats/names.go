@@ -1,121 +1,20 @@
 package formats
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
-	"unicode/utf8"
-)
-
-// File names made of ids are no longer than maxName bytes. Longer ones keep the
-// beginning and end with shortMark and a hash of the id.
-const (
-	maxName   = 200
-	keptName  = 160
-	shortMark = "=~"
-	shortHash = 32 // hex digits
-)
-
-const upperHex = "0123456789ABCDEF"
+import "github.com/tallylog/tally/internal/filename"
 
 // FileName makes a file name of an id, the same on every system. An id that can
 // be a file name everywhere stays as it is; bytes that cannot stand there become
 // =XX, so that a name never leaves its folder; what is longer than 200 bytes is
 // shortened with a hash. [ParseFileName] is the inverse.
-func FileName(id string) string {
-	var b strings.Builder
-	reserved := isReserved(id)
-	for i := 0; i < len(id); i++ {
-		if c := id[i]; isUnsafe(id, i) || reserved && i == 0 {
-			b.WriteByte('=')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	if name := b.String(); name != "" && len(name) <= maxName {
-		return name
-	}
-	return shorten(b.String(), id)
-}
-
-// isUnsafe reports whether the byte at i cannot stand in a file name.
-func isUnsafe(id string, i int) bool {
-	switch c := id[i]; {
-	case c < 0x20 || c == 0x7f:
-		return true
-	case strings.IndexByte(`/\:*?"<>|`, c) >= 0:
-		return true
-	case c == '.' || c == ' ':
-		return i == len(id)-1 // Windows drops these at the end; "." and ".." are none either
-	case c == '=': // where it would look like an escape
-		rest := id[i+1:]
-		return strings.HasPrefix(rest, "~") || len(rest) >= 2 && isHex(rest[0]) && isHex(rest[1])
-	}
-	return false
-}
-
-func isHex(c byte) bool { return strings.IndexByte(upperHex, c) >= 0 }
-
-// isReserved reports whether Windows takes the name for a device.
-func isReserved(id string) bool {
-	base, _, _ := strings.Cut(id, ".")
-	base = strings.ToUpper(strings.TrimRight(base, " "))
-	switch base {
-	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
-		return true
-	}
-	device := strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")
-	return device && len(base) == 4 && '0' <= base[3] && base[3] <= '9'
-}
-
-func shorten(escaped, id string) string {
-	kept := escaped[:min(keptName, len(escaped))]
-	for len(kept) > 0 && len(kept) < len(escaped) && !utf8.RuneStart(escaped[len(kept)]) {
-		kept = kept[:len(kept)-1]
-	}
-	if at := strings.LastIndexByte(kept, '='); at >= 0 && at > len(kept)-3 {
-		kept = kept[:at]
-	}
-	sum := sha256.Sum256([]byte(id))
-	return kept + shortMark + hex.EncodeToString(sum[:])[:shortHash]
-}
+func FileName(id string) string { return filename.Of(id) }
 
 // ParseFileName gives the id of which FileName makes name, and whether there is
 // one that can be read from it: a shortened name does not say its id.
-func ParseFileName(name string) (id string, ok bool) {
-	id = unescape(name)
-	return id, id != "" && FileName(id) == name
-}
+func ParseFileName(name string) (id string, ok bool) { return filename.Parse(name) }
 
 // IsShortened reports whether a name has the form of one that FileName shortened.
-func IsShortened(name string) bool {
-	at := len(name) - shortHash - len(shortMark)
-	if at < 0 || name[at:at+len(shortMark)] != shortMark {
-		return false
-	}
-	return strings.Trim(name[at+len(shortMark):], "0123456789abcdef") == ""
-}
-
-func unescape(name string) string {
-	if !strings.Contains(name, "=") {
-		return name
-	}
-	b := make([]byte, 0, len(name))
-	for i := 0; i < len(name); i++ {
-		if name[i] == '=' && i+2 < len(name) && isHex(name[i+1]) && isHex(name[i+2]) {
-			b = append(b, byte(strings.IndexByte(upperHex, name[i+1])<<4|strings.IndexByte(upperHex, name[i+2])))
-			i += 2
-			continue
-		}
-		b = append(b, name[i])
-	}
-	return string(b)
-}
+func IsShortened(name string) bool { return filename.IsShortened(name) }
 
 // IsFileName reports whether name can be that of a file on this kind of system:
 // one element of a path, neither "." nor "..".
-func IsFileName(name string) bool {
-	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00")
-}
+func IsFileName(name string) bool { return filename.Is(name) }
