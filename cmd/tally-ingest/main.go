@@ -24,6 +24,6 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 partial (some input was unreadable, the
 rest went in), 4 not found, 5 integrity, 6 conflict, 7 store unreachable,
 8 store incompatible, 130 and 143 signals.`,
 	}
-	root.AddCommand(newImport(a), newAppend(a), newServe(a), newInit(a), a.StatusCommand(), a.VersionCommand(), newGenerate(a))
+	root.AddCommand(newImport(a), newAppend(a), newServe(a), newBench(a), newInit(a), a.StatusCommand(), a.VersionCommand(), newGenerate(a))
 	return root
 }
