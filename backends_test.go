@@ -24,7 +24,7 @@ func eachBackend(t *testing.T, test func(t *testing.T, st *tally.Store)) {
 }
 
 // openBackend opens a new and empty store, closed with the test.
-func openBackend(t *testing.T, backend string) *tally.Store {
+func openBackend(t testing.TB, backend string) *tally.Store {
 	t.Helper()
 	dir := t.TempDir()
 	text := map[string]string{
@@ -42,7 +42,7 @@ func openBackend(t *testing.T, backend string) *tally.Store {
 
 // openDir opens the store that a directory's tally.toml names, closed with the
 // test.
-func openDir(t *testing.T, dir string) *tally.Store {
+func openDir(t testing.TB, dir string) *tally.Store {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
 	if err != nil {
@@ -57,7 +57,7 @@ func openDir(t *testing.T, dir string) *tally.Store {
 }
 
 // startServer runs a server as an operator would, on loopback, and gives its URL.
-func startServer(t *testing.T) string {
+func startServer(t testing.TB) string {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 16 << 20})
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/ailoop"
+	"github.com/tallylog/tally/formats/errata"
 	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
 )
 
 // layouts are the folders and files that import recognises.
-func layouts() []formats.Layout { return []formats.Layout{tallydir.Layout{}, ailoop.Layout{}} }
+func layouts() []formats.Layout { return []formats.Layout{tallydir.Layout{}, errata.Layout{}, ailoop.Layout{}} }
 
 // layoutNames lists what --format takes.
 func layoutNames() string {
@@ -40,6 +41,8 @@ func newImport(a *app.App) *cobra.Command {
 what they hold:
 
   tallydir   the folder of tally-evals: conversations/<id>/conversation.jsonl ...
+  errata     the data folder of errata: sessions/ses_<id>/session_metadata.json,
+             prompt_history.jsonl ...
   ailoop     a snapshot file of ailoop: a JSON object with version, messages, pinned
 
 The source is only read. Importing again adds what has changed since and nothing
@@ -80,7 +83,7 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 		report, err := i.one(ctx, st, path, total, progress)
 		total.Add(report)
 		for _, p := range report.Problems {
-			fmt.Fprintf(i.app.Err, "%s\n", cli.Printable(filepath.Join(path, p.File)+strings.TrimPrefix(p.String(), p.File)))
+			fmt.Fprintf(i.app.Err, "%s\n", cli.Printable(fullName(path, p.File)+strings.TrimPrefix(p.String(), p.File)))
 		}
 		if ctx.Err() != nil {
 			failed = context.Cause(ctx)
@@ -107,7 +110,16 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 	return failed
 }
 
-// one imports one folder. before is what the folders before it came to.
+// fullName gives the path of a file that a report names, below the folder that
+// was imported or the file itself.
+func fullName(path, file string) string {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		path = filepath.Dir(path)
+	}
+	return filepath.Join(path, file)
+}
+
+// one imports one folder or file. before is what the folders before it came to.
 func (i *importer) one(ctx context.Context, st *tally.Store, path string, before formats.Report, progress *cli.Progress) (formats.Report, error) {
 	if _, err := os.Stat(path); err != nil {
 		return formats.Report{}, err
@@ -122,7 +134,7 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	layout, err := formats.Sniff(path, known...)
 	if err != nil {
 		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
-			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; a file of ailoop is a JSON object with version, messages and pinned."}
+			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; one of errata holds sessions/ or prompt_history.jsonl; a file of ailoop is a JSON object with version, messages and pinned."}
 	}
 	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, Progress: func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, cli.Count(before.Sessions+p.Of, "session"),

@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/ailoop"
+	"github.com/tallylog/tally/formats/errata"
 	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
 )
@@ -23,13 +24,16 @@ func newExport(a *app.App) *cobra.Command {
 from the state of the log; what was imported comes out byte for byte.
 
   tallydir   conversations, each a folder, as tally-evals has them
+  errata     panels, each a folder in sessions/, the prompts and the recipes, as
+             errata has them; with --redact only what may be shared: neither
+             prompts nor answers, previews, files or notes
   ailoop     histories, each a file <id>.json, as ailoop has them
 
 --all exports every session of the namespace. What was imported from one folder
 goes to DIR itself; from several, to DIR/<name of the folder>/. --root chooses
 one of them. Files that are there with the same bytes are left alone, others are
 replaced, and nothing is deleted.`,
-		Example: app.Examples("tally-replay export travel --format tallydir -o out", "tally-replay export --all --format tallydir -o out", "tally-replay export history/support-42 --format ailoop -o out"),
+		Example: app.Examples("tally-replay export travel --format tallydir -o out", "tally-replay export --all --format tallydir -o out", "tally-replay export history/support-42 --format ailoop -o out", "tally-replay export --all --format errata --redact -o shared"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if x.all == (len(args) == 1) {
 				return cli.Usagef("give a SESSION, or --all without one")
@@ -38,7 +42,10 @@ replaced, and nothing is deleted.`,
 				return cli.Usagef("--root goes with --all")
 			}
 			if x.layout() == nil {
-				return cli.Usagef("--format %q: want tallydir or ailoop", x.format)
+				return cli.Usagef("--format %q: want tallydir, errata or ailoop", x.format)
+			}
+			if x.redact && x.format != errata.Format {
+				return cli.Usagef("--redact goes with --format errata")
 			}
 			if x.dir == "" {
 				return cli.Usagef("-o DIR is missing: the folder to write to")
@@ -48,7 +55,8 @@ replaced, and nothing is deleted.`,
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")
 	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
-	cmd.Flags().StringVar(&x.format, "format", tallydir.Format, "layout of the files: tallydir or ailoop")
+	cmd.Flags().StringVar(&x.format, "format", tallydir.Format, "layout of the files: tallydir, errata or ailoop")
+	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format errata, leave out what persons and models wrote")
 	// Here -o is the folder, as everywhere where a command writes files; the form of
 	// the summary is --output.
 	cmd.Flags().StringVarP(&x.dir, "out", "o", "", "folder to write to")
@@ -58,14 +66,14 @@ replaced, and nothing is deleted.`,
 
 type exporter struct {
 	app               *app.App
-	all               bool
+	all, redact       bool
 	root, format, dir string
 	summary           cli.Format
 }
 
 // layout gives the layout that was asked for, nil if there is none of that name.
 func (x *exporter) layout() formats.Layout {
-	for _, l := range []formats.Layout{tallydir.Layout{}, ailoop.Layout{}} {
+	for _, l := range []formats.Layout{tallydir.Layout{}, errata.Layout{Redact: x.redact}, ailoop.Layout{}} {
 		if l.Name() == x.format {
 			return l
 		}

@@ -34,6 +34,9 @@ it would be changed by a rewind that is undone again.`,
 		Example: app.Examples("tally-replay show last", "tally-replay show travel --at '#5'", "tally-replay show travel --thread main -o json",
 			"tally-replay show order-desk --run run-1785748100000-b4k3ry1", "tally-replay show order-desk --traces", "tally-replay show order-desk --tools full"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if v.run != "" && v.traces || (v.run != "" || v.traces) && (v.thread != "" || v.all) {
+				return cli.Usagef("--run and --traces show something else than turns: give one of them, without --thread and --all")
+			}
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
 		},
 	}
@@ -44,8 +47,6 @@ it would be changed by a rewind that is undone again.`,
 	cmd.Flags().StringVar(&v.run, "run", "", "the result of the run with this id")
 	cmd.Flags().BoolVar(&v.traces, "traces", false, "how each step of a simulation was chosen")
 	cmd.Flags().Var(&v.tools, "tools", "calls of tools and their results: none, brief or full")
-	cmd.MarkFlagsMutuallyExclusive("run", "traces")
-	cmd.MarkFlagsMutuallyExclusive("run", "thread")
 	return cmd
 }
 

@@ -57,10 +57,27 @@ func (v *viewer) showTraces(s *projector.Session) error {
 	}
 	p := newPrinter(v)
 	p.header(s)
-	for _, t := range list {
-		p.trace(t)
+	for len(list) > 0 {
+		if n := unchosen(list); n > 1 {
+			p.printf("\n%s  no step  %s\n", p.style.Dim(fmt.Sprintf("#%d to #%d", list[0].number, list[n-1].number)), p.style.Dim(render.Cut(list[0].trace.Method, 40)))
+			list = list[n:]
+			continue
+		}
+		p.trace(list[0])
+		list = list[1:]
 	}
 	return p.err
+}
+
+// unchosen counts the traces in a row of which there is nothing to say but that no
+// step was chosen.
+func unchosen(list []traced) int {
+	n := 0
+	for n < len(list) && list[n].trace.StepID == "" && len(list[n].trace.Candidates) == 0 && list[n].trace.End == nil &&
+		list[n].trace.Method == list[0].trace.Method && list[n].number == list[0].number+n {
+		n++
+	}
+	return n
 }
 
 // tracesOf gives the step traces that are stored, else those that the steps say.

@@ -143,7 +143,6 @@ func (f *snapshotFile) parse() error {
 }
 
 func (im *importer) malformed(err error) {
-	im.report.Sessions++
 	if d, ok := errors.AsType[*chat.DecodeError](err); ok && d.Line > 0 {
 		im.problem(d.Line, fmt.Sprintf("column %d: %v", d.Column, d.Err))
 		return

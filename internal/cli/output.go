@@ -102,12 +102,21 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is the number of columns of a terminal, 100 for anything else.
+// leastWidth is the narrowest that text is laid out for.
+const leastWidth = 20
+
+// Width is the number of columns of a terminal; of a file or pipe what COLUMNS
+// says; else 100.
 func Width(w any) int {
-	if f, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= 20 {
-			return width
-		}
+	f, ok := w.(*os.File)
+	if !ok {
+		return 100
+	}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= leastWidth {
+		return width
+	}
+	if width := columnsOf(); width > 0 {
+		return width
 	}
 	return 100
 }

@@ -64,11 +64,14 @@ func step(raw []byte) ([]Line, bool) {
 }
 
 // message reads {role, content}, also with the names that an older Go encoder
-// wrote.
+// wrote, and {User: {blocks}} or {Assistant: {blocks}}.
 func message(raw []byte) ([]Line, bool) {
 	members, err := rawjson.Object(raw)
 	if err != nil {
 		return nil, false
+	}
+	if lines, ok := variant(members); ok {
+		return lines, true
 	}
 	role := text(members, "role", "Role")
 	content, ok := members.Get("content")
@@ -106,11 +109,23 @@ func part(role string, raw []byte) Line {
 	case "tool-call", "tool_use", "toolCallPart":
 		return Line{"call", text(members, "toolName", "name") + " " + compact(members, "input", "args")}
 	case "tool-result", "tool_result", "toolResultPart":
-		return Line{"result", strings.TrimSpace(text(members, "toolName") + " " + compact(members, "output", "content", "result", "contents"))}
+		return Line{"result", strings.TrimSpace(text(members, "toolName") + " " + result(members))}
 	case "image", "file", "document":
 		return Line{role, "(" + kind + ", " + cli.Bytes(int64(len(raw))) + ")"}
 	}
 	return Line{role, string(rawjson.AppendCompact(nil, raw))}
+}
+
+// result gives what a tool answered, without the wrapping {type, value}.
+func result(members rawjson.Members) string {
+	if output, ok := members.Get("output"); ok {
+		if wrapped, err := rawjson.Object(output); err == nil && len(wrapped) == 2 && text(wrapped, "type") != "" {
+			if value := compact(wrapped, "value"); value != "" {
+				return value
+			}
+		}
+	}
+	return compact(members, "output", "content", "result", "contents")
 }
 
 func text(m rawjson.Members, names ...string) string {

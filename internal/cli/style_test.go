@@ -1,0 +1,53 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/tallylog/tally/internal/cli"
+)
+
+func TestStyle(t *testing.T) {
+	for _, c := range []struct {
+		mode cli.ColorMode
+		env  map[string]string
+		want bool
+	}{
+		{cli.ColorAuto, nil, false}, // no terminal
+		{cli.ColorAlways, map[string]string{"NO_COLOR": "1"}, true},
+		{cli.ColorNever, map[string]string{"FORCE_COLOR": "1"}, false},
+		{cli.ColorAuto, map[string]string{"FORCE_COLOR": "1"}, true},
+		{cli.ColorAuto, map[string]string{"FORCE_COLOR": "0"}, false},
+		{cli.ColorAuto, map[string]string{"FORCE_COLOR": "1", "NO_COLOR": "1"}, false},
+		{cli.ColorAuto, map[string]string{"TERM": "dumb"}, false},
+	} {
+		style := cli.NewStyle(&bytes.Buffer{}, c.mode, func(name string) string { return c.env[name] })
+		if have := style.Red("x") != "x"; have != c.want {
+			t.Errorf("%s %v: coloured %v", c.mode, c.env, have)
+		}
+		if style.Bold("") != "" {
+			t.Error("nothing is coloured")
+		}
+	}
+	var m cli.ColorMode
+	if m.Set("sometimes") == nil || m.Set("always") != nil || m != cli.ColorAlways {
+		t.Errorf("%q", m)
+	}
+}
+
+// A pipe is as wide as COLUMNS says.
+func TestWidthOfPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	for columns, want := range map[string]int{"60": 60, "": 100, "5": 100, "wide": 100} {
+		t.Setenv("COLUMNS", columns)
+		if have := cli.Width(w); have != want {
+			t.Errorf("COLUMNS=%q: %d", columns, have)
+		}
+	}
+}

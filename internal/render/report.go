@@ -1,0 +1,198 @@
+package render
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Report is the result of an evaluation, of either form that its writers used.
+type Report struct {
+	Steps int // that were judged; -1 if it does not say
+	Evals []Eval
+}
+
+// Eval is what one evaluation of a report comes to.
+type Eval struct {
+	Name    string   `json:"name"`
+	Kind    string   `json:"kind,omitempty"` // singleTurn, multiTurn or scorer
+	Pass    int      `json:"pass"`
+	Fail    int      `json:"fail"`
+	Unknown int      `json:"unknown"`
+	Score   string   `json:"score,omitempty"`    // the mean of the scores, to two digits
+	Passes  string   `json:"passesIf,omitempty"` // the rule
+	Failed  []string `json:"failed,omitempty"`   // where: #n for a turn, else a target's id
+
+	sum   float64
+	count int
+}
+
+// ReportOf reads a result. ok is false if it is no evaluation.
+func ReportOf(raw events.Raw) (r Report, ok bool) {
+	members, err := rawjson.Object(raw)
+	if err != nil {
+		return r, false
+	}
+	r.Steps = -1
+	if targets, has := members.Get("perTargetResults"); has {
+		return r, r.targets(members, targets)
+	}
+	result, err := objectOf(members, "result")
+	if err != nil {
+		return r, false
+	}
+	if n, err := strconv.Atoi(compact(result, "stepCount")); err == nil {
+		r.Steps = n
+	}
+	definitions, _ := objectOf(members, "defs")
+	evals, _ := objectOf(definitions, "evals")
+	for _, group := range []string{"singleTurn", "multiTurn", "scorers"} {
+		list, err := objectOf(result, group)
+		if err != nil {
+			continue
+		}
+		for _, e := range list {
+			definition, _ := objectOf(evals, e.Name)
+			r.Evals = append(r.Evals, evalOf(group, e, definition))
+		}
+	}
+	return r, true
+}
+
+func objectOf(m rawjson.Members, name string) (rawjson.Members, error) {
+	raw, _ := m.Get(name)
+	return rawjson.Object(raw)
+}
+
+// evalOf reads one evaluation: a series by step, or a single result.
+func evalOf(group string, member rawjson.Member, definition rawjson.Members) Eval {
+	e := Eval{Name: member.Name, Kind: map[string]string{"scorers": "scorer"}[group], Passes: rule(definition)}
+	if e.Kind == "" {
+		e.Kind = group
+	}
+	body, err := rawjson.Object(member.Value)
+	if err != nil {
+		return e
+	}
+	single := body
+	if inner, err := objectOf(body, "series"); err == nil {
+		body = inner
+	} else if inner, err := objectOf(body, "result"); err == nil {
+		single = inner
+	}
+	raw, _ := body.Get("byStepIndex")
+	series, err := rawjson.Array(raw)
+	if err != nil {
+		e.take("", single)
+	}
+	for i, step := range series {
+		if record, err := rawjson.Object(step); err == nil { // null: this step was not evaluated
+			e.take(fmt.Sprintf("#%d", i+1), record)
+		}
+	}
+	e.mean()
+	return e
+}
+
+// take counts one result.
+func (e *Eval) take(where string, record rawjson.Members) {
+	outcome, _ := objectOf(record, "outcome")
+	measurement, _ := objectOf(record, "measurement")
+	e.verdict(where, text(outcome, "verdict"))
+	e.score(compact(measurement, "score"))
+}
+
+func (e *Eval) verdict(where, verdict string) {
+	switch verdict {
+	case "pass":
+		e.Pass++
+	case "fail":
+		e.Fail++
+		if where != "" {
+			e.Failed = append(e.Failed, where)
+		}
+	case "unknown":
+		e.Unknown++
+	}
+}
+
+func (e *Eval) score(number string) {
+	if x, err := strconv.ParseFloat(number, 64); err == nil && math.Abs(x) < 1e6 {
+		e.sum += x
+		e.count++
+	}
+}
+
+func (e *Eval) mean() {
+	if e.count > 0 {
+		e.Score = strconv.FormatFloat(e.sum/float64(e.count), 'f', 2, 64)
+	}
+}
+
+// rule spells the policy by which a verdict is made.
+func rule(definition rawjson.Members) string {
+	policy, err := objectOf(definition, "verdict")
+	if err != nil {
+		return ""
+	}
+	switch kind := text(policy, "kind"); {
+	case kind == "number" && text(policy, "type") == "threshold":
+		return ">= " + compact(policy, "passAt")
+	case kind == "number":
+		low, high := compact(policy, "min"), compact(policy, "max")
+		switch {
+		case low == "":
+			return "<= " + high
+		case high == "":
+			return ">= " + low
+		}
+		return low + " to " + high
+	case kind == "boolean":
+		return "is " + compact(policy, "passWhen")
+	case kind == "ordinal":
+		return "in " + compact(policy, "passWhenIn")
+	case kind == "custom":
+		return "custom"
+	}
+	return ""
+}
+
+// targets reads the older form: results by target, with a verdict for each
+// evaluation.
+func (r *Report) targets(report rawjson.Members, raw events.Raw) bool {
+	list, err := rawjson.Array(raw)
+	if err != nil {
+		return false
+	}
+	summaries, _ := objectOf(report, "evalSummaries")
+	at := make(map[string]int)
+	for _, s := range summaries {
+		at[s.Name] = len(r.Evals)
+		summary, _ := rawjson.Object(s.Value)
+		r.Evals = append(r.Evals, Eval{Name: s.Name, Kind: text(summary, "evalKind")})
+	}
+	for _, t := range list {
+		target, err := rawjson.Object(t)
+		if err != nil {
+			continue
+		}
+		verdicts, _ := objectOf(target, "verdicts")
+		for _, v := range verdicts {
+			if _, known := at[v.Name]; !known {
+				at[v.Name] = len(r.Evals)
+				r.Evals = append(r.Evals, Eval{Name: v.Name})
+			}
+			e := &r.Evals[at[v.Name]]
+			record, _ := rawjson.Object(v.Value)
+			e.verdict(text(target, "targetId"), text(record, "verdict"))
+			e.score(compact(record, "score"))
+		}
+	}
+	for i := range r.Evals {
+		r.Evals[i].mean()
+	}
+	return true
+}
