@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -102,61 +103,95 @@ func fromText(s string) float64 {
 	return f
 }
 
-// The total of many amounts is their decimal sum, to the last digit, and nothing
-// that happens to the session changes it.
-func TestPanelCostIsExact(t *testing.T) {
+// randomCosts draws costs of three models and sums them as decimals.
+func randomCosts(n int) (list []*events.CostAccrued, sum *big.Rat, models map[string]*big.Rat) {
+	random := rand.New(rand.NewPCG(1, 2))
+	sum, models = new(big.Rat), map[string]*big.Rat{"a": new(big.Rat), "b": new(big.Rat), "c": new(big.Rat)}
+	for range n {
+		model := []string{"a", "b", "c"}[random.IntN(3)]
+		usd := events.Amount(fmt.Sprintf("%d.%0*d", random.IntN(100), 1+random.IntN(18), random.IntN(1_000_000)))
+		sum.Add(sum, mustRat(usd))
+		models[model].Add(models[model], mustRat(usd))
+		list = append(list, &events.CostAccrued{Model: model, USD: usd, Purpose: "run", Source: "reported"})
+	}
+	return list, sum, models
+}
+
+func wantCosts(t *testing.T, when string, costs tally.PanelCosts, sum *big.Rat, models map[string]*big.Rat) {
+	t.Helper()
+	if costs.Spent.Total.USD != events.AmountOf(sum) {
+		t.Errorf("%s: %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
+	}
+	for model, want := range models {
+		if have := costs.Spent.Models[model].USD; have != events.AmountOf(want) {
+			t.Errorf("%s: %s of %s, want %s", when, have, model, events.AmountOf(want))
+		}
+	}
+}
+
+// The total of 100,000 amounts is their decimal sum, to the last digit, and the
+// same after the state was stored.
+func TestPanelCostOfMany(t *testing.T) {
+	list, sum, models := randomCosts(100_000)
+	sub := events.Session("", "s")
+	var records testkit.Records
+	for i, p := range list {
+		e, err := events.New("test", sub, p)
+		must(t, err)
+		e.ID = fmt.Sprint(i)
+		records = append(records, events.Record{Event: e, Offset: events.Offset(i + 1)})
+	}
+	head, err := (&projector.Loader{Source: records}).Session(t.Context(), sub, 0)
+	must(t, err)
+	data, err := head.Encode()
+	must(t, err)
+	stored, err := projector.DecodeSession(data)
+	must(t, err)
+	costs, err := tally.PanelCostsOf(stored)
+	must(t, err)
+	wantCosts(t, "all", costs, sum, models)
+}
+
+// Nothing that happens to a session changes what was spent in it.
+func TestPanelCostStays(t *testing.T) {
 	st := openBackend(t, "memory")
 	s := st.Session("s")
-	random := rand.New(rand.NewPCG(1, 2))
-	sum, perModel := new(big.Rat), map[string]*big.Rat{"a": new(big.Rat), "b": new(big.Rat), "c": new(big.Rat)}
+	list, sum, models := randomCosts(1000)
 	must(t, s.SaveInitialMeta(t.Context(), tally.PanelMetadata{}))
-	for range 100 {
-		var batch []events.Event
-		for range 1000 {
-			model := []string{"a", "b", "c"}[random.IntN(3)]
-			usd := events.Amount(fmt.Sprintf("%d.%0*d", random.IntN(100), 1+random.IntN(18), random.IntN(1_000_000)))
-			v, _ := usd.Rat()
-			sum.Add(sum, v)
-			perModel[model].Add(perModel[model], v)
-			e, err := events.New("test", s.Subject(), &events.CostAccrued{Model: model, USD: usd, Purpose: "run", Source: "reported"})
-			must(t, err)
-			batch = append(batch, e)
-		}
-		_, err := st.Log.Append(t.Context(), s.Subject(), log.Any, batch...)
+	var batch []events.Event
+	for _, p := range list {
+		e, err := events.New("test", s.Subject(), p)
 		must(t, err)
+		batch = append(batch, st.Stamp(e))
 	}
 	check := func(when string) {
 		t.Helper()
 		costs, err := s.Costs(t.Context())
 		must(t, err)
-		if costs.Spent.Total.USD != events.AmountOf(sum) {
-			t.Errorf("%s: %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
-		}
-		for model, want := range perModel {
-			if have := costs.Spent.Models[model].USD; have != events.AmountOf(want) {
-				t.Errorf("%s: %s of %s, want %s", when, have, model, events.AmountOf(want))
-			}
-		}
+		wantCosts(t, when, costs, sum, models)
 	}
-	check("after appending")
+	for range 2 {
+		_, err := st.Log.Append(t.Context(), s.Subject(), log.Any, batch...)
+		must(t, err)
+		check("after appending")
+	}
 	playRun(t, s, "q", 0)
 	mustRewind(t, s, tally.WorkTree{})
 	_, _, err := s.Fork(t.Context(), "head", "fork")
 	must(t, err)
 	check("after a rewind and a fork")
-	c := tally.Cost{Model: "a", USD: "0.000000000000000001", Run: "r"}
-	sum.Add(sum, mustRat("0.000000000000000001"))
-	perModel["a"].Add(perModel["a"], mustRat("0.000000000000000001"))
+	least := events.Amount("0.000000000000000001")
+	sum.Add(sum, mustRat(least))
+	models["a"].Add(models["a"], mustRat(least))
 	for range 3 {
-		must(t, s.AccumulateCost(t.Context(), c))
+		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: least, Run: "r"}))
 	}
-	check("after repeated appends")
+	check("after a repeated cost")
 	rebuilt, err := (&projector.Loader{Source: st.Log}).Session(t.Context(), s.Subject(), 0)
 	must(t, err)
 	costs, err := tally.PanelCostsOf(rebuilt)
-	if err != nil || costs.Spent.Total.USD != events.AmountOf(sum) {
-		t.Errorf("rebuilt: %s, %v", costs.Spent.Total.USD, err)
-	}
+	must(t, err)
+	wantCosts(t, "rebuilt", costs, sum, models)
 }
 
 func mustRat(text events.Amount) *big.Rat {
