@@ -154,10 +154,10 @@ func writeTree(t testing.TB, dir string, files map[string]string) string {
 	return dir
 }
 
-// folder writes a tree to a folder called data.
+// folder writes a tree to the folder data of a project proj.
 func folder(t testing.TB, files map[string]string) string {
 	t.Helper()
-	return writeTree(t, filepath.Join(t.TempDir(), "data"), files)
+	return writeTree(t, filepath.Join(t.TempDir(), "proj", "data"), files)
 }
 
 // replaceTree puts another tree in the place of what is in a folder.

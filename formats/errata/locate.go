@@ -43,6 +43,9 @@ func locate(path string) (location, error) {
 	default:
 		return location{}, fmt.Errorf("errata: %s: holds neither sessions nor prompts: %w", path, formats.ErrUnknownLayout)
 	}
+	if at.name == "data" { // as most are called: that tells nothing
+		at.name = filepath.Base(filepath.Dir(at.root))
+	}
 	if !formats.IsFileName(at.name) || at.name == string(filepath.Separator) {
 		at.name = "root"
 	}

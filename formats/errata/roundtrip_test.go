@@ -95,7 +95,7 @@ func TestHandmade(t *testing.T) {
 		t.Run("E-34/"+name, func(t *testing.T) {
 			st, dir := openStore(t), folder(t, c.files)
 			r := mustBeClean(t, st, dir)
-			if r.Files != c.want || r.Added != 1 || r.Root != "data" {
+			if r.Files != c.want || r.Added != 1 || r.Root != "proj" {
 				t.Errorf("report %+v", r)
 			}
 			mustEqual(t, c.files, exported(t, st))
@@ -137,7 +137,7 @@ func TestRoot(t *testing.T) {
 		t.Errorf("a second import: %+v", again)
 	}
 	for _, path := range []string{dir, filepath.Dir(dir), filepath.Join(dir, "sessions"), filepath.Join(dir, "sessions", "ses_1")} {
-		if r := mustBeClean(t, st, path); r.Events != 0 || r.Root != "data" {
+		if r := mustBeClean(t, st, path); r.Events != 0 || r.Root != "proj" {
 			t.Errorf("%s: %+v", path, r)
 		}
 	}

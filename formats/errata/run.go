@@ -28,17 +28,23 @@ func hashOf(prompt string) string {
 	return "ph_" + hex.EncodeToString(sum[:])
 }
 
-// pair puts the summaries of runs and their contents together: a marker has no
-// content, and after a rewind by its writer the two lists are of unequal length. A
-// summary takes the next content of its prompt.
+// pair puts the summaries of runs and their contents together. A marker has no
+// content, so the two lists are of unequal length after a rewind: the n-th run has
+// the n-th content. Where runs are missing on one side, or the hashes say
+// otherwise, a summary takes the next content of its prompt.
 func pair(session string, summaries, contents []events.Raw) []entry {
 	var list []entry
+	inStep := areInStep(summaries, contents)
 	next := 0
 	for _, summary := range summaries {
 		m := object(summary)
-		e := entry{summary: summary, marker: text(m, "type") == "rewind"}
+		e := entry{summary: summary, marker: isMarker(m)}
 		if !e.marker {
-			if at := contentOf(text(m, "prompt_hash"), contents[next:]); at >= 0 {
+			at := 0
+			if !inStep {
+				at = contentOf(text(m, "prompt_hash"), contents[next:])
+			}
+			if at >= 0 {
 				for _, skipped := range contents[next : next+at] {
 					list = append(list, entry{content: skipped})
 				}
@@ -55,9 +61,40 @@ func pair(session string, summaries, contents []events.Raw) []entry {
 	return list
 }
 
+func isMarker(m rawjson.Members) bool { return text(m, "type") == "rewind" }
+
+// areInStep reports whether each run has one content, and none says that it is
+// another's.
+func areInStep(summaries, contents []events.Raw) bool {
+	n := 0
+	for _, summary := range summaries {
+		m := object(summary)
+		if isMarker(m) {
+			continue
+		}
+		if n == len(contents) {
+			return false
+		}
+		if hash := text(object(contents[n]), "prompt_hash"); hash != "" && hash != text(m, "prompt_hash") {
+			return false
+		}
+		n++
+	}
+	return n == len(contents)
+}
+
 // contentOf finds the first content of a prompt, -1 if there is none.
 func contentOf(hash string, contents []events.Raw) int {
-	return slices.IndexFunc(contents, func(raw events.Raw) bool { return hashOf(text(object(raw), "prompt")) == hash })
+	return slices.IndexFunc(contents, func(raw events.Raw) bool { return promptHash(object(raw)) == hash })
+}
+
+// promptHash gives the hash of a content's prompt: as it says, since bytes that
+// are no UTF-8 are lost from the prompt, else by the prompt.
+func promptHash(m rawjson.Members) string {
+	if hash := text(m, "prompt_hash"); hash != "" {
+		return hash
+	}
+	return hashOf(text(m, "prompt"))
 }
 
 // nameRuns gives each run an id that follows from when it was and what it was
@@ -78,7 +115,7 @@ func nameRuns(session string, list []entry) {
 // key says when a run was and what was asked.
 func (e entry) key() string {
 	if e.summary == nil {
-		return "\n" + hashOf(text(object(e.content), "prompt"))
+		return "\n" + promptHash(object(e.content))
 	}
 	m := object(e.summary)
 	return text(m, "timestamp") + "\n" + text(m, "prompt_hash")
