@@ -70,7 +70,8 @@ func need[T any](v T, err error) T {
 
 // step makes a step as the original writes it.
 func step(n int, text string) tally.Step {
-	s, err := tally.ParseStep(fmt.Appendf(nil, `{"stepIndex":%d,"input":{"role":"user","content":%q},"output":[{"role":"assistant","content":"ok %d"}],"timestamp":"2026-01-23T12:35:%02d.000Z"}`, n, text, n, n%60))
+	content := need(json.Marshal(text))
+	s, err := tally.ParseStep(fmt.Appendf(nil, `{"stepIndex":%d,"input":{"role":"user","content":%s},"output":[{"role":"assistant","content":"ok %d"}],"timestamp":"2026-01-23T12:35:%02d.000Z"}`, n, content, n, n%60))
 	if err != nil {
 		panic(err)
 	}
