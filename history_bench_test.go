@@ -2,6 +2,7 @@ package tally_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tallylog/tally"
@@ -21,7 +22,7 @@ func BenchmarkHistorySave(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			added := tally.UserMessage("the thousand and first message, as long as one usually is in a conversation with a model")
+			added := tally.AssistantMessage(strings.Repeat("what a model answers ", 50))
 			n := 0
 			for b.Loop() {
 				s = s.Append(added)

@@ -253,6 +253,19 @@ func TestHistoryLog(t *testing.T) {
 				t.Errorf("%d records, before %d", len(after), len(before))
 			}
 		})
+		t.Run("H-08 members that are not of this version", func(t *testing.T) {
+			want, err := tally.ParseConversationSnapshot([]byte(`{"version":1,"messages":[],"pinned":[],"tokens":{"used":1.50},"x":null}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := st.History("unknown")
+			mustSave(t, h, want)
+			wantSnapshot(t, mustLoad(t, st.History("unknown")), want)
+			mustSave(t, h, want.Append(tally.UserMessage("a")))
+			wantSnapshot(t, mustLoad(t, st.History("unknown")), want.Append(tally.UserMessage("a")))
+			mustSave(t, h, talk("a"))
+			wantSnapshot(t, mustLoad(t, st.History("unknown")), talk("a"))
+		})
 		t.Run("H-11 compaction", func(t *testing.T) { testCompaction(t, st) })
 		t.Run("H-12 rewind", func(t *testing.T) { testHistoryRewind(t, st) })
 		t.Run("H-13 kinds", func(t *testing.T) {

@@ -48,6 +48,8 @@ func TestArrows(t *testing.T) {
 		"":                 {"/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
 		"formats":          {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
 		"formats/tallydir": {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+		"formats/errata":   {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+		"formats/ailoop":   {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
 	} {
 		path := strings.TrimSuffix(module+"/"+pkg, "/")
 		list, ok := deps[path]

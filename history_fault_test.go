@@ -1,0 +1,78 @@
+package tally_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// faultyStore is a store on a log of whose publications some fail.
+func faultyStore(t *testing.T, next func() logtest.Fault) *tally.Store {
+	t.Helper()
+	l := logtest.OpenOn(t, &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: next}, log.Config{})
+	st, err := tally.Open(t.Context(), l, tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// A save whose outcome is not known is repeated until it is: then it is stored,
+// and stored once.
+func TestHistorySaveRepeated(t *testing.T) {
+	for seed := range uint64(20) {
+		st := faultyStore(t, logtest.Sometimes(seed, 3, logtest.Dropped, logtest.AckLost, logtest.Twice, logtest.Late))
+		h := st.History("c")
+		var s tally.ConversationSnapshot
+		unsure := 0
+		for i := range 12 {
+			if i%5 == 4 {
+				s = talk(fmt.Sprint("instead ", i)) // a replacement
+			} else {
+				s = s.Append(tally.UserMessage(fmt.Sprint(i)))
+			}
+			err := h.Save(t.Context(), s)
+			for errors.Is(err, log.ErrUnknown) {
+				unsure++
+				err = h.Save(t.Context(), s)
+			}
+			if err != nil {
+				t.Fatalf("seed %d, save %d: %v", seed, i, err)
+			}
+		}
+		wantSnapshot(t, mustLoad(t, st.History("c")), s)
+		turns := 0
+		for _, rec := range historyRecords(t, st, h.Subject()) {
+			if events.IsThread(rec.Type) {
+				turns++
+			}
+		}
+		if turns != 12 {
+			t.Errorf("seed %d: %d events of 12 saves, %d of them repeated", seed, turns, unsure)
+		}
+	}
+}
+
+// A save that was stored without anybody hearing of it stands in the way of
+// another one, until it was loaded.
+func TestHistorySaveUnheard(t *testing.T) {
+	fault := logtest.None
+	st := faultyStore(t, func() logtest.Fault { return fault })
+	h := st.History("c")
+	mustSave(t, h, talk("a"))
+	fault = logtest.AckLost
+	if err := h.Save(t.Context(), talk("a", "b")); !errors.Is(err, log.ErrUnknown) {
+		t.Fatalf("%v", err)
+	}
+	fault = logtest.None
+	if err := h.Save(t.Context(), talk("a", "c")); !errors.Is(err, log.ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	wantSnapshot(t, mustLoad(t, h), talk("a", "b"))
+	mustSave(t, h, talk("a", "b", "c"))
+}
