@@ -22,7 +22,9 @@ import (
 )
 
 // layouts are the folders and files that import recognises.
-func layouts() []formats.Layout { return []formats.Layout{tallydir.Layout{}, errata.Layout{}, ailoop.Layout{}} }
+func layouts() []formats.Layout {
+	return []formats.Layout{tallydir.Layout{}, errata.Layout{}, ailoop.Layout{}}
+}
 
 // layoutNames lists what --format takes.
 func layoutNames() string {
