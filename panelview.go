@@ -24,7 +24,9 @@ type PanelRow struct {
 	Withdrawn bool          // the run was rewound, or its answer came late
 	Imported  bool          // a marker that was in an imported file
 
-	rated string // the model that was rated bad
+	rated     string // the model that was rated bad
+	noSummary bool   // an imported run that stood in one of the two files only
+	noContent bool
 }
 
 // IsMarker reports whether the row stands for a rewind.
@@ -32,11 +34,10 @@ func (r *PanelRow) IsMarker() bool { return r.Summary.Type == markerType }
 
 // panelView is what is read from all records of a session.
 type panelView struct {
-	head  *projector.Session
-	born  PanelMetadata // as SaveInitialMeta was given it
-	rows  []PanelRow
-	said  map[string]*events.RunAnnotated // what persons said of a run last, by its id
-	tools []string                        // of the run that was finished last, or as set since
+	head *projector.Session
+	born PanelMetadata // as SaveInitialMeta was given it, or the file as it was imported
+	rows []PanelRow
+	said map[string]*events.RunAnnotated // what persons said of a run last, by its id
 }
 
 // panel reads the session's own records: a fork inherits threads, but no runs.
@@ -99,8 +100,9 @@ func (v *panelView) apply(f projector.Fact, gone map[events.Offset]bool) error {
 			_ = json.Unmarshal(p.Raw, &v.born)
 		}
 	case *events.SessionUpdated:
-		if raw, ok := p.Set.Get("lastActiveTools"); ok {
-			v.tools = toolNames(raw)
+		if p.Raw != nil { // imported again
+			v.born = PanelMetadata{}
+			_ = json.Unmarshal(p.Raw, &v.born)
 		}
 	case *events.RunFinished:
 		return v.finished(f, p)
@@ -152,9 +154,6 @@ func (v *panelView) finished(f projector.Fact, p *events.RunFinished) error {
 	if err != nil {
 		return err
 	}
-	if p.Tools != nil {
-		v.tools = toolNames(p.Tools)
-	}
 	if i := slices.IndexFunc(v.rows, func(r PanelRow) bool { return !r.IsMarker() && r.Summary.Run == p.Run.ID }); i >= 0 {
 		row.Offset = v.rows[i].Offset // a newer version stands where the first one did
 		v.rows[i] = *row
@@ -177,10 +176,11 @@ func panelRow(f projector.Fact) (*PanelRow, error) {
 	row := &PanelRow{Offset: f.Offset}
 	var result PanelResult
 	err := rawjson.Unmarshal(p.Result, &result)
-	if err == nil && result.Summary != nil {
+	row.noSummary, row.noContent = result.Summary == nil, result.Content == nil
+	if err == nil && !row.noSummary {
 		err = json.Unmarshal(result.Summary, &row.Summary)
 	}
-	if err == nil && result.Content != nil {
+	if err == nil && !row.noContent {
 		err = json.Unmarshal(result.Content, &row.Content)
 	}
 	if err != nil {
@@ -354,21 +354,30 @@ func (v *panelView) metadata(id string) PanelMetadata {
 	if raw, ok := l.Fields.Get("models"); ok {
 		m.Models = toolNames(raw)
 	}
+	m.FirstPrompt, m.LastPrompt = v.born.FirstPrompt, v.born.LastPrompt
 	for _, row := range v.rows {
-		m.Runs = append(m.Runs, row.Summary)
-		if row.IsMarker() {
-			continue
+		if !row.noSummary {
+			m.Runs = append(m.Runs, row.Summary)
+			m.count(row)
 		}
-		m.PromptCount++
-		if row.Summary.Timestamp.After(m.LastActiveAt) {
-			m.LastActiveAt = row.Summary.Timestamp
-		}
-		if m.FirstPrompt == "" {
-			m.FirstPrompt = cutRunes(row.Content.Prompt)
-		}
-		m.LastPrompt = cutRunes(row.Content.Prompt)
 	}
+	m.PromptCount = max(m.PromptCount, v.born.PromptCount)
 	return m
+}
+
+// count adds a run to what the metadata say of all of them.
+func (m *PanelMetadata) count(row PanelRow) {
+	if row.IsMarker() {
+		return
+	}
+	m.PromptCount++
+	if row.Summary.Timestamp.After(m.LastActiveAt) {
+		m.LastActiveAt = row.Summary.Timestamp
+	}
+	if prompt := cutRunes(row.Content.Prompt); !row.noContent {
+		m.FirstPrompt = cmp.Or(m.FirstPrompt, prompt)
+		m.LastPrompt = prompt
+	}
 }
 
 // Content gives the session as session_content.json shows it. To each run of
@@ -384,7 +393,7 @@ func (s *Session) Content(ctx context.Context) (PanelContent, error) {
 func (v *panelView) content(id string) (PanelContent, error) {
 	var c PanelContent
 	for _, row := range v.rows {
-		if !row.Imported { // the imported file has none
+		if !row.Imported && !row.noContent { // the imported file has none
 			c.SessionID = cmp.Or(v.born.ID, id)
 			c.Runs = append(c.Runs, row.Content)
 		}
