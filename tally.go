@@ -22,6 +22,7 @@ type Config struct {
 	Namespace string         // of sessions and documents; default events.DefaultNamespace
 	Source    string         // CloudEvents source of the events that this program makes; default "urn:tally:go"
 	Actor     string         // who appends: user, agent or program id; default: not said
+	Base      string         // folder that paths of conversations are relative to; default ".tally"
 	Snapshots snapshot.Store // states kept between loads; default: none, every load folds the log
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
@@ -39,6 +40,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Namespace = cmp.Or(c.Namespace, events.DefaultNamespace)
 	c.Source = cmp.Or(c.Source, "urn:tally:go")
+	c.Base = cmp.Or(c.Base, ".tally")
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.MaxValue = cmp.Or(c.MaxValue, events.MaxValue)
 	return c
@@ -97,6 +99,10 @@ func (st *Store) Close() error {
 
 // Namespace is where the store's handles look.
 func (st *Store) Namespace() string { return st.config.Namespace }
+
+// Base is the folder that paths of conversations are relative to: where the files
+// of tally-evals are, or would be. A store writes nothing there.
+func (st *Store) Base() string { return st.config.Base }
 
 // In gives the same store seen through another namespace. Only the original is
 // closed.

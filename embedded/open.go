@@ -69,6 +69,9 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 		return nil, fmt.Errorf("embedded: open: %w", err)
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	for _, n := range c.Notices {
+		o.Logger.Warn(n.Text, "found", n.Path, "instead", n.Instead)
+	}
 	switch c.Backend {
 	case config.Memory:
 		return openMemory(ctx, o, c)
@@ -79,7 +82,7 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 }
 
 func (o Options) store(c config.Config) tally.Config {
-	return tally.Config{Namespace: c.Namespace, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Policy: o.Policy}
+	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Policy: o.Policy}
 }
 
 // openMemory opens a store that ends with the process.

@@ -33,6 +33,8 @@ type Config struct {
 	Namespace string
 	URL       string // of the server of backend nats
 	Project   string // directory of the nearest tally.toml, "" without one
+	Base      string // folder of the layout of tally-evals; default .tally in the project
+	Notices   []Notice
 	origins   map[string]origin
 }
 
@@ -126,6 +128,9 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	c.set(Overrides{getenv(variables["backend"]), getenv(variables["store"]), getenv(variables["namespace"]), getenv(variables["url"])},
 		func(setting string) origin { return origin{name: variables[setting]} })
 	c.set(call, func(string) origin { return origin{name: "call"} })
+	if err := c.original(dir, getenv); err != nil {
+		return c, err
+	}
 	return c, c.check()
 }
 

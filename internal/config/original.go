@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Variables of tally-evals. TALLY_STORAGE_PATH means here what it means there: the
+// folder that holds conversations/. The others choose where that folder is kept,
+// which is no setting of a log.
+const (
+	pathVariable    = "TALLY_STORAGE_PATH"
+	backendVariable = "TALLY_STORAGE_BACKEND"
+)
+
+// baseName is the folder of tally-evals in a project.
+const baseName = ".tally"
+
+// foreignNames are the configuration files of tally-evals, in its order. They are
+// programs and are not run.
+var foreignNames = []string{"tally.config.ts", "tally.config.js", "tally.config.mjs", "tally.config.cjs"}
+
+// original takes over what tally-evals would read, as seen from a directory, and
+// notes what of it cannot count here.
+func (c *Config) original(dir string, getenv func(string) string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return &Error{File: dir, Reason: err.Error()}
+	}
+	c.Base = filepath.Join(dir, baseName)
+	if c.Project != "" {
+		c.Base = filepath.Join(c.Project, baseName)
+	}
+	if path := getenv(pathVariable); path != "" {
+		if c.Base = path; !filepath.IsAbs(path) {
+			c.Base = filepath.Join(dir, path)
+		}
+	}
+	if path := foreign(dir); path != "" {
+		c.Notices = append(c.Notices, Notice{
+			Text: "a configuration of tally-evals is a program and is not run; settings of the store go into tally.toml",
+			Path: path, Instead: filepath.Join(filepath.Dir(path), FileName),
+		})
+	}
+	if backend := getenv(backendVariable); backend != "" && backend != Local {
+		c.Notices = append(c.Notices, Notice{
+			Text: fmt.Sprintf("%s=%s says where tally-evals keeps its files; the log's own backend is %s", backendVariable, backend, c.Backend),
+			Path: backendVariable, Instead: variables["backend"],
+		})
+	}
+	return nil
+}
+
+// Notice is something that a user may believe to count and that does not.
+type Notice struct {
+	Text    string
+	Path    string // file or variable
+	Instead string // that would count in its place
+}
+
+// foreign finds the nearest configuration of tally-evals at or above a directory,
+// "" if there is none or a tally.toml stands beside it or nearer.
+func foreign(dir string) string {
+	for {
+		if isFile(filepath.Join(dir, FileName)) {
+			return ""
+		}
+		for _, name := range foreignNames {
+			if path := filepath.Join(dir, name); isFile(path) {
+				return path
+			}
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		dir = parent
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
+}
