@@ -119,6 +119,13 @@ func (b *blockSync) newest() error {
 	return err
 }
 
+// close gives the block up. The log is closed: nobody syncs any more.
+func (b *blockSync) close() {
+	if b.blk != nil {
+		b.blk.Close() // it was synced: closing cannot lose anything
+	}
+}
+
 func (b *blockSync) open(n int) (*os.File, error) {
 	return os.OpenFile(filepath.Join(b.msgs(), strconv.Itoa(n)+".blk"), os.O_RDWR, 0)
 }

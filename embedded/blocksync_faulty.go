@@ -40,3 +40,5 @@ func (b *blockSync) sync() error {
 	}
 	return errors.Join(unix.Fdatasync(int(f.Fd())), f.Close())
 }
+
+func (*blockSync) close() {}

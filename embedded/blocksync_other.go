@@ -17,3 +17,5 @@ type blockSync struct{}
 func newBlockSync(string) *blockSync { return &blockSync{} }
 
 func (*blockSync) sync() error { return errors.New("embedded: no group sync on this system") }
+
+func (*blockSync) close() {}

@@ -1,31 +1,45 @@
 package embedded
 
 import (
-	"io/fs"
 	"math"
-	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/log"
 )
 
-// spare is the room on disk that the log leaves, so that the server refuses an
-// append before the system refuses a write: from a failed write it does not recover.
-const spare = 64 << 20
+// reserve is the room on disk that a store leaves free: an append is refused before
+// the system refuses a write, since from a failed write the server does not
+// recover, and closing, reading and recovering need some room too.
+const reserve = 64 << 20
 
-// quota is how much the server may store: what it has and what is free. The
-// server's own default, three quarters of what is free at the start, would refuse
-// to serve a log larger than that.
-func quota(dir string) int64 {
-	free, err := freeBytes(dir)
-	if err != nil || free > math.MaxInt64/4 {
-		return math.MaxInt64 / 4
-	}
-	used := int64(0)
-	filepath.WalkDir(filepath.Join(dir, "jetstream"), func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil {
-				used += info.Size()
-			}
+// unlimited is how much the server may store by its own account. It counts what it
+// wrote, not what the disk has left; room looks at the disk.
+const unlimited = math.MaxInt64 / 4
+
+// room watches how much is free on the disk of a directory.
+type room struct {
+	dir string
+
+	mu    sync.Mutex // guards what follows
+	asked time.Time
+	full  error
+}
+
+// fresh is how long an answer of the system is good for: at the speed of a disk,
+// much less than the reserve is written in it.
+const fresh = 20 * time.Millisecond
+
+// check is the Room of a log. It asks the disk each time anew, so that appends work
+// again as soon as there is room. A disk that cannot be asked has room.
+func (r *room) check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.asked) > fresh {
+		r.asked, r.full = now, nil
+		if free, err := freeBytes(r.dir); err == nil && free < reserve {
+			r.full = &log.FullError{Free: int64(free), Reserve: reserve}
 		}
-		return nil
-	})
-	return max(used+int64(free)-spare, used+1)
+	}
+	return r.full
 }

@@ -59,6 +59,7 @@ type Server struct {
 	conns  []*nats.Conn
 	events *log.Log
 	serves *log.Service
+	blocks *blockSync // nil: the server syncs for itself
 	lost   []events.Offset
 	sync   bool // what is acknowledged is on disk
 	group  bool // because one sync covers many appends; else the server syncs each message
@@ -152,7 +153,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		NoLog:                  true,
 		JetStream:              true,
 		StoreDir:               s.dir,
-		JetStreamMaxStore:      quota(s.dir),
+		JetStreamMaxStore:      unlimited,
 		JetStreamMaxMemory:     64 << 20,
 		DisableJetStreamBanner: true,
 		JetStreamLimits:        server.JSLimitOpts{DefaultMaxConsumers: -1},
@@ -241,12 +242,13 @@ func (s *Server) openLog(ctx context.Context) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
-	c := log.Config{Reads: s.conns[1], Logger: s.logger}
+	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check}
 	if s.sync {
 		c.Durability = log.Durable
 	}
 	if s.group {
-		c.Sync = newBlockSync(s.dir).sync
+		s.blocks = newBlockSync(s.dir)
+		c.Sync = s.blocks.sync
 	}
 	var err error
 	s.events, err = log.Open(ctx, s.conns[0], c)
@@ -307,6 +309,9 @@ func (s *Server) stop() error {
 	}
 	if s.events != nil {
 		errs = append(errs, s.events.Close())
+	}
+	if s.blocks != nil {
+		s.blocks.close()
 	}
 	for _, nc := range s.conns {
 		nc.Close()

@@ -70,6 +70,11 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
 		}
 	}
+	if l.config.Room != nil {
+		if err := l.config.Room(); err != nil {
+			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
+		}
+	}
 	ack, err := l.store(ctx, p)
 	if err == nil && l.commit != nil {
 		l.commit.note(ack.Last)

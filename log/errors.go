@@ -109,6 +109,20 @@ func (e *SizeError) Error() string {
 // Is reports whether target is ErrTooLarge.
 func (e *SizeError) Is(target error) bool { return target == ErrTooLarge }
 
+// FullError says how much room a store has. It matches ErrFull; nothing was
+// written.
+type FullError struct {
+	Free    int64 // bytes on the disk
+	Reserve int64 // of them kept free, so that the store can be closed, read and recovered
+}
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("store full: %d bytes are free on its disk, and %d are kept free", e.Free, e.Reserve)
+}
+
+// Is reports whether target is ErrFull.
+func (e *FullError) Is(target error) bool { return target == ErrFull }
+
 // ConfigError says that a stream on the server is configured such that it could
 // lose or rewrite records, and is therefore refused.
 type ConfigError struct {

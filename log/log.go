@@ -37,6 +37,10 @@ type Config struct {
 	// backend's acknowledgement counts.
 	Sync Sync
 
+	// Room is asked before anything is stored: an error, such as a *FullError, refuses
+	// the append. Default: there is always room.
+	Room func() error
+
 	// Via sends appends to the service of the process that owns the store (Serve)
 	// instead of storing them: the owner decides, stores and syncs. Reads go to the
 	// server, and end at what the owner says is durable.

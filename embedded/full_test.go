@@ -1,0 +1,117 @@
+//go:build linux
+
+package embedded_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// mustMountSmall mounts a new file system of so many megabytes.
+func mustMountSmall(t *testing.T, megabytes int) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("mounting a file system needs root")
+	}
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	for _, args := range [][]string{
+		{"truncate", "-s", fmt.Sprintf("%dM", megabytes), image}, {"mkfs.ext4", "-q", "-F", "-m", "0", image}, {"mount", "-o", "loop", image, dir},
+	} {
+		if _, err := exec.LookPath(args[0]); err != nil {
+			t.Skipf("%s is not on this machine", args[0])
+		}
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v\n%s", err, out)
+		}
+	})
+	return dir
+}
+
+// On a disk that fills up, appends are refused at once with an error that says how
+// much is free, reads go on, nothing acknowledged is lost, and appends work again
+// as soon as there is room, without a restart.
+func TestFullDisk(t *testing.T) {
+	disk := mustMountSmall(t, 160)
+	ballast := filepath.Join(disk, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 60<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := mustStart(t, embedded.ServerOptions{Dir: filepath.Join(disk, "store")})
+	l, sub := s.Log(), events.Session("", "s")
+	acked := 0
+	var full *log.FullError
+	for full == nil {
+		if acked > 1000 {
+			t.Fatal("the disk does not fill up")
+		}
+		_, err := l.Append(t.Context(), sub, log.Any, turn("", strings.Repeat("x", 256<<10)))
+		var ok bool
+		if full, ok = errors.AsType[*log.FullError](err); !ok && err != nil {
+			t.Fatalf("append %d: %v", acked, err)
+		}
+		if err == nil {
+			acked++
+		}
+	}
+	if !errors.Is(full, log.ErrFull) || full.Free >= full.Reserve || full.Free <= 0 {
+		t.Errorf("refused with %+v", full)
+	}
+	began := time.Now()
+	if _, err := l.Append(t.Context(), sub, log.Any, turn("", "small")); !errors.Is(err, log.ErrFull) {
+		t.Errorf("a small append on a full disk: %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it was refused after %v", took)
+	}
+	if n := count(t, l); n != acked {
+		t.Errorf("%d events are there, %d were acknowledged", n, acked)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, err := l.Append(t.Context(), sub, log.Any, turn("", "again"))
+		if err == nil {
+			acked++
+			break
+		}
+		if !errors.Is(err, log.ErrFull) || time.Now().After(deadline) {
+			t.Fatalf("with room again: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	mustClose(t, s)
+	s = mustStart(t, embedded.ServerOptions{Dir: filepath.Join(disk, "store")})
+	if n := count(t, s.Log()); n != acked {
+		t.Errorf("%d events are there after a restart, %d were acknowledged", n, acked)
+	}
+	mustClose(t, s)
+}
+
+func count(t *testing.T, l *log.Log) int {
+	t.Helper()
+	n := 0
+	for _, err := range l.Read(t.Context(), events.Range{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
