@@ -257,7 +257,7 @@ func (im *importer) session(ctx context.Context, u *unit) error {
 	if err != nil {
 		return err
 	}
-	v := view{im.target, s}
+	v := newView(im.target, s)
 	fresh := s.Offset() == 0
 	if !fresh {
 		differing, err := v.differing(ctx, u)
@@ -303,13 +303,13 @@ func (im *importer) carryOut(ctx context.Context, p *plan, u *unit, origin *even
 	if err != nil {
 		return err
 	}
-	if err := im.seal(ctx, view{im.target, s}, u, origin); err != nil {
+	if err := im.seal(ctx, newView(im.target, s), u, origin); err != nil {
 		return err
 	}
 	if s, err = im.load(ctx, u.id); err != nil {
 		return err
 	}
-	v := view{im.target, s}
+	v := newView(im.target, s)
 	differing, err := v.differing(ctx, u)
 	for _, name := range differing {
 		im.problem(path.Join(u.dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")

@@ -50,7 +50,7 @@ func (Layout) Exports(kind string) bool {
 
 // Files implements formats.Layout.
 func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	v := view{src, s}
+	v := newView(src, s)
 	if l.Redact {
 		return v.redactedFiles(ctx)
 	}

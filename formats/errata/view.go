@@ -21,8 +21,13 @@ import (
 
 // view renders the files of a session.
 type view struct {
-	src formats.Source
-	s   *projector.Session
+	src   formats.Source
+	s     *projector.Session
+	known *[]row // read before; nil: not yet
+}
+
+func newView(src formats.Source, s *projector.Session) view {
+	return view{src: src, s: s, known: new([]row)}
 }
 
 // file is a file of a session: where its bytes come from.
@@ -188,20 +193,37 @@ type row struct {
 
 // rows lists the runs and markers of the session, in the order of the log.
 func (v view) rows(ctx context.Context) ([]row, error) {
-	var list []row
+	if *v.known == nil {
+		list, err := v.readRows(ctx)
+		if err != nil {
+			return nil, err
+		}
+		*v.known = list
+	}
+	return *v.known, nil
+}
+
+func (v view) readRows(ctx context.Context) ([]row, error) {
+	list := []row{}
 	for _, r := range v.s.Ledger.Runs {
 		if r.Kind != kindRun || r.Last() == nil {
 			continue
 		}
-		e, err := v.entryOf(ctx, r)
+		first, err := v.src.Loader().Source.Record(ctx, r.Results[0].Offset)
 		if err != nil {
 			return nil, err
 		}
-		rec, err := v.src.Loader().Source.Record(ctx, r.Results[0].Offset)
+		last := first
+		if len(r.Results) > 1 {
+			if last, err = v.src.Loader().Source.Record(ctx, r.Last().Offset); err != nil {
+				return nil, err
+			}
+		}
+		e, err := v.entryOf(ctx, r, last)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, row{entry: e, live: rec.Source != EventSource, at: r.Results[0].Offset, run: r, withdrawn: v.s.Withdrawn(r.At)})
+		list = append(list, row{entry: e, live: first.Source != EventSource, at: first.Offset, run: r, withdrawn: v.s.Withdrawn(r.At)})
 	}
 	markers, err := v.markers(ctx, list)
 	if err != nil {
@@ -212,14 +234,14 @@ func (v view) rows(ctx context.Context) ([]row, error) {
 	return list, nil
 }
 
-// entryOf reads the newest result of a run.
-func (v view) entryOf(ctx context.Context, r *projector.Run) (entry, error) {
+// entryOf reads the result of a run from its record.
+func (v view) entryOf(ctx context.Context, r *projector.Run, rec events.Record) (entry, error) {
 	e := entry{id: r.ID}
-	payload, err := foreign.Payload(ctx, v.src, r.Last().Offset)
+	rec, err := projector.Resolve(ctx, v.src.Loader().Source, rec, foreign.MaxValue(v.src))
 	if err != nil {
 		return e, err
 	}
-	if p, ok := payload.(*events.RunFinished); ok {
+	if p, ok := projector.Decode(rec).Payload.(*events.RunFinished); ok {
 		m := object(p.Result)
 		e.summary, _ = m.Get("summary")
 		e.content, _ = m.Get("content")
