@@ -83,7 +83,7 @@ type unitName struct{ id, dir string }
 // units lists the sessions to import.
 func (im *importer) units(single string) ([]unitName, error) {
 	if single != "" {
-		return []unitName{{idOf(single), path.Join(sessions, single)}}, nil
+		return []unitName{{foreign.IDOf(single), path.Join(sessions, single)}}, nil
 	}
 	var list []unitName
 	entries, err := im.tree.Entries(sessions)
@@ -92,7 +92,7 @@ func (im *importer) units(single string) ([]unitName, error) {
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			list = append(list, unitName{idOf(e.Name()), path.Join(sessions, e.Name())})
+			list = append(list, unitName{foreign.IDOf(e.Name()), path.Join(sessions, e.Name())})
 		}
 	}
 	for _, id := range []string{headlessID, historyID, promptsID} {

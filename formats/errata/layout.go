@@ -135,27 +135,10 @@ func (Layout) Subject(ctx context.Context, src formats.Source, root, name string
 	dir, inside, below := strings.Cut(rest, "/")
 	switch {
 	case ok && below && inside != "" && formats.IsFileName(dir):
-		id, ok := sessionOf(ctx, src, dir)
+		id, ok := foreign.SessionOf(ctx, src, dir)
 		return events.Session(src.Namespace(), id), ok
 	case name == "" || slices.Contains(strings.Split(name, "/"), ""):
 		return events.Subject{}, false
 	}
 	return documentOf(src.Namespace(), root, name), true
-}
-
-// sessionOf gives the id of the session whose folder has a name. A shortened name
-// is looked for among the sessions there are.
-func sessionOf(ctx context.Context, src formats.Source, name string) (string, bool) {
-	if !formats.IsShortened(name) {
-		return idOf(name), true
-	}
-	for info, err := range src.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return "", false
-		}
-		if formats.FileName(info.Subject.ID) == name {
-			return info.Subject.ID, true
-		}
-	}
-	return "", false
 }

@@ -102,14 +102,6 @@ func dirOf(id string) string {
 	return sessions + "/" + formats.FileName(id)
 }
 
-// idOf gives the id that a folder's name stands for.
-func idOf(name string) string {
-	if id, ok := formats.ParseFileName(name); ok {
-		return id
-	}
-	return name
-}
-
 // documentOf names the document of a file that is kept whole.
 func documentOf(ns, root, full string) events.Subject {
 	id := root + "/" + full

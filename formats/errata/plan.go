@@ -117,7 +117,7 @@ func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
 		return nil, nil
 	}
 	want := events.Raw(appendMembers(nil, p.u.metadata))
-	have, err := p.imported(ctx)
+	have, err := foreign.Imported(ctx, p.src, p.s)
 	if err != nil || bytes.Equal(have, want) {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (im *importer) keepRootFile(ctx context.Context, full string) error {
 		return err
 	}
 	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.marker && !im.adopted && !im.o.Merge {
-		im.problem(full, 0, "another folder has another file of this name, which stays: "+wayOut)
+		im.problem(full, 0, "another folder has another file of this name, which stays: "+foreign.WayOut)
 		return nil
 	}
 	n, err := stamp.PutDocument(ctx, im.target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.root, im.marker, s), Size: s.size, Sum: s.sum,

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -322,16 +321,11 @@ func (u *unit) begin() error {
 	if u.created != "" {
 		return nil
 	}
-	oldest := time.Time{}
-	for _, s := range u.files {
-		info, err := u.tree.Root.Lstat(s.full)
-		if err != nil {
-			return err
-		}
-		if oldest.IsZero() || info.ModTime().Before(oldest) {
-			oldest = info.ModTime()
-		}
+	names := make([]string, len(u.files))
+	for i, s := range u.files {
+		names[i] = s.full
 	}
-	u.created = events.TimestampOf(oldest)
-	return nil
+	var err error
+	u.created, err = u.tree.Oldest(names)
+	return err
 }

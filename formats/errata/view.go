@@ -356,7 +356,7 @@ func (v view) metadata(ctx context.Context) ([]byte, error) {
 // head gives what session_metadata.json says beside the runs: as it was imported
 // last, else what the session itself says.
 func (v view) head(ctx context.Context) (rawjson.Members, error) {
-	raw, err := v.imported(ctx)
+	raw, err := foreign.Imported(ctx, v.src, v.s)
 	if err != nil {
 		return nil, err
 	}
@@ -373,25 +373,6 @@ func (v view) head(ctx context.Context) (rawjson.Members, error) {
 		m = append(m, rawjson.Member{Name: "models", Value: raw})
 	}
 	return append(m, rawjson.Member{Name: "prompt_count", Value: events.Raw("0")}, rawjson.Member{Name: "runs", Value: events.Raw("null")}), nil
-}
-
-// imported gives the raw value of the session's beginning, nil if there is none.
-func (v view) imported(ctx context.Context) (events.Raw, error) {
-	at := max(v.s.Ledger.Raw[events.TypeSessionCreated], v.s.Ledger.Raw[events.TypeSessionUpdated])
-	if at == 0 {
-		return nil, nil
-	}
-	payload, err := foreign.Payload(ctx, v.src, at)
-	if err != nil {
-		return nil, err
-	}
-	switch p := payload.(type) {
-	case *events.SessionCreated:
-		return p.Raw, nil
-	case *events.SessionUpdated:
-		return p.Raw, nil
-	}
-	return nil, nil
 }
 
 // grown counts a run that came after what the session says of itself.

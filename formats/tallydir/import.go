@@ -84,7 +84,7 @@ func (im *importer) folders(single string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && (len(im.o.Only) == 0 || slices.Contains(im.o.Only, e.Name()) || slices.Contains(im.o.Only, idOf(e.Name()))) {
+		if e.IsDir() && (len(im.o.Only) == 0 || slices.Contains(im.o.Only, e.Name()) || slices.Contains(im.o.Only, foreign.IDOf(e.Name()))) {
 			names = append(names, e.Name())
 		}
 	}
@@ -102,10 +102,10 @@ func (im *importer) known(ctx context.Context, names []string) error {
 		im.there[info.Subject.ID] = true
 	}
 	for _, name := range names {
-		if !im.there[idOf(name)] {
+		if !im.there[foreign.IDOf(name)] {
 			continue
 		}
-		s, err := im.load(ctx, idOf(name))
+		s, err := im.load(ctx, foreign.IDOf(name))
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (im *importer) try(ctx context.Context, name string) error {
 
 // identify finds the id of the session that a folder is.
 func (im *importer) identify(f *folder) error {
-	f.id = idOf(f.name)
+	f.id = foreign.IDOf(f.name)
 	if formats.IsShortened(f.name) {
 		f.id = im.fullID(f)
 	}
@@ -341,7 +341,7 @@ func (im *importer) rootFile(ctx context.Context, e fs.DirEntry, full string) er
 		return err
 	}
 	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.marker && !im.adopted && !im.o.Merge {
-		im.problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", im.root, wayOut))
+		im.problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", im.root, foreign.WayOut))
 		return nil
 	}
 	n, err := stamp.PutDocument(ctx, im.target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.root, im.marker, s), Size: s.size, Sum: s.sum,

@@ -106,7 +106,7 @@ func (Layout) Subject(ctx context.Context, src formats.Source, root, path string
 	rest, ok := strings.CutPrefix(path, conversations+"/")
 	name, inside, below := strings.Cut(rest, "/")
 	if ok && below && inside != "" && formats.IsFileName(name) {
-		if id, ok := sessionOf(ctx, src, name); ok {
+		if id, ok := foreign.SessionOf(ctx, src, name); ok {
 			return events.Session(src.Namespace(), id), true
 		}
 		return events.Subject{}, false
@@ -115,29 +115,4 @@ func (Layout) Subject(ctx context.Context, src formats.Source, root, path string
 		return events.Subject{}, false
 	}
 	return documentOf(src.Namespace(), root, path), true
-}
-
-// sessionOf gives the id of the session whose folder has a name. A shortened name
-// is looked for among the sessions there are.
-func sessionOf(ctx context.Context, src formats.Source, name string) (string, bool) {
-	if !formats.IsShortened(name) {
-		return idOf(name), true
-	}
-	for info, err := range src.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return "", false
-		}
-		if formats.FileName(info.Subject.ID) == name {
-			return info.Subject.ID, true
-		}
-	}
-	return "", false
-}
-
-// idOf gives the id that a folder's name stands for.
-func idOf(name string) string {
-	if id, ok := formats.ParseFileName(name); ok {
-		return id
-	}
-	return name
 }

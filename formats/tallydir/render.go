@@ -70,31 +70,12 @@ func (v *view) sum(ctx context.Context, p place, f events.FileFormat, known bool
 func (v *view) value(ctx context.Context, p place) (events.Raw, error) {
 	switch p.part {
 	case partMeta:
-		return v.meta(ctx)
+		return foreign.Imported(ctx, v.src, v.s)
 	case partTrajectory:
 		raw, _ := v.s.Ledger.Fields.Get("trajectory")
 		return raw, nil
 	case partRun:
 		return v.result(ctx, p.run)
-	}
-	return nil, nil
-}
-
-// meta gives meta.json as it was imported last.
-func (v *view) meta(ctx context.Context) (events.Raw, error) {
-	at := max(v.s.Ledger.Raw[events.TypeSessionCreated], v.s.Ledger.Raw[events.TypeSessionUpdated])
-	if at == 0 {
-		return nil, nil
-	}
-	payload, err := foreign.Payload(ctx, v.src, at)
-	if err != nil {
-		return nil, err
-	}
-	switch p := payload.(type) {
-	case *events.SessionCreated:
-		return p.Raw, nil
-	case *events.SessionUpdated:
-		return p.Raw, nil
 	}
 	return nil, nil
 }

@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -330,16 +329,11 @@ func (f *folder) begin() error {
 	if f.created != "" {
 		return nil
 	}
-	oldest := time.Time{}
-	for _, s := range f.files {
-		info, err := f.tree.Root.Lstat(s.full)
-		if err != nil {
-			return err
-		}
-		if oldest.IsZero() || info.ModTime().Before(oldest) {
-			oldest = info.ModTime()
-		}
+	names := make([]string, len(f.files))
+	for i, s := range f.files {
+		names[i] = s.full
 	}
-	f.created = events.TimestampOf(oldest)
-	return nil
+	var err error
+	f.created, err = f.tree.Oldest(names)
+	return err
 }

@@ -1,0 +1,105 @@
+package foreign
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
+)
+
+// WayOut says what a user can do about a session that was refused.
+const WayOut = "import into another namespace (--namespace), or take the folder's content over it (--merge)"
+
+// IDOf gives the id that a folder's name stands for.
+func IDOf(name string) string {
+	if id, ok := formats.ParseFileName(name); ok {
+		return id
+	}
+	return name
+}
+
+// SessionOf gives the id of the session whose folder has a name. A shortened name
+// is looked for among the sessions there are.
+func SessionOf(ctx context.Context, src formats.Source, name string) (string, bool) {
+	if !formats.IsShortened(name) {
+		return IDOf(name), true
+	}
+	for info, err := range src.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return "", false
+		}
+		if formats.FileName(info.Subject.ID) == name {
+			return info.Subject.ID, true
+		}
+	}
+	return "", false
+}
+
+// Imported gives the file that session.created or session.updated carries, as it
+// was imported last; nil if there is none.
+func Imported(ctx context.Context, src formats.Source, s *projector.Session) (events.Raw, error) {
+	at := max(s.Ledger.Raw[events.TypeSessionCreated], s.Ledger.Raw[events.TypeSessionUpdated])
+	if at == 0 {
+		return nil, nil
+	}
+	payload, err := Payload(ctx, src, at)
+	if err != nil {
+		return nil, err
+	}
+	switch p := payload.(type) {
+	case *events.SessionCreated:
+		return p.Raw, nil
+	case *events.SessionUpdated:
+		return p.Raw, nil
+	}
+	return nil, nil
+}
+
+// ChangedSince gives the types of the events that others appended to a session
+// after the last one of a source.
+func ChangedSince(ctx context.Context, src formats.Source, sub events.Subject, source string) (map[string]bool, error) {
+	types := make(map[string]bool)
+	for rec, err := range src.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case rec.Source == source:
+			clear(types)
+		default:
+			types[rec.Type] = true
+		}
+	}
+	return types, nil
+}
+
+// MovesThreads reports whether one of the types changes threads otherwise than by
+// moving the head.
+func MovesThreads(types map[string]bool) bool {
+	for _, typ := range events.ThreadTypes() {
+		if types[typ] {
+			return true
+		}
+	}
+	return false
+}
+
+// Oldest gives the time at which the first of these files was changed last.
+func (t Tree) Oldest(names []string) (events.Timestamp, error) {
+	oldest := time.Time{}
+	for _, name := range names {
+		info, err := t.Root.Lstat(name)
+		if err != nil {
+			return "", err
+		}
+		if oldest.IsZero() || info.ModTime().Before(oldest) {
+			oldest = info.ModTime()
+		}
+	}
+	return events.TimestampOf(oldest), nil
+}
