@@ -10,7 +10,9 @@ import (
 
 // E-36: what is exported to be shared holds nothing that a person or a model
 // wrote, wherever it stood.
-func TestRedacted(t *testing.T) {
+func TestRedacted(t *testing.T) { t.Run("E-36", testRedacted) }
+
+func testRedacted(t *testing.T) {
 	secrets := []string{"PROMPT-1", "PROMPT-2", "ANSWER-1", "ANSWER-2", "NOTE-1", "FILE-1", "WRITE-1", "CONTENT-1", "EVENT-1", "CHECKPOINT-1", "RECIPE-1", "STRAY-1", "HISTORY-1", "LATER-1", "LATER-2", "ODD-1", "ODD-2"}
 	s := newSession("ses_1", "m").ask("PROMPT-1", "ANSWER-1").last(func(s *summary) { s.Note, s.AppliedFiles, s.Selected = "NOTE-1", []string{"FILE-1"}, "m" })
 	s.content.Runs[0].Models[0].ProposedWrites = []write{{Path: "WRITE-1", Content: "CONTENT-1"}}
