@@ -43,13 +43,6 @@ func (k *known) read(s *projector.Session) {
 	}
 }
 
-// wrote notes that an event of the handle's own is in effect.
-func (k *known) wrote(at events.Offset) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.seen = max(k.seen, at)
-}
-
 // appended notes turns of the handle's own, and whether anybody else's came in
 // between since the histories were read.
 func (k *known) appended(s *projector.Session, own int) {
