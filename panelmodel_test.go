@@ -1,14 +1,17 @@
 package tally_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"maps"
 	"math/big"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -152,7 +155,7 @@ type panelOp struct {
 	handle int
 }
 
-var panelOps = []string{"run", "run", "run", "append", "rewind", "rewind", "undo", "truncate", "set", "clear", "clearStack", "note", "select", "bad", "prompt", "cost", "together", "restart"}
+var panelOps = []string{"run", "run", "run", "append", "rewind", "rewind", "undo", "truncate", "set", "clear", "clearStack", "note", "select", "select", "prompt", "cost", "together", "restart"}
 
 func panelProgram() *rapid.Generator[[]panelOp] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) panelOp {
@@ -175,6 +178,25 @@ type panelMachine struct {
 	handles [3]*tally.Session
 	model   *errataModel
 	runs    int
+
+	calls int
+	upto  int    // -1: all of them; else only the model moves, for so many calls
+	tick  func() // after each call; may be nil
+}
+
+// call makes a call of the API and reports whether the model moves with it.
+func (m *panelMachine) call(api func() error) bool {
+	m.t.Helper()
+	if m.upto >= 0 {
+		m.calls++
+		return m.calls <= m.upto
+	}
+	m.must(api())
+	m.calls++
+	if m.tick != nil {
+		m.tick()
+	}
+	return true
 }
 
 func (m *panelMachine) open() {
@@ -224,72 +246,92 @@ func (op panelOp) responses() []tally.PanelResponse {
 
 func (m *panelMachine) step(op panelOp) {
 	ctx, s, o := m.test.Context(), m.handles[op.handle], m.model
-	if _, err := s.Histories(ctx); err != nil { // every producer looks before it acts
-		m.t.Fatalf("%v", err)
+	if m.upto < 0 {
+		_, err := s.Histories(ctx) // every producer looks before it acts
+		m.must(err)
 	}
 	prompt := fmt.Sprint("prompt ", op.b)
 	switch op.name {
 	case "run":
 		m.run(s, op, prompt)
 	case "append":
-		a, err := s.AppendHistories(ctx, modelPanel, op.responses(), prompt)
-		m.must(err)
-		m.equal("lengths", a.Lengths, o.append(modelPanel, op.texts(), prompt))
-	case "rewind", "undo":
-		m.move(s, op.name)
+		var a tally.PanelAppend
+		if m.call(func() (err error) { a, err = s.AppendHistories(ctx, modelPanel, op.responses(), prompt); return err }) {
+			m.lengths(a, o.append(modelPanel, op.texts(), prompt))
+		}
+	case "rewind":
+		m.rewind(s)
+	case "undo":
+		m.undo(s)
 	case "truncate":
 		lengths := map[string]int{modelPanel[op.a%3]: op.b, modelPanel[op.b%3]: op.a}
-		m.must(s.TruncateHistories(ctx, lengths))
-		o.truncate(lengths)
-		o.disturb()
+		if m.call(func() error { return s.TruncateHistories(ctx, lengths) }) {
+			o.truncate(lengths)
+			o.disturb()
+		}
 	case "set":
 		h := map[string][]tally.PanelTurn{modelPanel[op.a%3]: append(turns("summary", prompt), o.histories[modelPanel[op.a%3]]...)}
-		m.must(s.SetHistories(ctx, h))
-		o.histories = h
-		o.disturb()
+		if m.call(func() error { return s.SetHistories(ctx, h) }) {
+			o.histories = h
+			o.disturb()
+		}
 	case "clear":
-		m.must(s.ClearHistories(ctx))
-		clear(o.histories)
-		o.disturb()
+		if m.call(func() error { return s.ClearHistories(ctx) }) {
+			o.histories = make(map[string][]tally.PanelTurn)
+			o.disturb()
+		}
 	case "clearStack":
-		m.must(s.ClearRewindStack(ctx, "clear"))
-		o.stack = nil
+		if m.call(func() error { return s.ClearRewindStack(ctx, "clear") }) {
+			o.stack = nil
+		}
 	case "restart":
-		m.st = m.reopen(m.st)
-		m.open()
+		if m.upto < 0 {
+			m.st = m.reopen(m.st)
+			m.open()
+		}
 	default:
 		m.say(s, op, prompt)
 	}
 }
 
+// lengths compares what an append was told, where one was made.
+func (m *panelMachine) lengths(a tally.PanelAppend, want map[string]int) {
+	m.t.Helper()
+	if m.upto < 0 {
+		m.equal("lengths", a.Lengths, want)
+	}
+}
+
 // say makes the steps that no rewind takes back.
 func (m *panelMachine) say(s *tally.Session, op panelOp, prompt string) {
-	ctx, o := m.test.Context(), m.model
-	last := o.last()
+	ctx, o, last := m.test.Context(), m.model, m.model.last()
+	model, rating := modelPanel[op.a%3], []string{"", "good", "bad"}[op.b%3]
 	switch op.name {
 	case "note":
-		m.must(s.UpdateLastRunNote(ctx, prompt))
-		if last != nil {
+		if m.call(func() error { return s.UpdateLastRunNote(ctx, prompt) }) && last != nil {
 			last.note = prompt
 		}
 	case "select":
-		m.must(s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: modelPanel[op.a%3], Rating: []string{"", "good"}[op.b%2]}))
-		if last != nil {
-			last.selected, last.rating = modelPanel[op.a%3], []string{"", "good"}[op.b%2]
-		}
-	case "bad":
-		m.must(s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: modelPanel[op.a%3], Rating: "bad"}))
-		if last != nil {
-			last.selected, last.rating = "", "bad"
+		if m.call(func() error {
+			return s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: model, Rating: rating})
+		}) && last != nil {
+			last.selected, last.rating = model, rating
+			if rating == "bad" {
+				last.selected = ""
+			}
 		}
 	case "prompt":
-		added, err := m.st.Prompts().Record(ctx, prompt)
-		m.must(err)
-		m.equal("added", added, o.record(prompt))
+		var added bool
+		if m.call(func() (err error) { added, err = m.st.Prompts().Record(ctx, prompt); return err }) {
+			if want := o.record(prompt); m.upto < 0 {
+				m.equal("added", added, want)
+			}
+		}
 	case "cost":
 		usd := events.Amount(fmt.Sprintf("0.%d%d", op.a, op.b))
-		m.must(s.AccumulateCost(ctx, tally.Cost{Model: modelPanel[op.a%3], USD: usd}))
-		o.spend(modelPanel[op.a%3], usd)
+		if m.call(func() error { return s.AccumulateCost(ctx, tally.Cost{Model: model, USD: usd}) }) {
+			o.spend(model, usd)
+		}
 	case "together":
 		m.together(op)
 	}
@@ -299,37 +341,50 @@ func (m *panelMachine) run(s *tally.Session, op panelOp, prompt string) {
 	ctx, o := m.test.Context(), m.model
 	m.runs++
 	entry := errataEntry{saw: maps.Clone(o.histories), rows: len(o.rows)}
-	a, err := s.AppendHistories(ctx, modelPanel, op.responses(), prompt)
-	m.must(err)
-	ref, err := s.PersistRunState(ctx, tally.PanelRun{Prompt: prompt, Responses: op.responses()})
-	m.must(err)
-	_, err = s.PushRewindEntry(ctx, tally.RewindEntry{At: a.At, Run: ref.ID, Prompt: prompt, HistoryLengths: a.Lengths, FeedIndex: m.runs})
-	m.must(err)
-	entry.lengths = o.append(modelPanel, op.texts(), prompt)
-	m.equal("lengths", a.Lengths, entry.lengths)
-	o.stack = append(slices.Clip(o.stack), entry)
-	o.rows = append(o.rows, &errataRow{prompt: prompt})
+	var a tally.PanelAppend
+	if m.call(func() (err error) { a, err = s.AppendHistories(ctx, modelPanel, op.responses(), prompt); return err }) {
+		entry.lengths = o.append(modelPanel, op.texts(), prompt)
+		m.lengths(a, entry.lengths)
+	}
+	var ref events.RunRef
+	if m.call(func() (err error) {
+		ref, err = s.PersistRunState(ctx, tally.PanelRun{Prompt: prompt, Responses: op.responses()})
+		return err
+	}) {
+		o.rows = append(o.rows, &errataRow{prompt: prompt})
+	}
+	if m.call(func() error {
+		_, err := s.PushRewindEntry(ctx, tally.RewindEntry{At: a.At, Run: ref.ID, Prompt: prompt, HistoryLengths: a.Lengths, FeedIndex: m.runs})
+		return err
+	}) {
+		o.stack = append(slices.Clip(o.stack), entry)
+	}
 }
 
-func (m *panelMachine) move(s *tally.Session, name string) {
-	ctx, o := m.test.Context(), m.model
-	if name == "undo" {
-		_, err := s.UndoRewind(ctx, tally.WorkTree{})
-		if len(o.rewinds) == 0 {
-			m.equal("nothing to undo", errors.Is(err, projector.ErrNothingToUndo) || errors.Is(err, tally.ErrNotFound), true)
-			return
+func (m *panelMachine) undo(s *tally.Session) {
+	nothing := len(m.model.rewinds) == 0
+	if m.call(func() error {
+		_, err := s.UndoRewind(m.test.Context(), tally.WorkTree{})
+		if nothing && errors.Is(err, projector.ErrNothingToUndo) {
+			return nil
 		}
-		m.must(err)
-		o.undo()
-		return
+		return err
+	}) && !nothing {
+		m.model.undo()
 	}
-	_, err := s.Rewind(ctx, tally.WorkTree{})
-	if len(o.stack) == 0 {
-		m.equal("nothing to rewind", errors.Is(err, tally.ErrNothingToRewind), true)
-		return
+}
+
+func (m *panelMachine) rewind(s *tally.Session) {
+	nothing := len(m.model.stack) == 0
+	if m.call(func() error {
+		_, err := s.Rewind(m.test.Context(), tally.WorkTree{})
+		if nothing && errors.Is(err, tally.ErrNothingToRewind) {
+			return nil
+		}
+		return err
+	}) && !nothing {
+		m.model.rewind(m.t)
 	}
-	m.must(err)
-	o.rewind(m.t)
 }
 
 // together lets all handles act at once, with what comes to the same in any order.
@@ -437,7 +492,7 @@ func TestPanelModel(t *testing.T) {
 				rt.Fatalf("%v", err)
 			}
 			defer st.Close()
-			m := &panelMachine{t: rt, test: t, st: st, reopen: func(st *tally.Store) *tally.Store { return st }}
+			m := &panelMachine{t: rt, test: t, upto: -1, st: st, reopen: func(st *tally.Store) *tally.Store { return st }}
 			m.play(programs.Draw(rt, "program"))
 		})
 	})
@@ -445,7 +500,7 @@ func TestPanelModel(t *testing.T) {
 		for i := range 30 {
 			dir := t.TempDir()
 			must(t, os.WriteFile(filepath.Join(dir, config.FileName), []byte("[store]\nbackend = \"local\"\ndir = \"store\"\n"), 0o600))
-			m := &panelMachine{t: t, test: t, st: mustOpenDir(t, dir)}
+			m := &panelMachine{t: t, test: t, upto: -1, st: mustOpenDir(t, dir)}
 			m.reopen = func(st *tally.Store) *tally.Store {
 				must(t, st.Close())
 				return mustOpenDir(t, dir)
@@ -463,4 +518,109 @@ func mustOpenDir(t *testing.T, dir string) *tally.Store {
 	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
 	must(t, err)
 	return st
+}
+
+// killedDir tells a copy of this test that it shall play a program and be killed.
+const killedDir, killedProgram = "TALLY_TEST_PANEL_DIR", "TALLY_TEST_PANEL_PROGRAM"
+
+// The owner of the store is killed while it plays a program: what the session is
+// afterwards is what the model is after the calls that returned, or after the one
+// more that was under way.
+func TestPanelKilled(t *testing.T) {
+	if dir := os.Getenv(killedDir); dir != "" {
+		playKilled(t, dir)
+		return
+	}
+	count := 6
+	if os.Getenv("TALLY_SOAK") != "" {
+		count = 1000
+	}
+	for i := range count {
+		dir := filepath.Join(t.TempDir(), "store")
+		done := killPlayer(t, dir, i)
+		var failures []string
+		for calls := done; calls <= done+1; calls++ {
+			if failure := compareAfter(t, dir, killedSteps(i), calls); failure != "" {
+				failures = append(failures, failure)
+			}
+		}
+		if len(failures) == 2 {
+			t.Errorf("program %d, killed after %d calls: neither\n%s\nnor\n%s", i, done, failures[0], failures[1])
+		}
+	}
+}
+
+// killedSteps gives a program of calls that follow each other.
+func killedSteps(i int) []panelOp {
+	return slices.DeleteFunc(panelProgram().Example(i), func(op panelOp) bool { return op.name == "together" || op.name == "restart" })
+}
+
+// playKilled plays a program and writes a line after each call that returned.
+func playKilled(t *testing.T, dir string) {
+	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"})
+	must(t, err)
+	defer st.Close()
+	i, err := strconv.Atoi(os.Getenv(killedProgram))
+	must(t, err)
+	m := &panelMachine{t: t, test: t, upto: -1, st: st, model: newErrataModel(), tick: func() { fmt.Println("call") }}
+	m.open()
+	for _, op := range killedSteps(i) {
+		m.step(op)
+	}
+}
+
+// killPlayer lets a copy of this test play a program, kills it after some calls,
+// and gives the number of calls that are known to have returned.
+func killPlayer(t *testing.T, dir string, program int) int {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPanelKilled$")
+	cmd.Env = append(os.Environ(), killedDir+"="+dir, killedProgram+"="+strconv.Itoa(program))
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	done, limit := 0, program*7%23
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if lines.Text() != "call" {
+			continue
+		}
+		if done++; done == limit {
+			must(t, cmd.Process.Kill()) // lines that are in the pipe already are counted, too
+		}
+	}
+	_ = cmd.Wait() // it was killed, or it is through
+	return done
+}
+
+// compareAfter says what differs between the session and the model after so many
+// calls of a program.
+func compareAfter(t *testing.T, dir string, program []panelOp, calls int) (difference string) {
+	t.Helper()
+	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"})
+	must(t, err)
+	defer st.Close()
+	report := &reporter{}
+	m := &panelMachine{t: report, test: t, st: st, upto: calls, model: newErrataModel()}
+	m.open()
+	for _, op := range program {
+		m.step(op)
+	}
+	defer func() {
+		if r := recover(); r != nil && r != any(report) {
+			panic(r)
+		}
+		difference = report.text
+	}()
+	m.check()
+	return ""
+}
+
+// reporter keeps the first failure and ends the check.
+type reporter struct{ text string }
+
+func (r *reporter) Helper() {}
+
+func (r *reporter) Fatalf(format string, args ...any) {
+	r.text = fmt.Sprintf(format, args...)
+	panic(r)
 }
