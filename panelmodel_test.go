@@ -578,7 +578,7 @@ func killPlayer(t *testing.T, dir string, program int) int {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	done, limit := 0, program*7%23
+	done, limit := 0, 1+program*7%23
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if lines.Text() != "call" {
