@@ -157,15 +157,27 @@ func (c *Conversation) Metadata(ctx context.Context) (events.Raw, error) {
 // SetMetadata changes the conversation's free object, nil takes it away. A
 // conversation whose steps were never saved has none afterwards.
 func (c *Conversation) SetMetadata(ctx context.Context, metadata events.Raw) (Saved, error) {
-	d, err := c.Load(ctx)
-	if errors.Is(err, ErrNoSteps) || errors.Is(err, ErrNotFound) {
-		d, err = &ConversationData{ID: c.ID()}, nil
-	}
-	if err != nil {
+	if err := checkMetadata(metadata); err != nil {
 		return Saved{}, err
 	}
-	d.Metadata = metadata
-	return c.Save(ctx, d)
+	for attempt := 0; ; attempt++ {
+		s, err := c.head(ctx)
+		if err != nil {
+			return Saved{}, err
+		}
+		data := &ConversationData{ID: c.ID()}
+		if d, err := decodeThread(s); err == nil {
+			data = d.c
+		}
+		data.Metadata = metadata
+		saved, err := c.saveOn(ctx, s, s.Offset(), data)
+		if !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
+			return saved, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return Saved{}, err
+		}
+	}
 }
 
 // tail is what Append knows of the end of the thread: at an offset it has a first

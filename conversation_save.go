@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -32,17 +33,10 @@ func (c *Conversation) Save(ctx context.Context, data *ConversationData) (Saved,
 		if data.Revision > s.Offset() {
 			return Saved{}, &log.ConflictError{Subject: c.s.sub, Want: data.Revision, Have: s.Offset()}
 		}
-		p, err := planSave(s, data)
-		if err != nil {
-			return Saved{}, err
-		}
-		if p.payload == nil {
-			data.Revision = s.Offset()
-			c.see(data.Revision, len(data.Steps), data.ID)
-			return Saved{}, nil
-		}
-		saved, err := c.apply(ctx, s, data, p)
-		if data.Revision > 0 || !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
+		base := cmp.Or(data.Revision, s.Offset())
+		based := data.Revision > 0
+		saved, err := c.saveOn(ctx, s, base, data)
+		if based || !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
 			return saved, err
 		}
 		if err := pause(ctx, attempt); err != nil {
@@ -51,16 +45,23 @@ func (c *Conversation) Save(ctx context.Context, data *ConversationData) (Saved,
 	}
 }
 
-func (c *Conversation) apply(ctx context.Context, s *projector.Session, data *ConversationData, p savePlan) (Saved, error) {
+// saveOn brings the session s, as loaded at head, to hold the content, on the
+// condition that its threads did not move since base.
+func (c *Conversation) saveOn(ctx context.Context, s *projector.Session, base events.Offset, data *ConversationData) (Saved, error) {
+	p, err := planSave(s, data)
+	if err != nil {
+		return Saved{}, err
+	}
+	if p.payload == nil {
+		data.Revision = s.Offset()
+		c.see(data.Revision, len(data.Steps), data.ID)
+		return Saved{}, nil
+	}
 	e, err := events.New(c.s.st.config.Source, c.s.sub, p.payload)
 	if err != nil {
 		return Saved{}, err
 	}
-	seen := s.Offset()
-	if data.Revision > 0 {
-		seen = data.Revision
-	}
-	ack, err := c.s.st.Append(ctx, c.s.sub, sinceMoves(seen), e)
+	ack, err := c.s.st.Append(ctx, c.s.sub, sinceMoves(base), e)
 	if err != nil {
 		return Saved{}, err
 	}
