@@ -90,7 +90,7 @@ func (s *Session) put(ctx context.Context, expect log.Expect, e events.Event) (l
 // ensure gives the session a first event, so that there is a point to which even
 // its first run can be rewound.
 func (s *Session) ensure(ctx context.Context) error {
-	_, err := s.st.Log.Last(ctx, s.sub)
+	_, err := s.lastOffset(ctx)
 	if !errors.Is(err, log.ErrNotFound) {
 		return err
 	}
@@ -99,6 +99,15 @@ func (s *Session) ensure(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// lastOffset gives the offset of the session's last record, also of a damaged one.
+func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
+	rec, err := s.st.Log.Last(ctx, s.sub)
+	if damage, ok := errors.AsType[*events.DamageError](err); ok {
+		return damage.Offset, nil
+	}
+	return rec.Offset, err
 }
 
 // Histories gives the turns in effect of every model. They are the caller's own.

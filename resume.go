@@ -165,11 +165,11 @@ func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error
 	if err := c.s.ensure(ctx); err != nil {
 		return err
 	}
-	last, err := c.s.st.Log.Last(ctx, c.s.sub)
+	last, err := c.s.lastOffset(ctx)
 	if err != nil {
 		return err
 	}
-	return c.s.save(ctx, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last.Offset,
+	return c.s.save(ctx, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
 		Run: &events.RunRef{Kind: panelKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: mustJSON(c.head),
 		Responses: mustJSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
 }
