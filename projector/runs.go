@@ -2,6 +2,7 @@ package projector
 
 import (
 	"math/big"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 )
@@ -82,7 +83,7 @@ type Total struct {
 
 // Totals sums costs, in groups by key, exactly.
 type Totals[K comparable] struct {
-	usd    map[K]*big.Rat
+	usd    map[K]*decimal
 	tokens map[K]events.Tokens
 	count  map[K]int
 	keys   []K
@@ -91,15 +92,13 @@ type Totals[K comparable] struct {
 // Add counts a cost under a key.
 func (t *Totals[K]) Add(key K, c Cost) {
 	if t.usd == nil {
-		t.usd, t.tokens, t.count = make(map[K]*big.Rat), make(map[K]events.Tokens), make(map[K]int)
+		t.usd, t.tokens, t.count = make(map[K]*decimal), make(map[K]events.Tokens), make(map[K]int)
 	}
 	if t.usd[key] == nil {
-		t.usd[key] = new(big.Rat)
+		t.usd[key] = new(decimal)
 		t.keys = append(t.keys, key)
 	}
-	if usd, ok := c.USD.Rat(); ok {
-		t.usd[key].Add(t.usd[key], usd)
-	}
+	t.usd[key].add(c.USD)
 	t.tokens[key] = t.tokens[key].Add(c.Tokens)
 	t.count[key]++
 }
@@ -111,10 +110,38 @@ func (t *Totals[K]) Keys() []K { return t.keys }
 func (t *Totals[K]) Of(key K) Total {
 	usd := t.usd[key]
 	if usd == nil {
-		usd = new(big.Rat)
+		usd = new(decimal)
 	}
-	return Total{events.AmountOf(usd), t.tokens[key], t.count[key]}
+	return Total{usd.amount(), t.tokens[key], t.count[key]}
 }
+
+// decimal is an exact sum: n with the point places digits from its end.
+type decimal struct {
+	n      big.Int
+	places int
+}
+
+// add adds an amount; what is none adds nothing.
+func (d *decimal) add(a events.Amount) {
+	whole, frac, _ := strings.Cut(string(a), ".")
+	v, ok := new(big.Int).SetString(whole+frac, 10)
+	if !ok {
+		return
+	}
+	if more := len(frac) - d.places; more > 0 {
+		d.n.Mul(&d.n, tenTo(more))
+		d.places += more
+	} else if more < 0 {
+		v.Mul(v, tenTo(-more))
+	}
+	d.n.Add(&d.n, v)
+}
+
+func (d *decimal) amount() events.Amount {
+	return events.AmountOf(new(big.Rat).SetFrac(&d.n, tenTo(d.places)))
+}
+
+func tenTo(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
 // Spent is the sum of all costs of the session, rewound or not.
 func (l *Ledger) Spent() Total {
