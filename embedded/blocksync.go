@@ -40,9 +40,13 @@ type blockSync struct {
 	begun bool
 	blk   *os.File // the newest block
 	n     int      // its number
+
+	fdatasync func(*os.File) error // the system's, but for tests
 }
 
-func newBlockSync(dir string) *blockSync { return &blockSync{dir: dir} }
+func newBlockSync(dir string) *blockSync {
+	return &blockSync{dir: dir, fdatasync: func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }}
+}
 
 // sync is a log.Sync. One goroutine calls it.
 func (b *blockSync) sync() error {
@@ -53,29 +57,49 @@ func (b *blockSync) sync() error {
 		b.begun = true
 		return b.newest()
 	}
+	// Later blocks are looked for before the present one is synced. When there is one,
+	// the server writes to the present one no more, and this is its last sync; when
+	// there is none, the present one is synced again the next time. What is begun
+	// while this runs is left to the next sync: it was not stored when this was asked.
+	newest, err := b.lookAhead()
+	if err != nil {
+		return err
+	}
 	if b.blk != nil {
-		if err := unix.Fdatasync(int(b.blk.Fd())); err != nil {
+		if err := b.fdatasync(b.blk); err != nil {
 			return fmt.Errorf("sync %s: %v", b.blk.Name(), err)
 		}
 	}
-	for {
-		next, err := b.open(b.n + 1)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	for n := b.n + 1; n <= newest; n++ {
+		blk, err := b.open(n)
 		if err != nil {
 			return err
 		}
-		if err := b.syncNew(next); err != nil {
-			return errors.Join(err, next.Close())
+		if err := b.syncNew(blk); err != nil {
+			return errors.Join(err, blk.Close())
 		}
-		b.advance(next, b.n+1)
+		b.advance(blk, n)
+	}
+	return nil
+}
+
+// lookAhead gives the number of the newest block that there is now.
+func (b *blockSync) lookAhead() (int, error) {
+	for n := b.n; ; n++ {
+		_, err := os.Stat(b.path(n + 1))
+		if errors.Is(err, fs.ErrNotExist) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
 	}
 }
 
 // syncNew makes a block durable that has none of its bytes on disk, nor its name.
+// (A file's first fdatasync writes its size and where its bytes are, too.)
 func (b *blockSync) syncNew(blk *os.File) error {
-	if err := blk.Sync(); err != nil {
+	if err := b.fdatasync(blk); err != nil {
 		return fmt.Errorf("sync %s: %v", blk.Name(), err)
 	}
 	dir, err := os.Open(b.msgs())
@@ -126,9 +150,9 @@ func (b *blockSync) close() {
 	}
 }
 
-func (b *blockSync) open(n int) (*os.File, error) {
-	return os.OpenFile(filepath.Join(b.msgs(), strconv.Itoa(n)+".blk"), os.O_RDWR, 0)
-}
+func (b *blockSync) open(n int) (*os.File, error) { return os.OpenFile(b.path(n), os.O_RDWR, 0) }
+
+func (b *blockSync) path(n int) string { return filepath.Join(b.msgs(), strconv.Itoa(n)+".blk") }
 
 func (b *blockSync) msgs() string {
 	return filepath.Join(b.dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams", "TALLY_1", "msgs")

@@ -1,0 +1,92 @@
+//go:build linux
+
+package embedded
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// fakeBlocks plays the server: it appends to the newest block and begins the next,
+// at any moment, also between two steps of a sync.
+type fakeBlocks struct {
+	t      *rapid.T
+	dir    string
+	n      int
+	sizes  map[int]int64 // what was written, by block
+	synced map[int]int64 // what a sync covered
+}
+
+func (f *fakeBlocks) path(n int) string { return filepath.Join(f.dir, strconv.Itoa(n)+".blk") }
+
+// act writes something, or not.
+func (f *fakeBlocks) act() {
+	for range rapid.IntRange(0, 3).Draw(f.t, "writes") {
+		if f.n == 0 || rapid.IntRange(0, 2).Draw(f.t, "roll") == 0 {
+			f.n++
+		}
+		file, err := os.OpenFile(f.path(f.n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = file.Write([]byte("x"))
+			file.Close()
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.sizes[f.n]++
+	}
+}
+
+// sync is the fdatasync of a file: it covers what was written up to now. The server
+// goes on before it and behind it.
+func (f *fakeBlocks) sync(file *os.File) error {
+	f.act()
+	n, err := strconv.Atoi(filepath.Base(file.Name())[:len(filepath.Base(file.Name()))-len(".blk")])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.synced[n] = f.sizes[n]
+	f.act()
+	return nil
+}
+
+// What was written when a sync begins is covered when it ends, wherever the server
+// begins new blocks.
+func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "blocks-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		b := newBlockSync(dir)
+		if err := os.MkdirAll(b.msgs(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f := &fakeBlocks{t: t, dir: b.msgs(), sizes: make(map[int]int64), synced: make(map[int]int64)}
+		b.fdatasync = f.sync
+		defer b.close()
+		if err := b.sync(); err != nil { // of the whole file system, before anything is written
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 6).Draw(t, "syncs") {
+			f.act()
+			before := make(map[int]int64)
+			for n, size := range f.sizes {
+				before[n] = size
+			}
+			if err := b.sync(); err != nil {
+				t.Fatal(err)
+			}
+			for n, size := range before {
+				if f.synced[n] < size {
+					t.Fatalf("block %d had %d records when the sync began, %d are covered", n, size, f.synced[n])
+				}
+			}
+		}
+	})
+}
