@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -34,8 +35,16 @@ type App struct {
 	logLevel string
 }
 
+// memoryLimit is how much memory a command takes before it collects garbage more
+// often, unless GOMEMLIMIT says otherwise. Most of what it would take is what the
+// server has read of the log and keeps for a moment.
+const memoryLimit = 256 << 20
+
 // Main runs a command's tree and gives the exit code.
 func Main(name string, root func(*App) *cobra.Command) int {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 	ctx, stop := cli.Interruptible(context.Background(), os.Stderr)
 	err := Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
