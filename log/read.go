@@ -28,6 +28,11 @@ const (
 // nobody can tell any more whose those were. Any other error is the last thing
 // yielded. A read never ends early in silence.
 func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	return l.readBy(ctx, r, "read", l.scan)
+}
+
+// readBy yields the records of a range as a scan gives them.
+func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func(context.Context, stretch) iter.Seq2[item, error]) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
 		s, err := l.stretchOf(ctx, r)
@@ -36,9 +41,9 @@ func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record,
 			return
 		}
 		n := 0
-		for it, err := range l.scan(ctx, s) {
+		for it, err := range scan(ctx, s) {
 			if err != nil {
-				yield(events.Record{}, fmt.Errorf("log: read: %w", err))
+				yield(events.Record{}, fmt.Errorf("log: %s: %w", verb, err))
 				return
 			}
 			if it.err == nil {

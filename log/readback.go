@@ -2,7 +2,6 @@ package log
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -20,27 +19,7 @@ const (
 
 // ReadBack yields what Read yields, newest first.
 func (l *Log) ReadBack(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
-	mustBeRange(r)
-	return func(yield func(events.Record, error) bool) {
-		s, err := l.stretchOf(ctx, r)
-		if err != nil {
-			yield(events.Record{}, err)
-			return
-		}
-		n := 0
-		for it, err := range l.scanBack(ctx, s) {
-			if err != nil {
-				yield(events.Record{}, fmt.Errorf("log: read back: %w", err))
-				return
-			}
-			if it.err == nil {
-				n++
-			}
-			if !yield(it.rec, it.err) || n == r.Limit && n > 0 {
-				return
-			}
-		}
-	}
+	return l.readBy(ctx, r, "read back", l.scanBack)
 }
 
 // scanBack yields a stretch from its end.
