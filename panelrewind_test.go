@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -407,4 +408,46 @@ func TestPanelRewindStaysInside(t *testing.T) {
 	if r.FileMsg != "" {
 		t.Errorf("%+v", r)
 	}
+}
+
+// A move that was looked at is made as it was shown, or not at all.
+func TestPanelMoveStack(t *testing.T) {
+	eachBackend(t, func(t *testing.T, st *tally.Store) {
+		dir, s := t.TempDir(), st.Session("moved")
+		writeTree(t, dir, map[string]string{"a.txt": "before"})
+		applyRun(t, s, dir, "q1", map[string]string{"a.txt": "after"})
+		w := tally.WorkTree{Dir: dir}
+		plan, err := s.PlanRewindSteps(t.Context(), w, 1)
+		must(t, err)
+		applyRun(t, st.Session("moved"), dir, "q2", nil)
+		if _, err := s.MoveStack(t.Context(), w, plan); !errors.Is(err, log.ErrConflict) {
+			t.Errorf("moved although a run came in between: %v", err)
+		}
+		wantEqual(t, "tree", readTree(t, dir), map[string]string{"a.txt": "-rw-r--r-- after"})
+		if n := stackLen(t, s); n != 2 {
+			t.Errorf("%d entries", n)
+		}
+		before, err := s.Load(t.Context(), "")
+		must(t, err)
+
+		plan, err = s.PlanRewindSteps(t.Context(), w, 2)
+		must(t, err)
+		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.5"})) // does not get in the way
+		result, err := s.MoveStack(t.Context(), w, plan)
+		if err != nil || result.Ack.Last == 0 || len(mustHistories(t, s)) != 0 {
+			t.Errorf("%+v, %v", result, err)
+		}
+		wantEqual(t, "tree", readTree(t, dir), map[string]string{"a.txt": "-rw-r--r-- before"})
+
+		rows, err := s.PanelRunsAt(t.Context(), before)
+		must(t, err)
+		if len(rows) != 2 || rows[0].Rewound || rows[1].Rewound {
+			t.Errorf("before the rewind there were %+v", rows)
+		}
+		rows, err = s.PanelRuns(t.Context())
+		must(t, err)
+		if len(rows) != 4 || !rows[0].Rewound || !rows[1].Rewound {
+			t.Errorf("after it %+v", rows)
+		}
+	})
 }

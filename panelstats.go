@@ -59,25 +59,9 @@ func (st *Store) PanelStats(ctx context.Context, f PanelFilter) (map[string]Pane
 	return t.finish(), nil
 }
 
-// counted gives the runs that count: those not withdrawn. A marker of an imported
-// file names no run, only a prompt: as in the original, the newest run of that
-// prompt before it is the one that was rewound.
+// counted gives the runs that count: those not rewound.
 func counted(rows []PanelRow) []PanelRow {
-	drop := make(map[string]int)
-	var list []PanelRow
-	for _, row := range slices.Backward(rows) {
-		hash := row.Summary.PromptHash
-		switch {
-		case row.Imported && row.IsMarker():
-			drop[hash]++
-		case row.IsMarker() || row.Withdrawn:
-		case drop[hash] > 0:
-			drop[hash]--
-		default:
-			list = append(list, row)
-		}
-	}
-	return list
+	return slices.DeleteFunc(rows, func(row PanelRow) bool { return row.IsMarker() || row.Rewound })
 }
 
 // statsTable collects sums by model.

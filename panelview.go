@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +21,7 @@ type PanelRow struct {
 	Content   PanelRunContent
 	Offset    events.Offset // of the event that finished the run first, or of the rewind
 	Withdrawn bool          // the run was rewound, or its answer came late
+	Rewound   bool          // it is withdrawn, or a marker of an imported file means it
 	Imported  bool          // a marker that was in an imported file
 
 	rated     string // the model that was rated bad
@@ -40,12 +40,18 @@ type panelView struct {
 	said map[string]*events.RunAnnotated // what persons said of a run last, by its id
 }
 
-// panel reads the session's own records: a fork inherits threads, but no runs.
+// panel reads the view as it is now.
 func (s *Session) panel(ctx context.Context) (*panelView, error) {
 	head, err := s.head(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return s.panelAt(ctx, head)
+}
+
+// panelAt reads the session's own records up to where it was loaded: a fork
+// inherits threads, but no runs.
+func (s *Session) panelAt(ctx context.Context, head *projector.Session) (*panelView, error) {
 	v := &panelView{head: head, said: make(map[string]*events.RunAnnotated)}
 	if head.Offset() == 0 {
 		return v, nil
@@ -68,6 +74,7 @@ func (s *Session) panel(ctx context.Context) (*panelView, error) {
 	for i := range v.rows {
 		v.annotate(&v.rows[i])
 	}
+	v.pairImported()
 	return v, nil
 }
 
@@ -318,6 +325,25 @@ func (v *panelView) annotate(row *PanelRow) {
 	}
 }
 
+// pairImported finds the runs that the markers of imported files mean. Such a
+// marker names no run, only a prompt: as in the original, the newest run of that
+// prompt before it is the one that was rewound.
+func (v *panelView) pairImported() {
+	for i := range v.rows {
+		row := &v.rows[i]
+		row.Rewound = row.Withdrawn
+		if !row.Imported {
+			continue
+		}
+		for j := i - 1; j >= 0; j-- {
+			if run := &v.rows[j]; !run.IsMarker() && !run.Rewound && run.Summary.PromptHash == row.Summary.PromptHash {
+				run.Rewound, row.Summary.Run = true, run.Summary.Run
+				break
+			}
+		}
+	}
+}
+
 // rewoundNote is the note of a run that is withdrawn.
 func rewoundNote(note string) string {
 	if note == "" {
@@ -336,134 +362,11 @@ func (s *Session) PanelRuns(ctx context.Context) ([]PanelRow, error) {
 	return v.rows, nil
 }
 
-// Metadata gives the session as session_metadata.json shows it.
-func (s *Session) Metadata(ctx context.Context) (PanelMetadata, error) {
-	v, err := s.panel(ctx)
+// PanelRunsAt gives them as they were when the session was as it was loaded.
+func (s *Session) PanelRunsAt(ctx context.Context, loaded *projector.Session) ([]PanelRow, error) {
+	v, err := s.panelAt(ctx, loaded)
 	if err != nil {
-		return PanelMetadata{}, err
+		return nil, err
 	}
-	return v.metadata(s.sub.ID), nil
-}
-
-func (v *panelView) metadata(id string) PanelMetadata {
-	l := v.head.Ledger
-	m := PanelMetadata{ID: cmp.Or(v.born.ID, id), CreatedAt: v.born.CreatedAt, LastActiveAt: v.born.LastActiveAt, ConfigHash: v.born.ConfigHash}
-	if at, ok := l.CreatedAt.Time(); ok && m.CreatedAt.IsZero() {
-		m.CreatedAt, m.LastActiveAt = at, at
-	}
-	if raw, ok := l.Fields.Get("models"); ok {
-		m.Models = toolNames(raw)
-	}
-	m.FirstPrompt, m.LastPrompt = v.born.FirstPrompt, v.born.LastPrompt
-	for _, row := range v.rows {
-		if !row.noSummary {
-			m.Runs = append(m.Runs, row.Summary)
-			m.count(row)
-		}
-	}
-	m.PromptCount = max(m.PromptCount, v.born.PromptCount)
-	return m
-}
-
-// count adds a run to what the metadata say of all of them.
-func (m *PanelMetadata) count(row PanelRow) {
-	if row.IsMarker() {
-		return
-	}
-	m.PromptCount++
-	if row.Summary.Timestamp.After(m.LastActiveAt) {
-		m.LastActiveAt = row.Summary.Timestamp
-	}
-	if prompt := cutRunes(row.Content.Prompt); !row.noContent {
-		m.FirstPrompt = cmp.Or(m.FirstPrompt, prompt)
-		m.LastPrompt = prompt
-	}
-}
-
-// Content gives the session as session_content.json shows it. To each run of
-// Metadata it has one, an empty one to a marker.
-func (s *Session) Content(ctx context.Context) (PanelContent, error) {
-	v, err := s.panel(ctx)
-	if err != nil {
-		return PanelContent{}, err
-	}
-	return v.content(s.sub.ID)
-}
-
-func (v *panelView) content(id string) (PanelContent, error) {
-	var c PanelContent
-	for _, row := range v.rows {
-		if !row.Imported && !row.noContent { // the imported file has none
-			c.SessionID = cmp.Or(v.born.ID, id)
-			c.Runs = append(c.Runs, row.Content)
-		}
-	}
-	var err error
-	c.Histories, err = panelHistories(v.head.Threads)
-	return c, err
-}
-
-// LastActiveTools gives the names of the tools of the last run, or as they were
-// set since; nil before either.
-func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
-	for rec, err := range s.st.Log.ReadBack(ctx, events.Range{Subject: s.sub}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
-		if err == nil && wanted(rec.Type) {
-			rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
-		}
-		if err != nil {
-			return nil, err
-		}
-		switch p := projector.Decode(rec).Payload.(type) {
-		case *events.RunFinished:
-			if p.Run.Kind == panelKind && p.Tools != nil {
-				return toolNames(p.Tools), nil
-			}
-		case *events.SessionUpdated:
-			if raw, ok := p.Set.Get("lastActiveTools"); ok {
-				return toolNames(raw), nil
-			}
-		}
-	}
-	return nil, nil
-}
-
-// SetLastActiveTools says which tools are active.
-func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error {
-	have, err := s.LastActiveTools(ctx)
-	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
-		return err
-	}
-	_, err = s.st.Update(ctx, s.sub, []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {
-		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}})
-	})
-	return err
-}
-
-// Redacted gives the metadata without what persons and models wrote: prompts,
-// previews, files and notes.
-func (m PanelMetadata) Redacted() PanelMetadata {
-	m.FirstPrompt, m.LastPrompt = "", ""
-	m.Models, m.Runs = slices.Clone(m.Models), slices.Clone(m.Runs)
-	for i := range m.Runs {
-		m.Runs[i].PromptPreview, m.Runs[i].Note, m.Runs[i].AppliedFiles = "", "", nil
-	}
-	return m
-}
-
-// Redacted gives the content without what persons and models wrote: of each model
-// there is left why and after how many steps it stopped.
-func (c PanelContent) Redacted() PanelContent {
-	c.Histories, c.Runs = nil, slices.Clone(c.Runs)
-	for i, run := range c.Runs {
-		run.Prompt = ""
-		run.Models = slices.Clone(run.Models)
-		for j, m := range run.Models {
-			run.Models[j] = PanelModelContent{ModelID: m.ModelID, Events: []PanelEvent{}, StopReason: m.StopReason, Steps: m.Steps, ReasoningTokens: m.ReasoningTokens}
-		}
-		c.Runs[i] = run
-	}
-	return c
+	return v.rows, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
@@ -28,6 +29,8 @@ type StackMove struct {
 	Move
 	Entries []RewindEntry // that the move takes from the rewind stack, oldest first
 	Files   []FileChange  // what would be done; nothing is kept or stored yet
+
+	plan *stackPlan
 }
 
 // stackPlan is a move that is decided on.
@@ -200,7 +203,7 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	if err != nil {
 		return nil, err
 	}
-	m := &StackMove{Move: Move{Event: p.event, Seen: head.Offset()}}
+	m := &StackMove{Move: Move{Event: p.event, Seen: head.Offset()}, plan: p}
 	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
 	for _, e := range p.entries {
 		m.Entries = append(m.Entries, entryOf(e))
@@ -212,6 +215,30 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 		m.Files = append(m.Files, change)
 	}
 	return m, nil
+}
+
+// MoveStack makes a move that was looked at. If histories or rewind stack changed
+// since, no file is touched, nothing is appended, and the error matches
+// log.ErrConflict.
+func (s *Session) MoveStack(ctx context.Context, w WorkTree, m *StackMove) (RewindResult, error) {
+	if err := s.stillAt(ctx, m.Seen); err != nil {
+		return RewindResult{}, err
+	}
+	return s.move(ctx, w, m.plan, make(map[string]FileChange))
+}
+
+// stillAt refuses if histories or rewind stack changed after an offset.
+func (s *Session) stillAt(ctx context.Context, seen events.Offset) error {
+	types := stackTypes()
+	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: seen}) {
+		if err != nil {
+			return err
+		}
+		if slices.Contains(types, rec.Type) {
+			return &log.ConflictError{Subject: s.sub, Want: seen, Have: rec.Offset}
+		}
+	}
+	return nil
 }
 
 // perform decides on a move and makes it, again if somebody changed histories or

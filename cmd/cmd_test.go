@@ -73,6 +73,8 @@ func TestScripts(t *testing.T) {
 			"deep":     deep,
 			"waitfor":  waitFor,
 
+			"playpanel": playPanel,
+
 			"invalidutf8": invalidUTF8,
 		},
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -12,27 +13,47 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
 func newRewind(a *app.App) *cobra.Command {
 	m := &mover{app: a, done: "rewound"}
 	var to, reason string
+	var steps int
 	cmd := &cobra.Command{
-		Use: "rewind SESSION --to POSITION", Short: "Move the head back to a position; nothing is deleted", Args: cobra.ExactArgs(1),
+		Use: "rewind SESSION", Short: "Move the head back; nothing is deleted", Args: cobra.ExactArgs(1),
 		Long: `Move the head of a session back to a position. The turns after it go out of
 effect; cost, runs and everything else in the ledger stay. Nothing is deleted:
-undo takes the rewind back. It says what leaves and what returns, and asks.`,
-		Example: app.Examples("tally-replay rewind last --to ~2", "tally-replay rewind travel --to '#5' --dry-run", "tally-replay rewind travel --to @120 -y"),
+undo takes the rewind back. It says what leaves and what returns, and asks.
+
+Without --to it offers the rewind stack of the session, on which programs put a
+point for each run that can be taken back; --steps N takes back the N newest.
+The files that the runs wrote are restored in the folder that --tree names.`,
+		Example: app.Examples("tally-replay rewind last --to ~2", "tally-replay rewind travel --to '#5' --dry-run", "tally-replay rewind travel --to @120 -y",
+			"tally-replay rewind ses_0198c2", "tally-replay rewind ses_0198c2 --steps 2 --tree ."),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*tally.Move, error) { return s.PlanRewind(cmd.Context(), to, reason) })
+			ctx := cmd.Context()
+			if to != "" && (cmd.Flags().Changed("steps") || m.tree != "") {
+				return cli.Usagef("--to moves the head alone: --steps and --tree go without it")
+			}
+			return m.run(ctx, args[0], func(s *tally.Session) (*plannedMove, error) {
+				if to != "" {
+					return headMove(s)(s.PlanRewind(ctx, to, reason))
+				}
+				if !cmd.Flags().Changed("steps") {
+					var err error
+					if steps, err = m.chooseSteps(ctx, s); err != nil {
+						return nil, err
+					}
+				}
+				return m.stackMove(s)(s.PlanRewindSteps(ctx, m.workTree(), steps))
+			})
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "position to go back to")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, kept in the log")
-	if err := cmd.MarkFlagRequired("to"); err != nil {
-		panic(err) // the flag is two lines above
-	}
+	cmd.Flags().StringVar(&to, "to", "", "position to go back to; default: choose from the rewind stack")
+	cmd.Flags().IntVar(&steps, "steps", 0, "take back this many runs of the rewind stack")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, kept in the log; goes with --to")
 	m.flags(cmd)
 	return cmd
 }
@@ -43,7 +64,9 @@ func newUndo(a *app.App) *cobra.Command {
 		Use: "undo SESSION", Short: "Take back the newest rewind", Args: cobra.ExactArgs(1),
 		Example: app.Examples("tally-replay undo last", "tally-replay undo travel --dry-run", "tally-replay undo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*tally.Move, error) { return s.PlanUndo(cmd.Context()) })
+			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*plannedMove, error) {
+				return m.stackMove(s)(s.PlanUndoRewind(cmd.Context(), m.workTree()))
+			})
 		},
 	}
 	m.flags(cmd)
@@ -56,7 +79,9 @@ func newRedo(a *app.App) *cobra.Command {
 		Use: "redo SESSION", Short: "Take back the newest undo", Args: cobra.ExactArgs(1),
 		Example: app.Examples("tally-replay redo last", "tally-replay redo travel --dry-run", "tally-replay redo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*tally.Move, error) { return s.PlanRedo(cmd.Context()) })
+			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*plannedMove, error) {
+				return m.stackMove(s)(s.PlanRedoRewind(cmd.Context(), m.workTree()))
+			})
 		},
 	}
 	m.flags(cmd)
@@ -67,12 +92,34 @@ func newRedo(a *app.App) *cobra.Command {
 type mover struct {
 	app         *app.App
 	done        string
+	tree        string
 	yes, dryRun bool
 }
 
 func (m *mover) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&m.tree, "tree", "", "folder in which files are restored; default: none are")
 	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVarP(&m.dryRun, "dry-run", "n", false, "say what would happen, and write nothing")
+}
+
+// plannedMove is a move that was looked at, and how it is made.
+type plannedMove struct {
+	*tally.Move
+	files []tally.FileChange
+	make  func(context.Context) (log.Ack, []tally.FileChange, error)
+}
+
+// headMove is a move of the head alone.
+func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
+	return func(move *tally.Move, err error) (*plannedMove, error) {
+		if err != nil {
+			return nil, err
+		}
+		return &plannedMove{Move: move, make: func(ctx context.Context) (log.Ack, []tally.FileChange, error) {
+			ack, err := s.Move(ctx, move)
+			return ack, nil, err
+		}}, nil
+	}
 }
 
 // moved is what a move prints with -o json.
@@ -83,9 +130,10 @@ type moved struct {
 	Undoes  events.Offset      `json:"undoes,omitempty"`
 	Leaves  []projector.TurnAt `json:"leaves"`
 	Returns []projector.TurnAt `json:"returns"`
+	Files   []movedFile        `json:"files,omitempty"`
 }
 
-func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (*tally.Move, error)) error {
+func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (*plannedMove, error)) error {
 	return m.app.WithStore(ctx, func(st *tally.Store) error {
 		s, err := app.Session(ctx, st, arg)
 		if err != nil {
@@ -95,7 +143,7 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (
 		if err != nil {
 			return err
 		}
-		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: orEmpty(move.Leaves), Returns: orEmpty(move.Returns)}
+		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: orEmpty(move.Leaves), Returns: orEmpty(move.Returns), Files: movedFiles(move.files)}
 		if m.app.Format == cli.Text {
 			describe(m.app.Out, s, move)
 		}
@@ -103,21 +151,21 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (
 			if err := m.app.Confirm(m.yes, "Go on?"); err != nil {
 				return err
 			}
-			ack, err := s.Move(ctx, move)
+			ack, files, err := move.make(ctx)
 			if err != nil {
 				return err
 			}
-			out.Offset = ack.Last
+			out.Offset, out.Files = ack.Last, movedFiles(files)
 		}
 		if m.app.Format != cli.Text {
-			return cli.WriteJSON(m.app.Out, m.app.Format, out)
+			return errors.Join(cli.WriteJSON(m.app.Out, m.app.Format, out), m.warnFiles(out))
 		}
 		if m.dryRun {
 			_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
 		} else {
 			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", cli.Printable(cli.ID(s.ID())), m.done, out.Offset)
 		}
-		return err
+		return errors.Join(err, m.warnFiles(out))
 	})
 }
 
@@ -129,13 +177,14 @@ func orEmpty(list []projector.TurnAt) []projector.TurnAt {
 }
 
 // describe says what leaves and what returns.
-func describe(w io.Writer, s *tally.Session, move *tally.Move) {
+func describe(w io.Writer, s *tally.Session, move *plannedMove) {
 	fmt.Fprintf(w, "%s goes to %v.\n", cli.Printable(cli.ID(s.ID())), move.Event.To)
 	listTurns(w, "leaves", "-", move.Leaves)
 	listTurns(w, "returns", "+", move.Returns)
 	if n := sharing(move.Leaves); n > 0 {
 		fmt.Fprintf(w, "  (%s of one event each; the entries of an event stay together)\n", cli.Count(n, "group"))
 	}
+	listFiles(w, move.files)
 }
 
 // sharing counts the events that brought more than one of the turns.

@@ -28,11 +28,16 @@ passed and failed, a simulation as its goal and how it ended. An id that runs of
 several types have is written TYPE/ID. --traces shows how each step of a
 simulation was chosen. With both, --raw gives the bytes as they were stored.
 
+The session of a panel of models is shown run by run, the models side by side
+where they fit; runs that were rewound are marked. --thread shows the history of
+one model.
+
 With -o json the result has two members: session (id, kind and the fields that
 were set) and threads (the turns, each with the offset of its event). Nothing in
 it would be changed by a rewind that is undone again.`,
 		Example: app.Examples("tally-replay show last", "tally-replay show travel --at '#5'", "tally-replay show travel --thread main -o json",
-			"tally-replay show order-desk --run run-1785748100000-b4k3ry1", "tally-replay show order-desk --traces", "tally-replay show order-desk --tools full"),
+			"tally-replay show order-desk --run run-1785748100000-b4k3ry1", "tally-replay show order-desk --traces", "tally-replay show order-desk --tools full",
+			"tally-replay show ses_0198c2 --thread gpt-5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if v.run != "" && v.traces || (v.run != "" || v.traces) && (v.thread != "" || v.all) {
 				return cli.Usagef("--run and --traces show something else than turns: give one of them, without --thread and --all")
@@ -88,6 +93,8 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 		err = v.writeRaw(s)
 	case v.app.Format != cli.Text:
 		err = v.writeJSON(s, gone)
+	case s.Ledger.Kind == events.KindPanel && v.thread == "":
+		err = v.writePanel(ctx, handle, s, gone)
 	default:
 		err = v.writeText(s, gone)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/internal/cli"
@@ -46,15 +47,19 @@ func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error 
 			p.turn(fmt.Sprintf("#%d", i+1), t)
 		}
 	}
-	if len(gone) > 0 {
-		p.printf("\n%s\n", p.style.Bold("not in effect, "+cli.Count(len(gone), "turn")))
-		for _, t := range gone {
-			if v.thread == "" || t.Thread == v.thread {
-				p.turn(cli.Printable(t.Thread), t.Turn)
-			}
-		}
-	}
+	p.gone(slices.DeleteFunc(gone, func(t projector.TurnAt) bool { return v.thread != "" && t.Thread != v.thread }))
 	return p.err
+}
+
+// gone shows turns that are not in effect.
+func (p *printer) gone(list []projector.TurnAt) {
+	if len(list) == 0 {
+		return
+	}
+	p.printf("\n%s\n", p.style.Bold("not in effect, "+cli.Count(len(list), "turn")))
+	for _, t := range list {
+		p.turn(cli.Printable(t.Thread), t.Turn)
+	}
 }
 
 // printer writes text that fits its width, and remembers the first error.

@@ -266,6 +266,26 @@ func TestWidths(t *testing.T) {
 	})
 }
 
+func TestBeside(t *testing.T) {
+	loud := func(s string) string { return "<" + s + ">" }
+	got := render.Beside([][]render.Styled{{{Text: "日本", Paint: loud}, {Text: "b"}}, {{Text: "c"}}, {{Text: "d"}, {Text: ""}, {Text: "e"}}}, 5)
+	want := []string{
+		"<日本>  │ c     │ d", // colours take no room
+		"b     │       │",
+		"      │       │ e",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for n := 1; n < 6; n++ {
+		width := render.ColumnWidth(n, 100)
+		line := render.Beside(slices.Repeat([][]render.Styled{{{Text: strings.Repeat("x", width)}}}, n), width)[0]
+		if have := uniseg.StringWidth(line); have > 100 || have <= 100-n {
+			t.Errorf("%d columns take %d of 100", n, have)
+		}
+	}
+}
+
 func TestEvent(t *testing.T) {
 	note := "n"
 	run := events.RunRef{Kind: "panel", ID: "r"}

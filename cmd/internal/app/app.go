@@ -33,6 +33,7 @@ type App struct {
 	Color    cli.ColorMode
 	call     config.Overrides
 	logLevel string
+	answers  *bufio.Reader // In, once something was asked
 }
 
 // memoryLimit is how much memory a command takes before it collects garbage more
@@ -199,12 +200,20 @@ func (a *App) Confirm(yes bool, question string) error {
 	if !cli.IsTerminal(a.In) {
 		return &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this asks before it writes, and there is no terminal to ask on"), Hint: "Add -y to go on without being asked, or --dry-run to look only."}
 	}
-	fmt.Fprintf(a.Err, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(a.In).ReadString('\n') // no answer is a no
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+	if answer := strings.ToLower(a.Ask(question + " [y/N]")); answer != "y" && answer != "yes" {
 		return &cli.CodeError{Code: cli.Failed, Err: errors.New("nothing was written")}
 	}
 	return nil
+}
+
+// Ask gives the line that is typed in answer to a question, "" if none is.
+func (a *App) Ask(question string) string {
+	fmt.Fprint(a.Err, question+" ")
+	if a.answers == nil {
+		a.answers = bufio.NewReader(a.In)
+	}
+	answer, _ := a.answers.ReadString('\n') // the end of the input is no answer
+	return strings.TrimSpace(answer)
 }
 
 // WarnDamaged names the records of a session that could not be read. The command

@@ -1,0 +1,143 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Metadata gives the session as session_metadata.json shows it.
+func (s *Session) Metadata(ctx context.Context) (PanelMetadata, error) {
+	v, err := s.panel(ctx)
+	if err != nil {
+		return PanelMetadata{}, err
+	}
+	return v.metadata(s.sub.ID), nil
+}
+
+func (v *panelView) metadata(id string) PanelMetadata {
+	l := v.head.Ledger
+	m := PanelMetadata{ID: cmp.Or(v.born.ID, id), CreatedAt: v.born.CreatedAt, LastActiveAt: v.born.LastActiveAt, ConfigHash: v.born.ConfigHash}
+	if at, ok := l.CreatedAt.Time(); ok && m.CreatedAt.IsZero() {
+		m.CreatedAt, m.LastActiveAt = at, at
+	}
+	if raw, ok := l.Fields.Get("models"); ok {
+		m.Models = toolNames(raw)
+	}
+	m.FirstPrompt, m.LastPrompt = v.born.FirstPrompt, v.born.LastPrompt
+	for _, row := range v.rows {
+		if !row.noSummary {
+			m.Runs = append(m.Runs, row.Summary)
+			m.count(row)
+		}
+	}
+	m.PromptCount = max(m.PromptCount, v.born.PromptCount)
+	return m
+}
+
+// count adds a run to what the metadata say of all of them.
+func (m *PanelMetadata) count(row PanelRow) {
+	if row.IsMarker() {
+		return
+	}
+	m.PromptCount++
+	if row.Summary.Timestamp.After(m.LastActiveAt) {
+		m.LastActiveAt = row.Summary.Timestamp
+	}
+	if prompt := cutRunes(row.Content.Prompt); !row.noContent {
+		m.FirstPrompt = cmp.Or(m.FirstPrompt, prompt)
+		m.LastPrompt = prompt
+	}
+}
+
+// Content gives the session as session_content.json shows it. To each run of
+// Metadata it has one, an empty one to a marker.
+func (s *Session) Content(ctx context.Context) (PanelContent, error) {
+	v, err := s.panel(ctx)
+	if err != nil {
+		return PanelContent{}, err
+	}
+	return v.content(s.sub.ID)
+}
+
+func (v *panelView) content(id string) (PanelContent, error) {
+	var c PanelContent
+	for _, row := range v.rows {
+		if !row.Imported && !row.noContent { // the imported file has none
+			c.SessionID = cmp.Or(v.born.ID, id)
+			c.Runs = append(c.Runs, row.Content)
+		}
+	}
+	var err error
+	c.Histories, err = panelHistories(v.head.Threads)
+	return c, err
+}
+
+// LastActiveTools gives the names of the tools of the last run, or as they were
+// set since; nil before either.
+func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
+	for rec, err := range s.st.Log.ReadBack(ctx, events.Range{Subject: s.sub}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err == nil && wanted(rec.Type) {
+			rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch p := projector.Decode(rec).Payload.(type) {
+		case *events.RunFinished:
+			if p.Run.Kind == panelKind && p.Tools != nil {
+				return toolNames(p.Tools), nil
+			}
+		case *events.SessionUpdated:
+			if raw, ok := p.Set.Get("lastActiveTools"); ok {
+				return toolNames(raw), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// SetLastActiveTools says which tools are active.
+func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error {
+	have, err := s.LastActiveTools(ctx)
+	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
+		return err
+	}
+	_, err = s.st.Update(ctx, s.sub, []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {
+		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}})
+	})
+	return err
+}
+
+// Redacted gives the metadata without what persons and models wrote: prompts,
+// previews, files and notes.
+func (m PanelMetadata) Redacted() PanelMetadata {
+	m.FirstPrompt, m.LastPrompt = "", ""
+	m.Models, m.Runs = slices.Clone(m.Models), slices.Clone(m.Runs)
+	for i := range m.Runs {
+		m.Runs[i].PromptPreview, m.Runs[i].Note, m.Runs[i].AppliedFiles = "", "", nil
+	}
+	return m
+}
+
+// Redacted gives the content without what persons and models wrote: of each model
+// there is left why and after how many steps it stopped.
+func (c PanelContent) Redacted() PanelContent {
+	c.Histories, c.Runs = nil, slices.Clone(c.Runs)
+	for i, run := range c.Runs {
+		run.Prompt = ""
+		run.Models = slices.Clone(run.Models)
+		for j, m := range run.Models {
+			run.Models[j] = PanelModelContent{ModelID: m.ModelID, Events: []PanelEvent{}, StopReason: m.StopReason, Steps: m.Steps, ReasoningTokens: m.ReasoningTokens}
+		}
+		c.Runs[i] = run
+	}
+	return c
+}
