@@ -1,6 +1,7 @@
 package tally_test
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/tallydir"
+	"github.com/tallylog/tally/internal/gentree"
 )
 
 // What the handles record comes out as the folder that the original would have
@@ -152,45 +154,82 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 }
 
 func testFolderRoundTrip(t *testing.T, st *tally.Store) {
-	dir := filepath.Join("..", "shared", "data", "tally", "travel")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no recorded sessions beside the repository: %v", err)
+	for _, root := range []string{"travel", "cashflow"} {
+		dir := filepath.Join("..", "shared", "data", "tally", root)
+		if _, err := os.Stat(dir); err != nil {
+			t.Skipf("no recorded sessions beside the repository: %v", err)
+		}
+		own := need(st.In(st.Namespace() + "-" + root))
+		if r, err := tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
+			t.Fatalf("%v, %v", r.Problems, err)
+		}
+		files := folder(t, dir)
+		sameFiles(t, export(t, own), files)
+		for _, c := range need(own.ListConversations(t.Context())) {
+			savedAsLoaded(t, own, c, files)
+			goesOn(t, own, c)
+		}
 	}
-	if r, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
-		t.Fatalf("%v, %v", r.Problems, err)
-	}
-	sameFiles(t, export(t, st), folder(t, dir))
-	for _, c := range need(st.ListConversations(t.Context())) {
-		before := len(recordsOf(t, st, c.ID()))
-		d := mustContent(t, c)
+}
+
+// savedAsLoaded saves what a conversation holds as it was loaded, and wants no
+// event of that.
+func savedAsLoaded(t *testing.T, st *tally.Store, c *tally.Conversation, files map[string]string) {
+	t.Helper()
+	before := len(recordsOf(t, st, c.ID()))
+	d := mustContent(t, c)
+	changes := []tally.Change{need(c.Save(t.Context(), d)).Change}
+	if _, ok := files[c.Path()+"/stepTraces.json"]; ok {
 		traces := tally.ConversationToStepTraces(d, tally.TraceOptions{PreserveTurnIndices: true})
-		for _, change := range []tally.Change{
-			need(c.Save(t.Context(), d)).Change,
-			need(c.SaveTrajectoryStepTraces(t.Context(), traces)),
-			need(c.SaveTrajectoryMeta(t.Context(), need(c.LoadTrajectoryMeta(t.Context())))),
-		} {
-			if change != tally.NoChange {
-				t.Errorf("%s: saved as it was loaded: %v", c.ID(), change)
+		changes = append(changes, need(c.SaveTrajectoryStepTraces(t.Context(), traces)))
+	}
+	if _, ok := files[c.Path()+"/trajectory.meta.json"]; ok {
+		changes = append(changes, need(c.SaveTrajectoryMeta(t.Context(), need(c.LoadTrajectoryMeta(t.Context())))))
+	}
+	for _, r := range need(c.ListRuns(t.Context())) {
+		need(r.Load(t.Context()))
+		if raw := need(r.Raw(t.Context())); string(raw) != strings.TrimSuffix(files[r.Path()], "\n") {
+			t.Errorf("%s: raw bytes are not the file's", r.Path())
+		}
+	}
+	if i := slices.IndexFunc(changes, func(change tally.Change) bool { return change != tally.NoChange }); i >= 0 {
+		t.Errorf("%s: saved as it was loaded: %v", c.ID(), changes)
+	}
+	if n := len(recordsOf(t, st, c.ID())); n != before {
+		t.Errorf("%s: %d records, before %d", c.ID(), n, before)
+	}
+}
+
+// goesOn appends to what was imported.
+func goesOn(t *testing.T, st *tally.Store, c *tally.Conversation) {
+	t.Helper()
+	d := mustContent(t, c)
+	need(c.Append(t.Context(), step(99, "after the import")))
+	if again := mustContent(t, c); len(again.Steps) != len(d.Steps)+1 {
+		t.Errorf("%d steps", len(again.Steps))
+	}
+	lines := strings.Split(export(t, st)[c.Path()+"/conversation.jsonl"], "\n")
+	if last := lines[len(lines)-1]; !strings.HasSuffix(last, `,"conversationId":"`+d.ID+`"}`) {
+		t.Errorf("last line %s", last)
+	}
+}
+
+// What an embedded server has on disk is what the folder was.
+func TestGeneratedFolders(t *testing.T) {
+	st := openBackend(t, "local")
+	for seed := range 50 {
+		t.Run(fmt.Sprint("T-27 generated folder ", seed), func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 2, Turns: 4, TurnBytes: 100, Odd: seed%2 == 0}); err != nil {
+				t.Fatal(err)
 			}
-		}
-		if n := len(recordsOf(t, st, c.ID())); n != before {
-			t.Errorf("%s: %d records, before %d", c.ID(), n, before)
-		}
-		for _, r := range need(c.ListRuns(t.Context())) {
-			raw := need(r.Raw(t.Context()))
-			if file := folder(t, dir)[r.Path()]; string(raw) != strings.TrimSuffix(file, "\n") {
-				t.Errorf("%s: raw bytes are not the file's", r.Path())
+			own := need(st.In(fmt.Sprint("folder-", seed)))
+			need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}))
+			sameFiles(t, export(t, own), folder(t, dir))
+			if again := need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{})); again.Events != 0 {
+				t.Errorf("a second import added %d events", again.Events)
 			}
-			need(r.Load(t.Context()))
-		}
-		need(c.Append(t.Context(), step(99, "after the import"))) // goes on from what was imported
-		if again := mustContent(t, c); len(again.Steps) != len(d.Steps)+1 {
-			t.Errorf("%d steps", len(again.Steps))
-		}
-		lines := strings.Split(export(t, st)[c.Path()+"/conversation.jsonl"], "\n")
-		if last := lines[len(lines)-1]; !strings.HasSuffix(last, `,"conversationId":"`+d.ID+`"}`) {
-			t.Errorf("last line %s", last)
-		}
+		})
 	}
 }
 

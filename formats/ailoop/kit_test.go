@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/ailoop"
+	"github.com/tallylog/tally/formats/internal/formattest"
 	"github.com/tallylog/tally/log/logtest"
 )
 
@@ -53,38 +54,14 @@ func mustImport(t testing.TB, st *tally.Store, path string, o formats.ImportOpti
 func mustBeClean(t testing.TB, st *tally.Store, path string) formats.Report {
 	t.Helper()
 	r := mustImport(t, st, path, formats.ImportOptions{})
-	for _, p := range r.Problems {
-		t.Errorf("problem: %v", p)
-	}
+	formattest.MustBeClean(t, r)
 	return r
 }
 
 // exported gives all files of an export.
 func exported(t testing.TB, st *tally.Store) (map[string]string, formats.Report) {
 	t.Helper()
-	dir := t.TempDir()
-	d, err := formats.OpenDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	r, err := formats.Export(t.Context(), st, ailoop.Layout{}, d, formats.ExportOptions{All: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := make(map[string]string)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[e.Name()] = string(data)
-	}
-	return files, r
+	return formattest.Exported(t, st, ailoop.Layout{})
 }
 
 // wantFile wants an export to be one file.

@@ -28,7 +28,7 @@ const (
 func types(t testing.TB, st store, id string) []string {
 	t.Helper()
 	var list []string
-	for rec, err := range st.Read(t.Context(), events.Range{Subject: events.Session(st.ns, id)}) {
+	for rec, err := range st.Read(t.Context(), events.Range{Subject: events.Session(st.Name, id)}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestVocabulary(t *testing.T) {
 		t.Errorf("prompts %+v", p.Threads)
 	}
 	for hash, want := range map[string]string{"rcp_1": "# R\nversion: 1\n", "cfg_v1_0": "{\n    \"name\": \"old\"\n  }"} {
-		if d, err := st.Loader().Document(t.Context(), events.Document(st.ns, "recipe", hash), 0); err != nil || string(d.Data) != want {
+		if d, err := st.Loader().Document(t.Context(), events.Document(st.Name, "recipe", hash), 0); err != nil || string(d.Data) != want {
 			t.Errorf("recipe %s: %+v, %v", hash, d, err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestOrigins(t *testing.T) {
 	mustEqual(t, b, exported(t, st))
 
 	t.Run("namespaces", func(t *testing.T) {
-		second := store{st.Log, "second"}
+		second := store{Log: st.Log, Name: "second"}
 		mustBeClean(t, second, folder(t, a))
 		mustEqual(t, a, exported(t, second))
 	})

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/errata"
+	"github.com/tallylog/tally/formats/internal/formattest"
 )
 
 // two is a session with two models, a failure, a selection and a rewind.
@@ -143,21 +143,8 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// recorded gives the data folder beside the repository.
-func recorded(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "shared", "data", "errata"))
-	if err == nil {
-		_, err = os.Stat(dir)
-	}
-	if err != nil {
-		t.Skipf("no recorded data beside the repository: %v", err)
-	}
-	return dir
-}
-
 func TestRecorded(t *testing.T) {
-	dir := recorded(t)
+	dir := formattest.Recorded(t, "errata")
 	st := openStore(t)
 	r := mustBeClean(t, st, dir)
 	if r.Files != (formats.Files{Exact: 1, Whole: 1}) || r.Events != 13 {

@@ -43,7 +43,7 @@ func testHostileIDs(t *testing.T) {
 	}
 	for _, id := range ids {
 		short := len(formats.FileName(id)) > 200 || formats.IsShortened(formats.FileName(id))
-		s, err := back.Loader().Session(t.Context(), events.Session(back.ns, id), 0)
+		s, err := back.Loader().Session(t.Context(), events.Session(back.Name, id), 0)
 		if err != nil {
 			t.Errorf("%q did not come back: %v", id, err)
 			continue

@@ -44,7 +44,7 @@ func replaceTree(t testing.TB, dir string, files map[string]string) {
 
 func load(t testing.TB, st store, id string) *projector.Session {
 	t.Helper()
-	s, err := st.Loader().Session(t.Context(), events.Session(st.ns, id), 0)
+	s, err := st.Loader().Session(t.Context(), events.Session(st.Name, id), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestOrigins(t *testing.T) {
 	b := with(a, conv+"conversation.jsonl", step(2), conv+"meta.json", `{"id":"c1","createdAt":"2020-01-01T00:00:00.000Z"}`, "conversations/c2/notes", "x")
 	t.Run("T-37/namespaces", func(t *testing.T) {
 		st := openStore(t)
-		second := store{st.Log, "second"}
+		second := store{Log: st.Log, Name: "second"}
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "a"), a))
 		r := mustBeClean(t, second, writeTree(t, filepath.Join(t.TempDir(), "b"), with(b, conv+"stepTraces.json", "-")))
 		if r.Added != 2 {
@@ -191,7 +191,7 @@ func TestOrigins(t *testing.T) {
 // live appends what no import made.
 func live(t testing.TB, st store, id string, expect log.Expect, p events.Payload) {
 	t.Helper()
-	e, err := events.New("urn:test:live", events.Session(st.ns, id), p)
+	e, err := events.New("urn:test:live", events.Session(st.Name, id), p)
 	if err != nil {
 		t.Fatal(err)
 	}

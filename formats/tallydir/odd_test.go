@@ -5,20 +5,17 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // Whatever stands in a folder comes out byte for byte, and a second import finds
 // nothing to do.
 func TestOddFolders(t *testing.T) {
-	seeds := 100
-	if testing.Short() {
-		seeds = 20
-	}
-	for seed := range seeds {
+	for seed := range testkit.Times(1000) {
 		t.Run(fmt.Sprint("T-27/seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 5, Turns: 5, TurnBytes: 200, Odd: true}); err != nil {
+			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 1 + seed%2, Turns: 4, TurnBytes: 100, Odd: true}); err != nil {
 				t.Fatal(err)
 			}
 			want := readTree(t, dir)

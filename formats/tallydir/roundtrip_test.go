@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/internal/formattest"
 )
 
 // Every file of recorded folders comes out as it went in.
@@ -18,7 +19,7 @@ func TestRealFolders(t *testing.T) {
 		{"cashflow", formats.Files{Exact: 32, Derived: 8}, 190},
 	} {
 		t.Run("T-27/"+c.name, func(t *testing.T) {
-			dir := realData(t, c.name)
+			dir := formattest.Recorded(t, "tally", c.name)
 			st := openStore(t)
 			r := mustBeClean(t, st, dir)
 			if r.Files != c.want || r.Root != c.name {

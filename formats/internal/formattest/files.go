@@ -1,0 +1,151 @@
+package formattest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tallylog/tally/formats"
+)
+
+// files is a formats.Storage in memory, as far as an export needs one.
+type files struct {
+	formats.Storage // nil: what an export does not do panics
+	content         map[string]string
+}
+
+func (f files) Stat(_ context.Context, name string) (formats.Entry, error) {
+	content, ok := f.content[name]
+	if !ok {
+		return formats.Entry{}, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	}
+	return formats.Entry{Name: path.Base(name), Size: int64(len(content))}, nil
+}
+
+func (f files) Write(_ context.Context, name string, _ fs.FileMode, content func(io.Writer) error) error {
+	if f.content[name] != "" {
+		return errors.New("written twice")
+	}
+	var b bytes.Buffer
+	err := content(&b)
+	f.content[name] = b.String()
+	return err
+}
+
+// Exported gives all files of a store in a layout, by their paths.
+func Exported(t testing.TB, src formats.Source, layout formats.Layout) (map[string]string, formats.Report) {
+	t.Helper()
+	f := files{content: make(map[string]string)}
+	r, err := formats.Export(t.Context(), src, layout, f, formats.ExportOptions{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.content, r
+}
+
+// MustExport writes a session, or all of them if the options name none, to a
+// folder.
+func MustExport(t testing.TB, src formats.Source, layout formats.Layout, dir string, o formats.ExportOptions) formats.Report {
+	t.Helper()
+	d, err := formats.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	o.All = o.Session == ""
+	r, err := formats.Export(t.Context(), src, layout, d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	MustBeClean(t, r)
+	return r
+}
+
+// MustBeClean wants a report without problems.
+func MustBeClean(t testing.TB, r formats.Report) {
+	t.Helper()
+	for _, p := range r.Problems {
+		t.Errorf("problem: %v", p)
+	}
+}
+
+// ReadTree reads every file below a folder.
+func ReadTree(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		files[filepath.ToSlash(rel)] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// WriteTree writes files below a folder, and gives the folder.
+func WriteTree(t testing.TB, dir string, perm fs.FileMode, files map[string]string) string {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), perm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// MustEqual compares files byte for byte.
+func MustEqual(t testing.TB, want, have map[string]string) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		content, ok := have[name]
+		if !ok {
+			t.Errorf("%s: missing", name)
+		} else if content != want[name] {
+			t.Errorf("%s: differs\nwant %.700q\nhave %.700q", name, want[name], content)
+		}
+	}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s: was not there", name)
+		}
+	}
+}
+
+// Recorded gives a folder of recorded sessions beside the repository; without it
+// the test is skipped.
+func Recorded(t testing.TB, name ...string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if filepath.Dir(dir) == dir {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	dir = filepath.Join(append([]string{dir, "..", "shared", "data"}, name...)...)
+	if _, statErr := os.Stat(dir); err != nil || statErr != nil {
+		t.Skipf("no recorded sessions beside the repository: %v", errors.Join(err, statErr))
+	}
+	return dir
+}
