@@ -85,31 +85,19 @@ func ExampleStore_ListConversations() {
 // Write a simulation turn by turn: what was acknowledged survives a crash.
 func ExampleConversation_Append() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
-		c, _, err := st.CreateConversation(ctx, "travel")
-		if err != nil {
-			return err
-		}
-		if _, err := c.SaveTrajectoryMeta(ctx, &tally.TrajectoryMeta{Version: 1, TrajectoryID: "travel", CreatedAt: "2026-01-23T12:35:42.341Z",
-			Goal: "Plan a trip", Persona: tally.Persona{Description: "You travel a lot."}}); err != nil {
-			return err
-		}
-		run, err := c.CreateRun(ctx, tally.TrajectoryRun, "")
-		if err != nil {
-			return err
-		}
+		var steps []tally.Step
 		for i, user := range []string{"I want to go to Rome.", "In May."} {
 			s, err := exampleStep(i, user, "Noted.")
 			if err != nil {
 				return err
 			}
-			if _, err := c.Append(ctx, s); err != nil {
-				return err
-			}
+			steps = append(steps, s)
 		}
-		if _, err := run.Save(ctx, json.RawMessage(`{"completed":false,"reason":"max-turns","totalTurns":2}`)); err != nil {
+		run, err := simulate(ctx, st, steps)
+		if err != nil {
 			return err
 		}
-		tr, err := c.Trajectory(ctx)
+		tr, err := run.Conversation().Trajectory(ctx)
 		if err != nil {
 			return err
 		}
@@ -122,6 +110,29 @@ func ExampleConversation_Append() {
 	})
 	// Output:
 	// Plan a trip 2 stopped:max-turns
+}
+
+// simulate stands in README.md.
+func simulate(ctx context.Context, st *tally.Store, steps []tally.Step) (*tally.Run, error) {
+	c, _, err := st.CreateConversation(ctx, "travel")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.SaveTrajectoryMeta(ctx, &tally.TrajectoryMeta{Version: 1, TrajectoryID: "travel", CreatedAt: "2026-01-23T12:35:42.341Z",
+		Goal: "Plan a trip", Persona: tally.Persona{Description: "You travel a lot."}}); err != nil {
+		return nil, err
+	}
+	run, err := c.CreateRun(ctx, tally.TrajectoryRun, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range steps {
+		if _, err := c.Append(ctx, s); err != nil { // when it returns, the step is on disk
+			return nil, err
+		}
+	}
+	_, err = run.Save(ctx, json.RawMessage(`{"completed":false,"reason":"max-turns","totalTurns":2}`))
+	return run, err
 }
 
 // Write a report on a conversation. It knows which steps it judged, and says when

@@ -1,7 +1,6 @@
 package tally_test
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -169,25 +168,47 @@ func TestPackageDocs(t *testing.T) {
 	}
 }
 
-// The example in the README is the one that compiles and runs.
+// The examples in the README are among those that compile and run: each has its
+// lines, in their order, in one of the files with examples.
 func TestReadmeExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(readme), "```go\n")
-	block, _, ok2 := strings.Cut(rest, "```")
-	if !ok || !ok2 {
-		t.Fatal("the README has no Go example")
+	files, err := filepath.Glob("example*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
 	}
-	example, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
+	blocks := strings.Split(string(readme), "```go\n")[1:]
+	if len(blocks) < 2 {
+		t.Errorf("the README has %d Go examples, want a chat and a conversation", len(blocks))
 	}
-	for line := range strings.Lines(block) {
-		line = strings.TrimSpace(line)
-		if line != "" && !bytes.Contains(example, []byte(line)) {
-			t.Errorf("the README says %q, example_test.go does not", line)
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		missing := make(map[string]string)
+		for _, name := range files {
+			example, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line := firstMissing(block, string(example)); line != "" {
+				missing[name] = line
+			}
+		}
+		if len(missing) == len(files) {
+			t.Errorf("no example has the lines of\n%s\nthe first that is missing: %q", block, missing)
 		}
 	}
+}
+
+// firstMissing gives the first line of a block that does not follow in a text.
+func firstMissing(block, text string) string {
+	for line := range strings.Lines(block) {
+		line = strings.TrimSpace(line)
+		var ok bool
+		if _, text, ok = strings.Cut(text, line); !ok {
+			return line
+		}
+	}
+	return ""
 }
