@@ -21,9 +21,6 @@ func TestPanelCost(t *testing.T) {
 	eachBackend(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-24 sums per model and in total, exactly", func(t *testing.T) {
 			s := st.Session("e24")
-			if o := 0.1 + fromText("0.2"); o == 0.3 {
-				t.Error("floats are exact: the test shows nothing")
-			}
 			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Tokens: &events.Tokens{Input: 1, CacheRead: 2}}))
 			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Tokens: &events.Tokens{Input: 10, Output: 5, Reasoning: 5}}))
 			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "b", USD: "1", Purpose: "compaction"}))
@@ -44,9 +41,6 @@ func TestPanelCost(t *testing.T) {
 			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Run: "r", Part: "retry"}))
 			if total, err := s.TotalCost(t.Context()); err != nil || total != "0.3" {
 				t.Errorf("%v, %v", total, err)
-			}
-			if o := 3 * 0.1; o < 0.29 {
-				t.Errorf("the original counts %v: the test shows nothing", o)
 			}
 			err := s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.7", Run: "r"})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
@@ -95,12 +89,6 @@ func TestPanelCost(t *testing.T) {
 			}
 		})
 	})
-}
-
-func fromText(s string) float64 {
-	var f float64
-	fmt.Sscan(s, &f)
-	return f
 }
 
 // randomCosts draws costs of three models and sums them as decimals.
@@ -282,9 +270,6 @@ func TestPanelCheckpoint(t *testing.T) {
 				must(t, saver.Finish(t.Context(), r))
 			}
 			must(t, saver.Update(t.Context(), answer("partial", "p")))
-			if !originalCompleted() || timeout.Completed() {
-				t.Error("the original does not mark it completed: the test shows nothing")
-			}
 			c := load(t, "e27")
 			wantEqual(t, "remaining", c.Remaining(), []string{"timeout", "interrupted", "error", "partial", "silent"})
 			if done := c.Completed(); len(done) != 2 || done[1].Steps != 9 || done[1].StopReason != tally.StopMaxSteps {
@@ -314,7 +299,3 @@ func TestPanelCheckpoint(t *testing.T) {
 		})
 	})
 }
-
-// originalCompleted is whether the original's saver marks a final response as
-// completed that a time limit cut off: it marks every final response.
-func originalCompleted() bool { return true }

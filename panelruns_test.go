@@ -137,9 +137,6 @@ func TestPanelRuns(t *testing.T) {
 			if b := stats["b"]; b.Wins != 1 || b.Losses != 2 || b.ThumbsDown != 0 {
 				t.Errorf("b: %+v", b)
 			}
-			if o := originalStats([]originalRun{{selected: "a", rating: "bad", model: "a"}}); o.wins != 1 || o.down != 0 {
-				t.Errorf("the original counts %+v: the test shows nothing", o)
-			}
 		})
 		t.Run("a newer version of a run", func(t *testing.T) {
 			s := st.Session("again")
@@ -166,9 +163,6 @@ func TestPanelRuns(t *testing.T) {
 				if m.Runs[i].Run != c.Runs[i].Run || m.Runs[i].Type == "" && m.Runs[i].PromptHash != c.Runs[i].PromptHash {
 					t.Errorf("%d: %+v beside %+v", i, m.Runs[i], c.Runs[i])
 				}
-			}
-			if meta, content := originalRewindRows("p", "later"); meta[2] == content[min(2, len(content)-1)] && len(meta) == len(content) {
-				t.Error("the original pairs them: the test shows nothing")
 			}
 			wantEqual(t, "marker", strings.Contains(toJSON(t, m), `"prompt_preview":"","models":null,"type":"rewind"}`), true)
 		})
@@ -268,10 +262,6 @@ func TestPanelListing(t *testing.T) {
 			if a, b := stats["a"], stats["b"]; a.Participations != 1 || a.Wins != 0 || b.Wins != 1 {
 				t.Errorf("%+v", stats)
 			}
-			o := originalStats([]originalRun{{selected: "a", model: "a", hash: "p"}, {hash: "p", marker: true}, {selected: "b", model: "a", hash: "p"}})
-			if o.wins != 1 {
-				t.Errorf("the original counts %+v: the test shows nothing", o)
-			}
 			all, err := st.PanelStats(t.Context(), tally.PanelFilter{ConfigHash: "none"})
 			if err != nil || len(all) != 0 {
 				t.Errorf("%+v, %v", all, err)
@@ -313,46 +303,4 @@ func TestPanelIDs(t *testing.T) {
 			}
 		}
 	})
-}
-
-// originalRun is a row of the original's metadata, as far as its statistics look
-// at it for one model.
-type originalRun struct {
-	selected, rating, hash, model string
-	marker                        bool
-}
-
-type originalCount struct{ wins, down int }
-
-// originalStats is how the original counts: it drops as many of the newest runs of
-// a prompt as there are markers for it, and a rated model is a selected one.
-func originalStats(rows []originalRun) originalCount {
-	markers := make(map[string]int)
-	for _, r := range rows {
-		if r.marker {
-			markers[r.hash]++
-		}
-	}
-	var c originalCount
-	for i := len(rows) - 1; i >= 0; i-- {
-		r := rows[i]
-		switch {
-		case r.marker:
-		case markers[r.hash] > 0:
-			markers[r.hash]--
-		case r.selected == r.model:
-			c.wins++
-		case r.rating == "bad" && r.selected == "":
-			c.down++
-		}
-	}
-	return c
-}
-
-// originalRewindRows gives the rows of both of the original's files after a run,
-// its rewind and another run.
-func originalRewindRows(first, second string) (meta, content []string) {
-	meta, content = append(meta, first), append(content, first)
-	meta = append(meta, "marker")
-	return append(meta, second), append(content, second)
 }
