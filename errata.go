@@ -63,7 +63,7 @@ type errataRun struct {
 // NewErrataStore gives the session that the options name, whether it exists or
 // not. Nothing is written.
 func NewErrataStore(ctx context.Context, st *Store, o ErrataOptions) (*ErrataStore, error) {
-	e := &ErrataStore{st: st, s: st.Session(o.SessionID), opts: o, base: o.Recipe.clone()}
+	e := &ErrataStore{st: st, s: st.Session(o.SessionID), opts: o, base: o.Recipe.Clone()}
 	if err := e.s.Subject().Validate(); err != nil {
 		return nil, err
 	}
@@ -305,7 +305,7 @@ func (e *ErrataStore) LoadCheckpoint(ctx context.Context) (*PanelCheckpoint, err
 func (e *ErrataStore) ClearCheckpoint(ctx context.Context) error { return e.s.ClearCheckpoint(ctx) }
 
 // BaseRecipe gives the recipe of the options, a copy.
-func (e *ErrataStore) BaseRecipe() *Recipe { return e.base.clone() }
+func (e *ErrataStore) BaseRecipe() *Recipe { return e.base.Clone() }
 
 // SessionRecipe gives the recipe that was set for the session, nil if none was.
 func (e *ErrataStore) SessionRecipe(ctx context.Context) (*Recipe, error) {

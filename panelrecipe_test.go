@@ -1,147 +1,25 @@
 package tally_test
 
 import (
+	_ "embed"
 	"errors"
-	"io/fs"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/recipe"
 )
 
 // recipeText has every section.
-const recipeText = `# Sample
-version: 1
-
-## Models
-- gpt-5
-- claude
-
-## System Prompt
-Be brief.
-
-Be right.
-
-## Tools
-- read_file: Only: when needed.
-- bash(go test, go vet): Describe it.
-- web_fetch
-
-## MCP Servers
-- files: npx server --root .
-
-## Constraints
-timeout: 90
-bash_timeout: 2m
-max_steps: 0
-project_root: /srv
-
-## Context
-max_history_turns: 20
-strategy: auto_compact
-compact_threshold: 0.80
-task_mode: sequential
-
-## Sandbox
-filesystem: project_only
-network: none
-allow_local_fetch: TRUE
-
-## Tasks
-- one
-
-## Success Criteria
-- it works
-
-## Tool Descriptions
-### bash
-Runs.
-
-## Context Summarization Prompt
-Summarize.
-
-## Output Processing
-### bash
-max_lines: 50
-truncation: tail
-
-## Hooks
-- of some other time
-`
+//
+//go:embed recipe/testdata/sample.md
+var recipeText string
 
 func mustParse(t *testing.T, text string) *tally.Recipe {
 	t.Helper()
-	r, err := tally.ParseRecipe([]byte(text))
+	r, err := recipe.Parse([]byte(text))
 	must(t, err)
 	return r
-}
-
-func TestRecipeParse(t *testing.T) {
-	r := mustParse(t, recipeText)
-	wantEqual(t, "recipe", r, &tally.Recipe{
-		Version: 1, Name: "Sample", Models: []string{"gpt-5", "claude"}, SystemPrompt: "Be brief.\n\nBe right.",
-		Tools: &tally.RecipeTools{Allowlist: []string{"read_file", "bash", "web_fetch"}, BashPrefixes: []string{"go test", "go vet"},
-			Guidance: map[string]string{"read_file": "Only: when needed.", "bash": "Describe it."}},
-		MCPServers:          []tally.RecipeMCPServer{{Name: "files", Command: "npx server --root ."}},
-		Constraints:         tally.RecipeConstraints{Timeout: 90 * time.Second, BashTimeout: 2 * time.Minute, ProjectRoot: "/srv"},
-		Context:             tally.RecipeContext{MaxHistoryTurns: 20, Strategy: "auto_compact", CompactThreshold: 0.8, TaskMode: "sequential"},
-		Sandbox:             tally.RecipeSandbox{Filesystem: "project_only", Network: "none", AllowLocalFetch: true},
-		Tasks:               []string{"one"},
-		SuccessCriteria:     []string{"it works"},
-		ToolDescriptions:    map[string]string{"bash": "Runs."},
-		SummarizationPrompt: "Summarize.",
-		OutputProcessing:    map[string]tally.RecipeOutputRule{"bash": {MaxLines: 50, Truncation: "tail"}},
-	})
-	normal := r.Markdown()
-	for _, line := range []string{"# Sample\nversion: 1\n", "\n## Tools\n- read_file: Only: when needed.\n- bash(go test, go vet): Describe it.\n- web_fetch\n", "timeout: 1m30s\n", "compact_threshold: 0.8\n"} {
-		if !strings.Contains(normal, line) {
-			t.Errorf("%q is not in %s", line, normal)
-		}
-	}
-	if again := mustParse(t, normal).Markdown(); again != normal {
-		t.Errorf("the normal form changes:\n%s\n%s", normal, again)
-	}
-	if empty := mustParse(t, "version: 1\n## Tools\n"); empty.Tools == nil || len(empty.Tools.Allowlist) != 0 || mustParse(t, "version: 1").Tools != nil {
-		t.Error("no tools and all tools look alike")
-	}
-	for _, text := range []string{"", "# x\n", "version: x", "version: 0", "version: 2", "## Tools\nversion: 1"} {
-		_, err := tally.ParseRecipe([]byte(text))
-		if _, ok := errors.AsType[*tally.RecipeError](err); !ok {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
-
-// The recipe that the original brings along, where it is on the machine.
-func TestRecipeParseDefault(t *testing.T) {
-	text, err := os.ReadFile("../shared/data/errata/default.recipe.md")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("no recorded data beside the repository: %v", err)
-	}
-	must(t, err)
-	r := mustParse(t, string(text))
-	if r.Name != "Errata Default" || r.Constraints.Timeout != 5*time.Minute || r.Context.CompactThreshold != 0.8 || len(r.Tools.Allowlist) != 9 || len(r.Tools.Guidance) != 9 ||
-		r.Sandbox.Network != "full" || !strings.HasPrefix(r.SummarizationPrompt, "Summarize") || !strings.Contains(r.Tools.Guidance["search_files"], `search_files("**/*.go")`) {
-		t.Errorf("%+v", r)
-	}
-}
-
-func FuzzParseRecipe(f *testing.F) {
-	f.Add(recipeText)
-	f.Add("version: 1\n## Tools\n- bash(")
-	f.Fuzz(func(t *testing.T, text string) {
-		r, err := tally.ParseRecipe([]byte(text))
-		if err != nil {
-			return
-		}
-		r.Hash()
-		r.Snapshot(nil)
-		if _, err := tally.ParseRecipe([]byte(r.Markdown())); err != nil {
-			t.Errorf("the normal form cannot be read: %v", err)
-		}
-	})
 }
 
 func newErrata(t *testing.T, st *tally.Store, o tally.ErrataOptions) *tally.ErrataStore {

@@ -7,11 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/recipe"
 )
+
+// Recipe is the configuration of a panel.
+type Recipe = recipe.Recipe
+
+// RecipeSnapshot is a configuration as the older generations of hashes have it.
+type RecipeSnapshot = recipe.Snapshot
 
 // KindRecipe is the kind of documents that hold recipes; their id is the hash.
 const KindRecipe = "recipe"
@@ -24,20 +30,10 @@ type Recipes struct{ st *Store }
 // Recipes gives a handle on the recipes of the namespace.
 func (st *Store) Recipes() *Recipes { return &Recipes{st} }
 
-// RecipeTextHash gives the hash of a recipe's text: that of the configuration, or
-// of the bytes if they cannot be parsed.
-func RecipeTextHash(text []byte) string {
-	r, err := ParseRecipe(text)
-	if err != nil {
-		return "rcp_" + hashOf(text)
-	}
-	return r.Hash()
-}
-
 // Put stores a recipe.md and gives its hash. Of several texts of one hash the
 // first is kept.
 func (r *Recipes) Put(ctx context.Context, text []byte) (string, error) {
-	hash := RecipeTextHash(text)
+	hash := recipe.TextHash(text)
 	return hash, r.PutAs(ctx, hash, text)
 }
 
@@ -52,7 +48,7 @@ func (r *Recipes) PutSnapshot(ctx context.Context, s RecipeSnapshot) (string, er
 func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
 	doc := r.doc(hash)
 	media := "text/markdown"
-	if isSnapshotHash(hash) {
+	if recipe.IsSnapshotHash(hash) {
 		media = events.ContentTypeJSON
 	}
 	e := events.Event{Type: events.TypeDocumentWritten, Subject: doc, ContentType: media, Data: text}
@@ -76,11 +72,6 @@ func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
 
 func (r *Recipes) doc(hash string) events.Subject {
 	return events.Document(r.st.config.Namespace, KindRecipe, hash)
-}
-
-// isSnapshotHash reports whether a hash is of one of the older generations.
-func isSnapshotHash(hash string) bool {
-	return strings.HasPrefix(hash, "cfg_v") || strings.HasPrefix(hash, "rcp_v")
 }
 
 // Get gives the text that is stored under a hash, or ErrNotFound.
@@ -120,7 +111,7 @@ func (r *Recipes) HashesForName(ctx context.Context, name string) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(list, func(hash string, text []byte) bool { return recipeName(hash, text) != name })
+	maps.DeleteFunc(list, func(hash string, text []byte) bool { return recipe.NameOf(hash, text) != name })
 	return slices.Sorted(maps.Keys(list)), nil
 }
 
@@ -134,28 +125,7 @@ func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return recipeName(hash, text), nil
-}
-
-func recipeName(hash string, text []byte) string {
-	var name string
-	if isSnapshotHash(hash) {
-		var s *RecipeSnapshot
-		if err := json.Unmarshal(text, &s); err != nil || s == nil {
-			return ""
-		}
-		name = s.Name
-	} else {
-		parsed, err := ParseRecipe(text)
-		if err != nil {
-			return ""
-		}
-		name = parsed.Name
-	}
-	if name == "" {
-		return "default"
-	}
-	return name
+	return recipe.NameOf(hash, text), nil
 }
 
 // SessionRecipe gives the recipe that was set for the session, nil if none was.
@@ -172,10 +142,7 @@ func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > 0 && data[0] == '{' {
-		return decodeRecipe(data)
-	}
-	return ParseRecipe(data)
+	return recipe.Decode(data)
 }
 
 // SetSessionRecipe sets the recipe of the session, nil to have none again. All of
@@ -187,7 +154,7 @@ func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
 	if r == nil {
 		return s.set(ctx, "recipe", json.RawMessage("null"))
 	}
-	ref, err := s.st.putFile(ctx, mustJSON(r))
+	ref, err := s.st.putFile(ctx, r.Encode())
 	if err != nil {
 		return err
 	}

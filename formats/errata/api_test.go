@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/errata"
 	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/recipe"
 )
 
 var _ formats.Target = (*tally.Store)(nil)
@@ -147,5 +148,58 @@ func TestExportedViews(t *testing.T) {
 	}
 	if after, err := s.Metadata(ctx); err != nil || marshal(after) != marshal(meta) {
 		t.Errorf("%v: metadata\n%s, want\n%s", err, marshal(after), marshal(meta))
+	}
+}
+
+// A recipe that a program set comes out as the original would write it.
+func TestExportedRecipe(t *testing.T) {
+	st := openAPI(t)
+	s := st.Session("ses_1")
+	r := &tally.Recipe{Version: 1, Name: "Set", Models: []string{"m"}, SystemPrompt: "Be <brief>.", Tools: &recipe.Tools{Allowlist: []string{"bash"}}, ToolDescriptions: map[string]string{"bash": "Runs."}}
+	must(t, s.SetSessionRecipe(t.Context(), r))
+	const text = "# Set\nversion: 1\n\n## Models\n- m\n\n## System Prompt\nBe <brief>.\n\n## Tools\n- bash\n"
+	got := exported(t, st)
+	if got[one+"recipe.md"] != text {
+		t.Errorf("recipe.md is %q", got[one+"recipe.md"])
+	}
+	back := openAPI(t)
+	mustBeClean(t, back, writeTree(t, filepath.Join(t.TempDir(), "p"), got))
+	mustEqual(t, got, exported(t, back))
+	if taken, err := back.Recipes().Get(t.Context(), r.Hash()); err != nil || string(taken) != text {
+		t.Errorf("under the hash that the recipe has here, there is %q, %v", taken, err)
+	}
+}
+
+// A recipe has one hash however it came in and however it is spelled, and all
+// generations of hashes are found under what they were called.
+func TestOneHash(t *testing.T) {
+	const odd = "# R\nVersion:  1\n\n## Constraints\n- timeout: 90\nmax_steps: 0\n\n## Models\n- m\n"
+	const normal = "# R\nversion: 1\n\n## Constraints\ntimeout: 1m30s\n"
+	files := map[string]string{"recipes.json": "{\n  \"cfg_v1_0\": {\n    \"name\": \"first\"\n  },\n  \"rcp_1\": \"# Third\\nversion: 1\\n\",\n  \"rcp_v1_0\": {\n    \"name\": \"second\"\n  }\n}"}
+	for id, text := range map[string]string{"ses_1": odd, "ses_2": normal} {
+		for name, data := range newSession(id, "m").ask("q", "a").files() {
+			files[name] = data
+		}
+		files["sessions/"+id+"/recipe.md"] = text
+	}
+	st := openAPI(t)
+	mustBeClean(t, st, folder(t, files))
+	mustEqual(t, files, exported(t, st))
+	hash, err := st.Recipes().Put(t.Context(), []byte(normal))
+	must(t, err)
+	list, err := st.Recipes().List(t.Context())
+	must(t, err)
+	if len(list) != 4 || string(list[hash]) != odd { // the first text is kept
+		t.Errorf("%d recipes: %q", len(list), list)
+	}
+	for hash, want := range map[string]string{"cfg_v1_0": "first", "rcp_v1_0": "second", "rcp_1": "Third", hash: "R"} {
+		if name, err := st.Recipes().Name(t.Context(), hash); name != want || err != nil {
+			t.Errorf("%s is %q, %v", hash, name, err)
+		}
+	}
+	for _, id := range []string{"ses_1", "ses_2"} {
+		if r, err := st.Session(id).SessionRecipe(t.Context()); err != nil || r.Hash() != hash {
+			t.Errorf("%s: %+v, %v", id, r, err)
+		}
 	}
 }

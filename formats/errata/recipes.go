@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/recipe"
 )
 
 // recipeDoc is a recipe on its way into the store.
@@ -23,31 +24,10 @@ type recipeDoc struct {
 	contentType string
 }
 
-// newRecipe gives the document of a recipe in markdown, under its hash.
+// newRecipe gives the document of a recipe in markdown, under the hash of the
+// configuration, however it is spelled.
 func newRecipe(ns string, data []byte) *recipeDoc {
-	return &recipeDoc{events.Document(ns, kindRecipe, recipeHash(data)), data, "text/markdown; charset=utf-8"}
-}
-
-// recipeHash names a recipe by its text without the models, as the original does
-// with the normalised text that it writes.
-func recipeHash(data []byte) string { return "rcp_" + foreign.SumOf(withoutModels(data)) }
-
-// withoutModels takes the section of the models out of a recipe.
-func withoutModels(data []byte) []byte {
-	var out []byte
-	models := false
-	for line := range bytes.Lines(data) {
-		if bytes.HasPrefix(line, []byte("## ")) || bytes.HasPrefix(line, []byte("# ")) {
-			models = strings.EqualFold(strings.TrimSpace(string(bytes.TrimLeft(line, "#"))), "models")
-		}
-		if !models {
-			out = append(out, line...)
-		}
-	}
-	if models {
-		out = bytes.TrimSuffix(out, []byte("\n")) // the line before the section
-	}
-	return out
+	return &recipeDoc{events.Document(ns, kindRecipe, recipe.TextHash(data)), data, "text/markdown; charset=utf-8"}
 }
 
 // put stores the recipe unless there is one under its hash: the first text stays.

@@ -1,7 +1,6 @@
 package errata
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,26 +11,44 @@ import (
 	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/recipe"
 )
 
 // recipe gives the text of the recipe in force: that of the session, else that of
 // the last run that no import brought.
 func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
-	text, err := v.document(ctx, events.DocRef(v.s.Ledger.Text("recipe")))
-	if err != nil || text != nil && !bytes.HasPrefix(text, []byte("{")) {
-		return text, text != nil, err
+	ref := events.DocRef(v.s.Ledger.Text("recipe"))
+	text, err := v.document(ctx, ref)
+	if err != nil || text != nil {
+		return asMarkdown(ref, text), err == nil, err
 	}
 	rows, err := v.rows(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, r := range slices.Backward(rows) {
-		if hash := hashIn(r.summary); r.live && hash != "" {
-			text, err := v.document(ctx, events.RefOf(events.Document(v.s.Subject.Namespace, kindRecipe, hash), 0))
-			return text, text != nil && !bytes.HasPrefix(text, []byte("{")), err
+		hash := hashIn(r.summary)
+		if !r.live || hash == "" {
+			continue
 		}
+		text, err := v.document(ctx, events.RefOf(events.Document(v.s.Subject.Namespace, kindRecipe, hash), 0))
+		return text, text != nil && !recipe.IsSnapshotHash(hash), err
 	}
 	return nil, false, nil
+}
+
+// asMarkdown gives a recipe as recipe.md has it: one that was set by a program is a
+// blob that holds more than markdown can say, and was never spelled in it.
+func asMarkdown(ref events.DocRef, data []byte) []byte {
+	doc, _, err := ref.Parse("")
+	if err != nil || doc.Kind != events.KindBlob {
+		return data
+	}
+	r, err := recipe.Decode(data)
+	if err != nil {
+		return data
+	}
+	return []byte(r.Markdown())
 }
 
 func hashIn(summary events.Raw) string { return text(object(summary), "config_hash") }

@@ -1,4 +1,4 @@
-package tally
+package recipe
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// ParseRecipe reads a recipe.md. Without a version, or with one that is too new,
-// it is a *RecipeError; settings that are not understood are left out, as in the
+// Parse reads a recipe.md. Without a version, or with one that is too new,
+// it is a *Error; settings that are not understood are left out, as in the
 // original.
-func ParseRecipe(text []byte) (*Recipe, error) {
-	title, header, sections := splitRecipe(string(text))
-	version, err := recipeVersion(header)
+func Parse(text []byte) (*Recipe, error) {
+	title, header, sections := split(string(text))
+	version, err := versionOf(header)
 	if err != nil {
 		return nil, err
 	}
@@ -24,24 +24,24 @@ func ParseRecipe(text []byte) (*Recipe, error) {
 	return r, nil
 }
 
-// recipeSection is what stands under a heading.
-type recipeSection struct {
+// section is what stands under a heading.
+type section struct {
 	title string
 	lines []string
 }
 
-func (s recipeSection) text() string { return strings.TrimSpace(strings.Join(s.lines, "\n")) }
+func (s section) text() string { return strings.TrimSpace(strings.Join(s.lines, "\n")) }
 
-// splitRecipe gives the title, the lines above the first section, and the
+// split gives the title, the lines above the first section, and the
 // sections.
-func splitRecipe(text string) (title string, header []string, sections []recipeSection) {
+func split(text string) (title string, header []string, sections []section) {
 	for line := range strings.SplitSeq(text, "\n") {
 		if rest, ok := strings.CutPrefix(line, "# "); ok && title == "" {
 			title = strings.TrimSpace(rest)
 			continue
 		}
 		if rest, ok := strings.CutPrefix(line, "## "); ok {
-			sections = append(sections, recipeSection{title: strings.TrimSpace(rest)})
+			sections = append(sections, section{title: strings.TrimSpace(rest)})
 			continue
 		}
 		if n := len(sections); n > 0 {
@@ -53,7 +53,7 @@ func splitRecipe(text string) (title string, header []string, sections []recipeS
 	return title, header, sections
 }
 
-func recipeVersion(header []string) (int, error) {
+func versionOf(header []string) (int, error) {
 	for _, line := range header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || !strings.EqualFold(strings.TrimSpace(name), "version") {
@@ -62,18 +62,18 @@ func recipeVersion(header []string) (int, error) {
 		n, err := strconv.Atoi(strings.TrimSpace(value))
 		switch {
 		case err != nil || n < 1:
-			return 0, &RecipeError{fmt.Sprintf("the version is %q, want a number from 1", strings.TrimSpace(value))}
-		case n > RecipeVersion:
-			return 0, &RecipeError{fmt.Sprintf("version %d is not supported, %d is the newest", n, RecipeVersion)}
+			return 0, &Error{fmt.Sprintf("the version is %q, want a number from 1", strings.TrimSpace(value))}
+		case n > MaxVersion:
+			return 0, &Error{fmt.Sprintf("version %d is not supported, %d is the newest", n, MaxVersion)}
 		}
 		return n, nil
 	}
-	return 0, &RecipeError{`the version is missing: "version: 1" stands above the first section`}
+	return 0, &Error{`the version is missing: "version: 1" stands above the first section`}
 }
 
 // section reads one section; those of other names say nothing here.
 func (r *Recipe) section(title string, lines []string) {
-	s := recipeSection{title, lines}
+	s := section{title, lines}
 	switch title {
 	case "models":
 		r.Models = s.items()
@@ -109,7 +109,7 @@ func (r *Recipe) section(title string, lines []string) {
 }
 
 // items gives the bullets of a list.
-func (s recipeSection) items() []string {
+func (s section) items() []string {
 	var list []string
 	for _, line := range s.lines {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "- "); ok {
@@ -122,7 +122,7 @@ func (s recipeSection) items() []string {
 }
 
 // values gives the lines "name: value", with or without a bullet.
-func (s recipeSection) values() map[string]string {
+func (s section) values() map[string]string {
 	m := make(map[string]string)
 	for _, line := range s.lines {
 		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "- "), ":")
@@ -134,11 +134,11 @@ func (s recipeSection) values() map[string]string {
 }
 
 // parts gives what stands under headings of the third level.
-func (s recipeSection) parts() []recipeSection {
-	var list []recipeSection
+func (s section) parts() []section {
+	var list []section
 	for _, line := range s.lines {
 		if rest, ok := strings.CutPrefix(line, "### "); ok {
-			list = append(list, recipeSection{title: strings.TrimSpace(rest)})
+			list = append(list, section{title: strings.TrimSpace(rest)})
 		} else if n := len(list); n > 0 {
 			list[n-1].lines = append(list[n-1].lines, line)
 		}
@@ -148,8 +148,8 @@ func (s recipeSection) parts() []recipeSection {
 
 // tools reads "- name", "- name: guidance" and "- bash(prefix, ...): guidance". A
 // section without any is no tools at all.
-func (s recipeSection) tools() *RecipeTools {
-	t := &RecipeTools{Allowlist: []string{}}
+func (s section) tools() *Tools {
+	t := &Tools{Allowlist: []string{}}
 	for _, item := range s.items() {
 		name, guidance, _ := strings.Cut(item, ":")
 		if inside, ok := strings.CutPrefix(item, "bash("); ok {
@@ -186,11 +186,11 @@ func commaList(text string) []string {
 	return list
 }
 
-func (s recipeSection) servers() []RecipeMCPServer {
-	var list []RecipeMCPServer
+func (s section) servers() []MCPServer {
+	var list []MCPServer
 	for _, item := range s.items() {
 		name, command, _ := strings.Cut(item, ":")
-		server := RecipeMCPServer{strings.TrimSpace(name), strings.TrimSpace(command)}
+		server := MCPServer{strings.TrimSpace(name), strings.TrimSpace(command)}
 		if server.Name != "" && server.Command != "" {
 			list = append(list, server)
 		}
@@ -198,14 +198,14 @@ func (s recipeSection) servers() []RecipeMCPServer {
 	return list
 }
 
-func (s recipeSection) constraints() RecipeConstraints {
+func (s section) constraints() Constraints {
 	v := s.values()
-	return RecipeConstraints{MaxSteps: count(v["max_steps"]), Timeout: duration(v["timeout"]), BashTimeout: duration(v["bash_timeout"]), ProjectRoot: v["project_root"]}
+	return Constraints{MaxSteps: count(v["max_steps"]), Timeout: duration(v["timeout"]), BashTimeout: duration(v["bash_timeout"]), ProjectRoot: v["project_root"]}
 }
 
-func (s recipeSection) context() RecipeContext {
+func (s section) context() Context {
 	v := s.values()
-	c := RecipeContext{MaxHistoryTurns: count(v["max_history_turns"]), Strategy: among(v["strategy"], "auto_compact", "manual", "off"),
+	c := Context{MaxHistoryTurns: count(v["max_history_turns"]), Strategy: among(v["strategy"], "auto_compact", "manual", "off"),
 		TaskMode: among(v["task_mode"], "independent", "sequential")}
 	if f, err := strconv.ParseFloat(v["compact_threshold"], 64); err == nil && f > 0 && f <= 1 {
 		c.CompactThreshold = f
@@ -213,20 +213,20 @@ func (s recipeSection) context() RecipeContext {
 	return c
 }
 
-func (s recipeSection) sandbox() RecipeSandbox {
+func (s section) sandbox() Sandbox {
 	v := s.values()
-	return RecipeSandbox{Filesystem: among(v["filesystem"], "unrestricted", "project_only", "read_only"), Network: among(v["network"], "full", "none"),
+	return Sandbox{Filesystem: among(v["filesystem"], "unrestricted", "project_only", "read_only"), Network: among(v["network"], "full", "none"),
 		AllowLocalFetch: strings.EqualFold(v["allow_local_fetch"], "true")}
 }
 
-func (s recipeSection) rules() map[string]RecipeOutputRule {
-	var rules map[string]RecipeOutputRule
+func (s section) rules() map[string]OutputRule {
+	var rules map[string]OutputRule
 	for _, part := range s.parts() {
 		v := part.values()
 		if rules == nil {
-			rules = make(map[string]RecipeOutputRule)
+			rules = make(map[string]OutputRule)
 		}
-		rules[part.title] = RecipeOutputRule{MaxLines: count(v["max_lines"]), MaxTokens: count(v["max_tokens"]),
+		rules[part.title] = OutputRule{MaxLines: count(v["max_lines"]), MaxTokens: count(v["max_tokens"]),
 			Truncation: among(v["truncation"], "head", "tail", "head_tail"), TruncationMessage: v["truncation_message"]}
 	}
 	return rules

@@ -1,0 +1,249 @@
+// Package recipe reads and writes the configurations of panels of models, and
+// names them by their hashes.
+package recipe
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// MaxVersion is the newest version of the format that can be read.
+const MaxVersion = 1
+
+// Recipe is the configuration of a panel, as a recipe.md has it. A zero field is
+// not set.
+type Recipe struct {
+	Version             int
+	Name                string
+	Models              []string
+	SystemPrompt        string
+	Tools               *Tools // nil: all tools
+	MCPServers          []MCPServer
+	Constraints         Constraints
+	Context             Context
+	Sandbox             Sandbox
+	Tasks               []string
+	SuccessCriteria     []string
+	ToolDescriptions    map[string]string
+	SummarizationPrompt string
+	OutputProcessing    map[string]OutputRule // by tool
+}
+
+// Tools says which tools the models have.
+type Tools struct {
+	Allowlist    []string // empty: none
+	BashPrefixes []string // what bash commands may begin with; nil: anything
+	Guidance     map[string]string
+}
+
+// MCPServer is a server that is started for the models.
+type MCPServer struct{ Name, Command string }
+
+// Constraints bound a run.
+type Constraints struct {
+	MaxSteps    int
+	Timeout     time.Duration
+	BashTimeout time.Duration
+	ProjectRoot string
+}
+
+// Context says how histories are kept short.
+type Context struct {
+	MaxHistoryTurns  int
+	Strategy         string  // auto_compact, manual or off
+	CompactThreshold float64 // above 0, up to 1
+	TaskMode         string  // independent or sequential
+}
+
+// Sandbox bounds what the models can reach.
+type Sandbox struct {
+	Filesystem      string // unrestricted, project_only or read_only
+	Network         string // full or none
+	AllowLocalFetch bool
+}
+
+// OutputRule cuts the output of a tool.
+type OutputRule struct {
+	MaxLines          int    `json:"max_lines,omitempty"`
+	MaxTokens         int    `json:"max_tokens,omitempty"`
+	Truncation        string `json:"truncation,omitempty"` // head, tail or head_tail
+	TruncationMessage string `json:"truncation_message,omitempty"`
+}
+
+// Error says what is wrong with a recipe.
+type Error struct{ Reason string }
+
+func (e *Error) Error() string { return "recipe: " + e.Reason }
+
+// Clone gives a copy that shares nothing with the recipe; nil of nil.
+func (r *Recipe) Clone() *Recipe {
+	if r == nil {
+		return nil
+	}
+	c, err := Decode(r.Encode())
+	if err != nil {
+		panic(fmt.Sprintf("recipe: %v", err)) // it was written just now
+	}
+	return c
+}
+
+// Encode writes all of a recipe, also what its markdown has no words for.
+func (r *Recipe) Encode() []byte { return mustJSON(r) }
+
+// Decode reads what Encode wrote, or else markdown.
+func Decode(data []byte) (*Recipe, error) {
+	if len(data) == 0 || data[0] != '{' {
+		return Parse(data)
+	}
+	r := new(Recipe)
+	return r, json.Unmarshal(data, r)
+}
+
+// Markdown writes the recipe in the normal form of recipe.md, from which its hash
+// is taken. What is not set is left out, and so are, as in the original, the
+// descriptions of tools, the rules for output and the task mode.
+func (r *Recipe) Markdown() string {
+	var b bytes.Buffer
+	name := r.Name
+	if name == "" {
+		name = "Errata Recipe"
+	}
+	fmt.Fprintf(&b, "# %s\n", name)
+	if r.Version > 0 {
+		fmt.Fprintf(&b, "version: %d\n", r.Version)
+	}
+	writeSection(&b, "Models", bullets(r.Models))
+	writeSection(&b, "System Prompt", prose(r.SystemPrompt))
+	if r.Tools != nil {
+		b.WriteString("\n## Tools\n")
+		writeLines(&b, r.Tools.bullets())
+	}
+	var servers []string
+	for _, s := range r.MCPServers {
+		servers = append(servers, "- "+s.Name+": "+s.Command)
+	}
+	writeSection(&b, "MCP Servers", servers)
+	writeSection(&b, "Constraints", r.Constraints.lines())
+	writeSection(&b, "Context", r.Context.lines())
+	writeSection(&b, "Sandbox", r.Sandbox.lines())
+	writeSection(&b, "Tasks", bullets(r.Tasks))
+	writeSection(&b, "Success Criteria", bullets(r.SuccessCriteria))
+	writeSection(&b, "Context Summarization Prompt", prose(r.SummarizationPrompt))
+	return b.String()
+}
+
+// writeSection writes a section, unless it has no lines.
+func writeSection(b *bytes.Buffer, title string, lines []string) {
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "\n## %s\n", title)
+		writeLines(b, lines)
+	}
+}
+
+func writeLines(b *bytes.Buffer, lines []string) {
+	for _, line := range lines {
+		b.WriteString(line + "\n")
+	}
+}
+
+func bullets(items []string) []string {
+	var lines []string
+	for _, item := range items {
+		lines = append(lines, "- "+item)
+	}
+	return lines
+}
+
+func prose(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+func (t *Tools) bullets() []string {
+	var lines []string
+	for _, tool := range t.Allowlist {
+		line := "- " + tool
+		if tool == "bash" && len(t.BashPrefixes) > 0 {
+			line += "(" + strings.Join(t.BashPrefixes, ", ") + ")"
+		}
+		if guidance := t.Guidance[tool]; guidance != "" {
+			line += ": " + guidance
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// settings collects lines "name: value" of values that are set.
+type settings []string
+
+func (s *settings) add(set bool, name string, value any) {
+	if set {
+		*s = append(*s, fmt.Sprintf("%s: %v", name, value))
+	}
+}
+
+func (c Constraints) lines() []string {
+	var s settings
+	s.add(c.Timeout > 0, "timeout", c.Timeout)
+	s.add(c.BashTimeout > 0, "bash_timeout", c.BashTimeout)
+	s.add(c.MaxSteps > 0, "max_steps", c.MaxSteps)
+	s.add(c.ProjectRoot != "", "project_root", c.ProjectRoot)
+	return s
+}
+
+func (c Context) lines() []string {
+	var s settings
+	s.add(c.MaxHistoryTurns > 0, "max_history_turns", c.MaxHistoryTurns)
+	s.add(c.Strategy != "", "strategy", c.Strategy)
+	s.add(c.CompactThreshold > 0, "compact_threshold", plainFloat(c.CompactThreshold))
+	return s
+}
+
+func (c Sandbox) lines() []string {
+	var s settings
+	s.add(c.Filesystem != "", "filesystem", c.Filesystem)
+	s.add(c.Network != "", "network", c.Network)
+	s.add(c.AllowLocalFetch, "allow_local_fetch", true)
+	return s
+}
+
+// Hash identifies the configuration: rcp_ and the SHA-256 of its normal form. The
+// models are no part of it.
+func (r *Recipe) Hash() string {
+	same := *r
+	same.Models = nil
+	return "rcp_" + hashOf([]byte(same.Markdown()))
+}
+
+// TextHash gives the hash of a recipe in markdown, however it is spelled: that of
+// the configuration, or of the bytes if they cannot be parsed.
+func TextHash(text []byte) string {
+	r, err := Parse(text)
+	if err != nil {
+		return "rcp_" + hashOf(text)
+	}
+	return r.Hash()
+}
+
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// mustJSON writes a value as the original did. Nothing that a recipe holds can fail
+// but a number that is none.
+func mustJSON(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("recipe: %v", err))
+	}
+	return data
+}
