@@ -42,8 +42,8 @@ func (d *Document) Exists() bool { return len(d.Revisions) > 0 && !d.Last().Dele
 
 // Apply folds the next record onto the document.
 func (d *Document) Apply(rec events.Record) {
-	rev := Revision{Offset: rec.Offset, ID: rec.ID, Time: happened(rec)}
 	f := Decode(rec)
+	rev := Revision{Offset: rec.Offset, ID: rec.ID, Time: f.Happened()}
 	if f.Invalid != nil {
 		d.void(rec, f.Invalid)
 		return

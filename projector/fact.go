@@ -1,6 +1,12 @@
 package projector
 
-import "github.com/tallylog/tally/events"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+)
 
 // Fact is a record with its payload decoded, once for all folds.
 type Fact struct {
@@ -28,4 +34,59 @@ func misplaced(e events.Event) error {
 		return &events.InvalidError{Field: "subject", Reason: e.Type + " cannot be an event of " + e.Subject.String()}
 	}
 	return nil
+}
+
+// Happened is the time of a record by its producer's clock, or by the log's if the
+// producer did not say. All are spelled alike, so they compare as text.
+func (f Fact) Happened() events.Timestamp {
+	return events.TimestampOf(cmp.Or(f.Time, f.Recorded))
+}
+
+// Impossible gives the fact with Invalid set if it can have no effect at its
+// place, as far as that follows from two offsets of its session: that of the
+// session.created that counts, and the last one before it; 0 if there is none.
+func (f Fact) Impossible(created, before events.Offset) Fact {
+	if f.Invalid != nil {
+		return f
+	}
+	switch p := f.Payload.(type) {
+	case *events.SessionCreated:
+		switch {
+		case created != 0:
+			f.Invalid = fmt.Errorf("the session was created at %v already", created)
+		case p.Fork != nil && before != 0:
+			f.Invalid = errors.New("a fork must be the first event of its session")
+		case p.Fork != nil && p.Fork.Offset >= f.Offset:
+			f.Invalid = fmt.Errorf("a fork at %v, which is not below itself", p.Fork.Offset)
+		}
+	case *events.CheckpointSaved:
+		if p.At >= f.Offset {
+			f.Invalid = fmt.Errorf("a checkpoint at %v, which is not below itself", p.At)
+		}
+	}
+	return f
+}
+
+// ForkOf gives the fork that the first record of a history declares, nil if the
+// fact is not that, or declares none or an impossible one.
+func (f Fact) ForkOf(h *History) *events.Fork {
+	p, ok := f.Payload.(*events.SessionCreated)
+	if !ok || p.Fork == nil || h.Len() > 0 || p.Fork.Offset >= f.Offset {
+		return nil
+	}
+	return p.Fork
+}
+
+// Brings gives the turns that a record brings to threads, whatever becomes of them.
+func (f Fact) Brings() Threads {
+	brought := make(Threads)
+	switch p := f.Payload.(type) {
+	case *events.TurnAppended:
+		brought.enter(f.Offset, p.Entries)
+	case *events.ThreadReplaced:
+		for name, r := range p.Threads {
+			brought.thread(name).Turns = newItems(f.Offset, r)
+		}
+	}
+	return brought
 }

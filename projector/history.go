@@ -94,12 +94,15 @@ func (i Interval) String() string {
 	return fmt.Sprintf("%v-%v", i.From, i.To)
 }
 
-func newHistory(sub events.Subject) *History {
+// NewHistory gives the history of no records.
+func NewHistory(sub events.Subject) *History {
 	return &History{subject: sub, points: []point{{number: -1}}}
 }
 
-// inherit begins the history with the live list that parent has after record upto.
-func (h *History) inherit(parent *History, upto int) {
+// Inherit begins the history with the live list that parent has after its last
+// record at or below an offset: that of a fork.
+func (h *History) Inherit(parent *History, at events.Offset) {
+	upto := parent.numberAt(at)
 	if len(h.offsets) > 0 {
 		panic("projector: a history inherits before its own first record")
 	}
@@ -146,8 +149,9 @@ func (h *History) sourceOf(n int) events.Subject {
 	return h.sources[i].subject
 }
 
-// add takes the next record and says what it is at its place.
-func (h *History) add(f Fact) Verdict {
+// Add takes the next record and says what it is at its place. The fact has passed
+// Fact.Impossible.
+func (h *History) Add(f Fact) Verdict {
 	n := len(h.offsets)
 	if n > 0 && f.Offset <= h.offsets[n-1] {
 		panic(fmt.Sprintf("projector: record %v after %v", f.Offset, h.offsets[n-1]))
@@ -284,6 +288,14 @@ func (h *History) Last() events.Offset {
 	return 0
 }
 
+// lastOffset is the offset of the last record, inherited or not, 0 if there is none.
+func (h *History) lastOffset() events.Offset {
+	if len(h.offsets) == 0 {
+		return 0
+	}
+	return h.offsets[len(h.offsets)-1]
+}
+
 // Before gives the last record below an offset, 0 if there is none.
 func (h *History) Before(at events.Offset) events.Offset {
 	if at == 0 {
@@ -334,13 +346,7 @@ func (h *History) Late() []events.Offset {
 
 // Turns gives the number of turns in effect after the last record, over all
 // threads.
-func (h *History) Turns() int {
-	n := 0
-	for _, length := range h.lengths {
-		n += max(length, 0)
-	}
-	return n
-}
+func (h *History) Turns() int { return h.lengths.sum() }
 
 // TurnsAt gives the number of turns of a thread in effect after the last record
 // at or below an offset.

@@ -1,8 +1,6 @@
 package projector
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -154,7 +152,7 @@ func newLedger() *Ledger { return &Ledger{Kind: events.KindConversation} }
 func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
 	l.Records++
 	l.LastID = f.ID
-	l.LastAt = max(l.LastAt, happened(f.Record)) // spelled alike, so they compare as text
+	l.LastAt = max(l.LastAt, f.Happened()) // spelled alike, so they compare as text
 	if v.Late {
 		l.Late = append(l.Late, f.Offset)
 	}
@@ -166,12 +164,6 @@ func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
 	if !events.IsKnown(f.Type) {
 		l.countForeign(f.Type)
 	}
-}
-
-// happened is the time of a record by its producer's clock, or by the log's if
-// the producer did not say.
-func happened(rec events.Record) events.Timestamp {
-	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded))
 }
 
 // fold applies a payload.
@@ -188,45 +180,23 @@ func (l *Ledger) fold(f Fact, before events.Offset) {
 	case *events.SessionRewound:
 		l.rewound(f, p, before)
 	case *events.RunCreated:
-		l.runCreated(f, p)
+		l.run(f, p.Run).Apply(f)
 	case *events.RunStarted:
-		r := l.run(f, p.Run)
-		r.Starts++
-		r.Models = orOld(p.Models, r.Models)
+		l.run(f, p.Run).Apply(f)
 	case *events.RunProgressed:
-		l.runProgressed(f, p)
+		l.run(f, p.Run).Apply(f)
 	case *events.RunFinished:
-		l.runFinished(f, p)
+		l.run(f, p.Run).Apply(f)
+		l.addFormats(p.Formats)
 	case *events.RunAnnotated:
-		l.runAnnotated(f, p)
+		l.run(f, p.Run).Apply(f)
 	case *events.CheckpointSaved:
 		l.checkpointSaved(f, p)
 	case *events.CheckpointCleared:
 		l.checkpointCleared(p)
 	case *events.CostAccrued:
-		l.cost(f, p)
+		l.Costs = append(l.Costs, CostOf(f, p))
 	}
-}
-
-// impossible says why a record can have no effect at its place, as far as the
-// ledger knows; nil if it can. before is the session's last offset before it.
-func (l *Ledger) impossible(f Fact, before events.Offset) error {
-	switch p := f.Payload.(type) {
-	case *events.SessionCreated:
-		switch {
-		case l.Created != 0:
-			return fmt.Errorf("the session was created at %v already", l.Created)
-		case p.Fork != nil && before != 0:
-			return errors.New("a fork must be the first event of its session")
-		case p.Fork != nil && p.Fork.Offset >= f.Offset:
-			return fmt.Errorf("a fork at %v, which is not below itself", p.Fork.Offset)
-		}
-	case *events.CheckpointSaved:
-		if p.At >= f.Offset {
-			return fmt.Errorf("a checkpoint at %v, which is not below itself", p.At)
-		}
-	}
-	return nil
 }
 
 func (l *Ledger) created(f Fact, p *events.SessionCreated) {

@@ -117,7 +117,7 @@ func (ld *loading) rest(ctx context.Context) error {
 			return errTooLarge
 		}
 		f := Decode(rec)
-		if fork := forkOf(s, f); fork != nil {
+		if fork := f.ForkOf(s.History); fork != nil {
 			if err := ld.inherit(ctx, *fork, f.Offset); err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 	if err != nil {
 		return err
 	}
-	ld.s.History.inherit(parent.History, parent.History.Len()-1)
+	ld.s.History.Inherit(parent.History, parent.History.lastOffset())
 	ld.s.Threads = parent.Threads
 	ld.s.Damaged = append(ld.s.Damaged, parent.Damaged...)
 	return nil

@@ -98,16 +98,8 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := Decode(rec)
-		switch p := f.Payload.(type) {
-		case *events.TurnAppended:
-			if err := ever.appended(rec.Offset, &events.TurnAppended{Entries: p.Entries}); err != nil {
-				return nil, err
-			}
-		case *events.ThreadReplaced:
-			for name, r := range p.Threads {
-				ever.thread(name).Turns = append(ever.thread(name).Turns, newItems(rec.Offset, r)...)
-			}
+		for name, brought := range Decode(rec).Brings() {
+			ever.thread(name).Turns = append(ever.thread(name).Turns, brought.Turns...)
 		}
 	}
 	return missingIn(s.Threads, ever), nil

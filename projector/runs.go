@@ -27,8 +27,27 @@ func (l *Ledger) run(f Fact, ref events.RunRef) *Run {
 	return r
 }
 
-func (l *Ledger) runCreated(f Fact, p *events.RunCreated) {
-	r := l.run(f, p.Run)
+// Apply folds the next event that names the run.
+func (r *Run) Apply(f Fact) {
+	switch p := f.Payload.(type) {
+	case *events.RunCreated:
+		r.created(f, p)
+	case *events.RunStarted:
+		r.Starts++
+		r.Models = orOld(p.Models, r.Models)
+	case *events.RunProgressed:
+		r.Progress++
+		if p.State != nil {
+			r.State = p.State.To
+		}
+	case *events.RunFinished:
+		r.Results = append(r.Results, Result{f.Offset, p.Outcome, p.Schema, p.FinishedAt, len(p.Result), p.Judged})
+	case *events.RunAnnotated:
+		r.annotated(p)
+	}
+}
+
+func (r *Run) created(f Fact, p *events.RunCreated) {
 	if r.Created != 0 {
 		r.TouchedAt = p.CreatedAt
 		return
@@ -36,22 +55,7 @@ func (l *Ledger) runCreated(f Fact, p *events.RunCreated) {
 	r.Created, r.CreatedAt, r.Models = f.Offset, p.CreatedAt, orOld(p.Models, r.Models)
 }
 
-func (l *Ledger) runProgressed(f Fact, p *events.RunProgressed) {
-	r := l.run(f, p.Run)
-	r.Progress++
-	if p.State != nil {
-		r.State = p.State.To
-	}
-}
-
-func (l *Ledger) runFinished(f Fact, p *events.RunFinished) {
-	r := l.run(f, p.Run)
-	r.Results = append(r.Results, Result{f.Offset, p.Outcome, p.Schema, p.FinishedAt, len(p.Result), p.Judged})
-	l.addFormats(p.Formats)
-}
-
-func (l *Ledger) runAnnotated(f Fact, p *events.RunAnnotated) {
-	r := l.run(f, p.Run)
+func (r *Run) annotated(p *events.RunAnnotated) {
 	for _, s := range []struct {
 		to   *string
 		from *string
@@ -66,12 +70,13 @@ func (l *Ledger) runAnnotated(f Fact, p *events.RunAnnotated) {
 	}
 }
 
-func (l *Ledger) cost(f Fact, p *events.CostAccrued) {
-	c := Cost{Offset: f.Offset, Time: happened(f.Record), Model: p.Model, USD: p.USD, Run: p.Run, Purpose: p.Purpose, Source: p.Source}
+// CostOf gives what a cost.accrued says, at its place.
+func CostOf(f Fact, p *events.CostAccrued) Cost {
+	c := Cost{Offset: f.Offset, Time: f.Happened(), Model: p.Model, USD: p.USD, Run: p.Run, Purpose: p.Purpose, Source: p.Source}
 	if p.Tokens != nil {
 		c.Tokens = *p.Tokens
 	}
-	l.Costs = append(l.Costs, c)
+	return c
 }
 
 // Total is a sum of costs.
@@ -79,6 +84,14 @@ type Total struct {
 	USD    events.Amount `json:"usd"`
 	Tokens events.Tokens `json:"tokens"`
 	Events int           `json:"events"`
+}
+
+// Plus gives the sum with one more cost.
+func (t Total) Plus(c Cost) Total {
+	var usd decimal
+	usd.add(t.USD)
+	usd.add(c.USD)
+	return Total{usd.amount(), t.Tokens.Add(c.Tokens), t.Events + 1}
 }
 
 // Totals sums costs, in groups by key, exactly.

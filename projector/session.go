@@ -16,7 +16,7 @@ type Session struct {
 
 // NewSession gives a session without records.
 func NewSession(sub events.Subject) *Session {
-	return &Session{Subject: sub, History: newHistory(sub), Threads: make(Threads), Ledger: newLedger()}
+	return &Session{Subject: sub, History: NewHistory(sub), Threads: make(Threads), Ledger: newLedger()}
 }
 
 // Offset is the offset of the session's last record, 0 if it has none.
@@ -26,10 +26,8 @@ func (s *Session) Offset() events.Offset { return s.History.Last() }
 // threads are left to the caller, who knows which records they are folded over.
 func (s *Session) apply(f Fact) Verdict {
 	before := s.History.Last()
-	if f.Invalid == nil {
-		f.Invalid = s.Ledger.impossible(f, before)
-	}
-	v := s.History.add(f)
+	f = f.Impossible(s.Ledger.Created, before)
+	v := s.History.Add(f)
 	s.Ledger.apply(f, v, before)
 	return v
 }
@@ -57,14 +55,4 @@ func (s *Session) OnBranch() Total {
 		}
 	}
 	return t.Of(struct{}{})
-}
-
-// forkOf gives the fork that the session's first record declares, nil if it
-// declares none or an impossible one.
-func forkOf(s *Session, f Fact) *events.Fork {
-	p, ok := f.Payload.(*events.SessionCreated)
-	if !ok || p.Fork == nil || s.History.Len() > 0 || p.Fork.Offset >= f.Offset {
-		return nil
-	}
-	return p.Fork
 }

@@ -29,9 +29,9 @@ func (l *Sessions) Apply(rec events.Record) {
 		l.order = append(l.order, rec.Subject)
 	}
 	f := Decode(rec)
-	if fork := forkOf(s, f); fork != nil {
+	if fork := f.ForkOf(s.History); fork != nil {
 		if parent := l.bySubject[events.Session(rec.Subject.Namespace, fork.Session)]; parent != nil {
-			s.History.inherit(parent.History, parent.History.numberAt(fork.Offset))
+			s.History.Inherit(parent.History, fork.Offset)
 		}
 	}
 	s.apply(f)

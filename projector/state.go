@@ -116,12 +116,7 @@ func (h *History) encode() historyState {
 		st.Sources = append(st.Sources, sourceState{s.subject.NATS(), s.end})
 	}
 	for _, p := range h.points[1:] {
-		// A prefix is always the list after some earlier record: its last one says which.
-		last := -1
-		if p.prefix != nil {
-			last = p.prefix.to
-		}
-		st.Points = appendInts(st.Points, p.number, last)
+		st.Points = appendInts(st.Points, p.number, p.last())
 	}
 	for _, d := range h.deltas {
 		set := 0
@@ -135,7 +130,7 @@ func (h *History) encode() historyState {
 
 // decode rebuilds a history; chains are shared again as they were.
 func (st historyState) decode(sub events.Subject) (*History, error) {
-	h := newHistory(sub)
+	h := NewHistory(sub)
 	h.names = st.Names
 	at := events.Offset(0)
 	for b := st.Offsets; len(b) > 0; {
@@ -181,10 +176,7 @@ func (st historyState) decode(sub events.Subject) (*History, error) {
 		}
 		h.deltas = append(h.deltas, delta{d[0], d[1], d[2] == 1, d[3]})
 	}
-	h.lengths = h.lengthsAt(len(h.offsets) - 1)
-	if last := h.lastLive(len(h.offsets) - 1); last >= 0 {
-		h.marks = append(h.marks, mark{last, slices.Clone(h.lengths)})
-	}
+	h.remember()
 	return h, nil
 }
 

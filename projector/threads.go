@@ -59,15 +59,20 @@ func (t Threads) thread(name string) *Thread {
 	return th
 }
 
-func (t Threads) appended(at events.Offset, p *events.TurnAppended) error {
+// enter puts the entries of an event behind the turns of their threads.
+func (t Threads) enter(at events.Offset, entries []events.Entry) {
 	index := make(map[string]int, 1)
-	for i := range p.Entries {
-		e := &p.Entries[i]
+	for i := range entries {
+		e := &entries[i]
 		th := t.thread(e.Thread)
 		th.Turns = append(th.Turns, Turn{Offset: at, Index: index[e.Thread], Raw: e.Turn, Bytes: e.Bytes, ID: e.ID,
 			Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Pinned: e.Pinned})
 		index[e.Thread]++
 	}
+}
+
+func (t Threads) appended(at events.Offset, p *events.TurnAppended) error {
+	t.enter(at, p.Entries)
 	for name, meta := range p.ThreadMeta {
 		t.thread(name).Meta = meta
 	}

@@ -1,0 +1,91 @@
+package projector_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// longHistory folds a history of several blocks, with rewinds across them.
+func longHistory(t *testing.T, seed uint64, n int) (*projector.History, []projector.Fact) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 0))
+	h := projector.NewHistory(s1)
+	var facts []projector.Fact
+	for at := events.Offset(1); len(facts) < n; at += events.Offset(1 + r.IntN(3)) {
+		var p events.Payload = &events.TurnAppended{Entries: []events.Entry{{Thread: fmt.Sprintf("t%d", r.IntN(3)), Turn: events.Raw(`1`)}}}
+		if r.IntN(100) == 0 && at > 1 {
+			p = &events.SessionRewound{To: 1 + events.Offset(r.Uint64N(uint64(at-1)))}
+		}
+		e, err := events.New("urn:test", s1, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.IntN(10) == 0 { // its producer may have seen what is not in effect any more
+			e = e.WithExtension(events.ExtSeen, events.Offset(1+r.Uint64N(uint64(at))).Padded())
+		}
+		f := projector.Decode(events.Record{Event: e, Offset: at})
+		h.Add(f)
+		facts = append(facts, f)
+	}
+	return h, facts
+}
+
+func inBlocks(h *projector.History) (blocks [][]byte, rest []byte) {
+	for n := range h.Blocks() {
+		blocks = append(blocks, h.Block(n))
+	}
+	return blocks, h.Rest()
+}
+
+// A history read back from its blocks goes on as the one that was written, and
+// blocks that were written once stay as they are.
+func TestBlocksRoundTrip(t *testing.T) {
+	for seed := range uint64(20) {
+		n := int(400 + 100*seed)
+		want, facts := longHistory(t, seed, n)
+		half, _ := longHistory(t, seed, n/2)
+		early, rest := inBlocks(half)
+		got, err := projector.DecodeHistory(s1, early, rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range facts[n/2:] {
+			got.Add(f)
+		}
+		wantBlocks, wantRest := inBlocks(want)
+		gotBlocks, gotRest := inBlocks(got)
+		for i, b := range wantBlocks {
+			if !bytes.Equal(b, gotBlocks[i]) || i < len(early) && !bytes.Equal(b, early[i]) {
+				t.Fatalf("seed %d: block %d differs", seed, i)
+			}
+		}
+		if !bytes.Equal(wantRest, gotRest) {
+			t.Fatalf("seed %d: the rest differs", seed)
+		}
+		if want.Turns() != got.Turns() || fmt.Sprint(want.Live(want.Last())) != fmt.Sprint(got.Live(got.Last())) {
+			t.Fatalf("seed %d: %d turns in %v, want %d in %v", seed, got.Turns(), got.Live(got.Last()), want.Turns(), want.Live(want.Last()))
+		}
+	}
+}
+
+// What is cut off or altered is an error or another history, never a panic.
+func TestBlocksOfAnything(t *testing.T) {
+	h, _ := longHistory(t, 1, 700)
+	blocks, rest := inBlocks(h)
+	for n := range rest {
+		if _, err := projector.DecodeHistory(s1, blocks, rest[:n]); err == nil {
+			t.Fatalf("%d of %d bytes are a history", n, len(rest))
+		}
+		odd := bytes.Clone(rest)
+		odd[n] ^= 0x55
+		projector.DecodeHistory(s1, blocks, odd)
+	}
+	if _, err := projector.DecodeHistory(s1, blocks[1:], rest); err == nil {
+		t.Error("a history without its first block is one")
+	}
+}

@@ -1,0 +1,417 @@
+package projector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Cursor is how far a view has got: a place in the log, and the event there. A log
+// that has another event at that place is another log.
+type Cursor struct {
+	Offset   events.Offset
+	EventID  string
+	Recorded time.Time // of the event
+}
+
+// Quarantine is a subject that a view could not fold: it stays in the view as it
+// was before the record at Offset, until it is tried again.
+type Quarantine struct {
+	Subject events.Subject
+	Offset  events.Offset
+	Reason  string
+}
+
+// View is a fold over many subjects that is kept somewhere. A Runner brings it up
+// to date; it makes one call at a time.
+type View interface {
+	// Name says which view it is, for people.
+	Name() string
+	// Begin forgets what was applied and not committed, and gives what is stored. What
+	// is stored and cannot be used is gone afterwards, and the cursor is zero.
+	Begin(ctx context.Context) (Cursor, []Quarantine, error)
+	// Apply folds the next record. A *FoldError, or a panic, is of the record's
+	// subject alone; any other error is of the view.
+	Apply(ctx context.Context, f Fact) error
+	// Quarantine takes back what was applied of a subject since the last commit. The
+	// next commit stores the fact.
+	Quarantine(q Quarantine)
+	// Commit stores everything that was applied, and the cursor, all or nothing.
+	Commit(ctx context.Context, c Cursor) error
+	// Reset empties the view: it is of another log.
+	Reset(ctx context.Context) error
+}
+
+// FoldError says that a record cannot be folded. It is the fold's own failure: what
+// is wrong with an input makes the record void.
+type FoldError struct{ Err error }
+
+func (e *FoldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *FoldError) Unwrap() error { return e.Err }
+
+// Runner brings one view up to date with the log and keeps it so: catch-up, then
+// live. Records are decoded beside the fold, as many ahead of it as Ahead allows.
+type Runner struct {
+	Log      Follower
+	View     View
+	Logger   *slog.Logger // default: discard
+	MaxValue int64        // largest value kept by reference, in bytes; default events.MaxValue
+
+	Batch   int           // most records of a commit; default 8192; fewer if they have more than Ahead bytes
+	Latency time.Duration // most time between a record and its commit when live; default 2 ms
+	Ahead   int64         // bytes of data decoded ahead; default 8 MiB, one record always
+	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
+
+	mu          sync.Mutex // guards what follows
+	cursor      Cursor
+	quarantined map[events.Subject]Quarantine
+	moved       chan struct{} // closed when cursor moves
+}
+
+// How a runner behaves where nothing says otherwise.
+const (
+	patience = 250 * time.Millisecond // between a record that is old news and its commit
+	oldNews  = time.Second            // since a record was recorded
+	longest  = 5 * time.Second        // between two tries of a view that fails
+)
+
+func (r *Runner) withDefaults() {
+	r.Logger = cmp.Or(r.Logger, slog.New(slog.DiscardHandler))
+	r.MaxValue = cmp.Or(r.MaxValue, events.MaxValue)
+	r.Batch = cmp.Or(r.Batch, 8192)
+	r.Latency = cmp.Or(r.Latency, 2*time.Millisecond)
+	r.Ahead = cmp.Or(r.Ahead, 8<<20)
+	r.Leave = cmp.Or(r.Leave, time.Second)
+}
+
+// Run keeps the view up to date until ctx is done. Then it catches up with the log
+// for Leave at most. A view that fails is begun again, a little later each time.
+func (r *Runner) Run(ctx context.Context) {
+	r.withDefaults()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, longest) {
+		before := r.Cursor()
+		err := r.follow(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if r.Cursor() != before {
+			wait = 10 * time.Millisecond
+		}
+		r.Logger.Warn("view stands still, and is tried again", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
+		sleep(ctx, wait)
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Leave)
+	defer cancel()
+	if err := r.CatchUp(last, nil); err != nil && last.Err() == nil {
+		r.Logger.Warn("view is left behind", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (r *Runner) follow(ctx context.Context) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	if err := r.pump(ctx, r.Log.Follow, nil); err != nil {
+		return err
+	}
+	return errors.New("projector: the log's follow ended")
+}
+
+// CatchUp brings the view to where the log ends now. progress, if not nil, is told
+// of each commit.
+func (r *Runner) CatchUp(ctx context.Context, progress func(Cursor)) error {
+	r.withDefaults()
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	return r.pump(ctx, r.Log.Read, progress)
+}
+
+// begin finds out where the view stands, and whether it is of this log.
+func (r *Runner) begin(ctx context.Context) error {
+	cursor, quarantined, err := r.View.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	reason, err := r.unknown(ctx, cursor)
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		r.Logger.Warn("view is built anew", "view", r.View.Name(), "reason", reason)
+		if err := r.View.Reset(ctx); err != nil {
+			return err
+		}
+		cursor, quarantined = Cursor{}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quarantined = make(map[events.Subject]Quarantine)
+	for _, q := range quarantined {
+		r.quarantined[q.Subject] = q
+	}
+	r.moveTo(cursor)
+	return nil
+}
+
+// unknown says why a cursor is none of this log; "" if it is one.
+func (r *Runner) unknown(ctx context.Context, c Cursor) (reason string, err error) {
+	if c.Offset == 0 {
+		return "", nil
+	}
+	head, err := r.Log.Head(ctx)
+	if err != nil {
+		return "", err
+	}
+	if c.Offset > head {
+		return fmt.Sprintf("it is at %v, the log ends at %v", c.Offset, head), nil
+	}
+	rec, err := r.Log.Record(ctx, c.Offset)
+	if damage, ok := errors.AsType[*events.DamageError](err); ok {
+		return damage.Error(), nil
+	}
+	if err == nil && rec.ID != c.EventID {
+		return fmt.Sprintf("the log has event %q at %v, not %q", rec.ID, c.Offset, c.EventID), nil
+	}
+	return "", err
+}
+
+// moveTo says where the view is. The caller holds the lock.
+func (r *Runner) moveTo(c Cursor) {
+	r.cursor = c
+	if r.moved != nil {
+		close(r.moved)
+		r.moved = nil
+	}
+}
+
+// reading is Read or Follow.
+type reading func(context.Context, events.Range) iter.Seq2[events.Record, error]
+
+// pump applies the records after the cursor and commits them, until there are no
+// more.
+func (r *Runner) pump(ctx context.Context, read reading, progress func(Cursor)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	q := &queue{most: r.Ahead, facts: make(chan decoded, 1024), room: make(chan struct{}, 1)}
+	go r.decode(ctx, read(ctx, events.Range{After: r.Cursor().Offset}), q)
+	defer q.drain()
+	defer stop()
+	for {
+		c, more, err := r.batch(ctx, q)
+		if err != nil {
+			return err
+		}
+		if c != r.Cursor() {
+			if err := r.commit(ctx, c); err != nil {
+				return err
+			}
+			if progress != nil {
+				progress(c)
+			}
+		}
+		if !more {
+			return ctx.Err()
+		}
+	}
+}
+
+// decode fills the queue. It is the other half of the work, done beside the fold.
+func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, error], q *queue) {
+	defer close(q.facts)
+	for rec, err := range records {
+		if err == nil {
+			rec, err = Resolve(ctx, r.Log, rec, r.MaxValue)
+		}
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue // reads and verify name it; the cursor stays at a record that can be recognised
+		}
+		d := decoded{err: err}
+		if err == nil {
+			d.fact = Decode(rec)
+		}
+		if !q.put(ctx, d) || err != nil {
+			return
+		}
+	}
+}
+
+// batch applies the next records: until there are enough for a commit, or the
+// first of them has waited long enough. more is false at the end of the records.
+func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err error) {
+	c = r.Cursor()
+	d, ok := <-q.facts
+	if !ok {
+		return c, false, nil
+	}
+	wait := r.Latency
+	if time.Since(d.fact.Recorded) > oldNews {
+		wait = max(wait, patience)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	size := int64(0)
+	for n := 1; ; n++ {
+		q.took(d)
+		if d.err != nil {
+			return c, false, d.err
+		}
+		if err := r.apply(ctx, d.fact); err != nil {
+			return c, false, err
+		}
+		c = Cursor{d.fact.Offset, d.fact.ID, d.fact.Recorded}
+		if size += int64(len(d.fact.Data)); n == r.Batch || size >= r.Ahead {
+			return c, true, nil
+		}
+		select {
+		case d, ok = <-q.facts:
+			if !ok {
+				return c, false, nil
+			}
+		case <-timer.C:
+			return c, true, nil
+		}
+	}
+}
+
+// apply folds one record. What goes wrong in the fold puts its subject aside; the
+// view goes on with the others.
+func (r *Runner) apply(ctx context.Context, f Fact) error {
+	if _, aside := r.quarantined[f.Subject]; aside { // only this goroutine changes it while a view runs
+		return nil
+	}
+	err := r.tryApply(ctx, f)
+	fold, ok := errors.AsType[*FoldError](err)
+	if !ok {
+		return err
+	}
+	q := Quarantine{f.Subject, f.Offset, fold.Error()}
+	r.Logger.Warn("subject is quarantined", "view", r.View.Name(), "subject", f.Subject.String(), "offset", uint64(f.Offset), "reason", q.Reason)
+	r.View.Quarantine(q)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quarantined[f.Subject] = q
+	return nil
+}
+
+func (r *Runner) tryApply(ctx context.Context, f Fact) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &FoldError{fmt.Errorf("panic: %v", p)}
+		}
+	}()
+	return r.View.Apply(ctx, f)
+}
+
+func (r *Runner) commit(ctx context.Context, c Cursor) error {
+	if err := r.View.Commit(ctx, c); err != nil {
+		return err // before here: the batch is applied again from the old cursor
+	}
+	// Committed: rows and cursor are one. Readers may see c already.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moveTo(c)
+	return nil
+}
+
+// Cursor is how far the view has got.
+func (r *Runner) Cursor() Cursor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cursor
+}
+
+// Quarantined counts the subjects that the view leaves alone.
+func (r *Runner) Quarantined() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.quarantined)
+}
+
+// Wait returns when the view shows at least the record at an offset.
+func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
+	for {
+		r.mu.Lock()
+		if r.moved == nil {
+			r.moved = make(chan struct{})
+		}
+		reached, moved := r.cursor.Offset, r.moved
+		r.mu.Unlock()
+		if reached >= at {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("projector: view %s is at %v, waiting for %v: %w", r.View.Name(), reached, at, ctx.Err())
+		}
+	}
+}
+
+// decoded is a fact on its way to the fold, or the error that ends the way.
+type decoded struct {
+	fact Fact
+	err  error
+}
+
+// queue holds facts between decoding and folding, and no more bytes of them than
+// allowed, unless it is a single one.
+type queue struct {
+	most  int64
+	bytes atomic.Int64
+	facts chan decoded
+	room  chan struct{} // somebody took something
+}
+
+// put waits for room. It is false if ctx ended first.
+func (q *queue) put(ctx context.Context, d decoded) bool {
+	size := int64(len(d.fact.Data))
+	for q.bytes.Load() > 0 && q.bytes.Load()+size > q.most {
+		select {
+		case <-q.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	q.bytes.Add(size)
+	select {
+	case q.facts <- d:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (q *queue) took(d decoded) {
+	q.bytes.Add(-int64(len(d.fact.Data)))
+	select {
+	case q.room <- struct{}{}:
+	default: // the writer will look
+	}
+}
+
+// drain returns when the writer is gone.
+func (q *queue) drain() {
+	for d := range q.facts {
+		q.took(d)
+	}
+}

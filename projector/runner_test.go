@@ -1,0 +1,265 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+)
+
+// shelf is a view that keeps the ids of the records it was given, in memory that
+// outlives the runner.
+type shelf struct {
+	mu      sync.Mutex // guards what follows: tests look while a runner works
+	cursor  projector.Cursor
+	stored  []string
+	pending []string
+	aside   []projector.Quarantine
+	commits int
+	resets  int
+	refuse  func(projector.Fact) error
+	broken  error // of commits
+}
+
+func (s *shelf) Name() string { return "shelf" }
+
+func (s *shelf) Begin(context.Context) (projector.Cursor, []projector.Quarantine, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = nil
+	return s.cursor, slices.Clone(s.aside), nil
+}
+
+func (s *shelf) Apply(_ context.Context, f projector.Fact) error {
+	if s.refuse != nil {
+		if err := s.refuse(f); err != nil {
+			return err
+		}
+	}
+	s.pending = append(s.pending, f.ID)
+	return nil
+}
+
+func (s *shelf) Quarantine(q projector.Quarantine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside = append(s.aside, q)
+}
+
+func (s *shelf) Commit(_ context.Context, c projector.Cursor) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	s.cursor, s.stored, s.pending = c, append(s.stored, s.pending...), nil
+	s.commits++
+	return nil
+}
+
+func (s *shelf) Reset(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cursor, s.stored, s.pending, s.aside = projector.Cursor{}, nil, nil, nil
+	s.resets++
+	return nil
+}
+
+func (s *shelf) has(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.stored, want) {
+		t.Errorf("the view has %v, want %v", s.stored, want)
+	}
+}
+
+// onShelf runs a test with a log in memory, on a clock of its own.
+func onShelf(t *testing.T, run func(t *testing.T, l *log.Log, mem *logtest.Mem)) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := logtest.NewMem(logtest.MemConfig{})
+		run(t, logtest.OpenOn(t, mem, log.Config{}), mem)
+	})
+}
+
+// put appends turns with the ids given.
+func put(t *testing.T, l *log.Log, sub events.Subject, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		e, err := events.New("urn:test", sub, aTurn(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.ID = id
+		if _, err := l.Append(t.Context(), sub, log.Any, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// running runs a view; stop ends that.
+func running(t *testing.T, r *projector.Runner) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { r.Run(ctx) })
+	synctest.Wait()
+	return func() { cancel(); wg.Wait() }
+}
+
+func TestRunnerCatchesUpAndGoesOn(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		put(t, l, s1, "a", "b")
+		v := &shelf{}
+		r := &projector.Runner{Log: l, View: v}
+		stop := running(t, r)
+		if err := r.Wait(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		v.has(t, "a", "b")
+		put(t, l, s2, "c")
+		if err := r.Wait(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		v.has(t, "a", "b", "c")
+		put(t, l, s1, "d")
+		stop() // what was appended before is there afterwards
+		v.has(t, "a", "b", "c", "d")
+		again := running(t, &projector.Runner{Log: l, View: v})
+		again()
+		v.has(t, "a", "b", "c", "d")
+	})
+}
+
+func TestRunnerCommitsInBatches(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		for i := range 10 {
+			put(t, l, s1, fmt.Sprint(i))
+		}
+		for _, c := range []struct {
+			batch   int
+			ahead   int64
+			commits int
+		}{{4, 1 << 20, 3}, {100, 1 << 20, 1}, {100, 1, 10}} {
+			v := &shelf{}
+			r := &projector.Runner{Log: l, View: v, Batch: c.batch, Ahead: c.ahead}
+			if err := r.CatchUp(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if len(v.stored) != 10 || v.commits != c.commits {
+				t.Errorf("batches of %d and %d bytes: %d records in %d commits, want 10 in %d", c.batch, c.ahead, len(v.stored), v.commits, c.commits)
+			}
+		}
+	})
+}
+
+// A subject that cannot be folded is put aside, with an error or a panic; the
+// others go on, and the next runner leaves it alone too.
+func TestRunnerQuarantines(t *testing.T) {
+	for name, fails := range map[string]func() error{
+		"error": func() error { return &projector.FoldError{Err: errors.New("cannot be")} },
+		"panic": func() error { panic("cannot be") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+				put(t, l, s1, "a")
+				put(t, l, s2, "b", "bad")
+				put(t, l, s1, "c")
+				put(t, l, s2, "d")
+				v := &shelf{refuse: func(f projector.Fact) error {
+					if f.ID == "bad" {
+						return fails()
+					}
+					return nil
+				}}
+				r := &projector.Runner{Log: l, View: v}
+				if err := r.CatchUp(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				v.has(t, "a", "b", "c")
+				if len(v.aside) != 1 || v.aside[0].Subject != s2 || v.aside[0].Offset != 3 || !strings.Contains(v.aside[0].Reason, "cannot be") {
+					t.Errorf("quarantined: %v", v.aside)
+				}
+				put(t, l, s2, "e")
+				put(t, l, s1, "f")
+				if err := (&projector.Runner{Log: l, View: v}).CatchUp(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				v.has(t, "a", "b", "c", "f")
+			})
+		})
+	}
+}
+
+// A view that fails is no subject's fault: it is tried again from where it stands,
+// and nothing is left out.
+func TestRunnerTriesAgain(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		put(t, l, s1, "a")
+		v := &shelf{broken: errors.New("no space")}
+		var said warnings
+		r := &projector.Runner{Log: l, View: v, Logger: said.logger()}
+		stop := running(t, r)
+		time.Sleep(time.Minute)
+		v.has(t)
+		v.mu.Lock()
+		v.broken = nil
+		v.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		v.has(t, "a")
+		stop()
+		if !strings.Contains(strings.Join(said.all(), "\n"), "no space") {
+			t.Errorf("it was said: %s", strings.Join(said.all(), "\n"))
+		}
+	})
+}
+
+// A view of another log is emptied, and that is said once.
+func TestRunnerKnowsItsLog(t *testing.T) {
+	for name, cursor := range map[string]projector.Cursor{
+		"another event": {Offset: 1, EventID: "z"},
+		"beyond":        {Offset: 7, EventID: "a"},
+		"damaged":       {Offset: 2, EventID: "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onShelf(t, func(t *testing.T, l *log.Log, mem *logtest.Mem) {
+				put(t, l, s1, "a", "b", "c")
+				mem.Damage(2)
+				var said warnings
+				v := &shelf{cursor: cursor, stored: []string{"z"}}
+				r := &projector.Runner{Log: l, View: v, Logger: said.logger()}
+				for range 2 {
+					if err := r.CatchUp(t.Context(), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				v.has(t, "a", "c")
+				if v.resets != 1 || strings.Count(strings.Join(said.all(), "\n"), "built anew") != 1 {
+					t.Errorf("emptied %d times; said: %s", v.resets, strings.Join(said.all(), "\n"))
+				}
+			})
+		})
+	}
+}
+
+func TestRunnerWaitEnds(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		r := &projector.Runner{Log: l, View: &shelf{}, Logger: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.Wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wait for what never comes: %v", err)
+		}
+	})
+}
