@@ -1,0 +1,297 @@
+package catalog
+
+import (
+	"container/list"
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Catalog is the view over all sessions and documents, for the process that writes
+// it. It is a projector.View; Reader reads it.
+type Catalog struct {
+	file
+	lastKey   int64
+	sessions  map[events.Subject]*list.Element // of *session
+	recent    *list.List                       // those touched last are in front
+	dirty     []*session                       // in the order in which they were touched first
+	footprint int                              // of all sessions in memory that are not dirty
+	documents map[events.Subject]*document     // touched since the last commit
+	aside     map[events.Subject]bool
+}
+
+// memory is about how many bytes of folded sessions are kept at hand.
+const memory = 64 << 20
+
+// New gives the catalog in a directory, to be run by a projector.Runner.
+func New(dir string, lg *slog.Logger) *Catalog { return newCatalog(filepath.Join(dir, FileName), current, lg) }
+
+func newCatalog(path, set string, lg *slog.Logger) *Catalog {
+	c := &Catalog{file: file{form: catalogForm, path: path, set: set, logger: lg}}
+	c.forget()
+	return c
+}
+
+// Name implements projector.View.
+func (c *Catalog) Name() string { return c.view }
+
+// forget drops everything that is in memory.
+func (c *Catalog) forget() {
+	c.sessions, c.recent, c.dirty, c.footprint = make(map[events.Subject]*list.Element), list.New(), nil, 0
+	c.documents, c.aside = make(map[events.Subject]*document), make(map[events.Subject]bool)
+}
+
+// Begin implements projector.View.
+func (c *Catalog) Begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
+	c.forget()
+	cursor, quarantined, err := c.begin(ctx)
+	if err != nil {
+		return cursor, nil, err
+	}
+	for _, q := range quarantined {
+		c.aside[q.Subject] = true
+	}
+	var key sql.NullInt64
+	if _, err := c.find(ctx, "SELECT max(session) FROM sessions{set}", nil, []any{&key}); err != nil {
+		return cursor, nil, c.wrap(err)
+	}
+	c.lastKey = key.Int64
+	return cursor, quarantined, nil
+}
+
+// Reset implements projector.View.
+func (c *Catalog) Reset(ctx context.Context) error {
+	c.forget()
+	c.lastKey = 0
+	return c.reset(ctx)
+}
+
+// Apply implements projector.View.
+func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
+	ctx = context.WithoutCancel(ctx)
+	if !f.Subject.IsSession() {
+		d, err := c.document(ctx, f.Subject)
+		if err != nil {
+			return c.wrap(err)
+		}
+		d.apply(f.Record)
+		return nil
+	}
+	s, err := c.session(ctx, f.Subject)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		s = c.begins(f.Subject)
+	}
+	if !s.dirty {
+		s.dirty = true
+		c.dirty = append(c.dirty, s)
+		c.footprint -= s.footprint()
+	}
+	return c.applyTo(ctx, s, f)
+}
+
+func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) error {
+	if fork := f.ForkOf(s.history); fork != nil {
+		if err := c.inherit(ctx, s, fork); err != nil {
+			return err
+		}
+	}
+	if v := s.apply(f); v.Void != "" {
+		return nil
+	}
+	if ref := runOf(f.Payload); ref != nil {
+		return c.applyRun(ctx, s, *ref, f)
+	}
+	if p, ok := f.Payload.(*events.CostAccrued); ok {
+		return c.applyCost(ctx, s, projector.CostOf(f, p))
+	}
+	return nil
+}
+
+// inherit begins a fork with what its parent was. A fork of nothing inherits
+// nothing.
+func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) error {
+	sub := events.Session(s.Namespace, fork.Session)
+	if c.aside[sub] {
+		return &projector.FoldError{Err: fmt.Errorf("it is a fork of %s, which is quarantined", sub)}
+	}
+	parent, err := c.session(ctx, sub)
+	if err != nil || parent == nil || parent == s {
+		return err
+	}
+	s.history.Inherit(parent.history, fork.Offset)
+	return nil
+}
+
+// begins makes a session that has no record yet.
+func (c *Catalog) begins(sub events.Subject) *session {
+	s := newSession(sub)
+	c.lastKey++
+	s.key = c.lastKey
+	c.keep(s)
+	return s
+}
+
+// keep has a session at hand.
+func (c *Catalog) keep(s *session) {
+	c.sessions[s.subject] = c.recent.PushFront(s)
+	c.footprint += s.footprint()
+}
+
+// session gives what is folded of a session, nil if there is nothing.
+func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, error) {
+	if e := c.sessions[sub]; e != nil {
+		c.recent.MoveToFront(e)
+		return e.Value.(*session), nil
+	}
+	s := newSession(sub)
+	var state []byte
+	found, err := c.find(ctx, "SELECT session, data, "+sessionColumns+" FROM sessions{set} JOIN state{set} USING(session) WHERE namespace=? AND id=?",
+		[]any{sub.Namespace, sub.ID}, append([]any{&s.key, &state}, s.targets()...))
+	if err != nil {
+		return nil, c.wrap(err)
+	}
+	if !found {
+		return nil, nil
+	}
+	blocks, err := c.loadBlocks(ctx, s.key)
+	if err != nil {
+		return nil, c.wrap(err)
+	}
+	if err := s.restore(state, blocks); err != nil {
+		return nil, &projector.FoldError{Err: err}
+	}
+	s.stored = true
+	c.keep(s)
+	return s, nil
+}
+
+func (c *Catalog) loadBlocks(ctx context.Context, key int64) ([][]byte, error) {
+	st, err := c.prepare(ctx, "SELECT data FROM marks{set} WHERE session=? ORDER BY number")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := st.QueryContext(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var blocks [][]byte
+	for rows.Next() {
+		var b []byte
+		if err := rows.Scan(&b); err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks, rows.Err()
+}
+
+// Quarantine implements projector.View.
+func (c *Catalog) Quarantine(q projector.Quarantine) {
+	c.aside[q.Subject] = true
+	c.file.aside = append(c.file.aside, q)
+	delete(c.documents, q.Subject)
+	e := c.sessions[q.Subject]
+	if e == nil {
+		return
+	}
+	s := e.Value.(*session)
+	for i, d := range c.dirty {
+		if d == s {
+			c.dirty = append(c.dirty[:i], c.dirty[i+1:]...)
+			break
+		}
+	}
+	delete(c.sessions, q.Subject)
+	c.recent.Remove(e)
+}
+
+// Commit implements projector.View.
+func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
+	if err := c.commit(ctx, cursor, c.store); err != nil {
+		return err
+	}
+	for _, s := range c.dirty {
+		s.stored, s.dirty, s.blocks = true, false, s.history.Blocks()
+		s.runs, s.costs = nil, nil
+		c.footprint += s.footprint()
+	}
+	c.dirty = nil
+	clear(c.documents)
+	for c.footprint > memory && c.recent.Len() > 1 {
+		s := c.recent.Remove(c.recent.Back()).(*session)
+		delete(c.sessions, s.subject)
+		c.footprint -= s.footprint()
+	}
+	return nil
+}
+
+// store writes what was touched.
+func (c *Catalog) store(ctx context.Context) error {
+	for _, s := range c.dirty {
+		if err := c.storeSession(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.documents {
+		if err := c.storeDocument(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var (
+	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(31) + ")"
+	updateSession = "UPDATE sessions{set} SET (" + sessionColumns + ")=(" + placeholders(30) + ") WHERE session=?"
+)
+
+func placeholders(n int) string {
+	b := []byte("?")
+	for range n - 1 {
+		b = append(b, ",?"...)
+	}
+	return string(b)
+}
+
+func (c *Catalog) storeSession(ctx context.Context, s *session) error {
+	s.settle()
+	text := insertSession
+	if s.stored {
+		text = updateSession
+	}
+	if err := c.run(ctx, text, append(s.values(), s.key)...); err != nil {
+		return err
+	}
+	if err := c.run(ctx, "INSERT OR REPLACE INTO state{set} VALUES(?,?)", s.key, s.state()); err != nil {
+		return err
+	}
+	for n := s.blocks; n < s.history.Blocks(); n++ {
+		at, turns := s.history.BlockEnd(n)
+		if err := c.run(ctx, "INSERT OR REPLACE INTO marks{set} VALUES(?,?,?,?,?)", s.key, n, int64(at), turns, s.history.Block(n)); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.runs {
+		if err := c.storeRun(ctx, s, r); err != nil {
+			return err
+		}
+	}
+	for k, t := range s.costs {
+		if err := c.storeCost(ctx, s, k, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close gives the file up. What was not committed is folded again by the next.
+func (c *Catalog) Close() error { return c.close() }

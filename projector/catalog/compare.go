@@ -1,0 +1,110 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// tableOrder is by what the rows of a table are put in order to compare them: its
+// primary key.
+var tableOrder = map[string]string{
+	"sessions": "session", "state": "session", "marks": "session, number", "runs": "session, kind, id",
+	"costs": "session, day, model, run_kind, run_id", "documents": "namespace, kind, id",
+}
+
+// difference names the first place where two files hold other rows of a table, ""
+// if there is none. What the first holds is to be as in the second.
+func difference(ctx context.Context, have, want querier, table, haveSet, wantSet string) (string, error) {
+	h, err := openTable(ctx, have, table, haveSet)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	w, err := openTable(ctx, want, table, wantSet)
+	if err != nil {
+		return "", err
+	}
+	defer w.Close()
+	for n := 1; ; n++ {
+		a, err := h.next()
+		if err != nil {
+			return "", err
+		}
+		b, err := w.next()
+		switch {
+		case err != nil:
+			return "", err
+		case a == nil && b == nil:
+			return "", nil
+		case a == nil:
+			return fmt.Sprintf("table %s ends before row %d, %s", table, n, b.name()), nil
+		case b == nil:
+			return fmt.Sprintf("table %s has row %d, %s, and should not", table, n, a.name()), nil
+		}
+		for i := range a {
+			if !a[i].equals(b[i]) {
+				return fmt.Sprintf("table %s, row %d, %s: column %s is %v, should be %v", table, n, b.name(), h.columns[i], a[i], b[i]), nil
+			}
+		}
+	}
+}
+
+// tableRows reads a table row by row.
+type tableRows struct {
+	*sql.Rows
+	columns []string
+}
+
+func openTable(ctx context.Context, q querier, table, set string) (*tableRows, error) {
+	rows, err := q.QueryContext(ctx, "SELECT * FROM "+table+set+" ORDER BY "+tableOrder[table])
+	if err != nil {
+		return nil, err
+	}
+	columns, err := rows.Columns()
+	if err != nil {
+		rows.Close()
+		return nil, err
+	}
+	return &tableRows{rows, columns}, nil
+}
+
+// row is the columns of a row, as they are stored.
+type row []cell
+
+type cell struct{ value any }
+
+// next gives the next row, nil behind the last one.
+func (t *tableRows) next() (row, error) {
+	if !t.Next() {
+		return nil, t.Err()
+	}
+	r, targets := make(row, len(t.columns)), make([]any, len(t.columns))
+	for i := range r {
+		targets[i] = &r[i].value
+	}
+	return r, t.Scan(targets...)
+}
+
+// name is enough of a row to find it by.
+func (r row) name() string { return fmt.Sprint(r[:min(len(r), 3)]) }
+
+func (c cell) equals(d cell) bool {
+	a, isBytes := c.value.([]byte)
+	b, both := d.value.([]byte)
+	if isBytes && both {
+		return bytes.Equal(a, b)
+	}
+	return isBytes == both && c.value == d.value
+}
+
+func (c cell) String() string {
+	switch v := c.value.(type) {
+	case []byte:
+		return fmt.Sprintf("%d bytes %.20x", len(v), v)
+	case string:
+		return fmt.Sprintf("%.60q", v)
+	}
+	return fmt.Sprint(c.value)
+}

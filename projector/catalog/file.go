@@ -1,0 +1,398 @@
+package catalog
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// form is what a file is made for.
+type form struct {
+	view    string   // name of the view in it
+	version int      // of fold and tables: a file of another is built anew
+	tables  []string // of one set
+	schema  string   // of one set
+}
+
+// A set is one edition of a view's tables, told by what stands behind their names.
+// A rebuild fills a second one beside that which is read.
+const (
+	current = ""
+	next    = "_new"
+)
+
+const commonSchema = `
+CREATE TABLE IF NOT EXISTS views(
+	name TEXT PRIMARY KEY, version INTEGER NOT NULL, generation INTEGER NOT NULL,
+	offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, updated TEXT NOT NULL) WITHOUT ROWID;
+`
+
+const quarantineSchema = `
+CREATE TABLE quarantine{set}(
+	namespace TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,
+	offset INTEGER NOT NULL, reason TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY(namespace, kind, id)) WITHOUT ROWID;
+`
+
+// errMoved says that somebody else has written the view meanwhile.
+var errMoved = errors.New("catalog: another process has written the view")
+
+// file is one set of a view's tables in a SQLite file, for one writer.
+type file struct {
+	form
+	path   string
+	set    string
+	logger *slog.Logger
+
+	db         *sql.DB
+	conn       *sql.Conn // the only one
+	statements map[string]*sql.Stmt
+	cursor     projector.Cursor // as it stands in the file, as far as this writer knows
+	generation int64
+	aside      []projector.Quarantine // not stored yet
+}
+
+// dsn names a file to the driver. A write-ahead log that is synced at checkpoints
+// only: a power cut takes the last commits, rows and cursor together. Checkpoints
+// are rare, so that few commits wait for a disk.
+func dsn(path, mode string) string {
+	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path)) + "?mode=" + mode +
+		"&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(8000)&_pragma=cache_size(-16000)&_pragma=temp_store(MEMORY)"
+}
+
+// isDamage reports whether SQLite found that a file is none of its own, or broken.
+func isDamage(err error) bool {
+	const corrupt, notADatabase = 11, 26
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (e.Code()&0xff == corrupt || e.Code()&0xff == notADatabase)
+}
+
+// begin opens the file if it is not open, makes its tables if it has none, and
+// gives what is stored. A file that is damaged or of another version is removed.
+func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
+	ctx = context.WithoutCancel(ctx) // a call that can be cancelled costs a goroutine
+	f.aside = nil
+	for attempt := 0; ; attempt++ {
+		quarantined, err := f.load(ctx)
+		reason := ""
+		switch other, ok := errors.AsType[*versionError](err); {
+		case err == nil:
+			return f.cursor, quarantined, nil
+		case ok:
+			reason = other.Error()
+		case isDamage(err):
+			reason = err.Error()
+		}
+		if reason == "" || attempt > 0 {
+			return projector.Cursor{}, nil, f.wrap(err)
+		}
+		f.logger.Warn("file of views is set aside and built anew", "file", f.path, "reason", reason)
+		if err := f.remove(); err != nil {
+			return projector.Cursor{}, nil, f.wrap(err)
+		}
+	}
+}
+
+func (f *file) wrap(err error) error { return fmt.Errorf("catalog: %s: %w", f.path, err) }
+
+// versionError says that a file was written by another version.
+type versionError struct{ have, want int }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("it has version %d, this is %d", e.have, e.want)
+}
+
+func (f *file) load(ctx context.Context) ([]projector.Quarantine, error) {
+	if f.conn == nil {
+		if err := f.open(ctx); err != nil {
+			f.close()
+			return nil, err
+		}
+	}
+	var err error
+	if f.cursor, f.generation, err = readCursor(ctx, f.conn, f.view+f.set); err != nil {
+		return nil, err
+	}
+	return readQuarantine(ctx, f.conn, f.set)
+}
+
+func (f *file) open(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return err
+	}
+	// SQLite gives the files beside it the permissions of this one.
+	made, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	made.Close()
+	if f.db, err = sql.Open("sqlite", dsn(f.path, "rw")); err != nil {
+		return err
+	}
+	f.db.SetMaxOpenConns(1)
+	if f.conn, err = f.db.Conn(ctx); err != nil {
+		return err
+	}
+	f.statements = make(map[string]*sql.Stmt)
+	var mode string
+	if err := f.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
+		return err
+	}
+	return f.transact(ctx, func() error { return f.create(ctx) })
+}
+
+// create makes the tables that are missing.
+func (f *file) create(ctx context.Context) error {
+	version, err := readVersion(ctx, f.conn)
+	if err != nil {
+		return err
+	}
+	if version != 0 && version != f.version {
+		return &versionError{version, f.version}
+	}
+	if err := f.exec(ctx, fmt.Sprintf("PRAGMA user_version=%d;", f.version)+commonSchema); err != nil {
+		return err
+	}
+	var n int
+	if err := f.conn.QueryRowContext(ctx, "SELECT count(*) FROM views WHERE name=?", f.view+f.set).Scan(&n); err != nil || n > 0 {
+		return err
+	}
+	return f.createSet(ctx)
+}
+
+func (f *file) createSet(ctx context.Context) error {
+	if err := f.exec(ctx, strings.ReplaceAll(f.schema+quarantineSchema, "{set}", f.set)); err != nil {
+		return err
+	}
+	_, err := f.conn.ExecContext(ctx, "INSERT INTO views VALUES(?,?,?,0,'','',?)", f.view+f.set, f.version, f.generation+1, now())
+	return err
+}
+
+func (f *file) dropSet(ctx context.Context, set string) error {
+	for _, table := range append(f.tables[:len(f.tables):len(f.tables)], "quarantine") {
+		if err := f.exec(ctx, "DROP TABLE IF EXISTS "+table+set); err != nil {
+			return err
+		}
+	}
+	_, err := f.conn.ExecContext(ctx, "DELETE FROM views WHERE name=?", f.view+set)
+	return err
+}
+
+// reset empties the tables.
+func (f *file) reset(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	f.aside = nil
+	err := f.transact(ctx, func() error {
+		if err := f.dropSet(ctx, f.set); err != nil {
+			return err
+		}
+		return f.createSet(ctx)
+	})
+	if err == nil {
+		f.cursor, f.generation, err = readCursor(ctx, f.conn, f.view+f.set)
+	}
+	if err != nil {
+		return f.wrap(err)
+	}
+	return nil
+}
+
+// commit writes what write writes and the cursor in one transaction, unless
+// somebody else has moved the cursor since this writer read or wrote it.
+func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx context.Context) error) error {
+	ctx = context.WithoutCancel(ctx)
+	err := f.transact(ctx, func() error {
+		if err := write(ctx); err != nil {
+			return err
+		}
+		for _, q := range f.aside {
+			if err := f.run(ctx, "INSERT OR REPLACE INTO quarantine{set} VALUES(?,?,?,?,?,?)",
+				q.Subject.Namespace, q.Subject.Kind, q.Subject.ID, int64(q.Offset), q.Reason, now()); err != nil {
+				return err
+			}
+		}
+		return f.move(ctx, c)
+	})
+	if err != nil {
+		return f.wrap(err)
+	}
+	f.cursor, f.aside = c, nil
+	return nil
+}
+
+// move sets the cursor, if it is where this writer left it.
+func (f *file) move(ctx context.Context, c projector.Cursor) error {
+	st, err := f.prepare(ctx, "UPDATE views SET offset=?, event=?, recorded=?, updated=? WHERE name=? AND generation=? AND offset=? AND event=?")
+	if err != nil {
+		return err
+	}
+	done, err := st.ExecContext(ctx, int64(c.Offset), c.EventID, instant(c.Recorded), now(),
+		f.view+f.set, f.generation, int64(f.cursor.Offset), f.cursor.EventID)
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(err, errMoved)
+	}
+	return nil
+}
+
+// transact runs do in a transaction that nobody else writes beside.
+func (f *file) transact(ctx context.Context, do func() error) error {
+	if err := f.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := do()
+	if err == nil {
+		if err = f.exec(ctx, "COMMIT"); err == nil {
+			return nil
+		}
+	}
+	// A rollback fails only where SQLite has rolled back itself.
+	_ = f.exec(ctx, "ROLLBACK")
+	return err
+}
+
+func (f *file) exec(ctx context.Context, text string) error {
+	_, err := f.conn.ExecContext(ctx, text)
+	return err
+}
+
+// run runs a statement on the tables of the set. Statements are prepared once.
+func (f *file) run(ctx context.Context, text string, args ...any) error {
+	st, err := f.prepare(ctx, text)
+	if err == nil {
+		_, err = st.ExecContext(ctx, args...)
+	}
+	return err
+}
+
+func (f *file) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+	if st := f.statements[text]; st != nil {
+		return st, nil
+	}
+	st, err := f.conn.PrepareContext(ctx, strings.ReplaceAll(text, "{set}", f.set))
+	if err == nil {
+		f.statements[text] = st
+	}
+	return st, err
+}
+
+// find reads one row, and reports whether there is one.
+func (f *file) find(ctx context.Context, text string, args, into []any) (bool, error) {
+	st, err := f.prepare(ctx, text)
+	if err != nil {
+		return false, err
+	}
+	err = st.QueryRowContext(ctx, args...).Scan(into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// close gives the file up. What was not committed is gone.
+func (f *file) close() error {
+	for _, st := range f.statements {
+		st.Close()
+	}
+	var err error
+	if f.conn != nil {
+		err = f.conn.Close()
+	}
+	if f.db != nil {
+		err = errors.Join(err, f.db.Close())
+	}
+	f.statements, f.conn, f.db = nil, nil, nil
+	return err
+}
+
+// remove closes the file and removes it with what SQLite keeps beside it.
+func (f *file) remove() error {
+	f.close()
+	return Remove(f.path)
+}
+
+// Remove removes a file of views with what SQLite keeps beside it. Who has it open
+// keeps what he sees.
+func Remove(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// querier is a connection, or a pool of them.
+type querier interface {
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+}
+
+func readVersion(ctx context.Context, q querier) (version int, err error) {
+	err = q.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version, err
+}
+
+func readCursor(ctx context.Context, q querier, view string) (c projector.Cursor, generation int64, err error) {
+	var at int64
+	var recorded string
+	err = q.QueryRowContext(ctx, "SELECT offset, event, recorded, generation FROM views WHERE name=?", view).Scan(&at, &c.EventID, &recorded, &generation)
+	c.Offset = events.Offset(at)
+	if t, err := time.Parse(time.RFC3339Nano, recorded); err == nil {
+		c.Recorded = t
+	}
+	return c, generation, err
+}
+
+func readQuarantine(ctx context.Context, q querier, set string) ([]projector.Quarantine, error) {
+	rows, err := q.QueryContext(ctx, "SELECT namespace, kind, id, offset, reason FROM quarantine"+set+" ORDER BY offset")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []projector.Quarantine
+	for rows.Next() {
+		var x projector.Quarantine
+		if err := rows.Scan(&x.Subject.Namespace, &x.Subject.Kind, &x.Subject.ID, offset(&x.Offset), &x.Reason); err != nil {
+			return nil, err
+		}
+		list = append(list, x)
+	}
+	return list, rows.Err()
+}
+
+func now() string { return instant(time.Now()) }
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// offset reads a column into an offset: the driver knows signed numbers only.
+func offset(to *events.Offset) sql.Scanner { return (*offsetColumn)(to) }
+
+type offsetColumn events.Offset
+
+func (o *offsetColumn) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok || n < 0 {
+		return fmt.Errorf("%v is no offset", v)
+	}
+	*o = offsetColumn(n)
+	return nil
+}

@@ -1,0 +1,192 @@
+package catalog
+
+import (
+	"context"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+)
+
+// temporary makes a directory for one round of a property.
+func temporary(t *rapid.T) string {
+	dir, err := os.MkdirTemp("", "catalog-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// fold applies records to a catalog that is stopped, after a commit or in the
+// middle, and begun anew as often as the draw says.
+func fold(t *rapid.T, path, set string, records testkit.Records, split bool) *Catalog {
+	t.Helper()
+	ctx := t.Context()
+	c := newCatalog(path, set, nullLogger)
+	cursor := mustBegin(t, c)
+	for i := 0; i < len(records); {
+		f := projector.Decode(records[i])
+		if f.Offset > cursor.Offset {
+			must(t, c.Apply(ctx, f))
+		}
+		i++
+		last := i == len(records)
+		if !last && (!split || rapid.IntRange(0, 4).Draw(t, "go on") > 0) {
+			continue
+		}
+		if !last && rapid.IntRange(0, 3).Draw(t, "crash") == 0 { // nothing since the last commit was stored
+			must(t, c.Close())
+			c = newCatalog(path, set, nullLogger)
+			cursor = mustBegin(t, c)
+			for i > 0 && records[i-1].Offset > cursor.Offset {
+				i--
+			}
+			continue
+		}
+		must(t, c.Commit(ctx, projector.Cursor{Offset: f.Offset, EventID: f.ID, Recorded: f.Recorded}))
+		if split && rapid.IntRange(0, 2).Draw(t, "forget") == 0 {
+			cursor = mustBegin(t, c)
+		}
+	}
+	return c
+}
+
+func mustBegin(t *rapid.T, c *Catalog) projector.Cursor {
+	t.Helper()
+	cursor, aside, err := c.Begin(t.Context())
+	must(t, err)
+	if len(aside) > 0 {
+		t.Fatalf("quarantined: %v", aside)
+	}
+	return cursor
+}
+
+type failer interface {
+	Helper()
+	Fatal(...any)
+}
+
+func must(t failer, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However the records are split into batches, and wherever the process dies
+// between them, the tables are those of a fold in one go.
+func TestBatchesChangeNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records, dir := testkit.History().Draw(t, "log"), temporary(t)
+		whole := fold(t, filepath.Join(dir, "whole.db"), current, records, false)
+		defer whole.Close()
+		split := fold(t, filepath.Join(dir, "split.db"), current, records, true)
+		defer split.Close()
+		mustEqual(t, split, whole)
+	})
+}
+
+func mustEqual(t *rapid.T, have, want *Catalog) {
+	t.Helper()
+	for _, table := range catalogForm.tables {
+		diff, err := difference(context.Background(), have.conn, want.conn, table, have.set, want.set)
+		must(t, err)
+		if diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
+// The rows say what a load of each session finds.
+func TestRowsAgreeWithLoad(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := testkit.History().Draw(t, "log")
+		c := fold(t, filepath.Join(temporary(t), FileName), current, records, true)
+		defer c.Close()
+		loader := &projector.Loader{Source: records}
+		seen := make(map[events.Subject]bool)
+		for _, rec := range records {
+			if seen[rec.Subject] {
+				continue
+			}
+			seen[rec.Subject] = true
+			want, err := loader.Session(t.Context(), rec.Subject, 0)
+			must(t, err)
+			c.forget()
+			got, err := c.session(t.Context(), rec.Subject)
+			must(t, err)
+			mustShow(t, got, want)
+			mustHaveRuns(t, c, got, want.Ledger)
+			mustSum(t, c, got, want.Ledger)
+		}
+	})
+}
+
+func mustShow(t *rapid.T, got *session, want *projector.Session) {
+	t.Helper()
+	turns := 0
+	for _, th := range want.Threads {
+		turns += len(th.Turns)
+	}
+	l := want.Ledger
+	for _, c := range []struct {
+		what      string
+		got, want any
+	}{
+		{"kind", got.Kind, l.Kind}, {"title", got.Title, l.Text("title")}, {"status", got.Status, l.Text("status")},
+		{"project", got.Project, l.Text("project")}, {"cwd", got.CWD, l.Text("cwd")},
+		{"created", got.CreatedAt, l.CreatedAt}, {"last", got.LastAt, l.LastAt},
+		{"turns", got.Turns, turns}, {"runs", got.Runs, len(l.Runs)}, {"rewinds", got.Rewinds, len(l.Rewinds)},
+		{"records", got.Records, l.Records}, {"late", got.Late, len(l.Late)}, {"void", got.Void, len(l.Void)},
+		{"spent", got.Spent, l.Spent()}, {"first", got.First, want.History.First()}, {"head", got.Head, want.Offset()},
+		{"live", got.Live.String(), Intervals(want.History.Live(want.Offset())).String()},
+	} {
+		if c.got != c.want {
+			t.Fatalf("%s: %s is %v, want %v", got.ID, c.what, c.got, c.want)
+		}
+	}
+}
+
+func mustHaveRuns(t *rapid.T, c *Catalog, s *session, l *projector.Ledger) {
+	t.Helper()
+	for _, want := range l.Runs {
+		got := &run{Run: projector.Run{Kind: want.Kind, ID: want.ID}}
+		found, err := c.loadRun(t.Context(), s, got)
+		must(t, err)
+		if !found || got.At != want.At || got.versions != len(want.Results) || got.Note != want.Note || got.State != want.State {
+			t.Fatalf("run %v is %+v, want %+v", want.Ref(), got, want)
+		}
+		if last := want.Last(); last != nil && (got.Last().Offset != last.Offset || got.Last().Outcome != last.Outcome) {
+			t.Fatalf("run %v has the result %+v, want %+v", want.Ref(), got.Last(), last)
+		}
+	}
+}
+
+// mustSum adds up the costs in the table.
+func mustSum(t *rapid.T, c *Catalog, s *session, l *projector.Ledger) {
+	t.Helper()
+	rows, err := c.conn.QueryContext(t.Context(), "SELECT usd, costs FROM costs WHERE session=?", s.key)
+	must(t, err)
+	defer rows.Close()
+	sum, n := new(big.Rat), 0
+	for rows.Next() {
+		var usd events.Amount
+		var count int
+		must(t, rows.Scan(&usd, &count))
+		r, _ := usd.Rat()
+		sum.Add(sum, r)
+		n += count
+	}
+	must(t, rows.Err())
+	want, _ := l.Spent().USD.Rat()
+	if sum.Cmp(want) != 0 || n != len(l.Costs) {
+		t.Fatalf("%s: %d costs sum to %v, want %d and %v", s.ID, n, sum, len(l.Costs), want)
+	}
+}

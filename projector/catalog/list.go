@@ -1,0 +1,235 @@
+package catalog
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Reader reads the catalog, while another process may write it. It is safe for
+// concurrent use.
+type Reader struct{ *reader }
+
+// Open opens the catalog in a directory to read it. If there is none that can be
+// read, that is ErrNoView.
+func Open(ctx context.Context, dir string) (Reader, error) {
+	r, err := openReader(ctx, catalogForm, filepath.Join(dir, FileName))
+	return Reader{r}, err
+}
+
+// Order is what a list of sessions is sorted by.
+type Order string
+
+// The orders. All but ByID begin with the largest.
+const (
+	ByHead    Order = "last"    // the session written to last is first
+	ByCreated Order = "created" // by the producers' clocks
+	ByCost    Order = "cost"
+	ByTurns   Order = "turns"
+	ByRecords Order = "records"
+	ByID      Order = "id"
+)
+
+// column gives what an order sorts by, and whether it descends.
+func (o Order) column() (name string, descends bool, err error) {
+	switch o {
+	case ByHead, "":
+		return "head_offset", true, nil
+	case ByCreated:
+		return "created_at", true, nil
+	case ByCost:
+		return "usd_real", true, nil
+	case ByTurns:
+		return "turns", true, nil
+	case ByRecords:
+		return "records", true, nil
+	case ByID:
+		return "id", false, nil
+	}
+	return "", false, &events.InvalidError{Field: "sort", Reason: fmt.Sprintf("%q: want last, created, cost, turns, records or id", string(o))}
+}
+
+// Query selects sessions of one namespace. Fields that are zero select all.
+type Query struct {
+	Namespace string
+	Kind      string
+	Since     time.Time // written to at or after
+	Until     time.Time // written to before
+	Grep      string    // in id or title, whatever the case
+	CWD       string
+	Project   string
+	MinCost   float64
+	Parent    string // started by, or forked from
+	Sort      Order
+	Limit     int    // of a page; 0: everything
+	After     string // Page.Next of the page before
+}
+
+// Page is a part of a list.
+type Page struct {
+	Sessions []Session
+	Next     string // where the next page begins; "": there is none
+}
+
+// List gives a page of sessions.
+func (r Reader) List(ctx context.Context, q Query) (Page, error) {
+	text, args, err := q.sql()
+	if err != nil {
+		return Page{}, err
+	}
+	rows, err := r.db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return Page{}, r.wrap(err)
+	}
+	defer rows.Close()
+	var p Page
+	var last mark
+	for rows.Next() {
+		if q.Limit > 0 && len(p.Sessions) == q.Limit {
+			p.Next = last.token(q.Sort)
+			break
+		}
+		var s Session
+		if err := rows.Scan(append(s.targets(), &last.key, &last.value)...); err != nil {
+			return Page{}, r.wrap(err)
+		}
+		p.Sessions = append(p.Sessions, s)
+	}
+	return p, r.wrap(rows.Err())
+}
+
+// Session gives one session, and false if there is none of that id.
+func (r Reader) Session(ctx context.Context, namespace, id string) (Session, bool, error) {
+	rows, err := r.db.QueryContext(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE namespace=? AND id=?", namespace, id)
+	if err != nil {
+		return Session{}, false, r.wrap(err)
+	}
+	defer rows.Close()
+	var s Session
+	found := rows.Next()
+	if found {
+		err = rows.Scan(s.targets()...)
+	}
+	if err == nil {
+		err = rows.Err()
+	}
+	return s, found, r.wrap(err)
+}
+
+// sql gives the statement of a query. One row more than the limit says whether
+// there is another page.
+func (q Query) sql() (string, []any, error) {
+	column, descends, err := q.Sort.column()
+	if err != nil {
+		return "", nil, err
+	}
+	where, args := q.where()
+	sign, word := ">", ""
+	if descends {
+		sign, word = "<", " DESC"
+	}
+	if q.After != "" {
+		m, err := parseMark(q.After, q.Sort)
+		if err != nil {
+			return "", nil, err
+		}
+		where = append(where, "("+column+", session) "+sign+" (?, ?)")
+		args = append(args, m.value, m.key)
+	}
+	text := "SELECT " + sessionColumns + ", session, " + column + " FROM sessions WHERE " + strings.Join(where, " AND ") +
+		" ORDER BY " + column + word + ", session" + word
+	if q.Limit > 0 {
+		text += fmt.Sprintf(" LIMIT %d", q.Limit+1)
+	}
+	return text, args, nil
+}
+
+func (q Query) where() (where []string, args []any) {
+	add := func(condition string, values ...any) {
+		where, args = append(where, condition), append(args, values...)
+	}
+	add("namespace=?", q.Namespace)
+	if q.Kind != "" {
+		add("kind=?", q.Kind)
+	}
+	if !q.Since.IsZero() {
+		add("last_at>=?", string(events.TimestampOf(q.Since)))
+	}
+	if !q.Until.IsZero() {
+		add("last_at<?", string(events.TimestampOf(q.Until)))
+	}
+	if q.Grep != "" {
+		like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(q.Grep) + "%"
+		add(`(id LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')`, like, like)
+	}
+	if q.CWD != "" {
+		add("cwd=?", q.CWD)
+	}
+	if q.Project != "" {
+		add("project=?", q.Project)
+	}
+	if q.MinCost > 0 {
+		add("usd_real>=?", q.MinCost)
+	}
+	if q.Parent != "" {
+		add("(parent=? OR fork_session=?)", q.Parent, q.Parent)
+	}
+	return where, args
+}
+
+// mark is the place behind a row: what the list is sorted by, and the row's key.
+type mark struct {
+	key   int64
+	value any // int64, float64 or string
+}
+
+// markState is the form in which a mark is spelled.
+type markState struct {
+	Sort  Order   `json:"s"`
+	Key   int64   `json:"k"`
+	Text  string  `json:"t,omitempty"`
+	Whole int64   `json:"w,omitempty"`
+	Real  float64 `json:"r,omitempty"`
+}
+
+// token spells a mark for the user to give back.
+func (m mark) token(o Order) string {
+	st := markState{Sort: o, Key: m.key}
+	switch v := m.value.(type) {
+	case string:
+		st.Text = v
+	case int64:
+		st.Whole = v
+	case float64:
+		st.Real = v
+	}
+	text, err := json.Marshal(st) // an id that is not UTF-8 is made so, and its place is near
+	if err != nil {
+		panic(fmt.Sprintf("catalog: %v", err)) // SQLite keeps no numbers that JSON has not
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parseMark(token string, o Order) (mark, error) {
+	var st markState
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(text, &st)
+	}
+	if err != nil || st.Sort != o {
+		return mark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is no place in this list", token)}
+	}
+	switch o {
+	case ByCreated, ByID:
+		return mark{st.Key, st.Text}, nil
+	case ByCost:
+		return mark{st.Key, st.Real}, nil
+	}
+	return mark{st.Key, st.Whole}, nil
+}

@@ -1,0 +1,177 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// run is a row of a run. Of its results it has the newest.
+type run struct {
+	projector.Run
+	versions int
+}
+
+func (r *run) apply(f projector.Fact) {
+	before := len(r.Results)
+	r.Run.Apply(f)
+	if more := len(r.Results) - before; more > 0 {
+		r.versions += more
+		r.Results = r.Results[len(r.Results)-1:]
+	}
+}
+
+// runOf gives the run that a payload names, nil if it names none.
+func runOf(p events.Payload) *events.RunRef {
+	switch p := p.(type) {
+	case *events.RunCreated:
+		return &p.Run
+	case *events.RunStarted:
+		return &p.Run
+	case *events.RunProgressed:
+		return &p.Run
+	case *events.RunFinished:
+		return &p.Run
+	case *events.RunAnnotated:
+		return &p.Run
+	}
+	return nil
+}
+
+// applyRun folds an event that names a run, and makes the run if it is the first.
+func (c *Catalog) applyRun(ctx context.Context, s *session, ref events.RunRef, f projector.Fact) error {
+	r := s.runs[ref]
+	if r == nil {
+		r = &run{Run: projector.Run{Kind: ref.Kind, ID: ref.ID, At: f.Offset}}
+		found := false
+		if s.stored {
+			var err error
+			if found, err = c.loadRun(ctx, s, r); err != nil {
+				return err
+			}
+		}
+		if !found {
+			s.Runs++
+		}
+		if s.runs == nil {
+			s.runs = make(map[events.RunRef]*run)
+		}
+		s.runs[ref] = r
+	}
+	r.apply(f)
+	return nil
+}
+
+func (c *Catalog) loadRun(ctx context.Context, s *session, r *run) (bool, error) {
+	var last projector.Result
+	found, err := c.find(ctx, `SELECT offset, created_offset, created_at, touched_at, state, starts, progress,
+		versions, outcome, finished_at, result_offset, result_bytes, note, selected, rating FROM runs{set} WHERE session=? AND kind=? AND id=?`,
+		[]any{s.key, r.Kind, r.ID},
+		[]any{offset(&r.At), offset(&r.Created), &r.CreatedAt, &r.TouchedAt, &r.State, &r.Starts, &r.Progress,
+			&r.versions, &last.Outcome, &last.FinishedAt, offset(&last.Offset), &last.Size, &r.Note, &r.Selected, &r.Rating})
+	if r.versions > 0 {
+		r.Results = []projector.Result{last}
+	}
+	return found, err
+}
+
+func (c *Catalog) storeRun(ctx context.Context, s *session, r *run) error {
+	var last projector.Result
+	if l := r.Last(); l != nil {
+		last = *l
+	}
+	return c.run(ctx, "INSERT OR REPLACE INTO runs{set} VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		s.key, r.Kind, r.ID, int64(r.At), int64(r.Created), string(r.CreatedAt), string(r.TouchedAt), r.State, r.Starts, r.Progress,
+		r.versions, last.Outcome, string(last.FinishedAt), int64(last.Offset), last.Size, r.Note, r.Selected, r.Rating)
+}
+
+// costKey is what costs of a session are summed by.
+type costKey struct {
+	day, model string
+	run        events.RunRef // zero: of none
+}
+
+func keyOf(cost projector.Cost) costKey {
+	k := costKey{day: string(cost.Time)[:len("2006-01-02")], model: cost.Model}
+	if cost.Run != nil {
+		k.run = *cost.Run
+	}
+	return k
+}
+
+func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost) error {
+	k := keyOf(cost)
+	t := s.costs[k]
+	if t == nil {
+		t = &projector.Total{USD: "0"}
+		if s.stored {
+			if _, err := c.find(ctx, `SELECT usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens
+				FROM costs{set} WHERE session=? AND day=? AND model=? AND run_kind=? AND run_id=?`,
+				[]any{s.key, k.day, k.model, k.run.Kind, k.run.ID}, totalTargets(t)); err != nil {
+				return err
+			}
+		}
+		if s.costs == nil {
+			s.costs = make(map[costKey]*projector.Total)
+		}
+		s.costs[k] = t
+	}
+	*t = t.Plus(cost)
+	return nil
+}
+
+func (c *Catalog) storeCost(ctx context.Context, s *session, k costKey, t *projector.Total) error {
+	return c.run(ctx, "INSERT OR REPLACE INTO costs{set} VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		append([]any{s.key, k.day, k.model, k.run.Kind, k.run.ID}, totalValues(*t)...)...)
+}
+
+// document is a row of a document. Of its revisions it has the newest.
+type document struct {
+	projector.Document
+	revisions, void int
+	first           events.Offset
+}
+
+func (d *document) apply(rec events.Record) {
+	before := len(d.Revisions)
+	d.Document.Apply(rec)
+	if more := len(d.Revisions) - before; more > 0 {
+		d.revisions += more
+		d.Revisions = d.Revisions[len(d.Revisions)-1:]
+	}
+	d.void += len(d.Void)
+	d.Void, d.Data = nil, nil
+	if d.first == 0 {
+		d.first = rec.Offset
+	}
+}
+
+func (c *Catalog) document(ctx context.Context, sub events.Subject) (*document, error) {
+	if d := c.documents[sub]; d != nil {
+		return d, nil
+	}
+	d := &document{Document: projector.Document{Subject: sub}}
+	var last projector.Revision
+	_, err := c.find(ctx, `SELECT content_type, bytes, owner, layer, revisions, void, deleted, first_offset, head_offset, updated_at
+		FROM documents{set} WHERE namespace=? AND kind=? AND id=?`, []any{sub.Namespace, sub.Kind, sub.ID},
+		[]any{&last.ContentType, &last.Size, &last.Meta.Owner, &last.Meta.Layer, &d.revisions, &d.void, &last.Deleted, offset(&d.first), offset(&last.Offset), &last.Time})
+	if err != nil {
+		return nil, err
+	}
+	if d.revisions > 0 {
+		d.Revisions = []projector.Revision{last}
+	}
+	c.documents[sub] = d
+	return d, nil
+}
+
+func (c *Catalog) storeDocument(ctx context.Context, d *document) error {
+	var last projector.Revision
+	if l := d.Last(); l != nil {
+		last = *l
+	}
+	return c.run(ctx, "INSERT OR REPLACE INTO documents{set} VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		d.Subject.Namespace, d.Subject.Kind, d.Subject.ID, last.ContentType, last.Size, last.Meta.Owner, last.Meta.Layer,
+		d.revisions, d.void, last.Deleted, int64(d.first), int64(last.Offset), string(last.Time))
+}

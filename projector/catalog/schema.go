@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Names of the files, in the directory of the store.
+const (
+	FileName       = "views.db"
+	SearchFileName = "search.db"
+)
+
+// catalogForm has the version that changes whenever the fold or the tables do.
+var catalogForm = form{
+	view:    "catalog",
+	version: 1,
+	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents"},
+	schema: `
+CREATE TABLE sessions{set}(
+	session INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
+	kind TEXT NOT NULL, title TEXT NOT NULL, status TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL,
+	created_at TEXT NOT NULL, last_at TEXT NOT NULL,
+	turns INTEGER NOT NULL, total_turns INTEGER NOT NULL, runs INTEGER NOT NULL, rewinds INTEGER NOT NULL,
+	records INTEGER NOT NULL, late INTEGER NOT NULL, void INTEGER NOT NULL,
+	usd TEXT NOT NULL, usd_real REAL NOT NULL, costs INTEGER NOT NULL,
+	input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
+	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
+	parent TEXT NOT NULL, fork_session TEXT NOT NULL, fork_offset INTEGER NOT NULL,
+	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, live TEXT NOT NULL,
+	UNIQUE(namespace, id), UNIQUE(namespace, head_offset));
+CREATE TABLE state{set}(session INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE marks{set}(
+	session INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, turns INTEGER NOT NULL, data BLOB NOT NULL,
+	PRIMARY KEY(session, number)) WITHOUT ROWID;
+CREATE TABLE runs{set}(
+	session INTEGER NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, created_offset INTEGER NOT NULL,
+	created_at TEXT NOT NULL, touched_at TEXT NOT NULL, state TEXT NOT NULL, starts INTEGER NOT NULL, progress INTEGER NOT NULL,
+	versions INTEGER NOT NULL, outcome TEXT NOT NULL, finished_at TEXT NOT NULL, result_offset INTEGER NOT NULL, result_bytes INTEGER NOT NULL,
+	note TEXT NOT NULL, selected TEXT NOT NULL, rating TEXT NOT NULL,
+	PRIMARY KEY(session, kind, id)) WITHOUT ROWID;
+CREATE TABLE costs{set}(
+	session INTEGER NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL,
+	usd TEXT NOT NULL, usd_real REAL NOT NULL, costs INTEGER NOT NULL,
+	input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
+	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
+	PRIMARY KEY(session, day, model, run_kind, run_id)) WITHOUT ROWID;
+CREATE TABLE documents{set}(
+	namespace TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, content_type TEXT NOT NULL, bytes INTEGER NOT NULL,
+	owner TEXT NOT NULL, layer TEXT NOT NULL, revisions INTEGER NOT NULL, void INTEGER NOT NULL, deleted INTEGER NOT NULL,
+	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, updated_at TEXT NOT NULL,
+	PRIMARY KEY(namespace, kind, id)) WITHOUT ROWID;
+`}
+
+// Session is a row of the list of sessions.
+type Session struct {
+	Namespace string
+	ID        string
+	Kind      string
+	Title     string
+	Status    string
+	Project   string
+	CWD       string
+	CreatedAt events.Timestamp
+	LastAt    events.Timestamp // the latest time of any record
+
+	Turns      int // in effect, over all threads
+	TotalTurns int // that any record brought, rewound or not
+	Runs       int
+	Rewinds    int
+	Records    int
+	Late       int
+	Void       int
+	Spent      projector.Total
+
+	Parent      string // who started it
+	Fork        events.Fork
+	First, Head events.Offset
+	Live        Intervals // the records in effect
+}
+
+// sessionColumns are in the order of values and targets.
+const sessionColumns = `namespace, id, kind, title, status, project, cwd, created_at, last_at,
+	turns, total_turns, runs, rewinds, records, late, void,
+	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
+	parent, fork_session, fork_offset, first_offset, head_offset, live`
+
+func (s *Session) values() []any {
+	list := []any{s.Namespace, s.ID, s.Kind, s.Title, s.Status, s.Project, s.CWD, string(s.CreatedAt), string(s.LastAt),
+		s.Turns, s.TotalTurns, s.Runs, s.Rewinds, s.Records, s.Late, s.Void}
+	list = append(list, totalValues(s.Spent)...)
+	return append(list, s.Parent, s.Fork.Session, int64(s.Fork.Offset), int64(s.First), int64(s.Head), s.Live.String())
+}
+
+func (s *Session) targets() []any {
+	list := []any{&s.Namespace, &s.ID, &s.Kind, &s.Title, &s.Status, &s.Project, &s.CWD, &s.CreatedAt, &s.LastAt,
+		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
+	list = append(list, totalTargets(&s.Spent)...)
+	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live)
+}
+
+// totalValues are the columns of a sum: the exact decimal, and a number to sort by.
+func totalValues(t projector.Total) []any {
+	near := 0.0
+	if r, ok := t.USD.Rat(); ok {
+		near, _ = r.Float64()
+	}
+	return []any{string(t.USD), near, t.Events, t.Tokens.Input, t.Tokens.Output, t.Tokens.Reasoning, t.Tokens.CacheRead, t.Tokens.CacheWrite}
+}
+
+func totalTargets(t *projector.Total) []any {
+	var near float64 // what it is near to is known
+	return []any{&t.USD, &near, &t.Events, &t.Tokens.Input, &t.Tokens.Output, &t.Tokens.Reasoning, &t.Tokens.CacheRead, &t.Tokens.CacheWrite}
+}

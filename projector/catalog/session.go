@@ -1,0 +1,169 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// session is the fold of one session: its row, and what the fold needs to go on.
+// Turns are counted and never kept.
+type session struct {
+	Session
+	key     int64
+	subject events.Subject
+	history *projector.History
+	created events.Offset       // of the session.created that counts
+	set     map[string]struct{} // fields that were set and not taken away again
+
+	stored bool // there is a row of it
+	blocks int  // of its history that are stored
+	dirty  bool
+	runs   map[events.RunRef]*run // touched since the last commit
+	costs  map[costKey]*projector.Total
+}
+
+func newSession(sub events.Subject) *session {
+	return &session{
+		Session: Session{Namespace: sub.Namespace, ID: sub.ID, Kind: events.KindConversation, Spent: projector.Total{USD: "0"}},
+		subject: sub, history: projector.NewHistory(sub), set: make(map[string]struct{}),
+	}
+}
+
+// apply folds the next record onto everything but runs and costs.
+func (s *session) apply(f projector.Fact) projector.Verdict {
+	f = f.Impossible(s.created, s.history.Last())
+	v := s.history.Add(f)
+	s.Records++
+	s.LastAt = max(s.LastAt, f.Happened())
+	if v.Late {
+		s.Late++
+	}
+	if v.Void != "" {
+		s.Void++
+		return v
+	}
+	switch p := f.Payload.(type) {
+	case *events.SessionCreated:
+		s.create(f, p)
+	case *events.SessionUpdated:
+		for _, field := range p.Set {
+			s.update(field)
+		}
+	case *events.TurnAppended:
+		s.TotalTurns += len(p.Entries)
+	case *events.ThreadReplaced:
+		s.TotalTurns += broughtBy(p)
+	case *events.SessionRewound:
+		s.Rewinds++
+	case *events.CostAccrued:
+		s.Spent = s.Spent.Plus(projector.CostOf(f, p))
+	}
+	return v
+}
+
+// broughtBy counts the turns that a replacement does not keep but bring.
+func broughtBy(p *events.ThreadReplaced) int {
+	n := 0
+	for _, r := range p.Threads {
+		for _, item := range r.Items {
+			if item.Keep == nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (s *session) create(f projector.Fact, p *events.SessionCreated) {
+	s.created, s.Kind, s.CreatedAt = f.Offset, p.Kind, p.CreatedAt
+	if p.Parent != nil {
+		s.Parent = p.Parent.Session
+	}
+	if p.Fork != nil {
+		s.Fork = *p.Fork
+	}
+	for name, value := range map[string]string{"title": p.Title, "project": p.Project, "cwd": p.CWD} {
+		if _, set := s.set[name]; !set && value != "" { // an update that came first is newer knowledge
+			*s.field(name) = value
+			s.set[name] = struct{}{}
+		}
+	}
+}
+
+// field gives the column that a field of the session is kept in, nil if it is not.
+func (s *session) field(name string) *string {
+	switch name {
+	case "title":
+		return &s.Title
+	case "status":
+		return &s.Status
+	case "project":
+		return &s.Project
+	case "cwd":
+		return &s.CWD
+	}
+	return nil
+}
+
+func (s *session) update(f events.Field) {
+	column := s.field(f.Name)
+	switch {
+	case column == nil:
+	case string(f.Value) == "null":
+		*column = ""
+		delete(s.set, f.Name)
+	default:
+		*column, _ = rawjson.String(f.Value) // what is no text shows as none
+		s.set[f.Name] = struct{}{}
+	}
+}
+
+// settle computes what follows from the history.
+func (s *session) settle() {
+	s.Turns = s.history.Turns()
+	s.First, s.Head = s.history.First(), s.history.Last()
+	s.Live = s.history.Live(s.Head)
+}
+
+// settable lists the fields that have columns, in the order of their bits.
+var settable = []string{"title", "status", "project", "cwd"}
+
+// state encodes what stands neither in the row nor in the marks.
+func (s *session) state() []byte {
+	bits := uint64(0)
+	for i, name := range settable {
+		if _, set := s.set[name]; set {
+			bits |= 1 << i
+		}
+	}
+	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), bits)
+	return append(b, s.history.Rest()...)
+}
+
+// restore reads what state wrote.
+func (s *session) restore(state []byte, blocks [][]byte) error {
+	created, n := binary.Uvarint(state)
+	bits, m := binary.Uvarint(state[max(n, 0):])
+	if n <= 0 || m <= 0 {
+		return errors.New("the state is cut off")
+	}
+	s.created = events.Offset(created)
+	for i, name := range settable {
+		if bits&(1<<i) != 0 {
+			s.set[name] = struct{}{}
+		}
+	}
+	var err error
+	s.history, err = projector.DecodeHistory(s.subject, blocks, state[n+m:])
+	s.blocks = len(blocks)
+	return err
+}
+
+// footprint is about how many bytes of memory the session takes.
+func (s *session) footprint() int {
+	return 1024 + len(s.Title) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
+}
