@@ -27,11 +27,13 @@ type Config struct {
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
 
-	// Keep runs the projector that writes snapshots, from Open to Close. The owner
-	// of a store does; others leave it to the owner.
-	Keep   bool
-	Policy projector.Policy // of those snapshots
-	Cursor string           // file that says how far that projector has got
+	// Keep runs the projectors, from Open to Close: the one that writes snapshots, and
+	// one for each view. The owner of a store does; others leave it to the owner.
+	Keep     bool
+	Views    []projector.View // over all subjects
+	ViewsDir string           // where the files of the views are, whoever writes them; "": nowhere
+	Policy   projector.Policy // of those snapshots
+	Cursor   string           // file that says how far that projector has got
 
 	// OnClose is called by Close, last: by whoever opened what the log stands on.
 	OnClose func() error
@@ -59,9 +61,9 @@ type Store struct {
 	config Config
 	loader *projector.Loader
 
-	stop   context.CancelFunc
-	keeper sync.WaitGroup
-	kept   error // why the keeper ended; read after keeper.Wait
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	runners []*projector.Runner
 }
 
 // Open makes a store of a log. The store owns the log from then on and closes it.
@@ -71,17 +73,30 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 		return nil, err
 	}
 	st := &Store{Log: l, config: c, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // the keeper runs until Close
+	life, stop := context.WithCancel(context.WithoutCancel(ctx)) // projectors run until Close
 	st.stop = stop
-	if c.Keep && c.Snapshots != nil {
-		k := &projector.Keeper{Log: l, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Logger: c.Logger, MaxValue: c.MaxValue}
-		st.keeper.Go(func() {
-			if st.kept = k.Run(running); st.kept != nil {
-				c.Logger.Warn("snapshots are not written any more", "err", st.kept)
+	if c.Keep {
+		st.project(life)
+	}
+	return st, nil
+}
+
+// project runs the projectors until life ends.
+func (st *Store) project(life context.Context) {
+	c := st.config
+	if c.Snapshots != nil {
+		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Logger: c.Logger, MaxValue: c.MaxValue}
+		st.running.Go(func() {
+			if err := k.Run(life); err != nil {
+				c.Logger.Warn("snapshots are not written any more", "err", err)
 			}
 		})
 	}
-	return st, nil
+	for _, v := range c.Views {
+		r := &projector.Runner{Log: st.Log, View: v, Logger: c.Logger, MaxValue: c.MaxValue}
+		st.runners = append(st.runners, r)
+		st.running.Go(func() { r.Run(life) })
+	}
 }
 
 // Close stops what the store runs and closes the log. Snapshots of what changed
@@ -89,7 +104,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 // load time and nothing else.
 func (st *Store) Close() error {
 	st.stop()
-	st.keeper.Wait()
+	st.running.Wait()
 	err := st.Log.Close()
 	if st.config.OnClose != nil {
 		err = errors.Join(err, st.config.OnClose())
@@ -120,6 +135,13 @@ func (st *Store) Loader() *projector.Loader { return st.loader }
 
 // Snapshots are the states kept between loads, nil if there are none.
 func (st *Store) Snapshots() snapshot.Store { return st.config.Snapshots }
+
+// ViewsDir is where the files of the views are, "" if the store has none.
+func (st *Store) ViewsDir() string { return st.config.ViewsDir }
+
+// Runners are the projectors of the views that this process keeps, none if it
+// leaves that to another.
+func (st *Store) Runners() []*projector.Runner { return st.runners }
 
 // Stamp completes an event for appending: id, time, source and actor, where the
 // producer did not say.

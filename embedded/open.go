@@ -15,9 +15,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/snapshot"
 )
 
@@ -93,7 +95,20 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	}
 	st := o.store(c)
 	st.Snapshots, st.Keep = &snapshot.Mem{}, true
+	dir, err := os.MkdirTemp("", "tally-views-")
+	if err != nil {
+		return nil, fmt.Errorf("embedded: open: %w", errors.Join(err, l.Close()))
+	}
+	closeViews := o.views(&st, dir)
+	st.OnClose = func() error { return errors.Join(closeViews(), os.RemoveAll(dir)) }
 	return tally.Open(ctx, l, st)
+}
+
+// views has the store keep the catalog and the search view in a directory.
+func (o Options) views(st *tally.Config, dir string) (close func() error) {
+	list, search := catalog.New(dir, o.Logger), catalog.NewSearch(dir, render.Text, o.Logger)
+	st.Views, st.ViewsDir = []projector.View{list, search}, dir
+	return func() error { return errors.Join(list.Close(), search.Close()) }
 }
 
 // dial opens a store on a server that somebody else runs. What an acknowledgement
@@ -148,7 +163,8 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	st := o.store(c)
 	st.Snapshots, st.Keep = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), true
 	st.Cursor = filepath.Join(c.Store, "snapshots", "cursor")
-	st.OnClose = srv.Close
+	closeViews := o.views(&st, c.Store)
+	st.OnClose = func() error { return errors.Join(closeViews(), srv.Close()) }
 	s, err := tally.Open(ctx, srv.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
@@ -156,7 +172,8 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	return s, nil
 }
 
-// attach opens a store that another process owns. That one keeps the snapshots.
+// attach opens a store that another process owns. That one keeps the snapshots and
+// the views.
 func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	a, err := Attach(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger})
 	if err != nil {
@@ -164,6 +181,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	}
 	st := o.store(c)
 	st.Snapshots, st.OnClose = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), a.Close
+	st.ViewsDir = c.Store
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
