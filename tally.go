@@ -29,9 +29,14 @@ type Config struct {
 
 	// Keep runs the projectors, from Open to Close: the one that writes snapshots, and
 	// one for each view. The owner of a store does; others leave it to the owner.
-	Keep     bool
-	Views    []projector.View // over all subjects
-	ViewsDir string           // where the files of the views are, whoever writes them; "": nowhere
+	Keep  bool
+	Views []projector.View // over all subjects
+
+	// ViewsDir is where the files of the views are, whoever writes them; "": nowhere.
+	// Shown waits until the view of a name shows an offset there, if another process
+	// writes it.
+	ViewsDir string
+	Shown    func(ctx context.Context, view string, at events.Offset) error
 	Policy   projector.Policy // of those snapshots
 	Cursor   string           // file that says how far that projector has got
 
@@ -142,6 +147,20 @@ func (st *Store) ViewsDir() string { return st.config.ViewsDir }
 // Runners are the projectors of the views that this process keeps, none if it
 // leaves that to another.
 func (st *Store) Runners() []*projector.Runner { return st.runners }
+
+// Wait returns when a view, such as "catalog", shows at least the record at an
+// offset, whoever keeps it. A view that nobody keeps is ErrNotFound.
+func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error {
+	for _, r := range st.runners {
+		if r.View.Name() == view {
+			return r.Wait(ctx, at)
+		}
+	}
+	if st.config.Shown == nil {
+		return fmt.Errorf("view %s: %w", view, ErrNotFound)
+	}
+	return st.config.Shown(ctx, view, at)
+}
 
 // Stamp completes an event for appending: id, time, source and actor, where the
 // producer did not say.

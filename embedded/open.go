@@ -3,6 +3,8 @@ package embedded
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
@@ -124,8 +127,23 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, err
 	}
 	st := o.store(c)
+	if st.ViewsDir, err = viewsOf(c.URL); err != nil {
+		nc.Close()
+		return nil, err
+	}
 	st.OnClose = func() error { nc.Close(); return nil }
 	return tally.Open(ctx, l, st)
+}
+
+// viewsOf gives the directory for the views of somebody else's server, on this
+// machine: they are a cache, and one for each server.
+func viewsOf(url string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("embedded: open %s: %w", url, err)
+	}
+	sum := sha256.Sum256([]byte(url))
+	return filepath.Join(cache, "tally", "views", hex.EncodeToString(sum[:8])), nil
 }
 
 // openLocal owns the directory, or attaches to who does. Between the two states
@@ -182,6 +200,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	st := o.store(c)
 	st.Snapshots, st.OnClose = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), a.Close
 	st.ViewsDir = c.Store
+	st.Shown = func(ctx context.Context, view string, at events.Offset) error { return catalog.Wait(ctx, c.Store, view, at) }
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())

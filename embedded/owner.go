@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tallylog/tally/internal/lockfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -63,21 +64,22 @@ func (e *NoOwnerError) Error() string {
 // takeLock takes the directory's lock, which lasts as long as the file is open:
 // the system gives it up for a process that was killed.
 func takeLock(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("embedded: start %s: %v", dir, err)
-	}
-	switch err := lockExclusive(f); {
-	case err == nil:
-		return f, nil
-	case errors.Is(err, errLocked):
-		f.Close()
+	f, err := lockfile.Take(filepath.Join(dir, lockFile))
+	switch {
+	case errors.Is(err, lockfile.ErrLocked):
 		o, _ := readOwner(dir)
 		return nil, &OwnedError{Dir: dir, PID: o.PID, URL: o.URL}
-	default:
-		f.Close()
+	case err != nil:
 		return nil, fmt.Errorf("embedded: start %s: lock: %v", dir, err)
 	}
+	return f, nil
+}
+
+// IsOwned reports whether a process serves a directory, or was killed when it did.
+// A directory that was left in order is not owned.
+func IsOwned(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ownerFile))
+	return err == nil
 }
 
 func readOwner(dir string) (o owner, err error) {

@@ -20,6 +20,10 @@ type Cursor struct {
 	Offset   events.Offset
 	EventID  string
 	Recorded time.Time // of the event
+
+	// Head is where the log ended when it was last looked at: whoever reads the view
+	// without the log knows by it whether there is more.
+	Head events.Offset
 }
 
 // Quarantine is a subject that a view could not fold: it stays in the view as it
@@ -74,6 +78,7 @@ type Runner struct {
 
 	mu          sync.Mutex // guards what follows
 	cursor      Cursor
+	head        events.Offset // of the log, when it was last looked at
 	quarantined map[events.Subject]Quarantine
 	moved       chan struct{} // closed when cursor moves
 }
@@ -104,17 +109,31 @@ func (r *Runner) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		if r.Cursor() != before {
+		if r.Cursor().Offset != before.Offset {
 			wait = 10 * time.Millisecond
 		}
 		r.Logger.Warn("view stands still, and is tried again", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
 		sleep(ctx, wait)
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Leave)
-	defer cancel()
-	if err := r.CatchUp(last, nil); err != nil && last.Err() == nil {
+	if err := r.leave(context.WithoutCancel(ctx)); err != nil {
 		r.Logger.Warn("view is left behind", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
 	}
+}
+
+// leave catches up with the log. If there is no time for that, it has the view say
+// how far the log goes.
+func (r *Runner) leave(ctx context.Context) error {
+	last, cancel := context.WithTimeout(ctx, r.Leave)
+	defer cancel()
+	if err := r.CatchUp(last, nil); err == nil || last.Err() == nil {
+		return err
+	}
+	c, _, err := r.View.Begin(ctx)
+	if err == nil && c.Offset < r.head {
+		c.Head = r.head
+		err = r.commit(ctx, c)
+	}
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -152,6 +171,9 @@ func (r *Runner) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.head, err = r.Log.Head(ctx); err != nil {
+		return err
+	}
 	reason, err := r.unknown(ctx, cursor)
 	if err != nil {
 		return err
@@ -178,12 +200,8 @@ func (r *Runner) unknown(ctx context.Context, c Cursor) (reason string, err erro
 	if c.Offset == 0 {
 		return "", nil
 	}
-	head, err := r.Log.Head(ctx)
-	if err != nil {
-		return "", err
-	}
-	if c.Offset > head {
-		return fmt.Sprintf("it is at %v, the log ends at %v", c.Offset, head), nil
+	if c.Offset > r.head {
+		return fmt.Sprintf("it is at %v, the log ends at %v", c.Offset, r.head), nil
 	}
 	rec, err := r.Log.Record(ctx, c.Offset)
 	if damage, ok := errors.AsType[*events.DamageError](err); ok {
@@ -221,7 +239,7 @@ func (r *Runner) pump(ctx context.Context, read reading, progress func(Cursor)) 
 		if err != nil {
 			return err
 		}
-		if c != r.Cursor() {
+		if c.Offset != r.Cursor().Offset {
 			if err := r.commit(ctx, c); err != nil {
 				return err
 			}
@@ -278,7 +296,7 @@ func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err 
 		if err := r.apply(ctx, d.fact); err != nil {
 			return c, false, err
 		}
-		c = Cursor{d.fact.Offset, d.fact.ID, d.fact.Recorded}
+		c = Cursor{d.fact.Offset, d.fact.ID, d.fact.Recorded, max(r.head, d.fact.Offset)}
 		if size += int64(len(d.fact.Data)); n == r.Batch || size >= r.Ahead {
 			return c, true, nil
 		}

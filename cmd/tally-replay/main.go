@@ -27,7 +27,7 @@ A position is head, start, @1234 (offset), #12 (turn 12 of main), gpt-5#3, ~2
 Exit codes: 0 ok, 1 failed, 2 usage, 3 partial, 4 not found, 5 integrity,
 6 conflict, 7 store unreachable, 8 store incompatible, 130 and 143 signals.`,
 	}
-	root.AddCommand(newLs(a), newShow(a), newRuns(a), newLog(a), newRewind(a), newUndo(a), newRedo(a), newFork(a), newDiff(a), newCost(a),
+	root.AddCommand(newLs(a), newShow(a), newRuns(a), newLog(a), newRewind(a), newUndo(a), newRedo(a), newFork(a), newDiff(a), newCost(a), newSearch(a), newProject(a),
 		a.StatusCommand(), newRebuild(a), newVerify(a), newExport(a), a.VersionCommand())
 	return root
 }

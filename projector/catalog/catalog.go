@@ -29,7 +29,9 @@ type Catalog struct {
 const memory = 64 << 20
 
 // New gives the catalog in a directory, to be run by a projector.Runner.
-func New(dir string, lg *slog.Logger) *Catalog { return newCatalog(filepath.Join(dir, FileName), current, lg) }
+func New(dir string, lg *slog.Logger) *Catalog {
+	return newCatalog(filepath.Join(dir, FileName), current, lg)
+}
 
 func newCatalog(path, set string, lg *slog.Logger) *Catalog {
 	c := &Catalog{file: file{form: catalogForm, path: path, set: set, logger: lg}}

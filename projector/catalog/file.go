@@ -36,7 +36,7 @@ const (
 const commonSchema = `
 CREATE TABLE IF NOT EXISTS views(
 	name TEXT PRIMARY KEY, version INTEGER NOT NULL, generation INTEGER NOT NULL,
-	offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, updated TEXT NOT NULL) WITHOUT ROWID;
+	offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, head INTEGER NOT NULL, updated TEXT NOT NULL) WITHOUT ROWID;
 `
 
 const quarantineSchema = `
@@ -175,7 +175,7 @@ func (f *file) createSet(ctx context.Context) error {
 	if err := f.exec(ctx, strings.ReplaceAll(f.schema+quarantineSchema, "{set}", f.set)); err != nil {
 		return err
 	}
-	_, err := f.conn.ExecContext(ctx, "INSERT INTO views VALUES(?,?,?,0,'','',?)", f.view+f.set, f.version, f.generation+1, now())
+	_, err := f.conn.ExecContext(ctx, "INSERT INTO views VALUES(?,?,?,0,'','',0,?)", f.view+f.set, f.version, f.generation+1, now())
 	return err
 }
 
@@ -233,11 +233,11 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 
 // move sets the cursor, if it is where this writer left it.
 func (f *file) move(ctx context.Context, c projector.Cursor) error {
-	st, err := f.prepare(ctx, "UPDATE views SET offset=?, event=?, recorded=?, updated=? WHERE name=? AND generation=? AND offset=? AND event=?")
+	st, err := f.prepare(ctx, "UPDATE views SET offset=?, event=?, recorded=?, head=?, updated=? WHERE name=? AND generation=? AND offset=? AND event=?")
 	if err != nil {
 		return err
 	}
-	done, err := st.ExecContext(ctx, int64(c.Offset), c.EventID, instant(c.Recorded), now(),
+	done, err := st.ExecContext(ctx, int64(c.Offset), c.EventID, instant(c.Recorded), int64(c.Head), now(),
 		f.view+f.set, f.generation, int64(f.cursor.Offset), f.cursor.EventID)
 	if err != nil {
 		return err
@@ -347,10 +347,9 @@ func readVersion(ctx context.Context, q querier) (version int, err error) {
 }
 
 func readCursor(ctx context.Context, q querier, view string) (c projector.Cursor, generation int64, err error) {
-	var at int64
 	var recorded string
-	err = q.QueryRowContext(ctx, "SELECT offset, event, recorded, generation FROM views WHERE name=?", view).Scan(&at, &c.EventID, &recorded, &generation)
-	c.Offset = events.Offset(at)
+	err = q.QueryRowContext(ctx, "SELECT offset, event, recorded, head, generation FROM views WHERE name=?", view).
+		Scan(offset(&c.Offset), &c.EventID, &recorded, offset(&c.Head), &generation)
 	if t, err := time.Parse(time.RFC3339Nano, recorded); err == nil {
 		c.Recorded = t
 	}

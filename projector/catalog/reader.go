@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -86,26 +87,54 @@ func (r *reader) Standing(ctx context.Context) (Standing, error) {
 	return s, r.wrap(err)
 }
 
+// Close gives the file up.
+func (r *reader) Close() error { return r.db.Close() }
+
 // poll is how often a file that another process writes is looked at.
 const poll = 2 * time.Millisecond
 
-// Wait returns when the view shows at least the record at an offset. Whoever
-// writes it may be another process.
-func (r *reader) Wait(ctx context.Context, at events.Offset) error {
+// Wait returns when a view in a directory, by name, shows at least the record at
+// an offset. Whoever writes it may be another process, and may not have begun.
+func Wait(ctx context.Context, dir, view string, at events.Offset) error {
+	f, name := catalogForm, FileName
+	if view == searchForm.view {
+		f, name = searchForm, SearchFileName
+	}
+	ticks := time.NewTicker(poll)
+	defer ticks.Stop()
 	for {
-		c, _, err := readCursor(ctx, r.db, r.view)
-		if err != nil || c.Offset >= at {
-			return r.wrap(err)
+		// The file is opened anew at times: it may have been replaced.
+		look, stop := context.WithTimeout(ctx, time.Second)
+		reached, err := reachedIn(look, f, filepath.Join(dir, name), at, ticks.C)
+		stop()
+		if err != nil && !errors.Is(err, ErrNoView) || err == nil && reached {
+			return err
 		}
-		timer := time.NewTimer(poll)
 		select {
-		case <-timer.C:
+		case <-ticks.C:
 		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("catalog: view %s is at %v, waiting for %v: %w", r.view, c.Offset, at, ctx.Err())
+			return fmt.Errorf("catalog: waiting for view %s to show %v: %w", view, at, ctx.Err())
 		}
 	}
 }
 
-// Close gives the file up.
-func (r *reader) Close() error { return r.db.Close() }
+// reachedIn looks at a file until it shows an offset. It ends before that, without
+// an error, if ctx does.
+func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks <-chan time.Time) (bool, error) {
+	r, err := openReader(ctx, f, path)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	for ctx.Err() == nil {
+		c, _, err := readCursor(ctx, r.db, f.view)
+		if err != nil || c.Offset >= at {
+			return true, r.wrap(err)
+		}
+		select {
+		case <-ticks:
+		case <-ctx.Done():
+		}
+	}
+	return false, nil
+}

@@ -162,6 +162,12 @@ type Lookup struct {
 	Limit     int  // 0: everything
 }
 
+// What stands around a word that was searched for, in a snippet.
+const (
+	MatchBegin = "\x01"
+	MatchEnd   = "\x02"
+)
+
 // Hit is a turn that was found.
 type Hit struct {
 	Session string

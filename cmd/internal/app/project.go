@@ -1,0 +1,171 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// The views that can be projected.
+var viewNames = []string{"catalog", "search"}
+
+// keptView is a view that this process writes beside somebody else's server.
+type keptView struct {
+	projector.View
+	io.Closer
+}
+
+// openViews opens views of a directory to write them.
+func (a *App) openViews(dir string, names []string) ([]keptView, error) {
+	lg, err := a.Logger()
+	if err != nil {
+		return nil, err
+	}
+	var list []keptView
+	for _, name := range names {
+		switch name {
+		case "catalog":
+			c := catalog.New(dir, lg)
+			list = append(list, keptView{c, c})
+		case "search":
+			s := catalog.NewSearch(dir, render.Text, lg)
+			list = append(list, keptView{s, s})
+		default:
+			return nil, cli.Usagef("there is no view %q: want catalog or search", name)
+		}
+	}
+	return list, nil
+}
+
+// projectOnce brings a view up to date that nobody keeps; who keeps it is waited
+// for.
+func (a *App) projectOnce(ctx context.Context, st *tally.Store, view string, at events.Offset) error {
+	kept, err := catalog.Keep(st.ViewsDir())
+	if errors.Is(err, catalog.ErrKept) {
+		waiting, stop := context.WithTimeout(ctx, patient)
+		defer stop()
+		if err := catalog.Wait(waiting, st.ViewsDir(), view, at); err != nil && waiting.Err() == nil {
+			return err
+		}
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	return a.catchUp(ctx, st, st.ViewsDir(), []string{view})
+}
+
+// catchUp brings views to where the log ends now.
+func (a *App) catchUp(ctx context.Context, st *tally.Store, dir string, names []string) error {
+	views, err := a.openViews(dir, names)
+	if err != nil {
+		return err
+	}
+	head, err := st.Log.Head(ctx)
+	if err != nil {
+		return err
+	}
+	lg, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		p := cli.NewProgress(a.Err, a.Progress, "projecting "+v.Name())
+		r := &projector.Runner{Log: st.Log, View: v, Logger: lg}
+		err := r.CatchUp(ctx, func(c projector.Cursor) {
+			p.At(int64(c.Offset), int64(head), cli.Count(int(c.Offset), "record"))
+		})
+		p.Done(int64(r.Cursor().Offset), cli.Count(int(r.Cursor().Offset), "record"))
+		if err := errors.Join(err, v.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Follow brings views up to date that are kept by the process that owns the store,
+// this one or another.
+func (a *App) Follow(ctx context.Context, st *tally.Store, names []string) error {
+	if len(names) == 0 {
+		names = viewNames
+	}
+	for _, name := range names {
+		if err := a.upToDate(ctx, st, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Project keeps views until ctx is done; once, until they show where the log ends
+// now. If another process keeps them, it waits for its turn.
+func (a *App) Project(ctx context.Context, st *tally.Store, dir string, names []string, once bool) error {
+	if len(names) == 0 {
+		names = viewNames
+	}
+	kept, err := a.turn(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	if once {
+		return a.catchUp(ctx, st, dir, names)
+	}
+	return a.keep(ctx, st, dir, names)
+}
+
+// turnStep is how often a process that waits for its turn looks: a part of the time
+// in which it takes over from one that died.
+const turnStep = 100 * time.Millisecond
+
+// turn waits until no other process keeps the views.
+func (a *App) turn(ctx context.Context, dir string) (io.Closer, error) {
+	for said := false; ; said = true {
+		kept, err := catalog.Keep(dir)
+		if !errors.Is(err, catalog.ErrKept) {
+			return kept, err
+		}
+		if !said {
+			fmt.Fprintf(a.Err, "another process keeps the views in %s; this one takes over when that ends\n", dir)
+		}
+		select {
+		case <-time.After(turnStep):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// keep runs the views until ctx is done.
+func (a *App) keep(ctx context.Context, st *tally.Store, dir string, names []string) error {
+	views, err := a.openViews(dir, names)
+	if err != nil {
+		return err
+	}
+	lg, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	for _, v := range views {
+		r := &projector.Runner{Log: st.Log, View: v, Logger: lg}
+		running.Go(func() { r.Run(ctx) })
+	}
+	fmt.Fprintf(a.Err, "keeping the views in %s; stop it with Ctrl-C\n", dir)
+	running.Wait()
+	for _, v := range views {
+		err = errors.Join(err, v.Close())
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// Views are the files of the views, to read.
+type Views struct {
+	Dir     string
+	Catalog catalog.Reader
+}
+
+// patient is how long the process that keeps the views is waited for, if it is not
+// this one.
+const patient = 5 * time.Second
+
+// WithViews calls f with the views as they are after everything that is
+// acknowledged now. A local store that nobody owns is not opened for that: who
+// left it has brought its views up to date, or has noted that he has not. need
+// names the view that must be up to date.
+func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, Views) error) error {
+	c, err := a.Config()
+	if err != nil {
+		return err
+	}
+	if c.Backend == config.Local && !embedded.IsOwned(c.Store) {
+		err := withFiles(ctx, c, c.Store, need, f)
+		if !errors.Is(err, catalog.ErrNoView) {
+			return err
+		}
+	}
+	return a.WithStore(ctx, func(st *tally.Store) error {
+		if err := a.upToDate(ctx, st, need); err != nil {
+			return err
+		}
+		return withFiles(ctx, c, st.ViewsDir(), need, f)
+	})
+}
+
+func withFiles(ctx context.Context, c config.Config, dir, need string, f func(config.Config, Views) error) error {
+	r, err := catalog.Open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return f(c, Views{dir, r})
+}
+
+// upToDate returns when a view shows what is acknowledged now. Whoever keeps it is
+// waited for; where nobody does, this process does it.
+func (a *App) upToDate(ctx context.Context, st *tally.Store, view string) error {
+	at, err := st.Log.Durable(ctx)
+	if err != nil {
+		return err
+	}
+	if len(st.Runners()) > 0 {
+		return a.watch(ctx, st, view, at)
+	}
+	waiting, stop := context.WithTimeout(ctx, patient)
+	defer stop()
+	err = st.Wait(waiting, view, at)
+	switch {
+	case errors.Is(err, projector.ErrNotFound):
+		return a.projectOnce(ctx, st, view, at)
+	case waiting.Err() != nil:
+		return ctx.Err() // what is there is shown, with how far it goes
+	}
+	return err
+}
+
+// watch waits for a view that this process keeps, and shows how far it is.
+func (a *App) watch(ctx context.Context, st *tally.Store, view string, at events.Offset) error {
+	p := cli.NewProgress(a.Err, a.Progress, "reading the log")
+	defer func() { p.Done(int64(at), "") }()
+	for {
+		step, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+		err := st.Wait(step, view, at)
+		stop()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		for _, r := range st.Runners() {
+			if r.View.Name() == view {
+				p.At(int64(r.Cursor().Offset), int64(at), cli.Count(int(r.Cursor().Offset), "record"))
+			}
+		}
+	}
+}
+
+// AsOf says how far a view goes, and if the store is known to hold more, how to
+// see it.
+func (a *App) AsOf(c projector.Cursor) {
+	if c.Head > c.Offset {
+		fmt.Fprintf(a.Err, "as of %v; the store holds events up to %v: tally-replay project --once%s shows them\n", c.Offset, c.Head, a.StoreFlags())
+		return
+	}
+	fmt.Fprintf(a.Err, "as of %v\n", c.Offset)
+}
+
+// When reads a time of a filter: an RFC 3339 time or its beginning, or how long ago
+// such as 90m, 36h or 7d.
+func When(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	ago, day := strings.TrimPrefix(text, "-"), time.Duration(1)
+	if days, ok := strings.CutSuffix(ago, "d"); ok {
+		ago, day = days+"h", 24
+	}
+	d, err := time.ParseDuration(ago)
+	if err != nil || d < 0 {
+		return time.Time{}, cli.Usagef("--%s %q: want a time such as 2026-08-22T10:00Z, or how long ago, such as 36h or 7d", flag, text)
+	}
+	return now.Add(-day * d), nil
+}

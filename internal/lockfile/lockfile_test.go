@@ -1,0 +1,26 @@
+package lockfile
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+)
+
+func TestTake(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := Take(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Take(path); !errors.Is(err, ErrLocked) {
+		t.Errorf("a lock that is taken: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Take(path)
+	if err != nil {
+		t.Fatalf("a lock that was given up: %v", err)
+	}
+	second.Close()
+}
