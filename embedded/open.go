@@ -200,7 +200,9 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	st := o.store(c)
 	st.Snapshots, st.OnClose = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), a.Close
 	st.ViewsDir = c.Store
-	st.Shown = func(ctx context.Context, view string, at events.Offset) error { return catalog.Wait(ctx, c.Store, view, at) }
+	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
+		return catalog.Wait(ctx, c.Store, view, at)
+	}
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
