@@ -55,7 +55,7 @@ type ImportOptions struct {
 	DryRun   bool           // everything but appending: the report says what would be added
 	Merge    bool           // take the folder's content also where a session came from elsewhere or moved on
 	Only     []string       // ids of the sessions to import; default: all
-	Progress func(Progress) // called often, by the importing goroutine
+	Progress func(Progress) // called often, one call at a time
 }
 
 // ErrUnknownLayout says that a path holds none of the layouts asked for.

@@ -83,6 +83,17 @@ func (g *emitter) turns() {
 		return
 	}
 	s := g.p.f.file(turnsName)
+	if s.lines.list == nil {
+		g.turnsAgain(s)
+		return
+	}
+	for n := g.p.main; n < len(s.lines.list) && !g.done; n++ {
+		g.turn(events.MainThread, n+1, s.lines.list[n])
+	}
+}
+
+// turnsAgain reads them once more for it.
+func (g *emitter) turnsAgain(s *source) {
 	r, err := g.p.f.tree.Open(s.full)
 	if err != nil {
 		g.fail(err)
@@ -90,12 +101,12 @@ func (g *emitter) turns() {
 	}
 	defer r.Close()
 	n := 0
-	err = foreign.EachTurn(r, g.p.f.limit, func(raw []byte) error {
+	err = foreign.EachTurn(r, g.p.f.limit, func(t foreign.TurnLine) error {
 		if n++; n > s.lines.turns {
 			return foreign.ErrChanged
 		}
 		if n > g.p.main {
-			g.turn(events.MainThread, n, raw)
+			g.turn(events.MainThread, n, turnOf(t.Raw, t.Step))
 		}
 		if g.done {
 			return errStop
@@ -110,16 +121,10 @@ func (g *emitter) turns() {
 	}
 }
 
-// turn appends one turn, with the id and the time that it says itself.
-func (g *emitter) turn(thread string, n int, raw []byte) {
-	entry := events.Entry{Thread: thread, Turn: raw}
-	if step, err := rawjson.Object(raw); err == nil && thread == events.MainThread {
-		entry.Timestamp = validTime(step, "timestamp")
-		if id := memberText(step, "id"); len(id) <= events.MaxIDLen {
-			entry.ID = id
-		}
-	}
-	g.emit(&events.TurnAppended{Entries: []events.Entry{entry}}, thread+"/"+strconv.Itoa(n), entry.Timestamp)
+// turn appends one turn.
+func (g *emitter) turn(thread string, n int, t turn) {
+	entry := events.Entry{Thread: thread, Turn: t.raw, ID: t.id, Timestamp: t.at}
+	g.emit(&events.TurnAppended{Entries: []events.Entry{entry}}, thread+"/"+strconv.Itoa(n), t.at)
 }
 
 func (g *emitter) traces() {
@@ -142,7 +147,7 @@ func (g *emitter) traces() {
 		if s.format.Indent != "" {
 			raw = rawjson.AppendCompact(nil, raw) // the indent gives the white space back
 		}
-		g.turn(tracesThread, n+1, raw)
+		g.turn(tracesThread, n+1, turn{raw: raw})
 	}
 }
 

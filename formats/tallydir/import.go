@@ -1,6 +1,7 @@
 package tallydir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -35,12 +38,14 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 		return formats.Report{}, err
 	}
 	defer root.Close()
-	im := &importer{target: target, o: o, tree: foreign.Tree{Root: root}, root: foreign.KeyOf(at.name), marker: at.marker}
+	im := &importer{target: target, o: o, tree: foreign.Tree{Root: root}, root: foreign.KeyOf(at.name), marker: at.marker, progress: &progress{tell: o.Progress}}
 	err = im.run(ctx, at.single)
 	im.report.Root = im.root
 	return im.report, err
 }
 
+// importer imports a root, or for it one conversation after the other: those that
+// work at the same time have a report each, and everything else in common.
 type importer struct {
 	target   formats.Target
 	o        formats.ImportOptions
@@ -50,7 +55,23 @@ type importer struct {
 	adopted  bool            // root is the name of an earlier import of this folder
 	there    map[string]bool // ids of the sessions that existed in the beginning
 	report   formats.Report
-	progress formats.Progress
+	progress *progress
+}
+
+// progress is told of by one at a time.
+type progress struct {
+	mu   sync.Mutex // guards now, and calls of tell
+	now  formats.Progress
+	tell func(formats.Progress)
+}
+
+func (p *progress) add(change func(*formats.Progress)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.now)
+	if p.tell != nil {
+		p.tell(p.now)
+	}
 }
 
 func (im *importer) run(ctx context.Context, single string) error {
@@ -58,19 +79,60 @@ func (im *importer) run(ctx context.Context, single string) error {
 	if err != nil {
 		return err
 	}
-	im.progress.Of = len(names)
+	im.progress.now.Of = len(names)
 	if err := im.known(ctx, names); err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := im.folder(ctx, name); err != nil {
-			return err
-		}
+	if err := im.conversations(ctx, names); err != nil {
+		return err
 	}
 	if single != "" || len(im.o.Only) > 0 {
 		return ctx.Err()
 	}
 	return im.rootFiles(ctx)
+}
+
+// most bounds the conversations that are imported at the same time: each may hold
+// a small folder in memory.
+const most = 4
+
+// conversations imports several at the same time: while one waits for the disk,
+// others are read. What they report is put together in the order of their names.
+func (im *importer) conversations(ctx context.Context, names []string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var group sync.WaitGroup
+	var next atomic.Int64
+	reports, errs := make([]formats.Report, len(names)), make([]error, len(names))
+	for range min(most, len(names)) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
+				one := *im
+				one.report = formats.Report{}
+				if errs[i] = one.folder(ctx, names[i]); errs[i] != nil {
+					stop()
+				}
+				reports[i] = one.report
+			}
+		})
+	}
+	group.Wait()
+	for _, r := range reports {
+		im.report.Add(r)
+	}
+	return firstCause(errs)
+}
+
+// firstCause gives the first error that is not what another one ended.
+func firstCause(errs []error) error {
+	var ended error
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		ended = cmp.Or(ended, err)
+	}
+	return ended
 }
 
 // folders lists the conversations to import.
@@ -157,8 +219,7 @@ func (im *importer) folder(ctx context.Context, name string) error {
 	default:
 		return fmt.Errorf("%s: %w", path.Join(conversations, name), err)
 	}
-	im.progress.Sessions++
-	im.tell()
+	im.progress.add(func(p *formats.Progress) { p.Sessions++ })
 	return nil
 }
 
@@ -253,8 +314,7 @@ func (im *importer) session(ctx context.Context, f *folder, again bool) error {
 // added counts events as they go in.
 func (im *importer) added(n int) {
 	im.report.Events += n
-	im.progress.Events += n
-	im.tell()
+	im.progress.add(func(p *formats.Progress) { p.Events += n })
 }
 
 // finish reports a conversation that was dealt with.
@@ -283,18 +343,11 @@ func (im *importer) count(s *source) {
 	}
 	im.report.Files.Add(way)
 	im.report.Bytes += s.size
-	im.progress.Files++
-	im.progress.Bytes += s.size
+	im.progress.add(func(p *formats.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+s.size })
 }
 
 func (im *importer) problem(file string, line int, reason string) {
 	im.report.Problems = append(im.report.Problems, formats.Problem{File: file, Line: line, Reason: reason})
-}
-
-func (im *importer) tell() {
-	if im.o.Progress != nil {
-		im.o.Progress(im.progress)
-	}
 }
 
 // rootFiles keeps the files that belong to no conversation, and takes away those

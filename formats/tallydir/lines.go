@@ -25,6 +25,24 @@ type lines struct {
 
 	id string           // conversationId of the first turn
 	at events.Timestamp // first time of a turn
+
+	list []turn // all of them, if they are kept
+}
+
+// turn is a turn, with the id and the time that it says itself.
+type turn struct {
+	raw events.Raw
+	id  string
+	at  events.Timestamp
+}
+
+// turnOf reads a turn; step is nil if it is no object, and says nothing then.
+func turnOf(raw events.Raw, step rawjson.Members) turn {
+	t := turn{raw: raw, at: validTime(step, "timestamp")}
+	if id := memberText(step, "id"); len(id) <= events.MaxIDLen {
+		t.id = id
+	}
+	return t
 }
 
 // issue is a line that did not go in, or not as what it should be.
@@ -45,8 +63,9 @@ func (l *lines) report(line int, reason string) {
 
 // scanLines reads a file of turns once: what is in it, how it is spelled, where it
 // departs from the turns that the session has, and which step traces follow from
-// it, laid out as traces says, nil if nobody needs to know.
-func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.FileFormat) (*lines, error) {
+// it, laid out as traces says, nil if nobody needs to know. keep says whether the
+// turns are kept.
+func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.FileFormat, keep bool) (*lines, error) {
 	file, render, derived := sha256.New(), sha256.New(), sha256.New()
 	l := &lines{}
 	out := foreign.LinesWriter{W: render}
@@ -71,15 +90,17 @@ func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.Fil
 		if t.Raw == nil {
 			return nil
 		}
-		step, err := rawjson.Object(t.Raw)
-		if reason := wrongStep(step, err); reason != "" {
+		if reason := wrongStep(t.Step, t.NoStep); reason != "" {
 			l.report(t.Line, reason+" (kept as it stands)")
 		}
 		if l.turns == 0 {
-			l.id = memberText(step, "conversationId")
+			l.id = memberText(t.Step, "conversationId")
 		}
 		if l.at == "" {
-			l.at = validTime(step, "timestamp")
+			l.at = validTime(t.Step, "timestamp")
+		}
+		if keep {
+			l.list = append(l.list, turnOf(bytes.Clone(t.Raw), t.Step))
 		}
 		if same = same && l.turns < len(have) && bytes.Equal(have[l.turns].Raw, t.Raw); same {
 			l.kept++
@@ -88,7 +109,7 @@ func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.Fil
 		if err := out.Turn(t.Raw, false); err != nil {
 			return err
 		}
-		return d.turn(step, err == nil)
+		return d.turn(t.Step, t.NoStep == nil)
 	})
 	if err != nil {
 		return nil, err

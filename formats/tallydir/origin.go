@@ -113,10 +113,8 @@ func (im *importer) idIn(f *folder, name string) string {
 	}
 	defer r.Close()
 	id := ""
-	_ = foreign.EachTurn(r, f.limit, func(raw []byte) error { // the id is a help: a file that cannot be read has none
-		if object, err := rawjson.Object(raw); err == nil {
-			id = memberText(object, "conversationId")
-		}
+	_ = foreign.EachTurn(r, f.limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
+		id = memberText(t.Step, "conversationId")
 		return errStop
 	})
 	return id

@@ -291,6 +291,9 @@ func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
 
 // reread gives the value of a JSON file that was scanned before.
 func (p *plan) reread(s *source) (events.Raw, error) {
+	if s.raw != nil {
+		return s.raw, nil
+	}
 	data, err := p.f.read(s)
 	if err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// source is a file of a folder as the importer found it: hashes and lay-out, never
-// the content.
+// source is a file of a folder as the importer found it: hashes and lay-out, and of
+// a small folder the values in it.
 type source struct {
 	path   string // inside the conversation's folder, or below the root
 	full   string // below the root
@@ -30,6 +30,7 @@ type source struct {
 	format events.FileFormat // by which the state renders it
 	value  bool              // the state gets a value from it
 	render string            // of what that value gives when rendered
+	raw    events.Raw        // the value of a JSON file, if the folder is small
 	issues []formats.Problem
 	*lines // of conversation.jsonl
 	traces int
@@ -54,6 +55,10 @@ type folder struct {
 	birth   string           // createdAt of meta.json, as it stands there
 	created events.Timestamp // best knowledge of the beginning
 }
+
+// small reports whether what was read of the folder is kept in memory until it is
+// in the store. What a larger one holds is read again.
+func (f *folder) small() bool { return f.size <= streamBeyond }
 
 // file gives the file of a path, nil if the folder has none.
 func (f *folder) file(path string) *source {
@@ -104,9 +109,11 @@ func newSource(e fs.DirEntry, rel, full string) (*source, error) {
 func (f *folder) scan(have projector.Threads) error {
 	slices.SortFunc(f.files, func(a, b *source) int { return strings.Compare(a.path, b.path) })
 	f.size = 0
-	taken := make(map[events.RunRef]bool)
 	for _, s := range f.files {
 		f.size += s.size
+	}
+	taken := make(map[events.RunRef]bool)
+	for _, s := range f.files {
 		if s.place.part == partRun {
 			if taken[s.place.run] {
 				s.place = place{} // two names of one run: the second is kept as it is
@@ -160,7 +167,7 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 		return err
 	}
 	defer r.Close()
-	if s.lines, err = scanLines(r, f.limit, have, layout); err != nil {
+	if s.lines, err = scanLines(r, f.limit, have, layout, f.small()); err != nil {
 		return err
 	}
 	s.sum, s.render, s.format, s.value = s.lines.sum, s.lines.render, s.lines.format, true
@@ -241,7 +248,13 @@ func (f *folder) scanJSON(s *source) error {
 		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
 		return nil
 	}
-	s.value, s.format, s.render = true, v.Format, foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
+	s.value, s.format, s.render = true, v.Format, s.sum
+	if !v.Exact {
+		s.render = foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
+	}
+	if f.small() {
+		s.raw = v.Raw
+	}
 	object, err := rawjson.Object(v.Raw)
 	switch {
 	case err != nil:

@@ -1,7 +1,6 @@
 package tallydir
 
 import (
-	"bytes"
 	"io"
 
 	"github.com/tallylog/tally/events"
@@ -34,10 +33,8 @@ func (a *arrayWriter) element(raw []byte) error {
 	if a.format.Indent == "" {
 		b = append(b, raw...)
 	} else {
-		newline := []byte("\n" + a.format.Indent)
-		b = append(b, newline...)
-		element := rawjson.AppendIndent(nil, raw, a.format.Indent) // no string holds a line end
-		b = append(b, bytes.ReplaceAll(element, []byte("\n"), newline)...)
+		b = append(append(b, '\n'), a.format.Indent...)
+		b = rawjson.AppendIndentAt(b, raw, a.format.Indent, 1)
 	}
 	a.buf = b
 	_, err := a.w.Write(b)

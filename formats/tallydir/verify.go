@@ -21,7 +21,7 @@ const streamBeyond = 16 << 20
 // own. A session without threads is compared without what follows from them.
 func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 	var list []string
-	found := 0
+	found, stepsSame := 0, false
 	for _, name := range v.paths() {
 		have, ok, err := v.file(ctx, name)
 		if err != nil {
@@ -38,6 +38,9 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 			list = append(list, name)
 		default:
 			found++
+			if at == partTraces && stepsSame && s.derives(have.format) {
+				continue // they follow from the steps, and the scan has seen that they do
+			}
 			same, err := v.same(ctx, have, s)
 			if err != nil {
 				return nil, err
@@ -45,12 +48,20 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 			if !same {
 				list = append(list, name)
 			}
+			stepsSame = stepsSame || same && at == partTurns && s.exact()
 		}
 	}
 	if len(list) == 0 && (found < len(f.files) || folderOf(v.s) != f.name) {
 		list = append(list, ".")
 	}
 	return list, nil
+}
+
+// derives reports whether a file follows from the steps by a format.
+func (s *source) derives(by events.FileFormat) bool {
+	want := s.format
+	want.Mode = s.mode
+	return want.Derived && want == by
 }
 
 // same reports whether a file comes out as it is.

@@ -78,8 +78,7 @@ func (l *List) Add(v any) error {
 		lead = ",\n  "
 	}
 	l.count++
-	body := strings.ReplaceAll(string(rawjson.AppendIndent(nil, data, "  ")), "\n", "\n  ")
-	_, err = io.WriteString(l.w, lead+body)
+	_, err = l.w.Write(rawjson.AppendIndentAt([]byte(lead), data, "  ", 1))
 	return err
 }
 

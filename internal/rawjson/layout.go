@@ -28,10 +28,14 @@ func AppendCompact(dst, src []byte) []byte {
 // tokens are untouched. src should have passed [Check]; of other input the
 // result means nothing.
 func AppendIndent(dst, src []byte, indent string) []byte {
+	return AppendIndentAt(dst, src, indent, 0)
+}
+
+// AppendIndentAt does the same for a value that stands inside of so many others.
+func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 	if indent == "" {
 		return AppendCompact(dst, src)
 	}
-	depth := 0
 	for i := space(src, 0); i < len(src); i = space(src, i) {
 		switch c := src[i]; c {
 		case '"':

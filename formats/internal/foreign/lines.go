@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // TurnInside is how many containers stand around a turn in its event.
@@ -55,10 +57,29 @@ func (l *lineReader) next() (line []byte, end string, err error) {
 // in, and then Err says why.
 type TurnLine struct {
 	Line int
-	Raw  []byte // valid until the next line
+	Raw  []byte          // valid until the next line
+	Step rawjson.Members // of Raw, also valid until then; nil if it is no object, and then NoStep says why
 	End  string
 	BOM  bool // stood before the first line
-	Err  error
+
+	NoStep error
+	Err    error
+}
+
+// read takes a line apart. A value that is an object is scanned once.
+func (t *TurnLine) read(line []byte) {
+	if t.Raw = bytes.Trim(line, " \t\r\n"); len(t.Raw) == 0 {
+		t.Raw = nil
+		return
+	}
+	if t.Step, t.NoStep = rawjson.Object(t.Raw); t.NoStep == nil {
+		t.Err = fits(t.Raw, TurnInside)
+	} else {
+		t.Err = CheckValue(t.Raw, TurnInside)
+	}
+	if t.Err != nil {
+		t.Raw, t.Step = nil, nil
+	}
 }
 
 // EachLine calls f for every line. Lines of more than limit bytes cannot go in.
@@ -78,11 +99,7 @@ func EachLine(r io.Reader, limit int, f func(TurnLine) error) error {
 			if n == 1 {
 				line, t.BOM = bytes.CutPrefix(line, []byte(BOM))
 			}
-			if t.Raw = bytes.Trim(line, " \t\r\n"); len(t.Raw) == 0 {
-				t.Raw = nil
-			} else if t.Err = CheckValue(t.Raw, TurnInside); t.Err != nil {
-				t.Raw = nil
-			}
+			t.read(line)
 		}
 		if err := f(t); err != nil {
 			return err
@@ -91,11 +108,11 @@ func EachLine(r io.Reader, limit int, f func(TurnLine) error) error {
 }
 
 // EachTurn calls f for every line that is a turn.
-func EachTurn(r io.Reader, limit int, f func(raw []byte) error) error {
+func EachTurn(r io.Reader, limit int, f func(TurnLine) error) error {
 	return EachLine(r, limit, func(t TurnLine) error {
 		if t.Raw == nil {
 			return nil
 		}
-		return f(t.Raw)
+		return f(t)
 	})
 }

@@ -16,7 +16,7 @@ const BOM = "\xef\xbb\xbf"
 // SpellJSON writes a JSON file: the value as it stands, or rendered with an
 // indent.
 func SpellJSON(raw []byte, f events.FileFormat) []byte {
-	var b []byte
+	b := make([]byte, 0, len(raw)+len(raw)/2) // most of what an indent adds
 	if f.BOM {
 		b = append(b, BOM...)
 	}
@@ -54,7 +54,7 @@ func ReadJSON(data []byte, inside int) (JSONValue, error) {
 	if err := rawjson.Check(body); err != nil { // of all of it, so that offsets count from its beginning
 		return JSONValue{}, err
 	}
-	if err := CheckValue(v.Raw, inside); err != nil {
+	if err := fits(v.Raw, inside); err != nil {
 		return JSONValue{}, err
 	}
 	if rest := body[bytes.Index(body, v.Raw)+len(v.Raw):]; string(rest) == "\r\n" {
@@ -71,6 +71,11 @@ func CheckValue(raw []byte, inside int) error {
 	if err := rawjson.Check(raw); err != nil {
 		return err
 	}
+	return fits(raw, inside)
+}
+
+// fits does the same for what is known to be JSON.
+func fits(raw []byte, inside int) error {
 	if string(raw) == "null" {
 		return &rawjson.FieldError{Reason: "null says nothing"}
 	}
