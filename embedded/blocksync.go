@@ -33,13 +33,14 @@ func groupSyncs(dir string) bool {
 // sync is in the block that was the newest then, or in later ones.
 //
 // What is written once (the directories, the stream's meta files) is covered by the
-// first sync, which is of the whole file system. The server's index is not synced:
-// it is made anew from the blocks.
+// first sync of each stream, which is of the whole file system, and so is the end of
+// the stream before. The server's index is not synced: it is made anew from the
+// blocks.
 type blockSync struct {
-	dir   string
-	begun bool
-	blk   *os.File // the newest block
-	n     int      // its number
+	dir    string
+	stream string   // whose blocks these are; "": none yet
+	blk    *os.File // the newest block
+	n      int      // its number
 
 	fdatasync func(*os.File) error // the system's, but for tests
 }
@@ -49,13 +50,15 @@ func newBlockSync(dir string) *blockSync {
 }
 
 // sync is a log.Sync. One goroutine calls it.
-func (b *blockSync) sync() error {
-	if !b.begun {
-		if err := syncTree(b.dir); err != nil {
+func (b *blockSync) sync(stream string) error {
+	if stream != b.stream {
+		b.close()
+		b.stream, b.blk, b.n = stream, nil, 0
+		// Which block is the newest is asked before the sync, for the same reason as below.
+		if err := b.newest(); err != nil {
 			return err
 		}
-		b.begun = true
-		return b.newest()
+		return syncTree(b.dir)
 	}
 	// Later blocks are looked for before the present one is synced. When there is one,
 	// the server writes to the present one no more, and this is its last sync; when
@@ -143,7 +146,7 @@ func (b *blockSync) newest() error {
 	return err
 }
 
-// close gives the block up. The log is closed: nobody syncs any more.
+// close gives the block up: it was synced, and gets nothing more.
 func (b *blockSync) close() {
 	if b.blk != nil {
 		b.blk.Close() // it was synced: closing cannot lose anything
@@ -155,5 +158,5 @@ func (b *blockSync) open(n int) (*os.File, error) { return os.OpenFile(b.path(n)
 func (b *blockSync) path(n int) string { return filepath.Join(b.msgs(), strconv.Itoa(n)+".blk") }
 
 func (b *blockSync) msgs() string {
-	return filepath.Join(b.dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams", "TALLY_1", "msgs")
+	return filepath.Join(b.dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams", b.stream, "msgs")
 }

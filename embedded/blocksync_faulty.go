@@ -26,11 +26,11 @@ type blockSync struct{ dir string }
 
 func newBlockSync(dir string) *blockSync { return &blockSync{dir} }
 
-func (b *blockSync) sync() error {
+func (b *blockSync) sync(stream string) error {
 	if !syncsNewest {
 		return nil
 	}
-	blocks, err := filepath.Glob(filepath.Join(b.dir, "jetstream", "*", "streams", "*", "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(b.dir, "jetstream", "*", "streams", stream, "msgs", "*.blk"))
 	if err != nil || len(blocks) == 0 {
 		return err
 	}

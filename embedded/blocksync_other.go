@@ -16,6 +16,6 @@ type blockSync struct{}
 
 func newBlockSync(string) *blockSync { return &blockSync{} }
 
-func (*blockSync) sync() error { return errors.New("embedded: no group sync on this system") }
+func (*blockSync) sync(string) error { return errors.New("embedded: no group sync on this system") }
 
 func (*blockSync) close() {}

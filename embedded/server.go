@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -31,6 +32,12 @@ type ServerOptions struct {
 	// to be enough: to compare, or for a disk that lies about one and not the other.
 	SyncEach bool
 
+	// SegmentBytes and SegmentSubjects bound a stream of the log: behind them the next
+	// is begun, so that a start after a crash reads no more than about three of them.
+	// Default: 256 MiB and 500,000.
+	SegmentBytes    uint64
+	SegmentSubjects uint64
+
 	// Private keeps the server inside this process: nothing listens, and Attach
 	// finds no owner.
 	Private bool
@@ -44,6 +51,8 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, 256<<20)
+	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
 	return o
 }
 
@@ -112,7 +121,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if err := s.inspect(expected); err != nil {
 		return err
 	}
-	if err := s.openLog(ctx); err != nil {
+	if err := s.openLog(ctx, o); err != nil {
 		return err
 	}
 	if err := s.recordStreams(); err != nil {
@@ -234,7 +243,7 @@ func (s *Server) report(stream server.StreamDetail) {
 		"dir", s.dir, "stream", stream.Name, "records", len(stream.State.Lost.Msgs), "bytes", stream.State.Lost.Bytes)
 }
 
-func (s *Server) openLog(ctx context.Context) error {
+func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	for range 2 { // one for appends, one for the rest
 		nc, err := nats.Connect("", nats.InProcessServer(s.nats), nats.UserInfo(userOwner, s.secret), nats.Name("tally owner"), nats.ReconnectBufSize(-1))
 		if err != nil {
@@ -242,7 +251,8 @@ func (s *Server) openLog(ctx context.Context) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
-	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check}
+	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true,
+		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir)}}
 	if s.sync {
 		c.Durability = log.Durable
 	}
@@ -254,6 +264,9 @@ func (s *Server) openLog(ctx context.Context) error {
 	s.events, err = log.Open(ctx, s.conns[0], c)
 	return err
 }
+
+// segmentsDir holds what the log knows of its full segments. It may be lost.
+func segmentsDir(dir string) string { return filepath.Join(dir, "segments") }
 
 // Users of the server.
 const (

@@ -35,6 +35,31 @@ func TestAttachedKeepsThePromises(t *testing.T) {
 	})
 }
 
+// Both do so while nearly every append begins a segment.
+func TestSegmentsKeepThePromises(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) *log.Log {
+		return mustStart(t, tiny(t.TempDir())).Log()
+	})
+}
+
+func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) *log.Log {
+		dir := t.TempDir()
+		mustStart(t, tiny(dir))
+		a, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { a.Close() })
+		return a.Log()
+	})
+}
+
+// tiny are the options of a store that begins a segment as often as it can.
+func tiny(dir string) embedded.ServerOptions {
+	return embedded.ServerOptions{Dir: dir, SegmentBytes: 1}
+}
+
 // What the owner's server does not allow others: to write around the owner, and to
 // take records away.
 func TestAttachedMayNotWriteAroundTheOwner(t *testing.T) {

@@ -76,10 +76,20 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 		}
 	}
 	ack, err := l.store(ctx, p)
-	if err == nil && l.commit != nil {
-		l.commit.note(ack.Last)
+	if err == nil {
+		l.note(p, ack)
 	}
 	return ack, err
+}
+
+// note tells what was stored to those who work behind the appends.
+func (l *Log) note(p *appending, ack Ack) {
+	if l.commit != nil {
+		l.commit.note(ack.Last)
+	}
+	if l.roller != nil && !ack.Duplicate {
+		l.roller.stored(p.size)
+	}
 }
 
 // settle returns when a stored append is as safe as it was asked for. An event that
@@ -187,6 +197,8 @@ type appending struct {
 	// come: a backend that remembers for two minutes must not be asked later.
 	youngUntil time.Time
 
+	size int // about, of what the server will store, in bytes
+
 	look    bool // ids must be looked up among all of the subject's events
 	tail    bool // ids must be looked up among the events after the expectation
 	guarded bool // appended with Any, and allowed only as the subject's first
@@ -232,6 +244,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		if n := events.HeaderSize(header); n > events.MaxHeaders {
 			return nil, &SizeError{Index: i, What: "headers", Size: n, Max: events.MaxHeaders}
 		}
+		p.size += len(data) + events.HeaderSize(header)
 		p.events[i], p.msgs[i] = e, Outgoing{ID: e.MsgID(), Header: header, Data: data}
 	}
 	if p.expect.kind == expectSince && p.expect.types == "" {

@@ -47,6 +47,33 @@ type Publication struct {
 	Subject  string
 	Messages []Outgoing
 	Expect   Exactly
+
+	// Segment is what a Segmented backend was at when the append was decided; 0 if
+	// that does not matter. If it is at another, it MUST answer ErrBusy.
+	Segment int
+}
+
+// Segmented is a Backend that begins anew at times: from then on Publish does not
+// recognise the ids that it stored before.
+type Segmented interface {
+	// Segment gives a number that grows each time, and when the last time was; zero:
+	// nothing was stored before.
+	Segment() (n int, begun time.Time)
+}
+
+// Indexed is a Backend that knows of old messages which ids are among them.
+type Indexed interface {
+	// Indexed is the offset up to which it does.
+	Indexed() events.Offset
+
+	// MayHold lists the stretches up to an offset, which Indexed gave at some time, in
+	// which a subject may have a message with an id. It leaves out none that has.
+	MayHold(subject, id string, upto events.Offset) []Stretch
+}
+
+// Stretch is a part of the log: After is exclusive, Upto inclusive.
+type Stretch struct {
+	After, Upto events.Offset
 }
 
 // Outgoing is one message to store.
@@ -94,9 +121,10 @@ type Query struct {
 // Cursor gives messages in the order of their offsets. One goroutine uses it.
 type Cursor interface {
 	// Announced is the number of messages that match the filter after After, by
-	// the backend's own index, when the cursor was opened. It may count messages
-	// beyond Upto, and MUST count those that cannot be read.
-	Announced() uint64
+	// the backend's own index, when it is asked first or earlier. It MUST count those
+	// that cannot be read, and may count messages beyond Upto: up to a bound that
+	// depends on Upto alone.
+	Announced(ctx context.Context) (uint64, error)
 
 	// Next returns the next message, or io.EOF behind the last one up to Upto. Any
 	// other error ends the cursor: what it did not give may still be there.

@@ -10,12 +10,13 @@ import (
 )
 
 // A Sync makes everything durable that was stored when it is called, and returns
-// when it is. A log that is given one acknowledges an append only after a sync
+// when it is. It is told the stream that was written to last; when that is another
+// one than before, what the other ones got is to be made durable too. A log that is given one acknowledges an append only after a sync
 // that began behind its storing: one sync for all that are waiting.
 //
 // An error is final for the log: the system may have thrown away what it could not
 // write, so nobody knows any more what a later sync covers.
-type Sync func() error
+type Sync func(stream string) error
 
 // horizon is how far the log is safe from a power cut: the durable watermark. No
 // reader sees beyond it unless it asks to.
@@ -29,7 +30,7 @@ type horizon interface {
 // committer makes what is stored durable, many appends with one sync. While a sync
 // runs, the next group is already being stored.
 type committer struct {
-	sync Sync
+	sync func() error
 	idle time.Duration // how long what nobody waits for stays unsynced
 
 	kick chan struct{} // somebody waits
@@ -48,7 +49,7 @@ const background = time.Second
 
 // newCommitter makes everything durable up to the present head, and runs until
 // life ends.
-func newCommitter(life context.Context, s Sync, head events.Offset) (*committer, error) {
+func newCommitter(life context.Context, s func() error, head events.Offset) (*committer, error) {
 	if err := s(); err != nil {
 		return nil, fmt.Errorf("log: open: sync: %w", err)
 	}
@@ -117,6 +118,14 @@ func (c *committer) note(at events.Offset) {
 	c.mu.Lock()
 	c.stored = max(c.stored, at)
 	c.mu.Unlock()
+}
+
+// drain returns when everything that was noted is durable.
+func (c *committer) drain(ctx context.Context) error {
+	c.mu.Lock()
+	stored := c.stored
+	c.mu.Unlock()
+	return c.await(ctx, stored)
 }
 
 // failed gives the error of a sync that failed: nothing can be acknowledged after

@@ -20,7 +20,7 @@ type disk struct {
 	hold   chan struct{}
 }
 
-func (d *disk) sync() error {
+func (d *disk) sync(string) error {
 	d.mu.Lock()
 	hold := d.hold
 	d.mu.Unlock()
@@ -253,6 +253,6 @@ func TestBufferedIsDurableSoon(t *testing.T) {
 // The suite again, on a log that syncs for itself.
 func TestCommitterKeepsThePromises(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log {
-		return logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: func() error { return nil }})
+		return logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: func(string) error { return nil }})
 	})
 }

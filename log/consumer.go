@@ -3,6 +3,7 @@ package log
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -29,51 +30,24 @@ const (
 	watchStep = 200 * time.Millisecond // between looks at the connection while waiting
 )
 
-// Scan implements Backend. The consumer behind the cursor is the server's: it
-// vanishes by itself if nobody is left to delete it.
-func (b *jetStream) Scan(ctx context.Context, q Query) (Cursor, error) {
-	if b.reads.IsClosed() {
-		return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
-	}
-	stream := b.active.CachedInfo().Config.Name
-	name := "tally-" + nuid.Next()
-	cfg := jetstream.ConsumerConfig{
-		Name:              name,
-		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       uint64(q.After) + 1,
-		AckPolicy:         jetstream.AckNonePolicy,
-		ReplayPolicy:      jetstream.ReplayInstantPolicy,
-		InactiveThreshold: 3 * expiry,
-		MemoryStorage:     true,
-		Replicas:          1,
-	}
-	if q.Filter != events.SubjectFilter {
-		cfg.FilterSubject = q.Filter
-	}
-	reconnects := b.reads.Stats().Reconnects
-	made, err := b.js.CreateConsumer(ctx, stream, cfg)
-	if err != nil {
-		// The request may have been done all the same.
-		b.deleteConsumer(stream, name)
-		return nil, apiError(err)
-	}
-	return &consumer{
-		b: b, q: q, stream: stream, name: name, reconnects: reconnects,
-		announced: made.CachedInfo().NumPending, at: q.After, batch: firstBatch,
-	}, nil
-}
+// errMoved ends a live consumer: its segment gets no more messages.
+var errMoved = errors.New("another segment is written to")
 
 // deleteConsumer asks without waiting for an answer.
 func (b *jetStream) deleteConsumer(stream, name string) {
 	b.reads.PublishRequest("$JS.API.CONSUMER.DELETE."+stream+"."+name, b.reads.NewInbox(), nil)
 }
 
-// consumer is the Cursor on a JetStream consumer.
+// consumer reads one segment by a JetStream consumer, which is the server's: it
+// vanishes by itself if nobody is left to delete it. It is made when it is needed
+// first.
 type consumer struct {
 	b            *jetStream
 	q            Query
 	stream, name string
-	reconnects   uint64 // of the connection, when the consumer was made
+	made         bool
+	moved        <-chan struct{} // of a live one: closed when another segment is written to
+	reconnects   uint64          // of the connection, when the consumer was made
 	announced    uint64
 	got          uint64        // messages
 	at           events.Offset // of the last one
@@ -89,13 +63,56 @@ type consumer struct {
 	barren  int // requests in a row that brought nothing
 }
 
-func (c *consumer) Announced() uint64 { return c.announced }
+func newConsumer(b *jetStream, s *segment, q Query) *consumer {
+	return &consumer{b: b, q: q, stream: s.name, name: "tally-" + nuid.Next(), at: q.After, batch: firstBatch}
+}
+
+// open makes the server's consumer.
+func (c *consumer) open(ctx context.Context) error {
+	if c.made {
+		return nil
+	}
+	if c.b.reads.IsClosed() {
+		return fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+	}
+	cfg := jetstream.ConsumerConfig{
+		Name:              c.name,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       uint64(c.q.After) + 1,
+		AckPolicy:         jetstream.AckNonePolicy,
+		ReplayPolicy:      jetstream.ReplayInstantPolicy,
+		InactiveThreshold: 3 * expiry,
+		MemoryStorage:     true,
+		Replicas:          1,
+	}
+	if c.q.Filter != events.SubjectFilter {
+		cfg.FilterSubject = c.q.Filter
+	}
+	c.reconnects = c.b.reads.Stats().Reconnects
+	c.made = true // perhaps also if the answer is an error
+	made, err := c.b.js.CreateConsumer(ctx, c.stream, cfg)
+	if err != nil {
+		return apiError(err)
+	}
+	c.announced = made.CachedInfo().NumPending
+	return nil
+}
+
+// count gives the number of messages behind After.
+func (c *consumer) count(ctx context.Context) (uint64, error) {
+	if c.failed == nil {
+		c.failed = c.open(ctx)
+	}
+	return c.announced, c.failed
+}
 
 func (c *consumer) Close() {
 	if c.sub != nil {
 		c.sub.Unsubscribe()
 	}
-	c.b.deleteConsumer(c.stream, c.name)
+	if c.made {
+		c.b.deleteConsumer(c.stream, c.name)
+	}
 }
 
 func (c *consumer) Next(ctx context.Context) (Message, error) {
@@ -110,6 +127,9 @@ func (c *consumer) Next(ctx context.Context) (Message, error) {
 }
 
 func (c *consumer) next(ctx context.Context) (Message, error) {
+	if err := c.open(ctx); err != nil {
+		return Message{}, err
+	}
 	for {
 		if !c.q.Live && (c.at >= c.q.Upto || c.got >= c.announced || c.barren > 1) {
 			return Message{}, io.EOF
@@ -124,7 +144,7 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 			return Message{}, err
 		}
 		if m.Reply == "" {
-			if err := c.status(m); err != nil {
+			if err := c.status(ctx, m); err != nil {
 				return Message{}, err
 			}
 			continue
@@ -212,6 +232,8 @@ func (c *consumer) receive(ctx context.Context) (*nats.Msg, error) {
 		select {
 		case m := <-c.arrived:
 			return m, nil
+		case <-c.moved:
+			return nil, errMoved
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-watch.C:
@@ -227,14 +249,18 @@ func (c *consumer) receive(ctx context.Context) (*nats.Msg, error) {
 
 // status reads a message that is none of the stream's. One about an earlier
 // request, such as that it was completed, no longer matters.
-func (c *consumer) status(m *nats.Msg) error {
+func (c *consumer) status(ctx context.Context, m *nats.Msg) error {
 	if m.Subject != c.reply {
 		return nil
 	}
 	code, text := m.Header.Get("Status"), m.Header.Get("Description")
 	switch code {
-	case "100": // heartbeat
-		return nil
+	case "100": // heartbeat: a time to look whether there will ever be more
+		if c.b.owner {
+			return nil // who began a segment knows
+		}
+		_, err := c.b.info(ctx)
+		return err
 	case "404", "408": // the request is over
 		c.asked = 0
 		return nil

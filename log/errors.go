@@ -134,6 +134,10 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("log: stream %s: %s is %s, must be %s", e.Stream, e.Field, e.Have, e.Need)
 }
 
+// errOtherStream is the server's answer to a message that names another stream than
+// the one that takes its subject.
+var errOtherStream = fmt.Errorf("%w: the subject is another stream's", ErrUnavailable)
+
 func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
 
 // Codes of the server that mean something to a log.
@@ -141,6 +145,7 @@ const (
 	codeAccountResources  = 10002 // account limit reached
 	codeInsufficient      = 10023 // the server has no room for the stream
 	codeStorageResources  = 10047 // the same, elsewhere
+	codeOtherStream       = 10060 // the message was meant for another stream
 	codeWrongLastSequence = 10071 // the expectation failed, the text names the sequence
 	codeStoreFailed       = 10077 // the store refused: mostly max_bytes
 	codeWrongLastInFlight = 10164 // the expectation failed, or a write to the subject is in flight
@@ -164,6 +169,8 @@ func answerError(code int, text string) error {
 		return ErrConflict
 	case codeBatchDuplicate:
 		return ErrDuplicate
+	case codeOtherStream:
+		return errOtherStream
 	case codeTooManyRequests, codeBatchTooMany, codeBatchIncomplete:
 		return fmt.Errorf("%w: %s", ErrBusy, text)
 	case codeAccountResources, codeInsufficient, codeStorageResources:

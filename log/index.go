@@ -29,7 +29,9 @@ type idIndex struct {
 // whose turn it is uses it.
 type subjectIDs struct {
 	sub    events.Subject
+	from   events.Offset // places has none up to here: the backend's own index is asked
 	upto   events.Offset // the subject's last offset, when it was read
+	whole  bool          // it was read
 	places map[uint64]events.Offset
 
 	counted int // places as the index accounts for them; guarded by its mu
@@ -82,19 +84,19 @@ func (x *idIndex) grew(ids *subjectIDs) {
 }
 
 // stored notes an append of the Log's own. If it was made against the offset up to
-// which the subject is known, the subject stays known.
-func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset) {
-	if !exact.Set {
+// which the subject is known, or nobody else writes, the subject stays known.
+func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset, alone bool) {
+	if !exact.Set && !alone {
 		return // others may have written before it: the next look-up reads on from where it was
 	}
 	x.mu.Lock()
 	_, known := x.subjects[p.sub]
 	x.mu.Unlock()
-	if !known && exact.At != 0 {
+	if !known && (!exact.Set || exact.At != 0) {
 		return
 	}
 	ids := x.of(p.sub)
-	if ids.upto != exact.At {
+	if exact.Set && ids.upto != exact.At || !exact.Set && !ids.whole {
 		return
 	}
 	for i, e := range p.events {
@@ -114,6 +116,10 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.O
 	for i, e := range p.events {
 		at, hit := ids.places[l.ids.hash(e)]
 		if !hit {
+			var err error
+			if found[i], err = l.lookBelow(ctx, e, p.msgs[i].ID, ids.from); err != nil {
+				return 0, err
+			}
 			continue
 		}
 		rec, err := l.record(ctx, at)
@@ -121,7 +127,7 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.O
 		case err == nil && rec.Source == e.Source && rec.ID == e.ID:
 			found[i] = place{at: at, same: sameEvent(rec.Event, e)}
 		case err == nil: // two identities with one hash
-			if found[i], err = l.search(ctx, e); err != nil {
+			if found[i], err = l.search(ctx, e, 0, 0); err != nil {
 				return 0, err
 			}
 		case !isDamage(err):
@@ -133,15 +139,22 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.O
 
 // fill reads the events that came to the subject since it was read last.
 func (l *Log) fill(ctx context.Context, ids *subjectIDs) error {
+	if ids.whole && l.alone() {
+		return nil
+	}
 	last, err := l.backend.Last(ctx, ids.sub.NATS())
 	switch {
 	case err != nil && !isNotFound(err):
 		return fmt.Errorf("log: append %s: %w", ids.sub.NATS(), err)
 	case err == nil && last.Offset <= ids.upto:
+		ids.whole = true
 		return nil
 	}
+	if b, ok := l.backend.(Indexed); ok && ids.upto == 0 {
+		ids.from = b.Indexed()
+	}
 	defer l.ids.grew(ids)
-	for rec, err := range l.Read(ctx, events.Range{Subject: ids.sub, After: ids.upto, Buffered: true}) {
+	for rec, err := range l.Read(ctx, events.Range{Subject: ids.sub, After: max(ids.upto, ids.from), Buffered: true}) {
 		if isDamage(err) {
 			continue
 		}
@@ -151,12 +164,34 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs) error {
 		ids.places[l.ids.hash(rec.Event)] = rec.Offset
 		ids.upto = rec.Offset
 	}
+	ids.upto, ids.whole = max(ids.upto, last.Offset), true
 	return nil
 }
 
-// search looks for an identity in every record of its subject.
-func (l *Log) search(ctx context.Context, e events.Event) (place, error) {
-	for rec, err := range l.Read(ctx, events.Range{Subject: e.Subject, Buffered: true}) {
+// alone reports whether what this log knows of a subject is all there is: nobody
+// else writes, and of all that was sent it is known whether it was stored.
+func (l *Log) alone() bool { return l.config.Owner && !l.doubtful.Load() }
+
+// lookBelow looks for an identity among the records up to an offset, of which the
+// backend has an index.
+func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto events.Offset) (place, error) {
+	b, ok := l.backend.(Indexed)
+	if !ok || upto == 0 {
+		return place{}, nil
+	}
+	for _, s := range b.MayHold(e.Subject.NATS(), id, upto) {
+		found, err := l.search(ctx, e, s.After, s.Upto)
+		if found.at != 0 || err != nil {
+			return found, err
+		}
+	}
+	return place{}, nil
+}
+
+// search looks for an identity in every record of its subject between two offsets;
+// upto 0: to the end.
+func (l *Log) search(ctx context.Context, e events.Event, after, upto events.Offset) (place, error) {
+	for rec, err := range l.Read(ctx, events.Range{Subject: e.Subject, After: after, Upto: upto, Buffered: true}) {
 		if isDamage(err) {
 			continue
 		}

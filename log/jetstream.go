@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,8 +19,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Open opens the log on a JetStream server, and creates its stream there if there
-// is none. A stream that could lose or rewrite records is refused with a
+// Open opens the log on a JetStream server, and creates its first stream there if
+// there is none. A stream that could lose or rewrite records is refused with a
 // *ConfigError. The connection stays the caller's.
 func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 	if nc == nil {
@@ -28,14 +31,14 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.active.CachedInfo().Config.Replicas >= 3 && c.Durability == Buffered {
+	if b.line.Load().active().stream.CachedInfo().Config.Replicas >= 3 && c.Durability == Buffered {
 		c.Durability = Replicated
 	}
 	l, err := OpenOn(ctx, b, c)
 	if err != nil || !c.Via {
 		return l, err
 	}
-	if l.owner, err = newRemote(nc, c.AckWait); err != nil {
+	if l.owner, err = newRemote(nc, c.AckWait, b); err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open: %w", err), l.Close())
 	}
 	l.safe = l.owner
@@ -43,13 +46,18 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 }
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
-	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), line: c.Stream}
+	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, segments: c.Segments, logger: c.Logger}
 	var err error
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
 	}
-	b.active, err = b.findSegment(ctx)
-	return b, err
+	if err := b.open(ctx); err != nil {
+		if _, refused := errors.AsType[*ConfigError](err); refused {
+			return nil, err
+		}
+		return nil, fmt.Errorf("log: open %s: %w", b.name, err)
+	}
+	return b, nil
 }
 
 // jetStream is the Backend on a JetStream server. Appends have a connection of
@@ -57,55 +65,83 @@ func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, er
 type jetStream struct {
 	writes, reads *nats.Conn
 	js            jetstream.JetStream
-	line          string           // of streams: segments are <line>_<n>
-	active        jetstream.Stream // the segment that is written to
+	name          string // of the line: segments are <name>_<n>
+	owner         bool   // nobody else writes: this process may begin segments
+	segments      Segments
+	logger        *slog.Logger
+
+	line     atomic.Pointer[line]
+	changing sync.Mutex // held while the line is changed
+
+	// appending is held for reading by publications under way, and for writing while
+	// the next segment is begun: none may be stored in between.
+	appending sync.RWMutex
+
+	// half is set while one segment is closed and the next is not there yet.
+	half atomic.Bool
 }
 
 var _ Backend = (*jetStream)(nil)
 
-// findSegment resolves the active segment of the line: the last one there is.
-func (b *jetStream) findSegment(ctx context.Context) (jetstream.Stream, error) {
-	var found []int
-	names := b.js.StreamNames(ctx)
-	for name := range names.Name() {
-		if n, ok := segmentNumber(b.line, name); ok {
-			found = append(found, n)
+// patience is how long a process that only looks on waits for the owner to finish
+// beginning a segment.
+const patience = 5 * time.Second
+
+// open finds the line, or begins it, and completes what was begun and not finished.
+func (b *jetStream) open(ctx context.Context) error {
+	found, err := b.load(ctx)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		s, err := b.create(ctx, 1, b.segments.Above+1)
+		if err != nil {
+			return err
+		}
+		b.use([]*segment{s})
+		return nil
+	}
+	b.use(found)
+	for _, s := range found {
+		if err := checkStream(s.stream.CachedInfo().Config); err != nil {
+			return err
 		}
 	}
-	if err := names.Err(); err != nil {
-		return nil, fmt.Errorf("log: open %s: %w", b.line, apiError(err))
-	}
-	slices.Sort(found)
+	active := found[len(found)-1]
 	switch {
-	case len(found) == 0:
-		return b.createSegment(ctx, 1)
-	case len(found) > 1 || found[0] != 1:
-		return nil, &ConfigError{Stream: b.line, Field: "segments", Have: fmt.Sprint(found), Need: "[1]"}
+	case b.owner && (active.closed || b.segments.Above > events.Offset(active.stream.CachedInfo().State.LastSeq)):
+		return b.begin(ctx)
+	case active.closed:
+		return b.awaitNext(ctx)
 	}
-	s, err := b.js.Stream(ctx, segmentName(b.line, found[len(found)-1]))
-	if err != nil {
-		return nil, fmt.Errorf("log: open %s: %w", b.line, apiError(err))
-	}
-	return s, checkStream(s.CachedInfo().Config)
+	return nil
 }
 
-func (b *jetStream) createSegment(ctx context.Context, n int) (jetstream.Stream, error) {
-	s, err := b.js.CreateStream(ctx, segmentConfig(b.line, n))
+// awaitNext waits for the owner to begin the segment for which it closed the last.
+func (b *jetStream) awaitNext(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for b.line.Load().active().closed {
+		if err := pause(ctx, 6); err != nil {
+			return fmt.Errorf("%w: its last segment takes no events, and nobody begins the next", ErrUnavailable)
+		}
+		if err := b.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes the n-th stream of the line, which begins with an offset.
+func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*segment, error) {
+	stream, err := b.js.CreateStream(ctx, segmentConfig(b.name, n, first))
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was faster
-		s, err = b.js.Stream(ctx, segmentName(b.line, n))
+		stream, err = b.js.Stream(ctx, segmentName(b.name, n))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("log: create %s: %w", segmentName(b.line, n), apiError(err))
+		return nil, fmt.Errorf("create %s: %w", segmentName(b.name, n), apiError(err))
 	}
-	return s, checkStream(s.CachedInfo().Config)
-}
-
-func segmentName(line string, n int) string { return line + "_" + strconv.Itoa(n) }
-
-func segmentNumber(line, name string) (int, bool) {
-	digits, ok := strings.CutPrefix(name, line+"_")
-	n, err := strconv.Atoi(digits)
-	return n, ok && err == nil && n > 0 && segmentName(line, n) == name
+	return newSegment(n, stream), checkStream(stream.CachedInfo().Config)
 }
 
 // Headers by which a publisher tells the server what it wants.
@@ -115,12 +151,14 @@ const (
 	headerLastSubject = "Nats-Expected-Last-Subject-Sequence"
 )
 
-// message makes the NATS message of one outgoing one.
-func (b *jetStream) message(subject string, out Outgoing, exact Exactly) *nats.Msg {
+// message makes the NATS message of one outgoing one. It names its stream: one that
+// was meant for the segment before must not be stored in this one, where neither
+// its id nor what it expects would be known.
+func message(s *segment, subject string, out Outgoing, exact Exactly) *nats.Msg {
 	h := make(nats.Header, len(out.Header)+6)
 	maps.Copy(h, out.Header)
 	h[headerMsgID] = []string{out.ID}
-	h[headerStream] = []string{b.active.CachedInfo().Config.Name}
+	h[headerStream] = []string{s.name}
 	if exact.Set {
 		h[headerLastSubject] = []string{strconv.FormatUint(uint64(exact.At), 10)}
 	}
@@ -132,23 +170,79 @@ func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error)
 	if b.writes.IsClosed() {
 		return Receipt{}, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
 	}
-	if len(p.Messages) > 1 {
-		return b.publishBatch(ctx, p)
+	if b.half.Load() {
+		if err := b.finish(ctx); err != nil {
+			return Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, err)
+		}
 	}
-	ack, err := b.request(ctx, b.message(p.Subject, p.Messages[0], p.Expect))
+	b.appending.RLock()
+	defer b.appending.RUnlock()
+	l := b.line.Load()
+	s := l.active()
+	if p.Segment != 0 && p.Segment != s.n {
+		return Receipt{}, fmt.Errorf("%w: a segment was begun", ErrBusy)
+	}
+	exact, err := b.exactIn(ctx, l, p)
 	if err != nil {
-		return Receipt{}, withSubject(err, p)
+		return Receipt{}, err
 	}
-	return Receipt{Last: events.Offset(ack.Sequence), Duplicate: ack.Duplicate}, nil
-}
-
-// withSubject fills in what the server's answer to a publication does not say.
-func withSubject(err error, p Publication) error {
+	receipt, err := b.publish(ctx, s, p, exact)
 	if conflict, ok := errors.AsType[*ConflictError](err); ok {
 		conflict.Subject, _ = events.ParseNATS(p.Subject)
 		conflict.Want = p.Expect.At
+		if conflict.Have == 0 && len(l.segments) > 1 {
+			var lookErr error
+			if conflict.Have, lookErr = b.lastBelow(ctx, l, len(l.segments)-1, p.Subject); lookErr != nil {
+				return Receipt{}, lookErr
+			}
+		}
 	}
-	return err
+	if errors.Is(err, errOtherStream) {
+		// A line that others carry on: the next try is for the segment there is now.
+		if err := b.refresh(ctx); err != nil {
+			return Receipt{}, err
+		}
+		return Receipt{}, fmt.Errorf("%w: a segment was begun", ErrBusy)
+	}
+	return receipt, err
+}
+
+// exactIn says what the active segment is to expect for a publication. A subject
+// whose last message is expected in an older one must have none in the active one:
+// that the message is the last of the older ones is checked here, where nothing
+// changes any more.
+func (b *jetStream) exactIn(ctx context.Context, l *line, p Publication) (Exactly, error) {
+	if !p.Expect.Set || len(l.segments) == 1 || p.Expect.At >= l.active().first {
+		return p.Expect, nil
+	}
+	have, err := b.lastBelow(ctx, l, len(l.segments)-1, p.Subject)
+	if err != nil {
+		return Exactly{}, err
+	}
+	if have != p.Expect.At {
+		sub, _ := events.ParseNATS(p.Subject)
+		return Exactly{}, &ConflictError{Subject: sub, Want: p.Expect.At, Have: have}
+	}
+	return Exactly{Set: true}, nil
+}
+
+func (b *jetStream) publish(ctx context.Context, s *segment, p Publication, exact Exactly) (Receipt, error) {
+	if len(p.Messages) > 1 {
+		return b.publishBatch(ctx, s, p, exact)
+	}
+	ack, err := b.request(ctx, message(s, p.Subject, p.Messages[0], exact))
+	return Receipt{Last: events.Offset(ack.Sequence), Duplicate: ack.Duplicate}, err
+}
+
+// Segment gives the number of the segment that is written to, and since when: ids
+// that were stored before are not recognised by Publish. The time is zero for the
+// first segment, before which nothing was stored.
+func (b *jetStream) Segment() (n int, begun time.Time) {
+	l := b.line.Load()
+	if len(l.segments) > 1 {
+		begun = l.active().made
+	}
+	return l.active().n, begun
 }
 
 // Get implements Backend.
@@ -156,14 +250,52 @@ func (b *jetStream) Get(ctx context.Context, at events.Offset) (Message, error) 
 	if at == 0 {
 		return Message{}, ErrNotFound
 	}
-	m, err := b.active.GetMsg(ctx, uint64(at))
-	return rawMessage(m, err)
+	for {
+		l := b.line.Load()
+		s := l.segments[l.place(at)]
+		m, err := rawMessage(s.stream.GetMsg(ctx, uint64(at)))
+		if !errors.Is(err, ErrNotFound) || s.last != 0 || b.owner {
+			return m, err
+		}
+		// Perhaps the owner began a segment since this process looked last.
+		info, infoErr := s.stream.Info(ctx)
+		if infoErr != nil {
+			return Message{}, apiError(infoErr)
+		}
+		if again, staleErr := b.stale(ctx, s, info.Config); !again || staleErr != nil {
+			return m, cmp.Or(staleErr, err)
+		}
+	}
 }
 
 // Last implements Backend.
 func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
-	m, err := b.active.GetLastMsgForSubject(ctx, subject)
-	return rawMessage(m, err)
+	l := b.line.Load()
+	if !b.owner {
+		if _, err := b.info(ctx); err != nil { // which loads the line again if it has to
+			return Message{}, err
+		}
+		l = b.line.Load()
+	}
+	for _, s := range slices.Backward(l.segments) {
+		m, err := s.lastOf(ctx, subject)
+		if !errors.Is(err, ErrNotFound) {
+			return m, err
+		}
+	}
+	return Message{}, ErrNotFound
+}
+
+// lastOf gives the last message of a subject in a segment.
+func (s *segment) lastOf(ctx context.Context, subject string) (Message, error) {
+	e, there, known := s.find(subject)
+	switch {
+	case known && !there:
+		return Message{}, ErrNotFound
+	case known:
+		return rawMessage(s.stream.GetMsg(ctx, e.Last))
+	}
+	return rawMessage(s.stream.GetLastMsgForSubject(ctx, subject))
 }
 
 func rawMessage(m *jetstream.RawStreamMsg, err error) (Message, error) {
@@ -179,29 +311,52 @@ func (b *jetStream) State(ctx context.Context) (State, error) {
 	if err != nil || info.State.LastSeq == 0 {
 		return State{}, err
 	}
-	return State{First: events.Offset(info.State.FirstSeq), Last: events.Offset(info.State.LastSeq)}, nil
+	first := b.line.Load().segments[0].first
+	return State{First: first, Last: max(events.Offset(info.State.LastSeq), first-1)}, nil
 }
 
 // Subjects implements Backend.
 func (b *jetStream) Subjects(ctx context.Context, filter string) (map[string]uint64, error) {
-	info, err := b.info(ctx, jetstream.WithSubjectFilter(filter))
-	if err != nil {
+	if _, err := b.info(ctx); err != nil { // which loads the line again if it has to
 		return nil, err
 	}
-	return info.State.Subjects, nil
+	all := make(map[string]uint64)
+	for _, s := range b.line.Load().segments {
+		info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+		if err != nil {
+			return nil, apiError(err)
+		}
+		for name, n := range info.State.Subjects {
+			all[name] += n
+		}
+	}
+	return all, nil
 }
 
-// info asks the server about the active segment.
-func (b *jetStream) info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
-	if b.reads.IsClosed() {
-		return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+// info asks the server about the segment that is written to.
+func (b *jetStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	for {
+		if b.reads.IsClosed() {
+			return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+		}
+		s := b.line.Load().active()
+		info, err := s.stream.Info(ctx)
+		if err != nil {
+			return nil, apiError(err)
+		}
+		if again, err := b.stale(ctx, s, info.Config); !again || err != nil {
+			return info, err
+		}
 	}
-	info, err := b.active.Info(ctx, opts...)
-	if err != nil {
-		return nil, apiError(err)
-	}
-	return info, nil
 }
 
 // Close implements Backend. The connections are not its own.
-func (b *jetStream) Close() error { return nil }
+func (b *jetStream) Close() error {
+	var errs []error
+	for _, s := range b.line.Load().segments {
+		if x := s.index.Swap(nil); x != nil {
+			errs = append(errs, x.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

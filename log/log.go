@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,6 +41,12 @@ type Config struct {
 	// Room is asked before anything is stored: an error, such as a *FullError, refuses
 	// the append. Default: there is always room.
 	Room func() error
+
+	// Owner says that no other process writes to the streams, so that this one may cut
+	// the log into segments as Segments says, and need not ask again what it knows of
+	// a subject.
+	Owner    bool
+	Segments Segments
 
 	// Via sends appends to the service of the process that owns the store (Serve)
 	// instead of storing them: the owner decides, stores and syncs. Reads go to the
@@ -79,8 +86,13 @@ type Log struct {
 	end     context.CancelFunc
 	running sync.WaitGroup // appends between enter and leave
 	commit  *committer     // nil: the backend's acknowledgement counts
+	roller  *roller        // nil: the log stays in one segment
 	owner   *remote        // nil: appends are stored by this log
 	safe    horizon        // nil: what is stored is as safe as it gets
+
+	// doubtful is set when something was sent of which nobody knows whether it was
+	// stored, or will be.
+	doubtful atomic.Bool
 
 	mu     sync.Mutex // guards queues and shut
 	queues map[events.Subject]*queue
@@ -105,14 +117,37 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	l.life, l.end = context.WithCancel(context.Background())
 	if l.config.Sync != nil {
 		l.config.Durability = Durable
-		c, err := newCommitter(l.life, l.config.Sync, st.Last)
+		c, err := newCommitter(l.life, l.sync, st.Last)
 		if err != nil {
 			l.end()
 			return nil, err
 		}
 		l.commit, l.safe = c, c
 	}
+	if js, ok := b.(*jetStream); ok && l.config.Owner && l.config.Segments.Bytes > 0 {
+		l.roller = newRoller(js, l.drain)
+		go l.roller.run(l.life)
+	}
 	return l, nil
+}
+
+// sync makes durable what was stored. The stream is asked for after the committer
+// noted how far it wants to get: what was stored by then is in this one, or in one
+// before, which a Sync covers too.
+func (l *Log) sync() error {
+	stream := ""
+	if js, ok := l.backend.(*jetStream); ok {
+		stream = js.line.Load().active().name
+	}
+	return l.config.Sync(stream)
+}
+
+// drain returns when everything that was stored is durable.
+func (l *Log) drain(ctx context.Context) error {
+	if l.commit == nil {
+		return nil
+	}
+	return l.commit.drain(ctx)
 }
 
 // Close waits for the appends under way, then releases what the Log opened.
@@ -128,6 +163,9 @@ func (l *Log) Close() error {
 	l.running.Wait()
 	l.end()
 	var err error
+	if l.roller != nil {
+		<-l.roller.done
+	}
 	if l.commit != nil {
 		<-l.commit.done
 		err = l.commit.failed()

@@ -54,14 +54,14 @@ func (b *jetStream) request(ctx context.Context, m *nats.Msg) (pubAck, error) {
 // publishBatch stores several messages as one atomic batch. Only the last of them
 // asks for an answer: whatever is wrong with an earlier one, the server says then,
 // and has stored nothing.
-func (b *jetStream) publishBatch(ctx context.Context, p Publication) (Receipt, error) {
+func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication, expect Exactly) (Receipt, error) {
 	id, n := nuid.Next(), len(p.Messages)
 	for i, out := range p.Messages {
-		exact := p.Expect
+		exact := expect
 		if i > 0 {
 			exact = Exactly{} // the batch itself moves the subject on
 		}
-		m := b.message(p.Subject, out, exact)
+		m := message(s, p.Subject, out, exact)
 		m.Header[headerBatchID] = []string{id}
 		m.Header[headerBatchSequence] = []string{strconv.Itoa(i + 1)}
 		if i < n-1 {
@@ -75,7 +75,7 @@ func (b *jetStream) publishBatch(ctx context.Context, p Publication) (Receipt, e
 		m.Header[headerBatchCommit] = []string{"1"}
 		ack, err := b.request(ctx, m)
 		if err != nil {
-			return Receipt{}, withSubject(err, p)
+			return Receipt{}, err
 		}
 		if ack.Batch != id || ack.Count != n {
 			return Receipt{}, fmt.Errorf("%w: the ack is of batch %q with %d messages, want %q with %d", ErrUnknown, ack.Batch, ack.Count, id, n)

@@ -205,7 +205,7 @@ func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) b
 	beyond := uint64(0)
 	if s.upto < s.head {
 		var err error
-		if beyond, err = l.count(ctx, s.filter, s.upto); err != nil {
+		if beyond, err = l.count(ctx, s.filter, s.upto, s.upto); err != nil {
 			fail(err)
 			return
 		}
@@ -226,17 +226,21 @@ func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) b
 		got += uint64(len(window))
 		last, complete := s.upto, true
 		if end {
-			complete = got+beyond == cur.Announced()
-			if !complete {
+			var announced uint64
+			announced, err = cur.Announced(ctx)
+			complete = got+beyond == announced
+			if err == nil && !complete {
 				complete, err = l.recount(ctx, s, got)
 			}
 		} else {
 			// Provisional: one damaged record and one that arrived look like none.
 			// The count at the end tells.
 			last = window[len(window)-1].at
-			var rest uint64
-			rest, err = l.count(ctx, s.filter, last)
-			complete = got+rest >= cur.Announced()
+			var rest, announced uint64
+			if rest, err = l.count(ctx, s.filter, last, s.upto); err == nil {
+				announced, err = cur.Announced(ctx)
+			}
+			complete = got+rest >= announced
 		}
 		if err != nil {
 			fail(err)
@@ -262,11 +266,11 @@ const maxRecounts = 3
 // recount reports whether n is the number of records of a stretch.
 func (l *Log) recount(ctx context.Context, s stretch, n uint64) (bool, error) {
 	for range maxRecounts {
-		beyond, err := l.count(ctx, s.filter, s.upto)
+		beyond, err := l.count(ctx, s.filter, s.upto, s.upto)
 		if err != nil {
 			return false, err
 		}
-		all, err := l.count(ctx, s.filter, s.after)
+		all, err := l.count(ctx, s.filter, s.after, s.upto)
 		if err != nil {
 			return false, err
 		}
@@ -277,14 +281,15 @@ func (l *Log) recount(ctx context.Context, s stretch, n uint64) (bool, error) {
 	return false, nil
 }
 
-// count asks how many records of a filter there are after an offset.
-func (l *Log) count(ctx context.Context, filter string, after events.Offset) (uint64, error) {
-	cur, err := l.backend.Scan(ctx, Query{Filter: filter, After: after, Upto: after, Want: 1})
+// count asks how many records of a filter there are after an offset, up to a bound
+// that is the same for each upto.
+func (l *Log) count(ctx context.Context, filter string, after, upto events.Offset) (uint64, error) {
+	cur, err := l.backend.Scan(ctx, Query{Filter: filter, After: after, Upto: upto, Want: 1})
 	if err != nil {
 		return 0, err
 	}
 	defer cur.Close()
-	return cur.Announced(), nil
+	return cur.Announced(ctx)
 }
 
 // fillWindow takes the next records of a cursor, as many as may be kept in memory.

@@ -18,7 +18,7 @@ import (
 type remote struct {
 	nc   *nats.Conn
 	wait time.Duration // for one answer
-	sub  *nats.Subscription
+	subs []*nats.Subscription
 	lost context.Context // done when the connection is: the next owner is another server
 	lose context.CancelFunc
 	over chan nats.Status
@@ -32,7 +32,7 @@ type remote struct {
 // message may be lost.
 const askAgain = 100 * time.Millisecond
 
-func newRemote(nc *nats.Conn, wait time.Duration) (*remote, error) {
+func newRemote(nc *nats.Conn, wait time.Duration, b *jetStream) (*remote, error) {
 	r := &remote{nc: nc, wait: wait, moved: make(chan struct{})}
 	r.lost, r.lose = context.WithCancel(context.Background())
 	r.over = nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
@@ -43,20 +43,30 @@ func newRemote(nc *nats.Conn, wait time.Duration) (*remote, error) {
 		case <-r.lost.Done():
 		}
 	}()
-	var err error
-	r.sub, err = nc.Subscribe(subjectMoved, func(m *nats.Msg) {
+	moved, err := nc.Subscribe(subjectMoved, func(m *nats.Msg) {
 		var w watermarkReply
 		if rawjson.Unmarshal(m.Data, &w) == nil {
 			r.hear(w.Durable)
 		}
 	})
+	if err != nil {
+		return nil, err
+	}
+	begun, err := nc.Subscribe(subjectSegments, func(*nats.Msg) {
+		ctx, cancel := context.WithTimeout(r.lost, wait)
+		defer cancel()
+		_ = b.refresh(ctx) // whoever needs the new segment looks for it, too
+	})
+	r.subs = append(r.subs, moved, begun)
 	return r, err
 }
 
 func (r *remote) close() {
 	r.lose()
 	r.nc.RemoveStatusListener(r.over)
-	_ = r.sub.Unsubscribe() // the connection may be gone, and the subscription with it
+	for _, s := range r.subs {
+		_ = s.Unsubscribe() // the connection may be gone, and the subscription with it
+	}
 }
 
 // errLost says that the owner is gone. Whoever opens the store again finds the next

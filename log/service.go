@@ -50,6 +50,10 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 			_ = nc.Publish(subjectMoved, mustMarshal(watermarkReply{at}))
 		})
 	}
+	if l.roller != nil {
+		tell := func() { _ = nc.Publish(subjectSegments, nil) } // whoever misses it asks
+		l.roller.tell.Store(&tell)
+	}
 	return s, nil
 }
 
@@ -57,6 +61,9 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 func (s *Service) Close() error {
 	if s.l.commit != nil {
 		s.l.commit.announce(nil)
+	}
+	if s.l.roller != nil {
+		s.l.roller.tell.Store(nil)
 	}
 	err := s.micro.Stop()
 	s.pending.Wait()

@@ -24,6 +24,7 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 		if err := pause(ctx, try); err != nil {
 			return Ack{}, fmt.Errorf("log: append %s: not written: %w", p.name, err)
 		}
+		segment := l.segment(p)
 		exact, ack, err := l.decide(ctx, p)
 		if ack != nil || err != nil {
 			return deref(ack), err
@@ -32,13 +33,13 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 			// Its last record cannot be read: the backend counts from another one.
 			exact = claimed
 		}
-		receipt, err := l.publish(ctx, p, exact)
+		receipt, err := l.publish(ctx, p, exact, segment)
 		switch conflict, _ := errors.AsType[*ConflictError](err); {
 		case err == nil && receipt.Duplicate:
 			return l.confirm(ctx, p, receipt)
 		case err == nil:
 			first := receipt.Last - events.Offset(len(p.msgs)-1)
-			l.ids.stored(p, exact, first)
+			l.ids.stored(p, exact, first, l.alone())
 			return Ack{First: first, Last: receipt.Last, Durability: l.config.Durability}, nil
 		case conflict != nil:
 			p.tail = true
@@ -49,6 +50,9 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 		case errors.Is(err, ErrConflict):
 			p.tail, tried = true, Exactly{}
 		default:
+			if errors.Is(err, ErrUnknown) {
+				l.doubtful.Store(true)
+			}
 			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
 		}
 	}
@@ -62,10 +66,26 @@ func deref(a *Ack) Ack {
 	return *a
 }
 
-func (l *Log) publish(ctx context.Context, p *appending, exact Exactly) (Receipt, error) {
+// segment notes whether the backend can still know the append's ids by itself, and
+// gives the segment that this is said of. Producers' clocks may be ahead of this
+// one's: an id counts as older than it says.
+func (l *Log) segment(p *appending) int {
+	b, ok := l.backend.(Segmented)
+	if !ok || p.youngUntil.IsZero() || p.look {
+		return 0 // looked up anyway, or never stored before
+	}
+	n, begun := b.Segment()
+	if made := p.youngUntil.Add(-youngID); !begun.IsZero() && made.Before(begun.Add(youngID)) {
+		p.look = true
+		return 0
+	}
+	return n
+}
+
+func (l *Log) publish(ctx context.Context, p *appending, exact Exactly, segment int) (Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.AckWait)
 	defer cancel()
-	return l.backend.Publish(ctx, Publication{Subject: p.name, Messages: p.msgs, Expect: exact})
+	return l.backend.Publish(ctx, Publication{Subject: p.name, Messages: p.msgs, Expect: exact, Segment: segment})
 }
 
 // pause waits before a repeated try, longer each time and by chance, so that two

@@ -20,10 +20,11 @@ const dedupeWindow = 2 * time.Minute
 const schemaVersion = "1"
 
 // segmentConfig is the configuration of a segment of a line of streams: it takes
-// every event and never gives one up.
-func segmentConfig(line string, n int) jetstream.StreamConfig {
+// every event, from an offset on, and never gives one up.
+func segmentConfig(line string, n int, first events.Offset) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:               segmentName(line, n),
+		FirstSeq:           uint64(first),
 		Description:        "tally event log",
 		Subjects:           []string{events.SubjectFilter},
 		Retention:          jetstream.LimitsPolicy,
@@ -48,12 +49,13 @@ func segmentConfig(line string, n int) jetstream.StreamConfig {
 // checkStream returns a *ConfigError if the stream could lose or rewrite a record,
 // or lacks what a Log needs of it.
 func checkStream(c jetstream.StreamConfig) error {
+	closed := c.Sealed || slices.Equal(c.Subjects, []string{closedSubject(c.Name)}) // it is full
 	for _, rule := range []struct {
 		field      string
 		ok         bool
 		have, need any
 	}{
-		{"subjects", slices.Equal(c.Subjects, []string{events.SubjectFilter}), c.Subjects, "[" + events.SubjectFilter + "]"},
+		{"subjects", !isClosed(c) || closed, c.Subjects, "[" + events.SubjectFilter + "]"},
 		{"retention", c.Retention == jetstream.LimitsPolicy, c.Retention, jetstream.LimitsPolicy},
 		{"storage", c.Storage == jetstream.FileStorage, c.Storage, jetstream.FileStorage},
 		{"discard", c.Discard == jetstream.DiscardNew, c.Discard, jetstream.DiscardNew},
@@ -70,7 +72,6 @@ func checkStream(c jetstream.StreamConfig) error {
 		{"sources", len(c.Sources) == 0, "set", "none"},
 		{"subject_transform", c.SubjectTransform == nil, "set", "none"},
 		{"no_ack", !c.NoAck, c.NoAck, false},
-		{"sealed", !c.Sealed, c.Sealed, false},
 		{"allow_direct", c.AllowDirect, c.AllowDirect, true},
 		{"allow_atomic", c.AllowAtomicPublish, c.AllowAtomicPublish, true},
 		{"duplicate_window", c.Duplicates >= 2*youngID, c.Duplicates, "at least " + (2 * youngID).String()},

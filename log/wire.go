@@ -16,6 +16,7 @@ const (
 	subjectAppend    = "tally.api.v1.append"
 	subjectWatermark = "tally.api.v1.watermark"
 	subjectMoved     = "tally.api.v1.watermark.moved"
+	subjectSegments  = "tally.api.v1.segments" // told when the log goes on in another stream
 )
 
 // appendRequest is an append on its way to the owner.

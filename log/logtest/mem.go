@@ -245,7 +245,7 @@ type cursor struct {
 	announced uint64
 }
 
-func (c *cursor) Announced() uint64 { return c.announced }
+func (c *cursor) Announced(context.Context) (uint64, error) { return c.announced, nil }
 
 func (c *cursor) Close() {}
 

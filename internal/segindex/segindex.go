@@ -1,0 +1,276 @@
+// Package segindex keeps a file beside a segment of the log that takes no more
+// records: which subjects it holds, with the first and the last offset and the
+// number of each, and a filter of its ids. So a question about one subject asks
+// only the segments that hold it. The file is disposable: it is made anew from the
+// segment, and refused if a bit of what is read is not as it was written.
+package segindex
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"slices"
+
+	"github.com/tallylog/tally/internal/durable"
+)
+
+// Segment says of which segment an index is. An index of another one, or of
+// another state of the same one, is refused.
+type Segment struct {
+	Name        string // of the stream
+	Made        int64  // when the stream was made, in nanoseconds since 1970
+	First, Last uint64 // the offsets it may hold
+}
+
+// Entry is what a segment holds of one subject.
+type Entry struct {
+	First, Last uint64 // offsets
+	Count       uint64 // of records that could be read when the index was made
+}
+
+// ErrDamaged says that a file is none of this package's, of another version, or not
+// as it was written.
+var ErrDamaged = errors.New("the index of a segment is damaged")
+
+// The file is made of pages, each with its own checksum, so that a look-up reads
+// and checks one or two of them: a head, the entries by the hash of their subject,
+// the filter of ids. A page ends in the CRC-32C of what stands before.
+const (
+	pageSize  = 4096
+	pageData  = pageSize - 4
+	entrySize = 16 + 3*8
+	perPage   = pageData / entrySize
+
+	magic = "tally segment index 1\n"
+
+	// Ten bits for each id and seven probes let one absent id in about a hundred pass;
+	// that all probes of an id fall into one page makes it a little worse.
+	bitsPerID = 10
+	probes    = 7
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+type hash [16]byte
+
+func hashOf(s string) hash {
+	sum := sha256.Sum256([]byte(s))
+	return hash(sum[:16])
+}
+
+// Builder collects what an index is made of.
+type Builder struct {
+	subjects map[string]*Entry
+	ids      []hash
+}
+
+// NewBuilder begins an index.
+func NewBuilder() *Builder { return &Builder{subjects: make(map[string]*Entry)} }
+
+// Add notes a record: its subject, the id of its identity, its offset. Offsets ascend.
+func (b *Builder) Add(subject, id string, at uint64) {
+	e := b.subjects[subject]
+	if e == nil {
+		e = &Entry{First: at}
+		b.subjects[subject] = e
+	}
+	e.Last = at
+	e.Count++
+	b.ids = append(b.ids, hashOf(id))
+}
+
+// Write puts the index where path says, whole or not at all.
+func (b *Builder) Write(path string, of Segment) error {
+	type row struct {
+		h hash
+		e *Entry
+	}
+	rows := make([]row, 0, len(b.subjects))
+	for name, e := range b.subjects {
+		rows = append(rows, row{hashOf(name), e})
+	}
+	slices.SortFunc(rows, func(x, y row) int { return bytes.Compare(x.h[:], y.h[:]) })
+
+	tablePages := (len(rows) + perPage - 1) / perPage
+	filterPages := max(1, (len(b.ids)*bitsPerID+pageData*8-1)/(pageData*8))
+	file := make([]byte, (1+tablePages+filterPages)*pageSize)
+	page := func(n int) []byte { return file[n*pageSize : n*pageSize+pageData] }
+	copy(page(0), head(of, len(rows), filterPages))
+	for i, r := range rows {
+		at := page(1 + i/perPage)[i%perPage*entrySize:]
+		copy(at, r.h[:])
+		for j, v := range [...]uint64{r.e.First, r.e.Last, r.e.Count} {
+			binary.BigEndian.PutUint64(at[16+8*j:], v)
+		}
+	}
+	for _, id := range b.ids {
+		n, bits := places(id, filterPages)
+		p := page(1 + tablePages + n)
+		for _, bit := range bits {
+			p[bit/8] |= 1 << (bit % 8)
+		}
+	}
+	for n := range len(file) / pageSize {
+		binary.BigEndian.PutUint32(file[(n+1)*pageSize-4:], crc32.Checksum(page(n), castagnoli))
+	}
+	return durable.Replace(path, file, 0o600, durable.NoSync)
+}
+
+// head is the first page: which segment this is of, and how many entries and pages
+// of the filter follow.
+func head(of Segment, subjects, filterPages int) []byte {
+	p := []byte(magic)
+	for _, v := range [...]uint64{uint64(of.Made), of.First, of.Last, uint64(subjects), uint64(filterPages)} {
+		p = binary.BigEndian.AppendUint64(p, v)
+	}
+	return append(p, of.Name...)
+}
+
+// places gives the page of the filter and the bits in it that stand for an id.
+func places(id hash, pages int) (page int, bits [probes]uint32) {
+	a, b := binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:])
+	step := uint32(b) | 1
+	at := uint32(b >> 32)
+	for i := range bits {
+		bits[i] = at % (pageData * 8)
+		at += step
+	}
+	return int(a % uint64(pages)), bits
+}
+
+// Index answers from a file. It is safe for concurrent use.
+type Index struct {
+	file     *os.File
+	subjects int
+	filter   int // pages
+}
+
+// Open opens the index of a segment. The error is ErrDamaged if the file is another
+// segment's, and one of package os if it is not there.
+func Open(path string, of Segment) (*Index, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	x := &Index{file: f}
+	if err := x.readHead(of); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return x, nil
+}
+
+func (x *Index) readHead(of Segment) error {
+	p, err := x.page(0)
+	if err != nil {
+		return err
+	}
+	counts := p[len(magic)+3*8:]
+	subjects, filter := binary.BigEndian.Uint64(counts), binary.BigEndian.Uint64(counts[8:])
+	info, err := x.file.Stat()
+	if err != nil {
+		return err
+	}
+	if pages := uint64(info.Size() / pageSize); subjects > pages*perPage || filter == 0 || filter > pages {
+		return ErrDamaged
+	}
+	x.subjects, x.filter = int(subjects), int(filter)
+	want := make([]byte, pageData)
+	if len(magic)+5*8+len(of.Name) > pageData {
+		return ErrDamaged
+	}
+	copy(want, head(of, x.subjects, x.filter))
+	if !bytes.Equal(p, want) || info.Size() != int64(1+x.tablePages()+x.filter)*pageSize {
+		return ErrDamaged
+	}
+	return nil
+}
+
+func (x *Index) tablePages() int { return (x.subjects + perPage - 1) / perPage }
+
+// page reads a page and checks it.
+func (x *Index) page(n int) ([]byte, error) {
+	p := make([]byte, pageSize)
+	if _, err := x.file.ReadAt(p, int64(n)*pageSize); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	if crc32.Checksum(p[:pageData], castagnoli) != binary.BigEndian.Uint32(p[pageData:]) {
+		return nil, ErrDamaged
+	}
+	return p[:pageData], nil
+}
+
+// Find gives what the segment holds of a subject.
+func (x *Index) Find(subject string) (Entry, bool, error) {
+	h := hashOf(subject)
+	// The hashes are spread evenly, so where one stands can be guessed well.
+	for lo, hi := 0, x.tablePages()-1; lo <= hi; {
+		n := guess(h, x.tablePages(), lo, hi)
+		p, err := x.page(1 + n)
+		if err != nil {
+			return Entry{}, false, err
+		}
+		rows := min(perPage, x.subjects-n*perPage)
+		i, found := find(p, rows, h)
+		switch {
+		case found:
+			at := p[i*entrySize+16:]
+			return Entry{binary.BigEndian.Uint64(at), binary.BigEndian.Uint64(at[8:]), binary.BigEndian.Uint64(at[16:])}, true, nil
+		case i == 0:
+			hi = n - 1
+		case i == rows:
+			lo = n + 1
+		default:
+			return Entry{}, false, nil
+		}
+	}
+	return Entry{}, false, nil
+}
+
+// guess gives the page of lo to hi in which a hash would stand if all were spread
+// evenly over the pages.
+func guess(h hash, pages, lo, hi int) int {
+	share := float64(binary.BigEndian.Uint64(h[:])) / (1 << 64)
+	return min(max(int(share*float64(pages)), lo), hi)
+}
+
+// find gives the place of a hash among the rows of a page, or where it would be.
+func find(p []byte, rows int, h hash) (int, bool) {
+	lo, hi := 0, rows
+	for lo < hi {
+		mid := (lo + hi) / 2
+		switch c := cmp.Compare(0, bytes.Compare(h[:], p[mid*entrySize:mid*entrySize+16])); {
+		case c == 0:
+			return mid, true
+		case c > 0:
+			hi = mid
+		default:
+			lo = mid + 1
+		}
+	}
+	return lo, false
+}
+
+// MayHold reports whether a record with this id may be in the segment. That it says
+// no is certain.
+func (x *Index) MayHold(id string) (bool, error) {
+	n, bits := places(hashOf(id), x.filter)
+	p, err := x.page(1 + x.tablePages() + n)
+	if err != nil {
+		return false, err
+	}
+	for _, bit := range bits {
+		if p[bit/8]&(1<<(bit%8)) == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Close releases the file.
+func (x *Index) Close() error { return x.file.Close() }

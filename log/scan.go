@@ -1,0 +1,171 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Scan implements Backend.
+func (b *jetStream) Scan(_ context.Context, q Query) (Cursor, error) {
+	if b.reads.IsClosed() {
+		return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+	}
+	return newScan(b, q), nil
+}
+
+// scan is the Cursor on a line: one segment after the other. Segments that are known
+// not to hold the subject are passed over.
+type scan struct {
+	b       *jetStream
+	q       Query
+	literal bool
+	line    *line
+	at      events.Offset // of the last message
+	place   int           // in the line, of the segment that is read
+	last    int           // of the last one to be read
+	reading *consumer     // nil: not begun
+	counts  []*uint64     // by place: announced messages; nil: not asked
+}
+
+func newScan(b *jetStream, q Query) *scan {
+	s := &scan{b: b, q: q, literal: !strings.ContainsAny(q.Filter, "*>"), at: q.After}
+	s.settle(b.line.Load())
+	return s
+}
+
+// settle says which segments of a line are to be read from where the scan is.
+func (s *scan) settle(l *line) {
+	s.line, s.place = l, l.place(s.at+1)
+	s.last = len(l.segments) - 1
+	if !s.q.Live {
+		s.last = l.place(s.q.Upto)
+	}
+	s.counts = make([]*uint64, len(l.segments))
+}
+
+// part is the query for the i-th segment of the line.
+func (s *scan) part(i int) Query {
+	seg, q := s.line.segments[i], s.q
+	q.After = max(q.After, s.at, seg.first-1)
+	if seg.last != 0 {
+		q.Live, q.Upto = false, seg.last
+		if !s.q.Live {
+			q.Upto = min(q.Upto, s.q.Upto)
+		}
+	}
+	return q
+}
+
+// lacks reports whether a segment is known to hold nothing of the subject.
+func (s *scan) lacks(i int) bool {
+	if !s.literal {
+		return false
+	}
+	_, there, known := s.line.segments[i].find(s.q.Filter)
+	return known && !there
+}
+
+// Announced implements Cursor. A full segment's number does not change any more, so
+// it may be asked late.
+func (s *scan) Announced(ctx context.Context) (uint64, error) {
+	first := s.line.place(s.q.After + 1)
+	total := uint64(0)
+	for i := first; i <= s.last; i++ {
+		n, err := s.count(ctx, i)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+func (s *scan) count(ctx context.Context, i int) (uint64, error) {
+	if s.counts[i] != nil {
+		return *s.counts[i], nil
+	}
+	n, err := uint64(0), error(nil)
+	switch {
+	case s.lacks(i):
+	case i == s.place && s.consumer().q.After == s.begin(i):
+		n, err = s.consumer().count(ctx)
+	default:
+		q := s.part(i)
+		q.After = s.begin(i)
+		c := newConsumer(s.b, s.line.segments[i], q)
+		n, err = c.count(ctx)
+		c.Close()
+	}
+	if err == nil {
+		s.counts[i] = &n
+	}
+	return n, err
+}
+
+// begin is the offset behind which the query begins in a segment.
+func (s *scan) begin(i int) events.Offset { return max(s.q.After, s.line.segments[i].first-1) }
+
+// consumer reads the segment in its turn.
+func (s *scan) consumer() *consumer {
+	if s.reading == nil {
+		q := s.part(s.place)
+		s.reading = newConsumer(s.b, s.line.segments[s.place], q)
+		if q.Live {
+			s.reading.moved = s.line.moved
+		}
+	}
+	return s.reading
+}
+
+// Next implements Cursor.
+func (s *scan) Next(ctx context.Context) (Message, error) {
+	for {
+		if s.place > s.last {
+			return Message{}, io.EOF
+		}
+		if s.lacks(s.place) {
+			s.advance()
+			continue
+		}
+		c := s.consumer()
+		m, err := c.Next(ctx)
+		switch {
+		case err == nil:
+			s.at = m.Offset
+			return m, nil
+		case errors.Is(err, io.EOF):
+			s.advance()
+		case errors.Is(err, errMoved):
+			// What the segment still has is read to its end, then the next one is live.
+			s.stop()
+			s.settle(s.b.line.Load())
+		default:
+			return Message{}, err
+		}
+	}
+}
+
+// advance goes on to the next segment. What is announced of this one is kept.
+func (s *scan) advance() {
+	if s.reading != nil && s.reading.made && s.reading.q.After == s.begin(s.place) {
+		n := s.reading.announced
+		s.counts[s.place] = &n
+	}
+	s.stop()
+	s.place++
+}
+
+func (s *scan) stop() {
+	if s.reading != nil {
+		s.reading.Close()
+		s.reading = nil
+	}
+}
+
+// Close implements Cursor.
+func (s *scan) Close() { s.stop() }

@@ -1,0 +1,308 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/segindex"
+)
+
+// Segments says how a log is cut into streams. The server reads a whole stream
+// again after a crash, so a log in one stream would take longer to open for ever.
+// Each stream continues the numbers of the one before: an offset names an event
+// whatever segment holds it, and nothing outside this package knows of segments.
+type Segments struct {
+	// Bytes and Subjects of a segment, as the server counts them, behind which the
+	// next one is begun. 0: none is, as on a server that others write to as well.
+	Bytes    uint64
+	Subjects uint64
+
+	// Dir keeps a file for each full segment that says which subjects and ids are in
+	// it, so that a question about one subject asks few of them. It may be lost.
+	// "": none is kept, and every segment is asked.
+	Dir string
+
+	// Above is an offset that was once given to an event, whether or not the event is
+	// still there: what is appended comes behind it. If the server would continue at
+	// or below it, a segment is begun.
+	Above events.Offset
+}
+
+// segment is a stream of the line. Of its fields only the atomic ones change.
+type segment struct {
+	n      int
+	stream jetstream.Stream
+	name   string
+	made   time.Time
+	first  events.Offset // the lowest offset it can hold
+	last   events.Offset // the highest; 0: it is the one that is written to
+	closed bool          // its subjects were taken from it
+
+	sealed atomic.Bool
+	index  atomic.Pointer[segindex.Index] // nil: not known (yet)
+}
+
+// identity is what the segment's index must be of.
+func (s *segment) identity() segindex.Segment {
+	return segindex.Segment{Name: s.name, Made: s.made.UnixNano(), First: uint64(s.first), Last: uint64(s.last)}
+}
+
+// find says what the segment holds of a literal subject. It does not know if there
+// is no index, or a damaged one, which is given up.
+func (s *segment) find(subject string) (e segindex.Entry, there, known bool) {
+	x := s.index.Load()
+	if x == nil {
+		return e, false, false
+	}
+	e, there, err := x.Find(subject)
+	if err != nil {
+		s.index.CompareAndSwap(x, nil)
+		return segindex.Entry{}, false, false
+	}
+	return e, there, true
+}
+
+// line is the log's streams at one time, oldest first. It is never empty.
+type line struct {
+	segments []*segment
+	moved    chan struct{} // closed when another line took this one's place
+}
+
+func (l *line) active() *segment { return l.segments[len(l.segments)-1] }
+
+// place gives the index of the segment for an offset: the first one for offsets
+// below all of them.
+func (l *line) place(at events.Offset) int {
+	i, found := slices.BinarySearchFunc(l.segments, at, func(s *segment, at events.Offset) int {
+		switch {
+		case s.first > at:
+			return 1
+		case s.last != 0 && s.last < at:
+			return -1
+		}
+		return 0
+	})
+	if !found && i > 0 {
+		i--
+	}
+	return i
+}
+
+func segmentName(line string, n int) string { return line + "_" + strconv.Itoa(n) }
+
+func segmentNumber(line, name string) (int, bool) {
+	digits, ok := strings.CutPrefix(name, line+"_")
+	n, err := strconv.Atoi(digits)
+	return n, ok && err == nil && n > 0 && segmentName(line, n) == name
+}
+
+// load asks the server for the segments there are. What it knows of those before is
+// kept. The result has none if there are none.
+func (b *jetStream) load(ctx context.Context) ([]*segment, error) {
+	var numbers []int
+	names := b.js.StreamNames(ctx)
+	for name := range names.Name() {
+		if n, ok := segmentNumber(b.name, name); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	if err := names.Err(); err != nil {
+		return nil, apiError(err)
+	}
+	slices.Sort(numbers)
+	var found []*segment
+	for i, n := range numbers {
+		if n != numbers[0]+i {
+			return nil, &ConfigError{Stream: b.name, Field: "segments", Have: fmt.Sprint(numbers), Need: "no number left out"}
+		}
+		s := b.known(n)
+		if s == nil || !s.sealed.Load() {
+			var err error
+			if s, err = b.ask(ctx, n); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, s)
+	}
+	return b.join(found)
+}
+
+// known gives a segment that was loaded before.
+func (b *jetStream) known(n int) *segment {
+	if l := b.line.Load(); l != nil {
+		for _, s := range l.segments {
+			if s.n == n {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// ask gives a segment as the server has it.
+func (b *jetStream) ask(ctx context.Context, n int) (*segment, error) {
+	stream, err := b.js.Stream(ctx, segmentName(b.name, n))
+	if err != nil {
+		return nil, apiError(err)
+	}
+	return newSegment(n, stream), nil
+}
+
+func newSegment(n int, stream jetstream.Stream) *segment {
+	info := stream.CachedInfo()
+	s := &segment{
+		n: n, stream: stream, name: info.Config.Name, made: info.Created,
+		first: events.Offset(max(info.Config.FirstSeq, 1)), closed: isClosed(info.Config),
+	}
+	s.sealed.Store(info.Config.Sealed)
+	return s
+}
+
+// join gives each segment its end, below the beginning of the next, and looks for
+// its index.
+func (b *jetStream) join(found []*segment) ([]*segment, error) {
+	for i, s := range found {
+		if i == len(found)-1 {
+			continue
+		}
+		next := found[i+1]
+		if have := events.Offset(s.stream.CachedInfo().State.LastSeq); have >= next.first {
+			return nil, &ConfigError{Stream: next.name, Field: "first_seq", Have: strconv.FormatUint(uint64(next.first), 10), Need: fmt.Sprintf("above %d, the last of %s", have, s.name)}
+		}
+		if s.last == 0 {
+			s.last = next.first - 1
+		}
+		b.openIndex(s)
+	}
+	return found, nil
+}
+
+// openIndex looks for the index of a full segment.
+func (b *jetStream) openIndex(s *segment) {
+	if b.segments.Dir == "" || !s.sealed.Load() || s.index.Load() != nil {
+		return
+	}
+	x, err := segindex.Open(b.indexPath(s), s.identity())
+	if err == nil {
+		s.index.Store(x)
+	}
+}
+
+func (b *jetStream) indexPath(s *segment) string {
+	return filepath.Join(b.segments.Dir, s.name+".index")
+}
+
+// use puts a line in the place of the one before. The caller holds b.changing, or is
+// the first.
+func (b *jetStream) use(segments []*segment) {
+	before := b.line.Swap(&line{segments: segments, moved: make(chan struct{})})
+	if before != nil {
+		close(before.moved)
+	}
+}
+
+// refresh loads the line again if the segment that this process believes to be
+// written to is not any more.
+func (b *jetStream) refresh(ctx context.Context) error {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	segments, err := b.load(ctx)
+	if err != nil || len(segments) == 0 {
+		return err
+	}
+	if now, before := segments[len(segments)-1], b.line.Load().active(); now.n != before.n {
+		b.use(segments)
+	}
+	return nil
+}
+
+// stale reports whether a segment that this process believes to be written to is
+// not any more, and then loads the line again.
+func (b *jetStream) stale(ctx context.Context, s *segment, c jetstream.StreamConfig) (bool, error) {
+	if !isClosed(c) || s.last != 0 {
+		return false, nil
+	}
+	if b.line.Load().active() != s {
+		return true, nil // somebody did already
+	}
+	if err := b.refresh(ctx); err != nil {
+		return false, err
+	}
+	return b.line.Load().active() != s, nil
+}
+
+// lastBelow gives the offset of a subject's last message in the segments before the i-th
+// one of the line, 0 if there is none.
+func (b *jetStream) lastBelow(ctx context.Context, l *line, i int, subject string) (events.Offset, error) {
+	for _, s := range slices.Backward(l.segments[:i]) {
+		e, there, known := s.find(subject)
+		if known {
+			if there {
+				return events.Offset(e.Last), nil
+			}
+			continue
+		}
+		m, err := s.stream.GetLastMsgForSubject(ctx, subject)
+		switch err := apiError(err); {
+		case err == nil:
+			return events.Offset(m.Sequence), nil
+		case !errors.Is(err, ErrNotFound):
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// Indexed implements Indexed: the offset up to which every segment has an index.
+func (b *jetStream) Indexed() events.Offset {
+	upto := events.Offset(0)
+	for _, s := range b.line.Load().segments {
+		if s.last == 0 || s.index.Load() == nil {
+			break
+		}
+		upto = s.last
+	}
+	return upto
+}
+
+// MayHold implements Indexed. A segment whose index turns out to be damaged may hold
+// anything.
+func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches []Stretch) {
+	for _, s := range b.line.Load().segments {
+		if s.last == 0 || s.first > upto {
+			break
+		}
+		e, there, known := s.find(subject)
+		if known && !there {
+			continue
+		}
+		stretch := Stretch{After: s.first - 1, Upto: s.last}
+		if known {
+			stretch = Stretch{After: events.Offset(e.First) - 1, Upto: events.Offset(e.Last)}
+			may, err := s.mayHold(id)
+			if err == nil && !may {
+				continue
+			}
+		}
+		stretches = append(stretches, stretch)
+	}
+	return stretches
+}
+
+func (s *segment) mayHold(id string) (bool, error) {
+	x := s.index.Load()
+	if x == nil {
+		return true, nil
+	}
+	return x.MayHold(id)
+}
