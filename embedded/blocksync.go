@@ -8,12 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
 
 // SyncMethod says how acknowledged events reach the disk.
@@ -64,6 +63,11 @@ func (b *blockSync) sync(stream string) error {
 	// the server writes to the present one no more, and this is its last sync; when
 	// there is none, the present one is synced again the next time. What is begun
 	// while this runs is left to the next sync: it was not stored when this was asked.
+	if b.n == 0 {
+		if err := b.findFirst(); err != nil {
+			return err
+		}
+	}
 	newest, err := b.lookAhead()
 	if err != nil {
 		return err
@@ -123,25 +127,38 @@ func (b *blockSync) advance(blk *os.File, n int) {
 	b.blk, b.n = blk, n
 }
 
-// newest opens the newest block that there is.
-func (b *blockSync) newest() error {
+// numbers lists the blocks that there are.
+func (b *blockSync) numbers() (list []int, err error) {
 	entries, err := os.ReadDir(b.msgs())
-	if err != nil {
-		return err
-	}
-	last := 0
 	for _, e := range entries {
 		digits, ok := strings.CutSuffix(e.Name(), ".blk")
 		if n, err := strconv.Atoi(digits); ok && err == nil {
-			last = max(last, n)
+			list = append(list, n)
 		}
 	}
-	if last == 0 {
-		return nil // the first message will make block 1
+	return list, err
+}
+
+// newest opens the newest block, if there is one yet.
+func (b *blockSync) newest() error {
+	list, err := b.numbers()
+	if err != nil || len(list) == 0 {
+		return err
 	}
-	blk, err := b.open(last)
+	n := slices.Max(list)
+	blk, err := b.open(n)
 	if err == nil {
-		b.advance(blk, last)
+		b.advance(blk, n)
+	}
+	return err
+}
+
+// findFirst puts a sync that knows no block before the first that there is. It need
+// not be block 1.
+func (b *blockSync) findFirst() error {
+	list, err := b.numbers()
+	if err == nil && len(list) > 0 {
+		b.n = slices.Min(list) - 1
 	}
 	return err
 }
@@ -158,5 +175,5 @@ func (b *blockSync) open(n int) (*os.File, error) { return os.OpenFile(b.path(n)
 func (b *blockSync) path(n int) string { return filepath.Join(b.msgs(), strconv.Itoa(n)+".blk") }
 
 func (b *blockSync) msgs() string {
-	return filepath.Join(b.dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams", b.stream, "msgs")
+	return filepath.Join(streamsDir(b.dir), b.stream, "msgs")
 }

@@ -29,18 +29,11 @@ func expectedStreams(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	expected := m.Streams
-	folders, err := os.ReadDir(filepath.Join(dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	folders, err := streamFolders(dir)
+	if err != nil {
 		return nil, err
 	}
-	for _, f := range folders {
-		// A folder without meta.inf is that of a stream whose creation was cut off:
-		// nothing was ever acknowledged there.
-		if _, err := os.Stat(filepath.Join(dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams", f.Name(), "meta.inf")); f.IsDir() && err == nil {
-			expected = append(expected, f.Name())
-		}
-	}
+	expected := append(m.Streams, folders...)
 	slices.Sort(expected)
 	return slices.Compact(expected), nil
 }

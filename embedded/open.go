@@ -174,7 +174,7 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 }
 
 func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Progress: o.Progress})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, SegmentBytes: c.Segment, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

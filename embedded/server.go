@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -113,6 +114,11 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	expected, err := expectedStreams(s.dir)
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	for _, name := range expected {
+		if err := mendMeta(s.dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		}
 	}
 	s.secret, s.token = rand.Text(), rand.Text()
 	if err := s.run(ctx, o); err != nil {
@@ -252,7 +258,8 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		s.conns = append(s.conns, nc)
 	}
 	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true,
-		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir)}}
+		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
+			AtRest: func() error { return s.atRest(o.SegmentBytes) }}}
 	if s.sync {
 		c.Durability = log.Durable
 	}

@@ -1,7 +1,6 @@
 package embedded_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -17,22 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 )
-
-// childDir names the directory that the test binary, run again by a test, is to own.
-const childDir = "TALLY_TEST_CHILD_DIR"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(childDir); dir != "" {
-		appendForever(dir)
-	}
-	goleak.VerifyTestMain(m)
-}
 
 func turn(id, text string) events.Event {
 	return events.Event{
@@ -227,6 +213,56 @@ func TestPrivateServerDoesNotListen(t *testing.T) {
 	}
 }
 
+// The server takes no stream back whose description is damaged, or was being changed
+// when the process was killed: then what stood there before is put back.
+func TestDescriptionOfAStreamIsMended(t *testing.T) {
+	for name, damage := range map[string]func(meta, sum string) error{
+		"a bit":                   func(meta, _ string) error { return flip(meta) },
+		"a bit of the checksum":   func(_, sum string) error { return flip(sum) },
+		"changed, not yet summed": func(meta, _ string) error { return replaceIn(meta, `"sealed":false`, `"sealed":true`) },
+		"no checksum":             func(_, sum string) error { return os.Remove(sum) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			srv := mustStart(t, embedded.ServerOptions{Dir: dir})
+			mustAppend(t, srv.Log(), events.Session("", "s"), turn("first", "x"))
+			mustClose(t, srv)
+			stream := filepath.Join(dir, "jetstream", "$G", "streams", "TALLY_1")
+			if err := damage(filepath.Join(stream, "meta.inf"), filepath.Join(stream, "meta.sum")); err != nil {
+				t.Fatal(err)
+			}
+			srv = mustStart(t, embedded.ServerOptions{Dir: dir})
+			if ack := mustAppend(t, srv.Log(), events.Session("", "s"), turn("second", "x")); ack.Last != 2 {
+				t.Errorf("appended at %v", ack.Last)
+			}
+			if got := mustRead(t, srv.Log(), events.Range{}); fmt.Sprint(got) != "[first second]" {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// flip flips a bit in the middle of a file.
+func flip(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text[len(text)/2] ^= 1
+	return os.WriteFile(path, text, 0o600)
+}
+
+func replaceIn(path, old, new string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(text), old) {
+		return fmt.Errorf("%s: no %s in %s", path, old, text)
+	}
+	return os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o600)
+}
+
 func TestLostStreamIsRefused(t *testing.T) {
 	meta := filepath.Join("jetstream", "$G", "streams", "TALLY_1", "meta.inf")
 	for name, damage := range map[string]func(dir string) error{
@@ -236,7 +272,7 @@ func TestLostStreamIsRefused(t *testing.T) {
 				return err
 			}
 			text[len(text)/2] ^= 1
-			return os.WriteFile(filepath.Join(dir, meta), text, 0o600)
+			return errors.Join(os.WriteFile(filepath.Join(dir, meta), text, 0o600), os.RemoveAll(filepath.Join(dir, "segments")))
 		},
 		"no folder": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "jetstream")) },
 	} {
@@ -257,90 +293,4 @@ func TestLostStreamIsRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-// appendForever owns a directory and prints each acknowledged id until it is killed.
-func appendForever(dir string) {
-	srv, err := embedded.Start(context.Background(), embedded.ServerOptions{Dir: dir})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	round := strconv.FormatInt(time.Now().UnixNano(), 36)
-	for i := 0; ; i++ {
-		id, other := fmt.Sprint(round, ":", i), fmt.Sprint(round, "+", i)
-		evs := []events.Event{turn(id, "x")}
-		if i%5 == 0 {
-			evs = append(evs, turn(other, "x"))
-		}
-		if _, err := srv.Log().Append(context.Background(), events.Session("", "s"), log.Any, evs...); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		for _, e := range evs {
-			fmt.Println(e.ID)
-		}
-	}
-}
-
-// TestKilledOwner kills the owner in the middle of appends, again and again.
-func TestKilledOwner(t *testing.T) {
-	dir := t.TempDir()
-	var acked []string
-	for round := range 4 {
-		acked = append(acked, runAndKill(t, dir, 40+30*round)...)
-	}
-	srv := mustStart(t, embedded.ServerOptions{Dir: dir})
-	seen, next := make(map[string]int), 0
-	batch := ""
-	for i, id := range mustRead(t, srv.Log(), events.Range{Subject: events.Session("", "s")}) {
-		if _, twice := seen[id]; twice {
-			t.Fatalf("%s is there twice", id)
-		}
-		seen[id] = i
-		if next < len(acked) && acked[next] == id {
-			next++
-		}
-		if batch != "" && id != batch {
-			t.Fatalf("%s follows a half append, want %s", id, batch)
-		}
-		batch = ""
-		if round, n, ok := strings.Cut(id, ":"); ok {
-			if i, _ := strconv.Atoi(n); i%5 == 0 {
-				batch = round + "+" + n
-			}
-		}
-	}
-	if next != len(acked) || batch != "" {
-		t.Fatalf("of %d acknowledged events %d are there in order, the next is %v; open: %q", len(acked), next, acked[next:min(next+1, len(acked))], batch)
-	}
-	if extra := len(seen) - len(acked); extra > 2*4 {
-		t.Fatalf("%d events are there that nobody was told of, at most two a kill can be", extra)
-	}
-}
-
-func runAndKill(t *testing.T, dir string, n int) (acked []string) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childDir+"="+dir)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		acked = append(acked, lines.Text())
-		if len(acked) == n {
-			cmd.Process.Kill()
-		}
-	}
-	cmd.Wait()
-	if len(acked) < n {
-		t.Fatalf("the owner ended by itself after %d appends", len(acked))
-	}
-	return acked
 }

@@ -35,7 +35,7 @@ func TestAttachedKeepsThePromises(t *testing.T) {
 	})
 }
 
-// Both do so while nearly every append begins a segment.
+// Both do so while segments are begun all the time.
 func TestSegmentsKeepThePromises(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return mustStart(t, tiny(t.TempDir())).Log()
@@ -55,9 +55,10 @@ func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
 	})
 }
 
-// tiny are the options of a store that begins a segment as often as it can.
+// tiny are the options of a store that begins a segment every few appends, and opens
+// its server's streams anew nearly as often.
 func tiny(dir string) embedded.ServerOptions {
-	return embedded.ServerOptions{Dir: dir, SegmentBytes: 1}
+	return embedded.ServerOptions{Dir: dir, SegmentBytes: 2 << 10}
 }
 
 // What the owner's server does not allow others: to write around the owner, and to

@@ -90,9 +90,11 @@ func (c *consumer) open(ctx context.Context) error {
 	}
 	c.reconnects = c.b.reads.Stats().Reconnects
 	c.made = true // perhaps also if the answer is an error
-	made, err := c.b.js.CreateConsumer(ctx, c.stream, cfg)
+	made, err := ask(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+		return c.b.js.CreateConsumer(ctx, c.stream, cfg)
+	})
 	if err != nil {
-		return apiError(err)
+		return err
 	}
 	c.announced = made.CachedInfo().NumPending
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -210,4 +211,33 @@ func apiError(err error) error {
 		return fmt.Errorf("%w: %s", ErrFull, api.Description)
 	}
 	return fmt.Errorf("%w: %v", ErrUnavailable, err)
+}
+
+// away is how long a server is waited for that opens its streams anew.
+const away = 5 * time.Second
+
+// ask puts a question to the server, and again if it has no streams at the moment, or
+// closed them before it answered.
+func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
+	began := time.Now()
+	for try := 0; ; try++ {
+		once, cancel := context.WithTimeout(ctx, away/4)
+		answer, err := question(once)
+		silent := err != nil && once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !silent && !isAway(err) || time.Since(began) > away || pause(ctx, try+1) != nil {
+			return answer, apiError(err)
+		}
+	}
+}
+
+// isAway reports whether a server that serves said that it has no such stream, or
+// none at all: those of a log never go.
+func isAway(err error) bool {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabled || api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount ||
+			api.ErrorCode == jetstream.JSErrCodeStreamNotFound
+	}
+	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders)
 }

@@ -46,7 +46,7 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 }
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
-	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, segments: c.Segments, logger: c.Logger}
+	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, segments: c.Segments, logger: c.Logger}
 	var err error
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
@@ -67,6 +67,7 @@ type jetStream struct {
 	js            jetstream.JetStream
 	name          string // of the line: segments are <name>_<n>
 	owner         bool   // nobody else writes: this process may begin segments
+	via           bool   // an owner writes: this process only looks on
 	segments      Segments
 	logger        *slog.Logger
 
@@ -89,9 +90,12 @@ const patience = 5 * time.Second
 
 // open finds the line, or begins it, and completes what was begun and not finished.
 func (b *jetStream) open(ctx context.Context) error {
-	found, err := b.load(ctx)
+	found, err := b.find(ctx, b.via)
 	if err != nil {
 		return err
+	}
+	if len(found) == 0 && b.via {
+		return fmt.Errorf("%w: its owner has no stream", ErrUnavailable)
 	}
 	if len(found) == 0 {
 		s, err := b.create(ctx, 1, b.segments.Above+1)
@@ -115,6 +119,23 @@ func (b *jetStream) open(ctx context.Context) error {
 		return b.awaitNext(ctx)
 	}
 	return nil
+}
+
+// find loads the line. With wait it waits until all of it is there: an owner's server
+// may be about to open its streams.
+func (b *jetStream) find(ctx context.Context, wait bool) ([]*segment, error) {
+	began := time.Now()
+	for try := 1; ; try++ {
+		found, err := b.load(ctx)
+		_, some := errors.AsType[*ConfigError](err)
+		switch {
+		case !wait || err == nil && len(found) > 0 || err != nil && !some || time.Since(began) > patience:
+			return found, err
+		}
+		if err := pause(ctx, try); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // awaitNext waits for the owner to begin the segment for which it closed the last.
@@ -253,14 +274,14 @@ func (b *jetStream) Get(ctx context.Context, at events.Offset) (Message, error) 
 	for {
 		l := b.line.Load()
 		s := l.segments[l.place(at)]
-		m, err := rawMessage(s.stream.GetMsg(ctx, uint64(at)))
+		m, err := s.get(ctx, at)
 		if !errors.Is(err, ErrNotFound) || s.last != 0 || b.owner {
 			return m, err
 		}
 		// Perhaps the owner began a segment since this process looked last.
-		info, infoErr := s.stream.Info(ctx)
+		info, infoErr := s.info(ctx)
 		if infoErr != nil {
-			return Message{}, apiError(infoErr)
+			return Message{}, infoErr
 		}
 		if again, staleErr := b.stale(ctx, s, info.Config); !again || staleErr != nil {
 			return m, cmp.Or(staleErr, err)
@@ -293,14 +314,24 @@ func (s *segment) lastOf(ctx context.Context, subject string) (Message, error) {
 	case known && !there:
 		return Message{}, ErrNotFound
 	case known:
-		return rawMessage(s.stream.GetMsg(ctx, e.Last))
+		return s.get(ctx, events.Offset(e.Last))
 	}
-	return rawMessage(s.stream.GetLastMsgForSubject(ctx, subject))
+	return rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return s.stream.GetLastMsgForSubject(ctx, subject)
+	}))
+}
+
+func (s *segment) get(ctx context.Context, at events.Offset) (Message, error) {
+	return rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return s.stream.GetMsg(ctx, uint64(at)) }))
+}
+
+func (s *segment) info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	return ask(ctx, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.stream.Info(ctx, opts...) })
 }
 
 func rawMessage(m *jetstream.RawStreamMsg, err error) (Message, error) {
 	if err != nil {
-		return Message{}, apiError(err)
+		return Message{}, err
 	}
 	return Message{Subject: m.Subject, Header: m.Header, Data: m.Data, Offset: events.Offset(m.Sequence), Time: m.Time}, nil
 }
@@ -322,9 +353,9 @@ func (b *jetStream) Subjects(ctx context.Context, filter string) (map[string]uin
 	}
 	all := make(map[string]uint64)
 	for _, s := range b.line.Load().segments {
-		info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+		info, err := s.info(ctx, jetstream.WithSubjectFilter(filter))
 		if err != nil {
-			return nil, apiError(err)
+			return nil, err
 		}
 		for name, n := range info.State.Subjects {
 			all[name] += n
@@ -340,9 +371,9 @@ func (b *jetStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 			return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
 		}
 		s := b.line.Load().active()
-		info, err := s.stream.Info(ctx)
+		info, err := s.info(ctx)
 		if err != nil {
-			return nil, apiError(err)
+			return nil, err
 		}
 		if again, err := b.stale(ctx, s, info.Config); !again || err != nil {
 			return info, err

@@ -2,7 +2,6 @@ package log
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/segindex"
 )
 
@@ -24,8 +21,7 @@ import (
 //  1. everything that was stored is made durable;
 //  2. the full stream gives its subjects up;
 //  3. the next one is created with them, and continues the numbers;
-//  4. the full one is sealed, the server's own index of it is made to exist, so that
-//     it is never read whole again, and then ours.
+//  4. the full one is sealed, and its index is made.
 //
 // A crash after any of them leaves a state that the next owner recognises, and goes
 // on from: a last stream without subjects wants the next, a full one that is not
@@ -39,15 +35,17 @@ func isClosed(c jetstream.StreamConfig) bool {
 // closedSubject is what a full stream listens to, since it must listen to something.
 func closedSubject(name string) string { return "tally.closed." + name }
 
-// roll begins the next segment. No publication is under way meanwhile; drain returns
-// when those before are durable.
-func (b *jetStream) roll(ctx context.Context, drain func(context.Context) error) error {
-	b.appending.Lock()
-	defer b.appending.Unlock()
-	if err := drain(ctx); err != nil {
+// atRest works while no publication is under way, and those before are durable.
+func (r *roller) atRest(ctx context.Context, work func(context.Context) error) error {
+	r.b.appending.Lock()
+	defer r.b.appending.Unlock()
+	if err := r.drain(ctx); err != nil {
 		return err
 	}
-	return b.begin(ctx)
+	if err := work(ctx); err != nil || r.b.segments.AtRest == nil {
+		return err
+	}
+	return r.b.segments.AtRest()
 }
 
 // begin closes the active segment and creates the next one. Nothing is published
@@ -65,9 +63,9 @@ func (b *jetStream) begin(ctx context.Context) error {
 			return fmt.Errorf("close %s: %w", full.name, apiError(err))
 		}
 	}
-	info, err := full.stream.Info(ctx)
+	info, err := full.info(ctx)
 	if err != nil {
-		return apiError(err)
+		return err
 	}
 	last := max(events.Offset(info.State.LastSeq), full.first-1, b.segments.Above)
 	next, err := b.create(ctx, full.n+1, last+1)
@@ -119,9 +117,9 @@ func (b *jetStream) seal(ctx context.Context, s *segment) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	info, err := s.stream.Info(ctx)
+	info, err := s.info(ctx)
 	if err != nil {
-		return apiError(err)
+		return err
 	}
 	if !info.Config.Sealed {
 		cfg := info.Config
@@ -134,12 +132,8 @@ func (b *jetStream) seal(ctx context.Context, s *segment) error {
 	return nil
 }
 
-// index makes both indexes of a full segment: the server's, then ours, which says
-// that the other is there.
+// index makes the index of a full segment.
 func (b *jetStream) index(ctx context.Context, s *segment) error {
-	if err := b.serverIndex(ctx, s); err != nil {
-		return fmt.Errorf("index %s: %w", s.name, err)
-	}
 	build, err := b.indexOf(ctx, s)
 	if err != nil {
 		return fmt.Errorf("index %s: %w", s.name, err)
@@ -156,62 +150,6 @@ func (b *jetStream) index(ctx context.Context, s *segment) error {
 	}
 	s.index.Store(x)
 	return nil
-}
-
-// serverIndex has the server write its index of a stream. It does so by itself
-// within two and a half minutes, and when it stops; until then a crash makes it read
-// the whole stream again. It also does before it gives the last part of a backup, so
-// one is asked for, and thrown away.
-func (b *jetStream) serverIndex(ctx context.Context, s *segment) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	inbox := b.reads.NewInbox()
-	parts := make(chan *nats.Msg, 256)
-	sub, err := b.reads.ChanSubscribe(inbox, parts)
-	if err != nil {
-		return fmt.Errorf("%w: %v", ErrUnavailable, err)
-	}
-	defer sub.Unsubscribe()
-	request, err := rawjson.Marshal(struct {
-		Deliver     string `json:"deliver_subject"`
-		NoConsumers bool   `json:"no_consumers"`
-		Window      int    `json:"window_size"`
-	}{inbox, true, 4 << 20})
-	if err != nil {
-		return err
-	}
-	reply, err := b.reads.RequestWithContext(ctx, "$JS.API.STREAM.SNAPSHOT."+s.name, request)
-	if err != nil {
-		return fmt.Errorf("%w: %v", ErrUnavailable, err)
-	}
-	var refused struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(reply.Data, &refused); err != nil {
-		return err
-	}
-	if refused.Error != nil {
-		return apiError(refused.Error)
-	}
-	for {
-		select {
-		case part := <-parts:
-			if len(part.Data) == 0 { // the end, or that there was none
-				if status := part.Header.Get("Status"); status != "" && status != "204" {
-					return fmt.Errorf("%w: %s %s", ErrUnavailable, status, part.Header.Get("Description"))
-				}
-				return nil
-			}
-			if part.Reply == "" {
-				continue // the last part, of which no receipt is wanted
-			}
-			if err := part.Respond(nil); err != nil {
-				return fmt.Errorf("%w: %v", ErrUnavailable, err)
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // indexOf reads a full segment for its subjects and ids.
@@ -278,6 +216,9 @@ func (r *roller) stored(bytes int) {
 // run works until ctx is done. A failure is said, and the next kick tries again.
 func (r *roller) run(ctx context.Context) {
 	defer close(r.done)
+	if err := r.atRest(ctx, func(context.Context) error { return nil }); err != nil && ctx.Err() == nil {
+		r.b.logger.Warn("the server's streams are left as they are for now", "error", err)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -302,7 +243,7 @@ func (r *roller) work(ctx context.Context) error {
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTime)
 	defer cancel()
 	if info.State.Msgs > 0 && (info.State.Bytes >= limit.Bytes || limit.Subjects > 0 && info.State.NumSubjects >= limit.Subjects) {
-		if err := r.b.roll(whole, r.drain); err != nil {
+		if err := r.atRest(whole, r.b.begin); err != nil {
 			return err
 		}
 		r.told()

@@ -29,6 +29,7 @@ type scan struct {
 	place   int           // in the line, of the segment that is read
 	last    int           // of the last one to be read
 	reading *consumer     // nil: not begun
+	losses  int           // of consumers since the last message
 	counts  []*uint64     // by place: announced messages; nil: not asked
 }
 
@@ -136,7 +137,7 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 		m, err := c.Next(ctx)
 		switch {
 		case err == nil:
-			s.at = m.Offset
+			s.at, s.losses = m.Offset, 0
 			return m, nil
 		case errors.Is(err, io.EOF):
 			s.advance()
@@ -144,11 +145,22 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 			// What the segment still has is read to its end, then the next one is live.
 			s.stop()
 			s.settle(s.b.line.Load())
+		case errors.Is(err, ErrUnavailable) && s.losses < mostLosses && !s.b.reads.IsClosed():
+			// The server may have lost the consumer, as it does when it opens its streams
+			// anew: another one goes on behind the last message.
+			s.losses++
+			s.stop()
+			if err := pause(ctx, 6); err != nil {
+				return Message{}, err
+			}
 		default:
 			return Message{}, err
 		}
 	}
 }
+
+// mostLosses bounds how often a consumer that gives nothing is replaced.
+const mostLosses = 3
 
 // advance goes on to the next segment. What is announced of this one is kept.
 func (s *scan) advance() {

@@ -32,6 +32,10 @@ type Segments struct {
 	// "": none is kept, and every segment is asked.
 	Dir string
 
+	// AtRest is called while nothing is being appended: when a segment was begun, and
+	// once in the beginning. What is read meanwhile waits, or is asked for again.
+	AtRest func() error
+
 	// Above is an offset that was once given to an event, whether or not the event is
 	// still there: what is appended comes behind it. If the server would continue at
 	// or below it, a segment is begun.
@@ -109,32 +113,37 @@ func segmentNumber(line, name string) (int, bool) {
 // load asks the server for the segments there are. What it knows of those before is
 // kept. The result has none if there are none.
 func (b *jetStream) load(ctx context.Context) ([]*segment, error) {
-	var numbers []int
-	names := b.js.StreamNames(ctx)
-	for name := range names.Name() {
-		if n, ok := segmentNumber(b.name, name); ok {
-			numbers = append(numbers, n)
-		}
+	numbers, err := ask(ctx, func(ctx context.Context) ([]int, error) { return b.numbers(ctx) })
+	if err != nil {
+		return nil, err
 	}
-	if err := names.Err(); err != nil {
-		return nil, apiError(err)
-	}
-	slices.Sort(numbers)
 	var found []*segment
 	for i, n := range numbers {
-		if n != numbers[0]+i {
-			return nil, &ConfigError{Stream: b.name, Field: "segments", Have: fmt.Sprint(numbers), Need: "no number left out"}
+		if n != i+1 {
+			return nil, &ConfigError{Stream: b.name, Field: "segments", Have: fmt.Sprint(numbers), Need: "all from 1 on"}
 		}
 		s := b.known(n)
 		if s == nil || !s.sealed.Load() {
 			var err error
-			if s, err = b.ask(ctx, n); err != nil {
+			if s, err = b.segment(ctx, n); err != nil {
 				return nil, err
 			}
 		}
 		found = append(found, s)
 	}
 	return b.join(found)
+}
+
+// numbers lists the segments by their numbers.
+func (b *jetStream) numbers(ctx context.Context) (list []int, err error) {
+	names := b.js.StreamNames(ctx)
+	for name := range names.Name() {
+		if n, ok := segmentNumber(b.name, name); ok {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list, names.Err()
 }
 
 // known gives a segment that was loaded before.
@@ -149,11 +158,11 @@ func (b *jetStream) known(n int) *segment {
 	return nil
 }
 
-// ask gives a segment as the server has it.
-func (b *jetStream) ask(ctx context.Context, n int) (*segment, error) {
-	stream, err := b.js.Stream(ctx, segmentName(b.name, n))
+// segment gives a segment as the server has it.
+func (b *jetStream) segment(ctx context.Context, n int) (*segment, error) {
+	stream, err := ask(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.js.Stream(ctx, segmentName(b.name, n)) })
 	if err != nil {
-		return nil, apiError(err)
+		return nil, err
 	}
 	return newSegment(n, stream), nil
 }
@@ -216,11 +225,11 @@ func (b *jetStream) use(segments []*segment) {
 func (b *jetStream) refresh(ctx context.Context) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
-	segments, err := b.load(ctx)
-	if err != nil || len(segments) == 0 {
+	segments, err := b.find(ctx, true)
+	if err != nil {
 		return err
 	}
-	if now, before := segments[len(segments)-1], b.line.Load().active(); now.n != before.n {
+	if len(segments) > len(b.line.Load().segments) {
 		b.use(segments)
 	}
 	return nil
@@ -252,12 +261,9 @@ func (b *jetStream) lastBelow(ctx context.Context, l *line, i int, subject strin
 			}
 			continue
 		}
-		m, err := s.stream.GetLastMsgForSubject(ctx, subject)
-		switch err := apiError(err); {
-		case err == nil:
-			return events.Offset(m.Sequence), nil
-		case !errors.Is(err, ErrNotFound):
-			return 0, err
+		m, err := s.lastOf(ctx, subject)
+		if !errors.Is(err, ErrNotFound) {
+			return m.Offset, err
 		}
 	}
 	return 0, nil

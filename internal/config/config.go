@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -32,9 +34,11 @@ type Config struct {
 	Store     string // directory of a local store
 	Namespace string
 	URL       string // of the server of backend nats
+	Segment   uint64 // bytes of a local store's log in one piece; 0: the default of package embedded
 	Project   string // directory of the nearest tally.toml, "" without one
 	Base      string // folder of the layout of tally-evals; default .tally in the project
 	Notices   []Notice
+	segment   string
 	origins   map[string]origin
 }
 
@@ -44,7 +48,7 @@ type origin struct {
 	line int
 }
 
-// Origin says where a setting (backend, store, namespace, url) comes from: a file,
+// Origin says where a setting (backend, store, namespace, url, segment) comes from: a file,
 // a variable, "call" or "default".
 func (c Config) Origin(setting string) string { return c.origins[setting].name }
 
@@ -54,6 +58,7 @@ type Overrides struct {
 	Store     string
 	Namespace string
 	URL       string
+	Segment   string // with KiB, MiB or GiB behind the number, or bytes
 }
 
 // Error says which file or variable is wrong, where, and why.
@@ -81,6 +86,7 @@ type file struct {
 	Store     struct {
 		Backend text `toml:"backend"`
 		Dir     text `toml:"dir"`
+		Segment text `toml:"segment"`
 	} `toml:"store"`
 	NATS struct {
 		URL text `toml:"url"`
@@ -125,7 +131,7 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 			return c, err
 		}
 	}
-	c.set(Overrides{getenv(variables["backend"]), getenv(variables["store"]), getenv(variables["namespace"]), getenv(variables["url"])},
+	c.set(Overrides{getenv(variables["backend"]), getenv(variables["store"]), getenv(variables["namespace"]), getenv(variables["url"]), getenv(variables["segment"])},
 		func(setting string) origin { return origin{name: variables[setting]} })
 	c.set(call, func(string) origin { return origin{name: "call"} })
 	if err := c.original(dir, getenv); err != nil {
@@ -134,15 +140,15 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	return c, c.check()
 }
 
-var settings = []string{"backend", "store", "namespace", "url"}
+var settings = []string{"backend", "store", "namespace", "url", "segment"}
 
 // variables are those of the environment that say a setting.
-var variables = map[string]string{"backend": "TALLY_BACKEND", "store": "TALLY_STORE", "namespace": "TALLY_NAMESPACE", "url": "TALLY_SERVER"}
+var variables = map[string]string{"backend": "TALLY_BACKEND", "store": "TALLY_STORE", "namespace": "TALLY_NAMESPACE", "url": "TALLY_SERVER", "segment": "TALLY_SEGMENT"}
 
 // set takes over what is given; from says where each setting was.
 func (c *Config) set(o Overrides, from func(setting string) origin) {
-	given := map[string]string{"backend": o.Backend, "store": o.Store, "namespace": o.Namespace, "url": o.URL}
-	for setting, to := range map[string]*string{"backend": &c.Backend, "store": &c.Store, "namespace": &c.Namespace, "url": &c.URL} {
+	given := map[string]string{"backend": o.Backend, "store": o.Store, "namespace": o.Namespace, "url": o.URL, "segment": o.Segment}
+	for setting, to := range map[string]*string{"backend": &c.Backend, "store": &c.Store, "namespace": &c.Namespace, "url": &c.URL, "segment": &c.segment} {
 		if given[setting] != "" {
 			*to, c.origins[setting] = given[setting], from(setting)
 		}
@@ -181,6 +187,9 @@ func (c *Config) check() error {
 			return c.wrong("store", "store.dir", "%v", err)
 		}
 		c.Store = abs
+		if c.Segment, err = parseSize(c.segment); err != nil {
+			return c.wrong("segment", "store.segment", "%q: want a number of bytes, or of KiB, MiB or GiB", c.segment)
+		}
 		return nil
 	case NATS:
 		if c.URL == "" {
@@ -189,6 +198,25 @@ func (c *Config) check() error {
 		return nil
 	}
 	return c.wrong("backend", "store.backend", "%q: want local, memory or nats", c.Backend)
+}
+
+// parseSize reads a number of bytes such as 8388608 or 8MiB; "" is 0.
+func parseSize(s string) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	unit := uint64(1)
+	for suffix, n := range map[string]uint64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if digits, ok := strings.CutSuffix(s, suffix); ok {
+			s, unit = strings.TrimSpace(digits), n
+			break
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n == 0 || n > math.MaxInt64/unit {
+		return 0, errors.New("no size")
+	}
+	return n * unit, nil
 }
 
 // read takes over what a file says; that it does not exist is no error.
@@ -213,10 +241,10 @@ func (c *Config) read(path string) error {
 		dir = filepath.Join(filepath.Dir(path), dir)
 	}
 	from := func(setting string) origin {
-		key := map[string]toml.Key{"backend": {"store", "backend"}, "store": {"store", "dir"}, "namespace": {"namespace"}, "url": {"nats", "url"}}[setting]
+		key := map[string]toml.Key{"backend": {"store", "backend"}, "store": {"store", "dir"}, "namespace": {"namespace"}, "url": {"nats", "url"}, "segment": {"store", "segment"}}[setting]
 		return origin{path, lineOf(string(data), key)}
 	}
-	c.set(Overrides{Backend: string(f.Store.Backend), Store: dir, Namespace: string(f.Namespace)}, from)
+	c.set(Overrides{Backend: string(f.Store.Backend), Store: dir, Namespace: string(f.Namespace), Segment: string(f.Store.Segment)}, from)
 	if f.NATS.URL != "" { // in a file it does not choose the backend
 		c.URL, c.origins["url"] = string(f.NATS.URL), from("url")
 	}

@@ -241,3 +241,22 @@ func TestOddFiles(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
+
+func TestSegmentSizes(t *testing.T) {
+	for text, want := range map[string]uint64{"": 0, "8388608": 8 << 20, "8MiB": 8 << 20, "64 KiB": 64 << 10, "2GiB": 2 << 30} {
+		w := newWorld(t)
+		w.env["TALLY_SEGMENT"] = text
+		if c := w.must(config.Overrides{}); c.Segment != want {
+			t.Errorf("%q is %d, want %d", text, c.Segment, want)
+		}
+	}
+	for _, text := range []string{"0", "-1", "many", "1MiBKiB", "8M", "99999999999GiB"} {
+		w := newWorld(t)
+		w.write(outerFile, "[store]\nsegment = \""+text+"\"\n")
+		_, err := w.resolve(config.Overrides{})
+		wrong, ok := errors.AsType[*config.Error](err)
+		if !ok || wrong.Line != 2 || wrong.Field != "store.segment" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package embedded_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// What the test binary, run again by a test, is to do: own a directory, with segments
+// of so many bytes, and append for ever, or so many bytes.
+const (
+	childDir     = "TALLY_TEST_CHILD_DIR"
+	childSegment = "TALLY_TEST_CHILD_SEGMENT"
+	childFill    = "TALLY_TEST_CHILD_FILL"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		child(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// child runs until it is killed.
+func child(dir string) {
+	segment, err := strconv.ParseUint(os.Getenv(childSegment), 10, 64)
+	must(err)
+	fill, err := strconv.ParseInt(os.Getenv(childFill), 10, 64)
+	must(err)
+	srv, err := embedded.Start(context.Background(), embedded.ServerOptions{Dir: dir, SegmentBytes: segment})
+	must(err)
+	if fill > 0 {
+		appendMuch(srv, fill)
+	}
+	appendForever(srv)
+}
+
+// must ends a child.
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// appendMuch appends so many bytes as fast as it can, says so, and waits.
+func appendMuch(srv *embedded.Server, bytes int64) {
+	text := strings.Repeat("x", 4000)
+	for i := int64(0); i < bytes; {
+		evs := make([]events.Event, 100)
+		for n := range evs {
+			evs[n] = turn("", text)
+			i += int64(len(text))
+		}
+		_, err := srv.Log().Append(context.Background(), events.Session("", fmt.Sprint(i%97)), log.Any, evs...)
+		must(err)
+	}
+	head, err := srv.Log().Head(context.Background())
+	must(err)
+	fmt.Println(uint64(head))
+	select {}
+}
+
+// appendForever prints each acknowledged id until it is killed.
+func appendForever(srv *embedded.Server) {
+	round := strconv.FormatInt(time.Now().UnixNano(), 36)
+	for i := 0; ; i++ {
+		id, other := fmt.Sprint(round, ":", i), fmt.Sprint(round, "+", i)
+		evs := []events.Event{turn(id, "x")}
+		if i%5 == 0 {
+			evs = append(evs, turn(other, "x"))
+		}
+		if _, err := srv.Log().Append(context.Background(), events.Session("", "s"), log.Any, evs...); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		for _, e := range evs {
+			fmt.Println(e.ID)
+		}
+	}
+}
+
+// The owner is killed in the middle of appends, again and again, also while it begins
+// segments all the time.
+func TestKilledOwner(t *testing.T) {
+	for name, o := range map[string]embedded.ServerOptions{
+		"one segment":   {},
+		"many segments": {SegmentBytes: 1 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Dir = t.TempDir()
+			var acked []string
+			for round := range 4 {
+				acked = append(acked, runAndKill(t, o, 40+30*round)...)
+			}
+			checkKilled(t, o, acked)
+		})
+	}
+}
+
+// checkKilled looks for what was acknowledged, in order, none twice, no append by half.
+func checkKilled(t *testing.T, o embedded.ServerOptions, acked []string) {
+	t.Helper()
+	srv := mustStart(t, o)
+	seen, next := make(map[string]int), 0
+	batch := ""
+	for i, id := range mustRead(t, srv.Log(), events.Range{Subject: events.Session("", "s")}) {
+		if _, twice := seen[id]; twice {
+			t.Fatalf("%s is there twice", id)
+		}
+		seen[id] = i
+		if next < len(acked) && acked[next] == id {
+			next++
+		}
+		if batch != "" && id != batch {
+			t.Fatalf("%s follows a half append, want %s", id, batch)
+		}
+		batch = ""
+		if round, n, ok := strings.Cut(id, ":"); ok {
+			if i, _ := strconv.Atoi(n); i%5 == 0 {
+				batch = round + "+" + n
+			}
+		}
+	}
+	if next != len(acked) || batch != "" {
+		t.Fatalf("of %d acknowledged events %d are there in order, the next is %v; open: %q", len(acked), next, acked[next:min(next+1, len(acked))], batch)
+	}
+	if extra := len(seen) - len(acked); extra > 2*4 {
+		t.Fatalf("%d events are there that nobody was told of, at most two a kill can be", extra)
+	}
+}
+
+// runAndKill kills a process of its own that appends when it has printed n lines.
+func runAndKill(t *testing.T, o embedded.ServerOptions, n int) (acked []string) {
+	t.Helper()
+	return runChild(t, o, 0, n)
+}
+
+func runChild(t *testing.T, o embedded.ServerOptions, fill int64, n int) (acked []string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+o.Dir, childSegment+"="+strconv.FormatUint(o.SegmentBytes, 10), childFill+"="+strconv.FormatInt(fill, 10))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		acked = append(acked, lines.Text())
+		if len(acked) == n {
+			cmd.Process.Kill()
+		}
+	}
+	cmd.Wait()
+	if len(acked) < n {
+		t.Fatalf("the owner ended by itself after %d appends", len(acked))
+	}
+	return acked
+}
+
+// However much was written: after a crash the server reads no more than a few
+// segments again. The others have its index.
+func TestStartAfterAKillIsBounded(t *testing.T) {
+	sizes, segment := []int64{20 << 20, 200 << 20}, uint64(8<<20)
+	if os.Getenv("TALLY_SOAK") != "" {
+		sizes, segment = []int64{1 << 30, 10 << 30}, 0 // as in the product
+	}
+	var took []time.Duration
+	for _, size := range sizes {
+		o := embedded.ServerOptions{Dir: t.TempDir(), SegmentBytes: segment}
+		head, err := strconv.ParseUint(runChild(t, o, size, 1)[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, without := segments(t, o.Dir), 0
+		for _, s := range all {
+			if !hasServerIndex(t, s) {
+				without++
+			}
+		}
+		if without > 3 {
+			t.Errorf("%d bytes: the server has no index of %d of %d segments", size, without, len(all))
+		}
+		began := time.Now()
+		s := mustStart(t, o)
+		took = append(took, time.Since(began))
+		if have, err := s.Log().Head(t.Context()); err != nil || uint64(have) < head {
+			t.Errorf("%d bytes: head %v, %v, acknowledged were %d", size, have, err, head)
+		}
+		t.Logf("%d MiB in %d segments, %d of them to be read again: opened in %v", size>>20, len(all), without, took[len(took)-1].Round(time.Millisecond))
+		mustClose(t, s)
+		os.RemoveAll(o.Dir)
+	}
+	t.Logf("%.2f times as long for %d times as much", took[1].Seconds()/took[0].Seconds(), sizes[1]/sizes[0])
+}
+
+// hasServerIndex reports whether a stream's index was written after its blocks.
+func hasServerIndex(t *testing.T, stream string) bool {
+	t.Helper()
+	index, err := os.Stat(filepath.Join(stream, "msgs", "index.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := filepath.Glob(filepath.Join(stream, "msgs", "*.blk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		if info, err := os.Stat(b); err != nil || info.ModTime().After(index.ModTime()) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,196 @@
+package embedded
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/minio/highwayhash"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tallylog/tally/internal/durable"
+)
+
+// The server keeps each stream in a folder of its own: meta.inf, its checksum
+// meta.sum, and in msgs/ the blocks and index.db, which saves it from reading them.
+const (
+	metaFile  = "meta.inf"
+	metaSum   = "meta.sum"
+	indexFile = "index.db"
+)
+
+func streamsDir(dir string) string {
+	return filepath.Join(dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams")
+}
+
+// streamFolders lists the streams whose creation was not cut off: nothing was ever
+// acknowledged in one without meta.inf.
+func streamFolders(dir string) ([]string, error) {
+	folders, err := os.ReadDir(streamsDir(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for _, f := range folders {
+		if _, err := os.Stat(filepath.Join(streamsDir(dir), f.Name(), metaFile)); f.IsDir() && err == nil {
+			names = append(names, f.Name())
+		}
+	}
+	return names, nil
+}
+
+// mendMeta makes up for a crash in the middle of a change of a stream, and for damage
+// to what describes it. The server writes meta.inf and then meta.sum, each whole, and
+// does not take a stream back for which they do not agree. Then what stood there
+// before is put back: whatever the change was, it is made again. Nothing was ever
+// stored in a stream whose creation was cut off.
+func mendMeta(dir, name string) error {
+	stream := filepath.Join(streamsDir(dir), name)
+	meta, err := os.ReadFile(filepath.Join(stream, metaFile))
+	if err != nil {
+		return err
+	}
+	sum, err := os.ReadFile(filepath.Join(stream, metaSum))
+	switch {
+	case err == nil && string(sum) == checksum(name, meta):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	kept, keptErr := os.ReadFile(metaCopy(dir, name))
+	switch {
+	case keptErr == nil && json.Valid(kept):
+		meta = kept
+	case err == nil: // they do not agree, and there is no copy
+		return nil // the server will say so
+	}
+	if err := durable.Replace(filepath.Join(stream, metaFile), meta, 0o600, durable.WithSync); err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(stream, metaSum), []byte(checksum(name, meta)), 0o600, durable.WithSync)
+}
+
+// checksum is what the server puts into meta.sum.
+func checksum(name string, meta []byte) string {
+	key := sha256.Sum256([]byte(name))
+	sum := highwayhash.Sum64(meta, key[:])
+	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
+}
+
+func metaCopy(dir, name string) string { return filepath.Join(segmentsDir(dir), name+".meta") }
+
+// copyMeta keeps a copy of what describes each stream.
+func copyMeta(dir string) error {
+	names, err := streamFolders(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(segmentsDir(dir), 0o700); err != nil {
+		return err
+	}
+	for _, name := range names {
+		meta, err := os.ReadFile(filepath.Join(streamsDir(dir), name, metaFile))
+		if err != nil {
+			return err
+		}
+		if kept, err := os.ReadFile(metaCopy(dir, name)); err == nil && bytes.Equal(kept, meta) {
+			continue
+		}
+		if err := durable.Replace(metaCopy(dir, name), meta, 0o600, durable.NoSync); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unindexed gives the bytes of the full streams that the server would read again
+// after a crash.
+func unindexed(dir string) (total int64, err error) {
+	names, err := streamFolders(dir)
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
+	for _, name := range names[:max(0, len(names)-1)] {
+		n, err := unindexedBytes(filepath.Join(streamsDir(dir), name, "msgs"))
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+func streamNumber(name string) (n int) {
+	fmt.Sscanf(name, "TALLY_%d", &n) // none of the log's is 0
+	return n
+}
+
+// unindexedBytes is the size of a stream's blocks if one is younger than its index.
+func unindexedBytes(msgs string) (total int64, err error) {
+	entries, err := os.ReadDir(msgs)
+	if err != nil {
+		return 0, err
+	}
+	var index, youngest time.Time
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case e.Name() == indexFile:
+			index = info.ModTime()
+		case filepath.Ext(e.Name()) == ".blk":
+			total += info.Size()
+			if info.ModTime().After(youngest) {
+				youngest = info.ModTime()
+			}
+		}
+	}
+	if !youngest.After(index) {
+		return 0, nil
+	}
+	return total, nil
+}
+
+// atRest is called while nothing is being appended. If a crash now would make the
+// server read more than two full segments again, it closes its streams, which writes
+// their indexes, and opens them.
+func (s *Server) atRest(segment uint64) error {
+	if err := copyMeta(s.dir); err != nil {
+		return err
+	}
+	n, err := unindexed(s.dir)
+	if err != nil || n <= int64(2*segment) {
+		return err
+	}
+	return s.reopenStreams()
+}
+
+// reopenStreams closes all streams and opens them again. Connections stay; what is
+// asked meanwhile is told that there is no stream, and asks again.
+func (s *Server) reopenStreams() error {
+	began := time.Now()
+	account := s.nats.GlobalAccount()
+	if err := account.DisableJetStream(); err != nil {
+		return fmt.Errorf("embedded: close streams: %v", err)
+	}
+	if err := account.EnableJetStream(nil, nil); err != nil {
+		return fmt.Errorf("embedded: open streams: %v", err)
+	}
+	s.logger.Debug("the server's streams were closed and opened", "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
