@@ -4,76 +4,143 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
-	"github.com/nats-io/nats-server/v2/server"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/durable"
 )
 
-const markFile = "mark"
+const (
+	markFile      = "mark"
+	watermarkFile = "watermark"
+	markVersion   = 1
+)
 
 // mark is what the owner wrote down about the store, beside the server's files.
 type mark struct {
-	Version int      `json:"version"`
-	Streams []string `json:"streams"` // which the store has
+	Version int           `json:"version"`
+	Streams []string      `json:"streams"` // which the store has
+	Boot    string        `json:"boot"`    // of the machine, by which the owner ran; "": not known
+	Clean   bool          `json:"clean"`   // it stopped by itself
+	Durable events.Offset `json:"durable"` // the last offset then
 }
 
-const markVersion = 1
-
-// expectedStreams lists the streams that a directory says it has: by its mark, and
-// by the server's own folders.
-func expectedStreams(dir string) ([]string, error) {
-	m, err := readMark(dir)
-	if err != nil {
-		return nil, err
-	}
-	folders, err := streamFolders(dir)
-	if err != nil {
-		return nil, err
-	}
-	expected := append(m.Streams, folders...)
-	slices.Sort(expected)
-	return slices.Compact(expected), nil
-}
-
-func readMark(dir string) (m mark, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, markFile))
+// readMark gives the mark. One that cannot be read says nothing, and is said.
+func (s *Server) readMark() (m mark, err error) {
+	text, err := os.ReadFile(filepath.Join(s.dir, markFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
+		return mark{}, nil
 	}
 	if err != nil {
-		return m, err
+		return mark{}, err
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("%s: %v", markFile, err)
+		s.logger.Warn("the store's mark cannot be read, and is made anew", "dir", s.dir, "error", err)
+		return mark{}, nil
 	}
 	if m.Version != markVersion {
-		return m, fmt.Errorf("%s has version %d, this program knows %d", markFile, m.Version, markVersion)
+		return mark{}, fmt.Errorf("%s has version %d, this program knows %d", markFile, m.Version, markVersion)
 	}
 	return m, nil
 }
 
-// recordStreams writes down which streams there are now.
-func (s *Server) recordStreams() error {
-	js, err := s.nats.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+// writeMark writes down which streams there are, and that this process is at work or
+// done.
+func (s *Server) writeMark(clean bool) error {
+	names, err := streamFolders(s.dir)
 	if err != nil {
 		return err
 	}
-	m := mark{Version: markVersion}
-	for _, account := range js.AccountDetails {
-		for _, stream := range account.Streams {
-			m.Streams = append(m.Streams, stream.Name)
+	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
+	at, _ := s.durable.get()
+	text, err := json.Marshal(mark{Version: markVersion, Streams: names, Boot: bootID(), Clean: clean, Durable: at})
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(s.dir, markFile), append(text, '\n'), 0o600, durable.WithSync)
+}
+
+// expectedStreams lists the streams that a directory says it has: by its mark, and by
+// the server's own folders.
+func expectedStreams(dir string, m mark) ([]string, error) {
+	folders, err := streamFolders(dir)
+	if err != nil {
+		return nil, err
+	}
+	expected := append(slices.Clone(m.Streams), folders...)
+	slices.Sort(expected)
+	return slices.Compact(expected), nil
+}
+
+// watermark keeps the highest durable offset in a file of its own, written in place
+// before anybody is told of it. It is not synced: it survives the process, and after
+// a power cut it may be an older one.
+type watermark struct {
+	mu   sync.Mutex // guards what follows
+	file *os.File
+	at   events.Offset
+}
+
+const watermarkSize = 16 + 1 + 8 + 1
+
+func watermarkText(at events.Offset) []byte {
+	number := fmt.Appendf(nil, "%016x", uint64(at))
+	return fmt.Appendf(number, " %08x\n", crc32.ChecksumIEEE(number))
+}
+
+// openWatermark reads what was written last; nothing, or something damaged, is 0.
+func openWatermark(dir string) (*watermark, error) {
+	f, err := os.OpenFile(filepath.Join(dir, watermarkFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	w := &watermark{file: f}
+	text := make([]byte, watermarkSize)
+	if n, _ := f.ReadAt(text, 0); n == watermarkSize {
+		var at uint64
+		if _, err := fmt.Sscanf(string(text), "%016x", &at); err == nil && string(watermarkText(events.Offset(at))) == string(text) {
+			w.at = events.Offset(at)
 		}
 	}
-	slices.Sort(m.Streams)
-	if before, err := readMark(s.dir); err == nil && slices.Equal(before.Streams, m.Streams) {
+	return w, nil
+}
+
+// set moves the watermark on. An error is no reason to stop: the mark is a second
+// look at the log, which is safe without.
+func (w *watermark) set(at events.Offset) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at > w.at && w.file != nil {
+		w.at = at
+		_, _ = w.file.WriteAt(watermarkText(at), 0)
+	}
+}
+
+// get gives the highest offset that was set, also before; whether there is a file.
+func (w *watermark) get() (events.Offset, bool) {
+	if w == nil {
+		return 0, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at, w.file != nil
+}
+
+func (w *watermark) close() error {
+	if w == nil {
 		return nil
 	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.file
+	w.file = nil
+	if f == nil {
+		return nil
 	}
-	return writeFile(filepath.Join(s.dir, markFile), append(text, '\n'))
+	return f.Close()
 }

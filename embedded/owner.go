@@ -158,7 +158,12 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		}
 		a.conns = append(a.conns, nc)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, Segments: log.Segments{Dir: segmentsDir(dir)}}
+	holes, err := readHoles(dir)
+	if err != nil {
+		a.Close()
+		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
+	}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir)}}
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}

@@ -59,20 +59,23 @@ func (o ServerOptions) withDefaults() ServerOptions {
 
 // Server owns a store directory and runs its server in this process.
 type Server struct {
-	dir    string
-	logger *slog.Logger
-	lock   *os.File
-	secret string // of this process
-	token  string // of those who attach
-	nats   *server.Server
-	bridge *bridge
-	conns  []*nats.Conn
-	events *log.Log
-	serves *log.Service
-	blocks *blockSync // nil: the server syncs for itself
-	lost   []events.Offset
-	sync   bool // what is acknowledged is on disk
-	group  bool // because one sync covers many appends; else the server syncs each message
+	dir     string
+	logger  *slog.Logger
+	lock    *os.File
+	secret  string // of this process
+	token   string // of those who attach
+	nats    *server.Server
+	bridge  *bridge
+	conns   []*nats.Conn
+	events  *log.Log
+	serves  *log.Service
+	blocks  *blockSync // nil: the server syncs for itself
+	durable *watermark
+	seen    events.Offset // the highest offset that was ever given
+	holes   []log.Hole    // what the store had lost when it was opened
+	found   *findings     // and since
+	sync    bool          // what is acknowledged is on disk
+	group   bool          // because one sync covers many appends; else the server syncs each message
 
 	closing sync.Once
 	err     error // of Close
@@ -111,7 +114,14 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if err := removeOwner(s.dir); err != nil { // of a process that was killed
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
-	expected, err := expectedStreams(s.dir)
+	m, err := s.readMark()
+	if err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	if s.durable, err = openWatermark(s.dir); err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	expected, err := expectedStreams(s.dir, m)
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
@@ -119,6 +129,10 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 		if err := mendMeta(s.dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 		}
+	}
+	s.found = &findings{dir: s.dir}
+	if err := s.beforeOpening(m); err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	s.secret, s.token = rand.Text(), rand.Text()
 	if err := s.run(ctx, o); err != nil {
@@ -130,7 +144,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if err := s.openLog(ctx, o); err != nil {
 		return err
 	}
-	if err := s.recordStreams(); err != nil {
+	if err := s.writeMark(false); err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	// What an earlier owner wrote may still be in memory only. From here on nothing
@@ -242,9 +256,6 @@ func (s *Server) report(stream server.StreamDetail) {
 	if stream.State.Lost == nil {
 		return
 	}
-	for _, seq := range stream.State.Lost.Msgs {
-		s.lost = append(s.lost, events.Offset(seq))
-	}
 	s.logger.Error("the store lost records: verify it, and restore them from a copy",
 		"dir", s.dir, "stream", stream.Name, "records", len(stream.State.Lost.Msgs), "bytes", stream.State.Lost.Bytes)
 }
@@ -259,7 +270,8 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	}
 	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
-			AtRest: func() error { return s.atRest(o.SegmentBytes) }}}
+			AtRest: func() error { return s.atRest(o.SegmentBytes) }, Above: s.seen},
+		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
 	if s.sync {
 		c.Durability = log.Durable
 	}
@@ -308,8 +320,9 @@ func (s *Server) URL() string {
 // Dir is the store directory, as an absolute path.
 func (s *Server) Dir() string { return s.dir }
 
-// Lost lists the records that the server could not read back at the start.
-func (s *Server) Lost() []events.Offset { return s.lost }
+// Lost lists the records that were known to be lost when the store was opened, since
+// whenever that was.
+func (s *Server) Lost() []log.Hole { return s.holes }
 
 // Close waits for the appends under way, stops the server, makes everything
 // durable and gives the directory up. Nothing is left running.
@@ -343,7 +356,14 @@ func (s *Server) stop() error {
 		if s.sync {
 			errs = append(errs, syncTree(s.dir))
 		}
+		if s.events != nil && errors.Join(errs...) == nil {
+			errs = append(errs, s.writeMark(true))
+		}
 	}
+	if s.found != nil {
+		errs = append(errs, s.found.close())
+	}
+	errs = append(errs, s.durable.close())
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close()) // which gives the lock up
 	}

@@ -170,7 +170,7 @@ func unindexedBytes(msgs string) (total int64, err error) {
 // server read more than two full segments again, it closes its streams, which writes
 // their indexes, and opens them.
 func (s *Server) atRest(segment uint64) error {
-	if err := copyMeta(s.dir); err != nil {
+	if err := errors.Join(copyMeta(s.dir), s.writeMark(false)); err != nil {
 		return err
 	}
 	n, err := unindexed(s.dir)

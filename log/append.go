@@ -86,6 +86,8 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 func (l *Log) note(p *appending, ack Ack) {
 	if l.commit != nil {
 		l.commit.note(ack.Last)
+	} else {
+		l.config.Mark(ack.Last)
 	}
 	if l.roller != nil && !ack.Duplicate {
 		l.roller.stored(p.size)

@@ -31,6 +31,7 @@ type horizon interface {
 // runs, the next group is already being stored.
 type committer struct {
 	sync func() error
+	mark func(events.Offset)
 	idle time.Duration // how long what nobody waits for stays unsynced
 
 	kick chan struct{} // somebody waits
@@ -49,11 +50,12 @@ const background = time.Second
 
 // newCommitter makes everything durable up to the present head, and runs until
 // life ends.
-func newCommitter(life context.Context, s func() error, head events.Offset) (*committer, error) {
+func newCommitter(life context.Context, s func() error, mark func(events.Offset), head events.Offset) (*committer, error) {
 	if err := s(); err != nil {
 		return nil, fmt.Errorf("log: open: sync: %w", err)
 	}
-	c := &committer{sync: s, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
+	mark(head)
+	c := &committer{sync: s, mark: mark, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
 		stored: head, safe: head, moved: make(chan struct{})}
 	go c.run(life)
 	return c, nil
@@ -89,7 +91,9 @@ func (c *committer) group() {
 	// The backend stores in the order of offsets: when one is acknowledged, those
 	// below it are in the system's memory too, and this sync covers them.
 	err := c.sync()
-
+	if err == nil {
+		c.mark(target)
+	}
 	c.mu.Lock()
 	if err != nil {
 		c.err = fmt.Errorf("%w: the disk did not take what was written: %v: restart the owner of the store", ErrUnavailable, err)

@@ -149,6 +149,7 @@ const (
 	codeOtherStream       = 10060 // the message was meant for another stream
 	codeWrongLastSequence = 10071 // the expectation failed, the text names the sequence
 	codeStoreFailed       = 10077 // the store refused: mostly max_bytes
+	codeNoLimits          = 10120 // the account is being set up
 	codeWrongLastInFlight = 10164 // the expectation failed, or a write to the subject is in flight
 	codeTooManyRequests   = 10167 // the stream's queue is full
 	codeBatchDisabled     = 10174 // the stream takes no atomic batches
@@ -236,7 +237,7 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 func isAway(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabled || api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount ||
-			api.ErrorCode == jetstream.JSErrCodeStreamNotFound
+			api.ErrorCode == jetstream.JSErrCodeStreamNotFound || api.ErrorCode == codeNoLimits
 	}
 	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders)

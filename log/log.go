@@ -48,6 +48,15 @@ type Config struct {
 	Owner    bool
 	Segments Segments
 
+	// Holes are the records that are known to be lost, by offset: reads report them
+	// where the backend no longer knows that it had them. Found is told of those that
+	// are found later.
+	Holes []Hole
+	Found func(Hole)
+
+	// Mark is told of every move of the durable watermark, before anybody else is.
+	Mark func(events.Offset)
+
 	// Via sends appends to the service of the process that owns the store (Serve)
 	// instead of storing them: the owner decides, stores and syncs. Reads go to the
 	// server, and end at what the owner says is durable.
@@ -69,6 +78,12 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Found == nil {
+		c.Found = func(Hole) {}
+	}
+	if c.Mark == nil {
+		c.Mark = func(events.Offset) {}
+	}
 	if c.NewID == nil {
 		c.NewID = newUUID
 	}
@@ -76,6 +91,12 @@ func (c Config) withDefaults() Config {
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Hole is a record that is lost.
+type Hole struct {
+	Offset  events.Offset `json:"offset"`
+	Subject string        `json:"subject,omitempty"` // in NATS; "": anybody's, it is not known any more
+}
 
 // Log is an event log. It is safe for concurrent use.
 type Log struct {
@@ -89,6 +110,8 @@ type Log struct {
 	roller  *roller        // nil: the log stays in one segment
 	owner   *remote        // nil: appends are stored by this log
 	safe    horizon        // nil: what is stored is as safe as it gets
+
+	holes holes
 
 	// doubtful is set when something was sent of which nobody knows whether it was
 	// stored, or will be.
@@ -112,12 +135,13 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		backend: b,
 		config:  c.withDefaults(),
 		ids:     newIDIndex(maxIndexedIDs),
+		holes:   holes{list: slices.Clone(c.Holes)},
 		queues:  make(map[events.Subject]*queue),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	if l.config.Sync != nil {
 		l.config.Durability = Durable
-		c, err := newCommitter(l.life, l.sync, st.Last)
+		c, err := newCommitter(l.life, l.sync, l.config.Mark, st.Last)
 		if err != nil {
 			l.end()
 			return nil, err
@@ -271,7 +295,7 @@ func (l *Log) record(ctx context.Context, at events.Offset) (events.Record, erro
 		case serr != nil:
 			err = serr
 		case at >= st.First && at <= st.Last && at > 0:
-			return events.Record{}, &events.DamageError{Offset: at}
+			return events.Record{}, l.lost(at)
 		}
 	}
 	if err != nil {

@@ -129,7 +129,7 @@ func (l *Log) scan(ctx context.Context, s stretch) iter.Seq2[item, error] {
 	}
 	return func(yield func(item, error) bool) {
 		if s.after < s.upto {
-			l.scanSome(ctx, s, yield)
+			l.scanSome(ctx, s, l.withHoles(s, yield))
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (l *Log) yieldGap(ctx context.Context, at events.Offset, yield func(item, e
 	case err == nil:
 		return yield(itemOf(m), nil)
 	case isNotFound(err):
-		return yield(item{at: at, err: &events.DamageError{Offset: at}}, nil)
+		return yield(item{at: at, err: l.lost(at)}, nil)
 	case isDamage(err):
 		return yield(item{at: at, err: err}, nil)
 	}
@@ -247,7 +247,9 @@ func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) b
 			return
 		}
 		if !complete {
-			l.yieldWhole(ctx, s, from, yield)
+			if l.yieldWhole(ctx, s, from, yield) {
+				yield(item{}, io.EOF)
+			}
 			return
 		}
 		for _, it := range window {
@@ -257,6 +259,7 @@ func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) b
 		}
 		from = last
 	}
+	yield(item{}, io.EOF)
 }
 
 // maxRecounts bounds how often a count is repeated because events arrived
@@ -313,16 +316,18 @@ func fillWindow(ctx context.Context, cur Cursor, window []item, want int) (_ []i
 }
 
 // yieldWhole reads every record of a stretch: it yields the damage up to an offset,
-// before which the records were yielded already, and everything behind.
-func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yield func(item, error) bool) {
+// before which the records were yielded already, and everything behind. It reports
+// whether that went well to the end.
+func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yield func(item, error) bool) bool {
 	for it, err := range l.scanAll(ctx, s.after, s.upto, 0) {
 		if err == nil && it.err == nil && (it.at <= from || !matches(s.filter, it.rec.Subject.NATS())) {
 			continue
 		}
-		if !yield(it, err) {
-			return
+		if !yield(it, err) || err != nil {
+			return false
 		}
 	}
+	return true
 }
 
 // matches reports whether a literal NATS subject is one of a filter's.

@@ -103,9 +103,22 @@ func (s *scan) count(ctx context.Context, i int) (uint64, error) {
 		c.Close()
 	}
 	if err == nil {
+		n = max(n, s.indexed(i))
 		s.counts[i] = &n
 	}
 	return n, err
+}
+
+// indexed gives the number of the subject's messages in a segment by its index, which
+// remembers those that the server has lost since; 0 if the segment is not read from
+// end to end, or there is none.
+func (s *scan) indexed(i int) uint64 {
+	seg := s.line.segments[i]
+	if !s.literal || s.begin(i) != seg.first-1 {
+		return 0
+	}
+	e, _, _ := seg.find(s.q.Filter)
+	return e.Count
 }
 
 // begin is the offset behind which the query begins in a segment.
@@ -165,7 +178,7 @@ const mostLosses = 3
 // advance goes on to the next segment. What is announced of this one is kept.
 func (s *scan) advance() {
 	if s.reading != nil && s.reading.made && s.reading.q.After == s.begin(s.place) {
-		n := s.reading.announced
+		n := max(s.reading.announced, s.indexed(s.place))
 		s.counts[s.place] = &n
 	}
 	s.stop()

@@ -1,0 +1,181 @@
+package embedded_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+)
+
+// A flipped bit costs at most the rest of its block. Every offset that is missing is
+// reported, whoever reads, and also the next time; none is given to another event.
+// (The server alone drops acknowledged events in silence and gives their numbers to
+// others.)
+func TestFlippedBits(t *testing.T) {
+	flips := 60
+	if os.Getenv("TALLY_SOAK") != "" {
+		flips = 1000
+	}
+	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
+	killed := newImage(t, func(*embedded.Server) {})
+	for name, image := range map[string]*image{"closed": closed, "killed": killed} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(5, uint64(flips)))
+			lost := 0
+			for range flips {
+				lost += image.flipOne(t, random)
+			}
+			t.Logf("%d flips, %d records reported as lost", flips, lost)
+			if lost == 0 {
+				t.Error("nothing was ever lost: the test showed nothing")
+			}
+		})
+	}
+}
+
+// image is a store at one moment, and what is in it.
+type image struct {
+	dir      string
+	files    []string // that a bit may be flipped in
+	sizes    []int64
+	total    int64
+	ids      []string // of the events, by offset - 1
+	subjects []events.Subject
+}
+
+// newImage fills a store of several segments, and takes what its directory holds
+// after end: as it is when the owner is killed, if end does not stop it.
+func newImage(t *testing.T, end func(*embedded.Server)) *image {
+	t.Helper()
+	dir := t.TempDir()
+	s := mustStart(t, smallSegments(dir))
+	im := &image{dir: filepath.Join(t.TempDir(), "image"), ids: fillSegments(t, s.Log(), 0, 300)}
+	for i := range im.ids {
+		im.subjects = append(im.subjects, events.Session("", fmt.Sprint("s", i%10)))
+	}
+	mustSettle(t, dir)
+	end(s)
+	if err := os.CopyFS(im.dir, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(im.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == "lock" || d.Name() == "owner.json" {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil || info.Size() == 0 {
+			return err
+		}
+		rel, err := filepath.Rel(im.dir, path)
+		im.files, im.sizes, im.total = append(im.files, rel), append(im.sizes, info.Size()), im.total+info.Size()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return im
+}
+
+// flipOne flips a bit somewhere and gives the number of records that it costs.
+func (im *image) flipOne(t *testing.T, random *rand.Rand) int {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := os.CopyFS(dir, os.DirFS(im.dir)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	at, i := random.Int64N(im.total), 0
+	for ; at >= im.sizes[i]; i++ {
+		at -= im.sizes[i]
+	}
+	path := filepath.Join(dir, im.files[i])
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[at] ^= 1 << random.IntN(8)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	where := fmt.Sprintf("%s, byte %d of %d", im.files[i], at, im.sizes[i])
+	isBlock := strings.HasSuffix(path, ".blk")
+
+	var first map[events.Offset]bool
+	for round := range 2 {
+		s, err := embedded.Start(t.Context(), smallSegments(dir))
+		if err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		damaged := im.check(t, s, fmt.Sprintf("%s, round %d", where, round))
+		if len(damaged) > 0 && !isBlock {
+			t.Errorf("%s: %d records are lost, and no block is damaged", where, len(damaged))
+		}
+		if round == 0 {
+			first = damaged
+		} else if !maps.Equal(first, damaged) {
+			t.Errorf("%s: %d records were reported as lost, and then %d", where, len(first), len(damaged))
+		}
+		ack := mustAppend(t, s.Log(), events.Session("", "new"), turn(fmt.Sprint("new-", round), "x"))
+		if int(ack.Last) <= len(im.ids) {
+			t.Errorf("%s: %v was given away again", where, ack.Last)
+		}
+		mustClose(t, s)
+	}
+	return len(first)
+}
+
+// check reads everything, as a whole and by session: what is not there is reported.
+func (im *image) check(t *testing.T, s *embedded.Server, where string) map[events.Offset]bool {
+	t.Helper()
+	have, damaged := im.read(t, s, events.Range{}, where)
+	for i, id := range im.ids {
+		at := events.Offset(i + 1)
+		if have[at] != id && !damaged[at] {
+			t.Errorf("%s: %v is %q, want %q, and nobody says why", where, at, have[at], id)
+		}
+	}
+	for _, sub := range im.sessions() {
+		have, reported := im.read(t, s, events.Range{Subject: sub}, where)
+		for i, id := range im.ids {
+			at := events.Offset(i + 1)
+			if im.subjects[i] == sub && have[at] != id && !reported[at] {
+				t.Errorf("%s: a read of %s lacks %v, and does not say so (lost are %d)", where, sub.ID, at, len(damaged))
+			}
+		}
+	}
+	return damaged
+}
+
+// sessions lists the subjects, each once.
+func (im *image) sessions() []events.Subject {
+	seen := make(map[events.Subject]bool)
+	for _, s := range im.subjects {
+		seen[s] = true
+	}
+	return slices.Collect(maps.Keys(seen))
+}
+
+func (im *image) read(t *testing.T, s *embedded.Server, r events.Range, where string) (have map[events.Offset]string, damaged map[events.Offset]bool) {
+	t.Helper()
+	have, damaged = make(map[events.Offset]string), make(map[events.Offset]bool)
+	for rec, err := range s.Log().Read(t.Context(), r) {
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			damaged[damage.Offset] = true
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		have[rec.Offset] = rec.ID
+	}
+	return have, damaged
+}

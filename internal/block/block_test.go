@@ -1,0 +1,115 @@
+package block
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const stream = "TALLY_1"
+
+// appendRecord writes a record as the server does.
+func appendRecord(b []byte, seq uint64, subject, headers, payload string) []byte {
+	s := newScanner(stream, 2, nil)
+	size := headerSize + len(subject) + len(payload) + hashSize
+	length := uint32(size)
+	if headers != "" {
+		length = uint32(size+4+len(headers)) | headersBit
+	}
+	b = binary.LittleEndian.AppendUint32(b, length)
+	from := len(b)
+	b = binary.LittleEndian.AppendUint64(b, seq)
+	b = binary.LittleEndian.AppendUint64(b, 1_700_000_000)
+	s.hash.Write(b[from:])
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(subject)))
+	b = append(b, subject...)
+	if headers != "" {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(headers)))
+		b = append(b, headers...)
+	}
+	b = append(b, payload...)
+	s.hash.Write([]byte(subject + headers + payload))
+	return s.hash.Sum(b)
+}
+
+func sound(n int) (data []byte, want []Record) {
+	for i := range n {
+		begin, subject := len(data), fmt.Sprintf("tally.v1.00.default.session.s%d", i%3)
+		data = appendRecord(data, uint64(100+i), subject, "NATS/1.0\r\nid: "+strings.Repeat("h", i%20)+"\r\n\r\n", strings.Repeat("p", i%50))
+		want = append(want, Record{uint64(100 + i), subject, begin, len(data)})
+	}
+	return data, want
+}
+
+func TestScanOfASoundBlock(t *testing.T) {
+	data, want := sound(200)
+	records, gaps := Scan(stream, 2, data)
+	if !slices.Equal(records, want) || len(gaps) != 0 {
+		t.Errorf("%d records, want %d; gaps %v", len(records), len(want), gaps)
+	}
+	if records, gaps := Scan(stream, 3, data); len(records) != 0 || len(gaps) == 0 {
+		t.Error("the records of one block are taken for those of another")
+	}
+}
+
+// Wherever a bit is flipped: all other records are found, and the damaged one is not.
+func TestScanFindsWhatIsNotDamaged(t *testing.T) {
+	data, want := sound(60)
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		bit := random.IntN(len(data) * 8)
+		bad := slices.Clone(data)
+		bad[bit/8] ^= 1 << (bit % 8)
+		records, gaps := Scan(stream, 2, bad)
+		var left []Record
+		var damaged Record
+		for _, r := range want {
+			if bit/8 < r.Begin || bit/8 >= r.End {
+				left = append(left, r)
+			} else {
+				damaged = r
+			}
+		}
+		if !slices.Equal(records, left) || len(gaps) != 1 || bit/8 < gaps[0].Begin || bit/8 >= gaps[0].End {
+			t.Fatalf("bit %d: %d records, want %d; gaps %v", bit, len(records), len(left), gaps)
+		}
+		if gaps[0].Subject != damaged.Subject {
+			t.Fatalf("bit %d: the damaged record is %q's, want %q", bit, gaps[0].Subject, damaged.Subject)
+		}
+	}
+}
+
+func TestScanOfATornBlock(t *testing.T) {
+	data, want := sound(20)
+	for cut := range data {
+		records, gaps := Scan(stream, 2, data[:cut])
+		n := 0
+		for n < len(want) && want[n].End <= cut {
+			n++
+		}
+		if !slices.Equal(records, want[:n]) || len(gaps) > 1 {
+			t.Fatalf("cut at %d: %d records, want %d; gaps %v", cut, len(records), n, gaps)
+		}
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	data, _ := sound(5)
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		records, gaps := Scan(stream, 2, data)
+		covered := 0
+		for _, r := range records {
+			covered += r.End - r.Begin
+		}
+		for _, g := range gaps {
+			covered += g.End - g.Begin
+		}
+		if covered > len(data) {
+			t.Errorf("%d of %d bytes are accounted for", covered, len(data))
+		}
+	})
+}
