@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tallylog/tally/events"
@@ -302,13 +303,13 @@ func TestConcurrentImports(t *testing.T) {
 // cut is a target that fails after some appends, as a process that is killed.
 type cut struct {
 	store
-	left int
+	left atomic.Int64
 }
 
 var errCut = errors.New("cut")
 
 func (c *cut) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
-	if c.left--; c.left < 0 {
+	if c.left.Add(-1) < 0 {
 		return log.Ack{}, errCut
 	}
 	return c.store.Append(ctx, sub, expect, evs...)
@@ -322,9 +323,11 @@ func TestCutOff(t *testing.T) {
 	}
 	writeTree(t, dir, map[string]string{"conversations/x/notes": "n", "conversations/x/conversation.jsonl": "{\n{}", "README": "r"})
 	whole := mustImport(t, openStore(t), dir).Events
-	for left := 0; ; left++ {
+	for left := int64(0); ; left++ {
 		st := openStore(t)
-		_, err := tallydir.Import(t.Context(), &cut{st, left}, dir, formats.ImportOptions{})
+		c := &cut{store: st}
+		c.left.Store(left)
+		_, err := tallydir.Import(t.Context(), c, dir, formats.ImportOptions{})
 		if err == nil {
 			break
 		}
