@@ -75,7 +75,11 @@ func handmade() map[string]struct {
 		"numbers of any spelling":   {swap(meta, `0.000125`, `1.25e-4`), exact},
 		"histories unsorted":        {change(base, cont, `{"runs":null,"histories":{"b":[],"a":[]}}`), oneWhole},
 		"other id inside":           {swap(cont, `"session_id":"ses_1"`, `"session_id":"ses_2"`), exact},
-		"files of somebody else":    {change(base, dir+"notes.txt", "x\r\n", dir+"a/b.bin", "\x00\xff"), formats.Files{Exact: 2, Whole: 2}},
+		"zone offsets": {map[string]string{meta: `{"id":"ses_1","created_at":"2026-01-02T03:04:05.000000001+05:45","last_active_at":"2026-01-02T03:04:05.1-03:30","prompt_count":2,"runs":[` +
+			`{"timestamp":"2026-01-02T03:04:05Z","prompt_hash":"ph_1","prompt_preview":"p","models":["m"]},{"timestamp":"2026-01-02T03:04:05.12-12:00","prompt_hash":"ph_2","prompt_preview":"q","models":["m"]},` +
+			`{"timestamp":"2026-01-02T03:04:05.1+14:00","prompt_hash":"ph_2","prompt_preview":"","models":null,"type":"rewind"}]}`}, formats.Files{Exact: 1}},
+		"the oldest shape":       {map[string]string{meta: newSession("ses_1").files()[meta], cont: `{"runs":null,"histories":{"m":[{"Role":"user","Content":"Is there \u003clife\u003e?"},{"Role":"assistant","Content":""}]}}`}, exact},
+		"files of somebody else": {change(base, dir+"notes.txt", "x\r\n", dir+"a/b.bin", "\x00\xff"), formats.Files{Exact: 2, Whole: 2}},
 	}
 }
 
