@@ -79,13 +79,13 @@ func (im *importer) seal(ctx context.Context, v view, u *unit, origin *events.Or
 		}
 	}
 	if len(wanted) > 0 {
-		w := foreign.NewWriter(im.target, v.s.Subject, v.s.Offset(), guardTypes(), im.added)
+		w := foreign.NewWriter(im.Target, v.s.Subject, v.s.Offset(), guardTypes(), im.Added)
 		e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
 		if err != nil {
 			return err
 		}
 		e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", foreign.SumOf(e.Data))
-		if v.s.Ledger.CreatedAt == u.created && !im.there[u.id] {
+		if v.s.Ledger.CreatedAt == u.created && !im.There[u.id] {
 			e.Time = foreign.TimeOf(u.created)
 		}
 		if err := w.Add(ctx, e); err != nil {
@@ -96,8 +96,8 @@ func (im *importer) seal(ctx context.Context, v view, u *unit, origin *events.Or
 		}
 	}
 	for _, doc := range gone {
-		n, err := stamp.DeleteDocument(ctx, im.target, doc, false)
-		if im.added(n); err != nil {
+		n, err := stamp.DeleteDocument(ctx, im.Target, doc, false)
+		if im.Added(n); err != nil {
 			return err
 		}
 	}
@@ -116,11 +116,11 @@ func (im *importer) spellings(ctx context.Context, v view, u *unit, origin *even
 			return nil, err
 		}
 		if !there || foreign.SumOf(data) != s.sum {
-			n, err := putFile(ctx, im.target, u, origin, s)
-			if im.added(n); err != nil {
+			n, err := putFile(ctx, im.Target, u, origin, s)
+			if im.Added(n); err != nil {
 				return nil, err
 			}
-			format.Doc = events.RefOf(documentOf(im.target.Namespace(), origin.Root, s.full), 0)
+			format.Doc = events.RefOf(documentOf(im.Target.Namespace(), origin.Root, s.full), 0)
 			if s.part != partOther {
 				f := file{data: data, there: there}
 				format.Of = f.sum()

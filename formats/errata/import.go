@@ -11,7 +11,6 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/internal/foreign"
-	"github.com/tallylog/tally/projector"
 )
 
 // Import brings a folder into a store: errata's data folder, a folder that holds
@@ -29,49 +28,45 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	root, err := os.OpenRoot(at.root)
+	in, err := foreign.NewIntake(target, stamp, at, o)
 	if err != nil {
 		return formats.Report{}, err
 	}
-	defer root.Close()
-	im := &importer{target: target, o: o, tree: foreign.Tree{Root: root}, root: foreign.KeyOf(at.name), marker: at.marker, there: make(map[string]bool)}
+	defer in.Tree.Root.Close()
+	im := &importer{Intake: in}
 	if o.DryRun {
 		im.dry = foreign.NewRehearsal(target)
-		im.target = im.dry
+		im.Target = im.dry
 	}
-	err = im.run(ctx, at.single)
-	im.report.Root = im.root
-	return im.report, err
+	err = im.run(ctx, at.Single)
+	im.Report.Root = im.Root
+	return im.Report, err
 }
 
 type importer struct {
-	target   formats.Target
-	dry      *foreign.Rehearsal // of a dry run
-	o        formats.ImportOptions
-	tree     foreign.Tree
-	root     string // name under which the folder is exported
-	marker   string
-	adopted  bool            // root is the name of an earlier import of this folder
-	there    map[string]bool // ids of the sessions that existed in the beginning
-	report   formats.Report
-	progress formats.Progress
+	*foreign.Intake
+	dry *foreign.Rehearsal // of a dry run
 }
 
 func (im *importer) run(ctx context.Context, single string) error {
-	ids, err := im.units(single)
+	units, err := im.units(single)
 	if err != nil {
 		return err
 	}
-	im.progress.Of = len(ids)
-	if err := im.known(ctx, ids); err != nil {
+	im.Expect(len(units))
+	ids := make([]string, len(units))
+	for i, u := range units {
+		ids[i] = u.id
+	}
+	if err := im.Know(ctx, ids, func(n int) string { return im.birthOf(units[n]) }); err != nil {
 		return err
 	}
-	for _, id := range ids {
-		if err := im.unit(ctx, id); err != nil {
+	for _, u := range units {
+		if err := im.unit(ctx, u); err != nil {
 			return err
 		}
 	}
-	if single != "" || len(im.o.Only) > 0 {
+	if single != "" || len(im.Options.Only) > 0 {
 		return ctx.Err()
 	}
 	return im.rootFiles(ctx)
@@ -86,7 +81,7 @@ func (im *importer) units(single string) ([]unitName, error) {
 		return []unitName{{foreign.IDOf(single), path.Join(sessions, single)}}, nil
 	}
 	var list []unitName
-	entries, err := im.tree.Entries(sessions)
+	entries, err := im.Tree.Entries(sessions)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -100,19 +95,19 @@ func (im *importer) units(single string) ([]unitName, error) {
 			list = append(list, unitName{id: id})
 		}
 	}
-	return slices.DeleteFunc(list, func(u unitName) bool { return len(im.o.Only) > 0 && !slices.Contains(im.o.Only, u.id) }), nil
+	return slices.DeleteFunc(list, func(u unitName) bool { return len(im.Options.Only) > 0 && !slices.Contains(im.Options.Only, u.id) }), nil
 }
 
 // isBeside reports whether a file of the root is a session of its own.
 func (im *importer) isBeside(name string) bool {
-	info, err := im.tree.Root.Lstat(name)
+	info, err := im.Tree.Root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}
 	if name != historyName {
 		return name == promptsName || name == checkpointName
 	}
-	r, err := im.tree.Open(name)
+	r, err := im.Tree.Open(name)
 	if err != nil {
 		return false
 	}
@@ -120,31 +115,6 @@ func (im *importer) isBeside(name string) bool {
 	head := make([]byte, 4<<10)
 	n, _ := r.Read(head)
 	return historyHead.Match(head[:n])
-}
-
-// known finds out which sessions there are, and under which name this folder was
-// imported before: the first name stays.
-func (im *importer) known(ctx context.Context, ids []unitName) error {
-	for info, err := range im.target.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return err
-		}
-		im.there[info.Subject.ID] = true
-	}
-	for _, u := range ids {
-		if !im.there[u.id] {
-			continue
-		}
-		s, err := im.load(ctx, u.id)
-		if err != nil {
-			return err
-		}
-		if have := s.Ledger.Origin(); have != nil && im.isSameOrigin(have, im.birthOf(u)) && have.Root != "" {
-			im.root, im.adopted = have.Root, true
-			return nil
-		}
-	}
-	return nil
 }
 
 // birthOf reads what a folder says of its beginning.
@@ -161,73 +131,42 @@ func (im *importer) birthOf(name unitName) string {
 }
 
 func (im *importer) newUnit(name unitName) *unit {
-	return &unit{tree: im.tree, limit: int(foreign.WholeLimit(im.target)) - 64<<10, id: name.id, dir: name.dir}
+	return &unit{tree: im.Tree, limit: int(foreign.WholeLimit(im.Target)) - 64<<10, id: name.id, dir: name.dir}
 }
 
-func (im *importer) isSameOrigin(have *events.Origin, birth string) bool {
-	if have.Format != Format {
-		return false
-	}
-	moved := birth != "" && have.Birth == birth || birth == "" && im.adopted && have.Root == im.root
-	return have.Marker == im.marker || moved
-}
-
-// load gives a session, an empty one if it does not exist.
-func (im *importer) load(ctx context.Context, id string) (*projector.Session, error) {
-	sub := events.Session(im.target.Namespace(), id)
-	s, err := im.target.Loader().Session(ctx, sub, 0)
-	if errors.Is(err, projector.ErrNotFound) {
-		return projector.NewSession(sub), nil
-	}
-	return s, err
-}
-
-// unit imports one session. What is wrong with its files is reported and does not
-// end the import; what is wrong with the store does.
+// unit imports one session.
 func (im *importer) unit(ctx context.Context, name unitName) error {
-	err := im.try(ctx, name)
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case foreign.IsOwnFault(err):
-		im.problem(path.Join(name.dir, beside[name.id]), 0, err.Error())
-	default:
-		return fmt.Errorf("%s: %w", path.Join(name.dir, beside[name.id]), err)
+	err := im.reserved(name)
+	if err == nil {
+		err = foreign.Retry(ctx, func(bool) error { return im.try(ctx, name) })
 	}
 	if im.dry != nil {
-		im.dry.Forget(events.Session(im.target.Namespace(), name.id))
+		im.dry.Forget(events.Session(im.Target.Namespace(), name.id))
 	}
-	im.progress.Sessions++
-	im.tell()
+	return im.Settle(ctx, path.Join(name.dir, beside[name.id]), err)
+}
+
+// reserved refuses a folder that has the name of a session beside the folders.
+func (im *importer) reserved(name unitName) error {
+	if file, reserved := beside[name.id]; reserved && name.dir != "" {
+		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is the session of %s", name.id, file)}
+	}
 	return nil
 }
 
-// try imports a session, again if somebody else wrote to it meanwhile.
 func (im *importer) try(ctx context.Context, name unitName) error {
-	if _, reserved := beside[name.id]; reserved && name.dir != "" {
-		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is the session of %s", name.id, beside[name.id])}
+	u := im.newUnit(name)
+	if err := u.list(""); err != nil {
+		return err
 	}
-	for try := 0; ; try++ {
-		u := im.newUnit(name)
-		if err := u.list(""); err != nil {
-			return err
-		}
-		if len(u.files) == 0 {
-			im.finish(u, nil)
-			return nil
-		}
-		if err := im.identify(u); err != nil {
-			return err
-		}
-		err := im.session(ctx, u)
-		if err == nil || !foreign.IsRace(err) || try == foreign.MaxTries {
-			return err
-		}
-		if err := foreign.Pause(ctx, try); err != nil {
-			return err
-		}
+	if len(u.files) == 0 {
+		im.finish(u, nil)
+		return nil
 	}
+	if err := im.identify(u); err != nil {
+		return err
+	}
+	return im.session(ctx, u)
 }
 
 // identify checks that a folder's name says the id.
@@ -245,7 +184,7 @@ func (im *importer) identify(u *unit) error {
 	if dirOf(u.id) != u.dir {
 		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("the folder of session %q is called %q", u.id, dirOf(u.id))}
 	}
-	return events.Session(im.target.Namespace(), u.id).Validate()
+	return events.Session(im.Target.Namespace(), u.id).Validate()
 }
 
 // session brings one unit in.
@@ -253,11 +192,11 @@ func (im *importer) session(ctx context.Context, u *unit) error {
 	if err := u.scan(); err != nil {
 		return err
 	}
-	s, err := im.load(ctx, u.id)
+	s, err := im.Load(ctx, u.id)
 	if err != nil {
 		return err
 	}
-	v := newView(im.target, s)
+	v := newView(im.Target, s)
 	fresh := s.Offset() == 0
 	if !fresh {
 		differing, err := v.differing(ctx, u)
@@ -265,30 +204,31 @@ func (im *importer) session(ctx context.Context, u *unit) error {
 			return err
 		}
 		if len(differing) == 0 {
-			im.finish(u, &im.report.Unchanged)
+			im.finish(u, &im.Report.Unchanged)
 			return nil
 		}
 	}
-	origin := im.origin(s, u)
+	origin := im.Origin(s, u.birth)
 	p, err := makePlan(ctx, v, u, origin)
 	if err != nil {
 		return err
 	}
-	if reason, err := im.refusal(ctx, p); err != nil || reason != "" {
-		im.refuse(u, reason)
+	reason, err := im.Refusal(ctx, s, u.birth, func(since map[string]bool) bool { return contradicts(since, p) })
+	if err != nil || reason != "" {
+		im.Refuse(u.id, path.Join(u.dir, beside[u.id]), reason)
 		return err
 	}
-	before := im.report.Events
+	before := im.Report.Events
 	if err := im.carryOut(ctx, p, u, origin); err != nil {
 		return err
 	}
 	switch {
 	case fresh:
-		im.finish(u, &im.report.Added)
-	case im.report.Events == before:
-		im.finish(u, &im.report.Unchanged) // somebody else brought it in meanwhile
+		im.finish(u, &im.Report.Added)
+	case im.Report.Events == before:
+		im.finish(u, &im.Report.Unchanged) // somebody else brought it in meanwhile
 	default:
-		im.finish(u, &im.report.Changed)
+		im.finish(u, &im.Report.Changed)
 	}
 	return nil
 }
@@ -296,30 +236,30 @@ func (im *importer) session(ctx context.Context, u *unit) error {
 // carryOut appends what a plan comes to, settles how the files are spelled, and
 // looks whether they come out.
 func (im *importer) carryOut(ctx context.Context, p *plan, u *unit, origin *events.Origin) error {
-	if err := p.apply(ctx, im.target, im.added); err != nil {
+	if err := p.apply(ctx, im.Target, im.Added); err != nil {
 		return err
 	}
-	s, err := im.load(ctx, u.id)
+	s, err := im.Load(ctx, u.id)
 	if err != nil {
 		return err
 	}
-	if err := im.seal(ctx, newView(im.target, s), u, origin); err != nil {
+	if err := im.seal(ctx, newView(im.Target, s), u, origin); err != nil {
 		return err
 	}
-	if s, err = im.load(ctx, u.id); err != nil {
+	if s, err = im.Load(ctx, u.id); err != nil {
 		return err
 	}
-	v := newView(im.target, s)
+	v := newView(im.Target, s)
 	differing, err := v.differing(ctx, u)
 	for _, name := range differing {
-		im.problem(path.Join(u.dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
+		im.Problem(path.Join(u.dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
 	}
 	for _, s := range u.files {
 		f, _, err := v.file(ctx, s.path)
 		if err != nil {
 			return err
 		}
-		im.report.Files.Add(f.way())
+		im.Report.Files.Add(f.way())
 	}
 	return err
 }
@@ -368,41 +308,16 @@ func (v view) same(ctx context.Context, f file, s *source) (bool, error) {
 	return have.Exists && have.Sum == s.sum, err
 }
 
-// added counts events as they go in.
-func (im *importer) added(n int) {
-	im.report.Events += n
-	im.progress.Events += n
-	im.tell()
-}
-
 // finish reports a session that was dealt with.
 func (im *importer) finish(u *unit, outcome *int) {
-	for _, link := range u.links {
-		im.problem(link, 0, "is neither a file nor a folder: not followed, not imported")
-	}
+	im.Skipped(u.links...)
 	if outcome == nil {
 		return
 	}
 	*outcome++
-	im.report.Sessions++
+	im.Report.Sessions++
 	for _, s := range u.files {
-		im.report.Problems = append(im.report.Problems, s.issues...)
-		im.count(s)
-	}
-}
-
-func (im *importer) count(s *source) {
-	im.report.Bytes += s.size
-	im.progress.Files++
-	im.progress.Bytes += s.size
-}
-
-func (im *importer) problem(file string, line int, reason string) {
-	im.report.Problems = append(im.report.Problems, formats.Problem{File: file, Line: line, Reason: reason})
-}
-
-func (im *importer) tell() {
-	if im.o.Progress != nil {
-		im.o.Progress(im.progress)
+		im.Report.Problems = append(im.Report.Problems, s.issues...)
+		im.Read(s.size)
 	}
 }

@@ -9,52 +9,30 @@ import (
 	"github.com/tallylog/tally/formats/internal/foreign"
 )
 
-// location says which folder a path means.
-type location struct {
-	root   string // absolute, the folder that holds sessions/ or the prompts
-	name   string // of the root, as a user would call it
-	single string // name of the one session that was asked for; "": all
-	marker string // hash of the place
-}
-
 // locate finds the root for a path that a user gave.
-func locate(path string) (location, error) {
-	abs, err := filepath.Abs(path)
+func locate(path string) (foreign.Location, error) {
+	at, err := foreign.LocationOf(Format, path)
 	if err != nil {
-		return location{}, err
+		return at, err
 	}
-	info, err := os.Stat(abs)
-	if err != nil {
-		return location{}, err
-	}
-	at := location{root: abs, name: filepath.Base(abs)}
+	abs := at.Root
 	parent := filepath.Dir(abs)
 	switch {
-	case !info.IsDir():
-		return location{}, fmt.Errorf("errata: %s: is no folder: %w", path, formats.ErrUnknownLayout)
 	case looksLikeRoot(abs):
 	case looksLikeRoot(filepath.Join(abs, "data")):
-		at.root = filepath.Join(abs, "data")
+		at.Root = filepath.Join(abs, "data")
 	case filepath.Base(abs) == sessions && holdsSession(abs):
-		at.root, at.name = parent, filepath.Base(parent)
+		at.Root, at.Name = parent, filepath.Base(parent)
 	case filepath.Base(parent) == sessions && looksLikeSession(abs):
-		at.single, at.root = at.name, filepath.Dir(parent)
-		at.name = filepath.Base(at.root)
+		at.Single, at.Root = at.Name, filepath.Dir(parent)
+		at.Name = filepath.Base(at.Root)
 	default:
-		return location{}, fmt.Errorf("errata: %s: holds neither sessions nor prompts: %w", path, formats.ErrUnknownLayout)
+		return at, fmt.Errorf("%s: %s: holds neither sessions nor prompts: %w", Format, path, formats.ErrUnknownLayout)
 	}
-	if at.name == "data" { // as most are called: that tells nothing
-		at.name = filepath.Base(filepath.Dir(at.root))
+	if at.Name == "data" { // as most are called: that tells nothing
+		at.Name = filepath.Base(filepath.Dir(at.Root))
 	}
-	if !formats.IsFileName(at.name) || at.name == string(filepath.Separator) {
-		at.name = "root"
-	}
-	real, err := filepath.EvalSymlinks(at.root)
-	if err != nil {
-		return location{}, err
-	}
-	at.marker = foreign.SumOf([]byte(real))[:16]
-	return at, nil
+	return at.Settled()
 }
 
 func isFile(name string) bool {

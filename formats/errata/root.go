@@ -16,25 +16,25 @@ func (im *importer) rootFiles(ctx context.Context) error {
 	if err := im.rootFolder(ctx, ".", seen); err != nil {
 		return err
 	}
-	for have, err := range rootFiles(ctx, im.target, im.root) {
+	for have, err := range rootFiles(ctx, im.Target, im.Root) {
 		if err != nil {
 			return err
 		}
-		if seen[pathIn(have, im.root)] || have.Meta.Attributes[foreign.AttrMarker] != im.marker {
+		if seen[pathIn(have, im.Root)] || have.Meta.Attributes[foreign.AttrMarker] != im.Marker {
 			continue
 		}
-		n, err := stamp.DeleteDocument(ctx, im.target, have.Doc, false)
+		n, err := stamp.DeleteDocument(ctx, im.Target, have.Doc, false)
 		if err != nil {
 			return err
 		}
-		im.added(n)
+		im.Added(n)
 	}
 	return ctx.Err()
 }
 
 // rootFolder walks over a folder that is no session's.
 func (im *importer) rootFolder(ctx context.Context, dir string, seen map[string]bool) error {
-	entries, err := im.tree.Entries(dir)
+	entries, err := im.Tree.Entries(dir)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (im *importer) rootFolder(ctx context.Context, dir string, seen map[string]
 			seen[full] = true
 			err = im.rootFile(ctx, full)
 		default:
-			im.problem(full, 0, "is neither a file nor a folder: not followed, not imported")
+			im.Skipped(full)
 		}
 		if err != nil {
 			return err
@@ -73,37 +73,37 @@ func (im *importer) rootFile(ctx context.Context, full string) error {
 	if err == nil || ctx.Err() != nil || !foreign.IsOwnFault(err) {
 		return err
 	}
-	im.problem(full, 0, err.Error())
+	im.Problem(full, 0, err.Error())
 	return nil
 }
 
 func (im *importer) keepRootFile(ctx context.Context, full string) error {
-	s, err := newSource(im.tree, full, full)
+	s, err := newSource(im.Tree, full, full)
 	if err != nil {
 		return err
 	}
-	if err := scanWhole(im.tree, s); err != nil {
+	if err := scanWhole(im.Tree, s); err != nil {
 		return err
 	}
-	doc := documentOf(im.target.Namespace(), im.root, full)
+	doc := documentOf(im.Target.Namespace(), im.Root, full)
 	if err := doc.Validate(); err != nil {
 		return err
 	}
-	have, err := foreign.Load(ctx, im.target, doc)
+	have, err := foreign.Load(ctx, im.Target, doc)
 	if err != nil {
 		return err
 	}
-	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.marker && !im.adopted && !im.o.Merge {
-		im.problem(full, 0, "another folder has another file of this name, which stays: "+foreign.WayOut)
+	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.Marker && !im.Adopted && !im.Options.Merge {
+		im.Problem(full, 0, "another folder has another file of this name, which stays: "+foreign.WayOut)
 		return nil
 	}
-	n, err := stamp.PutDocument(ctx, im.target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.root, im.marker, s), Size: s.size, Sum: s.sum,
-		Content: func() (io.ReadCloser, error) { return im.tree.Open(full) }}, false)
-	if im.added(n); err != nil {
+	n, err := stamp.PutDocument(ctx, im.Target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.Root, im.Marker, s), Size: s.size, Sum: s.sum,
+		Content: func() (io.ReadCloser, error) { return im.Tree.Open(full) }}, false)
+	if im.Added(n); err != nil {
 		return err
 	}
-	im.report.Files.Whole++
-	im.count(s)
+	im.Report.Files.Whole++
+	im.Read(s.size)
 	if full == recipesName || full == configsName {
 		return im.recipes(ctx, s)
 	}
@@ -112,22 +112,22 @@ func (im *importer) keepRootFile(ctx context.Context, full string) error {
 
 // recipes stores the recipes of a file by their hashes.
 func (im *importer) recipes(ctx context.Context, s *source) error {
-	if s.size > int64(foreign.WholeLimit(im.target)) {
-		im.problem(s.full, 0, fmt.Sprintf("longer than %d bytes: the recipes in it were not read", foreign.WholeLimit(im.target)))
+	if s.size > int64(foreign.WholeLimit(im.Target)) {
+		im.Problem(s.full, 0, fmt.Sprintf("longer than %d bytes: the recipes in it were not read", foreign.WholeLimit(im.Target)))
 		return nil
 	}
-	data, err := read(im.tree, s)
+	data, err := read(im.Tree, s)
 	if err != nil {
 		return err
 	}
-	list, err := readRecipes(im.target.Namespace(), data)
+	list, err := readRecipes(im.Target.Namespace(), data)
 	if err != nil {
-		im.problem(s.full, foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, no recipes are taken from it")
+		im.Problem(s.full, foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, no recipes are taken from it")
 		return nil
 	}
 	for _, r := range list {
-		n, err := r.put(ctx, im.target, im.root)
-		if im.added(n); err != nil {
+		n, err := r.put(ctx, im.Target, im.Root)
+		if im.Added(n); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"sync"
@@ -33,60 +32,37 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	root, err := os.OpenRoot(at.root)
+	in, err := foreign.NewIntake(target, stamp, at, o)
 	if err != nil {
 		return formats.Report{}, err
 	}
-	defer root.Close()
-	im := &importer{target: target, o: o, tree: foreign.Tree{Root: root}, root: foreign.KeyOf(at.name), marker: at.marker, progress: &progress{tell: o.Progress}}
-	err = im.run(ctx, at.single)
-	im.report.Root = im.root
-	return im.report, err
+	defer in.Tree.Root.Close()
+	im := importer{in}
+	err = im.run(ctx, at.Single)
+	im.Report.Root = im.Root
+	return im.Report, err
 }
 
-// importer imports a root, or for it one conversation after the other: those that
-// work at the same time have a report each, and everything else in common.
-type importer struct {
-	target   formats.Target
-	o        formats.ImportOptions
-	tree     foreign.Tree
-	root     string // name under which the folder is exported
-	marker   string
-	adopted  bool            // root is the name of an earlier import of this folder
-	there    map[string]bool // ids of the sessions that existed in the beginning
-	report   formats.Report
-	progress *progress
-}
+// importer imports a root, or one of its conversations.
+type importer struct{ *foreign.Intake }
 
-// progress is told of by one at a time.
-type progress struct {
-	mu   sync.Mutex // guards now, and calls of tell
-	now  formats.Progress
-	tell func(formats.Progress)
-}
-
-func (p *progress) add(change func(*formats.Progress)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	change(&p.now)
-	if p.tell != nil {
-		p.tell(p.now)
-	}
-}
-
-func (im *importer) run(ctx context.Context, single string) error {
+func (im importer) run(ctx context.Context, single string) error {
 	names, err := im.folders(single)
 	if err != nil {
 		return err
 	}
-	im.progress.now.Of = len(names)
-	if err := im.known(ctx, names); err != nil {
+	im.Expect(len(names))
+	ids := make([]string, len(names))
+	for i, name := range names {
+		ids[i] = foreign.IDOf(name)
+	}
+	if err := im.Know(ctx, ids, func(n int) string { return im.birthOf(names[n]) }); err != nil {
 		return err
 	}
 	if err := im.conversations(ctx, names); err != nil {
 		return err
 	}
-	if single != "" || len(im.o.Only) > 0 {
+	if single != "" || len(im.Options.Only) > 0 {
 		return ctx.Err()
 	}
 	return im.rootFiles(ctx)
@@ -98,7 +74,7 @@ const most = 4
 
 // conversations imports several at the same time: while one waits for the disk,
 // others are read. What they report is put together in the order of their names.
-func (im *importer) conversations(ctx context.Context, names []string) error {
+func (im importer) conversations(ctx context.Context, names []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var group sync.WaitGroup
@@ -107,18 +83,17 @@ func (im *importer) conversations(ctx context.Context, names []string) error {
 	for range min(most, len(names)) {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
-				one := *im
-				one.report = formats.Report{}
+				one := importer{im.Part()}
 				if errs[i] = one.folder(ctx, names[i]); errs[i] != nil {
 					stop()
 				}
-				reports[i] = one.report
+				reports[i] = one.Report
 			}
 		})
 	}
 	group.Wait()
 	for _, r := range reports {
-		im.report.Add(r)
+		im.Report.Add(r)
 	}
 	return firstCause(errs)
 }
@@ -136,52 +111,26 @@ func firstCause(errs []error) error {
 }
 
 // folders lists the conversations to import.
-func (im *importer) folders(single string) ([]string, error) {
+func (im importer) folders(single string) ([]string, error) {
 	if single != "" {
 		return []string{single}, nil
 	}
-	entries, err := im.tree.Entries(conversations)
+	entries, err := im.Tree.Entries(conversations)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && (len(im.o.Only) == 0 || slices.Contains(im.o.Only, e.Name()) || slices.Contains(im.o.Only, foreign.IDOf(e.Name()))) {
+		if e.IsDir() && (len(im.Options.Only) == 0 || slices.Contains(im.Options.Only, e.Name()) || slices.Contains(im.Options.Only, foreign.IDOf(e.Name()))) {
 			names = append(names, e.Name())
 		}
 	}
 	return names, nil
 }
 
-// known finds out which sessions there are, and under which name this folder was
-// imported before: the first name stays.
-func (im *importer) known(ctx context.Context, names []string) error {
-	im.there = make(map[string]bool)
-	for info, err := range im.target.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return err
-		}
-		im.there[info.Subject.ID] = true
-	}
-	for _, name := range names {
-		if !im.there[foreign.IDOf(name)] {
-			continue
-		}
-		s, err := im.load(ctx, foreign.IDOf(name))
-		if err != nil {
-			return err
-		}
-		if have := s.Ledger.Origin(); have != nil && im.isSameOrigin(have, im.birthOf(name)) && have.Root != "" {
-			im.root, im.adopted = have.Root, true
-			return nil
-		}
-	}
-	return nil
-}
-
 // birthOf reads what a folder says of its beginning.
-func (im *importer) birthOf(name string) string {
-	f := &folder{tree: im.tree, limit: im.limit(), name: name}
+func (im importer) birthOf(name string) string {
+	f := &folder{tree: im.Tree, limit: im.limit(), name: name}
 	s := &source{path: metaName, full: path.Join(conversations, name, metaName), place: place{part: partMeta}}
 	if f.scanJSON(s) != nil {
 		return ""
@@ -190,43 +139,12 @@ func (im *importer) birthOf(name string) string {
 }
 
 // limit is how long a value may be: the event around it must fit too.
-func (im *importer) limit() int { return int(foreign.WholeLimit(im.target)) - 64<<10 }
+func (im importer) limit() int { return int(foreign.WholeLimit(im.Target)) - 64<<10 }
 
-func (im *importer) isSameOrigin(have *events.Origin, birth string) bool {
-	return have.Format == Format && (have.Marker == im.marker || birth != "" && have.Birth == birth)
-}
-
-// load gives a session, an empty one if it does not exist.
-func (im *importer) load(ctx context.Context, id string) (*projector.Session, error) {
-	sub := events.Session(im.target.Namespace(), id)
-	s, err := im.target.Loader().Session(ctx, sub, 0)
-	if errors.Is(err, projector.ErrNotFound) {
-		return projector.NewSession(sub), nil
-	}
-	return s, err
-}
-
-// folder imports one conversation. What is wrong with its files is reported and
-// does not end the import; what is wrong with the store does.
-func (im *importer) folder(ctx context.Context, name string) error {
-	err := im.try(ctx, name)
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case foreign.IsOwnFault(err):
-		im.problem(path.Join(conversations, name), 0, err.Error())
-	default:
-		return fmt.Errorf("%s: %w", path.Join(conversations, name), err)
-	}
-	im.progress.add(func(p *formats.Progress) { p.Sessions++ })
-	return nil
-}
-
-// try imports a conversation, again if somebody else wrote to it meanwhile.
-func (im *importer) try(ctx context.Context, name string) error {
-	for try := 0; ; try++ {
-		f := &folder{tree: im.tree, limit: im.limit(), name: name}
+// folder imports one conversation.
+func (im importer) folder(ctx context.Context, name string) error {
+	err := foreign.Retry(ctx, func(again bool) error {
+		f := &folder{tree: im.Tree, limit: im.limit(), name: name}
 		if err := f.list(""); err != nil {
 			return err
 		}
@@ -237,35 +155,30 @@ func (im *importer) try(ctx context.Context, name string) error {
 		if err := im.identify(f); err != nil {
 			return err
 		}
-		err := im.session(ctx, f, try > 0)
-		if err == nil || !foreign.IsRace(err) || try == foreign.MaxTries {
-			return err
-		}
-		if err := foreign.Pause(ctx, try); err != nil {
-			return err
-		}
-	}
+		return im.session(ctx, f, again)
+	})
+	return im.Settle(ctx, path.Join(conversations, name), err)
 }
 
 // identify finds the id of the session that a folder is.
-func (im *importer) identify(f *folder) error {
+func (im importer) identify(f *folder) error {
 	f.id = foreign.IDOf(f.name)
 	if formats.IsShortened(f.name) {
 		f.id = im.fullID(f)
 	}
 	if other := formats.FileName(f.id); other != f.name {
-		if info, err := im.tree.Root.Lstat(path.Join(conversations, other)); err == nil && info.IsDir() {
+		if info, err := im.Tree.Root.Lstat(path.Join(conversations, other)); err == nil && info.IsDir() {
 			return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q and %q are folders of the same session", f.name, other)}
 		}
 	}
-	return events.Session(im.target.Namespace(), f.id).Validate()
+	return events.Session(im.Target.Namespace(), f.id).Validate()
 }
 
 // session brings one scanned folder in.
-func (im *importer) session(ctx context.Context, f *folder, again bool) error {
-	v := view{src: im.target, s: projector.NewSession(events.Session(im.target.Namespace(), f.id))}
-	if im.there[f.id] || again {
-		s, err := im.load(ctx, f.id)
+func (im importer) session(ctx context.Context, f *folder, again bool) error {
+	v := view{src: im.Target, s: projector.NewSession(events.Session(im.Target.Namespace(), f.id))}
+	if im.There[f.id] || again {
+		s, err := im.Load(ctx, f.id)
 		if err != nil {
 			return err
 		}
@@ -281,20 +194,21 @@ func (im *importer) session(ctx context.Context, f *folder, again bool) error {
 			return err
 		}
 		if len(differing) == 0 {
-			im.finish(f, &im.report.Unchanged)
+			im.finish(f, &im.Report.Unchanged)
 			return nil
 		}
 	}
-	p, err := makePlan(ctx, v, f, im.origin(v.s, f))
+	p, err := makePlan(ctx, v, f, im.Origin(v.s, f.birth))
 	if err != nil {
 		return err
 	}
-	if reason, err := im.refusal(ctx, p); err != nil || reason != "" {
-		im.refuse(f, reason)
+	reason, err := im.Refusal(ctx, v.s, f.birth, func(since map[string]bool) bool { return contradicts(since, p) })
+	if err != nil || reason != "" {
+		im.Refuse(f.id, path.Join(conversations, f.name), reason)
 		return err
 	}
-	added, err := p.apply(ctx, im.target, im.o.DryRun, im.added)
-	if err == nil && !im.o.DryRun {
+	added, err := p.apply(ctx, im.Target, im.Options.DryRun, im.Added)
+	if err == nil && !im.Options.DryRun {
 		err = im.verify(ctx, f, fresh)
 	}
 	if err != nil {
@@ -302,38 +216,30 @@ func (im *importer) session(ctx context.Context, f *folder, again bool) error {
 	}
 	switch {
 	case fresh:
-		im.finish(f, &im.report.Added)
+		im.finish(f, &im.Report.Added)
 	case added == 0:
-		im.finish(f, &im.report.Unchanged) // somebody else brought it in meanwhile
+		im.finish(f, &im.Report.Unchanged) // somebody else brought it in meanwhile
 	default:
-		im.finish(f, &im.report.Changed)
+		im.finish(f, &im.Report.Changed)
 	}
 	return nil
 }
 
-// added counts events as they go in.
-func (im *importer) added(n int) {
-	im.report.Events += n
-	im.progress.add(func(p *formats.Progress) { p.Events += n })
-}
-
 // finish reports a conversation that was dealt with.
-func (im *importer) finish(f *folder, outcome *int) {
-	for _, link := range f.links {
-		im.problem(link, 0, "is neither a file nor a folder: not followed, not imported")
-	}
+func (im importer) finish(f *folder, outcome *int) {
+	im.Skipped(f.links...)
 	if outcome == nil {
 		return
 	}
 	*outcome++
-	im.report.Sessions++
+	im.Report.Sessions++
 	for _, s := range f.files {
-		im.report.Problems = append(im.report.Problems, s.issues...)
+		im.Report.Problems = append(im.Report.Problems, s.issues...)
 		im.count(s)
 	}
 }
 
-func (im *importer) count(s *source) {
+func (im importer) count(s *source) {
 	way := formats.Exact
 	switch {
 	case !s.exact():
@@ -341,21 +247,16 @@ func (im *importer) count(s *source) {
 	case s.format.Derived:
 		way = formats.Derived
 	}
-	im.report.Files.Add(way)
-	im.report.Bytes += s.size
-	im.progress.add(func(p *formats.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+s.size })
-}
-
-func (im *importer) problem(file string, line int, reason string) {
-	im.report.Problems = append(im.report.Problems, formats.Problem{File: file, Line: line, Reason: reason})
+	im.Report.Files.Add(way)
+	im.Read(s.size)
 }
 
 // rootFiles keeps the files that belong to no conversation, and takes away those
 // that are gone.
-func (im *importer) rootFiles(ctx context.Context) error {
+func (im importer) rootFiles(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for _, dir := range []string{".", conversations} {
-		entries, err := im.tree.Entries(dir)
+		entries, err := im.Tree.Entries(dir)
 		if err != nil {
 			return err
 		}
@@ -364,10 +265,10 @@ func (im *importer) rootFiles(ctx context.Context) error {
 			switch {
 			case e.IsDir():
 				if dir == "." && e.Name() != conversations {
-					im.report.Notes = append(im.report.Notes, formats.Problem{File: full, Reason: "a folder that is no part of the layout: not imported"})
+					im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is no part of the layout: not imported"})
 				}
 			case !e.Type().IsRegular():
-				im.problem(full, 0, "is neither a file nor a folder: not followed, not imported")
+				im.Skipped(full)
 			default:
 				seen[full] = true
 				if err := im.rootFile(ctx, e, full); err != nil {
@@ -379,58 +280,58 @@ func (im *importer) rootFiles(ctx context.Context) error {
 	return im.dropRootFiles(ctx, seen)
 }
 
-func (im *importer) rootFile(ctx context.Context, e fs.DirEntry, full string) error {
+func (im importer) rootFile(ctx context.Context, e fs.DirEntry, full string) error {
 	s, err := newSource(e, full, full)
 	if err == nil {
-		err = (&folder{tree: im.tree}).scanWhole(s)
+		err = (&folder{tree: im.Tree}).scanWhole(s)
 	}
 	if err != nil {
-		im.problem(full, 0, err.Error())
+		im.Problem(full, 0, err.Error())
 		return nil
 	}
-	doc := documentOf(im.target.Namespace(), im.root, full)
-	have, err := foreign.Load(ctx, im.target, doc)
+	doc := documentOf(im.Target.Namespace(), im.Root, full)
+	have, err := foreign.Load(ctx, im.Target, doc)
 	if err != nil {
 		return err
 	}
-	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.marker && !im.adopted && !im.o.Merge {
-		im.problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", im.root, foreign.WayOut))
+	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.Marker && !im.Adopted && !im.Options.Merge {
+		im.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", im.Root, foreign.WayOut))
 		return nil
 	}
-	n, err := stamp.PutDocument(ctx, im.target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.root, im.marker, s), Size: s.size, Sum: s.sum,
-		Content: func() (io.ReadCloser, error) { return im.tree.Open(full) }}, im.o.DryRun)
+	n, err := stamp.PutDocument(ctx, im.Target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.Root, im.Marker, s), Size: s.size, Sum: s.sum,
+		Content: func() (io.ReadCloser, error) { return im.Tree.Open(full) }}, im.Options.DryRun)
 	if err != nil && !foreign.IsOwnFault(err) {
 		return err
 	}
 	if err != nil {
-		im.problem(full, 0, err.Error())
+		im.Problem(full, 0, err.Error())
 	}
-	im.added(n)
+	im.Added(n)
 	im.count(s)
 	return nil
 }
 
 // dropRootFiles deletes the documents of files that this folder had.
-func (im *importer) dropRootFiles(ctx context.Context, seen map[string]bool) error {
-	for info, err := range im.target.Subjects(ctx, events.KindFile) {
+func (im importer) dropRootFiles(ctx context.Context, seen map[string]bool) error {
+	for info, err := range im.Target.Subjects(ctx, events.KindFile) {
 		if err != nil {
 			return err
 		}
-		if !isRootFile(info.Subject.ID, im.root) {
+		if !isRootFile(info.Subject.ID, im.Root) {
 			continue
 		}
-		have, err := foreign.Load(ctx, im.target, info.Subject)
+		have, err := foreign.Load(ctx, im.Target, info.Subject)
 		if err != nil {
 			return err
 		}
-		if !have.Exists || seen[rootPath(have, im.root)] || have.Meta.Attributes[foreign.AttrMarker] != im.marker {
+		if !have.Exists || seen[rootPath(have, im.Root)] || have.Meta.Attributes[foreign.AttrMarker] != im.Marker {
 			continue
 		}
-		n, err := stamp.DeleteDocument(ctx, im.target, info.Subject, im.o.DryRun)
+		n, err := stamp.DeleteDocument(ctx, im.Target, info.Subject, im.Options.DryRun)
 		if err != nil {
 			return err
 		}
-		im.added(n)
+		im.Added(n)
 	}
 	return ctx.Err()
 }

@@ -10,50 +10,27 @@ import (
 	"github.com/tallylog/tally/formats/internal/foreign"
 )
 
-// location says which folder a path means.
-type location struct {
-	root   string // absolute, the folder that holds conversations/
-	name   string // of the root, as a user would call it
-	single string // name of the one conversation that was asked for; "": all
-	marker string // hash of the place
-}
-
 // locate finds the root for a path that a user gave.
-func locate(path string) (location, error) {
-	abs, err := filepath.Abs(path)
+func locate(path string) (foreign.Location, error) {
+	at, err := foreign.LocationOf(Format, path)
 	if err != nil {
-		return location{}, err
+		return at, err
 	}
-	info, err := os.Stat(abs)
-	if err != nil {
-		return location{}, err
-	}
-	if !info.IsDir() {
-		return location{}, fmt.Errorf("tallydir: %s: is no folder: %w", path, formats.ErrUnknownLayout)
-	}
-	at := location{root: abs, name: filepath.Base(abs)}
+	abs := at.Root
 	parent := filepath.Dir(abs)
 	switch {
 	case isDir(filepath.Join(abs, conversations)):
 	case isDir(filepath.Join(abs, ".tally", conversations)):
-		at.root = filepath.Join(abs, ".tally")
+		at.Root = filepath.Join(abs, ".tally")
 	case filepath.Base(abs) == conversations && looksLikeRoot(abs):
-		at.root, at.name = parent, filepath.Base(parent)
+		at.Root, at.Name = parent, filepath.Base(parent)
 	case filepath.Base(parent) == conversations && looksLikeConversation(abs):
-		at.single, at.root = at.name, filepath.Dir(parent)
-		at.name = filepath.Base(at.root)
+		at.Single, at.Root = at.Name, filepath.Dir(parent)
+		at.Name = filepath.Base(at.Root)
 	default:
-		return location{}, fmt.Errorf("tallydir: %s: holds neither conversations/ nor a conversation: %w", path, formats.ErrUnknownLayout)
+		return at, fmt.Errorf("%s: %s: holds neither conversations/ nor a conversation: %w", Format, path, formats.ErrUnknownLayout)
 	}
-	if !formats.IsFileName(at.name) || at.name == string(filepath.Separator) {
-		at.name = "root"
-	}
-	real, err := filepath.EvalSymlinks(at.root)
-	if err != nil {
-		return location{}, err
-	}
-	at.marker = foreign.SumOf([]byte(real))[:16]
-	return at, nil
+	return at.Settled()
 }
 
 func isDir(name string) bool {

@@ -83,24 +83,24 @@ func (v view) same(ctx context.Context, have file, s *source) (bool, error) {
 }
 
 // verify compares what the store has now with the folder.
-func (im *importer) verify(ctx context.Context, f *folder, fresh bool) error {
+func (im importer) verify(ctx context.Context, f *folder, fresh bool) error {
 	if fresh && f.size > streamBeyond {
 		done, err := im.verifyStream(ctx, f)
 		if done || err != nil {
 			return err
 		}
 	}
-	s, err := im.load(ctx, f.id)
+	s, err := im.Load(ctx, f.id)
 	if err != nil {
 		return err
 	}
-	return im.reportDiffering(ctx, view{im.target, s}, f)
+	return im.reportDiffering(ctx, view{im.Target, s}, f)
 }
 
-func (im *importer) reportDiffering(ctx context.Context, v view, f *folder) error {
+func (im importer) reportDiffering(ctx context.Context, v view, f *folder) error {
 	list, err := v.differing(ctx, f)
 	for _, name := range list {
-		im.problem(path.Join(conversations, f.name, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
+		im.Problem(path.Join(conversations, f.name, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
 	}
 	return err
 }
@@ -108,8 +108,8 @@ func (im *importer) reportDiffering(ctx context.Context, v view, f *folder) erro
 // verifyStream folds the records of a new session without keeping its turns. done
 // is false if something moved the threads otherwise than by appending: then only
 // a load can tell.
-func (im *importer) verifyStream(ctx context.Context, f *folder) (done bool, err error) {
-	sub := events.Session(im.target.Namespace(), f.id)
+func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err error) {
+	sub := events.Session(im.Target.Namespace(), f.id)
 	turns, derived := f.file(turnsName), f.file(tracesName)
 	main, traces := sha256.New(), sha256.New()
 	out := foreign.LinesWriter{W: main}
@@ -121,10 +121,10 @@ func (im *importer) verifyStream(ctx context.Context, f *folder) (done bool, err
 		d.out.format = derived.format
 	}
 	fold := projector.NewSessions()
-	src := im.target.Loader().Source
+	src := im.Target.Loader().Source
 	for rec, err := range src.Read(ctx, events.Range{Subject: sub}) {
 		if err == nil {
-			rec, err = projector.Resolve(ctx, src, rec, foreign.MaxValue(im.target))
+			rec, err = projector.Resolve(ctx, src, rec, foreign.MaxValue(im.Target))
 		}
 		if err != nil {
 			return false, err
@@ -149,14 +149,14 @@ func (im *importer) verifyStream(ctx context.Context, f *folder) (done bool, err
 		return false, err
 	}
 	if turns != nil && foreign.HexSum(main) != turns.render {
-		im.problem(turns.full, 0, "the store has other turns than the file: it changed while it was imported")
+		im.Problem(turns.full, 0, "the store has other turns than the file: it changed while it was imported")
 	}
 	if derived != nil && derived.format.Derived && foreign.HexSum(traces) != derived.sum {
-		im.problem(derived.full, 0, "does not follow from the turns in the store: it changed while it was imported")
+		im.Problem(derived.full, 0, "does not follow from the turns in the store: it changed while it was imported")
 	}
 	all := fold.All()
 	if len(all) != 1 {
 		return false, nil
 	}
-	return true, im.reportDiffering(ctx, view{im.target, all[0]}, f)
+	return true, im.reportDiffering(ctx, view{im.Target, all[0]}, f)
 }

@@ -1,0 +1,208 @@
+package foreign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
+)
+
+// Intake is what the imports of folders have in common: where sessions come from,
+// where they go, and what is reported of them.
+type Intake struct {
+	Stamp
+	Target  formats.Target
+	Options formats.ImportOptions
+	Tree    Tree
+	Root    string          // name under which the folder is exported
+	Marker  string          // of the folder's place
+	Adopted bool            // Root is the name of an earlier import of this folder
+	There   map[string]bool // ids of the sessions that existed in the beginning
+	Report  formats.Report
+
+	progress *progress
+}
+
+// progress is told of by one at a time.
+type progress struct {
+	mu   sync.Mutex // guards now, and calls of tell
+	now  formats.Progress
+	tell func(formats.Progress)
+}
+
+// NewIntake opens a folder. Its Tree.Root is for the caller to close.
+func NewIntake(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions) (*Intake, error) {
+	root, err := os.OpenRoot(at.Root)
+	if err != nil {
+		return nil, err
+	}
+	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker,
+		There: make(map[string]bool), progress: &progress{tell: o.Progress}}, nil
+}
+
+// Part gives an intake with a report of its own, for a part that is imported beside
+// others.
+func (in *Intake) Part() *Intake {
+	part := *in
+	part.Report = formats.Report{}
+	return &part
+}
+
+// Expect says how many sessions will be looked at.
+func (in *Intake) Expect(sessions int) { in.progress.now.Of = sessions }
+
+// Progressed tells how far the import has got.
+func (in *Intake) Progressed(change func(*formats.Progress)) {
+	in.progress.mu.Lock()
+	defer in.progress.mu.Unlock()
+	change(&in.progress.now)
+	if in.progress.tell != nil {
+		in.progress.tell(in.progress.now)
+	}
+}
+
+// Added counts events as they go in.
+func (in *Intake) Added(n int) {
+	in.Report.Events += n
+	in.Progressed(func(p *formats.Progress) { p.Events += n })
+}
+
+// Read counts a file that was read.
+func (in *Intake) Read(size int64) {
+	in.Report.Bytes += size
+	in.Progressed(func(p *formats.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+size })
+}
+
+// Problem reports what is wrong with a file.
+func (in *Intake) Problem(file string, line int, reason string) {
+	in.Report.Problems = append(in.Report.Problems, formats.Problem{File: file, Line: line, Reason: reason})
+}
+
+// Skipped reports what is neither a file nor a folder.
+func (in *Intake) Skipped(links ...string) {
+	for _, link := range links {
+		in.Problem(link, 0, "is neither a file nor a folder: not followed, not imported")
+	}
+}
+
+// Refuse reports a session that is left as it is, if there is a reason.
+func (in *Intake) Refuse(id, place, reason string) {
+	if reason == "" {
+		return
+	}
+	in.Report.Sessions++
+	in.Report.Refused = append(in.Report.Refused, id)
+	in.Problem(place, 0, reason)
+}
+
+// Settle ends the import of one session. What is wrong with its files is reported
+// and does not end the whole; what is wrong with the store does.
+func (in *Intake) Settle(ctx context.Context, place string, err error) error {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case IsOwnFault(err):
+		in.Problem(place, 0, err.Error())
+	default:
+		return fmt.Errorf("%s: %w", place, err)
+	}
+	in.Progressed(func(p *formats.Progress) { p.Sessions++ })
+	return nil
+}
+
+// Retry imports one session, again if somebody else wrote to it meanwhile.
+func Retry(ctx context.Context, attempt func(again bool) error) error {
+	for try := 0; ; try++ {
+		err := attempt(try > 0)
+		if err == nil || !IsRace(err) || try == MaxTries {
+			return err
+		}
+		if err := Pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// Load gives a session, an empty one if it does not exist.
+func (in *Intake) Load(ctx context.Context, id string) (*projector.Session, error) {
+	sub := events.Session(in.Target.Namespace(), id)
+	s, err := in.Target.Loader().Session(ctx, sub, 0)
+	if errors.Is(err, projector.ErrNotFound) {
+		return projector.NewSession(sub), nil
+	}
+	return s, err
+}
+
+// Know finds out which sessions there are, and under which name this folder was
+// imported before: the first name stays. birthOf reads what the folder of the n-th
+// id says of its beginning.
+func (in *Intake) Know(ctx context.Context, ids []string, birthOf func(n int) string) error {
+	for info, err := range in.Target.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return err
+		}
+		in.There[info.Subject.ID] = true
+	}
+	for n, id := range ids {
+		if !in.There[id] {
+			continue
+		}
+		s, err := in.Load(ctx, id)
+		if err != nil {
+			return err
+		}
+		if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birthOf(n)) && have.Root != "" {
+			in.Root, in.Adopted = have.Root, true
+			return nil
+		}
+	}
+	return nil
+}
+
+// isSameOrigin reports whether a session came from this folder: from its place, or
+// from where it was before it was moved.
+func (in *Intake) isSameOrigin(have *events.Origin, birth string) bool {
+	if have.Format != in.Format {
+		return false
+	}
+	moved := birth != "" && have.Birth == birth || birth == "" && in.Adopted && have.Root == in.Root
+	return have.Marker == in.Marker || moved
+}
+
+// Origin is what a session shall say of where it comes from. The first name of the
+// root stays.
+func (in *Intake) Origin(s *projector.Session, birth string) *events.Origin {
+	o := &events.Origin{Format: in.Format, Root: in.Root, Marker: in.Marker, Birth: birth}
+	if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birth) {
+		o.Root, o.Birth = have.Root, cmp.Or(o.Birth, have.Birth)
+	}
+	return o
+}
+
+// Refusal says why a session must not be changed by this folder, "" if it may.
+// contradicts says whether the folder would undo what others did after the last
+// import: events of the types that it is given.
+func (in *Intake) Refusal(ctx context.Context, s *projector.Session, birth string, contradicts func(since map[string]bool) bool) (string, error) {
+	if s.Offset() == 0 || in.Options.Merge {
+		return "", nil
+	}
+	have := s.Ledger.Origin()
+	switch {
+	case have == nil:
+		return "the session exists, was not imported and differs from the folder: " + WayOut, nil
+	case !in.isSameOrigin(have, birth):
+		return fmt.Sprintf("the session exists, was imported from another folder (%q) and differs from this one: %s", have.Root, WayOut), nil
+	}
+	since, err := ChangedSince(ctx, in.Target, s.Subject, in.Source)
+	if err != nil || !contradicts(since) {
+		return "", err
+	}
+	return "the session was changed after its last import, and differs from the folder: " + WayOut, nil
+}
