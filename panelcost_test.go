@@ -120,7 +120,7 @@ func wantCosts(t *testing.T, when string, costs tally.PanelCosts, sum *big.Rat, 
 // The total of 100,000 amounts is their decimal sum, to the last digit, and the
 // same after the state was stored.
 func TestPanelCostOfMany(t *testing.T) {
-	list, sum, models := randomCosts(100_000)
+	list, sum, models := randomCosts(testkit.Times(100_000))
 	sub := events.Session("", "s")
 	var records testkit.Records
 	for i, p := range list {

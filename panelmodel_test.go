@@ -154,7 +154,7 @@ func TestPanelModel(t *testing.T) {
 		})
 	}
 	t.Run("local, closed and opened again", func(t *testing.T) {
-		for i := range 30 {
+		for i := range testkit.Times(30) {
 			dir := t.TempDir()
 			must(t, os.WriteFile(filepath.Join(dir, config.FileName), []byte("[store]\nbackend = \"local\"\ndir = \"store\"\n"), 0o600))
 			m := &panelMachine{t: t, test: t, st: mustOpenDir(t, dir)}

@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/errata"
 	"github.com/tallylog/tally/formats/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // two is a session with two models, a failure, a selection and a rewind.
@@ -201,7 +202,8 @@ func TestGenerated(t *testing.T) {
 	files := make(map[string]string)
 	r := rand.New(rand.NewPCG(1, 2))
 	exact := 0
-	for i := range 500 {
+	n := testkit.Times(500)
+	for i := range n {
 		for name, data := range generate(fmt.Sprintf("ses_%04d", i), r).files() {
 			files[name] = data
 			exact++
@@ -209,11 +211,11 @@ func TestGenerated(t *testing.T) {
 	}
 	st, dir := openStore(t), folder(t, files)
 	report := mustBeClean(t, st, dir)
-	if report.Files != (formats.Files{Exact: exact}) || report.Added != 500 {
-		t.Errorf("files %+v, %d added, want %d exact", report.Files, report.Added, exact)
+	if report.Files != (formats.Files{Exact: exact}) || report.Added != n {
+		t.Errorf("files %+v, %d of %d added, want %d exact", report.Files, report.Added, n, exact)
 	}
 	mustEqual(t, files, exported(t, st))
-	if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != 500 {
+	if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != n {
 		t.Errorf("a second import: %+v", again)
 	}
 	if dry, err := errata.Import(t.Context(), openStore(t), dir, formats.ImportOptions{DryRun: true}); err != nil || dry.Events != report.Events {

@@ -1,0 +1,113 @@
+package tally_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+func mustBlob(t *testing.T, st *tally.Store, content []byte) (sum string) {
+	t.Helper()
+	ref, err := st.PutBlob(t.Context(), content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, ok := events.ParseBlobRef(ref)
+	if !ok {
+		t.Fatalf("%q is no reference", ref)
+	}
+	got, err := st.Blob(t.Context(), sum)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	return sum
+}
+
+// Equal content is stored once, whatever its size; what was purged is stored anew.
+func TestPutBlob(t *testing.T) {
+	st := inMemory(t, tally.Config{})
+	head := func() events.Offset {
+		t.Helper()
+		at, err := st.Log.Head(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	for size, parts := range map[int]events.Offset{0: 1, 1: 1, events.MaxBlobPart: 1, events.MaxBlobPart + 1: 2, 9 << 20: 3} {
+		content := bytes.Repeat([]byte{byte(size), 0xff}, size/2+1)[:size]
+		before := head()
+		sum := mustBlob(t, st, content)
+		if n := head() - before; n != parts {
+			t.Errorf("%d bytes are %d records, want %d", size, n, parts)
+		}
+		before = head()
+		if mustBlob(t, st, content) != sum || head() != before {
+			t.Errorf("%d bytes are stored twice", size)
+		}
+		doc := events.Document("", events.KindBlob, sum)
+		for range 2 {
+			e, err := events.New("urn:test", doc, &events.DocumentDeleted{Reason: events.ReasonPurged})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := st.Append(t.Context(), doc, log.At(head()), e); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := st.Blob(t.Context(), sum); err == nil {
+				t.Error("what was purged can be read")
+			}
+			mustBlob(t, st, content)
+		}
+	}
+}
+
+// A turn that no event can hold is kept by reference and shown byte for byte; one
+// beyond the bound is refused, and nothing of its append is written.
+func TestLargeTurns(t *testing.T) {
+	st := inMemory(t, tally.Config{MaxValue: 10 << 20})
+	s := st.Session("s")
+	large := "日é" + strings.Repeat("x", 9<<20)
+	mustTurns(t, s, "small")
+	mustTurns(t, s, large)
+	mustTurns(t, s, "small too")
+	mustBe(t, s, "", "small", large, "small too")
+	mustBe(t, s, "#2", "small", large)
+	m, err := s.PlanRewind(t.Context(), "#1", "")
+	if err != nil || len(m.Leaves) != 2 || len(m.Leaves[0].Raw) != len(large)+2 {
+		t.Fatal(len(m.Leaves), err)
+	}
+	head, err := st.Log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.AppendTurns(t.Context(), "main", json.RawMessage(`"`+strings.Repeat("x", 10<<20)+`"`))
+	if !invalid(err) {
+		t.Errorf("too large: %v", err)
+	}
+	// One large and valid, one wrong: nothing is written, no blob either.
+	good := mustEvent(t, s, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: json.RawMessage(`"` + strings.Repeat("y", 9<<20) + `"`)}}})
+	bad := mustEvent(t, s, cost)
+	bad.Data = []byte(`{"model":7}`)
+	if _, err := st.Append(t.Context(), s.Subject(), log.Any, good, bad); !invalid(err) {
+		t.Errorf("one is wrong: %v", err)
+	}
+	bad.Data = append([]byte(`{"model":7}`), bytes.Repeat([]byte(" "), 9<<20)...)
+	if _, err := st.Append(t.Context(), s.Subject(), log.Any, good, bad); !invalid(err) {
+		t.Errorf("a large one is wrong: %v", err)
+	}
+	if now, err := st.Log.Head(t.Context()); err != nil || now != head {
+		t.Errorf("%d records were written, %v", now-head, err)
+	}
+	// The same event again is known by its identity.
+	good.ID = "good"
+	first := mustAppend(t, st, s, log.Any, good)
+	if again := mustAppend(t, st, s, log.Any, good); again.First != first.First || !again.Duplicate {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+}

@@ -1,0 +1,208 @@
+package tally_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// mustBe checks the turns of thread main at a position.
+func mustBe(t *testing.T, s *tally.Session, position string, want ...string) *projector.Session {
+	t.Helper()
+	state, err := s.Load(t.Context(), position)
+	if err != nil {
+		t.Fatalf("%s at %q: %v", s.ID(), position, err)
+	}
+	var got []string
+	for _, turn := range state.Threads.Turns(events.MainThread) {
+		text, err := rawjson.String(turn.Raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, text)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s at %q: %q, want %q", s.ID(), position, got, want)
+	}
+	return state
+}
+
+func mustMove(t *testing.T, s *tally.Session, m *tally.Move, err error) log.Ack {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := s.Move(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack
+}
+
+func TestMoves(t *testing.T) {
+	st := inMemory(t, tally.Config{})
+	s := st.Session("s")
+	if _, err := s.PlanUndo(t.Context()); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("undo of nothing: %v", err)
+	}
+	mustTurns(t, s, "a", "b")
+	mustTurns(t, s, "c")
+	if _, err := s.PlanUndo(t.Context()); !errors.Is(err, projector.ErrNothingToUndo) {
+		t.Errorf("undo: %v", err)
+	}
+	if _, err := s.PlanRedo(t.Context()); !errors.Is(err, projector.ErrNothingToRedo) {
+		t.Errorf("redo: %v", err)
+	}
+	if _, err := s.PlanRewind(t.Context(), "start", ""); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("rewind to start: %v", err)
+	}
+	m, err := s.PlanRewind(t.Context(), "#1", "too far")
+	if err != nil || m.Event.To != 1 || m.Event.Reason != "too far" || m.Seen != 2 || len(m.Leaves) != 1 || m.Leaves[0].Number != 3 || len(m.Returns) != 0 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	mustBe(t, s, "", "a", "b", "c") // a plan changes nothing
+	mustMove(t, s, m, nil)
+	mustBe(t, s, "", "a", "b")
+	m, err = s.PlanUndo(t.Context())
+	if err != nil || len(m.Leaves) != 0 || len(m.Returns) != 1 || m.Event.Undoes != 3 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	mustMove(t, s, m, nil)
+	mustBe(t, s, "", "a", "b", "c")
+	m, err = s.PlanRedo(t.Context())
+	mustMove(t, s, m, err)
+	mustBe(t, s, "", "a", "b")
+}
+
+// A turn or a rewind after the plan is a conflict; cost, progress and fields are
+// not.
+func TestMoveConflicts(t *testing.T) {
+	run := events.RunRef{Kind: "panel", ID: "r"}
+	for _, c := range []struct {
+		between  events.Payload
+		conflict bool
+	}{
+		{cost, false},
+		{&events.RunProgressed{Run: run, Kind: "delta"}, false},
+		{&events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`1`)}, false},
+		{&events.SessionUpdated{Set: events.Fields{{Name: "title", Value: events.Raw(`"t"`)}}}, false},
+		{&events.TurnAppended{Entries: []events.Entry{{Thread: "other", Turn: events.Raw(`1`)}}}, true},
+		{&events.ThreadPinned{Thread: "main", Pins: map[int]bool{0: true}}, true},
+		{&events.ThreadTruncated{Lengths: map[string]int{"main": 1}, Reason: "cut"}, true},
+		{&events.ThreadReplaced{Threads: map[string]events.Replacement{}, Others: "drop", Reason: "clear"}, true},
+		{&events.SessionRewound{To: 1}, true},
+	} {
+		t.Run(c.between.EventType(), func(t *testing.T) {
+			st := inMemory(t, tally.Config{})
+			s := st.Session("s")
+			mustTurns(t, s, "a")
+			mustTurns(t, s, "b")
+			m, err := s.PlanRewind(t.Context(), "@1", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustAppend(t, st, s, log.At(2), mustEvent(t, s, c.between))
+			_, err = s.Move(t.Context(), m)
+			if errors.Is(err, log.ErrConflict) != c.conflict || !c.conflict && err != nil {
+				t.Fatalf("move: %v", err)
+			}
+			if head, err := st.Log.Head(t.Context()); err != nil || (head == 3) != c.conflict {
+				t.Errorf("the head is %v, %v", head, err)
+			}
+		})
+	}
+}
+
+// An answer whose producer had seen what is gone meanwhile is kept, is not live,
+// and costs what it cost.
+func TestLateAnswer(t *testing.T) {
+	st := inMemory(t, tally.Config{Snapshots: &snapshot.Mem{}})
+	s := st.Session("s")
+	mustTurns(t, s, "a")
+	mustTurns(t, s, "question")
+	seen := func(p events.Payload, at events.Offset) events.Event {
+		return mustEvent(t, s, p).WithExtension(events.ExtSeen, at.Padded())
+	}
+	turn := func(text string) *events.TurnAppended {
+		return &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(strconv.Quote(text))}}}
+	}
+	m, err := s.PlanRewind(t.Context(), "#1", "")
+	mustMove(t, s, m, err) // @3
+	answer := seen(turn("answer"), 2)
+	answer.ID = "answer"
+	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Late || ack.Duplicate || ack.First != 4 {
+		t.Errorf("%+v", ack)
+	}
+	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Late || !ack.Duplicate || ack.First != 4 {
+		t.Errorf("again: %+v", ack)
+	}
+	if ack := mustAppend(t, st, s, log.Any, seen(cost, 2)); !ack.Late {
+		t.Errorf("%+v", ack)
+	}
+	if ack := mustAppend(t, st, s, log.Any, seen(turn("in time"), 5)); ack.Late {
+		t.Errorf("%+v", ack)
+	}
+	if ack := mustAppend(t, st, s, log.Any, seen(turn("of what was never gone"), 1)); ack.Late {
+		t.Errorf("%+v", ack)
+	}
+	state := mustBe(t, s, "", "a", "in time", "of what was never gone")
+	if late := state.History.Late(); !slices.Equal(late, []events.Offset{4, 5}) {
+		t.Errorf("late: %v", late)
+	}
+	if spent, branch := state.Ledger.Spent(), state.OnBranch(); spent.USD != "0.5" || branch.Events != 0 {
+		t.Errorf("spent %+v, on this branch %+v", spent, branch)
+	}
+	gone, err := st.Loader().Gone(t.Context(), state)
+	if err != nil || len(gone) != 2 {
+		t.Errorf("gone: %v, %v", gone, err)
+	}
+}
+
+func TestFork(t *testing.T) {
+	st := inMemory(t, tally.Config{})
+	s := st.Session("s")
+	if _, err := s.Create(t.Context(), events.SessionCreated{Kind: events.KindPanel, CreatedAt: "2026-01-01T00:00:00Z", Title: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	mustTurns(t, s, "a")
+	fork, _, err := s.Fork(t.Context(), "", "fork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Fork(t.Context(), "", "fork"); !errors.Is(err, tally.ErrExists) {
+		t.Errorf("twice: %v", err)
+	}
+	mustTurns(t, fork, "b")
+	mustTurns(t, s, "c")
+	state := mustBe(t, fork, "", "a", "b")
+	if l := state.Ledger; l.Kind != events.KindPanel || l.Text("title") != "t" || *l.Fork != (events.Fork{Session: "s", Offset: 2}) || l.Parent != nil {
+		t.Errorf("%+v", l)
+	}
+	mustBe(t, s, "", "a", "c")
+	for _, position := range []string{"start", "@2", "#1"} { // before its own first record
+		if _, _, err := fork.Fork(t.Context(), position, "another"); !errors.Is(err, tally.ErrNotFound) {
+			t.Errorf("fork of a fork at %s: %v", position, err)
+		}
+	}
+	again, _, err := fork.Fork(t.Context(), "#2", "fork of fork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := again.PlanRewind(t.Context(), "#1", "") // into what it inherited
+	mustMove(t, again, m, err)
+	mustBe(t, again, "", "a")
+	m, err = again.PlanUndo(t.Context())
+	mustMove(t, again, m, err)
+	mustBe(t, again, "", "a", "b")
+	if _, _, err := st.Session("nobody").Fork(t.Context(), "", "x"); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("fork of nobody: %v", err)
+	}
+}

@@ -1,0 +1,91 @@
+package tally_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Eight who each add to one number lose nothing.
+func TestUpdateUnderContention(t *testing.T) {
+	st := inMemory(t, tally.Config{})
+	s := st.Session("counter")
+	const workers, times = 8, 5
+	add := func(state *projector.Session) ([]events.Event, error) {
+		n := 0
+		if raw, ok := state.Ledger.Fields.Get("count"); ok {
+			if err := json.Unmarshal(raw, &n); err != nil {
+				return nil, err
+			}
+		}
+		return []events.Event{mustEvent(t, s, &events.SessionUpdated{Set: events.Fields{{Name: "count", Value: events.Raw(strconv.Itoa(n + 1))}}})}, nil
+	}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range times {
+				for { // more than thirty collisions are the caller's to repeat
+					_, err := st.Update(t.Context(), s.Subject(), []string{events.TypeSessionUpdated}, add)
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, log.ErrConflict) {
+						t.Error(err)
+						return
+					}
+				}
+				mustTurns(t, s, "in nobody's way")
+			}
+		})
+	}
+	wg.Wait()
+	state, err := s.Load(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := state.Ledger.Fields.Get("count"); string(n) != strconv.Itoa(workers*times) || len(state.Threads.Turns("main")) != workers*times {
+		t.Errorf("count %s, turns %d", n, len(state.Threads.Turns("main")))
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	st := inMemory(t, tally.Config{})
+	s := st.Session("s")
+	wrong := errors.New("wrong")
+	update := func(types []string, decide func(*projector.Session) ([]events.Event, error)) (log.Ack, error) {
+		return st.Update(t.Context(), s.Subject(), types, decide)
+	}
+	if _, err := update(nil, func(*projector.Session) ([]events.Event, error) { return nil, wrong }); !errors.Is(err, wrong) {
+		t.Errorf("decide fails: %v", err)
+	}
+	if ack, err := update(nil, func(*projector.Session) ([]events.Event, error) { return nil, nil }); err != nil || ack != (log.Ack{}) {
+		t.Errorf("nothing to do: %+v, %v", ack, err)
+	}
+	calls := 0
+	ack, err := update(projector.MoveTypes(), func(state *projector.Session) ([]events.Event, error) {
+		if calls++; calls == 1 {
+			mustTurns(t, s, "somebody was first")
+		}
+		return []events.Event{mustEvent(t, s, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(strconv.Itoa(len(state.Threads.Turns("main"))))}}})}, nil
+	})
+	if err != nil || ack.First != 2 || calls != 2 {
+		t.Errorf("%+v after %d calls, %v", ack, calls, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = st.Update(ctx, s.Subject(), nil, func(*projector.Session) ([]events.Event, error) {
+		mustTurns(t, s, "always first")
+		cancel()
+		return []events.Event{mustEvent(t, s, cost)}, nil
+	})
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, log.ErrConflict) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
