@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite" // to alter views as another program would
 )
 
 // bin is the directory with the two commands, built once.
@@ -76,6 +78,9 @@ func TestScripts(t *testing.T) {
 			"playpanel": playPanel,
 
 			"invalidutf8": invalidUTF8,
+			"sql":         runSQL,
+			"cutfile":     cutFile,
+			"flip":        flipByte,
 		},
 	})
 }
@@ -204,6 +209,37 @@ func invalidUTF8(ts *testscript.TestScript, _ bool, args []string) {
 	_, err = f.WriteString("{\"stepIndex\":4,\"input\":{\"role\":\"user\",\"content\":\"\xff\"},\"output\":[]}\n")
 	ts.Check(err)
 	ts.Check(f.Close())
+}
+
+// runSQL runs a statement on a SQLite file, as another program would: sql file text
+func runSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql file statement")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	_, err = db.Exec(args[1])
+	ts.Check(errors.Join(err, db.Close()))
+}
+
+// cutFile cuts a file in half: cutfile file
+func cutFile(ts *testscript.TestScript, _ bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()/2))
+}
+
+// flipByte alters the last byte of the one file that a pattern matches: flip pattern
+func flipByte(ts *testscript.TestScript, _ bool, args []string) {
+	files, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(files) != 1 {
+		ts.Fatalf("%s matches %v", args[0], files)
+	}
+	content, err := os.ReadFile(files[0])
+	ts.Check(err)
+	content[len(content)-1] ^= 1
+	ts.Check(os.WriteFile(files[0], content, 0o600))
 }
 
 // command prepares a run of one of the two commands on a store.

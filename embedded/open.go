@@ -53,6 +53,10 @@ type Options struct {
 	// the one that does.
 	Own bool
 
+	// Still leaves snapshots and views as they are, if this process comes to own the
+	// store: for whoever wants to look at them.
+	Still bool
+
 	// Progress is called about once a second while a start takes long.
 	Progress func(elapsed time.Duration)
 }
@@ -179,7 +183,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 		return nil, err
 	}
 	st := o.store(c)
-	st.Snapshots, st.Keep = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), true
+	st.Snapshots, st.Keep = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), !o.Still
 	st.Cursor = filepath.Join(c.Store, "snapshots", "cursor")
 	closeViews := o.views(&st, c.Store)
 	st.OnClose = func() error { return errors.Join(closeViews(), srv.Close()) }

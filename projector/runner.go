@@ -52,7 +52,14 @@ type View interface {
 	Commit(ctx context.Context, c Cursor) error
 	// Reset empties the view: it is of another log.
 	Reset(ctx context.Context) error
+	// Forget takes a subject out of the view and out of quarantine, at the next commit:
+	// it is about to be folded from its first record on.
+	Forget(ctx context.Context, sub events.Subject) error
 }
+
+// ErrMoved says that somebody else has written the view since it was begun. What was
+// applied is not stored; begun again, the view goes on from where it is.
+var ErrMoved = errors.New("projector: somebody else has written the view")
 
 // FoldError says that a record cannot be folded. It is the fold's own failure: what
 // is wrong with an input makes the record void.
@@ -75,6 +82,7 @@ type Runner struct {
 	Latency time.Duration // most time between a record and its commit when live; default 2 ms
 	Ahead   int64         // bytes of data decoded ahead; default 8 MiB, one record always
 	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
+	Upto    events.Offset // where CatchUp ends at the latest; 0: where the log does
 
 	mu          sync.Mutex // guards what follows
 	cursor      Cursor
@@ -112,7 +120,11 @@ func (r *Runner) Run(ctx context.Context) {
 		if r.Cursor().Offset != before.Offset {
 			wait = 10 * time.Millisecond
 		}
-		r.Logger.Warn("view stands still, and is tried again", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, ErrMoved) {
+			level = slog.LevelInfo // as it is when the view is built anew
+		}
+		r.Logger.Log(ctx, level, "view stands still, and is tried again", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
 		sleep(ctx, wait)
 	}
 	if err := r.leave(context.WithoutCancel(ctx)); err != nil {
@@ -163,6 +175,52 @@ func (r *Runner) CatchUp(ctx context.Context, progress func(Cursor)) error {
 		return err
 	}
 	return r.pump(ctx, r.Log.Read, progress)
+}
+
+// Retry folds each subject that the view left aside from its first record on. It
+// gives those that are in the view again.
+func (r *Runner) Retry(ctx context.Context) ([]Quarantine, error) {
+	r.withDefaults()
+	_, aside, err := r.View.Begin(ctx)
+	var mended []Quarantine
+	for _, q := range aside {
+		err := r.retry(ctx, q.Subject)
+		if _, again := errors.AsType[*FoldError](err); again {
+			r.Logger.Warn("subject stays in quarantine", "view", r.View.Name(), "subject", q.Subject.String(), "reason", err.Error())
+			continue
+		}
+		if err != nil {
+			return mended, err
+		}
+		mended = append(mended, q)
+	}
+	return mended, err
+}
+
+// retry folds one subject up to where the view is, or leaves the view as it was.
+func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
+	c, _, err := r.View.Begin(ctx)
+	if err == nil {
+		err = r.View.Forget(ctx, sub)
+	}
+	if err != nil {
+		return err
+	}
+	for rec, err := range r.Log.Read(ctx, events.Range{Subject: sub, Upto: c.Offset}) {
+		if err == nil {
+			rec, err = Resolve(ctx, r.Log, rec, r.MaxValue)
+		}
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err == nil {
+			err = r.tryApply(ctx, Decode(rec))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.View.Commit(ctx, c)
 }
 
 // begin finds out where the view stands, and whether it is of this log.
@@ -231,7 +289,7 @@ func (r *Runner) pump(ctx context.Context, read reading, progress func(Cursor)) 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	q := &queue{most: r.Ahead, facts: make(chan decoded, 1024), room: make(chan struct{}, 1)}
-	go r.decode(ctx, read(ctx, events.Range{After: r.Cursor().Offset}), q)
+	go r.decode(ctx, read(ctx, events.Range{After: r.Cursor().Offset, Upto: r.Upto}), q)
 	defer q.drain()
 	defer stop()
 	for {

@@ -76,6 +76,13 @@ func (s *shelf) Reset(context.Context) error {
 	return nil
 }
 
+func (s *shelf) Forget(_ context.Context, sub events.Subject) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside = slices.DeleteFunc(s.aside, func(q projector.Quarantine) bool { return q.Subject == sub })
+	return nil
+}
+
 func (s *shelf) has(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
@@ -197,6 +204,12 @@ func TestRunnerQuarantines(t *testing.T) {
 					t.Fatal(err)
 				}
 				v.has(t, "a", "b", "c", "f")
+				v.refuse, v.stored = nil, []string{"a", "c", "f"} // a view that forgets takes back what it has of s2
+				mended, err := (&projector.Runner{Log: l, View: v}).Retry(t.Context())
+				if err != nil || len(mended) != 1 || len(v.aside) > 0 {
+					t.Errorf("retried: %v, %v; left: %v", mended, err, v.aside)
+				}
+				v.has(t, "a", "c", "f", "b", "bad", "d", "e")
 			})
 		})
 	}

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/projector"
 )
@@ -14,19 +19,14 @@ import (
 func newVerify(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Fold everything from zero and compare it with what is stored", Args: cobra.NoArgs,
-		Long: `Read the whole log, fold every session that has snapshots from zero and compare.
-Nothing is changed. A difference or a damaged record is named, and the exit code
-is 5. Differing snapshots are mended by rebuild; the log itself is the truth.`,
+		Long: `Read the whole log, fold it from zero, and compare that with every view: the rows
+of the catalog, the turns that are searched, the snapshots. Nothing is changed. A
+damaged record and the first difference of each view are named, and the exit code
+is 5. Views that differ are mended by rebuild; the log itself is the truth.`,
 		Example: app.Examples("tally-replay verify", "tally-replay verify -o json", "tally-replay verify --progress plain"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
-				head, err := st.Log.Head(cmd.Context())
-				if err != nil {
-					return err
-				}
-				p := cli.NewProgress(a.Err, a.Progress, "verifying")
-				v, err := st.Loader().Verify(cmd.Context(), func(n int) { p.At(int64(n), int64(head), cli.Count(n, "record")) })
-				p.Done(int64(v.Records), cli.Count(v.Records, "record"))
+			return a.WithStillStore(cmd.Context(), func(st *tally.Store) error {
+				v, err := verify(cmd.Context(), a, st)
 				if err != nil {
 					return err
 				}
@@ -36,6 +36,22 @@ is 5. Differing snapshots are mended by rebuild; the log itself is the truth.`,
 	}
 }
 
+func verify(ctx context.Context, a *app.App, st *tally.Store) (projector.Verified, error) {
+	head, err := st.Log.Head(ctx)
+	if err != nil {
+		return projector.Verified{}, err
+	}
+	p := cli.NewProgress(a.Err, a.Progress, "verifying")
+	v, err := st.Loader().Verify(ctx, func(n int) { p.At(int64(n), int64(head), cli.Count(n, "record")) })
+	p.Done(int64(v.Records), cli.Count(v.Records, "record"))
+	if err != nil || st.ViewsDir() == "" {
+		return v, err
+	}
+	found, err := a.VerifyViews(ctx, st)
+	v.Findings = append(v.Findings, found...)
+	return v, err
+}
+
 func report(a *app.App, v projector.Verified) error {
 	if a.Format != cli.Text {
 		if err := cli.WriteJSON(a.Out, a.Format, v); err != nil {
@@ -43,7 +59,7 @@ func report(a *app.App, v projector.Verified) error {
 		}
 	} else {
 		for _, f := range v.Findings {
-			fmt.Fprintf(a.Out, "%s %v: %s\n", cli.Printable(f.Subject), f.Offset, f.What)
+			fmt.Fprintln(a.Out, findingText(f))
 		}
 		verdict := "all views match the log"
 		if len(v.Findings) > 0 {
@@ -57,32 +73,106 @@ func report(a *app.App, v projector.Verified) error {
 	return nil
 }
 
-// rebuilt is what rebuild prints with -o json.
-type rebuilt struct {
-	Snapshots int `json:"snapshots"`
+func findingText(f projector.Finding) string {
+	if f.Offset == 0 {
+		return cli.Printable(f.Subject + ": " + f.What)
+	}
+	return fmt.Sprintf("%s %v: %s", cli.Printable(f.Subject), f.Offset, f.What)
 }
 
+// rebuilt is what rebuild prints with -o json.
+type rebuilt struct {
+	Views     []rebuiltView `json:"views"`
+	Snapshots int           `json:"snapshots"`
+	Mended    []string      `json:"mended,omitempty"` // subjects that were quarantined
+}
+
+type rebuiltView struct {
+	View   string        `json:"view"`
+	Offset events.Offset `json:"offset"`
+}
+
+// snapshots stands for the snapshots among the names of views.
+const snapshots = "snapshots"
+
 func newRebuild(a *app.App) *cobra.Command {
-	return &cobra.Command{
-		Use: "rebuild", Short: "Fold every session anew and replace all snapshots", Args: cobra.NoArgs,
-		Example: app.Examples("tally-replay rebuild", "tally-replay rebuild --progress json", "tally-replay rebuild -o json"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	quarantined := false
+	cmd := &cobra.Command{
+		Use: "rebuild [VIEW]...", Short: "Fold the log anew and replace the views: catalog, search, snapshots",
+		Args: cobra.OnlyValidArgs, ValidArgs: []string{"catalog", "search", snapshots},
+		Long: `Fold the log from zero and replace the views with that. Each is built beside the one
+that is read and takes its place at the end, so that readers never see a gap. What
+is stopped in the middle goes on there the next time. With --quarantined only the
+subjects are folded anew that a view could not fold.`,
+		Example: app.Examples("tally-replay rebuild", "tally-replay rebuild catalog --progress json", "tally-replay rebuild --quarantined"),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
-				if st.Snapshots() == nil {
-					return &cli.CodeError{Code: cli.Failed, Err: fmt.Errorf("this store keeps no snapshots")}
-				}
-				p := cli.NewProgress(a.Err, a.Progress, "rebuilding")
-				n, err := st.Loader().Rebuild(cmd.Context(), projector.Policy{}, func(n int) { p.At(int64(n), -1, cli.Count(n, "session")) })
-				p.Done(int64(n), cli.Count(n, "snapshot"))
+				r, err := rebuild(cmd.Context(), a, st, args, quarantined)
 				if err != nil {
 					return err
 				}
 				if a.Format != cli.Text {
-					return cli.WriteJSON(a.Out, a.Format, rebuilt{n})
+					return cli.WriteJSON(a.Out, a.Format, r)
 				}
-				_, err = fmt.Fprintf(a.Out, "Rebuilt %s; shorter sessions are folded when they are read.\n", cli.Count(n, "snapshot"))
+				_, err = fmt.Fprint(a.Out, r)
 				return err
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "only the subjects that are quarantined")
+	return cmd
+}
+
+func rebuild(ctx context.Context, a *app.App, st *tally.Store, names []string, quarantined bool) (rebuilt, error) {
+	r := rebuilt{Views: []rebuiltView{}}
+	all := len(names) == 0
+	views := slices.DeleteFunc(app.ViewNames(names), func(name string) bool { return name == snapshots })
+	if quarantined {
+		mended, err := a.Retry(ctx, st, views)
+		for _, q := range mended {
+			r.Mended = append(r.Mended, q.Subject.String())
+		}
+		return r, err
+	}
+	for _, name := range views {
+		at, err := a.Rebuild(ctx, st, name)
+		if err != nil {
+			return r, err
+		}
+		r.Views = append(r.Views, rebuiltView{name, at})
+	}
+	if all && st.Snapshots() == nil || !all && !slices.Contains(names, snapshots) {
+		return r, nil
+	}
+	var err error
+	r.Snapshots, err = rebuildSnapshots(ctx, a, st)
+	return r, err
+}
+
+func rebuildSnapshots(ctx context.Context, a *app.App, st *tally.Store) (int, error) {
+	if st.Snapshots() == nil {
+		return 0, &cli.CodeError{Code: cli.Failed, Err: errors.New("this store keeps no snapshots")}
+	}
+	p := cli.NewProgress(a.Err, a.Progress, "rebuilding snapshots")
+	n, err := st.Loader().Rebuild(ctx, projector.Policy{}, func(n int) { p.At(int64(n), -1, cli.Count(n, "session")) })
+	p.Done(int64(n), cli.Count(n, "snapshot"))
+	return n, err
+}
+
+// String says what was rebuilt, for people.
+func (r rebuilt) String() string {
+	var b strings.Builder
+	for _, v := range r.Views {
+		fmt.Fprintf(&b, "Rebuilt %s, as of %v.\n", v.View, v.Offset)
+	}
+	for _, sub := range r.Mended {
+		fmt.Fprintf(&b, "%s is in the views again.\n", cli.Printable(sub))
+	}
+	if r.Snapshots > 0 {
+		fmt.Fprintf(&b, "Rebuilt %s; shorter sessions are folded when they are read.\n", cli.Count(r.Snapshots, "snapshot"))
+	}
+	if b.Len() == 0 {
+		return "There is nothing that needs it.\n"
+	}
+	return b.String()
 }

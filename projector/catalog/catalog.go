@@ -23,6 +23,7 @@ type Catalog struct {
 	footprint int                              // of all sessions in memory that are not dirty
 	documents map[events.Subject]*document     // touched since the last commit
 	aside     map[events.Subject]bool
+	gone      map[events.Subject]int64 // subjects to be folded anew, and the keys of sessions
 }
 
 // memory is about how many bytes of folded sessions are kept at hand.
@@ -35,22 +36,22 @@ func New(dir string, lg *slog.Logger) *Catalog {
 
 func newCatalog(path, set string, lg *slog.Logger) *Catalog {
 	c := &Catalog{file: file{form: catalogForm, path: path, set: set, logger: lg}}
-	c.forget()
+	c.clear()
 	return c
 }
 
 // Name implements projector.View.
 func (c *Catalog) Name() string { return c.view }
 
-// forget drops everything that is in memory.
-func (c *Catalog) forget() {
+// clear drops everything that is in memory.
+func (c *Catalog) clear() {
 	c.sessions, c.recent, c.dirty, c.footprint = make(map[events.Subject]*list.Element), list.New(), nil, 0
-	c.documents, c.aside = make(map[events.Subject]*document), make(map[events.Subject]bool)
+	c.documents, c.aside, c.gone = make(map[events.Subject]*document), make(map[events.Subject]bool), make(map[events.Subject]int64)
 }
 
 // Begin implements projector.View.
 func (c *Catalog) Begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
-	c.forget()
+	c.clear()
 	cursor, quarantined, err := c.begin(ctx)
 	if err != nil {
 		return cursor, nil, err
@@ -68,7 +69,7 @@ func (c *Catalog) Begin(ctx context.Context) (projector.Cursor, []projector.Quar
 
 // Reset implements projector.View.
 func (c *Catalog) Reset(ctx context.Context) error {
-	c.forget()
+	c.clear()
 	c.lastKey = 0
 	return c.reset(ctx)
 }
@@ -135,8 +136,10 @@ func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) er
 // begins makes a session that has no record yet.
 func (c *Catalog) begins(sub events.Subject) *session {
 	s := newSession(sub)
-	c.lastKey++
-	s.key = c.lastKey
+	if s.key = c.gone[sub]; s.key == 0 {
+		c.lastKey++
+		s.key = c.lastKey
+	}
 	c.keep(s)
 	return s
 }
@@ -152,6 +155,9 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, er
 	if e := c.sessions[sub]; e != nil {
 		c.recent.MoveToFront(e)
 		return e.Value.(*session), nil
+	}
+	if _, gone := c.gone[sub]; gone {
+		return nil, nil
 	}
 	s := newSession(sub)
 	var state []byte
@@ -228,6 +234,7 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	}
 	c.dirty = nil
 	clear(c.documents)
+	clear(c.gone)
 	for c.footprint > memory && c.recent.Len() > 1 {
 		s := c.recent.Remove(c.recent.Back()).(*session)
 		delete(c.sessions, s.subject)
@@ -236,8 +243,39 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	return nil
 }
 
+// Forget implements projector.View. The session keeps its key.
+func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
+	var key int64
+	if sub.IsSession() {
+		if _, err := c.find(context.WithoutCancel(ctx), "SELECT session FROM sessions{set} WHERE namespace=? AND id=?", []any{sub.Namespace, sub.ID}, []any{&key}); err != nil {
+			return c.wrap(err)
+		}
+	} else {
+		c.documents[sub] = &document{Document: projector.Document{Subject: sub}}
+	}
+	delete(c.aside, sub)
+	c.gone[sub] = key
+	c.forgotten = append(c.forgotten, sub)
+	return nil
+}
+
+// erase removes the rows of a session that is folded anew.
+func (c *Catalog) erase(ctx context.Context, key int64) error {
+	for _, table := range []string{"sessions", "state", "marks", "runs", "costs"} {
+		if err := c.run(ctx, "DELETE FROM "+table+"{set} WHERE session=?", key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // store writes what was touched.
 func (c *Catalog) store(ctx context.Context) error {
+	for _, key := range c.gone {
+		if err := c.erase(ctx, key); err != nil {
+			return err
+		}
+	}
 	for _, s := range c.dirty {
 		if err := c.storeSession(ctx, s); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 // primary key.
 var tableOrder = map[string]string{
 	"sessions": "session", "state": "session", "marks": "session, number", "runs": "session, kind, id",
-	"costs": "session, day, model, run_kind, run_id", "documents": "namespace, kind, id",
+	"costs": "session, day, model, run_kind, run_id", "documents": "namespace, kind, id", "turns": "rowid",
 }
 
 // difference names the first place where two files hold other rows of a table, ""
@@ -58,7 +58,11 @@ type tableRows struct {
 }
 
 func openTable(ctx context.Context, q querier, table, set string) (*tableRows, error) {
-	rows, err := q.QueryContext(ctx, "SELECT * FROM "+table+set+" ORDER BY "+tableOrder[table])
+	all := "*"
+	if table == "turns" {
+		all = "rowid, *"
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+all+" FROM "+table+set+" ORDER BY "+tableOrder[table])
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,9 +46,6 @@ CREATE TABLE quarantine{set}(
 	offset INTEGER NOT NULL, reason TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY(namespace, kind, id)) WITHOUT ROWID;
 `
 
-// errMoved says that somebody else has written the view meanwhile.
-var errMoved = errors.New("catalog: another process has written the view")
-
 // file is one set of a view's tables in a SQLite file, for one writer.
 type file struct {
 	form
@@ -61,6 +59,8 @@ type file struct {
 	cursor     projector.Cursor // as it stands in the file, as far as this writer knows
 	generation int64
 	aside      []projector.Quarantine // not stored yet
+	forgotten  []events.Subject       // to be taken out of quarantine
+	opened     os.FileInfo            // of the file at the path, when it was opened
 }
 
 // dsn names a file to the driver. A write-ahead log that is synced at checkpoints
@@ -82,7 +82,10 @@ func isDamage(err error) bool {
 // gives what is stored. A file that is damaged or of another version is removed.
 func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
 	ctx = context.WithoutCancel(ctx) // a call that can be cancelled costs a goroutine
-	f.aside = nil
+	f.aside, f.forgotten = nil, nil
+	if f.conn != nil && f.isReplaced() {
+		f.close()
+	}
 	for attempt := 0; ; attempt++ {
 		quarantined, err := f.load(ctx)
 		reason := ""
@@ -136,7 +139,10 @@ func (f *file) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	made.Close()
+	f.opened, err = made.Stat()
+	if err := errors.Join(err, made.Close()); err != nil {
+		return err
+	}
 	if f.db, err = sql.Open("sqlite", dsn(f.path, "rw")); err != nil {
 		return err
 	}
@@ -180,7 +186,7 @@ func (f *file) createSet(ctx context.Context) error {
 }
 
 func (f *file) dropSet(ctx context.Context, set string) error {
-	for _, table := range append(f.tables[:len(f.tables):len(f.tables)], "quarantine") {
+	for _, table := range append(slices.Clone(f.tables), "quarantine") {
 		if err := f.exec(ctx, "DROP TABLE IF EXISTS "+table+set); err != nil {
 			return err
 		}
@@ -192,7 +198,7 @@ func (f *file) dropSet(ctx context.Context, set string) error {
 // reset empties the tables.
 func (f *file) reset(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	f.aside = nil
+	f.aside, f.forgotten = nil, nil
 	err := f.transact(ctx, func() error {
 		if err := f.dropSet(ctx, f.set); err != nil {
 			return err
@@ -212,7 +218,15 @@ func (f *file) reset(ctx context.Context) error {
 // somebody else has moved the cursor since this writer read or wrote it.
 func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx context.Context) error) error {
 	ctx = context.WithoutCancel(ctx)
+	if f.isReplaced() {
+		return f.wrap(projector.ErrMoved)
+	}
 	err := f.transact(ctx, func() error {
+		for _, sub := range f.forgotten {
+			if err := f.run(ctx, "DELETE FROM quarantine{set} WHERE namespace=? AND kind=? AND id=?", sub.Namespace, sub.Kind, sub.ID); err != nil {
+				return err
+			}
+		}
 		if err := write(ctx); err != nil {
 			return err
 		}
@@ -227,23 +241,33 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 	if err != nil {
 		return f.wrap(err)
 	}
-	f.cursor, f.aside = c, nil
+	if len(f.forgotten) > 0 {
+		f.generation++
+	}
+	f.cursor, f.aside, f.forgotten = c, nil, nil
 	return nil
 }
 
-// move sets the cursor, if it is where this writer left it.
+// isReplaced reports whether the file at the path is another one by now.
+func (f *file) isReplaced() bool {
+	there, err := os.Stat(f.path)
+	return err != nil || !os.SameFile(there, f.opened)
+}
+
+// move sets the cursor, if it is where this writer left it. Another writer shall
+// begin anew if a subject left the quarantine: that is another generation.
 func (f *file) move(ctx context.Context, c projector.Cursor) error {
-	st, err := f.prepare(ctx, "UPDATE views SET offset=?, event=?, recorded=?, head=?, updated=? WHERE name=? AND generation=? AND offset=? AND event=?")
+	st, err := f.prepare(ctx, "UPDATE views SET offset=?, event=?, recorded=?, head=?, updated=?, generation=generation+min(?, 1) WHERE name=? AND generation=? AND offset=? AND event=?")
 	if err != nil {
 		return err
 	}
-	done, err := st.ExecContext(ctx, int64(c.Offset), c.EventID, instant(c.Recorded), int64(c.Head), now(),
+	done, err := st.ExecContext(ctx, int64(c.Offset), c.EventID, instant(c.Recorded), int64(c.Head), now(), len(f.forgotten),
 		f.view+f.set, f.generation, int64(f.cursor.Offset), f.cursor.EventID)
 	if err != nil {
 		return err
 	}
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(err, errMoved)
+		return errors.Join(err, projector.ErrMoved)
 	}
 	return nil
 }

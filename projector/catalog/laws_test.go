@@ -119,7 +119,7 @@ func TestRowsAgreeWithLoad(t *testing.T) {
 			seen[rec.Subject] = true
 			want, err := loader.Session(t.Context(), rec.Subject, 0)
 			must(t, err)
-			c.forget()
+			c.clear()
 			got, err := c.session(t.Context(), rec.Subject)
 			must(t, err)
 			mustShow(t, got, want)

@@ -48,7 +48,7 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	r := &reader{form: f, path: path, db: db}
 	version, err := readVersion(ctx, db)
 	if err == nil && version != f.version {
-		err = fmt.Errorf("%w: it has version %d, this is %d", ErrNoView, version, f.version)
+		err = fmt.Errorf("%w: %w", ErrNoView, &versionError{version, f.version})
 	}
 	if err == nil {
 		_, err = r.Standing(ctx)

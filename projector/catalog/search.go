@@ -119,9 +119,20 @@ func (s *Search) Quarantine(q projector.Quarantine) {
 	s.pending = kept
 }
 
+// Forget implements projector.View.
+func (s *Search) Forget(_ context.Context, sub events.Subject) error {
+	s.forgotten = append(s.forgotten, sub)
+	return nil
+}
+
 // Commit implements projector.View.
 func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 	err := s.commit(ctx, c, func(ctx context.Context) error {
+		for _, sub := range s.forgotten {
+			if err := s.run(ctx, "DELETE FROM turns{set} WHERE namespace=? AND session=?", sub.Namespace, sub.ID); err != nil {
+				return err
+			}
+		}
 		for _, t := range s.pending {
 			if err := s.run(ctx, "INSERT INTO turns{set}(text, namespace, session, offset, thread, number, roles, at) VALUES(?,?,?,?,?,?,?,?)",
 				t.spoken, t.subject.Namespace, t.subject.ID, int64(t.offset), t.thread, t.number, t.roles, string(t.at)); err != nil {

@@ -100,12 +100,18 @@ func (a *App) Logger() (*slog.Logger, error) {
 }
 
 // Open opens the store that the configuration names.
-func (a *App) Open(ctx context.Context) (*tally.Store, error) { return a.open(ctx, false) }
+func (a *App) Open(ctx context.Context) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{})
+}
 
 // Own opens the local store as its owner, and waits until nobody else is.
-func (a *App) Own(ctx context.Context) (*tally.Store, error) { return a.open(ctx, true) }
+func (a *App) Own(ctx context.Context) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{Own: true})
+}
 
-func (a *App) open(ctx context.Context, own bool) (*tally.Store, error) {
+// open opens the store that the configuration names, with the options that a
+// command decides.
+func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error) {
 	c, err := a.Config()
 	if err != nil {
 		return nil, err
@@ -114,10 +120,11 @@ func (a *App) open(ctx context.Context, own bool) (*tally.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := embedded.Open(ctx, embedded.Options{Backend: c.Backend, Store: c.Store, Namespace: c.Namespace, URL: c.URL, Own: own, Logger: lg,
-		Progress: func(elapsed time.Duration) {
-			fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
-		}})
+	o.Backend, o.Store, o.Namespace, o.URL, o.Logger = c.Backend, c.Store, c.Namespace, c.URL, lg
+	o.Progress = func(elapsed time.Duration) {
+		fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
+	}
+	st, err := embedded.Open(ctx, o)
 	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok {
 		return nil, &cli.CodeError{Code: cli.Unreachable, Err: owned, Hint: "Wait for the other process, or use another --store."}
 	}
@@ -127,7 +134,17 @@ func (a *App) open(ctx context.Context, own bool) (*tally.Store, error) {
 // WithStore opens the store, runs f and closes it. An error of closing counts: it
 // may mean that something is not on disk.
 func (a *App) WithStore(ctx context.Context, f func(*tally.Store) error) error {
-	st, err := a.Open(ctx)
+	return a.with(ctx, embedded.Options{}, f)
+}
+
+// WithStillStore is WithStore for a command that looks at snapshots and views:
+// nobody mends them meanwhile, unless another process owns the store.
+func (a *App) WithStillStore(ctx context.Context, f func(*tally.Store) error) error {
+	return a.with(ctx, embedded.Options{Still: true}, f)
+}
+
+func (a *App) with(ctx context.Context, o embedded.Options, f func(*tally.Store) error) error {
+	st, err := a.open(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -72,21 +72,17 @@ func (a *App) catchUp(ctx context.Context, st *tally.Store, dir string, names []
 	if err != nil {
 		return err
 	}
-	head, err := st.Log.Head(ctx)
-	if err != nil {
-		return err
-	}
 	lg, err := a.Logger()
 	if err != nil {
 		return err
 	}
 	for _, v := range views {
-		p := cli.NewProgress(a.Err, a.Progress, "projecting "+v.Name())
-		r := &projector.Runner{Log: st.Log, View: v, Logger: lg}
-		err := r.CatchUp(ctx, func(c projector.Cursor) {
-			p.At(int64(c.Offset), int64(head), cli.Count(int(c.Offset), "record"))
-		})
-		p.Done(int64(r.Cursor().Offset), cli.Count(int(r.Cursor().Offset), "record"))
+		progress, done, err := a.pace(ctx, st, "projecting "+v.Name())
+		if err != nil {
+			return err
+		}
+		err = (&projector.Runner{Log: st.Log, View: v, Logger: lg}).CatchUp(ctx, progress)
+		done()
 		if err := errors.Join(err, v.Close()); err != nil {
 			return err
 		}
@@ -97,10 +93,7 @@ func (a *App) catchUp(ctx context.Context, st *tally.Store, dir string, names []
 // Follow brings views up to date that are kept by the process that owns the store,
 // this one or another.
 func (a *App) Follow(ctx context.Context, st *tally.Store, names []string) error {
-	if len(names) == 0 {
-		names = viewNames
-	}
-	for _, name := range names {
+	for _, name := range ViewNames(names) {
 		if err := a.upToDate(ctx, st, name); err != nil {
 			return err
 		}
@@ -111,9 +104,7 @@ func (a *App) Follow(ctx context.Context, st *tally.Store, names []string) error
 // Project keeps views until ctx is done; once, until they show where the log ends
 // now. If another process keeps them, it waits for its turn.
 func (a *App) Project(ctx context.Context, st *tally.Store, dir string, names []string, once bool) error {
-	if len(names) == 0 {
-		names = viewNames
-	}
+	names = ViewNames(names)
 	kept, err := a.turn(ctx, dir)
 	if err != nil {
 		return err

@@ -82,8 +82,11 @@ func (a *App) upToDate(ctx context.Context, st *tally.Store, view string) error 
 
 // watch waits for a view that this process keeps, and shows how far it is.
 func (a *App) watch(ctx context.Context, st *tally.Store, view string, at events.Offset) error {
-	p := cli.NewProgress(a.Err, a.Progress, "reading the log")
-	defer func() { p.Done(int64(at), "") }()
+	progress, done, err := a.pace(ctx, st, "reading the log for the "+view)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for {
 		step, stop := context.WithTimeout(ctx, 500*time.Millisecond)
 		err := st.Wait(step, view, at)
@@ -93,7 +96,7 @@ func (a *App) watch(ctx context.Context, st *tally.Store, view string, at events
 		}
 		for _, r := range st.Runners() {
 			if r.View.Name() == view {
-				p.At(int64(r.Cursor().Offset), int64(at), cli.Count(int(r.Cursor().Offset), "record"))
+				progress(r.Cursor())
 			}
 		}
 	}

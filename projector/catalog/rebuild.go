@@ -1,0 +1,117 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/tallylog/tally/projector"
+)
+
+// Edition is a second edition of a view, built beside the one that is read.
+type Edition interface {
+	projector.View
+	// Check reports whether the file is sound; one that is not cannot be built in.
+	Check(ctx context.Context) error
+	// Replace puts this edition in the place of the other one, at once for all who
+	// read. If the other one is ahead, that is ErrBehind and nothing happens.
+	Replace(ctx context.Context) error
+	Close() error
+}
+
+var (
+	_ Edition = (*Catalog)(nil)
+	_ Edition = (*Search)(nil)
+)
+
+// ErrBehind says that an edition shows less than the one that it is to replace.
+var ErrBehind = errors.New("catalog: the new edition is behind")
+
+// NextCatalog gives the second edition of the catalog in a directory. One that was
+// begun and not finished is gone on with.
+func NextCatalog(dir string, lg *slog.Logger) *Catalog {
+	return newCatalog(filepath.Join(dir, FileName), next, lg)
+}
+
+// NextSearch gives the second edition of the search view in a directory.
+func NextSearch(dir string, text Text, lg *slog.Logger) *Search {
+	return newSearch(filepath.Join(dir, SearchFileName), next, text, lg)
+}
+
+// maxReplaces bounds how often an edition catches up because the other one was
+// faster.
+const maxReplaces = 100
+
+// Rebuild folds the log from zero into a second edition and puts that in the place
+// of the first. Whoever reads sees one or the other.
+func Rebuild(ctx context.Context, r *projector.Runner, e Edition, progress func(projector.Cursor)) error {
+	r.View = e
+	for try := 1; ; try++ {
+		err := r.CatchUp(ctx, progress)
+		if err == nil {
+			err = e.Replace(ctx)
+		}
+		if !errors.Is(err, ErrBehind) || try == maxReplaces {
+			return err
+		}
+	}
+}
+
+// Check implements Edition.
+func (f *file) Check(ctx context.Context) error {
+	r, err := openReader(ctx, f.form, f.path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return r.check(ctx, r.db)
+}
+
+// check has SQLite look at the whole file.
+func (r *reader) check(ctx context.Context, q querier) error {
+	var said string
+	if err := q.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&said); err != nil {
+		return r.wrap(err)
+	}
+	if said != "ok" {
+		return fmt.Errorf("%w: %s: %s", ErrNoView, r.path, said)
+	}
+	return nil
+}
+
+// Replace implements Edition.
+func (f *file) Replace(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	err := f.transact(ctx, func() error {
+		replaced, generation, err := readCursor(ctx, f.conn, f.view)
+		if err != nil {
+			return err
+		}
+		if replaced.Offset > f.cursor.Offset {
+			return ErrBehind
+		}
+		if err := f.move(ctx, f.cursor); err != nil {
+			return err
+		}
+		if err := f.dropSet(ctx, current); err != nil {
+			return err
+		}
+		for _, table := range append(slices.Clone(f.tables), "quarantine") {
+			if err := f.exec(ctx, "ALTER TABLE "+table+f.set+" RENAME TO "+table); err != nil {
+				return err
+			}
+		}
+		_, err = f.conn.ExecContext(ctx, "UPDATE views SET name=?, generation=? WHERE name=?", f.view, generation+1, f.view+f.set)
+		return err
+	})
+	if errors.Is(err, ErrBehind) {
+		return err
+	}
+	if err != nil {
+		return f.wrap(err)
+	}
+	return f.close()
+}

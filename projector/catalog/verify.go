@@ -1,0 +1,108 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/tallylog/tally/projector"
+)
+
+// Verify folds the log from zero and compares the result with what the files in a
+// directory hold, row by row. It gives the first difference of each view. A view
+// that is not there, or of another version, is none: it will be built. progress,
+// if not nil, is told of the views' progress.
+func Verify(ctx context.Context, src projector.Follower, dir string, text Text, progress func(view string, c projector.Cursor)) ([]projector.Finding, error) {
+	var findings []projector.Finding
+	tmp, err := os.MkdirTemp("", "tally-verify-")
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	silent := slog.New(slog.DiscardHandler)
+	fresh := NewSearch(tmp, text, silent)
+	list := New(tmp, silent)
+	defer fresh.Close()
+	defer list.Close()
+	for _, v := range []struct {
+		view projector.View
+		file *file
+		path string
+	}{{list, &list.file, New(dir, silent).path}, {fresh, &fresh.file, NewSearch(dir, text, silent).path}} {
+		what, err := verify(ctx, src, v.view, v.file, v.path, progress)
+		if err != nil {
+			return findings, err
+		}
+		if what != "" {
+			findings = append(findings, projector.Finding{Subject: v.view.Name(), What: what})
+		}
+	}
+	return findings, nil
+}
+
+// verify compares one view with a fold from zero, up to where the view is.
+func verify(ctx context.Context, src projector.Follower, v projector.View, fresh *file, path string, progress func(string, projector.Cursor)) (string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return "", nil
+	}
+	r, err := openReader(ctx, fresh.form, path)
+	if err != nil {
+		if _, other := errors.AsType[*versionError](err); other {
+			return "", nil // whoever opens the store builds it anew
+		}
+		return damageOf(err)
+	}
+	defer r.Close()
+	return compare(ctx, src, r, v, fresh, progress)
+}
+
+// compare looks at the stored view in one transaction, so that it stands still
+// while others write.
+func compare(ctx context.Context, src projector.Follower, r *reader, v projector.View, fresh *file, progress func(string, projector.Cursor)) (string, error) {
+	conn, err := r.db.Conn(ctx)
+	if err != nil {
+		return "", r.wrap(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return "", r.wrap(err)
+	}
+	c, _, err := readCursor(ctx, conn, r.view)
+	if err == nil {
+		err = r.check(ctx, conn)
+	}
+	if err != nil || c.Offset == 0 {
+		return damageOf(r.wrap(err))
+	}
+	run := &projector.Runner{Log: src, View: v, Upto: c.Offset}
+	if err := run.CatchUp(ctx, func(c projector.Cursor) {
+		if progress != nil {
+			progress(v.Name(), c)
+		}
+	}); err != nil {
+		return "", err
+	}
+	if at := run.Cursor(); at.Offset != c.Offset || at.EventID != c.EventID {
+		return fmt.Sprintf("it is at event %q, %v; the log has %q at %v", c.EventID, c.Offset, at.EventID, at.Offset), nil
+	}
+	for _, table := range fresh.tables {
+		diff, err := difference(ctx, conn, fresh.conn, table, current, current)
+		if err != nil {
+			return damageOf(r.wrap(err))
+		}
+		if diff != "" {
+			return diff, nil
+		}
+	}
+	return "", nil
+}
+
+// damageOf makes a finding of an error that says that the stored file is damaged.
+func damageOf(err error) (string, error) {
+	if errors.Is(err, ErrNoView) {
+		return err.Error(), nil
+	}
+	return "", err
+}
