@@ -37,7 +37,7 @@ func (r *room) check() error {
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.asked) > fresh {
 		r.asked, r.full = now, nil
-		if free, err := freeBytes(r.dir); err == nil && free < reserve {
+		if free, err := FreeBytes(r.dir); err == nil && free < reserve {
 			r.full = &log.FullError{Free: int64(free), Reserve: reserve}
 		}
 	}

@@ -75,11 +75,14 @@ func takeLock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// IsOwned reports whether a process serves a directory, or was killed when it did.
-// A directory that was left in order is not owned.
-func IsOwned(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, ownerFile))
-	return err == nil
+// OwnerOf gives the process that serves a directory, or was killed when it did, and
+// where. A directory that was left in order is not owned: then it is 0.
+func OwnerOf(dir string) (pid int, url string) {
+	o, err := readOwner(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return -1, "" // somebody is there, whoever it is
+	}
+	return o.PID, o.URL
 }
 
 func readOwner(dir string) (o owner, err error) {

@@ -96,10 +96,7 @@ const poll = 2 * time.Millisecond
 // Wait returns when a view in a directory, by name, shows at least the record at
 // an offset. Whoever writes it may be another process, and may not have begun.
 func Wait(ctx context.Context, dir, view string, at events.Offset) error {
-	f, name := catalogForm, FileName
-	if view == searchForm.view {
-		f, name = searchForm, SearchFileName
-	}
+	f, name := formOf(view)
 	ticks := time.NewTicker(poll)
 	defer ticks.Stop()
 	for {
@@ -137,4 +134,23 @@ func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks
 		}
 	}
 	return false, nil
+}
+
+// StandingOf says how far a view in a directory, by name, has got.
+func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
+	f, name := formOf(view)
+	r, err := openReader(ctx, f, filepath.Join(dir, name))
+	if err != nil {
+		return Standing{View: view}, err
+	}
+	defer r.Close()
+	return r.Standing(ctx)
+}
+
+// formOf gives what the file of a view is like, and its name.
+func formOf(view string) (form, string) {
+	if view == searchForm.view {
+		return searchForm, SearchFileName
+	}
+	return catalogForm, FileName
 }

@@ -10,11 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/config"
 )
 
 // version is what version prints.
@@ -42,71 +39,6 @@ func (a *App) VersionCommand() *cobra.Command {
 			return err
 		},
 	}
-}
-
-// status is what status prints.
-type status struct {
-	Head       events.Offset `json:"head"`
-	Sessions   int           `json:"sessions"`
-	Documents  int           `json:"documents"`
-	Namespace  string        `json:"namespace"`
-	Backend    string        `json:"backend"`
-	Store      string        `json:"store,omitempty"`
-	Bytes      int64         `json:"bytes,omitempty"`
-	Snapshots  int           `json:"snapshots"`
-	Durability string        `json:"durability"`
-}
-
-// StatusCommand says where the store is and how much it holds.
-func (a *App) StatusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "status", Short: "Show where the store is, its head offset and its size", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Config()
-			if err != nil {
-				return err
-			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return a.status(cmd, c, st) })
-		},
-	}
-}
-
-func (a *App) status(cmd *cobra.Command, c config.Config, st *tally.Store) error {
-	s := status{Namespace: c.Namespace, Backend: c.Backend, Durability: st.Log.Durability().String()}
-	var err error
-	if s.Head, err = st.Log.Head(cmd.Context()); err != nil {
-		return err
-	}
-	for info, err := range st.Log.Subjects(cmd.Context(), c.Namespace, "") {
-		if err != nil {
-			return err
-		}
-		if info.Subject.IsSession() {
-			s.Sessions++
-		} else {
-			s.Documents++
-		}
-	}
-	if snaps := st.Snapshots(); snaps != nil {
-		for _, err := range snaps.All(cmd.Context()) {
-			if err == nil {
-				s.Snapshots++
-			}
-		}
-	}
-	if c.Backend == config.Local {
-		s.Store, s.Bytes = c.Store, diskUse(c.Store)
-	}
-	if a.Format != cli.Text {
-		return cli.WriteJSON(a.Out, a.Format, s)
-	}
-	where := s.Backend
-	if s.Store != "" {
-		where = s.Store + " (" + cli.Bytes(s.Bytes) + ")"
-	}
-	_, err = fmt.Fprintf(a.Out, "store      %s\nnamespace  %s\nhead       %v\nsessions   %d\ndocuments  %d\nsnapshots  %d\nacks are   %s\n",
-		where, s.Namespace, s.Head, s.Sessions, s.Documents, s.Snapshots, s.Durability)
-	return err
 }
 
 // diskUse sums the files below a directory; what vanishes meanwhile counts not.

@@ -35,21 +35,22 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 	if err != nil {
 		return err
 	}
-	if c.Backend == config.Local && !embedded.IsOwned(c.Store) {
-		err := withFiles(ctx, c, c.Store, need, f)
-		if !errors.Is(err, catalog.ErrNoView) {
-			return err
+	if c.Backend == config.Local {
+		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
+			if err := withFiles(ctx, c, c.Store, f); !errors.Is(err, catalog.ErrNoView) {
+				return err
+			}
 		}
 	}
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		if err := a.upToDate(ctx, st, need); err != nil {
 			return err
 		}
-		return withFiles(ctx, c, st.ViewsDir(), need, f)
+		return withFiles(ctx, c, st.ViewsDir(), f)
 	})
 }
 
-func withFiles(ctx context.Context, c config.Config, dir, need string, f func(config.Config, Views) error) error {
+func withFiles(ctx context.Context, c config.Config, dir string, f func(config.Config, Views) error) error {
 	r, err := catalog.Open(ctx, dir)
 	if err != nil {
 		return err
