@@ -1,0 +1,233 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// tale makes CloudEvents of several sessions: turns, costs, runs, rewinds, forks,
+// and documents.
+func tale(sessions, each int) string {
+	var b strings.Builder
+	event := func(id, typ, subject, data string) {
+		fmt.Fprintf(&b, `{"specversion":"1.0","id":"%s","source":"urn:test:views","type":"tally.%s.v1","subject":"%s","datacontenttype":"application/json","data":%s}`+"\n", id, typ, subject, data)
+	}
+	for i := range each {
+		for s := range sessions {
+			id, sub := fmt.Sprintf("e-%d-%d", s, i), fmt.Sprintf("session/s%d", s)
+			switch {
+			case i == 0 && s%3 == 2:
+				event(id, "session.created", sub, fmt.Sprintf(`{"kind":"conversation","createdAt":"2026-01-01T00:00:00Z","fork":{"session":"s%d","offset":1}}`, s-1))
+			case i%10 == 7:
+				event(id, "cost.accrued", sub, `{"model":"m","usd":"0.0001","purpose":"run","source":"reported","run":{"kind":"panel","id":"r"}}`)
+			case i%10 == 8:
+				event(id, "run.finished", sub, fmt.Sprintf(`{"run":{"kind":"panel","id":"r%d"},"outcome":"completed","result":{},"finishedAt":"2026-01-01T00:00:00Z"}`, i/50))
+			case i%10 == 9:
+				event(id, "document.written", fmt.Sprintf("document/doc/d%d", s), `{"n":1}`)
+			default:
+				event(id, "turn.appended", sub, fmt.Sprintf(`{"entries":[{"thread":"main","turn":{"role":"user","content":"number %d of %d"}}]}`, i, s))
+			}
+		}
+	}
+	return b.String()
+}
+
+// mustVerify compares every view with a fold of the log from zero.
+func mustVerify(t *testing.T, c *exec.Cmd) {
+	t.Helper()
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("verify: %v\n%s", err, out)
+	}
+}
+
+// kill ends a command at a random moment, and reports whether it was not done yet.
+func kill(t *testing.T, c *exec.Cmd, most time.Duration) bool {
+	t.Helper()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(rand.N(most), func() { c.Process.Signal(os.Kill) })
+	defer timer.Stop()
+	return c.Wait() != nil
+}
+
+// The process that keeps the views is killed at any moment: what it leaves, and what
+// the next one makes of that, is a fold of the log.
+func TestKillProjector(t *testing.T) {
+	kills := 5
+	if soak() {
+		kills = 100
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	text := tale(9, 600)
+	killed := 0
+	for range kills {
+		c := command(t.Context(), store, "tally-ingest", "append", "-o", "jsonl")
+		c.Stdin = strings.NewReader(text)
+		if kill(t, c, 900*time.Millisecond) {
+			killed++
+		}
+		mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
+	}
+	if killed == 0 {
+		t.Error("no process was killed before it was done")
+	}
+	t.Logf("%d of %d were killed before they were done", killed, kills)
+	output(t, strings.NewReader(text), store, "tally-ingest", "append", "-o", "jsonl")
+	output(t, nil, store, "tally-replay", "project", "--once")
+	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
+	mustBeCaughtUp(t, output(t, nil, store, "tally-replay", "status", "-o", "json"))
+}
+
+// mustBeCaughtUp wants every view to be as far as the log.
+func mustBeCaughtUp(t *testing.T, status string) {
+	t.Helper()
+	var s struct {
+		Durable uint64
+		Views   []struct {
+			View   string
+			Offset uint64
+		}
+	}
+	if err := json.Unmarshal([]byte(status), &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range s.Views {
+		if v.Offset != s.Durable {
+			t.Errorf("view %s is at %d, the log at %d", v.View, v.Offset, s.Durable)
+		}
+	}
+}
+
+// A rebuild that is killed goes on where it was, and readers have the old view
+// until it is done.
+func TestKillRebuild(t *testing.T) {
+	kills := 5
+	if soak() {
+		kills = 100
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	output(t, strings.NewReader(tale(9, 300)), store, "tally-ingest", "append", "-o", "jsonl")
+	output(t, nil, store, "tally-replay", "project", "--once")
+	want := output(t, nil, store, "tally-replay", "ls", "-o", "jsonl")
+	for range kills {
+		kill(t, command(t.Context(), store, "tally-replay", "rebuild"), 700*time.Millisecond)
+		if got := output(t, nil, store, "tally-replay", "ls", "-o", "jsonl"); got != want {
+			t.Fatalf("after a killed rebuild the list is\n%s\nwant\n%s", got, want)
+		}
+	}
+	output(t, nil, store, "tally-replay", "rebuild")
+	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
+}
+
+// Two processes keep the views beside one server: one works, one waits. The one that
+// works is killed, again and again: the other takes over within seconds.
+func TestTwoProjectors(t *testing.T) {
+	kills := 3
+	if soak() {
+		kills = 20
+	}
+	url := serveNATS(t)
+	home := t.TempDir()
+	run := func(name string, args ...string) *exec.Cmd {
+		c := exec.CommandContext(t.Context(), filepath.Join(bin, name), args...)
+		c.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "XDG_CONFIG_HOME="+home, "TALLY_BACKEND=nats", "TALLY_SERVER="+url)
+		return c
+	}
+	project := func() *exec.Cmd {
+		c := run("tally-replay", "project")
+		c.Stderr = &bytes.Buffer{}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+		return c
+	}
+	append1 := func(text string) {
+		c := run("tally-ingest", "append", "-o", "jsonl")
+		c.Stdin = strings.NewReader(text)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("append: %v\n%s", err, out)
+		}
+	}
+	lines := strings.SplitAfter(tale(3, 40*(kills+1)), "\n")
+	part := len(lines) / (kills + 1)
+	append1(strings.Join(lines[:part], ""))
+	active := project()
+	waitCaughtUp(t, run)
+	var worst time.Duration
+	for i := range kills {
+		standby := project()
+		began := time.Now()
+		active.Process.Signal(os.Kill)
+		active.Wait()
+		append1(strings.Join(lines[(i+1)*part:min((i+2)*part, len(lines))], ""))
+		waitCaughtUp(t, run)
+		worst = max(worst, time.Since(began))
+		mustVerify(t, run("tally-replay", "verify"))
+		active = standby
+	}
+	t.Logf("%d takeovers, the longest took %v with what was appended meanwhile", kills, worst.Round(time.Millisecond))
+	if worst > 5*time.Second {
+		t.Errorf("a takeover took %v", worst)
+	}
+}
+
+// waitCaughtUp waits until the views are as far as the log, and nobody but a
+// projector brings them there: status changes nothing.
+func waitCaughtUp(t *testing.T, run func(string, ...string) *exec.Cmd) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		out, err := run("tally-replay", "status", "-o", "json").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s struct {
+			Durable uint64
+			Views   []struct{ Offset uint64 }
+		}
+		if err := json.Unmarshal(out, &s); err != nil {
+			t.Fatal(err)
+		}
+		behind := false
+		for _, v := range s.Views {
+			behind = behind || v.Offset < s.Durable
+		}
+		if !behind {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the views do not catch up: %s", out)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// serveNATS runs somebody else's server.
+func serveNATS(t *testing.T) (url string) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL()
+}
