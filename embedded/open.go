@@ -45,6 +45,8 @@ type Options struct {
 	Logger *slog.Logger     // default: discard
 	Policy projector.Policy // of snapshots, if this process comes to own the store
 
+	Observer log.Observer // of the log of a store that this process owns; default: nobody
+
 	// Wait bounds how long a store that another process is about to open or close is
 	// waited for. Default 10 s.
 	Wait time.Duration
@@ -178,7 +180,7 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 }
 
 func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, SegmentBytes: c.Segment, Progress: o.Progress})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

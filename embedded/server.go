@@ -39,6 +39,8 @@ type ServerOptions struct {
 	SegmentBytes    uint64
 	SegmentSubjects uint64
 
+	Observer log.Observer // of the log; default: nobody
+
 	// Private keeps the server inside this process: nothing listens, and Attach
 	// finds no owner.
 	Private bool
@@ -268,7 +270,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
-	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true,
+	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true, Observer: o.Observer,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
 			AtRest: func() error { return s.atRest(o.SegmentBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}

@@ -38,7 +38,9 @@ func (l *Log) AppendBuffered(ctx context.Context, sub events.Subject, expect Exp
 	return l.append(ctx, sub, expect, true, evs)
 }
 
-func (l *Log) append(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) (Ack, error) {
+func (l *Log) append(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) (ack Ack, err error) {
+	begun := time.Now()
+	defer func() { l.config.Observer.Appended(len(evs), time.Since(begun), err) }()
 	p, err := l.prepare(sub, expect, evs)
 	if err != nil {
 		return Ack{}, err
@@ -51,7 +53,7 @@ func (l *Log) append(ctx context.Context, sub events.Subject, expect Expect, buf
 	if err := l.await(ctx, t); err != nil {
 		return Ack{}, err
 	}
-	ack, err := l.put(ctx, p)
+	ack, err = l.put(ctx, p)
 	// The next append of the subject is stored while this one is synced.
 	l.leave(t, false)
 	if err != nil {
@@ -124,6 +126,7 @@ func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect Expect
 }
 
 func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) *Pending {
+	begun := time.Now()
 	done := &Pending{done: make(chan struct{})}
 	p, err := l.prepare(sub, expect, evs)
 	if err != nil {
@@ -149,6 +152,7 @@ func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect
 		if err == nil {
 			ack, err = l.settle(ctx, p, ack)
 		}
+		l.config.Observer.Appended(len(evs), time.Since(begun), err)
 		done.finish(ack, err)
 	}()
 	return done

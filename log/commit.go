@@ -32,6 +32,7 @@ type horizon interface {
 type committer struct {
 	sync func() error
 	mark func(events.Offset)
+	seen Observer
 	idle time.Duration // how long what nobody waits for stays unsynced
 
 	kick chan struct{} // somebody waits
@@ -50,12 +51,12 @@ const background = time.Second
 
 // newCommitter makes everything durable up to the present head, and runs until
 // life ends.
-func newCommitter(life context.Context, s func() error, mark func(events.Offset), head events.Offset) (*committer, error) {
+func newCommitter(life context.Context, s func() error, mark func(events.Offset), seen Observer, head events.Offset) (*committer, error) {
 	if err := s(); err != nil {
 		return nil, fmt.Errorf("log: open: sync: %w", err)
 	}
 	mark(head)
-	c := &committer{sync: s, mark: mark, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
+	c := &committer{sync: s, mark: mark, seen: seen, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
 		stored: head, safe: head, moved: make(chan struct{})}
 	go c.run(life)
 	return c, nil
@@ -82,16 +83,17 @@ func (c *committer) run(life context.Context) {
 // group makes durable what is stored by now.
 func (c *committer) group() {
 	c.mu.Lock()
-	target, failed := c.stored, c.err != nil
-	nothing := target == c.safe
+	target, before, failed := c.stored, c.safe, c.err != nil
 	c.mu.Unlock()
-	if failed || nothing {
+	if failed || target == before {
 		return
 	}
+	begun := time.Now()
 	// The backend stores in the order of offsets: when one is acknowledged, those
 	// below it are in the system's memory too, and this sync covers them.
 	err := c.sync()
 	if err == nil {
+		c.seen.Synced(int(target-before), time.Since(begun))
 		c.mark(target)
 	}
 	c.mu.Lock()

@@ -66,6 +66,8 @@ type Config struct {
 	// without deadline. Default 15 s.
 	AckWait time.Duration
 
+	Observer Observer // default: nobody
+
 	Logger *slog.Logger     // default: discard
 	Now    func() time.Time // default time.Now
 	NewID  func() string    // a fresh UUIDv7; default from package uuid
@@ -75,6 +77,9 @@ func (c Config) withDefaults() Config {
 	c.Stream = cmp.Or(c.Stream, "TALLY")
 	c.AckWait = cmp.Or(c.AckWait, 15*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Observer == nil {
+		c.Observer = nobody{}
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -141,7 +146,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	l.life, l.end = context.WithCancel(context.Background())
 	if l.config.Sync != nil {
 		l.config.Durability = Durable
-		c, err := newCommitter(l.life, l.sync, l.config.Mark, st.Last)
+		c, err := newCommitter(l.life, l.sync, l.config.Mark, l.config.Observer, st.Last)
 		if err != nil {
 			l.end()
 			return nil, err
