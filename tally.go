@@ -148,6 +148,31 @@ func (st *Store) ViewsDir() string { return st.config.ViewsDir }
 // leaves that to another.
 func (st *Store) Runners() []*projector.Runner { return st.runners }
 
+// Lag is how far a view is behind the durable end of the log.
+type Lag struct {
+	Events uint64
+	Age    time.Duration // since the first event was recorded that the view does not show
+}
+
+// Lag gives the lag of a view that has got to an offset.
+func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
+	durable, err := st.Log.Durable(ctx)
+	if err != nil || durable <= at {
+		return Lag{}, err
+	}
+	lag := Lag{Events: uint64(durable - at)}
+	for rec, err := range st.Log.Read(ctx, events.Range{After: at, Limit: 1}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			break // nobody knows its age
+		}
+		if err != nil {
+			return lag, err
+		}
+		lag.Age = max(0, time.Since(rec.Recorded))
+	}
+	return lag, nil
+}
+
 // Wait returns when a view, such as "catalog", shows at least the record at an
 // offset, whoever keeps it. A view that nobody keeps is ErrNotFound.
 func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error {

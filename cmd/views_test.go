@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,4 +232,39 @@ func serveNATS(t *testing.T) (url string) {
 		t.Fatal("the server does not start")
 	}
 	return s.ClientURL()
+}
+
+// serve answers Prometheus about its log and its views.
+func TestServeMetrics(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	c := command(t.Context(), store, "tally-ingest", "serve", "--metrics", ":0", "-o", "json")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { c.Process.Kill(); c.Wait() }()
+	var serving struct{ Metrics string }
+	if err := json.NewDecoder(out).Decode(&serving); err != nil {
+		t.Fatal(err)
+	}
+	output(t, strings.NewReader(tale(3, 20)), store, "tally-ingest", "append", "-o", "jsonl")
+	output(t, nil, store, "tally-replay", "ls") // waits until the catalog shows them
+	answer, err := http.Get(serving.Metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"tally_append_events_total 60\n", `tally_view_lag_events{view="catalog"} 0`, `tally_view_quarantined_subjects{view="search"} 0`,
+		"tally_log_durable_offset 60\n", "tally_sync_duration_seconds_count", "tally_store_free_bytes"} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("there is no %q in\n%s", want, body)
+		}
+	}
 }

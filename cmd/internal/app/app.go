@@ -21,6 +21,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -104,9 +105,10 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 	return a.open(ctx, embedded.Options{})
 }
 
-// Own opens the local store as its owner, and waits until nobody else is.
-func (a *App) Own(ctx context.Context) (*tally.Store, error) {
-	return a.open(ctx, embedded.Options{Own: true})
+// Own opens the local store as its owner, and waits until nobody else is. The
+// observer, if not nil, is that of its log.
+func (a *App) Own(ctx context.Context, seen log.Observer) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{Own: true, Observer: seen})
 }
 
 // open opens the store that the configuration names, with the options that a

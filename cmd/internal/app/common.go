@@ -41,8 +41,8 @@ func (a *App) VersionCommand() *cobra.Command {
 	}
 }
 
-// diskUse sums the files below a directory; what vanishes meanwhile counts not.
-func diskUse(dir string) int64 {
+// DiskUse sums the files below a directory; what vanishes meanwhile counts not.
+func DiskUse(dir string) int64 {
 	var n int64
 	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

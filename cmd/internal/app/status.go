@@ -128,17 +128,17 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 		}
 	}
 	if c.Backend == config.Local {
-		s.Store, s.Bytes, s.LogBytes = c.Store, diskUse(c.Store), diskUse(filepath.Join(c.Store, "jetstream"))
+		s.Store, s.Bytes, s.LogBytes = c.Store, DiskUse(c.Store), DiskUse(filepath.Join(c.Store, "jetstream"))
 		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil {
 			return s, err
 		}
 	}
-	s.Views, err = viewsOf(ctx, st, s.Durable)
+	s.Views, err = viewsOf(ctx, st)
 	return s, err
 }
 
 // viewsOf says how far the views are, as their files say.
-func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]viewStatus, error) {
+func viewsOf(ctx context.Context, st *tally.Store) ([]viewStatus, error) {
 	list := []viewStatus{}
 	if st.ViewsDir() == "" {
 		return list, nil
@@ -156,26 +156,14 @@ func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]vie
 		for _, q := range standing.Quarantined {
 			v.Quarantined = append(v.Quarantined, quarantineStatus{q.Subject.String(), q.Offset, q.Reason})
 		}
-		if durable > v.Offset {
-			v.LagEvents = uint64(durable - v.Offset)
-			if v.LagSeconds, err = ageOf(ctx, st, v.Offset); err != nil {
-				return list, err
-			}
+		lag, err := st.Lag(ctx, v.Offset)
+		if err != nil {
+			return list, err
 		}
+		v.LagEvents, v.LagSeconds = lag.Events, lag.Age.Seconds()
 		list = append(list, v)
 	}
 	return list, nil
-}
-
-// ageOf is how long ago the first record behind an offset was recorded.
-func ageOf(ctx context.Context, st *tally.Store, after events.Offset) (seconds float64, err error) {
-	for rec, err := range st.Log.Read(ctx, events.Range{After: after, Limit: 1}) {
-		if err == nil {
-			return max(0, time.Since(rec.Recorded).Seconds()), nil
-		}
-		return 0, nil // damage has no age
-	}
-	return 0, ctx.Err()
 }
 
 // String says it for people.

@@ -1,0 +1,51 @@
+package metrics
+
+import (
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+func TestMetrics(t *testing.T) {
+	m := New()
+	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Observer: m, Sync: func(string) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := tally.Open(t.Context(), l, tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	m.Watch(st, func() (int64, uint64, error) { return 7, 9, nil })
+	sub := events.Session("", "s")
+	for range 3 {
+		e, err := events.New("urn:t", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`1`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Append(t.Context(), sub, log.Any, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Appended(1, time.Second, errors.New("refused"))
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	body := answer.Body.String()
+	for _, want := range []string{
+		"tally_append_events_total 3\n", `tally_append_duration_seconds_count{result="ok"} 3`, `tally_append_duration_seconds_count{result="error"} 1`,
+		"tally_sync_group_events_sum 3\n", "tally_sync_duration_seconds_count",
+		"tally_log_head_offset 3\n", "tally_log_durable_offset 3\n", "tally_store_bytes 7\n", "tally_store_free_bytes 9\n",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %q in\n%s", want, body)
+		}
+	}
+}
