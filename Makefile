@@ -26,11 +26,14 @@ bench:
 
 # The long campaigns: 500 kills of an appending process, an import of a million
 # events that is killed in the middle, 300 power cuts (as root), a thousand panels
-# whose owner is killed, many more random histories.
+# whose owner is killed, the views of ten million events, many more random
+# histories.
 soak:
-	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory' -v ./cmd/...
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors' -v ./cmd/...
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v .
 	$(GO) test -timeout 60m ./formats/...
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
+	$(GO) test -timeout 60m ./projector/catalog -rapid.checks=2000
 	$(GO) test -timeout 60m ./log/logtest -rapid.checks=2000

@@ -80,7 +80,7 @@ type Runner struct {
 
 	Batch   int           // most records of a commit; default 8192; fewer if they have more than Ahead bytes
 	Latency time.Duration // most time between a record and its commit when live; default 2 ms
-	Ahead   int64         // bytes of data decoded ahead; default 8 MiB, one record always
+	Ahead   int64         // bytes of data decoded ahead; default 4 MiB, one record always
 	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
 	Upto    events.Offset // where CatchUp ends at the latest; 0: where the log does
 
@@ -103,7 +103,7 @@ func (r *Runner) withDefaults() {
 	r.MaxValue = cmp.Or(r.MaxValue, events.MaxValue)
 	r.Batch = cmp.Or(r.Batch, 8192)
 	r.Latency = cmp.Or(r.Latency, 2*time.Millisecond)
-	r.Ahead = cmp.Or(r.Ahead, 8<<20)
+	r.Ahead = cmp.Or(r.Ahead, 4<<20)
 	r.Leave = cmp.Or(r.Leave, time.Second)
 }
 

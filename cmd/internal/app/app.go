@@ -39,8 +39,8 @@ type App struct {
 
 // memoryLimit is how much memory a command takes before it collects garbage more
 // often, unless GOMEMLIMIT says otherwise. Most of what it would take is what the
-// server has read of the log and keeps for a moment.
-const memoryLimit = 256 << 20
+// server has read of the log and keeps for a moment. What SQLite takes comes on top.
+const memoryLimit = 224 << 20
 
 // Main runs a command's tree and gives the exit code.
 func Main(name string, root func(*App) *cobra.Command) int {

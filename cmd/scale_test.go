@@ -1,0 +1,122 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// A large store: most sessions are short-lived, a tenth of the events belong to
+// sessions that are spread over the whole log, and a tenth to one session. The views
+// are built in bounded memory and are a fold of the log; how long things take is
+// logged.
+func TestViewsOfLargeStore(t *testing.T) {
+	count, sessions := 100_000, 1_000
+	if soak() {
+		count, sessions = 10_000_000, 100_000
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	fillStore(t, store, count, sessions)
+	server := peakMemory(t, command(t.Context(), store, "tally-replay", "status"))
+
+	began := time.Now()
+	c := command(t.Context(), store, "tally-replay", "project", "--once", "--progress", "none")
+	used := peakMemory(t, c)
+	t.Logf("%d events: both views in %v; peak memory %d MB, of a process that only opens the store %d MB",
+		count, time.Since(began).Round(time.Millisecond), used>>20, server>>20)
+	if used-server > 200<<20 {
+		t.Errorf("the views took %d MB beyond the server's %d MB", (used-server)>>20, server>>20)
+	}
+	for _, name := range []string{"views.db", "search.db"} {
+		info, err := os.Stat(filepath.Join(store, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s has %.1f bytes for each event", name, float64(info.Size())/float64(count))
+	}
+	t.Logf("ls --limit 50: %v", timesOf(t, 9, func(int) { output(t, nil, store, "tally-replay", "ls", "--limit", "50") }))
+	t.Logf("ls --sort cost --limit 50: %v", timesOf(t, 9, func(int) { output(t, nil, store, "tally-replay", "ls", "--sort", "cost", "--limit", "50") }))
+	t.Logf("search: %v", timesOf(t, 40, func(i int) {
+		output(t, nil, store, "tally-replay", "search", scaleWords[i%len(scaleWords)], scaleWords[(i/7)%len(scaleWords)])
+	}))
+	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
+}
+
+// spread is what was measured: the median and the time that 95 of 100 are within.
+type spread struct{ median, p95 time.Duration }
+
+func (s spread) String() string {
+	return fmt.Sprintf("median %v, p95 %v", s.median.Round(100*time.Microsecond), s.p95.Round(100*time.Microsecond))
+}
+
+func timesOf(t *testing.T, n int, do func(int)) spread {
+	t.Helper()
+	var list []time.Duration
+	for i := range n {
+		began := time.Now()
+		do(i)
+		list = append(list, time.Since(began))
+	}
+	slices.Sort(list)
+	return spread{list[n/2], list[n*95/100]}
+}
+
+var scaleWords = strings.Fields("flour butter sugar berry lemon sponge order table window answer tomorrow quietly under river morning letter machine garden paper silver")
+
+// fillStore appends turns, and a cost for every tenth.
+func fillStore(t *testing.T, store string, count, sessions int) {
+	t.Helper()
+	s, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: store, Private: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r := rand.New(rand.NewPCG(1, 1))
+	var pending []*log.Pending
+	for i := range count {
+		id := fmt.Sprintf("short-%d", i*sessions/count)
+		switch r.IntN(10) {
+		case 0:
+			id = fmt.Sprintf("spread-%d", r.IntN(sessions/10))
+		case 1:
+			id = "large"
+		}
+		var p events.Payload = &events.CostAccrued{Model: "m", USD: "0.0125", Purpose: "run", Source: "reported"}
+		if i%10 != 0 {
+			var words []string
+			for range 5 + r.IntN(60) {
+				words = append(words, scaleWords[r.IntN(len(scaleWords))])
+			}
+			p = &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(fmt.Sprintf(`{"role":"user","content":"%s %d"}`, strings.Join(words, " "), i))}}}
+		}
+		e, err := events.New("urn:test", events.Session("", id), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pending = append(pending, s.Log().AppendAsync(t.Context(), e.Subject, log.Any, e)); len(pending) == 2000 {
+			mustAck(t, pending)
+			pending = pending[:0]
+		}
+	}
+	mustAck(t, pending)
+}
+
+func mustAck(t *testing.T, pending []*log.Pending) {
+	t.Helper()
+	for _, p := range pending {
+		if _, err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
