@@ -130,7 +130,7 @@ func (st *Store) In(namespace string) (*Store, error) {
 	if err := events.ValidateNamespace(namespace); err != nil {
 		return nil, err
 	}
-	other := &Store{Log: st.Log, config: st.config, loader: st.loader, stop: func() {}}
+	other := &Store{Log: st.Log, config: st.config, loader: st.loader, stop: func() {}, runners: st.runners}
 	other.config.Namespace, other.config.OnClose = namespace, nil
 	return other, nil
 }

@@ -348,10 +348,14 @@ func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err 
 	size := int64(0)
 	for n := 1; ; n++ {
 		q.took(d)
-		if d.err != nil {
-			return c, false, d.err
+		err := d.err
+		if err == nil {
+			err = ctx.Err()
 		}
-		if err := r.apply(ctx, d.fact); err != nil {
+		if err == nil {
+			err = r.apply(ctx, d.fact)
+		}
+		if err != nil {
 			return c, false, err
 		}
 		c = Cursor{d.fact.Offset, d.fact.ID, d.fact.Recorded, max(r.head, d.fact.Offset)}

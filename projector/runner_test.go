@@ -266,6 +266,23 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 	}
 }
 
+// A runner that has no time to catch up says in the view that there is more.
+func TestRunnerLeaves(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		put(t, l, s1, "a", "b", "c", "d", "e", "f")
+		v := &shelf{refuse: func(projector.Fact) error { time.Sleep(300 * time.Millisecond); return nil }}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		(&projector.Runner{Log: l, View: v, Batch: 1}).Run(ctx)
+		if at := v.cursor.Offset; at < 2 || at > 4 || v.cursor.Head != 6 {
+			t.Errorf("after a second the view is at %v of %v", at, v.cursor.Head)
+		}
+		v.refuse = nil
+		(&projector.Runner{Log: l, View: v}).Run(ctx)
+		v.has(t, "a", "b", "c", "d", "e", "f")
+	})
+}
+
 func TestRunnerWaitEnds(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
 		r := &projector.Runner{Log: l, View: &shelf{}, Logger: slog.New(slog.DiscardHandler)}

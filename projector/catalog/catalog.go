@@ -92,6 +92,9 @@ func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 	if s == nil {
 		s = c.begins(f.Subject)
 	}
+	if s.history.Last() >= f.Offset {
+		return c.wrap(projector.ErrMoved) // somebody else has stored it already
+	}
 	if !s.dirty {
 		s.dirty = true
 		c.dirty = append(c.dirty, s)

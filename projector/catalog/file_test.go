@@ -1,0 +1,147 @@
+package catalog
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+)
+
+// put applies records to a catalog and commits them, and gives the first error.
+func put(t *testing.T, c *Catalog, records testkit.Records) error {
+	t.Helper()
+	for _, rec := range records {
+		if err := c.Apply(t.Context(), projector.Decode(rec)); err != nil {
+			return err
+		}
+	}
+	last := records[len(records)-1]
+	return c.Commit(t.Context(), projector.Cursor{Offset: last.Offset, EventID: last.ID, Recorded: time.Unix(1, 0)})
+}
+
+func begin(t *testing.T, c *Catalog, want events.Offset) {
+	t.Helper()
+	cursor, _, err := c.Begin(t.Context())
+	must(t, err)
+	if cursor.Offset != want {
+		t.Fatalf("the view is at %v, want %v", cursor.Offset, want)
+	}
+}
+
+// Of two who write one view, one finds out at his next commit and begins anew:
+// nothing is counted twice.
+func TestTwoWriters(t *testing.T) {
+	dir, sub := t.TempDir(), events.Session("", "s")
+	records := turnsOf(t, sub, "a", "b", "c")
+	one, two := New(dir, nullLogger), New(dir, nullLogger)
+	defer one.Close()
+	defer two.Close()
+	begin(t, one, 0)
+	begin(t, two, 0)
+	must(t, put(t, one, records[:2]))
+	if err := put(t, two, records[:1]); !errors.Is(err, projector.ErrMoved) {
+		t.Fatalf("the second writer: %v", err)
+	}
+	begin(t, two, 2)
+	must(t, put(t, two, records[2:]))
+	if err := put(t, one, records[2:]); !errors.Is(err, projector.ErrMoved) {
+		t.Fatalf("the first writer: %v", err)
+	}
+	mustHaveTurns(t, dir, 3)
+}
+
+func mustHaveTurns(t *testing.T, dir string, want int) {
+	t.Helper()
+	r, err := Open(t.Context(), dir)
+	must(t, err)
+	defer r.Close()
+	s, found, err := r.Session(t.Context(), "default", "s")
+	must(t, err)
+	if !found || s.Turns != want {
+		t.Errorf("the session has %d turns, want %d", s.Turns, want)
+	}
+}
+
+// A writer whose file was removed or replaced notices it, and begins anew.
+func TestFileIsReplaced(t *testing.T) {
+	dir, sub := t.TempDir(), events.Session("", "s")
+	records := turnsOf(t, sub, "a", "b")
+	c := New(dir, nullLogger)
+	defer c.Close()
+	begin(t, c, 0)
+	must(t, put(t, c, records[:1]))
+	must(t, Remove(filepath.Join(dir, FileName)))
+	if err := put(t, c, records[1:]); !errors.Is(err, projector.ErrMoved) {
+		t.Fatalf("commit to a file that was removed: %v", err)
+	}
+	begin(t, c, 0)
+	must(t, put(t, c, records))
+	mustHaveTurns(t, dir, 2)
+}
+
+// Readers see the old edition until the new one takes its place, and the writer of
+// the old one goes on from where the new one is.
+func TestReplace(t *testing.T) {
+	dir, sub := t.TempDir(), events.Session("", "s")
+	records := turnsOf(t, sub, "a", "b", "c")
+	live, fresh := New(dir, nullLogger), NextCatalog(dir, nullLogger)
+	defer live.Close()
+	defer fresh.Close()
+	begin(t, live, 0)
+	must(t, put(t, live, records[:2]))
+	begin(t, fresh, 0)
+	must(t, put(t, fresh, records[:1]))
+	mustHaveTurns(t, dir, 2)
+	if err := fresh.Replace(t.Context()); !errors.Is(err, ErrBehind) {
+		t.Fatalf("an edition that is behind: %v", err)
+	}
+	must(t, put(t, fresh, records[1:]))
+	mustHaveTurns(t, dir, 2)
+	must(t, fresh.Replace(t.Context()))
+	mustHaveTurns(t, dir, 3)
+	if err := put(t, live, records[2:]); !errors.Is(err, projector.ErrMoved) {
+		t.Fatalf("the writer of the old edition: %v", err)
+	}
+	begin(t, live, 3)
+	again := NextCatalog(dir, nullLogger) // the names are free again
+	begin(t, again, 0)
+	must(t, again.Close())
+}
+
+// What is none, of another version, or damaged, is no view.
+func TestNoView(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	for name, content := range map[string][]byte{"none": nil, "empty": {}, "text": []byte("this is no database, and it is longer than a header of one would be, to be sure of it, by far")} {
+		if content != nil {
+			must(t, os.WriteFile(path, content, 0o600))
+		}
+		if _, err := Open(t.Context(), dir); !errors.Is(err, ErrNoView) {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, Remove(path))
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	var l Intervals
+	must(t, l.Scan("1-40,57-57,60-80"))
+	if l.String() != "1-40,57-57,60-80" {
+		t.Errorf("read back: %s", l)
+	}
+	for at, want := range map[events.Offset]bool{0: false, 1: true, 40: true, 41: false, 57: true, 58: false, 80: true, 81: false} {
+		if l.Contains(at) != want {
+			t.Errorf("contains %v: %v", at, !want)
+		}
+	}
+	for _, text := range []any{"x", "4", "5-4", "1-2,", 7} {
+		if err := new(Intervals).Scan(text); err == nil {
+			t.Errorf("%v is read", text)
+		}
+	}
+}
