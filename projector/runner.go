@@ -168,9 +168,18 @@ func (r *Runner) follow(ctx context.Context) error {
 }
 
 // CatchUp brings the view to where the log ends now. progress, if not nil, is told
-// of each commit.
+// of each commit. Somebody else who writes the view meanwhile does a part of it.
 func (r *Runner) CatchUp(ctx context.Context, progress func(Cursor)) error {
 	r.withDefaults()
+	for {
+		err := r.catchUp(ctx, progress)
+		if !errors.Is(err, ErrMoved) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (r *Runner) catchUp(ctx context.Context, progress func(Cursor)) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}

@@ -71,12 +71,20 @@ func dsn(path, mode string) string {
 		"&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(8000)&_pragma=cache_size(-8000)&_pragma=temp_store(MEMORY)"
 }
 
-// isDamage reports whether SQLite found that a file is none of its own, or broken.
-func isDamage(err error) bool {
-	const corrupt, notADatabase = 11, 26
+// What SQLite says of a file that is broken, not there any more, or none of its own.
+const (
+	corrupt      = 11
+	cannotOpen   = 14
+	notADatabase = 26
+)
+
+// isCode reports whether an error is one of some that SQLite has numbers for.
+func isCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
-	return ok && (e.Code()&0xff == corrupt || e.Code()&0xff == notADatabase)
+	return ok && slices.Contains(codes, e.Code()&0xff)
 }
+
+func isDamage(err error) bool { return isCode(err, corrupt, notADatabase) }
 
 // begin opens the file if it is not open, makes its tables if it has none, and
 // gives what is stored. A file that is damaged or of another version is removed.
@@ -348,10 +356,10 @@ func (f *file) remove() error {
 	return Remove(f.path)
 }
 
-// Remove removes a file of views with what SQLite keeps beside it. Who has it open
-// keeps what he sees.
+// Remove removes a file of views with what SQLite keeps beside it, that first: a
+// new file of the name must not find it. Who has the file open keeps what he sees.
 func Remove(path string) error {
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -60,12 +60,13 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	return r, nil
 }
 
-// wrap gives an error its file. Damage is as good as no file.
+// wrap gives an error its file. Damage is as good as no file, and a file may be
+// removed at any moment by who builds it anew.
 func (r *reader) wrap(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isDamage(err), errors.Is(err, sql.ErrNoRows):
+	case isCode(err, corrupt, cannotOpen, notADatabase), errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: %s: %v", ErrNoView, r.path, err)
 	}
 	return fmt.Errorf("catalog: %s: %w", r.path, err)
