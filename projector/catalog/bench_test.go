@@ -1,0 +1,50 @@
+package catalog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// BenchmarkSpread folds records that are spread at random over many sessions, the
+// hardest case for what is kept at hand, and beside it, in the same run, as many of
+// short-lived sessions.
+func BenchmarkSpread(b *testing.B) {
+	const sessions, count, batch = 100_000, 400_000, 8192
+	for b.Loop() {
+		r := rand.New(rand.NewPCG(1, 1))
+		spread := foldRate(b, count, batch, func(int) int { return r.IntN(sessions) })
+		short := foldRate(b, count, batch, func(i int) int { return i / 100 })
+		b.ReportMetric(spread, "spread/s")
+		b.ReportMetric(short, "short/s")
+		b.ReportMetric(spread/short, "x-short")
+	}
+}
+
+// foldRate gives how many facts a second are folded and committed.
+func foldRate(b *testing.B, count, batch int, session func(int) int) float64 {
+	b.Helper()
+	c := New(b.TempDir(), nullLogger)
+	defer c.Close()
+	if _, _, err := c.Begin(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	turn := &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`1`)}}}
+	began := time.Now()
+	for i := range count {
+		rec := events.Record{Event: events.Event{ID: "e", Type: events.TypeTurnAppended, Subject: events.Session("", fmt.Sprintf("s%d", session(i)))}, Offset: events.Offset(i + 1), Recorded: began}
+		if err := c.Apply(b.Context(), projector.Fact{Record: rec, Payload: turn}); err != nil {
+			b.Fatal(err)
+		}
+		if (i+1)%batch == 0 || i == count-1 {
+			if err := c.Commit(b.Context(), projector.Cursor{Offset: rec.Offset, EventID: "e"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return float64(count) / time.Since(began).Seconds()
+}
