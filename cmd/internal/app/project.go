@@ -19,14 +19,14 @@ import (
 // The views that can be projected.
 var viewNames = []string{"catalog", "search"}
 
-// keptView is a view that this process writes beside somebody else's server.
+// keptView is a view that this command writes.
 type keptView struct {
-	projector.View
+	*projector.Runner
 	io.Closer
 }
 
-// openViews opens views of a directory to write them.
-func (a *App) openViews(dir string, names []string) ([]keptView, error) {
+// openViews gives views of a directory that are to be written.
+func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView, error) {
 	lg, err := a.Logger()
 	if err != nil {
 		return nil, err
@@ -36,10 +36,10 @@ func (a *App) openViews(dir string, names []string) ([]keptView, error) {
 		switch name {
 		case "catalog":
 			c := catalog.New(dir, lg)
-			list = append(list, keptView{c, c})
+			list = append(list, keptView{&projector.Runner{Log: st.Log, View: c, Logger: lg}, c})
 		case "search":
 			s := catalog.NewSearch(dir, render.Text, lg)
-			list = append(list, keptView{s, s})
+			list = append(list, keptView{&projector.Runner{Log: st.Log, View: s, Logger: lg}, s})
 		default:
 			return nil, cli.Usagef("there is no view %q: want catalog or search", name)
 		}
@@ -68,20 +68,16 @@ func (a *App) projectOnce(ctx context.Context, st *tally.Store, view string, at 
 
 // catchUp brings views to where the log ends now.
 func (a *App) catchUp(ctx context.Context, st *tally.Store, dir string, names []string) error {
-	views, err := a.openViews(dir, names)
-	if err != nil {
-		return err
-	}
-	lg, err := a.Logger()
+	views, err := a.openViews(st, dir, names)
 	if err != nil {
 		return err
 	}
 	for _, v := range views {
-		progress, done, err := a.pace(ctx, st, "projecting "+v.Name())
+		progress, done, err := a.pace(ctx, st, "projecting "+v.View.Name())
 		if err != nil {
 			return err
 		}
-		err = (&projector.Runner{Log: st.Log, View: v, Logger: lg}).CatchUp(ctx, progress)
+		err = v.CatchUp(ctx, progress)
 		done()
 		if err := errors.Join(err, v.Close()); err != nil {
 			return err
@@ -140,18 +136,13 @@ func (a *App) turn(ctx context.Context, dir string) (io.Closer, error) {
 
 // keep runs the views until ctx is done.
 func (a *App) keep(ctx context.Context, st *tally.Store, dir string, names []string) error {
-	views, err := a.openViews(dir, names)
-	if err != nil {
-		return err
-	}
-	lg, err := a.Logger()
+	views, err := a.openViews(st, dir, names)
 	if err != nil {
 		return err
 	}
 	var running sync.WaitGroup
 	for _, v := range views {
-		r := &projector.Runner{Log: st.Log, View: v, Logger: lg}
-		running.Go(func() { r.Run(ctx) })
+		running.Go(func() { v.Run(ctx) })
 	}
 	fmt.Fprintf(a.Err, "keeping the views in %s; stop it with Ctrl-C\n", dir)
 	running.Wait()

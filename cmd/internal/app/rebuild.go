@@ -37,7 +37,7 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 	defer done()
 	switch err := e.Check(ctx); {
 	case errors.Is(err, catalog.ErrNoView):
-		return a.renew(ctx, st, r, name, progress) // there is nothing to read meanwhile
+		return a.renew(ctx, st, name, progress) // there is nothing to read meanwhile
 	case err != nil:
 		return 0, err
 	}
@@ -46,7 +46,7 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 }
 
 // renew builds a view in a new file.
-func (a *App) renew(ctx context.Context, st *tally.Store, r *projector.Runner, name string, progress func(projector.Cursor)) (events.Offset, error) {
+func (a *App) renew(ctx context.Context, st *tally.Store, name string, progress func(projector.Cursor)) (events.Offset, error) {
 	file := catalog.FileName
 	if name == "search" {
 		file = catalog.SearchFileName
@@ -54,28 +54,24 @@ func (a *App) renew(ctx context.Context, st *tally.Store, r *projector.Runner, n
 	if err := catalog.Remove(filepath.Join(st.ViewsDir(), file)); err != nil {
 		return 0, err
 	}
-	views, err := a.openViews(st.ViewsDir(), []string{name})
+	views, err := a.openViews(st, st.ViewsDir(), []string{name})
 	if err != nil {
 		return 0, err
 	}
-	r.View = views[0]
-	err = r.CatchUp(ctx, progress)
-	return r.Cursor().Offset, errors.Join(err, views[0].Close())
+	v := views[0]
+	err = v.CatchUp(ctx, progress)
+	return v.Cursor().Offset, errors.Join(err, v.Close())
 }
 
 // Retry folds anew what the views left aside, and gives what is in them again.
 func (a *App) Retry(ctx context.Context, st *tally.Store, names []string) ([]projector.Quarantine, error) {
-	lg, err := a.Logger()
-	if err != nil {
-		return nil, err
-	}
-	views, err := a.openViews(st.ViewsDir(), names)
+	views, err := a.openViews(st, st.ViewsDir(), names)
 	if err != nil {
 		return nil, err
 	}
 	var mended []projector.Quarantine
 	for _, v := range views {
-		again, err := (&projector.Runner{Log: st.Log, View: v, Logger: lg}).Retry(ctx)
+		again, err := v.Retry(ctx)
 		mended = append(mended, again...)
 		if err := errors.Join(err, v.Close()); err != nil {
 			return mended, err
