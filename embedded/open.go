@@ -3,8 +3,6 @@ package embedded
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
@@ -39,6 +36,11 @@ type Options struct {
 	Store     string // directory of a local store; likewise
 	Namespace string // of sessions and documents; likewise
 	URL       string // of the server of backend nats; likewise
+	Context   string // of the nats command, that says how to get at that server; likewise
+
+	// MinDurability (buffered, durable or replicated) refuses to open, with a
+	// *log.DurabilityError, a store whose acknowledgements are worth less; likewise.
+	MinDurability string
 
 	Source string           // CloudEvents source of the events that this program makes; default: tally.Config's
 	Actor  string           // who appends; default: not said
@@ -75,7 +77,7 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 			return nil, fmt.Errorf("embedded: open: %w", err)
 		}
 	}
-	c, err := config.Resolve(dir, config.Overrides{Backend: o.Backend, Store: o.Store, Namespace: o.Namespace, URL: o.URL}, os.Getenv)
+	c, err := config.Resolve(dir, config.Overrides{Backend: o.Backend, Store: o.Store, Namespace: o.Namespace, URL: o.URL, Context: o.Context, MinDurability: o.MinDurability}, os.Getenv)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: open: %w", err)
 	}
@@ -98,7 +100,7 @@ func (o Options) store(c config.Config) tally.Config {
 
 // openMemory opens a store that ends with the process.
 func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger})
+	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability})
 	if err != nil {
 		return nil, err
 	}
@@ -118,38 +120,6 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	list, search := catalog.New(dir, o.Logger), catalog.NewSearch(dir, render.Text, o.Logger)
 	st.Views, st.ViewsDir = []projector.View{list, search}, dir
 	return func() error { return errors.Join(list.Close(), search.Close()) }
-}
-
-// dial opens a store on a server that somebody else runs. What an acknowledgement
-// of it is worth is not known here, so nothing is promised.
-func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	nc, err := nats.Connect(c.URL, nats.Name("tally"), nats.Timeout(5*time.Second), nats.MaxReconnects(-1))
-	if err != nil {
-		return nil, fmt.Errorf("embedded: open %s: %w: %v", c.URL, log.ErrUnavailable, err)
-	}
-	l, err := log.Open(ctx, nc, log.Config{Logger: o.Logger})
-	if err != nil {
-		nc.Close()
-		return nil, err
-	}
-	st := o.store(c)
-	if st.ViewsDir, err = viewsOf(c.URL); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	st.OnClose = func() error { nc.Close(); return nil }
-	return tally.Open(ctx, l, st)
-}
-
-// viewsOf gives the directory for the views of somebody else's server, on this
-// machine: they are a cache, and one for each server.
-func viewsOf(url string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("embedded: open %s: %w", url, err)
-	}
-	sum := sha256.Sum256([]byte(url))
-	return filepath.Join(cache, "tally", "views", hex.EncodeToString(sum[:8])), nil
 }
 
 // openLocal owns the directory, or attaches to who does. Between the two states
@@ -180,7 +150,7 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 }
 
 func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, Progress: o.Progress})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +169,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 // attach opens a store that another process owns. That one keeps the snapshots and
 // the views.
 func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	a, err := Attach(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger})
+	a, err := Attach(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, MinDurability: c.MinDurability})
 	if err != nil {
 		return nil, err
 	}

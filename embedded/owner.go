@@ -136,7 +136,7 @@ type Attached struct {
 }
 
 // Attach opens the log of a directory through the process that owns it. Of the
-// options Dir and Logger matter. It returns *NoOwnerError if there is no such
+// options Dir, Logger and MinDurability matter. It returns *NoOwnerError if there is no such
 // process; when the owner ends, calls give log.ErrUnavailable or log.ErrUnknown.
 func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	o = o.withDefaults()
@@ -166,7 +166,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		a.Close()
 		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir)}}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir)}}
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}

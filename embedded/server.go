@@ -41,6 +41,10 @@ type ServerOptions struct {
 
 	Observer log.Observer // of the log; default: nobody
 
+	// MinDurability refuses, with a *log.DurabilityError, a store whose acknowledgements
+	// are worth less.
+	MinDurability log.Durability
+
 	// Private keeps the server inside this process: nothing listens, and Attach
 	// finds no owner.
 	Private bool
@@ -270,7 +274,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
-	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true, Observer: o.Observer,
+	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
 			AtRest: func() error { return s.atRest(o.SegmentBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}

@@ -1,6 +1,10 @@
 package log
 
-import "github.com/tallylog/tally/events"
+import (
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+)
 
 // Durability is what an acknowledgement promises. The zero value promises least.
 type Durability uint8
@@ -20,6 +24,17 @@ func (d Durability) String() string {
 		return "replicated"
 	}
 	return "buffered"
+}
+
+// UnmarshalText reads what String gives.
+func (d *Durability) UnmarshalText(text []byte) error {
+	for _, known := range []Durability{Buffered, Durable, Replicated} {
+		if known.String() == string(text) {
+			*d = known
+			return nil
+		}
+	}
+	return fmt.Errorf("log: %q is no durability: want buffered, durable or replicated", text)
 }
 
 // MarshalText writes what String gives.

@@ -45,6 +45,8 @@ type consumer struct {
 	b            *jetStream
 	q            Query
 	stream, name string
+	replicated   bool   // the server that has the consumer may be behind
+	late         uint64 // messages that it did not have, and the leader did
 	made         bool
 	moved        <-chan struct{} // of a live one: closed when another segment is written to
 	reconnects   uint64          // of the connection, when the consumer was made
@@ -64,7 +66,7 @@ type consumer struct {
 }
 
 func newConsumer(b *jetStream, s *segment, q Query) *consumer {
-	return &consumer{b: b, q: q, stream: s.name, name: "tally-" + nuid.Next(), at: q.After, batch: firstBatch}
+	return &consumer{b: b, q: q, stream: s.name, replicated: s.replicated, name: "tally-" + nuid.Next(), at: q.After, batch: firstBatch}
 }
 
 // open makes the server's consumer.
@@ -105,7 +107,7 @@ func (c *consumer) count(ctx context.Context) (uint64, error) {
 	if c.failed == nil {
 		c.failed = c.open(ctx)
 	}
-	return c.announced, c.failed
+	return c.announced + c.late, c.failed
 }
 
 func (c *consumer) Close() {
@@ -134,7 +136,7 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 	}
 	for {
 		if !c.q.Live && (c.at >= c.q.Upto || c.got >= c.announced || c.barren > 1) {
-			return Message{}, io.EOF
+			return c.rest(ctx)
 		}
 		if c.asked == 0 {
 			if err := c.ask(); err != nil {
@@ -155,6 +157,27 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 		c.barren = 0
 		return c.take(m)
 	}
+}
+
+// rest gives what the server that has the consumer did not have yet. What it cannot
+// read the leader perhaps can, too.
+func (c *consumer) rest(ctx context.Context) (Message, error) {
+	if !c.replicated || c.at >= c.q.Upto {
+		return Message{}, io.EOF
+	}
+	m, err := c.b.atLeader(ctx, c.stream, leaderQuery{Seq: uint64(c.at) + 1, Next: c.q.Filter})
+	switch {
+	case errors.Is(err, ErrNotFound) || err == nil && m.Offset > c.q.Upto:
+		c.at = c.q.Upto
+		return Message{}, io.EOF
+	case err != nil:
+		return Message{}, err
+	}
+	c.at = m.Offset
+	// It may be one that was announced and could not be given: then there seem to be
+	// too many, and they are counted again.
+	c.late++
+	return m, nil
 }
 
 // take checks a message's place: what a consumer gives is numbered, so that one

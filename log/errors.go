@@ -139,6 +139,10 @@ func (e *ConfigError) Error() string {
 // the one that takes its subject.
 var errOtherStream = fmt.Errorf("%w: the subject is another stream's", ErrUnavailable)
 
+// errInProcess is a cluster's answer to a message that was sent before and is not
+// stored by a quorum yet: perhaps it will be.
+var errInProcess = fmt.Errorf("%w: the message is being stored", ErrBusy)
+
 func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
 
 // Codes of the server that mean something to a log.
@@ -150,6 +154,8 @@ const (
 	codeWrongLastSequence = 10071 // the expectation failed, the text names the sequence
 	codeStoreFailed       = 10077 // the store refused: mostly max_bytes
 	codeNoLimits          = 10120 // the account is being set up
+	codeNoReplicas        = 10074 // more than one replica, and it is no cluster
+	codeInProcess         = 10158 // the same id is being stored
 	codeWrongLastInFlight = 10164 // the expectation failed, or a write to the subject is in flight
 	codeTooManyRequests   = 10167 // the stream's queue is full
 	codeBatchDisabled     = 10174 // the stream takes no atomic batches
@@ -171,6 +177,8 @@ func answerError(code int, text string) error {
 		return ErrConflict
 	case codeBatchDuplicate:
 		return ErrDuplicate
+	case codeInProcess:
+		return errInProcess
 	case codeOtherStream:
 		return errOtherStream
 	case codeTooManyRequests, codeBatchTooMany, codeBatchIncomplete:

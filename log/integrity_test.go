@@ -83,17 +83,20 @@ func TestDamagedBlock(t *testing.T) {
 
 	s = mustServe(t, dir, nil)
 	l = mustOpen(t, mustDial(t, s), log.Config{})
-	for r, want := range map[events.Range]string{
-		{}:                     "1 2 3 !4 5 6 7 8 9 10",
-		{After: 3, Upto: 5}:    "!4 5",
-		{Subject: b}:           "2 !4 6 8 10",
-		{Subject: b, Upto: 7}:  "2 !4 6",
-		{Subject: b, After: 4}: "6 8 10",
-		{Subject: a}:           "1 3 5 7 9",
-		{Kind: "session"}:      "1 2 3 !4 5 6 7 8 9 10",
+	for _, c := range []struct {
+		r    events.Range
+		want string
+	}{
+		{events.Range{Subject: a}, "1 3 5 7 9"}, // before it is known that a record is lost whose subject is not
+		{events.Range{}, "1 2 3 !4 5 6 7 8 9 10"},
+		{events.Range{After: 3, Upto: 5}, "!4 5"},
+		{events.Range{Subject: b}, "2 !4 6 8 10"},
+		{events.Range{Subject: b, Upto: 7}, "2 !4 6"},
+		{events.Range{Subject: b, After: 4}, "6 8 10"},
+		{events.Range{Kind: "session"}, "1 2 3 !4 5 6 7 8 9 10"},
 	} {
-		if got := strings.Join(show(t, l, r), " "); got != want {
-			t.Errorf("%+v: got %s, want %s", r, got, want)
+		if got := strings.Join(show(t, l, c.r), " "); got != c.want {
+			t.Errorf("%+v: got %s, want %s", c.r, got, c.want)
 		}
 	}
 	if _, err := l.Record(t.Context(), 4); !isDamage(err) {

@@ -31,8 +31,8 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.line.Load().active().stream.CachedInfo().Config.Replicas >= 3 && c.Durability == Buffered {
-		c.Durability = Replicated
+	if !c.Owner && !c.Via && c.Durability == Buffered {
+		c.Durability, c.why = b.worth(ctx, c)
 	}
 	l, err := OpenOn(ctx, b, c)
 	if err != nil || !c.Via {
@@ -46,7 +46,7 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 }
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
-	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, segments: c.Segments, logger: c.Logger}
+	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, replicas: c.Replicas, segments: c.Segments, logger: c.Logger}
 	var err error
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
@@ -68,6 +68,7 @@ type jetStream struct {
 	name          string // of the line: segments are <name>_<n>
 	owner         bool   // nobody else writes: this process may begin segments
 	via           bool   // an owner writes: this process only looks on
+	replicas      int    // of new streams; 0: as many as are safe
 	segments      Segments
 	logger        *slog.Logger
 
@@ -155,7 +156,18 @@ func (b *jetStream) awaitNext(ctx context.Context) error {
 
 // create makes the n-th stream of the line, which begins with an offset.
 func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*segment, error) {
-	stream, err := b.js.CreateStream(ctx, segmentConfig(b.name, n, first))
+	cfg := segmentConfig(b.name, n, first)
+	switch {
+	case b.replicas > 0:
+		cfg.Replicas = b.replicas
+	case !b.owner:
+		cfg.Replicas = 3
+	}
+	stream, err := b.js.CreateStream(ctx, cfg)
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeNoReplicas && b.replicas == 0 {
+		cfg.Replicas = 1
+		stream, err = b.js.CreateStream(ctx, cfg)
+	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was faster
 		stream, err = b.js.Stream(ctx, segmentName(b.name, n))
 	}
@@ -274,7 +286,7 @@ func (b *jetStream) Get(ctx context.Context, at events.Offset) (Message, error) 
 	for {
 		l := b.line.Load()
 		s := l.segments[l.place(at)]
-		m, err := s.get(ctx, at)
+		m, err := b.get(ctx, s, at)
 		if !errors.Is(err, ErrNotFound) || s.last != 0 || b.owner {
 			return m, err
 		}
@@ -299,7 +311,7 @@ func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
 		l = b.line.Load()
 	}
 	for _, s := range slices.Backward(l.segments) {
-		m, err := s.lastOf(ctx, subject)
+		m, err := b.lastOf(ctx, s, subject)
 		if !errors.Is(err, ErrNotFound) {
 			return m, err
 		}
@@ -308,20 +320,25 @@ func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
 }
 
 // lastOf gives the last message of a subject in a segment.
-func (s *segment) lastOf(ctx context.Context, subject string) (Message, error) {
+func (b *jetStream) lastOf(ctx context.Context, s *segment, subject string) (Message, error) {
 	e, there, known := s.find(subject)
 	switch {
 	case known && !there:
 		return Message{}, ErrNotFound
 	case known:
-		return s.get(ctx, events.Offset(e.Last))
+		return b.get(ctx, s, events.Offset(e.Last))
+	case s.replicated:
+		return b.atLeader(ctx, s.name, leaderQuery{Last: subject})
 	}
 	return rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		return s.stream.GetLastMsgForSubject(ctx, subject)
 	}))
 }
 
-func (s *segment) get(ctx context.Context, at events.Offset) (Message, error) {
+func (b *jetStream) get(ctx context.Context, s *segment, at events.Offset) (Message, error) {
+	if s.replicated {
+		return b.atLeader(ctx, s.name, leaderQuery{Seq: uint64(at)})
+	}
 	return rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return s.stream.GetMsg(ctx, uint64(at)) }))
 }
 

@@ -25,8 +25,20 @@ type Config struct {
 	Stream string
 
 	// Durability is what an acknowledgement of this server is worth. Whoever
-	// started the server knows it. Default Buffered.
+	// started the server knows it. Default: what Open finds out, else Buffered.
 	Durability Durability
+
+	// SyncsAlways is asked whether a server, by its name, syncs before it acknowledges:
+	// nil, or why that is not known. Then a stream without replicas is Durable. Default:
+	// nobody knows.
+	SyncsAlways func(ctx context.Context, server string) error
+
+	// MinDurability refuses to open, with a *DurabilityError, where acknowledgements
+	// are worth less.
+	MinDurability Durability
+
+	// Replicas of a stream that Open creates. Default: 3 in a cluster, else 1.
+	Replicas int
 
 	// Reads is the connection for everything but appends, so that large reads do
 	// not stand in their way. Default: the connection given to Open.
@@ -71,6 +83,8 @@ type Config struct {
 	Logger *slog.Logger     // default: discard
 	Now    func() time.Time // default time.Now
 	NewID  func() string    // a fresh UUIDv7; default from package uuid
+
+	why string // Durability is not more
 }
 
 func (c Config) withDefaults() Config {
@@ -152,6 +166,10 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 			return nil, err
 		}
 		l.commit, l.safe = c, c
+	}
+	if have := l.config.Durability; have < c.MinDurability {
+		l.end()
+		return nil, &DurabilityError{Want: c.MinDurability, Have: have, Why: cmp.Or(c.why, "that is what this store gives")}
 	}
 	if js, ok := b.(*jetStream); ok && l.config.Owner && l.config.Segments.Bytes > 0 {
 		l.roller = newRoller(js, l.drain)

@@ -178,7 +178,7 @@ const mostLosses = 3
 // advance goes on to the next segment. What is announced of this one is kept.
 func (s *scan) advance() {
 	if s.reading != nil && s.reading.made && s.reading.q.After == s.begin(s.place) {
-		n := max(s.reading.announced, s.indexed(s.place))
+		n := max(s.reading.announced+s.reading.late, s.indexed(s.place))
 		s.counts[s.place] = &n
 	}
 	s.stop()

@@ -52,6 +52,8 @@ type segment struct {
 	last   events.Offset // the highest; 0: it is the one that is written to
 	closed bool          // its subjects were taken from it
 
+	replicated bool // a server that answers may be behind
+
 	sealed atomic.Bool
 	index  atomic.Pointer[segindex.Index] // nil: not known (yet)
 }
@@ -171,7 +173,7 @@ func newSegment(n int, stream jetstream.Stream) *segment {
 	info := stream.CachedInfo()
 	s := &segment{
 		n: n, stream: stream, name: info.Config.Name, made: info.Created,
-		first: events.Offset(max(info.Config.FirstSeq, 1)), closed: isClosed(info.Config),
+		first: events.Offset(max(info.Config.FirstSeq, 1)), closed: isClosed(info.Config), replicated: info.Config.Replicas > 1,
 	}
 	s.sealed.Store(info.Config.Sealed)
 	return s
@@ -261,7 +263,7 @@ func (b *jetStream) lastBelow(ctx context.Context, l *line, i int, subject strin
 			}
 			continue
 		}
-		m, err := s.lastOf(ctx, subject)
+		m, err := b.lastOf(ctx, s, subject)
 		if !errors.Is(err, ErrNotFound) {
 			return m.Offset, err
 		}

@@ -33,12 +33,16 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 	s := &Service{l: l, nc: nc}
 	s.life, s.end = context.WithCancel(context.Background())
 	var err error
-	s.micro, err = micro.AddService(nc, micro.Config{Name: serviceName, Version: serviceVersion, Description: "appends to the event log, and says how far it is durable"})
+	s.micro, err = micro.AddService(nc, micro.Config{Name: serviceName, Version: serviceVersion, Description: "appends to the event log, and says how far it is durable",
+		Metadata: map[string]string{metaAPI: apiVersion, metaDurability: l.Durability().String()}})
 	if err == nil {
 		err = s.micro.AddEndpoint("append", micro.HandlerFunc(s.append), micro.WithEndpointSubject(subjectAppend))
 	}
 	if err == nil {
 		err = s.micro.AddEndpoint("watermark", micro.HandlerFunc(s.watermark), micro.WithEndpointSubject(subjectWatermark))
+	}
+	if err == nil {
+		err = s.micro.AddEndpoint("holes", micro.HandlerFunc(s.holes), micro.WithEndpointSubject(subjectHoles))
 	}
 	if err != nil {
 		s.end()
@@ -97,6 +101,10 @@ func (s *Service) watermark(req micro.Request) {
 		return
 	}
 	s.respond(req, watermarkReply{at})
+}
+
+func (s *Service) holes(req micro.Request) {
+	s.respond(req, holesReply{append([]Hole{}, s.l.holes.after(0)...)})
 }
 
 // respond answers a request. An error stands in the headers of micro services too.

@@ -20,6 +20,7 @@ const maxTries = 64
 func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 	var claimed Exactly // what the backend said last about the subject
 	var tried Exactly
+	var last error
 	for try := range maxTries {
 		if err := pause(ctx, try); err != nil {
 			return Ack{}, fmt.Errorf("log: append %s: not written: %w", p.name, err)
@@ -34,6 +35,7 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 			exact = claimed
 		}
 		receipt, err := l.publish(ctx, p, exact, segment)
+		last = err
 		switch conflict, _ := errors.AsType[*ConflictError](err); {
 		case err == nil && receipt.Duplicate:
 			return l.confirm(ctx, p, receipt)
@@ -55,6 +57,10 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 			}
 			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
 		}
+	}
+	if errors.Is(last, errInProcess) {
+		l.doubtful.Store(true)
+		return Ack{}, fmt.Errorf("log: append %s: %w: it was sent before, and no quorum has it yet", p.name, ErrUnknown)
 	}
 	return Ack{}, fmt.Errorf("log: append %s: %w: too much happens there, nothing was written after %d tries", p.name, ErrUnavailable, maxTries)
 }

@@ -16,6 +16,7 @@ const (
 	subjectAppend    = "tally.api.v1.append"
 	subjectWatermark = "tally.api.v1.watermark"
 	subjectMoved     = "tally.api.v1.watermark.moved"
+	subjectHoles     = "tally.api.v1.holes"
 	subjectSegments  = "tally.api.v1.segments" // told when the log goes on in another stream
 )
 
@@ -68,6 +69,11 @@ type wireExisting struct {
 // watermarkReply says how far the store is safe.
 type watermarkReply struct {
 	Durable events.Offset `json:"durable"`
+}
+
+// holesReply lists the records that are lost.
+type holesReply struct {
+	Holes []Hole `json:"holes"`
 }
 
 // Codes of wireError. An unknown code is an error that nobody can act on.

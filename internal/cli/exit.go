@@ -75,7 +75,7 @@ func ExitCode(err error) int {
 	if is[*events.DamageError](err) {
 		return Integrity
 	}
-	if is[*log.ConfigError](err) {
+	if is[*log.ConfigError](err) || is[*log.DurabilityError](err) {
 		return Incompatible
 	}
 	switch {

@@ -1,6 +1,6 @@
 // Package config finds out where a store is and how to get at it. What is said
 // closest to the call wins: flag, environment, the nearest tally.toml,
-// $XDG_CONFIG_HOME/tally/config.toml, default.
+// $XDG_CONFIG_HOME/tally/config.toml, the variables of the nats command, default.
 package config
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 )
 
 // FileName is the file that marks a project.
@@ -28,18 +29,20 @@ const (
 	NATS   = "nats"   // a server that somebody else runs
 )
 
-// Config says where a store is. Every field has a value after Resolve.
+// Config says where a store is. What its backend needs has a value after Resolve.
 type Config struct {
-	Backend   string
-	Store     string // directory of a local store
-	Namespace string
-	URL       string // of the server of backend nats
-	Segment   uint64 // bytes of a local store's log in one piece; 0: the default of package embedded
-	Project   string // directory of the nearest tally.toml, "" without one
-	Base      string // folder of the layout of tally-evals; default .tally in the project
-	Notices   []Notice
-	segment   string
-	origins   map[string]origin
+	Backend       string
+	Store         string // directory of a local store
+	Namespace     string
+	Server        Server         // of backend nats
+	Segment       uint64         // bytes of a local store's log in one piece; 0: the default of package embedded
+	MinDurability log.Durability // what an acknowledgement is worth at least
+	Project       string         // directory of the nearest tally.toml, "" without one
+	Base          string         // folder of the layout of tally-evals; default .tally in the project
+	Notices       []Notice
+
+	said    map[string]string
+	origins map[string]origin
 }
 
 // origin is a line of a file, or the name of something else with line 0.
@@ -48,17 +51,22 @@ type origin struct {
 	line int
 }
 
-// Origin says where a setting (backend, store, namespace, url, segment) comes from: a file,
-// a variable, "call" or "default".
+// Origin says where a setting, by its name in a file (backend, store for its dir,
+// namespace, url ...), comes from: a file, a variable, "call" or "default".
 func (c Config) Origin(setting string) string { return c.origins[setting].name }
 
 // Overrides are settings given in the call; "" is not given.
 type Overrides struct {
-	Backend   string
-	Store     string
-	Namespace string
-	URL       string
-	Segment   string // with KiB, MiB or GiB behind the number, or bytes
+	Backend       string
+	Store         string
+	Namespace     string
+	URL           string
+	Context       string
+	MinDurability string
+}
+
+func (o Overrides) said() map[string]string {
+	return map[string]string{"backend": o.Backend, "store": o.Store, "namespace": o.Namespace, "url": o.URL, "context": o.Context, "min_durability": o.MinDurability}
 }
 
 // Error says which file or variable is wrong, where, and why.
@@ -84,13 +92,43 @@ func (e *Error) Error() string {
 type file struct {
 	Namespace text `toml:"namespace"`
 	Store     struct {
-		Backend text `toml:"backend"`
-		Dir     text `toml:"dir"`
-		Segment text `toml:"segment"`
+		Backend       text `toml:"backend"`
+		Dir           text `toml:"dir"`
+		Segment       text `toml:"segment"`
+		MinDurability text `toml:"min_durability"`
 	} `toml:"store"`
 	NATS struct {
-		URL text `toml:"url"`
+		URL         text  `toml:"url"`
+		Context     text  `toml:"context"`
+		User        text  `toml:"user"`
+		Password    text  `toml:"password"`
+		Token       text  `toml:"token"`
+		Creds       text  `toml:"creds"`
+		NKey        text  `toml:"nkey"`
+		CA          text  `toml:"ca"`
+		Cert        text  `toml:"cert"`
+		Key         text  `toml:"key"`
+		InboxPrefix text  `toml:"inbox_prefix"`
+		System      text  `toml:"system_context"`
+		Replicas    count `toml:"replicas"`
 	} `toml:"nats"`
+}
+
+// said gives what a file in a directory says. Paths in it are relative to that.
+func (f file) said(dir string) map[string]string {
+	within := func(t text) string {
+		if t == "" || filepath.IsAbs(string(t)) {
+			return string(t)
+		}
+		return filepath.Join(dir, string(t))
+	}
+	n := f.NATS
+	return map[string]string{
+		"namespace": string(f.Namespace), "backend": string(f.Store.Backend), "store": within(f.Store.Dir), "segment": string(f.Store.Segment),
+		"min_durability": string(f.Store.MinDurability), "url": string(n.URL), "context": string(n.Context), "user": string(n.User),
+		"password": string(n.Password), "token": string(n.Token), "creds": within(n.Creds), "nkey": within(n.NKey), "ca": within(n.CA),
+		"cert": within(n.Cert), "key": within(n.Key), "inbox_prefix": string(n.InboxPrefix), "system_context": string(n.System), "replicas": string(n.Replicas),
+	}
 }
 
 // text is a string whose absence of one is an error with a place.
@@ -106,15 +144,28 @@ func (t *text) UnmarshalTOML(v any) error {
 	return nil
 }
 
+// count is a number of one digit, as its text.
+type count string
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (n *count) UnmarshalTOML(v any) error {
+	i, ok := v.(int64)
+	if !ok || i < 1 || i > 5 {
+		return errors.New("want a number from 1 to 5")
+	}
+	*n = count(strconv.FormatInt(i, 10))
+	return nil
+}
+
 // Resolve reads the configuration as seen from a directory. getenv is os.Getenv
 // but for tests. Problems are *Error.
 func Resolve(dir string, call Overrides, getenv func(string) string) (Config, error) {
-	c := Config{Backend: Local, Namespace: events.DefaultNamespace, origins: make(map[string]origin)}
+	c := Config{said: map[string]string{"backend": Local, "namespace": events.DefaultNamespace}, origins: make(map[string]origin)}
 	for _, setting := range settings {
-		c.origins[setting] = origin{name: "default"}
+		c.origins[setting.name] = origin{name: "default"}
 	}
 	if home := dataHome(getenv); home != "" {
-		c.Store = filepath.Join(home, "tally")
+		c.said["store"] = filepath.Join(home, "tally")
 	}
 	if base := configHome(getenv); base != "" {
 		if err := c.read(filepath.Join(base, "tally", "config.toml")); err != nil {
@@ -131,36 +182,97 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 			return c, err
 		}
 	}
-	c.set(Overrides{getenv(variables["backend"]), getenv(variables["store"]), getenv(variables["namespace"]), getenv(variables["url"]), getenv(variables["segment"])},
-		func(setting string) origin { return origin{name: variables[setting]} })
-	c.set(call, func(string) origin { return origin{name: "call"} })
+	environment := make(map[string]string)
+	for _, setting := range settings {
+		if setting.variable != "" {
+			environment[setting.name] = getenv(setting.variable)
+		}
+	}
+	c.take(environment, variable)
+	c.choose(environment)
+	c.take(call.said(), func(string) origin { return origin{name: "call"} })
+	c.choose(call.said())
+	c.takeForeign(getenv)
 	if err := c.original(dir, getenv); err != nil {
 		return c, err
 	}
-	return c, c.check()
+	return c, c.fill(getenv)
 }
 
-var settings = []string{"backend", "store", "namespace", "url", "segment"}
+// settings are what can be said: by which name, where in a file, in which variable.
+var settings = []struct {
+	name     string
+	key      toml.Key
+	variable string // "": in none of tally's
+}{
+	{"backend", toml.Key{"store", "backend"}, "TALLY_BACKEND"},
+	{"store", toml.Key{"store", "dir"}, "TALLY_STORE"},
+	{"segment", toml.Key{"store", "segment"}, "TALLY_SEGMENT"},
+	{"min_durability", toml.Key{"store", "min_durability"}, "TALLY_MIN_DURABILITY"},
+	{"namespace", toml.Key{"namespace"}, "TALLY_NAMESPACE"},
+	{"url", toml.Key{"nats", "url"}, "TALLY_SERVER"},
+	{"context", toml.Key{"nats", "context"}, "TALLY_CONTEXT"},
+	{"user", toml.Key{"nats", "user"}, ""},
+	{"password", toml.Key{"nats", "password"}, ""},
+	{"token", toml.Key{"nats", "token"}, ""},
+	{"creds", toml.Key{"nats", "creds"}, ""},
+	{"nkey", toml.Key{"nats", "nkey"}, ""},
+	{"ca", toml.Key{"nats", "ca"}, ""},
+	{"cert", toml.Key{"nats", "cert"}, ""},
+	{"key", toml.Key{"nats", "key"}, ""},
+	{"inbox_prefix", toml.Key{"nats", "inbox_prefix"}, ""},
+	{"system_context", toml.Key{"nats", "system_context"}, ""},
+	{"replicas", toml.Key{"nats", "replicas"}, ""},
+}
 
-// variables are those of the environment that say a setting.
-var variables = map[string]string{"backend": "TALLY_BACKEND", "store": "TALLY_STORE", "namespace": "TALLY_NAMESPACE", "url": "TALLY_SERVER", "segment": "TALLY_SEGMENT"}
-
-// set takes over what is given; from says where each setting was.
-func (c *Config) set(o Overrides, from func(setting string) origin) {
-	given := map[string]string{"backend": o.Backend, "store": o.Store, "namespace": o.Namespace, "url": o.URL, "segment": o.Segment}
-	for setting, to := range map[string]*string{"backend": &c.Backend, "store": &c.Store, "namespace": &c.Namespace, "url": &c.URL, "segment": &c.segment} {
-		if given[setting] != "" {
-			*to, c.origins[setting] = given[setting], from(setting)
+func variable(setting string) origin {
+	for _, s := range settings {
+		if s.name == setting {
+			return origin{name: s.variable}
 		}
 	}
-	// A store named closer to the call than the backend means a local one, a server
-	// an external one.
-	switch {
-	case o.Backend != "":
-	case o.Store != "":
-		c.Backend, c.origins["backend"] = Local, from("store")
-	case o.URL != "":
-		c.Backend, c.origins["backend"] = NATS, from("url")
+	panic("config: there is no setting " + setting)
+}
+
+func keyOf(setting string) toml.Key {
+	for _, s := range settings {
+		if s.name == setting {
+			return s.key
+		}
+	}
+	panic("config: there is no setting " + setting)
+}
+
+// take takes over what is given; from says where each setting was. Who names
+// another server does not mean the credentials of the one before.
+func (c *Config) take(given map[string]string, from func(setting string) origin) {
+	if given["url"] != "" || given["context"] != "" {
+		for _, s := range settings {
+			if s.key[0] == "nats" && s.name != "replicas" {
+				delete(c.said, s.name)
+			}
+		}
+	}
+	for name, value := range given {
+		if value != "" {
+			c.said[name], c.origins[name] = value, from(name)
+		}
+	}
+	if given["backend"] == "" && given["store"] != "" { // a store that is named closer than the backend
+		c.said["backend"], c.origins["backend"] = Local, from("store")
+	}
+}
+
+// choose has a server that is named closer than the backend mean one: in a variable
+// or the call, as in a file it does not.
+func (c *Config) choose(given map[string]string) {
+	if given["backend"] != "" || given["store"] != "" {
+		return
+	}
+	for _, name := range []string{"url", "context"} {
+		if given[name] != "" {
+			c.said["backend"], c.origins["backend"] = NATS, c.origins[name]
+		}
 	}
 }
 
@@ -170,34 +282,37 @@ func (c *Config) wrong(setting, field, format string, args ...any) error {
 	return &Error{File: at.name, Line: at.line, Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// check holds the settings to what they can be.
-func (c *Config) check() error {
+// fill gives the fields what was said, and holds it to what it can be.
+func (c *Config) fill(getenv func(string) string) error {
+	c.Backend, c.Store, c.Namespace = c.said["backend"], c.said["store"], c.said["namespace"]
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
 		return c.wrong("namespace", "namespace", "%q: want 1 to 64 of [A-Za-z0-9_-]", c.Namespace)
+	}
+	if d := c.said["min_durability"]; d != "" && c.MinDurability.UnmarshalText([]byte(d)) != nil {
+		return c.wrong("min_durability", "store.min_durability", "%q: want buffered, durable or replicated", d)
 	}
 	switch c.Backend {
 	case Memory:
 		return nil
 	case Local:
-		if c.Store == "" {
-			return &Error{File: "environment", Field: "HOME", Reason: "not set, and no store directory was given: use --store or TALLY_STORE"}
-		}
-		abs, err := filepath.Abs(c.Store)
-		if err != nil {
-			return c.wrong("store", "store.dir", "%v", err)
-		}
-		c.Store = abs
-		if c.Segment, err = parseSize(c.segment); err != nil {
-			return c.wrong("segment", "store.segment", "%q: want a number of bytes, or of KiB, MiB or GiB", c.segment)
-		}
-		return nil
+		return c.fillLocal()
 	case NATS:
-		if c.URL == "" {
-			return c.wrong("backend", "nats.url", "the backend nats needs a section [nats] with a url")
-		}
-		return nil
+		return c.fillNATS(getenv)
 	}
 	return c.wrong("backend", "store.backend", "%q: want local, memory or nats", c.Backend)
+}
+
+func (c *Config) fillLocal() (err error) {
+	if c.Store == "" {
+		return &Error{File: "environment", Field: "HOME", Reason: "not set, and no store directory was given: use --store or TALLY_STORE"}
+	}
+	if c.Store, err = filepath.Abs(c.Store); err != nil {
+		return c.wrong("store", "store.dir", "%v", err)
+	}
+	if c.Segment, err = parseSize(c.said["segment"]); err != nil {
+		return c.wrong("segment", "store.segment", "%q: want a number of bytes, or of KiB, MiB or GiB", c.said["segment"])
+	}
+	return nil
 }
 
 // parseSize reads a number of bytes such as 8388608 or 8MiB; "" is 0.
@@ -236,18 +351,9 @@ func (c *Config) read(path string) error {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return &Error{File: path, Line: lineOf(string(data), unknown[0]), Field: unknown[0].String(), Reason: "there is no such setting"}
 	}
-	dir := string(f.Store.Dir)
-	if dir != "" && !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(path), dir)
-	}
-	from := func(setting string) origin {
-		key := map[string]toml.Key{"backend": {"store", "backend"}, "store": {"store", "dir"}, "namespace": {"namespace"}, "url": {"nats", "url"}, "segment": {"store", "segment"}}[setting]
-		return origin{path, lineOf(string(data), key)}
-	}
-	c.set(Overrides{Backend: string(f.Store.Backend), Store: dir, Namespace: string(f.Namespace), Segment: string(f.Store.Segment)}, from)
-	if f.NATS.URL != "" { // in a file it does not choose the backend
-		c.URL, c.origins["url"] = string(f.NATS.URL), from("url")
-	}
+	c.take(f.said(filepath.Dir(path)), func(setting string) origin {
+		return origin{path, lineOf(string(data), keyOf(setting))}
+	})
 	return nil
 }
 

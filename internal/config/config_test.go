@@ -64,7 +64,7 @@ const (
 func TestDefaults(t *testing.T) {
 	w := newWorld(t)
 	c := w.must(config.Overrides{})
-	if c.Backend != config.Local || c.Store != filepath.Join(w.home, ".local/share/tally") || c.Namespace != "default" || c.URL != "" || c.Project != "" {
+	if c.Backend != config.Local || c.Store != filepath.Join(w.home, ".local/share/tally") || c.Namespace != "default" || c.Server.URL != "" || c.Project != "" {
 		t.Errorf("%+v", c)
 	}
 	for _, setting := range []string{"backend", "store", "namespace", "url"} {
@@ -129,14 +129,14 @@ func TestBackends(t *testing.T) {
 	}{
 		"memory":                             {project: "[store]\nbackend = \"memory\"", backend: "memory"},
 		"nats":                               {project: "[store]\nbackend = \"nats\"\n[nats]\nurl = \"" + url + "\"", backend: "nats", url: url},
-		"a url in a file alone":              {project: "[nats]\nurl = \"" + url + "\"", backend: "local", url: url},
+		"a url in a file alone":              {project: "[nats]\nurl = \"" + url + "\"", backend: "local"},
 		"the url of another file":            {user: "[nats]\nurl = \"" + url + "\"", project: "[store]\nbackend = \"nats\"\n[nats]\n", backend: "nats", url: url},
 		"a server in the environment":        {env: map[string]string{"TALLY_SERVER": url}, backend: "nats", url: url},
 		"a server in the call":               {call: config.Overrides{URL: url}, env: map[string]string{"TALLY_STORE": "/x"}, backend: "nats", url: url},
-		"a store in the call":                {call: config.Overrides{Store: "/x"}, env: map[string]string{"TALLY_SERVER": url}, backend: "local", url: url},
-		"a store in the project":             {user: "[store]\nbackend = \"nats\"\n[nats]\nurl = \"" + url + "\"", project: "[store]\ndir = \"x\"", backend: "local", url: url},
+		"a store in the call":                {call: config.Overrides{Store: "/x"}, env: map[string]string{"TALLY_SERVER": url}, backend: "local"},
+		"a store in the project":             {user: "[store]\nbackend = \"nats\"\n[nats]\nurl = \"" + url + "\"", project: "[store]\ndir = \"x\"", backend: "local"},
 		"a backend in the environment":       {env: map[string]string{"TALLY_BACKEND": "memory"}, project: "[store]\ndir = \"x\"", backend: "memory"},
-		"a backend beside a store and a url": {call: config.Overrides{Backend: "memory", Store: "/x", URL: url}, backend: "memory", url: url},
+		"a backend beside a store and a url": {call: config.Overrides{Backend: "memory", Store: "/x", URL: url}, backend: "memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -145,8 +145,8 @@ func TestBackends(t *testing.T) {
 			for name, value := range c.env {
 				w.env[name] = value
 			}
-			if got := w.must(c.call); got.Backend != c.backend || got.URL != c.url {
-				t.Errorf("%s at %q, want %s at %q", got.Backend, got.URL, c.backend, c.url)
+			if got := w.must(c.call); got.Backend != c.backend || got.Server.URL != c.url {
+				t.Errorf("%s at %q, want %s at %q", got.Backend, got.Server.URL, c.backend, c.url)
 			}
 		})
 	}
@@ -175,6 +175,8 @@ func TestErrors(t *testing.T) {
 		"bad namespace of user":  {file: userFile, content: "namespace = \" \"\n", want: config.Error{Line: 1, Field: "namespace"}},
 		"unknown backend":        {file: projectFile, content: "namespace = \"a\"\n[store]\nbackend = \"postgres\"\n", want: config.Error{Line: 3, Field: "store.backend"}},
 		"nats without section":   {file: projectFile, content: "[store]\nbackend = \"nats\"\n", want: config.Error{Line: 2, Field: "nats.url"}},
+		"bad replicas":           {file: projectFile, content: "[nats]\nreplicas = 9\n", want: config.Error{Line: 2, Field: "nats.replicas"}},
+		"bad durability":         {file: projectFile, content: "[store]\nmin_durability = \"safe\"\n", want: config.Error{Line: 2, Field: "store.min_durability"}},
 		"nats without url":       {file: projectFile, content: "[store]\nbackend = \"nats\"\n[nats]\n", want: config.Error{Line: 2, Field: "nats.url"}},
 		"namespace of variable":  {env: map[string]string{"TALLY_NAMESPACE": "a b"}, want: config.Error{File: "TALLY_NAMESPACE", Field: "namespace"}},
 		"backend of variable":    {env: map[string]string{"TALLY_BACKEND": "x"}, want: config.Error{File: "TALLY_BACKEND", Field: "store.backend"}},

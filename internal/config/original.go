@@ -45,8 +45,8 @@ func (c *Config) original(dir string, getenv func(string) string) error {
 	}
 	if backend := getenv(backendVariable); backend != "" && backend != Local {
 		c.Notices = append(c.Notices, Notice{
-			Text: fmt.Sprintf("%s=%s says where tally-evals keeps its files; the log's own backend is %s", backendVariable, backend, c.Backend),
-			Path: backendVariable, Instead: variables["backend"],
+			Text: fmt.Sprintf("%s=%s says where tally-evals keeps its files; the log's own backend is %s", backendVariable, backend, c.said["backend"]),
+			Path: backendVariable, Instead: variable("backend").name,
 		})
 	}
 	return nil

@@ -72,6 +72,9 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 func (a *App) flags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.call.Store, "store", "", "store directory (default $TALLY_STORE, tally.toml, else $XDG_DATA_HOME/tally)")
+	f.StringVar(&a.call.URL, "server", "", "URL of a NATS server that others run, instead of a store directory (default $TALLY_SERVER, tally.toml, else $NATS_URL)")
+	f.StringVar(&a.call.Context, "context", "", "context of the nats command that says how to get at the server (default $TALLY_CONTEXT, tally.toml, else $NATS_CONTEXT)")
+	f.StringVar(&a.call.MinDurability, "min-durability", "", "refuse a store whose acknowledgements are worth less: buffered, durable or replicated (default $TALLY_MIN_DURABILITY, tally.toml, else any)")
 	f.StringVar(&a.call.Namespace, "namespace", "", "namespace of sessions and documents (default $TALLY_NAMESPACE, tally.toml, else \"default\")")
 	f.VarP(&a.Format, "output", "o", "text, json or jsonl")
 	f.Var(&a.Progress, "progress", "auto, tty, plain, json or none")
@@ -114,15 +117,11 @@ func (a *App) Own(ctx context.Context, seen log.Observer) (*tally.Store, error) 
 // open opens the store that the configuration names, with the options that a
 // command decides.
 func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error) {
-	c, err := a.Config()
-	if err != nil {
-		return nil, err
-	}
 	lg, err := a.Logger()
 	if err != nil {
 		return nil, err
 	}
-	o.Backend, o.Store, o.Namespace, o.URL, o.Logger = c.Backend, c.Store, c.Namespace, c.URL, lg
+	o.Store, o.Namespace, o.URL, o.Context, o.MinDurability, o.Logger = a.call.Store, a.call.Namespace, a.call.URL, a.call.Context, a.call.MinDurability, lg
 	o.Progress = func(elapsed time.Duration) {
 		fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
 	}

@@ -78,7 +78,7 @@ func Sibling(name string) string {
 // StoreFlags repeats the flags that name the store, for commands to try next.
 func (a *App) StoreFlags() string {
 	text := ""
-	for _, f := range []struct{ name, value string }{{"store", a.call.Store}, {"namespace", a.call.Namespace}} {
+	for _, f := range []struct{ name, value string }{{"store", a.call.Store}, {"server", a.call.URL}, {"context", a.call.Context}, {"namespace", a.call.Namespace}} {
 		if f.value == "" {
 			continue
 		}

@@ -1,0 +1,180 @@
+package embedded
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+)
+
+// answer bounds the wait for what a server may not want to say.
+const answer = 2 * time.Second
+
+// dial opens a store on a server that somebody else runs: on its own streams, or
+// through the process that owns a store and listens there.
+func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	writes, err := connect(c.Server, "tally")
+	if err != nil {
+		return nil, err
+	}
+	reads, err := connect(c.Server, "tally reads")
+	if err != nil {
+		writes.Close()
+		return nil, err
+	}
+	hangUp := func() error { writes.Close(); reads.Close(); return nil }
+	l, err := openRemote(ctx, writes, reads, o, c)
+	if err != nil {
+		return nil, errors.Join(err, hangUp())
+	}
+	st := o.store(c)
+	if st.ViewsDir, err = viewsOf(c.Server.URL); err != nil {
+		return nil, errors.Join(err, l.Close(), hangUp())
+	}
+	st.OnClose = hangUp
+	return tally.Open(ctx, l, st)
+}
+
+func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c config.Config) (*log.Log, error) {
+	lc := log.Config{Reads: reads, Logger: o.Logger, Observer: o.Observer, MinDurability: c.MinDurability, Replicas: c.Server.Replicas}
+	owner, err := log.OwnerAt(ctx, writes, answer)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("embedded: open %s: %w", writes.ConnectedUrlRedacted(), err)
+	case owner != nil:
+		lc.Via, lc.Durability, lc.Holes = true, owner.Durability, owner.Holes
+	default:
+		lc.SyncsAlways = func(ctx context.Context, server string) error {
+			return syncsAlways(ctx, writes, c.Server.System, server)
+		}
+	}
+	return log.Open(ctx, writes, lc)
+}
+
+// connect dials a server. What cannot be sent now is refused, not kept for later.
+func connect(s config.Server, name string) (*nats.Conn, error) {
+	opts, err := dialOptions(s)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(s.URL, append(opts, nats.Name(name), nats.Timeout(5*time.Second), nats.ReconnectBufSize(-1),
+		nats.ReconnectWait(250*time.Millisecond), nats.MaxReconnects(-1))...)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: open %s: %w: %v", redacted(s.URL), log.ErrUnavailable, err)
+	}
+	return nc, nil
+}
+
+// redacted gives the URLs of servers without passwords.
+func redacted(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, text := range list {
+		if u, err := url.Parse(strings.TrimSpace(text)); err == nil {
+			list[i] = u.Redacted()
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// dialOptions gives the options of a connection that a configuration means.
+func dialOptions(s config.Server) (opts []nats.Option, err error) {
+	switch {
+	case s.Creds != "":
+		opts = append(opts, nats.UserCredentials(s.Creds))
+	case s.NKey != "":
+		key, err := nats.NkeyOptionFromSeed(s.NKey)
+		if err != nil {
+			return nil, &config.Error{File: s.NKey, Field: "nkey", Reason: err.Error()}
+		}
+		opts = append(opts, key)
+	case s.JWT != "":
+		opts = append(opts, nats.UserJWTAndSeed(s.JWT, s.Seed))
+	case s.Token != "":
+		opts = append(opts, nats.Token(s.Token))
+	case s.User != "" && s.Password == "": // so says the nats command
+		opts = append(opts, nats.Token(s.User))
+	case s.User != "":
+		opts = append(opts, nats.UserInfo(s.User, s.Password))
+	}
+	if s.CA != "" {
+		opts = append(opts, nats.RootCAs(s.CA))
+	}
+	if s.Cert != "" {
+		opts = append(opts, nats.ClientCert(s.Cert, s.Key))
+	}
+	if s.TLSFirst {
+		opts = append(opts, nats.TLSHandshakeFirst())
+	}
+	if s.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(s.InboxPrefix))
+	}
+	return opts, nil
+}
+
+// syncsAlways returns nil if a server says of itself that it syncs before it
+// acknowledges. Only its system account is told: through credentials of that, or
+// where the operator lets this account ask, too.
+func syncsAlways(ctx context.Context, nc *nats.Conn, system *config.Server, name string) error {
+	if system != nil {
+		at := *system
+		if at.URL == "" {
+			at.URL = nc.ConnectedUrl()
+		}
+		sys, err := connect(at, "tally looks at the configuration")
+		if err != nil {
+			return fmt.Errorf("its system account cannot be asked whether it syncs always: %v", err)
+		}
+		defer sys.Close()
+		nc = sys
+	}
+	request, err := json.Marshal(map[string]any{"server_name": name, "exact_match": true})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, "$SYS.REQ.SERVER.PING.VARZ", request)
+	if err != nil {
+		return errors.New("it does not tell this user whether it syncs always (name a context of its system account as system_context)")
+	}
+	var said struct {
+		Data struct {
+			JetStream struct {
+				Config *struct {
+					SyncAlways bool `json:"sync_always"`
+				} `json:"config"`
+			} `json:"jetstream"`
+		} `json:"data"`
+	}
+	switch err := json.Unmarshal(m.Data, &said); {
+	case err != nil:
+		return fmt.Errorf("what it says of its configuration cannot be read: %v", err)
+	case said.Data.JetStream.Config == nil || !said.Data.JetStream.Config.SyncAlways:
+		return errors.New("it acknowledges before it syncs (sync_interval: always is not set)")
+	}
+	return nil
+}
+
+// viewsOf gives the directory for the views of somebody else's server, on this
+// machine: they are a cache, and one for each server.
+func viewsOf(server string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("embedded: open %s: %w", redacted(server), err)
+	}
+	sum := sha256.Sum256([]byte(server))
+	return filepath.Join(cache, "tally", "views", hex.EncodeToString(sum[:8])), nil
+}

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Server says how to get at a server that somebody else runs.
+type Server struct {
+	URL         string // one or several, with commas between them
+	User        string
+	Password    string
+	Token       string
+	Creds       string // path of a file with a JWT and its seed
+	NKey        string // path of a file with a seed
+	JWT, Seed   string
+	CA          string // path
+	Cert, Key   string // paths
+	InboxPrefix string
+	TLSFirst    bool // the handshake comes before the server's greeting
+
+	// System is how to get at the same server's system account, nil if nobody said.
+	System *Server
+
+	Replicas int // of new streams; 0: what the server can do
+}
+
+// foreignVariables are those of the nats command. They count where nothing of
+// tally's own says anything.
+var foreignVariables = map[string]string{
+	"url": "NATS_URL", "context": "NATS_CONTEXT", "user": "NATS_USER", "password": "NATS_PASSWORD", "token": "NATS_TOKEN",
+	"creds": "NATS_CREDS", "nkey": "NATS_NKEY", "jwt": "NATS_JWT", "seed": "NATS_SEED", "ca": "NATS_CA", "cert": "NATS_CERT", "key": "NATS_KEY",
+}
+
+// takeForeign takes over the server that the variables of the nats command name, if
+// nothing else names one. It is the backend only if nobody says anything about that.
+func (c *Config) takeForeign(getenv func(string) string) {
+	if c.said["url"] != "" || c.said["context"] != "" {
+		return
+	}
+	for _, name := range []string{"url", "context"} {
+		value := getenv(foreignVariables[name])
+		if value == "" {
+			continue
+		}
+		c.said[name], c.origins[name] = value, origin{name: foreignVariables[name]}
+		if c.origins["backend"].name == "default" {
+			c.said["backend"], c.origins["backend"] = NATS, c.origins[name]
+		}
+	}
+}
+
+// fillNATS gathers how to get at the server: what tally's own settings say, then the
+// context, then the variables of the nats command. Credentials are of one piece: who
+// gives some does not mean a part of another's.
+func (c *Config) fillNATS(getenv func(string) string) error {
+	s := serverOf(c.said)
+	s.Replicas, _ = strconv.Atoi(c.said["replicas"]) // which was checked, or is ""
+	name := c.said["context"]
+	if name == "" && s.URL == "" {
+		name = selectedContext(getenv)
+		c.origins["context"] = c.origins["backend"]
+	}
+	if name != "" {
+		at, err := c.context("context", name, getenv)
+		if err != nil {
+			return err
+		}
+		s.fill(at)
+	}
+	if s.URL == "" {
+		return c.wrong("backend", "nats.url", "the backend nats needs a server: --server, --context, or a section [nats] with url or context")
+	}
+	foreign := make(map[string]string)
+	for name, variable := range foreignVariables {
+		foreign[name] = getenv(variable)
+	}
+	s.fill(serverOf(foreign))
+	if system := c.said["system_context"]; system != "" {
+		at, err := c.context("system_context", system, getenv)
+		if err != nil {
+			return err
+		}
+		s.System = &at
+	}
+	c.Server = s
+	return nil
+}
+
+func serverOf(said map[string]string) Server {
+	return Server{URL: said["url"], User: said["user"], Password: said["password"], Token: said["token"], Creds: said["creds"], NKey: said["nkey"],
+		JWT: said["jwt"], Seed: said["seed"], CA: said["ca"], Cert: said["cert"], Key: said["key"], InboxPrefix: said["inbox_prefix"]}
+}
+
+// fill takes over from another what s does not say.
+func (s *Server) fill(from Server) {
+	if s.URL == "" {
+		s.URL, s.TLSFirst = from.URL, from.TLSFirst
+	}
+	if s.User+s.Token+s.Creds+s.NKey+s.JWT == "" {
+		s.User, s.Password, s.Token, s.Creds, s.NKey, s.JWT, s.Seed = from.User, from.Password, from.Token, from.Creds, from.NKey, from.JWT, from.Seed
+	}
+	if s.CA == "" {
+		s.CA = from.CA
+	}
+	if s.Cert == "" {
+		s.Cert, s.Key = from.Cert, from.Key
+	}
+	if s.InboxPrefix == "" {
+		s.InboxPrefix = from.InboxPrefix
+	}
+}
+
+// contextFile is what a context of the nats command says. Of its other members none
+// matters here.
+type contextFile struct {
+	URL         string `json:"url"`
+	User        string `json:"user"`
+	Password    string `json:"password"`
+	Token       string `json:"token"`
+	Creds       string `json:"creds"`
+	NKey        string `json:"nkey"`
+	JWT         string `json:"user_jwt"`
+	Seed        string `json:"user_seed"`
+	CA          string `json:"ca"`
+	Cert        string `json:"cert"`
+	Key         string `json:"key"`
+	InboxPrefix string `json:"inbox_prefix"`
+	TLSFirst    bool   `json:"tls_first"`
+
+	// These lead to another place, and would be wrong to leave out.
+	NSC       string `json:"nsc"`
+	Proxy     string `json:"socks_proxy"`
+	Domain    string `json:"jetstream_domain"`
+	APIPrefix string `json:"jetstream_api_prefix"`
+	CertStore string `json:"windows_cert_store"`
+}
+
+// context reads a context of the nats command, which a setting names.
+func (c *Config) context(setting, name string, getenv func(string) string) (Server, error) {
+	if name == "." || name == ".." || strings.ContainsAny(name, `/\`) {
+		return Server{}, c.wrong(setting, "nats."+setting, "%q is no name of a context", name)
+	}
+	path := filepath.Join(configHome(getenv), "nats", "context", name+".json")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Server{}, c.wrong(setting, "nats."+setting, "there is no context %q: %s is missing", name, path)
+	}
+	if err != nil {
+		return Server{}, &Error{File: path, Reason: err.Error()}
+	}
+	var f contextFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return Server{}, &Error{File: path, Reason: err.Error()}
+	}
+	return f.server(path, getenv)
+}
+
+func (f contextFile) server(path string, getenv func(string) string) (Server, error) {
+	for field, value := range map[string]string{"nsc": f.NSC, "socks_proxy": f.Proxy, "jetstream_domain": f.Domain,
+		"jetstream_api_prefix": f.APIPrefix, "windows_cert_store": f.CertStore} {
+		if value != "" {
+			return Server{}, &Error{File: path, Field: field, Reason: "is not supported here"}
+		}
+	}
+	s := Server{URL: f.URL, User: f.User, Password: f.Password, Token: f.Token, JWT: f.JWT, Seed: f.Seed, InboxPrefix: f.InboxPrefix, TLSFirst: f.TLSFirst}
+	for _, p := range []struct {
+		field, value string
+		to           *string
+	}{{"creds", f.Creds, &s.Creds}, {"nkey", f.NKey, &s.NKey}, {"ca", f.CA, &s.CA}, {"cert", f.Cert, &s.Cert}, {"key", f.Key, &s.Key}} {
+		value := strings.TrimPrefix(p.value, "file://")
+		if strings.Contains(value, "://") || strings.HasPrefix(value, "data:") {
+			return Server{}, &Error{File: path, Field: p.field, Reason: "is no path of a file, which is all that is supported here"}
+		}
+		*p.to = expand(value, getenv)
+	}
+	return s, nil
+}
+
+// selectedContext is the one that the nats command uses if none is named; "" if none
+// was selected.
+func selectedContext(getenv func(string) string) string {
+	text, err := os.ReadFile(filepath.Join(configHome(getenv), "nats", "context.txt"))
+	if err != nil {
+		return "" // which is no error: a server may be named elsewhere, and else that is said
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// expand replaces variables and a ~ at the beginning of a path.
+func expand(path string, getenv func(string) string) string {
+	path = os.Expand(path, getenv)
+	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
+		return getenv("HOME") + rest
+	}
+	return path
+}

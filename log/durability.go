@@ -1,0 +1,41 @@
+package log
+
+import (
+	"context"
+	"fmt"
+)
+
+// DurabilityError says that the acknowledgements of a store are worth less than was
+// asked for. Nothing was written.
+type DurabilityError struct {
+	Want, Have Durability
+	Why        string // they are worth no more
+}
+
+func (e *DurabilityError) Error() string {
+	return fmt.Sprintf("log: open: acknowledgements are %v here, want %v at least: %s", e.Have, e.Want, e.Why)
+}
+
+// worth says what an acknowledgement of a server that others run promises, and why
+// it is not more. A server acknowledges before it syncs unless it was told not to.
+func (b *jetStream) worth(ctx context.Context, c Config) (Durability, string) {
+	info := b.line.Load().active().stream.CachedInfo()
+	replicas := info.Config.Replicas
+	if replicas >= 3 {
+		return Replicated, "a quorum has them, not all"
+	}
+	if replicas > 1 {
+		return Buffered, fmt.Sprintf("%s has %d replicas, which is no more than one when one fails", info.Config.Name, replicas)
+	}
+	if c.SyncsAlways == nil {
+		return Buffered, fmt.Sprintf("%s has one replica, and nobody asked whether its server syncs before it acknowledges", info.Config.Name)
+	}
+	server := b.reads.ConnectedServerName()
+	if info.Cluster != nil && info.Cluster.Leader != "" {
+		server = info.Cluster.Leader
+	}
+	if err := c.SyncsAlways(ctx, server); err != nil {
+		return Buffered, fmt.Sprintf("%s has one replica, on %s: %v", info.Config.Name, server, err)
+	}
+	return Durable, "one server has them"
+}
