@@ -274,7 +274,11 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
-	c := log.Config{Reads: s.conns[1], Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
+	appends, err := s.nats.InProcessConn()
+	if err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	c := log.Config{Reads: s.conns[1], Appends: log.Login{Conn: appends, User: userOwner, Password: s.secret}, Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
 			AtRest: func() error { return s.atRest(o.SegmentBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
@@ -285,7 +289,6 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		s.blocks = newBlockSync(s.dir)
 		c.Sync = s.blocks.sync
 	}
-	var err error
 	s.events, err = log.Open(ctx, s.conns[0], c)
 	return err
 }

@@ -106,9 +106,9 @@ func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
 		ack.Durability = Buffered
 		return ack, nil
 	}
-	wait, cancel := context.WithTimeout(ctx, l.config.AckWait)
-	defer cancel()
-	if err := l.commit.await(wait, ack.Last); err != nil {
+	patience := time.NewTimer(l.config.AckWait)
+	defer patience.Stop()
+	if err := l.commit.awaitFor(ctx, ack.Last, patience.C); err != nil {
 		return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
 	}
 	return ack, nil

@@ -16,6 +16,8 @@ type Backend interface {
 	// stored within the last two minutes: a single message gets the first receipt
 	// again with Duplicate set, several get ErrDuplicate.
 	//
+	// It returns within a bounded time, also under a context without deadline.
+	//
 	// Errors: *ConflictError, ErrDuplicate, ErrFull, ErrUnavailable, ErrBusy and
 	// any other error mean that nothing was stored. ErrUnknown, and nothing else,
 	// means that it may have been.

@@ -1,8 +1,10 @@
 package log
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +43,7 @@ type committer struct {
 	mu     sync.Mutex    // guards what follows
 	stored events.Offset // the highest offset that the backend acknowledged
 	safe   events.Offset // the durable watermark
-	moved  chan struct{} // closed when safe moves or err is set
+	waits  []waiter      // by offset
 	err    error         // of a sync that failed: final
 	tell   func(events.Offset)
 }
@@ -57,7 +59,7 @@ func newCommitter(life context.Context, s func() error, mark func(events.Offset)
 	}
 	mark(head)
 	c := &committer{sync: s, mark: mark, seen: seen, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
-		stored: head, safe: head, moved: make(chan struct{})}
+		stored: head, safe: head}
 	go c.run(life)
 	return c, nil
 }
@@ -103,8 +105,7 @@ func (c *committer) group() {
 		// The commit point: from here on a power cut takes nothing up to target.
 		c.safe = target
 	}
-	close(c.moved)
-	c.moved = make(chan struct{})
+	c.release()
 	tell := c.tell
 	c.mu.Unlock()
 	if err == nil && tell != nil {
@@ -148,27 +149,73 @@ func (c *committer) durable(context.Context) (events.Offset, error) {
 	return c.safe, nil
 }
 
+// waiter waits for an offset to be safe.
+type waiter struct {
+	at   events.Offset
+	over chan struct{} // closed then, or when a sync failed
+}
+
+// release wakes those whose wait is over, in the order of their offsets. The caller
+// holds mu.
+func (c *committer) release() {
+	n := len(c.waits)
+	if c.err == nil {
+		n, _ = c.place(c.safe + 1)
+	}
+	for _, w := range c.waits[:n] {
+		close(w.over)
+	}
+	c.waits = slices.Delete(c.waits, 0, n)
+}
+
+// place gives the index of the first waiter for an offset or one above it.
+func (c *committer) place(at events.Offset) (int, bool) {
+	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
+}
+
+// enlist gives what is closed when an offset is safe or a sync failed; nil: that is
+// so.
+func (c *committer) enlist(at events.Offset) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.safe >= at || c.err != nil {
+		return nil
+	}
+	w := waiter{at, make(chan struct{})}
+	i := len(c.waits)
+	if i > 0 && c.waits[i-1].at > at { // mostly they come in order
+		i, _ = c.place(at)
+	}
+	c.waits = slices.Insert(c.waits, i, w)
+	return w.over
+}
+
 // await implements horizon. That ctx ends first, or that the sync failed, says
 // nothing about whether the offset is safe: ErrUnknown.
 func (c *committer) await(ctx context.Context, at events.Offset) error {
-	for {
-		c.mu.Lock()
-		safe, err, moved := c.safe, c.err, c.moved
-		c.mu.Unlock()
-		switch {
-		case safe >= at:
-			return nil
-		case err != nil:
-			return fmt.Errorf("%w: %v was stored, and is not known to be on disk: %v", ErrUnknown, at, err)
-		}
+	return c.awaitFor(ctx, at, nil)
+}
+
+// awaitFor is await that also ends when patience does.
+func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
+	err := error(nil)
+	if over := c.enlist(at); over != nil {
 		select {
 		case c.kick <- struct{}{}:
 		default: // a sync that begins after this is asked for already
 		}
 		select {
-		case <-moved:
+		case <-over:
+		case <-patience:
+			err = context.DeadlineExceeded
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %v was stored, and is not known to be on disk: %v", ErrUnknown, at, ctx.Err())
+			err = ctx.Err()
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.safe >= at {
+		return nil
+	}
+	return fmt.Errorf("%w: %v was stored, and is not known to be on disk: %v", ErrUnknown, at, cmp.Or(err, c.err))
 }

@@ -223,7 +223,7 @@ func apiError(err error) error {
 }
 
 // away is how long a server is waited for that opens its streams anew.
-const away = 5 * time.Second
+const away = 12 * time.Second
 
 // ask puts a question to the server, and again if it has no streams at the moment, or
 // closed them before it answered.

@@ -10,41 +10,47 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// holes are the records that are known to be lost, by offset.
+// holes are the records that are known to be lost.
 type holes struct {
-	mu   sync.Mutex
-	list []Hole // never changed in place
+	known []Hole // when the log was opened, by offset
+
+	mu    sync.Mutex // guards found
+	found map[events.Offset]bool
 }
 
 func (h *holes) find(at events.Offset) (int, bool) {
-	return slices.BinarySearchFunc(h.list, at, func(h Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
+	return slices.BinarySearchFunc(h.known, at, func(h Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
 }
 
-// after gives those behind an offset.
+// after gives those behind an offset that were known when the log was opened: the
+// backend counts the others still.
 func (h *holes) after(at events.Offset) []Hole {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	i, _ := h.find(at + 1)
-	return h.list[i:]
+	return h.known[i:]
 }
 
 // add notes a record that turned out to be lost, and reports whether that is news.
-func (h *holes) add(hole Hole) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i, known := h.find(hole.Offset)
-	if known {
+func (h *holes) add(at events.Offset) bool {
+	if _, known := h.find(at); known {
 		return false
 	}
-	h.list = slices.Insert(slices.Clip(slices.Clone(h.list)), i, hole)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.found[at] {
+		return false
+	}
+	if h.found == nil {
+		h.found = make(map[events.Offset]bool)
+	}
+	h.found[at] = true
 	return true
 }
 
 // lost gives the damage that stands in the place of a record which the backend does
-// not have. The server may soon forget that it had it, so it is noted.
+// not have. The server may forget at its next start that it had it, so it is noted.
 func (l *Log) lost(at events.Offset) *events.DamageError {
-	if hole := (Hole{Offset: at}); l.holes.add(hole) {
-		l.config.Found(hole)
+	if l.holes.add(at) {
+		l.config.Found(at)
 	}
 	return &events.DamageError{Offset: at}
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,12 +44,21 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 }
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
-	b := &jetStream{writes: nc, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, replicas: c.Replicas, segments: c.Segments, logger: c.Logger}
+	b := &jetStream{writes: connSender{nc, c.AckWait}, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, replicas: c.Replicas, segments: c.Segments, logger: c.Logger}
 	var err error
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
 	}
+	if c.Appends.Conn != nil {
+		if b.own, err = dialPublisher(c.Appends, c.AckWait); err != nil {
+			return nil, fmt.Errorf("log: open: %w", err)
+		}
+		b.writes = b.own
+	}
 	if err := b.open(ctx); err != nil {
+		if b.own != nil {
+			b.own.close()
+		}
 		if _, refused := errors.AsType[*ConfigError](err); refused {
 			return nil, err
 		}
@@ -63,14 +70,16 @@ func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, er
 // jetStream is the Backend on a JetStream server. Appends have a connection of
 // their own, so that large reads do not stand in their way.
 type jetStream struct {
-	writes, reads *nats.Conn
-	js            jetstream.JetStream
-	name          string // of the line: segments are <name>_<n>
-	owner         bool   // nobody else writes: this process may begin segments
-	via           bool   // an owner writes: this process only looks on
-	replicas      int    // of new streams; 0: as many as are safe
-	segments      Segments
-	logger        *slog.Logger
+	writes   sender
+	own      *publisher // what writes is, if it is not the client's connection
+	reads    *nats.Conn
+	js       jetstream.JetStream
+	name     string // of the line: segments are <name>_<n>
+	owner    bool   // nobody else writes: this process may begin segments
+	via      bool   // an owner writes: this process only looks on
+	replicas int    // of new streams; 0: as many as are safe
+	segments Segments
+	logger   *slog.Logger
 
 	line     atomic.Pointer[line]
 	changing sync.Mutex // held while the line is changed
@@ -177,32 +186,8 @@ func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*se
 	return newSegment(n, stream), checkStream(stream.CachedInfo().Config)
 }
 
-// Headers by which a publisher tells the server what it wants.
-const (
-	headerMsgID       = "Nats-Msg-Id"
-	headerStream      = "Nats-Expected-Stream"
-	headerLastSubject = "Nats-Expected-Last-Subject-Sequence"
-)
-
-// message makes the NATS message of one outgoing one. It names its stream: one that
-// was meant for the segment before must not be stored in this one, where neither
-// its id nor what it expects would be known.
-func message(s *segment, subject string, out Outgoing, exact Exactly) *nats.Msg {
-	h := make(nats.Header, len(out.Header)+6)
-	maps.Copy(h, out.Header)
-	h[headerMsgID] = []string{out.ID}
-	h[headerStream] = []string{s.name}
-	if exact.Set {
-		h[headerLastSubject] = []string{strconv.FormatUint(uint64(exact.At), 10)}
-	}
-	return &nats.Msg{Subject: subject, Header: h, Data: out.Data}
-}
-
 // Publish implements Backend.
 func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error) {
-	if b.writes.IsClosed() {
-		return Receipt{}, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
-	}
 	if b.half.Load() {
 		if err := b.finish(ctx); err != nil {
 			return Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, err)
@@ -263,7 +248,7 @@ func (b *jetStream) publish(ctx context.Context, s *segment, p Publication, exac
 	if len(p.Messages) > 1 {
 		return b.publishBatch(ctx, s, p, exact)
 	}
-	ack, err := b.request(ctx, message(s, p.Subject, p.Messages[0], exact))
+	ack, err := b.writes.request(ctx, message(s, p.Subject, p.Messages[0], exact))
 	return Receipt{Last: events.Offset(ack.Sequence), Duplicate: ack.Duplicate}, err
 }
 
@@ -398,9 +383,12 @@ func (b *jetStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 }
 
-// Close implements Backend. The connections are not its own.
+// Close implements Backend. The client's connections are not its own.
 func (b *jetStream) Close() error {
 	var errs []error
+	if b.own != nil {
+		b.own.close()
+	}
 	for _, s := range b.line.Load().segments {
 		if x := s.index.Swap(nil); x != nil {
 			errs = append(errs, x.Close())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,11 @@ type Config struct {
 	// not stand in their way. Default: the connection given to Open.
 	Reads *nats.Conn
 
+	// Appends is a connection to a server in this process that nothing else uses. It is
+	// the Log's from then on, and half as dear for each append as the client's.
+	// Default: the connection given to Open.
+	Appends Login
+
 	// Sync makes what was stored durable. Whoever runs a server in this process that
 	// acknowledges before it syncs gives it: then this log acknowledges, as Durable,
 	// only what a sync covered, and reads end at what is durable. Default: the
@@ -64,7 +70,7 @@ type Config struct {
 	// where the backend no longer knows that it had them. Found is told of those that
 	// are found later.
 	Holes []Hole
-	Found func(Hole)
+	Found func(events.Offset)
 
 	// Mark is told of every move of the durable watermark, before anybody else is.
 	Mark func(events.Offset)
@@ -98,7 +104,7 @@ func (c Config) withDefaults() Config {
 		c.Now = time.Now
 	}
 	if c.Found == nil {
-		c.Found = func(Hole) {}
+		c.Found = func(events.Offset) {}
 	}
 	if c.Mark == nil {
 		c.Mark = func(events.Offset) {}
@@ -110,6 +116,12 @@ func (c Config) withDefaults() Config {
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Login is a connection that was made to a server, and who may publish on it.
+type Login struct {
+	Conn           net.Conn
+	User, Password string
+}
 
 // Hole is a record that is lost.
 type Hole struct {
@@ -154,7 +166,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		backend: b,
 		config:  c.withDefaults(),
 		ids:     newIDIndex(maxIndexedIDs),
-		holes:   holes{list: slices.Clone(c.Holes)},
+		holes:   holes{known: slices.Clone(c.Holes)},
 		queues:  make(map[events.Subject]*queue),
 	}
 	l.life, l.end = context.WithCancel(context.Background())

@@ -4,12 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
 	"github.com/tallylog/tally/events"
+)
+
+// Headers by which a publisher tells the server what it wants.
+const (
+	headerMsgID       = "Nats-Msg-Id"
+	headerStream      = "Nats-Expected-Stream"
+	headerLastSubject = "Nats-Expected-Last-Subject-Sequence"
 )
 
 // Headers of an atomic batch: all of its messages are stored, next to each other,
@@ -33,14 +42,10 @@ type pubAck struct {
 	} `json:"error"`
 }
 
-// request publishes a message and waits for the server's answer to it.
-func (b *jetStream) request(ctx context.Context, m *nats.Msg) (pubAck, error) {
-	reply, err := b.writes.RequestMsgWithContext(ctx, m)
-	if err != nil {
-		return pubAck{}, requestError(err)
-	}
+// parseAck reads the server's answer.
+func parseAck(data []byte) (pubAck, error) {
 	var ack pubAck
-	switch err := json.Unmarshal(reply.Data, &ack); {
+	switch err := json.Unmarshal(data, &ack); {
 	case err != nil:
 		return pubAck{}, fmt.Errorf("%w: the answer is no ack: %v", ErrUnknown, err)
 	case ack.Error != nil:
@@ -49,6 +54,74 @@ func (b *jetStream) request(ctx context.Context, m *nats.Msg) (pubAck, error) {
 		return pubAck{}, fmt.Errorf("%w: an ack with the sequence %d", ErrUnknown, ack.Sequence)
 	}
 	return ack, nil
+}
+
+// A sender carries messages to the server.
+type sender interface {
+	// publish sends a message of which no answer is wanted.
+	publish(outbound) error
+	// request sends a message and waits for the server's answer to it.
+	request(context.Context, outbound) (pubAck, error)
+}
+
+// outbound is a message on its way.
+type outbound struct {
+	subject string
+	header  map[string][]string
+	extra   []headerField // beside those
+	data    []byte
+}
+
+type headerField struct{ name, value string }
+
+// connSender sends over a connection of the NATS client.
+type connSender struct {
+	nc   *nats.Conn
+	wait time.Duration // for one answer
+}
+
+func (c connSender) message(m outbound) *nats.Msg {
+	h := make(nats.Header, len(m.header)+len(m.extra))
+	maps.Copy(h, m.header)
+	for _, f := range m.extra {
+		h[f.name] = []string{f.value}
+	}
+	return &nats.Msg{Subject: m.subject, Header: h, Data: m.data}
+}
+
+func (c connSender) publish(m outbound) error {
+	if c.nc.IsClosed() {
+		return fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+	}
+	if err := c.nc.PublishMsg(c.message(m)); err != nil {
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	return nil
+}
+
+func (c connSender) request(ctx context.Context, m outbound) (pubAck, error) {
+	if c.nc.IsClosed() {
+		return pubAck{}, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	reply, err := c.nc.RequestMsgWithContext(ctx, c.message(m))
+	if err != nil {
+		return pubAck{}, requestError(err)
+	}
+	return parseAck(reply.Data)
+}
+
+// message addresses an outgoing message to a segment: one that was meant for the
+// segment before must not be stored in this one, where neither its id nor what it
+// expects would be known.
+func message(s *segment, subject string, out Outgoing, exact Exactly) outbound {
+	m := outbound{subject: subject, header: out.Header, data: out.Data, extra: make([]headerField, 2, 6)}
+	m.extra[0], m.extra[1] = headerField{headerMsgID, out.ID}, headerField{headerStream, s.name}
+	if exact.Set {
+		m.extra = append(m.extra, headerField{headerLastSubject, strconv.FormatUint(uint64(exact.At), 10)})
+	}
+	return m
 }
 
 // publishBatch stores several messages as one atomic batch. Only the last of them
@@ -62,18 +135,17 @@ func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication,
 			exact = Exactly{} // the batch itself moves the subject on
 		}
 		m := message(s, p.Subject, out, exact)
-		m.Header[headerBatchID] = []string{id}
-		m.Header[headerBatchSequence] = []string{strconv.Itoa(i + 1)}
+		m.extra = append(m.extra, headerField{headerBatchID, id}, headerField{headerBatchSequence, strconv.Itoa(i + 1)})
 		if i < n-1 {
 			// An error here leaves a batch without commit, which the server forgets.
-			if err := b.writes.PublishMsg(m); err != nil {
-				return Receipt{}, fmt.Errorf("%w: message %d of %d: %v", ErrUnavailable, i+1, n, err)
+			if err := b.writes.publish(m); err != nil {
+				return Receipt{}, fmt.Errorf("message %d of %d: %w", i+1, n, err)
 			}
 			continue
 		}
 		// The commit point: from here on the batch may be stored, whatever happens.
-		m.Header[headerBatchCommit] = []string{"1"}
-		ack, err := b.request(ctx, m)
+		m.extra = append(m.extra, headerField{headerBatchCommit, "1"})
+		ack, err := b.writes.request(ctx, m)
 		if err != nil {
 			return Receipt{}, err
 		}

@@ -89,8 +89,6 @@ func (l *Log) segment(p *appending) int {
 }
 
 func (l *Log) publish(ctx context.Context, p *appending, exact Exactly, segment int) (Receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.config.AckWait)
-	defer cancel()
 	return l.backend.Publish(ctx, Publication{Subject: p.name, Messages: p.msgs, Expect: exact, Segment: segment})
 }
 

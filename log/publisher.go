@@ -1,0 +1,315 @@
+package log
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
+)
+
+// publisher speaks as much of the NATS protocol as appending takes, over a connection
+// of its own to a server in this process. What many callers publish at the same time
+// leaves in one write, each message is written once and not copied before, and an
+// answer costs its caller one wake-up: half of what an append costs beside the server
+// is here.
+//
+// Such a connection does not break but with the server. So there is no reconnecting:
+// what is under way when it ends is unknown, and later calls are refused.
+type publisher struct {
+	conn  net.Conn
+	inbox string // answers come to <inbox>.<number>
+	wait  time.Duration
+
+	mu      sync.Mutex // guards what follows
+	room    sync.Cond  // out is empty again
+	out     []byte     // not handed to the connection yet
+	spare   []byte     // to be filled next
+	pending map[uint64]chan<- answer
+	number  uint64
+	err     error // the connection is over
+
+	flush   chan struct{} // there is something in out
+	writing sync.Mutex    // held while something is handed over
+	done    sync.WaitGroup
+}
+
+// answer is what the server says to a publication.
+type answer struct {
+	ack pubAck
+	err error
+}
+
+// dialPublisher begins a connection that was made to the server.
+func dialPublisher(login Login, wait time.Duration) (*publisher, error) {
+	conn := login.Conn
+	p := &publisher{conn: conn, inbox: "_INBOX." + nuid.Next(), wait: wait, pending: make(map[uint64]chan<- answer), flush: make(chan struct{}, 1)}
+	p.room.L = &p.mu
+	in := bufio.NewReaderSize(conn, 64<<10)
+	if err := p.greet(in, login); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %v", ErrUnavailable, err), conn.Close())
+	}
+	p.done.Go(func() { p.end(p.read(in)) })
+	p.done.Go(p.write)
+	return p, nil
+}
+
+// greet says who this is, and returns when the server has agreed.
+func (p *publisher) greet(in *bufio.Reader, login Login) error {
+	deadline := time.Now().Add(p.wait)
+	if err := p.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := in.ReadSlice('\n'); err != nil { // INFO {...}
+		return err
+	}
+	hello, err := json.Marshal(map[string]any{
+		"verbose": false, "pedantic": false, "lang": "go", "version": serviceVersion, "name": "tally appends", "protocol": 1,
+		"user": login.User, "pass": login.Password, "headers": true, "no_responders": true, "echo": false,
+	})
+	if err != nil {
+		return err
+	}
+	greeting := fmt.Sprintf("CONNECT %s\r\nSUB %s.* 1\r\nPING\r\n", hello, p.inbox)
+	if _, err := io.WriteString(p.conn, greeting); err != nil {
+		return err
+	}
+	for {
+		line, err := in.ReadSlice('\n')
+		switch {
+		case err != nil:
+			return err
+		case bytes.HasPrefix(line, []byte("PONG")):
+			return p.conn.SetDeadline(time.Time{})
+		case bytes.HasPrefix(line, []byte("-ERR")):
+			return fmt.Errorf("the server says %s", bytes.TrimSpace(line[4:]))
+		}
+	}
+}
+
+// publish sends a message of which no answer is wanted.
+func (p *publisher) publish(m outbound) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.awaitRoom(); err != nil {
+		return err
+	}
+	p.enqueue(m, 0)
+	return nil
+}
+
+// mostWaiting bounds the bytes that wait for the connection.
+const mostWaiting = 16 << 20
+
+// awaitRoom returns when there is room for a message. The caller holds mu.
+func (p *publisher) awaitRoom() error {
+	for len(p.out) > mostWaiting && p.err == nil {
+		p.room.Wait()
+	}
+	if p.err != nil {
+		return fmt.Errorf("%w: %v", ErrUnavailable, p.err)
+	}
+	return nil
+}
+
+// request sends a message and waits for the answer.
+func (p *publisher) request(ctx context.Context, m outbound) (pubAck, error) {
+	if err := ctx.Err(); err != nil {
+		return pubAck{}, requestError(err)
+	}
+	got := make(chan answer, 1)
+	p.mu.Lock()
+	if err := p.awaitRoom(); err != nil {
+		p.mu.Unlock()
+		return pubAck{}, err
+	}
+	p.number++
+	n := p.number
+	p.pending[n] = got
+	p.enqueue(m, n)
+	p.mu.Unlock()
+
+	timer := time.NewTimer(p.wait)
+	defer timer.Stop()
+	err := error(context.DeadlineExceeded)
+	select {
+	case a := <-got:
+		return a.ack, a.err
+	case <-timer.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	p.mu.Lock()
+	delete(p.pending, n)
+	p.mu.Unlock()
+	return pubAck{}, requestError(err)
+}
+
+// enqueue writes a message behind those that wait. The caller holds mu.
+func (p *publisher) enqueue(m outbound, n uint64) {
+	const version, end = "NATS/1.0\r\n", "\r\n"
+	size := len(version) + len(end)
+	for _, f := range m.extra {
+		size += len(f.name) + len(": \r\n") + len(f.value)
+	}
+	for name, values := range m.header {
+		for _, v := range values {
+			size += len(name) + len(": \r\n") + len(v)
+		}
+	}
+	b := append(append(p.out, "HPUB "...), m.subject...)
+	b = append(b, ' ')
+	if n != 0 {
+		b = strconv.AppendUint(append(append(b, p.inbox...), '.'), n, 10)
+		b = append(b, ' ')
+	}
+	b = strconv.AppendInt(b, int64(size), 10)
+	b = strconv.AppendInt(append(b, ' '), int64(size+len(m.data)), 10)
+	b = append(append(b, end...), version...)
+	for _, f := range m.extra {
+		b = appendField(b, f.name, f.value)
+	}
+	for name, values := range m.header {
+		for _, v := range values {
+			b = appendField(b, name, v)
+		}
+	}
+	b = append(append(b, end...), m.data...)
+	p.out = append(b, end...)
+	p.kick()
+}
+
+// kick has what waits written. The caller holds mu, and the connection is not over.
+func (p *publisher) kick() {
+	select {
+	case p.flush <- struct{}{}:
+	default:
+	}
+}
+
+func appendField(b []byte, name, value string) []byte {
+	b = append(append(b, name...), ": "...)
+	return append(append(b, value...), "\r\n"...)
+}
+
+// write hands over what waits, all of it at once, until the connection ends.
+func (p *publisher) write() {
+	for range p.flush {
+		p.drain()
+	}
+}
+
+// drain hands over what waits.
+func (p *publisher) drain() {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	p.mu.Lock()
+	out := p.out
+	p.out, p.spare = p.spare[:0], nil
+	p.room.Broadcast()
+	p.mu.Unlock()
+	if len(out) > 0 {
+		if _, err := p.conn.Write(out); err != nil {
+			p.end(err)
+		}
+	}
+	if cap(out) > 1<<20 {
+		return // one large message shall not be paid for for ever
+	}
+	p.mu.Lock()
+	p.spare = out
+	p.mu.Unlock()
+}
+
+// read takes what the server says until the connection ends.
+func (p *publisher) read(in *bufio.Reader) error {
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		verb, rest, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(" "))
+		switch string(verb) {
+		case "MSG", "HMSG":
+			if err := p.answer(in, string(verb) == "HMSG", rest); err != nil {
+				return err
+			}
+		case "PING":
+			p.mu.Lock()
+			if p.err == nil {
+				p.out = append(p.out, "PONG\r\n"...)
+				p.kick()
+			}
+			p.mu.Unlock()
+		case "-ERR":
+			return fmt.Errorf("the server says %s", rest)
+		}
+	}
+}
+
+// answer reads MSG <subject> <sid> <size>, or HMSG <subject> <sid> <headers> <size>, and
+// wakes who waits for it.
+func (p *publisher) answer(in *bufio.Reader, headers bool, line []byte) error {
+	fields := bytes.Fields(line)
+	if len(fields) < 3 || headers && len(fields) < 4 {
+		return fmt.Errorf("the server says MSG %q", line)
+	}
+	size, err := strconv.Atoi(string(fields[len(fields)-1]))
+	if err != nil || size < 0 || size > 1<<20 {
+		return fmt.Errorf("the server says MSG %q", line)
+	}
+	_, digits, _ := bytes.Cut(fields[0][min(len(p.inbox), len(fields[0])):], []byte("."))
+	n, err := strconv.ParseUint(string(digits), 10, 64)
+	if err != nil {
+		return fmt.Errorf("the server answers to %q", fields[0])
+	}
+	body := make([]byte, size+len("\r\n"))
+	if _, err := io.ReadFull(in, body); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	got := p.pending[n]
+	delete(p.pending, n)
+	p.mu.Unlock()
+	if got == nil {
+		return nil // nobody waits any more
+	}
+	if headers { // a status without a body: nobody takes the subject
+		got <- answer{err: fmt.Errorf("%w: no stream takes the subject", ErrUnavailable)}
+		return nil
+	}
+	ack, err := parseAck(body[:size])
+	got <- answer{ack, err}
+	return nil
+}
+
+// end gives up: what is under way is unknown.
+func (p *publisher) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return
+	}
+	p.err = fmt.Errorf("the connection to the server ended: %v", err)
+	for n, got := range p.pending {
+		got <- answer{err: fmt.Errorf("%w: no ack: %v", ErrUnknown, p.err)}
+		delete(p.pending, n)
+	}
+	close(p.flush)
+	p.room.Broadcast()
+	p.conn.Close()
+}
+
+// close ends the connection. Nothing is under way any more.
+func (p *publisher) close() {
+	p.end(net.ErrClosed)
+	p.done.Wait()
+}
