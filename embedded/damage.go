@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -68,19 +69,26 @@ func addHoles(dir string, lost []log.Hole) error {
 	return durable.Replace(filepath.Join(damagedDir(dir), holesFile), append(text, '\n'), 0o600, durable.WithSync)
 }
 
+// vetted is how much of the blocks is looked through that the server will not read
+// when it starts, the newest first: a fraction of a second. What it reads in the
+// others is checked record by record, but for the sequence: for one that seems far
+// ahead it takes memory without bound.
+const vetted = 64 << 20
+
 // examination is a look at the blocks of a store that nobody serves.
 type examination struct {
 	dir      string
 	durable  events.Offset // up to which everything was acknowledged as durable
 	sameBoot bool          // nothing can be torn but by the process's own death
 
-	seen events.Offset // the highest offset that was ever given, as far as is known
-	lost []log.Hole
-	kept []string // blocks kept aside
+	seen   events.Offset // the highest offset that was ever given, as far as is known
+	lost   []log.Hole
+	kept   []string // blocks kept aside
+	mended int      // bits
 }
 
 // examine looks at what the server will read: after an unclean stop the streams
-// without index, after a clean one the end of the last stream.
+// without index and the last one. And at the newest of the others.
 func (s *Server) examine(m mark) (*examination, error) {
 	at, _ := s.durable.get()
 	x := &examination{dir: s.dir, durable: max(at, m.Durable), sameBoot: m.Boot != "" && m.Boot == bootID()}
@@ -89,17 +97,20 @@ func (s *Server) examine(m mark) (*examination, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
+	slices.SortFunc(names, func(a, b string) int { return streamNumber(b) - streamNumber(a) })
+	budget := int64(vetted)
 	for i, name := range names {
-		last := i == len(names)-1
-		if err := x.stream(name, last, m.Clean); err != nil {
+		if err := x.stream(name, i == 0, m.Clean, &budget); err != nil {
 			return nil, err
 		}
 	}
+	slices.SortFunc(x.lost, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
 	return x, nil
 }
 
-func (x *examination) stream(name string, last, clean bool) error {
+// stream looks at the blocks of one stream, the newest first: at all of them if the
+// server will read them.
+func (x *examination) stream(name string, last, clean bool, budget *int64) error {
 	msgs := filepath.Join(streamsDir(x.dir), name, "msgs")
 	n, err := unindexedBytes(msgs)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,26 +123,148 @@ func (x *examination) stream(name string, last, clean bool) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case !last && (clean || n == 0):
-		return nil
-	case last && clean && len(blocks) > 0:
-		// The server looks at the last record only. If it does not like it, it reads all.
-		sound, err := x.sound(msgs, name, blocks[len(blocks)-1])
-		if sound || err != nil {
-			return err
+	// A server that does not like the last record reads everything, whatever its index
+	// says.
+	reread := !clean && (last || n > 0)
+	for i, number := range slices.Backward(blocks) {
+		if !reread && *budget <= 0 {
+			return nil
 		}
-	}
-	for i, number := range blocks {
-		next := 0
+		b := examined{name: name, msgs: msgs, number: number, end: last && i == len(blocks)-1}
 		if i+1 < len(blocks) {
-			next = blocks[i+1]
+			b.next = blocks[i+1]
 		}
-		if err := x.block(msgs, name, number, next, last && next == 0); err != nil {
+		if err := b.read(); err != nil {
 			return err
+		}
+		*budget -= int64(len(b.data))
+		rereadToo, err := x.block(&b, reread)
+		if err != nil {
+			return err
+		}
+		if b.end && rereadToo && !reread {
+			return x.stream(name, last, false, budget)
 		}
 	}
 	return nil
+}
+
+// examined is a block under examination.
+type examined struct {
+	name, msgs   string
+	number, next int  // next is 0 for the last one of the stream
+	end          bool // it is the end of the log
+	data         []byte
+	records      []block.Record
+	gaps         []block.Gap
+}
+
+func (b *examined) read() (err error) {
+	if b.data, err = os.ReadFile(blockPath(b.msgs, b.number)); err == nil {
+		b.records, b.gaps = block.Scan(b.name, b.number, b.data)
+	}
+	return err
+}
+
+// block mends what can be mended in a block, keeps one aside of which the server will
+// throw something away, and notes what that is. It reports whether the server will
+// want to read the stream again, if the block is its last one.
+func (x *examination) block(b *examined, reread bool) (again bool, err error) {
+	if n := len(b.records); n > 0 {
+		x.seen = max(x.seen, events.Offset(b.records[n-1].Seq))
+	}
+	if len(b.gaps) > 0 {
+		if err := x.mend(b); err != nil {
+			return false, err
+		}
+	}
+	for _, g := range b.gaps {
+		if g.Taken { // the server keeps it, as somebody else's
+			x.note(nil, g, events.Offset(g.Seq), events.Offset(g.Seq))
+		}
+	}
+	i := slices.IndexFunc(b.gaps, func(g block.Gap) bool { return !g.Taken && (reread || g.Misleading) })
+	if i < 0 {
+		return slices.ContainsFunc(b.gaps, func(g block.Gap) bool { return g.End == len(b.data) }), nil
+	}
+	from, upto, torn := x.extent(b, b.gaps[i])
+	if torn {
+		return false, nil
+	}
+	x.note(b.records, b.gaps[i], from, upto)
+	if err := x.keep(b); err != nil {
+		return false, err
+	}
+	if !reread {
+		return false, b.cut(b.gaps[i].Begin)
+	}
+	return false, nil
+}
+
+// mend flips back the bits that explain the damage.
+func (x *examination) mend(b *examined) error {
+	bits := 0
+	for _, g := range b.gaps {
+		if g.Bit >= 0 {
+			if bits == 0 {
+				if err := x.keep(b); err != nil {
+					return err
+				}
+			}
+			b.data[g.Bit/8] ^= 1 << (g.Bit % 8)
+			bits++
+		}
+	}
+	if bits == 0 {
+		return nil
+	}
+	x.mended += bits
+	info, err := os.Stat(blockPath(b.msgs, b.number))
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(blockPath(b.msgs, b.number), b.data, info.Mode().Perm(), durable.WithSync); err != nil {
+		return err
+	}
+	// Whether the server's index is older than the block is asked by these times.
+	if err := os.Chtimes(blockPath(b.msgs, b.number), info.ModTime(), info.ModTime()); err != nil {
+		return err
+	}
+	b.records, b.gaps = block.Scan(b.name, b.number, b.data)
+	return nil
+}
+
+// cut does what the server would do if it read the block as it should: it throws the
+// rest away, from a place on. Without its index it reads the stream anew.
+func (b *examined) cut(at int) error {
+	if err := os.Truncate(blockPath(b.msgs, b.number), int64(at)); err != nil {
+		return err
+	}
+	err := os.Remove(filepath.Join(b.msgs, indexFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// extent gives the offsets that a damaged record takes with it: all behind it in its
+// block. Or it is torn: what was being written when the process or the power went.
+func (x *examination) extent(b *examined, gap block.Gap) (from, upto events.Offset, torn bool) {
+	behind := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= gap.End })
+	from = x.firstLost(b, gap)
+	upto = from
+	switch {
+	case behind >= 0:
+		upto = events.Offset(b.records[len(b.records)-1].Seq)
+	case b.next != 0:
+		if first, ok := firstOf(b.msgs, b.name, b.next); ok {
+			upto = first - 1
+		}
+	case b.end:
+		upto = max(from, x.durable)
+		torn = from > x.durable && !(x.sameBoot && gap.Whole)
+	}
+	return from, upto, torn
 }
 
 // blocksOf lists a stream's blocks by their numbers.
@@ -151,76 +284,26 @@ func blockPath(msgs string, number int) string {
 	return filepath.Join(msgs, strconv.Itoa(number)+".blk")
 }
 
-func (x *examination) sound(msgs, stream string, number int) (bool, error) {
-	data, err := os.ReadFile(blockPath(msgs, number))
-	if err != nil {
-		return false, err
-	}
-	_, gaps := block.Scan(stream, number, data)
-	return len(gaps) == 0, nil
-}
-
-// block looks at one block. end says that it is the end of the log.
-func (x *examination) block(msgs, stream string, number, next int, end bool) error {
-	data, err := os.ReadFile(blockPath(msgs, number))
-	if err != nil {
-		return err
-	}
-	records, gaps := block.Scan(stream, number, data)
-	if n := len(records); n > 0 {
-		x.seen = max(x.seen, events.Offset(records[n-1].Seq))
-	}
-	i := slices.IndexFunc(gaps, func(g block.Gap) bool { return !g.Taken })
-	for _, g := range gaps {
-		if g.Taken { // the server keeps it, as somebody else's
-			x.note(nil, g, events.Offset(g.Seq), events.Offset(g.Seq))
-		}
-	}
-	if i < 0 {
-		return nil
-	}
-	gap := gaps[i]
-	behind := slices.IndexFunc(records, func(r block.Record) bool { return r.Begin >= gap.End })
-	from := x.firstLost(msgs, stream, number, records, gap)
-	upto := from
-	switch {
-	case behind >= 0:
-		upto = events.Offset(records[len(records)-1].Seq)
-	case next != 0:
-		if first, ok := firstOf(msgs, stream, next); ok {
-			upto = first - 1
-		}
-	case end:
-		upto = max(from, x.durable)
-	}
-	if end && behind < 0 && from > x.durable && !(x.sameBoot && gap.Whole) {
-		return nil // what was being written when the process or the power went
-	}
-	x.note(records, gap, from, upto)
-	return x.keep(blockPath(msgs, number), stream, number)
-}
-
 // firstLost gives the offset of the damaged record: the one behind the last sound one.
-func (x *examination) firstLost(msgs, stream string, number int, records []block.Record, gap block.Gap) events.Offset {
-	before := slices.IndexFunc(records, func(r block.Record) bool { return r.Begin >= gap.Begin })
+func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
+	before := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= gap.Begin })
 	if before < 0 {
-		before = len(records)
+		before = len(b.records)
 	}
 	if before > 0 {
-		return events.Offset(records[before-1].Seq) + 1
+		return events.Offset(b.records[before-1].Seq) + 1
 	}
-	if number > 1 {
-		if data, err := os.ReadFile(blockPath(msgs, number-1)); err == nil {
-			if earlier, _ := block.Scan(stream, number-1, data); len(earlier) > 0 {
-				return events.Offset(earlier[len(earlier)-1].Seq) + 1
-			}
+	if b.number > 1 {
+		earlier := examined{name: b.name, msgs: b.msgs, number: b.number - 1}
+		if earlier.read() == nil && len(earlier.records) > 0 {
+			return events.Offset(earlier.records[len(earlier.records)-1].Seq) + 1
 		}
 	}
-	if first, err := firstSequence(filepath.Dir(msgs)); err == nil {
+	if first, err := firstSequence(filepath.Dir(b.msgs)); err == nil {
 		return first // nothing is before it in this stream
 	}
-	if len(records) > 0 {
-		return events.Offset(records[0].Seq) - 1
+	if len(b.records) > 0 {
+		return events.Offset(b.records[0].Seq) - 1
 	}
 	return x.durable
 }
@@ -268,25 +351,21 @@ func (x *examination) note(records []block.Record, gap block.Gap, from, upto eve
 }
 
 // keep copies a block to where the server does not touch it.
-func (x *examination) keep(path, stream string, number int) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+func (x *examination) keep(b *examined) error {
 	for n := 0; ; n++ {
-		kept := filepath.Join(damagedDir(x.dir), fmt.Sprintf("%s-%d.blk", stream, number))
+		kept := filepath.Join(damagedDir(x.dir), fmt.Sprintf("%s-%d.blk", b.name, b.number))
 		if n > 0 {
 			kept += "." + strconv.Itoa(n)
 		}
 		before, err := os.ReadFile(kept)
-		if err == nil && string(before) != string(data) {
+		if err == nil && !bytes.Equal(before, b.data) {
 			continue // of another time
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		x.kept = append(x.kept, kept)
-		return durable.Replace(kept, data, 0o600, durable.WithSync)
+		return durable.Replace(kept, b.data, 0o600, durable.WithSync)
 	}
 }
 
@@ -301,6 +380,10 @@ func (s *Server) beforeOpening(m mark) error {
 		return err
 	}
 	s.seen = x.seen
+	if x.mended > 0 {
+		s.logger.Error("flipped bits were found in the store, and flipped back: the disk or the memory is not to be trusted",
+			"dir", s.dir, "bits", x.mended, "kept", x.kept)
+	}
 	if len(x.lost) > 0 {
 		s.logger.Error("the store is damaged: verify says what is missing, the damaged blocks are kept",
 			"dir", s.dir, "records", len(x.lost), "kept", x.kept)
@@ -318,7 +401,7 @@ type findings struct {
 	dir string
 
 	mu    sync.Mutex // guards what follows
-	fresh []log.Hole
+	fresh []events.Offset
 	later *time.Timer // nil: nothing is to be written
 	err   error
 }
@@ -326,10 +409,10 @@ type findings struct {
 // soon is how long what was found waits for more.
 const soon = 50 * time.Millisecond
 
-func (f *findings) add(h log.Hole) {
+func (f *findings) add(at events.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fresh = append(f.fresh, h)
+	f.fresh = append(f.fresh, at)
 	if f.later == nil {
 		f.later = time.AfterFunc(soon, func() {
 			f.mu.Lock()
@@ -343,7 +426,12 @@ func (f *findings) add(h log.Hole) {
 func (f *findings) write() {
 	f.later = nil
 	if len(f.fresh) > 0 {
-		f.err = addHoles(f.dir, f.fresh)
+		subjects := subjectsAt(f.dir, f.fresh)
+		lost := make([]log.Hole, len(f.fresh))
+		for i, at := range f.fresh {
+			lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
+		}
+		f.err = addHoles(f.dir, lost)
 		f.fresh = nil
 	}
 }
@@ -357,4 +445,38 @@ func (f *findings) close() error {
 	}
 	f.write()
 	return f.err
+}
+
+// subjectsAt looks into the blocks for the subjects of records that the server cannot
+// read: what it has not thrown away still says whose they were.
+func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
+	found := make(map[events.Offset]string)
+	names, err := streamFolders(dir)
+	if err != nil {
+		return nil
+	}
+	for _, name := range names {
+		msgs := filepath.Join(streamsDir(dir), name, "msgs")
+		first, err := firstSequence(filepath.Dir(msgs))
+		if err != nil || first > slices.Max(offsets) {
+			continue
+		}
+		blocks, err := blocksOf(msgs)
+		if err != nil {
+			continue
+		}
+		x := &examination{dir: dir}
+		for _, number := range blocks {
+			b := examined{name: name, msgs: msgs, number: number}
+			if b.read() != nil {
+				continue
+			}
+			for _, g := range b.gaps {
+				if _, err := events.ParseNATS(g.Subject); err == nil {
+					found[x.firstLost(&b, g)] = g.Subject
+				}
+			}
+		}
+	}
+	return found
 }

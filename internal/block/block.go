@@ -45,9 +45,16 @@ type Gap struct {
 	// damaged.
 	Whole bool
 
-	// Subject is that of the record with which the stretch begins: what stands there, or
-	// what stood there if one bit of it explains the damage.
+	// Bit is the bit of the block that was flipped, if one explains the damage; else -1.
+	Bit int
+
+	// Subject is that of the record with which the stretch begins: what stood there, if
+	// Bit is known, or what stands there.
 	Subject string
+
+	// Misleading says that the record seems to be of a sequence far ahead, so that the
+	// server takes very much memory to read the block.
+	Misleading bool
 
 	// Taken says that the record's hash is right nevertheless: it does not cover the
 	// lengths, so the server takes the record for what it is not. Then Seq is right.
@@ -73,7 +80,15 @@ func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap)
 		if r.End == gap.End {
 			gap.Whole, gap.Taken, gap.Seq = true, s.hashed(r), r.Seq
 		}
-		gap.Subject = s.subject(at, gap.End)
+		bit, mended := s.mend(at, gap.End)
+		if gap.Bit = bit; bit >= 0 {
+			gap.Subject = mended.Subject
+		} else {
+			gap.Subject = s.subject(at)
+		}
+		if n := len(records); n > 0 {
+			gap.Misleading = s.misleading(at, records[n-1].Seq)
+		}
 		gaps = append(gaps, gap)
 		at = gap.End
 	}
@@ -159,27 +174,47 @@ func (s *scanner) likely(at int) bool {
 	return bytes.HasPrefix(s.data[at+headerSize:], []byte("tally."))
 }
 
-// maxSubject is longer than any subject of a log.
-const maxSubject = 2048
+// mostMended bounds the size of a record of which each bit is tried.
+const mostMended = 16 << 10
 
-// subject gives the subject of a damaged record that ends at a place, or "". If the
-// record is sound once a bit of its lengths or its subject is flipped, it is the
-// sound one's.
-func (s *scanner) subject(at, end int) string {
+// mend looks for the one bit that makes the record at a place sound, such that it
+// ends at another; -1 if none does. That a wrong one does is as likely as a collision
+// of the hash.
+func (s *scanner) mend(at, end int) (bit int, r Record) {
+	if end-at > mostMended {
+		return -1, r
+	}
+	for bit := at * 8; bit < end*8; bit++ {
+		s.data[bit/8] ^= 1 << (bit % 8)
+		r, sound := s.record(at)
+		s.data[bit/8] ^= 1 << (bit % 8)
+		if sound && r.End == end {
+			return bit, r
+		}
+	}
+	return -1, r
+}
+
+// subject gives what stands where the subject of the record at a place does.
+func (s *scanner) subject(at int) string {
 	if at+headerSize > len(s.data) {
 		return ""
 	}
 	n := int(binary.LittleEndian.Uint16(s.data[at+20:]))
-	for bit := range 8 * min(headerSize+min(n, maxSubject), len(s.data)-at) {
-		s.data[at+bit/8] ^= 1 << (bit % 8)
-		r, sound := s.record(at)
-		s.data[at+bit/8] ^= 1 << (bit % 8)
-		if sound && r.End == end {
-			return r.Subject
-		}
-	}
-	if n > maxSubject || at+headerSize+n > len(s.data) {
+	if at+headerSize+n > len(s.data) {
 		return ""
 	}
 	return string(s.data[at+headerSize : at+headerSize+n])
+}
+
+// farAhead is a step of the sequence that no log makes, and for each number of which
+// the server takes memory.
+const farAhead = 1 << 20
+
+// misleading reports whether the server would take a damaged record for one of a
+// sequence far ahead.
+func (s *scanner) misleading(at int, last uint64) bool {
+	r, _ := s.record(at)
+	seq := r.Seq &^ erasedBit
+	return r.End != 0 && seq&tombstoneBit == 0 && seq > last+farAhead
 }

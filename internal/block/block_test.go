@@ -76,8 +76,8 @@ func TestScanFindsWhatIsNotDamaged(t *testing.T) {
 		if !slices.Equal(records, left) || len(gaps) != 1 || bit/8 < gaps[0].Begin || bit/8 >= gaps[0].End {
 			t.Fatalf("bit %d: %d records, want %d; gaps %v", bit, len(records), len(left), gaps)
 		}
-		if gaps[0].Subject != damaged.Subject {
-			t.Fatalf("bit %d: the damaged record is %q's, want %q", bit, gaps[0].Subject, damaged.Subject)
+		if gaps[0].Subject != damaged.Subject || gaps[0].Bit != bit {
+			t.Fatalf("bit %d: the damaged record is %q's, want %q, and bit %d is wrong", bit, gaps[0].Subject, damaged.Subject, gaps[0].Bit)
 		}
 	}
 }
