@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tallylog/tally/internal/durable"
 )
 
 // SyncMethod says how acknowledged events reach the disk.
@@ -161,6 +163,34 @@ func (b *blockSync) findFirst() error {
 		b.n = slices.Min(list) - 1
 	}
 	return err
+}
+
+// rewrite writes the blocks anew that no sync is known to have covered, after one that
+// failed: what the system could not write it may take for written. The server has
+// closed them. The next sync is of the whole file system again.
+func (b *blockSync) rewrite() error {
+	if b.stream == "" {
+		return nil
+	}
+	list, err := b.numbers()
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		if n < b.n {
+			continue
+		}
+		data, err := os.ReadFile(b.path(n))
+		if err == nil {
+			err = durable.Replace(b.path(n), data, 0o640, durable.WithSync)
+		}
+		if err != nil {
+			return fmt.Errorf("rewrite %s: %v", b.path(n), err)
+		}
+	}
+	b.close()
+	b.stream, b.blk, b.n = "", nil, 0
+	return nil
 }
 
 // close gives the block up: it was synced, and gets nothing more.

@@ -41,4 +41,6 @@ func (b *blockSync) sync(stream string) error {
 	return errors.Join(unix.Fdatasync(int(f.Fd())), f.Close())
 }
 
+func (*blockSync) rewrite() error { return nil }
+
 func (*blockSync) close() {}

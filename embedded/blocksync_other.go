@@ -18,4 +18,6 @@ func newBlockSync(string) *blockSync { return &blockSync{} }
 
 func (*blockSync) sync(string) error { return errors.New("embedded: no group sync on this system") }
 
+func (*blockSync) rewrite() error { return nil }
+
 func (*blockSync) close() {}

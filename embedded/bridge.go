@@ -14,6 +14,7 @@ import (
 type bridge struct {
 	logger *slog.Logger
 	fatal  chan error
+	heard  func(text string) // of every error
 
 	mu   sync.Mutex // guards said
 	said []string   // the first warnings and errors
@@ -21,8 +22,8 @@ type bridge struct {
 
 const mostComplaints = 8
 
-func newBridge(lg *slog.Logger) *bridge {
-	return &bridge{logger: lg.With("component", "nats-server"), fatal: make(chan error, 1)}
+func newBridge(lg *slog.Logger, heard func(string)) *bridge {
+	return &bridge{logger: lg.With("component", "nats-server"), heard: heard, fatal: make(chan error, 1)}
 }
 
 func (b *bridge) complain(text string) {
@@ -63,6 +64,7 @@ func (b *bridge) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	b.complain(text)
 	b.logger.Error(text)
+	b.heard(text)
 }
 
 func (b *bridge) Fatalf(format string, v ...any) {

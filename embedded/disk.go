@@ -19,7 +19,8 @@ const unlimited = math.MaxInt64 / 4
 
 // room watches how much is free on the disk of a directory.
 type room struct {
-	dir string
+	dir     string
+	reserve uint64
 
 	mu    sync.Mutex // guards what follows
 	asked time.Time
@@ -37,8 +38,8 @@ func (r *room) check() error {
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.asked) > fresh {
 		r.asked, r.full = now, nil
-		if free, err := FreeBytes(r.dir); err == nil && free < reserve {
-			r.full = &log.FullError{Free: int64(free), Reserve: reserve}
+		if free, err := FreeBytes(r.dir); err == nil && free < r.reserve {
+			r.full = &log.FullError{Free: int64(free), Reserve: int64(r.reserve)}
 		}
 	}
 	return r.full

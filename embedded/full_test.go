@@ -104,6 +104,62 @@ func TestFullDisk(t *testing.T) {
 	mustClose(t, s)
 }
 
+// A disk that is full all the same, because something else filled it within the
+// reserve, leaves the server's stream answering nothing. Appends are refused soon, reads
+// go on, and everything mends itself when there is room again.
+func TestDiskIsFullBehindOurBack(t *testing.T) {
+	disk := mustMountSmall(t, 96)
+	dir := filepath.Join(disk, "store")
+	s := mustStart(t, embedded.ServerOptions{Dir: dir, Reserve: 1})
+	l, sub := s.Log(), events.Session("", "s")
+	ballast := filepath.Join(disk, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 40<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	acked, refused := 0, error(nil)
+	for refused == nil {
+		if acked > 1000 {
+			t.Fatal("the disk does not fill up")
+		}
+		if _, refused = l.Append(t.Context(), sub, log.Any, turn(fmt.Sprint("first-", acked), strings.Repeat("x", 256<<10))); refused == nil {
+			acked++
+		}
+	}
+	t.Logf("after %d appends: %v", acked, refused)
+	for range 3 {
+		began := time.Now()
+		_, err := l.Append(t.Context(), sub, log.Any, turn("", strings.Repeat("x", 256<<10)))
+		if !errors.Is(err, log.ErrFull) && !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, log.ErrUnknown) {
+			t.Errorf("an append on a full disk: %v", err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it was refused after %v", took)
+		}
+	}
+	if n := count(t, l); n < acked {
+		t.Errorf("%d events are there, %d were acknowledged", n, acked)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, err := l.Append(t.Context(), sub, log.Any, turn("again", "again"))
+		return err
+	})
+	mustClose(t, s)
+	s = mustStart(t, embedded.ServerOptions{Dir: dir})
+	ids := mustRead(t, s.Log(), events.Range{})
+	for i := range acked {
+		if ids[i] != fmt.Sprint("first-", i) {
+			t.Fatalf("event %d is %s", i, ids[i])
+		}
+	}
+	if ids[len(ids)-1] != "again" {
+		t.Errorf("the last event is %s", ids[len(ids)-1])
+	}
+	mustClose(t, s)
+}
+
 func count(t *testing.T, l *log.Log) int {
 	t.Helper()
 	n := 0

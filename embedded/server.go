@@ -45,6 +45,10 @@ type ServerOptions struct {
 	// are worth less.
 	MinDurability log.Durability
 
+	// Reserve is the room in bytes that is left free on the disk: below it appends are
+	// refused with *log.FullError. Default: 64 MiB.
+	Reserve uint64
+
 	// Private keeps the server inside this process: nothing listens, and Attach
 	// finds no owner.
 	Private bool
@@ -59,6 +63,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 256<<20)
+	o.Reserve = cmp.Or(o.Reserve, reserve)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
 	return o
 }
@@ -82,6 +87,10 @@ type Server struct {
 	found   *findings     // and since
 	sync    bool          // what is acknowledged is on disk
 	group   bool          // because one sync covers many appends; else the server syncs each message
+
+	health   *health
+	unwatch  context.CancelFunc
+	watching sync.WaitGroup
 
 	closing sync.Once
 	err     error // of Close
@@ -141,6 +150,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	s.secret, s.token = rand.Text(), rand.Text()
+	s.health = newHealth(&room{dir: s.dir, reserve: o.Reserve})
 	if err := s.run(ctx, o); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
@@ -201,7 +211,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return err
 	}
-	s.nats, s.bridge = ns, newBridge(s.logger)
+	s.nats, s.bridge = ns, newBridge(s.logger, s.health.heard)
 	ns.SetLoggerV2(s.bridge, false, false, false)
 	go ns.Start()
 	began, told := time.Now(), 0
@@ -278,7 +288,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
-	c := log.Config{Reads: s.conns[1], Appends: log.Login{Conn: appends, User: userOwner, Password: s.secret}, Logger: s.logger, Room: (&room{dir: s.dir}).check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
+	c := log.Config{Reads: s.conns[1], Appends: log.Login{Conn: appends, User: userOwner, Password: s.secret}, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
 			AtRest: func() error { return s.atRest(o.SegmentBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
@@ -287,10 +297,21 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	}
 	if s.group {
 		s.blocks = newBlockSync(s.dir)
-		c.Sync = s.blocks.sync
+		c.Sync = func(stream string) error {
+			err := s.blocks.sync(stream)
+			if err != nil {
+				s.health.fail(err)
+			}
+			return err
+		}
 	}
-	s.events, err = log.Open(ctx, s.conns[0], c)
-	return err
+	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
+		return err
+	}
+	var watching context.Context
+	watching, s.unwatch = context.WithCancel(context.Background())
+	s.watching.Go(func() { s.watch(watching) })
+	return nil
 }
 
 // segmentsDir holds what the log knows of its full segments. It may be lost.
@@ -348,6 +369,10 @@ func (s *Server) stop() error {
 	}
 	if s.serves != nil {
 		errs = append(errs, s.serves.Close())
+	}
+	if s.unwatch != nil {
+		s.unwatch()
+		s.watching.Wait()
 	}
 	if s.events != nil {
 		errs = append(errs, s.events.Close())

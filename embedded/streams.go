@@ -184,13 +184,28 @@ func (s *Server) atRest(segment uint64) error {
 // asked meanwhile is told that there is no stream, and asks again.
 func (s *Server) reopenStreams() error {
 	began := time.Now()
-	account := s.nats.GlobalAccount()
-	if err := account.DisableJetStream(); err != nil {
-		return fmt.Errorf("embedded: close streams: %v", err)
+	if err := s.closeStreams(); err != nil {
+		return err
 	}
-	if err := account.EnableJetStream(nil, nil); err != nil {
-		return fmt.Errorf("embedded: open streams: %v", err)
+	if err := s.openStreams(); err != nil {
+		return err
 	}
 	s.logger.Debug("the server's streams were closed and opened", "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// closeStreams has the server close all streams, which writes their indexes.
+func (s *Server) closeStreams() error {
+	if err := s.nats.GlobalAccount().DisableJetStream(); err != nil {
+		return fmt.Errorf("embedded: close streams: %v", err)
+	}
+	return nil
+}
+
+// openStreams has it open those that it finds.
+func (s *Server) openStreams() error {
+	if err := s.nats.GlobalAccount().EnableJetStream(nil, nil); err != nil {
+		return fmt.Errorf("embedded: open streams: %v", err)
+	}
 	return nil
 }

@@ -40,6 +40,8 @@ type committer struct {
 	kick chan struct{} // somebody waits
 	done chan struct{} // run has ended
 
+	busy sync.Mutex // held during a sync and what follows from it
+
 	mu     sync.Mutex    // guards what follows
 	stored events.Offset // the highest offset that the backend acknowledged
 	safe   events.Offset // the durable watermark
@@ -84,6 +86,8 @@ func (c *committer) run(life context.Context) {
 
 // group makes durable what is stored by now.
 func (c *committer) group() {
+	c.busy.Lock()
+	defer c.busy.Unlock()
 	c.mu.Lock()
 	target, before, failed := c.stored, c.safe, c.err != nil
 	c.mu.Unlock()
@@ -100,7 +104,7 @@ func (c *committer) group() {
 	}
 	c.mu.Lock()
 	if err != nil {
-		c.err = fmt.Errorf("%w: the disk did not take what was written: %v: restart the owner of the store", ErrUnavailable, err)
+		c.err = fmt.Errorf("%w: the disk did not take what was written: %v", ErrUnavailable, err)
 	} else {
 		// The commit point: from here on a power cut takes nothing up to target.
 		c.safe = target
@@ -141,6 +145,14 @@ func (c *committer) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
+}
+
+// revive begins anew after a sync that failed. head is the last offset that the backend
+// has now; what was stored before and is gone was never acknowledged.
+func (c *committer) revive(head events.Offset) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err, c.stored = nil, max(head, c.safe)
 }
 
 func (c *committer) durable(context.Context) (events.Offset, error) {

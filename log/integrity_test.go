@@ -312,6 +312,11 @@ func TestOpenRefusesWhatCouldLoseRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := stream.CachedInfo().Config
+	// One stream stays: with the last one the server removes its folder, and is not done
+	// with that when it says so.
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "STAYS", Subjects: []string{"stays"}}); err != nil {
+		t.Fatal(err)
+	}
 	if err := js.DeleteStream(t.Context(), "GOOD_1"); err != nil {
 		t.Fatal(err)
 	}
@@ -331,24 +336,25 @@ func TestOpenRefusesWhatCouldLoseRecords(t *testing.T) {
 		"duplicate_window":     func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
 	} {
 		c := good
+		c.Name = field + "_1"
 		change(&c)
 		if _, err := js.CreateStream(t.Context(), c); err != nil {
 			t.Fatalf("%s: %v", field, err)
 		}
-		_, err := log.Open(t.Context(), nc, log.Config{Stream: "GOOD"})
+		_, err := log.Open(t.Context(), nc, log.Config{Stream: field})
 		refused, ok := errors.AsType[*log.ConfigError](err)
-		if !ok || refused.Field != field || refused.Stream != "GOOD_1" {
+		if !ok || refused.Field != field || refused.Stream != c.Name {
 			t.Errorf("%s: got %v", field, err)
 		}
-		if err := js.DeleteStream(t.Context(), "GOOD_1"); err != nil {
+		if err := js.DeleteStream(t.Context(), c.Name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	good.Subjects = append(good.Subjects, "other.>")
+	good.Name, good.Subjects = "OTHERS_1", append(good.Subjects, "other.>")
 	if _, err := js.CreateStream(t.Context(), good); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Open(t.Context(), nc, log.Config{Stream: "GOOD"}); err == nil {
+	if _, err := log.Open(t.Context(), nc, log.Config{Stream: "OTHERS"}); err == nil {
 		t.Error("a stream with other subjects was taken")
 	}
 }

@@ -235,6 +235,35 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.backend.Close())
 }
 
+// Recover has appends work again after a sync failed, or the server stopped answering
+// because it could not write. What is under way is answered with ErrUnknown; work runs
+// while nothing is being appended, and is to see to it that everything that is stored
+// can be made durable. If it fails, appends go on to be refused.
+func (l *Log) Recover(ctx context.Context, work func() error) error {
+	js, ok := l.backend.(*jetStream)
+	if !ok {
+		return work()
+	}
+	if js.own != nil {
+		js.own.abandon()
+	}
+	js.appending.Lock()
+	defer js.appending.Unlock()
+	if l.commit == nil {
+		return work()
+	}
+	l.commit.busy.Lock()
+	defer l.commit.busy.Unlock()
+	if err := work(); err != nil {
+		return err
+	}
+	st, err := js.State(ctx)
+	if err == nil {
+		l.commit.revive(st.Last)
+	}
+	return err
+}
+
 func (l *Log) isClosed() bool { return l.life.Err() != nil }
 
 func (l *Log) errClosed(verb string) error {

@@ -308,6 +308,16 @@ func (p *publisher) end(err error) {
 	p.conn.Close()
 }
 
+// abandon gives up what is under way: no answer will come.
+func (p *publisher) abandon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n, got := range p.pending {
+		got <- answer{err: fmt.Errorf("%w: the server could not write", ErrUnknown)}
+		delete(p.pending, n)
+	}
+}
+
 // close ends the connection. Nothing is under way any more.
 func (p *publisher) close() {
 	p.end(net.ErrClosed)

@@ -22,6 +22,9 @@ const schemaVersion = "1"
 // segmentConfig is the configuration of a segment of a line of streams: it takes
 // every event, from an offset on, and never gives one up.
 func segmentConfig(line string, n int, first events.Offset) jetstream.StreamConfig {
+	if first == 1 {
+		first = 0 // which means the same, and is what a stream has that somebody else made
+	}
 	return jetstream.StreamConfig{
 		Name:               segmentName(line, n),
 		FirstSeq:           uint64(first),
