@@ -17,8 +17,13 @@ import (
 	"github.com/tallylog/tally/internal/durable"
 )
 
-// SyncMethod says how acknowledged events reach the disk.
-const SyncMethod = "one fdatasync of the block files for all waiting appends, on ext4; elsewhere every message is synced before its acknowledgement (SyncAlways)"
+// SyncMethod says how acknowledged events of a store in a directory reach the disk.
+func SyncMethod(dir string) string {
+	if groupSyncs(dir) {
+		return "one fdatasync of the block files for all waiting appends, proven by power cuts on ext4"
+	}
+	return syncEach + ", as one sync for many is unproven on this file system"
+}
 
 // groupSyncs reports whether syncing the block files is known to be enough on the
 // file system of a directory: tests with simulated power cuts say so of ext4 alone.

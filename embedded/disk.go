@@ -8,6 +8,9 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
+// syncEach is what SyncMethod says where nothing better is proven.
+const syncEach = "every message is synced before its acknowledgement (SyncAlways)"
+
 // reserve is the room on disk that a store leaves free: an append is refused before
 // the system refuses a write, since from a failed write the server does not
 // recover, and closing, reading and recovering need some room too.

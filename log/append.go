@@ -125,6 +125,11 @@ func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect Expect
 	return l.appendAsync(ctx, sub, expect, false, evs)
 }
 
+// AppendAsyncBuffered is AppendAsync with the acknowledgement of AppendBuffered.
+func (l *Log) AppendAsyncBuffered(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) *Pending {
+	return l.appendAsync(ctx, sub, expect, true, evs)
+}
+
 func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) *Pending {
 	begun := time.Now()
 	done := &Pending{done: make(chan struct{})}

@@ -28,7 +28,7 @@ func (a *App) VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version, and how acknowledged events reach the disk", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := version{"devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, embedded.SyncMethod}
+			v := version{"devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, embedded.SyncMethod(a.storeParent())}
 			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 				v.Version = info.Main.Version
 			}
@@ -38,6 +38,19 @@ func (a *App) VersionCommand() *cobra.Command {
 			_, err := fmt.Fprintf(a.Out, "tally %s (%s, %s)\nnats-server %s, embedded\nsync: %s\n", v.Version, v.Go, v.Platform, v.Server, v.Sync)
 			return err
 		},
+	}
+}
+
+// storeParent is the directory of the store, or what there is above it.
+func (a *App) storeParent() string {
+	c, err := a.Config()
+	if err != nil {
+		return "."
+	}
+	for dir := c.Store; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
 	}
 }
 
