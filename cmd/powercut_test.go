@@ -199,7 +199,9 @@ func (d *cutDisk) verify(t *testing.T) {
 	t.Helper()
 	dir, unmount := mount(t, d.image)
 	defer unmount()
-	var v struct{ Findings []struct{ Subject, What string } }
+	var v struct {
+		Findings []struct{ Subject, What string }
+	}
 	out, err := command(t.Context(), filepath.Join(dir, "store"), "tally-replay", "verify", "-o", "json", "--log-level", "error").Output()
 	if jerr := json.Unmarshal(out, &v); jerr != nil {
 		t.Fatalf("verify: %v, %v", err, jerr)
