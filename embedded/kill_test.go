@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		child(dir)
 	}
+	if conf := os.Getenv(childNode); conf != "" {
+		node(conf)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,0 +1,427 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// childNode has the test binary, run again by a test, serve as a node of a cluster,
+// with the configuration of this name, until its standard input ends.
+const childNode = "TALLY_TEST_CHILD_NODE"
+
+func node(conf string) {
+	opts, err := server.ProcessConfigFile(conf)
+	must(err)
+	opts.NoSigs, opts.NoLog = true, true
+	s, err := server.NewServer(opts)
+	must(err)
+	s.Start()
+	io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// cluster is three servers, each a process, whose routes lead through this one.
+type cluster struct {
+	t     *testing.T
+	nodes [3]*member
+	wires [3][3]*wire // from, to
+}
+
+type member struct {
+	name, conf, url string
+	cmd             *exec.Cmd
+	stdin           io.Closer
+}
+
+func mustCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	var routes [3]string
+	for i := range c.nodes {
+		routes[i] = freeAddress(t)
+	}
+	for i := range c.nodes {
+		dir := t.TempDir()
+		var others []string
+		for j := range c.nodes {
+			if i != j {
+				c.wires[i][j] = mustWire(t, routes[j])
+				others = append(others, `"nats://`+c.wires[i][j].listener.Addr().String()+`"`)
+			}
+		}
+		m := &member{name: fmt.Sprint("n", i), conf: filepath.Join(dir, "nats.conf")}
+		address := freeAddress(t)
+		m.url = "nats://" + address
+		// A node is told of the others here alone: what they say of themselves leads nowhere.
+		text := fmt.Sprintf("server_name: %s\nlisten: \"%s\"\nmax_payload: 16MB\njetstream { store_dir: \"%s\", sync_interval: always }\n"+
+			"cluster { name: test, listen: \"%s\", advertise: \"127.0.0.1:1\", no_advertise: true, routes: [%s] }\n",
+			m.name, address, dir, routes[i], strings.Join(others, ", "))
+		if err := os.WriteFile(m.conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.nodes[i] = m
+		c.start(i)
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.kill(i)
+		}
+	})
+	return c
+}
+
+// freeAddress gives an address on which nobody listens, also when a node comes back.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (c *cluster) start(i int) {
+	m := c.nodes[i]
+	m.cmd = exec.Command(os.Args[0])
+	m.cmd.Env = append(os.Environ(), childNode+"="+m.conf)
+	m.cmd.Stderr = os.Stderr
+	var err error
+	if m.stdin, err = m.cmd.StdinPipe(); err == nil {
+		err = m.cmd.Start()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) kill(i int) {
+	m := c.nodes[i]
+	m.cmd.Process.Kill()
+	m.cmd.Wait()
+	m.stdin.Close()
+}
+
+// cut takes a node from the others, without a word to anybody; mend puts it back.
+func (c *cluster) cut(i int)  { c.each(i, (*wire).cut) }
+func (c *cluster) mend(i int) { c.each(i, (*wire).mend) }
+
+func (c *cluster) each(i int, f func(*wire)) {
+	for j := range c.nodes {
+		if i != j {
+			f(c.wires[i][j])
+			f(c.wires[j][i])
+		}
+	}
+}
+
+func (c *cluster) urls() string {
+	return c.nodes[0].url + "," + c.nodes[1].url + "," + c.nodes[2].url
+}
+
+// mustOpen opens the store on the cluster when all nodes are there.
+func (c *cluster) mustOpen(o embedded.Options) *tally.Store {
+	c.t.Helper()
+	o.URL = c.urls()
+	for range 100 {
+		st, err := embedded.Open(c.t.Context(), o)
+		if err == nil {
+			c.t.Cleanup(func() { st.Close() })
+			return st
+		}
+		if !errors.Is(err, log.ErrUnavailable) {
+			c.t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.t.Fatal("the cluster does not come up")
+	return nil
+}
+
+// leader gives the node that leads the log's stream, or some node.
+func (c *cluster) leader(js jetstream.JetStream) int {
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
+	defer cancel()
+	s, err := js.Stream(ctx, "TALLY_1")
+	if err == nil {
+		for i, m := range c.nodes {
+			if info := s.CachedInfo(); info.Cluster != nil && info.Cluster.Leader == m.name {
+				return i
+			}
+		}
+	}
+	return rand.IntN(len(c.nodes))
+}
+
+// wire carries the connections to an address. While it is cut it carries nothing,
+// and those at its ends do not notice.
+type wire struct {
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex // guards what follows
+	whole chan struct{}
+	conns map[net.Conn]bool
+}
+
+func mustWire(t *testing.T, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{listener: l, to: to, whole: make(chan struct{}), conns: make(map[net.Conn]bool)}
+	close(w.whole)
+	var running sync.WaitGroup
+	running.Go(func() { w.run(&running) })
+	t.Cleanup(func() {
+		l.Close()
+		w.mend()
+		running.Wait()
+	})
+	return w
+}
+
+func (w *wire) run(running *sync.WaitGroup) {
+	for {
+		from, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		running.Go(func() { w.carry(from) })
+	}
+}
+
+func (w *wire) carry(from net.Conn) {
+	defer from.Close()
+	to, err := net.Dial("tcp", w.to)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	w.mu.Lock()
+	w.conns[from], w.conns[to] = true, true
+	w.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { w.copy(to, from) })
+	both.Go(func() { w.copy(from, to) })
+	both.Wait()
+	w.mu.Lock()
+	delete(w.conns, from)
+	delete(w.conns, to)
+	w.mu.Unlock()
+}
+
+func (w *wire) copy(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		w.mu.Lock()
+		whole := w.whole
+		w.mu.Unlock()
+		<-whole
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.whole = make(chan struct{})
+}
+
+// mend carries on, on new connections.
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.Close()
+	}
+	select {
+	case <-w.whole:
+	default:
+		close(w.whole)
+	}
+}
+
+// acked is an event that was acknowledged.
+type acked struct {
+	id string
+	at events.Offset
+}
+
+// producer appends to a session of its own until it is told to stop, and repeats
+// what it has no answer to until it has one.
+type producer struct {
+	l     *log.Log
+	sub   events.Subject
+	acked []acked
+	tries int
+}
+
+func (p *producer) run(t *testing.T, stop <-chan struct{}) {
+	last := events.Offset(0)
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		evs := []events.Event{turn(fmt.Sprint(p.sub.ID, "-", i), "x")}
+		if i%7 == 6 {
+			evs = append(evs, turn(fmt.Sprint(p.sub.ID, "+", i), "x"))
+		}
+		expect := log.Any
+		if i%3 == 2 {
+			expect = log.At(last)
+		}
+		ack, err := p.insist(t.Context(), expect, evs)
+		if err != nil {
+			t.Errorf("%s: %v", p.sub.ID, err)
+			return
+		}
+		if int(ack.Last-ack.First) != len(evs)-1 {
+			t.Errorf("%s: %d events at %v to %v", p.sub.ID, len(evs), ack.First, ack.Last)
+		}
+		for n, e := range evs {
+			p.acked = append(p.acked, acked{e.ID, ack.First + events.Offset(n)})
+		}
+		last = ack.Last
+	}
+}
+
+// insist appends until there is an answer: nobody else writes to the subject, so that
+// a refusal would be wrong.
+func (p *producer) insist(ctx context.Context, expect log.Expect, evs []events.Event) (log.Ack, error) {
+	for {
+		ack, err := p.l.Append(ctx, p.sub, expect, evs...)
+		if err == nil || !errors.Is(err, log.ErrUnknown) && !errors.Is(err, log.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			return ack, err
+		}
+		p.tries++
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Nodes of a cluster are killed and one is cut off while producers append: whatever
+// was acknowledged is there, once, each session in its order, and all finish.
+func TestClusterLosesNothing(t *testing.T) {
+	home(t, nil)
+	rounds := 1
+	if os.Getenv("TALLY_SOAK") != "" {
+		rounds = 12
+	}
+	c := mustCluster(t)
+	st := c.mustOpen(embedded.Options{MinDurability: "replicated"})
+	if have := st.Log.Durability(); have != log.Replicated {
+		t.Fatalf("acknowledgements are %v", have)
+	}
+	watch, err := nats.Connect(c.urls(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	js, err := jetstream.New(watch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := js.Stream(t.Context(), "TALLY_1"); err != nil || s.CachedInfo().Config.Replicas != 3 {
+		t.Fatalf("the stream of a cluster: %v", err)
+	}
+
+	stop := make(chan struct{})
+	producers := make([]*producer, 6)
+	var running sync.WaitGroup
+	for i := range producers {
+		nc, err := nats.Connect(c.nodes[i%3].url+","+c.urls(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectBufSize(-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		l, err := log.Open(t.Context(), nc, log.Config{AckWait: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		producers[i] = &producer{l: l, sub: events.Session("", fmt.Sprint("p", i))}
+		running.Go(func() { producers[i].run(t, stop) })
+	}
+	for range rounds {
+		c.disturb(js)
+	}
+	close(stop)
+	running.Wait()
+	c.mustHold(producers)
+}
+
+// disturb kills a node and then cuts another one off, leaders first.
+func (c *cluster) disturb(js jetstream.JetStream) {
+	time.Sleep(time.Second)
+	i := c.leader(js)
+	c.kill(i)
+	time.Sleep(2500 * time.Millisecond)
+	c.start(i)
+	time.Sleep(1500 * time.Millisecond)
+	i = c.leader(js)
+	c.cut(i)
+	time.Sleep(3500 * time.Millisecond)
+	c.mend(i)
+	time.Sleep(1500 * time.Millisecond)
+}
+
+// mustHold wants each producer's session to hold what it was told, and nothing else,
+// seen from each node.
+func (c *cluster) mustHold(producers []*producer) {
+	c.t.Helper()
+	for _, m := range c.nodes {
+		st := mustOpen(c.t, embedded.Options{URL: m.url})
+		total, tries := 0, 0
+		for _, p := range producers {
+			var found []acked
+			for rec, err := range st.Log.Read(c.t.Context(), events.Range{Subject: p.sub}) {
+				if err != nil {
+					c.t.Fatalf("%s, %s: %v", m.name, p.sub.ID, err)
+				}
+				found = append(found, acked{rec.ID, rec.Offset})
+			}
+			total, tries = total+len(p.acked), tries+p.tries
+			if len(found) != len(p.acked) {
+				c.t.Errorf("%s, %s: %d events, acknowledged were %d", m.name, p.sub.ID, len(found), len(p.acked))
+				continue
+			}
+			for i, want := range p.acked {
+				if found[i] != want {
+					c.t.Fatalf("%s, %s: event %d is %s at %v, acknowledged was %s at %v", m.name, p.sub.ID, i, found[i].id, found[i].at, want.id, want.at)
+				}
+			}
+		}
+		c.t.Logf("%s: %d acknowledged events are there, %d appends were repeated", m.name, total, tries)
+	}
+}
