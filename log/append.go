@@ -122,24 +122,27 @@ func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
 // it fail with ErrAborted and are not written. An append that is refused before
 // it is queued (*events.InvalidError, ErrTooLarge) aborts nothing.
 func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) *Pending {
-	return l.appendAsync(ctx, sub, expect, false, evs)
+	return l.appendAsync(ctx, sub, expect, false, evs, nil)
 }
 
 // AppendAsyncBuffered is AppendAsync with the acknowledgement of AppendBuffered.
 func (l *Log) AppendAsyncBuffered(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) *Pending {
-	return l.appendAsync(ctx, sub, expect, true, evs)
+	return l.appendAsync(ctx, sub, expect, true, evs, nil)
 }
 
-func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) *Pending {
+// appendAsync is AppendAsync, behind the append that a link names.
+func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event, k *link) *Pending {
 	begun := time.Now()
 	done := &Pending{done: make(chan struct{})}
 	p, err := l.prepare(sub, expect, evs)
 	if err != nil {
+		k.settle(err)
 		return done.finish(Ack{}, err)
 	}
 	p.buffered = buffered
 	t, err := l.enter(sub)
 	if err != nil {
+		k.settle(err)
 		return done.finish(Ack{}, err)
 	}
 	go func() {
@@ -148,10 +151,15 @@ func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect
 		<-t.turn
 		if t.err != nil {
 			l.running.Done()
+			k.settle(t.err)
 			done.finish(Ack{}, t.err)
 			return
 		}
-		ack, err := l.put(ctx, p)
+		err, ack := k.wait(), Ack{}
+		if err == nil {
+			ack, err = l.put(ctx, p)
+		}
+		k.settle(err)
 		// The next append of the subject is stored while this one is synced.
 		l.leave(t, err != nil)
 		if err == nil {

@@ -21,3 +21,11 @@ func (l *Log) MisplaceIDs(sub events.Subject, at events.Offset) {
 		ids.places[h] = at
 	}
 }
+
+// AppendBehind appends as the request behind one that was stored, or failed, in a
+// series.
+func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject, evs ...events.Event) *Pending {
+	k := &link{known: make(chan struct{})}
+	k.settle(before)
+	return l.appendAsync(ctx, sub, Any, false, evs, &link{before: k, known: make(chan struct{})})
+}

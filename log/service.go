@@ -23,6 +23,7 @@ type Service struct {
 	micro   micro.Service
 	life    context.Context
 	end     context.CancelFunc
+	numbers *numbering
 	pending sync.WaitGroup
 }
 
@@ -31,6 +32,7 @@ type Service struct {
 // to one subject are stored in the order in which they arrive.
 func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 	s := &Service{l: l, nc: nc}
+	s.numbers = &numbering{submit: s.submit, answer: s.answer, refuse: s.refuse, series: make(map[seriesKey]*series)}
 	s.life, s.end = context.WithCancel(context.Background())
 	var err error
 	s.micro, err = micro.AddService(nc, micro.Config{Name: serviceName, Version: serviceVersion, Description: "appends to the event log, and says how far it is durable",
@@ -70,6 +72,7 @@ func (s *Service) Close() error {
 		s.l.roller.tell.Store(nil)
 	}
 	err := s.micro.Stop()
+	s.numbers.close()
 	s.pending.Wait()
 	s.end()
 	return errors.Join(err, s.nc.Flush())
@@ -78,39 +81,55 @@ func (s *Service) Close() error {
 // append takes a request's place in the order of its subject, and answers when it
 // is over. The service calls it for one request after the other.
 func (s *Service) append(req micro.Request) {
-	sub, expect, evs, buffered, err := decodeAppend(req.Data())
-	if err != nil {
-		s.respond(req, appendReply{Error: wireErrorOf(err)})
-		return
+	a, err := decodeAppend(req.Data())
+	a.reply = req.Reply()
+	switch {
+	case err != nil:
+		s.refuse(a, err)
+	case a.producer != "":
+		s.numbers.take(a)
+	default:
+		s.answer(a, s.submit(a, nil))
 	}
-	done := s.l.appendAsync(s.life, sub, expect, buffered, evs)
+}
+
+func (s *Service) submit(a arrival, k *link) *Pending {
+	return s.l.appendAsync(s.life, a.sub, a.expect, a.buffered, a.events, k)
+}
+
+// answer answers a request when its append is over.
+func (s *Service) answer(a arrival, done *Pending) {
 	s.pending.Go(func() {
 		ack, err := done.Wait(s.life)
 		if err != nil {
-			s.respond(req, appendReply{Error: wireErrorOf(err)})
+			s.refuse(a, err)
 			return
 		}
-		s.respond(req, appendReply{First: ack.First, Last: ack.Last, Durability: ack.Durability.String(), Duplicate: ack.Duplicate})
+		s.respond(a.reply, appendReply{First: ack.First, Last: ack.Last, Durability: ack.Durability.String(), Duplicate: ack.Duplicate || a.repeated})
 	})
+}
+
+func (s *Service) refuse(a arrival, err error) {
+	s.respond(a.reply, appendReply{Error: wireErrorOf(err)})
 }
 
 func (s *Service) watermark(req micro.Request) {
 	at, err := s.l.Durable(s.life)
 	if err != nil {
-		s.respond(req, appendReply{Error: wireErrorOf(err)})
+		s.respond(req.Reply(), appendReply{Error: wireErrorOf(err)})
 		return
 	}
-	s.respond(req, watermarkReply{at})
+	s.respond(req.Reply(), watermarkReply{at})
 }
 
 func (s *Service) holes(req micro.Request) {
-	s.respond(req, holesReply{append([]Hole{}, s.l.holes.after(0)...)})
+	s.respond(req.Reply(), holesReply{append([]Hole{}, s.l.holes.after(0)...)})
 }
 
 // respond answers a request. An error stands in the headers of micro services too.
 // The library's own way to answer is only for handlers that have not returned yet.
-func (s *Service) respond(req micro.Request, v any) {
-	m := &nats.Msg{Subject: req.Reply(), Data: mustMarshal(v)}
+func (s *Service) respond(to string, v any) {
+	m := &nats.Msg{Subject: to, Data: mustMarshal(v)}
 	if r, ok := v.(appendReply); ok && r.Error != nil {
 		m.Header = nats.Header{micro.ErrorHeader: {headerText(r.Error.Message)}, micro.ErrorCodeHeader: {r.Error.Code}}
 	}

@@ -26,6 +26,8 @@ type appendRequest struct {
 	Subject   string       `json:"subject"`             // session/<id> or document/<kind>/<id>
 	Expect    *wireExpect  `json:"expect,omitempty"`    // default: anything
 	Buffered  bool         `json:"buffered,omitempty"`  // an answer before the sync will do
+	Producer  string       `json:"producer,omitempty"`  // of a series of numbered requests to the subject
+	Number    uint64       `json:"number,omitempty"`    // in it, from 1; with producer
 	Events    []events.Raw `json:"events"`              // CloudEvents JSON
 }
 
@@ -58,6 +60,8 @@ type wireError struct {
 	What    string         `json:"what,omitempty"`   // tooLarge
 	Size    int            `json:"size,omitempty"`   // tooLarge
 	Max     int            `json:"max,omitempty"`    // tooLarge
+	Number  uint64         `json:"number,omitempty"` // gap, outOfOrder
+	Next    uint64         `json:"next,omitempty"`   // gap, outOfOrder
 }
 
 type wireExisting struct {
@@ -82,6 +86,8 @@ const (
 	wireTooLarge    = "tooLarge"
 	wireConflict    = "conflict"
 	wirePartial     = "partial"
+	wireGap         = "gap"
+	wireOutOfOrder  = "outOfOrder"
 	wireUnknown     = "unknown"
 	wireAborted     = "aborted"
 	wireFull        = "full"
@@ -108,6 +114,13 @@ func wireErrorOf(err error) *wireError {
 		w.Code = wirePartial
 		for _, h := range e.Have {
 			w.Found = append(w.Found, wireExisting(h))
+		}
+		return w
+	}
+	if e, ok := errors.AsType[*orderError](err); ok {
+		w.Code, w.Number, w.Next = wireOutOfOrder, e.number, e.next
+		if e.gap() {
+			w.Code = wireGap
 		}
 		return w
 	}
@@ -167,29 +180,53 @@ func encodeAppend(p *appending) ([]byte, error) {
 	return rawjson.Marshal(r)
 }
 
+// arrival is a request that arrived at the owner.
+type arrival struct {
+	sub      events.Subject
+	expect   Expect
+	events   []events.Event
+	buffered bool
+	producer string // "": it is not numbered
+	number   uint64
+
+	data     []byte
+	reply    string
+	repeated bool // it was submitted before
+}
+
+// mostProducer bounds the name of a producer.
+const mostProducer = 64
+
 // decodeAppend reads a request.
-func decodeAppend(data []byte) (sub events.Subject, expect Expect, evs []events.Event, buffered bool, err error) {
+func decodeAppend(data []byte) (a arrival, err error) {
 	var r appendRequest
 	if err := rawjson.Unmarshal(data, &r); err != nil {
-		return sub, expect, nil, false, &events.InvalidError{Field: "request", Reason: err.Error()}
+		return a, &events.InvalidError{Field: "request", Reason: err.Error()}
 	}
-	if sub, err = events.ParseSubject(r.Namespace, r.Subject); err != nil {
-		return sub, expect, nil, false, err
+	a = arrival{buffered: r.Buffered, producer: r.Producer, number: r.Number, data: data}
+	switch {
+	case len(r.Producer) > mostProducer:
+		return a, &events.InvalidError{Field: "producer", Reason: fmt.Sprintf("want at most %d bytes", mostProducer)}
+	case (r.Producer == "") != (r.Number == 0):
+		return a, &events.InvalidError{Field: "number", Reason: "want producer and number, from 1, or neither"}
 	}
-	if expect, err = r.Expect.expect(); err != nil {
-		return sub, expect, nil, false, err
+	if a.sub, err = events.ParseSubject(r.Namespace, r.Subject); err != nil {
+		return a, err
+	}
+	if a.expect, err = r.Expect.expect(); err != nil {
+		return a, err
 	}
 	for i, raw := range r.Events {
-		e, err := events.ParseJSON(sub.Namespace, raw)
+		e, err := events.ParseJSON(a.sub.Namespace, raw)
 		if err != nil {
 			if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
 				err = &events.InvalidError{Field: fmt.Sprintf("events[%d].%s", i, invalid.Field), Reason: invalid.Reason}
 			}
-			return sub, expect, nil, false, err
+			return a, err
 		}
-		evs = append(evs, e)
+		a.events = append(a.events, e)
 	}
-	return sub, expect, evs, r.Buffered, nil
+	return a, nil
 }
 
 func wireExpectOf(x Expect) *wireExpect {

@@ -1,0 +1,248 @@
+package log
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Bounds of what waits for its turn.
+const (
+	mostAhead    = 64              // requests of one series that may be ahead of the missing one
+	mostHeld     = 64 << 20        // bytes of all that wait
+	mostSeries   = 4096            // series that are known at a time
+	keepAnswers  = 64              // of a series, for requests that are repeated
+	patientFor   = time.Second     // how long a request waits for those before it
+	forgetSeries = 2 * time.Minute // how long a series is remembered at least
+)
+
+// orderError refuses a numbered request. Nothing of it was written.
+type orderError struct {
+	number, next uint64 // of the request, and that the series goes on with
+}
+
+func (e *orderError) Error() string {
+	if e.gap() {
+		return fmt.Sprintf("log: request %d waited for %d, which did not come", e.number, e.next)
+	}
+	return fmt.Sprintf("log: request %d is behind the series, which goes on with %d, and is not one of those it had", e.number, e.next)
+}
+
+func (e *orderError) gap() bool { return e.number > e.next }
+
+// link holds an append back until the one before it in a series was stored. A nil
+// link holds nothing back.
+type link struct {
+	before *link
+	known  chan struct{} // closed when err says whether it was stored
+	err    error
+}
+
+// wait returns when it is the append's turn: ErrAborted if the one before failed.
+func (k *link) wait() error {
+	if k == nil || k.before == nil {
+		return nil
+	}
+	<-k.before.known
+	if err := k.before.err; err != nil {
+		return fmt.Errorf("log: append: %w: the request before it failed", ErrAborted)
+	}
+	return nil
+}
+
+// settle says whether the append was stored.
+func (k *link) settle(err error) {
+	if k == nil {
+		return
+	}
+	k.before, k.err = nil, err
+	close(k.known)
+}
+
+// stored and failed report whether it is known that the append was stored, or that
+// it was not.
+func (k *link) stored() bool { return k.isKnown() && k.err == nil }
+func (k *link) failed() bool { return k.isKnown() && k.err != nil }
+
+func (k *link) isKnown() bool {
+	select {
+	case <-k.known:
+		return true
+	default:
+		return false
+	}
+}
+
+// numbering puts numbered requests in order: those of a producer to a subject are
+// a series, from 1 on, and each is stored behind the one before, in whatever order
+// they arrive. A number is used up when its request was stored.
+type numbering struct {
+	submit func(arrival, *link) *Pending
+	answer func(arrival, *Pending)
+	refuse func(arrival, error)
+
+	mu     sync.Mutex // guards what follows
+	series map[seriesKey]*series
+	held   int // bytes
+}
+
+type seriesKey struct {
+	producer string
+	sub      events.Subject
+}
+
+type series struct {
+	next    uint64             // number of the request that is submitted next
+	waiting map[uint64]*waiter // requests ahead of it
+	given   map[uint64]given   // those before it, from kept on
+	kept    uint64
+	used    time.Time
+}
+
+// waiter is a request that waits for those before it.
+type waiter struct {
+	arrival
+	timer *time.Timer
+}
+
+// given is a request that was submitted.
+type given struct {
+	sum  [sha256.Size]byte
+	link *link
+	done *Pending
+}
+
+// take gives a request its place in its series.
+func (n *numbering) take(a arrival) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, err := n.find(seriesKey{a.producer, a.sub})
+	if err != nil {
+		n.refuse(a, err)
+		return
+	}
+	s.used = time.Now()
+	s.backUp()
+	switch {
+	case a.number < s.next:
+		g, known := s.given[a.number]
+		if !known || g.sum != sha256.Sum256(a.data) {
+			n.refuse(a, &orderError{number: a.number, next: s.next})
+			return
+		}
+		a.repeated = true
+		n.answer(a, g.done)
+	case a.number == s.next:
+		n.give(s, a)
+		n.release(s)
+	default:
+		n.hold(s, a)
+	}
+}
+
+// find gives a series, which may be new. The one that is silent for longest is
+// forgotten if there are too many.
+func (n *numbering) find(key seriesKey) (*series, error) {
+	if s := n.series[key]; s != nil {
+		return s, nil
+	}
+	if len(n.series) >= mostSeries {
+		for old, s := range n.series {
+			if len(s.waiting) == 0 && time.Since(s.used) > forgetSeries {
+				delete(n.series, old)
+			}
+		}
+	}
+	if len(n.series) >= mostSeries {
+		return nil, fmt.Errorf("log: append: %w: %d producers number their requests", ErrUnavailable, len(n.series))
+	}
+	s := &series{next: 1, kept: 1, waiting: make(map[uint64]*waiter), given: make(map[uint64]given)}
+	n.series[key] = s
+	return s, nil
+}
+
+// backUp takes back the numbers of requests that were not stored.
+func (s *series) backUp() {
+	for s.next > 1 {
+		g, known := s.given[s.next-1]
+		if !known || !g.link.failed() {
+			return
+		}
+		s.next--
+		delete(s.given, s.next)
+	}
+}
+
+// give submits the request whose turn it is.
+func (n *numbering) give(s *series, a arrival) {
+	k := &link{before: s.given[s.next-1].link, known: make(chan struct{})}
+	done := n.submit(a, k)
+	s.given[s.next] = given{sum: sha256.Sum256(a.data), link: k, done: done}
+	s.next++
+	s.backUp() // it may have been refused at once
+	for s.next-s.kept > keepAnswers && s.given[s.kept].link.stored() {
+		delete(s.given, s.kept)
+		s.kept++
+	}
+	n.answer(a, done)
+}
+
+// release submits those whose turn has come.
+func (n *numbering) release(s *series) {
+	for w := s.waiting[s.next]; w != nil; w = s.waiting[s.next] {
+		n.drop(s, w)
+		before := s.next
+		if n.give(s, w.arrival); s.next == before {
+			return
+		}
+	}
+}
+
+// hold keeps a request until those before it have come, or for a while.
+func (n *numbering) hold(s *series, a arrival) {
+	if w := s.waiting[a.number]; w != nil { // whoever sends it again no longer waits for the first
+		n.drop(s, w)
+		n.refuse(w.arrival, &orderError{number: a.number, next: s.next})
+	}
+	if a.number > s.next+mostAhead || n.held+len(a.data) > mostHeld {
+		n.refuse(a, &orderError{number: a.number, next: s.next})
+		return
+	}
+	w := &waiter{arrival: a}
+	w.timer = time.AfterFunc(patientFor, func() { n.expire(s, w) })
+	s.waiting[a.number] = w
+	n.held += len(a.data)
+}
+
+// expire refuses a request that waited for too long.
+func (n *numbering) expire(s *series, w *waiter) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.waiting[w.number] != w {
+		return
+	}
+	n.drop(s, w)
+	s.backUp()
+	n.refuse(w.arrival, &orderError{number: w.number, next: s.next})
+}
+
+func (n *numbering) drop(s *series, w *waiter) {
+	w.timer.Stop()
+	delete(s.waiting, w.number)
+	n.held -= len(w.data)
+}
+
+// close refuses what waits.
+func (n *numbering) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.series {
+		for _, w := range s.waiting {
+			n.drop(s, w)
+			n.refuse(w.arrival, fmt.Errorf("log: append: %w: the owner ends", ErrUnavailable))
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package log_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// A request of a series is stored if the one before it was, whatever became of the
+// queue in which that one stood.
+func TestAppendBehindOneThatFailed(t *testing.T) {
+	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	sub := events.Session("", "s")
+	if _, err := l.AppendBehind(t.Context(), log.ErrUnknown, sub, note("", "x")).Wait(t.Context()); !errors.Is(err, log.ErrAborted) {
+		t.Errorf("behind one that failed: %v", err)
+	}
+	if ack, err := l.AppendBehind(t.Context(), nil, sub, note("", "y")).Wait(t.Context()); err != nil || ack.First != 1 {
+		t.Errorf("behind one that was stored: %+v, %v", ack, err)
+	}
+}
