@@ -95,15 +95,15 @@ type seriesKey struct {
 }
 
 type series struct {
-	next    uint64             // number of the request that is submitted next
-	waiting map[uint64]*waiter // requests ahead of it
-	given   map[uint64]given   // those before it, from kept on
+	next    uint64            // number of the request that is submitted next
+	waiting map[uint64]*early // requests ahead of it
+	given   map[uint64]given  // those before it, from kept on
 	kept    uint64
 	used    time.Time
 }
 
-// waiter is a request that waits for those before it.
-type waiter struct {
+// early is a request that waits for those before it.
+type early struct {
 	arrival
 	timer *time.Timer
 }
@@ -159,7 +159,7 @@ func (n *numbering) find(key seriesKey) (*series, error) {
 	if len(n.series) >= mostSeries {
 		return nil, fmt.Errorf("log: append: %w: %d producers number their requests", ErrUnavailable, len(n.series))
 	}
-	s := &series{next: 1, kept: 1, waiting: make(map[uint64]*waiter), given: make(map[uint64]given)}
+	s := &series{next: 1, kept: 1, waiting: make(map[uint64]*early), given: make(map[uint64]given)}
 	n.series[key] = s
 	return s, nil
 }
@@ -211,14 +211,14 @@ func (n *numbering) hold(s *series, a arrival) {
 		n.refuse(a, &orderError{number: a.number, next: s.next})
 		return
 	}
-	w := &waiter{arrival: a}
+	w := &early{arrival: a}
 	w.timer = time.AfterFunc(patientFor, func() { n.expire(s, w) })
 	s.waiting[a.number] = w
 	n.held += len(a.data)
 }
 
 // expire refuses a request that waited for too long.
-func (n *numbering) expire(s *series, w *waiter) {
+func (n *numbering) expire(s *series, w *early) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s.waiting[w.number] != w {
@@ -229,7 +229,7 @@ func (n *numbering) expire(s *series, w *waiter) {
 	n.refuse(w.arrival, &orderError{number: w.number, next: s.next})
 }
 
-func (n *numbering) drop(s *series, w *waiter) {
+func (n *numbering) drop(s *series, w *early) {
 	w.timer.Stop()
 	delete(s.waiting, w.number)
 	n.held -= len(w.data)
