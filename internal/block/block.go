@@ -77,8 +77,8 @@ func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap)
 			continue
 		}
 		gap := Gap{Begin: at, End: s.resume(at)}
-		if r.End == gap.End {
-			gap.Whole, gap.Taken, gap.Seq = true, s.hashed(r), r.Seq
+		if e, ok := s.extent(at); ok && e.end == gap.End {
+			gap.Whole, gap.Taken, gap.Seq = true, s.hashed(e), e.seq
 		}
 		bit, mended := s.mend(at, gap.End)
 		if gap.Bit = bit; bit >= 0 {
@@ -95,9 +95,27 @@ func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap)
 	return records, gaps
 }
 
+// Sound reports whether a block is nothing but sound records, and gives the highest
+// sequence of a message in it, 0 if it has none. It costs much less than Scan.
+func Sound(stream string, number int, data []byte) (last uint64, sound bool) {
+	s := newScanner(stream, number, data)
+	for at := 0; at < len(data); {
+		e, ok := s.extent(at)
+		if !ok || !s.whole(e) {
+			return 0, false
+		}
+		if e.seq&(erasedBit|tombstoneBit) == 0 {
+			last = e.seq
+		}
+		at = e.end
+	}
+	return last, true
+}
+
 type scanner struct {
 	data []byte
 	hash hash.Hash64
+	sum  [hashSize]byte
 }
 
 func newScanner(stream string, number int, data []byte) *scanner {
@@ -106,41 +124,63 @@ func newScanner(stream string, number int, data []byte) *scanner {
 	if err != nil {
 		panic(err) // the key has the right length
 	}
-	return &scanner{data, h}
+	return &scanner{data: data, hash: h}
+}
+
+// extent is where a record stands, by what it says of itself.
+type extent struct {
+	begin, end int
+	subject    int // bytes
+	headers    bool
+	seq        uint64
+}
+
+// extent reads the lengths of the record at a place. It reports whether there can be
+// such a record.
+func (s *scanner) extent(at int) (e extent, ok bool) {
+	if at+headerSize > len(s.data) {
+		return e, false
+	}
+	head := s.data[at : at+headerSize]
+	length := binary.LittleEndian.Uint32(head)
+	e = extent{begin: at, end: at + int(length&^headersBit), subject: int(binary.LittleEndian.Uint16(head[20:])),
+		headers: length&headersBit != 0, seq: binary.LittleEndian.Uint64(head[4:])}
+	size := e.end - e.begin
+	return e, size <= maxRecord && size >= headerSize+e.subject+e.skip()+hashSize && e.end <= len(s.data)
+}
+
+// skip is the size of the field between subject and headers.
+func (e extent) skip() int {
+	if e.headers {
+		return 4
+	}
+	return 0
 }
 
 // record reads the record at a place. It is not sound if it cannot be one (End is 0
 // then) or its hash is wrong.
 func (s *scanner) record(at int) (r Record, sound bool) {
-	if at+headerSize > len(s.data) {
+	e, ok := s.extent(at)
+	if !ok {
 		return r, false
 	}
-	head := s.data[at : at+headerSize]
-	length, subject := binary.LittleEndian.Uint32(head), int(binary.LittleEndian.Uint16(head[20:]))
-	size, skip := int(length&^headersBit), 0
-	if length&headersBit != 0 {
-		skip = 4
-	}
-	if size > maxRecord || size < headerSize+subject+skip+hashSize || at+size > len(s.data) {
-		return r, false
-	}
-	body := s.data[at+headerSize : at+size-hashSize]
-	r = Record{Seq: binary.LittleEndian.Uint64(head[4:]), Subject: string(body[:subject]), Begin: at, End: at + size}
-	return r, s.hashed(r) && (skip == 0 || framed(body[subject:]))
+	from := e.begin + headerSize
+	return Record{Seq: e.seq, Subject: string(s.data[from : from+e.subject]), Begin: e.begin, End: e.end}, s.whole(e)
+}
+
+// whole reports whether a record is as it was written.
+func (s *scanner) whole(e extent) bool {
+	return s.hashed(e) && (!e.headers || framed(s.data[e.begin+headerSize+e.subject:e.end-hashSize]))
 }
 
 // hashed reports whether a record's hash is right.
-func (s *scanner) hashed(r Record) bool {
-	head, body := s.data[r.Begin:r.Begin+headerSize], s.data[r.Begin+headerSize:r.End-hashSize]
-	skip := 0
-	if binary.LittleEndian.Uint32(head)&headersBit != 0 {
-		skip = 4
-	}
+func (s *scanner) hashed(e extent) bool {
+	head, body := s.data[e.begin:e.begin+headerSize], s.data[e.begin+headerSize:e.end-hashSize]
 	s.hash.Reset()
 	s.hash.Write(head[4:20])
-	s.hash.Write(body[:len(r.Subject)])
-	s.hash.Write(body[len(r.Subject)+skip:])
-	return bytes.Equal(s.hash.Sum(nil), s.data[r.End-hashSize:r.End])
+	s.hash.Write(body[:e.subject])
+	s.hash.Write(body[e.subject+e.skip():])
+	return bytes.Equal(s.hash.Sum(s.sum[:0]), s.data[e.end-hashSize:e.end])
 }
 
 // framed reports whether what follows a subject begins with headers of the length
@@ -152,9 +192,9 @@ func framed(b []byte) bool {
 
 // resume finds the next sound record behind a place that holds none.
 func (s *scanner) resume(at int) int {
-	if r, _ := s.record(at); r.End != 0 {
-		if _, sound := s.record(r.End); sound || r.End == len(s.data) {
-			return r.End // only what it holds is damaged, not how long it is
+	if e, ok := s.extent(at); ok {
+		if _, sound := s.record(e.end); sound || e.end == len(s.data) {
+			return e.end // only what it holds is damaged, not how long it is
 		}
 	}
 	for next := at + 1; next+headerSize <= len(s.data); next++ {
@@ -186,9 +226,13 @@ func (s *scanner) mend(at, end int) (bit int, r Record) {
 	}
 	for bit := at * 8; bit < end*8; bit++ {
 		s.data[bit/8] ^= 1 << (bit % 8)
-		r, sound := s.record(at)
+		e, ok := s.extent(at)
+		found := ok && e.end == end && s.whole(e)
+		if found {
+			r, _ = s.record(at)
+		}
 		s.data[bit/8] ^= 1 << (bit % 8)
-		if sound && r.End == end {
+		if found {
 			return bit, r
 		}
 	}

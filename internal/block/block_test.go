@@ -50,6 +50,9 @@ func TestScanOfASoundBlock(t *testing.T) {
 	if !slices.Equal(records, want) || len(gaps) != 0 {
 		t.Errorf("%d records, want %d; gaps %v", len(records), len(want), gaps)
 	}
+	if last, ok := Sound(stream, 2, data); !ok || last != want[len(want)-1].Seq {
+		t.Errorf("the last is %d, sound %v", last, ok)
+	}
 	if records, gaps := Scan(stream, 3, data); len(records) != 0 || len(gaps) == 0 {
 		t.Error("the records of one block are taken for those of another")
 	}
@@ -75,6 +78,9 @@ func TestScanFindsWhatIsNotDamaged(t *testing.T) {
 		}
 		if !slices.Equal(records, left) || len(gaps) != 1 || bit/8 < gaps[0].Begin || bit/8 >= gaps[0].End {
 			t.Fatalf("bit %d: %d records, want %d; gaps %v", bit, len(records), len(left), gaps)
+		}
+		if _, ok := Sound(stream, 2, bad); ok {
+			t.Fatalf("bit %d: the block is called sound", bit)
 		}
 		if gaps[0].Subject != damaged.Subject || gaps[0].Bit != bit {
 			t.Fatalf("bit %d: the damaged record is %q's, want %q, and bit %d is wrong", bit, gaps[0].Subject, damaged.Subject, gaps[0].Bit)
@@ -112,4 +118,14 @@ func FuzzScan(f *testing.F) {
 			t.Errorf("%d of %d bytes are accounted for", covered, len(data))
 		}
 	})
+}
+
+func BenchmarkSound(b *testing.B) {
+	data, _ := sound(20_000)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if _, ok := Sound(stream, 2, data); !ok {
+			b.Fatal("not sound")
+		}
+	}
 }
