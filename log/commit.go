@@ -88,6 +88,11 @@ func (c *committer) run(life context.Context) {
 func (c *committer) group() {
 	c.busy.Lock()
 	defer c.busy.Unlock()
+	c.commit()
+}
+
+// commit is group for who holds busy.
+func (c *committer) commit() {
 	c.mu.Lock()
 	target, before, failed := c.stored, c.safe, c.err != nil
 	c.mu.Unlock()
@@ -185,6 +190,13 @@ func (c *committer) place(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
 
+// covers reports whether an offset is safe.
+func (c *committer) covers(at events.Offset) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.safe >= at
+}
+
 // enlist gives what is closed when an offset is safe or a sync failed; nil: that is
 // so.
 func (c *committer) enlist(at events.Offset) <-chan struct{} {
@@ -202,6 +214,31 @@ func (c *committer) enlist(at events.Offset) <-chan struct{} {
 	return w.over
 }
 
+// lead makes durable what is stored by now, here and without waking anybody, if nobody
+// else is at it. Who waits for a sync that is under way waits for the next one, too,
+// which the committer begins. (So a caller that leads is as patient as the disk.)
+func (c *committer) lead() {
+	if !c.busy.TryLock() {
+		return
+	}
+	c.commit()
+	c.busy.Unlock()
+	c.mu.Lock()
+	others := len(c.waits) > 0
+	c.mu.Unlock()
+	if others {
+		c.ask()
+	}
+}
+
+// ask has a sync begin after this.
+func (c *committer) ask() {
+	select {
+	case c.kick <- struct{}{}:
+	default: // one is asked for already
+	}
+}
+
 // await implements horizon. That ctx ends first, or that the sync failed, says
 // nothing about whether the offset is safe: ErrUnknown.
 func (c *committer) await(ctx context.Context, at events.Offset) error {
@@ -210,12 +247,12 @@ func (c *committer) await(ctx context.Context, at events.Offset) error {
 
 // awaitFor is await that also ends when patience does.
 func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
+	if !c.covers(at) {
+		c.lead()
+	}
 	err := error(nil)
 	if over := c.enlist(at); over != nil {
-		select {
-		case c.kick <- struct{}{}:
-		default: // a sync that begins after this is asked for already
-		}
+		c.ask()
 		select {
 		case <-over:
 		case <-patience:

@@ -102,7 +102,7 @@ func (p *publisher) publish(m outbound) error {
 	if err := p.awaitRoom(); err != nil {
 		return err
 	}
-	p.enqueue(m, 0)
+	p.enqueue(m, 0) // the last one of its batch is a request, with which it leaves
 	return nil
 }
 
@@ -136,6 +136,7 @@ func (p *publisher) request(ctx context.Context, m outbound) (pubAck, error) {
 	p.pending[n] = got
 	p.enqueue(m, n)
 	p.mu.Unlock()
+	p.push()
 
 	timer := time.NewTimer(p.wait)
 	defer timer.Stop()
@@ -184,7 +185,9 @@ func (p *publisher) enqueue(m outbound, n uint64) {
 	}
 	b = append(append(b, end...), m.data...)
 	p.out = append(b, end...)
-	p.kick()
+	if len(p.out) > mostWaiting/4 {
+		p.kick() // whoever is to push it has more
+	}
 }
 
 // kick has what waits written. The caller holds mu, and the connection is not over.
@@ -200,17 +203,32 @@ func appendField(b []byte, name, value string) []byte {
 	return append(append(b, value...), "\r\n"...)
 }
 
-// write hands over what waits, all of it at once, until the connection ends.
-func (p *publisher) write() {
-	for range p.flush {
+// push has what waits handed over: here and now if nothing else is, else by the writer,
+// with what else has come by then.
+func (p *publisher) push() {
+	if p.writing.TryLock() {
 		p.drain()
+		p.writing.Unlock()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.kick()
 	}
 }
 
-// drain hands over what waits.
+// write hands over what waits, all of it at once, until the connection ends.
+func (p *publisher) write() {
+	for range p.flush {
+		p.writing.Lock()
+		p.drain()
+		p.writing.Unlock()
+	}
+}
+
+// drain hands over what waits. The caller holds writing.
 func (p *publisher) drain() {
-	p.writing.Lock()
-	defer p.writing.Unlock()
 	p.mu.Lock()
 	out := p.out
 	p.out, p.spare = p.spare[:0], nil

@@ -43,8 +43,11 @@ func newBench(a *app.App) *cobra.Command {
 		Use: "bench", Short: "Measure appends on this disk, and the raw server and disk beside them", Args: cobra.NoArgs,
 		Long: `Measure durable and buffered appends of 512-byte turns, and in the same run what the
 server and the disk do by themselves: JetStream with a sync of every message,
-JetStream without, one write and fdatasync after the other. Everything is written
-to a folder of its own below --dir, which is removed at the end.
+JetStream without, one write and fdatasync after the other. Then 64 producers beside
+one that appends a hundred events at a time, and 16 beside the copy of a large file.
+With --postgres, or PGHOST in the environment, also a PostgreSQL server that commits
+each row; its tables are dropped again. Everything else is written to a folder of its
+own below --dir, which is removed at the end.
 
 The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
 		Example: app.Examples("tally-ingest bench", "tally-ingest bench --seconds 60 -o json", "tally-ingest bench --dir /srv --producers 1,16"),
@@ -53,6 +56,7 @@ The ratios compare figures of one run. Quote medians of several, on an idle mach
 	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "how long the whole may take, about")
 	cmd.Flags().IntSliceVar(&b.producers, "producers", []int{1, 16, 64, 256}, "numbers of producers")
 	cmd.Flags().StringVar(&b.dir, "dir", ".", "directory on the disk to measure")
+	cmd.Flags().StringVar(&b.postgres, "postgres", "", "URL of a PostgreSQL server on the same disk, to compare with")
 	return cmd
 }
 
@@ -61,6 +65,7 @@ type bencher struct {
 	seconds   int
 	producers []int
 	dir       string
+	postgres  string
 }
 
 func (b *bencher) run(ctx context.Context) (err error) {
@@ -73,40 +78,56 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	doc := benched{Directory: b.dir, FileSystem: fileSystem(dir), TurnBytes: benchTurn, Ratios: make(map[string]float64)}
-	each := time.Duration(b.seconds) * time.Second / time.Duration(4*len(b.producers)+1)
+	steps := b.steps(dir)
+	each := time.Duration(b.seconds) * time.Second / time.Duration(len(steps))
 	progress := cli.NewProgress(b.app.Err, b.app.Progress, "measuring")
-	step := 0
-	add := func(what string, producers int, m measured, err error) error {
-		step++
-		progress.At(int64(step), int64(4*len(b.producers)+1), what)
+	for i, s := range steps {
+		progress.At(int64(i+1), int64(len(steps)), s.what)
+		found, err := s.run(ctx, each)
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", s.what, err)
 		}
-		m.What, m.Producers = what, producers
-		doc.Results = append(doc.Results, m)
-		return nil
+		doc.Results = append(doc.Results, found...)
 	}
-	disk, err := writeAndSync(ctx, dir, each)
-	if err := add(whatDisk, 1, disk, err); err != nil {
-		return err
-	}
-	for _, n := range b.producers {
-		for _, way := range ways {
-			m, err := way.run(ctx, dir, n, each)
-			if err := add(way.what, n, m, err); err != nil {
-				return err
-			}
-		}
-	}
+	step := len(steps)
 	progress.Done(int64(step), "")
 	doc.compare()
 	if b.app.Format != cli.Text {
 		return cli.WriteJSON(b.app.Out, b.app.Format, doc)
 	}
 	return b.table(doc)
+}
+
+// step is a part of the benchmark.
+type step struct {
+	what string
+	run  func(ctx context.Context, d time.Duration) ([]measured, error)
+}
+
+func (b *bencher) steps(dir string) []step {
+	// one is a step that measures one thing.
+	one := func(what string, producers int, run func(context.Context, time.Duration) (measured, error)) step {
+		return step{what, func(ctx context.Context, d time.Duration) ([]measured, error) {
+			m, err := run(ctx, d)
+			m.What, m.Producers = what, producers
+			return []measured{m}, err
+		}}
+	}
+	steps := []step{one(whatDisk, 1, func(ctx context.Context, d time.Duration) (measured, error) { return writeAndSync(ctx, dir, d) })}
+	for _, n := range b.producers {
+		for _, way := range ways {
+			steps = append(steps, one(way.what, n, func(ctx context.Context, d time.Duration) (measured, error) { return way.run(ctx, dir, n, d) }))
+		}
+		if b.postgres != "" || os.Getenv("PGHOST") != "" {
+			steps = append(steps, one(whatPostgres, n, func(ctx context.Context, d time.Duration) (measured, error) { return rowCommits(ctx, b.postgres, n, d) }))
+		}
+	}
+	return append(steps,
+		step{whatBatching, func(ctx context.Context, d time.Duration) ([]measured, error) { return besideBatches(ctx, dir, d) }},
+		step{whatBesideCopy, func(ctx context.Context, d time.Duration) ([]measured, error) { return besideCopy(ctx, dir, d) }})
 }
 
 // compare computes the ratios.
@@ -119,6 +140,9 @@ func (d *benched) compare() {
 		other := map[string]string{whatDurable: whatSyncAlways, whatBuffered: whatAsync}[m.What]
 		if raw := rate[fmt.Sprintf("%s/%d", other, m.Producers)]; raw > 0 {
 			d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, other, m.Producers)] = m.PerSecond / raw
+		}
+		if raw := rate[fmt.Sprintf("%s/%d", whatPostgres, m.Producers)]; m.What == whatDurable && raw > 0 {
+			d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, whatPostgres, m.Producers)] = m.PerSecond / raw
 		}
 		if m.What == whatDurable && m.Producers == 1 && rate[whatDisk+"/1"] > 0 {
 			d.Ratios[whatDurable+" / "+whatDisk+", 1"] = m.PerSecond / rate[whatDisk+"/1"]

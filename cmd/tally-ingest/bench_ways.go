@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	_ "github.com/lib/pq" // the driver of rowCommits
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,6 +29,10 @@ const (
 	whatSyncAlways = "JetStream sync_always"
 	whatAsync      = "JetStream default"
 	whatDisk       = "write + fdatasync"
+	whatPostgres   = "PostgreSQL row commits"
+	whatBatching   = "tally durable, batches of 100 beside 64"
+	whatBeside     = "tally durable, beside one that batches"
+	whatBesideCopy = "tally durable, beside a file copy"
 )
 
 // benchTurn is the size of a turn, in bytes.
@@ -95,20 +102,124 @@ func benchEvent(producer int) (events.Event, error) {
 type appendMethod func(*log.Log, context.Context, events.Subject, log.Expect, ...events.Event) (log.Ack, error)
 
 func tallyAppends(ctx context.Context, dir string, producers int, d time.Duration, method appendMethod) (m measured, err error) {
-	dir, err = os.MkdirTemp(dir, "store-")
+	err = withStore(ctx, dir, func(l *log.Log) (err error) {
+		m, err = produce(ctx, producers, d, appendOne(l, method))
+		return err
+	})
+	return m, err
+}
+
+// withStore runs f on a store of its own.
+func withStore(ctx context.Context, dir string, f func(*log.Log) error) error {
+	dir, err := os.MkdirTemp(dir, "store-")
 	if err != nil {
-		return m, err
+		return err
 	}
 	s, err := embedded.Start(ctx, embedded.ServerOptions{Dir: dir, Private: true})
 	if err != nil {
-		return m, err
+		return err
 	}
-	defer s.Close()
-	return produce(ctx, producers, d, func(ctx context.Context, p int) error {
+	return errors.Join(f(s.Log()), s.Close())
+}
+
+// appendOne appends an event of the producer's.
+func appendOne(l *log.Log, method appendMethod) func(context.Context, int) error {
+	return func(ctx context.Context, p int) error {
 		e, err := benchEvent(p)
 		if err == nil {
-			_, err = method(s.Log(), ctx, e.Subject, log.Any, e)
+			_, err = method(l, ctx, e.Subject, log.Any, e)
 		}
+		return err
+	}
+}
+
+// besideBatches measures 64 producers and, at the same time, one that appends a hundred
+// events at once, whose figures are of batches.
+func besideBatches(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
+	const others, batch = 64, 100
+	err = withStore(ctx, dir, func(l *log.Log) error {
+		var batches measured
+		var failed error
+		var running sync.WaitGroup
+		running.Go(func() {
+			batches, failed = produce(ctx, 1, d, func(ctx context.Context, _ int) error {
+				evs := make([]events.Event, batch)
+				for i := range evs {
+					if evs[i], failed = benchEvent(others); failed != nil {
+						return failed
+					}
+				}
+				_, err := l.Append(ctx, evs[0].Subject, log.Any, evs...)
+				return err
+			})
+		})
+		beside, err := produce(ctx, others, d, appendOne(l, (*log.Log).Append))
+		running.Wait()
+		batches.What, batches.Producers = whatBatching, 1
+		beside.What, beside.Producers = whatBeside, others
+		found = []measured{batches, beside}
+		return errors.Join(err, failed)
+	})
+	return found, err
+}
+
+// besideCopy measures 16 producers while a large file is written to the same disk
+// that nobody syncs.
+func besideCopy(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
+	const producers = 16
+	copying, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	var failed error
+	running.Go(func() { failed = copyFile(copying, filepath.Join(dir, "copy")) })
+	err = withStore(ctx, dir, func(l *log.Log) error {
+		m, err := produce(ctx, producers, d, appendOne(l, (*log.Log).Append))
+		m.What, m.Producers = whatBesideCopy, producers
+		found = []measured{m}
+		return err
+	})
+	stop()
+	running.Wait()
+	return found, errors.Join(err, failed)
+}
+
+// copyFile writes a file of half a gigabyte over and over until ctx is done.
+func copyFile(ctx context.Context, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	part := make([]byte, 1<<20)
+	for n := int64(0); ctx.Err() == nil && err == nil; n++ {
+		_, err = f.WriteAt(part, n%512*int64(len(part)))
+	}
+	return errors.Join(err, f.Close(), os.Remove(path))
+}
+
+// rowCommits measures a PostgreSQL server: each row of an event's size is a
+// transaction, and each producer has a connection.
+func rowCommits(ctx context.Context, url string, producers int, d time.Duration) (m measured, err error) {
+	db, err := sql.Open("postgres", url)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(producers)
+	db.SetMaxIdleConns(producers)
+	const table = "tally_bench"
+	if _, err := db.ExecContext(ctx, "CREATE TABLE "+table+" (n bigserial PRIMARY KEY, session text NOT NULL, data bytea NOT NULL)"); err != nil {
+		return m, err
+	}
+	defer func() {
+		_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE "+table)
+		err = errors.Join(err, dropped)
+	}()
+	insert, err := db.PrepareContext(ctx, "INSERT INTO "+table+" (session, data) VALUES ($1, $2)")
+	if err != nil {
+		return m, err
+	}
+	data := make([]byte, benchTurn)
+	return produce(ctx, producers, d, func(ctx context.Context, p int) error {
+		_, err := insert.ExecContext(ctx, fmt.Sprintf("producer-%d", p), data)
 		return err
 	})
 }
