@@ -108,30 +108,83 @@ func (p *appender) run(ctx context.Context) (err error) {
 	}
 	// What was sent is waited for, also when the reading is interrupted.
 	sending := context.WithoutCancel(ctx)
-	in := lines.NewReader(p.app.In, maxLine)
-	for ctx.Err() == nil && p.stopped == nil {
-		line, err := in.Next()
-		if errors.Is(err, lines.ErrEnd) {
-			break
-		}
-		if tooLong, ok := errors.AsType[*lines.TooLongError](err); ok {
-			p.refuse(in.Line(), tooLong)
-			continue
-		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("standard input, line %d: %w", in.Line(), err), p.drain(sending, 0))
-		}
-		if len(strings.TrimSpace(string(line))) == 0 {
-			continue
-		}
-		if err := p.take(sending, in.Line(), line); err != nil {
-			return err
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	for in := p.lines(reading); in != nil && p.stopped == nil; {
+		select {
+		case l, more := <-in:
+			if !more {
+				in = nil
+				break
+			}
+			if err := p.line(sending, l); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			in = nil
+		case <-p.first(): // an acknowledgement does not wait for the next line
+			if err := p.drain(sending, len(p.waiting)-1); err != nil {
+				return err
+			}
 		}
 	}
 	if err := p.drain(sending, 0); err != nil {
 		return err
 	}
 	return p.end(ctx)
+}
+
+// input is a line, or why there is none.
+type input struct {
+	n    int
+	text []byte
+	err  error
+}
+
+// lines reads standard input until its end, or until ctx is done.
+func (p *appender) lines(ctx context.Context) <-chan input {
+	out := make(chan input)
+	go func() {
+		defer close(out)
+		in := lines.NewReader(p.app.In, maxLine)
+		for {
+			text, err := in.Next()
+			if errors.Is(err, lines.ErrEnd) {
+				return
+			}
+			select {
+			case out <- input{in.Line(), text, err}:
+			case <-ctx.Done():
+				return
+			}
+			if _, tooLong := errors.AsType[*lines.TooLongError](err); err != nil && !tooLong {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// line takes a line, or says why not.
+func (p *appender) line(ctx context.Context, l input) error {
+	switch tooLong, ok := errors.AsType[*lines.TooLongError](l.err); {
+	case ok:
+		p.refuse(l.n, tooLong)
+		return nil
+	case l.err != nil:
+		return errors.Join(fmt.Errorf("standard input, line %d: %w", l.n, l.err), p.drain(ctx, 0))
+	case len(strings.TrimSpace(string(l.text))) == 0:
+		return nil
+	}
+	return p.take(ctx, l.n, l.text)
+}
+
+// first is closed when the append that was sent first is over; nil: none is under way.
+func (p *appender) first() <-chan struct{} {
+	if len(p.waiting) == 0 {
+		return nil
+	}
+	return p.waiting[0].pending.Done()
 }
 
 // end says what the command comes to.
