@@ -77,6 +77,10 @@ func TestScripts(t *testing.T) {
 
 			"playpanel": playPanel,
 
+			"certificate": certificate,
+			"freeport":    freePort,
+			"natsserver":  natsServer,
+
 			"invalidutf8": invalidUTF8,
 			"sql":         runSQL,
 			"cutfile":     cutFile,

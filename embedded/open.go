@@ -57,6 +57,10 @@ type Options struct {
 	// the one that does.
 	Own bool
 
+	// Listen has the server listen for other machines, if this process comes to own the
+	// store. Ask for Own with it.
+	Listen *Listen
+
 	// Still leaves snapshots and views as they are, if this process comes to own the
 	// store: for whoever wants to look at them.
 	Still bool
@@ -150,7 +154,7 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 }
 
 func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Progress: o.Progress})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

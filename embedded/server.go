@@ -49,6 +49,10 @@ type ServerOptions struct {
 	// refused with *log.FullError. Default: 64 MiB.
 	Reserve uint64
 
+	// Listen has the server listen there, too. Default: on this machine only, for those
+	// who can read the directory.
+	Listen *Listen
+
 	// Private keeps the server inside this process: nothing listens, and Attach
 	// finds no owner.
 	Private bool
@@ -77,6 +81,7 @@ type Server struct {
 	token   string // of those who attach
 	nats    *server.Server
 	bridge  *bridge
+	door    *door // nil: the server itself is where others attach
 	conns   []*nats.Conn
 	events  *log.Log
 	serves  *log.Service
@@ -176,6 +181,13 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if s.serves, err = log.Serve(s.conns[1], s.events); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
+	if o.Listen != nil && o.Listen.Ready != nil {
+		scheme := "nats://"
+		if o.Listen.TLS != nil {
+			scheme = "tls://"
+		}
+		o.Listen.Ready(scheme + s.nats.Addr().String())
+	}
 	return writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
 }
 
@@ -188,12 +200,19 @@ func makePrivate(dir string) error {
 
 // run starts the server and waits until it serves.
 func (s *Server) run(ctx context.Context, o ServerOptions) error {
+	host, port := "127.0.0.1", server.RANDOM_PORT
+	if o.Listen != nil {
+		var err error
+		if host, port, err = o.Listen.check(); err != nil {
+			return err
+		}
+	}
 	opts := &server.Options{
 		ServerName:             "tally-" + rand.Text()[:8],
-		Host:                   "127.0.0.1",
-		Port:                   server.RANDOM_PORT,
+		Host:                   host,
+		Port:                   port,
 		DontListen:             o.Private,
-		Users:                  s.users(),
+		Users:                  s.users(o.Listen),
 		NoSigs:                 true,
 		NoLog:                  true,
 		JetStream:              true,
@@ -206,6 +225,10 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		SyncInterval:           time.Second,
 		MaxPayload:             16 << 20,
 		MaxPending:             128 << 20,
+	}
+	if o.Listen != nil && o.Listen.TLS != nil {
+		opts.TLS, opts.TLSConfig = true, o.Listen.TLS
+		opts.TLSVerify = o.Listen.TLS.ClientCAs != nil
 	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
@@ -239,7 +262,10 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	if !ns.JetStreamEnabled() {
 		return errors.New("the server runs without JetStream")
 	}
-	return nil
+	if opts.TLSConfig != nil && !o.Private {
+		s.door, err = openDoor(ns)
+	}
+	return err
 }
 
 // inspect compares the streams that came back with those that should have, and
@@ -318,31 +344,17 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 func segmentsDir(dir string) string { return filepath.Join(dir, "segments") }
 
 // Users of the server.
-const (
-	userOwner    = "owner"    // this process
-	userAttached = "attached" // every other one that can read owner.json
-)
-
-// users gives this process every right, and others all but those to the log's own
-// subjects and to what could take records away: they append through the service.
-func (s *Server) users() []*server.User {
-	return []*server.User{
-		{Username: userOwner, Password: s.secret},
-		{Username: userAttached, Password: s.token, Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{
-			"tally.v1.>",
-			"$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.DELETE.>", "$JS.API.STREAM.PURGE.>",
-			"$JS.API.STREAM.MSG.DELETE.>", "$JS.API.STREAM.RESTORE.>", "$JS.API.STREAM.SNAPSHOT.>",
-		}}}},
-	}
-}
-
 // Log is the log of the directory. It is closed with the server.
 func (s *Server) Log() *log.Log { return s.events }
 
-// URL is where the server listens, on this machine only; "" if it is private.
+// URL is where the server listens for other processes of this user, on this machine
+// only; "" if it is private.
 func (s *Server) URL() string {
-	if s.nats.Addr() == nil {
+	switch {
+	case s.nats.Addr() == nil:
 		return ""
+	case s.door != nil:
+		return "nats://" + s.door.listener.Addr().String()
 	}
 	return "nats://" + s.nats.Addr().String()
 }
@@ -382,6 +394,9 @@ func (s *Server) stop() error {
 	}
 	for _, nc := range s.conns {
 		nc.Close()
+	}
+	if s.door != nil {
+		errs = append(errs, s.door.close())
 	}
 	if s.nats != nil {
 		s.nats.Shutdown()

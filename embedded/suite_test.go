@@ -2,12 +2,9 @@ package embedded_test
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/log"
@@ -59,36 +56,6 @@ func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
 // its server's streams anew nearly as often.
 func tiny(dir string) embedded.ServerOptions {
 	return embedded.ServerOptions{Dir: dir, SegmentBytes: 2 << 10}
-}
-
-// What the owner's server does not allow others: to write around the owner, and to
-// take records away.
-func TestAttachedMayNotWriteAroundTheOwner(t *testing.T) {
-	dir := t.TempDir()
-	s := mustStart(t, embedded.ServerOptions{Dir: dir})
-	user, password := mustReadToken(t, dir)
-	denied := make(chan error, 10)
-	nc, err := nats.Connect(s.URL(), nats.UserInfo(user, password), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	for _, subject := range []string{"tally.v1.00.default.session.x", "$JS.API.STREAM.DELETE.TALLY_1", "$JS.API.STREAM.PURGE.TALLY_1", "$JS.API.STREAM.UPDATE.TALLY_1", "$JS.API.STREAM.MSG.DELETE.TALLY_1"} {
-		if err := errors.Join(nc.Publish(subject, []byte("{}")), nc.Flush()); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case err := <-denied:
-			if !errors.Is(err, nats.ErrPermissionViolation) {
-				t.Errorf("%s: %v", subject, err)
-			}
-		case <-t.Context().Done():
-			t.Fatalf("%s was let through", subject)
-		}
-	}
-	if head, err := s.Log().Head(t.Context()); err != nil || head != 0 {
-		t.Errorf("head is %v, %v", head, err)
-	}
 }
 
 // mustReadToken reads what owner.json tells other processes of this user.

@@ -109,9 +109,9 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 }
 
 // Own opens the local store as its owner, and waits until nobody else is. The
-// observer, if not nil, is that of its log.
-func (a *App) Own(ctx context.Context, seen log.Observer) (*tally.Store, error) {
-	return a.open(ctx, embedded.Options{Own: true, Observer: seen})
+// observer, if not nil, is that of its log; the server listens as it is told to.
+func (a *App) Own(ctx context.Context, seen log.Observer, l *embedded.Listen) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{Own: true, Observer: seen, Listen: l})
 }
 
 // open opens the store that the configuration names, with the options that a

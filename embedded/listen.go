@@ -1,0 +1,259 @@
+package embedded
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Listen says where the server of an owner listens for clients that do not read its
+// directory, and who they are. They append through the owner like everybody else.
+type Listen struct {
+	Address string // host:port
+	TLS     *tls.Config
+	Users   []Account
+
+	// Ready, if not nil, is called with the URL for clients when the store is served.
+	Ready func(url string)
+}
+
+// Account is a client that may connect. Its password is what it gives, or the bcrypt
+// hash of that.
+type Account struct{ Name, Password string }
+
+// ListenError says why an owner does not listen at an address: beyond this machine
+// nobody may read what goes over the wire, or connect without a password.
+type ListenError struct{ Address, Reason string }
+
+func (e *ListenError) Error() string {
+	return fmt.Sprintf("embedded: listen at %s: %s", e.Address, e.Reason)
+}
+
+// Check returns a *ListenError if no owner would listen like this.
+func (l *Listen) Check() error {
+	_, _, err := l.check()
+	return err
+}
+
+// check gives the host and port, or a *ListenError.
+func (l *Listen) check() (host string, port int, err error) {
+	fail := func(reason string) (string, int, error) { return "", 0, &ListenError{l.Address, reason} }
+	host, name, err := net.SplitHostPort(l.Address)
+	if err != nil {
+		return fail("want HOST:PORT")
+	}
+	if port, err = net.LookupPort("tcp", name); err != nil {
+		return fail("want HOST:PORT")
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	for _, u := range l.Users {
+		if u.Name == userOwner || u.Name == userAttached {
+			return fail("the name " + u.Name + " is the owner's own")
+		}
+	}
+	switch {
+	case isLoopback(host):
+		return host, port, nil
+	case l.TLS == nil:
+		return fail("other machines reach it, and it has no TLS: everybody on the way could read and change what is sent")
+	case len(l.Users) == 0:
+		return fail("other machines reach it, and there are no users: everybody could read the store and append to it")
+	}
+	return host, port, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// LoadTLS reads a server's certificate and key, and with the name of a file of
+// authorities asks every client for a certificate of one of them.
+func LoadTLS(cert, key, authorities string) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if authorities == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(authorities)
+	if err != nil {
+		return nil, err
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !c.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: no certificate in it", authorities)
+	}
+	return c, nil
+}
+
+// ReadUsers reads a file of users: a line name:password for each, where the password
+// may be its bcrypt hash; empty lines and those that begin with # are none. Nobody
+// but its owner may be able to read it.
+func ReadUsers(path string) ([]Account, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s: others can read it (mode %04o): chmod 600", path, mode)
+	}
+	var users []Account
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, password, _ := strings.Cut(line, ":")
+		if name == "" || password == "" {
+			return nil, fmt.Errorf("%s:%d: want name:password", path, n) // and not the line, which may be a password
+		}
+		if slices.ContainsFunc(users, func(u Account) bool { return u.Name == name }) {
+			return nil, fmt.Errorf("%s:%d: %s is there twice", path, n, name)
+		}
+		users = append(users, Account{name, password})
+	}
+	return users, lines.Err()
+}
+
+const (
+	userOwner    = "owner"    // this process
+	userAttached = "attached" // every other one that can read owner.json
+)
+
+// others are the rights of all but this process: not to the log's own subjects, nor to
+// what could take records away, nor to speak as the owner does.
+var others = &server.Permissions{
+	Publish: &server.SubjectPermission{Deny: []string{
+		"tally.v1.>", "tally.api.v1.watermark.moved", "tally.api.v1.segments",
+		"$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.DELETE.>", "$JS.API.STREAM.PURGE.>",
+		"$JS.API.STREAM.MSG.DELETE.>", "$JS.API.STREAM.RESTORE.>", "$JS.API.STREAM.SNAPSHOT.>",
+	}},
+	Subscribe: &server.SubjectPermission{Deny: []string{"tally.api.v1.append", "tally.api.v1.watermark", "tally.api.v1.holes", "$SRV.>"}},
+}
+
+// users gives this process every right, and others those to read and to ask: they
+// append through the service. Each is let in by its own door.
+func (s *Server) users(l *Listen) []*server.User {
+	inside := map[string]struct{}{jwt.ConnectionTypeInProcess: {}}
+	outside := map[string]struct{}{jwt.ConnectionTypeStandard: {}}
+	attached := outside
+	if l != nil && l.TLS != nil {
+		attached = inside // by way of the door
+	}
+	users := []*server.User{
+		{Username: userOwner, Password: s.secret, AllowedConnectionTypes: inside},
+		{Username: userAttached, Password: s.token, Permissions: others, AllowedConnectionTypes: attached},
+	}
+	if l == nil {
+		return users
+	}
+	for _, u := range l.Users {
+		users = append(users, &server.User{Username: u.Name, Password: u.Password, Permissions: others, AllowedConnectionTypes: outside})
+	}
+	return users
+}
+
+// door lets the processes of this machine's user in where the server itself wants TLS
+// of everybody, and perhaps a certificate: on the loopback interface, as ever.
+type door struct {
+	listener net.Listener
+	server   *server.Server
+	running  sync.WaitGroup
+
+	mu    sync.Mutex        // guards conns
+	conns map[net.Conn]bool // nil: closed
+}
+
+func openDoor(s *server.Server) (*door, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	d := &door{listener: l, server: s, conns: make(map[net.Conn]bool)}
+	d.running.Go(d.run)
+	return d, nil
+}
+
+func (d *door) run() {
+	for {
+		out, err := d.listener.Accept()
+		if err != nil {
+			return
+		}
+		in, err := d.server.InProcessConn()
+		if err != nil {
+			out.Close()
+			continue
+		}
+		if !d.enter(out) {
+			out.Close()
+			in.Close()
+			return
+		}
+		d.running.Go(func() { d.carry(out, in) })
+	}
+}
+
+// enter notes who is in the door, unless it is being closed.
+func (d *door) enter(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conns == nil {
+		return false
+	}
+	d.conns[c] = true
+	return true
+}
+
+// carry copies both ways until either end is closed.
+func (d *door) carry(out, in net.Conn) {
+	var back sync.WaitGroup
+	back.Go(func() {
+		io.Copy(out, in)
+		out.Close()
+	})
+	io.Copy(in, out)
+	in.Close()
+	back.Wait()
+	d.mu.Lock()
+	delete(d.conns, out)
+	d.mu.Unlock()
+}
+
+// close returns when nobody is in the door any more.
+func (d *door) close() error {
+	err := d.listener.Close()
+	d.mu.Lock()
+	for c := range d.conns {
+		c.Close() // perhaps for the second time
+	}
+	d.conns = nil
+	d.mu.Unlock()
+	d.running.Wait()
+	return err
+}
