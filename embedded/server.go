@@ -302,6 +302,12 @@ func (s *Server) report(stream server.StreamDetail) {
 		"dir", s.dir, "stream", stream.Name, "records", len(stream.State.Lost.Msgs), "bytes", stream.State.Lost.Bytes)
 }
 
+// login makes a connection of the owner's to the server.
+func (s *Server) login() (log.Login, error) {
+	conn, err := s.nats.InProcessConn()
+	return log.Login{Conn: conn, User: userOwner, Password: s.secret}, err
+}
+
 func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	for range 2 { // one for appends, one for the rest
 		nc, err := nats.Connect("", nats.InProcessServer(s.nats), nats.UserInfo(userOwner, s.secret), nats.Name("tally owner"), nats.ReconnectBufSize(-1))
@@ -310,11 +316,11 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
-	appends, err := s.nats.InProcessConn()
+	appends, err := s.login()
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
-	c := log.Config{Reads: s.conns[1], Appends: log.Login{Conn: appends, User: userOwner, Password: s.secret}, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
+	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
 			AtRest: func() error { return s.atRest(o.SegmentBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}

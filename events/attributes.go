@@ -22,12 +22,17 @@ const (
 	seenDataSchema
 )
 
-// header takes the attribute of one header, whose name is in lower case.
-func (d *decoder) header(name string, values []string) error {
+// headers takes the attribute of a header, whose name is in lower case.
+func (d *decoder) headers(name string, values []string) error {
 	if len(values) != 1 {
 		return invalid(name, "the header has %d values", len(values))
 	}
-	value, err := percentDecode(name, values[0])
+	return d.header(name, values[0])
+}
+
+// header takes the attribute of one line of a header.
+func (d *decoder) header(name, value string) error {
+	value, err := percentDecode(name, value)
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,11 @@ func DecodeMessage(natsSubject string, header map[string][]string, payload []byt
 	if err != nil {
 		return Event{}, err
 	}
+	return e.settled()
+}
+
+// settled gives the event as it is known from then on, if its attributes are valid.
+func (e Event) settled() (Event, error) {
 	if IsKnown(e.Type) {
 		e.DataSchema = "" // follows from the type
 	}
@@ -149,13 +154,19 @@ func decodeBinary(sub Subject, escapedID, contentType string, header map[string]
 			continue
 		}
 		// Of several errors the least is reported, whatever the map's order.
-		if err := d.header(lower(name[len(headerPrefix):]), values); err != nil && (d.err == nil || err.Error() < d.err.Error()) {
+		if err := d.headers(lower(name[len(headerPrefix):]), values); err != nil && (d.err == nil || err.Error() < d.err.Error()) {
 			d.err = err
 		}
 	}
-	switch {
-	case d.err != nil:
+	if d.err != nil {
 		return Event{}, d.err
+	}
+	return d.complete()
+}
+
+// complete gives the event when all headers are taken.
+func (d *decoder) complete() (Event, error) {
+	switch {
 	case d.seen == 0 && d.event.Extensions == nil:
 		return Event{}, invalid("specversion", "the message has no attributes of CloudEvents")
 	case d.seen&seenSpecVersion == 0:

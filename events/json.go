@@ -253,4 +253,9 @@ func (e *Event) dropOwnSchema() {
 	}
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string {
+	if len(m) == 0 { // as it is nearly always, for every event that is read
+		return nil
+	}
+	return slices.Sorted(maps.Keys(m))
+}

@@ -45,10 +45,8 @@ func (p *TurnAppended) Validate() error {
 	}
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		path := fmt.Sprintf("entries[%d]", i)
-		if err := first(checkThread(path+".thread", e.Thread), checkTurn(path, e.Turn, e.Bytes), e.Timestamp.check(path+".timestamp"),
-			e.Run.checkOptional(path+".run"), validRaw(path+".meta", e.Meta)); err != nil {
-			return err
+		if e.check("") != nil { // the path is made only for an error: this runs for every turn that is read
+			return e.check(fmt.Sprintf("entries[%d]", i))
 		}
 	}
 	for _, name := range sortedKeys(p.ThreadMeta) {
@@ -63,6 +61,11 @@ func (p *TurnAppended) Validate() error {
 		}
 	}
 	return checkFormats(p.Formats)
+}
+
+func (e *Entry) check(path string) error {
+	return first(checkThread(path+".thread", e.Thread), checkTurn(path, e.Turn, e.Bytes), e.Timestamp.check(path+".timestamp"),
+		e.Run.checkOptional(path+".run"), validRaw(path+".meta", e.Meta))
 }
 
 // ThreadReplaced puts other content in the place of threads. A thread replaced by

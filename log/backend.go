@@ -104,6 +104,8 @@ type Message struct {
 	Data    []byte
 	Offset  events.Offset
 	Time    time.Time // at which it was stored
+
+	wire string // the header as NATS carries it; then Header is nil
 }
 
 // State is the extent of a log. Both are 0 when it is empty.

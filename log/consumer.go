@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
@@ -55,14 +52,29 @@ type consumer struct {
 	at           events.Offset // of the last one
 	failed       error
 
-	inbox   string             // of all requests
-	reply   string             // of the one under way
-	asks    int                // requests so far
-	sub     *nats.Subscription // none before the first request
-	arrived chan *nats.Msg
-	asked   int // messages that the request under way may still bring
-	batch   int // size of the next request
-	barren  int // requests in a row that brought nothing
+	inbox  inbox                 // none before the first request
+	dial   func() (Login, error) // of a connection of the consumer's own; nil: it uses the client's
+	reply  string                // of the request under way
+	asks   int                   // requests so far
+	asked  int                   // messages that the request under way may still bring
+	batch  int                   // size of the next request
+	barren int                   // requests in a row that brought nothing
+}
+
+// inbox is where the answers to a consumer's requests arrive.
+type inbox interface {
+	// request sends the n-th request, and says where its answers arrive.
+	request(n int, subject string, body []byte) (reply string, err error)
+	// receive waits for the next answer, which the server owes, and for errMoved on a
+	// live consumer.
+	receive(ctx context.Context, moved <-chan struct{}) (incoming, error)
+	close()
+}
+
+// incoming is one of the stream's messages, or what the server says about a request.
+type incoming struct {
+	Message
+	number uint64 // among the consumer's messages, from 1; 0: it is none of them
 }
 
 func newConsumer(b *jetStream, s *segment, q Query) *consumer {
@@ -111,8 +123,8 @@ func (c *consumer) count(ctx context.Context) (uint64, error) {
 }
 
 func (c *consumer) Close() {
-	if c.sub != nil {
-		c.sub.Unsubscribe()
+	if c.inbox != nil {
+		c.inbox.close()
 	}
 	if c.made {
 		c.b.deleteConsumer(c.stream, c.name)
@@ -143,19 +155,19 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 				return Message{}, err
 			}
 		}
-		m, err := c.receive(ctx)
+		a, err := c.inbox.receive(ctx, c.moved)
 		if err != nil {
-			return Message{}, err
+			return Message{}, fmt.Errorf("behind %v: %w", c.at, err)
 		}
-		if m.Reply == "" {
-			if err := c.status(ctx, m); err != nil {
+		if a.number == 0 {
+			if err := c.status(ctx, a.Message); err != nil {
 				return Message{}, err
 			}
 			continue
 		}
 		c.asked--
 		c.barren = 0
-		return c.take(m)
+		return c.take(a)
 	}
 }
 
@@ -182,30 +194,23 @@ func (c *consumer) rest(ctx context.Context) (Message, error) {
 
 // take checks a message's place: what a consumer gives is numbered, so that one
 // lost on the way to here is noticed.
-func (c *consumer) take(m *nats.Msg) (Message, error) {
-	d, err := parseDelivery(m.Reply)
-	if err != nil {
-		return Message{}, err
-	}
+func (c *consumer) take(a incoming) (Message, error) {
 	c.got++
-	if d.number != c.got || d.offset <= c.at {
-		return Message{}, fmt.Errorf("%w: delivery %d of %v came as number %d behind %v", ErrUnavailable, d.number, d.offset, c.got, c.at)
+	if a.number != c.got || a.Offset <= c.at {
+		return Message{}, fmt.Errorf("%w: delivery %d of %v came as number %d behind %v", ErrUnavailable, a.number, a.Offset, c.got, c.at)
 	}
-	c.at = d.offset
-	if !c.q.Live && d.offset > c.q.Upto {
+	c.at = a.Offset
+	if !c.q.Live && a.Offset > c.q.Upto {
 		return Message{}, io.EOF
 	}
-	return Message{Subject: m.Subject, Header: m.Header, Data: m.Data, Offset: d.offset, Time: d.time}, nil
+	return a.Message, nil
 }
 
 // ask requests the next messages.
 func (c *consumer) ask() error {
-	if c.sub == nil {
-		c.inbox = c.b.reads.NewInbox()
-		c.arrived = make(chan *nats.Msg, mostBatch+16)
-		var err error
-		if c.sub, err = c.b.reads.ChanSubscribe(c.inbox+".*", c.arrived); err != nil {
-			return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	if c.inbox == nil {
+		if err := c.listen(); err != nil {
+			return err
 		}
 	}
 	req := struct {
@@ -231,54 +236,38 @@ func (c *consumer) ask() error {
 	c.asked, c.batch = req.Batch, min(4*c.batch, mostBatch)
 	c.barren++
 	c.asks++
-	c.reply = c.inbox + "." + strconv.Itoa(c.asks)
-	if err := c.b.reads.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+c.stream+"."+c.name, c.reply, body); err != nil {
-		return fmt.Errorf("%w: %v", ErrUnavailable, err)
-	}
-	return nil
+	c.reply, err = c.inbox.request(c.asks, "$JS.API.CONSUMER.MSG.NEXT."+c.stream+"."+c.name, body)
+	return err
 }
 
-// receive waits for the next message or status. A connection that was lost, even
-// if it is back, took the request with it.
-func (c *consumer) receive(ctx context.Context) (*nats.Msg, error) {
-	select {
-	case m := <-c.arrived:
-		return m, nil
-	default:
-	}
-	patience := silence
-	if c.q.Live {
-		patience = 3 * heartbeat
-	}
-	since := time.Now()
-	watch := time.NewTicker(watchStep)
-	defer watch.Stop()
-	for {
-		select {
-		case m := <-c.arrived:
-			return m, nil
-		case <-c.moved:
-			return nil, errMoved
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-watch.C:
+// listen opens the inbox.
+func (c *consumer) listen() error {
+	if c.dial == nil {
+		in, err := newClientInbox(c.b.reads, c.q.Live, c.reconnects)
+		if err == nil {
+			c.inbox = in
 		}
-		switch nc := c.b.reads; {
-		case !nc.IsConnected() || nc.Stats().Reconnects != c.reconnects:
-			return nil, fmt.Errorf("%w: the connection was lost behind %v", ErrUnavailable, c.at)
-		case time.Since(since) > patience:
-			return nil, fmt.Errorf("%w: the server is silent behind %v", ErrUnavailable, c.at)
-		}
+		return err
 	}
+	login, err := c.dial()
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	f, err := dialFeed(login)
+	if err == nil {
+		c.inbox = f
+	}
+	return err
 }
 
 // status reads a message that is none of the stream's. One about an earlier
 // request, such as that it was completed, no longer matters.
-func (c *consumer) status(ctx context.Context, m *nats.Msg) error {
+func (c *consumer) status(ctx context.Context, m Message) error {
 	if m.Subject != c.reply {
 		return nil
 	}
-	code, text := m.Header.Get("Status"), m.Header.Get("Description")
+	h := m.header()
+	code, text := h.Get("Status"), h.Get("Description")
 	switch code {
 	case "100": // heartbeat: a time to look whether there will ever be more
 		if c.b.owner {
@@ -296,31 +285,4 @@ func (c *consumer) status(ctx context.Context, m *nats.Msg) error {
 		}
 	}
 	return fmt.Errorf("%w: the server ended the read behind %v: %s %s", ErrUnavailable, c.at, code, text)
-}
-
-// delivery is what a consumer says about a message, in its reply subject.
-type delivery struct {
-	offset events.Offset
-	number uint64 // among those of the consumer, from 1
-	time   time.Time
-}
-
-// parseDelivery reads $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.
-// <stream seq>.<consumer seq>.<time>.<pending>[.<token>].
-func parseDelivery(reply string) (delivery, error) {
-	tokens := strings.Split(reply, ".")
-	i := 5 // of the stream sequence
-	if len(tokens) >= 11 {
-		i = 7
-	}
-	if len(tokens) < 9 || tokens[0] != "$JS" || tokens[1] != "ACK" {
-		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
-	}
-	seq, err1 := strconv.ParseUint(tokens[i], 10, 64)
-	number, err2 := strconv.ParseUint(tokens[i+1], 10, 64)
-	ns, err3 := strconv.ParseInt(tokens[i+2], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
-		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
-	}
-	return delivery{offset: events.Offset(seq), number: number, time: time.Unix(0, ns).UTC()}, nil
 }

@@ -44,7 +44,7 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 }
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
-	b := &jetStream{writes: connSender{nc, c.AckWait}, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, replicas: c.Replicas, segments: c.Segments, logger: c.Logger}
+	b := &jetStream{writes: connSender{nc, c.AckWait}, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, replicas: c.Replicas, segments: c.Segments, scans: c.Scans, logger: c.Logger}
 	var err error
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
@@ -73,6 +73,7 @@ type jetStream struct {
 	writes   sender
 	own      *publisher // what writes is, if it is not the client's connection
 	reads    *nats.Conn
+	scans    func() (Login, error) // nil: large reads use reads, too
 	js       jetstream.JetStream
 	name     string // of the line: segments are <name>_<n>
 	owner    bool   // nobody else writes: this process may begin segments

@@ -45,6 +45,10 @@ type Config struct {
 	// not stand in their way. Default: the connection given to Open.
 	Reads *nats.Conn
 
+	// Scans gives a connection to a server in this process, for one read of the whole
+	// log to use alone: half as dear for each record as the client's. Default: Reads.
+	Scans func() (Login, error)
+
 	// Appends is a connection to a server in this process that nothing else uses. It is
 	// the Log's from then on, and half as dear for each append as the client's.
 	// Default: the connection given to Open.
@@ -411,7 +415,14 @@ func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectIn
 
 // decode gives the record of a message, or a *events.DamageError if it is no event.
 func decode(m Message) (events.Record, error) {
-	e, err := events.DecodeMessage(m.Subject, m.Header, m.Data)
+	e, ok := events.Event{}, false
+	if m.wire != "" {
+		e, ok = events.DecodeWire(m.Subject, m.wire, m.Data)
+	}
+	var err error
+	if !ok {
+		e, err = events.DecodeMessage(m.Subject, m.header(), m.Data)
+	}
 	if err != nil {
 		return events.Record{}, &events.DamageError{Offset: m.Offset, Err: err}
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,45 +53,12 @@ func dialPublisher(login Login, wait time.Duration) (*publisher, error) {
 	p := &publisher{conn: conn, inbox: "_INBOX." + nuid.Next(), wait: wait, pending: make(map[uint64]chan<- answer), flush: make(chan struct{}, 1)}
 	p.room.L = &p.mu
 	in := bufio.NewReaderSize(conn, 64<<10)
-	if err := p.greet(in, login); err != nil {
+	if err := greet(login, in, "tally appends", p.inbox, wait); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %v", ErrUnavailable, err), conn.Close())
 	}
 	p.done.Go(func() { p.end(p.read(in)) })
 	p.done.Go(p.write)
 	return p, nil
-}
-
-// greet says who this is, and returns when the server has agreed.
-func (p *publisher) greet(in *bufio.Reader, login Login) error {
-	deadline := time.Now().Add(p.wait)
-	if err := p.conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	if _, err := in.ReadSlice('\n'); err != nil { // INFO {...}
-		return err
-	}
-	hello, err := json.Marshal(map[string]any{
-		"verbose": false, "pedantic": false, "lang": "go", "version": serviceVersion, "name": "tally appends", "protocol": 1,
-		"user": login.User, "pass": login.Password, "headers": true, "no_responders": true, "echo": false,
-	})
-	if err != nil {
-		return err
-	}
-	greeting := fmt.Sprintf("CONNECT %s\r\nSUB %s.* 1\r\nPING\r\n", hello, p.inbox)
-	if _, err := io.WriteString(p.conn, greeting); err != nil {
-		return err
-	}
-	for {
-		line, err := in.ReadSlice('\n')
-		switch {
-		case err != nil:
-			return err
-		case bytes.HasPrefix(line, []byte("PONG")):
-			return p.conn.SetDeadline(time.Time{})
-		case bytes.HasPrefix(line, []byte("-ERR")):
-			return fmt.Errorf("the server says %s", bytes.TrimSpace(line[4:]))
-		}
-	}
 }
 
 // publish sends a message of which no answer is wanted.

@@ -129,8 +129,11 @@ func (s *scan) consumer() *consumer {
 	if s.reading == nil {
 		q := s.part(s.place)
 		s.reading = newConsumer(s.b, s.line.segments[s.place], q)
-		if q.Live {
+		switch {
+		case q.Live:
 			s.reading.moved = s.line.moved
+		case q.Filter == events.SubjectFilter && q.Want == 0 && q.Upto-q.After > firstBatch:
+			s.reading.dial = s.b.scans // a read of more than one request is worth a connection
 		}
 	}
 	return s.reading

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,16 +71,16 @@ func (m *measuring) appended(p *events.TurnAppended) {
 	for i := range p.Entries {
 		m.grow(p.Entries[i].Thread, 1)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.ThreadMeta)) {
+	for _, name := range sortedKeys(p.ThreadMeta) {
 		m.grow(name, 0)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Pins)) {
+	for _, name := range sortedKeys(p.Pins) {
 		m.pinned(name, p.Pins[name])
 	}
 }
 
 func (m *measuring) replaced(p *events.ThreadReplaced) {
-	names := slices.Sorted(maps.Keys(p.Threads))
+	names := sortedKeys(p.Threads)
 	var after []int
 	for _, name := range names {
 		had, n := max(m.length(m.h.thread(name)), 0), 0
@@ -108,7 +109,7 @@ func (m *measuring) truncated(p *events.ThreadTruncated) {
 		m.dropAll()
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Lengths)) {
+	for _, name := range sortedKeys(p.Lengths) {
 		thread, n := m.h.thread(name), p.Lengths[name]
 		switch had := max(m.length(thread), 0); {
 		case n > had:
@@ -131,7 +132,7 @@ func (m *measuring) dropAll() {
 
 func (m *measuring) pinned(name string, pins map[int]bool) {
 	had := max(m.length(m.h.thread(name)), 0)
-	for _, i := range slices.Sorted(maps.Keys(pins)) {
+	for _, i := range sortedKeys(pins) {
 		if i >= had {
 			m.refuse("pins turn %d of thread %q, which has %d", i, name, had)
 		}
@@ -142,6 +143,13 @@ func (m *measuring) refuse(format string, args ...any) {
 	if m.void == "" {
 		m.void = fmt.Sprintf(format, args...)
 	}
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	if len(m) == 0 { // as it is nearly always, for every turn
+		return nil
+	}
+	return slices.Sorted(maps.Keys(m))
 }
 
 // thread gives the number of a thread's name.

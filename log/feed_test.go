@@ -1,0 +1,159 @@
+package log_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// outcome is what a read yields in one place.
+type outcome struct {
+	Record events.Record
+	Err    string
+}
+
+func mustReadAll(t *testing.T, l *log.Log) []outcome {
+	t.Helper()
+	var list []outcome
+	for rec, err := range l.Read(t.Context(), events.Range{}) {
+		list = append(list, outcome{rec, fmt.Sprint(err)})
+	}
+	return list
+}
+
+// scansOf has the large reads of a log use connections that change makes of its own.
+func scansOf(s *server.Server, change func(net.Conn) net.Conn) func() (log.Login, error) {
+	return func() (log.Login, error) {
+		conn, err := s.InProcessConn()
+		if err != nil {
+			return log.Login{}, err
+		}
+		return log.Login{Conn: change(conn)}, nil
+	}
+}
+
+// fillOddly stores events, and between them what others could publish: headers in
+// other spellings, too many of them or none, and no event at all.
+func fillOddly(t *testing.T, nc *nats.Conn, l *log.Log, n int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	odd := []nats.Header{
+		{}, {"ce-id": {"a", "b"}}, {"CE-Id": {"1"}, "ce-SpecVersion": {"1.0"}, "ce-source": {"urn:x"}, "ce-type": {"t"}},
+		{"ce-id": {"x%20y"}, "ce-specversion": {"1.0"}, "ce-source": {"urn:x"}, "ce-type": {"t"}, "ce-actor": {"ada"}, "Other": {"", "two"}},
+		{"Content-Type": {"application/cloudevents+json"}},
+	}
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pending []*log.Pending
+	for i := range n {
+		sub := events.Session("", fmt.Sprint("s", r.IntN(20)))
+		if i%7 != 0 {
+			pending = append(pending, l.AppendAsync(t.Context(), sub, log.Any, note("", strings.Repeat("x", r.IntN(100)))))
+			continue
+		}
+		data := []byte(fmt.Sprintf(`{"specversion":"1.0","id":"i%d","source":"urn:x","type":"t"}`, i))
+		if _, err := js.PublishMsg(&nats.Msg{Subject: sub.NATS(), Header: odd[r.IntN(len(odd))], Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range pending {
+		if _, err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A read over a connection of its own gives what one over the client's gives, also
+// if the connection is lost time and again.
+func TestScans(t *testing.T) {
+	s := mustServe(t, t.TempDir(), nil)
+	nc := mustDial(t, s)
+	plain := mustOpen(t, nc, log.Config{})
+	fillOddly(t, nc, plain, 2000)
+	want := mustReadAll(t, plain)
+	for name, change := range map[string]func(net.Conn) net.Conn{
+		"sound": func(c net.Conn) net.Conn { return c },
+		"lost":  func(c net.Conn) net.Conn { return &shortLived{c, 100_000} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := 0
+			scans := scansOf(s, func(c net.Conn) net.Conn { made++; return change(c) })
+			got := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Scans: scans}))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-client's +own):\n%s", diff)
+			}
+			if lost := name == "lost"; made == 0 || lost && made < 3 {
+				t.Errorf("%d connections were made", made)
+			}
+		})
+	}
+}
+
+// shortLived is a connection that is lost after so many bytes.
+type shortLived struct {
+	net.Conn
+	left int
+}
+
+func (c *shortLived) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		c.Close()
+	}
+	n, err := c.Conn.Read(b)
+	c.left -= n
+	return n, err
+}
+
+// A read that nobody goes on with leaves nothing behind (TestMain looks).
+func TestScanLeftEarly(t *testing.T) {
+	s := mustServe(t, t.TempDir(), nil)
+	nc := mustDial(t, s)
+	plain := mustOpen(t, nc, log.Config{})
+	fillOddly(t, nc, plain, 1000)
+	l := mustOpen(t, mustDial(t, s), log.Config{Scans: scansOf(s, func(c net.Conn) net.Conn { return c })})
+	for range l.Read(t.Context(), events.Range{}) {
+		break
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for s.NumClients() > 2 && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := s.NumClients(); n > 2 {
+		t.Errorf("the server has %d connections, want those of two logs", n)
+	}
+}
+
+// FuzzReadIncoming holds messages as they are read to what was written, and to an
+// error or a message whatever is there.
+func FuzzReadIncoming(f *testing.F) {
+	f.Add("a.b", "NATS/1.0\r\nce-id: 1\r\n\r\n", []byte("data"), uint64(7), []byte("HMSG a 1 3 2\r\n"))
+	f.Add("a", "", []byte{}, uint64(0), []byte("MSG a 1 99999999999999999999\r\n"))
+	f.Fuzz(func(t *testing.T, subject, header string, data []byte, at uint64, raw []byte) {
+		_, _, _, _ = log.ReadIncoming(raw) // must not panic
+		if subject == "" || strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return
+		}
+		reply := fmt.Sprintf("$JS.ACK.TALLY_1.c.1.%d.5.1700000000000000000.9", at)
+		line := fmt.Sprintf("HMSG %s 1 %s %d %d\r\n", subject, reply, len(header), len(header)+len(data))
+		m, number, wire, err := log.ReadIncoming(append(append([]byte(line+header), data...), "\r\n"...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Subject != subject || wire != header || !bytes.Equal(m.Data, data) || uint64(m.Offset) != at || number != 5 || m.Time.Unix() != 1_700_000_000 {
+			t.Fatalf("read %+v, number %d, header %q", m, number, wire)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/events"
+)
+
+// clientInbox is an inbox on a connection of the NATS client.
+type clientInbox struct {
+	nc         *nats.Conn
+	prefix     string
+	live       bool
+	reconnects uint64 // of the connection, when the consumer was made
+	sub        *nats.Subscription
+	arrived    chan *nats.Msg
+}
+
+func newClientInbox(nc *nats.Conn, live bool, reconnects uint64) (*clientInbox, error) {
+	in := &clientInbox{nc: nc, prefix: nc.NewInbox(), live: live, reconnects: reconnects, arrived: make(chan *nats.Msg, mostBatch+16)}
+	var err error
+	if in.sub, err = nc.ChanSubscribe(in.prefix+".*", in.arrived); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	return in, nil
+}
+
+func (in *clientInbox) request(n int, subject string, body []byte) (reply string, err error) {
+	reply = in.prefix + "." + strconv.Itoa(n)
+	if err := in.nc.PublishRequest(subject, reply, body); err != nil {
+		return "", fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	return reply, nil
+}
+
+func (in *clientInbox) receive(ctx context.Context, moved <-chan struct{}) (incoming, error) {
+	m, err := in.wait(ctx, moved)
+	if err != nil {
+		return incoming{}, err
+	}
+	a := incoming{Message: Message{Subject: m.Subject, Header: m.Header, Data: m.Data}}
+	if m.Reply == "" {
+		return a, nil
+	}
+	d, err := parseDelivery(m.Reply)
+	a.Offset, a.Time, a.number = d.offset, d.time, d.number
+	return a, err
+}
+
+// wait gives the next message. A connection that was lost, even if it is back, took
+// the request with it.
+func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.Msg, error) {
+	select {
+	case m := <-in.arrived:
+		return m, nil
+	default:
+	}
+	patience := silence
+	if in.live {
+		patience = 3 * heartbeat
+	}
+	since := time.Now()
+	watch := time.NewTicker(watchStep)
+	defer watch.Stop()
+	for {
+		select {
+		case m := <-in.arrived:
+			return m, nil
+		case <-moved:
+			return nil, errMoved
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-watch.C:
+		}
+		switch {
+		case !in.nc.IsConnected() || in.nc.Stats().Reconnects != in.reconnects:
+			return nil, fmt.Errorf("%w: the connection was lost", ErrUnavailable)
+		case time.Since(since) > patience:
+			return nil, fmt.Errorf("%w: the server is silent", ErrUnavailable)
+		}
+	}
+}
+
+func (in *clientInbox) close() { in.sub.Unsubscribe() }
+
+// delivery is what a consumer says about a message, in its reply subject.
+type delivery struct {
+	offset events.Offset
+	number uint64 // among those of the consumer, from 1
+	time   time.Time
+}
+
+// parseDelivery reads $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.
+// <stream seq>.<consumer seq>.<time>.<pending>[.<token>].
+func parseDelivery(reply string) (delivery, error) {
+	var tokens [12]string
+	n := 0
+	for token := range strings.SplitSeq(reply, ".") {
+		if n < len(tokens) {
+			tokens[n] = token
+		}
+		n++
+	}
+	i := 5 // of the stream sequence
+	if n >= 11 {
+		i = 7
+	}
+	if n < 9 || tokens[0] != "$JS" || tokens[1] != "ACK" {
+		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
+	}
+	seq, err1 := strconv.ParseUint(tokens[i], 10, 64)
+	number, err2 := strconv.ParseUint(tokens[i+1], 10, 64)
+	ns, err3 := strconv.ParseInt(tokens[i+2], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil || number == 0 {
+		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
+	}
+	return delivery{offset: events.Offset(seq), number: number, time: time.Unix(0, ns).UTC()}, nil
+}
