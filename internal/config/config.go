@@ -190,6 +190,9 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	}
 	c.take(environment, variable)
 	c.choose(environment)
+	if call.Backend == "" && call.Store != "" && call.URL+call.Context != "" {
+		return c, &Error{File: "call", Field: "store", Reason: "a store directory and a server were given: want one of them"}
+	}
 	c.take(call.said(), func(string) origin { return origin{name: "call"} })
 	c.choose(call.said())
 	c.takeForeign(getenv)

@@ -181,6 +181,8 @@ func TestErrors(t *testing.T) {
 		"namespace of variable":  {env: map[string]string{"TALLY_NAMESPACE": "a b"}, want: config.Error{File: "TALLY_NAMESPACE", Field: "namespace"}},
 		"backend of variable":    {env: map[string]string{"TALLY_BACKEND": "x"}, want: config.Error{File: "TALLY_BACKEND", Field: "store.backend"}},
 		"namespace of the call":  {call: config.Overrides{Namespace: "é"}, want: config.Error{File: "call", Field: "namespace"}},
+		"a store and a server":   {call: config.Overrides{Store: "/x", URL: "nats://x"}, want: config.Error{File: "call", Field: "store"}},
+		"a store and a context":  {call: config.Overrides{Store: "/x", Context: "x"}, want: config.Error{File: "call", Field: "store"}},
 		"nowhere to put a store": {env: map[string]string{"HOME": ""}, want: config.Error{File: "environment", Field: "HOME"}},
 	} {
 		t.Run(name, func(t *testing.T) {

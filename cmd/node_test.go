@@ -1,0 +1,221 @@
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// foreignAppend is one append of a producer: its session, what it expects, and events
+// whose data are texts.
+type foreignAppend struct {
+	Subject string              `json:"subject"`
+	Expect  map[string]any      `json:"expect,omitempty"`
+	Events  []map[string]string `json:"events"`
+}
+
+const foreignSession = "travel/berlin é"
+
+// foreignAppends are a session with all that the wire has rules for: escapes, bytes
+// that a decoder would not give back, several events at once, decisions, an answer
+// that comes too late, and one that is repeated.
+var foreignAppends = func() []foreignAppend {
+	event := func(id, typ, data string, more ...string) map[string]string {
+		e := map[string]string{"id": id, "source": "my tool é", "type": typ, "time": "2026-03-01T12:00:00.123Z", "data": data}
+		for i := 0; i < len(more); i += 2 {
+			e[more[i]] = more[i+1]
+		}
+		return e
+	}
+	say := func(id, turn string, more ...string) map[string]string {
+		return event(id, "tally.turn.appended.v1", `{"entries":[{"thread":"main","turn":`+turn+`}]}`, more...)
+	}
+	one := func(expect map[string]any, evs ...map[string]string) foreignAppend {
+		return foreignAppend{foreignSession, expect, evs}
+	}
+	return []foreignAppend{
+		one(map[string]any{"at": 0}, event("c", "tally.session.created.v1", `{"kind":"conversation","createdAt":"2026-03-01T12:00:00Z","title":"Grüße <b>&\u2028"}`)),
+		one(nil, say("é 😀", `{"role":"user",  "content":"Wohin?", "n":1.0, "n2":1e400}`, "actor", "Ada Löwe \"100%\"")),
+		one(nil, say("t2", `{"role":"assistant","content":"a/b \u00e9"}`), say("t3", `{"role":"user","content":"zwei"}`)),
+		one(nil, event("cost", "tally.cost.accrued.v1", `{"model":"m","usd":"0.125","tokens":{"input":10,"output":5,"reasoning":0,"cacheRead":0,"cacheWrite":0},"purpose":"run","source":"reported"}`)),
+		one(map[string]any{"since": 5, "types": []string{"tally.session.rewound.v1"}}, event("r", "tally.session.rewound.v1", `{"to":2}`)),
+		one(nil, say("late", `{"role":"assistant","content":"too late"}`, "tallyseen", "00000000000000000005")),
+		one(nil, say("t4", `{"role":"user","content":"again"}`)),
+		one(nil, say("t4", `{"role":"user","content":"again"}`)),
+	}
+}()
+
+// appendByGo appends the same through the library.
+func appendByGo(t *testing.T, st *tally.Store) {
+	t.Helper()
+	last := events.Offset(0)
+	for _, a := range foreignAppends {
+		var evs []events.Event
+		for _, e := range a.Events {
+			at, err := time.Parse(time.RFC3339Nano, e["time"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			ev := events.Event{ID: e["id"], Source: e["source"], Type: e["type"], Time: at, Data: []byte(e["data"]), Extensions: map[string]string{}}
+			for _, name := range []string{"actor", "tallyseen"} {
+				if e[name] != "" {
+					ev.Extensions[name] = e[name]
+				}
+			}
+			evs = append(evs, ev)
+		}
+		expect := log.Any
+		if a.Expect != nil {
+			expect = log.At(last)
+		}
+		ack, err := st.Log.Append(t.Context(), events.Session("", a.Subject), expect, evs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = max(last, ack.Last)
+	}
+}
+
+// mustNode returns if programs of Node.js can be run with what they import, which
+// `npm ci` in testdata/node puts there.
+func mustNode(t *testing.T) {
+	t.Helper()
+	_, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat("testdata/node/node_modules/@nats-io/transport-node")
+	}
+	switch {
+	case err != nil && os.Getenv("CI") != "":
+		t.Fatalf("CI runs this test, and it cannot run: %v", err)
+	case err != nil:
+		t.Skipf("it takes node, and npm ci in cmd/testdata/node: %v", err)
+	}
+}
+
+// produce runs the producer, and gives its answers.
+func produce(t *testing.T, way, where string) []map[string]any {
+	t.Helper()
+	var input bytes.Buffer
+	for _, a := range foreignAppends {
+		if err := json.NewEncoder(&input).Encode(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.CommandContext(t.Context(), "node", "testdata/node/producer.mjs", way, where)
+	var out, errw bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = &input, &out, &errw
+	if err := c.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, errw.String())
+	}
+	return jsonLines[map[string]any](t, &out)
+}
+
+// A producer in another language, which knows docs/wire.md and nothing else, leaves
+// the same session as the library does: through the owner's service, and published to
+// a server that others run.
+func TestProducerInAnotherLanguage(t *testing.T) {
+	mustNode(t)
+	reference := filepath.Join(t.TempDir(), "store")
+	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "local", Store: reference})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendByGo(t, st)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := foldedBy(t, "--store", reference)
+	if !strings.Contains(want, `"late"`) || !strings.Contains(want, `"content":"again"`) && !strings.Contains(want, `"content": "again"`) {
+		t.Fatalf("the session is not as it was meant:\n%s", want)
+	}
+
+	t.Run("through the service", func(t *testing.T) {
+		store := filepath.Join(t.TempDir(), "store")
+		owner := mustServe(t, t.Context(), store)
+		answers := produce(t, "service", filepath.Join(store, "owner.json"))
+		if diff := cmp.Diff(want, foldedBy(t, "--store", store)); diff != "" {
+			t.Error(diff)
+		}
+		owner.kill()
+		for i, a := range answers[:len(answers)-1] {
+			if a["durability"] != "durable" || (a["duplicate"] == true) != (i == len(foreignAppends)-1) {
+				t.Errorf("answer %d: %v", i, a)
+			}
+		}
+		if moved := answers[len(answers)-1]; moved["durable"] != 8.0 {
+			t.Errorf("the watermark: %v", moved)
+		}
+		output(t, nil, store, "tally-replay", "verify")
+	})
+	t.Run("published to a server", func(t *testing.T) {
+		url := mustNATS(t)
+		st, err := embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url}) // which makes the stream
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		answers := produce(t, "direct", url)
+		if diff := cmp.Diff(want, foldedBy(t, "--server", url)); diff != "" {
+			t.Error(diff)
+		}
+		if last := answers[len(answers)-1]; last["duplicate"] != true || last["seq"] != 8.0 {
+			t.Errorf("the repeated one: %v", last)
+		}
+	})
+}
+
+func mustNATS(t *testing.T) (url string) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
+		MaxPayload: 16 << 20, NoSigs: true, NoLog: true, DisableJetStreamBanner: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL()
+}
+
+// foldedBy gives what the commands show of the session: its turns, in effect or not,
+// its cost, and every event as it is stored, but for when.
+func foldedBy(t *testing.T, flag, where string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, args := range [][]string{{"show", foreignSession, "--all", "-o", "json"}, {"cost", foreignSession, "-o", "json"}, {"log", foreignSession, "-o", "jsonl"}} {
+		c := exec.CommandContext(t.Context(), filepath.Join(bin, "tally-replay"), append(args, flag, where)...)
+		c.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=", "XDG_CACHE_HOME=")
+		var errw bytes.Buffer
+		c.Stderr = &errw
+		text, err := c.Output()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, errw.String())
+		}
+		for line := range strings.Lines(string(text)) {
+			if before, rest, ok := strings.Cut(line, `"recorded":"`); ok {
+				_, after, _ := strings.Cut(rest, `",`)
+				line = before + after
+			}
+			all.WriteString(line)
+		}
+	}
+	return all.String()
+}
