@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // Damage costs at most the rest of its block, and a single flipped bit nothing that the
@@ -21,7 +22,7 @@ import (
 // reads, and also the next time; none is given to another event. (The server alone
 // drops acknowledged events in silence and gives their numbers to others.)
 func TestDamage(t *testing.T) {
-	n := 25
+	n := testkit.Times(25)
 	if os.Getenv("TALLY_SOAK") != "" {
 		n = 500
 	}

@@ -34,10 +34,15 @@ type ServerOptions struct {
 	SyncEach bool
 
 	// SegmentBytes and SegmentSubjects bound a stream of the log: behind them the next
-	// is begun, so that a start after a crash reads no more than about three of them.
+	// is begun, so that a start after a crash reads a bounded part of the log.
 	// Default: 256 MiB and 500,000.
 	SegmentBytes    uint64
 	SegmentSubjects uint64
+
+	// RereadBytes bounds what a crash makes the server read again of full segments. It
+	// costs a pause of the appends, now and then while much is written. Default: two
+	// segments.
+	RereadBytes uint64
 
 	Observer log.Observer // of the log; default: nobody
 
@@ -68,6 +73,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	}
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 256<<20)
 	o.Reserve = cmp.Or(o.Reserve, reserve)
+	o.RereadBytes = cmp.Or(o.RereadBytes, 2*o.SegmentBytes)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
 	return o
 }
@@ -322,7 +328,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	}
 	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir),
-			AtRest: func() error { return s.atRest(o.SegmentBytes) }, Above: s.seen},
+			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
 	if s.sync {
 		c.Durability = log.Durable

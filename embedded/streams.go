@@ -167,14 +167,14 @@ func unindexedBytes(msgs string) (total int64, err error) {
 }
 
 // atRest is called while nothing is being appended. If a crash now would make the
-// server read more than two full segments again, it closes its streams, which writes
-// their indexes, and opens them.
-func (s *Server) atRest(segment uint64) error {
+// server read more than so many bytes of full segments again, it closes its streams,
+// which writes their indexes, and opens them.
+func (s *Server) atRest(most uint64) error {
 	if err := errors.Join(copyMeta(s.dir), s.writeMark(false)); err != nil {
 		return err
 	}
 	n, err := unindexed(s.dir)
-	if err != nil || n <= int64(2*segment) {
+	if err != nil || n <= int64(most) {
 		return err
 	}
 	return s.reopenStreams()

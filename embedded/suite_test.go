@@ -53,9 +53,9 @@ func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
 }
 
 // tiny are the options of a store that begins a segment every few appends, and opens
-// its server's streams anew nearly as often.
+// its server's streams anew again and again.
 func tiny(dir string) embedded.ServerOptions {
-	return embedded.ServerOptions{Dir: dir, SegmentBytes: 2 << 10}
+	return embedded.ServerOptions{Dir: dir, SegmentBytes: 2 << 10, RereadBytes: 32 << 10}
 }
 
 // mustReadToken reads what owner.json tells other processes of this user.
