@@ -106,8 +106,8 @@ func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
 		ack.Durability = Buffered
 		return ack, nil
 	}
-	patience := time.NewTimer(l.config.AckWait)
-	defer patience.Stop()
+	patience := timers.start(l.config.AckWait)
+	defer timers.stop(patience)
 	if err := l.commit.awaitFor(ctx, ack.Last, patience.C); err != nil {
 		return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
 	}

@@ -104,8 +104,8 @@ func (p *publisher) request(ctx context.Context, m outbound) (pubAck, error) {
 	p.mu.Unlock()
 	p.push()
 
-	timer := time.NewTimer(p.wait)
-	defer timer.Stop()
+	timer := timers.start(p.wait)
+	defer timers.stop(timer)
 	err := error(context.DeadlineExceeded)
 	select {
 	case a := <-got:
