@@ -202,9 +202,12 @@ func (d *cutDisk) verify(t *testing.T) {
 	var v struct {
 		Findings []struct{ Subject, What string }
 	}
-	out, err := command(t.Context(), filepath.Join(dir, "store"), "tally-replay", "verify", "-o", "json", "--log-level", "error").Output()
+	c := command(t.Context(), filepath.Join(dir, "store"), "tally-replay", "verify", "-o", "json", "--log-level", "error")
+	var said strings.Builder
+	c.Stderr = &said
+	out, err := c.Output()
 	if jerr := json.Unmarshal(out, &v); jerr != nil {
-		t.Fatalf("verify: %v, %v", err, jerr)
+		t.Fatalf("verify: %v, %v\n%s", err, jerr, said.String())
 	}
 	for _, f := range v.Findings {
 		if f.Subject == "catalog" || f.Subject == "search" {

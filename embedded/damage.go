@@ -128,7 +128,7 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 	}
 	// A server that does not like the last record reads everything, whatever its index
 	// says.
-	reread := !clean && (last || n > 0)
+	reread := !clean && n > 0
 	for i, number := range slices.Backward(blocks) {
 		if !reread && *budget <= 0 {
 			return nil

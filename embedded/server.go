@@ -35,7 +35,7 @@ type ServerOptions struct {
 
 	// SegmentBytes and SegmentSubjects bound a stream of the log: behind them the next
 	// is begun, so that a start after a crash reads a bounded part of the log.
-	// Default: 256 MiB and 500,000.
+	// Default: 128 MiB and 500,000.
 	SegmentBytes    uint64
 	SegmentSubjects uint64
 
@@ -71,7 +71,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.SegmentBytes = cmp.Or(o.SegmentBytes, 256<<20)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, 128<<20)
 	o.Reserve = cmp.Or(o.Reserve, reserve)
 	o.RereadBytes = cmp.Or(o.RereadBytes, 2*o.SegmentBytes)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
@@ -123,42 +123,10 @@ func Start(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
-	if o.Dir == "" {
-		return errors.New("embedded: start: ServerOptions.Dir is missing")
-	}
-	if s.dir, err = filepath.Abs(o.Dir); err != nil {
-		return fmt.Errorf("embedded: start %s: %v", o.Dir, err)
-	}
-	if err := makePrivate(s.dir); err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-	}
-	if s.lock, err = takeLock(s.dir); err != nil {
+func (s *Server) start(ctx context.Context, o ServerOptions) error {
+	expected, err := s.takeOver(o)
+	if err != nil {
 		return err
-	}
-	s.group = s.sync && !o.SyncEach && groupSyncs(s.dir)
-	if err := removeOwner(s.dir); err != nil { // of a process that was killed
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-	}
-	m, err := s.readMark()
-	if err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-	}
-	if s.durable, err = openWatermark(s.dir); err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-	}
-	expected, err := expectedStreams(s.dir, m)
-	if err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-	}
-	for _, name := range expected {
-		if err := mendMeta(s.dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-		}
-	}
-	s.found = &findings{dir: s.dir}
-	if err := s.beforeOpening(m); err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	s.secret, s.token = rand.Text(), rand.Text()
 	s.health = newHealth(&room{dir: s.dir, reserve: o.Reserve})
@@ -171,15 +139,15 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 	if err := s.openLog(ctx, o); err != nil {
 		return err
 	}
-	if err := s.writeMark(false); err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-	}
 	// What an earlier owner wrote may still be in memory only. From here on nothing
 	// that was there at the start can be lost, and every ack covers its own event.
 	if s.sync {
 		if err := syncTree(s.dir); err != nil {
 			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 		}
+	}
+	if err := s.writeMark(false); err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	if o.Private {
 		return nil
@@ -195,6 +163,62 @@ func (s *Server) start(ctx context.Context, o ServerOptions) (err error) {
 		o.Listen.Ready(scheme + s.nats.Addr().String())
 	}
 	return writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
+}
+
+// takeOver takes the directory's lock and prepares what the server will find there. It
+// gives the streams that must come back.
+func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
+	if o.Dir == "" {
+		return nil, errors.New("embedded: start: ServerOptions.Dir is missing")
+	}
+	if s.dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, fmt.Errorf("embedded: start %s: %v", o.Dir, err)
+	}
+	if err := makePrivate(s.dir); err != nil {
+		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	if s.lock, err = takeLock(s.dir); err != nil {
+		return nil, err
+	}
+	s.group = s.sync && !o.SyncEach && groupSyncs(s.dir)
+	err = removeOwner(s.dir) // of a process that was killed
+	if err == nil {
+		s.durable, err = openWatermark(s.dir)
+	}
+	if err == nil {
+		expected, err = s.restore()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	return expected, nil
+}
+
+// restore makes the server's files such as it takes them.
+func (s *Server) restore() (expected []string, err error) {
+	m, err := s.readMark()
+	if err != nil {
+		return nil, err
+	}
+	folders, err := streamFolders(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range folders {
+		if err := setUnbornAside(s.dir, name, m); err != nil {
+			return nil, err
+		}
+	}
+	if expected, err = expectedStreams(s.dir, m); err != nil {
+		return nil, err
+	}
+	for _, name := range expected {
+		if err := mendMeta(s.dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	s.found = &findings{dir: s.dir}
+	return expected, s.beforeOpening(m)
 }
 
 func makePrivate(dir string) error {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
@@ -239,6 +241,24 @@ func TestDescriptionOfAStreamIsMended(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// A power cut may leave of a stream that was just created nothing but names. It is not
+// missed, and not in the way.
+func TestStreamThatWasNotBorn(t *testing.T) {
+	dir := t.TempDir()
+	srv := mustStart(t, embedded.ServerOptions{Dir: dir})
+	mustAppend(t, srv.Log(), events.Session("", "s"), turn("first", "x"))
+	mustClose(t, srv)
+	withServer(t, dir, func(js jetstream.JetStream) { closeStream(t, js, lastStream(t, js)) })
+	unborn := filepath.Join(dir, "jetstream", "$G", "streams", "TALLY_2")
+	if err := errors.Join(os.MkdirAll(filepath.Join(unborn, "msgs"), 0o700), os.WriteFile(filepath.Join(unborn, "meta.inf"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	srv = mustStart(t, embedded.ServerOptions{Dir: dir})
+	if ack := mustAppend(t, srv.Log(), events.Session("", "s"), turn("second", "x")); ack.Last != 2 {
+		t.Errorf("appended at %v", ack.Last)
 	}
 }
 

@@ -79,6 +79,31 @@ func mendMeta(dir, name string) error {
 	return durable.Replace(filepath.Join(stream, metaSum), []byte(checksum(name, meta)), 0o600, durable.WithSync)
 }
 
+// setUnbornAside takes a stream out of the server's way whose creation a power cut ended:
+// its description is there by name only. Nothing was ever acknowledged in it, or the
+// mark, which is written after a sync, would name it.
+func setUnbornAside(dir, name string, m mark) error {
+	if slices.Contains(m.Streams, name) {
+		return nil
+	}
+	meta, err := os.ReadFile(filepath.Join(streamsDir(dir), name, metaFile))
+	if err != nil || json.Valid(meta) {
+		return err
+	}
+	if _, err := os.Stat(metaCopy(dir, name)); err == nil {
+		return nil // it was described once
+	}
+	if err := os.MkdirAll(damagedDir(dir), 0o700); err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		aside := filepath.Join(damagedDir(dir), fmt.Sprintf("%s.%d", name, n))
+		if _, err := os.Stat(aside); errors.Is(err, fs.ErrNotExist) {
+			return os.Rename(filepath.Join(streamsDir(dir), name), aside)
+		}
+	}
+}
+
 // checksum is what the server puts into meta.sum.
 func checksum(name string, meta []byte) string {
 	key := sha256.Sum256([]byte(name))
@@ -170,6 +195,12 @@ func unindexedBytes(msgs string) (total int64, err error) {
 // server read more than so many bytes of full segments again, it closes its streams,
 // which writes their indexes, and opens them.
 func (s *Server) atRest(most uint64) error {
+	// The mark names a stream only when it is on disk: from then on it must come back.
+	if s.sync {
+		if err := syncTree(s.dir); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(copyMeta(s.dir), s.writeMark(false)); err != nil {
 		return err
 	}
