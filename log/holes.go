@@ -46,6 +46,14 @@ func (h *holes) add(at events.Offset) bool {
 	return true
 }
 
+// Lost is the number of records that are known to be lost, since whenever that was.
+// Reading everything finds the others.
+func (l *Log) Lost() int {
+	l.holes.mu.Lock()
+	defer l.holes.mu.Unlock()
+	return len(l.holes.known) + len(l.holes.found)
+}
+
 // lost gives the damage that stands in the place of a record which the backend does
 // not have. The server may forget at its next start that it had it, so it is noted.
 func (l *Log) lost(at events.Offset) *events.DamageError {

@@ -22,6 +22,7 @@ import (
 type status struct {
 	Head       events.Offset `json:"head"`
 	Durable    events.Offset `json:"durable"` // up to here, everything survives a power cut
+	Lost       int           `json:"lost"`    // records that are known to be lost
 	Sessions   int           `json:"sessions"`
 	Documents  int           `json:"documents"`
 	Namespace  string        `json:"namespace"`
@@ -102,7 +103,7 @@ func ownerOf(c config.Config) *ownerStatus {
 }
 
 func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, error) {
-	s := status{Namespace: c.Namespace, Backend: c.Backend, Durability: st.Log.Durability().String()}
+	s := status{Namespace: c.Namespace, Backend: c.Backend, Durability: st.Log.Durability().String(), Lost: st.Log.Lost()}
 	var err error
 	if s.Head, err = st.Log.Head(ctx); err != nil {
 		return s, err
@@ -182,6 +183,9 @@ func (s status) String() string {
 	}
 	line("namespace", "%s", s.Namespace)
 	line("head", "%v, durable up to %v", s.Head, s.Durable)
+	if s.Lost > 0 {
+		line("damage", "%s lost: verify names them", cli.Count(s.Lost, "record"))
+	}
 	line("sessions", "%d", s.Sessions)
 	line("documents", "%d", s.Documents)
 	line("snapshots", "%d", s.Snapshots)
