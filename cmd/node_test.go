@@ -201,8 +201,7 @@ func foldedBy(t *testing.T, flag, where string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, args := range [][]string{{"show", foreignSession, "--all", "-o", "json"}, {"cost", foreignSession, "-o", "json"}, {"log", foreignSession, "-o", "jsonl"}} {
-		c := exec.CommandContext(t.Context(), filepath.Join(bin, "tally-replay"), append(args, flag, where)...)
-		c.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=", "XDG_CACHE_HOME=")
+		c := remote(t.Context(), t.TempDir(), "tally-replay", append(args, flag, where)...)
 		var errw bytes.Buffer
 		c.Stderr = &errw
 		text, err := c.Output()

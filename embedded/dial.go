@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,6 +23,9 @@ import (
 
 // answer bounds the wait for what a server may not want to say.
 const answer = 2 * time.Second
+
+// ownerServer is how the names of the servers begin that a store's owner runs.
+const ownerServer = "tally-owner-"
 
 // dial opens a store on a server that somebody else runs: on its own streams, or
 // through the process that owns a store and listens there.
@@ -50,7 +54,7 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 
 func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c config.Config) (*log.Log, error) {
 	lc := log.Config{Reads: reads, Logger: o.Logger, Observer: o.Observer, MinDurability: c.MinDurability, Replicas: c.Server.Replicas}
-	owner, err := log.OwnerAt(ctx, writes, answer)
+	owner, err := ownerAt(ctx, writes, cmp.Or(o.Wait, 10*time.Second))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("embedded: open %s: %w", writes.ConnectedUrlRedacted(), err)
@@ -62,6 +66,25 @@ func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c conf
 		}
 	}
 	return log.Open(ctx, writes, lc)
+}
+
+// ownerAt asks who owns the store on a server, nil if nobody does. The server of an
+// owner that starts is there a moment before its service.
+func ownerAt(ctx context.Context, nc *nats.Conn, patience time.Duration) (*log.OwnerInfo, error) {
+	for giveUp := time.Now().Add(patience); ; {
+		owner, err := log.OwnerAt(ctx, nc, answer)
+		if owner != nil || err != nil || !strings.HasPrefix(nc.ConnectedServerName(), ownerServer) {
+			return owner, err
+		}
+		if time.Now().After(giveUp) {
+			return nil, fmt.Errorf("%w: the process that owns the store does not serve it", log.ErrUnavailable)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // connect dials a server. What cannot be sent now is refused, not kept for later.

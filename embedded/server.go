@@ -238,7 +238,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		}
 	}
 	opts := &server.Options{
-		ServerName:             "tally-" + rand.Text()[:8],
+		ServerName:             ownerServer + rand.Text()[:8],
 		Host:                   host,
 		Port:                   port,
 		DontListen:             o.Private,

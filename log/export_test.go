@@ -43,3 +43,14 @@ func ReadIncoming(b []byte) (m Message, number uint64, header string, err error)
 	a, err := readIncoming(in, line)
 	return a.Message, a.number, a.wire, err
 }
+
+// WireCodes are the codes of errors on the wire.
+func WireCodes() []string {
+	return []string{wireInvalid, wireTooLarge, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wireInternal}
+}
+
+// OverTheWire gives an error as it is after its way to a client.
+func OverTheWire(err error, sub events.Subject) (code string, after error) {
+	w := wireErrorOf(err)
+	return w.Code, w.errorOf(sub)
+}

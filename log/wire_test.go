@@ -1,0 +1,63 @@
+package log_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// The codes of errors on the wire are those of the document: clients branch on them.
+func TestWireCodesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/wire.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(doc), "| code | means |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (.+?) \|`).FindAllStringSubmatch(table, -1) {
+		for _, code := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
+			documented = append(documented, code[1])
+		}
+	}
+	have := log.WireCodes()
+	slices.Sort(documented)
+	slices.Sort(have)
+	if diff := cmp.Diff(documented, have); diff != "" {
+		t.Errorf("documented (-) and used (+):\n%s", diff)
+	}
+}
+
+// What callers branch on comes out at the client as it went in at the owner.
+func TestErrorsTravel(t *testing.T) {
+	sub := events.Session("", "s")
+	for code, err := range map[string]error{
+		"invalid":  &events.InvalidError{Field: "id", Reason: "missing"},
+		"tooLarge": &log.SizeError{Index: 2, What: "data", Size: 9, Max: 8},
+		"conflict": &log.ConflictError{Subject: sub, Want: 1, Have: 2},
+		"partial":  &log.PartialError{Subject: sub, Have: []log.Existing{{Index: 1, ID: "a", Offset: 7}}},
+	} {
+		got, after := log.OverTheWire(fmt.Errorf("somewhere: %w", err), sub)
+		if diff := cmp.Diff(err, after); got != code || diff != "" {
+			t.Errorf("%s, want %s:\n%s", got, code, diff)
+		}
+	}
+	for code, err := range map[string]error{"conflict": log.ErrConflict, "unknown": log.ErrUnknown, "aborted": log.ErrAborted, "full": log.ErrFull, "unavailable": log.ErrUnavailable} {
+		got, after := log.OverTheWire(fmt.Errorf("somewhere: %w", err), sub)
+		if got != code || !errors.Is(after, err) {
+			t.Errorf("%v travels as %s and arrives as %v", err, got, after)
+		}
+	}
+	if got, after := log.OverTheWire(errors.New("odd"), sub); got != "internal" || after.Error() != "odd" {
+		t.Errorf("anything else travels as %s and arrives as %v", got, after)
+	}
+}
