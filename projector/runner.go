@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,9 @@ type View interface {
 	// Quarantine takes back what was applied of a subject since the last commit. The
 	// next commit stores the fact.
 	Quarantine(q Quarantine)
+	// Held is about how many bytes of memory what was applied takes until it is
+	// committed.
+	Held() int64
 	// Commit stores everything that was applied, and the cursor, all or nothing.
 	Commit(ctx context.Context, c Cursor) error
 	// Reset empties the view: it is of another log.
@@ -78,7 +82,8 @@ type Runner struct {
 	Logger   *slog.Logger // default: discard
 	MaxValue int64        // largest value kept by reference, in bytes; default events.MaxValue
 
-	Batch   int           // most records of a commit; default 8192; fewer if they have more than Ahead bytes
+	Batch   int           // most records of a commit; default: any number
+	Hold    int64         // bytes that a view holds before it commits; default 32 MiB
 	Latency time.Duration // most time between a record and its commit when live; default 2 ms
 	Ahead   int64         // bytes of data decoded ahead; default 4 MiB, one record always
 	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
@@ -93,15 +98,17 @@ type Runner struct {
 
 // How a runner behaves where nothing says otherwise.
 const (
-	patience = 250 * time.Millisecond // between a record that is old news and its commit
-	oldNews  = time.Second            // since a record was recorded
-	longest  = 5 * time.Second        // between two tries of a view that fails
+	oldNews  = time.Second           // since a record was recorded: while they come, commits are few and large
+	patience = 2 * time.Second       // between a record that is old news and its commit
+	quiet    = 20 * time.Millisecond // without another record, after which old news is committed
+	longest  = 5 * time.Second       // between two tries of a view that fails
 )
 
 func (r *Runner) withDefaults() {
 	r.Logger = cmp.Or(r.Logger, slog.New(slog.DiscardHandler))
 	r.MaxValue = cmp.Or(r.MaxValue, events.MaxValue)
-	r.Batch = cmp.Or(r.Batch, 8192)
+	r.Batch = cmp.Or(r.Batch, math.MaxInt)
+	r.Hold = cmp.Or(r.Hold, 32<<20)
 	r.Latency = cmp.Or(r.Latency, 2*time.Millisecond)
 	r.Ahead = cmp.Or(r.Ahead, 4<<20)
 	r.Leave = cmp.Or(r.Leave, time.Second)
@@ -314,7 +321,7 @@ func (r *Runner) pump(ctx context.Context, read reading, progress func(Cursor)) 
 				progress(c)
 			}
 		}
-		if !more {
+		if !more || ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
@@ -340,27 +347,24 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 	}
 }
 
-// batch applies the next records: until there are enough for a commit, or the
-// first of them has waited long enough. more is false at the end of the records.
+// batch applies the next records until a commit is due: the view holds enough, the
+// first of them has waited long enough, or ctx is done, so that nothing was done in
+// vain. more is false at the end of the records.
 func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err error) {
 	c = r.Cursor()
 	d, ok := <-q.facts
 	if !ok {
 		return c, false, nil
 	}
-	wait := r.Latency
-	if time.Since(d.fact.Recorded) > oldNews {
+	wait, old := r.Latency, time.Since(d.fact.Recorded) > oldNews
+	if old {
 		wait = max(wait, patience)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	size := int64(0)
 	for n := 1; ; n++ {
 		q.took(d)
 		err := d.err
-		if err == nil {
-			err = ctx.Err()
-		}
 		if err == nil {
 			err = r.apply(ctx, d.fact)
 		}
@@ -368,8 +372,12 @@ func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err 
 			return c, false, err
 		}
 		c = Cursor{d.fact.Offset, d.fact.ID, d.fact.Recorded, max(r.head, d.fact.Offset)}
-		if size += int64(len(d.fact.Data)); n == r.Batch || size >= r.Ahead {
+		if n == r.Batch || r.View.Held() >= r.Hold || ctx.Err() != nil {
 			return c, true, nil
+		}
+		var silence <-chan time.Time
+		if old && len(q.facts) == 0 {
+			silence = time.After(quiet)
 		}
 		select {
 		case d, ok = <-q.facts:
@@ -377,6 +385,8 @@ func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err 
 				return c, false, nil
 			}
 		case <-timer.C:
+			return c, true, nil
+		case <-silence:
 			return c, true, nil
 		}
 	}

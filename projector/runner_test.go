@@ -51,6 +51,8 @@ func (s *shelf) Apply(_ context.Context, f projector.Fact) error {
 	return nil
 }
 
+func (s *shelf) Held() int64 { return int64(len(s.pending)) }
+
 func (s *shelf) Quarantine(q projector.Quarantine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,16 +158,16 @@ func TestRunnerCommitsInBatches(t *testing.T) {
 		}
 		for _, c := range []struct {
 			batch   int
-			ahead   int64
+			hold    int64
 			commits int
-		}{{4, 1 << 20, 3}, {100, 1 << 20, 1}, {100, 1, 10}} {
+		}{{4, 1 << 20, 3}, {0, 0, 1}, {100, 3, 4}} {
 			v := &shelf{}
-			r := &projector.Runner{Log: l, View: v, Batch: c.batch, Ahead: c.ahead}
+			r := &projector.Runner{Log: l, View: v, Batch: c.batch, Hold: c.hold}
 			if err := r.CatchUp(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
 			if len(v.stored) != 10 || v.commits != c.commits {
-				t.Errorf("batches of %d and %d bytes: %d records in %d commits, want 10 in %d", c.batch, c.ahead, len(v.stored), v.commits, c.commits)
+				t.Errorf("batches of %d, %d held: %d records in %d commits, want 10 in %d", c.batch, c.hold, len(v.stored), v.commits, c.commits)
 			}
 		}
 	})

@@ -1,12 +1,14 @@
 package catalog
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
@@ -21,13 +23,18 @@ type Catalog struct {
 	recent    *list.List                       // those touched last are in front
 	dirty     []*session                       // in the order in which they were touched first
 	footprint int                              // of all sessions in memory that are not dirty
+	held      int64                            // about how many bytes what was touched takes
 	documents map[events.Subject]*document     // touched since the last commit
 	aside     map[events.Subject]bool
 	gone      map[events.Subject]int64 // subjects to be folded anew, and the keys of sessions
 }
 
-// memory is about how many bytes of folded sessions are kept at hand.
-const memory = 64 << 20
+// memory is about how many bytes of folded sessions are kept at hand, perRecord about
+// how many a record adds to what is not stored.
+const (
+	memory    = 64 << 20
+	perRecord = 64
+)
 
 // New gives the catalog in a directory, to be run by a projector.Runner.
 func New(dir string, lg *slog.Logger) *Catalog {
@@ -46,6 +53,7 @@ func (c *Catalog) Name() string { return c.view }
 // clear drops everything that is in memory.
 func (c *Catalog) clear() {
 	c.sessions, c.recent, c.dirty, c.footprint = make(map[events.Subject]*list.Element), list.New(), nil, 0
+	c.held = 0
 	c.documents, c.aside, c.gone = make(map[events.Subject]*document), make(map[events.Subject]bool), make(map[events.Subject]int64)
 }
 
@@ -77,6 +85,7 @@ func (c *Catalog) Reset(ctx context.Context) error {
 // Apply implements projector.View.
 func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 	ctx = context.WithoutCancel(ctx)
+	c.held += perRecord
 	if !f.Subject.IsSession() {
 		d, err := c.document(ctx, f.Subject)
 		if err != nil {
@@ -99,6 +108,7 @@ func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 		s.dirty = true
 		c.dirty = append(c.dirty, s)
 		c.footprint -= s.footprint()
+		c.held += int64(s.footprint())
 	}
 	return c.applyTo(ctx, s, f)
 }
@@ -205,6 +215,9 @@ func (c *Catalog) loadBlocks(ctx context.Context, key int64) ([][]byte, error) {
 	return blocks, rows.Err()
 }
 
+// Held implements projector.View.
+func (c *Catalog) Held() int64 { return c.held }
+
 // Quarantine implements projector.View.
 func (c *Catalog) Quarantine(q projector.Quarantine) {
 	c.aside[q.Subject] = true
@@ -235,7 +248,7 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 		s.runs, s.costs = nil, nil
 		c.footprint += s.footprint()
 	}
-	c.dirty = nil
+	c.dirty, c.held = c.dirty[:0], 0
 	clear(c.documents)
 	clear(c.gone)
 	for c.footprint > memory && c.recent.Len() > 1 {
@@ -279,6 +292,7 @@ func (c *Catalog) store(ctx context.Context) error {
 			return err
 		}
 	}
+	slices.SortFunc(c.dirty, func(a, b *session) int { return cmp.Compare(a.key, b.key) }) // neighbours are on one page
 	for _, s := range c.dirty {
 		if err := c.storeSession(ctx, s); err != nil {
 			return err

@@ -35,6 +35,7 @@ type Search struct {
 	file
 	text    Text
 	pending []found
+	held    int64 // bytes of those
 }
 
 // found is a turn and its text.
@@ -64,21 +65,30 @@ func (s *Search) Name() string { return s.view }
 
 // Begin implements projector.View.
 func (s *Search) Begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
-	s.pending = nil
+	s.pending, s.held = nil, 0
 	return s.begin(ctx)
 }
 
 // Reset implements projector.View.
 func (s *Search) Reset(ctx context.Context) error {
-	s.pending = nil
+	s.pending, s.held = nil, 0
 	return s.reset(ctx)
 }
 
 // Apply implements projector.View.
 func (s *Search) Apply(_ context.Context, f projector.Fact) error {
-	s.pending = append(s.pending, s.turnsOf(f)...)
+	for _, t := range s.turnsOf(f) {
+		s.pending = append(s.pending, t)
+		s.held += t.size()
+	}
 	return nil
 }
+
+// Held implements projector.View.
+func (s *Search) Held() int64 { return s.held }
+
+// size is about how many bytes of memory a turn takes.
+func (t *found) size() int64 { return int64(200 + len(t.spoken)) }
 
 // turnsOf gives the turns that a record brings and that say something.
 func (s *Search) turnsOf(f projector.Fact) []found {
@@ -142,7 +152,8 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 		return nil
 	})
 	if err == nil {
-		s.pending = s.pending[:0]
+		clear(s.pending)
+		s.pending, s.held = s.pending[:0], 0
 	}
 	return err
 }
