@@ -304,28 +304,3 @@ func TestUnknownVoidAndCost(t *testing.T) {
 		}
 	})
 }
-
-// Applying records one by one to all sessions at once finds the same ledgers and
-// numbers of turns as loading each.
-func TestSessionsAgreesWithLoad(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		log := testkit.History().Draw(t, "log")
-		all := projector.NewSessions()
-		for _, rec := range log {
-			all.Apply(rec)
-		}
-		for _, s := range all.All() {
-			want := mustLoad(t, &projector.Loader{Source: log}, s.Subject, 0)
-			if diff := cmp.Diff(want.Ledger, s.Ledger); diff != "" {
-				t.Fatalf("%s (-loaded +listed):\n%s", s.Subject, diff)
-			}
-			turns := 0
-			for _, th := range want.Threads {
-				turns += len(th.Turns)
-			}
-			if s.History.Turns() != turns {
-				t.Fatalf("%s: %d turns, want %d", s.Subject, s.History.Turns(), turns)
-			}
-		}
-	})
-}

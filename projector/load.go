@@ -122,7 +122,7 @@ func (ld *loading) rest(ctx context.Context) error {
 				return err
 			}
 		}
-		v := s.apply(f)
+		v := s.Apply(f)
 		_, rewound := f.Payload.(*events.SessionRewound)
 		switch {
 		case rewound && v.Void == "":

@@ -79,6 +79,9 @@ func CostOf(f Fact, p *events.CostAccrued) Cost {
 	return c
 }
 
+// Day is the day of the cost, such as 2026-03-01.
+func (c Cost) Day() string { return string(c.Time)[:len("2006-01-02")] }
+
 // Total is a sum of costs.
 type Total struct {
 	USD    events.Amount `json:"usd"`
@@ -103,7 +106,10 @@ type Totals[K comparable] struct {
 }
 
 // Add counts a cost under a key.
-func (t *Totals[K]) Add(key K, c Cost) {
+func (t *Totals[K]) Add(key K, c Cost) { t.AddTotal(key, Total{c.USD, c.Tokens, 1}) }
+
+// AddTotal counts a sum of costs under a key.
+func (t *Totals[K]) AddTotal(key K, sum Total) {
 	if t.usd == nil {
 		t.usd, t.tokens, t.count = make(map[K]*decimal), make(map[K]events.Tokens), make(map[K]int)
 	}
@@ -111,9 +117,9 @@ func (t *Totals[K]) Add(key K, c Cost) {
 		t.usd[key] = new(decimal)
 		t.keys = append(t.keys, key)
 	}
-	t.usd[key].add(c.USD)
-	t.tokens[key] = t.tokens[key].Add(c.Tokens)
-	t.count[key]++
+	t.usd[key].add(sum.USD)
+	t.tokens[key] = t.tokens[key].Add(sum.Tokens)
+	t.count[key] += sum.Events
 }
 
 // Keys lists the groups in the order of their first cost.

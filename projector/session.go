@@ -22,9 +22,10 @@ func NewSession(sub events.Subject) *Session {
 // Offset is the offset of the session's last record, 0 if it has none.
 func (s *Session) Offset() events.Offset { return s.History.Last() }
 
-// apply folds the next record onto history and ledger, and says what it is. The
-// threads are left to the caller, who knows which records they are folded over.
-func (s *Session) apply(f Fact) Verdict {
+// Apply folds the next record onto history and ledger, and says what it is. The
+// threads are left to the caller, who knows which records they are folded over, and
+// so is what a fork inherits.
+func (s *Session) Apply(f Fact) Verdict {
 	before := s.History.Last()
 	f = f.Impossible(s.Ledger.Created, before)
 	v := s.History.Add(f)

@@ -10,8 +10,10 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 )
 
 // spent is what cost prints with -o json.
@@ -44,60 +46,85 @@ branch" counts only what led to the threads as they are now.`,
 			if keyOf[by] == nil {
 				return cli.Usagef("--by %q: want model, run, day or session", by)
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return cost(cmd.Context(), a, st, args, by) })
+			t := tab{by: by}
+			var err error
+			if len(args) == 1 {
+				err = a.WithStore(cmd.Context(), func(st *tally.Store) error { return t.session(cmd.Context(), st, args[0]) })
+			} else {
+				err = a.WithViews(cmd.Context(), "catalog", func(c config.Config, v app.Views) error { return t.all(cmd.Context(), c, v) })
+			}
+			if err != nil {
+				return err
+			}
+			if a.Format != cli.Text {
+				return cli.WriteJSON(a.Out, a.Format, t.spent())
+			}
+			return writeCost(a, t.spent())
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", "", "group by model, run, day or session (default model of one session, session of all)")
 	return cmd
 }
 
-var keyOf = map[string]func(*projector.Session, projector.Cost) string{
-	"model":   func(_ *projector.Session, c projector.Cost) string { return c.Model },
-	"session": func(s *projector.Session, _ projector.Cost) string { return cli.ID(s.Subject.ID) },
-	"day":     func(_ *projector.Session, c projector.Cost) string { return string(c.Time)[:len("2006-01-02")] },
-	"run": func(_ *projector.Session, c projector.Cost) string {
-		if c.Run == nil {
+var keyOf = map[string]func(catalog.Spending) string{
+	"model":   func(s catalog.Spending) string { return s.Model },
+	"session": func(s catalog.Spending) string { return cli.ID(s.Session) },
+	"day":     func(s catalog.Spending) string { return s.Day },
+	"run": func(s catalog.Spending) string {
+		if s.Run == nil {
 			return "-"
 		}
-		return c.Run.String()
+		return s.Run.String()
 	},
 }
 
-func cost(ctx context.Context, a *app.App, st *tally.Store, args []string, by string) error {
-	var all []*projector.Session
-	doc := spent{By: by, Groups: []group{}}
-	if len(args) == 1 {
-		handle, err := app.Session(ctx, st, args[0])
+// tab sums what was spent.
+type tab struct {
+	by            string
+	groups, total projector.Totals[string]
+	onBranch      *projector.Total
+}
+
+func (t *tab) add(s catalog.Spending) {
+	t.groups.AddTotal(keyOf[t.by](s), s.Total)
+	t.total.AddTotal("", s.Total)
+}
+
+// session takes the costs of one session, of which it is known what is in effect.
+func (t *tab) session(ctx context.Context, st *tally.Store, name string) error {
+	handle, err := app.Session(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	s, err := handle.Load(ctx, "")
+	if err != nil {
+		return err
+	}
+	branch := s.OnBranch()
+	t.onBranch = &branch
+	for _, c := range s.Ledger.Costs {
+		t.add(catalog.Spending{Session: s.Subject.ID, Day: c.Day(), Model: c.Model, Run: c.Run, Total: projector.Total{USD: c.USD, Tokens: c.Tokens, Events: 1}})
+	}
+	return nil
+}
+
+// all takes the costs of all sessions from the catalog.
+func (t *tab) all(ctx context.Context, c config.Config, v app.Views) error {
+	for s, err := range v.Catalog.Spendings(ctx, c.Namespace) {
 		if err != nil {
 			return err
 		}
-		s, err := handle.Load(ctx, "")
-		if err != nil {
-			return err
-		}
-		branch := s.OnBranch()
-		all, doc.OnBranch = append(all, s), &branch
-	} else {
-		var err error
-		if all, err = sessions(ctx, st); err != nil {
-			return err
-		}
+		t.add(s)
 	}
-	var groups, total projector.Totals[string]
-	for _, s := range all {
-		for _, c := range s.Ledger.Costs {
-			groups.Add(keyOf[by](s, c), c)
-			total.Add("", c)
-		}
+	return nil
+}
+
+func (t *tab) spent() spent {
+	doc := spent{Spent: t.total.Of(""), OnBranch: t.onBranch, By: t.by, Groups: []group{}}
+	for _, key := range t.groups.Keys() {
+		doc.Groups = append(doc.Groups, group{key, t.groups.Of(key)})
 	}
-	doc.Spent = total.Of("")
-	for _, key := range groups.Keys() {
-		doc.Groups = append(doc.Groups, group{key, groups.Of(key)})
-	}
-	if a.Format != cli.Text {
-		return cli.WriteJSON(a.Out, a.Format, doc)
-	}
-	return writeCost(a, doc)
+	return doc
 }
 
 func writeCost(a *app.App, doc spent) error {

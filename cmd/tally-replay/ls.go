@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"text/tabwriter"
@@ -10,13 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
 
@@ -169,23 +166,4 @@ func minute(t events.Timestamp) string {
 		return "-"
 	}
 	return at.UTC().Format("2006-01-02 15:04")
-}
-
-// sessions folds all sessions of the namespace; the part of the log that cannot
-// be read is left to verify.
-func sessions(ctx context.Context, st *tally.Store) ([]*projector.Session, error) {
-	fold := projector.NewSessions()
-	for rec, err := range st.Log.Read(ctx, events.Range{Namespace: st.Namespace(), Kind: events.KindSession}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
-		if err == nil {
-			rec, err = projector.Resolve(ctx, st.Log, rec, events.MaxValue)
-		}
-		if err != nil {
-			return nil, err
-		}
-		fold.Apply(rec)
-	}
-	return fold.All(), nil
 }

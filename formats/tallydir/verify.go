@@ -120,7 +120,8 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 	if derived != nil {
 		d.out.format = derived.format
 	}
-	fold := projector.NewSessions()
+	s := projector.NewSession(sub)
+	s.Threads = nil
 	src := im.Target.Loader().Source
 	for rec, err := range src.Read(ctx, events.Range{Subject: sub}) {
 		if err == nil {
@@ -132,8 +133,9 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 		if rec.Type == events.TypeSessionRewound || events.IsThread(rec.Type) && rec.Type != events.TypeTurnAppended {
 			return false, nil
 		}
-		fold.Apply(rec)
-		if p, ok := projector.Decode(rec).Payload.(*events.TurnAppended); ok {
+		fact := projector.Decode(rec)
+		s.Apply(fact)
+		if p, ok := fact.Payload.(*events.TurnAppended); ok {
 			for _, e := range p.Entries {
 				if e.Thread != events.MainThread {
 					return false, nil
@@ -154,9 +156,8 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 	if derived != nil && derived.format.Derived && foreign.HexSum(traces) != derived.sum {
 		im.Problem(derived.full, 0, "does not follow from the turns in the store: it changed while it was imported")
 	}
-	all := fold.All()
-	if len(all) != 1 {
+	if s.History.Len() == 0 {
 		return false, nil
 	}
-	return true, im.reportDiffering(ctx, view{im.Target, all[0]}, f)
+	return true, im.reportDiffering(ctx, view{im.Target, s}, f)
 }

@@ -93,7 +93,7 @@ type costKey struct {
 }
 
 func keyOf(cost projector.Cost) costKey {
-	k := costKey{day: string(cost.Time)[:len("2006-01-02")], model: cost.Model}
+	k := costKey{day: cost.Day(), model: cost.Model}
 	if cost.Run != nil {
 		k.run = *cost.Run
 	}
