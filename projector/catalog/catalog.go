@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
@@ -308,7 +309,8 @@ func (c *Catalog) store(ctx context.Context) error {
 
 var (
 	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(31) + ")"
-	updateSession = "UPDATE sessions{set} SET (" + sessionColumns + ")=(" + placeholders(30) + ") WHERE session=?"
+	// Namespace and id never change, and setting them would write their index again.
+	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(28) + ") WHERE session=?"
 )
 
 func placeholders(n int) string {
@@ -321,11 +323,11 @@ func placeholders(n int) string {
 
 func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 	s.settle()
-	text := insertSession
+	text, values := insertSession, append(s.values(), s.key)
 	if s.stored {
-		text = updateSession
+		text, values = updateSession, values[2:]
 	}
-	if err := c.run(ctx, text, append(s.values(), s.key)...); err != nil {
+	if err := c.run(ctx, text, values...); err != nil {
 		return err
 	}
 	if err := c.run(ctx, "INSERT OR REPLACE INTO state{set} VALUES(?,?)", s.key, s.state()); err != nil {

@@ -16,8 +16,8 @@ type session struct {
 	key     int64
 	subject events.Subject
 	history *projector.History
-	created events.Offset       // of the session.created that counts
-	set     map[string]struct{} // fields that were set and not taken away again
+	created events.Offset // of the session.created that counts
+	set     fields        // that were set and not taken away again
 
 	stored bool // there is a row of it
 	blocks int  // of its history that are stored
@@ -29,7 +29,7 @@ type session struct {
 func newSession(sub events.Subject) *session {
 	return &session{
 		Session: Session{Namespace: sub.Namespace, ID: sub.ID, Kind: events.KindConversation, Spent: projector.Total{USD: "0"}},
-		subject: sub, history: projector.NewHistory(sub), set: make(map[string]struct{}),
+		subject: sub, history: projector.NewHistory(sub),
 	}
 }
 
@@ -86,39 +86,43 @@ func (s *session) create(f projector.Fact, p *events.SessionCreated) {
 	if p.Fork != nil {
 		s.Fork = *p.Fork
 	}
-	for name, value := range map[string]string{"title": p.Title, "project": p.Project, "cwd": p.CWD} {
-		if _, set := s.set[name]; !set && value != "" { // an update that came first is newer knowledge
-			*s.field(name) = value
-			s.set[name] = struct{}{}
+	for _, f := range []struct{ name, value string }{{"title", p.Title}, {"project", p.Project}, {"cwd", p.CWD}} {
+		if column, bit := s.field(f.name); s.set&bit == 0 && f.value != "" { // an update that came first is newer knowledge
+			*column = f.value
+			s.set |= bit
 		}
 	}
 }
 
-// field gives the column that a field of the session is kept in, nil if it is not.
-func (s *session) field(name string) *string {
+// fields is a set of the fields of a session that have columns.
+type fields uint64
+
+// field gives the column that a field of the session is kept in, nil if it is not,
+// and its place in the set, which is stored.
+func (s *session) field(name string) (*string, fields) {
 	switch name {
 	case "title":
-		return &s.Title
+		return &s.Title, 1
 	case "status":
-		return &s.Status
+		return &s.Status, 2
 	case "project":
-		return &s.Project
+		return &s.Project, 4
 	case "cwd":
-		return &s.CWD
+		return &s.CWD, 8
 	}
-	return nil
+	return nil, 0
 }
 
 func (s *session) update(f events.Field) {
-	column := s.field(f.Name)
+	column, bit := s.field(f.Name)
 	switch {
 	case column == nil:
 	case string(f.Value) == "null":
 		*column = ""
-		delete(s.set, f.Name)
+		s.set &^= bit
 	default:
 		*column, _ = rawjson.String(f.Value) // what is no text shows as none
-		s.set[f.Name] = struct{}{}
+		s.set |= bit
 	}
 }
 
@@ -129,34 +133,20 @@ func (s *session) settle() {
 	s.Live = s.history.Live(s.Head)
 }
 
-// settable lists the fields that have columns, in the order of their bits.
-var settable = []string{"title", "status", "project", "cwd"}
-
 // state encodes what stands neither in the row nor in the marks.
 func (s *session) state() []byte {
-	bits := uint64(0)
-	for i, name := range settable {
-		if _, set := s.set[name]; set {
-			bits |= 1 << i
-		}
-	}
-	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), bits)
+	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), uint64(s.set))
 	return append(b, s.history.Rest()...)
 }
 
 // restore reads what state wrote.
 func (s *session) restore(state []byte, blocks [][]byte) error {
 	created, n := binary.Uvarint(state)
-	bits, m := binary.Uvarint(state[max(n, 0):])
+	set, m := binary.Uvarint(state[max(n, 0):])
 	if n <= 0 || m <= 0 {
 		return errors.New("the state is cut off")
 	}
-	s.created = events.Offset(created)
-	for i, name := range settable {
-		if bits&(1<<i) != 0 {
-			s.set[name] = struct{}{}
-		}
-	}
+	s.created, s.set = events.Offset(created), fields(set)
 	var err error
 	s.history, err = projector.DecodeHistory(s.subject, blocks, state[n+m:])
 	s.blocks = len(blocks)
