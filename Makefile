@@ -25,15 +25,15 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 # The long campaigns: 500 kills of an appending process, an import of a million
-# events that is killed in the middle, 300 power cuts (as root), two minutes of a
-# cluster whose nodes are killed and cut off, a thousand panels
-# whose owner is killed, the views of ten million events, many more random
-# histories.
+# events that is killed in the middle, 300 power cuts (as root), a thousand panels
+# whose owner is killed, the views of ten million events, two thousand damaged stores,
+# ten gigabytes opened after a kill, a cluster whose nodes are killed, many more
+# random histories.
 soak:
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors' -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run PowerCut -v ./cmd/...
-	TALLY_SOAK=1 $(GO) test -timeout 10m -run Cluster -v ./embedded
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v .
 	$(GO) test -timeout 60m ./formats/...
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
