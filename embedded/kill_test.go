@@ -19,6 +19,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -184,6 +185,7 @@ func runChild(t *testing.T, o embedded.ServerOptions, fill int64, n int) (acked 
 // However much was written: after a crash the server reads no more than a few
 // segments again. The others have its index.
 func TestStartAfterAKillIsBounded(t *testing.T) {
+	testkit.NotUnderRace(t)
 	sizes, segment := []int64{20 << 20, 200 << 20}, uint64(8<<20)
 	if os.Getenv("TALLY_SOAK") != "" {
 		sizes, segment = []int64{1 << 30, 10 << 30}, 128<<20 // as in the product

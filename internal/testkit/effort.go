@@ -1,7 +1,18 @@
 package testkit
 
+import "testing"
+
 // raceShare is how much slower a test is under the race detector, about.
 const raceShare = 5
+
+// NotUnderRace skips a test under the race detector that would show nothing more there,
+// and take long. CI runs the tests without, too.
+func NotUnderRace(t testing.TB) {
+	t.Helper()
+	if race {
+		t.Skip("takes long under the race detector, and shows nothing more")
+	}
+}
 
 // Times is how often a random test plays: n times, and a fifth of that under the
 // race detector. CI runs the tests with it and without.
