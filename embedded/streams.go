@@ -233,10 +233,50 @@ func (s *Server) closeStreams() error {
 	return nil
 }
 
-// openStreams has it open those that it finds.
+// openTries bounds how often streams are opened that did not all come back.
+const openTries = 5
+
+// openStreams has it open those that it finds. It is no error for the server if one
+// cannot be opened: so they are counted.
 func (s *Server) openStreams() error {
-	if err := s.nats.GlobalAccount().EnableJetStream(nil, nil); err != nil {
-		return fmt.Errorf("embedded: open streams: %v", err)
+	want, err := streamFolders(s.dir)
+	if err != nil {
+		return err
 	}
-	return nil
+	for try := 0; ; try++ {
+		if err := s.nats.GlobalAccount().EnableJetStream(nil, nil); err != nil {
+			return fmt.Errorf("embedded: open streams: %v", err)
+		}
+		back, err := s.streams()
+		if err != nil {
+			return err
+		}
+		missing := slices.DeleteFunc(slices.Clone(want), func(name string) bool { return back[name] })
+		if len(missing) == 0 {
+			return nil
+		}
+		if try == openTries {
+			return fmt.Errorf("embedded: open streams: %v did not come back", missing)
+		}
+		s.logger.Warn("streams did not come back at once", "streams", missing)
+		time.Sleep(10 * time.Millisecond << try)
+		if err := s.closeStreams(); err != nil {
+			return err
+		}
+	}
+}
+
+// streams gives the names of the streams that are open.
+func (s *Server) streams() (map[string]bool, error) {
+	js, err := s.nats.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	if err != nil {
+		return nil, err
+	}
+	back := make(map[string]bool)
+	for _, account := range js.AccountDetails {
+		for _, stream := range account.Streams {
+			back[stream.Name] = true
+		}
+	}
+	return back, nil
 }
