@@ -125,6 +125,9 @@ func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) er
 	defer cancel()
 	defer context.AfterFunc(r.lost, cancel)()
 	m, err := r.nc.RequestWithContext(ctx, subject, data)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return fmt.Errorf("%w: nobody serves the store", ErrUnavailable)
+	}
 	if err != nil {
 		return requestError(err)
 	}

@@ -46,6 +46,9 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 	if err == nil {
 		err = s.micro.AddEndpoint("holes", micro.HandlerFunc(s.holes), micro.WithEndpointSubject(subjectHoles))
 	}
+	if err == nil {
+		err = nc.Flush() // whoever hears of the owner from now on is to find it
+	}
 	if err != nil {
 		s.end()
 		return nil, fmt.Errorf("log: serve: %w", err)

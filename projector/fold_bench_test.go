@@ -27,7 +27,7 @@ func BenchmarkFold(b *testing.B) {
 	for b.Loop() {
 		s := NewSession(sub)
 		for _, rec := range recs {
-			s.apply(Decode(rec))
+			s.Apply(Decode(rec))
 		}
 	}
 	b.ReportMetric(float64(b.N*len(recs))/b.Elapsed().Seconds(), "records/s")
