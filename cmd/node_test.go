@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
@@ -161,7 +160,7 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 		output(t, nil, store, "tally-replay", "verify")
 	})
 	t.Run("published to a server", func(t *testing.T) {
-		url := mustNATS(t)
+		url := serveNATS(t)
 		st, err := embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url}) // which makes the stream
 		if err != nil {
 			t.Fatal(err)
@@ -175,24 +174,6 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 			t.Errorf("the repeated one: %v", last)
 		}
 	})
-}
-
-func mustNATS(t *testing.T) (url string) {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
-		MaxPayload: 16 << 20, NoSigs: true, NoLog: true, DisableJetStreamBanner: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
-	return s.ClientURL()
 }
 
 // foldedBy gives what the commands show of the session: its turns, in effect or not,

@@ -1,19 +1,14 @@
 package cmd_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // certificate writes a certificate for this machine, which is its own authority, and
@@ -22,17 +17,7 @@ func certificate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: certificate cert key")
 	}
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ts.Check(err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	ts.Check(err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	ts.Check(err)
-	ts.Check(errors.Join(
-		os.WriteFile(ts.MkAbs(args[0]), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: public}), 0o600),
-		os.WriteFile(ts.MkAbs(args[1]), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)))
+	ts.Check(testkit.WriteCertificate(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 }
 
 // freePort sets a variable to a port on which nobody listens: freeport VAR
@@ -53,16 +38,29 @@ func natsServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: natsserver VAR")
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: ts.MkAbs("nats"),
-		MaxPayload: 16 << 20, NoSigs: true, NoLog: true, DisableJetStreamBanner: true})
+	s, err := startNATS(ts.MkAbs("nats"))
 	ts.Check(err)
-	go s.Start()
-	ts.Defer(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(20 * time.Second) {
-		ts.Fatalf("the server does not start")
-	}
+	ts.Defer(func() { stopNATS(s) })
 	ts.Setenv(args[0], s.ClientURL())
+}
+
+// startNATS runs a NATS server as somebody else would.
+func startNATS(dir string) (*server.Server, error) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir,
+		MaxPayload: 16 << 20, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1}})
+	if err != nil {
+		return nil, err
+	}
+	go s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		stopNATS(s)
+		return nil, errors.New("the server does not start")
+	}
+	return s, nil
+}
+
+func stopNATS(s *server.Server) {
+	s.Shutdown()
+	s.WaitForShutdown()
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
 
 // tale makes CloudEvents of several sessions: turns, costs, runs, rewinds, forks,
@@ -221,16 +219,11 @@ func waitCaughtUp(t *testing.T, run func(string, ...string) *exec.Cmd) {
 // serveNATS runs somebody else's server.
 func serveNATS(t *testing.T) (url string) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1}})
+	s, err := startNATS(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	t.Cleanup(func() { stopNATS(s) })
 	return s.ClientURL()
 }
 

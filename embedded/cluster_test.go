@@ -56,10 +56,8 @@ type member struct {
 func mustCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
-	var routes [3]string
-	for i := range c.nodes {
-		routes[i] = freeAddress(t)
-	}
+	addresses := freeAddresses(t, 6)
+	clients, routes := addresses[:3], addresses[3:]
 	for i := range c.nodes {
 		dir := t.TempDir()
 		var others []string
@@ -70,16 +68,17 @@ func mustCluster(t *testing.T) *cluster {
 			}
 		}
 		m := &member{name: fmt.Sprint("n", i), conf: filepath.Join(dir, "nats.conf")}
-		address := freeAddress(t)
-		m.url = "nats://" + address
+		m.url = "nats://" + clients[i]
 		// A node is told of the others here alone: what they say of themselves leads nowhere.
 		text := fmt.Sprintf("server_name: %s\nlisten: \"%s\"\nmax_payload: 16MB\njetstream { store_dir: \"%s\", sync_interval: always }\n"+
 			"cluster { name: test, listen: \"%s\", advertise: \"127.0.0.1:1\", no_advertise: true, routes: [%s] }\n",
-			m.name, address, dir, routes[i], strings.Join(others, ", "))
+			m.name, clients[i], dir, routes[i], strings.Join(others, ", "))
 		if err := os.WriteFile(m.conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		c.nodes[i] = m
+	}
+	for i := range c.nodes {
 		c.start(i)
 	}
 	t.Cleanup(func() {
@@ -90,15 +89,18 @@ func mustCluster(t *testing.T) *cluster {
 	return c
 }
 
-// freeAddress gives an address on which nobody listens, also when a node comes back.
-func freeAddress(t *testing.T) string {
+// freeAddresses gives addresses on which nobody listens, also when a node comes back.
+func freeAddresses(t *testing.T, n int) (list []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // when all are known, so that each is another one
+		list = append(list, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return list
 }
 
 func (c *cluster) start(i int) {
@@ -143,19 +145,17 @@ func (c *cluster) urls() string {
 func (c *cluster) mustOpen(o embedded.Options) *tally.Store {
 	c.t.Helper()
 	o.URL = c.urls()
-	for range 100 {
+	for giveUp := time.Now().Add(time.Minute); ; {
 		st, err := embedded.Open(c.t.Context(), o)
 		if err == nil {
 			c.t.Cleanup(func() { st.Close() })
 			return st
 		}
-		if !errors.Is(err, log.ErrUnavailable) {
-			c.t.Fatal(err)
+		if !errors.Is(err, log.ErrUnavailable) || time.Now().After(giveUp) {
+			c.t.Fatalf("the cluster does not come up: %v", err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	c.t.Fatal("the cluster does not come up")
-	return nil
 }
 
 // leader gives the node that leads the log's stream, or some node.
