@@ -257,6 +257,9 @@ func (p *appender) open(ctx context.Context) error {
 func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
 	for giveUp := time.Now().Add(patience); ; {
 		ack, err := p.append(ctx, log.Any, e)
+		if errors.Is(err, log.ErrAborted) && time.Now().Before(giveUp) {
+			continue // it stood behind one of those that were sent before, which failed too
+		}
 		if err == nil || cli.ExitCode(err) != cli.Unreachable || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
 			return ack, err
 		}
