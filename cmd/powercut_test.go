@@ -48,6 +48,9 @@ func TestPowerCut(t *testing.T) {
 			if len(d.lost) > 0 {
 				t.Fatalf("cut %d: %d of %d acknowledged events are gone, the first is %s", i, len(d.lost), len(d.acked), d.lost[0])
 			}
+			if i%50 == 49 {
+				t.Logf("%d cuts", i+1)
+			}
 			if i%5 == 4 {
 				d = newDisk(t)
 			}
