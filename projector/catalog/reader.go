@@ -104,8 +104,9 @@ func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 		// The file is opened anew at times: it may have been replaced.
 		look, stop := context.WithTimeout(ctx, time.Second)
 		reached, err := reachedIn(look, f, filepath.Join(dir, name), at, ticks.C)
+		late := look.Err() != nil // which says nothing about the file
 		stop()
-		if err != nil && !errors.Is(err, ErrNoView) || err == nil && reached {
+		if err != nil && !late && !errors.Is(err, ErrNoView) || err == nil && reached {
 			return err
 		}
 		select {
