@@ -83,7 +83,7 @@ type Runner struct {
 	MaxValue int64        // largest value kept by reference, in bytes; default events.MaxValue
 
 	Batch   int           // most records of a commit; default: any number
-	Hold    int64         // bytes that a view holds before it commits; default 32 MiB
+	Hold    int64         // bytes that a view holds before it commits; default 16 MiB
 	Latency time.Duration // most time between a record and its commit when live; default 2 ms
 	Ahead   int64         // bytes of data decoded ahead; default 4 MiB, one record always
 	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
@@ -108,7 +108,7 @@ func (r *Runner) withDefaults() {
 	r.Logger = cmp.Or(r.Logger, slog.New(slog.DiscardHandler))
 	r.MaxValue = cmp.Or(r.MaxValue, events.MaxValue)
 	r.Batch = cmp.Or(r.Batch, math.MaxInt)
-	r.Hold = cmp.Or(r.Hold, 32<<20)
+	r.Hold = cmp.Or(r.Hold, 16<<20)
 	r.Latency = cmp.Or(r.Latency, 2*time.Millisecond)
 	r.Ahead = cmp.Or(r.Ahead, 4<<20)
 	r.Leave = cmp.Or(r.Leave, time.Second)

@@ -41,7 +41,7 @@ func foldRate(b *testing.B, count int, session func(int) int) float64 {
 		if err := c.Apply(b.Context(), projector.Fact{Record: rec, Payload: turn}); err != nil {
 			b.Fatal(err)
 		}
-		if c.Held() >= 32<<20 || i == count-1 {
+		if c.Held() >= 16<<20 || i == count-1 {
 			if err := c.Commit(b.Context(), projector.Cursor{Offset: rec.Offset, EventID: "e"}); err != nil {
 				b.Fatal(err)
 			}
