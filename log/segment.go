@@ -127,7 +127,7 @@ func (b *jetStream) load(ctx context.Context) ([]*segment, error) {
 		s := b.known(n)
 		if s == nil || !s.sealed.Load() {
 			var err error
-			if s, err = b.segment(ctx, n); err != nil {
+			if s, err = b.fetch(ctx, n); err != nil {
 				return nil, err
 			}
 		}
@@ -160,8 +160,8 @@ func (b *jetStream) known(n int) *segment {
 	return nil
 }
 
-// segment gives a segment as the server has it.
-func (b *jetStream) segment(ctx context.Context, n int) (*segment, error) {
+// fetch gives a segment as the server has it.
+func (b *jetStream) fetch(ctx context.Context, n int) (*segment, error) {
 	stream, err := ask(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.js.Stream(ctx, segmentName(b.name, n)) })
 	if err != nil {
 		return nil, err
