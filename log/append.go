@@ -77,6 +77,10 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
 		}
 	}
+	if l.commit != nil {
+		l.commit.coming.Add(1)
+		defer l.commit.coming.Add(-1)
+	}
 	ack, err := l.store(ctx, p)
 	if err == nil {
 		l.note(p, ack)
