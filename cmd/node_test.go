@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -96,12 +97,7 @@ func mustNode(t *testing.T) {
 	if err == nil {
 		_, err = os.Stat("testdata/node/node_modules/@nats-io/transport-node")
 	}
-	switch {
-	case err != nil && os.Getenv("CI") != "":
-		t.Fatalf("CI runs this test, and it cannot run: %v", err)
-	case err != nil:
-		t.Skipf("it takes node, and npm ci in cmd/testdata/node: %v", err)
-	}
+	testkit.Needs(t, err == nil, "node, and npm ci in cmd/testdata/node")
 }
 
 // produce runs the producer, and gives its answers.

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // What was acknowledged survives a power cut: the store is on an ext4 image whose
@@ -23,10 +25,10 @@ import (
 // moment is all that the next process gets. And the test would notice if it did
 // not: builds that sync nothing, or the newest block file alone, lose events.
 func TestPowerCut(t *testing.T) {
-	needs(t, os.Getuid() == 0, "root, to mount an image")
+	testkit.Needs(t, os.Getuid() == 0, "root, to mount an image")
 	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
 		_, err := exec.LookPath(tool)
-		needs(t, err == nil, tool)
+		testkit.Needs(t, err == nil, tool)
 	}
 	holdWriteback(t)
 	cuts := 4
@@ -87,18 +89,6 @@ func buildWith(t *testing.T, tag string) string {
 	return dir
 }
 
-// needs skips a test where something is missing. In CI nothing is.
-func needs(t *testing.T, there bool, what string) {
-	t.Helper()
-	switch {
-	case there:
-	case os.Getenv("CI") != "":
-		t.Fatalf("this needs %s", what)
-	default:
-		t.Skipf("this needs %s", what)
-	}
-}
-
 // holdWriteback has the kernel write nothing back that nobody syncs, until the test
 // is over.
 func holdWriteback(t *testing.T) {
@@ -109,7 +99,7 @@ func holdWriteback(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(path, []byte(value), 0)
 		}
-		needs(t, err == nil, "writeback that can be held back")
+		testkit.Needs(t, err == nil, "writeback that can be held back")
 		t.Cleanup(func() { os.WriteFile(path, bytes.TrimSpace(before), 0) })
 	}
 }

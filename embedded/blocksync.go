@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -100,7 +98,7 @@ func (b *blockSync) sync(stream string) error {
 // lookAhead gives the number of the newest block that there is now.
 func (b *blockSync) lookAhead() (int, error) {
 	for n := b.n; ; n++ {
-		_, err := os.Stat(b.path(n + 1))
+		_, err := os.Stat(blockPath(b.msgs(), n+1))
 		if errors.Is(err, fs.ErrNotExist) {
 			return n, nil
 		}
@@ -134,21 +132,9 @@ func (b *blockSync) advance(blk *os.File, n int) {
 	b.blk, b.n = blk, n
 }
 
-// numbers lists the blocks that there are.
-func (b *blockSync) numbers() (list []int, err error) {
-	entries, err := os.ReadDir(b.msgs())
-	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), ".blk")
-		if n, err := strconv.Atoi(digits); ok && err == nil {
-			list = append(list, n)
-		}
-	}
-	return list, err
-}
-
 // newest opens the newest block, if there is one yet.
 func (b *blockSync) newest() error {
-	list, err := b.numbers()
+	list, err := blocksOf(b.msgs())
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -163,7 +149,7 @@ func (b *blockSync) newest() error {
 // findFirst puts a sync that knows no block before the first that there is. It need
 // not be block 1.
 func (b *blockSync) findFirst() error {
-	list, err := b.numbers()
+	list, err := blocksOf(b.msgs())
 	if err == nil && len(list) > 0 {
 		b.n = slices.Min(list) - 1
 	}
@@ -177,7 +163,7 @@ func (b *blockSync) rewrite() error {
 	if b.stream == "" {
 		return nil
 	}
-	list, err := b.numbers()
+	list, err := blocksOf(b.msgs())
 	if err != nil {
 		return err
 	}
@@ -185,12 +171,12 @@ func (b *blockSync) rewrite() error {
 		if n < b.n {
 			continue
 		}
-		data, err := os.ReadFile(b.path(n))
+		data, err := os.ReadFile(blockPath(b.msgs(), n))
 		if err == nil {
-			err = durable.Replace(b.path(n), data, 0o640, durable.WithSync)
+			err = durable.Replace(blockPath(b.msgs(), n), data, 0o640, durable.WithSync)
 		}
 		if err != nil {
-			return fmt.Errorf("rewrite %s: %v", b.path(n), err)
+			return fmt.Errorf("rewrite %s: %v", blockPath(b.msgs(), n), err)
 		}
 	}
 	b.close()
@@ -205,9 +191,9 @@ func (b *blockSync) close() {
 	}
 }
 
-func (b *blockSync) open(n int) (*os.File, error) { return os.OpenFile(b.path(n), os.O_RDWR, 0) }
-
-func (b *blockSync) path(n int) string { return filepath.Join(b.msgs(), strconv.Itoa(n)+".blk") }
+func (b *blockSync) open(n int) (*os.File, error) {
+	return os.OpenFile(blockPath(b.msgs(), n), os.O_RDWR, 0)
+}
 
 func (b *blockSync) msgs() string {
 	return filepath.Join(streamsDir(b.dir), b.stream, "msgs")

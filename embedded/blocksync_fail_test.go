@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -25,9 +26,7 @@ func TestSyncThatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if s.blocks == nil {
-		t.Skip("this file system has no group sync")
-	}
+	testkit.Needs(t, s.blocks != nil, "a file system whose group sync is proven")
 	sub := events.Session("", "s")
 	event := func(i int) events.Event {
 		return events.Event{ID: fmt.Sprint(i), Source: "test://sync", Type: "com.example.x", ContentType: "text/plain", Data: []byte("x")}

@@ -90,20 +90,18 @@ type examination struct {
 	buffer []byte // for one block after the other
 }
 
-// examine looks at what the server will read: after an unclean stop the streams
-// without index and the last one. And at the newest of the others.
+// examine looks at what the server will read after an unclean stop: the streams that
+// are younger than their index. And at the newest of the other blocks.
 func (s *Server) examine(m mark) (*examination, error) {
-	at, _ := s.durable.get()
-	x := &examination{dir: s.dir, durable: max(at, m.Durable), sameBoot: m.Boot != "" && m.Boot == bootID()}
+	x := &examination{dir: s.dir, durable: max(s.durable.get(), m.Durable), sameBoot: m.Boot != "" && m.Boot == bootID()}
 	x.seen = x.durable
 	names, err := streamFolders(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(names, func(a, b string) int { return streamNumber(b) - streamNumber(a) })
 	budget := int64(vetted)
-	for i, name := range names {
-		if err := x.stream(name, i == 0, m.Clean, &budget); err != nil {
+	for i, name := range slices.Backward(names) {
+		if err := x.stream(name, i == len(names)-1, m.Clean, &budget); err != nil {
 			return nil, err
 		}
 	}
@@ -111,8 +109,8 @@ func (s *Server) examine(m mark) (*examination, error) {
 	return x, nil
 }
 
-// stream looks at the blocks of one stream, the newest first: at all of them if the
-// server will read them.
+// stream looks at the blocks of one stream: at all of them if the server will read
+// them.
 func (x *examination) stream(name string, last, clean bool, budget *int64) error {
 	msgs := filepath.Join(streamsDir(x.dir), name, "msgs")
 	n, err := unindexedBytes(msgs)
@@ -126,12 +124,23 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 	if err != nil {
 		return err
 	}
-	// A server that does not like the last record reads everything, whatever its index
-	// says.
 	reread := !clean && n > 0
+	again, err := x.blocks(name, msgs, blocks, last, reread, budget)
+	if again && err == nil {
+		// A server that does not like the last record reads everything, whatever its index
+		// says.
+		_, err = x.blocks(name, msgs, blocks, last, true, budget)
+	}
+	return err
+}
+
+// blocks looks at the blocks of a stream, the newest first. If the server is not known
+// to read them all, it looks at as many as the budget has room for, and stops to report
+// that it will.
+func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool, budget *int64) (again bool, err error) {
 	for i, number := range slices.Backward(blocks) {
 		if !reread && *budget <= 0 {
-			return nil
+			return false, nil
 		}
 		b := examined{name: name, msgs: msgs, number: number, end: last && i == len(blocks)-1}
 		if i+1 < len(blocks) {
@@ -139,24 +148,21 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 		}
 		sound, err := x.sound(&b)
 		if err != nil {
-			return err
+			return false, err
 		}
 		*budget -= int64(len(b.data))
 		if sound {
 			continue
 		}
 		if err := b.read(); err != nil {
-			return err
+			return false, err
 		}
-		rereadToo, err := x.block(&b, reread)
-		if err != nil {
-			return err
-		}
-		if b.end && rereadToo && !reread {
-			return x.stream(name, last, false, budget)
+		disliked, err := x.block(&b, reread)
+		if err != nil || disliked && b.end && !reread {
+			return true, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // sound reports whether a block is not damaged, as nearly all are.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
@@ -47,6 +48,40 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// The end of a store that was closed properly may be damaged all the same. Its number is
+// not given to another event.
+func TestDamagedEnd(t *testing.T) {
+	im := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
+	blocks, err := filepath.Glob(filepath.Join(im.dir, "jetstream", "*", "streams", fmt.Sprint("TALLY_", len(segments(t, im.dir))), "msgs", "*.blk"))
+	if err != nil || len(blocks) != 1 {
+		t.Fatalf("blocks %v, %v", blocks, err)
+	}
+	data, err := os.ReadFile(blocks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(data[len(data)-60:], "0123456789")
+	rewriteInPlace(t, blocks[0], data)
+	// The server wrote its index when it stopped; a clock may not tell it from the block.
+	index := filepath.Join(filepath.Dir(blocks[0]), "index.db")
+	if err := os.Chtimes(index, time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		s, err := embedded.Start(t.Context(), smallSegments(im.dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if damaged := im.check(t, s, fmt.Sprint("round ", round)); len(damaged) != 1 || !damaged[events.Offset(len(im.ids))] {
+			t.Errorf("round %d: reported are %v", round, damaged)
+		}
+		if ack := mustAppend(t, s.Log(), events.Session("", "new"), turn(fmt.Sprint("new-", round), "x")); int(ack.Last) <= len(im.ids) {
+			t.Errorf("%v was given away again", ack.Last)
+		}
+		mustClose(t, s)
+	}
+}
+
 // image is a store at one moment, and what is in it.
 type image struct {
 	dir      string
@@ -69,9 +104,7 @@ func newImage(t *testing.T, end func(*embedded.Server)) *image {
 	}
 	mustSettle(t, dir)
 	end(s)
-	if err := os.CopyFS(im.dir, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	copyStore(t, im.dir, dir)
 	err := filepath.WalkDir(im.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "lock" || d.Name() == "owner.json" {
 			return err
@@ -90,14 +123,47 @@ func newImage(t *testing.T, end func(*embedded.Server)) *image {
 	return im
 }
 
+// copyStore copies a store with the times of its files, which say what the server has
+// an index of.
+func copyStore(t *testing.T, to, from string) {
+	t.Helper()
+	err := os.CopyFS(to, os.DirFS(from))
+	if err == nil {
+		err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(from, path)
+			return errors.Join(err, os.Chtimes(filepath.Join(to, rel), info.ModTime(), info.ModTime()))
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rewriteInPlace changes a file as a disk does that goes bad: its times say nothing.
+func rewriteInPlace(t *testing.T, path string, data []byte) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err == nil {
+		err = errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, info.ModTime(), info.ModTime()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // damage flips a bit somewhere, or some of so many in a row, and gives the number of
 // records that it costs.
 func (im *image) damage(t *testing.T, random *rand.Rand, bits int) int {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := os.CopyFS(dir, os.DirFS(im.dir)); err != nil {
-		t.Fatal(err)
-	}
+	copyStore(t, dir, im.dir)
 	defer os.RemoveAll(dir)
 	at, i := random.Int64N(im.total), 0
 	for ; at >= im.sizes[i]; i++ {
@@ -112,9 +178,7 @@ func (im *image) damage(t *testing.T, random *rand.Rand, bits int) int {
 	for bit := 1; bit < bits; bit++ {
 		data[min(at+int64(bit/8), im.sizes[i]-1)] ^= byte(random.IntN(2)) << (bit % 8)
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rewriteInPlace(t, path, data)
 	where := fmt.Sprintf("%s, byte %d of %d", im.files[i], at, im.sizes[i])
 	isBlock := strings.HasSuffix(path, ".blk")
 

@@ -14,22 +14,20 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
 // mustMountSmall mounts a new file system of so many megabytes.
 func mustMountSmall(t *testing.T, megabytes int) string {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting a file system needs root")
-	}
+	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	for _, args := range [][]string{
 		{"truncate", "-s", fmt.Sprintf("%dM", megabytes), image}, {"mkfs.ext4", "-q", "-F", "-m", "0", image}, {"mount", "-o", "loop", image, dir},
 	} {
-		if _, err := exec.LookPath(args[0]); err != nil {
-			t.Skipf("%s is not on this machine", args[0])
-		}
+		_, err := exec.LookPath(args[0])
+		testkit.Needs(t, err == nil, args[0])
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}

@@ -56,9 +56,7 @@ func (s *Server) writeMark(clean bool) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
-	at, _ := s.durable.get()
-	text, err := json.Marshal(mark{Version: markVersion, Streams: names, Boot: bootID(), Clean: clean, Durable: at})
+	text, err := json.Marshal(mark{Version: markVersion, Streams: names, Boot: bootID(), Clean: clean, Durable: s.durable.get()})
 	if err != nil {
 		return err
 	}
@@ -121,14 +119,11 @@ func (w *watermark) set(at events.Offset) {
 	}
 }
 
-// get gives the highest offset that was set, also before; whether there is a file.
-func (w *watermark) get() (events.Offset, bool) {
-	if w == nil {
-		return 0, false
-	}
+// get gives the highest offset that was set, also before.
+func (w *watermark) get() events.Offset {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.at, w.file != nil
+	return w.at
 }
 
 func (w *watermark) close() error {

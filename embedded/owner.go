@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/lockfile"
 	"github.com/tallylog/tally/log"
 )
@@ -105,19 +106,7 @@ func writeOwner(dir string, o owner) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, ownerFile), append(text, '\n'))
-}
-
-// writeFile replaces a file at once.
-func writeFile(path string, text []byte) error {
-	tmp := path + ".new"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.WriteFile(tmp, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return durable.Replace(filepath.Join(dir, ownerFile), append(text, '\n'), 0o600, durable.NoSync)
 }
 
 func removeOwner(dir string) error {

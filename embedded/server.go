@@ -301,23 +301,14 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 // inspect compares the streams that came back with those that should have, and
 // collects what the server says it lost.
 func (s *Server) inspect(expected []string) error {
-	js, err := s.nats.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	open, err := s.streams()
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
-	back := make(map[string]bool)
-	for _, account := range js.AccountDetails {
-		for _, stream := range account.Streams {
-			back[stream.Name] = true
-			s.report(stream)
-		}
+	for _, stream := range open {
+		s.report(stream)
 	}
-	var missing []string
-	for _, name := range expected {
-		if !back[name] {
-			missing = append(missing, name)
-		}
-	}
+	missing := without(expected, open)
 	if len(missing) > 0 {
 		return &LostStreamError{Dir: s.dir, Streams: missing, Said: s.bridge.complaints()}
 	}

@@ -32,8 +32,8 @@ func streamsDir(dir string) string {
 	return filepath.Join(dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams")
 }
 
-// streamFolders lists the streams whose creation was not cut off: nothing was ever
-// acknowledged in one without meta.inf.
+// streamFolders lists the streams, oldest first, whose creation was not cut off:
+// nothing was ever acknowledged in one without meta.inf.
 func streamFolders(dir string) ([]string, error) {
 	folders, err := os.ReadDir(streamsDir(dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -45,6 +45,7 @@ func streamFolders(dir string) ([]string, error) {
 			names = append(names, f.Name())
 		}
 	}
+	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
 	return names, nil
 }
 
@@ -144,7 +145,6 @@ func unindexed(dir string) (total int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
 	for _, name := range names[:max(0, len(names)-1)] {
 		n, err := unindexedBytes(filepath.Join(streamsDir(dir), name, "msgs"))
 		if err != nil {
@@ -251,7 +251,7 @@ func (s *Server) openStreams() error {
 		if err != nil {
 			return err
 		}
-		missing := slices.DeleteFunc(slices.Clone(want), func(name string) bool { return back[name] })
+		missing := without(want, back)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -266,17 +266,24 @@ func (s *Server) openStreams() error {
 	}
 }
 
-// streams gives the names of the streams that are open.
-func (s *Server) streams() (map[string]bool, error) {
+// streams gives the streams that are open.
+func (s *Server) streams() (open []server.StreamDetail, err error) {
 	js, err := s.nats.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
 	if err != nil {
 		return nil, err
 	}
-	back := make(map[string]bool)
 	for _, account := range js.AccountDetails {
-		for _, stream := range account.Streams {
-			back[stream.Name] = true
+		open = append(open, account.Streams...)
+	}
+	return open, nil
+}
+
+// without gives those of some names that are not open.
+func without(names []string, open []server.StreamDetail) (missing []string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(open, func(s server.StreamDetail) bool { return s.Name == name }) {
+			missing = append(missing, name)
 		}
 	}
-	return back, nil
+	return missing
 }

@@ -163,14 +163,12 @@ func TestUnreadable(t *testing.T) {
 }
 
 func TestUnreadableDirectory(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root reads every directory")
-	}
 	st, path := shelf(t)
-	if err := os.Chmod(filepath.Dir(path), 0); err != nil {
+	// A link to itself is a directory that nobody can read, root neither.
+	dir := filepath.Dir(path)
+	if err := errors.Join(os.RemoveAll(dir), os.Symlink(filepath.Base(dir), dir)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Chmod(filepath.Dir(path), 0o700) })
 	if metas, errs := all(t, st); len(metas) != 1 || len(errs) != 1 {
 		t.Errorf("all: %v, %v", metas, errs)
 	}

@@ -7,7 +7,6 @@ package segindex
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"hash/crc32"
 	"os"
 	"slices"
+	"sort"
 
 	"github.com/tallylog/tally/internal/durable"
 )
@@ -241,19 +241,9 @@ func guess(h hash, pages, lo, hi int) int {
 
 // find gives the place of a hash among the rows of a page, or where it would be.
 func find(p []byte, rows int, h hash) (int, bool) {
-	lo, hi := 0, rows
-	for lo < hi {
-		mid := (lo + hi) / 2
-		switch c := cmp.Compare(0, bytes.Compare(h[:], p[mid*entrySize:mid*entrySize+16])); {
-		case c == 0:
-			return mid, true
-		case c > 0:
-			hi = mid
-		default:
-			lo = mid + 1
-		}
-	}
-	return lo, false
+	row := func(i int) []byte { return p[i*entrySize : i*entrySize+len(h)] }
+	i := sort.Search(rows, func(i int) bool { return bytes.Compare(row(i), h[:]) >= 0 })
+	return i, i < rows && bytes.Equal(row(i), h[:])
 }
 
 // MayHold reports whether a record with this id may be in the segment. That it says

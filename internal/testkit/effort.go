@@ -1,9 +1,25 @@
 package testkit
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // raceShare is how much slower a test is under the race detector, about.
 const raceShare = 5
+
+// Needs skips a test on a machine that lacks something. CI's lacks nothing: there the
+// test fails, so that nobody takes for tested what was not.
+func Needs(t testing.TB, there bool, what string) {
+	t.Helper()
+	switch {
+	case there:
+	case os.Getenv("CI") != "":
+		t.Fatalf("this needs %s", what)
+	default:
+		t.Skipf("this needs %s", what)
+	}
+}
 
 // NotUnderRace skips a test under the race detector that would show nothing more there,
 // and take long. CI runs the tests without, too.
