@@ -14,11 +14,12 @@ import (
 
 // A Sync makes everything durable that was stored when it is called, and returns
 // when it is. It is told the stream that was written to last; when that is another
-// one than before, what the other ones got is to be made durable too. A log that is given one acknowledges an append only after a sync
-// that began behind its storing: one sync for all that are waiting.
+// one than before, what the other ones got is to be made durable too. A log that is
+// given one acknowledges an append only after a sync that began behind its storing:
+// one sync for all that are waiting.
 //
-// An error is final for the log: the system may have thrown away what it could not
-// write, so nobody knows any more what a later sync covers.
+// After an error nothing is acknowledged any more until [Log.Recover]: the system may
+// have thrown away what it could not write, so nobody knows what a later sync covers.
 type Sync func(stream string) error
 
 // horizon is how far the log is safe from a power cut: the durable watermark. No
@@ -49,7 +50,7 @@ type committer struct {
 	stored events.Offset // the highest offset that the backend acknowledged
 	safe   events.Offset // the durable watermark
 	waits  []waiter      // by offset
-	err    error         // of a sync that failed: final
+	err    error         // of a sync that failed, until revive
 	tell   func(events.Offset)
 }
 
@@ -98,7 +99,7 @@ func (c *committer) group() {
 // it is put off for a moment: those that come soon share it. (Measured with two cores:
 // 256 producers are a sixth faster for it, 16 would be a fifth slower.)
 const (
-	many    = 32
+	many    = 32 // appends
 	moment  = 100 * time.Microsecond
 	moments = 8
 )
