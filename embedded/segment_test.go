@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -140,6 +141,55 @@ func TestExpectationsReachOldSegments(t *testing.T) {
 	if _, err := l.Append(t.Context(), other, log.At(0), turn("", "x")); err != nil {
 		t.Errorf("a new subject: %v", err)
 	}
+}
+
+// The index of a segment is the same whether it was remembered while the segment was
+// written or read from it.
+func TestIndexIsThatOfWhatIsStored(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStart(t, smallSegments(dir))
+	fillSegments(t, s.Log(), 0, 400)
+	var batch []events.Event
+	for i := range 20 {
+		batch = append(batch, turn(fmt.Sprint("batch-", i), "x"))
+	}
+	mustAppend(t, s.Log(), events.Session("", "batch"), batch...)
+	mustAppend(t, s.Log(), events.Session("", "batch"), batch...) // a duplicate is in it once
+	fillSegments(t, s.Log(), 400, 300)
+	mustSettle(t, dir)
+	mustClose(t, s)
+	remembered := indexes(t, dir)
+	if len(remembered) < 5 {
+		t.Fatalf("%d indexes: the test shows nothing", len(remembered))
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "segments")); err != nil {
+		t.Fatal(err)
+	}
+	s = mustStart(t, smallSegments(dir))
+	mustSettle(t, dir)
+	mustClose(t, s)
+	read := indexes(t, dir)
+	for name, want := range remembered {
+		if !bytes.Equal(read[name], want) {
+			t.Errorf("%s is another one when it is read", name)
+		}
+	}
+}
+
+// indexes gives the index files of a store.
+func indexes(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	found := make(map[string][]byte)
+	paths, err := filepath.Glob(filepath.Join(dir, "segments", "*.index"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if found[filepath.Base(path)], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
 }
 
 // Many subjects fill a segment as many bytes do.

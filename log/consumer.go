@@ -42,6 +42,7 @@ type consumer struct {
 	b            *jetStream
 	q            Query
 	stream, name string
+	headers      bool   // the messages come without their data
 	replicated   bool   // the server that has the consumer may be behind
 	late         uint64 // messages that it did not have, and the leader did
 	made         bool
@@ -98,6 +99,7 @@ func (c *consumer) open(ctx context.Context) error {
 		InactiveThreshold: 3 * expiry,
 		MemoryStorage:     true,
 		Replicas:          1,
+		HeadersOnly:       c.headers,
 	}
 	if c.q.Filter != events.SubjectFilter {
 		cfg.FilterSubject = c.q.Filter

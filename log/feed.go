@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -240,4 +241,25 @@ func (m Message) header() nats.Header {
 		return nil
 	}
 	return h
+}
+
+// field gives the value of a header field, "" if it is not there or there more than once.
+func (m Message) field(name string) (value string) {
+	if m.wire == "" {
+		if values := m.Header[name]; len(values) == 1 {
+			value = values[0]
+		}
+		return value
+	}
+	found := 0
+	for line := range strings.SplitSeq(m.wire, "\r\n") {
+		if rest, ok := strings.CutPrefix(line, name); ok && strings.HasPrefix(rest, ":") {
+			value = strings.TrimSpace(rest[1:])
+			found++
+		}
+	}
+	if found > 1 {
+		return ""
+	}
+	return value
 }

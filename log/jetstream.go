@@ -184,7 +184,11 @@ func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*se
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", segmentName(b.name, n), apiError(err))
 	}
-	return newSegment(n, stream), checkStream(stream.CachedInfo().Config)
+	s := newSegment(n, stream)
+	if b.owner && b.segments.Dir != "" && stream.CachedInfo().State.Msgs == 0 {
+		s.written.Store(newWritten())
+	}
+	return s, checkStream(stream.CachedInfo().Config)
 }
 
 // Publish implements Backend.
@@ -206,6 +210,7 @@ func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error)
 		return Receipt{}, err
 	}
 	receipt, err := b.publish(ctx, s, p, exact)
+	s.note(p, receipt, err)
 	if conflict, ok := errors.AsType[*ConflictError](err); ok {
 		conflict.Subject, _ = events.ParseNATS(p.Subject)
 		conflict.Want = p.Expect.At

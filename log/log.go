@@ -253,6 +253,7 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	}
 	js.appending.Lock()
 	defer js.appending.Unlock()
+	js.line.Load().active().written.Store(nil) // some of it may be gone
 	if l.commit == nil {
 		return work()
 	}

@@ -73,6 +73,7 @@ func (b *jetStream) begin(ctx context.Context) error {
 		return err
 	}
 	done := &segment{n: full.n, stream: full.stream, name: full.name, made: full.made, first: full.first, last: next.first - 1, closed: true}
+	done.known = full.wrote(info.State.Msgs)
 	b.use(append(slices.Clone(segments[:len(segments)-1]), done, next))
 	b.half.Store(false)
 	b.logger.Debug("a segment was begun", "stream", next.name, "first", next.first)
@@ -134,9 +135,12 @@ func (b *jetStream) seal(ctx context.Context, s *segment) error {
 
 // index makes the index of a full segment.
 func (b *jetStream) index(ctx context.Context, s *segment) error {
-	build, err := b.indexOf(ctx, s)
-	if err != nil {
-		return fmt.Errorf("index %s: %w", s.name, err)
+	build := s.known
+	if build == nil {
+		var err error
+		if build, err = b.indexOf(ctx, s); err != nil {
+			return fmt.Errorf("index %s: %w", s.name, err)
+		}
 	}
 	if err := os.MkdirAll(b.segments.Dir, 0o700); err != nil {
 		return err
@@ -149,13 +153,15 @@ func (b *jetStream) index(ctx context.Context, s *segment) error {
 		return err
 	}
 	s.index.Store(x)
+	s.known = nil
 	return nil
 }
 
-// indexOf reads a full segment for its subjects and ids.
+// indexOf reads the headers of a full segment for its subjects and ids.
 func (b *jetStream) indexOf(ctx context.Context, s *segment) (*segindex.Builder, error) {
 	build := segindex.NewBuilder()
 	cur := newConsumer(b, s, Query{Filter: events.SubjectFilter, After: s.first - 1, Upto: s.last})
+	cur.dial, cur.headers = b.scans, true
 	defer cur.Close()
 	for {
 		m, err := cur.Next(ctx)
@@ -165,17 +171,22 @@ func (b *jetStream) indexOf(ctx context.Context, s *segment) (*segindex.Builder,
 		if err != nil {
 			return nil, err
 		}
-		build.Add(m.Subject, idOf(m), uint64(m.Offset))
+		id := m.field(headerMsgID)
+		if id == "" {
+			id = b.derivedID(ctx, m)
+		}
+		build.Add(m.Subject, id, uint64(m.Offset))
 	}
 }
 
-// idOf gives the id by which the server knew a message, or would have: somebody who
-// published around Append may have left it out.
-func idOf(m Message) string {
-	if id := m.Header[headerMsgID]; len(id) == 1 {
-		return id[0]
+// derivedID gives the id by which the server would have known a message whose publisher
+// left it out; "" if it is no event.
+func (b *jetStream) derivedID(ctx context.Context, m Message) string {
+	whole, err := b.Get(ctx, m.Offset)
+	if err != nil {
+		return ""
 	}
-	rec, err := decode(m)
+	rec, err := decode(whole)
 	if err != nil {
 		return ""
 	}

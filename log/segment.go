@@ -56,6 +56,11 @@ type segment struct {
 
 	sealed atomic.Bool
 	index  atomic.Pointer[segindex.Index] // nil: not known (yet)
+
+	// written is what this process put into the segment that is written to, while that
+	// is all there is in it; nil: it may be less.
+	written atomic.Pointer[written]
+	known   *segindex.Builder // the same of a full one without index; the roller's
 }
 
 // identity is what the segment's index must be of.

@@ -72,17 +72,20 @@ type Builder struct {
 // NewBuilder begins an index.
 func NewBuilder() *Builder { return &Builder{subjects: make(map[string]*Entry)} }
 
-// Add notes a record: its subject, the id of its identity, its offset. Offsets ascend.
+// Add notes a record: its subject, the id of its identity, its offset.
 func (b *Builder) Add(subject, id string, at uint64) {
 	e := b.subjects[subject]
 	if e == nil {
 		e = &Entry{First: at}
 		b.subjects[subject] = e
 	}
-	e.Last = at
+	e.First, e.Last = min(e.First, at), max(e.Last, at)
 	e.Count++
 	b.ids = append(b.ids, hashOf(id))
 }
+
+// Subjects is the number of subjects that were noted.
+func (b *Builder) Subjects() int { return len(b.subjects) }
 
 // Write puts the index where path says, whole or not at all.
 func (b *Builder) Write(path string, of Segment) error {
