@@ -72,6 +72,7 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	if b.seconds < 1 || slices.ContainsFunc(b.producers, func(n int) bool { return n < 1 || n > 4096 }) || len(b.producers) == 0 {
 		return cli.Usagef("--seconds from 1 on, --producers from 1 to 4096")
 	}
+	app.CollectLess() // as serve does
 	dir, err := os.MkdirTemp(b.dir, ".tally-bench-")
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -92,11 +93,13 @@ func produce(ctx context.Context, producers int, d time.Duration, write func(ctx
 	return measured{PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Appends: len(all)}, nil
 }
 
+// turnBytes is a turn of that size.
+var turnBytes = events.Raw(fmt.Sprintf(`{"role":"user","content":"%0*d"}`, benchTurn-30, 0))
+
 // benchEvent is a turn of a session of the producer's own.
 func benchEvent(producer int) (events.Event, error) {
-	sub := events.Session("bench", fmt.Sprintf("producer-%d", producer))
-	turn := events.Raw(fmt.Sprintf(`{"role":"user","content":"%0*d"}`, benchTurn-30, 0))
-	return events.New("urn:tally:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: turn}}})
+	sub := events.Session("bench", "producer-"+strconv.Itoa(producer))
+	return events.New("urn:tally:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: turnBytes}}})
 }
 
 type appendMethod func(*log.Log, context.Context, events.Subject, log.Expect, ...events.Event) (log.Ack, error)

@@ -109,6 +109,7 @@ of this machine.`,
 }
 
 func serve(ctx context.Context, a *app.App, c config.Config, address string, listen *embedded.Listen) error {
+	app.CollectLess()
 	m := metrics.New()
 	said := serving{Store: c.Store, Owner: true}
 	if listen != nil {

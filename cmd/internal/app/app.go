@@ -42,6 +42,16 @@ type App struct {
 // server has read of the log and keeps for a moment. What SQLite takes comes on top.
 const memoryLimit = 224 << 20
 
+// CollectLess has garbage collected a third as often, within the same bound of memory,
+// unless GOGC says otherwise: for a command that takes appends from many. Each append
+// leaves a few kilobytes behind while hardly anything is held, and to collect them was
+// a tenth of what appending costs.
+func CollectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300)
+	}
+}
+
 // Main runs a command's tree and gives the exit code.
 func Main(name string, root func(*App) *cobra.Command) int {
 	if os.Getenv("GOMEMLIMIT") == "" {
