@@ -15,44 +15,49 @@ const (
 // CloudEvents: one ce- header for each attribute, and the data as they are. The
 // header is the caller's; data alias e.Data. The event must be valid (Validate).
 func EncodeBinary(e Event) (header map[string][]string, data []byte) {
-	w := newHeaderWriter(8 + len(e.Extensions))
-	w.set("ce-specversion", specVersion)
-	w.set("ce-id", percentEncode(e.ID))
-	w.set("ce-source", percentEncode(e.Source))
-	w.set("ce-type", percentEncode(e.Type))
-	w.set("ce-subject", e.Subject.String()) // its escapes leave nothing to encode
-	if !e.Time.IsZero() {
-		w.set("ce-time", formatTime(e.Time))
+	header = make(map[string][]string, 8+len(e.Extensions))
+	values := make([]string, 0, 8+len(e.Extensions)) // one array for all of them
+	for name, value := range e.headers {
+		values = append(values, value)
+		n := len(values)
+		header[name] = values[n-1 : n : n]
 	}
-	if e.DataSchema != "" && !IsKnown(e.Type) {
-		w.set("ce-dataschema", percentEncode(e.DataSchema))
+	return header, e.Data
+}
+
+// AppendHeader appends the header of EncodeBinary to b as the text in which NATS
+// carries it, a line "name: value" for each field; the line NATS/1.0 before them and
+// the empty one behind them are the sender's to write.
+func AppendHeader(b []byte, e Event) []byte {
+	for name, value := range e.headers {
+		b = append(append(b, name...), ": "...)
+		b = append(append(b, value...), "\r\n"...)
+	}
+	return b
+}
+
+// headers yields the header's fields.
+func (e Event) headers(yield func(name, value string) bool) {
+	contentType := e.ContentType
+	if contentType == "" && len(e.Data) > 0 {
+		contentType = ContentTypeJSON
+	}
+	ok := yield("ce-specversion", specVersion) &&
+		yield("ce-id", percentEncode(e.ID)) &&
+		yield("ce-source", percentEncode(e.Source)) &&
+		yield("ce-type", percentEncode(e.Type)) &&
+		yield("ce-subject", e.Subject.String()) && // its escapes leave nothing to encode
+		(e.Time.IsZero() || yield("ce-time", formatTime(e.Time))) &&
+		(e.DataSchema == "" || IsKnown(e.Type) || yield("ce-dataschema", percentEncode(e.DataSchema))) &&
+		(contentType == "" || yield(headerContentType, contentType))
+	if !ok {
+		return
 	}
 	for name, value := range e.Extensions {
-		w.set(extensionHeader(name), percentEncode(value))
+		if !yield(extensionHeader(name), percentEncode(value)) {
+			return
+		}
 	}
-	switch {
-	case e.ContentType != "":
-		w.set(headerContentType, e.ContentType)
-	case len(e.Data) > 0:
-		w.set(headerContentType, ContentTypeJSON)
-	}
-	return w.header, e.Data
-}
-
-// headerWriter fills a header whose one-element values share one array.
-type headerWriter struct {
-	header map[string][]string
-	values []string
-}
-
-func newHeaderWriter(n int) *headerWriter {
-	return &headerWriter{header: make(map[string][]string, n), values: make([]string, 0, n)}
-}
-
-func (w *headerWriter) set(name, value string) {
-	w.values = append(w.values, value)
-	n := len(w.values)
-	w.header[name] = w.values[n-1 : n : n]
 }
 
 // extensionHeader gives the header of an extension, without allocating for
@@ -75,18 +80,6 @@ func extensionHeader(name string) string {
 		return "ce-traceparent"
 	}
 	return headerPrefix + name
-}
-
-// HeaderSize is the number of bytes that a header takes on the wire: the status
-// line, a line for each value, and the empty line.
-func HeaderSize(header map[string][]string) int {
-	n := len("NATS/1.0\r\n") + len("\r\n")
-	for name, values := range header {
-		for _, v := range values {
-			n += len(name) + len(": ") + len(v) + len("\r\n")
-		}
-	}
-	return n
 }
 
 // DecodeMessage reads an event from a stored NATS message, in binary or in

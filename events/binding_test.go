@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
@@ -72,13 +73,6 @@ func TestEncodeBinaryOptional(t *testing.T) {
 		if got := strings.Join(header[tc.header], "|"); got != tc.want {
 			t.Errorf("%s: %s = %q, want %q", tc.name, tc.header, got, tc.want)
 		}
-	}
-}
-
-func TestHeaderSize(t *testing.T) {
-	got := events.HeaderSize(map[string][]string{"a": {"1", "23"}, "bc": {""}})
-	if want := len("NATS/1.0\r\na: 1\r\na: 23\r\nbc: \r\n\r\n"); got != want {
-		t.Errorf("HeaderSize = %d, want %d", got, want)
 	}
 }
 
@@ -218,6 +212,14 @@ func TestBindingRoundTrip(t *testing.T) {
 				t.Fatalf("%s: %q cannot stand in a header", name, values[0])
 			}
 		}
+		lines := "NATS/1.0\r\n" + string(events.AppendHeader(nil, e)) + "\r\n"
+		text, err := nats.DecodeHeadersMsg([]byte(lines))
+		if err != nil {
+			t.Fatalf("%q: %v", lines, err)
+		}
+		if diff := cmp.Diff(header, map[string][]string(text)); diff != "" {
+			t.Fatalf("the header as text (-want +got):\n%s", diff)
+		}
 		got, err := events.DecodeMessage(e.Subject.NATS(), header, data)
 		if err != nil {
 			t.Fatal(err)
@@ -285,6 +287,14 @@ func BenchmarkEncodeBinary(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		events.EncodeBinary(e)
+	}
+}
+
+func BenchmarkAppendHeader(b *testing.B) {
+	e, buf := turn(), []byte(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = events.AppendHeader(buf[:0], e)
 	}
 }
 

@@ -260,15 +260,16 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		if events.GuardOf(e.Type) == events.GuardSince && expect.kind == expectAny {
 			p.guarded = true
 		}
-		header, data := events.EncodeBinary(e)
-		if len(data) > events.MaxData {
-			return nil, &SizeError{Index: i, What: "data", Size: len(data), Max: events.MaxData}
+		out := Outgoing{ID: e.MsgID(), Header: events.AppendHeader(make([]byte, 0, 512), e), Data: e.Data}
+		if n := len(out.Data); n > events.MaxData {
+			return nil, &SizeError{Index: i, What: "data", Size: n, Max: events.MaxData}
 		}
-		if n := events.HeaderSize(header); n > events.MaxHeaders {
+		n := out.headerSize()
+		if n > events.MaxHeaders {
 			return nil, &SizeError{Index: i, What: "headers", Size: n, Max: events.MaxHeaders}
 		}
-		p.size += len(data) + events.HeaderSize(header)
-		p.events[i], p.msgs[i] = e, Outgoing{ID: e.MsgID(), Header: header, Data: data}
+		p.size += len(out.Data) + n
+		p.events[i], p.msgs[i] = e, out
 	}
 	if p.expect.kind == expectSince && p.expect.types == "" {
 		p.expect = Any

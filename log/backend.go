@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -81,8 +82,24 @@ type Stretch struct {
 // Outgoing is one message to store.
 type Outgoing struct {
 	ID     string // of the server's deduplication
-	Header map[string][]string
+	Header []byte // fields of the header as NATS carries them: lines "name: value\r\n"
 	Data   []byte
+}
+
+// Fields gives the header's fields by their names.
+func (o Outgoing) Fields() map[string][]string {
+	fields := make(map[string][]string, 10)
+	for line := range strings.SplitSeq(string(o.Header), "\r\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			fields[name] = append(fields[name], value)
+		}
+	}
+	return fields
+}
+
+// headerSize is the number of bytes that the header takes on the wire.
+func (o Outgoing) headerSize() int {
+	return len("NATS/1.0\r\n") + len(o.Header) + len("\r\n")
 }
 
 // Exactly is the subject's last offset as the writer knows it, if Set.

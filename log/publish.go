@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
@@ -81,9 +80,8 @@ type sender interface {
 // outbound is a message on its way.
 type outbound struct {
 	subject string
-	header  map[string][]string
-	extra   []headerField // beside those
-	data    []byte
+	out     Outgoing
+	extra   []headerField // of the header, beside those of out
 }
 
 type headerField struct{ name, value string }
@@ -95,12 +93,11 @@ type connSender struct {
 }
 
 func (c connSender) message(m outbound) *nats.Msg {
-	h := make(nats.Header, len(m.header)+len(m.extra))
-	maps.Copy(h, m.header)
+	h := nats.Header(m.out.Fields())
 	for _, f := range m.extra {
 		h[f.name] = []string{f.value}
 	}
-	return &nats.Msg{Subject: m.subject, Header: h, Data: m.data}
+	return &nats.Msg{Subject: m.subject, Header: h, Data: m.out.Data}
 }
 
 func (c connSender) publish(m outbound) error {
@@ -130,7 +127,7 @@ func (c connSender) request(ctx context.Context, m outbound) (pubAck, error) {
 // segment before must not be stored in this one, where neither its id nor what it
 // expects would be known.
 func message(s *segment, subject string, out Outgoing, exact Exactly) outbound {
-	m := outbound{subject: subject, header: out.Header, data: out.Data, extra: make([]headerField, 2, 6)}
+	m := outbound{subject: subject, out: out, extra: make([]headerField, 2, 6)}
 	m.extra[0], m.extra[1] = headerField{headerMsgID, out.ID}, headerField{headerStream, s.name}
 	if exact.Set {
 		m.extra = append(m.extra, headerField{headerLastSubject, strconv.FormatUint(uint64(exact.At), 10)})

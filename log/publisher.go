@@ -123,14 +123,9 @@ func (p *publisher) request(ctx context.Context, m outbound) (pubAck, error) {
 // enqueue writes a message behind those that wait. The caller holds mu.
 func (p *publisher) enqueue(m outbound, n uint64) {
 	const version, end = "NATS/1.0\r\n", "\r\n"
-	size := len(version) + len(end)
+	size := m.out.headerSize()
 	for _, f := range m.extra {
 		size += len(f.name) + len(": \r\n") + len(f.value)
-	}
-	for name, values := range m.header {
-		for _, v := range values {
-			size += len(name) + len(": \r\n") + len(v)
-		}
 	}
 	b := append(append(p.out, "HPUB "...), m.subject...)
 	b = append(b, ' ')
@@ -139,17 +134,14 @@ func (p *publisher) enqueue(m outbound, n uint64) {
 		b = append(b, ' ')
 	}
 	b = strconv.AppendInt(b, int64(size), 10)
-	b = strconv.AppendInt(append(b, ' '), int64(size+len(m.data)), 10)
+	b = strconv.AppendInt(append(b, ' '), int64(size+len(m.out.Data)), 10)
 	b = append(append(b, end...), version...)
 	for _, f := range m.extra {
-		b = appendField(b, f.name, f.value)
+		b = append(append(b, f.name...), ": "...)
+		b = append(append(b, f.value...), end...)
 	}
-	for name, values := range m.header {
-		for _, v := range values {
-			b = appendField(b, name, v)
-		}
-	}
-	b = append(append(b, end...), m.data...)
+	b = append(append(b, m.out.Header...), end...)
+	b = append(b, m.out.Data...)
 	p.out = append(b, end...)
 	if len(p.out) > mostWaiting/4 {
 		p.kick() // whoever is to push it has more
@@ -162,11 +154,6 @@ func (p *publisher) kick() {
 	case p.flush <- struct{}{}:
 	default:
 	}
-}
-
-func appendField(b []byte, name, value string) []byte {
-	b = append(append(b, name...), ": "...)
-	return append(append(b, value...), "\r\n"...)
 }
 
 // push has what waits handed over: here and now if nothing else is, else by the writer,

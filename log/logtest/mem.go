@@ -100,7 +100,7 @@ func (m *Mem) Publish(ctx context.Context, p log.Publication) (log.Receipt, erro
 	for _, out := range p.Messages {
 		at := events.Offset(len(m.messages) + 1)
 		m.messages = append(m.messages, log.Message{
-			Subject: p.Subject, Header: maps.Clone(out.Header), Data: slices.Clone(out.Data), Offset: at, Time: now,
+			Subject: p.Subject, Header: out.Fields(), Data: slices.Clone(out.Data), Offset: at, Time: now,
 		})
 		m.subjects[p.Subject] = append(m.subjects[p.Subject], at)
 		m.ids[out.ID] = seen{at: at, when: now}
