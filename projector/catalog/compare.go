@@ -7,22 +7,34 @@ import (
 	"fmt"
 )
 
-// tableOrder is by what the rows of a table are put in order to compare them: its
-// primary key.
-var tableOrder = map[string]string{
-	"sessions": "session", "state": "session", "marks": "session, number", "runs": "session, kind, id",
-	"costs": "session, day, model, run_kind, run_id", "documents": "namespace, kind, id", "turns": "rowid",
+// tableOrders are by what the rows of a table are put in order to compare them: by its
+// primary key. Turns stand in the order in which they came, which takes no sorting; only
+// those of a session that was in quarantine came later than by a fold from zero.
+var tableOrders = map[string][]string{
+	"sessions": {"session"}, "state": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
+	"costs": {"session, day, model, run_kind, run_id"}, "documents": {"namespace, kind, id"},
+	"turns": {"rowid", "offset, thread, number"},
 }
 
 // difference names the first place where two files hold other rows of a table, ""
-// if there is none. What the first holds is to be as in the second.
-func difference(ctx context.Context, have, want querier, table, haveSet, wantSet string) (string, error) {
-	h, err := openTable(ctx, have, table, haveSet)
+// if there is none in one of the table's orders. What the first holds is to be as in
+// the second.
+func difference(ctx context.Context, have, want querier, table, haveSet, wantSet string) (diff string, err error) {
+	for _, order := range tableOrders[table] {
+		if diff, err = differenceIn(ctx, have, want, table, haveSet, wantSet, order); diff == "" || err != nil {
+			break
+		}
+	}
+	return diff, err
+}
+
+func differenceIn(ctx context.Context, have, want querier, table, haveSet, wantSet, order string) (string, error) {
+	h, err := openTable(ctx, have, table+haveSet, order)
 	if err != nil {
 		return "", err
 	}
 	defer h.Close()
-	w, err := openTable(ctx, want, table, wantSet)
+	w, err := openTable(ctx, want, table+wantSet, order)
 	if err != nil {
 		return "", err
 	}
@@ -57,12 +69,8 @@ type tableRows struct {
 	columns []string
 }
 
-func openTable(ctx context.Context, q querier, table, set string) (*tableRows, error) {
-	all := "*"
-	if table == "turns" {
-		all = "rowid, *"
-	}
-	rows, err := q.QueryContext(ctx, "SELECT "+all+" FROM "+table+set+" ORDER BY "+tableOrder[table])
+func openTable(ctx context.Context, q querier, table, order string) (*tableRows, error) {
+	rows, err := q.QueryContext(ctx, "SELECT * FROM "+table+" ORDER BY "+order)
 	if err != nil {
 		return nil, err
 	}

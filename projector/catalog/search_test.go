@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -127,5 +128,52 @@ func TestCut(t *testing.T) {
 		if got := cut(c.text, c.most); got != c.want {
 			t.Errorf("cut(%q, %d) is %q", c.text, c.most, got)
 		}
+	}
+}
+
+// A session that was in quarantine has its turns behind all others; that is no
+// difference. That one of them is altered is.
+func TestTurnsThatCameLate(t *testing.T) {
+	a, b := events.Session("", "a"), events.Session("", "b")
+	var records []events.Record
+	for at := events.Offset(1); at <= 20; at++ {
+		sub := a
+		if at%2 == 0 {
+			sub = b
+		}
+		records = append(records, record(t, sub, at, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(fmt.Sprintf(`"turn %d"`, at))}}}))
+	}
+	build := func(name string) *Search {
+		s := newSearch(filepath.Join(t.TempDir(), name), current, textOf, nullLogger)
+		t.Cleanup(func() { must(t, s.Close()) })
+		_, _, err := s.Begin(t.Context())
+		must(t, err)
+		return s
+	}
+	apply := func(s *Search, only events.Subject) {
+		for _, rec := range records {
+			if only == (events.Subject{}) || rec.Subject == only {
+				must(t, s.Apply(t.Context(), projector.Decode(rec)))
+			}
+		}
+		must(t, s.Commit(t.Context(), projector.Cursor{Offset: 20, EventID: "event-20"}))
+	}
+	differ := func(have, want *Search) string {
+		diff, err := difference(t.Context(), have.conn, want.conn, "turns", have.set, want.set)
+		must(t, err)
+		return diff
+	}
+	want, have := build("want"), build("have")
+	apply(want, events.Subject{})
+	apply(have, events.Subject{})
+	must(t, have.Forget(t.Context(), a))
+	apply(have, a)
+	if diff := differ(have, want); diff != "" {
+		t.Error(diff)
+	}
+	_, err := have.conn.ExecContext(t.Context(), "UPDATE turns"+have.set+" SET text='another' WHERE offset=7")
+	must(t, err)
+	if diff := differ(have, want); !strings.Contains(diff, "another") {
+		t.Errorf("an altered turn: %q", diff)
 	}
 }
