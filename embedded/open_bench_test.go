@@ -17,41 +17,50 @@ import (
 	"github.com/tallylog/tally/projector/catalog"
 )
 
-// BenchmarkOpenSession loads sessions of 100 events in a small and in a large log, in
-// a process that attached to an owner that has just begun and so has nothing in
+// BenchmarkOpenSession loads sessions of 100 events in a small and in a large log, each
+// in a process that attached to an owner that has just begun and so has nothing in
 // memory. Short-lived sessions have their events side by side, spread ones over the
-// whole log. What the owner's own start takes is reported apart. TALLY_SOAK makes
-// the large log one of a million events.
+// whole log, and a tenth of the log is one session. What the owner's own start takes is
+// reported apart. TALLY_SOAK makes the large log one of ten million events.
 func BenchmarkOpenSession(b *testing.B) {
 	large := 100_000
 	if os.Getenv("TALLY_SOAK") != "" {
-		large = 1_000_000
+		large = 10_000_000
 	}
+	small := make(map[string]float64)
 	for _, count := range []int{10_000, large} {
 		b.Run(fmt.Sprint("events=", count), func(b *testing.B) {
 			dir := b.TempDir()
 			fillSessions(b, dir, count)
 			settleViews(b, dir, count)
+			took := make(map[string][]time.Duration)
 			for b.Loop() {
-				began := time.Now()
-				owner := mustOpenStore(b, dir, projector.Policy{})
-				b.ReportMetric(time.Since(began).Seconds()*1000, "start-ms")
-				attached := mustOpenStore(b, dir, projector.Policy{})
-				for _, kind := range []string{"short", "spread"} {
-					reportLoads(b, attached, kind)
+				for i := range spreadSessions {
+					for kind, step := range map[string]int{"short": shortStep(count), "spread": 1} {
+						started, loaded := openOne(b, dir, events.Session("", fmt.Sprintf("%s-%d", kind, i*step)))
+						took["start"], took[kind] = append(took["start"], started), append(took[kind], loaded)
+					}
 				}
-				if err := attached.Close(); err != nil {
-					b.Fatal(err)
-				}
-				if err := owner.Close(); err != nil {
-					b.Fatal(err)
+			}
+			for kind, list := range took {
+				slices.Sort(list)
+				p50 := 1000 * list[len(list)/2].Seconds()
+				b.ReportMetric(p50, kind+"-p50-ms")
+				b.ReportMetric(1000*list[len(list)*99/100].Seconds(), kind+"-p99-ms")
+				switch {
+				case kind == "start": // apart from what is compared
+				case count < large:
+					small[kind] = p50
+				default:
+					b.ReportMetric(p50/small[kind], kind+"-x-small")
 				}
 			}
 		})
 	}
 }
 
-// Of each log, spreadSessions are spread, and the others short-lived.
+// Of each log, spreadSessions are spread, one has a tenth of the events, and the others
+// are short-lived.
 const (
 	sessionEvents  = 100
 	spreadSessions = 20
@@ -102,28 +111,36 @@ func awaitSnapshot(b *testing.B, st *tally.Store, sub events.Subject) {
 	}
 }
 
-// reportLoads loads sessions of one kind, each once.
-func reportLoads(b *testing.B, st *tally.Store, kind string) {
+// shortStep is from how many short-lived sessions one is loaded, so that they lie all
+// over the log: six tenths of the events are theirs, or more.
+func shortStep(count int) int { return max(1, count/sessionEvents*6/10/spreadSessions) }
+
+// openOne loads a session as a process that attaches to an owner that begins.
+func openOne(b *testing.B, dir string, sub events.Subject) (started, loaded time.Duration) {
 	b.Helper()
-	var took []time.Duration
-	for i := range spreadSessions {
-		began := time.Now()
-		s, err := st.Loader().Session(b.Context(), events.Session("", fmt.Sprintf("%s-%d", kind, i)), 0)
-		if err != nil {
+	began := time.Now()
+	owner := mustOpenStore(b, dir, projector.Policy{})
+	started = time.Since(began)
+	attached := mustOpenStore(b, dir, projector.Policy{})
+	began = time.Now()
+	s, err := attached.Loader().Session(b.Context(), sub, 0)
+	loaded = time.Since(began)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if n := len(s.Threads.Turns(events.MainThread)); n != sessionEvents {
+		b.Fatalf("%s has %d turns", sub, n)
+	}
+	for _, st := range []*tally.Store{attached, owner} {
+		if err := st.Close(); err != nil {
 			b.Fatal(err)
 		}
-		took = append(took, time.Since(began))
-		if n := len(s.Threads.Turns(events.MainThread)); n != sessionEvents {
-			b.Fatalf("%s-%d has %d turns", kind, i, n)
-		}
 	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, kind+"-p50-ms")
-	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, kind+"-worst-ms")
+	return started, loaded
 }
 
-// fillSessions appends turns of 512 bytes: of one kind of session those of each
-// together, and between them one of the other kind at a time.
+// fillSessions appends turns of 512 bytes: of short-lived sessions those of each
+// together, and between them those of the others, one at a time.
 func fillSessions(b *testing.B, dir string, count int) {
 	b.Helper()
 	s, err := embedded.Start(b.Context(), embedded.ServerOptions{Dir: dir, Private: true})
@@ -136,10 +153,14 @@ func fillSessions(b *testing.B, dir string, count int) {
 	var pending []*log.Pending
 	spread, short := 0, 0
 	for i := range count {
-		id := fmt.Sprintf("spread-%d", spread%spreadSessions)
-		if i%every == 0 && spread < spreadSessions*sessionEvents {
+		var id string
+		switch {
+		case i%every == 0 && spread < spreadSessions*sessionEvents:
+			id = fmt.Sprintf("spread-%d", spread%spreadSessions)
 			spread++
-		} else {
+		case i%10 == 3:
+			id = "large"
+		default:
 			id = fmt.Sprintf("short-%d", short/sessionEvents)
 			short++
 		}
@@ -148,7 +169,7 @@ func fillSessions(b *testing.B, dir string, count int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if pending = append(pending, s.Log().AppendAsync(b.Context(), e.Subject, log.Any, e)); len(pending) == 1000 || i == count-1 {
+		if pending = append(pending, s.Log().AppendAsync(b.Context(), e.Subject, log.Any, e)); len(pending) == 2000 || i == count-1 {
 			for _, p := range pending {
 				if _, err := p.Wait(b.Context()); err != nil {
 					b.Fatal(err)
