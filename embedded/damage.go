@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,36 +71,35 @@ func addHoles(dir string, lost []log.Hole) error {
 	return durable.Replace(filepath.Join(damagedDir(dir), holesFile), append(text, '\n'), 0o600, durable.WithSync)
 }
 
-// vetted is how much of the blocks is looked through that the server will not read
-// when it starts, the newest first: a fraction of a second. What it reads in the
-// others is checked record by record, but for the sequence: for one that seems far
-// ahead it takes memory without bound.
-const vetted = 32 << 20
-
 // examination is a look at the blocks of a store that nobody serves.
 type examination struct {
 	dir      string
 	durable  events.Offset // up to which everything was acknowledged as durable
 	sameBoot bool          // nothing can be torn but by the process's own death
 
+	known  []log.Hole    // what was lost before
 	seen   events.Offset // the highest offset that was ever given, as far as is known
 	lost   []log.Hole
-	kept   []string // blocks kept aside
-	mended int      // bits
+	kept   []string   // blocks kept aside
+	mended int        // bits
+	later  []examined // blocks for which there was no time: the newest first
 
 	buffer []byte // for one block after the other
 }
 
 // examine looks at what the server will read after an unclean stop: the streams that
-// are younger than their index. And at the newest of the other blocks.
-func (s *Server) examine(m mark) (*examination, error) {
+// are younger than their index. And at so many bytes of the other blocks, the newest
+// first; the rest is left to scrub.
+func (s *Server) examine(m mark, budget int64) (*examination, error) {
 	x := &examination{dir: s.dir, durable: max(s.durable.get(), m.Durable), sameBoot: m.Boot != "" && m.Boot == bootID()}
 	x.seen = x.durable
 	names, err := streamFolders(s.dir)
+	if err == nil {
+		x.known, err = readHoles(s.dir)
+	}
 	if err != nil {
 		return nil, err
 	}
-	budget := int64(vetted)
 	for i, name := range slices.Backward(names) {
 		if err := x.stream(name, i == len(names)-1, m.Clean, &budget); err != nil {
 			return nil, err
@@ -124,11 +124,12 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 	if err != nil {
 		return err
 	}
-	reread := !clean && n > 0
+	reread, left := !clean && n > 0, len(x.later)
 	again, err := x.blocks(name, msgs, blocks, last, reread, budget)
 	if again && err == nil {
 		// A server that does not like the last record reads everything, whatever its index
 		// says.
+		x.later = x.later[:left]
 		_, err = x.blocks(name, msgs, blocks, last, true, budget)
 	}
 	return err
@@ -139,12 +140,13 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 // that it will.
 func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool, budget *int64) (again bool, err error) {
 	for i, number := range slices.Backward(blocks) {
-		if !reread && *budget <= 0 {
-			return false, nil
-		}
 		b := examined{name: name, msgs: msgs, number: number, end: last && i == len(blocks)-1}
 		if i+1 < len(blocks) {
 			b.next = blocks[i+1]
+		}
+		if !reread && *budget <= 0 {
+			x.later = append(x.later, b)
+			continue
 		}
 		sound, err := x.sound(&b)
 		if err != nil {
@@ -184,10 +186,48 @@ func (x *examination) sound(b *examined) (bool, error) {
 		return false, err
 	}
 	last, sound := block.Sound(b.name, b.number, b.data)
-	if sound {
-		x.seen = max(x.seen, events.Offset(last))
+	if !sound {
+		return false, nil
 	}
-	return sound, nil
+	x.seen = max(x.seen, events.Offset(last))
+	return true, x.between(b, events.Offset(last))
+}
+
+// between looks for records that are missing between a sound block, of which the last is
+// given, and the next: a server that reads a damaged block throws the rest of it away,
+// and does not say so the next time.
+func (x *examination) between(b *examined, last events.Offset) error {
+	if b.next == 0 || last == 0 {
+		return nil
+	}
+	first, err := beginOf(blockPath(b.msgs, b.next))
+	if err != nil || first > last+mostBetween {
+		return err // the next one begins with a damaged record
+	}
+	for at := last + 1; at < first; at++ {
+		if !slices.ContainsFunc(x.known, func(h log.Hole) bool { return h.Offset == at }) {
+			x.lost = append(x.lost, log.Hole{Offset: at})
+		}
+	}
+	return nil
+}
+
+// mostBetween is more records than a block can have.
+const mostBetween = 1 << 20
+
+// beginOf gives the offset that the first record of a block says that it has, 0 if there
+// is none.
+func beginOf(path string) (events.Offset, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var head [block.SeqEnd]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil {
+		return 0, nil // empty, or torn
+	}
+	return events.Offset(block.Seq(head[:])), nil
 }
 
 // examined is a block under examination.
@@ -222,6 +262,11 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 	for _, g := range b.gaps {
 		if g.Taken { // the server keeps it, as somebody else's
 			x.note(nil, g, events.Offset(g.Seq), events.Offset(g.Seq))
+		}
+	}
+	if !reread {
+		if err := x.straighten(b); err != nil {
+			return false, err
 		}
 	}
 	i := slices.IndexFunc(b.gaps, func(g block.Gap) bool { return !g.Taken && (reread || g.Misleading) })
@@ -260,15 +305,45 @@ func (x *examination) mend(b *examined) error {
 		return nil
 	}
 	x.mended += bits
-	info, err := os.Stat(blockPath(b.msgs, b.number))
+	return b.write()
+}
+
+// straighten gives damaged records that would mislead the server the sequence that
+// belongs to their place. They stay damaged, and those around them are readable.
+func (x *examination) straighten(b *examined) error {
+	changed := false
+	for _, g := range b.gaps {
+		if !g.Misleading || !g.Whole || g.Taken {
+			continue
+		}
+		if !changed {
+			if err := x.keep(b); err != nil {
+				return err
+			}
+		}
+		changed = true
+		at := x.firstLost(b, g)
+		x.note(nil, g, at, at)
+		block.SetSeq(b.data[g.Begin:], uint64(at))
+	}
+	if !changed {
+		return nil
+	}
+	return b.write()
+}
+
+// write puts a block back that was changed in memory.
+func (b *examined) write() error {
+	path := blockPath(b.msgs, b.number)
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if err := durable.Replace(blockPath(b.msgs, b.number), b.data, info.Mode().Perm(), durable.WithSync); err != nil {
+	if err := durable.Replace(path, b.data, info.Mode().Perm(), durable.WithSync); err != nil {
 		return err
 	}
 	// Whether the server's index is older than the block is asked by these times.
-	if err := os.Chtimes(blockPath(b.msgs, b.number), info.ModTime(), info.ModTime()); err != nil {
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		return err
 	}
 	b.records, b.gaps = block.Scan(b.name, b.number, b.data)
@@ -281,6 +356,11 @@ func (b *examined) cut(at int) error {
 	if err := os.Truncate(blockPath(b.msgs, b.number), int64(at)); err != nil {
 		return err
 	}
+	return b.forgetIndex()
+}
+
+// forgetIndex has the server read the block's stream anew.
+func (b *examined) forgetIndex() error {
 	err := os.Remove(filepath.Join(b.msgs, indexFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -412,28 +492,34 @@ func (x *examination) keep(b *examined) error {
 
 // beforeOpening keeps what the server would destroy, and writes down what it will
 // lose.
-func (s *Server) beforeOpening(m mark) error {
+func (s *Server) beforeOpening(m mark, vet uint64) error {
 	if err := os.MkdirAll(damagedDir(s.dir), 0o700); err != nil {
 		return err
 	}
-	x, err := s.examine(m)
+	x, err := s.examine(m, int64(min(vet, math.MaxInt64)))
 	if err != nil {
 		return err
 	}
-	s.seen = x.seen
+	s.seen, s.unvetted = x.seen, x.later
+	if err := s.reportDamage(x); err != nil {
+		return err
+	}
+	s.holes, err = readHoles(s.dir)
+	return err
+}
+
+// reportDamage says what was found, and writes down what is lost.
+func (s *Server) reportDamage(x *examination) error {
 	if x.mended > 0 {
 		s.logger.Error("flipped bits were found in the store, and flipped back: the disk or the memory is not to be trusted",
 			"dir", s.dir, "bits", x.mended, "kept", x.kept)
 	}
-	if len(x.lost) > 0 {
-		s.logger.Error("the store is damaged: verify says what is missing, the damaged blocks are kept",
-			"dir", s.dir, "records", len(x.lost), "kept", x.kept)
-		if err := addHoles(s.dir, x.lost); err != nil {
-			return err
-		}
+	if len(x.lost) == 0 {
+		return nil
 	}
-	s.holes, err = readHoles(s.dir)
-	return err
+	s.logger.Error("the store is damaged: verify says what is missing, the damaged blocks are kept",
+		"dir", s.dir, "records", len(x.lost), "kept", x.kept)
+	return addHoles(s.dir, x.lost)
 }
 
 // findings collects what reads find to be lost while the store is open. It is written

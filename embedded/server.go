@@ -44,6 +44,11 @@ type ServerOptions struct {
 	// segments.
 	RereadBytes uint64
 
+	// VetBytes is how much of what the server does not read when it starts is looked
+	// through for damage before; the rest is afterwards, while the store is in use.
+	// Default: 32 MiB, which takes a fraction of a second.
+	VetBytes uint64
+
 	Observer log.Observer // of the log; default: nobody
 
 	// MinDurability refuses, with a *log.DurabilityError, a store whose acknowledgements
@@ -75,29 +80,31 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	o.Reserve = cmp.Or(o.Reserve, reserve)
 	o.RereadBytes = cmp.Or(o.RereadBytes, 2*o.SegmentBytes)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
+	o.VetBytes = cmp.Or(o.VetBytes, 32<<20)
 	return o
 }
 
 // Server owns a store directory and runs its server in this process.
 type Server struct {
-	dir     string
-	logger  *slog.Logger
-	lock    *os.File
-	secret  string // of this process
-	token   string // of those who attach
-	nats    *server.Server
-	bridge  *bridge
-	door    *door // nil: the server itself is where others attach
-	conns   []*nats.Conn
-	events  *log.Log
-	serves  *log.Service
-	blocks  *blockSync // nil: the server syncs for itself
-	durable *watermark
-	seen    events.Offset // the highest offset that was ever given
-	holes   []log.Hole    // what the store had lost when it was opened
-	found   *findings     // and since
-	sync    bool          // what is acknowledged is on disk
-	group   bool          // because one sync covers many appends; else the server syncs each message
+	dir      string
+	logger   *slog.Logger
+	lock     *os.File
+	secret   string // of this process
+	token    string // of those who attach
+	nats     *server.Server
+	bridge   *bridge
+	door     *door // nil: the server itself is where others attach
+	conns    []*nats.Conn
+	events   *log.Log
+	serves   *log.Service
+	blocks   *blockSync // nil: the server syncs for itself
+	durable  *watermark
+	seen     events.Offset // the highest offset that was ever given
+	holes    []log.Hole    // what the store had lost when it was opened
+	found    *findings     // and since
+	unvetted []examined    // blocks that nobody has looked at yet
+	sync     bool          // what is acknowledged is on disk
+	group    bool          // because one sync covers many appends; else the server syncs each message
 
 	health   *health
 	unwatch  context.CancelFunc
@@ -186,7 +193,7 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		s.durable, err = openWatermark(s.dir)
 	}
 	if err == nil {
-		expected, err = s.restore()
+		expected, err = s.restore(o.VetBytes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
@@ -195,7 +202,7 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 }
 
 // restore makes the server's files such as it takes them.
-func (s *Server) restore() (expected []string, err error) {
+func (s *Server) restore(vet uint64) (expected []string, err error) {
 	m, err := s.readMark()
 	if err != nil {
 		return nil, err
@@ -218,7 +225,7 @@ func (s *Server) restore() (expected []string, err error) {
 		}
 	}
 	s.found = &findings{dir: s.dir}
-	return expected, s.beforeOpening(m)
+	return expected, s.beforeOpening(m, vet)
 }
 
 func makePrivate(dir string) error {
@@ -364,6 +371,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	var watching context.Context
 	watching, s.unwatch = context.WithCancel(context.Background())
 	s.watching.Go(func() { s.watch(watching) })
+	s.watching.Go(func() { s.scrub(watching) })
 	return nil
 }
 

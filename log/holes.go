@@ -12,31 +12,41 @@ import (
 
 // holes are the records that are known to be lost.
 type holes struct {
-	known []Hole // when the log was opened, by offset
-
-	mu    sync.Mutex // guards found
-	found map[events.Offset]bool
+	mu    sync.Mutex             // guards what follows
+	known []Hole                 // by offset; what a reader holds of it does not change
+	found map[events.Offset]bool // and not known, though the backend counts them still
 }
 
+// find gives the place of an offset among the known ones. The caller holds mu.
 func (h *holes) find(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(h.known, at, func(h Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
 }
 
-// after gives those behind an offset that were known when the log was opened: the
-// backend counts the others still.
+// after gives the known ones behind an offset.
 func (h *holes) after(at events.Offset) []Hole {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	i, _ := h.find(at + 1)
 	return h.known[i:]
 }
 
-// add notes a record that turned out to be lost, and reports whether that is news.
-func (h *holes) add(at events.Offset) bool {
-	if _, known := h.find(at); known {
-		return false
-	}
+// lose adds to the known ones.
+func (h *holes) lose(more []Hole) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.found[at] {
+	all := slices.Concat(h.known, more)
+	slices.SortStableFunc(all, func(a, b Hole) int { return cmp.Compare(a.Offset, b.Offset) })
+	h.known = slices.CompactFunc(all, func(a, b Hole) bool { return a.Offset == b.Offset })
+	for _, m := range more {
+		delete(h.found, m.Offset)
+	}
+}
+
+// add notes a record that turned out to be lost, and reports whether that is news.
+func (h *holes) add(at events.Offset) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.find(at); known || h.found[at] {
 		return false
 	}
 	if h.found == nil {
@@ -45,6 +55,13 @@ func (h *holes) add(at events.Offset) bool {
 	h.found[at] = true
 	return true
 }
+
+// Lose has reads report records as lost from now on that the backend does not have any
+// more.
+func (l *Log) Lose(records []Hole) { l.holes.lose(records) }
+
+// Holes are the records that the backend does not have and that are known to be lost.
+func (l *Log) Holes() []Hole { return l.holes.after(0) }
 
 // Lost is the number of records that are known to be lost, since whenever that was.
 // Reading everything finds the others.

@@ -269,6 +269,16 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	return err
 }
 
+// AtRest runs work while nothing is being appended and everything that was is as safe as
+// it was asked to be. Appends wait for it, and reads ask again.
+func (l *Log) AtRest(ctx context.Context, work func() error) error {
+	js, ok := l.backend.(*jetStream)
+	if !ok {
+		return work()
+	}
+	return js.atRest(ctx, l.drain, func(context.Context) error { return work() })
+}
+
 func (l *Log) isClosed() bool { return l.life.Err() != nil }
 
 func (l *Log) errClosed(verb string) error {

@@ -36,16 +36,23 @@ func isClosed(c jetstream.StreamConfig) bool {
 func closedSubject(name string) string { return "tally.closed." + name }
 
 // atRest works while no publication is under way, and those before are durable.
+func (b *jetStream) atRest(ctx context.Context, drain, work func(context.Context) error) error {
+	b.appending.Lock()
+	defer b.appending.Unlock()
+	if err := drain(ctx); err != nil {
+		return err
+	}
+	return work(ctx)
+}
+
+// atRest works at such a time, and so do those who asked for it.
 func (r *roller) atRest(ctx context.Context, work func(context.Context) error) error {
-	r.b.appending.Lock()
-	defer r.b.appending.Unlock()
-	if err := r.drain(ctx); err != nil {
-		return err
-	}
-	if err := work(ctx); err != nil || r.b.segments.AtRest == nil {
-		return err
-	}
-	return r.b.segments.AtRest()
+	return r.b.atRest(ctx, r.drain, func(ctx context.Context) error {
+		if err := work(ctx); err != nil || r.b.segments.AtRest == nil {
+			return err
+		}
+		return r.b.segments.AtRest()
+	})
 }
 
 // begin closes the active segment and creates the next one. Nothing is published

@@ -112,6 +112,18 @@ func Sound(stream string, number int, data []byte) (last uint64, sound bool) {
 	return last, true
 }
 
+// SeqEnd is how much of a record it takes to know its sequence.
+const SeqEnd = 12
+
+// Seq gives the sequence that the record says it has with which data begin.
+func Seq(data []byte) uint64 {
+	return binary.LittleEndian.Uint64(data[4:SeqEnd]) &^ (erasedBit | tombstoneBit)
+}
+
+// SetSeq gives the record with which data begin another sequence. Its hash is wrong
+// then, unless it is the sequence that it was written with.
+func SetSeq(data []byte, seq uint64) { binary.LittleEndian.PutUint64(data[4:SeqEnd], seq) }
+
 type scanner struct {
 	data []byte
 	hash hash.Hash64

@@ -1,0 +1,17 @@
+package embedded
+
+import (
+	"context"
+	"testing"
+)
+
+// Scrub looks through all blocks of a store that is in use.
+func Scrub(ctx context.Context, t *testing.T, s *Server) {
+	t.Helper()
+	x, err := s.examine(mark{Clean: true}, 0)
+	if err != nil || len(x.later) == 0 {
+		t.Fatalf("%d blocks: %v", len(x.later), err)
+	}
+	s.unvetted = x.later
+	s.scrub(ctx)
+}

@@ -1,0 +1,95 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/log"
+)
+
+// scrubRate is how many bytes of the store are looked through in a second, while it is
+// in use.
+const scrubRate = 128 << 20
+
+// scrub looks through the blocks for which there was no time before the server opened
+// them, once. What the server reads in a block it checks record by record, but for the
+// sequence: for one that seems far ahead it takes memory without bound. So a block in
+// which there is such a one is put right as soon as it is known.
+func (s *Server) scrub(ctx context.Context) {
+	var buffer []byte
+	for _, b := range s.unvetted {
+		if ctx.Err() != nil {
+			return
+		}
+		began := time.Now()
+		x := &examination{dir: s.dir, durable: s.durable.get(), known: s.events.Holes(), buffer: buffer}
+		sound, err := x.sound(&b)
+		buffer = x.buffer
+		switch {
+		case err == nil && !sound:
+			err = s.repair(ctx, x, b)
+		case err == nil:
+			s.events.Lose(x.lost)
+			err = s.reportDamage(x)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist) {
+			s.logger.Error("a block cannot be looked through", "stream", b.name, "block", b.number, "error", err)
+		}
+		pace := time.Duration(len(b.data)) * time.Second / scrubRate
+		select {
+		case <-time.After(pace - time.Since(began)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// misled reports whether the server takes records of a stream for deleted that nobody
+// knows to be lost: it read a block with a sequence far ahead.
+func (s *Server) misled(name string, known []log.Hole) (bool, error) {
+	open, err := s.streams()
+	for _, stream := range open {
+		if stream.Name != name {
+			continue
+		}
+		deleted := stream.State.NumDeleted
+		for _, h := range known {
+			if at := uint64(h.Offset); stream.State.FirstSeq <= at && at <= stream.State.LastSeq {
+				deleted--
+			}
+		}
+		return deleted > 0, nil
+	}
+	return false, err
+}
+
+// repair puts a damaged block right, as far as that is possible, while the server has
+// closed it. Other damage is left for reads to find: they report it.
+func (s *Server) repair(ctx context.Context, x *examination, b examined) error {
+	if err := b.read(); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(b.gaps, func(g block.Gap) bool { return g.Bit >= 0 || g.Misleading }) {
+		s.logger.Error("a block is damaged: verify says what is missing", "dir", s.dir, "stream", b.name, "block", b.number)
+		return nil
+	}
+	err := s.events.AtRest(ctx, func() error {
+		misled, err := s.misled(b.name, x.known)
+		if err == nil {
+			err = s.closeStreams()
+		}
+		if err != nil {
+			return err
+		}
+		if _, err = x.block(&b, false); err == nil && misled {
+			err = b.forgetIndex() // it was written just now
+		}
+		return errors.Join(err, s.openStreams())
+	})
+	s.events.Lose(x.lost)
+	return errors.Join(err, s.reportDamage(x))
+}
