@@ -269,7 +269,10 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 			return false, err
 		}
 	}
-	i := slices.IndexFunc(b.gaps, func(g block.Gap) bool { return !g.Taken && (reread || g.Misleading) })
+	i := slices.IndexFunc(b.gaps, func(g block.Gap) bool {
+		_, _, clear := x.place(b, g)
+		return !g.Taken && (reread || g.Misleading || !clear)
+	})
 	if i < 0 {
 		return slices.ContainsFunc(b.gaps, func(g block.Gap) bool { return g.End == len(b.data) }), nil
 	}
@@ -308,12 +311,15 @@ func (x *examination) mend(b *examined) error {
 	return b.write()
 }
 
-// straighten gives damaged records that would mislead the server the sequence that
-// belongs to their place. They stay damaged, and those around them are readable.
+// straighten makes each damaged stretch of a block look like records of the sequences
+// that belong to its place. The server then takes them for damaged records and reads
+// those around them; else it would throw away what is behind, or take memory without
+// bound for a sequence far ahead.
 func (x *examination) straighten(b *examined) error {
 	changed := false
 	for _, g := range b.gaps {
-		if !g.Misleading || !g.Whole || g.Taken {
+		from, upto, clear := x.place(b, g)
+		if clear {
 			continue
 		}
 		if !changed {
@@ -321,15 +327,35 @@ func (x *examination) straighten(b *examined) error {
 				return err
 			}
 		}
-		changed = true
-		at := x.firstLost(b, g)
-		x.note(nil, g, at, at)
-		block.SetSeq(b.data[g.Begin:], uint64(at))
+		if block.Frame(b.data[g.Begin:g.End], uint64(from), uint64(upto)) {
+			changed = true
+			x.note(nil, g, from, upto)
+		}
 	}
 	if !changed {
 		return nil
 	}
 	return b.write()
+}
+
+// place gives the offsets that a damaged stretch takes, and reports whether the server
+// can tell by what is left of it. At the end of the log that is not asked: what stands
+// there may never have been whole.
+func (x *examination) place(b *examined, g block.Gap) (from, upto events.Offset, clear bool) {
+	if g.Taken || b.end && g.End == len(b.data) {
+		return 0, 0, true
+	}
+	from = x.firstLost(b, g)
+	upto = from
+	if behind := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= g.End }); behind >= 0 {
+		upto = events.Offset(b.records[behind].Seq) - 1
+	} else if b.next != 0 {
+		if first, ok := firstOf(b.msgs, b.name, b.next); ok {
+			upto = first - 1
+		}
+	}
+	upto = max(from, upto)
+	return from, upto, block.Framed(b.data[g.Begin:g.End], uint64(from), uint64(upto))
 }
 
 // write puts a block back that was changed in memory.

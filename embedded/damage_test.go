@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -79,6 +81,39 @@ func TestDamagedEnd(t *testing.T) {
 			t.Errorf("%v was given away again", ack.Last)
 		}
 		mustClose(t, s)
+	}
+}
+
+// Damage to what frames a record, its length or its sequence, costs what it touches in a
+// store that was closed: the server would throw away all that is behind it in the block.
+func TestDamagedFrame(t *testing.T) {
+	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
+	killed := newImage(t, func(*embedded.Server) {})
+	for name, im := range map[string]*image{"closed": closed, "killed": killed} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(6, 6))
+			for i := range testkit.Times(24) {
+				dir := filepath.Join(t.TempDir(), "store")
+				copyStore(t, dir, im.dir)
+				stream := []int{1, len(segments(t, dir))}[i%2]
+				blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", fmt.Sprint("TALLY_", stream), "msgs", "*.blk"))
+				if err != nil || len(blocks) != 1 {
+					t.Fatalf("blocks %v, %v", blocks, err)
+				}
+				number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(blocks[0]), ".blk"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				records, _ := block.Scan(fmt.Sprint("TALLY_", stream), number, mustReadFile(t, blocks[0]))
+				hit := records[1+random.IntN(len(records)-2)]
+				at := int64(hit.Begin) - 3 + int64(i)
+				smear(t, random, blocks[0], at, 40)
+				lost := im.examine(t, dir, fmt.Sprintf("%s of TALLY_%d, byte %d of the record", filepath.Base(blocks[0]), stream, at-int64(hit.Begin)), true)
+				if name == "closed" && (lost < 1 || lost > 2) {
+					t.Errorf("5 bytes from %d of a record cost %d records", at-int64(hit.Begin), lost)
+				}
+			}
+		})
 	}
 }
 
@@ -170,18 +205,25 @@ func (im *image) damage(t *testing.T, random *rand.Rand, bits int) int {
 		at -= im.sizes[i]
 	}
 	path := filepath.Join(dir, im.files[i])
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	smear(t, random, path, at, bits)
+	return im.examine(t, dir, fmt.Sprintf("%s, byte %d of %d", im.files[i], at, im.sizes[i]), strings.HasSuffix(path, ".blk"))
+}
+
+// smear flips a bit at a place, and some of those behind it, so many in all.
+func smear(t *testing.T, random *rand.Rand, path string, at int64, bits int) {
+	t.Helper()
+	data := mustReadFile(t, path)
 	data[at] ^= 1 << random.IntN(8)
 	for bit := 1; bit < bits; bit++ {
-		data[min(at+int64(bit/8), im.sizes[i]-1)] ^= byte(random.IntN(2)) << (bit % 8)
+		data[min(at+int64(bit/8), int64(len(data))-1)] ^= byte(random.IntN(2)) << (bit % 8)
 	}
 	rewriteInPlace(t, path, data)
-	where := fmt.Sprintf("%s, byte %d of %d", im.files[i], at, im.sizes[i])
-	isBlock := strings.HasSuffix(path, ".blk")
+}
 
+// examine opens a damaged store twice, and gives the number of records that are reported
+// as lost: all that are not there, each time.
+func (im *image) examine(t *testing.T, dir, where string, isBlock bool) int {
+	t.Helper()
 	var first map[events.Offset]bool
 	for round := range 2 {
 		s, err := embedded.Start(t.Context(), smallSegments(dir))

@@ -120,9 +120,45 @@ func Seq(data []byte) uint64 {
 	return binary.LittleEndian.Uint64(data[4:SeqEnd]) &^ (erasedBit | tombstoneBit)
 }
 
-// SetSeq gives the record with which data begin another sequence. Its hash is wrong
-// then, unless it is the sequence that it was written with.
-func SetSeq(data []byte, seq uint64) { binary.LittleEndian.PutUint64(data[4:SeqEnd], seq) }
+// Frame makes a stretch of a block look like records of some sequences, both ends
+// inclusive, and reports whether there is room for them. What they are is not told any
+// more: their hashes are wrong.
+func Frame(data []byte, from, upto uint64) bool {
+	const smallest = headerSize + hashSize
+	if upto < from || upto-from >= uint64(len(data)/smallest) {
+		return false
+	}
+	for seq := from; seq <= upto; seq++ {
+		r := data[:smallest]
+		if seq == upto {
+			r = data
+		}
+		binary.LittleEndian.PutUint32(r, uint32(len(r)))
+		binary.LittleEndian.PutUint64(r[4:], seq)
+		binary.LittleEndian.PutUint16(r[20:], 0)
+		sum := r[len(r)-hashSize:]
+		for i := range sum {
+			sum[i] = ^sum[i]
+		}
+		data = data[len(r):]
+	}
+	return true
+}
+
+// Framed reports whether a stretch looks like records of these sequences, whatever their
+// hashes.
+func Framed(data []byte, from, upto uint64) bool {
+	s := scanner{data: data}
+	at := 0
+	for seq := from; seq <= upto; seq++ {
+		e, ok := s.extent(at)
+		if !ok || e.seq != seq {
+			return false
+		}
+		at = e.end
+	}
+	return at == len(data)
+}
 
 type scanner struct {
 	data []byte

@@ -129,3 +129,40 @@ func BenchmarkSound(b *testing.B) {
 		}
 	}
 }
+
+// A stretch that was framed is damaged records of the sequences it was framed for, and
+// those around it are as they were.
+func TestFrame(t *testing.T) {
+	data, want := sound(20)
+	for _, c := range []struct {
+		first, last int // records of the stretch
+		cut         int // bytes that are left of it, 0: all
+		fits        bool
+	}{
+		{3, 3, 0, true}, {3, 6, 0, true}, {3, 6, 120, true}, {3, 6, 119, false}, {0, 0, 0, true}, {19, 19, 0, true},
+	} {
+		from, upto := want[c.first], want[c.last]
+		stretch := slices.Clone(data[from.Begin:upto.End])
+		if c.cut > 0 {
+			stretch = stretch[:c.cut]
+		}
+		if Framed(stretch, from.Seq, upto.Seq+1) {
+			t.Errorf("%+v: it looks like one record more", c)
+		}
+		if got := Frame(stretch, from.Seq, upto.Seq); got != c.fits {
+			t.Errorf("%+v: fits %v", c, got)
+			continue
+		}
+		if !c.fits {
+			continue
+		}
+		if !Framed(stretch, from.Seq, upto.Seq) {
+			t.Errorf("%+v: it does not look like what it was framed for", c)
+		}
+		whole := slices.Concat(data[:from.Begin], stretch, data[upto.End:])
+		records, gaps := Scan(stream, 2, whole)
+		if len(records) != len(want)-(c.last-c.first+1) || len(gaps) != 1 || gaps[0].Begin != from.Begin || gaps[0].End != from.Begin+len(stretch) {
+			t.Errorf("%+v: %d records, gaps %+v", c, len(records), gaps)
+		}
+	}
+}
