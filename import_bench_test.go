@@ -74,7 +74,7 @@ func BenchmarkAppendCorpus(b *testing.B) {
 		var group sync.WaitGroup
 		for sub, list := range sessions {
 			group.Go(func() {
-				if _, err := st.Append(b.Context(), sub, log.At(0), list...); err != nil {
+				if _, _, err := st.AppendSeries(b.Context(), sub, log.At(0), list...); err != nil {
 					b.Error(err)
 				}
 			})

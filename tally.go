@@ -32,6 +32,10 @@ type Config struct {
 	Keep  bool
 	Views []projector.View // over all subjects
 
+	// PatientViews are views too, for which nobody waits but those who say so: they
+	// leave the machine to those who append, as projector.PatientYield says.
+	PatientViews []projector.View
+
 	// ViewsDir is where the files of the views are, whoever writes them; "": nowhere.
 	// Shown waits until the view of a name shows an offset there, if another process
 	// writes it.
@@ -90,17 +94,23 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 func (st *Store) project(life context.Context) {
 	c := st.config
 	if c.Snapshots != nil {
-		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Logger: c.Logger, MaxValue: c.MaxValue}
+		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Yield: projector.PatientYield, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.running.Go(func() {
 			if err := k.Run(life); err != nil {
 				c.Logger.Warn("snapshots are not written any more", "err", err)
 			}
 		})
 	}
-	for _, v := range c.Views {
-		r := &projector.Runner{Log: st.Log, View: v, Logger: c.Logger, MaxValue: c.MaxValue}
+	run := func(v projector.View, y projector.Yield) {
+		r := &projector.Runner{Log: st.Log, View: v, Yield: y, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.runners = append(st.runners, r)
 		st.running.Go(func() { r.Run(life) })
+	}
+	for _, v := range c.Views {
+		run(v, projector.Yield{})
+	}
+	for _, v := range c.PatientViews {
+		run(v, projector.PatientYield)
 	}
 }
 
@@ -211,6 +221,22 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 		return ack, err
 	}
 	return st.Judge(ctx, sub, ack, ready...)
+}
+
+// AppendSeries appends events to one subject one after the other, as
+// [log.Log.AppendSeries] does: for many events at once of which a crash may leave the
+// first ones. Large data are kept as Append keeps them.
+func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error) {
+	ready, err := st.prepare(ctx, sub, evs)
+	if err != nil {
+		return log.Ack{}, 0, err
+	}
+	ack, added, err = st.Log.AppendSeries(ctx, sub, expect, ready...)
+	if err != nil {
+		return ack, added, err
+	}
+	ack, err = st.Judge(ctx, sub, ack, ready...)
+	return ack, added, err
 }
 
 // prepare stamps events and moves large data into blobs, once all of them are

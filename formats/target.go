@@ -25,6 +25,10 @@ type Target interface {
 	// Append stores events of one subject, all or none, and keeps data that an
 	// event cannot hold by reference.
 	Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error)
+	// AppendSeries stores events of one subject one after the other, each directly
+	// behind the one before it, and says how many it added. An error, or a crash, may
+	// leave the first ones.
+	AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error)
 	// PutBlob stores content by its hash and returns the dataref that names it.
 	PutBlob(ctx context.Context, content []byte) (string, error)
 }

@@ -227,9 +227,9 @@ func (c *consumer) ask() error {
 	} else {
 		req.NoWait = true // answered at the end of the stream, also if less came than was announced
 		req.Batch = int(min(uint64(c.batch), c.announced-c.got, uint64(c.q.Upto-c.at)))
-		if c.q.Want > 0 && c.got == 0 {
-			req.Batch = min(req.Batch, c.q.Want)
-		}
+	}
+	if c.q.Want > 0 && c.got == 0 {
+		req.Batch = min(req.Batch, c.q.Want)
 	}
 	body, err := json.Marshal(req)
 	if err != nil {

@@ -105,7 +105,7 @@ func (f *follower) live(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.l.life, cancel)()
-	cur, err := f.l.backend.Scan(ctx, Query{Filter: filter, After: f.r.After, Live: true})
+	cur, err := f.l.backend.Scan(ctx, Query{Filter: filter, After: f.r.After, Live: true, Want: f.r.Limit})
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,7 @@ type Keeper struct {
 	Snapshots snapshot.Store
 	Policy    Policy
 	Cursor    string           // file that says how far the keeper has got; "": start at the head of the log
+	Yield     Yield            // to those who append; default: it does not
 	Logger    *slog.Logger     // default: discard
 	MaxValue  int64            // largest value kept by reference, in bytes; default events.MaxValue
 	Now       func() time.Time // default: time.Now
@@ -124,7 +125,7 @@ func (k *Keeper) follow(ctx context.Context) error {
 	defer stop()
 	go func() {
 		defer close(items)
-		for rec, err := range k.Log.Follow(reading, events.Range{After: k.reached}) {
+		for rec, err := range k.Yield.follow(k.Log, nil)(reading, events.Range{After: k.reached}) {
 			select {
 			case items <- item{rec, err}:
 			case <-reading.Done():

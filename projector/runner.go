@@ -75,7 +75,8 @@ func (e *FoldError) Error() string { return e.Err.Error() }
 func (e *FoldError) Unwrap() error { return e.Err }
 
 // Runner brings one view up to date with the log and keeps it so: catch-up, then
-// live. Records are decoded beside the fold, as many ahead of it as Ahead allows.
+// live, or in bursts if it yields. Records are decoded beside the fold, as many ahead
+// of it as Ahead allows.
 type Runner struct {
 	Log      Follower
 	View     View
@@ -88,8 +89,11 @@ type Runner struct {
 	Ahead   int64         // bytes of data decoded ahead; default 4 MiB, one record always
 	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
 	Upto    events.Offset // where CatchUp ends at the latest; 0: where the log does
+	Yield   Yield         // to those who append, while nobody waits for the view; default: it does not
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex    // guards what follows
+	waiting     int           // calls of Wait
+	hurry       chan struct{} // closed when there is one
 	cursor      Cursor
 	head        events.Offset // of the log, when it was last looked at
 	quarantined map[events.Subject]Quarantine
@@ -168,7 +172,7 @@ func (r *Runner) follow(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	if err := r.pump(ctx, r.Log.Follow, nil); err != nil {
+	if err := r.pump(ctx, r.Yield.follow(r.Log, r.hurried), nil); err != nil {
 		return err
 	}
 	return errors.New("projector: the log's follow ended")
@@ -356,7 +360,7 @@ func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err 
 	if !ok {
 		return c, false, nil
 	}
-	wait, old := r.Latency, time.Since(d.fact.Recorded) > oldNews
+	wait, old := r.Latency, r.Yield.Quiet > 0 || time.Since(d.fact.Recorded) > oldNews
 	if old {
 		wait = max(wait, patience)
 	}
@@ -446,8 +450,10 @@ func (r *Runner) Quarantined() int {
 	return len(r.quarantined)
 }
 
-// Wait returns when the view shows at least the record at an offset.
+// Wait returns when the view shows at least the record at an offset. A view that
+// yields stops that as long as somebody waits.
 func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
+	defer r.await()()
 	for {
 		r.mu.Lock()
 		if r.moved == nil {
@@ -464,6 +470,37 @@ func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
 			return fmt.Errorf("projector: view %s is at %v, waiting for %v: %w", r.View.Name(), reached, at, ctx.Err())
 		}
 	}
+}
+
+// await says that somebody waits, until done is called.
+func (r *Runner) await() (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting++; r.waiting == 1 {
+		close(r.hurriedLocked())
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.waiting--; r.waiting == 0 {
+			r.hurry = nil
+		}
+	}
+}
+
+// hurried gives what is closed when somebody waits.
+func (r *Runner) hurried() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hurriedLocked()
+}
+
+// hurriedLocked is hurried for who holds the lock.
+func (r *Runner) hurriedLocked() chan struct{} {
+	if r.hurry == nil {
+		r.hurry = make(chan struct{})
+	}
+	return r.hurry
 }
 
 // decoded is a fact on its way to the fold, or the error that ends the way.

@@ -85,6 +85,12 @@ func (s *shelf) Forget(_ context.Context, sub events.Subject) error {
 	return nil
 }
 
+func (s *shelf) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stored)
+}
+
 func (s *shelf) has(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()

@@ -166,6 +166,7 @@ func (p *plan) apply(ctx context.Context) (int, error) {
 		return added + len(evs), nil
 	}
 	w := foreign.NewWriter(p.im.target, p.base.Subject, p.base.Offset(), guardTypes(), p.im.added)
+	w.Rewrites = p.change.Replaced
 	for _, e := range evs {
 		if err := w.Add(ctx, e); err != nil {
 			return added + w.Added, err

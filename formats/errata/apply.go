@@ -27,6 +27,7 @@ func (p *plan) apply(ctx context.Context, target formats.Target, told func(int))
 		}
 	}
 	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w.Rewrites = p.rewrites
 	for _, s := range p.steps {
 		if err := p.applyStep(ctx, w, s); err != nil {
 			return err

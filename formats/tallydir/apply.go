@@ -200,6 +200,7 @@ func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told 
 		return added, err
 	}
 	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w.Rewrites = p.rewrites
 	for e, err := range p.events() {
 		switch {
 		case err != nil:

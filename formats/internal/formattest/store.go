@@ -46,6 +46,24 @@ func (st Store) Subjects(ctx context.Context, kind string) iter.Seq2[log.Subject
 
 // Append implements formats.Target.
 func (st Store) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ready, err := st.byReference(ctx, evs)
+	if err != nil {
+		return log.Ack{}, err
+	}
+	return st.Log.Append(ctx, sub, expect, ready...)
+}
+
+// AppendSeries implements formats.Target.
+func (st Store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	ready, err := st.byReference(ctx, evs)
+	if err != nil {
+		return log.Ack{}, 0, err
+	}
+	return st.Log.AppendSeries(ctx, sub, expect, ready...)
+}
+
+// byReference moves the data that an event cannot hold into blobs.
+func (st Store) byReference(ctx context.Context, evs []events.Event) ([]events.Event, error) {
 	ready := slices.Clone(evs)
 	for i, e := range ready {
 		if len(e.Data) <= events.MaxData {
@@ -53,12 +71,12 @@ func (st Store) Append(ctx context.Context, sub events.Subject, expect log.Expec
 		}
 		ref, err := st.PutBlob(ctx, e.Data)
 		if err != nil {
-			return log.Ack{}, err
+			return nil, err
 		}
 		e.Data = nil
 		ready[i] = e.WithExtension(events.ExtDataRef, ref)
 	}
-	return st.Log.Append(ctx, sub, expect, ready...)
+	return ready, nil
 }
 
 // PutBlob implements formats.Target.

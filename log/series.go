@@ -1,0 +1,99 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// AppendSeries stores events of one subject in their order, the first one as expect
+// says, each other one only directly behind the one before it: nothing of anybody
+// else comes in between. It returns when all of them are as durable as an Append. In
+// contrast to Append it is not all or nothing: whatever ends it early, a crash or an
+// error, may leave the first ones of the events in the log. It costs no more than one
+// wait for the disk, and what it stores is written once; a large Append is written
+// twice.
+//
+// Appending the same series again completes what is there of it. added is how many
+// events were stored by this call, also beside an error; the Ack is of all of them,
+// with Duplicate set if all were there before.
+//
+// Events are stamped and limited, and errors are, as those of Append, but that
+// *events.InvalidError for what the events themselves are and ErrTooLarge alone mean
+// that nothing was written. A *ConflictError behind the first event says that somebody
+// else wrote to the subject meanwhile, or that the log has the events in another order.
+func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (ack Ack, added int, err error) {
+	begun := time.Now()
+	defer func() { l.config.Observer.Appended(added, time.Since(begun), err) }()
+	list, err := l.prepareSeries(sub, expect, evs)
+	if err != nil {
+		return Ack{}, 0, err
+	}
+	t, err := l.enter(sub)
+	if err != nil {
+		return Ack{}, 0, err
+	}
+	if err := l.await(ctx, t); err != nil {
+		return Ack{}, 0, err
+	}
+	ack, added, err = l.putSeries(ctx, list)
+	l.leave(t, false)
+	if err != nil {
+		return Ack{}, added, err
+	}
+	ack, err = l.settle(ctx, list[len(list)-1], ack)
+	return ack, added, err
+}
+
+// prepareSeries refuses what must not be stored, all of it before anything is, and
+// encodes each event by itself.
+func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Event) ([]*appending, error) {
+	whole, err := l.prepare(sub, expect, evs)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*appending, len(evs))
+	for i := range list {
+		p := *whole
+		p.events, p.msgs = whole.events[i:i+1], whole.msgs[i:i+1]
+		p.size = whole.size / len(evs)
+		p.buffered = i < len(evs)-1 // the last one's acknowledgement covers those before it
+		if i > 0 {
+			p.guarded = false
+			p.look, p.youngUntil = false, time.Time{}
+			if evs[i].ID != "" {
+				p.age(evs[i].ID, l.config.Now())
+			}
+		}
+		list[i] = &p
+	}
+	return list, nil
+}
+
+// putSeries stores one event after the other. It runs in the series' turn.
+func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added int, err error) {
+	all.Duplicate = true
+	for i, p := range list {
+		if i > 0 {
+			p.expect = At(all.Last)
+		}
+		ack, err := l.put(ctx, p)
+		if err == nil && i > 0 && ack.Last <= all.Last {
+			err = &ConflictError{Subject: p.sub, Want: all.Last, Have: ack.Last}
+		}
+		if err != nil {
+			return Ack{}, added, fmt.Errorf("event %d of %d: %w", i+1, len(list), err)
+		}
+		if i == 0 {
+			all.First = ack.First
+		}
+		if !ack.Duplicate {
+			all.Duplicate = false
+			added++
+		}
+		all.Last, all.Durability = ack.Last, ack.Durability
+	}
+	return all, added, nil
+}
