@@ -50,6 +50,16 @@ type Event struct {
 // them first (log.Stamp).
 func New(source string, sub Subject, p Payload) (Event, error) {
 	data, err := Encode(p)
+	return newEvent(source, sub, p, data, err)
+}
+
+// NewVerbatim is New with EncodeVerbatim: for raw fields that were scanned already.
+func NewVerbatim(source string, sub Subject, p Payload) (Event, error) {
+	data, err := EncodeVerbatim(p)
+	return newEvent(source, sub, p, data, err)
+}
+
+func newEvent(source string, sub Subject, p Payload, data []byte, err error) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}

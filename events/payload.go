@@ -26,16 +26,60 @@ type (
 	Fields = rawjson.Members
 )
 
+// rawCheck looks at a raw field of a payload.
+type rawCheck func(path string, raw Raw) error
+
+// scanned takes what whoever reads or writes the payload looks at, byte for byte.
+func scanned(string, Raw) error { return nil }
+
+// large is a payload whose raw fields hold so much that they are not to be scanned
+// once more than they must.
+type large interface {
+	Payload
+	// validate is Validate, with another look at the raw fields.
+	validate(rawCheck) error
+}
+
+// validate is Validate for a payload whose raw fields are scanned elsewhere.
+func validate(p Payload) error {
+	if l, ok := p.(large); ok {
+		return l.validate(scanned)
+	}
+	return p.Validate()
+}
+
 // Encode writes and validates a payload.
 func Encode(p Payload) ([]byte, error) {
-	if err := p.Validate(); err != nil {
+	if err := validate(p); err != nil {
 		return nil, err
 	}
 	data, err := rawjson.Marshal(p)
 	if err != nil {
-		return nil, dataError(err)
+		return nil, encodeError(p, err)
 	}
 	return data, nil
+}
+
+// EncodeVerbatim is Encode where every raw field is known to be JSON without white
+// space around it, such as a part of a value that was scanned: it is not scanned again.
+// Of other bytes the result means nothing.
+func EncodeVerbatim(p Payload) ([]byte, error) {
+	if err := validate(p); err != nil {
+		return nil, err
+	}
+	data, err := rawjson.AppendVerbatim(nil, p)
+	if err != nil {
+		return nil, encodeError(p, err)
+	}
+	return data, nil
+}
+
+// encodeError says what is wrong with a payload in the words of Validate, if it can.
+func encodeError(p Payload, err error) error {
+	if invalid := p.Validate(); invalid != nil {
+		return invalid
+	}
+	return dataError(err)
 }
 
 // Decode reads the payload of a known type and validates it. The payload's raw
@@ -72,7 +116,7 @@ func decodeInto(data []byte, p Payload) error {
 	if err := rawjson.Unmarshal(data, p); err != nil {
 		return dataError(err)
 	}
-	return p.Validate()
+	return validate(p)
 }
 
 // dataError gives an error of the scanner the form that callers know.

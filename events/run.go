@@ -134,12 +134,14 @@ func (j *Judged) check(path string) error {
 func (p *RunFinished) EventType() string { return TypeRunFinished }
 
 // Validate implements Payload.
-func (p *RunFinished) Validate() error {
+func (p *RunFinished) Validate() error { return p.validate(validRaw) }
+
+func (p *RunFinished) validate(raw rawCheck) error {
 	if len(p.Result) == 0 {
 		return wrong("result", "missing")
 	}
-	return first(p.Run.check("run"), stoppedOr("outcome", p.Outcome, "completed", "failed", "interrupted"), p.Judged.check("judged"), p.FinishedAt.check("finishedAt"), validRaw("result", p.Result), validRaw("usage", p.Usage),
-		validRaw("tools", p.Tools), checkFormats(p.Formats))
+	return first(p.Run.check("run"), stoppedOr("outcome", p.Outcome, "completed", "failed", "interrupted"), p.Judged.check("judged"), p.FinishedAt.check("finishedAt"), raw("result", p.Result), raw("usage", p.Usage),
+		raw("tools", p.Tools), checkFormats(p.Formats))
 }
 
 // RunAnnotated is what a person says of a run.

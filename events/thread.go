@@ -39,18 +39,20 @@ type Entry struct {
 func (p *TurnAppended) EventType() string { return TypeTurnAppended }
 
 // Validate implements Payload.
-func (p *TurnAppended) Validate() error {
+func (p *TurnAppended) Validate() error { return p.validate(validRaw) }
+
+func (p *TurnAppended) validate(raw rawCheck) error {
 	if len(p.Entries) == 0 && len(p.ThreadMeta) == 0 {
 		return wrong("entries", "nothing to append")
 	}
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		if e.check("") != nil { // the path is made only for an error: this runs for every turn that is read
-			return e.check(fmt.Sprintf("entries[%d]", i))
+		if e.check("", raw) != nil { // the path is made only for an error: this runs for every turn that is read
+			return e.check(fmt.Sprintf("entries[%d]", i), raw)
 		}
 	}
 	for _, name := range sortedKeys(p.ThreadMeta) {
-		if err := first(checkThread("threadMeta", name), validRaw(fmt.Sprintf("threadMeta[%q]", name), p.ThreadMeta[name])); err != nil {
+		if err := first(checkThread("threadMeta", name), raw(fmt.Sprintf("threadMeta[%q]", name), p.ThreadMeta[name])); err != nil {
 			return err
 		}
 	}
@@ -63,9 +65,9 @@ func (p *TurnAppended) Validate() error {
 	return checkFormats(p.Formats)
 }
 
-func (e *Entry) check(path string) error {
-	return first(checkThread(path+".thread", e.Thread), checkTurn(path, e.Turn, e.Bytes), e.Timestamp.check(path+".timestamp"),
-		e.Run.checkOptional(path+".run"), validRaw(path+".meta", e.Meta))
+func (e *Entry) check(path string, raw rawCheck) error {
+	return first(checkThread(path+".thread", e.Thread), checkTurn(path, e.Turn, e.Bytes, raw), e.Timestamp.check(path+".timestamp"),
+		e.Run.checkOptional(path+".run"), raw(path+".meta", e.Meta))
 }
 
 // ThreadReplaced puts other content in the place of threads. A thread replaced by
@@ -113,18 +115,20 @@ func (r Replacement) AppendRawJSON(dst []byte) ([]byte, error) {
 func (p *ThreadReplaced) EventType() string { return TypeThreadReplaced }
 
 // Validate implements Payload.
-func (p *ThreadReplaced) Validate() error {
+func (p *ThreadReplaced) Validate() error { return p.validate(validRaw) }
+
+func (p *ThreadReplaced) validate(raw rawCheck) error {
 	if p.Threads == nil {
 		return wrong("threads", "missing")
 	}
 	for _, name := range sortedKeys(p.Threads) {
 		r := p.Threads[name]
 		path := fmt.Sprintf("threads[%q]", name)
-		if err := first(checkThread("threads", name), validRaw(path+".meta", r.Meta)); err != nil {
+		if err := first(checkThread("threads", name), raw(path+".meta", r.Meta)); err != nil {
 			return err
 		}
 		for i := range r.Items {
-			if err := r.Items[i].check(fmt.Sprintf("%s.items[%d]", path, i)); err != nil {
+			if err := r.Items[i].check(fmt.Sprintf("%s.items[%d]", path, i), raw); err != nil {
 				return err
 			}
 		}
@@ -132,12 +136,12 @@ func (p *ThreadReplaced) Validate() error {
 	return first(oneOf("others", p.Others, "keep", "drop"), oneOf("reason", p.Reason, "save", "compact", "import", "clear"), checkFormats(p.Formats))
 }
 
-func (it *Item) check(path string) error {
-	if err := first(it.Timestamp.check(path+".timestamp"), it.Run.checkOptional(path+".run"), validRaw(path+".meta", it.Meta)); err != nil {
+func (it *Item) check(path string, raw rawCheck) error {
+	if err := first(it.Timestamp.check(path+".timestamp"), it.Run.checkOptional(path+".run"), raw(path+".meta", it.Meta)); err != nil {
 		return err
 	}
 	if it.Keep == nil {
-		return checkTurn(path, it.Turn, it.Bytes)
+		return checkTurn(path, it.Turn, it.Bytes, raw)
 	}
 	if it.Turn != nil || it.Bytes != nil {
 		return wrong(path, "both keep and a turn")
@@ -211,14 +215,14 @@ func checkThread(path, name string) error {
 	return nil
 }
 
-func checkTurn(path string, turn Raw, bytes []byte) error {
+func checkTurn(path string, turn Raw, bytes []byte, raw rawCheck) error {
 	switch {
 	case len(turn) == 0 && bytes == nil:
 		return wrong(path+".turn", "missing")
 	case len(turn) > 0 && bytes != nil:
 		return wrong(path, "both turn and bytes")
 	case len(turn) > 0:
-		return validRaw(path+".turn", turn)
+		return raw(path+".turn", turn)
 	}
 	return nil
 }

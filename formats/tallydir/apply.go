@@ -51,7 +51,7 @@ func (g *emitter) emit(payload events.Payload, what string, at events.Timestamp)
 	if g.done {
 		return
 	}
-	e, err := events.New(EventSource, g.p.s.Subject, payload)
+	e, err := events.NewVerbatim(EventSource, g.p.s.Subject, payload)
 	if err == nil {
 		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), foreign.SumOf(e.Data))
 		e.Time = foreign.TimeOf(at)

@@ -25,12 +25,20 @@ func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
 // Append is [Marshal] at the end of dst. If there is an error, it returns dst
 // as it was.
-func Append(dst []byte, v any) ([]byte, error) {
+func Append(dst []byte, v any) ([]byte, error) { return appendValue(dst, v, writer{}) }
+
+// AppendVerbatim is [Append] for raw values that have been scanned: it does not check
+// them again.
+func AppendVerbatim(dst []byte, v any) ([]byte, error) {
+	return appendValue(dst, v, writer{verbatim: true})
+}
+
+func appendValue(dst []byte, v any, w writer) ([]byte, error) {
 	if v == nil {
 		return append(dst, "null"...), nil
 	}
 	rv := reflect.ValueOf(v)
-	out, err := codecOf(rv.Type()).enc(&writer{}, dst, rv)
+	out, err := codecOf(rv.Type()).enc(&w, dst, rv)
 	if err != nil {
 		return dst, err
 	}
@@ -40,7 +48,8 @@ func Append(dst []byte, v any) ([]byte, error) {
 // A writer knows how deep it is, so that nothing is written which could not be
 // read, and a cycle of pointers ends.
 type writer struct {
-	depth int
+	depth    int
+	verbatim bool // raw values are known to be good
 }
 
 func (w *writer) enter() error {
@@ -55,11 +64,20 @@ func (w *writer) raw(dst, raw []byte) ([]byte, error) {
 	if raw == nil {
 		return append(dst, "null"...), nil
 	}
-	if err := checkAt(raw, w.depth); err != nil {
-		return nil, misfit("%v", err)
+	if !w.verbatim {
+		if err := checkAt(raw, w.depth); err != nil {
+			return nil, misfit("%v", err)
+		}
+	}
+	if len(raw) > behind {
+		dst = slices.Grow(dst, len(raw)+behind)
 	}
 	return append(dst, raw...), nil
 }
+
+// behind is room for what stands behind a large value: what was written shall not be
+// copied for it.
+const behind = 1 << 10
 
 // members appends m without braces, comma being whether something stands
 // before it, and refuses names that are taken.
