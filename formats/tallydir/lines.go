@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"io"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats/internal/foreign"
@@ -14,14 +13,12 @@ import (
 
 // lines is what a file of turns was found to be.
 type lines struct {
-	format  events.FileFormat
-	turns   int
-	kept    int    // of them: the first ones, equal to those that the session has
-	sum     string // of the file
-	render  string // of what the turns give when rendered
-	derived string // of the step traces that the turns give
-	bad     []issue
-	more    int // bad lines beyond those listed
+	format events.FileFormat
+	turns  int
+	kept   int  // of them: the first ones, equal to those that the session has
+	traced bool // stepTraces.json is what follows from the turns
+	bad    []issue
+	more   int // bad lines beyond those listed
 
 	id string           // conversationId of the first turn
 	at events.Timestamp // first time of a turn
@@ -61,26 +58,27 @@ func (l *lines) report(line int, reason string) {
 	}
 }
 
-// scanLines reads a file of turns once: what is in it, how it is spelled, where it
-// departs from the turns that the session has, and which step traces follow from
-// it, laid out as traces says, nil if nobody needs to know. keep says whether the
-// turns are kept.
-func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.FileFormat, keep bool) (*lines, error) {
-	file, render, derived := sha256.New(), sha256.New(), sha256.New()
+// lineScan reads a file of turns once.
+type lineScan struct {
+	each   func(func(foreign.TurnLine) error) error // line of the file
+	have   []projector.Turn                         // of the session
+	render foreign.LinesWriter                      // of what the turns give when rendered
+	derive *deriver                                 // of the step traces that follow from them; nil: nobody needs them
+	keep   bool                                     // the turns, which stay valid then
+}
+
+// run finds out what is in the file, how it is spelled, and where it departs from the
+// turns that the session has.
+func (sc *lineScan) run() (*lines, error) {
 	l := &lines{}
-	out := foreign.LinesWriter{W: render}
-	var d *deriver
-	if traces != nil {
-		d = &deriver{out: arrayWriter{w: derived, format: *traces}}
-	}
 	same := true
-	err := foreign.EachLine(io.TeeReader(r, file), limit, func(t foreign.TurnLine) error {
+	err := sc.each(func(t foreign.TurnLine) error {
 		if t.Line == 1 {
 			l.format.BOM = t.BOM
 			if t.End == "\r\n" {
 				l.format.Separator = t.End
 			}
-			out.Format = l.format
+			sc.render.Format = l.format
 		}
 		l.format.FinalNewline = t.End != ""
 		if t.Err != nil {
@@ -99,27 +97,36 @@ func scanLines(r io.Reader, limit int, have []projector.Turn, traces *events.Fil
 		if l.at == "" {
 			l.at = validTime(t.Step, "timestamp")
 		}
-		if keep {
-			l.list = append(l.list, turnOf(bytes.Clone(t.Raw), t.Step))
+		if sc.keep {
+			l.list = append(l.list, turnOf(t.Raw, t.Step))
 		}
-		if same = same && l.turns < len(have) && bytes.Equal(have[l.turns].Raw, t.Raw); same {
+		if same = same && l.turns < len(sc.have) && bytes.Equal(sc.have[l.turns].Raw, t.Raw); same {
 			l.kept++
 		}
 		l.turns++
-		if err := out.Turn(t.Raw, false); err != nil {
+		if err := sc.render.Turn(t.Raw, false); err != nil {
 			return err
 		}
-		return d.turn(t.Step, t.NoStep == nil)
+		return sc.derive.turn(t.Step, t.NoStep == nil)
 	})
 	if err != nil {
 		return nil, err
 	}
-	out.Format = l.format
-	if err := errors.Join(out.End(), d.end()); err != nil {
-		return nil, err
+	sc.render.Format = l.format
+	return l, errors.Join(sc.render.End(), sc.derive.end())
+}
+
+// rendered hashes what the turns give when rendered.
+func (l *lines) rendered() (string, error) {
+	h := sha256.New()
+	out := foreign.LinesWriter{W: h, Format: l.format}
+	for _, t := range l.list {
+		if err := out.Turn(t.raw, false); err != nil {
+			return "", err
+		}
 	}
-	l.sum, l.render, l.derived = foreign.HexSum(file), foreign.HexSum(render), foreign.HexSum(derived)
-	return l, nil
+	err := out.End()
+	return foreign.HexSum(h), err
 }
 
 // wrongStep says which field of a step has a type that readers of steps do not

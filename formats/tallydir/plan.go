@@ -149,7 +149,11 @@ func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
 	if err != nil || have == nil {
 		return false, err
 	}
-	return foreign.SumOf(foreign.SpellJSON(have, s.format)) == s.render, nil
+	if s.same && s.data != nil {
+		return bytes.Equal(foreign.SpellJSON(have, s.format), s.data), nil
+	}
+	want, err := p.f.rendered(s)
+	return foreign.SumOf(foreign.SpellJSON(have, s.format)) == want, err
 }
 
 // planFormats decides how each file is spelled or kept, and which are gone.
@@ -235,7 +239,7 @@ func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, 
 func (p *plan) future(ctx context.Context, at place, s *source, format events.FileFormat) (string, error) {
 	switch {
 	case s != nil && s.value:
-		return s.render, nil
+		return p.f.rendered(s)
 	case s == nil && at.part != partMeta && at.part != partRun:
 		return foreign.Nothing, nil // what holds it is taken away
 	case p.s.Ledger.Created == 0 && at.part == partMeta:

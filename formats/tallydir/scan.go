@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -26,18 +27,20 @@ type source struct {
 	place  place
 	size   int64
 	mode   int64
-	sum    string            // of the file
+	sum    string            // of the file; "": nobody needed it yet, see folder.sum
 	format events.FileFormat // by which the state renders it
 	value  bool              // the state gets a value from it
-	render string            // of what that value gives when rendered
-	raw    events.Raw        // the value of a JSON file, if the folder is small
+	same   bool              // which gives the file when rendered
+	render string            // of what it gives, if that is not the file
+	data   []byte            // the file, if the folder is small and the state holds what is in it
+	raw    events.Raw        // the value of a JSON file, likewise
 	issues []formats.Problem
 	*lines // of conversation.jsonl
 	traces int
 }
 
 // exact reports whether the state renders the file.
-func (s *source) exact() bool { return s.value && s.render == s.sum }
+func (s *source) exact() bool { return s.value && s.same }
 
 func (s *source) problem(line int, reason string) {
 	s.issues = append(s.issues, formats.Problem{File: s.full, Line: line, Reason: reason})
@@ -157,20 +160,52 @@ func (f *folder) scanWhole(s *source) error {
 	return nil
 }
 
+// sum gives the hash of a file, which is made when somebody needs it: that the state
+// renders a file is found by comparing.
+func (f *folder) sum(s *source) (string, error) {
+	if s.sum == "" && s.data != nil {
+		s.sum = foreign.SumOf(s.data)
+	}
+	if s.sum == "" {
+		if err := f.scanWhole(s); err != nil {
+			return "", err
+		}
+	}
+	return s.sum, nil
+}
+
+// rendered gives the hash of what the value in a file gives when rendered.
+func (f *folder) rendered(s *source) (string, error) {
+	if s.same {
+		return f.sum(s)
+	}
+	return s.render, nil
+}
+
 func (f *folder) scanTurns(s *source, have []projector.Turn) error {
-	layout, err := f.traceFormat()
+	sc := lineScan{have: have, keep: f.small()}
+	traces, err := f.openTraces()
 	if err != nil {
 		return err
 	}
-	r, err := f.tree.Open(s.full)
+	if traces != nil {
+		defer traces.Close()
+		sc.derive = &deriver{out: arrayWriter{w: &traces.matcher, format: traces.format}}
+	}
+	if f.small() {
+		err = f.scanSmallTurns(s, &sc)
+	} else {
+		err = f.scanLargeTurns(s, &sc)
+	}
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	if s.lines, err = scanLines(r, f.limit, have, layout, f.small()); err != nil {
-		return err
+	if traces != nil {
+		if s.lines.traced, err = traces.matched(); err != nil {
+			return err
+		}
 	}
-	s.sum, s.render, s.format, s.value = s.lines.sum, s.lines.render, s.lines.format, true
+	s.format, s.value = s.lines.format, true
 	for _, i := range s.lines.bad {
 		s.problem(i.line, i.reason)
 	}
@@ -178,6 +213,66 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 		s.problem(0, fmt.Sprintf("and %d more such lines", s.lines.more))
 	}
 	return nil
+}
+
+// scanSmallTurns scans a file in memory, where it stays.
+func (f *folder) scanSmallTurns(s *source, sc *lineScan) error {
+	var err error
+	if s.data, err = f.readAll(s); err != nil {
+		return err
+	}
+	m := &matcher{r: bytes.NewReader(s.data)}
+	sc.render.W = m
+	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.data, f.limit, take) }
+	if s.lines, err = sc.run(); err != nil {
+		return err
+	}
+	if s.same, err = m.matched(); err != nil || s.same {
+		return err
+	}
+	s.sum = foreign.SumOf(s.data)
+	s.render, err = s.lines.rendered()
+	return err
+}
+
+// scanLargeTurns scans a file as it is read.
+func (f *folder) scanLargeTurns(s *source, sc *lineScan) error {
+	r, err := f.tree.Open(s.full)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	file, render := sha256.New(), sha256.New()
+	sc.render.W = render
+	sc.each = func(take func(foreign.TurnLine) error) error {
+		return foreign.EachLine(io.TeeReader(r, file), f.limit, take)
+	}
+	if s.lines, err = sc.run(); err != nil {
+		return err
+	}
+	s.sum, s.render = foreign.HexSum(file), foreign.HexSum(render)
+	s.same = s.sum == s.render
+	return nil
+}
+
+// traceFile is stepTraces.json, to be compared with what follows from the steps.
+type traceFile struct {
+	matcher
+	io.Closer
+	format events.FileFormat
+}
+
+// openTraces gives nil if there are no step traces.
+func (f *folder) openTraces() (*traceFile, error) {
+	layout, err := f.traceFormat()
+	if layout == nil || err != nil {
+		return nil, err
+	}
+	r, err := f.tree.Open(f.file(tracesName).full)
+	if err != nil {
+		return nil, err
+	}
+	return &traceFile{matcher: matcher{r: r}, Closer: r, format: *layout}, nil
 }
 
 // traceFormat guesses how stepTraces.json is laid out, nil if there is none.
@@ -212,6 +307,13 @@ func (f *folder) read(s *source) ([]byte, error) {
 	if s.size > int64(f.limit) {
 		return nil, nil
 	}
+	return f.readUpto(s, int64(f.limit))
+}
+
+// readAll reads a file of a small folder.
+func (f *folder) readAll(s *source) ([]byte, error) { return f.readUpto(s, math.MaxInt64) }
+
+func (f *folder) readUpto(s *source, limit int64) ([]byte, error) {
 	r, err := f.tree.Open(s.full)
 	if err != nil {
 		return nil, err
@@ -219,7 +321,7 @@ func (f *folder) read(s *source) ([]byte, error) {
 	defer r.Close()
 	var b bytes.Buffer
 	b.Grow(int(s.size) + bytes.MinRead)
-	if _, err := io.Copy(&b, io.LimitReader(r, int64(f.limit))); err != nil {
+	if _, err := b.ReadFrom(io.LimitReader(r, limit)); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -242,23 +344,26 @@ func (f *folder) scanJSON(s *source) error {
 		s.problem(0, fmt.Sprintf("longer than %d bytes", f.limit))
 		return f.scanWhole(s)
 	}
-	s.sum, s.size = foreign.SumOf(data), int64(len(data))
+	s.size = int64(len(data))
 	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
+	if err != nil || !v.Exact || !f.small() {
+		s.sum = foreign.SumOf(data)
+	}
 	if err != nil {
 		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
 		return nil
 	}
-	s.value, s.format, s.render = true, v.Format, s.sum
+	s.value, s.format, s.same = true, v.Format, v.Exact
 	if !v.Exact {
 		s.render = foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
 	}
 	if f.small() {
-		s.raw = v.Raw
+		s.data, s.raw = data, v.Raw
 	}
-	object, err := rawjson.Object(v.Raw)
+	object := v.Object
 	switch {
-	case err != nil:
-		s.problem(0, "no object: "+err.Error()+" (kept as it stands)")
+	case v.NoObject != nil:
+		s.problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
 	case s.place.part == partMeta:
 		f.birth, f.created = memberText(object, "createdAt"), validTime(object, "createdAt")
 		if _, said := object.Get("createdAt"); said && f.created == "" {
@@ -289,13 +394,13 @@ func (f *folder) scanTraces() error {
 	if err != nil {
 		return err
 	}
-	if err := f.scanWhole(s); err != nil {
-		return err
-	}
-	if t := f.file(turnsName); t != nil && t.lines.derived == s.sum {
-		s.value, s.render, s.format = true, s.sum, *layout
+	if t := f.file(turnsName); t != nil && t.lines.traced {
+		s.value, s.same, s.format = true, true, *layout
 		s.format.Derived = true
 		return nil
+	}
+	if err := f.scanWhole(s); err != nil {
+		return err
 	}
 	data, err := f.read(s)
 	if err != nil || data == nil {
@@ -317,6 +422,7 @@ func (f *folder) scanTraces() error {
 		return err
 	}
 	s.value, s.render, s.format, s.traces = true, foreign.HexSum(h), *layout, len(elements)
+	s.same = s.render == s.sum
 	return nil
 }
 

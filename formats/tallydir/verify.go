@@ -1,9 +1,11 @@
 package tallydir
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"hash"
 	"path"
 
 	"github.com/tallylog/tally/events"
@@ -41,7 +43,7 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 			if at == partTraces && stepsSame && s.derives(have.format) {
 				continue // they follow from the steps, and the scan has seen that they do
 			}
-			same, err := v.same(ctx, have, s)
+			same, err := v.same(ctx, have, f, s)
 			if err != nil {
 				return nil, err
 			}
@@ -64,8 +66,8 @@ func (s *source) derives(by events.FileFormat) bool {
 	return want.Derived && want == by
 }
 
-// same reports whether a file comes out as it is.
-func (v view) same(ctx context.Context, have file, s *source) (bool, error) {
+// same reports whether a file of a folder comes out as it is.
+func (v view) same(ctx context.Context, have file, f *folder, s *source) (bool, error) {
 	if have.format.Mode != s.mode {
 		return false, nil
 	}
@@ -74,12 +76,27 @@ func (v view) same(ctx context.Context, have file, s *source) (bool, error) {
 		if err != nil || at != 0 {
 			return false, err
 		}
+		want, err := f.sum(s)
+		if err != nil {
+			return false, err
+		}
 		stored, err := foreign.Load(ctx, v.src, doc)
-		return stored.Exists && stored.Sum == s.sum, err
+		return stored.Exists && stored.Sum == want, err
+	}
+	if s.data != nil {
+		m := &matcher{r: bytes.NewReader(s.data)}
+		if err := v.write(ctx, have, m); err != nil {
+			return false, err
+		}
+		return m.matched()
+	}
+	want, err := f.sum(s)
+	if err != nil {
+		return false, err
 	}
 	h := sha256.New()
-	err := v.write(ctx, have, h)
-	return foreign.HexSum(h) == s.sum, err
+	err = v.write(ctx, have, h)
+	return foreign.HexSum(h) == want, err
 }
 
 // verify compares what the store has now with the folder.
@@ -150,14 +167,33 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 	if err := errors.Join(out.End(), d.out.end()); err != nil {
 		return false, err
 	}
-	if turns != nil && foreign.HexSum(main) != turns.render {
-		im.Problem(turns.full, 0, "the store has other turns than the file: it changed while it was imported")
+	if turns != nil {
+		want, err := f.rendered(turns)
+		if err != nil {
+			return false, err
+		}
+		if foreign.HexSum(main) != want {
+			im.Problem(turns.full, 0, "the store has other turns than the file: it changed while it was imported")
+		}
 	}
-	if derived != nil && derived.format.Derived && foreign.HexSum(traces) != derived.sum {
+	if same, err := f.isDerived(derived, traces); !same || err != nil {
+		if err != nil {
+			return false, err
+		}
 		im.Problem(derived.full, 0, "does not follow from the turns in the store: it changed while it was imported")
 	}
 	if s.History.Len() == 0 {
 		return false, nil
 	}
 	return true, im.reportDiffering(ctx, view{im.Target, s}, f)
+}
+
+// isDerived reports whether a hash is that of step traces that follow from the steps.
+// Without such, or without any, there is nothing to say against it.
+func (f *folder) isDerived(s *source, have hash.Hash) (bool, error) {
+	if s == nil || !s.format.Derived {
+		return true, nil
+	}
+	want, err := f.sum(s)
+	return foreign.HexSum(have) == want, err
 }

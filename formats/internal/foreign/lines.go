@@ -43,14 +43,43 @@ func (l *lineReader) next() (line []byte, end string, err error) {
 	if long {
 		return nil, "\n", errLong
 	}
-	line = l.buf
-	if body, ok := bytes.CutSuffix(line, []byte("\n")); ok {
-		if body, ok := bytes.CutSuffix(body, []byte("\r")); ok {
-			return body, "\r\n", nil
-		}
-		return body, "\n", nil
+	line, end = cutEnd(l.buf)
+	return line, end, nil
+}
+
+// cutEnd takes a line apart from its end.
+func cutEnd(line []byte) (body []byte, end string) {
+	body, ok := bytes.CutSuffix(line, []byte("\n"))
+	if !ok {
+		return line, ""
 	}
-	return line, "", nil
+	if body, ok := bytes.CutSuffix(body, []byte("\r")); ok {
+		return body, "\r\n"
+	}
+	return body, "\n"
+}
+
+// lineBytes gives the lines of a file that is in memory, as lineReader does. They
+// stay valid.
+type lineBytes struct {
+	rest  []byte
+	limit int
+}
+
+func (l *lineBytes) next() (line []byte, end string, err error) {
+	if len(l.rest) == 0 {
+		return nil, "", io.EOF
+	}
+	n := len(l.rest)
+	if i := bytes.IndexByte(l.rest, '\n'); i >= 0 {
+		n = i + 1
+	}
+	line, l.rest = l.rest[:n:n], l.rest[n:]
+	if n > l.limit {
+		return nil, "\n", errLong
+	}
+	line, end = cutEnd(line)
+	return line, end, nil
 }
 
 // TurnLine is a line of a file of turns: Raw is nil if it is blank, or cannot go
@@ -85,8 +114,19 @@ func (t *TurnLine) read(line []byte) {
 // EachLine calls f for every line. Lines of more than limit bytes cannot go in.
 func EachLine(r io.Reader, limit int, f func(TurnLine) error) error {
 	in := lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
+	return eachLine(in.next, limit, f)
+}
+
+// EachLineOf is EachLine of a file that is in memory. What f is given aliases it, and
+// stays valid.
+func EachLineOf(data []byte, limit int, f func(TurnLine) error) error {
+	in := lineBytes{rest: data, limit: limit}
+	return eachLine(in.next, limit, f)
+}
+
+func eachLine(next func() (line []byte, end string, err error), limit int, f func(TurnLine) error) error {
 	for n := 1; ; n++ {
-		line, end, err := in.next()
+		line, end, err := next()
 		t := TurnLine{Line: n, End: end}
 		switch {
 		case errors.Is(err, io.EOF):

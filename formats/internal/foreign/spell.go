@@ -44,6 +44,9 @@ type JSONValue struct {
 	Raw    []byte            // the value, without white space around it
 	Format events.FileFormat // by which it is spelled
 	Exact  bool              // it is the whole file
+
+	Object   rawjson.Members // of Raw; nil if it is no object, and then NoObject says why
+	NoObject error
 }
 
 // ReadJSON takes a JSON file apart. inside is how many containers the value will
@@ -51,8 +54,11 @@ type JSONValue struct {
 func ReadJSON(data []byte, inside int) (JSONValue, error) {
 	body, mark := bytes.CutPrefix(data, []byte(BOM))
 	v := JSONValue{Raw: bytes.Trim(body, " \t\r\n"), Format: events.FileFormat{BOM: mark}}
-	if err := rawjson.Check(body); err != nil { // of all of it, so that offsets count from its beginning
-		return JSONValue{}, err
+	v.Object, v.NoObject = rawjson.Object(body) // of all of it, so that offsets count from its beginning
+	if v.NoObject != nil {
+		if err := rawjson.Check(body); err != nil {
+			return JSONValue{}, err
+		}
 	}
 	if err := fits(v.Raw, inside); err != nil {
 		return JSONValue{}, err
@@ -62,7 +68,8 @@ func ReadJSON(data []byte, inside int) (JSONValue, error) {
 	} else if string(rest) == "\n" {
 		v.Format.FinalNewline = true
 	}
-	v.Exact = bytes.Equal(SpellJSON(v.Raw, v.Format), data)
+	spelled := len(data) - len(body) + len(v.Raw) + len(Ending(v.Format))
+	v.Exact = bytes.HasPrefix(body, v.Raw) && bytes.HasSuffix(data, []byte(Ending(v.Format))) && spelled == len(data)
 	return v, nil
 }
 
@@ -125,7 +132,7 @@ func (l *LinesWriter) separator() string {
 // Turn writes the next line. A value that has line ends between its tokens is
 // compacted, as otherwise it would be several lines.
 func (l *LinesWriter) Turn(raw []byte, compact bool) error {
-	if compact || bytes.ContainsAny(raw, "\n\r") {
+	if compact || bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
 		raw = rawjson.AppendCompact(nil, raw)
 	}
 	head := ""

@@ -1,0 +1,47 @@
+package tallydir
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// matcher is written what a file is expected to be, and compares.
+type matcher struct {
+	r       io.Reader // of the file
+	buf     []byte
+	differs bool
+	err     error // of reading
+}
+
+const matchAtOnce = 64 << 10
+
+// Write compares the next bytes. It never fails.
+func (m *matcher) Write(p []byte) (int, error) {
+	if m.buf == nil {
+		m.buf = make([]byte, matchAtOnce)
+	}
+	for rest := p; len(rest) > 0 && !m.differs; {
+		next := rest[:min(len(rest), len(m.buf))]
+		n, err := io.ReadFull(m.r, m.buf[:len(next)])
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			m.err = err
+		}
+		m.differs = err != nil || !bytes.Equal(m.buf[:n], next)
+		rest = rest[len(next):]
+	}
+	return len(p), nil
+}
+
+// matched reports whether what was written is the file, all of it.
+func (m *matcher) matched() (bool, error) {
+	if m.differs || m.err != nil {
+		return false, m.err
+	}
+	var one [1]byte
+	_, err := io.ReadFull(m.r, one[:])
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
+}
