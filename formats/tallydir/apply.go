@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/internal/foreign"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
 )
 
 // errStop ends a walk over a file whose rest is not needed.
@@ -55,6 +56,9 @@ func (g *emitter) emit(payload events.Payload, what string, at events.Timestamp)
 	if err == nil {
 		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), foreign.SumOf(e.Data))
 		e.Time = foreign.TimeOf(at)
+	}
+	if err == nil && g.p.recall {
+		g.p.made = append(g.p.made, projector.Fact{Record: events.Record{Event: e}, Payload: payload})
 	}
 	g.done = !g.yield(e, err) || err != nil
 }
@@ -215,6 +219,7 @@ func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told 
 		}
 	}
 	err = w.Flush(ctx)
+	p.alone = w.Added == len(p.made)
 	return added + w.Added, err
 }
 

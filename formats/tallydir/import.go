@@ -207,9 +207,10 @@ func (im importer) session(ctx context.Context, f *folder, again bool) error {
 		im.Refuse(f.id, path.Join(conversations, f.name), reason)
 		return err
 	}
+	p.recall = fresh && f.small() && !im.Options.DryRun
 	added, err := p.apply(ctx, im.Target, im.Options.DryRun, im.Added)
 	if err == nil && !im.Options.DryRun {
-		err = im.verify(ctx, f, fresh)
+		err = im.verify(ctx, f, p)
 	}
 	if err != nil {
 		return err

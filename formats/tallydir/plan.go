@@ -33,6 +33,10 @@ type plan struct {
 	formats map[string]events.FileFormat
 
 	rewrites bool // threads are replaced or cut, not only extended
+
+	recall bool             // the events are kept in made, to see what they come to
+	made   []projector.Fact // in their order
+	alone  bool             // they are all that the session has, and this import added them
 }
 
 // makePlan compares a scanned folder with a session.

@@ -9,40 +9,51 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// traceOf appends the step trace of the step at an index, as compact JSON.
+// tracer appends the step traces of steps, compact or with the white space that stands
+// in the steps.
+type tracer struct{ compact bool }
+
+// trace appends the step trace of the step at an index.
 //
 // Where a step does not say what a trace needs, the values are those of the
 // original's conversion, but for the time: what was not recorded is left out.
-func traceOf(dst []byte, step rawjson.Members, index int) []byte {
+func (t tracer) trace(dst []byte, step rawjson.Members, index int) []byte {
 	metadata := memberObject(step, "metadata")
 	dst = append(dst, `{"turnIndex":`...)
 	if at, ok := metadata.Get("originalTurnIndex"); ok {
-		dst = rawjson.AppendCompact(dst, at)
+		dst = t.value(dst, at)
 	} else if at, ok := step.Get("stepIndex"); ok {
-		dst = rawjson.AppendCompact(dst, at)
+		dst = t.value(dst, at)
 	} else {
 		dst = strconv.AppendInt(dst, int64(index), 10)
 	}
-	dst = appendMember(dst, "userMessage", step, "input", "null")
-	dst = appendMember(dst, "agentMessages", step, "output", "[]")
+	dst = t.member(dst, "userMessage", step, "input", "null")
+	dst = t.member(dst, "agentMessages", step, "output", "[]")
 	if _, ok := step.Get("timestamp"); ok {
-		dst = appendMember(dst, "timestamp", step, "timestamp", "")
+		dst = t.member(dst, "timestamp", step, "timestamp", "")
 	}
-	dst = appendMember(dst, "stepId", metadata, "stepId", "null")
-	dst = appendMember(dst, "selection", metadata, "selection", `{"method":"none"}`)
+	dst = t.member(dst, "stepId", metadata, "stepId", "null")
+	dst = t.member(dst, "selection", metadata, "selection", `{"method":"none"}`)
 	if _, ok := metadata.Get("end"); ok {
-		dst = appendMember(dst, "end", metadata, "end", "")
+		dst = t.member(dst, "end", metadata, "end", "")
 	}
 	return append(dst, '}')
 }
 
-func appendMember(dst []byte, name string, from rawjson.Members, member, otherwise string) []byte {
+func (t tracer) member(dst []byte, name string, from rawjson.Members, member, otherwise string) []byte {
 	dst = append(dst, `,"`...)
 	dst = append(append(dst, name...), `":`...)
 	if raw, ok := from.Get(member); ok {
-		return rawjson.AppendCompact(dst, raw)
+		return t.value(dst, raw)
 	}
 	return append(dst, otherwise...)
+}
+
+func (t tracer) value(dst []byte, raw events.Raw) []byte {
+	if t.compact {
+		return rawjson.AppendCompact(dst, raw)
+	}
+	return append(dst, raw...)
 }
 
 // memberObject gives a member that is an object, nil if it is none.
@@ -88,7 +99,8 @@ func (d *deriver) turn(step rawjson.Members, ok bool) error {
 	if !ok {
 		return nil
 	}
-	d.buf = traceOf(d.buf[:0], step, index)
+	// An indent gives all white space between tokens anew.
+	d.buf = tracer{compact: d.out.format.Indent == ""}.trace(d.buf[:0], step, index)
 	return d.out.element(d.buf)
 }
 

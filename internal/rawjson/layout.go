@@ -1,6 +1,9 @@
 package rawjson
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // AppendCompact appends src without the white space between its tokens. The
 // tokens are untouched. src should have passed [Check]; of other input the
@@ -36,6 +39,14 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 	if indent == "" {
 		return AppendCompact(dst, src)
 	}
+	line := "\n" + strings.Repeat(indent, min(max(depth, 0)+8, MaxDepth)) // grown when something is deeper
+	newline := func(dst []byte, depth int) []byte {
+		n := 1 + min(max(depth, 0), MaxDepth)*len(indent)
+		if n > len(line) {
+			line = "\n" + strings.Repeat(indent, min(2*depth, MaxDepth))
+		}
+		return append(dst, line[:n]...)
+	}
 	for i := space(src, 0); i < len(src); i = space(src, i) {
 		switch c := src[i]; c {
 		case '"':
@@ -51,13 +62,13 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 				continue
 			}
 			depth++
-			dst = newline(dst, indent, depth)
+			dst = newline(dst, depth)
 		case '}', ']':
 			depth--
-			dst = append(newline(dst, indent, depth), c)
+			dst = append(newline(dst, depth), c)
 			i++
 		case ',':
-			dst = newline(append(dst, c), indent, depth)
+			dst = newline(append(dst, c), depth)
 			i++
 		case ':':
 			dst = append(dst, ':', ' ')
@@ -66,14 +77,6 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 			dst = append(dst, c)
 			i++
 		}
-	}
-	return dst
-}
-
-func newline(dst []byte, indent string, depth int) []byte {
-	dst = append(dst, '\n')
-	for range min(depth, MaxDepth) {
-		dst = append(dst, indent...)
 	}
 	return dst
 }

@@ -35,6 +35,19 @@ func NewRehearsal(target formats.Target) *Rehearsal {
 	return &Rehearsal{Target: target, last: rehearsed}
 }
 
+// Recall gives a source that has, beside what is in the log, records that were appended
+// there and are still at hand. It gives them offsets of its own, in their order.
+func Recall(target formats.Target, appended []projector.Fact) *Rehearsal {
+	r := NewRehearsal(target)
+	r.records = make([]events.Record, len(appended))
+	for i := range appended {
+		r.last++
+		appended[i].Offset = r.last
+		r.records[i] = appended[i].Record
+	}
+	return r
+}
+
 // Loader loads from the log and what was appended here.
 func (r *Rehearsal) Loader() *projector.Loader {
 	l := *r.Target.Loader()
