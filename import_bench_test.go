@@ -19,7 +19,8 @@ import (
 
 // BenchmarkImportCorpus imports the recorded folders, or generated ones where there
 // are none, into a store whose acknowledgements are durable. x-hash is how many
-// times as long that takes as to read and hash the same files.
+// times as long that takes as to read and hash the same files. The catalog is
+// kept up to date meanwhile; search and snapshots yield, and catch up behind it.
 func BenchmarkImportCorpus(b *testing.B) {
 	roots := corpus(b)
 	var reading, importing time.Duration

@@ -33,8 +33,12 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 // have no white space around them. It gives a *SyntaxError if b does not pass
 // [Check], and a *FieldError if b is no object, has a name twice (after
 // unescaping) or a name with a lone surrogate.
-func Object(b []byte) (Members, error) {
-	r := reader{b: b}
+func Object(b []byte) (Members, error) { return ObjectInside(b, 0) }
+
+// ObjectInside is [Object] for what is to stand inside of so many containers: with
+// them it may be nested no deeper than MaxDepth.
+func ObjectInside(b []byte, depth int) (Members, error) {
+	r := reader{b: b, depth: depth}
 	i, err := start(b)
 	var m Members
 	if err == nil {

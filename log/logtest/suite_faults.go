@@ -17,6 +17,7 @@ import (
 func RunFaults(t *testing.T, open func(t *testing.T) log.Backend) {
 	t.Run("RetryAfterUnknown", func(t *testing.T) { retryAfterUnknown(t, open) })
 	t.Run("ExpectationsUnderFaults", func(t *testing.T) { expectationsUnderFaults(t, open) })
+	t.Run("SeriesUnderFaults", func(t *testing.T) { seriesUnderFaults(t, open) })
 	t.Run("AsyncUnderFaults", func(t *testing.T) { asyncUnderFaults(t, open) })
 }
 

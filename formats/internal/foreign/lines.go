@@ -101,9 +101,7 @@ func (t *TurnLine) read(line []byte) {
 		t.Raw = nil
 		return
 	}
-	if t.Step, t.NoStep = rawjson.Object(t.Raw); t.NoStep == nil {
-		t.Err = fits(t.Raw, TurnInside)
-	} else {
+	if t.Step, t.NoStep = rawjson.ObjectInside(t.Raw, TurnInside); t.NoStep != nil {
 		t.Err = CheckValue(t.Raw, TurnInside)
 	}
 	if t.Err != nil {

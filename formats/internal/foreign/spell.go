@@ -54,14 +54,13 @@ type JSONValue struct {
 func ReadJSON(data []byte, inside int) (JSONValue, error) {
 	body, mark := bytes.CutPrefix(data, []byte(BOM))
 	v := JSONValue{Raw: bytes.Trim(body, " \t\r\n"), Format: events.FileFormat{BOM: mark}}
-	v.Object, v.NoObject = rawjson.Object(body) // of all of it, so that offsets count from its beginning
-	if v.NoObject != nil {
-		if err := rawjson.Check(body); err != nil {
+	if v.Object, v.NoObject = rawjson.ObjectInside(body, inside); v.NoObject != nil {
+		if err := rawjson.Check(body); err != nil { // of all of it, so that offsets count from its beginning
 			return JSONValue{}, err
 		}
-	}
-	if err := fits(v.Raw, inside); err != nil {
-		return JSONValue{}, err
+		if err := fits(v.Raw, inside); err != nil {
+			return JSONValue{}, err
+		}
 	}
 	if rest := body[bytes.Index(body, v.Raw)+len(v.Raw):]; string(rest) == "\r\n" {
 		v.Format.Separator, v.Format.FinalNewline = "\r\n", true
