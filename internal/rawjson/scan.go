@@ -88,27 +88,31 @@ func scanScalar(b []byte, i int) (int, error) {
 }
 
 // scanContainer remembers of each open container only whether it is an object:
-// one bit.
+// one bit. What values mostly look like, plain strings and no white space, it reads
+// itself; everything else, and whatever is wrong, is left to those who know all cases.
 func scanContainer(b []byte, i, depth int) (int, error) {
 	var objects [MaxDepth/64 + 1]uint64
 	outside := depth
 	var err error
 	for {
-		if i < len(b) && (b[i] == '{' || b[i] == '[') {
-			open := b[i]
+		if i >= len(b) {
+			return 0, bad(len(b), "unexpected end")
+		}
+		switch c := b[i]; c {
+		case '{', '[':
 			if depth++; depth > MaxDepth {
 				return 0, bad(i, tooDeep)
 			}
-			object := open == '{'
+			object := c == '{'
 			if object {
 				objects[depth/64] |= 1 << (depth % 64)
 			} else {
 				objects[depth/64] &^= 1 << (depth % 64)
 			}
 			i = space(b, i+1)
-			if i >= len(b) || b[i] != open+2 { // '{'+2 is '}', '['+2 is ']'
+			if i >= len(b) || b[i] != c+2 { // '{'+2 is '}', '['+2 is ']'
 				if object {
-					if i, err = scanName(b, i); err != nil {
+					if i, err = passName(b, i); err != nil {
 						return 0, err
 					}
 				}
@@ -116,26 +120,66 @@ func scanContainer(b []byte, i, depth int) (int, error) {
 			}
 			i++
 			depth--
-		} else if i, err = scanScalar(b, i); err != nil {
-			return 0, err
+		case '"':
+			if end := plainString(b, i); end > 0 {
+				i = end
+			} else if i, _, err = scanString(b, i); err != nil {
+				return 0, err
+			}
+		default:
+			if i, err = scanScalar(b, i); err != nil {
+				return 0, err
+			}
 		}
 		for more := false; !more; { // after a value: close what ends here
 			if depth == outside {
 				return i, nil
 			}
 			object := objects[depth/64]>>(depth%64)&1 != 0
-			if i, more, err = scanNext(b, i, object); err != nil {
+			if i+1 < len(b) && b[i] == ',' && b[i+1] > ' ' {
+				i, more = i+1, true
+			} else if i, more, err = scanNext(b, i, object); err != nil {
 				return 0, err
 			}
 			if !more {
 				depth--
 			} else if object {
-				if i, err = scanName(b, i); err != nil {
+				if i, err = passName(b, i); err != nil {
 					return 0, err
 				}
 			}
 		}
 	}
+}
+
+// passName is scanName, quicker for what names mostly are.
+func passName(b []byte, i int) (int, error) {
+	if i < len(b) && b[i] == '"' {
+		if end := plainString(b, i); end > 0 && end+1 < len(b) && b[end] == ':' {
+			switch {
+			case b[end+1] > ' ':
+				return end + 1, nil
+			case b[end+1] == ' ' && end+2 < len(b) && b[end+2] > ' ':
+				return end + 2, nil
+			}
+		}
+	}
+	return scanName(b, i)
+}
+
+// plainString returns the end of the string whose opening quote is at i if it has
+// nothing but plain bytes and does not end close to the end of b, else 0.
+func plainString(b []byte, i int) int {
+	for i++; i+8 <= len(b); i += 8 {
+		if hit := special(binary.LittleEndian.Uint64(b[i:])); hit != 0 {
+			i += bits.TrailingZeros64(hit) / 8
+			if b[i] == '"' {
+				return i + 1
+			}
+			return 0
+		}
+	}
+	return 0
 }
 
 // scanNext reads what follows an element: a comma, and then more is true and
@@ -273,16 +317,19 @@ func scanEscape(b []byte, i int) (int, error) {
 	return 0, bad(i, "invalid escape")
 }
 
+// special has the top bit of the first byte of a word set that is not plain; a borrow
+// can only disturb the bytes above it.
+func special(w uint64) uint64 {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	return (w | (w - ones*' ') | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) & tops
+}
+
 // plain returns the place, from i on, of the first byte of a string that is
 // not plain: a quote, a backslash, a control or a byte of a longer rune. It
-// looks at eight bytes at a time; a borrow can only disturb the bytes above the
-// first hit.
+// looks at eight bytes at a time.
 func plain(b []byte, i int) int {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for i+8 <= len(b) {
-		w := binary.LittleEndian.Uint64(b[i:])
-		hit := (w | (w - ones*' ') | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) & tops
-		if hit != 0 {
+		if hit := special(binary.LittleEndian.Uint64(b[i:])); hit != 0 {
 			return i + bits.TrailingZeros64(hit)/8
 		}
 		i += 8
