@@ -226,6 +226,8 @@ type appending struct {
 	tail    bool // ids must be looked up among the events after the expectation
 	guarded bool // appended with Any, and allowed only as the subject's first
 
+	behind events.Offset // of the event of a series that this Log stored just before; 0: none, or somebody else wrote since
+
 	buffered bool // an acknowledgement before the sync will do
 }
 

@@ -110,7 +110,7 @@ func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset, alone
 // returns the subject's last offset.
 func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.Offset, error) {
 	ids := l.ids.of(p.sub)
-	if err := l.fill(ctx, ids); err != nil {
+	if err := l.fill(ctx, ids, p.behind); err != nil {
 		return 0, err
 	}
 	for i, e := range p.events {
@@ -137,16 +137,17 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.O
 	return ids.upto, nil
 }
 
-// fill reads the events that came to the subject since it was read last.
-func (l *Log) fill(ctx context.Context, ids *subjectIDs) error {
-	if ids.whole && l.alone() {
+// fill reads the events that came to the subject since it was read last. last, if not 0,
+// is the subject's last offset as far as the caller knows: it is going to expect that.
+func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) error {
+	if ids.whole && (l.alone() || last > 0 && last == ids.upto) {
 		return nil
 	}
-	last, err := l.backend.Last(ctx, ids.sub.NATS())
+	newest, err := l.backend.Last(ctx, ids.sub.NATS())
 	switch {
 	case err != nil && !isNotFound(err):
 		return fmt.Errorf("log: append %s: %w", ids.sub.NATS(), err)
-	case err == nil && last.Offset <= ids.upto:
+	case err == nil && newest.Offset <= ids.upto:
 		ids.whole = true
 		return nil
 	}
@@ -164,7 +165,7 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs) error {
 		ids.places[l.ids.hash(rec.Event)] = rec.Offset
 		ids.upto = rec.Offset
 	}
-	ids.upto, ids.whole = max(ids.upto, last.Offset), true
+	ids.upto, ids.whole = max(ids.upto, newest.Offset), true
 	return nil
 }
 

@@ -75,9 +75,10 @@ func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Even
 // putSeries stores one event after the other. It runs in the series' turn.
 func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added int, err error) {
 	all.Duplicate = true
+	behind := events.Offset(0)
 	for i, p := range list {
 		if i > 0 {
-			p.expect = At(all.Last)
+			p.expect, p.behind = At(all.Last), behind
 		}
 		ack, err := l.put(ctx, p)
 		if err == nil && i > 0 && ack.Last <= all.Last {
@@ -89,8 +90,9 @@ func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added 
 		if i == 0 {
 			all.First = ack.First
 		}
+		behind = 0
 		if !ack.Duplicate {
-			all.Duplicate = false
+			all.Duplicate, behind = false, ack.Last
 			added++
 		}
 		all.Last, all.Durability = ack.Last, ack.Durability

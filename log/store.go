@@ -44,13 +44,13 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 			l.ids.stored(p, exact, first, l.alone())
 			return Ack{First: first, Last: receipt.Last, Durability: l.config.Durability}, nil
 		case conflict != nil:
-			p.tail = true
+			p.tail, p.behind = true, 0
 			tried, claimed = exact, Exactly{Set: true, At: conflict.Have}
 		case errors.Is(err, ErrDuplicate):
 			p.look = true
 		case errors.Is(err, ErrBusy):
 		case errors.Is(err, ErrConflict):
-			p.tail, tried = true, Exactly{}
+			p.tail, p.behind, tried = true, 0, Exactly{}
 		default:
 			if errors.Is(err, ErrUnknown) {
 				l.doubtful.Store(true)
