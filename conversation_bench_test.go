@@ -146,15 +146,7 @@ func benchStore(b *testing.B) *tally.Store {
 // warm keeps a snapshot of a conversation, as the keeper of a store does.
 func warm(b *testing.B, st *tally.Store, c *tally.Conversation) {
 	b.Helper()
-	s, err := c.Session().Load(b.Context(), "")
-	if err != nil {
-		b.Fatal(err)
-	}
-	snap, err := s.Snapshot("")
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := st.Snapshots().Put(b.Context(), snap); err != nil {
+	if _, err := st.Loader().Keep(b.Context(), c.Session().Subject(), 0, ""); err != nil {
 		b.Fatal(err)
 	}
 }

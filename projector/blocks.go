@@ -44,8 +44,8 @@ func (h *History) Rest() []byte {
 	for _, p := range h.points[1:] {
 		b = appendInts(b, p.number, p.last())
 	}
-	b = appendAscending(appendAscending(b, h.late), h.rewinds)
-	return h.appendRecords(b, h.Blocks()*BlockRecords, len(h.offsets))
+	b = appendPlaces(appendPlaces(b, h.late), h.rewinds)
+	return h.appendRecords(b, h.Blocks()*BlockRecords, h.Len())
 }
 
 // last is the last record of the prefix, -1 if that is empty. A prefix is always
@@ -66,7 +66,7 @@ func (h *History) appendRecords(b []byte, from, to int) []byte {
 		b = binary.AppendUvarint(b, uint64(at-prev))
 		prev = at
 	}
-	deltas := h.deltas[h.firstDelta(from):h.firstDelta(to)]
+	deltas := between(h.deltas, from, to-1)
 	b = binary.AppendUvarint(b, uint64(len(deltas)))
 	for _, d := range deltas {
 		set := 0
@@ -76,12 +76,6 @@ func (h *History) appendRecords(b []byte, from, to int) []byte {
 		b = appendInts(b, d.record-from, d.thread, set, d.n)
 	}
 	return b
-}
-
-// firstDelta gives the place of the first delta of a record or a later one.
-func (h *History) firstDelta(record int) int {
-	at, _ := slices.BinarySearchFunc(h.deltas, record, func(d delta, record int) int { return d.record - record })
-	return at
 }
 
 // DecodeHistory reads what Block, for each block in order, and Rest wrote.
@@ -122,7 +116,7 @@ func (h *History) readRest(d *decoder) {
 	for range d.count() {
 		points = append(points, prefix{d.int(), d.int()})
 	}
-	h.late, h.rewinds = d.ascending(), d.ascending()
+	late, rewinds := d.ascending(), d.ascending()
 	h.readRecords(d)
 	if d.err != nil {
 		return
@@ -132,13 +126,28 @@ func (h *History) readRest(d *decoder) {
 			d.fail("points do not ascend")
 			return
 		}
-		h.points = append(h.points, point{p.number, h.chain(p.last), p.number + 1})
+		next := point{number: p.number, prefix: h.settled(p.last), open: p.number + 1}
+		if next.open < h.Len() {
+			next.openAt = h.offset(next.open)
+		}
+		h.points = append(h.points, next)
 	}
-	if !numbers(h.late, len(h.offsets)) || !numbers(h.rewinds, len(h.offsets)) {
+	if !numbers(late, len(h.offsets)) || !numbers(rewinds, len(h.offsets)) {
 		d.fail("late records or rewinds do not ascend")
+		return
+	}
+	for _, n := range late {
+		h.late = append(h.late, place{n, h.offset(n)})
+	}
+	for _, n := range rewinds {
+		h.rewinds = append(h.rewinds, place{n, h.offset(n)})
+	}
+	h.ends.own = 0
+	if own := h.inherited(); own < h.Len() {
+		h.ends.own = h.offset(own)
 	}
 	for _, delta := range h.deltas {
-		if delta.thread < 0 || delta.thread >= len(h.names) {
+		if delta.thread < 0 && !delta.everywhere() || delta.thread >= len(h.names) {
 			d.fail("a delta of thread %d", delta.thread)
 			return
 		}
@@ -153,7 +162,7 @@ func (h *History) readRecords(d *decoder) {
 			d.fail("offsets do not ascend")
 			return
 		}
-		h.offsets = append(h.offsets, at)
+		h.enter(at)
 	}
 	for range d.count() {
 		x := delta{first + d.int(), d.int(), d.int() == 1, d.int()}
@@ -168,8 +177,8 @@ func (h *History) readRecords(d *decoder) {
 // remember counts what is not stored: the lengths after the last record, and a
 // mark from which later rewinds count.
 func (h *History) remember() {
-	h.lengths = h.lengthsAt(len(h.offsets) - 1)
-	if last := h.lastLive(len(h.offsets) - 1); last >= 0 {
+	h.lengths = h.lengthsAt(h.Len() - 1)
+	if last := h.lastLive(h.Len() - 1); last >= 0 {
 		h.marks = append(h.marks, mark{last, slices.Clone(h.lengths)})
 	}
 }
@@ -191,9 +200,12 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendAscending(b []byte, list []int) []byte {
+func appendPlaces(b []byte, list []place) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
-	return appendInts(b, list...)
+	for _, p := range list {
+		b = appendInts(b, p.number)
+	}
+	return b
 }
 
 // decoder reads numbers and texts off a slice. After the first error everything

@@ -82,7 +82,7 @@ func (f Fact) Brings() Threads {
 	brought := make(Threads)
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
-		brought.enter(f.Offset, p.Entries)
+		enter(f.Offset, p.Entries, func(name string) *[]Turn { return &brought.thread(name).Turns })
 	case *events.ThreadReplaced:
 		for name, r := range p.Threads {
 			brought.thread(name).Turns = newItems(f.Offset, r)

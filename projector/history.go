@@ -22,17 +22,68 @@ import (
 // chain of stretches of such numbers that shares its older part with the lists it
 // grew from. So a list is always a prefix of every list that contains its last
 // record, and one look-up decides whether that is so.
+//
+// Of a long history only the newest records need be in memory: those below base
+// are looked up elsewhere when a record looks back at them. Such a history stays
+// inside the loader, who knows that a look-up can fail.
 type History struct {
 	subject events.Subject
-	offsets []events.Offset // of every record, inherited ones first, ascending
-	sources []source        // whose records the inherited ones are
-	points  []point         // where the list did something else than grow
-	names   []string        // thread names, in order of appearance
-	deltas  []delta         // what each record did to the threads' lengths
-	lengths lengths         // of the threads in the list after the last record
-	marks   []mark          // lengths at some records, so that a rewind need not count from the start
-	late    []int           // numbers of the late records
-	rewinds []int           // numbers of the rewinds that had an effect
+	base    int             // the number of the first record that offsets has
+	elder   elder           // has those below base
+	offsets []events.Offset // of every record from base on, inherited ones first, ascending
+	ends    ends
+	sources []source // whose records the inherited ones are
+	points  []point  // where the list did something else than grow
+	names   []string // thread names, in order of appearance
+	deltas  []delta  // what each record from base on did to the threads' lengths
+	lengths lengths  // of the threads in the list after the last record
+	marks   []mark   // lengths at some records, so that a rewind need not count from the start
+	late    []place  // the late records
+	rewinds []place  // the rewinds that had an effect
+}
+
+// ends are the offsets of records that are asked for all the time.
+type ends struct {
+	first, own, last events.Offset // of the first record, the first that is not inherited, the last; 0: there is none
+}
+
+// place is a record by its number and its offset.
+type place struct {
+	number int
+	at     events.Offset
+}
+
+// elder looks up the records of a history below its base. It panics with an
+// *unread if they cannot be had.
+type elder interface {
+	// numberAt gives the last record at or below an offset, -1 if there is none.
+	numberAt(at events.Offset) int
+	// offset gives the offset of a record.
+	offset(n int) events.Offset
+	// block gives what is kept together with a record.
+	block(n int) block
+}
+
+// block is a stretch of records below the base.
+type block struct {
+	first  int
+	deltas []delta
+	mark   *mark // at one of its records, if there is any
+}
+
+// unread is the panic of an elder.
+type unread struct{ err error }
+
+// caught turns the panic of an elder into the error of the function that defers
+// this.
+func caught(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case *unread:
+		*err = r.err
+	default:
+		panic(r)
+	}
 }
 
 // source says that records up to number end come from a subject.
@@ -47,18 +98,23 @@ type point struct {
 	number int
 	prefix *stretch
 	open   int
+	openAt events.Offset // of record open, 0 as long as there is none
 }
 
 // stretch is a run of consecutive record numbers at the end of a chain.
 type stretch struct {
-	prev     *stretch
-	from, to int
+	prev         *stretch
+	from, to     int
+	fromAt, toAt events.Offset // toAt is 0 in a stretch that may still grow
 }
 
 // absent is the length of a thread that does not exist; an empty one has 0.
 const absent = -1
 
 type lengths []int // by thread number
+
+// everyThread stands in a delta for all threads there are.
+const everyThread = -1
 
 type delta struct {
 	record, thread int
@@ -103,17 +159,18 @@ func NewHistory(sub events.Subject) *History {
 // record at or below an offset: that of a fork.
 func (h *History) Inherit(parent *History, at events.Offset) {
 	upto := parent.numberAt(at)
-	if len(h.offsets) > 0 {
+	if h.Len() > 0 {
 		panic("projector: a history inherits before its own first record")
 	}
 	renumbered := make(map[int]int) // live records of the parent, their number here
 	for _, s := range parent.stretches(upto) {
 		for n := s.from; n <= s.to; n++ {
 			renumbered[n] = len(h.offsets)
-			h.offsets = append(h.offsets, parent.offsets[n])
+			h.enter(parent.offset(n))
 			h.addSource(parent.sourceOf(n), len(h.offsets))
 		}
 	}
+	h.ends.own = 0
 	h.names = slices.Clone(parent.names)
 	h.lengths = parent.lengthsAt(upto)
 	for _, d := range parent.deltas {
@@ -121,6 +178,22 @@ func (h *History) Inherit(parent *History, at events.Offset) {
 			d.record = n
 			h.deltas = append(h.deltas, d)
 		}
+	}
+}
+
+// enter takes the offset of the next record.
+func (h *History) enter(at events.Offset) {
+	n := h.Len()
+	h.offsets = append(h.offsets, at)
+	h.ends.last = at
+	if n == 0 {
+		h.ends.first = at
+	}
+	if n == h.inherited() {
+		h.ends.own = at
+	}
+	if p := &h.points[len(h.points)-1]; p.open == n {
+		p.openAt = at
 	}
 }
 
@@ -152,11 +225,11 @@ func (h *History) sourceOf(n int) events.Subject {
 // Add takes the next record and says what it is at its place. The fact has passed
 // Fact.Impossible.
 func (h *History) Add(f Fact) Verdict {
-	n := len(h.offsets)
-	if n > 0 && f.Offset <= h.offsets[n-1] {
-		panic(fmt.Sprintf("projector: record %v after %v", f.Offset, h.offsets[n-1]))
+	n := h.Len()
+	if f.Offset <= h.ends.last {
+		panic(fmt.Sprintf("projector: record %v after %v", f.Offset, h.ends.last))
 	}
-	h.offsets = append(h.offsets, f.Offset)
+	h.enter(f.Offset)
 	if f.Invalid != nil {
 		h.skip(n)
 		return Verdict{Void: f.Invalid.Error()}
@@ -166,12 +239,12 @@ func (h *History) Add(f Fact) Verdict {
 			h.skip(n)
 			return Verdict{Void: reason}
 		}
-		h.rewinds = append(h.rewinds, n)
+		h.rewinds = append(h.rewinds, place{n, f.Offset})
 		h.rewind(n, h.numberAt(p.To))
 		return Verdict{}
 	}
 	if seen, ok := f.Seen(); ok && h.isLate(n, seen) {
-		h.late = append(h.late, n)
+		h.late = append(h.late, place{n, f.Offset})
 		h.skip(n)
 		return Verdict{Late: true}
 	}
@@ -187,22 +260,22 @@ func (h *History) Add(f Fact) Verdict {
 
 // skip leaves record n out of the list.
 func (h *History) skip(n int) {
-	h.points = append(h.points, point{n, h.chain(n - 1), n + 1})
+	h.points = append(h.points, point{number: n, prefix: h.settled(n - 1), open: n + 1})
 }
 
 // rewind makes the list after record n what it was after record j.
 func (h *History) rewind(n, j int) {
-	h.points = append(h.points, point{n, h.chain(j), n + 1})
+	h.points = append(h.points, point{number: n, prefix: h.settled(j), open: n + 1})
 	h.lengths = h.lengthsAt(j)
 }
 
 func (h *History) cannotRewind(n int, p *events.SessionRewound) string {
 	switch {
-	case p.To >= h.offsets[n]:
+	case p.To >= h.ends.last:
 		return fmt.Sprintf("a rewind to %v, which is not below itself", p.To)
-	case n == 0 || p.To < h.offsets[0]:
+	case n == 0 || p.To < h.ends.first:
 		return fmt.Sprintf("a rewind to %v, before the session's first record", p.To)
-	case p.Undoes != 0 && !slices.ContainsFunc(h.rewinds, func(r int) bool { return h.offsets[r] == p.Undoes }):
+	case p.Undoes != 0 && !slices.ContainsFunc(h.rewinds, func(r place) bool { return r.at == p.Undoes }):
 		return fmt.Sprintf("takes back %v, which is no rewind of this session", p.Undoes)
 	}
 	return ""
@@ -210,7 +283,24 @@ func (h *History) cannotRewind(n int, p *events.SessionRewound) string {
 
 // numberAt gives the last record at or below an offset, -1 if there is none.
 func (h *History) numberAt(at events.Offset) int {
-	return sort.Search(len(h.offsets), func(i int) bool { return h.offsets[i] > at }) - 1
+	if at >= h.ends.last {
+		return h.Len() - 1
+	}
+	if h.base > 0 && (len(h.offsets) == 0 || at < h.offsets[0]) {
+		return h.elder.numberAt(at)
+	}
+	return h.base + sort.Search(len(h.offsets), func(i int) bool { return h.offsets[i] > at }) - 1
+}
+
+// offset gives the offset of a record.
+func (h *History) offset(n int) events.Offset {
+	switch {
+	case n == h.Len()-1:
+		return h.ends.last
+	case n < h.base:
+		return h.elder.offset(n)
+	}
+	return h.offsets[n-h.base]
 }
 
 // isLate reports whether the list at the offset that a producer had seen is no
@@ -234,7 +324,16 @@ func (h *History) chain(n int) *stretch {
 	if p.open > n {
 		return p.prefix
 	}
-	return &stretch{p.prefix, p.open, n}
+	return &stretch{prev: p.prefix, from: p.open, to: n, fromAt: p.openAt}
+}
+
+// settled gives the list after record n as it stays, whatever comes next.
+func (h *History) settled(n int) *stretch {
+	c := h.chain(n)
+	if c != nil && c.toAt == 0 {
+		c.toAt = h.offset(c.to)
+	}
+	return c
 }
 
 // lastLive gives the last record of the list after record n, -1 if it is empty.
@@ -259,42 +358,32 @@ func (h *History) stretches(n int) []stretch {
 	var list []stretch
 	for c := h.chain(n); c != nil; c = c.prev {
 		if last := len(list) - 1; last >= 0 && list[last].from == c.to+1 {
-			list[last].from = c.from
+			list[last].from, list[last].fromAt = c.from, c.fromAt
 			continue
 		}
-		list = append(list, stretch{from: c.from, to: c.to})
+		list = append(list, stretch{from: c.from, to: c.to, fromAt: c.fromAt, toAt: c.toAt})
 	}
 	slices.Reverse(list)
 	return list
 }
 
 // Len is the number of records, inherited ones included.
-func (h *History) Len() int { return len(h.offsets) }
+func (h *History) Len() int { return h.base + len(h.offsets) }
 
 // First and Last are the offsets of the session's own first and last record, 0 if
 // it has none.
-func (h *History) First() events.Offset {
-	if own := h.inherited(); own < len(h.offsets) {
-		return h.offsets[own]
-	}
-	return 0
-}
+func (h *History) First() events.Offset { return h.ends.own }
 
 // Last is the offset of the session's own last record, 0 if it has none.
 func (h *History) Last() events.Offset {
-	if h.inherited() < len(h.offsets) {
-		return h.offsets[len(h.offsets)-1]
+	if h.ends.own == 0 {
+		return 0
 	}
-	return 0
+	return h.ends.last
 }
 
 // lastOffset is the offset of the last record, inherited or not, 0 if there is none.
-func (h *History) lastOffset() events.Offset {
-	if len(h.offsets) == 0 {
-		return 0
-	}
-	return h.offsets[len(h.offsets)-1]
-}
+func (h *History) lastOffset() events.Offset { return h.ends.last }
 
 // Before gives the last record below an offset, 0 if there is none.
 func (h *History) Before(at events.Offset) events.Offset {
@@ -307,7 +396,7 @@ func (h *History) Before(at events.Offset) events.Offset {
 // At gives the last record at or below an offset, 0 if there is none.
 func (h *History) At(at events.Offset) events.Offset {
 	if n := h.numberAt(at); n >= 0 {
-		return h.offsets[n]
+		return h.offset(n)
 	}
 	return 0
 }
@@ -315,14 +404,17 @@ func (h *History) At(at events.Offset) events.Offset {
 // IsLive reports whether the record at an offset is in effect after the last one.
 func (h *History) IsLive(at events.Offset) bool {
 	n := h.numberAt(at)
-	return n >= 0 && h.offsets[n] == at && h.contains(len(h.offsets)-1, n)
+	return n >= 0 && h.offset(n) == at && h.contains(h.Len()-1, n)
 }
 
 // Live gives the list in effect after the last record at or below an offset.
 func (h *History) Live(at events.Offset) []Interval {
 	var list []Interval
 	for _, s := range h.stretches(h.numberAt(at)) {
-		list = append(list, Interval{h.offsets[s.from], h.offsets[s.to]})
+		if s.toAt == 0 {
+			s.toAt = h.offset(s.to)
+		}
+		list = append(list, Interval{s.fromAt, s.toAt})
 	}
 	return list
 }
@@ -330,7 +422,7 @@ func (h *History) Live(at events.Offset) []Interval {
 // LastLive gives the last offset of that list, 0 if it is empty.
 func (h *History) LastLive(at events.Offset) events.Offset {
 	if n := h.lastLive(h.numberAt(at)); n >= 0 {
-		return h.offsets[n]
+		return h.offset(n)
 	}
 	return 0
 }
@@ -338,8 +430,8 @@ func (h *History) LastLive(at events.Offset) events.Offset {
 // Late lists the records whose producer had seen what was rewound meanwhile.
 func (h *History) Late() []events.Offset {
 	var list []events.Offset
-	for _, n := range h.late {
-		list = append(list, h.offsets[n])
+	for _, p := range h.late {
+		list = append(list, p.at)
 	}
 	return list
 }

@@ -26,16 +26,13 @@ type Follower interface {
 	Head(ctx context.Context) (events.Offset, error)
 }
 
-// Policy says when a session's snapshot is written. The zero value of a field is
-// its default; a negative one switches it off. However short the limits, a large
-// state is written again only when a quarter of it is new: what is written for a
-// session stays in proportion to the session.
+// Policy says when a session's head is written, and the chunks before it. The zero
+// value of a field is its default; a negative one switches it off.
 type Policy struct {
 	Records int           // after so many records since the last; default 200
 	Bytes   int64         // or so many bytes of data; default 1 MiB
 	Age     time.Duration // or so long after the last record, if anything changed; default 10 min
 	Keep    int           // newest snapshots kept of a session; default 3, negative: all
-	MaxSize int64         // a state of more bytes is not kept; default 16 MiB, negative: any is
 	Leave   time.Duration // how long a projector that stops may still write; default 1 s
 }
 
@@ -44,13 +41,9 @@ func (p Policy) withDefaults() Policy {
 	p.Bytes = cmp.Or(p.Bytes, 1<<20)
 	p.Age = cmp.Or(p.Age, 10*time.Minute)
 	p.Keep = cmp.Or(p.Keep, 3)
-	p.MaxSize = cmp.Or(p.MaxSize, 16<<20)
 	p.Leave = cmp.Or(p.Leave, time.Second)
 	if p.Keep < 0 {
 		p.Keep = math.MaxInt
-	}
-	if p.MaxSize < 0 {
-		p.MaxSize = math.MaxInt64
 	}
 	return p
 }
@@ -73,7 +66,8 @@ type Keeper struct {
 	reachedID   string
 	changed     map[events.Subject]*change
 	quarantined map[events.Subject]bool
-	sizes       map[events.Subject]int64 // of the states written last
+	heads       map[events.Subject]int64 // bytes of the heads written last
+	sizes       sizes
 }
 
 // change counts what came to a session since its last snapshot.
@@ -97,8 +91,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.Now == nil {
 		k.Now = time.Now
 	}
-	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger, MaxValue: k.MaxValue, most: 2 * min(k.Policy.MaxSize, math.MaxInt64/2)}
-	k.changed, k.quarantined, k.sizes = make(map[events.Subject]*change), make(map[events.Subject]bool), make(map[events.Subject]int64)
+	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger, MaxValue: k.MaxValue, sizes: k.sizes}
+	k.changed, k.quarantined, k.heads = make(map[events.Subject]*change), make(map[events.Subject]bool), make(map[events.Subject]int64)
 	// A process may be told to stop before this has begun: what it appended is still
 	// counted, by what goes on below.
 	if err := k.resume(context.WithoutCancel(ctx)); err != nil {
@@ -176,16 +170,24 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 	return nil
 }
 
-// due reports whether so much of a session is new that its state is written.
+// due reports whether so much of a session is new that its head is written.
 func (k *Keeper) due(sub events.Subject) bool {
 	c := k.changed[sub]
-	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) &&
-		(k.sizes[sub] < largeState || c.bytes >= k.sizes[sub]/4)
+	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && k.worthwhile(sub)
 }
 
-// largeState is the size of a state, in bytes, from which on it matters how often
-// it is written.
-const largeState = 1 << 20
+// worthwhile reports whether what is new is in proportion to the head that would be
+// written. A head has no turns but the newest. It is large only where the ledger is,
+// or where turns are pinned and replaced one by one; and then the records that it
+// would spare a load are fewer bytes than it has itself.
+func (k *Keeper) worthwhile(sub events.Subject) bool {
+	size := k.heads[sub]
+	return size < largeHead || k.changed[sub].bytes >= size/4
+}
+
+// largeHead is the size of a head, in bytes, from which on it matters how often it is
+// written.
+const largeHead = 256 << 10
 
 func due(n, limit int64) bool { return limit > 0 && n >= limit }
 
@@ -233,7 +235,7 @@ func (k *Keeper) writeAged(ctx context.Context) {
 		return
 	}
 	for sub, c := range k.changed {
-		if c.records > 0 && k.Now().Sub(c.at) >= k.Policy.Age {
+		if c.records > 0 && k.Now().Sub(c.at) >= k.Policy.Age && k.worthwhile(sub) {
 			k.write(ctx, sub)
 		}
 	}
@@ -256,52 +258,50 @@ func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offs
 	if k.quarantined[sub] {
 		return 0, true
 	}
-	s, err := k.loader.Session(ctx, sub, at)
+	size := 0
+	snap, err := k.loader.head(ctx, sub, at, kept, k.loader.put)
+	if err == nil {
+		size = len(snap.Data)
+		err = k.put(ctx, snap)
+	}
 	if errors.Is(err, ErrNotFound) {
 		return 0, true
-	}
-	var snap snapshot.Snapshot
-	if err == nil {
-		snap, err = s.Snapshot(kept)
-	}
-	if err == nil && int64(len(snap.Data)) > k.Policy.MaxSize {
-		err = errTooLarge
 	}
 	if ctx.Err() != nil {
 		return 0, false
 	}
+	if full, ok := errors.AsType[*storeError](err); ok {
+		k.Logger.Warn("snapshot cannot be written", "subject", sub.String(), "err", full)
+		return snap.Offset, true
+	}
 	if err != nil {
 		k.quarantined[sub] = true
-		level := slog.LevelWarn
-		if errors.Is(err, errTooLarge) {
-			level = slog.LevelInfo // as it should be: its loads fold the log
-		}
-		k.Logger.Log(ctx, level, "no snapshots of this session", "subject", sub.String(), "err", err)
+		k.Logger.Warn("no snapshots of this session", "subject", sub.String(), "err", err)
 		return 0, true
 	}
-	k.sizes[sub] = int64(len(snap.Data))
-	if err := k.put(ctx, snap); err != nil && ctx.Err() == nil {
-		k.Logger.Warn("snapshot cannot be written", "subject", sub.String(), "offset", uint64(snap.Offset), "err", err)
-	}
-	return snap.Offset, ctx.Err() == nil
+	k.heads[sub] = int64(size)
+	return snap.Offset, true
 }
 
-// put stores a snapshot and takes older ones away. What is kept for a reason
+// put stores a head and takes older ones away. What is kept for a reason
 // keeps its reason.
 func (k *Keeper) put(ctx context.Context, snap snapshot.Snapshot) error {
 	metas, err := k.Snapshots.List(ctx, snap.Subject, SessionFold)
 	if err != nil {
-		return err
+		return &storeError{err}
 	}
 	for _, m := range metas {
 		if m.Offset == snap.Offset && m.Version == snap.Version {
 			snap.Kept = cmp.Or(snap.Kept, m.Kept)
 		}
 	}
-	if err := k.Snapshots.Put(ctx, snap); err != nil {
+	if err := k.loader.put(ctx, snap); err != nil {
 		return err
 	}
-	return Prune(ctx, k.Snapshots, snap.Subject, k.Policy.Keep)
+	if err := Prune(ctx, k.Snapshots, snap.Subject, k.Policy.Keep); err != nil {
+		return &storeError{err}
+	}
+	return nil
 }
 
 // Prune leaves the newest snapshots of a session, and those with a reason of
@@ -337,7 +337,7 @@ func (k *Keeper) leave(ctx context.Context) error {
 	}
 	subjects := make([]events.Subject, 0, len(k.changed))
 	for sub, c := range k.changed {
-		if c.records > 0 {
+		if c.records > 0 && k.worthwhile(sub) {
 			subjects = append(subjects, sub)
 		}
 	}

@@ -378,20 +378,6 @@ func TestKeeperOutlivesFullStore(t *testing.T) {
 	})
 }
 
-// A state larger than the policy allows is not kept, a negative bound allows any.
-func TestKeeperMaxSize(t *testing.T) {
-	for size, want := range map[int64]int{10: 0, -1: 1} {
-		onBench(t, func(b *bench) {
-			stop := b.keep(projector.Policy{Records: 2, MaxSize: size, Keep: -1})
-			b.turns(s1, 2)
-			if n := len(stored(b.t, b.store, s1)); n != want {
-				b.t.Errorf("MaxSize %d: %d snapshots", size, n)
-			}
-			stop()
-		})
-	}
-}
-
 // The end of the log is an error of the run, and leaves nothing behind.
 func TestKeeperOfClosedLog(t *testing.T) {
 	onBench(t, func(b *bench) {
@@ -425,7 +411,7 @@ func TestKeeperWritesInProportion(t *testing.T) {
 		}
 		st := &countingStore{Store: &snapshot.Mem{}}
 		ctx, stop := context.WithCancel(t.Context())
-		k := &projector.Keeper{Log: &endless{Records: records, done: stop}, Snapshots: st, Cursor: filepath.Join(t.TempDir(), "cursor"), Policy: projector.Policy{Records: 10, MaxSize: 10 << 20}}
+		k := &projector.Keeper{Log: &endless{Records: records, done: stop}, Snapshots: st, Cursor: filepath.Join(t.TempDir(), "cursor"), Policy: projector.Policy{Records: 10}}
 		if err := k.Run(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/snapshot"
@@ -24,18 +25,22 @@ type Source interface {
 var ErrNotFound = errors.New("not found")
 
 // Loader loads sessions and documents from a log, with the help of snapshots.
-// It is safe for concurrent use.
+// It is safe for concurrent use, and not to be copied.
 type Loader struct {
 	Source    Source
 	Snapshots snapshot.Store // nil: fold from the first record
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
 
-	most int64 // bytes of data that one load folds at most; 0: any number
+	cache cache
+	sizes sizes // zero: standardSizes
+
+	// afresh folds from the first record, whatever heads there are, and leaves the
+	// snapshots as they are. A chunk is looked up by its hash only.
+	afresh bool
 }
 
-// errTooLarge ends a load that would fold more than Loader.most.
-var errTooLarge = errors.New("the session is too large")
+func (l *Loader) chunkSizes() sizes { return cmp.Or(l.sizes, standardSizes) }
 
 func (l *Loader) logger() *slog.Logger {
 	return cmp.Or(l.Logger, slog.New(slog.DiscardHandler))
@@ -60,75 +65,141 @@ func (l *Loader) read(ctx context.Context, r events.Range) iter.Seq2[events.Reco
 // Session loads a session as of an offset: with what happened up to there and
 // nothing later. 0 is the head. A session without a record up to there is
 // ErrNotFound.
-func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offset) (*Session, error) {
-	ld := loading{Loader: l, sub: sub, at: at}
-	s, err := ld.session(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", sub, err)
-	}
-	if s.History.Last() == 0 && len(s.Damaged) == 0 {
-		return nil, fmt.Errorf("load %s: %w", sub, ErrNotFound)
-	}
-	return s, nil
+func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offset) (s *Session, err error) {
+	err = l.load(ctx, sub, at, nil, func(ld *loading) error {
+		s, err = ld.complete(ctx)
+		return err
+	})
+	return s, err
 }
+
+// head loads a session, stores its chunks, and gives the head that refers to them.
+func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset, kept string, into sink) (snap snapshot.Snapshot, err error) {
+	err = l.load(ctx, sub, at, into, func(ld *loading) error {
+		if len(ld.s.damaged) == 0 {
+			if err := ld.s.save(ctx, into); err != nil {
+				return err
+			}
+		}
+		snap, err = ld.s.snapshot(kept)
+		return err
+	})
+	return snap, err
+}
+
+// Keep stores the session as of an offset, 0 for its head, as a snapshot: the chunks
+// that are not stored yet, then the head. kept says why pruning shall leave it alone.
+// A session with damaged records is an error, as its snapshot would hide them.
+func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Meta, error) {
+	snap, err := l.head(ctx, sub, at, kept, l.put)
+	if err == nil {
+		err = l.put(ctx, snap)
+	}
+	return snap.Meta, err
+}
+
+// put stores a part of a snapshot.
+func (l *Loader) put(ctx context.Context, s snapshot.Snapshot) error {
+	if err := l.Snapshots.Put(ctx, s); err != nil {
+		return &storeError{err}
+	}
+	return nil
+}
+
+// storeError says that a snapshot cannot be written: it is not the session's fault.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return e.err.Error() }
+
+func (e *storeError) Unwrap() error { return e.err }
+
+// load folds a session as of an offset and hands it over. What is found lost of a
+// snapshot while it is used ends that snapshot, and the load begins anew without it.
+// With a sink, chunks are stored as soon as they are full, so that a session of any
+// length takes little memory.
+func (l *Loader) load(ctx context.Context, sub events.Subject, at events.Offset, into sink, use func(*loading) error) error {
+	return l.loadWithout(ctx, sub, at, into, nil, use)
+}
+
+// loadWithout is load without some heads: they refer to what is lost, and a store may
+// fail to remove them.
+func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.Offset, into sink, useless []part, use func(*loading) error) error {
+	for {
+		ld := &loading{Loader: l, sub: sub, at: at, sink: into, useless: useless}
+		err := ld.session(ctx)
+		if err == nil {
+			err = use(ld)
+		}
+		if err == nil {
+			return nil
+		}
+		if gone, ok := errors.AsType[*lostError](err); ok && len(ld.used) > 0 {
+			for _, m := range ld.used {
+				l.discarded(ctx, m, gone)
+				useless = append(useless, partOf(m))
+			}
+			continue
+		}
+		if errors.Is(err, errNoRecord) {
+			err = ErrNotFound
+		}
+		return fmt.Errorf("load %s: %w", sub, err)
+	}
+}
+
+// errNoRecord ends the load of a session without any.
+var errNoRecord = errors.New("no record")
 
 // loading is one load of one session.
 type loading struct {
 	*Loader
-	sub events.Subject
-	at  events.Offset // 0: head
-	s   *Session
+	sub  events.Subject
+	at   events.Offset // 0: head
+	sink sink          // nil: nothing is stored
+	s    *state
+	used []snapshot.Meta // heads that s was made with, those of the sessions it descends from included
 
-	folded int64 // bytes of data so far
-	// behind says that the threads of s are not those of its live list any more.
-	behind bool
+	useless []part // heads that are not to be used
 }
 
-func (ld *loading) session(ctx context.Context) (*Session, error) {
+func (ld *loading) session(ctx context.Context) error {
 	ld.s = ld.newest(ctx, func(m snapshot.Meta) bool { return ld.at == 0 || m.Offset <= ld.at })
 	if ld.s == nil {
-		ld.s = NewSession(ld.sub)
+		ld.s = newState(ld.sub, ld.chunkSizes())
+		ld.s.history.elder = &elders{ctx, ld.Loader, ld.s}
 	}
 	if err := ld.rest(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if ld.behind {
-		threads, err := ld.threads(ctx)
-		if err != nil {
-			return nil, err
-		}
-		ld.s.Threads = threads
+	if ld.s.offset() == 0 && len(ld.s.damaged) == 0 {
+		return errNoRecord
 	}
-	return ld.s, nil
+	return ld.resolve(ctx)
 }
 
 // rest folds the records after those that the state has.
-func (ld *loading) rest(ctx context.Context) error {
+func (ld *loading) rest(ctx context.Context) (err error) {
 	s := ld.s
-	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: s.Offset(), Upto: ld.at}) {
+	defer caught(&err)
+	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: s.offset(), Upto: ld.at}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			s.Damaged = append(s.Damaged, damage.Offset)
+			s.damaged = append(s.damaged, damage.Offset)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if ld.folded += int64(len(rec.Data)); ld.most > 0 && ld.folded > ld.most {
-			return errTooLarge
-		}
 		f := Decode(rec)
-		if fork := f.ForkOf(s.History); fork != nil {
+		if fork := f.ForkOf(s.history); fork != nil {
 			if err := ld.inherit(ctx, *fork, f.Offset); err != nil {
 				return err
 			}
 		}
-		v := s.Apply(f)
-		_, rewound := f.Payload.(*events.SessionRewound)
-		switch {
-		case rewound && v.Void == "":
-			ld.behind = true
-		case v.Live && !ld.behind:
-			if err := s.Threads.Apply(f); err != nil {
+		if err := s.apply(f, func() error { return ld.resolve(ctx) }); err != nil {
+			return err
+		}
+		if ld.sink != nil && len(s.own().open.offsets) == 0 && len(s.damaged) == 0 {
+			if err := s.save(ctx, ld.sink); err != nil {
 				return err
 			}
 		}
@@ -140,27 +211,25 @@ func (ld *loading) rest(ctx context.Context) error {
 // offset.
 func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Offset) error {
 	sub, at, err := ld.origin(ctx, events.Session(ld.sub.Namespace, fork.Session), fork.Offset, born)
-	var parent *Session
 	if err == nil {
-		parent, err = ld.Session(ctx, sub, at)
+		err = ld.loadWithout(ctx, sub, at, ld.sink, ld.useless, func(parent *loading) error {
+			ld.used = append(ld.used, parent.used...)
+			ld.s.inherit(parent.s)
+			return nil
+		})
 	}
 	if errors.Is(err, ErrNotFound) {
 		return nil // a fork of nothing inherits nothing
 	}
-	if err != nil {
-		return err
-	}
-	ld.s.History.Inherit(parent.History, parent.History.lastOffset())
-	ld.s.Threads = parent.Threads
-	ld.s.Damaged = append(ld.s.Damaged, parent.Damaged...)
-	return nil
+	return err
 }
 
 // origin gives the session, and the offset in it, that a session consisted of at
 // an offset: itself there, or before its first record what it had inherited up to
 // there. A session that begins at born or later is ErrNotFound: it was not there
 // when somebody forked it at born, and so nobody descends from himself.
-func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (events.Subject, events.Offset, error) {
+func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (from events.Subject, there events.Offset, err error) {
+	from, there = sub, at
 	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged || err == nil && rec.Offset <= at {
 			break
@@ -171,90 +240,140 @@ func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born even
 		if rec.Offset >= born {
 			return sub, at, ErrNotFound
 		}
-		begun, err := ld.Session(ctx, sub, rec.Offset)
-		if err != nil {
-			return sub, at, err
-		}
-		if n := begun.History.numberAt(at); n >= 0 {
-			return begun.History.sourceOf(n), begun.History.offsets[n], nil
-		}
+		err := ld.loadWithout(ctx, sub, rec.Offset, ld.sink, ld.useless, func(begun *loading) (err error) {
+			defer caught(&err)
+			if n := begun.s.history.numberAt(at); n >= 0 {
+				from, there = begun.s.history.sourceOf(n), begun.s.history.offset(n)
+			}
+			return nil
+		})
+		return from, there, err
 	}
-	return sub, at, nil
+	return from, there, nil
 }
 
-// threads folds the live list of a history that is known: from the newest
-// snapshot whose list is a prefix of it, else from what a fork inherited, else
-// from the first record.
-func (ld *loading) threads(ctx context.Context) (Threads, error) {
-	h := ld.s.History
-	last := h.lastLive(len(h.offsets) - 1)
-	if last < 0 {
-		return make(Threads), nil
+// resolve brings the threads up to the live list, if the head moved: from the newest
+// mark of a chunk, else from the newest snapshot whose list is a prefix of the live
+// one, else from the first record.
+func (ld *loading) resolve(ctx context.Context) (err error) {
+	s := ld.s
+	if !s.behind {
+		return nil
 	}
-	if last < h.inherited() {
-		return ld.threadsOf(ctx, h.sourceOf(last), h.offsets[last])
+	defer caught(&err)
+	var list []segment // the live list, as records of the sources
+	for _, st := range s.history.stretches(s.history.Len() - 1) {
+		list = append(list, s.segmentsOf(st)...)
 	}
-	threads, after, err := ld.prefix(ctx)
+	threads, rest, err := ld.marked(ctx, list)
+	if err == nil && threads == nil {
+		threads, rest, err = ld.prefix(ctx, list)
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: after, Upto: h.offsets[last]}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue // counted when the history was read
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !events.IsThread(rec.Type) || !h.IsLive(rec.Offset) {
-			continue
-		}
-		if err := threads.Apply(Decode(rec)); err != nil {
-			return nil, err
+	for _, seg := range rest {
+		if err := ld.replay(ctx, threads, seg); err != nil {
+			return err
 		}
 	}
-	return threads, nil
+	s.strands, s.behind = threads, false
+	return nil
 }
 
-// prefix gives threads of which the live list is a continuation, and the offset
-// after which it goes on.
-func (ld *loading) prefix(ctx context.Context) (Threads, events.Offset, error) {
-	h := ld.s.History
+// marked gives the threads at the newest mark in a list, and what of the list comes
+// after it; nil if there is none.
+func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segment, error) {
+	for i, seg := range slices.Backward(list) {
+		t := ld.s.sources[seg.source]
+		for to := min(seg.to, t.open.first-1); to >= seg.from; {
+			e, err := t.find(ctx, ld.Loader, hasRecord(to))
+			if err != nil {
+				return nil, nil, err
+			}
+			if m := e.Mark; m != nil && m.Record >= seg.from && m.Record <= to {
+				threads, err := strandsOf(m.Threads, seg.source+1)
+				if err != nil {
+					return nil, nil, lost("a mark at %v: %v", e.To, err)
+				}
+				seg.from = m.Record + 1
+				return threads, append([]segment{seg}, list[i+1:]...), nil
+			}
+			to = e.First - 1
+		}
+	}
+	return nil, nil, nil
+}
+
+// prefix gives the threads of the newest snapshot whose live list is a prefix of
+// this one, and what of the list comes after it. Without any, it is all of it.
+func (ld *loading) prefix(ctx context.Context, list []segment) (strands, []segment, error) {
+	h := ld.s.history
 	usable := func(m snapshot.Meta) bool {
 		if len(m.Live) == 0 {
 			return false
 		}
 		last := m.Live[len(m.Live)-1].To
-		return last >= h.First() && h.IsLive(last) // what is inherited is its own session's to know
+		return last >= h.First() && h.IsLive(last)
 	}
-	if s := ld.newest(ctx, usable); s != nil {
-		return s.Threads, s.History.LastLive(s.Offset()), nil
+	earlier := ld.newest(ctx, usable)
+	if earlier == nil {
+		return make(strands), list, nil
 	}
-	inherited := -1 // the last inherited record that is live
-	for _, s := range h.stretches(len(h.offsets) - 1) {
-		if s.from < h.inherited() {
-			inherited = min(s.to, h.inherited()-1)
+	n := h.numberAt(earlier.history.LastLive(earlier.offset())) - h.inherited()
+	for i, seg := range list {
+		if seg.source == len(ld.s.sources)-1 && seg.from <= n && n <= seg.to {
+			seg.from = n + 1
+			return earlier.strands, append([]segment{seg}, list[i+1:]...), nil
 		}
 	}
-	if inherited < 0 {
-		return make(Threads), 0, nil
-	}
-	threads, err := ld.threadsOf(ctx, h.sourceOf(inherited), h.offsets[inherited])
-	return threads, h.offsets[h.inherited()-1], err
+	return make(strands), list, nil
 }
 
-// threadsOf gives the threads of a session right after one of its live records.
-func (ld *loading) threadsOf(ctx context.Context, sub events.Subject, at events.Offset) (Threads, error) {
-	s, err := ld.Session(ctx, sub, at)
-	if err != nil {
-		return nil, err
+// replay folds the live records of a segment onto threads.
+func (ld *loading) replay(ctx context.Context, threads strands, seg segment) error {
+	if seg.from > seg.to {
+		return nil
 	}
-	return s.Threads, nil
+	t := ld.s.sources[seg.source]
+	again := func(c *chunk) error {
+		from, to := max(seg.from, c.first)-c.first, min(seg.to, c.end()-1)-c.first
+		if from > to {
+			return nil
+		}
+		for rec, err := range ld.read(ctx, events.Range{Subject: t.subject, After: c.offsets[from] - 1, Upto: c.offsets[to]}) {
+			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+				continue // counted when the history was read
+			}
+			if err != nil {
+				return err
+			}
+			if !events.IsThread(rec.Type) {
+				continue
+			}
+			if err := threads.apply(Decode(rec), seg.source, func(name string) int { return c.firstOf(name, rec.Offset) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := t.chunks(ctx, ld.Loader, seg.from, seg.to, func(e *entry) error {
+		c, err := ld.chunk(ctx, t.subject, e)
+		if err != nil {
+			return err
+		}
+		return again(c)
+	})
+	if err != nil {
+		return err
+	}
+	return again(t.open)
 }
 
 // newest gives the newest sound snapshot that the caller accepts, nil if there is
 // none. What is not sound is named once and removed.
-func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) *Session {
-	if ld.Snapshots == nil {
+func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) *state {
+	if ld.Snapshots == nil || ld.afresh {
 		return nil
 	}
 	metas, err := ld.Snapshots.List(ctx, ld.sub, SessionFold)
@@ -263,26 +382,24 @@ func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) 
 		return nil
 	}
 	for _, m := range metas {
-		if !accept(m) {
+		if !accept(m) || slices.Contains(ld.useless, partOf(m)) {
 			continue
 		}
 		s, err := ld.verified(ctx, m)
 		if err == nil {
+			ld.used = append(ld.used, m)
 			return s
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		ld.logger().Warn("snapshot discarded", "subject", ld.sub.String(), "offset", uint64(m.Offset), "reason", err.Error())
-		if err := ld.Snapshots.Delete(ctx, m); err != nil {
-			ld.logger().Warn("snapshot cannot be removed", "subject", ld.sub.String(), "offset", uint64(m.Offset), "err", err)
-		}
+		ld.discarded(ctx, m, err)
 	}
 	return nil
 }
 
 // verified reads a snapshot and holds it against the log.
-func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*Session, error) {
+func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*state, error) {
 	if m.Version != SessionFoldVersion {
 		return nil, fmt.Errorf("made by version %d of the fold, this is %d", m.Version, SessionFoldVersion)
 	}
@@ -293,17 +410,18 @@ func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*Session, err
 	if rec.ID != m.EventID || rec.Subject != ld.sub {
 		return nil, fmt.Errorf("the log has event %q of %s at %v, not %q", rec.ID, rec.Subject, m.Offset, m.EventID)
 	}
-	snap, err := ld.Snapshots.Get(ctx, m)
+	data, err := ld.stored(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	s, err := DecodeSession(snap.Data)
+	s, err := decodeState(data, ld.chunkSizes())
 	if err != nil {
 		return nil, err
 	}
-	if s.Subject != ld.sub || s.Offset() != m.Offset || !equalLive(s.History.Live(m.Offset), m.Live) {
+	if s.subject != ld.sub || s.offset() != m.Offset || !equalLive(s.history.Live(m.Offset), m.Live) {
 		return nil, errors.New("the state is of another subject, offset or live list")
 	}
+	s.history.elder = &elders{ctx, ld.Loader, s}
 	return s, nil
 }
 
@@ -319,23 +437,6 @@ func equalLive(live []Interval, stored []snapshot.Interval) bool {
 	return true
 }
 
-// Snapshot gives the session in the form in which it is kept between loads. A
-// session with damaged records has none: it would hide them.
-func (s *Session) Snapshot(kept string) (snapshot.Snapshot, error) {
-	if len(s.Damaged) > 0 {
-		return snapshot.Snapshot{}, fmt.Errorf("projector: %s has damaged records", s.Subject)
-	}
-	data, err := s.Encode()
-	if err != nil {
-		return snapshot.Snapshot{}, err
-	}
-	m := snapshot.Meta{Subject: s.Subject, Fold: SessionFold, Version: SessionFoldVersion, Offset: s.Offset(), EventID: s.Ledger.LastID, Kept: kept}
-	for _, i := range s.History.Live(s.Offset()) {
-		m.Live = append(m.Live, snapshot.Interval(i))
-	}
-	return snapshot.Snapshot{Meta: m, Data: data}, nil
-}
-
 // InheritedThreads gives the threads of a fork as of an offset below its own
 // first record: those of the session whose record the last inherited one is.
 func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Offset) (Threads, error) {
@@ -343,7 +444,7 @@ func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Off
 	if n < 0 {
 		return make(Threads), nil
 	}
-	from, err := l.Session(ctx, s.History.sourceOf(n), s.History.offsets[n])
+	from, err := l.Session(ctx, s.History.sourceOf(n), s.History.offset(n))
 	if err != nil {
 		return nil, err
 	}

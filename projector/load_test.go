@@ -16,7 +16,7 @@ import (
 )
 
 // tale is a session with a rewind behind some turns, and another one.
-func tale(t *testing.T) testkit.Records {
+func tale(t testing.TB) testkit.Records {
 	st := &story{t: t}
 	st.add(s1, created())
 	st.add(s1, aTurn("one"))
@@ -57,7 +57,7 @@ func TestSnapshotDiscarded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := tale(t)
 			store, w := &snapshot.Mem{}, &warnings{}
-			snap := mustSnapshot(t, mustSession(t, &projector.Loader{Source: log}, s1, 5), "")
+			snap := mustHead(t, log, store, s1, 5)
 			if c.change != nil {
 				c.change(&snap)
 			}
@@ -104,10 +104,10 @@ func encoded(t *testing.T, s *projector.Session) []byte {
 func TestSnapshotFileChanged(t *testing.T) {
 	log, w := tale(t), &warnings{}
 	files := snapshot.NewFiles(t.TempDir())
-	if err := files.Put(t.Context(), mustSnapshot(t, mustSession(t, &projector.Loader{Source: log}, s1, 5), "")); err != nil {
+	if err := files.Put(t.Context(), mustHead(t, log, files, s1, 5)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(files.Dir(), "default", "session", "s1", "session.1."+events.Offset(5).Padded())
+	path := filepath.Join(files.Dir(), "default", "session", "s1", "session.2."+events.Offset(5).Padded())
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -132,9 +132,12 @@ func TestSnapshotFileChanged(t *testing.T) {
 // Of several snapshots the newest sound one is used, and the others stay.
 func TestSnapshotNextBest(t *testing.T) {
 	log, w, store := tale(t), &warnings{}, &snapshot.Mem{}
+	var heads []snapshot.Snapshot
 	for _, at := range []events.Offset{2, 4, 5, 7} {
-		snap := mustSnapshot(t, mustSession(t, &projector.Loader{Source: log}, s1, at), "")
-		if at >= 5 {
+		heads = append(heads, mustHead(t, log, store, s1, at))
+	}
+	for _, snap := range heads {
+		if snap.Offset >= 5 {
 			snap.EventID = "wrong"
 		}
 		if err := store.Put(t.Context(), snap); err != nil {
@@ -151,80 +154,33 @@ func TestSnapshotNextBest(t *testing.T) {
 	}
 }
 
-// A state with the right hash that no fold has made is refused, whatever is wrong
-// with it.
-func TestDecodeSessionRefuses(t *testing.T) {
-	data := string(encoded(t, mustSession(t, &projector.Loader{Source: tale(t)}, s1, 0)))
-	if _, err := projector.DecodeSession([]byte(data)); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ from, to string }{
-		{`"threads":{"main":{`, `"threads":{"main":null,"x":{`},
-		{`{"offset":2,"turn":"one"},`, ``},
-		{`"names":["main"]`, `"names":[]`},
-		{`"rewinds":[4]`, `"rewinds":[40]`},
-		{`"rewinds":[4]`, `"rewinds":[-1]`},
-		{`"rewinds":[4]`, `"rewinds":[3]`},
-		{`"rewinds":[4]`, `"rewinds":[4,4]`},
-		{`"rewinds":[4]`, `"late":[9],"rewinds":[4]`},
-		{`"offsets":"`, `"offsets":"AAAA`},
-		{`"points":"`, `"points":"gICA`},
-		{`"deltas":"`, `"deltas":"/////w`},
-		{`"ledger":{`, `"ledger":{"runs":[null],`},
-		{`"ledger":{`, `"ledger":{"checkpoints":[null],`},
-		{`tally.v1`, `tally.v2`},
-	} {
-		altered := strings.Replace(data, c.from, c.to, 1)
-		if altered == data {
-			t.Errorf("%s is not in %s", c.from, data)
+// Whatever the bytes, decoding gives a head that can be used, or an error.
+func FuzzDecodeHead(f *testing.F) {
+	log := tale(f)
+	for at := range events.Offset(7) {
+		snap, err := (&projector.Loader{Source: log, Snapshots: &snapshot.Mem{}}).SetChunks(2, 2).Head(f.Context(), s1, at+1, "")
+		if err == nil {
+			f.Add(snap.Data)
 		}
-		if _, err := projector.DecodeSession([]byte(altered)); err == nil {
-			t.Errorf("%s -> %s is taken", c.from, c.to)
-		}
-	}
-	for _, text := range []string{"", "null", "{}", `{"subject":"` + s1.NATS() + `","history":{"names":[]},"threads":{},"ledger":null}`} {
-		if _, err := projector.DecodeSession([]byte(text)); err == nil {
-			t.Errorf("%q is taken", text)
-		}
-	}
-}
-
-// Whatever the bytes, decoding gives a session that can be used, or an error.
-func FuzzDecodeSession(f *testing.F) {
-	st := &story{}
-	for _, p := range []events.Payload{created(), aTurn("one"), &events.SessionRewound{To: 1}, &events.CheckpointSaved{ID: "c", Kind: "rewind", At: 1}} {
-		data, err := events.Encode(p)
-		if err != nil {
-			f.Fatal(err)
-		}
-		st.event(events.Event{Source: "urn:test", Type: p.EventType(), Subject: s1, Data: data})
-		s, err := (&projector.Loader{Source: st.records}).Session(f.Context(), s1, 0)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if data, err = s.Encode(); err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := projector.DecodeSession(data)
+		again, err := projector.DecodeHead(data)
 		if err != nil {
 			return
 		}
-		s.Threads.Hash()
-		s.History.Late()
-		s.History.Live(s.Offset())
-		s.LastRun()
-		s.OnBranch()
-		s.Undo()
-		s.Redo()
-		again, err := s.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := projector.DecodeSession(again); err != nil {
-			t.Fatalf("%s\nis read, and written as\n%s\nwhich is not: %v", data, again, err)
+		for _, p := range []events.Payload{aTurn("more"), &events.SessionRewound{To: 2}} {
+			e, err := events.New("urn:test", s1, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			more, err := again(events.Record{Event: e, Offset: 1 << 52})
+			if err != nil {
+				break // what it refers to is not there
+			}
+			if _, err := projector.DecodeHead(more); err != nil {
+				t.Fatalf("%s\nis read, and written as\n%s\nwhich is not: %v", data, more, err)
+			}
+			break
 		}
 	})
 }
@@ -240,7 +196,7 @@ func TestDamagedRecords(t *testing.T) {
 	if turns := s.Threads.Turns("main"); len(turns) != 1 || string(turns[0].Raw) != `"two"` {
 		t.Errorf("turns %v", turns)
 	}
-	if _, err := s.Snapshot(""); err == nil {
+	if _, err := (&projector.Loader{Source: log, Snapshots: &snapshot.Mem{}}).Keep(t.Context(), s1, 0, ""); err == nil {
 		t.Error("a snapshot would hide the damage")
 	}
 	if s := mustSession(t, &projector.Loader{Source: log}, s1, 2); !slices.Equal(s.Damaged, []events.Offset{2}) || s.Offset() != 1 {

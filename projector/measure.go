@@ -9,140 +9,121 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
+// effect is what a record does to the length of a thread, as far as that stands in
+// the record alone.
+type effect struct {
+	thread string // events.AllThreads: every one there is
+	set    bool   // to n, else n more
+	n      int
+}
+
+// effectsOf lists what a payload does to the lengths of threads, in order.
+func effectsOf(p events.Payload) []effect {
+	var list []effect
+	switch p := p.(type) {
+	case *events.TurnAppended:
+		for i := range p.Entries {
+			list = grown(list, p.Entries[i].Thread, 1)
+		}
+		for _, name := range sortedKeys(p.ThreadMeta) {
+			list = grown(list, name, 0)
+		}
+	case *events.ThreadReplaced:
+		if p.Others == "drop" {
+			list = append(list, effect{events.AllThreads, true, absent})
+		}
+		for _, name := range sortedKeys(p.Threads) {
+			n := 0
+			for _, it := range p.Threads[name].Items {
+				if it.Keep == nil {
+					n++
+				} else {
+					n += it.Keep[1] - it.Keep[0]
+				}
+			}
+			list = append(list, effect{name, true, n})
+		}
+	case *events.ThreadTruncated:
+		if _, all := p.Lengths[events.AllThreads]; all {
+			return []effect{{events.AllThreads, true, absent}}
+		}
+		for _, name := range sortedKeys(p.Lengths) {
+			n := p.Lengths[name]
+			if n == 0 {
+				n = absent
+			}
+			list = append(list, effect{name, true, n})
+		}
+	}
+	return list
+}
+
+func grown(list []effect, name string, by int) []effect {
+	if last := len(list) - 1; last >= 0 && list[last].thread == name && !list[last].set {
+		list[last].n += by
+		return list
+	}
+	return append(list, effect{name, false, by})
+}
+
 // measure records what a live record does to the threads' lengths. Whether a
 // thread event is possible at its place depends on them alone; the reason why it
 // is not is returned, and then nothing was changed.
 func (h *History) measure(n int, p events.Payload) string {
-	m := measuring{h: h, record: n}
-	switch p := p.(type) {
-	case *events.TurnAppended:
-		m.appended(p)
-	case *events.ThreadReplaced:
-		m.replaced(p)
-	case *events.ThreadTruncated:
-		m.truncated(p)
-	case *events.ThreadPinned:
-		m.pinned(p.Thread, p.Pins)
-	default:
-		return ""
+	if reason := h.cannotApply(p); reason != "" {
+		return reason
 	}
-	if m.void != "" {
-		return m.void
-	}
-	for _, d := range m.deltas {
+	for _, e := range effectsOf(p) {
+		d := delta{n, h.threadOf(e.thread), e.set, e.n}
 		h.lengths = d.apply(h.lengths)
+		h.deltas = append(h.deltas, d)
 	}
-	h.deltas = append(h.deltas, m.deltas...)
 	return ""
 }
 
-// measuring collects the deltas of one record.
-type measuring struct {
-	h      *History
-	record int
-	deltas []delta
-	void   string
-}
-
-func (m *measuring) length(thread int) int {
-	n := m.h.lengths.of(thread)
-	for _, d := range m.deltas {
-		if d.thread == thread {
-			n = d.next(n)
-		}
-	}
-	return n
-}
-
-func (m *measuring) grow(name string, by int) {
-	thread := m.h.thread(name)
-	if last := len(m.deltas) - 1; last >= 0 && m.deltas[last].thread == thread && !m.deltas[last].set {
-		m.deltas[last].n += by
-		return
-	}
-	m.deltas = append(m.deltas, delta{m.record, thread, false, by})
-}
-
-func (m *measuring) set(thread, n int) {
-	m.deltas = append(m.deltas, delta{m.record, thread, true, n})
-}
-
-func (m *measuring) appended(p *events.TurnAppended) {
-	for i := range p.Entries {
-		m.grow(p.Entries[i].Thread, 1)
-	}
-	for _, name := range sortedKeys(p.ThreadMeta) {
-		m.grow(name, 0)
-	}
-	for _, name := range sortedKeys(p.Pins) {
-		m.pinned(name, p.Pins[name])
-	}
-}
-
-func (m *measuring) replaced(p *events.ThreadReplaced) {
-	names := sortedKeys(p.Threads)
-	var after []int
-	for _, name := range names {
-		had, n := max(m.length(m.h.thread(name)), 0), 0
-		for _, it := range p.Threads[name].Items {
-			switch {
-			case it.Keep == nil:
-				n++
-			case it.Keep[1] > had:
-				m.refuse("keeps turns up to %d of thread %q, which has %d", it.Keep[1], name, had)
-			default:
-				n += it.Keep[1] - it.Keep[0]
+// cannotApply says why a thread event is impossible after the last record; "" if
+// it is possible.
+func (h *History) cannotApply(p events.Payload) string {
+	had := func(name string) int { return max(h.lengths.of(slices.Index(h.names, name)), 0) }
+	cannotPin := func(name string, n int, pins map[int]bool) string {
+		for _, i := range sortedKeys(pins) {
+			if i >= n {
+				return fmt.Sprintf("pins turn %d of thread %q, which has %d", i, name, n)
 			}
 		}
-		after = append(after, n)
+		return ""
 	}
-	if p.Others == "drop" {
-		m.dropAll()
-	}
-	for i, name := range names {
-		m.set(m.h.thread(name), after[i])
-	}
-}
-
-func (m *measuring) truncated(p *events.ThreadTruncated) {
-	if _, all := p.Lengths[events.AllThreads]; all {
-		m.dropAll()
-		return
-	}
-	for _, name := range sortedKeys(p.Lengths) {
-		thread, n := m.h.thread(name), p.Lengths[name]
-		switch had := max(m.length(thread), 0); {
-		case n > had:
-			m.refuse("truncates thread %q to %d, beyond its length of %d", name, n, had)
-		case n == 0:
-			m.set(thread, absent)
-		default:
-			m.set(thread, n)
+	switch p := p.(type) {
+	case *events.TurnAppended:
+		for _, name := range sortedKeys(p.Pins) {
+			n := had(name)
+			for i := range p.Entries {
+				if p.Entries[i].Thread == name {
+					n++
+				}
+			}
+			if reason := cannotPin(name, n, p.Pins[name]); reason != "" {
+				return reason
+			}
 		}
-	}
-}
-
-func (m *measuring) dropAll() {
-	for thread := range m.h.names {
-		if m.length(thread) != absent {
-			m.set(thread, absent)
+	case *events.ThreadReplaced:
+		for _, name := range sortedKeys(p.Threads) {
+			for _, it := range p.Threads[name].Items {
+				if it.Keep != nil && it.Keep[1] > had(name) {
+					return fmt.Sprintf("keeps turns up to %d of thread %q, which has %d", it.Keep[1], name, had(name))
+				}
+			}
 		}
-	}
-}
-
-func (m *measuring) pinned(name string, pins map[int]bool) {
-	had := max(m.length(m.h.thread(name)), 0)
-	for _, i := range sortedKeys(pins) {
-		if i >= had {
-			m.refuse("pins turn %d of thread %q, which has %d", i, name, had)
+	case *events.ThreadTruncated:
+		for _, name := range sortedKeys(p.Lengths) {
+			if n := p.Lengths[name]; name != events.AllThreads && n > had(name) {
+				return fmt.Sprintf("truncates thread %q to %d, beyond its length of %d", name, n, had(name))
+			}
 		}
+	case *events.ThreadPinned:
+		return cannotPin(p.Thread, had(p.Thread), p.Pins)
 	}
-}
-
-func (m *measuring) refuse(format string, args ...any) {
-	if m.void == "" {
-		m.void = fmt.Sprintf(format, args...)
-	}
+	return ""
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
@@ -152,8 +133,11 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// thread gives the number of a thread's name.
-func (h *History) thread(name string) int {
+// threadOf gives the number of a thread's name, everyThread for that of all.
+func (h *History) threadOf(name string) int {
+	if name == events.AllThreads {
+		return everyThread
+	}
 	if i := slices.Index(h.names, name); i >= 0 {
 		return i
 	}
@@ -162,11 +146,14 @@ func (h *History) thread(name string) int {
 }
 
 func (l lengths) of(thread int) int {
-	if thread < len(l) {
+	if thread >= 0 && thread < len(l) {
 		return l[thread]
 	}
 	return absent
 }
+
+// everywhere reports whether the delta ends all threads.
+func (d delta) everywhere() bool { return d.thread == everyThread && d.set && d.n == absent }
 
 func (d delta) next(n int) int {
 	if d.set {
@@ -177,6 +164,12 @@ func (d delta) next(n int) int {
 
 // apply changes l in place, or a longer copy of it.
 func (d delta) apply(l lengths) lengths {
+	if d.thread == everyThread {
+		for i := range l {
+			l[i] = absent
+		}
+		return l
+	}
 	for len(l) <= d.thread {
 		l = append(l, absent)
 	}
@@ -195,14 +188,54 @@ func (h *History) lengthsAt(n int) lengths {
 			break
 		}
 	}
-	at, _ := slices.BinarySearchFunc(h.deltas, after+1, func(d delta, record int) int { return d.record - record })
-	for _, s := range h.stretches(n) {
-		for at < len(h.deltas) && h.deltas[at].record <= s.to {
-			if h.deltas[at].record >= s.from {
-				l = h.deltas[at].apply(l)
-			}
-			at++
+	list := h.stretches(n)
+	if after < 0 && h.base > 0 {
+		l, after = h.elderLengths(list), h.base-1
+	}
+	for _, s := range list {
+		for _, d := range between(h.deltas, max(s.from, after+1), s.to) {
+			l = d.apply(l)
 		}
 	}
 	return l
+}
+
+// elderLengths counts the lengths of the threads in the part of a list that is
+// below the base, from the newest mark in it.
+func (h *History) elderLengths(list []stretch) (l lengths) {
+	var parts [][]delta // newest first
+	defer func() {
+		for _, part := range slices.Backward(parts) {
+			for _, d := range part {
+				l = d.apply(l)
+			}
+		}
+	}()
+	for _, s := range slices.Backward(list) {
+		for to := min(s.to, h.base-1); to >= s.from; {
+			b := h.elder.block(to)
+			from := max(s.from, b.first)
+			if m := b.mark; m != nil && m.record >= from && m.record <= to {
+				l = slices.Clone(m.lengths)
+				parts = append(parts, between(b.deltas, m.record+1, to))
+				return l
+			}
+			parts = append(parts, between(b.deltas, from, to))
+			to = from - 1
+		}
+	}
+	return l
+}
+
+// between gives the deltas of the records from one number to another, both
+// inclusive.
+func between(deltas []delta, from, to int) []delta {
+	i, j := firstDelta(deltas, from), firstDelta(deltas, to+1)
+	return deltas[i:max(i, j)]
+}
+
+// firstDelta gives the place of the first delta of a record or a later one.
+func firstDelta(deltas []delta, record int) int {
+	at, _ := slices.BinarySearchFunc(deltas, record, func(d delta, record int) int { return d.record - record })
+	return at
 }

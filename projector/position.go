@@ -149,7 +149,7 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 		if s.History.Len() == 0 {
 			return missing("no record of it can be read")
 		}
-		return missing("its first record is %v", s.History.offsets[0])
+		return missing("its first record is %v", s.History.ends.first)
 	case atTurn:
 		turns := s.Threads.Turns(p.thread)
 		if p.n > len(turns) {
@@ -180,11 +180,13 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 
 // liveBefore gives the last live record below an offset, 0 if there is none.
 func (h *History) liveBefore(at events.Offset) events.Offset {
-	for c := h.chain(len(h.offsets) - 1); c != nil; c = c.prev {
-		for n := c.to; n >= c.from; n-- {
-			if h.offsets[n] < at {
-				return h.offsets[n]
-			}
+	if at == 0 {
+		return 0
+	}
+	below := h.numberAt(at - 1)
+	for c := h.chain(h.Len() - 1); c != nil; c = c.prev {
+		if c.from <= below {
+			return h.offset(min(c.to, below))
 		}
 	}
 	return 0

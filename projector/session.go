@@ -25,11 +25,14 @@ func (s *Session) Offset() events.Offset { return s.History.Last() }
 // Apply folds the next record onto history and ledger, and says what it is. The
 // threads are left to the caller, who knows which records they are folded over, and
 // so is what a fork inherits.
-func (s *Session) Apply(f Fact) Verdict {
-	before := s.History.Last()
-	f = f.Impossible(s.Ledger.Created, before)
-	v := s.History.Add(f)
-	s.Ledger.apply(f, v, before)
+func (s *Session) Apply(f Fact) Verdict { return fold(s.History, s.Ledger, f) }
+
+// fold applies the next record to history and ledger.
+func fold(h *History, l *Ledger, f Fact) Verdict {
+	before := h.Last()
+	f = f.Impossible(l.Created, before)
+	v := h.Add(f)
+	l.apply(f, v, before)
 	return v
 }
 

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,53 +9,258 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/snapshot"
 )
 
-// SessionFold names the fold of sessions, as snapshots do. Its version changes
-// whenever the fold or the form of its state does.
+// SessionFold names the fold of sessions, as snapshots do: those of this name are
+// the heads. Its version changes whenever the fold or the form of its state does,
+// that of chunks included.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 1
+	SessionFoldVersion = 2
 )
 
-// sessionState is the stored form of a Session.
-type sessionState struct {
-	Subject string       `json:"subject"` // NATS form
-	History historyState `json:"history"`
-	Threads Threads      `json:"threads"`
-	Ledger  *Ledger      `json:"ledger"`
+// state is a session as it is folded and stored: its older records are in chunks,
+// its threads say by reference which turns they consist of. The costs, too, are in
+// the chunks, not in the ledger.
+type state struct {
+	subject  events.Subject
+	history  *History
+	strands  strands
+	ledger   *Ledger
+	damaged  []events.Offset
+	sources  []*table  // whose turns the strands are of: those it descends from, oldest first, and itself
+	segments []segment // of what was inherited
+	sizes    sizes
+
+	// behind says that the strands are not those of the live list any more.
+	behind bool
 }
 
-// historyState is the stored form of a History: lists of numbers as variable
-// length integers, differences where they ascend.
-type historyState struct {
-	Offsets []byte        `json:"offsets,omitempty"`
-	Sources []sourceState `json:"sources,omitempty"`
-	Points  []byte        `json:"points,omitempty"`
-	Names   []string      `json:"names"`
-	Deltas  []byte        `json:"deltas,omitempty"`
-	Late    []int         `json:"late,omitempty"`
-	Rewinds []int         `json:"rewinds,omitempty"`
+// segment is a run of inherited records, by their numbers in a source.
+type segment struct {
+	source       int
+	from, to     int // both inclusive
+	first        int // number of the record from in the session's history
+	fromAt, toAt events.Offset
 }
 
-type sourceState struct {
-	Subject string `json:"subject"`
-	End     int    `json:"end"`
+func newState(sub events.Subject, s sizes) *state {
+	return &state{subject: sub, history: NewHistory(sub), strands: make(strands), ledger: newLedger(), sources: []*table{newTable(sub)}, sizes: s}
 }
 
-// Encode writes the session's state. Equal sessions give equal bytes, on every
-// machine.
-func (s *Session) Encode() ([]byte, error) {
-	data, err := rawjson.Marshal(sessionState{s.Subject.NATS(), s.History.encode(), s.Threads, s.Ledger})
+// own is the table of the session's own records.
+func (s *state) own() *table { return s.sources[len(s.sources)-1] }
+
+func (s *state) offset() events.Offset { return s.history.Last() }
+
+// apply folds the next record. resolve is called when the strands are needed and
+// behind.
+func (s *state) apply(f Fact, resolve func() error) error {
+	own := s.own()
+	own.open.add(f, own.next)
+	rewound := len(s.ledger.Rewinds)
+	v := fold(s.history, s.ledger, f)
+	s.ledger.Costs = nil // the chunk has it
+	switch {
+	case len(s.ledger.Rewinds) > rewound:
+		s.behind = true
+	case v.Live && !s.behind:
+		if err := s.strands.apply(f, len(s.sources)-1, func(name string) int { return own.open.firstOf(name, f.Offset) }); err != nil {
+			return err
+		}
+	}
+	if !own.open.full(s.sizes) {
+		return nil
+	}
+	if err := resolve(); err != nil {
+		return err
+	}
+	own.close(s.mark(own.open))
+	return nil
+}
+
+// mark says what the threads are after a chunk, nil if the last live record is none
+// of the chunk's or the threads are many.
+func (s *state) mark(c *chunk) *strandsMark {
+	last := s.history.lastLive(s.history.Len()-1) - s.history.inherited()
+	if last < c.first || last >= c.end() {
+		return nil
+	}
+	m := &strandsMark{last, s.strands.state()}
+	if data, err := rawjson.Marshal(m); err != nil || len(data) > maxMark {
+		return nil
+	}
+	return m
+}
+
+// inherit begins a fork with what its parent is.
+func (s *state) inherit(parent *state) {
+	h, p := s.history, parent.history
+	sealed := make([]*table, len(parent.sources))
+	for i, t := range parent.sources {
+		sealed[i] = t
+	}
+	own := parent.own()
+	sealed[len(sealed)-1] = own.sealed(parent.mark(own.open))
+	s.sources = append(sealed, s.sources...)
+	for _, st := range p.stretches(p.Len() - 1) {
+		if st.toAt == 0 {
+			st.toAt = p.offset(st.to)
+		}
+		for _, seg := range parent.segmentsOf(st) {
+			seg.first = h.base
+			s.segments = append(s.segments, seg)
+			h.base += seg.to - seg.from + 1
+			h.addSource(parent.sources[seg.source].subject, h.base)
+		}
+	}
+	if n := len(s.segments); n > 0 {
+		h.ends.first, h.ends.last = s.segments[0].fromAt, s.segments[n-1].toAt
+		h.points[0].openAt = h.ends.first
+	}
+	h.names, h.lengths = slices.Clone(p.names), slices.Clone(p.lengths)
+	s.strands = parent.strands
+	s.damaged = append(s.damaged, parent.damaged...)
+}
+
+// segmentsOf gives a stretch of the session's history as records of its sources.
+func (s *state) segmentsOf(st stretch) []segment {
+	var list []segment
+	cut := func(seg segment) {
+		from, to := max(st.from, seg.first), min(st.to, seg.first+seg.to-seg.from)
+		if from > to {
+			return
+		}
+		part := segment{source: seg.source, from: seg.from + from - seg.first, to: seg.from + to - seg.first, first: from, fromAt: seg.fromAt, toAt: seg.toAt}
+		if from == st.from {
+			part.fromAt = st.fromAt
+		}
+		if to == st.to {
+			part.toAt = st.toAt
+		}
+		list = append(list, part)
+	}
+	for _, seg := range s.segments {
+		cut(seg)
+	}
+	cut(s.ownSegment())
+	return list
+}
+
+// ownSegment is the run of the session's own records.
+func (s *state) ownSegment() segment {
+	h := s.history
+	return segment{source: len(s.sources) - 1, to: h.Len() - h.inherited() - 1, first: h.inherited(), fromAt: h.ends.own, toAt: h.ends.last}
+}
+
+// save stores what the tables have and is not stored yet, and lets go of it.
+func (s *state) save(ctx context.Context, into sink) error {
+	for i, t := range s.sources {
+		err := t.save(ctx, s.sizes, into, func(e *entry) {
+			if i == len(s.sources)-1 {
+				s.history.forget(s.history.inherited() + e.First + e.Records)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget lets go of the records below a number, which are in chunks.
+func (h *History) forget(base int) {
+	if base <= h.base {
+		return
+	}
+	h.deltas = slices.Clone(h.deltas[firstDelta(h.deltas, base):])
+	h.offsets = slices.Clone(h.offsets[base-h.base:])
+	h.marks = slices.DeleteFunc(h.marks, func(m mark) bool { return m.record < base })
+	h.base = base
+}
+
+// headState is the stored form of a state.
+type headState struct {
+	Subject  string                 `json:"subject"` // NATS form
+	Names    []string               `json:"names"`
+	Ends     [3]events.Offset       `json:"ends"` // first, first own and last offset
+	Points   []byte                 `json:"points,omitempty"`
+	Late     []byte                 `json:"late,omitempty"`
+	Rewinds  []byte                 `json:"rewinds,omitempty"`
+	Sources  []tableState           `json:"sources"`
+	Segments [][6]int64             `json:"segments,omitempty"`
+	Threads  map[string]strandState `json:"threads"`
+	Ledger   *Ledger                `json:"ledger"`
+	Open     chunkState             `json:"open"`
+	Next     map[string]int         `json:"next"`
+}
+
+type tableState struct {
+	Subject string     `json:"subject"`
+	Levels  [][]*entry `json:"levels,omitempty"`
+}
+
+// encode writes the head. Equal sessions give equal bytes, on every machine.
+// Everything that is not in the head is stored.
+func (s *state) encode() ([]byte, error) {
+	h := s.history
+	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
+		Late: appendPlaced(nil, h.late), Rewinds: appendPlaced(nil, h.rewinds), Threads: s.strands.state(),
+		Ledger: s.ledger, Open: s.own().open.state(), Next: s.own().next}
+	if st.Names == nil {
+		st.Names = []string{}
+	}
+	for _, p := range h.points {
+		last, at := p.last(), events.Offset(0)
+		if p.prefix != nil {
+			at = p.prefix.toAt
+		}
+		st.Points = appendInts(st.Points, p.number, last, int(p.openAt), int(at))
+	}
+	for _, t := range s.sources {
+		st.Sources = append(st.Sources, tableState{t.subject.NATS(), t.levels})
+	}
+	for _, g := range s.segments {
+		st.Segments = append(st.Segments, [6]int64{int64(g.source), int64(g.from), int64(g.to), int64(g.first), int64(g.fromAt), int64(g.toAt)})
+	}
+	data, err := rawjson.Marshal(st)
 	if err != nil {
-		return nil, fmt.Errorf("projector: encode %s: %v", s.Subject, err)
+		return nil, fmt.Errorf("projector: encode %s: %v", s.subject, err)
 	}
 	return data, nil
 }
 
-// DecodeSession reads what Encode wrote.
-func DecodeSession(data []byte) (*Session, error) {
-	st := sessionState{Ledger: newLedger()}
+func appendPlaced(b []byte, list []place) []byte {
+	for _, p := range list {
+		b = appendInts(b, p.number, int(p.at))
+	}
+	return b
+}
+
+// errDamaged says that a session has records that cannot be read.
+var errDamaged = errors.New("it has damaged records")
+
+// snapshot gives the head in the form in which it is kept between loads. A session
+// with damaged records has none: it would hide them.
+func (s *state) snapshot(kept string) (snapshot.Snapshot, error) {
+	if len(s.damaged) > 0 {
+		return snapshot.Snapshot{}, errDamaged
+	}
+	data, err := s.encode()
+	if err != nil {
+		return snapshot.Snapshot{}, err
+	}
+	m := snapshot.Meta{Subject: s.subject, Fold: SessionFold, Version: SessionFoldVersion, Offset: s.offset(), EventID: s.ledger.LastID, Kept: kept}
+	for _, i := range s.history.Live(s.offset()) {
+		m.Live = append(m.Live, snapshot.Interval(i))
+	}
+	return snapshot.Snapshot{Meta: m, Data: data}, nil
+}
+
+// decodeState reads what encode wrote.
+func decodeState(data []byte, z sizes) (*state, error) {
+	st := headState{Ledger: newLedger()}
 	if err := rawjson.Unmarshal(data, &st); err != nil {
 		return nil, fmt.Errorf("projector: decode session: %v", err)
 	}
@@ -62,122 +268,180 @@ func DecodeSession(data []byte) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: decode session: %v", err)
 	}
-	h, err := st.History.decode(sub)
-	if err != nil {
-		return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
-	}
-	s := &Session{Subject: sub, History: h, Threads: st.Threads, Ledger: st.Ledger}
-	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
+	s := &state{subject: sub, history: NewHistory(sub), ledger: st.Ledger, sizes: z}
+	for _, part := range []func(headState) error{s.readSources, s.readHistory, s.readThreads, s.readLedger} {
+		if err := part(st); err != nil {
+			return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
+		}
 	}
 	return s, nil
 }
 
-// check holds the parts of a state against each other, so that no later fold
-// stumbles over one that no fold has made.
-func (s *Session) check() error {
-	h, l := s.History, s.Ledger
-	if s.Threads == nil || l == nil || slices.Contains(l.Runs, nil) || slices.Contains(l.Checkpoints, nil) {
-		return errors.New("a part is missing")
-	}
-	for thread, name := range h.names {
-		n := absent
-		if th, ok := s.Threads[name]; ok && th == nil {
-			return errors.New("a part is missing")
-		} else if ok {
-			n = len(th.Turns)
+func (s *state) readSources(st headState) error {
+	for _, ts := range st.Sources {
+		sub, err := events.ParseNATS(ts.Subject)
+		if err != nil {
+			return err
 		}
-		if h.lengths.of(thread) != n {
-			return fmt.Errorf("thread %q has %d turns, by its history %d", name, n, h.lengths.of(thread))
+		t := newTable(sub)
+		t.levels = ts.Levels
+		var all []*entry
+		for _, level := range slices.Backward(t.levels) {
+			all = append(all, level...)
+		}
+		if err := checkEntries(all); err != nil {
+			return err
+		}
+		if n := len(all); n > 0 {
+			t.open.first = all[n-1].First + all[n-1].Records
+			if all[0].First != 0 {
+				return errors.New("a table has no beginning")
+			}
+		}
+		s.sources = append(s.sources, t)
+	}
+	if len(s.sources) == 0 || s.own().subject != s.subject {
+		return errors.New("it has no table of its own")
+	}
+	open, err := st.Open.chunk()
+	if err != nil {
+		return err
+	}
+	if open.first != s.own().open.first {
+		return errors.New("the open chunk does not follow the others")
+	}
+	s.own().open = open
+	for name, n := range st.Next {
+		s.own().next[name] = n
+	}
+	for name, b := range open.turns {
+		if b.First+len(b.Turns) != st.Next[name] {
+			return fmt.Errorf("the turns of thread %q do not add up", name)
 		}
 	}
-	for name := range s.Threads {
-		if !slices.Contains(h.names, name) {
+	for _, v := range st.Segments {
+		seg := segment{int(v[0]), int(v[1]), int(v[2]), int(v[3]), events.Offset(v[4]), events.Offset(v[5])}
+		if seg.source < 0 || seg.source >= len(s.sources)-1 || seg.from < 0 || seg.to < seg.from || seg.to >= s.sources[seg.source].open.first || seg.first != s.history.base || seg.fromAt == 0 {
+			return errors.New("inherited records do not add up")
+		}
+		s.segments = append(s.segments, seg)
+		s.history.base += seg.to - seg.from + 1
+		s.history.addSource(s.sources[seg.source].subject, s.history.base)
+	}
+	return nil
+}
+
+func (s *state) readHistory(st headState) error {
+	h, open := s.history, s.own().open
+	h.names = st.Names
+	inherited := h.base
+	h.base += open.first
+	h.offsets = slices.Clone(open.offsets)
+	h.ends = ends{st.Ends[0], st.Ends[1], st.Ends[2]}
+	n := h.Len()
+	if n == 0 || h.ends.first == 0 || h.ends.last < h.ends.first || (h.ends.own == 0) != (n == inherited) || len(open.offsets) > 0 && h.ends.last != open.offsets[len(open.offsets)-1] {
+		return errors.New("its records do not add up")
+	}
+	h.points = nil
+	for b := st.Points; len(b) > 0; {
+		var v [4]int
+		var err error
+		if b, err = readInts(b, v[:]); err != nil {
+			return err
+		}
+		p := point{number: v[0], open: v[0] + 1, openAt: events.Offset(v[2])}
+		switch last := len(h.points) - 1; {
+		case last < 0 && (v[0] != -1 || v[1] != -1):
+			return errors.New("there is no first point")
+		case last >= 0 && (v[0] <= h.points[last].number || v[0] >= n || v[1] < -1 || v[1] >= v[0]):
+			return errors.New("points do not ascend")
+		case last >= 0:
+			p.prefix = h.chain(v[1])
+		}
+		if p.prefix != nil && p.prefix.toAt == 0 {
+			p.prefix.toAt = events.Offset(v[3])
+		}
+		h.points = append(h.points, p)
+	}
+	if len(h.points) == 0 {
+		return errors.New("there is no first point")
+	}
+	var err error
+	if h.late, err = readPlaced(st.Late, n); err == nil {
+		h.rewinds, err = readPlaced(st.Rewinds, n)
+	}
+	if err != nil {
+		return err
+	}
+	h.deltas = h.deltasOf(open, 0, open.end(), inherited)
+	return nil
+}
+
+// readPlaced reads what appendPlaced wrote; the numbers are below n.
+func readPlaced(b []byte, n int) ([]place, error) {
+	var list []place
+	for len(b) > 0 {
+		var v [2]int
+		var err error
+		if b, err = readInts(b, v[:]); err != nil {
+			return nil, err
+		}
+		if v[0] < 0 || v[0] >= n || len(list) > 0 && v[0] <= list[len(list)-1].number {
+			return nil, errors.New("late records or rewinds do not ascend")
+		}
+		list = append(list, place{v[0], events.Offset(v[1])})
+	}
+	return list, nil
+}
+
+func (s *state) readThreads(st headState) error {
+	var err error
+	if s.strands, err = strandsOf(st.Threads, len(s.sources)); err != nil {
+		return err
+	}
+	for name := range s.strands {
+		if !slices.Contains(s.history.names, name) {
 			return fmt.Errorf("thread %q has no history", name)
 		}
 	}
-	if !slices.EqualFunc(h.rewinds, l.Rewinds, func(n int, r Rewind) bool { return h.offsets[n] == r.Offset }) {
+	h := s.history
+	h.lengths = s.strands.lengths(h.names)
+	if last := h.lastLive(h.Len() - 1); last >= h.base {
+		h.marks = append(h.marks, mark{last, slices.Clone(h.lengths)})
+	}
+	return nil
+}
+
+func (s *state) readLedger(headState) error {
+	l := s.ledger
+	if l == nil || slices.Contains(l.Runs, nil) || slices.Contains(l.Checkpoints, nil) {
+		return errors.New("a part is missing")
+	}
+	if !slices.EqualFunc(s.history.rewinds, l.Rewinds, func(p place, r Rewind) bool { return p.at == r.Offset }) {
 		return errors.New("history and ledger have other rewinds")
 	}
 	return nil
 }
 
-func (h *History) encode() historyState {
-	st := historyState{Names: slices.Clone(h.names), Late: h.late, Rewinds: h.rewinds}
-	if st.Names == nil {
-		st.Names = []string{}
-	}
-	prev := events.Offset(0)
-	for _, at := range h.offsets {
-		st.Offsets = binary.AppendUvarint(st.Offsets, uint64(at-prev))
-		prev = at
-	}
-	for _, s := range h.sources {
-		st.Sources = append(st.Sources, sourceState{s.subject.NATS(), s.end})
-	}
-	for _, p := range h.points[1:] {
-		st.Points = appendInts(st.Points, p.number, p.last())
-	}
-	for _, d := range h.deltas {
-		set := 0
-		if d.set {
-			set = 1
+// deltasOf gives the deltas of the records of a chunk from one number in its source
+// up to another, as records of this history, where their numbers are higher by
+// shift. Those of records that never were live are left out.
+func (h *History) deltasOf(c *chunk, from, to, shift int) []delta {
+	var list []delta
+	for _, e := range c.effects {
+		own := c.first + e.record
+		if own < from || own >= to || h.point(own+shift).number == own+shift {
+			continue
 		}
-		st.Deltas = appendInts(st.Deltas, d.record, d.thread, set, d.n)
-	}
-	return st
-}
-
-// decode rebuilds a history; chains are shared again as they were.
-func (st historyState) decode(sub events.Subject) (*History, error) {
-	h := NewHistory(sub)
-	h.names = st.Names
-	at := events.Offset(0)
-	for b := st.Offsets; len(b) > 0; {
-		d, n := binary.Uvarint(b)
-		if n <= 0 || d == 0 || events.Offset(d) > events.MaxOffset-at {
-			return nil, fmt.Errorf("offsets do not ascend")
+		thread := everyThread
+		if e.thread != events.AllThreads {
+			if thread = slices.Index(h.names, e.thread); thread < 0 {
+				continue
+			}
 		}
-		at += events.Offset(d)
-		h.offsets = append(h.offsets, at)
-		b = b[n:]
+		list = append(list, delta{own + shift, thread, e.set, e.n})
 	}
-	if !numbers(st.Late, len(h.offsets)) || !numbers(st.Rewinds, len(h.offsets)) {
-		return nil, fmt.Errorf("late records or rewinds do not ascend")
-	}
-	h.late, h.rewinds = st.Late, st.Rewinds
-	for _, s := range st.Sources {
-		sub, err := events.ParseNATS(s.Subject)
-		if err != nil || s.End <= h.inherited() || s.End > len(h.offsets) {
-			return nil, fmt.Errorf("inherited records do not add up")
-		}
-		h.sources = append(h.sources, source{sub, s.End})
-	}
-	for b := st.Points; len(b) > 0; {
-		var p [2]int
-		var err error
-		if b, err = readInts(b, p[:]); err != nil {
-			return nil, err
-		}
-		number, last := p[0], p[1]
-		if number <= h.points[len(h.points)-1].number || number >= len(h.offsets) || last < -1 || last >= number {
-			return nil, fmt.Errorf("points do not ascend")
-		}
-		h.points = append(h.points, point{number, h.chain(last), number + 1})
-	}
-	for b := st.Deltas; len(b) > 0; {
-		var d [4]int
-		var err error
-		if b, err = readInts(b, d[:]); err != nil {
-			return nil, err
-		}
-		if d[0] < 0 || d[0] >= len(h.offsets) || d[1] < 0 || d[1] >= len(h.names) || len(h.deltas) > 0 && d[0] < h.deltas[len(h.deltas)-1].record {
-			return nil, fmt.Errorf("a delta of record %d, thread %d", d[0], d[1])
-		}
-		h.deltas = append(h.deltas, delta{d[0], d[1], d[2] == 1, d[3]})
-	}
-	h.remember()
-	return h, nil
+	return list
 }
 
 // numbers reports whether a list ascends and has only numbers of n records.

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // story is a log that a test writes by hand.
 type story struct {
-	t       *testing.T
+	t       testing.TB
 	records testkit.Records
 }
 
@@ -117,9 +117,10 @@ func mustSession(t *testing.T, l *projector.Loader, sub events.Subject, at event
 	return s
 }
 
-func mustSnapshot(t *testing.T, s *projector.Session, kept string) snapshot.Snapshot {
+// mustHead stores the chunks of a session as of an offset and gives the head.
+func mustHead(t *testing.T, src projector.Source, st snapshot.Store, sub events.Subject, at events.Offset) snapshot.Snapshot {
 	t.Helper()
-	snap, err := s.Snapshot(kept)
+	snap, err := (&projector.Loader{Source: src, Snapshots: st}).SetChunks(2, 2).Head(t.Context(), sub, at, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"hash"
 	"maps"
 	"slices"
@@ -12,7 +11,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Threads are the turns in effect: the fold of a live list.
+// Threads are the turns in effect: the fold of a live list. They are all there;
+// Outline reads some of them.
 type Threads map[string]*Thread
 
 // Thread is a named list of turns.
@@ -34,22 +34,6 @@ type Turn struct {
 	Pinned    bool             `json:"pinned,omitempty"`
 }
 
-// Apply folds one live record onto the threads. What is no thread event changes
-// nothing. It returns an error for a record that History would not have let pass.
-func (t Threads) Apply(f Fact) error {
-	switch p := f.Payload.(type) {
-	case *events.TurnAppended:
-		return t.appended(f.Offset, p)
-	case *events.ThreadReplaced:
-		return t.replaced(f.Offset, p)
-	case *events.ThreadTruncated:
-		return t.truncated(p)
-	case *events.ThreadPinned:
-		return t.pinned(p.Thread, p.Pins)
-	}
-	return nil
-}
-
 func (t Threads) thread(name string) *Thread {
 	th := t[name]
 	if th == nil {
@@ -60,56 +44,15 @@ func (t Threads) thread(name string) *Thread {
 }
 
 // enter puts the entries of an event behind the turns of their threads.
-func (t Threads) enter(at events.Offset, entries []events.Entry) {
+func enter(at events.Offset, entries []events.Entry, turns func(thread string) *[]Turn) {
 	index := make(map[string]int, 1)
 	for i := range entries {
 		e := &entries[i]
-		th := t.thread(e.Thread)
-		th.Turns = append(th.Turns, Turn{Offset: at, Index: index[e.Thread], Raw: e.Turn, Bytes: e.Bytes, ID: e.ID,
+		list := turns(e.Thread)
+		*list = append(*list, Turn{Offset: at, Index: index[e.Thread], Raw: e.Turn, Bytes: e.Bytes, ID: e.ID,
 			Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Pinned: e.Pinned})
 		index[e.Thread]++
 	}
-}
-
-func (t Threads) appended(at events.Offset, p *events.TurnAppended) error {
-	t.enter(at, p.Entries)
-	for name, meta := range p.ThreadMeta {
-		t.thread(name).Meta = meta
-	}
-	for name, pins := range p.Pins {
-		if err := t.pinned(name, pins); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t Threads) replaced(at events.Offset, p *events.ThreadReplaced) error {
-	after := make(Threads, len(p.Threads))
-	for name, r := range p.Threads {
-		th := &Thread{Turns: []Turn{}, Meta: r.Meta}
-		fresh := newItems(at, r)
-		for _, it := range r.Items {
-			if it.Keep == nil {
-				th.Turns, fresh = append(th.Turns, fresh[0]), fresh[1:]
-				continue
-			}
-			before := t[name]
-			if it.Keep[0] == it.Keep[1] {
-				continue
-			}
-			if before == nil || it.Keep[1] > len(before.Turns) {
-				return fmt.Errorf("projector: record %v keeps turns of %q that are not there", at, name)
-			}
-			th.Turns = append(th.Turns, before.Turns[it.Keep[0]:it.Keep[1]]...)
-		}
-		after[name] = th
-	}
-	if p.Others == "drop" {
-		clear(t)
-	}
-	maps.Copy(t, after)
-	return nil
 }
 
 // newItems gives the turns that a replacement brings, in order.
@@ -122,34 +65,6 @@ func newItems(at events.Offset, r events.Replacement) []Turn {
 		}
 	}
 	return turns
-}
-
-func (t Threads) truncated(p *events.ThreadTruncated) error {
-	for name, n := range p.Lengths {
-		th := t[name]
-		switch {
-		case name == events.AllThreads:
-			clear(t)
-		case n == 0:
-			delete(t, name)
-		case th == nil || n > len(th.Turns):
-			return fmt.Errorf("projector: thread %q is shorter than %d", name, n)
-		default:
-			th.Turns = slices.Clip(th.Turns[:n])
-		}
-	}
-	return nil
-}
-
-func (t Threads) pinned(name string, pins map[int]bool) error {
-	th := t[name]
-	for i, pinned := range pins {
-		if th == nil || i >= len(th.Turns) {
-			return fmt.Errorf("projector: thread %q has no turn %d", name, i)
-		}
-		th.Turns[i].Pinned = pinned
-	}
-	return nil
 }
 
 // Names lists the threads: main first, the others in byte order.

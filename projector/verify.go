@@ -22,12 +22,12 @@ type Finding struct {
 type Verified struct {
 	Records   int       `json:"records"`
 	Sessions  int       `json:"sessions"`
-	Snapshots int       `json:"snapshots"`
+	Snapshots int       `json:"snapshots"` // heads; their chunks are looked at with them
 	Findings  []Finding `json:"findings"`
 }
 
 // Verify reads the whole log, folds every session that has a snapshot from zero
-// and compares. It changes nothing. progress, if not nil, is told how many
+// and compares heads and chunks. It changes nothing. progress, if not nil, is told how many
 // records were read.
 func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verified, error) {
 	v := Verified{Findings: []Finding{}}
@@ -58,45 +58,118 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 	if l.Snapshots == nil {
 		return v, nil
 	}
-	fromZero := &Loader{Source: l.Source, Logger: l.Logger, MaxValue: l.MaxValue}
-	for m, err := range l.Snapshots.All(ctx) {
-		v.Snapshots++
-		if err == nil {
-			err = l.compare(ctx, fromZero, m)
-		}
-		if ctx.Err() != nil {
-			return v, ctx.Err()
-		}
-		if err != nil {
-			v.Findings = append(v.Findings, Finding{m.Subject.String(), m.Offset, err.Error()})
-		}
-	}
-	return v, nil
+	c := checking{Loader: l, v: &v, afresh: l.refolding(), seen: make(map[part]bool), corrupt: make(map[string]bool)}
+	return v, c.all(ctx)
 }
 
-// compare holds one snapshot against a fold from zero.
-func (l *Loader) compare(ctx context.Context, fromZero *Loader, m snapshot.Meta) error {
-	if m.Fold != SessionFold || m.Version != SessionFoldVersion {
-		return nil // no load would use it
+// refolding gives a loader that folds everything from zero and alters nothing.
+func (l *Loader) refolding() *Loader {
+	return &Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, sizes: l.sizes, afresh: true}
+}
+
+// part names what is stored of a session: a head, a chunk or an index.
+type part struct {
+	subject events.Subject
+	fold    string
+	offset  events.Offset
+}
+
+func partOf(m snapshot.Meta) part { return part{m.Subject, m.Fold, m.Offset} }
+
+// checking holds what is stored against folds from zero.
+type checking struct {
+	*Loader
+	v       *Verified
+	afresh  *Loader
+	seen    map[part]bool   // what was held against a fold
+	corrupt map[string]bool // names of what was found to be no snapshot
+}
+
+func (c *checking) found(m snapshot.Meta, err error) {
+	if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); ok {
+		if c.corrupt[corrupt.Name] {
+			return
+		}
+		c.corrupt[corrupt.Name] = true
 	}
-	snap, err := l.Snapshots.Get(ctx, m)
+	c.v.Findings = append(c.v.Findings, Finding{m.Subject.String(), m.Offset, err.Error()})
+}
+
+func (c *checking) all(ctx context.Context) error {
+	var heads, parts []snapshot.Meta
+	for m, err := range c.Snapshots.All(ctx) {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			c.found(m, err)
+		case m.Fold == SessionFold:
+			c.v.Snapshots++
+			heads = append(heads, m)
+		default:
+			parts = append(parts, m)
+		}
+	}
+	for _, m := range heads {
+		if m.Version != SessionFoldVersion {
+			continue // no load would use it
+		}
+		if err := c.head(ctx, m); err != nil {
+			c.found(m, err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	for _, m := range parts { // that no head refers to
+		if c.seen[partOf(m)] || m.Version != SessionFoldVersion {
+			continue
+		}
+		if _, err := c.Snapshots.Get(ctx, m); err != nil {
+			c.found(m, err)
+		}
+	}
+	return ctx.Err()
+}
+
+// head holds one head against a fold from zero, and the chunks that the fold fills
+// against those that are stored.
+func (c *checking) head(ctx context.Context, m snapshot.Meta) error {
+	snap, err := c.Snapshots.Get(ctx, m)
 	if err != nil {
 		return err
 	}
-	s, err := fromZero.Session(ctx, m.Subject, m.Offset)
+	want, err := c.afresh.head(ctx, m.Subject, m.Offset, m.Kept, c.part)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	want, err := s.Snapshot(m.Kept)
 	switch {
-	case err != nil:
-		return err
 	case want.EventID != m.EventID || want.Offset != m.Offset:
 		return fmt.Errorf("snapshot is of event %q at %v, the log has %q at %v", m.EventID, m.Offset, want.EventID, want.Offset)
 	case !slices.Equal(want.Live, m.Live):
 		return fmt.Errorf("snapshot is of the live list %v, the log has %v", m.Live, want.Live)
 	case !bytes.Equal(want.Data, snap.Data):
 		return errors.New("snapshot differs from the fold of the log: " + difference(snap.Data, want.Data))
+	}
+	return nil
+}
+
+// part holds a chunk or an index against what is stored, once.
+func (c *checking) part(ctx context.Context, want snapshot.Snapshot) error {
+	if c.seen[partOf(want.Meta)] {
+		return nil
+	}
+	c.seen[partOf(want.Meta)] = true
+	have, err := c.Snapshots.Get(ctx, want.Meta)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, snapshot.ErrNotFound):
+		c.found(want.Meta, fmt.Errorf("%s of the snapshots is missing", want.Fold))
+	case err != nil:
+		c.found(want.Meta, err)
+	case !bytes.Equal(want.Data, have.Data):
+		c.found(want.Meta, fmt.Errorf("%s of the snapshots differs from the log: %s", want.Fold, difference(have.Data, want.Data)))
 	}
 	return nil
 }
@@ -111,8 +184,8 @@ func difference(have, want []byte) string {
 	return fmt.Sprintf("byte %d, %q, should be %q", n, cut(have), cut(want))
 }
 
-// Rebuild folds every session from zero and stores its state in the place of all
-// its snapshots. Sessions of fewer records than the policy asks for get none.
+// Rebuild folds every session from zero and stores its head and chunks in the place
+// of all that is stored. Sessions of fewer records than the policy asks for get none.
 func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions int)) (rebuilt int, err error) {
 	p = p.withDefaults()
 	counts := make(map[events.Subject]int)
@@ -128,8 +201,14 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 			order = append(order, rec.Subject)
 		}
 	}
-	fromZero := &Loader{Source: l.Source, Logger: l.Logger, MaxValue: l.MaxValue}
-	fresh := make(map[events.Subject]events.Offset)
+	fromZero, fresh := l.refolding(), make(map[part]bool)
+	put := func(ctx context.Context, s snapshot.Snapshot) error {
+		if fresh[partOf(s.Meta)] {
+			return nil
+		}
+		fresh[partOf(s.Meta)] = true
+		return l.put(ctx, s)
+	}
 	for i, sub := range order {
 		if progress != nil {
 			progress(i)
@@ -137,25 +216,23 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 		if p.Records < 0 || counts[sub] < p.Records {
 			continue
 		}
-		s, err := fromZero.Session(ctx, sub, 0)
+		snap, err := fromZero.head(ctx, sub, 0, "", put)
+		if errors.Is(err, errDamaged) {
+			continue // loads fold it
+		}
+		if err == nil {
+			err = put(ctx, snap)
+		}
 		if err != nil {
 			return rebuilt, err
 		}
-		snap, err := s.Snapshot("")
-		if err != nil || int64(len(snap.Data)) > p.MaxSize {
-			continue // damaged or too large: loads fold it
-		}
-		if err := l.Snapshots.Put(ctx, snap); err != nil {
-			return rebuilt, err
-		}
-		fresh[sub] = snap.Offset
 		rebuilt++
 	}
 	return rebuilt, l.dropOthers(ctx, fresh)
 }
 
-// dropOthers removes every snapshot but the fresh ones, and what is none.
-func (l *Loader) dropOthers(ctx context.Context, fresh map[events.Subject]events.Offset) error {
+// dropOthers removes everything stored but what is fresh, and what is no snapshot.
+func (l *Loader) dropOthers(ctx context.Context, fresh map[part]bool) error {
 	for m, err := range l.Snapshots.All(ctx) {
 		if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); ok {
 			if err := l.Snapshots.Discard(ctx, corrupt.Name); err != nil {
@@ -166,7 +243,7 @@ func (l *Loader) dropOthers(ctx context.Context, fresh map[events.Subject]events
 		if err != nil {
 			return err
 		}
-		if fresh[m.Subject] == m.Offset && m.Version == SessionFoldVersion {
+		if fresh[partOf(m)] && m.Version == SessionFoldVersion {
 			continue
 		}
 		if err := l.Snapshots.Delete(ctx, m); err != nil {

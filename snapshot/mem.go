@@ -13,16 +13,25 @@ import (
 // Mem keeps snapshots in memory. The zero value is ready to use.
 type Mem struct {
 	mu   sync.Mutex
-	list []Snapshot // guarded by mu
+	kept map[events.Subject]map[key]Snapshot // guarded by mu
 }
+
+// key is what tells the snapshots of a subject apart.
+type key struct {
+	fold    string
+	version int
+	offset  events.Offset
+}
+
+func keyOf(m Meta) key { return key{m.Fold, m.Version, m.Offset} }
 
 // List implements Store.
 func (m *Mem) List(_ context.Context, sub events.Subject, fold string) ([]Meta, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var list []Meta
-	for _, s := range m.list {
-		if s.Subject == sub && s.Fold == fold {
+	for _, s := range m.kept[sub] {
+		if s.Fold == fold {
 			list = append(list, s.Meta)
 		}
 	}
@@ -34,21 +43,25 @@ func (m *Mem) List(_ context.Context, sub events.Subject, fold string) ([]Meta, 
 func (m *Mem) Get(_ context.Context, want Meta) (Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range m.list {
-		if same(s.Meta, want) {
-			return Snapshot{s.Meta, slices.Clone(s.Data)}, nil
-		}
+	s, ok := m.kept[want.Subject][keyOf(want)]
+	if !ok {
+		return Snapshot{}, ErrNotFound
 	}
-	return Snapshot{}, ErrNotFound
+	return Snapshot{s.Meta, slices.Clone(s.Data)}, nil
 }
 
 // Put implements Store.
 func (m *Mem) Put(_ context.Context, s Snapshot) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.delete(s.Meta)
 	s.Hash, s.Data = Sum(s.Data), slices.Clone(s.Data)
-	m.list = append(m.list, s)
+	if m.kept == nil {
+		m.kept = make(map[events.Subject]map[key]Snapshot)
+	}
+	if m.kept[s.Subject] == nil {
+		m.kept[s.Subject] = make(map[key]Snapshot)
+	}
+	m.kept[s.Subject][keyOf(s.Meta)] = s
 	return nil
 }
 
@@ -56,12 +69,8 @@ func (m *Mem) Put(_ context.Context, s Snapshot) error {
 func (m *Mem) Delete(_ context.Context, gone Meta) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.delete(gone)
+	delete(m.kept[gone.Subject], keyOf(gone))
 	return nil
-}
-
-func (m *Mem) delete(gone Meta) {
-	m.list = slices.DeleteFunc(m.list, func(s Snapshot) bool { return same(s.Meta, gone) })
 }
 
 // Discard implements Store. All reports nothing that could be discarded.
@@ -70,19 +79,20 @@ func (m *Mem) Discard(context.Context, string) error { return nil }
 // All implements Store.
 func (m *Mem) All(context.Context) iter.Seq2[Meta, error] {
 	m.mu.Lock()
-	list := slices.Clone(m.list)
+	var list []Meta
+	for _, of := range m.kept {
+		for _, s := range of {
+			list = append(list, s.Meta)
+		}
+	}
 	m.mu.Unlock()
 	return func(yield func(Meta, error) bool) {
-		for _, s := range list {
-			if !yield(s.Meta, nil) {
+		for _, m := range list {
+			if !yield(m, nil) {
 				return
 			}
 		}
 	}
-}
-
-func same(a, b Meta) bool {
-	return a.Subject == b.Subject && a.Fold == b.Fold && a.Version == b.Version && a.Offset == b.Offset
 }
 
 func newestFirst(a, b Meta) int {

@@ -1,0 +1,203 @@
+package projector
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Snapshots of a session are a head and chunks. A chunk holds what a fixed range of
+// the session's own records brought, live or not: their offsets, the turns, the
+// costs, and what they did to the lengths of threads. All of it stands in the
+// records alone. So a chunk never changes, is the same for every branch of the
+// session, and can be made again from the log if it is lost.
+
+// sizes say where chunks end. They belong to the fold's version: other sizes give
+// other chunks.
+type sizes struct {
+	records int   // of a chunk
+	bytes   int64 // of its records' data, after which it ends early
+	fan     int   // chunks, or indexes, of an index
+}
+
+var standardSizes = sizes{records: 256, bytes: 1 << 20, fan: 16}
+
+// chunk is what a range of a session's own records brought.
+type chunk struct {
+	first   int // number of the first record, among the session's own
+	offsets []events.Offset
+	effects []placedEffect
+	turns   map[string]*brought
+	costs   []Cost
+	bytes   int64 // of the records' data; not stored
+}
+
+// placedEffect is an effect of a record, which is numbered from the chunk's first.
+type placedEffect struct {
+	record int
+	effect
+}
+
+// brought are turns of one thread. They are numbered over everything that the
+// session's own records ever brought to it.
+type brought struct {
+	First int    `json:"first"`
+	Turns []Turn `json:"turns"`
+}
+
+// add takes the next record. next has the number of the next turn of each thread.
+func (c *chunk) add(f Fact, next map[string]int) {
+	record := len(c.offsets)
+	c.offsets = append(c.offsets, f.Offset)
+	c.bytes += int64(len(f.Data))
+	if f.Invalid != nil {
+		return
+	}
+	for _, e := range effectsOf(f.Payload) {
+		c.effects = append(c.effects, placedEffect{record, e})
+	}
+	switch p := f.Payload.(type) {
+	case *events.TurnAppended:
+		enter(f.Offset, p.Entries, func(name string) *[]Turn { return c.bringing(name, next) })
+	case *events.ThreadReplaced:
+		for name, r := range p.Threads {
+			if items := newItems(f.Offset, r); len(items) > 0 {
+				turns := c.bringing(name, next)
+				*turns = append(*turns, items...)
+			}
+		}
+	case *events.CostAccrued:
+		c.costs = append(c.costs, CostOf(f, p))
+	}
+	for name, b := range c.turns {
+		next[name] = b.First + len(b.Turns)
+	}
+}
+
+func (c *chunk) bringing(name string, next map[string]int) *[]Turn {
+	b := c.turns[name]
+	if b == nil {
+		b = &brought{First: next[name]}
+		if c.turns == nil {
+			c.turns = make(map[string]*brought)
+		}
+		c.turns[name] = b
+	}
+	return &b.Turns
+}
+
+// firstOf gives the number of the first turn that the record at an offset, or a
+// later one, brought to a thread.
+func (c *chunk) firstOf(name string, at events.Offset) int {
+	b := c.turns[name]
+	if b == nil {
+		return 0
+	}
+	i, _ := slices.BinarySearchFunc(b.Turns, at, func(t Turn, at events.Offset) int { return cmp.Compare(t.Offset, at) })
+	return b.First + i
+}
+
+func (c *chunk) full(s sizes) bool { return len(c.offsets) >= s.records || c.bytes >= s.bytes }
+
+// end is the number of the record after the last.
+func (c *chunk) end() int { return c.first + len(c.offsets) }
+
+// numberAt gives the last record at or below an offset, by its number.
+func (c *chunk) numberAt(at events.Offset) int {
+	i, found := slices.BinarySearch(c.offsets, at)
+	if !found {
+		i--
+	}
+	return c.first + i
+}
+
+// chunkState is the stored form of a chunk: lists of numbers as integers of variable
+// length, differences where they ascend.
+type chunkState struct {
+	First   int                 `json:"first"`
+	Offsets []byte              `json:"offsets,omitempty"`
+	Names   []string            `json:"names,omitempty"` // of the threads in effects, in order of appearance
+	Effects []byte              `json:"effects,omitempty"`
+	Turns   map[string]*brought `json:"turns,omitempty"`
+	Costs   []Cost              `json:"costs,omitempty"`
+}
+
+func (c *chunk) state() chunkState {
+	st := chunkState{First: c.first, Turns: c.turns, Costs: c.costs}
+	prev := events.Offset(0)
+	for _, at := range c.offsets {
+		st.Offsets = binary.AppendUvarint(st.Offsets, uint64(at-prev))
+		prev = at
+	}
+	for _, e := range c.effects {
+		thread, set := slices.Index(st.Names, e.thread), 0
+		if thread < 0 {
+			thread = len(st.Names)
+			st.Names = append(st.Names, e.thread)
+		}
+		if e.set {
+			set = 1
+		}
+		st.Effects = appendInts(st.Effects, e.record, thread, set, e.n)
+	}
+	return st
+}
+
+func (st chunkState) chunk() (*chunk, error) {
+	c := &chunk{first: st.First, turns: st.Turns, costs: st.Costs}
+	at := events.Offset(0)
+	for b := st.Offsets; len(b) > 0; {
+		d, n := binary.Uvarint(b)
+		if n <= 0 || d == 0 || events.Offset(d) > events.MaxOffset-at {
+			return nil, fmt.Errorf("offsets do not ascend")
+		}
+		at += events.Offset(d)
+		c.offsets, b = append(c.offsets, at), b[n:]
+	}
+	for b := st.Effects; len(b) > 0; {
+		var v [4]int
+		var err error
+		if b, err = readInts(b, v[:]); err != nil {
+			return nil, err
+		}
+		last := len(c.effects) - 1
+		if v[0] < 0 || v[0] >= len(c.offsets) || last >= 0 && v[0] < c.effects[last].record || v[1] < 0 || v[1] >= len(st.Names) {
+			return nil, fmt.Errorf("an effect of record %d on thread %d", v[0], v[1])
+		}
+		c.effects = append(c.effects, placedEffect{v[0], effect{st.Names[v[1]], v[2] == 1, v[3]}})
+	}
+	for name, b := range c.turns {
+		if b == nil || b.First < 0 {
+			return nil, fmt.Errorf("no turns of thread %q", name)
+		}
+	}
+	if c.first < 0 {
+		return nil, fmt.Errorf("record %d", c.first)
+	}
+	return c, nil
+}
+
+// encode writes the chunk. Equal records give equal bytes.
+func (c *chunk) encode() ([]byte, error) {
+	data, err := rawjson.Marshal(c.state())
+	if err != nil {
+		return nil, fmt.Errorf("projector: encode a chunk: %v", err)
+	}
+	return data, nil
+}
+
+func decodeChunk(data []byte) (*chunk, error) {
+	var st chunkState
+	if err := rawjson.Unmarshal(data, &st); err != nil {
+		return nil, fmt.Errorf("projector: decode a chunk: %v", err)
+	}
+	c, err := st.chunk()
+	if err != nil {
+		return nil, fmt.Errorf("projector: decode a chunk: %v", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,111 @@
+package projector
+
+import (
+	"context"
+	"slices"
+)
+
+// complete gives the session with all of its turns, offsets and costs in memory. Each
+// chunk is read once.
+func (ld *loading) complete(ctx context.Context) (*Session, error) {
+	s := ld.s
+	out := &Session{Subject: s.subject, History: s.history, Threads: make(Threads, len(s.strands)), Ledger: s.ledger, Damaged: s.damaged}
+	fill := newFilling(s, out.Threads)
+	h := s.history
+	whole := *h
+	whole.base, whole.elder, whole.offsets, whole.deltas = 0, nil, nil, nil
+	for _, seg := range append(slices.Clip(s.segments), s.ownSegment()) {
+		t, own, shift := s.sources[seg.source], seg.source == len(s.sources)-1, seg.first-seg.from
+		take := func(c *chunk) {
+			from, to := max(c.first, seg.from), min(c.end(), seg.to+1)
+			if from >= to {
+				return
+			}
+			whole.offsets = append(whole.offsets, c.offsets[from-c.first:to-c.first]...)
+			whole.deltas = append(whole.deltas, h.deltasOf(c, from, to, shift)...)
+			if own {
+				s.ledger.Costs = append(s.ledger.Costs, c.costs...)
+			}
+			fill.take(seg.source, c)
+		}
+		err := t.chunks(ctx, ld.Loader, seg.from, seg.to, func(e *entry) error {
+			c, err := ld.chunk(ctx, t.subject, e)
+			if err != nil {
+				return err
+			}
+			take(c)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		take(t.open)
+	}
+	if whole.Len() != h.Len() || !fill.full() {
+		return nil, lost("the chunks of %s do not have all of its records", s.subject)
+	}
+	*h = whole
+	h.remember()
+	return out, nil
+}
+
+// filling puts the turns of chunks where strands refer to them.
+type filling struct {
+	threads Threads
+	wanted  map[turnsOf][]wanted
+	missing int // turns
+}
+
+// turnsOf names the turns that a source brought to a thread.
+type turnsOf struct {
+	source int
+	thread string
+}
+
+// wanted is a span with its place in a thread.
+type wanted struct {
+	span
+	at   int
+	into []Turn
+}
+
+func newFilling(s *state, threads Threads) *filling {
+	f := &filling{threads: threads, wanted: make(map[turnsOf][]wanted)}
+	for name, th := range s.strands {
+		turns, at := make([]Turn, th.len()), 0
+		threads[name] = &Thread{Turns: turns, Meta: th.meta}
+		for _, sp := range th.spans {
+			key := turnsOf{sp.source, name}
+			f.wanted[key] = append(f.wanted[key], wanted{sp, at, turns})
+			at += sp.to - sp.from
+		}
+		f.missing += at
+	}
+	return f
+}
+
+// take copies what a chunk of a source has of the wanted turns.
+func (f *filling) take(source int, c *chunk) {
+	for name, b := range c.turns {
+		for _, w := range f.wanted[turnsOf{source, name}] {
+			from, to := max(w.from, b.First), min(w.to, b.First+len(b.Turns))
+			for n := from; n < to; n++ {
+				turn := &w.into[w.at+n-w.from]
+				if turn.Offset == 0 {
+					f.missing--
+				}
+				*turn = w.pin.of(b.Turns[n-b.First])
+			}
+		}
+	}
+}
+
+func (f *filling) full() bool { return f.missing == 0 }
+
+// of gives a turn as it is pinned.
+func (p pinning) of(t Turn) Turn {
+	if p != asBrought {
+		t.Pinned = p == pinned
+	}
+	return t
+}

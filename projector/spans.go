@@ -1,0 +1,232 @@
+package projector
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/tallylog/tally/events"
+)
+
+// strands are threads by reference: which turns each of them consists of. They are
+// folded without the turns themselves, and small: a thread that only grew is one
+// span.
+type strands map[string]*strand
+
+// strand is one thread.
+type strand struct {
+	spans []span
+	meta  events.Raw
+}
+
+// span is a run of turns that the records of one session brought to a thread, by
+// their numbers there; to is exclusive.
+type span struct {
+	source   int // the session, among those that the threads' session descends from
+	from, to int
+	pin      pinning
+}
+
+// pinning says whether turns are pinned.
+type pinning int
+
+const (
+	asBrought pinning = iota
+	pinned
+	unpinned
+)
+
+// apply folds one live record of a source. first gives the number of the first turn
+// that it brings to a thread. It returns an error for a record that History would
+// not have let pass.
+func (s strands) apply(f Fact, source int, first func(thread string) int) error {
+	switch p := f.Payload.(type) {
+	case *events.TurnAppended:
+		s.appended(p, source, first)
+		for _, name := range sortedKeys(p.Pins) {
+			if err := s.pinned(name, p.Pins[name]); err != nil {
+				return err
+			}
+		}
+	case *events.ThreadReplaced:
+		return s.replaced(p, source, first)
+	case *events.ThreadTruncated:
+		return s.truncated(p)
+	case *events.ThreadPinned:
+		return s.pinned(p.Thread, p.Pins)
+	}
+	return nil
+}
+
+func (s strands) strand(name string) *strand {
+	st := s[name]
+	if st == nil {
+		st = &strand{}
+		s[name] = st
+	}
+	return st
+}
+
+func (s strands) appended(p *events.TurnAppended, source int, first func(string) int) {
+	counts := make(map[string]int, 1)
+	for i := range p.Entries {
+		counts[p.Entries[i].Thread]++
+	}
+	for name, n := range counts {
+		s.strand(name).push(span{source: source, from: first(name), to: first(name) + n})
+	}
+	for name, meta := range p.ThreadMeta {
+		s.strand(name).meta = meta
+	}
+}
+
+func (s strands) replaced(p *events.ThreadReplaced, source int, first func(string) int) error {
+	after := make(strands, len(p.Threads))
+	for name, r := range p.Threads {
+		th, before := &strand{meta: r.Meta}, s[name]
+		n := 0
+		for _, it := range r.Items {
+			if it.Keep == nil {
+				n++
+				th.push(span{source: source, from: first(name) + n - 1, to: first(name) + n})
+				continue
+			}
+			if it.Keep[0] == it.Keep[1] {
+				continue
+			}
+			if before == nil || it.Keep[1] > before.len() {
+				return fmt.Errorf("projector: a replacement keeps turns of %q that are not there", name)
+			}
+			for _, sp := range before.between(it.Keep[0], it.Keep[1]) {
+				th.push(sp)
+			}
+		}
+		after[name] = th
+	}
+	if p.Others == "drop" {
+		clear(s)
+	}
+	maps.Copy(s, after)
+	return nil
+}
+
+func (s strands) truncated(p *events.ThreadTruncated) error {
+	for name, n := range p.Lengths {
+		th := s[name]
+		switch {
+		case name == events.AllThreads:
+			clear(s)
+		case n == 0:
+			delete(s, name)
+		case th == nil || n > th.len():
+			return fmt.Errorf("projector: thread %q is shorter than %d", name, n)
+		default:
+			th.spans = th.between(0, n)
+		}
+	}
+	return nil
+}
+
+func (s strands) pinned(name string, pins map[int]bool) error {
+	th := s[name]
+	for _, i := range sortedKeys(pins) {
+		if th == nil || i >= th.len() {
+			return fmt.Errorf("projector: thread %q has no turn %d", name, i)
+		}
+		pin := unpinned
+		if pins[i] {
+			pin = pinned
+		}
+		changed := &strand{spans: th.between(0, i)}
+		for _, sp := range th.between(i, i+1) {
+			sp.pin = pin
+			changed.push(sp)
+		}
+		for _, sp := range th.between(i+1, th.len()) {
+			changed.push(sp)
+		}
+		th.spans = changed.spans
+	}
+	return nil
+}
+
+// push puts a span behind the others. One that goes on where the last ends becomes
+// a part of it, so that equal threads have equal spans.
+func (th *strand) push(sp span) {
+	if last := len(th.spans) - 1; last >= 0 {
+		if l := &th.spans[last]; l.source == sp.source && l.pin == sp.pin && l.to == sp.from {
+			l.to = sp.to
+			return
+		}
+	}
+	th.spans = append(th.spans, sp)
+}
+
+func (th *strand) len() int {
+	n := 0
+	for _, sp := range th.spans {
+		n += sp.to - sp.from
+	}
+	return n
+}
+
+// between gives the spans of the turns from one number in the thread up to another,
+// in a list of their own.
+func (th *strand) between(from, to int) []span {
+	var list []span
+	at := 0
+	for _, sp := range th.spans {
+		n := sp.to - sp.from
+		if a, b := max(from, at), min(to, at+n); a < b {
+			list = append(list, span{sp.source, sp.from + a - at, sp.from + b - at, sp.pin})
+		}
+		at += n
+	}
+	return list
+}
+
+// lengths gives the lengths of the threads in the order of names.
+func (s strands) lengths(names []string) lengths {
+	l := make(lengths, len(names))
+	for i, name := range names {
+		l[i] = absent
+		if th := s[name]; th != nil {
+			l[i] = th.len()
+		}
+	}
+	return l
+}
+
+// strandState is the stored form of a strand.
+type strandState struct {
+	Spans [][4]int   `json:"spans"` // source, from, to, pinning
+	Meta  events.Raw `json:"meta,omitempty"`
+}
+
+func (s strands) state() map[string]strandState {
+	st := make(map[string]strandState, len(s))
+	for name, th := range s {
+		spans := make([][4]int, len(th.spans))
+		for i, sp := range th.spans {
+			spans[i] = [4]int{sp.source, sp.from, sp.to, int(sp.pin)}
+		}
+		st[name] = strandState{spans, th.meta}
+	}
+	return st
+}
+
+// strandsOf reads what state gave; its spans are of so many sources.
+func strandsOf(st map[string]strandState, sources int) (strands, error) {
+	s := make(strands, len(st))
+	for name, th := range st {
+		back := &strand{meta: th.Meta}
+		for _, v := range th.Spans {
+			sp := span{v[0], v[1], v[2], pinning(v[3])}
+			if sp.source < 0 || sp.source >= sources || sp.from < 0 || sp.to <= sp.from || sp.pin < asBrought || sp.pin > unpinned {
+				return nil, fmt.Errorf("thread %q has the span %v", name, v)
+			}
+			back.spans = append(back.spans, sp)
+		}
+		s[name] = back
+	}
+	return s, nil
+}

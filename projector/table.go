@@ -1,0 +1,390 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// ChunkFold names the chunks of sessions, as snapshots do. The indexes of chunks are
+// named after their level, from index1 on.
+const ChunkFold = "chunk"
+
+func indexFold(level int) string { return fmt.Sprintf("index%d", level) }
+
+// table says where the records of one session are: in chunks, which never change,
+// and behind them in one that is still open.
+//
+// A number of chunks (sizes.fan) is listed in an index, which is written once like
+// they are, a number of indexes in an index of the next level, and so on. So the
+// table of a session of any length is a short list for each level.
+type table struct {
+	subject events.Subject
+	levels  [][]*entry // from the chunks up; the higher the level, the older the records
+	open    *chunk
+	next    map[string]int // number of the next turn that a thread is brought
+}
+
+// entry is a chunk, or an index, as a table lists it.
+type entry struct {
+	First   int               `json:"first"` // number of the first record
+	Records int               `json:"records"`
+	From    events.Offset     `json:"from"`
+	To      events.Offset     `json:"to"`
+	Hash    string            `json:"hash"`            // of what is stored
+	Turns   map[string][2]int `json:"turns,omitempty"` // number of the first, and how many, by thread
+	Mark    *strandsMark      `json:"mark,omitempty"`
+
+	chunk *chunk // as long as it is not stored
+}
+
+// strandsMark says what the threads were right after a record of a chunk, so that a
+// rewind need not fold them from the start.
+type strandsMark struct {
+	Record  int                    `json:"record"` // by its number
+	Threads map[string]strandState `json:"threads"`
+}
+
+// maxMark is the size of the largest mark, in bytes: what is larger would not stay
+// in proportion to the chunk.
+const maxMark = 512
+
+// lostError says that a part of a snapshot cannot be had, and cannot be made again
+// by itself. The heads that refer to it are of no use.
+type lostError struct{ reason string }
+
+func (e *lostError) Error() string { return e.reason }
+
+func lost(format string, args ...any) error { return &lostError{fmt.Sprintf(format, args...)} }
+
+func newTable(sub events.Subject) *table {
+	return &table{subject: sub, open: &chunk{}, next: make(map[string]int)}
+}
+
+// close ends the open chunk.
+func (t *table) close(m *strandsMark) {
+	c := t.open
+	e := &entry{First: c.first, Records: len(c.offsets), From: c.offsets[0], To: c.offsets[len(c.offsets)-1], Mark: m, chunk: c}
+	if len(c.turns) > 0 {
+		e.Turns = make(map[string][2]int, len(c.turns))
+	}
+	for name, b := range c.turns {
+		e.Turns[name] = [2]int{b.First, len(b.Turns)}
+	}
+	if len(t.levels) == 0 {
+		t.levels = make([][]*entry, 1)
+	}
+	t.levels[0] = append(t.levels[0], e)
+	t.open = &chunk{first: c.end()}
+}
+
+// sealed gives a table of the same records that has no open chunk, whatever becomes
+// of t.
+func (t *table) sealed(m *strandsMark) *table {
+	s := &table{subject: t.subject, open: t.open, next: maps.Clone(t.next)}
+	for _, level := range t.levels {
+		s.levels = append(s.levels, slices.Clone(level))
+	}
+	if len(s.open.offsets) > 0 {
+		s.close(m)
+	}
+	return s
+}
+
+// sink takes what is to be stored of a snapshot.
+type sink func(ctx context.Context, s snapshot.Snapshot) error
+
+// save hands over the chunks that are not stored yet, and the indexes that get full
+// with them. stored is told of each chunk.
+func (t *table) save(ctx context.Context, s sizes, into sink, stored func(*entry)) error {
+	if len(t.levels) == 0 {
+		return nil
+	}
+	pending := t.levels[0]
+	t.levels[0] = []*entry{}
+	for i, e := range pending {
+		if e.chunk != nil {
+			data, err := e.chunk.encode()
+			if err == nil {
+				e.Hash = snapshot.Sum(data)
+				err = into(ctx, snapshot.Snapshot{Meta: e.meta(t.subject, ChunkFold), Data: data})
+			}
+			if err != nil {
+				t.levels[0] = append(t.levels[0], pending[i:]...)
+				return err
+			}
+			e.chunk = nil
+			stored(e)
+		}
+		if err := t.push(ctx, e, s, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// push lists a chunk, and stores the indexes that are full.
+func (t *table) push(ctx context.Context, e *entry, s sizes, into sink) error {
+	t.levels[0] = append(t.levels[0], e)
+	for k := 0; len(t.levels[k]) >= s.fan; k++ {
+		data, err := rawjson.Marshal(t.levels[k])
+		if err != nil {
+			return fmt.Errorf("projector: encode an index: %v", err)
+		}
+		up := indexOf(t.levels[k])
+		up.Hash = snapshot.Sum(data)
+		if err := into(ctx, snapshot.Snapshot{Meta: up.meta(t.subject, indexFold(k+1)), Data: data}); err != nil {
+			return err
+		}
+		if t.levels[k] = []*entry{}; k+1 == len(t.levels) {
+			t.levels = append(t.levels, nil)
+		}
+		t.levels[k+1] = append(t.levels[k+1], up)
+	}
+	return nil
+}
+
+// indexOf gives what a table says of an index of these entries.
+func indexOf(list []*entry) *entry {
+	first, last := list[0], list[len(list)-1]
+	up := &entry{First: first.First, Records: last.First + last.Records - first.First, From: first.From, To: last.To}
+	for _, e := range list {
+		for name, turns := range e.Turns {
+			if up.Turns == nil {
+				up.Turns = make(map[string][2]int)
+			}
+			have, ok := up.Turns[name]
+			if !ok {
+				have[0] = turns[0]
+			}
+			have[1] += turns[1]
+			up.Turns[name] = have
+		}
+	}
+	return up
+}
+
+func (e *entry) meta(sub events.Subject, fold string) snapshot.Meta {
+	return snapshot.Meta{Subject: sub, Fold: fold, Version: SessionFoldVersion, Offset: e.To, Hash: e.Hash}
+}
+
+// hasRecord, hasTurn and reaches say what an entry is looked for by.
+func hasRecord(n int) func(*entry) bool {
+	return func(e *entry) bool { return e.First <= n && n < e.First+e.Records }
+}
+
+func hasTurn(thread string, n int) func(*entry) bool {
+	return func(e *entry) bool {
+		turns, ok := e.Turns[thread]
+		return ok && turns[0] <= n && n < turns[0]+turns[1]
+	}
+}
+
+func reaches(at events.Offset) func(*entry) bool {
+	return func(e *entry) bool { return e.From <= at }
+}
+
+// find gives the newest chunk that matches, with its entry. An index is looked into
+// if it matches itself.
+func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*entry, error) {
+	for level, list := range t.levels {
+		for _, e := range slices.Backward(list) {
+			if !match(e) {
+				continue
+			}
+			for k := level; k > 0; k-- {
+				below, err := l.index(ctx, t.subject, e, k)
+				if err != nil {
+					return nil, err
+				}
+				i := len(below) - 1
+				for i >= 0 && !match(below[i]) {
+					i--
+				}
+				if i < 0 {
+					return nil, lost("an index of %s at %v does not list what it should", t.subject, e.To)
+				}
+				e = below[i]
+			}
+			return e, nil
+		}
+	}
+	return nil, lost("no chunk of %s has what is looked for", t.subject)
+}
+
+// chunks gives each chunk that has records from one number to another, both
+// inclusive, oldest first.
+func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*entry) error) error {
+	var visit func(level int, list []*entry) error
+	visit = func(level int, list []*entry) error {
+		for _, e := range list {
+			if e.First > to || e.First+e.Records <= from {
+				continue
+			}
+			if level == 0 {
+				if err := each(e); err != nil {
+					return err
+				}
+				continue
+			}
+			below, err := l.index(ctx, t.subject, e, level)
+			if err == nil {
+				err = visit(level-1, below)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for level := len(t.levels) - 1; level >= 0; level-- {
+		if err := visit(level, t.levels[level]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunk gives the chunk of an entry. One that is missing or was altered is removed
+// with one warning, made again from the log, and stored again.
+func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, error) {
+	if e.chunk != nil {
+		return e.chunk, nil
+	}
+	if c, ok := l.cache.get(e.Hash).(*chunk); ok {
+		return c, nil
+	}
+	data, err := l.stored(ctx, e.meta(sub, ChunkFold))
+	var c *chunk
+	if err == nil {
+		c, err = decodeChunk(data)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if l.Snapshots != nil {
+			l.discarded(ctx, e.meta(sub, ChunkFold), err)
+		}
+		if c, data, err = l.remake(ctx, sub, e); err != nil {
+			return nil, err
+		}
+	}
+	if c.first != e.First || len(c.offsets) != e.Records {
+		return nil, lost("the chunk of %s at %v is another one", sub, e.To)
+	}
+	for name, turns := range e.Turns {
+		if b := c.turns[name]; b == nil || b.First != turns[0] || len(b.Turns) != turns[1] {
+			return nil, lost("the chunk of %s at %v has other turns", sub, e.To)
+		}
+	}
+	l.cache.put(e.Hash, c, len(data))
+	return c, nil
+}
+
+// index gives what an index of a level lists.
+func (l *Loader) index(ctx context.Context, sub events.Subject, e *entry, level int) ([]*entry, error) {
+	if list, ok := l.cache.get(e.Hash).([]*entry); ok {
+		return list, nil
+	}
+	m := e.meta(sub, indexFold(level))
+	data, err := l.stored(ctx, m)
+	var list []*entry
+	if err == nil {
+		if err = rawjson.Unmarshal(data, &list); err == nil {
+			err = checkEntries(list)
+		}
+	}
+	if err == nil && len(list) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		l.removed(ctx, m)
+		return nil, lost("%s at %v: %v", m.Fold, e.To, err)
+	}
+	l.cache.put(e.Hash, list, len(data))
+	return list, nil
+}
+
+// checkEntries refuses a list that no table has written.
+func checkEntries(list []*entry) error {
+	for i, e := range list {
+		if e == nil || e.First < 0 || e.Records <= 0 || e.From == 0 || e.To < e.From || i > 0 && (e.First != list[i-1].First+list[i-1].Records || e.From <= list[i-1].To) {
+			return errors.New("chunks do not follow each other")
+		}
+	}
+	return nil
+}
+
+// stored reads a part of a snapshot and holds it against the hash it has in a table.
+func (l *Loader) stored(ctx context.Context, m snapshot.Meta) ([]byte, error) {
+	if l.Snapshots == nil {
+		return nil, snapshot.ErrNotFound
+	}
+	s, err := l.Snapshots.Get(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if sum := snapshot.Sum(s.Data); sum != m.Hash {
+		return nil, fmt.Errorf("its hash is %s, not %s", sum, m.Hash)
+	}
+	return s.Data, nil
+}
+
+// remake makes a chunk from the log again, and stores it.
+func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chunk, []byte, error) {
+	next := make(map[string]int, len(e.Turns))
+	for name, turns := range e.Turns {
+		next[name] = turns[0]
+	}
+	c := &chunk{first: e.First}
+	for rec, err := range l.read(ctx, events.Range{Subject: sub, After: e.From - 1, Upto: e.To}) {
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			return nil, nil, lost("a chunk at %v cannot be made again: %v", e.To, damage)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		c.add(Decode(rec), next)
+	}
+	data, err := c.encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	if snapshot.Sum(data) != e.Hash {
+		return nil, nil, lost("the chunk at %v is not the log's", e.To)
+	}
+	if l.Snapshots != nil && !l.afresh {
+		if err := l.Snapshots.Put(ctx, snapshot.Snapshot{Meta: e.meta(sub, ChunkFold), Data: data}); err != nil {
+			l.logger().Warn("chunk cannot be stored again", "subject", sub.String(), "offset", uint64(e.To), "err", err)
+		}
+	}
+	return c, data, nil
+}
+
+// discarded names what cannot be used of the snapshots, once, and removes it.
+func (l *Loader) discarded(ctx context.Context, m snapshot.Meta, reason error) {
+	if l.afresh {
+		return
+	}
+	l.logger().Warn(m.Fold+" snapshot discarded", "subject", m.Subject.String(), "offset", uint64(m.Offset), "reason", reason.Error())
+	l.removed(ctx, m)
+}
+
+func (l *Loader) removed(ctx context.Context, m snapshot.Meta) {
+	if l.Snapshots == nil || l.afresh {
+		return
+	}
+	if err := l.Snapshots.Delete(ctx, m); err != nil {
+		l.logger().Warn("snapshot cannot be removed", "subject", m.Subject.String(), "offset", uint64(m.Offset), "err", err)
+	}
+}
