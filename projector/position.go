@@ -136,46 +136,67 @@ func (e *PositionError) Is(target error) bool { return target == ErrNotFound }
 // Resolve gives the offset that a position of a session, loaded at head, names:
 // always that of one of its records or of what it inherited. start is 0.
 func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Offset, error) {
+	switch p.kind {
+	case atTime, atAgo, atEvent:
+		return l.search(ctx, s, p)
+	}
+	return resolver{s.Subject, s.History, func(thread string) int { return len(s.Threads.Turns(thread)) },
+		func(thread string, from, to int) ([]Turn, error) { return s.Threads.Turns(thread)[from:to], nil }}.resolve(p)
+}
+
+// resolver finds the positions that need no more than a session's history and some of
+// its turns.
+type resolver struct {
+	subject events.Subject
+	history *History
+	length  func(thread string) int
+	turns   func(thread string, from, to int) ([]Turn, error)
+}
+
+func (r resolver) resolve(p Position) (at events.Offset, err error) {
+	defer caught(&err)
 	missing := func(format string, args ...any) (events.Offset, error) {
-		return 0, &PositionError{s.Subject, p.String(), fmt.Sprintf(format, args...)}
+		return 0, &PositionError{r.subject, p.String(), fmt.Sprintf(format, args...)}
+	}
+	n := r.length(p.thread)
+	if (p.kind == atTurn || p.kind == withoutTurns) && p.n > n {
+		return missing("thread %s has %d turns", p.thread, n)
 	}
 	switch p.kind {
 	case atStart:
 		return 0, nil
 	case atOffset:
-		if at := s.History.At(p.offset); at != 0 {
+		if at := r.history.At(p.offset); at != 0 {
 			return at, nil
 		}
-		if s.History.Len() == 0 {
+		if r.history.Len() == 0 {
 			return missing("no record of it can be read")
 		}
-		return missing("its first record is %v", s.History.ends.first)
+		return missing("its first record is %v", r.history.ends.first)
 	case atTurn:
-		turns := s.Threads.Turns(p.thread)
-		if p.n > len(turns) {
-			return missing("thread %s has %d turns", p.thread, len(turns))
+		turns, err := r.turns(p.thread, p.n-1, p.n)
+		if err != nil {
+			return 0, err
 		}
-		return turns[p.n-1].Offset, nil
+		return turns[0].Offset, nil
 	case withoutTurns:
-		turns := s.Threads.Turns(p.thread)
-		switch {
-		case p.n > len(turns):
-			return missing("thread %s has %d turns", p.thread, len(turns))
-		case p.n == 0:
-			return s.Offset(), nil
+		if p.n == 0 {
+			break
 		}
-		first := turns[len(turns)-p.n].Offset
-		for _, t := range turns[len(turns)-p.n:] { // turns that were kept may stand in another order
+		turns, err := r.turns(p.thread, n-p.n, n)
+		if err != nil {
+			return 0, err
+		}
+		first := turns[0].Offset
+		for _, t := range turns { // turns that were kept may stand in another order
 			first = min(first, t.Offset)
 		}
-		if at := s.History.liveBefore(first); at != 0 {
+		if at := r.history.liveBefore(first); at != 0 {
 			return at, nil
 		}
-		return missing("there is no record before turn %d", len(turns)-p.n+1)
-	case atTime, atAgo, atEvent:
-		return l.search(ctx, s, p)
+		return missing("there is no record before turn %d", n-p.n+1)
 	}
-	return s.Offset(), nil
+	return r.history.Last(), nil
 }
 
 // liveBefore gives the last live record below an offset, 0 if there is none.

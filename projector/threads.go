@@ -68,8 +68,10 @@ func newItems(at events.Offset, r events.Replacement) []Turn {
 }
 
 // Names lists the threads: main first, the others in byte order.
-func (t Threads) Names() []string {
-	return slices.SortedFunc(maps.Keys(t), func(a, b string) int {
+func (t Threads) Names() []string { return sortedNames(t) }
+
+func sortedNames[V any](threads map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(threads), func(a, b string) int {
 		switch {
 		case a == b:
 			return 0

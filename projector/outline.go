@@ -1,0 +1,162 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// Outline is a session at a position whose turns are read when they are asked for.
+// To open one and to read the last turns of a session costs the same whatever its
+// length, if its snapshots are up to date. It is safe for concurrent use.
+type Outline struct {
+	l    *Loader
+	s    *state
+	used []snapshot.Meta // heads that s was made with
+}
+
+// Outline opens a session as of an offset, 0 for the head. A session without a record
+// up to there is ErrNotFound.
+func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offset) (o *Outline, err error) {
+	err = l.load(ctx, sub, at, nil, func(ld *loading) error {
+		o = &Outline{l, ld.s, ld.used}
+		return nil
+	})
+	return o, err
+}
+
+// Subject names the session.
+func (o *Outline) Subject() events.Subject { return o.s.subject }
+
+// Offset is the offset of the session's last record, 0 if none can be read.
+func (o *Outline) Offset() events.Offset { return o.s.offset() }
+
+// First is the offset of the session's own first record, 0 if none can be read.
+func (o *Outline) First() events.Offset { return o.s.history.First() }
+
+// Late lists the records whose producer had seen what was rewound meanwhile.
+func (o *Outline) Late() []events.Offset { return o.s.history.Late() }
+
+// Damaged lists the records that could not be read and so are not folded.
+func (o *Outline) Damaged() []events.Offset { return slices.Clone(o.s.damaged) }
+
+// Ledger is the session's ledger without its costs. It is not to be altered.
+func (o *Outline) Ledger() *Ledger { return o.s.ledger }
+
+// Names lists the threads: main first, the others in byte order.
+func (o *Outline) Names() []string { return sortedNames(o.s.strands) }
+
+// Len is the number of turns of a thread, 0 if there is none.
+func (o *Outline) Len(thread string) int {
+	if th := o.s.strands[thread]; th != nil {
+		return th.len()
+	}
+	return 0
+}
+
+// Meta is what is said of a thread as a whole, nil if nothing is.
+func (o *Outline) Meta(thread string) events.Raw {
+	if th := o.s.strands[thread]; th != nil {
+		return th.meta
+	}
+	return nil
+}
+
+// Last reads the last n turns of a thread, or all if there are fewer.
+func (o *Outline) Last(ctx context.Context, thread string, n int) ([]Turn, error) {
+	return o.Turns(ctx, thread, o.Len(thread)-n, o.Len(thread))
+}
+
+// Turns reads the turns of a thread from one number, counted from 0, up to another:
+// those of them that there are. What is lost of the snapshots is read from the log.
+func (o *Outline) Turns(ctx context.Context, thread string, from, to int) ([]Turn, error) {
+	var turns []Turn
+	err := o.with(ctx, func(s *state) (err error) {
+		turns, err = s.turns(ctx, o.l, thread, from, to)
+		return err
+	})
+	return turns, err
+}
+
+// with reads from the state. If a part of the snapshots is lost, it does so again from
+// one that was folded without them.
+func (o *Outline) with(ctx context.Context, read func(*state) error) error {
+	err := read(o.s)
+	gone, ok := errors.AsType[*lostError](err)
+	if !ok {
+		return err
+	}
+	var useless []part
+	for _, m := range o.used {
+		o.l.discarded(ctx, m, gone)
+		useless = append(useless, partOf(m))
+	}
+	return o.l.loadWithout(ctx, o.s.subject, o.Offset(), nil, useless, func(ld *loading) error { return read(ld.s) })
+}
+
+// turns reads turns of a thread from the chunks that have them.
+func (s *state) turns(ctx context.Context, l *Loader, thread string, from, to int) ([]Turn, error) {
+	th := s.strands[thread]
+	if th == nil || from >= to {
+		return nil, nil
+	}
+	var list []Turn
+	for _, sp := range th.between(max(from, 0), to) {
+		t := s.sources[sp.source]
+		for n := sp.from; n < sp.to; {
+			b, err := t.bringing(ctx, l, thread, n)
+			if err != nil {
+				return nil, err
+			}
+			for _, turn := range b.Turns[n-b.First : min(sp.to-b.First, len(b.Turns))] {
+				list = append(list, sp.pin.of(turn))
+				n++
+			}
+		}
+	}
+	return list, nil
+}
+
+// bringing gives the turns of the chunk that brought turn n of a thread.
+func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (*brought, error) {
+	if b := t.open.turns[thread]; b != nil && n >= b.First {
+		if n >= b.First+len(b.Turns) {
+			return nil, lost("thread %q of %s was brought no turn %d", thread, t.subject, n)
+		}
+		return b, nil
+	}
+	e, err := t.find(ctx, l, hasTurn(thread, n))
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.chunk(ctx, t.subject, e)
+	if err != nil {
+		return nil, err
+	}
+	return c.turns[thread], nil
+}
+
+// Resolve gives the offset that a position names, as Loader.Resolve does. A time, or
+// the id of an event, is looked for in all records.
+func (o *Outline) Resolve(ctx context.Context, p Position) (at events.Offset, err error) {
+	switch p.kind {
+	case atTime, atAgo, atEvent:
+		s, err := o.l.Session(ctx, o.s.subject, o.Offset())
+		if err != nil {
+			return 0, err
+		}
+		return o.l.Resolve(ctx, s, p)
+	}
+	err = o.with(ctx, func(s *state) error {
+		h := *s.history
+		h.elder = &elders{ctx, o.l, s}
+		at, err = resolver{s.subject, &h, o.Len, func(thread string, from, to int) ([]Turn, error) {
+			return s.turns(ctx, o.l, thread, from, to)
+		}}.resolve(p)
+		return err
+	})
+	return at, err
+}

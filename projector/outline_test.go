@@ -1,0 +1,252 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// longLog is the log of one session with so many records, made as they are read: turns
+// of about 400 bytes, and a cost after every fourth.
+type longLog struct {
+	records int
+	read    *atomic.Int64 // records so far
+}
+
+var long = events.Session("", "long")
+
+func (l longLog) at(n int) events.Record {
+	var p events.Payload = &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: longTurn(n)}}}
+	if n%5 == 0 {
+		p = &events.CostAccrued{Model: "m", USD: "0.01", Purpose: "run", Source: "reported"}
+	}
+	e, err := events.New("urn:test", long, p)
+	if err != nil {
+		panic(err)
+	}
+	e.ID, e.Time = fmt.Sprintf("event-%d", n), time.Unix(int64(n), 0).UTC()
+	return events.Record{Event: e, Offset: events.Offset(n), Recorded: e.Time}
+}
+
+func longTurn(n int) events.Raw {
+	return events.Raw(fmt.Sprintf(`{"n":%d,"text":"%s"}`, n, strings.Repeat("x", 380)))
+}
+
+func (l longLog) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for n := int(r.After) + 1; n <= l.records && (r.Upto == 0 || n <= int(r.Upto)); n++ {
+			if ctx.Err() != nil {
+				yield(events.Record{}, ctx.Err())
+				return
+			}
+			l.read.Add(1)
+			if !yield(l.at(n), nil) || r.Limit > 0 && n-int(r.After) == r.Limit {
+				return
+			}
+		}
+	}
+}
+
+func (l longLog) Record(_ context.Context, at events.Offset) (events.Record, error) {
+	if at == 0 || int(at) > l.records {
+		return events.Record{}, fmt.Errorf("no record %v", at)
+	}
+	return l.at(int(at)), nil
+}
+
+// metered counts the bytes that are read from a store and written to it.
+type metered struct {
+	snapshot.Store
+	read, written atomic.Int64
+}
+
+func (m *metered) Get(ctx context.Context, meta snapshot.Meta) (snapshot.Snapshot, error) {
+	s, err := m.Store.Get(ctx, meta)
+	m.read.Add(int64(len(s.Data)))
+	return s, err
+}
+
+func (m *metered) Put(ctx context.Context, s snapshot.Snapshot) error {
+	m.written.Add(int64(len(s.Data)))
+	return m.Store.Put(ctx, s)
+}
+
+// longStore keeps a snapshot of a long session that lacks its last records.
+func longStore(tb testing.TB, records, behind int) (longLog, *metered) {
+	tb.Helper()
+	st := &metered{Store: snapshot.NewFiles(tb.TempDir())}
+	l := &projector.Loader{Source: longLog{records - behind, new(atomic.Int64)}, Snapshots: st}
+	if _, err := l.Keep(tb.Context(), long, 0, ""); err != nil {
+		tb.Fatal(err)
+	}
+	return longLog{records, new(atomic.Int64)}, st
+}
+
+// lastTurns opens the session as another process would, and reads its last 50 turns.
+func lastTurns(tb testing.TB, src longLog, st snapshot.Store) {
+	tb.Helper()
+	o, err := (&projector.Loader{Source: src, Snapshots: st}).Outline(tb.Context(), long, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	turns, err := o.Last(tb.Context(), events.MainThread, 50)
+	if err != nil || len(turns) != 50 || o.Len(events.MainThread) != src.records-src.records/5 {
+		tb.Fatalf("%d turns of %d, %v", len(turns), o.Len(events.MainThread), err)
+	}
+	n := src.records
+	for _, turn := range slices.Backward(turns) {
+		if n%5 == 0 {
+			n--
+		}
+		if string(turn.Raw) != string(longTurn(n)) || int(turn.Offset) != n {
+			tb.Fatalf("turn of %v is %.20s, want that of %d", turn.Offset, turn.Raw, n)
+		}
+		n--
+	}
+}
+
+// What the last turns cost to read does not depend on how many came before.
+func TestLastTurnsReadLittle(t *testing.T) {
+	cost := func(records int) (read, allocated int64) {
+		src, st := longStore(t, records, 150)
+		lastTurns(t, src, st) // what is made once in a process
+		st.read.Store(0)
+		src.read.Store(0)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		lastTurns(t, src, st)
+		runtime.ReadMemStats(&after)
+		if n := src.read.Load(); n != 150 {
+			t.Errorf("%d records were read, want those behind the snapshot", n)
+		}
+		return st.read.Load(), int64(after.TotalAlloc - before.TotalAlloc)
+	}
+	small, _ := cost(12_500 + 150)
+	large, allocated := cost(100_000 + 150)
+	t.Logf("%d bytes read of 12,500 records, %d of 100,000; %d allocated", small, large, allocated)
+	if large > 400<<10 || large > 2*small+64<<10 {
+		t.Errorf("%d bytes are read of the snapshots of 12,500 records, %d of 100,000", small, large)
+	}
+	if allocated > 8<<20 {
+		t.Errorf("%d bytes are allocated", allocated)
+	}
+}
+
+// Twice the turns are at most twice the bytes. The slack is for the indexes: a head
+// lists up to 15 entries of each of their levels, whose number grows with the logarithm
+// of the session's length.
+func TestSnapshotsAreLinear(t *testing.T) {
+	written := func(records int) int64 {
+		st := &metered{Store: &snapshot.Mem{}}
+		l := &projector.Loader{Source: longLog{records, new(atomic.Int64)}, Snapshots: st}
+		for at := 200; at <= records; at += 200 { // as the keeper does
+			if _, err := l.Keep(t.Context(), long, events.Offset(at), ""); err != nil {
+				t.Fatal(err)
+			}
+			if err := projector.Prune(t.Context(), st, long, 3); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return st.written.Load()
+	}
+	half, whole := written(20_000), written(40_000)
+	t.Logf("%d bytes for 20,000 records, %d for 40,000: %.3f times", half, whole, float64(whole)/float64(half))
+	if whole > 2*half+half/50 {
+		t.Errorf("%d bytes for 20,000 records, %d for 40,000", half, whole)
+	}
+}
+
+// BenchmarkLastTurns reads the last 50 turns of a session with a million records.
+func BenchmarkLastTurns(b *testing.B) {
+	src, st := longStore(b, 1_000_000, 150)
+	st.read.Store(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		lastTurns(b, src, st)
+	}
+	b.ReportMetric(float64(st.read.Load())/float64(b.N)/(1<<20), "MB-read/op")
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/op")
+}
+
+// Whatever is read of an outline is what the whole session has there, with snapshots
+// that rot and without.
+func TestOutlineEqualsSession(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		store := &rotting{}
+		records := rapid.IntRange(1, 5).Draw(t, "records of a chunk")
+		loader := func() *projector.Loader {
+			return (&projector.Loader{Source: log, Snapshots: store}).SetChunks(records, 2)
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "snapshots") {
+			rec := drawRecord(t, log)
+			if _, err := loader().Keep(t.Context(), rec.Subject, rec.Offset, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rec := drawRecord(t, log)
+		want := mustLoad(t, &projector.Loader{Source: log}, rec.Subject, rec.Offset)
+		got, err := loader().Outline(t.Context(), rec.Subject, rec.Offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rapid.Bool().Draw(t, "spoil") {
+			spoil(t, store)
+		}
+		if !slices.Equal(want.Threads.Names(), got.Names()) || want.Offset() != got.Offset() || want.History.First() != got.First() || !slices.Equal(want.History.Late(), got.Late()) {
+			t.Fatalf("%v at %v, %v; want %v at %v, %v", got.Names(), got.Offset(), got.Late(), want.Threads.Names(), want.Offset(), want.History.Late())
+		}
+		for _, name := range want.Threads.Names() {
+			all := want.Threads.Turns(name)
+			from, to := rapid.IntRange(0, len(all)).Draw(t, "from"), rapid.IntRange(0, len(all)+1).Draw(t, "to")
+			turns, err := got.Turns(t.Context(), name, from, to)
+			if err != nil || fmt.Sprint(turns) != fmt.Sprint(append([]projector.Turn(nil), all[from:max(from, min(to, len(all)))]...)) || got.Len(name) != len(all) || string(got.Meta(name)) != string(want.Threads[name].Meta) {
+				t.Fatalf("turns %d to %d of %s: %v, %v; want %v of %d", from, to, name, turns, err, all, got.Len(name))
+			}
+		}
+		for _, text := range []string{"", "start", fmt.Sprintf("@%d", rapid.IntRange(1, 60).Draw(t, "at")), fmt.Sprintf("#%d", rapid.IntRange(1, 6).Draw(t, "turn")),
+			fmt.Sprintf("gpt-5~%d", rapid.IntRange(0, 3).Draw(t, "without")), "2026-01-01T00:00:30Z", "-10s"} {
+			p, err := projector.ParsePosition(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, aErr := (&projector.Loader{Source: log}).Resolve(t.Context(), want, p)
+			b, bErr := got.Resolve(t.Context(), p)
+			if a != b || fmt.Sprint(aErr) != fmt.Sprint(bErr) {
+				t.Fatalf("%s is %v, %v of the session and %v, %v of the outline", text, a, aErr, b, bErr)
+			}
+		}
+	})
+}
+
+// A session that is not there has no outline, and threads that are not there no turns.
+func TestOutlineOfNothing(t *testing.T) {
+	l := &projector.Loader{Source: tale(t)}
+	if _, err := l.Outline(t.Context(), events.Session("", "nobody"), 0); !errors.Is(err, projector.ErrNotFound) {
+		t.Errorf("outline: %v", err)
+	}
+	o, err := l.Outline(t.Context(), s1, 0)
+	if err != nil || o.Subject() != s1 || o.Ledger().Kind != events.KindConversation || len(o.Damaged()) > 0 {
+		t.Fatalf("%v, %v", o, err)
+	}
+	if turns, err := o.Last(t.Context(), "nothing", 3); err != nil || len(turns) > 0 || o.Len("nothing") != 0 || o.Meta("nothing") != nil {
+		t.Errorf("%v, %v", turns, err)
+	}
+	if turns, err := o.Last(t.Context(), "main", 99); err != nil || len(turns) != 3 {
+		t.Errorf("%v, %v", turns, err)
+	}
+}
