@@ -108,6 +108,47 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 	})
 }
 
+// Verification finds nothing where nothing is wrong, whatever order the snapshots were
+// made in, and something where anything was altered. A rebuild mends it.
+func TestVerifyFindsWhatIsSpoilt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		store := &rotting{}
+		records := rapid.IntRange(1, 5).Draw(t, "records of a chunk")
+		loader := func() *projector.Loader {
+			return (&projector.Loader{Source: log, Snapshots: store}).SetChunks(records, 2)
+		}
+		verify := func() []projector.Finding {
+			v, err := loader().Verify(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v.Findings
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "snapshots") {
+			rec := drawRecord(t, log)
+			if _, err := loader().Keep(t.Context(), rec.Subject, rec.Offset, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if list := verify(); len(list) > 0 {
+			t.Fatalf("sound snapshots: %v", list)
+		}
+		if m, what := spoil(t, store); what != "" && (what != "removed" || m.Fold != projector.SessionFold) {
+			if list := verify(); len(list) == 0 {
+				t.Fatalf("%s at %v is %s, and nothing is found", m.Fold, m.Offset, what)
+			}
+		}
+		if _, err := loader().Rebuild(t.Context(), projector.Policy{Records: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if list := verify(); len(list) > 0 {
+			t.Fatalf("after a rebuild: %v", list)
+		}
+		mustEqualLoads(t, log, loader(), drawRecord(t, log))
+	})
+}
+
 // mustEqualLoads loads a session at a record with and without the loader's snapshots.
 func mustEqualLoads(t *rapid.T, log testkit.Records, helped *projector.Loader, rec events.Record) {
 	t.Helper()
@@ -142,17 +183,17 @@ func (r *rotting) Put(ctx context.Context, s snapshot.Snapshot) error {
 
 // spoil takes away, cuts or alters something of what is stored. What is altered may
 // have a right hash, as what a log that is no more has left behind: only the head
-// knows that it is another chunk.
-func spoil(t *rapid.T, st *rotting) {
+// knows that it is another chunk. It says what became of what, "" if nothing did.
+func spoil(t *rapid.T, st *rotting) (m snapshot.Meta, what string) {
 	var list []snapshot.Meta
 	for m := range st.All(t.Context()) {
 		list = append(list, m)
 	}
 	if len(list) == 0 {
-		return
+		return m, ""
 	}
 	slices.SortFunc(list, func(a, b snapshot.Meta) int { return strings.Compare(nameOf(a), nameOf(b)) })
-	m := rapid.SampledFrom(list).Draw(t, "spoilt")
+	m = rapid.SampledFrom(list).Draw(t, "spoilt")
 	snap, err := st.Get(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +204,7 @@ func spoil(t *rapid.T, st *rotting) {
 		if err := st.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		return
+		return m, "removed"
 	case 1:
 		data = data[:len(data)/2]
 	case 2:
@@ -176,12 +217,13 @@ func spoil(t *rapid.T, st *rotting) {
 		if err := st.Put(t.Context(), snap); err != nil {
 			t.Fatal(err)
 		}
-		return
+		return m, "another one"
 	}
 	if st.altered == nil {
 		st.altered = make(map[string][]byte)
 	}
 	st.altered[nameOf(m)] = data
+	return m, "altered"
 }
 
 func mustEncode(t *rapid.T, s *projector.Session) []byte {

@@ -25,6 +25,7 @@ import (
 type longLog struct {
 	records int
 	read    *atomic.Int64 // records so far
+	back    events.Offset // the last record is a rewind to there; 0: it is not
 }
 
 var long = events.Session("", "long")
@@ -33,6 +34,9 @@ func (l longLog) at(n int) events.Record {
 	var p events.Payload = &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: longTurn(n)}}}
 	if n%5 == 0 {
 		p = &events.CostAccrued{Model: "m", USD: "0.01", Purpose: "run", Source: "reported"}
+	}
+	if l.back != 0 && n == l.records {
+		p = &events.SessionRewound{To: l.back}
 	}
 	e, err := events.New("urn:test", long, p)
 	if err != nil {
@@ -72,6 +76,7 @@ func (l longLog) Record(_ context.Context, at events.Offset) (events.Record, err
 type metered struct {
 	snapshot.Store
 	read, written atomic.Int64
+	onPut         func()
 }
 
 func (m *metered) Get(ctx context.Context, meta snapshot.Meta) (snapshot.Snapshot, error) {
@@ -82,6 +87,9 @@ func (m *metered) Get(ctx context.Context, meta snapshot.Meta) (snapshot.Snapsho
 
 func (m *metered) Put(ctx context.Context, s snapshot.Snapshot) error {
 	m.written.Add(int64(len(s.Data)))
+	if m.onPut != nil {
+		m.onPut()
+	}
 	return m.Store.Put(ctx, s)
 }
 
@@ -89,11 +97,11 @@ func (m *metered) Put(ctx context.Context, s snapshot.Snapshot) error {
 func longStore(tb testing.TB, records, behind int) (longLog, *metered) {
 	tb.Helper()
 	st := &metered{Store: snapshot.NewFiles(tb.TempDir())}
-	l := &projector.Loader{Source: longLog{records - behind, new(atomic.Int64)}, Snapshots: st}
+	l := &projector.Loader{Source: longLog{records: records - behind, read: new(atomic.Int64)}, Snapshots: st}
 	if _, err := l.Keep(tb.Context(), long, 0, ""); err != nil {
 		tb.Fatal(err)
 	}
-	return longLog{records, new(atomic.Int64)}, st
+	return longLog{records: records, read: new(atomic.Int64)}, st
 }
 
 // lastTurns opens the session as another process would, and reads its last 50 turns.
@@ -146,13 +154,64 @@ func TestLastTurnsReadLittle(t *testing.T) {
 	}
 }
 
+// A snapshot after another one reads what is new, and so does the look at a session
+// that was rewound to its middle.
+func TestSnapshotsReadWhatIsNew(t *testing.T) {
+	src, st := longStore(t, 50_200, 200)
+	st.read.Store(0)
+	if _, err := (&projector.Loader{Source: src, Snapshots: st}).Keep(t.Context(), long, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if records, bytes := src.read.Load(), st.read.Load(); records != 200 || bytes > 256<<10 {
+		t.Errorf("%d records and %d bytes were read to keep 200 more", records, bytes)
+	}
+	src = longLog{records: 50_201, read: new(atomic.Int64), back: 25_003}
+	st.read.Store(0)
+	o, err := (&projector.Loader{Source: src, Snapshots: st}).Outline(t.Context(), long, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, err := o.Last(t.Context(), events.MainThread, 1)
+	if err != nil || o.Len(events.MainThread) != 25_003-5000 || len(turns) != 1 || turns[0].Offset != 25_003 {
+		t.Errorf("%d turns, the last are %v, %v", o.Len(events.MainThread), turns, err)
+	}
+	if records, bytes := src.read.Load(), st.read.Load(); records > 1+256 || bytes > 1<<20 {
+		t.Errorf("%d records and %d bytes were read to rewind", records, bytes)
+	}
+}
+
+// Chunks leave memory as soon as they are stored.
+func TestSnapshotsTakeLittleMemory(t *testing.T) {
+	var puts int
+	var most uint64
+	st := &metered{Store: snapshot.NewFiles(t.TempDir())}
+	st.onPut = func() {
+		if puts++; puts%100 == 0 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+		}
+	}
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	l := &projector.Loader{Source: longLog{records: 100_000, read: new(atomic.Int64)}, Snapshots: st}
+	if _, err := l.Keep(t.Context(), long, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if used := int64(most) - int64(before.HeapAlloc); puts < 300 || used > 8<<20 {
+		t.Errorf("%d bytes are held to store %d chunks of %d bytes", used, puts, st.written.Load())
+	}
+}
+
 // Twice the turns are at most twice the bytes. The slack is for the indexes: a head
 // lists up to 15 entries of each of their levels, whose number grows with the logarithm
 // of the session's length.
 func TestSnapshotsAreLinear(t *testing.T) {
 	written := func(records int) int64 {
 		st := &metered{Store: &snapshot.Mem{}}
-		l := &projector.Loader{Source: longLog{records, new(atomic.Int64)}, Snapshots: st}
+		l := &projector.Loader{Source: longLog{records: records, read: new(atomic.Int64)}, Snapshots: st}
 		for at := 200; at <= records; at += 200 { // as the keeper does
 			if _, err := l.Keep(t.Context(), long, events.Offset(at), ""); err != nil {
 				t.Fatal(err)
