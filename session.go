@@ -40,27 +40,34 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 	if err != nil {
 		return nil, err
 	}
-	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	if p.IsHead() {
+		return s.st.loader.Session(ctx, s.sub, 0)
+	}
+	head, err := s.st.loader.Outline(ctx, s.sub, 0)
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.st.loader.Resolve(ctx, head, p)
+	at, err := head.Resolve(ctx, p)
 	switch {
 	case err != nil:
 		return nil, err
-	case at == head.Offset():
-		return head, nil
-	case at == 0:
+	case at == 0 && head.Offset() != 0:
 		return projector.NewSession(s.sub), nil
-	case at < head.History.First():
-		return s.inherited(ctx, head, at)
+	case at < head.First():
+		return s.inherited(ctx, at)
+	case at == head.Offset() && len(head.Damaged()) > 0:
+		at = 0 // what is damaged may come after the last record that is not
 	}
 	return s.st.loader.Session(ctx, s.sub, at)
 }
 
 // inherited gives a fork as of a position before its own first event: the threads
 // are those of its parent there, and nothing has happened to it yet.
-func (s *Session) inherited(ctx context.Context, head *projector.Session, at events.Offset) (*projector.Session, error) {
+func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.Session, error) {
+	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	if err != nil {
+		return nil, err
+	}
 	threads, err := s.st.loader.InheritedThreads(ctx, head, at)
 	if err != nil {
 		return nil, err
@@ -68,6 +75,13 @@ func (s *Session) inherited(ctx context.Context, head *projector.Session, at eve
 	early := projector.NewSession(s.sub)
 	early.Threads = threads
 	return early, nil
+}
+
+// Outline opens the session as it is now without reading its turns: they are read as
+// they are asked for, so that the end of a long session is there at once. A session
+// that does not exist is ErrNotFound.
+func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
+	return s.st.loader.Outline(ctx, s.sub, 0)
 }
 
 // Create makes the session with a kind. That it exists already is ErrExists.
@@ -168,12 +182,12 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	if err != nil {
 		return nil, log.Ack{}, err
 	}
-	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	head, err := s.Outline(ctx)
 	if err != nil {
 		return nil, log.Ack{}, err
 	}
-	at, err := s.st.loader.Resolve(ctx, head, p)
-	if err == nil && at < head.History.First() {
+	at, err := head.Resolve(ctx, p)
+	if err == nil && at < head.First() {
 		err = &projector.PositionError{Subject: s.sub, Position: p.String(), Reason: "a fork begins at or after the session's own first event; fork its parent instead"}
 	}
 	if err != nil {
@@ -181,9 +195,9 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	}
 	fork := s.st.Session(id)
 	ack, err := fork.Create(ctx, events.SessionCreated{
-		Kind:      head.Ledger.Kind,
+		Kind:      head.Ledger().Kind,
 		CreatedAt: s.st.now(),
-		Title:     head.Ledger.Text("title"),
+		Title:     head.Ledger().Text("title"),
 		Fork:      &events.Fork{Session: s.sub.ID, Offset: at},
 	})
 	return fork, ack, err

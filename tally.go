@@ -289,11 +289,11 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 	if !said || !sub.IsSession() {
 		return ack, nil
 	}
-	s, err := st.loader.Session(ctx, sub, ack.Last)
+	s, err := st.loader.Outline(ctx, sub, ack.Last)
 	if err != nil {
 		return ack, fmt.Errorf("appended at %v, but whether late is not known: %w", ack.First, err)
 	}
-	for _, at := range s.History.Late() {
+	for _, at := range s.Late() {
 		ack.Late = ack.Late || at >= ack.First && at <= ack.Last
 	}
 	return ack, nil

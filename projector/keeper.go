@@ -259,7 +259,8 @@ func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offs
 		return 0, true
 	}
 	size := 0
-	snap, err := k.loader.head(ctx, sub, at, kept, k.loader.put)
+	st := storing{l: k.loader}
+	snap, err := k.loader.head(ctx, sub, at, kept, st.put)
 	if err == nil {
 		size = len(snap.Data)
 		err = k.put(ctx, snap)

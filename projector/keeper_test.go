@@ -396,7 +396,8 @@ func TestKeeperOfClosedLog(t *testing.T) {
 }
 
 // Twice the turns are at most twice the bytes written, but for the indexes that each
-// head lists: see TestSnapshotsAreLinear. However long the session, it has a snapshot.
+// head lists (see TestSnapshotsAreLinear), and for the record that the log may be ahead
+// of the keeper by when a head is written. However long the session, it has a snapshot.
 func TestKeeperWritesInProportion(t *testing.T) {
 	written := func(turns int) int64 {
 		var records testkit.Records
@@ -423,7 +424,7 @@ func TestKeeperWritesInProportion(t *testing.T) {
 	}
 	half, whole := written(2000), written(4000)
 	t.Logf("%d bytes for 2000 turns, %d for 4000: %.3f times", half, whole, float64(whole)/float64(half))
-	if whole > 2*half+half/50 {
+	if whole > 2*half+half/10 {
 		t.Errorf("%d bytes for 2000 turns, %d for 4000", half, whole)
 	}
 }

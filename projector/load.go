@@ -31,13 +31,11 @@ type Loader struct {
 	Snapshots snapshot.Store // nil: fold from the first record
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
+	ReadOnly  bool           // the snapshots are used and left as they are; default: what is unsound is removed, and mended if the log has it
 
-	cache cache
-	sizes sizes // zero: standardSizes
-
-	// afresh folds from the first record, whatever heads there are, and leaves the
-	// snapshots as they are. A chunk is looked up by its hash only.
-	afresh bool
+	cache  cache
+	sizes  sizes // zero: standardSizes
+	afresh bool  // fold from the first record, whatever heads there are
 }
 
 func (l *Loader) chunkSizes() sizes { return cmp.Or(l.sizes, standardSizes) }
@@ -91,11 +89,51 @@ func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset,
 // that are not stored yet, then the head. kept says why pruning shall leave it alone.
 // A session with damaged records is an error, as its snapshot would hide them.
 func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Meta, error) {
-	snap, err := l.head(ctx, sub, at, kept, l.put)
+	st := storing{l: l}
+	snap, err := l.head(ctx, sub, at, kept, st.put)
 	if err == nil {
-		err = l.put(ctx, snap)
+		err = st.put(ctx, snap)
 	}
 	return snap.Meta, err
+}
+
+// storing stores what one load gives. Chunks that are there already are not written
+// again, as when the target of a rewind is folded from the first record.
+type storing struct {
+	l      *Loader
+	chunks map[events.Subject]int // that the load gave
+	there  map[part]string        // their hashes
+}
+
+// looksUp is the number of chunks from which on a load looks up which are there: that
+// takes a while too, and those who keep up with a session have none or one.
+const looksUp = 3
+
+func (st *storing) put(ctx context.Context, s snapshot.Snapshot) error {
+	if s.Fold == SessionFold {
+		return st.l.put(ctx, s)
+	}
+	if st.chunks == nil {
+		st.chunks, st.there = make(map[events.Subject]int), make(map[part]string)
+	}
+	if st.chunks[s.Subject]++; st.chunks[s.Subject] == looksUp {
+		for level, more := 0, true; more; level++ {
+			list, err := st.l.Snapshots.List(ctx, s.Subject, foldOf(level))
+			if err != nil {
+				return &storeError{err}
+			}
+			for _, m := range list {
+				if m.Version == SessionFoldVersion {
+					st.there[partOf(m)] = m.Hash
+				}
+			}
+			more = len(list) > 0
+		}
+	}
+	if st.there[partOf(s.Meta)] == s.Hash {
+		return nil
+	}
+	return st.l.put(ctx, s)
 }
 
 // put stores a part of a snapshot.
@@ -131,6 +169,7 @@ func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.
 			err = use(ld)
 		}
 		if err == nil {
+			ld.keepFork(ctx)
 			return nil
 		}
 		if gone, ok := errors.AsType[*lostError](err); ok && len(ld.used) > 0 {
@@ -147,6 +186,17 @@ func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.
 	}
 }
 
+// keepFork stores a snapshot of a fork that has none when it is looked at for the first
+// time: what it inherits need not be found out again.
+func (ld *loading) keepFork(ctx context.Context) {
+	if !ld.newFork || ld.sink != nil || ld.ReadOnly || ld.Snapshots == nil || len(ld.s.damaged) > 0 {
+		return
+	}
+	if _, err := ld.Keep(ctx, ld.sub, ld.at, ""); err != nil && ctx.Err() == nil {
+		ld.logger().Warn("no snapshot of this fork", "subject", ld.sub.String(), "err", err)
+	}
+}
+
 // errNoRecord ends the load of a session without any.
 var errNoRecord = errors.New("no record")
 
@@ -160,6 +210,8 @@ type loading struct {
 	used []snapshot.Meta // heads that s was made with, those of the sessions it descends from included
 
 	useless []part // heads that are not to be used
+	heads   int    // that there are of the session
+	newFork bool   // it is a fork without any
 }
 
 func (ld *loading) session(ctx context.Context) error {
@@ -213,7 +265,7 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 	sub, at, err := ld.origin(ctx, events.Session(ld.sub.Namespace, fork.Session), fork.Offset, born)
 	if err == nil {
 		err = ld.loadWithout(ctx, sub, at, ld.sink, ld.useless, func(parent *loading) error {
-			ld.used = append(ld.used, parent.used...)
+			ld.used, ld.newFork = append(ld.used, parent.used...), ld.heads == 0
 			ld.s.inherit(parent.s)
 			return nil
 		})
@@ -381,6 +433,7 @@ func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) 
 		ld.logger().Warn("snapshots cannot be listed", "subject", ld.sub.String(), "err", err)
 		return nil
 	}
+	ld.heads = len(metas)
 	for _, m := range metas {
 		if !accept(m) || slices.Contains(ld.useless, partOf(m)) {
 			continue

@@ -232,3 +232,28 @@ func TestForkOfDamaged(t *testing.T) {
 		t.Errorf("damaged %v, turns %v", s.Damaged, s.Threads.Turns("main"))
 	}
 }
+
+// The first look at a fork stores a snapshot of its own, which refers to its parent's
+// chunks. The second has nothing to store, and those who may only read do not.
+func TestForkIsKeptWhenFirstLoaded(t *testing.T) {
+	st := &story{t: t, records: tale(t)}
+	fork := events.Session("", "fork")
+	st.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 5}})
+	st.add(fork, aTurn("more"))
+	store := &counted{}
+	load := func(readOnly bool) *projector.Session {
+		return mustSession(t, (&projector.Loader{Source: st.records, Snapshots: store, ReadOnly: readOnly}).SetChunks(2, 2), fork, 0)
+	}
+	if load(true); store.puts > 0 {
+		t.Errorf("%d puts by one who only reads", store.puts)
+	}
+	load(false)
+	if got := stored(t, store, fork); !slices.Equal(got, []int{9}) {
+		t.Errorf("after the first load there are %v", got)
+	}
+	puts := store.puts
+	st.records = st.records[len(st.records)-2:] // the snapshot knows the rest
+	if s := load(false); store.puts != puts || len(s.Threads.Turns("main")) != 4 {
+		t.Errorf("%d more puts, turns %v", store.puts-puts, s.Threads.Turns("main"))
+	}
+}

@@ -180,6 +180,20 @@ func TestSnapshotsReadWhatIsNew(t *testing.T) {
 	}
 }
 
+// A head far back, as a rewind there asks for, writes itself only: the chunks are there.
+func TestSnapshotFarBackWritesNoChunks(t *testing.T) {
+	src, st := longStore(t, 20_000, 0)
+	st.written.Store(0)
+	l := &projector.Loader{Source: src, Snapshots: st}
+	m, err := l.Keep(t.Context(), long, 10_005, "rewind target")
+	if err != nil || m.Offset != 10_005 {
+		t.Fatalf("%v, %v", m, err)
+	}
+	if n := st.written.Load(); n > 256<<10 {
+		t.Errorf("%d bytes were written", n)
+	}
+}
+
 // Chunks leave memory as soon as they are stored.
 func TestSnapshotsTakeLittleMemory(t *testing.T) {
 	var puts int

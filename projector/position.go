@@ -54,6 +54,9 @@ func (p Position) String() string {
 	return p.text
 }
 
+// IsHead reports whether the position is where the session now is.
+func (p Position) IsHead() bool { return p.kind == atHead }
+
 // timeLayouts are the spellings of a time, from the most exact on.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"}
 

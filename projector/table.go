@@ -16,7 +16,13 @@ import (
 // named after their level, from index1 on.
 const ChunkFold = "chunk"
 
-func indexFold(level int) string { return fmt.Sprintf("index%d", level) }
+// foldOf names what stands at a level of a table, from the chunks up.
+func foldOf(level int) string {
+	if level == 0 {
+		return ChunkFold
+	}
+	return fmt.Sprintf("index%d", level)
+}
 
 // table says where the records of one session are: in chunks, which never change,
 // and behind them in one that is still open.
@@ -139,7 +145,7 @@ func (t *table) push(ctx context.Context, e *entry, s sizes, into sink) error {
 		}
 		up := indexOf(t.levels[k])
 		up.Hash = snapshot.Sum(data)
-		if err := into(ctx, snapshot.Snapshot{Meta: up.meta(t.subject, indexFold(k+1)), Data: data}); err != nil {
+		if err := into(ctx, snapshot.Snapshot{Meta: up.meta(t.subject, foldOf(k+1)), Data: data}); err != nil {
 			return err
 		}
 		if t.levels[k] = []*entry{}; k+1 == len(t.levels) {
@@ -293,7 +299,7 @@ func (l *Loader) index(ctx context.Context, sub events.Subject, e *entry, level 
 	if list, ok := l.cache.get(e.Hash).([]*entry); ok {
 		return list, nil
 	}
-	m := e.meta(sub, indexFold(level))
+	m := e.meta(sub, foldOf(level))
 	data, err := l.stored(ctx, m)
 	var list []*entry
 	if err == nil {
@@ -363,7 +369,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 	if snapshot.Sum(data) != e.Hash {
 		return nil, nil, lost("the chunk at %v is not the log's", e.To)
 	}
-	if l.Snapshots != nil && !l.afresh {
+	if l.Snapshots != nil && !l.ReadOnly {
 		if err := l.Snapshots.Put(ctx, snapshot.Snapshot{Meta: e.meta(sub, ChunkFold), Data: data}); err != nil {
 			l.logger().Warn("chunk cannot be stored again", "subject", sub.String(), "offset", uint64(e.To), "err", err)
 		}
@@ -374,14 +380,14 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 // discarded names what cannot be used of the snapshots, once, and removes it.
 func (l *Loader) discarded(ctx context.Context, m snapshot.Meta, reason error) {
 	if l.afresh {
-		return
+		return // it is not what was asked about
 	}
 	l.logger().Warn(m.Fold+" snapshot discarded", "subject", m.Subject.String(), "offset", uint64(m.Offset), "reason", reason.Error())
 	l.removed(ctx, m)
 }
 
 func (l *Loader) removed(ctx context.Context, m snapshot.Meta) {
-	if l.Snapshots == nil || l.afresh {
+	if l.Snapshots == nil || l.ReadOnly {
 		return
 	}
 	if err := l.Snapshots.Delete(ctx, m); err != nil {

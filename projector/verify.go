@@ -64,7 +64,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 
 // refolding gives a loader that folds everything from zero and alters nothing.
 func (l *Loader) refolding() *Loader {
-	return &Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, sizes: l.sizes, afresh: true}
+	return &Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, sizes: l.sizes, afresh: true}
 }
 
 // part names what is stored of a session: a head, a chunk or an index.

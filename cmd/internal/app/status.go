@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
 
@@ -122,8 +123,8 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 		}
 	}
 	if snaps := st.Snapshots(); snaps != nil {
-		for _, err := range snaps.All(ctx) {
-			if err == nil {
+		for m, err := range snaps.All(ctx) {
+			if err == nil && m.Fold == projector.SessionFold { // a session's chunks are parts of them
 				s.Snapshots++
 			}
 		}

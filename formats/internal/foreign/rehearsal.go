@@ -51,7 +51,7 @@ func Recall(target formats.Target, appended []projector.Fact) *Rehearsal {
 // Loader loads from the log and what was appended here.
 func (r *Rehearsal) Loader() *projector.Loader {
 	l := r.Target.Loader()
-	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue}
+	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true}
 }
 
 // Append keeps events in memory. They are not checked against anything.
