@@ -447,8 +447,28 @@ func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) 
 			return nil
 		}
 		ld.discarded(ctx, m, err)
+		if m.Version != SessionFoldVersion {
+			ld.removeChunks(ctx, m.Version)
+		}
 	}
 	return nil
+}
+
+// removeChunks removes the session's chunks that another version of the fold has made.
+func (ld *loading) removeChunks(ctx context.Context, version int) {
+	for level, more := 0, true; more; level++ {
+		list, err := ld.Snapshots.List(ctx, ld.sub, foldOf(level))
+		if err != nil {
+			ld.logger().Warn("chunks cannot be listed", "subject", ld.sub.String(), "err", err)
+			return
+		}
+		for _, m := range list {
+			if m.Version == version {
+				ld.removed(ctx, m)
+			}
+		}
+		more = len(list) > 0
+	}
 }
 
 // verified reads a snapshot and holds it against the log.

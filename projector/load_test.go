@@ -3,6 +3,7 @@ package projector_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -255,5 +256,104 @@ func TestForkIsKeptWhenFirstLoaded(t *testing.T) {
 	st.records = st.records[len(st.records)-2:] // the snapshot knows the rest
 	if s := load(false); store.puts != puts || len(s.Threads.Turns("main")) != 4 {
 		t.Errorf("%d more puts, turns %v", store.puts-puts, s.Threads.Turns("main"))
+	}
+}
+
+// Whatever becomes of a chunk: it is removed with one warning and made again, the load
+// is right, and the next one has nothing to complain about. An index cannot be made
+// again; it takes the heads along that refer to it.
+func TestChunkDiscarded(t *testing.T) {
+	st := &story{t: t}
+	for i := range 20 {
+		st.add(s1, aTurn(fmt.Sprint("turn ", i)))
+	}
+	log := st.records
+	edit := func(change func([]byte) []byte) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, change(data), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	changes := map[string]func(*testing.T, string){
+		"a byte":  edit(func(b []byte) []byte { b[len(b)-9] ^= 1; return b }),
+		"cut off": edit(func(b []byte) []byte { return b[:len(b)/2] }),
+		"empty":   edit(func([]byte) []byte { return nil }),
+		"missing": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for what, change := range changes {
+		for name, c := range map[string]struct {
+			fold string
+			at   events.Offset
+			left []int
+		}{"chunk": {"chunk", 18, []int{20}}, "index": {"index2", 8, []int{}}} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				files, w := snapshot.NewFiles(t.TempDir()), &warnings{}
+				loader := func() *projector.Loader {
+					return (&projector.Loader{Source: log, Snapshots: files, Logger: w.logger()}).SetChunks(2, 2)
+				}
+				if _, err := loader().Keep(t.Context(), s1, 0, ""); err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(files.Dir(), "default", "session", "s1", fmt.Sprintf("%s.%d.%s", c.fold, projector.SessionFoldVersion, c.at.Padded()))
+				before, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				change(t, path)
+				want := mustSession(t, &projector.Loader{Source: log}, s1, 0)
+				for range 2 {
+					if got := mustSession(t, loader(), s1, 0); !bytes.Equal(encoded(t, got), encoded(t, want)) {
+						t.Error("the load is wrong")
+					}
+				}
+				if list := w.all(); len(list) != 1 || !strings.Contains(list[0], "discarded") {
+					t.Errorf("warnings: %q", list)
+				}
+				if left := stored(t, files, s1); !slices.Equal(left, c.left) {
+					t.Errorf("there are the heads %v, want %v", left, c.left)
+				}
+				after, _ := os.ReadFile(path)
+				if same := bytes.Equal(before, after); same != (name == "chunk") {
+					t.Errorf("the %s is as it was: %v", name, same)
+				}
+			})
+		}
+	}
+}
+
+// A head of another version takes the chunks of that version along.
+func TestOldChunksRemoved(t *testing.T) {
+	log, store := tale(t), &snapshot.Mem{}
+	if _, err := (&projector.Loader{Source: log, Snapshots: store}).SetChunks(2, 2).Keep(t.Context(), s1, 5, ""); err != nil {
+		t.Fatal(err)
+	}
+	sound := 0
+	for range store.All(t.Context()) {
+		sound++
+	}
+	for _, fold := range []string{projector.SessionFold, projector.ChunkFold, "index1"} {
+		m := snapshot.Meta{Subject: s1, Fold: fold, Version: projector.SessionFoldVersion - 1, Offset: 7}
+		if err := store.Put(t.Context(), snapshot.Snapshot{Meta: m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSession(t, (&projector.Loader{Source: log, Snapshots: store}).SetChunks(2, 2), s1, 0)
+	left := 0
+	for m := range store.All(t.Context()) {
+		if left++; m.Version != projector.SessionFoldVersion {
+			t.Errorf("%s of version %d is left", m.Fold, m.Version)
+		}
+	}
+	if left != sound {
+		t.Errorf("%d are left, want %d", left, sound)
 	}
 }

@@ -32,13 +32,19 @@ The session of a panel of models is shown run by run, the models side by side
 where they fit; runs that were rewound are marked. --thread shows the history of
 one model.
 
+--last shows only the last turns of each thread. Of a long session no others are
+read.
+
 With -o json the result has two members: session (id, kind and the fields that
 were set) and threads (the turns, each with the offset of its event). Nothing in
 it would be changed by a rewind that is undone again.`,
-		Example: app.Examples("tally-replay show last", "tally-replay show travel --at '#5'", "tally-replay show travel --thread main -o json",
+		Example: app.Examples("tally-replay show last", "tally-replay show travel --last 20", "tally-replay show travel --at '#5'", "tally-replay show travel --thread main -o json",
 			"tally-replay show order-desk --run run-1785748100000-b4k3ry1", "tally-replay show order-desk --traces", "tally-replay show order-desk --tools full",
 			"tally-replay show ses_0198c2 --thread gpt-5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if v.last < 0 || v.last > 0 && (v.run != "" || v.traces || v.all) {
+				return cli.Usagef("--last wants a number of turns, without --run, --traces and --all")
+			}
 			if v.run != "" && v.traces || (v.run != "" || v.traces) && (v.thread != "" || v.all) {
 				return cli.Usagef("--run and --traces show something else than turns: give one of them, without --thread and --all")
 			}
@@ -47,6 +53,7 @@ it would be changed by a rewind that is undone again.`,
 	}
 	cmd.Flags().StringVar(&v.at, "at", "", "position; default head")
 	cmd.Flags().StringVar(&v.thread, "thread", "", "only this thread")
+	cmd.Flags().IntVar(&v.last, "last", 0, "only so many turns from the end of each thread; default all")
 	cmd.Flags().BoolVar(&v.all, "all", false, "also turns that are not in effect: rewound, late, replaced")
 	cmd.Flags().BoolVar(&v.raw, "raw", false, "only the turns' bytes as the producer gave them, one after the other")
 	cmd.Flags().StringVar(&v.run, "run", "", "the result of the run with this id")
@@ -59,9 +66,12 @@ it would be changed by a rewind that is undone again.`,
 type viewer struct {
 	app             *app.App
 	at, thread, run string
+	last            int
 	all, raw        bool
 	traces          bool
 	tools           toolMode
+
+	before map[string]int // turns of each thread that --last leaves out
 }
 
 func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
@@ -69,7 +79,7 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	if err != nil {
 		return err
 	}
-	s, err := handle.Load(ctx, v.at)
+	s, err := v.load(ctx, handle)
 	if err != nil {
 		return err
 	}
@@ -93,12 +103,49 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 		err = v.writeRaw(s)
 	case v.app.Format != cli.Text:
 		err = v.writeJSON(s, gone)
-	case s.Ledger.Kind == events.KindPanel && v.thread == "":
+	case s.Ledger.Kind == events.KindPanel && v.thread == "" && v.last == 0:
 		err = v.writePanel(ctx, handle, s, gone)
 	default:
 		err = v.writeText(s, gone)
 	}
 	return errors.Join(err, v.app.WarnDamaged(s))
+}
+
+// load gives the session, with --last without the turns before.
+func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Session, error) {
+	if v.last == 0 {
+		return handle.Load(ctx, v.at)
+	}
+	v.before = make(map[string]int)
+	if v.at != "" {
+		s, err := handle.Load(ctx, v.at)
+		if err != nil {
+			return nil, err
+		}
+		for name, th := range s.Threads {
+			v.before[name] = max(0, len(th.Turns)-v.last)
+			th.Turns = th.Turns[v.before[name]:]
+		}
+		return s, nil
+	}
+	o, err := handle.Outline(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := projector.NewSession(o.Subject())
+	s.Ledger, s.Damaged = o.Ledger(), o.Damaged()
+	for _, name := range o.Names() {
+		th := &projector.Thread{Turns: []projector.Turn{}, Meta: o.Meta(name)}
+		if v.before[name] = max(0, o.Len(name)-v.last); v.thread == "" || v.thread == name {
+			turns, err := o.Last(ctx, name, v.last)
+			if err != nil {
+				return nil, err
+			}
+			th.Turns = append(th.Turns, turns...)
+		}
+		s.Threads[name] = th
+	}
+	return s, nil
 }
 
 func (v *viewer) names(s *projector.Session) []string {

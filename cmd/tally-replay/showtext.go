@@ -42,9 +42,10 @@ func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error 
 	p.header(s)
 	for _, name := range v.names(s) {
 		turns := s.Threads.Turns(name)
-		p.printf("\n%s\n", p.style.Bold(cli.Printable(name)+", "+cli.Count(len(turns), "turn")))
+		before := v.before[name]
+		p.printf("\n%s\n", p.style.Bold(cli.Printable(name)+", "+cli.Count(before+len(turns), "turn")))
 		for i, t := range turns {
-			p.turn(fmt.Sprintf("#%d", i+1), t)
+			p.turn(fmt.Sprintf("#%d", before+i+1), t)
 		}
 	}
 	p.gone(slices.DeleteFunc(gone, func(t projector.TurnAt) bool { return v.thread != "" && t.Thread != v.thread }))
