@@ -29,7 +29,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 			fill.take(seg.source, c)
 		}
 		err := t.chunks(ctx, ld.Loader, seg.from, seg.to, func(e *entry) error {
-			c, err := ld.chunk(ctx, t.subject, e)
+			c, _, err := ld.readChunk(ctx, t.subject, e) // the session is its owner's to alter
 			if err != nil {
 				return err
 			}

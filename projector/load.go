@@ -98,7 +98,8 @@ func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset,
 }
 
 // storing stores what one load gives. Chunks that are there already are not written
-// again, as when the target of a rewind is folded from the first record.
+// again, as when the target of a rewind is folded from the first record. If one of
+// them is damaged, who reads it finds out.
 type storing struct {
 	l      *Loader
 	chunks map[events.Subject]int // that the load gave
@@ -110,24 +111,21 @@ type storing struct {
 const looksUp = 3
 
 func (st *storing) put(ctx context.Context, s snapshot.Snapshot) error {
-	if s.Fold == SessionFold {
+	if s.Fold != ChunkFold { // an index that turns out to be damaged cannot be made again by itself
 		return st.l.put(ctx, s)
 	}
 	if st.chunks == nil {
 		st.chunks, st.there = make(map[events.Subject]int), make(map[part]string)
 	}
 	if st.chunks[s.Subject]++; st.chunks[s.Subject] == looksUp {
-		for level, more := 0, true; more; level++ {
-			list, err := st.l.Snapshots.List(ctx, s.Subject, foldOf(level))
-			if err != nil {
-				return &storeError{err}
+		list, err := st.l.Snapshots.List(ctx, s.Subject, ChunkFold)
+		if err != nil {
+			return &storeError{err}
+		}
+		for _, m := range list {
+			if m.Version == SessionFoldVersion {
+				st.there[partOf(m)] = m.Hash
 			}
-			for _, m := range list {
-				if m.Version == SessionFoldVersion {
-					st.there[partOf(m)] = m.Hash
-				}
-			}
-			more = len(list) > 0
 		}
 	}
 	if st.there[partOf(s.Meta)] == s.Hash {
@@ -162,7 +160,7 @@ func (l *Loader) load(ctx context.Context, sub events.Subject, at events.Offset,
 // loadWithout is load without some heads: they refer to what is lost, and a store may
 // fail to remove them.
 func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.Offset, into sink, useless []part, use func(*loading) error) error {
-	for {
+	for attempt := 0; ; attempt++ {
 		ld := &loading{Loader: l, sub: sub, at: at, sink: into, useless: useless}
 		err := ld.session(ctx)
 		if err == nil {
@@ -172,7 +170,7 @@ func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.
 			ld.keepFork(ctx)
 			return nil
 		}
-		if gone, ok := errors.AsType[*lostError](err); ok && len(ld.used) > 0 {
+		if gone, ok := errors.AsType[*lostError](err); ok && (len(ld.used) > 0 || attempt < 3) { // without a head, what was just stored is lost
 			for _, m := range ld.used {
 				l.discarded(ctx, m, gone)
 				useless = append(useless, partOf(m))

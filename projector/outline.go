@@ -112,7 +112,7 @@ func (s *state) turns(ctx context.Context, l *Loader, thread string, from, to in
 				return nil, err
 			}
 			for _, turn := range b.Turns[n-b.First : min(sp.to-b.First, len(b.Turns))] {
-				list = append(list, sp.pin.of(turn))
+				list = append(list, sp.pin.of(turn.clone()))
 				n++
 			}
 		}

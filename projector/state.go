@@ -399,9 +399,14 @@ func (s *state) readThreads(st headState) error {
 	if s.strands, err = strandsOf(st.Threads, len(s.sources)); err != nil {
 		return err
 	}
-	for name := range s.strands {
+	for name, th := range s.strands {
 		if !slices.Contains(s.history.names, name) {
 			return fmt.Errorf("thread %q has no history", name)
+		}
+		for _, sp := range th.spans {
+			if sp.to > s.sources[sp.source].brought(name) {
+				return fmt.Errorf("thread %q has turns that nothing brought", name)
+			}
 		}
 	}
 	h := s.history

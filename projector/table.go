@@ -156,6 +156,21 @@ func (t *table) push(ctx context.Context, e *entry, s sizes, into sink) error {
 	return nil
 }
 
+// brought is the number of turns that were ever brought to a thread.
+func (t *table) brought(thread string) int {
+	if b := t.open.turns[thread]; b != nil {
+		return b.First + len(b.Turns)
+	}
+	for _, level := range t.levels {
+		for _, e := range slices.Backward(level) {
+			if turns, ok := e.Turns[thread]; ok {
+				return turns[0] + turns[1]
+			}
+		}
+	}
+	return 0
+}
+
 // indexOf gives what a table says of an index of these entries.
 func indexOf(list []*entry) *entry {
 	first, last := list[0], list[len(list)-1]
@@ -257,14 +272,24 @@ func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*
 	return nil
 }
 
-// chunk gives the chunk of an entry. One that is missing or was altered is removed
-// with one warning, made again from the log, and stored again.
+// chunk gives the chunk of an entry, which others may be given too.
 func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, error) {
-	if e.chunk != nil {
-		return e.chunk, nil
-	}
-	if c, ok := l.cache.get(e.Hash).(*chunk); ok {
+	if c, ok := l.cache.get(e.Hash).(*chunk); ok && e.chunk == nil {
 		return c, nil
+	}
+	c, size, err := l.readChunk(ctx, sub, e)
+	if err == nil && size > 0 {
+		l.cache.put(e.Hash, c, size)
+	}
+	return c, err
+}
+
+// readChunk reads the chunk of an entry, and gives the size that it is stored in; 0 if
+// it is not stored yet. One that is missing or was altered is removed with one warning,
+// made again from the log, and stored again.
+func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, int, error) {
+	if e.chunk != nil {
+		return e.chunk, 0, nil
 	}
 	data, err := l.stored(ctx, e.meta(sub, ChunkFold))
 	var c *chunk
@@ -273,25 +298,24 @@ func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chun
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, 0, ctx.Err()
 		}
 		if l.Snapshots != nil {
 			l.discarded(ctx, e.meta(sub, ChunkFold), err)
 		}
 		if c, data, err = l.remake(ctx, sub, e); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	if c.first != e.First || len(c.offsets) != e.Records {
-		return nil, lost("the chunk of %s at %v is another one", sub, e.To)
+		return nil, 0, lost("the chunk of %s at %v is another one", sub, e.To)
 	}
 	for name, turns := range e.Turns {
 		if b := c.turns[name]; b == nil || b.First != turns[0] || len(b.Turns) != turns[1] {
-			return nil, lost("the chunk of %s at %v has other turns", sub, e.To)
+			return nil, 0, lost("the chunk of %s at %v has other turns", sub, e.To)
 		}
 	}
-	l.cache.put(e.Hash, c, len(data))
-	return c, nil
+	return c, len(data), nil
 }
 
 // index gives what an index of a level lists.

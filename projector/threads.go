@@ -34,6 +34,16 @@ type Turn struct {
 	Pinned    bool             `json:"pinned,omitempty"`
 }
 
+// clone gives a turn that shares nothing with this one.
+func (t Turn) clone() Turn {
+	t.Raw, t.Bytes, t.Meta = slices.Clone(t.Raw), slices.Clone(t.Bytes), slices.Clone(t.Meta)
+	if t.Run != nil {
+		run := *t.Run
+		t.Run = &run
+	}
+	return t
+}
+
 func (t Threads) thread(name string) *Thread {
 	th := t[name]
 	if th == nil {
