@@ -1,10 +1,10 @@
 package projector
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -97,8 +97,7 @@ func (c *chunk) firstOf(name string, at events.Offset) int {
 	if b == nil {
 		return 0
 	}
-	i, _ := slices.BinarySearchFunc(b.Turns, at, func(t Turn, at events.Offset) int { return cmp.Compare(t.Offset, at) })
-	return b.First + i
+	return b.First + sort.Search(len(b.Turns), func(i int) bool { return b.Turns[i].Offset >= at })
 }
 
 func (c *chunk) full(s sizes) bool { return len(c.offsets) >= s.records || c.bytes >= s.bytes }

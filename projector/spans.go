@@ -72,7 +72,8 @@ func (s strands) appended(p *events.TurnAppended, source int, first func(string)
 		counts[p.Entries[i].Thread]++
 	}
 	for name, n := range counts {
-		s.strand(name).push(span{source: source, from: first(name), to: first(name) + n})
+		from := first(name)
+		s.strand(name).push(span{source: source, from: from, to: from + n})
 	}
 	for name, meta := range p.ThreadMeta {
 		s.strand(name).meta = meta
@@ -83,11 +84,11 @@ func (s strands) replaced(p *events.ThreadReplaced, source int, first func(strin
 	after := make(strands, len(p.Threads))
 	for name, r := range p.Threads {
 		th, before := &strand{meta: r.Meta}, s[name]
-		n := 0
+		next := first(name)
 		for _, it := range r.Items {
 			if it.Keep == nil {
-				n++
-				th.push(span{source: source, from: first(name) + n - 1, to: first(name) + n})
+				th.push(span{source: source, from: next, to: next + 1})
+				next++
 				continue
 			}
 			if it.Keep[0] == it.Keep[1] {
