@@ -27,13 +27,13 @@ func (l *Loader) Head(ctx context.Context, sub events.Subject, at events.Offset,
 }
 
 // DecodeHead reads a head. The function that it gives folds on and writes it again.
-func DecodeHead(data []byte) (again func(events.Record) ([]byte, error), err error) {
+func (l *Loader) DecodeHead(data []byte) (again func(events.Record) ([]byte, error), err error) {
 	s, err := decodeState(data, standardSizes)
 	if err != nil {
 		return nil, err
 	}
 	return func(rec events.Record) ([]byte, error) {
-		s.history.elder = &elders{context.Background(), &Loader{}, s}
+		s.history.elder = &elders{context.Background(), l, s}
 		err := func() (err error) {
 			defer caught(&err)
 			s.history.Live(s.offset())

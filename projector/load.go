@@ -87,7 +87,8 @@ func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset,
 
 // Keep stores the session as of an offset, 0 for its head, as a snapshot: the chunks
 // that are not stored yet, then the head. kept says why pruning shall leave it alone.
-// A session with damaged records is an error, as its snapshot would hide them.
+// A session with damaged records is an error, as its snapshot would hide them. The
+// loader has snapshots.
 func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Meta, error) {
 	st := storing{l: l}
 	snap, err := l.head(ctx, sub, at, kept, st.put)

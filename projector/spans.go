@@ -219,6 +219,9 @@ func (s strands) state() map[string]strandState {
 func strandsOf(st map[string]strandState, sources int) (strands, error) {
 	s := make(strands, len(st))
 	for name, th := range st {
+		if th.Spans == nil {
+			return nil, fmt.Errorf("thread %q has no spans", name)
+		}
 		back := &strand{meta: th.Meta}
 		for _, v := range th.Spans {
 			sp := span{v[0], v[1], v[2], pinning(v[3])}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -350,6 +351,11 @@ func checkEntries(list []*entry) error {
 	for i, e := range list {
 		if e == nil || e.First < 0 || e.Records <= 0 || e.From == 0 || e.To < e.From || i > 0 && (e.First != list[i-1].First+list[i-1].Records || e.From <= list[i-1].To) {
 			return errors.New("chunks do not follow each other")
+		}
+		if m := e.Mark; m != nil {
+			if _, err := strandsOf(m.Threads, math.MaxInt); err != nil || m.Threads == nil || m.Record < e.First || m.Record >= e.First+e.Records {
+				return fmt.Errorf("there is no such mark: %v", err)
+			}
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 func rebuilt(t *testing.T) (*projector.Loader, *snapshot.Files) {
 	t.Helper()
 	files := snapshot.NewFiles(filepath.Join(t.TempDir(), "snapshots"))
-	l := &projector.Loader{Source: tale(t), Snapshots: files}
+	l := (&projector.Loader{Source: tale(t), Snapshots: files}).SetChunks(4, 2)
 	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: 1}, nil); err != nil || n != 2 {
 		t.Fatalf("rebuilt %d, %v", n, err)
 	}
@@ -56,6 +56,9 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	chunk := func(files *snapshot.Files) string {
+		return filepath.Join(files.Dir(), "default", "session", "s1", "chunk.2."+events.Offset(5).Padded())
+	}
 	path := func(files *snapshot.Files) string {
 		return filepath.Join(files.Dir(), "default", "session", "s1", "session.2."+events.Offset(7).Padded())
 	}
@@ -82,6 +85,38 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 		"altered, with a right hash": {func(t *testing.T, f *snapshot.Files) {
 			put(t, f, s1, func(s *snapshot.Snapshot) { s.Data = bytes.Replace(s.Data, []byte(`"four"`), []byte(`"five"`), 1) })
 		}, "five"},
+		"a byte of a chunk": {func(t *testing.T, f *snapshot.Files) {
+			edit(t, chunk(f), func(b []byte) []byte { b[len(b)-9] ^= 1; return b })
+		}, "hash"},
+		"a chunk cut off": {func(t *testing.T, f *snapshot.Files) {
+			edit(t, chunk(f), func(b []byte) []byte { return b[:20] })
+		}, "header"},
+		"a chunk missing": {func(t *testing.T, f *snapshot.Files) {
+			if err := os.Remove(chunk(f)); err != nil {
+				t.Fatal(err)
+			}
+		}, "chunk of the snapshots is missing"},
+		"a chunk altered, with a right hash": {func(t *testing.T, f *snapshot.Files) {
+			list, err := f.List(t.Context(), s1, projector.ChunkFold)
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%v, %v", list, err)
+			}
+			s, err := f.Get(t.Context(), list[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Data = bytes.Replace(s.Data, []byte(`"two"`), []byte(`"owt"`), 1)
+			if err := f.Put(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}, `owt`},
+		"a chunk that no head refers to, damaged": {func(t *testing.T, f *snapshot.Files) {
+			m := snapshot.Meta{Subject: s1, Fold: projector.ChunkFold, Version: projector.SessionFoldVersion, Offset: 4}
+			if err := f.Put(t.Context(), snapshot.Snapshot{Meta: m, Data: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+			edit(t, filepath.Join(filepath.Dir(chunk(f)), "chunk.2."+events.Offset(4).Padded()), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+		}, "hash"},
 		"live list": {func(t *testing.T, f *snapshot.Files) {
 			put(t, f, s1, func(s *snapshot.Snapshot) { s.Live = s.Live[:1] })
 		}, "live list"},
