@@ -173,21 +173,25 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 // due reports whether so much of a session is new that its head is written.
 func (k *Keeper) due(sub events.Subject) bool {
 	c := k.changed[sub]
-	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && k.worthwhile(sub)
+	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && k.worthwhile(sub, largeWhenBusy)
 }
 
 // worthwhile reports whether what is new is in proportion to the head that would be
-// written. A head has no turns but the newest. It is large only where the ledger is,
-// or where turns are pinned and replaced one by one; and then the records that it
-// would spare a load are fewer bytes than it has itself.
-func (k *Keeper) worthwhile(sub events.Subject) bool {
+// written, if that has large bytes or more. A head has no turns but the newest. It is
+// large where the ledger is, or where turns were pinned and replaced one by one; and
+// then the records that it would spare a load are fewer bytes than it has itself.
+func (k *Keeper) worthwhile(sub events.Subject, large int64) bool {
 	size := k.heads[sub]
-	return size < largeHead || k.changed[sub].bytes >= size/4
+	return size < large || k.changed[sub].bytes >= size/4
 }
 
-// largeHead is the size of a head, in bytes, from which on it matters how often it is
-// written.
-const largeHead = 256 << 10
+// From these sizes on, in bytes, it matters how often a head is written: while records
+// come, and when they do not. The second is more than records that fill no chunk yet
+// account for.
+const (
+	largeWhenBusy = 256 << 10
+	largeWhenIdle = 2 << 20
+)
 
 func due(n, limit int64) bool { return limit > 0 && n >= limit }
 
@@ -235,7 +239,7 @@ func (k *Keeper) writeAged(ctx context.Context) {
 		return
 	}
 	for sub, c := range k.changed {
-		if c.records > 0 && k.Now().Sub(c.at) >= k.Policy.Age && k.worthwhile(sub) {
+		if c.records > 0 && k.Now().Sub(c.at) >= k.Policy.Age && k.worthwhile(sub, largeWhenIdle) {
 			k.write(ctx, sub)
 		}
 	}
@@ -338,7 +342,7 @@ func (k *Keeper) leave(ctx context.Context) error {
 	}
 	subjects := make([]events.Subject, 0, len(k.changed))
 	for sub, c := range k.changed {
-		if c.records > 0 && k.worthwhile(sub) {
+		if c.records > 0 && k.worthwhile(sub, largeWhenIdle) {
 			subjects = append(subjects, sub)
 		}
 	}

@@ -379,6 +379,25 @@ func TestKeeperOutlivesFullStore(t *testing.T) {
 	})
 }
 
+// A head that is large by its ledger is not written for a few records, but at the end.
+func TestKeeperSparesLargeHeads(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Records: 2})
+		title := events.Raw(`"` + strings.Repeat("x", 300<<10) + `"`)
+		b.add(s1, &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: title}}})
+		b.turns(s1, 1)
+		b.must(s1, 2)
+		b.turns(s1, 20)
+		b.must(s1, 2)
+		b.add(s1, aTurn(strings.Repeat("y", 80<<10)))
+		b.must(s1, 2, 23)
+		b.turns(s1, 3)
+		b.must(s1, 2, 23)
+		stop()
+		b.must(s1, 2, 23, 26)
+	})
+}
+
 // The end of the log is an error of the run, and leaves nothing behind.
 func TestKeeperOfClosedLog(t *testing.T) {
 	onBench(t, func(b *bench) {
