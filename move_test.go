@@ -2,6 +2,7 @@ package tally_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -204,5 +205,28 @@ func TestFork(t *testing.T) {
 	mustBe(t, again, "", "a", "b")
 	if _, _, err := st.Session("nobody").Fork(t.Context(), "", "x"); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("fork of nobody: %v", err)
+	}
+}
+
+// The end of a session is read without the rest of it, of a fork as well.
+func TestOutline(t *testing.T) {
+	st := inMemory(t, tally.Config{Snapshots: &snapshot.Mem{}})
+	s := st.Session("s")
+	for _, turn := range []string{"a", "b", "c", "d"} {
+		mustTurns(t, s, turn)
+	}
+	fork, _, err := s.Fork(t.Context(), "#3", "fork")
+	must(t, err)
+	for handle, want := range map[*tally.Session]string{s: `"c" "d"`, fork: `"b" "c"`} {
+		o, err := handle.Outline(t.Context())
+		must(t, err)
+		turns, err := o.Last(t.Context(), events.MainThread, 2)
+		must(t, err)
+		if got := fmt.Sprintf("%s %s", turns[0].Raw, turns[1].Raw); got != want {
+			t.Errorf("%s ends in %s, want %s", handle.ID(), got, want)
+		}
+	}
+	if _, err := st.Session("nobody").Outline(t.Context()); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("outline: %v", err)
 	}
 }
