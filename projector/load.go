@@ -71,6 +71,32 @@ func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offs
 	return s, err
 }
 
+// Fold folds what happened to a new session and is at hand, without a log and without
+// snapshots. It is for facts of which none forks the session or moves its head.
+func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, err error) {
+	ld := &loading{Loader: new(Loader), sub: sub}
+	ld.begin(ctx)
+	defer caught(&err)
+	for _, f := range facts {
+		if f.ForkOf(ld.s.history) != nil {
+			return nil, fmt.Errorf("fold %s: a fork needs the log", sub)
+		}
+		if err := ld.s.apply(f, func() error { return nil }); err != nil {
+			return nil, fmt.Errorf("fold %s: %w", sub, err)
+		}
+		if ld.s.behind {
+			return nil, fmt.Errorf("fold %s: a rewind needs the log", sub)
+		}
+	}
+	return ld.complete(ctx)
+}
+
+// begin makes the state of a session without records.
+func (ld *loading) begin(ctx context.Context) {
+	ld.s = newState(ld.sub, ld.chunkSizes())
+	ld.s.history.elder = &elders{ctx, ld.Loader, ld.s}
+}
+
 // head loads a session, stores its chunks, and gives the head that refers to them.
 func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset, kept string, into sink) (snap snapshot.Snapshot, err error) {
 	err = l.load(ctx, sub, at, into, func(ld *loading) error {
@@ -216,8 +242,7 @@ type loading struct {
 func (ld *loading) session(ctx context.Context) error {
 	ld.s = ld.newest(ctx, func(m snapshot.Meta) bool { return ld.at == 0 || m.Offset <= ld.at })
 	if ld.s == nil {
-		ld.s = newState(ld.sub, ld.chunkSizes())
-		ld.s.history.elder = &elders{ctx, ld.Loader, ld.s}
+		ld.begin(ctx)
 	}
 	if err := ld.rest(ctx); err != nil {
 		return err

@@ -75,7 +75,7 @@ func TestWaiterEndsTheYielding(t *testing.T) {
 			put(t, l, s1, id)
 			synctest.Wait()
 			begun := time.Now()
-			if err := r.Wait(t.Context(), mustHead(t, l)); err != nil {
+			if err := r.Wait(t.Context(), lastOffset(t, l)); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(begun); took > 50*time.Millisecond {
@@ -115,7 +115,7 @@ func TestYieldingViewPassesDamage(t *testing.T) {
 	})
 }
 
-func mustHead(t *testing.T, l *log.Log) events.Offset {
+func lastOffset(t *testing.T, l *log.Log) events.Offset {
 	t.Helper()
 	head, err := l.Head(t.Context())
 	if err != nil {

@@ -105,14 +105,12 @@ func (v view) same(ctx context.Context, have file, f *folder, s *source) (bool, 
 // long as to store them.
 func (im importer) verify(ctx context.Context, f *folder, p *plan) error {
 	if p.recall && p.alone {
-		v := view{foreign.Recall(im.Target, p.made), projector.NewSession(p.s.Subject)}
-		for _, fact := range p.made { // none of which goes back, comes late or is void
-			v.s.Apply(fact)
-			if err := v.s.Threads.Apply(fact); err != nil {
-				return err
-			}
+		recalled := foreign.Recall(im.Target, p.made)
+		s, err := projector.Fold(ctx, p.s.Subject, p.made)
+		if err != nil {
+			return err
 		}
-		return im.reportDiffering(ctx, v, f)
+		return im.reportDiffering(ctx, view{recalled, s}, f)
 	}
 	if p.fresh && f.size > streamBeyond {
 		done, err := im.verifyStream(ctx, f)
