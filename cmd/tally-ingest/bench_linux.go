@@ -9,6 +9,16 @@ import (
 
 func syncData(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
+// syncAll writes back what is in memory of a directory's file system.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}
+
 // fileSystem names the file system of a directory.
 func fileSystem(dir string) string {
 	var st unix.Statfs_t

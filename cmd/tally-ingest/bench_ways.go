@@ -122,8 +122,12 @@ func withStore(ctx context.Context, dir string, f func(*log.Log) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(s.Log()), s.Close())
+	return errors.Join(f(s.Log()), s.Close(), discard(dir))
 }
+
+// discard removes what a step wrote, and what of it is still to be written back: the next
+// step shall have the disk to itself.
+func discard(dir string) error { return errors.Join(os.RemoveAll(dir), syncAll(filepath.Dir(dir))) }
 
 // appendOne appends an event of the producer's.
 func appendOne(l *log.Log, method appendMethod) func(context.Context, int) error {
@@ -239,7 +243,11 @@ func rawPublishes(ctx context.Context, dir string, producers int, d time.Duratio
 		return m, err
 	}
 	go srv.Start()
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	defer func() {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		err = errors.Join(err, discard(dir))
+	}()
 	if !srv.ReadyForConnections(10 * time.Second) {
 		return m, fmt.Errorf("the server does not start")
 	}
