@@ -3,6 +3,7 @@
 package cmd_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -50,7 +51,46 @@ func TestViewsOfLargeStore(t *testing.T) {
 	t.Logf("search: %v", timesOf(t, 40, func(i int) {
 		output(t, nil, store, "tally-replay", "search", scaleWords[i%len(scaleWords)], scaleWords[(i/7)%len(scaleWords)])
 	}))
+	showsTail(t, store)
 	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
+}
+
+// showsTail shows the last turns of the largest session, as a process that attaches to
+// an owner, and those of a small one: what is read does not grow with the session.
+func showsTail(t *testing.T, store string) {
+	t.Helper()
+	owner := command(t.Context(), store, "tally-ingest", "serve", "-o", "json")
+	out, err := owner.StdoutPipe()
+	if err == nil {
+		err = owner.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { owner.Process.Signal(os.Interrupt); owner.Wait() }()
+	var serving struct{ Store string }
+	if err := json.NewDecoder(out).Decode(&serving); err != nil {
+		t.Fatal(err)
+	}
+	sub := filepath.Join(store, "snapshots", "default", "session", "large")
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // the projector may have left some for the next
+		if kept, err := filepath.Glob(filepath.Join(sub, "session.*")); err == nil && len(kept) > 0 {
+			break
+		}
+		if time.Since(began) > 5*time.Minute {
+			t.Fatal("the largest session has no snapshot")
+		}
+	}
+	used := make(map[string]int64)
+	for _, id := range []string{"short-1", "large"} {
+		t.Logf("show %s --last 50: %v", id, timesOf(t, 9, func(int) {
+			used[id] = max(used[id], peakMemory(t, command(t.Context(), store, "tally-replay", "show", id, "--last", "50")))
+		}))
+	}
+	t.Logf("peak memory of that: %d MB and %d MB", used["short-1"]>>20, used["large"]>>20)
+	if more := used["large"] - used["short-1"]; more > 50<<20 {
+		t.Errorf("the last turns of the largest session took %d MB more than those of a small one", more>>20)
+	}
 }
 
 // spread is what was measured: the median and the time that 95 of 100 are within.
