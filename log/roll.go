@@ -32,6 +32,10 @@ func isClosed(c jetstream.StreamConfig) bool {
 	return c.Sealed || !slices.Equal(c.Subjects, []string{events.SubjectFilter})
 }
 
+// shortestWindow is the least time for which a stream can remember ids. A full one takes
+// no more, and the server reads what is younger again whenever it opens the stream.
+const shortestWindow = 100 * time.Millisecond
+
 // closedSubject is what a full stream listens to, since it must listen to something.
 func closedSubject(name string) string { return "tally.closed." + name }
 
@@ -66,6 +70,7 @@ func (b *jetStream) begin(ctx context.Context) error {
 	b.half.Store(true)
 	if !isClosed(cfg) {
 		cfg.Subjects = []string{closedSubject(full.name)}
+		cfg.Duplicates = shortestWindow
 		if _, err := b.js.UpdateStream(ctx, cfg); err != nil {
 			return fmt.Errorf("close %s: %w", full.name, apiError(err))
 		}

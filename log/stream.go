@@ -77,7 +77,7 @@ func checkStream(c jetstream.StreamConfig) error {
 		{"no_ack", !c.NoAck, c.NoAck, false},
 		{"allow_direct", c.AllowDirect, c.AllowDirect, true},
 		{"allow_atomic", c.AllowAtomicPublish, c.AllowAtomicPublish, true},
-		{"duplicate_window", c.Duplicates >= 2*youngID, c.Duplicates, "at least " + (2 * youngID).String()},
+		{"duplicate_window", isClosed(c) || c.Duplicates >= 2*youngID, c.Duplicates, "at least " + (2 * youngID).String()},
 		{"metadata tally.schema", c.Metadata["tally.schema"] == "" || c.Metadata["tally.schema"] == schemaVersion, c.Metadata["tally.schema"], schemaVersion},
 	} {
 		if !rule.ok {
