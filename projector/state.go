@@ -97,10 +97,7 @@ func (s *state) mark(c *chunk) *strandsMark {
 // inherit begins a fork with what its parent is.
 func (s *state) inherit(parent *state) {
 	h, p := s.history, parent.history
-	sealed := make([]*table, len(parent.sources))
-	for i, t := range parent.sources {
-		sealed[i] = t
-	}
+	sealed := slices.Clone(parent.sources)
 	own := parent.own()
 	sealed[len(sealed)-1] = own.sealed(parent.mark(own.open))
 	s.sources = append(sealed, s.sources...)
