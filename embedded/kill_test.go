@@ -188,7 +188,7 @@ func TestStartAfterAKillIsBounded(t *testing.T) {
 	testkit.NotUnderRace(t)
 	sizes, segment := []int64{20 << 20, 200 << 20}, uint64(8<<20)
 	if os.Getenv("TALLY_SOAK") != "" {
-		sizes, segment = []int64{1 << 30, 10 << 30}, 128<<20 // as in the product
+		sizes, segment = []int64{1 << 30, 10 << 30}, 256<<20 // as in the product
 	}
 	var took []time.Duration // medians
 	for _, size := range sizes {

@@ -35,7 +35,7 @@ type ServerOptions struct {
 
 	// SegmentBytes and SegmentSubjects bound a stream of the log: behind them the next
 	// is begun, so that a start after a crash reads a bounded part of the log.
-	// Default: 128 MiB and 500,000.
+	// Default: 256 MiB and 500,000.
 	SegmentBytes    uint64
 	SegmentSubjects uint64
 
@@ -76,7 +76,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.SegmentBytes = cmp.Or(o.SegmentBytes, 128<<20)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, 256<<20)
 	o.Reserve = cmp.Or(o.Reserve, reserve)
 	o.RereadBytes = cmp.Or(o.RereadBytes, 2*o.SegmentBytes)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
