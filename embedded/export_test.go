@@ -12,6 +12,5 @@ func Scrub(ctx context.Context, t *testing.T, s *Server) {
 	if err != nil || len(x.later) == 0 {
 		t.Fatalf("%d blocks: %v", len(x.later), err)
 	}
-	s.unvetted = x.later
-	s.scrub(ctx)
+	s.scrub(ctx, x.later)
 }

@@ -15,13 +15,13 @@ import (
 // in use.
 const scrubRate = 128 << 20
 
-// scrub looks through the blocks for which there was no time before the server opened
-// them, once. What the server reads in a block it checks record by record, but for the
+// scrub looks through blocks, such as those for which there was no time before the server
+// opened them. What the server reads in a block it checks record by record, but for the
 // sequence: for one that seems far ahead it takes memory without bound. So a block in
 // which there is such a one is put right as soon as it is known.
-func (s *Server) scrub(ctx context.Context) {
+func (s *Server) scrub(ctx context.Context, blocks []examined) {
 	var buffer []byte
-	for _, b := range s.unvetted {
+	for _, b := range blocks {
 		if ctx.Err() != nil {
 			return
 		}

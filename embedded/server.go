@@ -371,7 +371,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	var watching context.Context
 	watching, s.unwatch = context.WithCancel(context.Background())
 	s.watching.Go(func() { s.watch(watching) })
-	s.watching.Go(func() { s.scrub(watching) })
+	s.watching.Go(func() { s.scrub(watching, s.unvetted) })
 	return nil
 }
 
