@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/block"
@@ -29,55 +27,13 @@ import (
 // them: a damaged one is kept aside, what the server will lose of it is written down
 // for ever after, and the log goes on above every number that was ever seen.
 
-// damagedDir holds the blocks that were kept aside and the list of what was lost.
-func damagedDir(dir string) string { return filepath.Join(dir, "damaged") }
-
-const holesFile = "holes.json"
-
-// holes is the list of what was lost.
-type holes struct {
-	Version int        `json:"version"`
-	Lost    []log.Hole `json:"lost"` // by offset
-}
-
-func readHoles(dir string) ([]log.Hole, error) {
-	text, err := os.ReadFile(filepath.Join(damagedDir(dir), holesFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var h holes
-	if err := json.Unmarshal(text, &h); err != nil {
-		return nil, fmt.Errorf("%s: %v", holesFile, err)
-	}
-	return h.Lost, nil
-}
-
-// addHoles adds to the list of what was lost.
-func addHoles(dir string, lost []log.Hole) error {
-	known, err := readHoles(dir)
-	if err != nil {
-		return err
-	}
-	all := append(known, lost...)
-	slices.SortStableFunc(all, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
-	all = slices.CompactFunc(all, func(a, b log.Hole) bool { return a.Offset == b.Offset })
-	text, err := json.Marshal(holes{Version: 1, Lost: all})
-	if err != nil {
-		return err
-	}
-	return durable.Replace(filepath.Join(damagedDir(dir), holesFile), append(text, '\n'), 0o600, durable.WithSync)
-}
-
 // examination is a look at the blocks of a store that nobody serves.
 type examination struct {
 	dir      string
 	durable  events.Offset // up to which everything was acknowledged as durable
 	sameBoot bool          // nothing can be torn but by the process's own death
 
-	known  []log.Hole    // what was lost before
+	known  []log.Hole    // what was lost before, by offset
 	seen   events.Offset // the highest offset that was ever given, as far as is known
 	lost   []log.Hole
 	kept   []string   // blocks kept aside
@@ -205,7 +161,8 @@ func (x *examination) between(b *examined, last events.Offset) error {
 		return err // the next one begins with a damaged record
 	}
 	for at := last + 1; at < first; at++ {
-		if !slices.ContainsFunc(x.known, func(h log.Hole) bool { return h.Offset == at }) {
+		_, known := slices.BinarySearchFunc(x.known, at, func(h log.Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
+		if !known {
 			x.lost = append(x.lost, log.Hole{Offset: at})
 		}
 	}
@@ -288,110 +245,6 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 		return false, b.cut(b.gaps[i].Begin)
 	}
 	return false, nil
-}
-
-// mend flips back the bits that explain the damage.
-func (x *examination) mend(b *examined) error {
-	bits := 0
-	for _, g := range b.gaps {
-		if g.Bit >= 0 {
-			if bits == 0 {
-				if err := x.keep(b); err != nil {
-					return err
-				}
-			}
-			b.data[g.Bit/8] ^= 1 << (g.Bit % 8)
-			bits++
-		}
-	}
-	if bits == 0 {
-		return nil
-	}
-	x.mended += bits
-	return b.write()
-}
-
-// straighten makes each damaged stretch of a block look like records of the sequences
-// that belong to its place. The server then takes them for damaged records and reads
-// those around them; else it would throw away what is behind, or take memory without
-// bound for a sequence far ahead.
-func (x *examination) straighten(b *examined) error {
-	changed := false
-	for _, g := range b.gaps {
-		from, upto, clear := x.place(b, g)
-		if clear {
-			continue
-		}
-		if !changed {
-			if err := x.keep(b); err != nil {
-				return err
-			}
-		}
-		if block.Frame(b.data[g.Begin:g.End], uint64(from), uint64(upto)) {
-			changed = true
-			x.note(nil, g, from, upto)
-		}
-	}
-	if !changed {
-		return nil
-	}
-	return b.write()
-}
-
-// place gives the offsets that a damaged stretch takes, and reports whether the server
-// can tell by what is left of it. At the end of the log that is not asked: what stands
-// there may never have been whole.
-func (x *examination) place(b *examined, g block.Gap) (from, upto events.Offset, clear bool) {
-	if g.Taken || b.end && g.End == len(b.data) {
-		return 0, 0, true
-	}
-	from = x.firstLost(b, g)
-	upto = from
-	if behind := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= g.End }); behind >= 0 {
-		upto = events.Offset(b.records[behind].Seq) - 1
-	} else if b.next != 0 {
-		if first, ok := firstOf(b.msgs, b.name, b.next); ok {
-			upto = first - 1
-		}
-	}
-	upto = max(from, upto)
-	return from, upto, block.Framed(b.data[g.Begin:g.End], uint64(from), uint64(upto))
-}
-
-// write puts a block back that was changed in memory.
-func (b *examined) write() error {
-	path := blockPath(b.msgs, b.number)
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if err := durable.Replace(path, b.data, info.Mode().Perm(), durable.WithSync); err != nil {
-		return err
-	}
-	// Whether the server's index is older than the block is asked by these times.
-	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-		return err
-	}
-	b.records, b.gaps = block.Scan(b.name, b.number, b.data)
-	return nil
-}
-
-// cut does what the server would do if it read the block as it should: it throws the
-// rest away, from a place on. Without its index it reads the stream anew.
-func (b *examined) cut(at int) error {
-	if err := os.Truncate(blockPath(b.msgs, b.number), int64(at)); err != nil {
-		return err
-	}
-	return b.forgetIndex()
-}
-
-// forgetIndex has the server read the block's stream anew.
-func (b *examined) forgetIndex() error {
-	err := os.Remove(filepath.Join(b.msgs, indexFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // extent gives the offsets that a damaged record takes with it: all behind it in its
@@ -546,90 +399,4 @@ func (s *Server) reportDamage(x *examination) error {
 	s.logger.Error("the store is damaged: verify says what is missing, the damaged blocks are kept",
 		"dir", s.dir, "records", len(x.lost), "kept", x.kept)
 	return addHoles(s.dir, x.lost)
-}
-
-// findings collects what reads find to be lost while the store is open. It is written
-// down soon: the server may forget at its next start that it ever had it.
-type findings struct {
-	dir string
-
-	mu    sync.Mutex // guards what follows
-	fresh []events.Offset
-	later *time.Timer // nil: nothing is to be written
-	err   error
-}
-
-// soon is how long what was found waits for more.
-const soon = 50 * time.Millisecond
-
-func (f *findings) add(at events.Offset) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fresh = append(f.fresh, at)
-	if f.later == nil {
-		f.later = time.AfterFunc(soon, func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.write()
-		})
-	}
-}
-
-// write writes down what was found. The caller holds mu.
-func (f *findings) write() {
-	f.later = nil
-	if len(f.fresh) > 0 {
-		subjects := subjectsAt(f.dir, f.fresh)
-		lost := make([]log.Hole, len(f.fresh))
-		for i, at := range f.fresh {
-			lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
-		}
-		f.err = addHoles(f.dir, lost)
-		f.fresh = nil
-	}
-}
-
-// close writes down the rest.
-func (f *findings) close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.later != nil {
-		f.later.Stop()
-	}
-	f.write()
-	return f.err
-}
-
-// subjectsAt looks into the blocks for the subjects of records that the server cannot
-// read: what it has not thrown away still says whose they were.
-func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
-	found := make(map[events.Offset]string)
-	names, err := streamFolders(dir)
-	if err != nil {
-		return nil
-	}
-	for _, name := range names {
-		msgs := filepath.Join(streamsDir(dir), name, "msgs")
-		first, err := firstSequence(filepath.Dir(msgs))
-		if err != nil || first > slices.Max(offsets) {
-			continue
-		}
-		blocks, err := blocksOf(msgs)
-		if err != nil {
-			continue
-		}
-		x := &examination{dir: dir}
-		for _, number := range blocks {
-			b := examined{name: name, msgs: msgs, number: number}
-			if b.read() != nil {
-				continue
-			}
-			for _, g := range b.gaps {
-				if _, err := events.ParseNATS(g.Subject); err == nil {
-					found[x.firstLost(&b, g)] = g.Subject
-				}
-			}
-		}
-	}
-	return found
 }

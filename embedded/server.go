@@ -378,7 +378,6 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 // segmentsDir holds what the log knows of its full segments. It may be lost.
 func segmentsDir(dir string) string { return filepath.Join(dir, "segments") }
 
-// Users of the server.
 // Log is the log of the directory. It is closed with the server.
 func (s *Server) Log() *log.Log { return s.events }
 

@@ -1,0 +1,146 @@
+package embedded
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/log"
+)
+
+// damagedDir holds the blocks that were kept aside and the list of what was lost.
+func damagedDir(dir string) string { return filepath.Join(dir, "damaged") }
+
+const holesFile = "holes.json"
+
+// holes is the list of what was lost.
+type holes struct {
+	Version int        `json:"version"`
+	Lost    []log.Hole `json:"lost"` // by offset
+}
+
+func readHoles(dir string) ([]log.Hole, error) {
+	text, err := os.ReadFile(filepath.Join(damagedDir(dir), holesFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var h holes
+	if err := json.Unmarshal(text, &h); err != nil {
+		return nil, fmt.Errorf("%s: %v", holesFile, err)
+	}
+	return h.Lost, nil
+}
+
+// addHoles adds to the list of what was lost.
+func addHoles(dir string, lost []log.Hole) error {
+	known, err := readHoles(dir)
+	if err != nil {
+		return err
+	}
+	all := append(known, lost...)
+	slices.SortStableFunc(all, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
+	all = slices.CompactFunc(all, func(a, b log.Hole) bool { return a.Offset == b.Offset })
+	text, err := json.Marshal(holes{Version: 1, Lost: all})
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(damagedDir(dir), holesFile), append(text, '\n'), 0o600, durable.WithSync)
+}
+
+// findings collects what reads find to be lost while the store is open. It is written
+// down soon: the server may forget at its next start that it ever had it.
+type findings struct {
+	dir string
+
+	mu    sync.Mutex // guards what follows
+	fresh []events.Offset
+	later *time.Timer // nil: nothing is to be written
+	err   error
+}
+
+// soon is how long what was found waits for more.
+const soon = 50 * time.Millisecond
+
+func (f *findings) add(at events.Offset) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fresh = append(f.fresh, at)
+	if f.later == nil {
+		f.later = time.AfterFunc(soon, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.write()
+		})
+	}
+}
+
+// write writes down what was found. The caller holds mu.
+func (f *findings) write() {
+	f.later = nil
+	if len(f.fresh) > 0 {
+		subjects := subjectsAt(f.dir, f.fresh)
+		lost := make([]log.Hole, len(f.fresh))
+		for i, at := range f.fresh {
+			lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
+		}
+		f.err = addHoles(f.dir, lost)
+		f.fresh = nil
+	}
+}
+
+// close writes down the rest.
+func (f *findings) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.later != nil {
+		f.later.Stop()
+	}
+	f.write()
+	return f.err
+}
+
+// subjectsAt looks into the blocks for the subjects of records that the server cannot
+// read: what it has not thrown away still says whose they were.
+func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
+	found := make(map[events.Offset]string)
+	names, err := streamFolders(dir)
+	if err != nil {
+		return nil
+	}
+	for _, name := range names {
+		msgs := filepath.Join(streamsDir(dir), name, "msgs")
+		first, err := firstSequence(filepath.Dir(msgs))
+		if err != nil || first > slices.Max(offsets) {
+			continue
+		}
+		blocks, err := blocksOf(msgs)
+		if err != nil {
+			continue
+		}
+		x := &examination{dir: dir}
+		for _, number := range blocks {
+			b := examined{name: name, msgs: msgs, number: number}
+			if b.read() != nil {
+				continue
+			}
+			for _, g := range b.gaps {
+				if _, err := events.ParseNATS(g.Subject); err == nil {
+					found[x.firstLost(&b, g)] = g.Subject
+				}
+			}
+		}
+	}
+	return found
+}

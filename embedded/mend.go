@@ -1,0 +1,117 @@
+package embedded
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/internal/durable"
+)
+
+// mend flips back the bits that explain the damage.
+func (x *examination) mend(b *examined) error {
+	bits := 0
+	for _, g := range b.gaps {
+		if g.Bit >= 0 {
+			if bits == 0 {
+				if err := x.keep(b); err != nil {
+					return err
+				}
+			}
+			b.data[g.Bit/8] ^= 1 << (g.Bit % 8)
+			bits++
+		}
+	}
+	if bits == 0 {
+		return nil
+	}
+	x.mended += bits
+	return b.write()
+}
+
+// straighten makes each damaged stretch of a block look like records of the sequences
+// that belong to its place. The server then takes them for damaged records and reads
+// those around them; else it would throw away what is behind, or take memory without
+// bound for a sequence far ahead.
+func (x *examination) straighten(b *examined) error {
+	changed := false
+	for _, g := range b.gaps {
+		from, upto, clear := x.place(b, g)
+		if clear {
+			continue
+		}
+		if !changed {
+			if err := x.keep(b); err != nil {
+				return err
+			}
+		}
+		if block.Frame(b.data[g.Begin:g.End], uint64(from), uint64(upto)) {
+			changed = true
+			x.note(nil, g, from, upto)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return b.write()
+}
+
+// place gives the offsets that a damaged stretch takes, and reports whether the server
+// can tell by what is left of it. At the end of the log that is not asked: what stands
+// there may never have been whole.
+func (x *examination) place(b *examined, g block.Gap) (from, upto events.Offset, clear bool) {
+	if g.Taken || b.end && g.End == len(b.data) {
+		return 0, 0, true
+	}
+	from = x.firstLost(b, g)
+	upto = from
+	if behind := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= g.End }); behind >= 0 {
+		upto = events.Offset(b.records[behind].Seq) - 1
+	} else if b.next != 0 {
+		if first, ok := firstOf(b.msgs, b.name, b.next); ok {
+			upto = first - 1
+		}
+	}
+	upto = max(from, upto)
+	return from, upto, block.Framed(b.data[g.Begin:g.End], uint64(from), uint64(upto))
+}
+
+// write puts a block back that was changed in memory.
+func (b *examined) write() error {
+	path := blockPath(b.msgs, b.number)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(path, b.data, info.Mode().Perm(), durable.WithSync); err != nil {
+		return err
+	}
+	// Whether the server's index is older than the block is asked by these times.
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		return err
+	}
+	b.records, b.gaps = block.Scan(b.name, b.number, b.data)
+	return nil
+}
+
+// cut does what the server would do if it read the block as it should: it throws the
+// rest away, from a place on. Without its index it reads the stream anew.
+func (b *examined) cut(at int) error {
+	if err := os.Truncate(blockPath(b.msgs, b.number), int64(at)); err != nil {
+		return err
+	}
+	return b.forgetIndex()
+}
+
+// forgetIndex has the server read the block's stream anew.
+func (b *examined) forgetIndex() error {
+	err := os.Remove(filepath.Join(b.msgs, indexFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
