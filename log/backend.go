@@ -11,6 +11,9 @@ import (
 // Backend is what a Log needs of the store below it: one ordered list of messages
 // with a per-subject check on writing. Everything else (validation, identity,
 // order of calls, counting) is the Log's. Methods must be safe for concurrent use.
+//
+// What an answer told of is there for every later one: a Backend of several servers
+// that do not all know the same MUST NOT go back behind an offset that it gave.
 type Backend interface {
 	// Publish stores the messages, all or none, next to each other and in this
 	// order. It MUST check Expect before it stores, and MUST recognise ids that it

@@ -39,19 +39,19 @@ func (b *jetStream) deleteConsumer(stream, name string) {
 // vanishes by itself if nobody is left to delete it. It is made when it is needed
 // first.
 type consumer struct {
-	b            *jetStream
-	q            Query
-	stream, name string
-	headers      bool   // the messages come without their data
-	replicated   bool   // the server that has the consumer may be behind
-	late         uint64 // messages that it did not have, and the leader did
-	made         bool
-	moved        <-chan struct{} // of a live one: closed when another segment is written to
-	reconnects   uint64          // of the connection, when the consumer was made
-	announced    uint64
-	got          uint64        // messages
-	at           events.Offset // of the last one
-	failed       error
+	b          *jetStream
+	q          Query
+	segment    *segment
+	name       string
+	headers    bool   // the messages come without their data
+	late       uint64 // messages that it did not have, and the leader did
+	made       bool
+	moved      <-chan struct{} // of a live one: closed when another segment is written to
+	reconnects uint64          // of the connection, when the consumer was made
+	announced  uint64
+	got        uint64        // messages
+	at         events.Offset // of the last one
+	failed     error
 
 	inbox  inbox                 // none before the first request
 	dial   func() (Login, error) // of a connection of the consumer's own; nil: it uses the client's
@@ -79,7 +79,7 @@ type incoming struct {
 }
 
 func newConsumer(b *jetStream, s *segment, q Query) *consumer {
-	return &consumer{b: b, q: q, stream: s.name, replicated: s.replicated, name: "tally-" + nuid.Next(), at: q.After, batch: firstBatch}
+	return &consumer{b: b, q: q, segment: s, name: "tally-" + nuid.Next(), at: q.After, batch: firstBatch}
 }
 
 // open makes the server's consumer.
@@ -107,7 +107,7 @@ func (c *consumer) open(ctx context.Context) error {
 	c.reconnects = c.b.reads.Stats().Reconnects
 	c.made = true // perhaps also if the answer is an error
 	made, err := ask(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
-		return c.b.js.CreateConsumer(ctx, c.stream, cfg)
+		return c.b.js.CreateConsumer(ctx, c.segment.name, cfg)
 	})
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (c *consumer) Close() {
 		c.inbox.close()
 	}
 	if c.made {
-		c.b.deleteConsumer(c.stream, c.name)
+		c.b.deleteConsumer(c.segment.name, c.name)
 	}
 }
 
@@ -176,16 +176,20 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 // rest gives what the server that has the consumer did not have yet. What it cannot
 // read the leader perhaps can, too.
 func (c *consumer) rest(ctx context.Context) (Message, error) {
-	if !c.replicated || c.at >= c.q.Upto {
+	if !c.segment.replicated || c.at >= c.q.Upto {
 		return Message{}, io.EOF
 	}
-	m, err := c.b.atLeader(ctx, c.stream, leaderQuery{Seq: uint64(c.at) + 1, Next: c.q.Filter})
-	switch {
-	case errors.Is(err, ErrNotFound) || err == nil && m.Offset > c.q.Upto:
+	m, err := c.b.atLeader(ctx, c.segment.name, leaderQuery{Seq: uint64(c.at) + 1, Next: c.q.Filter})
+	if errors.Is(err, ErrNotFound) {
+		err = c.segment.mustReach(ctx, c.q.Upto)
+		m.Offset = c.q.Upto + 1
+	}
+	if err != nil {
+		return Message{}, err
+	}
+	if m.Offset > c.q.Upto {
 		c.at = c.q.Upto
 		return Message{}, io.EOF
-	case err != nil:
-		return Message{}, err
 	}
 	c.at = m.Offset
 	// It may be one that was announced and could not be given: then there seem to be
@@ -238,7 +242,7 @@ func (c *consumer) ask() error {
 	c.asked, c.batch = req.Batch, min(4*c.batch, mostBatch)
 	c.barren++
 	c.asks++
-	c.reply, err = c.inbox.request(c.asks, "$JS.API.CONSUMER.MSG.NEXT."+c.stream+"."+c.name, body)
+	c.reply, err = c.inbox.request(c.asks, "$JS.API.CONSUMER.MSG.NEXT."+c.segment.name+"."+c.name, body)
 	return err
 }
 

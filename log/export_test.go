@@ -54,3 +54,6 @@ func OverTheWire(err error, sub events.Subject) (code string, after error) {
 	w := wireErrorOf(err)
 	return w.Code, w.errorOf(sub)
 }
+
+// Replicate has the log take its server for one of a cluster.
+func (l *Log) Replicate() { l.backend.(*jetStream).line.Load().active().replicated = true }

@@ -3,8 +3,10 @@ package log
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"sync"
 
 	"github.com/tallylog/tally/events"
@@ -155,10 +157,7 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 		ids.from = b.Indexed()
 	}
 	defer l.ids.grew(ids)
-	for rec, err := range l.Read(ctx, events.Range{Subject: ids.sub, After: max(ids.upto, ids.from), Buffered: true}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range l.readPast(ctx, events.Range{Subject: ids.sub, After: max(ids.upto, ids.from)}, newest.Offset) {
 		if err != nil {
 			return err
 		}
@@ -167,6 +166,28 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 	}
 	ids.upto, ids.whole = max(ids.upto, newest.Offset), true
 	return nil
+}
+
+// readPast yields the records of one subject that can be read, durable or not, and
+// wants them up to one that is known to be there: what is not read counts as not stored.
+func (l *Log) readPast(ctx context.Context, r events.Range, known events.Offset) iter.Seq2[events.Record, error] {
+	r.Buffered = true
+	return func(yield func(events.Record, error) bool) {
+		at := r.After
+		for rec, err := range l.Read(ctx, r) {
+			if damage, ok := errors.AsType[*events.DamageError](err); ok {
+				at = max(at, damage.Offset) // whatever it was, it has no identity any more
+				continue
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+			at = rec.Offset
+		}
+		if at < known {
+			yield(events.Record{}, fmt.Errorf("log: read %s: %w: it has a record at %v, and those that came end at %v", r.Subject.NATS(), ErrUnavailable, known, at))
+		}
+	}
 }
 
 // alone reports whether what this log knows of a subject is all there is: nobody

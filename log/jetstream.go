@@ -85,6 +85,10 @@ type jetStream struct {
 	line     atomic.Pointer[line]
 	changing sync.Mutex // held while the line is changed
 
+	// seen is the highest offset that a cluster gave away to this process; 0 where it
+	// is one server that answers.
+	seen atomic.Uint64
+
 	// appending is held for reading by publications under way, and for writing while
 	// the next segment is begun: none may be stored in between.
 	appending sync.RWMutex
@@ -211,6 +215,9 @@ func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error)
 	}
 	receipt, err := b.publish(ctx, s, p, exact)
 	s.note(p, receipt, err)
+	if s.replicated {
+		b.saw(receipt.Last)
+	}
 	if conflict, ok := errors.AsType[*ConflictError](err); ok {
 		conflict.Subject, _ = events.ParseNATS(p.Subject)
 		conflict.Want = p.Expect.At
@@ -296,7 +303,7 @@ func (b *jetStream) Get(ctx context.Context, at events.Offset) (Message, error) 
 func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
 	l := b.line.Load()
 	if !b.owner {
-		if _, err := b.info(ctx); err != nil { // which loads the line again if it has to
+		if _, err := b.caughtUp(ctx); err != nil { // which loads the line again if it has to
 			return Message{}, err
 		}
 		l = b.line.Load()
@@ -319,7 +326,9 @@ func (b *jetStream) lastOf(ctx context.Context, s *segment, subject string) (Mes
 	case known:
 		return b.get(ctx, s, events.Offset(e.Last))
 	case s.replicated:
-		return b.atLeader(ctx, s.name, leaderQuery{Last: subject})
+		m, err := b.atLeader(ctx, s.name, leaderQuery{Last: subject})
+		b.saw(m.Offset)
+		return m, err
 	}
 	return rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		return s.stream.GetLastMsgForSubject(ctx, subject)
@@ -328,7 +337,7 @@ func (b *jetStream) lastOf(ctx context.Context, s *segment, subject string) (Mes
 
 func (b *jetStream) get(ctx context.Context, s *segment, at events.Offset) (Message, error) {
 	if s.replicated {
-		return b.atLeader(ctx, s.name, leaderQuery{Seq: uint64(at)})
+		return b.getAtLeader(ctx, s, at)
 	}
 	return rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return s.stream.GetMsg(ctx, uint64(at)) }))
 }
@@ -346,9 +355,12 @@ func rawMessage(m *jetstream.RawStreamMsg, err error) (Message, error) {
 
 // State implements Backend.
 func (b *jetStream) State(ctx context.Context) (State, error) {
-	info, err := b.info(ctx)
+	info, err := b.caughtUp(ctx)
 	if err != nil || info.State.LastSeq == 0 {
 		return State{}, err
+	}
+	if b.line.Load().active().replicated {
+		b.saw(events.Offset(info.State.LastSeq))
 	}
 	first := b.line.Load().segments[0].first
 	return State{First: first, Last: max(events.Offset(info.State.LastSeq), first-1)}, nil

@@ -16,6 +16,10 @@ import (
 // In a cluster any replica answers a direct get, and any one may carry a consumer,
 // also one that is behind. What was acknowledged must be seen all the same: the
 // leader of the stream has it, and only the leader answers this request.
+//
+// A leader that was cut off from the others answers like one until it hears of the
+// next, and does not know what it lacks. So what it does not have is believed only if
+// it has all that this process saw.
 
 // leaderQuery asks for one message: that at a sequence, the first of a filter from
 // there on, or the last of a subject.
@@ -53,6 +57,67 @@ func (b *jetStream) atLeader(ctx context.Context, stream string, q leaderQuery) 
 		}
 		return reply.message()
 	})
+}
+
+// mustReach fails if the server that answers has less than it was asked for.
+func (s *segment) mustReach(ctx context.Context, at events.Offset) error {
+	info, err := s.info(ctx)
+	if err != nil {
+		return err
+	}
+	if last := events.Offset(info.State.LastSeq); last < at {
+		return behind(last, at)
+	}
+	return nil
+}
+
+func behind(have, want events.Offset) error {
+	return fmt.Errorf("%w: the server that answers ends at %v, and there is %v", ErrUnavailable, have, want)
+}
+
+// saw notes an offset that a cluster gave away.
+func (b *jetStream) saw(at events.Offset) {
+	for seen := b.seen.Load(); uint64(at) > seen && !b.seen.CompareAndSwap(seen, uint64(at)); seen = b.seen.Load() {
+	}
+}
+
+// caughtUp asks about the segment that is written to, until the server that answers has
+// all that this process saw.
+func (b *jetStream) caughtUp(ctx context.Context) (*jetstream.StreamInfo, error) {
+	for try, began := 1, time.Now(); ; try++ {
+		info, err := b.info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		have, seen := events.Offset(info.State.LastSeq), events.Offset(b.seen.Load())
+		if have >= seen {
+			return info, nil
+		}
+		if time.Since(began) > away {
+			return nil, behind(have, seen)
+		}
+		if err := pause(ctx, try); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// getAtLeader gives the message at an offset. One that is not there is asked for again
+// when the leader is known to have come that far: who asks takes it for lost.
+func (b *jetStream) getAtLeader(ctx context.Context, s *segment, at events.Offset) (Message, error) {
+	q := leaderQuery{Seq: uint64(at)}
+	m, err := b.atLeader(ctx, s.name, q)
+	if !errors.Is(err, ErrNotFound) {
+		return m, err
+	}
+	info, err := b.caughtUp(ctx)
+	if err != nil {
+		return Message{}, err
+	}
+	if at > events.Offset(info.State.LastSeq) {
+		return Message{}, ErrNotFound
+	}
+	return b.atLeader(ctx, s.name, q)
 }
 
 func (r leaderReply) message() (Message, error) {

@@ -31,8 +31,14 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 			return deref(ack), err
 		}
 		if p.look && tried == exact && claimed.Set {
-			// Its last record cannot be read: the backend counts from another one.
-			exact = claimed
+			lost, err := l.cannotRead(ctx, claimed.At)
+			if err != nil {
+				return Ack{}, fmt.Errorf("log: append %s: not written: %w", p.name, err)
+			}
+			if !lost {
+				continue // who was asked is behind who refuses
+			}
+			exact = claimed // the backend counts from a record that nobody can see
 		}
 		receipt, err := l.publish(ctx, p, exact, segment)
 		last = err
@@ -45,6 +51,7 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 			return Ack{First: first, Last: receipt.Last, Durability: l.config.Durability}, nil
 		case conflict != nil:
 			p.tail, p.behind = true, 0
+			l.ids.of(p.sub).whole = false
 			tried, claimed = exact, Exactly{Set: true, At: conflict.Have}
 		case errors.Is(err, ErrDuplicate):
 			p.look = true
@@ -63,6 +70,19 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 		return Ack{}, fmt.Errorf("log: append %s: %w: it was sent before, and no quorum has it yet", p.name, ErrUnknown)
 	}
 	return Ack{}, fmt.Errorf("log: append %s: %w: too much happens there, nothing was written after %d tries", p.name, ErrUnavailable, maxTries)
+}
+
+// cannotRead reports whether a record that the backend counts is lost. One that is
+// only not there yet, for those who answer, is not.
+func (l *Log) cannotRead(ctx context.Context, at events.Offset) (bool, error) {
+	_, err := l.record(ctx, at)
+	if isDamage(err) {
+		return true, nil
+	}
+	if isNotFound(err) {
+		err = nil
+	}
+	return false, err
 }
 
 func deref(a *Ack) Ack {
@@ -184,12 +204,12 @@ func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
 // if upto is 0.
 func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto events.Offset, ids bool) error {
 	if upto == 0 {
-		last, err := l.backend.Last(ctx, p.name)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		newest, err := l.backend.Last(ctx, p.name)
+		if err != nil && !isNotFound(err) {
 			return fmt.Errorf("log: append %s: %w", p.name, err)
 		}
-		s.last = last.Offset
-		if last.Offset <= p.expect.at {
+		s.last = newest.Offset
+		if newest.Offset <= p.expect.at {
 			return nil
 		}
 	}
@@ -197,10 +217,7 @@ func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto even
 	for i, m := range p.msgs {
 		want[m.ID] = i
 	}
-	for rec, err := range l.Read(ctx, events.Range{Subject: p.sub, After: p.expect.at, Upto: upto, Buffered: true}) {
-		if isDamage(err) {
-			continue // whatever it was, it has no identity any more
-		}
+	for rec, err := range l.readPast(ctx, events.Range{Subject: p.sub, After: p.expect.at, Upto: upto}, s.last) {
 		if err != nil {
 			return err
 		}

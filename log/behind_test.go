@@ -1,0 +1,132 @@
+package log_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// forgetful answers some questions about where the log ends as a server does that is
+// behind the others.
+type forgetful struct {
+	shared
+	behind atomic.Int64 // how many questions
+}
+
+func (f *forgetful) State(ctx context.Context) (log.State, error) {
+	st, err := f.shared.State(ctx)
+	if f.behind.Add(-1) >= 0 {
+		st.Last--
+	}
+	return st, err
+}
+
+// TestRepeatedAppendIsNotRefused repeats an append that got no answer and was stored.
+// Its subject's last record is known to be there, and those who are asked for the
+// records do not have it: the append must not be taken for another one's.
+func TestRepeatedAppendIsNotRefused(t *testing.T) {
+	for name, first := range map[string]events.Event{"looked up by id": note("x", "x"), "looked up behind the expectation": note("", "x")} {
+		t.Run(name, func(t *testing.T) {
+			mem := shared{logtest.NewMem(logtest.MemConfig{})}
+			unanswered := &logtest.Faulty{Backend: mem, Next: logtest.Sometimes(1, 1, logtest.AckLost)}
+			one := logtest.OpenOn(t, unanswered, log.Config{})
+			a := events.Session("", "a")
+			first = one.Stamp(first)
+			if _, err := one.Append(t.Context(), a, log.At(0), first); !errors.Is(err, log.ErrUnknown) {
+				t.Fatalf("without an answer: %v", err)
+			}
+			f := &forgetful{shared: mem}
+			two := logtest.OpenOn(t, f, log.Config{})
+			f.behind.Store(1)
+			if ack, err := two.Append(t.Context(), a, log.At(0), first); err == nil && !ack.Duplicate || err != nil && !errors.Is(err, log.ErrUnavailable) {
+				t.Errorf("while some are behind: %+v, %v", ack, err)
+			}
+			f.behind.Store(0)
+			if ack, err := two.Append(t.Context(), a, log.At(0), first); err != nil || !ack.Duplicate || ack.Last != 1 {
+				t.Errorf("when none is: %+v, %v", ack, err)
+			}
+			if got := show(t, two, events.Range{}); len(got) != 1 {
+				t.Errorf("the log has %v", got)
+			}
+		})
+	}
+}
+
+// TestServerThatIsBehind reads from a server that does not have yet what another one
+// acknowledged: an answer waits until it has.
+func TestServerThatIsBehind(t *testing.T) {
+	ahead, late := mustDial(t, mustServe(t, t.TempDir(), nil)), mustDial(t, mustServe(t, t.TempDir(), nil))
+	for _, nc := range []*nats.Conn{ahead, late} {
+		mustOpen(t, nc, log.Config{}) // makes the stream
+	}
+	l := mustOpen(t, ahead, log.Config{Reads: late})
+	l.Replicate()
+	a := events.Session("", "a")
+	e := note("x", "x")
+	ack, err := l.Append(t.Context(), a, log.At(0), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if head, err := l.Head(ctx); err == nil {
+		t.Errorf("the head is %v while the server has nothing", head)
+	}
+	if rec, err := l.Record(ctx, ack.Last); err == nil || isDamage(err) {
+		t.Errorf("record %v is %v, %v while the server does not have it", ack.Last, rec, err)
+	}
+
+	arrived := make(chan error, 1)
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		arrived <- catchUp(t.Context(), ahead, late)
+	}()
+	if rec, err := l.Last(t.Context(), a); err != nil || rec.Offset != ack.Last {
+		t.Errorf("the last record: %v, %v", rec.Offset, err)
+	}
+	if again, err := l.Append(t.Context(), a, log.At(0), e); err != nil || !again.Duplicate || again.Last != ack.Last {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if got := show(t, l, events.Range{Subject: a}); len(got) != 1 {
+		t.Errorf("the session has %v", got)
+	}
+	if err := <-arrived; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// catchUp copies the messages of one server to another, as they are.
+func catchUp(ctx context.Context, from, to *nats.Conn) error {
+	one, err := jetstream.New(from)
+	if err != nil {
+		return err
+	}
+	two, err := jetstream.New(to)
+	if err != nil {
+		return err
+	}
+	s, err := one.Stream(ctx, "TALLY_1")
+	if err != nil {
+		return err
+	}
+	for seq := uint64(1); seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(ctx, seq)
+		if err != nil {
+			return err
+		}
+		if _, err := two.PublishMsg(ctx, &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
