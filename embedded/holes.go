@@ -86,16 +86,19 @@ func (f *findings) add(at events.Offset) {
 	}
 }
 
-// write writes down what was found. The caller holds mu.
+// write writes down what was found. What cannot be written is tried again with what is
+// found next, and at the end. The caller holds mu.
 func (f *findings) write() {
 	f.later = nil
-	if len(f.fresh) > 0 {
-		subjects := subjectsAt(f.dir, f.fresh)
-		lost := make([]log.Hole, len(f.fresh))
-		for i, at := range f.fresh {
-			lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
-		}
-		f.err = addHoles(f.dir, lost)
+	if len(f.fresh) == 0 {
+		return
+	}
+	subjects := subjectsAt(f.dir, f.fresh)
+	lost := make([]log.Hole, len(f.fresh))
+	for i, at := range f.fresh {
+		lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
+	}
+	if f.err = addHoles(f.dir, lost); f.err == nil {
 		f.fresh = nil
 	}
 }
