@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -102,6 +103,33 @@ func TestServerThatIsBehind(t *testing.T) {
 	}
 	if err := <-arrived; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestClusterWithoutLeader opens a log while its servers choose who leads them.
+func TestClusterWithoutLeader(t *testing.T) {
+	behind := mustDial(t, mustServe(t, t.TempDir(), nil))
+	front := mustServe(t, t.TempDir(), func(o *server.Options) { o.JetStream = false })
+	refused := 0
+	_, err := mustDial(t, front).Subscribe("$JS.API.>", func(m *nats.Msg) {
+		if refused < 3 {
+			refused++
+			m.Respond([]byte(`{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`))
+			return
+		}
+		if answer, err := behind.Request(m.Subject, m.Data, 5*time.Second); err == nil {
+			m.Respond(answer.Data)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := log.Open(t.Context(), mustDial(t, front), log.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil || refused != 3 {
+		t.Errorf("closed with %v after %d refusals", err, refused)
 	}
 }
 

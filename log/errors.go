@@ -148,6 +148,8 @@ func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
 // Codes of the server that mean something to a log.
 const (
 	codeAccountResources  = 10002 // account limit reached
+	codeNoLeader          = 10008 // the cluster has no leader at the moment
+	codeNotLeader         = 10009 // nor has who was asked
 	codeInsufficient      = 10023 // the server has no room for the stream
 	codeStorageResources  = 10047 // the same, elsewhere
 	codeOtherStream       = 10060 // the message was meant for another stream
@@ -241,11 +243,12 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 }
 
 // isAway reports whether a server that serves said that it has no such stream, or
-// none at all: those of a log never go.
+// none at all: those of a log never go. Or the servers of a cluster choose a leader.
 func isAway(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabled || api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount ||
-			api.ErrorCode == jetstream.JSErrCodeStreamNotFound || api.ErrorCode == codeNoLimits
+			api.ErrorCode == jetstream.JSErrCodeStreamNotFound || api.ErrorCode == codeNoLimits ||
+			api.ErrorCode == codeNoLeader || api.ErrorCode == codeNotLeader
 	}
 	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders)
