@@ -15,11 +15,13 @@ import (
 )
 
 // How a consumer is read: in requests for many messages, one at a time, small at
-// first. What one request may bring bounds the memory of a read.
+// first. What one request may bring bounds the memory of a read: the server sends all
+// of it at once. A message that is larger than that has a request of its own.
 const (
 	firstBatch = 256
 	mostBatch  = 8192
-	mostBytes  = 16 << 20 // of one request; above the largest message there can be
+	someBytes  = 2 << 20  // of one request
+	mostBytes  = 16 << 20 // of one that follows a request which brought nothing; above the largest message there can be
 
 	silence   = 10 * time.Second       // after which a server that owes an answer is given up
 	heartbeat = 2 * time.Second        // of a live request
@@ -59,7 +61,7 @@ type consumer struct {
 	asks   int                   // requests so far
 	asked  int                   // messages that the request under way may still bring
 	batch  int                   // size of the next request
-	barren int                   // requests in a row that brought nothing
+	barren int                   // requests in a row that brought nothing yet, that under way among them
 }
 
 // inbox is where the answers to a consumer's requests arrive.
@@ -149,7 +151,7 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 		return Message{}, err
 	}
 	for {
-		if !c.q.Live && (c.at >= c.q.Upto || c.got >= c.announced || c.barren > 1) {
+		if !c.q.Live && (c.at >= c.q.Upto || c.got >= c.announced || c.asked == 0 && c.barren > 1) {
 			return c.rest(ctx)
 		}
 		if c.asked == 0 {
@@ -225,7 +227,10 @@ func (c *consumer) ask() error {
 		NoWait    bool          `json:"no_wait,omitempty"`
 		Expires   time.Duration `json:"expires,omitempty"`
 		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
-	}{Batch: c.batch, MaxBytes: mostBytes}
+	}{Batch: c.batch, MaxBytes: someBytes}
+	if c.barren > 0 {
+		req.MaxBytes = mostBytes // the next message may be too large for less
+	}
 	if c.q.Live {
 		req.Expires, req.Heartbeat = expiry, heartbeat
 	} else {

@@ -1,7 +1,11 @@
 package log_test
 
 import (
+	"fmt"
+	"iter"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 )
@@ -73,4 +78,32 @@ func TestJetStream(t *testing.T) {
 		s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
 		return mustOpen(t, mustDial(t, s), log.Config{Reads: mustDial(t, s)})
 	})
+}
+
+// TestLargeRecords reads and follows records that are larger than what one request
+// brings, beside small ones.
+func TestLargeRecords(t *testing.T) {
+	s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
+	l := mustOpen(t, mustDial(t, s), log.Config{Reads: mustDial(t, s)})
+	sub := events.Session("", "s")
+	sizes := []int{10, 3 << 20, 3 << 20, 10, events.MaxData, 3 << 20, 10, 1 << 20, 1 << 20, 1 << 20, 3 << 20}
+	for i, size := range sizes {
+		e := note(fmt.Sprintf("e%d", i), "")
+		e.Data = []byte(`"` + strings.Repeat("x", size-2) + `"`)
+		mustAppend(t, l, sub, e)
+	}
+	for name, read := range map[string]iter.Seq2[events.Record, error]{
+		"read": l.Read(t.Context(), events.Range{}), "session": l.Read(t.Context(), events.Range{Subject: sub}), "follow": l.Follow(t.Context(), events.Range{Limit: len(sizes)}),
+	} {
+		var got []int
+		for rec, err := range read {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			got = append(got, len(rec.Data))
+		}
+		if !slices.Equal(got, sizes) {
+			t.Errorf("%s gives records of %d bytes, want %d", name, got, sizes)
+		}
+	}
 }
