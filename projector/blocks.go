@@ -16,9 +16,9 @@ import (
 const BlockRecords = markEvery
 
 // Blocks is the number of blocks that are full.
-func (h *History) Blocks() int { return len(h.offsets) / BlockRecords }
+func (h *History) Blocks() int { return h.Len() / BlockRecords }
 
-// Block encodes a full block, by number from 0.
+// Block encodes a full block that is in memory, by number from 0.
 func (h *History) Block(n int) []byte {
 	return h.appendRecords(nil, n*BlockRecords, (n+1)*BlockRecords)
 }
@@ -27,7 +27,7 @@ func (h *History) Block(n int) []byte {
 // in effect right after it, over all threads.
 func (h *History) BlockEnd(n int) (at events.Offset, turns int) {
 	last := (n+1)*BlockRecords - 1
-	return h.offsets[last], h.lengthsAt(last).sum()
+	return h.offset(last), h.lengthsAt(last).sum()
 }
 
 // Rest encodes everything but the full blocks.
@@ -62,7 +62,7 @@ func (p point) last() int {
 func (h *History) appendRecords(b []byte, from, to int) []byte {
 	b = binary.AppendUvarint(b, uint64(to-from))
 	prev := events.Offset(0)
-	for _, at := range h.offsets[from:to] {
+	for _, at := range h.offsets[from-h.base : to-h.base] {
 		b = binary.AppendUvarint(b, uint64(at-prev))
 		prev = at
 	}
@@ -185,7 +185,11 @@ func (h *History) remember() {
 
 // Footprint is about how many bytes of memory the history takes.
 func (h *History) Footprint() int {
-	return 8*cap(h.offsets) + 32*cap(h.deltas) + 64*len(h.points) + 64*len(h.marks)
+	n := 8*cap(h.offsets) + 32*cap(h.deltas) + 64*len(h.points) + 64*len(h.marks)
+	if s, ok := h.elder.(*shelf); ok {
+		n += s.footprint()
+	}
+	return n
 }
 
 func (l lengths) sum() int {

@@ -35,7 +35,7 @@ func (l *Loader) DecodeHead(data []byte) (again func(events.Record) ([]byte, err
 	return func(rec events.Record) ([]byte, error) {
 		s.history.elder = &elders{context.Background(), l, s}
 		err := func() (err error) {
-			defer caught(&err)
+			defer CatchUnread(&err)
 			s.history.Live(s.offset())
 			return s.apply(Decode(rec), func() error { return nil })
 		}()

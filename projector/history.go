@@ -74,9 +74,9 @@ type block struct {
 // unread is the panic of an elder.
 type unread struct{ err error }
 
-// caught turns the panic of an elder into the error of the function that defers
-// this.
-func caught(err *error) {
+// CatchUnread turns it into the error of the function that defers this that a history
+// could not look at what is stored of it.
+func CatchUnread(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case *unread:
@@ -163,8 +163,15 @@ func (h *History) Inherit(parent *History, at events.Offset) {
 		panic("projector: a history inherits before its own first record")
 	}
 	renumbered := make(map[int]int) // live records of the parent, their number here
+	var deltas []delta              // of the parent's, those below its base
+	below := -1                     // the first record of the block that they were taken of last
 	for _, s := range parent.stretches(upto) {
 		for n := s.from; n <= s.to; n++ {
+			if n < parent.base {
+				if b := parent.elder.block(n); b.first != below {
+					deltas, below = append(deltas, b.deltas...), b.first
+				}
+			}
 			renumbered[n] = len(h.offsets)
 			h.enter(parent.offset(n))
 			h.addSource(parent.sourceOf(n), len(h.offsets))
@@ -173,7 +180,7 @@ func (h *History) Inherit(parent *History, at events.Offset) {
 	h.ends.own = 0
 	h.names = slices.Clone(parent.names)
 	h.lengths = parent.lengthsAt(upto)
-	for _, d := range parent.deltas {
+	for _, d := range append(deltas, parent.deltas...) {
 		if n, ok := renumbered[d.record]; ok {
 			d.record = n
 			h.deltas = append(h.deltas, d)

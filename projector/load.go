@@ -76,7 +76,7 @@ func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offs
 func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, err error) {
 	ld := &loading{Loader: new(Loader), sub: sub}
 	ld.begin(ctx)
-	defer caught(&err)
+	defer CatchUnread(&err)
 	for _, f := range facts {
 		if f.ForkOf(ld.s.history) != nil {
 			return nil, fmt.Errorf("fold %s: a fork needs the log", sub)
@@ -256,7 +256,7 @@ func (ld *loading) session(ctx context.Context) error {
 // rest folds the records after those that the state has.
 func (ld *loading) rest(ctx context.Context) (err error) {
 	s := ld.s
-	defer caught(&err)
+	defer CatchUnread(&err)
 	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: s.offset(), Upto: ld.at}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			s.damaged = append(s.damaged, damage.Offset)
@@ -317,7 +317,7 @@ func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born even
 			return sub, at, ErrNotFound
 		}
 		err := ld.loadWithout(ctx, sub, rec.Offset, ld.sink, ld.useless, func(begun *loading) (err error) {
-			defer caught(&err)
+			defer CatchUnread(&err)
 			if n := begun.s.history.numberAt(at); n >= 0 {
 				from, there = begun.s.history.sourceOf(n), begun.s.history.offset(n)
 			}
@@ -336,7 +336,7 @@ func (ld *loading) resolve(ctx context.Context) (err error) {
 	if !s.behind {
 		return nil
 	}
-	defer caught(&err)
+	defer CatchUnread(&err)
 	var list []segment // the live list, as records of the sources
 	for _, st := range s.history.stretches(s.history.Len() - 1) {
 		list = append(list, s.segmentsOf(st)...)

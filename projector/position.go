@@ -157,7 +157,7 @@ type resolver struct {
 }
 
 func (r resolver) resolve(p Position) (at events.Offset, err error) {
-	defer caught(&err)
+	defer CatchUnread(&err)
 	missing := func(format string, args ...any) (events.Offset, error) {
 		return 0, &PositionError{r.subject, p.String(), fmt.Sprintf(format, args...)}
 	}

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -84,7 +85,8 @@ func (c *Catalog) Reset(ctx context.Context) error {
 }
 
 // Apply implements projector.View.
-func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
+func (c *Catalog) Apply(ctx context.Context, f projector.Fact) (err error) {
+	defer projector.CatchUnread(&err)
 	ctx = context.WithoutCancel(ctx)
 	c.held += perRecord
 	if !f.Subject.IsSession() {
@@ -144,6 +146,7 @@ func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) er
 		return err
 	}
 	s.history.Inherit(parent.history, fork.Offset)
+	c.held += int64(s.history.Footprint())
 	return nil
 }
 
@@ -191,8 +194,25 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, er
 		return nil, &projector.FoldError{Err: err}
 	}
 	s.stored = true
+	c.shorten(ctx, s)
 	c.keep(s)
 	return s, nil
+}
+
+// shorten lets go of what is stored of a long history, but for what is new in it. So
+// what a session takes does not grow with it, nor does what a commit of it holds.
+func (c *Catalog) shorten(ctx context.Context, s *session) {
+	ctx = context.WithoutCancel(ctx)
+	s.history.Shorten(func(n int) (block []byte, err error) {
+		found, err := c.find(ctx, "SELECT data FROM marks{set} WHERE session=? AND number=?", []any{s.key, n}, []any{&block})
+		if err == nil && !found {
+			err = errors.New("it is not there")
+		}
+		if err != nil {
+			err = c.wrap(err)
+		}
+		return block, err
+	})
 }
 
 func (c *Catalog) loadBlocks(ctx context.Context, key int64) ([][]byte, error) {
@@ -247,6 +267,7 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	for _, s := range c.dirty {
 		s.stored, s.dirty, s.blocks = true, false, s.history.Blocks()
 		s.runs, s.costs = nil, nil
+		c.shorten(ctx, s)
 		c.footprint += s.footprint()
 	}
 	c.dirty, c.held = c.dirty[:0], 0
@@ -287,7 +308,8 @@ func (c *Catalog) erase(ctx context.Context, key int64) error {
 }
 
 // store writes what was touched.
-func (c *Catalog) store(ctx context.Context) error {
+func (c *Catalog) store(ctx context.Context) (err error) {
+	defer projector.CatchUnread(&err)
 	for _, key := range c.gone {
 		if err := c.erase(ctx, key); err != nil {
 			return err
