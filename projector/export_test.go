@@ -21,6 +21,12 @@ func (k *Keeper) SetChunks(records, fan int) *Keeper {
 	return k
 }
 
+// SetMost bounds the sessions of which the keeper knows that they changed.
+func (k *Keeper) SetMost(n int) *Keeper {
+	k.most = n
+	return k
+}
+
 // Head stores the chunks of a session as of an offset, and gives the head.
 func (l *Loader) Head(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Snapshot, error) {
 	return l.head(ctx, sub, at, kept, l.put)

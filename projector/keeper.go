@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -66,8 +67,9 @@ type Keeper struct {
 	reachedID   string
 	changed     map[events.Subject]*change
 	quarantined map[events.Subject]bool
-	heads       map[events.Subject]int64 // bytes of the heads written last
+	heads       map[events.Subject]int64 // bytes of the heads written last, if they are large
 	sizes       sizes
+	most        int // of changed; default mostChanged
 }
 
 // change counts what came to a session since its last snapshot.
@@ -163,11 +165,30 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 		return err
 	}
 	k.count(rec)
+	if len(k.changed) > cmp.Or(k.most, mostChanged) {
+		k.overlook()
+	}
 	k.keepTargets(ctx, rec)
 	if k.due(rec.Subject) {
 		k.write(ctx, rec.Subject)
 	}
 	return nil
+}
+
+// mostChanged bounds the sessions of which a keeper knows that they changed; about 150
+// bytes each.
+const mostChanged = 1 << 16
+
+// overlook forgets an eighth of the sessions that changed, those that did not for the
+// longest. What a load of one of them folds is less than what a head is due after.
+func (k *Keeper) overlook() {
+	last := make([]events.Offset, 0, len(k.changed))
+	for _, c := range k.changed {
+		last = append(last, max(c.last, c.kept))
+	}
+	slices.Sort(last)
+	upto := last[len(last)/8]
+	maps.DeleteFunc(k.changed, func(_ events.Subject, c *change) bool { return max(c.last, c.kept) <= upto })
 }
 
 // due reports whether so much of a session is new that its head is written.
@@ -284,7 +305,9 @@ func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offs
 		k.Logger.Warn("no snapshots of this session", "subject", sub.String(), "err", err)
 		return 0, true
 	}
-	k.heads[sub] = int64(size)
+	if k.heads[sub] = int64(size); size < largeWhenBusy {
+		delete(k.heads, sub)
+	}
 	return snap.Offset, true
 }
 

@@ -136,6 +136,37 @@ func TestKeeperCountsRecords(t *testing.T) {
 	})
 }
 
+// A keeper forgets which sessions changed, those first that did not for the longest,
+// before it knows of too many. What comes to one of those is counted as to any other.
+func TestKeeperForgetsSessions(t *testing.T) {
+	onBench(t, func(b *bench) {
+		k := (&projector.Keeper{Log: b.log, Snapshots: b.store, Policy: projector.Policy{Records: 3}, Logger: b.warn.logger()}).SetMost(16)
+		ctx, cancel := context.WithCancel(b.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		synctest.Wait()
+		b.turns(s1, 2)
+		for n := range 14 {
+			b.turns(events.Session("", fmt.Sprint("other", n)), 1)
+		}
+		b.turns(s2, 2)
+		b.turns(events.Session("", "last"), 1) // s1 and one more are forgotten
+		b.turns(s1, 2)
+		b.must(s1)
+		b.turns(s2, 1)
+		b.must(s2, 22)
+		b.turns(s1, 1)
+		b.must(s1, 23)
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Errorf("run: %v", err)
+		}
+		b.must(events.Session("", "other0"))
+		b.must(events.Session("", "other13"), 16)
+		b.must(events.Session("", "last"), 19)
+	})
+}
+
 func TestKeeperCountsBytes(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: -1, Bytes: 1000, Age: -1})
