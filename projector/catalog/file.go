@@ -68,7 +68,7 @@ type file struct {
 // are rare, so that few commits wait for a disk.
 func dsn(path, mode string) string {
 	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path)) + "?mode=" + mode +
-		"&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(8000)&_pragma=cache_size(-8000)&_pragma=temp_store(MEMORY)"
+		"&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(8000)&_pragma=cache_size(-4000)&_pragma=temp_store(MEMORY)"
 }
 
 // What SQLite says of a file that is broken, not there any more, or none of its own.

@@ -88,7 +88,7 @@ func (s *Search) Apply(_ context.Context, f projector.Fact) error {
 func (s *Search) Held() int64 { return s.held }
 
 // size is about how many bytes of memory a turn takes.
-func (t *found) size() int64 { return int64(200 + len(t.spoken)) }
+func (t *found) size() int64 { return int64(400 + len(t.spoken)) }
 
 // turnsOf gives the turns that a record brings and that say something.
 func (s *Search) turnsOf(f projector.Fact) []found {
