@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -40,7 +41,27 @@ type App struct {
 // memoryLimit is how much memory a command takes before it collects garbage more
 // often, unless GOMEMLIMIT says otherwise. Most of what it would take is what the
 // server has read of the log and keeps for a moment. What SQLite takes comes on top.
-const memoryLimit = 224 << 20
+// Beyond what the server holds of a large store there is room for that and for the
+// views: with less, garbage would be collected all the time.
+const (
+	memoryLimit = 176 << 20
+	memoryRoom  = 128 << 20
+)
+
+// makeRoom raises the limit that Main has set, if the store that was opened takes so
+// much that too little is left: the server has each subject in memory.
+func makeRoom() {
+	if debug.SetMemoryLimit(-1) != memoryLimit {
+		return
+	}
+	var m runtime.MemStats
+	if runtime.ReadMemStats(&m); m.HeapAlloc <= memoryLimit-memoryRoom {
+		return
+	}
+	runtime.GC() // what is left is what is held
+	runtime.ReadMemStats(&m)
+	debug.SetMemoryLimit(max(memoryLimit, int64(m.HeapAlloc)+memoryRoom))
+}
 
 // CollectLess has garbage collected a third as often, within the same bound of memory,
 // unless GOGC says otherwise: for a command that takes appends from many. Each append
@@ -139,6 +160,7 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok {
 		return nil, &cli.CodeError{Code: cli.Unreachable, Err: owned, Hint: "Wait for the other process, or use another --store."}
 	}
+	makeRoom()
 	return st, err
 }
 
@@ -170,6 +192,9 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 	if arg == "last" {
 		return lastSession(ctx, st)
 	}
+	if isWhole(ctx, st, arg) {
+		return st.Session(arg), nil
+	}
 	var ids, exact, short []string
 	for info, err := range st.Subjects(ctx, events.KindSession) {
 		if err != nil {
@@ -197,6 +222,17 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 	}
 	return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", arg, st.Namespace()),
 		Hint: "tally-replay ls lists the sessions."}
+}
+
+// isWhole reports whether an argument is the whole id of a session and cannot stand for
+// another one. So whoever knows the id does not wait for a list of all sessions. What
+// this does not find may be there nevertheless: its last record cannot be read.
+func isWhole(ctx context.Context, st *tally.Store, arg string) bool {
+	if id, err := events.UnescapeID(arg); err == nil && id != arg {
+		return false // it may be the escaped form of another id
+	}
+	_, err := st.Log.Last(ctx, events.Session(st.Namespace(), arg))
+	return err == nil
 }
 
 func some(ids []string) string {
