@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+)
+
+// longLog has a session of many turns and rewinds, and forks of it.
+func longLog(t *testing.T, seed uint64, n int) testkit.Records {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 0))
+	var list testkit.Records
+	for at := events.Offset(1); len(list) < n; at++ {
+		sub := events.Session("", "long")
+		var p events.Payload = &events.TurnAppended{Entries: []events.Entry{{Thread: fmt.Sprintf("t%d", r.IntN(3)), Turn: events.Raw(`1`)}}}
+		switch back := 1 + events.Offset(r.Uint64N(uint64(at))); {
+		case at > 1 && r.IntN(300) == 0:
+			p = &events.SessionRewound{To: min(back, at-1)}
+		case at > 1 && r.IntN(500) == 0:
+			sub = events.Session("", fmt.Sprint("fork", at))
+			p = &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "long", Offset: min(back, at-1)}}
+		}
+		e, err := events.New("urn:test", sub, p)
+		must(t, err)
+		if at > 1 && r.IntN(100) == 0 { // its producer may have seen what is not in effect any more
+			e = e.WithExtension(events.ExtSeen, (1 + events.Offset(r.Uint64N(uint64(at-1)))).Padded())
+		}
+		e.ID = fmt.Sprint("e", at)
+		list = append(list, events.Record{Event: e, Offset: at, Recorded: time.Unix(int64(at), 0)})
+	}
+	return list
+}
+
+// A session of which most is not in memory is folded as one that is: in many batches,
+// and by writers that begin anew, as in one go.
+func TestLongSession(t *testing.T) {
+	for seed := range uint64(3) {
+		records, dir := longLog(t, seed, 5000), t.TempDir()
+		whole := newCatalog(filepath.Join(dir, "whole.db"), current, nullLogger)
+		defer whole.Close()
+		begin(t, whole, 0)
+		must(t, put(t, whole, records))
+
+		parts := newCatalog(filepath.Join(dir, "parts.db"), current, nullLogger)
+		defer parts.Close()
+		begin(t, parts, 0)
+		for i := 0; i < len(records); i += 150 {
+			if i%1500 == 0 {
+				begin(t, parts, events.Offset(i))
+			}
+			must(t, put(t, parts, records[i:min(i+150, len(records))]))
+		}
+		if s, err := parts.session(t.Context(), events.Session("", "long")); err != nil || s.footprint() > 100_000 {
+			t.Errorf("the session takes %d bytes: %v", s.footprint(), err)
+		}
+		for _, table := range catalogForm.tables {
+			diff, err := difference(t.Context(), parts.conn, whole.conn, table, current, current)
+			must(t, err)
+			if diff != "" {
+				t.Fatalf("seed %d: %s", seed, diff)
+			}
+		}
+	}
+}
+
+// A block of a session that cannot be read is an error of the view, not of the session.
+func TestLongSessionUnread(t *testing.T) {
+	c, records := New(t.TempDir(), nullLogger), longLog(t, 1, 3000)
+	defer c.Close()
+	begin(t, c, 0)
+	must(t, put(t, c, records))
+	must(t, c.run(t.Context(), "DELETE FROM marks{set} WHERE number=2"))
+	e, err := events.New("urn:test", events.Session("", "long"), &events.SessionRewound{To: 600})
+	must(t, err)
+	err = c.Apply(t.Context(), projector.Decode(events.Record{Event: e, Offset: 3001}))
+	if _, fold := errors.AsType[*projector.FoldError](err); err == nil || fold {
+		t.Errorf("a rewind to what is gone: %v", err)
+	}
+}
