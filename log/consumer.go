@@ -20,7 +20,7 @@ import (
 const (
 	firstBatch = 256
 	mostBatch  = 8192
-	someBytes  = 2 << 20  // of one request
+	someBytes  = 4 << 20  // of one request
 	mostBytes  = 16 << 20 // of one that follows a request which brought nothing; above the largest message there can be
 
 	silence   = 10 * time.Second       // after which a server that owes an answer is given up
