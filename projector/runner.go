@@ -84,7 +84,7 @@ type Runner struct {
 	MaxValue int64        // largest value kept by reference, in bytes; default events.MaxValue
 
 	Batch   int           // most records of a commit; default: any number
-	Hold    int64         // bytes that a view holds before it commits; default 16 MiB
+	Hold    int64         // bytes that a view holds before it commits; default 8 MiB
 	Latency time.Duration // most time between a record and its commit when live; default 2 ms
 	Ahead   int64         // bytes of data decoded ahead; default 4 MiB, one record always
 	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
@@ -112,7 +112,7 @@ func (r *Runner) withDefaults() {
 	r.Logger = cmp.Or(r.Logger, slog.New(slog.DiscardHandler))
 	r.MaxValue = cmp.Or(r.MaxValue, events.MaxValue)
 	r.Batch = cmp.Or(r.Batch, math.MaxInt)
-	r.Hold = cmp.Or(r.Hold, 16<<20)
+	r.Hold = cmp.Or(r.Hold, 8<<20)
 	r.Latency = cmp.Or(r.Latency, 2*time.Millisecond)
 	r.Ahead = cmp.Or(r.Ahead, 4<<20)
 	r.Leave = cmp.Or(r.Leave, time.Second)
@@ -171,6 +171,13 @@ func sleep(ctx context.Context, d time.Duration) {
 func (r *Runner) follow(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
+	}
+	if r.Yield.Quiet <= 0 {
+		// What is there already a read gives with less effort than a follow. One that
+		// yields reads anyway.
+		if err := r.pump(ctx, r.Log.Read, nil); err != nil {
+			return err
+		}
 	}
 	if err := r.pump(ctx, r.Yield.follow(r.Log, r.hurried), nil); err != nil {
 		return err
