@@ -15,10 +15,12 @@ const (
 	fewerBlocks = 1
 )
 
-// Shorten lets go of full blocks if there are many in memory. All of them are stored,
-// and read gives one back, by number, when a later record looks back at it: a rewind,
-// a late record, a fork. An error of read is a panic, which CatchUnread catches.
+// Shorten gives up memory that the history does not need, and lets go of full blocks if
+// there are many in memory. All of them are stored, and read gives one back, by number,
+// when a later record looks back at it: a rewind, a late record, a fork. An error of
+// read is a panic, which CatchUnread catches.
 func (h *History) Shorten(read func(n int) ([]byte, error)) {
+	h.offsets, h.deltas = fitted(h.offsets), fitted(h.deltas)
 	there := h.base / BlockRecords
 	if h.Blocks()-there <= mostBlocks {
 		return
@@ -33,6 +35,15 @@ func (h *History) Shorten(read func(n int) ([]byte, error)) {
 	s.read, s.last = read, nil
 	h.elder = s
 	h.forget(len(s.ends) * BlockRecords)
+}
+
+// fitted gives a list without much room behind it: most sessions end before they fill
+// that, and there are many.
+func fitted[E any](list []E) []E {
+	if room := cap(list) - len(list); room <= 8 || room <= len(list)/4 {
+		return list
+	}
+	return append(make([]E, 0, len(list)+4), list...)
 }
 
 // shelf looks up the records of a history that are in stored blocks. In memory it has

@@ -34,7 +34,7 @@ type Catalog struct {
 // memory is about how many bytes of folded sessions are kept at hand, perRecord about
 // how many a record adds to what is not stored.
 const (
-	memory    = 32 << 20
+	memory    = 24 << 20
 	perRecord = 64
 )
 
