@@ -41,24 +41,27 @@ type App struct {
 // memoryLimit is how much memory a command takes before it collects garbage more
 // often, unless GOMEMLIMIT says otherwise. Most of what it would take is what the
 // server has read of the log and keeps for a moment. What SQLite takes comes on top.
-const memoryLimit = 168 << 20
+// memoryRoom is what is left of it, at the least, beyond what the server holds of a store.
+const (
+	memoryLimit = 168 << 20
+	memoryRoom  = 148 << 20
+)
 
 // makeRoom raises the limit that Main has set if the server holds much of the store that
-// was opened: it has each subject in memory, and while it reads as much again for what it
-// has read. With a limit that is near to what is held, garbage would be collected all
-// the time, and with it what the server has read and is about to give.
+// was opened: it has each subject in memory. With a limit that is near to what is held,
+// garbage would be collected all the time, and with it what the server has read and is
+// about to give.
 func makeRoom() {
 	if debug.SetMemoryLimit(-1) != memoryLimit {
 		return
 	}
-	const room = memoryLimit - 2*16<<20 // beyond twice what is held; a small store is 16 MiB
 	var m runtime.MemStats
-	if runtime.ReadMemStats(&m); room+2*int64(m.HeapAlloc) <= memoryLimit {
+	if runtime.ReadMemStats(&m); int64(m.HeapAlloc)+memoryRoom <= memoryLimit {
 		return
 	}
 	runtime.GC() // what is left is what is held
 	runtime.ReadMemStats(&m)
-	debug.SetMemoryLimit(max(memoryLimit, room+2*int64(m.HeapAlloc)))
+	debug.SetMemoryLimit(max(memoryLimit, int64(m.HeapAlloc)+memoryRoom))
 }
 
 // CollectLess has garbage collected a third as often, within the same bound of memory,
