@@ -166,19 +166,16 @@ func (g *emitter) run(s *source) {
 		return
 	}
 	p := &events.RunFinished{Run: s.place.run, Result: raw}
-	p.Outcome, p.FinishedAt = outcomeOf(s.place.run.Kind, raw)
+	p.Outcome, p.FinishedAt = s.outcome, s.finished
 	if format, ok := g.p.formats[foreign.KeyOf(s.path)]; ok {
 		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.path): format}
 	}
 	g.emit(p, "run", p.FinishedAt)
 }
 
-// outcomeOf reads from a result how the run ended, and when.
-func outcomeOf(kind string, raw events.Raw) (string, events.Timestamp) {
-	result, err := rawjson.Object(raw)
-	if err != nil {
-		return "completed", ""
-	}
+// outcomeOf reads from a result how the run ended, and when. One that is no object
+// says nothing.
+func outcomeOf(kind string, result rawjson.Members) (string, events.Timestamp) {
 	at := validTime(result, "createdAt")
 	if at == "" {
 		at = validTime(result, "timestamp")

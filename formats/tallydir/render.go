@@ -55,8 +55,7 @@ func (v *view) render(ctx context.Context, p place, f events.FileFormat, known b
 	if !known {
 		f = events.FileFormat{Indent: writerStyle}
 	}
-	_, err = w.Write(foreign.SpellJSON(raw, f))
-	return true, err
+	return true, foreign.WriteJSON(w, raw, f)
 }
 
 // sum hashes what render writes; what is not there hashes as nothing.

@@ -35,6 +35,10 @@ type source struct {
 	data   []byte            // the file, if the folder is small and the state holds what is in it
 	raw    events.Raw        // the value of a JSON file, likewise
 	issues []formats.Problem
+
+	outcome  string           // of a run
+	finished events.Timestamp // likewise; "": its result does not say
+
 	*lines // of conversation.jsonl
 	traces int
 }
@@ -221,7 +225,7 @@ func (f *folder) scanSmallTurns(s *source, sc *lineScan) error {
 	if s.data, err = f.readAll(s); err != nil {
 		return err
 	}
-	m := &matcher{r: bytes.NewReader(s.data)}
+	m := &matcher{rest: s.data}
 	sc.render.W = m
 	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.data, f.limit, take) }
 	if s.lines, err = sc.run(); err != nil {
@@ -361,6 +365,9 @@ func (f *folder) scanJSON(s *source) error {
 		s.data, s.raw = data, v.Raw
 	}
 	object := v.Object
+	if s.place.part == partRun {
+		s.outcome, s.finished = outcomeOf(s.place.run.Kind, object)
+	}
 	switch {
 	case v.NoObject != nil:
 		s.problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")

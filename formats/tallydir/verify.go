@@ -1,7 +1,6 @@
 package tallydir
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -84,7 +83,7 @@ func (v view) same(ctx context.Context, have file, f *folder, s *source) (bool, 
 		return stored.Exists && stored.Sum == want, err
 	}
 	if s.data != nil {
-		m := &matcher{r: bytes.NewReader(s.data)}
+		m := &matcher{rest: s.data}
 		if err := v.write(ctx, have, m); err != nil {
 			return false, err
 		}

@@ -28,6 +28,24 @@ func SpellJSON(raw []byte, f events.FileFormat) []byte {
 	return append(b, Ending(f)...)
 }
 
+// WriteJSON writes what SpellJSON gives. A value that stands as it is is not copied.
+func WriteJSON(w io.Writer, raw []byte, f events.FileFormat) error {
+	if f.Indent != "" {
+		_, err := w.Write(SpellJSON(raw, f))
+		return err
+	}
+	if f.BOM {
+		if _, err := io.WriteString(w, BOM); err != nil {
+			return err
+		}
+	}
+	if _, err := w.Write(raw); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, Ending(f))
+	return err
+}
+
 // Ending is what stands behind the last value of a file.
 func Ending(f events.FileFormat) string {
 	switch {
