@@ -31,6 +31,10 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expec
 	if err != nil {
 		return Ack{}, 0, err
 	}
+	if list[0].size*len(list) >= large {
+		l.bulk.enter()
+		defer l.bulk.leave()
+	}
 	t, err := l.enter(sub)
 	if err != nil {
 		return Ack{}, 0, err

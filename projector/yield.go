@@ -12,7 +12,8 @@ import (
 
 // Yield is how a view that may be a little behind leaves the machine to those who
 // append: it sleeps while they do, and reads what came in one go when they pause. The
-// zero Yield does not: the view reads each record as it comes.
+// zero Yield does not: the view reads each record as it comes, and only stands aside for
+// a moment while a large series is appended (see Bulk).
 type Yield struct {
 	Quiet   time.Duration // the log is quiet when nothing was appended for so long; 0: the view does not yield
 	Age     time.Duration // most time between a record and the moment at which the view begins to read; default 1 s
@@ -31,13 +32,13 @@ func (y Yield) withDefaults() Yield {
 // follow is Follow in bursts. hurried, if not nil, gives what is closed when somebody
 // waits for the records.
 func (y Yield) follow(l Follower, hurried func() <-chan struct{}) reading {
-	if y.Quiet <= 0 {
-		return l.Follow
-	}
-	y = y.withDefaults()
 	if hurried == nil {
 		hurried = func() <-chan struct{} { return nil }
 	}
+	if y.Quiet <= 0 {
+		return attend(l, hurried)
+	}
+	y = y.withDefaults()
 	return func(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 		return func(yield func(events.Record, error) bool) {
 			for {

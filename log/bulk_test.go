@@ -1,0 +1,73 @@
+package log_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// Until the last event of a large series is acknowledged, others can see that it is
+// under way; a small one is nobody's business.
+func TestLargeSeriesAreAnnounced(t *testing.T) {
+	d := &disk{}
+	l := committing(t, d)
+	begun, over := l.Bulk()
+	mustBeClosed(t, "over", over)
+	release := d.holdBack()
+	defer release()
+	done := make(chan error, 3)
+	series := func(id string, size int) {
+		e := someTurn(id)
+		e.Data = fmt.Appendf(nil, `{"entries":[{"thread":"main","turn":"%s"}]}`, strings.Repeat("x", size))
+		_, _, err := l.AppendSeries(t.Context(), events.Session("", id), log.At(0), someTurn("0"), e)
+		done <- err
+	}
+	go series("small", 100)
+	for {
+		if head, err := l.Head(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if head == 2 {
+			break
+		}
+	}
+	select {
+	case <-begun:
+		t.Fatal("a small series is announced")
+	default:
+	}
+	go series("a", 100<<10)
+	go series("b", 100<<10)
+	<-begun
+	_, over = l.Bulk()
+	select {
+	case <-over:
+		t.Fatal("over before it is acknowledged")
+	default:
+	}
+	release()
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustBeClosed(t, "over", over)
+	begun, over = l.Bulk()
+	mustBeClosed(t, "over", over)
+	select {
+	case <-begun:
+		t.Fatal("still under way")
+	default:
+	}
+}
+
+func mustBeClosed(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	default:
+		t.Fatalf("%s is not closed", what)
+	}
+}
