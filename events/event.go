@@ -1,9 +1,11 @@
 package events
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -43,11 +45,33 @@ type Event struct {
 	DataSchema  string    // of foreign types; that of a known type follows from the type
 	Data        []byte    // exactly the producer's bytes
 	Extensions  map[string]string
+
+	made *made // what New made; nil: it did not
+}
+
+// made says which data New encoded and validated, and of which type they are. An event
+// that has them still need not be decoded to be validated.
+type made struct {
+	typ  string
+	data []byte
+}
+
+// isMade reports whether the event's data are those that New made of a payload of its
+// type.
+func (e Event) isMade() bool {
+	m := e.made
+	return m != nil && m.typ == e.Type && len(e.Data) > 0 && len(e.Data) == len(m.data) && &e.Data[0] == &m.data[0]
+}
+
+// Equal reports whether two events say the same, byte for byte.
+func (e Event) Equal(o Event) bool {
+	return e.ID == o.ID && e.Source == o.Source && e.Type == o.Type && e.Subject == o.Subject && e.Time.Equal(o.Time) &&
+		e.ContentType == o.ContentType && e.DataSchema == o.DataSchema && bytes.Equal(e.Data, o.Data) && maps.Equal(e.Extensions, o.Extensions)
 }
 
 // New makes an event of a payload. It has neither id nor time yet: appending
 // gives it both, and a producer that wants to be able to append it again sets
-// them first (log.Stamp).
+// them first (log.Stamp). Its data may be replaced, and must not be written into.
 func New(source string, sub Subject, p Payload) (Event, error) {
 	data, err := Encode(p)
 	return newEvent(source, sub, p, data, err)
@@ -63,7 +87,8 @@ func newEvent(source string, sub Subject, p Payload, data []byte, err error) (Ev
 	if err != nil {
 		return Event{}, err
 	}
-	return Event{Source: source, Type: p.EventType(), Subject: sub, ContentType: ContentTypeJSON, Data: data}, nil
+	typ := p.EventType()
+	return Event{Source: source, Type: typ, Subject: sub, ContentType: ContentTypeJSON, Data: data, made: &made{typ, data}}, nil
 }
 
 // DerivedID gives the id of an event that follows from facts alone, so that

@@ -1,0 +1,65 @@
+package events
+
+import (
+	"strings"
+	"testing"
+)
+
+// What New made is not decoded again to be validated; what somebody put in its place is.
+func TestOnlyWhatNewMadeIsTaken(t *testing.T) {
+	sub := Session("", "s")
+	make := func() Event {
+		e, err := New("urn:t", sub, &TurnAppended{Entries: []Entry{{Thread: MainThread, Turn: Raw(`{"a":1}`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.ID = "e1"
+		return e
+	}
+	if e := make(); !e.isMade() || e.Validate() != nil {
+		t.Fatalf("made: %v, %v", e.isMade(), e.Validate())
+	}
+	for name, change := range map[string]func(*Event){
+		"other data":      func(e *Event) { e.Data = []byte(`{"entries":[]}`) },
+		"a part of them":  func(e *Event) { e.Data = e.Data[:len(e.Data)-1] },
+		"no data":         func(e *Event) { e.Data = nil },
+		"another type":    func(e *Event) { e.Type = TypeRunFinished },
+		"an unknown type": func(e *Event) { e.Type = "org.example.thing" },
+		"equal data":      func(e *Event) { e.Data = []byte(string(e.Data)) },
+	} {
+		e := make()
+		change(&e)
+		if e.isMade() {
+			t.Errorf("%s: taken for what New made", name)
+		}
+		wrong := !strings.Contains(name, "unknown") && name != "equal data"
+		if err := e.Validate(); (err != nil) != wrong {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Everything else about it is looked at.
+	e := make()
+	e.ID = ""
+	if e.Validate() == nil {
+		t.Error("an event without id")
+	}
+}
+
+func TestEqualEvents(t *testing.T) {
+	one, err := New("urn:t", Session("", "s"), &ThreadTruncated{Lengths: map[string]int{MainThread: 1}, Reason: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := one
+	same.Data, same.made = []byte(string(one.Data)), nil
+	if !one.Equal(same) || !same.Equal(one) {
+		t.Error("an event that was read is not what was made")
+	}
+	if one.Equal(one.WithExtension("x", "y")) {
+		t.Error("an extension makes no difference")
+	}
+	same.Data[2]++
+	if one.Equal(same) {
+		t.Error("data make no difference")
+	}
+}
