@@ -122,6 +122,7 @@ func (r *Runner) withDefaults() {
 // for Leave at most. A view that fails is begun again, a little later each time.
 func (r *Runner) Run(ctx context.Context) {
 	r.withDefaults()
+	r.Yield.start(ctx, r.hurried)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, longest) {
 		before := r.Cursor()
 		err := r.follow(ctx)

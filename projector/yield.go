@@ -69,6 +69,21 @@ func (y Yield) follow(l Follower, hurried func() <-chan struct{}) reading {
 	}
 }
 
+// start returns when a view that yields is to begin: who opens a log mostly has
+// something to append, and goes first.
+func (y Yield) start(ctx context.Context, hurried func() <-chan struct{}) {
+	if y.Quiet <= 0 {
+		return
+	}
+	timer := time.NewTimer(y.Quiet)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-hurried():
+	case <-ctx.Done():
+	}
+}
+
 // placeOf gives the offset of what a read gave: a record, or damage in its place.
 func placeOf(rec events.Record, err error) (at events.Offset, known bool) {
 	if damage, ok := errors.AsType[*events.DamageError](err); ok {

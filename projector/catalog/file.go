@@ -159,11 +159,27 @@ func (f *file) open(ctx context.Context) error {
 		return err
 	}
 	f.statements = make(map[string]*sql.Stmt)
+	if err := f.writeAhead(ctx); err != nil {
+		return err
+	}
+	return f.transact(ctx, func() error { return f.create(ctx) })
+}
+
+// writeAhead has the file written by way of a write-ahead log. For an empty file that
+// is a write to the file itself, which SQLite would sync several times. It is in vain:
+// if a power cut takes it, the file is empty again or damaged, and built anew as one
+// is whose last commits are gone.
+func (f *file) writeAhead(ctx context.Context) error {
+	if f.opened.Size() == 0 {
+		if err := f.exec(ctx, "PRAGMA synchronous=OFF"); err != nil {
+			return err
+		}
+	}
 	var mode string
 	if err := f.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
 		return err
 	}
-	return f.transact(ctx, func() error { return f.create(ctx) })
+	return f.exec(ctx, "PRAGMA synchronous=NORMAL")
 }
 
 // create makes the tables that are missing.

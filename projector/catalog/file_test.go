@@ -145,3 +145,49 @@ func TestIntervals(t *testing.T) {
 		}
 	}
 }
+
+// A new file is not synced before its first checkpoint: whatever a power cut leaves of
+// it and of its write-ahead log, the view goes on from a commit or is built anew.
+func TestPowerCutInNewFile(t *testing.T) {
+	dir, sub := t.TempDir(), events.Session("", "s")
+	records := turnsOf(t, sub, "a", "b", "c")
+	c := New(dir, nullLogger)
+	defer c.Close()
+	begin(t, c, 0)
+	must(t, put(t, c, records))
+	fates := map[string]func([]byte) []byte{
+		"whole": func(b []byte) []byte { return b },
+		"empty": func([]byte) []byte { return nil },
+		"zeros": func(b []byte) []byte { return make([]byte, len(b)) },
+		"half":  func(b []byte) []byte { return b[:len(b)/2] },
+		"torn":  func(b []byte) []byte { return append(b[:len(b)/2:len(b)/2], make([]byte, len(b)-len(b)/2)...) },
+	}
+	for file, fileFate := range fates {
+		for wal, walFate := range fates {
+			cut := t.TempDir()
+			for suffix, fate := range map[string]func([]byte) []byte{"": fileFate, "-wal": walFate} {
+				b, err := os.ReadFile(filepath.Join(dir, FileName+suffix))
+				must(t, err)
+				if len(b) == 0 {
+					t.Fatalf("%s%s is empty", FileName, suffix)
+				}
+				must(t, os.WriteFile(filepath.Join(cut, FileName+suffix), fate(b), 0o600))
+			}
+			again := New(cut, nullLogger)
+			cursor, _, err := again.Begin(t.Context())
+			if err != nil || cursor.Offset != 0 && cursor.Offset != 3 {
+				t.Errorf("%s file, %s log: at %v, %v", file, wal, cursor.Offset, err)
+				again.Close()
+				continue
+			}
+			if file == "whole" && wal == "whole" && cursor.Offset != 3 {
+				t.Error("what is whole is built anew")
+			}
+			if cursor.Offset == 0 {
+				must(t, put(t, again, records))
+			}
+			must(t, again.Close())
+			mustHaveTurns(t, cut, 3)
+		}
+	}
+}
