@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // matcher is written what a file is expected to be, and compares.
@@ -43,6 +45,18 @@ func (m *matcher) Write(p []byte) (int, error) {
 func (m *matcher) writeMemory(p []byte) {
 	if m.differs = m.differs || !bytes.HasPrefix(m.rest, p); !m.differs {
 		m.rest = m.rest[len(p):]
+	}
+}
+
+// writeIndented compares with a value in the layout of rawjson.AppendIndentAt, which is
+// not made for it.
+func (m *matcher) writeIndented(raw []byte, indent string, depth int) {
+	if m.differs {
+		return
+	}
+	rest, ok := rawjson.CutIndentAt(m.rest, raw, indent, depth)
+	if m.differs = !ok; ok {
+		m.rest = rest
 	}
 }
 

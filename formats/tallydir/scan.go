@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -193,7 +194,7 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 		return err
 	}
 	if traces != nil {
-		defer traces.Close()
+		defer traces.close()
 		sc.derive = &deriver{out: arrayWriter{w: &traces.matcher, format: traces.format}}
 	}
 	if f.small() {
@@ -262,9 +263,13 @@ func (f *folder) scanLargeTurns(s *source, sc *lineScan) error {
 // traceFile is stepTraces.json, to be compared with what follows from the steps.
 type traceFile struct {
 	matcher
-	io.Closer
+	close  func() error
 	format events.FileFormat
 }
+
+// traceBuffers hold such files of small folders while they are compared. Nothing of them
+// stays.
+var traceBuffers sync.Pool // of *bytes.Buffer
 
 // openTraces gives nil if there are no step traces.
 func (f *folder) openTraces() (*traceFile, error) {
@@ -272,11 +277,25 @@ func (f *folder) openTraces() (*traceFile, error) {
 	if layout == nil || err != nil {
 		return nil, err
 	}
-	r, err := f.tree.Open(f.file(tracesName).full)
+	s := f.file(tracesName)
+	r, err := f.tree.Open(s.full)
 	if err != nil {
 		return nil, err
 	}
-	return &traceFile{matcher: matcher{r: r}, Closer: r, format: *layout}, nil
+	if !f.small() {
+		return &traceFile{matcher: matcher{r: r}, close: r.Close, format: *layout}, nil
+	}
+	defer r.Close()
+	buf, _ := traceBuffers.Get().(*bytes.Buffer)
+	if buf == nil {
+		buf = new(bytes.Buffer)
+	}
+	buf.Reset()
+	buf.Grow(int(s.size) + bytes.MinRead)
+	if _, err := buf.ReadFrom(io.LimitReader(r, s.size+1)); err != nil { // what has grown differs
+		return nil, err
+	}
+	return &traceFile{matcher: matcher{rest: buf.Bytes()}, close: func() error { traceBuffers.Put(buf); return nil }, format: *layout}, nil
 }
 
 // traceFormat guesses how stepTraces.json is laid out, nil if there is none.

@@ -34,6 +34,12 @@ func (a *arrayWriter) element(raw []byte) error {
 		b = append(b, raw...)
 	} else {
 		b = append(append(b, '\n'), a.format.Indent...)
+		if m, ok := a.w.(*matcher); ok && m.r == nil {
+			a.buf = b
+			m.writeMemory(b)
+			m.writeIndented(raw, a.format.Indent, 1)
+			return nil
+		}
 		b = rawjson.AppendIndentAt(b, raw, a.format.Indent, 1)
 	}
 	a.buf = b

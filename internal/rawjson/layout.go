@@ -2,6 +2,8 @@ package rawjson
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strings"
 )
 
@@ -79,6 +81,114 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 		}
 	}
 	return dst
+}
+
+// CutIndentAt takes from the beginning of b what [AppendIndentAt] gives of src, without
+// making it. ok is false, and rest means nothing, if b begins otherwise. src should have
+// passed [Check], and the indent must not be empty.
+func CutIndentAt(b, src []byte, indent string, depth int) (rest []byte, ok bool) {
+	in := indented{b: b, indent: indent, depth: depth}
+	for i := space(src, 0); i < len(src); i = space(src, i) {
+		c := src[i]
+		if (c == '}' || c == ']') && !in.newline(-1) || in.at >= len(b) || b[in.at] != c {
+			return nil, false
+		}
+		if c == '"' {
+			if i, in.at = sameString(src, i, b, in.at); i == 0 {
+				return nil, false
+			}
+			continue
+		}
+		i++
+		in.at++
+		switch c {
+		case '{', '[':
+			if i = space(src, i); i >= len(src) || src[i] != c+2 {
+				ok = in.newline(+1)
+				break
+			}
+			i++
+			in.at++
+			ok = in.at <= len(b) && b[in.at-1] == c+2
+		case ',':
+			ok = in.newline(0)
+		case ':':
+			in.at++
+			ok = in.at <= len(b) && b[in.at-1] == ' '
+		default:
+			ok = true
+		}
+		if !ok {
+			return nil, false
+		}
+	}
+	return b[in.at:], true
+}
+
+// indented is a place in a value that is laid out with an indent.
+type indented struct {
+	b      []byte
+	at     int
+	indent string
+	depth  int
+}
+
+// newline passes the white space before an element, so many levels deeper, and reports
+// whether it is there.
+func (in *indented) newline(deeper int) bool {
+	in.depth += deeper
+	i := in.at
+	if i >= len(in.b) || in.b[i] != '\n' {
+		return false
+	}
+	i++
+	for range min(max(in.depth, 0), MaxDepth) {
+		if len(in.b)-i < len(in.indent) || string(in.b[i:i+len(in.indent)]) != in.indent {
+			return false
+		}
+		i += len(in.indent)
+	}
+	in.at = i
+	return true
+}
+
+// sameString returns the ends of two strings that are spelled alike, which begin at i and
+// at j; 0 if they are not. It looks at eight bytes at a time.
+func sameString(a []byte, i int, b []byte, j int) (int, int) {
+	begun := i
+	for i, j = i+1, j+1; i+9 <= len(a) && j+9 <= len(b); {
+		w := binary.LittleEndian.Uint64(a[i:])
+		if w != binary.LittleEndian.Uint64(b[j:]) {
+			break // or they end here, and differ behind
+		}
+		hit := ends(w)
+		if hit == 0 {
+			i, j = i+8, j+8
+			continue
+		}
+		n := bits.TrailingZeros64(hit) / 8
+		if a[i+n] == '"' {
+			return i + n + 1, j + n + 1
+		}
+		if n == 7 && a[i+8] != b[j+8] {
+			return 0, 0
+		}
+		i, j = i+n+2, j+n+2
+	}
+	end := stringEnd(a, begun)
+	n := end - i
+	if n < 0 || len(b)-j < n || !bytes.Equal(a[i:end], b[j:j+n]) {
+		return 0, 0
+	}
+	return end, j + n
+}
+
+// ends has the top bit of the first byte of a word set that is a quote or a backslash; a
+// borrow can only disturb the bytes above it.
+func ends(w uint64) uint64 {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	quote, slash := w^ones*'"', w^ones*'\\'
+	return ((quote-ones)&^quote | (slash-ones)&^slash) & tops
 }
 
 // Equal reports whether a and b are the same tokens: equal once both are

@@ -43,6 +43,51 @@ func TestLayoutLaw(t *testing.T) {
 	})
 }
 
+// What CutIndentAt takes is what AppendIndentAt gives, and nothing else.
+func TestCutIndentLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		src := []byte(genJSON(4).Draw(t, "json"))
+		indent := rapid.SampledFrom([]string{" ", "  ", "\t", "    "}).Draw(t, "indent")
+		depth := rapid.IntRange(0, 12).Draw(t, "depth")
+		want := AppendIndentAt(nil, src, indent, depth)
+		tail := rapid.SampledFrom([]string{"", ",", "\n]", strings.Repeat("x", 20)}).Draw(t, "tail")
+		if rest, ok := CutIndentAt(append(want, tail...), src, indent, depth); !ok || string(rest) != tail {
+			t.Fatalf("CutIndentAt(%q, %q, %q, %d) leaves %q, %v", want, src, indent, depth, rest, ok)
+		}
+		other := append(bytes.Clone(want), tail...)
+		at := rapid.IntRange(0, len(want)-1).Draw(t, "at")
+		other[at] ^= rapid.ByteRange(1, 255).Draw(t, "change")
+		if _, ok := CutIndentAt(other, src, indent, depth); ok {
+			t.Fatalf("%q passes for %q", other, want)
+		}
+		if _, ok := CutIndentAt(want[:at], src, indent, depth); ok {
+			t.Fatalf("%q passes for %q", want[:at], want)
+		}
+	})
+}
+
+// Strings are compared eight bytes at a time: quotes and escapes at each place of a word.
+func TestCutIndentStrings(t *testing.T) {
+	for n := range 40 {
+		for _, odd := range []string{``, `\"`, `\\`, `\n`, `\u00e9`, `é`, `\\\"`, "\x7f"} {
+			for _, end := range []string{"", strings.Repeat("z", 20)} {
+				src := []byte(`["` + strings.Repeat("a", n) + odd + end + `","b"]`)
+				want := AppendIndentAt(nil, src, "  ", 1)
+				if rest, ok := CutIndentAt(want, src, "  ", 1); !ok || len(rest) > 0 {
+					t.Fatalf("%s is not found in %q", src, want)
+				}
+				for i := range want {
+					other := bytes.Clone(want)
+					other[i] ^= 1
+					if _, ok := CutIndentAt(other, src, "  ", 1); ok {
+						t.Fatalf("%q passes for %s", other, src)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestAppendIndent(t *testing.T) {
 	const in = ` {"a" : [ ] ,"b":{ }, "c":[1,{"d":"x , y: {"}]}`
 	for _, c := range []struct{ indent, want string }{
