@@ -87,69 +87,78 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 // making it. ok is false, and rest means nothing, if b begins otherwise. src should have
 // passed [Check], and the indent must not be empty.
 func CutIndentAt(b, src []byte, indent string, depth int) (rest []byte, ok bool) {
-	in := indented{b: b, indent: indent, depth: depth}
+	line := lines{indent: indent}
+	white := line.of(depth) // before an element
+	j := 0
 	for i := space(src, 0); i < len(src); i = space(src, i) {
 		c := src[i]
-		if (c == '}' || c == ']') && !in.newline(-1) || in.at >= len(b) || b[in.at] != c {
+		if c == '}' || c == ']' {
+			depth--
+			white = line.of(depth)
+			if !hasAt(b, j, white) {
+				return nil, false
+			}
+			j += len(white)
+		}
+		if j >= len(b) || b[j] != c {
 			return nil, false
 		}
 		if c == '"' {
-			if i, in.at = sameString(src, i, b, in.at); i == 0 {
+			if i, j = sameString(src, i, b, j); i == 0 {
 				return nil, false
 			}
 			continue
 		}
-		i++
-		in.at++
+		i, j = i+1, j+1
 		switch c {
 		case '{', '[':
-			if i = space(src, i); i >= len(src) || src[i] != c+2 {
-				ok = in.newline(+1)
-				break
+			if i = space(src, i); i < len(src) && src[i] == c+2 {
+				if j >= len(b) || b[j] != c+2 {
+					return nil, false
+				}
+				i, j = i+1, j+1
+				continue
 			}
-			i++
-			in.at++
-			ok = in.at <= len(b) && b[in.at-1] == c+2
+			depth++
+			white = line.of(depth)
+			fallthrough
 		case ',':
-			ok = in.newline(0)
+			if !hasAt(b, j, white) {
+				return nil, false
+			}
+			j += len(white)
 		case ':':
-			in.at++
-			ok = in.at <= len(b) && b[in.at-1] == ' '
-		default:
-			ok = true
-		}
-		if !ok {
-			return nil, false
+			if j >= len(b) || b[j] != ' ' {
+				return nil, false
+			}
+			j++
+		case '}', ']':
+		default: // and what else of a number follows
+			for i < len(src) && j < len(b) && src[i] == b[j] && '-' <= src[i] && src[i] <= '9' {
+				i, j = i+1, j+1
+			}
 		}
 	}
-	return b[in.at:], true
+	return b[j:], true
 }
 
-// indented is a place in a value that is laid out with an indent.
-type indented struct {
-	b      []byte
-	at     int
-	indent string
-	depth  int
+func hasAt(b []byte, j int, text string) bool {
+	return len(b)-j >= len(text) && string(b[j:j+len(text)]) == text
 }
 
-// newline passes the white space before an element, so many levels deeper, and reports
-// whether it is there.
-func (in *indented) newline(deeper int) bool {
-	in.depth += deeper
-	i := in.at
-	if i >= len(in.b) || in.b[i] != '\n' {
-		return false
+// lines gives the white space before elements.
+type lines struct {
+	indent  string
+	longest string
+}
+
+func (l *lines) of(depth int) string {
+	depth = min(max(depth, 0), MaxDepth)
+	n := 1 + depth*len(l.indent)
+	if n > len(l.longest) {
+		l.longest = "\n" + strings.Repeat(l.indent, max(2*depth, 8))
 	}
-	i++
-	for range min(max(in.depth, 0), MaxDepth) {
-		if len(in.b)-i < len(in.indent) || string(in.b[i:i+len(in.indent)]) != in.indent {
-			return false
-		}
-		i += len(in.indent)
-	}
-	in.at = i
-	return true
+	return l.longest[:n]
 }
 
 // sameString returns the ends of two strings that are spelled alike, which begin at i and
@@ -158,19 +167,22 @@ func sameString(a []byte, i int, b []byte, j int) (int, int) {
 	begun := i
 	for i, j = i+1, j+1; i+9 <= len(a) && j+9 <= len(b); {
 		w := binary.LittleEndian.Uint64(a[i:])
-		if w != binary.LittleEndian.Uint64(b[j:]) {
-			break // or they end here, and differ behind
-		}
-		hit := ends(w)
+		differs, hit := w^binary.LittleEndian.Uint64(b[j:]), ends(w)
 		if hit == 0 {
+			if differs != 0 {
+				return 0, 0
+			}
 			i, j = i+8, j+8
 			continue
 		}
 		n := bits.TrailingZeros64(hit) / 8
+		if differs != 0 && bits.TrailingZeros64(differs)/8 <= n {
+			return 0, 0
+		}
 		if a[i+n] == '"' {
 			return i + n + 1, j + n + 1
 		}
-		if n == 7 && a[i+8] != b[j+8] {
+		if a[i+n+1] != b[j+n+1] { // what is escaped
 			return 0, 0
 		}
 		i, j = i+n+2, j+n+2
