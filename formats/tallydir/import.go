@@ -37,14 +37,17 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 		return formats.Report{}, err
 	}
 	defer in.Tree.Root.Close()
-	im := importer{in}
+	im := importer{Intake: in}
 	err = im.run(ctx, at.Single)
 	im.Report.Root = im.Root
 	return im.Report, err
 }
 
 // importer imports a root, or one of its conversations.
-type importer struct{ *foreign.Intake }
+type importer struct {
+	*foreign.Intake
+	turns *turns // among its conversations; nil before they are begun
+}
 
 func (im importer) run(ctx context.Context, single string) error {
 	names, err := im.folders(single)
@@ -68,10 +71,6 @@ func (im importer) run(ctx context.Context, single string) error {
 	return im.rootFiles(ctx)
 }
 
-// most bounds the conversations that are imported at the same time: each may hold
-// a small folder in memory.
-const most = 4
-
 // conversations imports several at the same time: while one waits for the disk,
 // others are read. What they report is put together in the order of their names.
 func (im importer) conversations(ctx context.Context, names []string) error {
@@ -80,10 +79,11 @@ func (im importer) conversations(ctx context.Context, names []string) error {
 	var group sync.WaitGroup
 	var next atomic.Int64
 	reports, errs := make([]formats.Report, len(names)), make([]error, len(names))
+	turns := newTurns()
 	for range min(most, len(names)) {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
-				one := importer{im.Part()}
+				one := importer{im.Part(), turns}
 				if errs[i] = one.folder(ctx, names[i]); errs[i] != nil {
 					stop()
 				}
@@ -155,6 +155,11 @@ func (im importer) folder(ctx context.Context, name string) error {
 		if err := im.identify(f); err != nil {
 			return err
 		}
+		release, err := im.turns.hold(ctx, f.size)
+		if err != nil {
+			return err
+		}
+		defer release()
 		return im.session(ctx, f, again)
 	})
 	return im.Settle(ctx, path.Join(conversations, name), err)
@@ -184,7 +189,7 @@ func (im importer) session(ctx context.Context, f *folder, again bool) error {
 		}
 		v.s = s
 	}
-	if err := f.scan(v.s.Threads); err != nil {
+	if err := im.turns.scan(ctx, func() error { return f.scan(v.s.Threads) }); err != nil {
 		return err
 	}
 	fresh := v.s.Offset() == 0

@@ -57,9 +57,9 @@ type folder struct {
 	limit   int // bytes that a value may have
 	name    string
 	id      string
-	files   []*source // sorted by path
-	links   []string  // what is neither file nor folder
-	size    int64
+	files   []*source        // sorted by path
+	links   []string         // what is neither file nor folder
+	size    int64            // of the files, as they were listed
 	birth   string           // createdAt of meta.json, as it stands there
 	created events.Timestamp // best knowledge of the beginning
 }
@@ -100,6 +100,7 @@ func (f *folder) list(dir string) error {
 			}
 			s.place = placeOf(rel)
 			f.files = append(f.files, s)
+			f.size += s.size
 		}
 	}
 	return nil
@@ -116,10 +117,6 @@ func newSource(e fs.DirEntry, rel, full string) (*source, error) {
 // scan reads every file once. have is what the session has, for the turns.
 func (f *folder) scan(have projector.Threads) error {
 	slices.SortFunc(f.files, func(a, b *source) int { return strings.Compare(a.path, b.path) })
-	f.size = 0
-	for _, s := range f.files {
-		f.size += s.size
-	}
 	taken := make(map[events.RunRef]bool)
 	for _, s := range f.files {
 		if s.place.part == partRun {

@@ -1,0 +1,67 @@
+package tallydir
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+func TestFoldersInMemoryAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns()
+		var releases []func()
+		for range 3 {
+			release, err := turns.hold(t.Context(), streamBeyond-1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			releases = append(releases, release)
+		}
+		for range 8 {
+			release, err := turns.hold(t.Context(), heldUnit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			releases = append(releases, release)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		refused := make(chan error)
+		go func() {
+			_, err := turns.hold(ctx, 100*streamBeyond)
+			refused <- err
+		}()
+		synctest.Wait()
+		select {
+		case <-refused:
+			t.Fatal("refused before its context ended")
+		default:
+		}
+		cancel()
+		if err := <-refused; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		entered := make(chan func())
+		go func() {
+			release, err := turns.hold(t.Context(), 1)
+			if err != nil {
+				t.Error(err)
+			}
+			entered <- release
+		}()
+		synctest.Wait()
+		select {
+		case <-entered:
+			t.Fatal("more is in memory than may be")
+		default:
+		}
+		releases[0]()
+		(<-entered)()
+		for _, release := range releases[1:] {
+			release()
+		}
+		if len(turns.held) > 0 {
+			t.Errorf("%d units are held by nobody", len(turns.held))
+		}
+	})
+}
