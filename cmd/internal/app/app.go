@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,6 +74,18 @@ func CollectLess() {
 		debug.SetGCPercent(300)
 	}
 }
+
+// WorkBesideSyncs has Go run on one thread more than there are processors, unless
+// GOMAXPROCS says otherwise: for a command that has work of its own while it waits for
+// the disk. A thread in a sync keeps its place for milliseconds before another one gets
+// it, and the processor would be idle meanwhile.
+func WorkBesideSyncs() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		oneMore()
+	}
+}
+
+var oneMore = sync.OnceFunc(func() { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) })
 
 // Main runs a command's tree and gives the exit code.
 func Main(name string, root func(*App) *cobra.Command) int {
