@@ -54,7 +54,7 @@ or take its content with --merge. A malformed piece is reported with file and
 line; the rest goes in, and the exit code is 3.`,
 		Example: app.Examples("tally-ingest import .tally", "tally-ingest import travel cashflow --namespace evals", "tally-ingest import chats/*.json --format ailoop", "tally-ingest import .tally --dry-run -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			app.CollectLessOfImport()
+			app.CollectLess()
 			app.WorkBesideSyncs()
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return i.run(cmd.Context(), st, args) })
 		},

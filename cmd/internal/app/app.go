@@ -75,18 +75,6 @@ func CollectLess() {
 	}
 }
 
-// importLimit is memoryLimit for an import: what an import leaves behind is much more
-// than what it holds, and to collect it only at the full limit saves no time.
-const importLimit = 160 << 20
-
-// CollectLessOfImport is CollectLess for an import, within less memory.
-func CollectLessOfImport() {
-	CollectLess()
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(importLimit)
-	}
-}
-
 // WorkBesideSyncs has Go run on one thread more than there are processors, unless
 // GOMAXPROCS says otherwise: for a command that has work of its own while it waits for
 // the disk. A thread in a sync keeps its place for milliseconds before another one gets
