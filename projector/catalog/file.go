@@ -246,6 +246,10 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 		return f.wrap(projector.ErrMoved)
 	}
 	err := f.transact(ctx, func() error {
+		// First of all: what another writer has stored would only be in the way.
+		if err := f.move(ctx, c); err != nil {
+			return err
+		}
 		for _, sub := range f.forgotten {
 			if err := f.run(ctx, "DELETE FROM quarantine{set} WHERE namespace=? AND kind=? AND id=?", sub.Namespace, sub.Kind, sub.ID); err != nil {
 				return err
@@ -260,7 +264,7 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 				return err
 			}
 		}
-		return f.move(ctx, c)
+		return nil
 	})
 	if err != nil {
 		return f.wrap(err)

@@ -15,11 +15,24 @@ import (
 // put applies records to a catalog and commits them, and gives the first error.
 func put(t *testing.T, c *Catalog, records testkit.Records) error {
 	t.Helper()
+	if err := apply(t, c, records); err != nil {
+		return err
+	}
+	return commit(t, c, records)
+}
+
+func apply(t *testing.T, c *Catalog, records testkit.Records) error {
+	t.Helper()
 	for _, rec := range records {
 		if err := c.Apply(t.Context(), projector.Decode(rec)); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+func commit(t *testing.T, c *Catalog, records testkit.Records) error {
+	t.Helper()
 	last := records[len(records)-1]
 	return c.Commit(t.Context(), projector.Cursor{Offset: last.Offset, EventID: last.ID, Recorded: time.Unix(1, 0)})
 }
@@ -53,6 +66,25 @@ func TestTwoWriters(t *testing.T) {
 		t.Fatalf("the first writer: %v", err)
 	}
 	mustHaveTurns(t, dir, 3)
+}
+
+// Two who both fold a session that neither finds in the file, and then commit.
+func TestTwoWritersOfOneNewSession(t *testing.T) {
+	dir, sub := t.TempDir(), events.Session("", "s")
+	records := turnsOf(t, sub, "a", "b")
+	one, two := New(dir, nullLogger), New(dir, nullLogger)
+	defer one.Close()
+	defer two.Close()
+	for _, c := range []*Catalog{one, two} {
+		begin(t, c, 0)
+		must(t, apply(t, c, records))
+	}
+	must(t, commit(t, one, records))
+	if err := commit(t, two, records); !errors.Is(err, projector.ErrMoved) {
+		t.Fatalf("the second writer: %v", err)
+	}
+	begin(t, two, 2)
+	mustHaveTurns(t, dir, 2)
 }
 
 func mustHaveTurns(t *testing.T, dir string, want int) {
