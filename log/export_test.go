@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/tallylog/tally/events"
 )
@@ -57,3 +58,6 @@ func OverTheWire(err error, sub events.Subject) (code string, after error) {
 
 // Replicate has the log take its server for one of a cluster.
 func (l *Log) Replicate() { l.backend.(*jetStream).line.Load().active().replicated = true }
+
+// Take hands the service a request, as the library of micro services does.
+func (s *Service) Take(req micro.Request) { s.append(req) }

@@ -242,7 +242,7 @@ func (n *numbering) close() {
 	for _, s := range n.series {
 		for _, w := range s.waiting {
 			n.drop(s, w)
-			n.refuse(w.arrival, fmt.Errorf("log: append: %w: the owner ends", ErrUnavailable))
+			n.refuse(w.arrival, errOwnerEnds)
 		}
 	}
 }

@@ -25,6 +25,11 @@ type Service struct {
 	end     context.CancelFunc
 	numbers *numbering
 	pending sync.WaitGroup
+
+	// gate is held for reading while a request is taken in: the service's own end does
+	// not wait for a handler that runs.
+	gate   sync.RWMutex
+	closed bool // guarded by gate
 }
 
 // Serve runs the service of the process that owns the store, on a connection that
@@ -75,17 +80,27 @@ func (s *Service) Close() error {
 		s.l.roller.tell.Store(nil)
 	}
 	err := s.micro.Stop()
+	s.gate.Lock()
+	s.closed = true
+	s.gate.Unlock()
 	s.numbers.close()
 	s.pending.Wait()
 	s.end()
 	return errors.Join(err, s.nc.Flush())
 }
 
+var errOwnerEnds = fmt.Errorf("log: append: %w: the owner ends", ErrUnavailable)
+
 // append takes a request's place in the order of its subject, and answers when it
 // is over. The service calls it for one request after the other.
 func (s *Service) append(req micro.Request) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
 	a, err := decodeAppend(req.Data())
 	a.reply = req.Reply()
+	if err == nil && s.closed {
+		err = errOwnerEnds
+	}
 	switch {
 	case err != nil:
 		s.refuse(a, err)
