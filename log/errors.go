@@ -228,11 +228,12 @@ func apiError(err error) error {
 const away = 12 * time.Second
 
 // ask puts a question to the server, and again if it has no streams at the moment, or
-// closed them before it answered.
+// closed them before it answered. Or it reads much for the answer, from a slow disk: each
+// time it is given twice as long.
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	began := time.Now()
 	for try := 0; ; try++ {
-		once, cancel := context.WithTimeout(ctx, away/4)
+		once, cancel := context.WithTimeout(ctx, away/4<<min(try, 3))
 		answer, err := question(once)
 		silent := err != nil && once.Err() != nil && ctx.Err() == nil
 		cancel()
