@@ -90,6 +90,19 @@ func (c *chunk) bringing(name string, next map[string]int) *[]Turn {
 	return &b.Turns
 }
 
+// numbered gives the number of the first turn that the chunk brought to each thread, and
+// how many they are.
+func (c *chunk) numbered() map[string][2]int {
+	if len(c.turns) == 0 {
+		return nil
+	}
+	m := make(map[string][2]int, len(c.turns))
+	for name, b := range c.turns {
+		m[name] = [2]int{b.First, len(b.Turns)}
+	}
+	return m
+}
+
 // firstOf gives the number of the first turn that the record at an offset, or a
 // later one, brought to a thread.
 func (c *chunk) firstOf(name string, at events.Offset) int {

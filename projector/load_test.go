@@ -101,6 +101,11 @@ func encoded(t *testing.T, s *projector.Session) []byte {
 	return data
 }
 
+// snapshotPath is where a snapshot of s1, or a part of one, stands.
+func snapshotPath(files *snapshot.Files, fold string, at events.Offset) string {
+	return filepath.Join(files.Dir(), "default", "session", "s1", fmt.Sprintf("%s.%d.%s", fold, projector.SessionFoldVersion, at.Padded()))
+}
+
 // A byte changed in a file is found by its hash.
 func TestSnapshotFileChanged(t *testing.T) {
 	log, w := tale(t), &warnings{}
@@ -108,7 +113,7 @@ func TestSnapshotFileChanged(t *testing.T) {
 	if err := files.Put(t.Context(), mustHead(t, log, files, s1, 5)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(files.Dir(), "default", "session", "s1", "session.2."+events.Offset(5).Padded())
+	path := snapshotPath(files, projector.SessionFold, 5)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +157,28 @@ func TestSnapshotNextBest(t *testing.T) {
 	}
 	if left := stored(t, store, s1); !slices.Equal(left, []int{2, 4}) || len(w.all()) != 2 {
 		t.Errorf("left %v, warnings %q", left, w.all())
+	}
+}
+
+// A head whose parts bring turns that do not follow each other is refused.
+func TestHeadThatDoesNotAddUp(t *testing.T) {
+	l := (&projector.Loader{Source: tale(t), Snapshots: &snapshot.Mem{}}).SetChunks(2, 2)
+	head, err := l.Head(t.Context(), s1, 5, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.DecodeHead(head.Data); err != nil {
+		t.Fatal(err)
+	}
+	const turns = `"turns":{"main":[0,3]}`
+	if !bytes.Contains(head.Data, []byte(turns)) {
+		t.Fatalf("%s has no %s", head.Data, turns)
+	}
+	for _, other := range []string{"[1,3]", "[0,-1]", "[0,2]", "[-1,4]", "[3,9223372036854775807]"} {
+		data := bytes.Replace(head.Data, []byte(turns), []byte(`"turns":{"main":`+other+`}`), 1)
+		if _, err := l.DecodeHead(data); err == nil {
+			t.Errorf("%s is taken", data)
+		}
 	}
 }
 
@@ -303,7 +330,7 @@ func TestChunkDiscarded(t *testing.T) {
 				if _, err := loader().Keep(t.Context(), s1, 0, ""); err != nil {
 					t.Fatal(err)
 				}
-				path := filepath.Join(files.Dir(), "default", "session", "s1", fmt.Sprintf("%s.%d.%s", c.fold, projector.SessionFoldVersion, c.at.Padded()))
+				path := snapshotPath(files, c.fold, c.at)
 				before, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // that of chunks included.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 2
+	SessionFoldVersion = 3
 )
 
 // state is a session as it is folded and stored: its older records are in chunks,
@@ -190,7 +190,6 @@ type headState struct {
 	Threads  map[string]strandState `json:"threads"`
 	Ledger   *Ledger                `json:"ledger"`
 	Open     chunkState             `json:"open"`
-	Next     map[string]int         `json:"next"`
 }
 
 type tableState struct {
@@ -204,7 +203,7 @@ func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
 		Late: appendPlaced(nil, h.late), Rewinds: appendPlaced(nil, h.rewinds), Threads: s.strands.state(),
-		Ledger: s.ledger, Open: s.own().open.state(), Next: s.own().next}
+		Ledger: s.ledger, Open: s.own().open.state()}
 	if st.Names == nil {
 		st.Names = []string{}
 	}
@@ -295,6 +294,11 @@ func (s *state) readSources(st headState) error {
 				return errors.New("a table has no beginning")
 			}
 		}
+		for _, e := range all {
+			if err := t.follow(e.Turns); err != nil {
+				return err
+			}
+		}
 		s.sources = append(s.sources, t)
 	}
 	if len(s.sources) == 0 || s.own().subject != s.subject {
@@ -308,13 +312,8 @@ func (s *state) readSources(st headState) error {
 		return errors.New("the open chunk does not follow the others")
 	}
 	s.own().open = open
-	for name, n := range st.Next {
-		s.own().next[name] = n
-	}
-	for name, b := range open.turns {
-		if b.First+len(b.Turns) != st.Next[name] {
-			return fmt.Errorf("the turns of thread %q do not add up", name)
-		}
+	if err := s.own().follow(open.numbered()); err != nil {
+		return err
 	}
 	for _, v := range st.Segments {
 		seg := segment{int(v[0]), int(v[1]), int(v[2]), int(v[3]), events.Offset(v[4]), events.Offset(v[5])}
@@ -401,7 +400,7 @@ func (s *state) readThreads(st headState) error {
 			return fmt.Errorf("thread %q has no history", name)
 		}
 		for _, sp := range th.spans {
-			if sp.to > s.sources[sp.source].brought(name) {
+			if sp.to > s.sources[sp.source].next[name] {
 				return fmt.Errorf("thread %q has turns that nothing brought", name)
 			}
 		}

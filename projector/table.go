@@ -35,7 +35,7 @@ type table struct {
 	subject events.Subject
 	levels  [][]*entry // from the chunks up; the higher the level, the older the records
 	open    *chunk
-	next    map[string]int // number of the next turn that a thread is brought
+	next    map[string]int // how many turns were ever brought to a thread
 }
 
 // entry is a chunk, or an index, as a table lists it.
@@ -77,13 +77,7 @@ func newTable(sub events.Subject) *table {
 // close ends the open chunk.
 func (t *table) close(m *strandsMark) {
 	c := t.open
-	e := &entry{First: c.first, Records: len(c.offsets), From: c.offsets[0], To: c.offsets[len(c.offsets)-1], Mark: m, chunk: c}
-	if len(c.turns) > 0 {
-		e.Turns = make(map[string][2]int, len(c.turns))
-	}
-	for name, b := range c.turns {
-		e.Turns[name] = [2]int{b.First, len(b.Turns)}
-	}
+	e := &entry{First: c.first, Records: len(c.offsets), From: c.offsets[0], To: c.offsets[len(c.offsets)-1], Turns: c.numbered(), Mark: m, chunk: c}
 	if len(t.levels) == 0 {
 		t.levels = make([][]*entry, 1)
 	}
@@ -157,19 +151,16 @@ func (t *table) push(ctx context.Context, e *entry, s sizes, into sink) error {
 	return nil
 }
 
-// brought is the number of turns that were ever brought to a thread.
-func (t *table) brought(thread string) int {
-	if b := t.open.turns[thread]; b != nil {
-		return b.First + len(b.Turns)
-	}
-	for _, level := range t.levels {
-		for _, e := range slices.Backward(level) {
-			if turns, ok := e.Turns[thread]; ok {
-				return turns[0] + turns[1]
-			}
+// follow numbers the turns that a part of the table brought behind those of the parts
+// before it.
+func (t *table) follow(turns map[string][2]int) error {
+	for name, v := range turns {
+		if v[0] != t.next[name] || v[1] < 0 || v[1] > math.MaxInt-v[0] {
+			return fmt.Errorf("the turns of thread %q do not add up", name)
 		}
+		t.next[name] += v[1]
 	}
-	return 0
+	return nil
 }
 
 // indexOf gives what a table says of an index of these entries.

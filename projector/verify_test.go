@@ -57,10 +57,10 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 		}
 	}
 	chunk := func(files *snapshot.Files) string {
-		return filepath.Join(files.Dir(), "default", "session", "s1", "chunk.2."+events.Offset(5).Padded())
+		return snapshotPath(files, projector.ChunkFold, 5)
 	}
 	path := func(files *snapshot.Files) string {
-		return filepath.Join(files.Dir(), "default", "session", "s1", "session.2."+events.Offset(7).Padded())
+		return snapshotPath(files, projector.SessionFold, 7)
 	}
 	edit := func(t *testing.T, path string, change func([]byte) []byte) {
 		t.Helper()
@@ -115,7 +115,7 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 			if err := f.Put(t.Context(), snapshot.Snapshot{Meta: m, Data: []byte("{}")}); err != nil {
 				t.Fatal(err)
 			}
-			edit(t, filepath.Join(filepath.Dir(chunk(f)), "chunk.2."+events.Offset(4).Padded()), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+			edit(t, snapshotPath(f, projector.ChunkFold, 4), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
 		}, "hash"},
 		"live list": {func(t *testing.T, f *snapshot.Files) {
 			put(t, f, s1, func(s *snapshot.Snapshot) { s.Live = s.Live[:1] })
