@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -126,7 +127,8 @@ type Attached struct {
 
 // Attach opens the log of a directory through the process that owns it. Of the
 // options Dir, Logger and MinDurability matter. It returns *NoOwnerError if there is no such
-// process; when the owner ends, calls give log.ErrUnavailable or log.ErrUnknown.
+// process, or none any more; when the owner ends, calls give log.ErrUnavailable or
+// log.ErrUnknown.
 func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	o = o.withDefaults()
 	dir, err := filepath.Abs(o.Dir)
@@ -141,9 +143,14 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	case err != nil:
 		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
 	}
+	// The owner may be killed while the log is opened: then nothing that was asked will be
+	// answered, and another process will own the directory.
+	opening, lost := context.WithCancel(ctx)
+	defer lost()
 	for range 2 {
 		nc, err := nats.Connect(a.owner.URL, nats.UserInfo(a.owner.User, a.owner.Token), nats.Name("tally attached"), nats.ReconnectBufSize(-1),
-			nats.ReconnectWait(100*time.Millisecond), nats.MaxReconnects(50), nats.Timeout(5*time.Second))
+			nats.ReconnectWait(100*time.Millisecond), nats.MaxReconnects(50), nats.Timeout(5*time.Second),
+			nats.DisconnectErrHandler(func(*nats.Conn, error) { lost() }))
 		if err != nil {
 			a.Close()
 			return nil, &NoOwnerError{Dir: dir, Err: err}
@@ -159,8 +166,12 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}
-	if a.events, err = log.Open(ctx, a.conns[0], c); err != nil {
+	if a.events, err = log.Open(opening, a.conns[0], c); err != nil {
+		gone := opening.Err() != nil || slices.ContainsFunc(a.conns, func(nc *nats.Conn) bool { return !nc.IsConnected() })
 		a.Close()
+		if gone && ctx.Err() == nil {
+			return nil, &NoOwnerError{Dir: dir, Err: err}
+		}
 		return nil, err
 	}
 	return a, nil

@@ -1,0 +1,149 @@
+package embedded_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// Whatever an owner had answered when it ended: who was about to attach opens the
+// store nonetheless, and soon.
+func TestOwnerEndsWhileAttachedTo(t *testing.T) {
+	for requests := 1; ; requests++ {
+		dir := t.TempDir()
+		srv := mustStart(t, embedded.ServerOptions{Dir: dir, NoSync: true})
+		ack := mustAppend(t, srv.Log(), events.Session("", "s"), turn("e", "x"))
+		mortal := newMortal(t, srv, dir, requests)
+		began := time.Now()
+		st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir, Store: dir, Wait: 30 * time.Second})
+		if err != nil {
+			t.Fatalf("an owner that ended at request %d: %v", requests, err)
+		}
+		// Asking a dead server for as long as one that is away takes 12 s.
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("an owner that ended at request %d: it took %v", requests, took)
+		}
+		alive := mortal.alive()
+		if !alive {
+			again, err := st.Log.Append(t.Context(), events.Session("", "s"), log.Any, turn("e", "x"))
+			if err != nil || !again.Duplicate || again.Last != ack.Last {
+				t.Errorf("an owner that ended at request %d: %+v, %v", requests, again, err)
+			}
+		}
+		st.Close()
+		mortal.end()
+		if alive {
+			if requests < 3 {
+				t.Errorf("to attach took %d requests: nothing was tested", requests-1)
+			}
+			return
+		}
+	}
+}
+
+// mortal stands between an owner and who attaches to it. The owner ends when a number of
+// requests are made, and answers no more from the last of them on.
+type mortal struct {
+	listener net.Listener
+	end      func() // of the owner, once
+	ended    chan struct{}
+
+	mu    sync.Mutex
+	left  int // requests
+	conns []net.Conn
+}
+
+func newMortal(t *testing.T, srv *embedded.Server, dir string, requests int) *mortal {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mortal{listener: l, left: requests, ended: make(chan struct{})}
+	m.end = sync.OnceFunc(func() {
+		defer close(m.ended)
+		l.Close()
+		m.mu.Lock()
+		for _, c := range m.conns {
+			c.Close()
+		}
+		m.mu.Unlock()
+		srv.Close()
+	})
+	t.Cleanup(m.end)
+
+	path, owner := filepath.Join(dir, "owner.json"), make(map[string]any)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &owner)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := strings.TrimPrefix(srv.URL(), "nats://")
+	owner["url"] = "nats://" + l.Addr().String()
+	if text, err = json.Marshal(owner); err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			m.mu.Lock()
+			m.conns = append(m.conns, client, server)
+			m.mu.Unlock()
+			go io.Copy(client, server)
+			go m.pass(server, client)
+		}
+	}()
+	return m
+}
+
+// pass hands on what a client sends.
+func (m *mortal) pass(server, client net.Conn) {
+	chunk := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(chunk)
+		if err != nil {
+			return
+		}
+		m.mu.Lock()
+		m.left -= bytes.Count(chunk[:n], []byte("PUB "))
+		over := m.left <= 0
+		m.mu.Unlock()
+		if over {
+			go m.end()
+			return
+		}
+		if _, err := server.Write(chunk[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (m *mortal) alive() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.left > 0
+}
