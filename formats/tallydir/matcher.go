@@ -8,10 +8,45 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// matcher is written what a file is expected to be, and compares.
+// comparison is written what a file is expected to be.
+type comparison interface {
+	io.Writer // never fails
+
+	// matched reports whether what was written is the file, all of it.
+	matched() (bool, error)
+}
+
+// matcher compares with a file in memory.
 type matcher struct {
-	r       io.Reader // of the file; nil: it is in memory
-	rest    []byte    // of a file in memory: what nothing was compared with yet
+	rest    []byte // what nothing was compared with yet
+	differs bool
+}
+
+// Write compares the next bytes. They are mostly a part of that very file, and equal
+// without a look at them.
+func (m *matcher) Write(p []byte) (int, error) {
+	if m.differs = m.differs || !bytes.HasPrefix(m.rest, p); !m.differs {
+		m.rest = m.rest[len(p):]
+	}
+	return len(p), nil
+}
+
+// writeIndented implements indenter: the layout is compared with and not made.
+func (m *matcher) writeIndented(raw []byte, indent string, depth int) {
+	if m.differs {
+		return
+	}
+	rest, ok := rawjson.CutIndentAt(m.rest, raw, indent, depth)
+	if m.differs = !ok; ok {
+		m.rest = rest
+	}
+}
+
+func (m *matcher) matched() (bool, error) { return !m.differs && len(m.rest) == 0, nil }
+
+// fileMatcher compares with a file that it reads.
+type fileMatcher struct {
+	r       io.Reader
 	buf     []byte
 	differs bool
 	err     error // of reading
@@ -19,12 +54,8 @@ type matcher struct {
 
 const matchAtOnce = 64 << 10
 
-// Write compares the next bytes. It never fails.
-func (m *matcher) Write(p []byte) (int, error) {
-	if m.r == nil {
-		m.writeMemory(p)
-		return len(p), nil
-	}
+// Write compares the next bytes.
+func (m *fileMatcher) Write(p []byte) (int, error) {
 	if m.buf == nil {
 		m.buf = make([]byte, matchAtOnce)
 	}
@@ -40,33 +71,9 @@ func (m *matcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeMemory compares with a file in memory. What is written is mostly a part of that
-// very file, and equal without a look at it.
-func (m *matcher) writeMemory(p []byte) {
-	if m.differs = m.differs || !bytes.HasPrefix(m.rest, p); !m.differs {
-		m.rest = m.rest[len(p):]
-	}
-}
-
-// writeIndented compares with a value in the layout of rawjson.AppendIndentAt, which is
-// not made for it.
-func (m *matcher) writeIndented(raw []byte, indent string, depth int) {
-	if m.differs {
-		return
-	}
-	rest, ok := rawjson.CutIndentAt(m.rest, raw, indent, depth)
-	if m.differs = !ok; ok {
-		m.rest = rest
-	}
-}
-
-// matched reports whether what was written is the file, all of it.
-func (m *matcher) matched() (bool, error) {
+func (m *fileMatcher) matched() (bool, error) {
 	if m.differs || m.err != nil {
 		return false, m.err
-	}
-	if m.r == nil {
-		return len(m.rest) == 0, nil
 	}
 	var one [1]byte
 	_, err := io.ReadFull(m.r, one[:])

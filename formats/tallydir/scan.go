@@ -192,7 +192,7 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 	}
 	if traces != nil {
 		defer traces.close()
-		sc.derive = &deriver{out: arrayWriter{w: &traces.matcher, format: traces.format}}
+		sc.derive = &deriver{out: arrayWriter{w: traces.comparison, format: traces.format}}
 	}
 	if f.small() {
 		err = f.scanSmallTurns(s, &sc)
@@ -259,8 +259,8 @@ func (f *folder) scanLargeTurns(s *source, sc *lineScan) error {
 
 // traceFile is stepTraces.json, to be compared with what follows from the steps.
 type traceFile struct {
-	matcher
-	close  func() error
+	comparison
+	close  func()
 	format events.FileFormat
 }
 
@@ -280,7 +280,7 @@ func (f *folder) openTraces() (*traceFile, error) {
 		return nil, err
 	}
 	if !f.small() {
-		return &traceFile{matcher: matcher{r: r}, close: r.Close, format: *layout}, nil
+		return &traceFile{comparison: &fileMatcher{r: r}, close: func() { r.Close() }, format: *layout}, nil
 	}
 	defer r.Close()
 	buf, _ := traceBuffers.Get().(*bytes.Buffer)
@@ -292,7 +292,7 @@ func (f *folder) openTraces() (*traceFile, error) {
 	if _, err := buf.ReadFrom(io.LimitReader(r, s.size+1)); err != nil { // what has grown differs
 		return nil, err
 	}
-	return &traceFile{matcher: matcher{rest: buf.Bytes()}, close: func() error { traceBuffers.Put(buf); return nil }, format: *layout}, nil
+	return &traceFile{comparison: &matcher{rest: buf.Bytes()}, close: func() { traceBuffers.Put(buf) }, format: *layout}, nil
 }
 
 // traceFormat guesses how stepTraces.json is laid out, nil if there is none.

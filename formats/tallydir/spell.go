@@ -19,6 +19,12 @@ type arrayWriter struct {
 	buf    []byte
 }
 
+// indenter is a writer that need not be given the bytes of rawjson.AppendIndentAt.
+type indenter interface {
+	io.Writer
+	writeIndented(raw []byte, indent string, depth int)
+}
+
 func (a *arrayWriter) element(raw []byte) error {
 	b := a.buf[:0]
 	switch {
@@ -34,11 +40,11 @@ func (a *arrayWriter) element(raw []byte) error {
 		b = append(b, raw...)
 	} else {
 		b = append(append(b, '\n'), a.format.Indent...)
-		if m, ok := a.w.(*matcher); ok && m.r == nil {
+		if w, ok := a.w.(indenter); ok {
 			a.buf = b
-			m.writeMemory(b)
-			m.writeIndented(raw, a.format.Indent, 1)
-			return nil
+			_, err := w.Write(b)
+			w.writeIndented(raw, a.format.Indent, 1)
+			return err
 		}
 		b = rawjson.AppendIndentAt(b, raw, a.format.Indent, 1)
 	}

@@ -166,7 +166,7 @@ func (f *file) open(ctx context.Context) error {
 }
 
 // writeAhead has the file written by way of a write-ahead log. For an empty file that
-// is a write to the file itself, which SQLite would sync several times. It is in vain:
+// is a write to the file itself, which SQLite would sync several times, in vain:
 // if a power cut takes it, the file is empty again or damaged, and built anew as one
 // is whose last commits are gone.
 func (f *file) writeAhead(ctx context.Context) error {
