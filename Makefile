@@ -1,6 +1,6 @@
 # check, test, race, fuzz, bench: the five words. soak is for an idle machine and an hour.
 GO ?= go
-FUZZTIME ?= 10s
+FUZZTIME ?= 6s
 
 .PHONY: check test race fuzz bench soak
 
@@ -35,6 +35,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v .
+	.ci/fuzz 60s
 	$(GO) test -timeout 60m ./formats/...
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
 	$(GO) test -timeout 60m ./projector/catalog -rapid.checks=2000
