@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/block"
@@ -76,7 +74,7 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 	if err != nil {
 		return err
 	}
-	blocks, err := blocksOf(msgs)
+	blocks, err := block.Numbers(msgs)
 	if err != nil {
 		return err
 	}
@@ -125,22 +123,11 @@ func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool,
 
 // sound reports whether a block is not damaged, as nearly all are.
 func (x *examination) sound(b *examined) (bool, error) {
-	f, err := os.Open(blockPath(b.msgs, b.number))
-	if err != nil {
+	var err error
+	if b.data, err = block.Load(block.Path(b.msgs, b.number), x.buffer); err != nil {
 		return false, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	if n := int(info.Size()); cap(x.buffer) < n {
-		x.buffer = make([]byte, n)
-	}
-	b.data = x.buffer[:info.Size()]
-	if _, err := io.ReadFull(f, b.data); err != nil {
-		return false, err
-	}
+	x.buffer = b.data
 	last, sound := block.Sound(b.name, b.number, b.data)
 	if !sound {
 		return false, nil
@@ -156,7 +143,8 @@ func (x *examination) between(b *examined, last events.Offset) error {
 	if b.next == 0 || last == 0 {
 		return nil
 	}
-	first, err := beginOf(blockPath(b.msgs, b.next))
+	seq, err := block.Begin(block.Path(b.msgs, b.next))
+	first := events.Offset(seq)
 	if err != nil || first > last+mostBetween {
 		return err // the next one begins with a damaged record
 	}
@@ -172,21 +160,6 @@ func (x *examination) between(b *examined, last events.Offset) error {
 // mostBetween is more records than a block can have.
 const mostBetween = 1 << 20
 
-// beginOf gives the offset that the first record of a block says that it has, 0 if there
-// is none.
-func beginOf(path string) (events.Offset, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	var head [block.SeqEnd]byte
-	if _, err := io.ReadFull(f, head[:]); err != nil {
-		return 0, nil // empty, or torn
-	}
-	return events.Offset(block.Seq(head[:])), nil
-}
-
 // examined is a block under examination.
 type examined struct {
 	name, msgs   string
@@ -198,7 +171,7 @@ type examined struct {
 }
 
 func (b *examined) read() (err error) {
-	if b.data, err = os.ReadFile(blockPath(b.msgs, b.number)); err == nil {
+	if b.data, err = os.ReadFile(block.Path(b.msgs, b.number)); err == nil {
 		b.records, b.gaps = block.Scan(b.name, b.number, b.data)
 	}
 	return err
@@ -267,23 +240,6 @@ func (x *examination) extent(b *examined, gap block.Gap) (from, upto events.Offs
 	return from, upto, torn
 }
 
-// blocksOf lists a stream's blocks by their numbers.
-func blocksOf(msgs string) (numbers []int, err error) {
-	entries, err := os.ReadDir(msgs)
-	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), ".blk")
-		if n, err := strconv.Atoi(digits); ok && err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers, err
-}
-
-func blockPath(msgs string, number int) string {
-	return filepath.Join(msgs, strconv.Itoa(number)+".blk")
-}
-
 // firstLost gives the offset of the damaged record: the one behind the last sound one.
 func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
 	before := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= gap.Begin })
@@ -310,7 +266,7 @@ func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
 
 // firstOf gives the first offset that a block holds for sure.
 func firstOf(msgs, stream string, number int) (events.Offset, bool) {
-	data, err := os.ReadFile(blockPath(msgs, number))
+	data, err := os.ReadFile(block.Path(msgs, number))
 	if err != nil {
 		return 0, false
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/log"
 )
@@ -128,7 +129,7 @@ func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 		if err != nil || first > slices.Max(offsets) {
 			continue
 		}
-		blocks, err := blocksOf(msgs)
+		blocks, err := block.Numbers(msgs)
 		if err != nil {
 			continue
 		}

@@ -82,7 +82,7 @@ func (x *examination) place(b *examined, g block.Gap) (from, upto events.Offset,
 
 // write puts a block back that was changed in memory.
 func (b *examined) write() error {
-	path := blockPath(b.msgs, b.number)
+	path := block.Path(b.msgs, b.number)
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (b *examined) write() error {
 // cut does what the server would do if it read the block as it should: it throws the
 // rest away, from a place on. Without its index it reads the stream anew.
 func (b *examined) cut(at int) error {
-	if err := os.Truncate(blockPath(b.msgs, b.number), int64(at)); err != nil {
+	if err := os.Truncate(block.Path(b.msgs, b.number), int64(at)); err != nil {
 		return err
 	}
 	return b.forgetIndex()

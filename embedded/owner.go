@@ -162,7 +162,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		a.Close()
 		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir)}}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: streamsDir(dir)}}
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}

@@ -140,6 +140,10 @@ type Query struct {
 	Upto   events.Offset // inclusive; not used when Live
 	Want   int           // about how many will be taken; 0: all
 	Live   bool          // the cursor never ends: it waits for what comes
+
+	// Match, if not nil, says of a subject whether its messages are looked at: those of
+	// others may come without header and data.
+	Match func(subject string) bool
 }
 
 // Cursor gives messages in the order of their offsets. One goroutine uses it.

@@ -25,8 +25,13 @@ type outcome struct {
 
 func mustReadAll(t *testing.T, l *log.Log) []outcome {
 	t.Helper()
+	return mustReadRange(t, l, events.Range{})
+}
+
+func mustReadRange(t *testing.T, l *log.Log, rg events.Range) []outcome {
+	t.Helper()
 	var list []outcome
-	for rec, err := range l.Read(t.Context(), events.Range{}) {
+	for rec, err := range l.Read(t.Context(), rg) {
 		list = append(list, outcome{rec, fmt.Sprint(err)})
 	}
 	return list

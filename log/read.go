@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/events"
@@ -125,17 +124,57 @@ func itemOf(m Message) item {
 // scan yields what there is in a stretch. The error ends it.
 func (l *Log) scan(ctx context.Context, s stretch) iter.Seq2[item, error] {
 	if s.filter == events.SubjectFilter {
-		return l.scanAll(ctx, s.after, s.upto, s.want)
+		return l.scanAll(ctx, s.after, s.upto, s.want, nil)
 	}
 	return func(yield func(item, error) bool) {
-		if s.after < s.upto {
+		switch {
+		case s.after >= s.upto:
+		case l.isDense(s):
+			l.scanDense(ctx, s, yield)
+		default:
 			l.scanSome(ctx, s, l.withHoles(s, yield))
 		}
 	}
 }
 
-// scanAll reads every record: all offsets must be there, so a gap is damage.
-func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int) iter.Seq2[item, error] {
+// A stretch of many records, of which many are of the filter, is read as a whole.
+const (
+	longStretch = 8192
+	denseShare  = 16 // one in so many
+)
+
+// isDense reports whether to read a stretch as a whole takes less than to have its
+// records looked up.
+func (l *Log) isDense(s stretch) bool {
+	b, ok := l.backend.(interface {
+		about(filter string, after, upto events.Offset) uint64
+	})
+	length := uint64(s.upto - s.after)
+	return ok && s.want == 0 && length > longStretch && denseShare*b.about(s.filter, s.after, s.upto) > length
+}
+
+// scanDense reads every record of a stretch and passes on those of its filter. Whose a
+// damaged record was it cannot say: then the records are looked up and counted, and those
+// that were not passed on yet are.
+func (l *Log) scanDense(ctx context.Context, s stretch, yield func(item, error) bool) {
+	done := s.after
+	for it, err := range l.scanAll(ctx, s.after, s.upto, 0, matcher(s.filter)) {
+		if err == nil && it.err != nil {
+			l.scanSome(ctx, s, l.withHoles(s, func(it item, err error) bool {
+				return err == nil && it.at <= done || yield(it, err)
+			}))
+			return
+		}
+		if !yield(it, err) || err != nil {
+			return
+		}
+		done = it.at
+	}
+}
+
+// scanAll reads every record, and yields those whose subjects match, all if match is nil:
+// all offsets must be there, so a gap is damage.
+func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int, match func(subject string) bool) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		st, err := l.backend.State(ctx)
 		if err != nil {
@@ -148,7 +187,7 @@ func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int) 
 		if after >= upto {
 			return
 		}
-		cur, err := l.backend.Scan(ctx, Query{Filter: events.SubjectFilter, After: after, Upto: upto, Want: want})
+		cur, err := l.backend.Scan(ctx, Query{Filter: events.SubjectFilter, After: after, Upto: upto, Want: want, Match: match})
 		if err != nil {
 			yield(item{}, err)
 			return
@@ -169,7 +208,7 @@ func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int) 
 					return
 				}
 			}
-			if err == nil && !yield(itemOf(m), nil) {
+			if err == nil && (match == nil || match(m.Subject)) && !yield(itemOf(m), nil) {
 				return
 			}
 		}
@@ -319,7 +358,7 @@ func fillWindow(ctx context.Context, cur Cursor, window []item, want int) (_ []i
 // before which the records were yielded already, and everything behind. It reports
 // whether that went well to the end.
 func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yield func(item, error) bool) bool {
-	for it, err := range l.scanAll(ctx, s.after, s.upto, 0) {
+	for it, err := range l.scanAll(ctx, s.after, s.upto, 0, nil) {
 		if err == nil && it.err == nil && (it.at <= from || !matches(s.filter, it.rec.Subject.NATS())) {
 			continue
 		}
@@ -330,8 +369,23 @@ func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yie
 	return true
 }
 
-// matches reports whether a literal NATS subject is one of a filter's.
-func matches(filter, subject string) bool {
-	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
-	return slices.EqualFunc(want, have, func(w, h string) bool { return w == "*" || w == h })
+// matches reports whether a subject is one of a filter's, which may have the wildcard *.
+func matches(filter, subject string) bool { return matcher(filter)(subject) }
+
+// matcher gives matches for one filter and many subjects.
+func matcher(filter string) func(subject string) bool {
+	if !strings.Contains(filter, "*") {
+		return func(subject string) bool { return subject == filter }
+	}
+	tokens := strings.Split(filter, ".")
+	return func(subject string) bool {
+		for i, want := range tokens {
+			have, rest, more := strings.Cut(subject, ".")
+			if want != "*" && want != have || more != (i < len(tokens)-1) {
+				return false
+			}
+			subject = rest
+		}
+		return true
+	}
 }

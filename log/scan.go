@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/block"
 )
 
 // Scan implements Backend.
@@ -29,6 +32,8 @@ type scan struct {
 	place   int           // in the line, of the segment that is read
 	last    int           // of the last one to be read
 	reading *consumer     // nil: not begun
+	blocks  *block.Reader // of the segment, if it is read from its blocks
+	served  bool          // the server is asked for what is left of the segment
 	losses  int           // of consumers since the last message
 	counts  []*uint64     // by place: announced messages; nil: not asked
 }
@@ -132,7 +137,7 @@ func (s *scan) consumer() *consumer {
 		switch {
 		case q.Live:
 			s.reading.moved = s.line.moved
-		case q.Filter == events.SubjectFilter && q.Want == 0 && q.Upto-q.After > firstBatch:
+		case s.long():
 			s.reading.dial = s.b.scans // a read of more than one request is worth a connection
 		}
 	}
@@ -145,9 +150,14 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 		if s.place > s.last {
 			return Message{}, io.EOF
 		}
-		if s.lacks(s.place) {
+		q := s.part(s.place)
+		if s.lacks(s.place) || !q.Live && q.After >= q.Upto {
 			s.advance()
 			continue
+		}
+		if m, ok := s.fromBlocks(q); ok {
+			s.at = m.Offset
+			return m, ctx.Err()
 		}
 		c := s.consumer()
 		m, err := c.Next(ctx)
@@ -175,6 +185,65 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 	}
 }
 
+// long reports whether the scan is of all records, and of more than one request brings.
+func (s *scan) long() bool {
+	return s.q.Filter == events.SubjectFilter && s.q.Want == 0 && !s.q.Live && s.q.Upto-s.q.After > firstBatch
+}
+
+// about estimates how many records of a filter a stretch has in segments that a long scan
+// takes from blocks.
+func (b *jetStream) about(filter string, after, upto events.Offset) uint64 {
+	n := uint64(0)
+	if b.segments.Blocks == "" {
+		return n
+	}
+	literal := !strings.ContainsAny(filter, "*>")
+	for _, seg := range b.line.Load().segments {
+		from, to := max(after+1, seg.first), min(upto, seg.last)
+		if seg.last == 0 || from > to {
+			continue
+		}
+		if !literal {
+			n += uint64(to - from + 1)
+		} else if e, _, _ := seg.find(filter); e.Count > 0 {
+			n += max(1, e.Count*uint64(to-from+1)/uint64(seg.last-seg.first+1))
+		}
+	}
+	return n
+}
+
+// fromBlocks gives the next message of a full segment, if the scan is long and the message
+// stands in the server's files as it should. Else the server is asked from there on, and
+// says what it can read.
+func (s *scan) fromBlocks(q Query) (m Message, ok bool) {
+	seg := s.line.segments[s.place]
+	if s.served || s.b.segments.Blocks == "" || seg.last == 0 || !s.long() {
+		return m, false
+	}
+	var err error
+	if s.blocks == nil {
+		dir := filepath.Join(s.b.segments.Blocks, seg.name, "msgs")
+		s.blocks, err = block.NewReader(dir, seg.name, uint64(q.After)+1, uint64(q.Upto), q.Match)
+	}
+	var stored block.Message
+	if err == nil {
+		stored, err = s.blocks.Next()
+	}
+	if err != nil {
+		s.closeBlocks()
+		s.served = true
+		return m, false
+	}
+	return Message{Subject: stored.Subject, Data: stored.Data, Offset: events.Offset(stored.Seq), Time: time.Unix(0, stored.Time).UTC(), wire: stored.Header}, true
+}
+
+func (s *scan) closeBlocks() {
+	if s.blocks != nil {
+		s.blocks.Close()
+		s.blocks = nil
+	}
+}
+
 // mostLosses bounds how often a consumer that gives nothing is replaced.
 const mostLosses = 3
 
@@ -189,6 +258,8 @@ func (s *scan) advance() {
 }
 
 func (s *scan) stop() {
+	s.closeBlocks()
+	s.served = false
 	if s.reading != nil {
 		s.reading.Close()
 		s.reading = nil

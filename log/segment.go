@@ -32,6 +32,11 @@ type Segments struct {
 	// "": none is kept, and every segment is asked.
 	Dir string
 
+	// Blocks is the folder in which a server on this machine keeps the streams. A long
+	// read takes full segments from its files: the server would keep for minutes what it
+	// notes of each block that it reads. "": it asks the server.
+	Blocks string
+
 	// AtRest is called while nothing is being appended: when a segment was begun, and
 	// once in the beginning. What is read meanwhile waits, or is asked for again.
 	AtRest func() error

@@ -112,14 +112,6 @@ func Sound(stream string, number int, data []byte) (last uint64, sound bool) {
 	return last, true
 }
 
-// SeqEnd is how much of a record it takes to know its sequence.
-const SeqEnd = 12
-
-// Seq gives the sequence that the record says it has with which data begin.
-func Seq(data []byte) uint64 {
-	return binary.LittleEndian.Uint64(data[4:SeqEnd]) &^ (erasedBit | tombstoneBit)
-}
-
 // Frame makes a stretch of a block look like records of some sequences, both ends
 // inclusive, and reports whether there is room for them. What they are is not told any
 // more: their hashes are wrong.

@@ -11,9 +11,13 @@ import (
 
 const stream = "TALLY_1"
 
-// appendRecord writes a record as the server does.
 func appendRecord(b []byte, seq uint64, subject, headers, payload string) []byte {
-	s := newScanner(stream, 2, nil)
+	return appendRecordOf(b, 2, seq, subject, headers, payload)
+}
+
+// appendRecordOf writes a record of a block as the server does.
+func appendRecordOf(b []byte, number int, seq uint64, subject, headers, payload string) []byte {
+	s := newScanner(stream, number, nil)
 	size := headerSize + len(subject) + len(payload) + hashSize
 	length := uint32(size)
 	if headers != "" {

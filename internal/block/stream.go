@@ -1,0 +1,232 @@
+package block
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Message is a message as it stands in a block. It belongs to the caller.
+type Message struct {
+	Seq     uint64
+	Time    int64 // at which it was stored, in nanoseconds since 1970
+	Subject string
+	Header  string // as NATS carries it; "" if there is none
+	Data    []byte
+}
+
+// ErrUnsound says that something else than the next message stands in a block. What it is,
+// Scan tells.
+var ErrUnsound = errors.New("not a sound message")
+
+// Numbers lists the blocks in a stream's folder by their numbers, in the order in which
+// they were written.
+func Numbers(dir string) (numbers []int, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		digits, ok := strings.CutSuffix(e.Name(), ".blk")
+		if n, err := strconv.Atoi(digits); ok && err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// Path is the file of a block in a stream's folder.
+func Path(dir string, number int) string {
+	return filepath.Join(dir, strconv.Itoa(number)+".blk")
+}
+
+// Load reads a block, into a buffer if that has the room.
+func Load(path string, buf []byte) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if n := int(info.Size()); n > cap(buf) {
+		buf = make([]byte, n)
+	}
+	buf = buf[:info.Size()]
+	_, err = io.ReadFull(f, buf)
+	return buf, err
+}
+
+// Begin gives the sequence that the first record of a block says that it has, 0 if there
+// is none.
+func Begin(path string) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var head [seqEnd]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil {
+		return 0, nil // empty, or torn
+	}
+	return binary.LittleEndian.Uint64(head[4:]) &^ (erasedBit | tombstoneBit), nil
+}
+
+// seqEnd is how much of a record it takes to know its sequence.
+const seqEnd = 12
+
+// Reader gives the messages of a stream that is not written to any more, and makes sure
+// that none is left out.
+type Reader struct {
+	dir, stream string
+	match       func(subject string) bool
+	next, upto  uint64 // sequences: of the next record, and of the last one
+
+	numbers []int // of the blocks that follow
+	number  int   // of the one that is read
+	file    *os.File
+	in      *bufio.Reader
+	scanner *scanner
+	large   []byte // a record that is larger than what is read ahead
+	subject string // of the record before: mostly that of the next one, too
+}
+
+// readAhead is how much of a block a Reader has in memory.
+const readAhead = 1 << 20
+
+// NewReader gives a reader of a stream, by its folder and its name: of the messages from
+// one sequence to another, both inclusive. Those of subjects that do not match come
+// without header and data; a nil match takes all.
+func NewReader(dir, stream string, from, upto uint64, match func(subject string) bool) (*Reader, error) {
+	numbers, err := Numbers(dir)
+	if err != nil {
+		return nil, err
+	}
+	begin := 0
+	for i, number := range slices.Backward(numbers) {
+		first, err := Begin(Path(dir, number))
+		if err != nil {
+			return nil, err
+		}
+		// What is damaged there makes the reader begin too early, which costs time, or too
+		// late, which it notices.
+		if first > 0 && first <= from {
+			begin = i
+			break
+		}
+	}
+	return &Reader{dir: dir, stream: stream, match: match, next: from, upto: upto, numbers: numbers[begin:], in: bufio.NewReaderSize(nil, readAhead)}, nil
+}
+
+// Next gives the next message, or io.EOF if all were given. Any other error is final:
+// ErrUnsound, or what the file system says.
+func (r *Reader) Next() (Message, error) {
+	for r.next <= r.upto {
+		e, err := r.record()
+		if err != nil {
+			return Message{}, err
+		}
+		if e.seq&(erasedBit|tombstoneBit) != 0 || e.seq < r.next {
+			continue
+		}
+		if e.seq > r.next {
+			return Message{}, fmt.Errorf("%s: there is no message %d: %w", Path(r.dir, r.number), r.next, ErrUnsound)
+		}
+		r.next++
+		if subject := r.scanner.data[headerSize : headerSize+e.subject]; r.subject != string(subject) {
+			r.subject = string(subject)
+		}
+		if r.match == nil || r.match(r.subject) {
+			return r.message(e), nil
+		}
+		return Message{Seq: e.seq, Subject: r.subject}, nil
+	}
+	return Message{}, io.EOF
+}
+
+// record reads the next record; the scanner has it and nothing else.
+func (r *Reader) record() (extent, error) {
+	for {
+		if r.file == nil {
+			if err := r.open(); err != nil {
+				return extent{}, err
+			}
+		}
+		head, err := r.in.Peek(headerSize)
+		if errors.Is(err, io.EOF) && len(head) == 0 {
+			r.Close()
+			continue
+		}
+		if err == nil {
+			err = r.take(int(binary.LittleEndian.Uint32(head) &^ headersBit))
+		}
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return extent{}, err
+		}
+		e, ok := r.scanner.extent(0)
+		if err != nil || !ok || e.end != len(r.scanner.data) || !r.scanner.whole(e) {
+			return extent{}, fmt.Errorf("%s behind message %d: %w", Path(r.dir, r.number), r.next-1, ErrUnsound)
+		}
+		return e, nil
+	}
+}
+
+// take gives the scanner the next n bytes.
+func (r *Reader) take(n int) (err error) {
+	r.scanner.data = nil
+	switch {
+	case n > maxRecord:
+		return nil // there is no such record
+	case n > readAhead:
+		r.large = slices.Grow(r.large[:0], n)[:n]
+		r.scanner.data = r.large
+		_, err = io.ReadFull(r.in, r.large)
+	default:
+		if r.scanner.data, err = r.in.Peek(n); err == nil {
+			_, err = r.in.Discard(n) // what was peeked at stays until the next read
+		}
+	}
+	return err
+}
+
+// open opens the next block.
+func (r *Reader) open() (err error) {
+	if len(r.numbers) == 0 {
+		return fmt.Errorf("%s ends before message %d: %w", r.dir, r.next, ErrUnsound)
+	}
+	r.number, r.numbers = r.numbers[0], r.numbers[1:]
+	if r.file, err = os.Open(Path(r.dir, r.number)); err != nil {
+		return err
+	}
+	r.in.Reset(r.file)
+	r.scanner = newScanner(r.stream, r.number, nil)
+	return nil
+}
+
+// Close closes the file that is read.
+func (r *Reader) Close() {
+	if r.file != nil {
+		r.file.Close()
+		r.file = nil
+	}
+}
+
+// message copies the message out of the record that the scanner has.
+func (r *Reader) message(e extent) Message {
+	data := r.scanner.data
+	m := Message{Seq: e.seq, Time: int64(binary.LittleEndian.Uint64(data[12:])), Subject: r.subject}
+	body := data[headerSize+e.subject : e.end-hashSize]
+	if e.headers {
+		n := binary.LittleEndian.Uint32(body)
+		m.Header, body = string(body[4:4+n]), body[4+n:]
+	}
+	m.Data = slices.Clone(body)
+	return m
+}

@@ -1,0 +1,141 @@
+package log_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/log"
+)
+
+// Long reads take full segments from the server's files, those of one subject too if it
+// has many of the records: they give what the server gives, wherever they begin and end,
+// and whatever has become of the files.
+func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
+	dir := t.TempDir()
+	blocks := filepath.Join(dir, "jetstream", "$G", "streams")
+	s := mustServe(t, dir, nil)
+	index := t.TempDir()
+	l := mustOpen(t, mustDial(t, s), log.Config{Owner: true, Segments: log.Segments{Bytes: 800_000, Dir: index}})
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 120 {
+		var pending []*log.Pending
+		for range 100 {
+			sub := events.Session("", fmt.Sprint("s", max(0, r.IntN(20)-5)))
+			pending = append(pending, l.AppendAsync(t.Context(), sub, log.Any, note("", strings.Repeat("x", r.IntN(200)))))
+		}
+		for _, p := range pending {
+			if _, err := p.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := os.ReadDir(blocks)
+	if err != nil || len(segments) < 4 {
+		t.Fatalf("the log has %d segments: %v", len(segments), err)
+	}
+
+	// open gives a log that reads from a folder, and says how often the server was asked
+	// for much.
+	open := func(blocks string) (l *log.Log, asked *int) {
+		asked = new(int)
+		scans := scansOf(s, func(c net.Conn) net.Conn { *asked++; return c })
+		return mustOpen(t, mustDial(t, s), log.Config{Scans: scans, Segments: log.Segments{Blocks: blocks, Dir: index}}), asked
+	}
+	// some reads what s0 has, a quarter of all, and what all sessions have, and gives how
+	// many consumers the first segment had for that.
+	some := func(l *log.Log) (list []outcome, consumers int) {
+		made, err := mustDial(t, s).SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.TALLY_1.*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rg := range []events.Range{{Subject: events.Session("", "s0")}, {Kind: events.KindSession}, {Subject: events.Session("", "s0"), After: 100, Upto: 11_000}} {
+			list = append(list, mustReadRange(t, l, rg)...)
+		}
+		for {
+			if _, err := made.NextMsg(100 * time.Millisecond); err != nil {
+				return list, consumers
+			}
+			consumers++
+		}
+	}
+	for name, c := range map[string]struct {
+		blocks string
+		asked  int
+	}{"the server's": {blocks, 1}, "none": {"", len(segments)}, "others": {t.TempDir(), len(segments)}} {
+		t.Run(name, func(t *testing.T) {
+			plain, _ := open("")
+			l, asked := open(c.blocks)
+			want := mustReadAll(t, plain)
+			if diff := cmp.Diff(want, mustReadAll(t, l)); diff != "" || len(want) != 12_000 {
+				t.Errorf("%d records (-server's +files'):\n%s", len(want), diff)
+			}
+			if *asked > c.asked || *asked < c.asked-1 { // the newest segment may have few
+				t.Errorf("the server was asked for %d segments, want %d", *asked, c.asked)
+			}
+			wantSome, _ := some(plain)
+			gotSome, consumers := some(l)
+			if diff := cmp.Diff(wantSome, gotSome); diff != "" || len(wantSome) < 17_000 {
+				t.Errorf("%d records of some subjects (-server's +files'):\n%s", len(wantSome), diff)
+			}
+			if (consumers > 0) != (c.asked > 1) {
+				t.Errorf("the server was asked %d times what the first segment has of a subject", consumers)
+			}
+			for range 20 {
+				after := events.Offset(r.IntN(11_600))
+				rg := events.Range{After: after, Upto: after + 300 + events.Offset(r.IntN(100))}
+				if w, g := show(t, plain, rg), show(t, l, rg); !slices.Equal(w, g) {
+					t.Errorf("%v gives %v, want %v", rg, g, w)
+				}
+			}
+		})
+	}
+
+	// The server reads the files anew.
+	mustStop(s)
+	msgs := filepath.Join(blocks, "TALLY_2", "msgs")
+	numbers, err := block.Numbers(msgs)
+	if err != nil || len(numbers) != 1 {
+		t.Fatalf("the segment has the blocks %v: %v", numbers, err)
+	}
+	path := block.Path(msgs, numbers[0])
+	data, err := os.ReadFile(path)
+	if err == nil {
+		data[len(data)/2] ^= 4
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = mustServe(t, dir, nil)
+	plain, _ := open("")
+	l, asked := open(blocks)
+	want := mustReadAll(t, plain)
+	if diff := cmp.Diff(want, mustReadAll(t, l)); diff != "" {
+		t.Errorf("with a damaged record (-server's +files'):\n%s", diff)
+	}
+	if *asked > 2 {
+		t.Errorf("the server was asked for %d segments, one of which has a damaged record", *asked)
+	}
+	wantSome, _ := some(plain)
+	gotSome, _ := some(l)
+	if diff := cmp.Diff(wantSome, gotSome); diff != "" {
+		t.Errorf("of some subjects, with a damaged record (-server's +files'):\n%s", diff)
+	}
+	if lost := len(slices.DeleteFunc(slices.Clone(want), func(o outcome) bool { return o.Err == "<nil>" })); lost != 1 {
+		t.Errorf("%d records are lost", lost)
+	}
+}
