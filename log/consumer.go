@@ -60,6 +60,7 @@ type consumer struct {
 	reply  string                // of the request under way
 	asks   int                   // requests so far
 	asked  int                   // messages that the request under way may still bring
+	room   int                   // bytes that it may
 	batch  int                   // size of the next request
 	barren int                   // requests in a row that brought nothing yet, that under way among them
 }
@@ -78,6 +79,7 @@ type inbox interface {
 type incoming struct {
 	Message
 	number uint64 // among the consumer's messages, from 1; 0: it is none of them
+	size   int    // as the server counts it, in bytes
 }
 
 func newConsumer(b *jetStream, s *segment, q Query) *consumer {
@@ -170,6 +172,9 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 			continue
 		}
 		c.asked--
+		if c.room -= a.size; c.room == 0 {
+			c.asked = 0 // the request is over, and the server says so of others only
+		}
 		c.barren = 0
 		return c.take(a)
 	}
@@ -244,7 +249,7 @@ func (c *consumer) ask() error {
 	if err != nil {
 		return err
 	}
-	c.asked, c.batch = req.Batch, min(4*c.batch, mostBatch)
+	c.asked, c.room, c.batch = req.Batch, req.MaxBytes, min(4*c.batch, mostBatch)
 	c.barren++
 	c.asks++
 	c.reply, err = c.inbox.request(c.asks, "$JS.API.CONSUMER.MSG.NEXT."+c.segment.name+"."+c.name, body)

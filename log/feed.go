@@ -190,8 +190,9 @@ func readIncoming(in *bufio.Reader, line []byte) (incoming, error) {
 	if !ok || header > size {
 		return incoming{}, fmt.Errorf("the server says %q", line)
 	}
-	a := incoming{Message: Message{Subject: string(fields[1])}}
+	a := incoming{Message: Message{Subject: string(fields[1])}, size: len(fields[1]) + size}
 	if n == 4+numbers {
+		a.size += len(fields[3])
 		d, err := parseDelivery(string(fields[3]))
 		if err != nil {
 			return incoming{}, err

@@ -44,7 +44,7 @@ func (in *clientInbox) receive(ctx context.Context, moved <-chan struct{}) (inco
 	if err != nil {
 		return incoming{}, err
 	}
-	a := incoming{Message: Message{Subject: m.Subject, Header: m.Header, Data: m.Data}}
+	a := incoming{Message: Message{Subject: m.Subject, Header: m.Header, Data: m.Data}, size: m.Size()}
 	if m.Reply == "" {
 		return a, nil
 	}
