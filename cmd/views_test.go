@@ -12,23 +12,24 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// tale makes CloudEvents of several sessions: turns, costs, runs, rewinds, forks,
-// and documents.
-func tale(sessions, each int) string {
+// tale makes CloudEvents of several sessions: turns, costs, runs, forks, and documents.
+// Those of another name are others.
+func tale(name string, sessions, each int) string {
 	var b strings.Builder
 	event := func(id, typ, subject, data string) {
 		fmt.Fprintf(&b, `{"specversion":"1.0","id":"%s","source":"urn:test:views","type":"tally.%s.v1","subject":"%s","datacontenttype":"application/json","data":%s}`+"\n", id, typ, subject, data)
 	}
 	for i := range each {
 		for s := range sessions {
-			id, sub := fmt.Sprintf("e-%d-%d", s, i), fmt.Sprintf("session/s%d", s)
+			id, sub := fmt.Sprintf("%s-%d-%d", name, s, i), fmt.Sprintf("session/%s%d", name, s)
 			switch {
 			case i == 0 && s%3 == 2:
-				event(id, "session.created", sub, fmt.Sprintf(`{"kind":"conversation","createdAt":"2026-01-01T00:00:00Z","fork":{"session":"s%d","offset":1}}`, s-1))
+				event(id, "session.created", sub, fmt.Sprintf(`{"kind":"conversation","createdAt":"2026-01-01T00:00:00Z","fork":{"session":"%s%d","offset":1}}`, name, s-1))
 			case i%10 == 7:
 				event(id, "cost.accrued", sub, `{"model":"m","usd":"0.0001","purpose":"run","source":"reported","run":{"kind":"panel","id":"r"}}`)
 			case i%10 == 8:
@@ -57,9 +58,33 @@ func kill(t *testing.T, c *exec.Cmd, most time.Duration) bool {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(rand.N(most), func() { c.Process.Signal(os.Kill) })
+	var struck atomic.Bool
+	timer := time.AfterFunc(rand.N(most), func() { struck.Store(true); c.Process.Signal(os.Kill) })
 	defer timer.Stop()
-	return c.Wait() != nil
+	err := c.Wait()
+	if err != nil && !struck.Load() {
+		t.Fatalf("%v: %v", c.Args, err)
+	}
+	return err != nil
+}
+
+// killAll kills so many commands before they are done, at random moments, and calls check
+// after each. Those that are done too early do not count, and the next is killed earlier.
+func killAll(t *testing.T, kills int, begin func(round int) *exec.Cmd, check func()) {
+	t.Helper()
+	most, killed, round := 500*time.Millisecond, 0, 0
+	for ; killed < kills; round++ {
+		if round > 10*(kills+5) {
+			t.Fatalf("of %d commands %d were killed before they were done, want %d", round, killed, kills)
+		}
+		if kill(t, begin(round), most) {
+			killed, most = killed+1, most+most/20
+		} else {
+			most -= most / 5
+		}
+		check()
+	}
+	t.Logf("%d of %d were killed before they were done, the last within %v", killed, round, most.Round(time.Millisecond))
 }
 
 // The process that keeps the views is killed at any moment: what it leaves, and what
@@ -69,21 +94,13 @@ func TestKillProjector(t *testing.T) {
 	if soak() {
 		kills = 100
 	}
-	store := filepath.Join(t.TempDir(), "store")
-	text := tale(9, 600)
-	killed := 0
-	for range kills {
+	store, text := filepath.Join(t.TempDir(), "store"), ""
+	killAll(t, kills, func(round int) *exec.Cmd {
+		text = tale(fmt.Sprintf("r%d-", round), 9, 150)
 		c := command(t.Context(), store, "tally-ingest", "append", "-o", "jsonl")
 		c.Stdin = strings.NewReader(text)
-		if kill(t, c, 900*time.Millisecond) {
-			killed++
-		}
-		mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
-	}
-	if killed == 0 {
-		t.Error("no process was killed before it was done")
-	}
-	t.Logf("%d of %d were killed before they were done", killed, kills)
+		return c
+	}, func() { mustVerify(t, command(t.Context(), store, "tally-replay", "verify")) })
 	output(t, strings.NewReader(text), store, "tally-ingest", "append", "-o", "jsonl")
 	output(t, nil, store, "tally-replay", "project", "--once")
 	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
@@ -118,15 +135,14 @@ func TestKillRebuild(t *testing.T) {
 		kills = 100
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	output(t, strings.NewReader(tale(9, 300)), store, "tally-ingest", "append", "-o", "jsonl")
+	output(t, strings.NewReader(tale("s", 9, 300)), store, "tally-ingest", "append", "-o", "jsonl")
 	output(t, nil, store, "tally-replay", "project", "--once")
 	want := output(t, nil, store, "tally-replay", "ls", "-o", "jsonl")
-	for range kills {
-		kill(t, command(t.Context(), store, "tally-replay", "rebuild"), 700*time.Millisecond)
+	killAll(t, kills, func(int) *exec.Cmd { return command(t.Context(), store, "tally-replay", "rebuild") }, func() {
 		if got := output(t, nil, store, "tally-replay", "ls", "-o", "jsonl"); got != want {
 			t.Fatalf("after a killed rebuild the list is\n%s\nwant\n%s", got, want)
 		}
-	}
+	})
 	output(t, nil, store, "tally-replay", "rebuild")
 	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
 }
@@ -161,7 +177,7 @@ func TestTwoProjectors(t *testing.T) {
 			t.Fatalf("append: %v\n%s", err, out)
 		}
 	}
-	lines := strings.SplitAfter(tale(3, 40*(kills+1)), "\n")
+	lines := strings.SplitAfter(tale("s", 3, 40*(kills+1)), "\n")
 	part := len(lines) / (kills + 1)
 	append1(strings.Join(lines[:part], ""))
 	active := project()
@@ -243,7 +259,7 @@ func TestServeMetrics(t *testing.T) {
 	if err := json.NewDecoder(out).Decode(&serving); err != nil {
 		t.Fatal(err)
 	}
-	output(t, strings.NewReader(tale(3, 20)), store, "tally-ingest", "append", "-o", "jsonl")
+	output(t, strings.NewReader(tale("s", 3, 20)), store, "tally-ingest", "append", "-o", "jsonl")
 	output(t, nil, store, "tally-replay", "ls") // waits until the catalog shows them
 	answer, err := http.Get(serving.Metrics)
 	if err != nil {
