@@ -173,7 +173,9 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 		}
 		c.asked--
 		if c.room -= a.size; c.room == 0 {
-			c.asked = 0 // the request is over, and the server says so of others only
+			// A request that is exactly full is over, without a word. (nats-server 2.15.2,
+			// consumer.go: nextWaiting ends it, loopAndGatherMsgs tells only if bytes are left.)
+			c.asked = 0
 		}
 		c.barren = 0
 		return c.take(a)

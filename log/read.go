@@ -146,9 +146,7 @@ const (
 // isDense reports whether to read a stretch as a whole takes less than to have its
 // records looked up.
 func (l *Log) isDense(s stretch) bool {
-	b, ok := l.backend.(interface {
-		about(filter string, after, upto events.Offset) uint64
-	})
+	b, ok := l.backend.(*jetStream)
 	length := uint64(s.upto - s.after)
 	return ok && s.want == 0 && length > longStretch && denseShare*b.about(s.filter, s.after, s.upto) > length
 }
@@ -193,6 +191,9 @@ func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int, 
 			return
 		}
 		defer cur.Close()
+		take := func(m Message) bool {
+			return match != nil && !match(m.Subject) || yield(itemOf(m), nil)
+		}
 		for at := after; at < upto; {
 			m, err := cur.Next(ctx)
 			next := m.Offset
@@ -204,24 +205,24 @@ func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int, 
 				return
 			}
 			for at++; at < next; at++ {
-				if !l.yieldGap(ctx, at, yield) {
+				if !l.yieldGap(ctx, at, take, yield) {
 					return
 				}
 			}
-			if err == nil && (match == nil || match(m.Subject)) && !yield(itemOf(m), nil) {
+			if err == nil && !take(m) {
 				return
 			}
 		}
 	}
 }
 
-// yieldGap yields the record at an offset that a cursor left out: nearly always
-// because it cannot be read.
-func (l *Log) yieldGap(ctx context.Context, at events.Offset, yield func(item, error) bool) bool {
+// yieldGap yields what stands at an offset that a cursor left out: nearly always
+// because it cannot be read. If it can, take is given it.
+func (l *Log) yieldGap(ctx context.Context, at events.Offset, take func(Message) bool, yield func(item, error) bool) bool {
 	m, err := l.backend.Get(ctx, at)
 	switch {
 	case err == nil:
-		return yield(itemOf(m), nil)
+		return take(m)
 	case isNotFound(err):
 		return yield(item{at: at, err: l.lost(at)}, nil)
 	case isDamage(err):
@@ -358,8 +359,8 @@ func fillWindow(ctx context.Context, cur Cursor, window []item, want int) (_ []i
 // before which the records were yielded already, and everything behind. It reports
 // whether that went well to the end.
 func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yield func(item, error) bool) bool {
-	for it, err := range l.scanAll(ctx, s.after, s.upto, 0, nil) {
-		if err == nil && it.err == nil && (it.at <= from || !matches(s.filter, it.rec.Subject.NATS())) {
+	for it, err := range l.scanAll(ctx, s.after, s.upto, 0, matcher(s.filter)) {
+		if err == nil && it.err == nil && it.at <= from {
 			continue
 		}
 		if !yield(it, err) || err != nil {

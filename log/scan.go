@@ -137,7 +137,7 @@ func (s *scan) consumer() *consumer {
 		switch {
 		case q.Live:
 			s.reading.moved = s.line.moved
-		case s.long():
+		case q.isLong():
 			s.reading.dial = s.b.scans // a read of more than one request is worth a connection
 		}
 	}
@@ -185,9 +185,10 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// long reports whether the scan is of all records, and of more than one request brings.
-func (s *scan) long() bool {
-	return s.q.Filter == events.SubjectFilter && s.q.Want == 0 && !s.q.Live && s.q.Upto-s.q.After > firstBatch
+// isLong reports whether a query is for all records of a stretch, more than one request
+// brings.
+func (q Query) isLong() bool {
+	return q.Filter == events.SubjectFilter && q.Want == 0 && !q.Live && q.Upto-q.After > firstBatch
 }
 
 // about estimates how many records of a filter a stretch has in segments that a long scan
@@ -217,7 +218,7 @@ func (b *jetStream) about(filter string, after, upto events.Offset) uint64 {
 // says what it can read.
 func (s *scan) fromBlocks(q Query) (m Message, ok bool) {
 	seg := s.line.segments[s.place]
-	if s.served || s.b.segments.Blocks == "" || seg.last == 0 || !s.long() {
+	if s.served || s.b.segments.Blocks == "" || seg.last == 0 || !s.q.isLong() {
 		return m, false
 	}
 	var err error

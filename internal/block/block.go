@@ -1,5 +1,7 @@
 // Package block reads the files in which nats-server keeps messages, without the
-// server: to find damage before the server does, since it throws away what follows.
+// server: to find damage before the server does, since it throws away what follows, and
+// to read much of what is not written to any more, since the server would keep for
+// minutes what it notes of each block.
 // The layout is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
 //
 //	length of the record u32 (highest bit: it has headers), sequence u64, time i64,

@@ -9,8 +9,9 @@ import (
 
 const (
 	// memoryLimit is how much memory a command takes before it collects garbage more
-	// often, unless GOMEMLIMIT says otherwise. Most of what it would take is what the
-	// server has read of the log and keeps for a moment. What SQLite takes comes on top.
+	// often, unless GOMEMLIMIT says otherwise. Most of what it would take is garbage, and
+	// what the server has read of the log and keeps for a moment. What SQLite takes comes
+	// on top.
 	memoryLimit = 168 << 20
 
 	// memoryRoom is what is left of the limit, at the least, beyond what the server holds
