@@ -45,7 +45,38 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// appends makes n appends and gives their rate.
+// BenchmarkAttached reports the same of processes that append through the owner, and
+// beside it the owner's own rate, and what reading everything back costs them.
+func BenchmarkAttached(b *testing.B) {
+	for _, producers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
+			s, err := embedded.Start(b.Context(), embedded.ServerOptions{Dir: b.TempDir()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			a, err := embedded.Attach(b.Context(), embedded.ServerOptions{Dir: s.Dir()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer a.Close()
+			attached := appendsTo(b, a.Log(), producers, b.N)
+			own := appendsTo(b, s.Log(), producers, b.N)
+			b.ReportMetric(attached, "appends/s")
+			b.ReportMetric(attached/own, "x-owner")
+			began, n := b.Elapsed(), 0
+			for _, err := range a.Log().Read(b.Context(), events.Range{}) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			b.ReportMetric(float64(n)/(b.Elapsed()-began).Seconds(), "reads/s")
+		})
+	}
+}
+
+// appends makes n appends as the owner of a new store and gives their rate.
 func appends(b *testing.B, o embedded.ServerOptions, producers, n int) float64 {
 	b.Helper()
 	o.Dir, o.Private = b.TempDir(), true
@@ -54,6 +85,11 @@ func appends(b *testing.B, o embedded.ServerOptions, producers, n int) float64 {
 		b.Fatal(err)
 	}
 	defer s.Close()
+	return appendsTo(b, s.Log(), producers, n)
+}
+
+func appendsTo(b *testing.B, l *log.Log, producers, n int) float64 {
+	b.Helper()
 	turn := fmt.Sprintf(`{"role":"user","content":"%0480d"}`, 0)
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -66,7 +102,7 @@ func appends(b *testing.B, o embedded.ServerOptions, producers, n int) float64 {
 			for left.Add(-1) >= 0 {
 				e, err := events.New("urn:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(turn)}}})
 				if err == nil {
-					_, err = s.Log().Append(b.Context(), sub, log.Any, e)
+					_, err = l.Append(b.Context(), sub, log.Any, e)
 				}
 				if err != nil {
 					b.Error(err)

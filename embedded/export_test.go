@@ -14,3 +14,6 @@ func Scrub(ctx context.Context, t *testing.T, s *Server) {
 	}
 	s.scrub(ctx, x.later)
 }
+
+// MostConsumers is how many consumers a user may have.
+const MostConsumers = mostConsumers

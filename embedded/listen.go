@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
@@ -138,44 +137,6 @@ func ReadUsers(path string) ([]Account, error) {
 		users = append(users, Account{name, password})
 	}
 	return users, lines.Err()
-}
-
-const (
-	userOwner    = "owner"    // this process
-	userAttached = "attached" // every other one that can read owner.json
-)
-
-// others are the rights of all but this process: not to the log's own subjects, nor to
-// what could take records away, nor to speak as the owner does.
-var others = &server.Permissions{
-	Publish: &server.SubjectPermission{Deny: []string{
-		"tally.v1.>", "tally.api.v1.watermark.moved", "tally.api.v1.segments",
-		"$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.DELETE.>", "$JS.API.STREAM.PURGE.>",
-		"$JS.API.STREAM.MSG.DELETE.>", "$JS.API.STREAM.RESTORE.>", "$JS.API.STREAM.SNAPSHOT.>",
-	}},
-	Subscribe: &server.SubjectPermission{Deny: []string{"tally.api.v1.append", "tally.api.v1.watermark", "tally.api.v1.holes", "$SRV.>"}},
-}
-
-// users gives this process every right, and others those to read and to ask: they
-// append through the service. Each is let in by its own door.
-func (s *Server) users(l *Listen) []*server.User {
-	inside := map[string]struct{}{jwt.ConnectionTypeInProcess: {}}
-	outside := map[string]struct{}{jwt.ConnectionTypeStandard: {}}
-	attached := outside
-	if l != nil && l.TLS != nil {
-		attached = inside // by way of the door
-	}
-	users := []*server.User{
-		{Username: userOwner, Password: s.secret, AllowedConnectionTypes: inside},
-		{Username: userAttached, Password: s.token, Permissions: others, AllowedConnectionTypes: attached},
-	}
-	if l == nil {
-		return users
-	}
-	for _, u := range l.Users {
-		users = append(users, &server.User{Username: u.Name, Password: u.Password, Permissions: others, AllowedConnectionTypes: outside})
-	}
-	return users
 }
 
 // door lets the processes of this machine's user in where the server itself wants TLS

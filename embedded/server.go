@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -93,7 +94,9 @@ type Server struct {
 	token    string // of those who attach
 	nats     *server.Server
 	bridge   *bridge
-	door     *door // nil: the server itself is where others attach
+	door     *door          // nil: the server itself is where others attach
+	desk     *desk          // nil: it serves nobody
+	opening  sync.WaitGroup // held while the server opens its streams
 	conns    []*nats.Conn
 	events   *log.Log
 	serves   *log.Service
@@ -158,6 +161,12 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	}
 	if o.Private {
 		return nil
+	}
+	if err := s.removeConsumers(ctx, expected); err != nil {
+		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	}
+	if s.desk, err = openDesk(s.conns[1]); err != nil {
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	if s.serves, err = log.Serve(s.conns[1], s.events); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
@@ -249,7 +258,6 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		Host:                   host,
 		Port:                   port,
 		DontListen:             o.Private,
-		Users:                  s.users(o.Listen),
 		NoSigs:                 true,
 		NoLog:                  true,
 		JetStream:              true,
@@ -263,6 +271,9 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		MaxPayload:             16 << 20,
 		MaxPending:             128 << 20,
 	}
+	if err := s.admit(opts, o.Listen); err != nil {
+		return err
+	}
 	if o.Listen != nil && o.Listen.TLS != nil {
 		opts.TLS, opts.TLSConfig = true, o.Listen.TLS
 		opts.TLSVerify = o.Listen.TLS.ClientCAs != nil
@@ -274,8 +285,56 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	s.nats, s.bridge = ns, newBridge(s.logger, s.health.heard)
 	ns.SetLoggerV2(s.bridge, false, false, false)
 	go ns.Start()
+	if err := s.await(ctx, func(d time.Duration) bool { return ns.ReadyForConnections(d) }, nil); err != nil {
+		return err
+	}
+	if !ns.JetStreamEnabled() {
+		return errors.New("the server runs without JetStream")
+	}
+	if err := s.openAccount(ctx, o.Progress); err != nil {
+		return err
+	}
+	if opts.TLSConfig != nil && !o.Private {
+		s.door, err = openDoor(ns)
+	}
+	return err
+}
+
+// openAccount has the server open the streams of this process's account, which it reads
+// after an unclean stop. With several accounts it does so only when it is told.
+func (s *Server) openAccount(ctx context.Context, progress func(elapsed time.Duration)) error {
+	opened := make(chan error, 1)
+	s.opening.Go(func() {
+		tasks := make(chan func()) // of several streams at a time
+		defer close(tasks)
+		for range runtime.GOMAXPROCS(0) {
+			go func() {
+				for task := range tasks {
+					task()
+				}
+			}()
+		}
+		opened <- s.nats.GlobalAccount().EnableJetStream(nil, tasks)
+	})
+	var err error
+	over := func(wait time.Duration) bool {
+		select {
+		case err = <-opened:
+			return true
+		case <-time.After(wait):
+			return false
+		}
+	}
+	if waitErr := s.await(ctx, over, progress); waitErr != nil {
+		return waitErr
+	}
+	return err
+}
+
+// await waits until the server is ready, and tells about once a second that it is not.
+func (s *Server) await(ctx context.Context, ready func(time.Duration) bool, progress func(elapsed time.Duration)) error {
 	began, told := time.Now(), 0
-	for !ns.ReadyForConnections(50 * time.Millisecond) {
+	for !ready(50 * time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -286,8 +345,8 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		if elapsed := time.Since(began); int(elapsed.Seconds()) > told {
 			told = int(elapsed.Seconds())
 			s.logger.Info("the store is being read after an unclean stop", "dir", s.dir, "elapsed", elapsed.Round(time.Second))
-			if o.Progress != nil {
-				o.Progress(elapsed)
+			if progress != nil {
+				progress(elapsed)
 			}
 		}
 	}
@@ -295,14 +354,8 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	case fatal := <-s.bridge.fatal:
 		return fatal
 	default:
+		return nil
 	}
-	if !ns.JetStreamEnabled() {
-		return errors.New("the server runs without JetStream")
-	}
-	if opts.TLSConfig != nil && !o.Private {
-		s.door, err = openDoor(ns)
-	}
-	return err
 }
 
 // inspect compares the streams that came back with those that should have, and
@@ -416,6 +469,9 @@ func (s *Server) stop() error {
 	if s.serves != nil {
 		errs = append(errs, s.serves.Close())
 	}
+	if s.desk != nil {
+		errs = append(errs, s.desk.close())
+	}
 	if s.unwatch != nil {
 		s.unwatch()
 		s.watching.Wait()
@@ -435,6 +491,7 @@ func (s *Server) stop() error {
 	if s.nats != nil {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
+		s.opening.Wait() // a start that was given up
 		// A clean stop of the server leaves its last writes in memory.
 		if s.sync {
 			errs = append(errs, syncTree(s.dir))

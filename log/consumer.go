@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/tallylog/tally/events"
 )
@@ -83,7 +83,7 @@ type incoming struct {
 }
 
 func newConsumer(b *jetStream, s *segment, q Query) *consumer {
-	return &consumer{b: b, q: q, segment: s, name: "tally-" + nuid.Next(), at: q.After, batch: firstBatch}
+	return &consumer{b: b, q: q, segment: s, name: "tally-" + rand.Text(), at: q.After, batch: firstBatch}
 }
 
 // open makes the server's consumer.

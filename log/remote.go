@@ -24,8 +24,8 @@ type remote struct {
 	over chan nats.Status
 
 	mu    sync.Mutex    // guards what follows
-	safe  events.Offset // the highest watermark heard of
-	moved chan struct{} // closed when safe moves
+	safe  events.Offset // the highest watermark that the owner answered
+	moved chan struct{} // closed when the owner says that it moved
 }
 
 // askAgain is how long a follower waits for the owner's word before it asks: a
@@ -43,12 +43,9 @@ func newRemote(nc *nats.Conn, wait time.Duration, b *jetStream) (*remote, error)
 		case <-r.lost.Done():
 		}
 	}()
-	moved, err := nc.Subscribe(subjectMoved, func(m *nats.Msg) {
-		var w watermarkReply
-		if rawjson.Unmarshal(m.Data, &w) == nil {
-			r.hear(w.Durable)
-		}
-	})
+	// The notice is a reason to ask, and its number is nothing to rely on: a read that
+	// believed one too high would end at what a power cut can take.
+	moved, err := nc.Subscribe(subjectMoved, func(*nats.Msg) { r.wake() })
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +72,19 @@ func (r *remote) errLost() error {
 	return fmt.Errorf("%w: the process that owned the store is gone: open it again", ErrUnavailable)
 }
 
+// hear notes a watermark that the owner answered.
 func (r *remote) hear(at events.Offset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at > r.safe {
-		r.safe = at
-		close(r.moved)
-		r.moved = make(chan struct{})
-	}
+	r.safe = max(r.safe, at)
+}
+
+// wake has those who wait for the watermark ask for it.
+func (r *remote) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.moved)
+	r.moved = make(chan struct{})
 }
 
 // append asks the owner to append. No answer is ErrUnknown; that nobody serves the

@@ -1,0 +1,434 @@
+package embedded_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// apiVerbs are the server's own requests, as it exports them.
+var apiVerbs = []string{
+	server.JSApiAccountInfo, server.JSApiStreamCreate, server.JSApiStreamUpdate, server.JSApiStreams, server.JSApiStreamList,
+	server.JSApiStreamInfo, server.JSApiStreamDelete, server.JSApiStreamPurge, server.JSApiStreamSnapshot, server.JSApiStreamRestore,
+	server.JSApiMsgDelete, server.JSApiMsgGet, server.JSApiConsumerCreate, server.JSApiConsumerCreateEx, server.JSApiDurableCreate,
+	server.JSApiConsumers, server.JSApiConsumerList, server.JSApiConsumerInfo, server.JSApiConsumerDelete, server.JSApiConsumerPause,
+	server.JSApiConsumerUnpin, server.JSApiStreamRemovePeer, server.JSApiStreamEvacuatePeer, server.JSApiStreamCancelMove,
+	server.JSApiStreamLeaderStepDown, server.JSApiConsumerLeaderStepDown, server.JSApiConsumerRemovePeer, server.JSApiConsumerEvacuatePeer,
+	server.JSApiLeaderStepDown, server.JSApiRemoveServer, server.JSApiEvacuateServer, server.JSApiMetaRescue, server.JSApiAccountPurge,
+	server.JSApiServerStreamMove, server.JSApiServerStreamCancelMove, server.JSDirectMsgGet,
+	"$JS.API.CONSUMER.CREATE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*", "$JS.API.CONSUMER.RESET.*.*",
+}
+
+// literal makes a subject of the log's first stream out of a pattern.
+func literal(pattern string) string {
+	tokens := strings.Split(pattern, ".")
+	n := 0
+	for i, token := range tokens {
+		if token == "*" || token == ">" {
+			tokens[i] = []string{"TALLY_1", "evil", "x", "y"}[min(n, 3)]
+			n++
+		}
+	}
+	return strings.Join(tokens, ".")
+}
+
+// right is a row of the table in docs/servers.md.
+type right struct{ subject, owner, attached, user string }
+
+func mustReadRights(t *testing.T) (rights []right) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/servers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "### Who may do what")
+	_, table, _ = strings.Cut(table, "|---|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 4 {
+			t.Fatalf("a row with %d cells: %s", len(cells), line)
+		}
+		r := right{strings.Split(cells[0], "`")[1], strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])}
+		if strings.Contains(cells[0], "what is not above") {
+			for _, verb := range apiVerbs {
+				if !slices.ContainsFunc(rights, func(have right) bool { return server.SubjectsCollide(have.subject, verb) }) {
+					rights = append(rights, right{verb, r.owner, r.attached, r.user})
+				}
+			}
+			continue
+		}
+		rights = append(rights, r)
+	}
+	if len(rights) < 40 {
+		t.Fatalf("docs/servers.md has only %d rights: %v", len(rights), rights)
+	}
+	return rights
+}
+
+// stranger is a connection of somebody who is not the owner, by the protocol alone.
+type stranger struct {
+	*nats.Conn
+	mu     sync.Mutex
+	denied []string
+}
+
+func mustConnect(t *testing.T, url string, opts ...nats.Option) *stranger {
+	t.Helper()
+	s := &stranger{}
+	opts = append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.denied = append(s.denied, err.Error())
+	}))
+	var err error
+	if s.Conn, err = nats.Connect(url, opts...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// refused does something and reports whether the server denied it.
+func (s *stranger) refused(t *testing.T, do func() error) bool {
+	t.Helper()
+	s.mu.Lock()
+	s.denied = nil
+	s.mu.Unlock()
+	// The server answers in order, so what it denies it has denied by then; the client
+	// calls its handler a moment later.
+	if err := errors.Join(do(), s.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s.mu.Lock()
+		n := len(s.denied)
+		s.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+		if s.LastError() != nil && strings.Contains(s.LastError().Error(), "Permissions") {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+	return false
+}
+
+// strangers are connections as a user and as an attached process, to an owner that
+// listens; bob is another user.
+func strangers(t *testing.T, dir string) (s *embedded.Server, them map[string]func(t *testing.T) *stranger, bob *stranger) {
+	t.Helper()
+	var url string
+	l := &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "a"}, {Name: "bob", Password: "b"}}, Ready: func(at string) { url = at }}
+	s = mustStart(t, embedded.ServerOptions{Dir: dir, Listen: l})
+	user, password := mustReadToken(t, dir)
+	return s, map[string]func(t *testing.T) *stranger{
+		"attached": func(t *testing.T) *stranger { return mustConnect(t, s.URL(), nats.UserInfo(user, password)) },
+		"user":     func(t *testing.T) *stranger { return mustConnect(t, url, nats.UserInfo("ann", "a")) },
+	}, mustConnect(t, url, nats.UserInfo("bob", "b"))
+}
+
+// Each subject is open to whom docs/servers.md says, and in no other way.
+func TestRightsAreAsDocumented(t *testing.T) {
+	_, them, _ := strangers(t, t.TempDir())
+	rights := mustReadRights(t)
+	for name, connect := range them {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range rights {
+				word := r.user
+				if name == "attached" {
+					word = r.attached
+				}
+				asks := strings.HasPrefix(word, "asks")
+				listens := word == "listens" || word == "is answered"
+				if !asks && !listens && word != "-" {
+					t.Fatalf("%s: what is %q?", r.subject, word)
+				}
+				nc := connect(t)
+				subject := literal(r.subject)
+				if got := !nc.refused(t, func() error { return nc.Publish(subject, []byte("{}")) }); got != asks {
+					t.Errorf("publishing to %s: allowed is %v, the table says %q", subject, got, word)
+				}
+				if got := !nc.refused(t, func() error { _, err := nc.SubscribeSync(subject); return err }); got != listens {
+					t.Errorf("subscribing to %s: allowed is %v, the table says %q", subject, got, word)
+				}
+				nc.Close()
+			}
+			nc := connect(t)
+			for _, all := range []string{">", "*.>", "tally.>", "$JS.>", "$SRV.>", "_R_.>"} {
+				if !nc.refused(t, func() error { _, err := nc.SubscribeSync(all); return err }) {
+					t.Errorf("subscribing to %s is let through", all)
+				}
+			}
+		})
+	}
+}
+
+// filesOf gives a hash of each of the server's files below a directory.
+func filesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(filepath.Join(dir, "jetstream"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.Contains(path, "index.db") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = fmt.Sprintf("%x", sha256.Sum256(text))
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	return files
+}
+
+// create asks for a consumer that has all records, with further members of its configuration.
+func create(nc *stranger, name, more string) (string, error) {
+	m, err := nc.Request("$JS.API.CONSUMER.CREATE.TALLY_1."+name, fmt.Appendf(nil,
+		`{"stream_name":"TALLY_1","config":{"name":%q,"ack_policy":"none","num_replicas":1%s}}`, name, more), 5*time.Second)
+	if err != nil {
+		return "", err
+	}
+	return string(m.Data), nil
+}
+
+// F-1, F-2, F-5: every request that somebody may make, with every subject that somebody
+// must not publish to as its reply subject; and every such subject as that to which a
+// consumer delivers. The log stays as it is, nobody else hears of it, and what is read
+// afterwards is what was there.
+func TestAnswersReachNothingOfTheOwner(t *testing.T) {
+	dir := t.TempDir()
+	s, them, bob := strangers(t, dir)
+	sub := events.Session("", "s1")
+	// Data that mean something wherever they might be taken for a request.
+	forged := turn("forged", "x")
+	forged.Data = []byte(`{"durable":4000000000}`)
+	forged.Type = "com.example.note"
+	mustAppend(t, s.Log(), sub, turn("a", "x"), forged, turn("c", "z"))
+	heard, err := bob.SubscribeSync("_INBOX.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"tally.api.v1.watermark.moved", "tally.api.v1.segments"} {
+		if _, err := bob.ChanSubscribe(subject, make(chan *nats.Msg, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notices, err := bob.SubscribeSync("tally.api.v1.watermark.moved")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bob.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	before := filesOf(t, dir)
+	rights := mustReadRights(t)
+	var asked, aims []string
+	for _, r := range rights {
+		if strings.HasPrefix(r.user, "asks") && !strings.Contains(r.subject, "CREATE") {
+			asked = append(asked, r.subject)
+		}
+		if r.subject != "_INBOX.>" {
+			aims = append(aims, literal(r.subject))
+		}
+	}
+	aims = append(aims, sub.NATS(), "tally.v1.0a.default.session.s1", "_INBOX.bob.1", "tally.desk.v1.consumer.0.TALLY_1.evil", "$JS.ACK.TALLY_1.evil.1.1.1.1.0")
+	for name, connect := range them {
+		t.Run(name, func(t *testing.T) {
+			nc := connect(t)
+			bodies := map[string]string{
+				"$JS.API.STREAM.MSG.GET.*":      `{"seq":2}`,
+				"$JS.API.DIRECT.GET.>":          `{"seq":2}`,
+				"$JS.API.CONSUMER.MSG.NEXT.*.*": `{"batch":3,"no_wait":true}`,
+			}
+			tried := 0
+			for i, aim := range aims {
+				for _, ask := range asked {
+					subject := literal(ask)
+					switch ask {
+					case "$JS.API.DIRECT.GET.>":
+						subject = "$JS.API.DIRECT.GET.TALLY_1"
+					case "$JS.API.CONSUMER.MSG.NEXT.*.*":
+						// One that has all records, and one that has none and says so with an empty body.
+						for _, more := range []string{"", `,"deliver_policy":"new"`} {
+							full := fmt.Sprintf("e%d-%d", i, len(more))
+							if answer, err := create(nc, full, more); err != nil || strings.Contains(answer, `"error"`) {
+								t.Fatalf("%s, %v", answer, err)
+							}
+							if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.TALLY_1."+full, aim, []byte(bodies[ask])); err != nil {
+								t.Fatal(err)
+							}
+							tried++
+						}
+						continue
+					}
+					if err := nc.PublishRequest(subject, aim, []byte(bodies[ask])); err != nil {
+						t.Fatal(err)
+					}
+					tried++
+				}
+				for _, more := range []string{"", `,"headers_only":true`} {
+					answer, err := create(nc, "evil", fmt.Sprintf(`,"deliver_subject":%q%s`, aim, more))
+					if err != nil || !strings.Contains(answer, `"code":403`) {
+						t.Fatalf("a consumer that delivers to %s: %s, %v", aim, answer, err)
+					}
+					tried++
+				}
+				if answer, err := create(nc, "evil", `,"durable_name":"evil"`); err != nil || !strings.Contains(answer, `"code":403`) {
+					t.Fatalf("a durable consumer: %s, %v", answer, err)
+				}
+			}
+			if err := nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d requests, %d aims", tried, len(aims))
+			// What is asked last is answered last, so everything above was.
+			for range 3 {
+				if _, err := nc.Request("tally.api.v1.watermark", nil, 5*time.Second); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := nc.Request("$JS.API.STREAM.INFO.TALLY_1", nil, 5*time.Second); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if head, err := s.Log().Head(t.Context()); err != nil || head != 3 {
+				t.Errorf("the head is %v, %v", head, err)
+			}
+			if ids := mustRead(t, s.Log(), events.Range{Subject: sub}); strings.Join(ids, " ") != "a forged c" {
+				t.Errorf("read: %v", ids)
+			}
+			if after := filesOf(t, dir); !maps.Equal(before, after) {
+				t.Errorf("the server's files changed: %v", after)
+			}
+			if m, err := heard.NextMsg(10 * time.Millisecond); err == nil {
+				t.Errorf("another user heard %s %s", m.Subject, m.Data)
+			}
+			if m, err := notices.NextMsg(10 * time.Millisecond); err == nil {
+				t.Errorf("another user was told %s %s", m.Subject, m.Data)
+			}
+		})
+	}
+	if ack := mustAppend(t, s.Log(), sub, turn("d", "after")); ack.First != 4 || ack.Durability != log.Durable {
+		t.Errorf("an append afterwards: %+v", ack)
+	}
+}
+
+// F-7: what others can have of consumers is bounded.
+func TestConsumersOfOthersAreBounded(t *testing.T) {
+	s, them, bob := strangers(t, t.TempDir())
+	mustAppend(t, s.Log(), events.Session("", "s1"), turn("a", "x"))
+	nc := them["user"](t)
+	for name, more := range map[string]string{"ack": "", "idle": `,"inactive_threshold":86400000000000`, "disk": `,"mem_storage":false`} {
+		answer, err := create(nc, name, more)
+		var reply struct {
+			Config struct {
+				Inactive time.Duration `json:"inactive_threshold"`
+				Memory   bool          `json:"mem_storage"`
+			}
+		}
+		if err != nil || json.Unmarshal([]byte(answer), &reply) != nil || !reply.Config.Memory || reply.Config.Inactive > 5*time.Minute {
+			t.Errorf("%s: %s, %v", name, answer, err)
+		}
+	}
+	for _, body := range []string{
+		`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"explicit","num_replicas":1}}`,
+		`{"stream_name":"TALLY_2","config":{"name":"x","ack_policy":"none","num_replicas":1}}`,
+		`{"stream_name":"TALLY_1","config":{"name":"y","ack_policy":"none","num_replicas":1}}`,
+		`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","num_replicas":1},"action":"update"}`,
+		`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","num_replicas":1,"filter_subject":"tally.v1.>"}} x`,
+		`{`, `[]`, `null`, ``, strings.Repeat(" ", 65<<10),
+	} {
+		m, err := nc.Request("$JS.API.CONSUMER.CREATE.TALLY_1.x", []byte(body), 5*time.Second)
+		if err != nil || !strings.Contains(string(m.Data), `"code":403`) {
+			t.Errorf("%.80s: answered %s, %v", body, m.Data, err)
+		}
+	}
+	refused := ""
+	for i := 0; i < embedded.MostConsumers+3 && refused == ""; i++ {
+		answer, err := create(nc, fmt.Sprintf("c%d", i), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(answer, `"error"`) {
+			refused = answer
+		}
+	}
+	if !strings.Contains(refused, "consumers already") {
+		t.Errorf("no consumer was refused: %q", refused)
+	}
+	if answer, err := create(bob, "b", ""); err != nil || strings.Contains(answer, `"error"`) {
+		t.Errorf("another user's consumer: %s, %v", answer, err)
+	}
+	for i := range 10 { // those that are gone count no more
+		if m, err := nc.Request(fmt.Sprintf("$JS.API.CONSUMER.DELETE.TALLY_1.c%d", i), nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), "true") {
+			t.Fatalf("%v", err)
+		}
+	}
+	time.Sleep(1100 * time.Millisecond) // the server is asked once a second at most
+	if answer, err := create(nc, "again", ""); err != nil || strings.Contains(answer, `"error"`) {
+		t.Errorf("when some are gone: %s, %v", answer, err)
+	}
+}
+
+// F-7: durable consumers that a store has from before are removed.
+func TestDurableConsumersAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStart(t, embedded.ServerOptions{Dir: dir})
+	mustAppend(t, s.Log(), events.Session("", "s1"), turn("a", "x"))
+	mustClose(t, s)
+	foreign, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go foreign.Start()
+	if !foreign.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(foreign))
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := js.CreateConsumer(t.Context(), "TALLY_1", jetstream.ConsumerConfig{Durable: fmt.Sprintf("c%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nc.Close()
+	foreign.Shutdown()
+	foreign.WaitForShutdown()
+	obs := filepath.Join(dir, "jetstream", "$G", "streams", "TALLY_1", "obs")
+	if entries, err := os.ReadDir(obs); err != nil || len(entries) != 3 {
+		t.Fatalf("%d consumers, %v", len(entries), err)
+	}
+	s = mustStart(t, embedded.ServerOptions{Dir: dir})
+	if entries, err := os.ReadDir(obs); err == nil && len(entries) != 0 {
+		t.Errorf("%d consumers are left", len(entries))
+	}
+	if ids := mustRead(t, s.Log(), events.Range{}); len(ids) != 1 {
+		t.Errorf("read %v", ids)
+	}
+}
