@@ -43,6 +43,7 @@ type Config struct {
 	Shown    func(ctx context.Context, view string, at events.Offset) error
 	Policy   projector.Policy // of those snapshots
 	Cursor   string           // file that says how far that projector has got
+	Room     func() error     // asked before a view is written: projector.Runner's
 
 	// OnClose is called by Close, last: by whoever opened what the log stands on.
 	OnClose func() error
@@ -102,7 +103,7 @@ func (st *Store) project(life context.Context) {
 		})
 	}
 	run := func(v projector.View, y projector.Yield) {
-		r := &projector.Runner{Log: st.Log, View: v, Yield: y, Logger: c.Logger, MaxValue: c.MaxValue}
+		r := &projector.Runner{Log: st.Log, View: v, Yield: y, Room: c.Room, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.runners = append(st.runners, r)
 		st.running.Go(func() { r.Run(life) })
 	}

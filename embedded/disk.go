@@ -1,11 +1,15 @@
 package embedded
 
 import (
+	"context"
+	"errors"
 	"math"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/snapshot"
 )
 
 // syncEach is what SyncMethod says where nothing better is proven.
@@ -46,4 +50,29 @@ func (r *room) check() error {
 		}
 	}
 	return r.full
+}
+
+// cacheRoom is the Room of what can be made again. It leaves half of the reserve alone,
+// so that a store whose appends are refused can still be opened, read and closed.
+func cacheRoom(dir string, most uint64) func() error {
+	r := &room{dir: dir, reserve: most / 2}
+	return r.check
+}
+
+// roomySnapshots writes no snapshot where there is no room for one.
+type roomySnapshots struct {
+	snapshot.Store
+	room func() error
+}
+
+func (s roomySnapshots) Put(ctx context.Context, snap snapshot.Snapshot) error {
+	if err := s.room(); err != nil {
+		return err
+	}
+	return s.Store.Put(ctx, snap)
+}
+
+// isFull reports whether the system had no room for a write.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

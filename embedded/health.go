@@ -74,12 +74,15 @@ func (s *Server) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for {
+		for said := ""; ; {
 			err := s.mend(ctx)
 			if err == nil {
 				break
 			}
-			s.logger.Warn("the store takes no appends", "dir", s.dir, "error", err)
+			if said != err.Error() {
+				said = err.Error()
+				s.logger.Warn("the store takes no appends", "dir", s.dir, "error", err)
+			}
 			select {
 			case <-time.After(mendEvery):
 			case <-ctx.Done():
@@ -93,6 +96,12 @@ func (s *Server) watch(ctx context.Context) {
 func (s *Server) mend(ctx context.Context) error {
 	if err := s.health.room.check(); err != nil {
 		return err
+	}
+	if s.unmarked.Load() {
+		if err := s.writeMark(false); err != nil {
+			return err
+		}
+		s.unmarked.Store(false)
 	}
 	err := s.events.Recover(ctx, func() error {
 		if err := s.closeStreams(); err != nil {

@@ -159,7 +159,8 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 		return nil, err
 	}
 	st := o.store(c)
-	st.Snapshots, st.Keep = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), !o.Still
+	st.Room = cacheRoom(c.Store, reserve)
+	st.Snapshots, st.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Room}, !o.Still
 	st.Cursor = filepath.Join(c.Store, "snapshots", "cursor")
 	closeViews := o.views(&st, c.Store)
 	st.OnClose = func() error { return errors.Join(closeViews(), srv.Close()) }
@@ -178,7 +179,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		return nil, err
 	}
 	st := o.store(c)
-	st.Snapshots, st.OnClose = snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), a.Close
+	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, reserve)}, a.Close
 	st.ViewsDir = c.Store
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		return catalog.Wait(ctx, c.Store, view, at)

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -97,6 +98,7 @@ type Server struct {
 	door     *door          // nil: the server itself is where others attach
 	desk     *desk          // nil: it serves nobody
 	opening  sync.WaitGroup // held while the server opens its streams
+	unmarked atomic.Bool    // the mark does not say yet that this process is at work
 	conns    []*nats.Conn
 	events   *log.Log
 	serves   *log.Service
@@ -153,17 +155,17 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	// that was there at the start can be lost, and every ack covers its own event.
 	if s.sync {
 		if err := syncTree(s.dir); err != nil {
-			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+			return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 		}
 	}
-	if err := s.writeMark(false); err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+	if err := s.markDirty(); err != nil {
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	if o.Private {
 		return nil
 	}
 	if err := s.removeConsumers(ctx, expected); err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	if s.desk, err = openDesk(s.conns[1]); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
@@ -178,7 +180,26 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 		}
 		o.Listen.Ready(scheme + s.nats.Addr().String())
 	}
-	return writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
+	err = writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
+	if isFull(err) {
+		// Who attaches does so through this file: until this process ends, nobody does.
+		s.logger.Warn("the disk is full: other processes cannot use the store", "dir", s.dir, "error", err)
+		return nil
+	}
+	return err
+}
+
+// markDirty writes down that this process is at work. Without room for that, the store
+// takes no appends, so that a mark of a clean stop stays true: it is read, and mended as
+// soon as there is room.
+func (s *Server) markDirty() error {
+	err := s.writeMark(false)
+	if !isFull(err) {
+		return err
+	}
+	s.unmarked.Store(true)
+	s.health.fail(err)
+	return nil
 }
 
 // takeOver takes the directory's lock and prepares what the server will find there. It
@@ -188,10 +209,10 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		return nil, errors.New("embedded: start: ServerOptions.Dir is missing")
 	}
 	if s.dir, err = filepath.Abs(o.Dir); err != nil {
-		return nil, fmt.Errorf("embedded: start %s: %v", o.Dir, err)
+		return nil, fmt.Errorf("embedded: start %s: %w", o.Dir, err)
 	}
 	if err := makePrivate(s.dir); err != nil {
-		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		return nil, fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	if s.lock, err = takeLock(s.dir); err != nil {
 		return nil, err
@@ -205,7 +226,7 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		expected, err = s.restore(o.VetBytes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		return nil, fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	return expected, nil
 }
@@ -363,7 +384,7 @@ func (s *Server) await(ctx context.Context, ready func(time.Duration) bool, prog
 func (s *Server) inspect(expected []string) error {
 	open, err := s.streams()
 	if err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	for _, stream := range open {
 		s.report(stream)
@@ -393,13 +414,13 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	for range 2 { // one for appends, one for the rest
 		nc, err := nats.Connect("", nats.InProcessServer(s.nats), nats.UserInfo(userOwner, s.secret), nats.Name("tally owner"), nats.ReconnectBufSize(-1))
 		if err != nil {
-			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+			return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 		}
 		s.conns = append(s.conns, nc)
 	}
 	appends, err := s.login()
 	if err != nil {
-		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: streamsDir(s.dir),
@@ -497,7 +518,12 @@ func (s *Server) stop() error {
 			errs = append(errs, syncTree(s.dir))
 		}
 		if s.events != nil && errors.Join(errs...) == nil {
-			errs = append(errs, s.writeMark(true))
+			err := s.writeMark(true)
+			if isFull(err) { // the next start looks through more than it would have to
+				s.logger.Warn("the disk is full: the store is not marked as closed", "dir", s.dir, "error", err)
+				err = nil
+			}
+			errs = append(errs, err)
 		}
 	}
 	if s.found != nil {

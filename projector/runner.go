@@ -91,13 +91,18 @@ type Runner struct {
 	Upto    events.Offset // where CatchUp ends at the latest; 0: where the log does
 	Yield   Yield         // to those who append, while nobody waits for the view; default: it does not
 
+	// Room is asked before anything is written: as long as it returns an error the view
+	// stands still, and Wait returns that error. Default: there is always room.
+	Room func() error
+
 	mu          sync.Mutex    // guards what follows
 	waiting     int           // calls of Wait
 	hurry       chan struct{} // closed when there is one
 	cursor      Cursor
 	head        events.Offset // of the log, when it was last looked at
 	quarantined map[events.Subject]Quarantine
-	moved       chan struct{} // closed when cursor moves
+	moved       chan struct{} // closed when cursor moves, or full is set
+	full        error         // what Room said last
 }
 
 // How a runner behaves where nothing says otherwise.
@@ -253,6 +258,9 @@ func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 
 // begin finds out where the view stands, and whether it is of this log.
 func (r *Runner) begin(ctx context.Context) error {
+	if err := r.room(); err != nil {
+		return err
+	}
 	cursor, quarantined, err := r.View.Begin(ctx)
 	if err != nil {
 		return err
@@ -279,6 +287,23 @@ func (r *Runner) begin(ctx context.Context) error {
 	}
 	r.moveTo(cursor)
 	return nil
+}
+
+// room reports why nothing may be written now, and tells those who wait.
+func (r *Runner) room() error {
+	if r.Room == nil {
+		return nil
+	}
+	err := r.Room()
+	if err != nil {
+		err = fmt.Errorf("view %s stands still: %w", r.View.Name(), err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full = err; err != nil {
+		r.moveTo(r.cursor)
+	}
+	return err
 }
 
 // unknown says why a cursor is none of this log; "" if it is one.
@@ -434,6 +459,9 @@ func (r *Runner) tryApply(ctx context.Context, f Fact) (err error) {
 }
 
 func (r *Runner) commit(ctx context.Context, c Cursor) error {
+	if err := r.room(); err != nil {
+		return err
+	}
 	if err := r.View.Commit(ctx, c); err != nil {
 		return err // before here: the batch is applied again from the old cursor
 	}
@@ -467,10 +495,13 @@ func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
 		if r.moved == nil {
 			r.moved = make(chan struct{})
 		}
-		reached, moved := r.cursor.Offset, r.moved
+		reached, moved, full := r.cursor.Offset, r.moved, r.full
 		r.mu.Unlock()
 		if reached >= at {
 			return nil
+		}
+		if full != nil {
+			return fmt.Errorf("projector: %w", full)
 		}
 		select {
 		case <-moved:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,41 @@ func verify(ctx context.Context, a *app.App, st *tally.Store) (projector.Verifie
 	}
 	found, err := a.VerifyViews(ctx, st)
 	v.Findings = append(v.Findings, found...)
+	if err != nil {
+		return v, err
+	}
+	what, err := unsettled(ctx, st.Log, settling)
+	if what != "" {
+		v.Findings = append(v.Findings, projector.Finding{Subject: "log", What: what})
+	}
 	return v, err
+}
+
+// settling is how long what is stored is given to become durable.
+const settling = 2 * time.Second
+
+// unsettled says what of a log does not become durable: nobody who appends to it stored
+// that.
+func unsettled(ctx context.Context, l interface {
+	Head(context.Context) (events.Offset, error)
+	Durable(context.Context) (events.Offset, error)
+}, patience time.Duration) (string, error) {
+	head, err := l.Head(ctx)
+	for began := time.Now(); err == nil; {
+		var durable events.Offset
+		if durable, err = l.Durable(ctx); err != nil || durable >= head {
+			break
+		}
+		if time.Since(began) > patience {
+			return fmt.Sprintf("it goes to %v, and only what is up to %v is durable", head, durable), nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return "", err
 }
 
 func report(a *app.App, v projector.Verified) error {

@@ -85,7 +85,7 @@ func ExitCode(err error) int {
 		return Conflict
 	case errors.Is(err, log.ErrTooLarge):
 		return BadUsage
-	case errors.Is(err, log.ErrUnknown), errors.Is(err, log.ErrUnavailable), errors.Is(err, log.ErrFull), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, log.ErrUnknown), errors.Is(err, log.ErrUnavailable), errors.Is(err, log.ErrFull), errors.Is(err, syscall.ENOSPC), errors.Is(err, context.DeadlineExceeded):
 		return Unreachable
 	}
 	return Failed
@@ -119,7 +119,7 @@ func hintFor(err error) string {
 		return "Something was appended meanwhile; look again and repeat the command."
 	case errors.Is(err, log.ErrUnknown):
 		return "It may have been stored. Repeating the command with the same ids is safe."
-	case errors.Is(err, log.ErrFull):
+	case errors.Is(err, log.ErrFull), errors.Is(err, syscall.ENOSPC):
 		return "Free some space; what was acknowledged is safe, and reads go on."
 	}
 	return ""

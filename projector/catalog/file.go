@@ -74,14 +74,25 @@ func dsn(path, mode string) string {
 // What SQLite says of a file that is broken, not there any more, or none of its own.
 const (
 	corrupt      = 11
+	full         = 13
 	cannotOpen   = 14
 	notADatabase = 26
+
+	noSharedMemory = 10 | 19<<8 // its file cannot grow
+	noPage         = 10 | 34<<8 // a page of a mapped file cannot be read: it has no block on the disk
 )
 
 // isCode reports whether an error is one of some that SQLite has numbers for.
 func isCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && slices.Contains(codes, e.Code()&0xff)
+}
+
+// isNoRoom reports whether SQLite lacked room on the disk, for a write or for what it
+// keeps beside a file to read it.
+func isNoRoom(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (e.Code()&0xff == full || e.Code() == noSharedMemory || e.Code() == noPage)
 }
 
 func isDamage(err error) bool { return isCode(err, corrupt, notADatabase) }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -15,8 +16,8 @@ import (
 )
 
 // ErrNoView says that there is no file of a view that can be read: none was
-// written yet, or by another version, or it is damaged. Whoever runs the views
-// makes one.
+// written yet, or by another version, or it is damaged, or the disk has no room for
+// what SQLite keeps beside it. Whoever runs the views makes one.
 var ErrNoView = errors.New("catalog: there is no view to read")
 
 // Standing says how far a view has got, and what it left aside.
@@ -60,12 +61,14 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	return r, nil
 }
 
-// wrap gives an error its file. Damage is as good as no file, and a file may be
-// removed at any moment by who builds it anew.
+// wrap gives an error its file. Damage is as good as no file, a file may be removed at
+// any moment by whoever builds it anew, and on a full disk even reading needs room.
 func (r *reader) wrap(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case isNoRoom(err):
+		return fmt.Errorf("%w: %s: %w: %v", ErrNoView, r.path, syscall.ENOSPC, err)
 	case isCode(err, corrupt, cannotOpen, notADatabase), errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: %s: %v", ErrNoView, r.path, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"github.com/tallylog/tally/projector"
 )
@@ -101,7 +102,7 @@ func compare(ctx context.Context, src projector.Follower, r *reader, v projector
 
 // damageOf makes a finding of an error that says that the stored file is damaged.
 func damageOf(err error) (string, error) {
-	if errors.Is(err, ErrNoView) {
+	if errors.Is(err, ErrNoView) && !errors.Is(err, syscall.ENOSPC) {
 		return err.Error(), nil
 	}
 	return "", err

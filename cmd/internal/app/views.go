@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
@@ -27,9 +30,10 @@ type Views struct {
 const patient = 5 * time.Second
 
 // WithViews calls f with the views as they are after everything that is
-// acknowledged now. A local store that nobody owns is not opened for that: who
-// left it has brought its views up to date, or has noted that he has not. need
-// names the view that must be up to date.
+// acknowledged now. A local store that nobody owns is not opened for that: whoever
+// left it has brought its views up to date, or has noted that they are not. need
+// names the view that must be up to date. On a full disk the views stand still: what
+// they show is shown, and if they cannot be read the log is folded anew, elsewhere.
 func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, Views) error) error {
 	c, err := a.Config()
 	if err != nil {
@@ -43,11 +47,40 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 		}
 	}
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		if err := a.upToDate(ctx, st, need); err != nil {
-			return err
+		full := a.upToDate(ctx, st, need)
+		if full != nil && !errors.Is(full, log.ErrFull) {
+			return full
 		}
-		return withFiles(ctx, c, st.ViewsDir(), f)
+		err := withFiles(ctx, c, st.ViewsDir(), f)
+		if full != nil && errors.Is(err, catalog.ErrNoView) {
+			return a.withFolded(ctx, c, st, f)
+		}
+		return err
 	})
+}
+
+// withFolded calls f with views that are made of the log and thrown away.
+func (a *App) withFolded(ctx context.Context, c config.Config, st *tally.Store, f func(config.Config, Views) error) error {
+	lg, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "tally-views-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	list, search := catalog.New(dir, lg), catalog.NewSearch(dir, render.Text, lg)
+	for _, v := range []projector.View{list, search} {
+		r := &projector.Runner{Log: st.Log, View: v, Logger: lg}
+		if err := r.CatchUp(ctx, nil); err != nil {
+			return errors.Join(err, list.Close(), search.Close())
+		}
+	}
+	if err := errors.Join(list.Close(), search.Close()); err != nil {
+		return err
+	}
+	return withFiles(ctx, c, dir, f)
 }
 
 func withFiles(ctx context.Context, c config.Config, dir string, f func(config.Config, Views) error) error {

@@ -1,0 +1,134 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// F-4: on a full disk appends are refused and everything else goes on: views and
+// snapshots leave the reserve alone, a process that starts when not a byte is free reads
+// as ever, and when there is room again appends work.
+func TestFullDiskIsRead(t *testing.T) {
+	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
+	image := filepath.Join(t.TempDir(), "image")
+	mustRun(t, "truncate", "-s", "200M", image)
+	mustRun(t, "mkfs.ext4", "-q", "-F", "-m", "0", image)
+	disk, unmount := mount(t, image)
+	defer unmount()
+	store := filepath.Join(disk, "store")
+	free := func() uint64 {
+		var st unix.Statfs_t
+		if err := unix.Statfs(disk, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Bavail * uint64(st.Bsize)
+	}
+	run := func(in string, name string, args ...string) (string, int) {
+		c := command(t.Context(), store, name, args...)
+		var out bytes.Buffer
+		c.Stdin, c.Stdout, c.Stderr = strings.NewReader(in), &out, &out
+		err := c.Run()
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+			return out.String(), failed.ExitCode()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), 0
+	}
+	// Words that search keeps, so that its view grows with the log.
+	var turns strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&turns, `{"role":"user","content":"%s"}`+"\n", strings.Repeat(fmt.Sprintf("w%dx%d ", i, i*7919), 3000))
+	}
+	code, acked := 0, 0
+	for i := 0; code == 0; i++ {
+		var out string
+		if out, code = run(turns.String(), "tally-ingest", "append", fmt.Sprintf("s%d", i), "-o", "jsonl"); i > 200 {
+			t.Fatalf("the disk does not fill up: %s", out)
+		}
+		acked += strings.Count(out, `"offset"`)
+	}
+	if code != 7 {
+		t.Errorf("an append on a full disk ended with %d, want 7", code)
+	}
+	looks := [][]string{{"ls"}, {"show", "s0", "--last", "1"}, {"log", "s0", "-o", "jsonl"}, {"search", "w1x7919", "--limit", "1"}, {"status"}, {"verify"}, {"ls"}}
+	look := func(when string) {
+		t.Helper()
+		for _, args := range looks {
+			out, code := run("", "tally-replay", args...)
+			if args[0] == "verify" && code == 7 && strings.Contains(out, "no space left") {
+				continue // it cannot look at the views
+			}
+			if code != 0 {
+				t.Errorf("%s: %s ended with %d: %s", when, args[0], code, out)
+			}
+		}
+	}
+	look("full")
+	if n := free(); n < 24<<20 {
+		t.Errorf("%d MiB are free: views or snapshots took of the reserve", n>>20)
+	}
+	ballast := filepath.Join(disk, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for block := make([]byte, size); ; {
+			if _, err := f.Write(block); err != nil {
+				break
+			}
+		}
+	}
+	if n := free(); n > 4096 {
+		t.Fatalf("%d bytes are free", n)
+	}
+	look("not a byte free")
+	if out, code := run(`{"role":"user","content":"x"}`, "tally-ingest", "append", "s0"); code != 7 {
+		t.Errorf("an append ended with %d: %s", code, out)
+	}
+	for _, name := range []string{"views.db", "views.db-wal", "views.db-shm", "search.db", "search.db-wal", "search.db-shm"} {
+		if err := os.Remove(filepath.Join(store, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = exec.Command("cp", "/dev/zero", filepath.Join(disk, "more")).Run() // ends when nothing is left
+	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}} {
+		if out, code := run("", "tally-replay", args...); code != 0 {
+			t.Errorf("without views: %s ended with %d: %s", args[0], code, out)
+		}
+	}
+	for _, name := range []string{ballast, filepath.Join(disk, "more")} {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "sync", "-f", disk)
+	if out, code := run(`{"role":"user","content":"again"}`, "tally-ingest", "append", "again"); code != 0 {
+		t.Errorf("with room again an append ended with %d: %s", code, out)
+	}
+	if out, code := run("", "tally-replay", "verify"); code != 0 {
+		t.Errorf("verify ended with %d: %s", code, out)
+	}
+	if out, _ := run("", "tally-replay", "log", "again", "-o", "jsonl"); strings.Count(out, "\n") < 1 {
+		t.Errorf("what was appended at the end: %s", out)
+	}
+	t.Logf("%d events were acknowledged before the disk was full", acked)
+}
