@@ -52,19 +52,19 @@ func (c *Conversation) Session() *Session {
 
 // head loads the session, empty if it does not exist.
 func (c *Conversation) head(ctx context.Context) (*projector.Session, error) {
-	s, err := c.s.st.loader.Session(ctx, c.s.sub, 0)
+	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), 0)
 	if errors.Is(err, ErrNotFound) {
-		return projector.NewSession(c.s.sub), nil
+		return projector.NewSession(c.s.Subject()), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s, checkKind(s, events.KindConversation)
+	return s, CheckKind(s, events.KindConversation)
 }
 
 // Exists reports whether anything was ever recorded of the conversation.
 func (c *Conversation) Exists(ctx context.Context) (bool, error) {
-	kind, err := c.s.st.kindOf(ctx, c.s.sub)
+	kind, err := c.s.Store().kindOf(ctx, c.s.Subject())
 	return kind == events.KindConversation, err
 }
 
@@ -77,7 +77,7 @@ func (c *Conversation) CreatedAt(ctx context.Context) (events.Timestamp, error) 
 	if s.Ledger.CreatedAt != "" {
 		return s.Ledger.CreatedAt, nil
 	}
-	rec, err := c.s.st.Log.Record(ctx, s.History.First())
+	rec, err := c.s.Store().Log.Record(ctx, s.History.First())
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +93,7 @@ func (c *Conversation) loaded(ctx context.Context, position string) (*projector.
 	if err != nil {
 		return nil, err
 	}
-	return s, checkKind(s, events.KindConversation)
+	return s, CheckKind(s, events.KindConversation)
 }
 
 // Load gives the conversation as it is now. One that does not exist is
@@ -112,7 +112,7 @@ func (c *Conversation) LoadAt(ctx context.Context, position string) (*Conversati
 	}
 	d, err := decodeThread(s)
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", c.s.sub, err)
+		return nil, fmt.Errorf("load %s: %w", c.s.Subject(), err)
 	}
 	if position == "" {
 		c.see(s.Offset(), d.filled, d.c.ID)
@@ -160,24 +160,21 @@ func (c *Conversation) SetMetadata(ctx context.Context, metadata events.Raw) (Sa
 	if err := checkMetadata(metadata); err != nil {
 		return Saved{}, err
 	}
-	for attempt := 0; ; attempt++ {
+	var saved Saved
+	err := Retry(ctx, func() error {
 		s, err := c.head(ctx)
 		if err != nil {
-			return Saved{}, err
+			return err
 		}
 		data := &ConversationData{ID: c.ID()}
 		if d, err := decodeThread(s); err == nil {
 			data = d.c
 		}
 		data.Metadata = metadata
-		saved, err := c.saveOn(ctx, s, s.Offset(), data)
-		if !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
-			return saved, err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return Saved{}, err
-		}
-	}
+		saved, err = c.saveOn(ctx, s, s.Offset(), data)
+		return err
+	}, log.ErrConflict)
+	return saved, err
 }
 
 // tail is what Append knows of the end of the thread: at an offset it has a first
@@ -226,10 +223,11 @@ func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, erro
 // appendFirst looks at the conversation before it appends. The first line of all
 // says the metadata that a conversation without lines has.
 func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, error) {
-	for attempt := 0; ; attempt++ {
+	var ack log.Ack
+	err := Retry(ctx, func() error {
 		s, err := c.head(ctx)
 		if err != nil {
-			return log.Ack{}, err
+			return err
 		}
 		d, err := decodeThread(s)
 		if errors.Is(err, ErrNoSteps) {
@@ -237,19 +235,15 @@ func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, 
 		}
 		e, err := c.appended(d.c, d.filled, steps)
 		if err != nil {
-			return log.Ack{}, err
+			return err
 		}
-		ack, err := c.s.st.Append(ctx, c.s.sub, sinceMoves(s.Offset()), e)
+		ack, err = c.s.Store().Append(ctx, c.s.Subject(), sinceMoves(s.Offset()), e)
 		if err == nil {
 			c.tail = &tail{ack.Last, d.c.ID}
 		}
-		if !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
-			return ack, err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return log.Ack{}, err
-		}
-	}
+		return err
+	}, log.ErrConflict)
+	return ack, err
 }
 
 // appendNext appends behind what the handle has seen. Whether that was rewound
@@ -259,11 +253,11 @@ func (c *Conversation) appendNext(ctx context.Context, steps []Step) (log.Ack, e
 	if err != nil {
 		return log.Ack{}, err
 	}
-	e = c.s.st.Stamp(e)
-	ack, err := c.s.st.Append(ctx, c.s.sub, log.Since(c.tail.seen, events.TypeSessionRewound), e)
+	e = c.s.Store().Stamp(e)
+	ack, err := c.s.Store().Append(ctx, c.s.Subject(), log.Since(c.tail.seen, events.TypeSessionRewound), e)
 	if errors.Is(err, log.ErrConflict) {
 		seen := fmt.Sprintf("%020d", uint64(c.tail.seen))
-		ack, err = c.s.st.Append(ctx, c.s.sub, log.Any, e.WithExtension(events.ExtSeen, seen))
+		ack, err = c.s.Store().Append(ctx, c.s.Subject(), log.Any, e.WithExtension(events.ExtSeen, seen))
 		c.tail = nil // look again
 		return ack, err
 	}
@@ -283,7 +277,7 @@ func (c *Conversation) appended(d *ConversationData, lines int, steps []Step) (e
 		}
 		p.Entries = append(p.Entries, stepEntry(s, raw))
 	}
-	return events.New(c.s.st.config.Source, c.s.sub, p)
+	return events.New(c.s.Store().Source(), c.s.Subject(), p)
 }
 
 // stepEntry gives a step as an entry of main, with the id and the time that it says

@@ -51,12 +51,12 @@ func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq
 				return
 			}
 		}
-		for rec, err := range c.s.st.Log.Follow(ctx, events.Range{Subject: c.s.sub, After: after}) {
+		for rec, err := range c.s.Store().Log.Follow(ctx, events.Range{Subject: c.s.Subject(), After: after}) {
 			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 				continue // what it was is not known
 			}
 			if err == nil {
-				rec, err = projector.Resolve(ctx, c.s.st.Log, rec, c.s.st.config.MaxValue)
+				rec, err = projector.Resolve(ctx, c.s.Store().Log, rec, c.s.Store().MaxValue())
 			}
 			if err != nil {
 				yield(Update{}, err)
@@ -76,12 +76,12 @@ func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq
 
 // now gives all steps as of an offset, 0 for the head.
 func (c *Conversation) now(ctx context.Context, at events.Offset) (Update, error) {
-	s, err := c.s.st.loader.Session(ctx, c.s.sub, at)
+	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), at)
 	if errors.Is(err, ErrNotFound) && at == 0 {
 		return Update{}, nil
 	}
 	if err == nil {
-		err = checkKind(s, events.KindConversation)
+		err = CheckKind(s, events.KindConversation)
 	}
 	if err != nil {
 		return Update{}, err
@@ -103,7 +103,7 @@ func (c *Conversation) updateOf(ctx context.Context, rec events.Record) (u Updat
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
 		if _, said := rec.Seen(); said || p.Pins != nil { // it may be late or void: only its place can tell
-			s, err := c.s.st.loader.Session(ctx, c.s.sub, rec.Offset)
+			s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), rec.Offset)
 			if err != nil || !s.History.IsLive(rec.Offset) {
 				return u, false, err
 			}

@@ -3,7 +3,6 @@ package tally
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -25,24 +24,28 @@ func (c *Conversation) Save(ctx context.Context, data *ConversationData) (Saved,
 	if err := data.validate(); err != nil {
 		return Saved{}, err
 	}
-	for attempt := 0; ; attempt++ {
-		s, err := c.head(ctx)
-		if err != nil {
-			return Saved{}, err
-		}
-		if data.Revision > s.Offset() {
-			return Saved{}, &log.ConflictError{Subject: c.s.sub, Want: data.Revision, Have: s.Offset()}
-		}
-		base := cmp.Or(data.Revision, s.Offset())
-		based := data.Revision > 0
-		saved, err := c.saveOn(ctx, s, base, data)
-		if based || !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
-			return saved, err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return Saved{}, err
-		}
+	if data.Revision > 0 {
+		return c.saveOnce(ctx, data)
 	}
+	var saved Saved
+	err := Retry(ctx, func() (err error) {
+		saved, err = c.saveOnce(ctx, data)
+		return err
+	}, log.ErrConflict)
+	return saved, err
+}
+
+// saveOnce saves on what is there, or on the condition that nothing changed since
+// the content's revision.
+func (c *Conversation) saveOnce(ctx context.Context, data *ConversationData) (Saved, error) {
+	s, err := c.head(ctx)
+	if err != nil {
+		return Saved{}, err
+	}
+	if data.Revision > s.Offset() {
+		return Saved{}, &log.ConflictError{Subject: c.s.Subject(), Want: data.Revision, Have: s.Offset()}
+	}
+	return c.saveOn(ctx, s, cmp.Or(data.Revision, s.Offset()), data)
 }
 
 // saveOn brings the session s, as loaded at head, to hold the content, on the
@@ -57,11 +60,11 @@ func (c *Conversation) saveOn(ctx context.Context, s *projector.Session, base ev
 		c.see(data.Revision, len(data.Steps), data.ID)
 		return Saved{}, nil
 	}
-	e, err := events.New(c.s.st.config.Source, c.s.sub, p.payload)
+	e, err := events.New(c.s.Store().Source(), c.s.Subject(), p.payload)
 	if err != nil {
 		return Saved{}, err
 	}
-	ack, err := c.s.st.Append(ctx, c.s.sub, sinceMoves(base), e)
+	ack, err := c.s.Store().Append(ctx, c.s.Subject(), sinceMoves(base), e)
 	if err != nil {
 		return Saved{}, err
 	}

@@ -32,7 +32,7 @@ func (st *Store) ListConversations(ctx context.Context) ([]*Conversation, error)
 // GetConversation gives a handle on a conversation, and whether it exists.
 func (st *Store) GetConversation(ctx context.Context, id string) (*Conversation, bool, error) {
 	c := st.Conversation(id)
-	if err := c.s.sub.Validate(); err != nil {
+	if err := c.s.Subject().Validate(); err != nil {
 		return nil, false, err
 	}
 	found, err := c.Exists(ctx)
@@ -54,15 +54,15 @@ type Created struct {
 func (st *Store) CreateConversation(ctx context.Context, id string) (*Conversation, Created, error) {
 	c := st.Conversation(id)
 	made := Created{}
-	_, err := st.Update(ctx, c.s.sub, nil, func(s *projector.Session) ([]events.Event, error) {
-		if err := checkKind(s, events.KindConversation); err != nil {
+	_, err := st.Update(ctx, c.s.Subject(), nil, func(s *projector.Session) ([]events.Event, error) {
+		if err := CheckKind(s, events.KindConversation); err != nil {
 			return nil, err
 		}
 		if made.Existed = s.Offset() > 0; made.Existed {
 			return nil, nil
 		}
-		made.At = st.now()
-		e, err := events.New(st.config.Source, c.s.sub, &events.SessionCreated{Kind: events.KindConversation, CreatedAt: made.At})
+		made.At = events.TimestampOf(st.Now())
+		e, err := events.New(st.Source(), c.s.Subject(), &events.SessionCreated{Kind: events.KindConversation, CreatedAt: made.At})
 		return []events.Event{e}, err
 	})
 	if err == nil && made.Existed {
@@ -103,7 +103,7 @@ func (st *Store) kindOf(ctx context.Context, sub events.Subject) (string, error)
 			return p.Kind, nil
 		}
 	}
-	s, err := st.loader.Session(ctx, sub, 0)
+	s, err := st.Loader().Session(ctx, sub, 0)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}

@@ -52,14 +52,14 @@ func (s *Session) AccumulateCost(ctx context.Context, c Cost) error {
 	if c.Run != "" {
 		p.Run = &events.RunRef{Kind: panelKind, ID: c.Run}
 	}
-	e, err := events.New(s.st.config.Source, s.sub, p)
+	e, err := events.New(s.Store().Source(), s.Subject(), p)
 	if err != nil {
 		return err
 	}
 	e.Time = c.At
 	if c.Run != "" {
 		e.Source = costSource
-		e.ID = events.DerivedID("cost", s.sub.ID, c.Run, c.Model, p.Purpose, c.Part)
+		e.ID = events.DerivedID("cost", s.ID(), c.Run, c.Model, p.Purpose, c.Part)
 	}
 	if err := s.ensure(ctx); err != nil {
 		return err

@@ -71,7 +71,7 @@ func NewErrataStore(ctx context.Context, st *Store, o ErrataOptions) (*ErrataSto
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKind(head, events.KindPanel); err != nil {
+	if err := CheckKind(head, events.KindPanel); err != nil {
 		return nil, err
 	}
 	e.s.known.read(head)

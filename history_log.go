@@ -57,7 +57,7 @@ type historyState struct {
 
 // History gives a handle on a history, whether it exists or not.
 func (st *Store) History(id string) *History {
-	return &History{st: st, sub: events.Session(st.config.Namespace, historyPrefix+id), id: id}
+	return &History{st: st, sub: events.Session(st.Namespace(), historyPrefix+id), id: id}
 }
 
 // ID is the history's id.
@@ -67,7 +67,7 @@ func (h *History) ID() string { return h.id }
 func (h *History) Subject() events.Subject { return h.sub }
 
 // Session gives the history's session: to rewind it, to fork it.
-func (h *History) Session() *Session { return &Session{st: h.st, sub: h.sub} }
+func (h *History) Session() *Session { return h.st.Session(historyPrefix + h.id) }
 
 // Load implements HistoryStore. A session of another kind is a *KindError, a
 // turn that is no message a *MessageError.
@@ -203,7 +203,7 @@ func (h *History) pending(base *historyState, to chat.Snapshot, compaction *Comp
 func (h *History) changes(base *historyState, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
 	var payloads []events.Payload
 	if !base.created {
-		payloads = append(payloads, &events.SessionCreated{Kind: events.KindHistory, CreatedAt: h.st.now()})
+		payloads = append(payloads, &events.SessionCreated{Kind: events.KindHistory, CreatedAt: events.TimestampOf(h.st.Now())})
 	}
 	switch change := chat.Between(base.content, to); {
 	case compaction != nil:
@@ -223,7 +223,7 @@ func (h *History) changes(base *historyState, to chat.Snapshot, compaction *Comp
 func (h *History) stamped(payloads []events.Payload) ([]events.Event, error) {
 	evs := make([]events.Event, len(payloads))
 	for i, p := range payloads {
-		e, err := events.New(h.st.config.Source, h.sub, p)
+		e, err := events.New(h.st.Source(), h.sub, p)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +250,7 @@ func (h *History) state(ctx context.Context, position string) (*historyState, er
 		return nil, err
 	}
 	if s.Ledger.Created != 0 {
-		if err := checkKind(s, events.KindHistory); err != nil {
+		if err := CheckKind(s, events.KindHistory); err != nil {
 			return nil, err
 		}
 	}

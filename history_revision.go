@@ -38,7 +38,7 @@ func (h *History) Revisions(ctx context.Context) ([]HistoryRevision, error) {
 		return nil, err
 	}
 	if s.Ledger.Created != 0 {
-		if err := checkKind(s, events.KindHistory); err != nil {
+		if err := CheckKind(s, events.KindHistory); err != nil {
 			return nil, err
 		}
 	}
@@ -47,9 +47,9 @@ func (h *History) Revisions(ctx context.Context) ([]HistoryRevision, error) {
 		void[v.Offset] = true
 	}
 	var list []HistoryRevision
-	for rec, err := range h.st.loader.Records(ctx, s) {
+	for rec, err := range h.st.Loader().Records(ctx, s) {
 		if err == nil {
-			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.config.MaxValue)
+			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
 		}
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 			continue // Load names it

@@ -62,9 +62,9 @@ func (k *known) offsets() (seen, base events.Offset) {
 
 // head loads the session as it is now; one without events is empty.
 func (s *Session) head(ctx context.Context) (*projector.Session, error) {
-	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	head, err := s.Store().Loader().Session(ctx, s.Subject(), 0)
 	if errors.Is(err, ErrNotFound) {
-		return projector.NewSession(s.sub), nil
+		return projector.NewSession(s.Subject()), nil
 	}
 	return head, err
 }
@@ -75,12 +75,12 @@ func (s *Session) put(ctx context.Context, expect log.Expect, e events.Event) (l
 	if seen, _ := s.known.offsets(); seen > 0 {
 		e = e.WithExtension(events.ExtSeen, fmt.Sprintf("%020d", uint64(seen)))
 	}
-	ready, err := s.st.prepare(ctx, s.sub, []events.Event{e})
+	ready, err := s.Store().Prepare(ctx, s.Subject(), []events.Event{e})
 	if err != nil {
 		return log.Ack{}, err
 	}
 	for attempt := 0; ; attempt++ {
-		ack, err := s.st.Log.Append(ctx, s.sub, expect, ready...)
+		ack, err := s.Store().Log.Append(ctx, s.Subject(), expect, ready...)
 		if !errors.Is(err, log.ErrUnknown) || attempt == 3 || ctx.Err() != nil {
 			return ack, err
 		}
@@ -94,7 +94,7 @@ func (s *Session) ensure(ctx context.Context) error {
 	if !errors.Is(err, log.ErrNotFound) {
 		return err
 	}
-	_, err = s.Create(ctx, events.SessionCreated{Kind: events.KindPanel, CreatedAt: s.st.now()})
+	_, err = s.Create(ctx, events.SessionCreated{Kind: events.KindPanel, CreatedAt: events.TimestampOf(s.Store().Now())})
 	if errors.Is(err, ErrExists) {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (s *Session) ensure(ctx context.Context) error {
 
 // lastOffset gives the offset of the session's last record, also of a damaged one.
 func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
-	rec, err := s.st.Log.Last(ctx, s.sub)
+	rec, err := s.Store().Log.Last(ctx, s.Subject())
 	if damage, ok := errors.AsType[*events.DamageError](err); ok {
 		return damage.Offset, nil
 	}
@@ -171,7 +171,7 @@ func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, respon
 		}
 		return PanelAppend{Lengths: panelLengths(panelIDs, head.Threads, nil), At: head.Offset()}, nil
 	}
-	e, err := events.New(s.st.config.Source, s.sub, p)
+	e, err := events.New(s.Store().Source(), s.Subject(), p)
 	if err != nil {
 		return PanelAppend{}, err
 	}
@@ -184,7 +184,7 @@ func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, respon
 
 // appended says what an append did: the session right after it tells.
 func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.TurnAppended, ack log.Ack) (PanelAppend, error) {
-	after, err := s.st.loader.Session(ctx, s.sub, ack.Last)
+	after, err := s.Store().Loader().Session(ctx, s.Subject(), ack.Last)
 	if err != nil {
 		return PanelAppend{Ack: ack}, fmt.Errorf("appended at %v, but not read back: %w", ack.First, err)
 	}
@@ -342,15 +342,7 @@ func (s *Session) Clear(ctx context.Context, stack PanelStack) error {
 // change makes a decision about histories or rewind stack, again if one of them
 // changed before it was written.
 func (s *Session) change(ctx context.Context, decide func(*projector.Session) ([]events.Payload, error)) error {
-	for attempt := 0; ; attempt++ {
-		err := s.changeSince(ctx, 0, decide)
-		if !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
-			return err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return err
-		}
-	}
+	return Retry(ctx, func() error { return s.changeSince(ctx, 0, decide) }, log.ErrConflict)
 }
 
 // changeSince makes a decision on what the caller knows since an offset, 0 for
@@ -375,7 +367,7 @@ func (s *Session) changeSince(ctx context.Context, base events.Offset, decide fu
 	case base > 0:
 		expect = log.Since(base, projector.MoveTypes()...)
 	}
-	ack, err := s.st.Append(ctx, s.sub, expect, evs...)
+	ack, err := s.Store().Append(ctx, s.Subject(), expect, evs...)
 	if err != nil {
 		return err
 	}
@@ -384,7 +376,7 @@ func (s *Session) changeSince(ctx context.Context, base events.Offset, decide fu
 
 // reread notes the session as it is right after a decision of the caller.
 func (s *Session) reread(ctx context.Context, at events.Offset) error {
-	after, err := s.st.loader.Session(ctx, s.sub, at)
+	after, err := s.Store().Loader().Session(ctx, s.Subject(), at)
 	if err != nil {
 		return fmt.Errorf("written at %v, but not read back: %w", at, err)
 	}
@@ -401,7 +393,7 @@ func stackTypes() []string {
 func (s *Session) events(list ...events.Payload) ([]events.Event, error) {
 	var evs []events.Event
 	for _, p := range list {
-		e, err := events.New(s.st.config.Source, s.sub, p)
+		e, err := events.New(s.Store().Source(), s.Subject(), p)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ func (s *Session) Metadata(ctx context.Context) (PanelMetadata, error) {
 	if err != nil {
 		return PanelMetadata{}, err
 	}
-	return v.metadata(s.sub.ID), nil
+	return v.metadata(s.ID()), nil
 }
 
 func (v *panelView) metadata(id string) PanelMetadata {
@@ -61,7 +61,7 @@ func (s *Session) Content(ctx context.Context) (PanelContent, error) {
 	if err != nil {
 		return PanelContent{}, err
 	}
-	return v.content(s.sub.ID)
+	return v.content(s.ID())
 }
 
 func (v *panelView) content(id string) (PanelContent, error) {
@@ -80,12 +80,12 @@ func (v *panelView) content(id string) (PanelContent, error) {
 // LastActiveTools gives the names of the tools of the last run, or as they were
 // set since; nil before either.
 func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
-	for rec, err := range s.st.Log.ReadBack(ctx, events.Range{Subject: s.sub}) {
+	for rec, err := range s.Store().Log.ReadBack(ctx, events.Range{Subject: s.Subject()}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 			continue
 		}
 		if err == nil && wanted(rec.Type) {
-			rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
+			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
 		}
 		if err != nil {
 			return nil, err
@@ -110,7 +110,7 @@ func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error 
 	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
 		return err
 	}
-	_, err = s.st.Update(ctx, s.sub, []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {
+	_, err = s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {
 		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}})
 	})
 	return err

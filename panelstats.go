@@ -144,7 +144,7 @@ func (st *Store) panelIDs(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		head, err := st.loader.Session(ctx, info.Subject, 0)
+		head, err := st.Loader().Session(ctx, info.Subject, 0)
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}

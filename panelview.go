@@ -57,9 +57,9 @@ func (s *Session) panelAt(ctx context.Context, head *projector.Session) (*panelV
 		return v, nil
 	}
 	gone := takenBack(head.Ledger)
-	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, Upto: head.Offset()}) {
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), Upto: head.Offset()}) {
 		if err == nil && wanted(rec.Type) {
-			rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
+			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
 		}
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 			continue // head.Damaged names it
@@ -68,7 +68,7 @@ func (s *Session) panelAt(ctx context.Context, head *projector.Session) (*panelV
 			err = v.apply(projector.Decode(rec), gone)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("panel %s: %w", s.sub, err)
+			return nil, fmt.Errorf("panel %s: %w", s.Subject(), err)
 		}
 	}
 	for i := range v.rows {

@@ -41,25 +41,22 @@ func (p *Prompts) List(ctx context.Context) ([]string, error) {
 // did. Of several writers of the same prompt at once, one adds it.
 func (p *Prompts) Record(ctx context.Context, prompt string) (bool, error) {
 	turn := mustJSON(prompt)
-	e, err := events.New(p.s.st.config.Source, p.s.sub, &events.TurnAppended{Entries: []events.Entry{{Thread: PromptsSession, Turn: turn}}})
+	e, err := events.New(p.s.Store().Source(), p.s.Subject(), &events.TurnAppended{Entries: []events.Entry{{Thread: PromptsSession, Turn: turn}}})
 	if err != nil {
 		return false, err
 	}
-	ready, err := p.s.st.prepare(ctx, p.s.sub, []events.Event{e})
+	ready, err := p.s.Store().Prepare(ctx, p.s.Subject(), []events.Event{e})
 	if err != nil {
 		return false, err
 	}
 	prompt, _ = promptOf(turn) // as it will be read
 	// The same event in every attempt, so that a lost answer does not add it twice.
-	for attempt := 0; ; attempt++ {
-		added, err := p.record(ctx, prompt, ready[0])
-		if !errors.Is(err, log.ErrConflict) && !errors.Is(err, log.ErrUnknown) || attempt >= maxUpdates {
-			return added, err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return false, err
-		}
-	}
+	added := false
+	err = Retry(ctx, func() (err error) {
+		added, err = p.record(ctx, prompt, ready[0])
+		return err
+	}, log.ErrConflict, log.ErrUnknown)
+	return added, err
 }
 
 // record decides on what is there now.
@@ -78,15 +75,15 @@ func (p *Prompts) record(ctx context.Context, prompt string, e events.Event) (bo
 			return false, err
 		}
 	}
-	_, err = p.s.st.Log.Append(ctx, p.s.sub, log.At(at), e)
+	_, err = p.s.Store().Log.Append(ctx, p.s.Subject(), log.At(at), e)
 	return err == nil, err
 }
 
 // begin gives the session its kind.
 func (p *Prompts) begin(ctx context.Context) (events.Offset, error) {
-	ack, err := p.s.Create(ctx, events.SessionCreated{Kind: events.KindPrompts, CreatedAt: p.s.st.now()})
+	ack, err := p.s.Create(ctx, events.SessionCreated{Kind: events.KindPrompts, CreatedAt: events.TimestampOf(p.s.Store().Now())})
 	if errors.Is(err, ErrExists) {
-		return 0, &log.ConflictError{Subject: p.s.sub} // somebody else began it: look again
+		return 0, &log.ConflictError{Subject: p.s.Subject()} // somebody else began it: look again
 	}
 	return ack.Last, err
 }
@@ -94,7 +91,7 @@ func (p *Prompts) begin(ctx context.Context) (events.Offset, error) {
 // last gives the newest prompt and the session's last record. As a rule the
 // record is the prompt, and nothing else needs to be read.
 func (p *Prompts) last(ctx context.Context) (prompt *string, id string, at events.Offset, err error) {
-	rec, err := p.s.st.Log.Last(ctx, p.s.sub)
+	rec, err := p.s.Store().Log.Last(ctx, p.s.Subject())
 	if errors.Is(err, log.ErrNotFound) {
 		return nil, "", 0, nil
 	}

@@ -56,7 +56,7 @@ func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
 	if !errors.Is(err, log.ErrConflict) {
 		return err
 	}
-	if _, err = r.st.loader.Document(ctx, doc, 0); !errors.Is(err, ErrNotFound) {
+	if _, err = r.st.Loader().Document(ctx, doc, 0); !errors.Is(err, ErrNotFound) {
 		return err // it is there, or it cannot be told
 	}
 	at, err := r.st.Log.Last(ctx, doc) // deleted: it comes back
@@ -71,7 +71,7 @@ func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
 }
 
 func (r *Recipes) doc(hash string) events.Subject {
-	return events.Document(r.st.config.Namespace, KindRecipe, hash)
+	return events.Document(r.st.Namespace(), KindRecipe, hash)
 }
 
 // Get gives the text that is stored under a hash, or ErrNotFound.
@@ -79,7 +79,7 @@ func (r *Recipes) Get(ctx context.Context, hash string) ([]byte, error) {
 	if hash == "" {
 		return nil, fmt.Errorf("a recipe without hash: %w", ErrNotFound)
 	}
-	d, err := r.st.loader.Document(ctx, r.doc(hash), 0)
+	d, err := r.st.Loader().Document(ctx, r.doc(hash), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (r *Recipes) List(ctx context.Context) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		d, err := r.st.loader.Document(ctx, info.Subject, 0)
+		d, err := r.st.Loader().Document(ctx, info.Subject, 0)
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
@@ -138,7 +138,7 @@ func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	if ref == "" {
 		return nil, nil
 	}
-	data, err := s.st.blobOf(ctx, ref)
+	data, err := s.Store().blobOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
 	if r == nil {
 		return s.set(ctx, "recipe", json.RawMessage("null"))
 	}
-	ref, err := s.st.putFile(ctx, r.Encode())
+	ref, err := s.Store().putFile(ctx, r.Encode())
 	if err != nil {
 		return err
 	}

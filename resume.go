@@ -226,10 +226,10 @@ func lastOf(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)
 func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*PanelCheckpoint, error) {
 	cp := &PanelCheckpoint{Run: c.ID, At: lastOf(c)}
 	parts := make(map[string]ResponseSnapshot)
-	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: c.Saved[0] - 1, Upto: lastOf(c)}) {
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: c.Saved[0] - 1, Upto: lastOf(c)}) {
 		saved := slices.Contains(c.Saved, rec.Offset)
 		if err == nil && saved {
-			rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
+			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
 		}
 		damage, damaged := errors.AsType[*events.DamageError](err)
 		switch {

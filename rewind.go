@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -154,7 +153,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 			return nil, err
 		}
 		for _, f := range undone.Files {
-			hashes[f.Path] = s.st.hashOfRef(f.Before)
+			hashes[f.Path] = s.Store().hashOfRef(f.Before)
 		}
 		return hashes, nil
 	}
@@ -171,7 +170,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 			entries = append(entries, entry)
 		}
 		for _, g := range goals(entries) {
-			hashes[g.path] = s.st.hashOfRef(g.blob)
+			hashes[g.path] = s.Store().hashOfRef(g.blob)
 		}
 	}
 	return hashes, nil
@@ -183,7 +182,7 @@ func (st *Store) hashOfRef(ref events.DocRef) string {
 	if ref == events.Absent {
 		return absentHash
 	}
-	if doc, _, err := ref.Parse(st.config.Namespace); err == nil && doc.Kind == events.KindBlob {
+	if doc, _, err := ref.Parse(st.Namespace()); err == nil && doc.Kind == events.KindBlob {
 		return doc.ID
 	}
 	return ""
@@ -211,7 +210,7 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	t := w.tree()
 	defer t.close()
 	for _, g := range p.goals {
-		change, _, _ := s.st.look(ctx, t, g)
+		change, _, _ := s.Store().look(ctx, t, g)
 		m.Files = append(m.Files, change)
 	}
 	return m, nil
@@ -230,12 +229,12 @@ func (s *Session) MoveStack(ctx context.Context, w WorkTree, m *StackMove) (Rewi
 // stillAt refuses if histories or rewind stack changed after an offset.
 func (s *Session) stillAt(ctx context.Context, seen events.Offset) error {
 	types := stackTypes()
-	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: seen}) {
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: seen}) {
 		if err != nil {
 			return err
 		}
 		if slices.Contains(types, rec.Type) {
-			return &log.ConflictError{Subject: s.sub, Want: seen, Have: rec.Offset}
+			return &log.ConflictError{Subject: s.Subject(), Want: seen, Have: rec.Offset}
 		}
 	}
 	return nil
@@ -245,23 +244,21 @@ func (s *Session) stillAt(ctx context.Context, seen events.Offset) error {
 // stack meanwhile.
 func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (RewindResult, error) {
 	first := make(map[string]FileChange) // what the first attempt found
-	for attempt := 0; ; attempt++ {
+	var result RewindResult
+	err := Retry(ctx, func() error {
+		result = RewindResult{}
 		head, err := s.head(ctx)
 		if err != nil {
-			return RewindResult{}, err
+			return err
 		}
 		p, err := plan(ctx, head)
 		if err != nil {
-			return RewindResult{}, err
+			return err
 		}
-		result, err := s.move(ctx, w, p, first)
-		if !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
-			return result, err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return RewindResult{}, err
-		}
-	}
+		result, err = s.move(ctx, w, p, first)
+		return err
+	}, log.ErrConflict)
+	return result, err
 }
 
 // move restores the files, then appends the event. A crash in between leaves the
@@ -272,7 +269,7 @@ func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[
 	t := w.tree()
 	defer t.close()
 	for _, g := range p.goals {
-		change := s.st.restore(ctx, t, g)
+		change := s.Store().restore(ctx, t, g)
 		if had, again := first[change.Path]; again && had.Err == nil && change.Err == nil {
 			change.Before, change.Mode, change.Changed, change.Kept = had.Before, had.Mode, had.Changed, had.Kept
 		}
@@ -284,7 +281,7 @@ func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[
 	if err != nil {
 		return result, err
 	}
-	result.Ack, err = s.st.Append(ctx, s.sub, log.Since(p.head.Offset(), stackTypes()...), evs...)
+	result.Ack, err = s.Store().Append(ctx, s.Subject(), log.Since(p.head.Offset(), stackTypes()...), evs...)
 	if err != nil {
 		return result, err
 	}

@@ -312,7 +312,7 @@ func (st *Store) before(ctx context.Context, goal fileGoal, was found) (events.D
 
 // refOf names content by its hash.
 func (st *Store) refOf(hash string) events.DocRef {
-	return events.RefOf(events.Document(st.config.Namespace, events.KindBlob, hash), 0)
+	return events.RefOf(events.Document(st.Namespace(), events.KindBlob, hash), 0)
 }
 
 // putFile stores the content of a file and names it.
@@ -325,14 +325,14 @@ func (st *Store) putFile(ctx context.Context, content []byte) (events.DocRef, er
 
 // blobOf reads the content that a reference names.
 func (st *Store) blobOf(ctx context.Context, ref events.DocRef) ([]byte, error) {
-	doc, at, err := ref.Parse(st.config.Namespace)
+	doc, at, err := ref.Parse(st.Namespace())
 	if err != nil {
 		return nil, err
 	}
 	if doc.Kind == events.KindBlob {
 		return st.Blob(ctx, doc.ID)
 	}
-	d, err := st.loader.Document(ctx, doc, at)
+	d, err := st.Loader().Document(ctx, doc, at)
 	if err != nil {
 		return nil, err
 	}

@@ -42,14 +42,14 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 		return "", err
 	}
 	if entry.ID == "" {
-		entry.ID = s.st.Log.Stamp(events.Event{}).ID
+		entry.ID = s.Store().Log.NewID()
 	}
 	index := int64(entry.FeedIndex)
 	p := &events.CheckpointSaved{ID: entry.ID, Kind: events.CheckpointRewind, At: at, Prompt: entry.Prompt, FeedIndex: &index, Lengths: entry.HistoryLengths}
 	if entry.Run != "" {
 		p.Run = &events.RunRef{Kind: panelKind, ID: entry.Run}
 	}
-	if err := s.st.attach(ctx, p, entry.FileSnapshots); err != nil {
+	if err := s.Store().attach(ctx, p, entry.FileSnapshots); err != nil {
 		return "", err
 	}
 	return entry.ID, s.save(ctx, p)
@@ -57,7 +57,7 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 
 // save appends a checkpoint.
 func (s *Session) save(ctx context.Context, p *events.CheckpointSaved) error {
-	e, err := events.New(s.st.config.Source, s.sub, p)
+	e, err := events.New(s.Store().Source(), s.Subject(), p)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	if snaps, err = w.leftByRun(snaps); err != nil {
 		return err
 	}
-	if err := s.st.attach(ctx, p, snaps); err != nil {
+	if err := s.Store().attach(ctx, p, snaps); err != nil {
 		return err
 	}
 	return s.save(ctx, p)
@@ -196,11 +196,11 @@ func (s *Session) entry(ctx context.Context, head *projector.Session, id string)
 
 // record reads a record with its data.
 func (s *Session) record(ctx context.Context, at events.Offset) (events.Record, error) {
-	rec, err := s.st.Log.Record(ctx, at)
+	rec, err := s.Store().Log.Record(ctx, at)
 	if err != nil {
 		return rec, err
 	}
-	return projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue)
+	return projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
 }
 
 // CanRewind reports whether the rewind stack has an entry.

@@ -130,7 +130,7 @@ func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Ru
 	if err != nil {
 		return nil, err
 	}
-	now := c.s.st.now()
+	now := events.TimestampOf(c.s.Store().Now())
 	for id == "" {
 		at, _ := now.Time()
 		id = NewRunID(at)
@@ -145,11 +145,11 @@ func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Ru
 	if s.Ledger.Run(r.ref) != nil {
 		return r, nil
 	}
-	e, err := events.New(c.s.st.config.Source, c.s.sub, &events.RunCreated{Run: r.ref, CreatedAt: now})
+	e, err := events.New(c.s.Store().Source(), c.s.Subject(), &events.RunCreated{Run: r.ref, CreatedAt: now})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.s.st.Append(ctx, c.s.sub, log.Any, e); err != nil {
+	if _, err := c.s.Store().Append(ctx, c.s.Subject(), log.Any, e); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -200,11 +200,11 @@ func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
 	}
 	p := &events.RunFinished{Run: r.ref, Result: result, Judged: judged}
 	p.Outcome, p.FinishedAt = outcomeOf(r.Type(), result)
-	e, err := events.New(r.c.s.st.config.Source, r.c.s.sub, p)
+	e, err := events.New(r.c.s.Store().Source(), r.c.s.Subject(), p)
 	if err != nil {
 		return SavedRun{}, err
 	}
-	done.Ack, err = r.c.s.st.Append(ctx, r.c.s.sub, log.Any, e)
+	done.Ack, err = r.c.s.Store().Append(ctx, r.c.s.Subject(), log.Any, e)
 	if err != nil {
 		return SavedRun{}, err
 	}
@@ -243,7 +243,7 @@ func (r *Run) Versions(ctx context.Context) ([]RunVersion, error) {
 }
 
 func (r *Run) notFound() error {
-	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.sub, ErrNotFound)
+	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), ErrNotFound)
 }
 
 // Raw gives the newest result byte for byte, whatever it is.
@@ -271,12 +271,12 @@ func (r *Run) raw(ctx context.Context, version int) (events.Raw, error) {
 
 // finished reads a record that has a result.
 func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinished, error) {
-	st := r.c.s.st
+	st := r.c.s.Store()
 	rec, err := st.Log.Record(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	if rec, err = projector.Resolve(ctx, st.Log, rec, st.config.MaxValue); err != nil {
+	if rec, err = projector.Resolve(ctx, st.Log, rec, st.MaxValue()); err != nil {
 		return nil, err
 	}
 	return events.DecodeAs[events.RunFinished](rec.Event)
@@ -294,7 +294,7 @@ func (r *Run) LoadVersion(ctx context.Context, version int) (*RunResult, error) 
 	}
 	result := &RunResult{Type: r.Type(), Raw: bytes.Clone(raw)}
 	if err := checkResult(r.Type(), raw); err != nil {
-		return nil, fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.sub, err)
+		return nil, fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), err)
 	}
 	return result, nil
 }

@@ -52,14 +52,14 @@ func (s *Session) runFinished(run PanelRun) (events.RunRef, events.Event, error)
 		}
 	}
 	if run.At.IsZero() {
-		run.At = s.st.Log.Stamp(events.Event{ID: "-"}).Time.Local()
+		run.At = s.Store().Now().Local()
 	}
 	result := PanelResult{Summary: mustJSON(run.summary()), Content: mustJSON(run.content())}
 	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: mustJSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: PanelSchema}
 	if run.Tools != nil {
 		p.Tools = mustJSON(run.Tools)
 	}
-	e, err := events.New(s.st.config.Source, s.sub, p)
+	e, err := events.New(s.Store().Source(), s.Subject(), p)
 	return ref, e, err
 }
 
@@ -197,11 +197,11 @@ func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string
 	if model == "" || run.Last() == nil {
 		return nil
 	}
-	rec, err := s.st.Log.Record(ctx, run.Last().Offset)
+	rec, err := s.Store().Log.Record(ctx, run.Last().Offset)
 	if err != nil {
 		return err
 	}
-	if rec, err = projector.Resolve(ctx, s.st.Log, rec, s.st.config.MaxValue); err != nil {
+	if rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue()); err != nil {
 		return err
 	}
 	row, err := panelRow(projector.Decode(rec))
@@ -226,7 +226,7 @@ func (s *Session) UpdateLastRunNote(ctx context.Context, note string) error {
 // is another last run meanwhile.
 func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Session, *projector.Run) (*events.RunAnnotated, error)) error {
 	types := []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionRewound}
-	_, err := s.st.Update(ctx, s.sub, types, func(head *projector.Session) ([]events.Event, error) {
+	_, err := s.Store().Update(ctx, s.Subject(), types, func(head *projector.Session) ([]events.Event, error) {
 		run := lastPanelRun(head)
 		if run == nil {
 			return nil, nil
@@ -255,7 +255,7 @@ func lastPanelRun(s *projector.Session) *projector.Run {
 // session that was made visible already stays as it is.
 func (s *Session) SaveInitialMeta(ctx context.Context, meta PanelMetadata) error {
 	if meta.CreatedAt.IsZero() {
-		meta.CreatedAt = s.st.Log.Stamp(events.Event{ID: "-"}).Time.Local()
+		meta.CreatedAt = s.Store().Now().Local()
 	}
 	if meta.LastActiveAt.IsZero() {
 		meta.LastActiveAt = meta.CreatedAt
@@ -265,7 +265,7 @@ func (s *Session) SaveInitialMeta(ctx context.Context, meta PanelMetadata) error
 		return &events.InvalidError{Field: "metadata", Reason: err.Error()}
 	}
 	p := &events.SessionCreated{Kind: events.KindPanel, CreatedAt: events.Timestamp(meta.CreatedAt.Format(time.RFC3339Nano)), Models: meta.Models, Raw: raw}
-	_, err = s.st.Update(ctx, s.sub, nil, func(head *projector.Session) ([]events.Event, error) {
+	_, err = s.Store().Update(ctx, s.Subject(), nil, func(head *projector.Session) ([]events.Event, error) {
 		if head.Ledger.Created != 0 {
 			return nil, nil
 		}
@@ -281,7 +281,7 @@ func (s *Session) SetModels(ctx context.Context, models []string) error {
 
 // set changes one field of the session, unless it has the value already.
 func (s *Session) set(ctx context.Context, name string, value json.RawMessage) error {
-	_, err := s.st.Update(ctx, s.sub, []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(head *projector.Session) ([]events.Event, error) {
+	_, err := s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(head *projector.Session) ([]events.Event, error) {
 		have, ok := head.Ledger.Fields.Get(name)
 		if string(have) == string(value) || !ok && string(value) == "null" {
 			return nil, nil

@@ -26,6 +26,9 @@ func (st *Store) Session(id string) *Session {
 	return &Session{st: st, sub: events.Session(st.config.Namespace, id)}
 }
 
+// Store is the store that the session is in.
+func (s *Session) Store() *Store { return s.st }
+
 // ID is the session's id.
 func (s *Session) ID() string { return s.sub.ID }
 
@@ -196,7 +199,7 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	fork := s.st.Session(id)
 	ack, err := fork.Create(ctx, events.SessionCreated{
 		Kind:      head.Ledger().Kind,
-		CreatedAt: s.st.now(),
+		CreatedAt: events.TimestampOf(s.st.Now()),
 		Title:     head.Ledger().Text("title"),
 		Fork:      &events.Fork{Session: s.sub.ID, Offset: at},
 	})

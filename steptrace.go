@@ -197,7 +197,7 @@ func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrac
 	traces := make([]StepTrace, len(raws))
 	for i, raw := range raws {
 		if traces[i], err = ParseStepTrace(raw); err != nil {
-			return nil, fmt.Errorf("step traces of %s: %w", c.s.sub, inside(fmt.Sprintf("[%d]", i), err))
+			return nil, fmt.Errorf("step traces of %s: %w", c.s.Subject(), inside(fmt.Sprintf("[%d]", i), err))
 		}
 	}
 	return traces, nil
@@ -303,15 +303,15 @@ func sameTokens(a, b events.Raw) bool { return rawjson.Equal(a, b) }
 
 // update decides on the session, of this kind, and appends what was decided.
 func (c *Conversation) update(ctx context.Context, types []string, decide func(*projector.Session) (events.Payload, error)) (log.Ack, error) {
-	return c.s.st.Update(ctx, c.s.sub, types, func(s *projector.Session) ([]events.Event, error) {
-		if err := checkKind(s, events.KindConversation); err != nil {
+	return c.s.Store().Update(ctx, c.s.Subject(), types, func(s *projector.Session) ([]events.Event, error) {
+		if err := CheckKind(s, events.KindConversation); err != nil {
 			return nil, err
 		}
 		p, err := decide(s)
 		if err != nil || p == nil {
 			return nil, err
 		}
-		e, err := events.New(c.s.st.config.Source, c.s.sub, p)
+		e, err := events.New(c.s.Store().Source(), c.s.Subject(), p)
 		return []events.Event{e}, err
 	})
 }
