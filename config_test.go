@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 func TestConfiguration(t *testing.T) {

@@ -39,18 +39,18 @@ func TestArrows(t *testing.T) {
 	}
 	// What a package must not depend on, directly or not.
 	for pkg, forbidden := range map[string][]string{
-		"events":            {"/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"log":               {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
-		"log/logtest":       {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
-		"recipe":            {"/events", "/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"snapshot":          {"/log", "/projector", "/embedded", "/formats", "/cmd"},
-		"projector":         {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"":                  {"/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server", "modernc.org/"},
-		"projector/catalog": {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"formats":           {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
-		"formats/tallydir":  {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
-		"formats/errata":    {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
-		"formats/ailoop":    {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+		"events":                  {"/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
+		"log":                     {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
+		"log/logtest":             {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
+		"recipe":                  {"/events", "/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
+		"snapshot":                {"/log", "/projector", "/embedded", "/formats", "/cmd"},
+		"projector":               {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
+		"":                        {"/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server", "modernc.org/"},
+		"projector/catalog":       {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
+		"formats":                 {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+		"stores/evals/tallydir":   {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+		"stores/errata/erratadir": {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
+		"stores/ailoop/ailoopdir": {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
 	} {
 		path := strings.TrimSuffix(module+"/"+pkg, "/")
 		list, ok := deps[path]

@@ -14,9 +14,9 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 // BenchmarkImportCorpus imports the recorded folders, or generated ones where there

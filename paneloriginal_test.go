@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/errata"
 	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
 // panelSession is what both tally and the model of the original offer for one
@@ -84,15 +84,15 @@ func (o *ourPanels) tear(id string) {
 	ctx, dir := o.t.Context(), filepath.Join(o.t.TempDir(), "data")
 	d := need(formats.OpenDir(dir))
 	defer d.Close()
-	need(formats.Export(ctx, o.st, errata.Layout{}, d, formats.ExportOptions{Session: id}))
+	need(formats.Export(ctx, o.st, erratadir.Layout{}, d, formats.ExportOptions{Session: id}))
 	o.st = need(o.st.In(o.st.Namespace() + "-imported"))
-	if r := need(errata.Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) > 0 {
+	if r := need(erratadir.Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) > 0 {
 		panic(r.Problems)
 	}
 	name := "sessions/" + id + "/session_content.json"
 	content := folder(o.t, dir)[name]
 	writeTree(o.t, dir, map[string]string{name: content[:len(content)/2]})
-	if r := need(errata.Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) != 1 || r.Problems[0].File != name {
+	if r := need(erratadir.Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) != 1 || r.Problems[0].File != name {
 		panic(fmt.Sprintf("the torn file is not named: %v", r.Problems))
 	}
 }

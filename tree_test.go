@@ -13,8 +13,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 // What the handles record comes out as the folder that the original would have

@@ -15,15 +15,15 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/ailoop"
-	"github.com/tallylog/tally/formats/errata"
-	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 // layouts are the folders and files that import recognises.
 func layouts() []formats.Layout {
-	return []formats.Layout{tallydir.Layout{}, errata.Layout{}, ailoop.Layout{}}
+	return []formats.Layout{tallydir.Layout{}, erratadir.Layout{}, ailoopdir.Layout{}}
 }
 
 // layoutNames lists what --format takes.

@@ -10,10 +10,10 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/ailoop"
-	"github.com/tallylog/tally/formats/errata"
-	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 func newExport(a *app.App) *cobra.Command {
@@ -44,7 +44,7 @@ replaced, and nothing is deleted.`,
 			if x.layout() == nil {
 				return cli.Usagef("--format %q: want tallydir, errata or ailoop", x.format)
 			}
-			if x.redact && x.format != errata.Format {
+			if x.redact && x.format != erratadir.Format {
 				return cli.Usagef("--redact goes with --format errata")
 			}
 			if x.dir == "" {
@@ -73,7 +73,7 @@ type exporter struct {
 
 // layout gives the layout that was asked for, nil if there is none of that name.
 func (x *exporter) layout() formats.Layout {
-	for _, l := range []formats.Layout{tallydir.Layout{}, errata.Layout{Redact: x.redact}, ailoop.Layout{}} {
+	for _, l := range []formats.Layout{tallydir.Layout{}, erratadir.Layout{Redact: x.redact}, ailoopdir.Layout{}} {
 		if l.Name() == x.format {
 			return l
 		}
