@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
@@ -66,7 +67,7 @@ func testNothing(t *testing.T) {
 // One and the same code works on whatever the nearest tally.toml names.
 func testThreeFiles(t *testing.T) {
 	seen := make(map[string]bool)
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		c, saved, err := st.SaveConversation(t.Context(), "c1", &tally.ConversationData{ID: "c1", Steps: steps(2)})
 		if err != nil || !saved.Created {
 			t.Fatalf("%+v, %v", saved, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/snapshot"
@@ -48,7 +49,7 @@ func grownBy(t testing.TB, st *tally.Store, n int) (appended, grown int) {
 // A save costs what is new: bytes appended stay within 1.2 of the new step, however
 // long the conversation is.
 func TestSaveCostsWhatIsNew(t *testing.T) {
-	st := inMemory(t, tally.Config{})
+	st := storetest.Memory(t, tally.Config{})
 	for _, n := range []int{1, 10, 1000} {
 		if appended, grown := grownBy(t, st, n); float64(appended) > 1.2*float64(grown) {
 			t.Errorf("%d steps: %d bytes appended for a step of %d", n, appended, grown)

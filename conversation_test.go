@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 )
 
 // parity is an acceptance criterion of the store layer that tally replaces.
@@ -21,7 +22,7 @@ type parity struct {
 // eachParity runs criteria on every backend, each in a namespace of its own.
 func eachParity(t *testing.T, list []parity) {
 	t.Helper()
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		for i, p := range list {
 			t.Run(p.name, func(t *testing.T) {
 				own, err := st.In(fmt.Sprintf("case-%d", i))

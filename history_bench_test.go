@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/storetest"
 )
 
 // BenchmarkHistorySave saves a conversation of a thousand messages that grew by
@@ -14,7 +15,7 @@ import (
 func BenchmarkHistorySave(b *testing.B) {
 	for _, backend := range []string{"memory", "local"} {
 		b.Run(backend, func(b *testing.B) {
-			st := openBackend(b, backend)
+			st := storetest.Open(b, backend)
 			h, s := st.History("bench"), longTalk(1000)
 			mustSave(b, h, s)
 			hs := &logHistories{st: st, prefix: "bench"}
@@ -47,7 +48,7 @@ func BenchmarkHistorySave(b *testing.B) {
 
 // BenchmarkHistoryLoad loads a conversation of a thousand messages.
 func BenchmarkHistoryLoad(b *testing.B) {
-	st := openBackend(b, "local")
+	st := storetest.Open(b, "local")
 	file := tally.NewJsonFileHistoryStore(filepath.Join(b.TempDir(), "chat.json"))
 	s := longTalk(1000)
 	mustSave(b, file, s)

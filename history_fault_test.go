@@ -7,26 +7,16 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 )
-
-// faultyStore is a store on a log of whose publications some fail.
-func faultyStore(t *testing.T, next func() logtest.Fault) *tally.Store {
-	t.Helper()
-	l := logtest.OpenOn(t, &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: next}, log.Config{})
-	st, err := tally.Open(t.Context(), l, tally.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return st
-}
 
 // A save whose outcome is not known is repeated until it is: then it is stored,
 // and stored once.
 func TestHistorySaveRepeated(t *testing.T) {
 	for seed := range uint64(20) {
-		st := faultyStore(t, logtest.Sometimes(seed, 3, logtest.Dropped, logtest.AckLost, logtest.Twice, logtest.Late))
+		st := storetest.Faulty(t, logtest.Sometimes(seed, 3, logtest.Dropped, logtest.AckLost, logtest.Twice, logtest.Late))
 		h := st.History("c")
 		var s tally.ConversationSnapshot
 		unsure := 0
@@ -62,7 +52,7 @@ func TestHistorySaveRepeated(t *testing.T) {
 // another one, until it was loaded.
 func TestHistorySaveUnheard(t *testing.T) {
 	fault := logtest.None
-	st := faultyStore(t, func() logtest.Fault { return fault })
+	st := storetest.Faulty(t, func() logtest.Fault { return fault })
 	h := st.History("c")
 	mustSave(t, h, talk("a"))
 	fault = logtest.AckLost

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 )
 
@@ -64,7 +65,7 @@ func historyStores(t *testing.T, st *tally.Store, id string) map[string]tally.Hi
 
 // What holds for every store, on every backend.
 func TestHistoryStores(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		n := 0
 		each := func(t *testing.T, test func(t *testing.T, h tally.HistoryStore)) {
 			n++
@@ -226,7 +227,7 @@ func everyBlock(t testing.TB) tally.ConversationSnapshot {
 
 // What a log adds, on every backend.
 func TestHistoryLog(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		for id, check := range historyFixes {
 			t.Run(id, func(t *testing.T) {
 				if err := check(t.Context(), &logHistories{st: st, prefix: id[:4]}); err != nil {

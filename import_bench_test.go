@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
@@ -60,7 +61,7 @@ func BenchmarkImportCorpus(b *testing.B) {
 func BenchmarkAppendCorpus(b *testing.B) {
 	roots := corpus(b)
 	sessions := make(map[events.Subject][]events.Event)
-	st := openBackend(b, "memory")
+	st := storetest.Open(b, "memory")
 	for _, root := range roots {
 		need(tallydir.Import(b.Context(), st, root, formats.ImportOptions{}))
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/storetest"
 )
 
 // system is what both tally and the model of the original offer, as far as the
@@ -391,7 +392,7 @@ func fixProjects(sys system) error { // T-37
 
 // The model does what the original does: where the two should agree, they do.
 func TestOriginalModel(t *testing.T) {
-	for name, sys := range map[string]system{"tally": ours{t.Context(), inMemory(t, tally.Config{})}, "original": newOriginal()} {
+	for name, sys := range map[string]system{"tally": ours{t.Context(), storetest.Memory(t, tally.Config{})}, "original": newOriginal()} {
 		d := &tally.ConversationData{ID: "x", Metadata: []byte(`{"a":1}`), Steps: said("a", "b")}
 		if err := errors.Join(sys.save("x", d), sys.saveRun("x", "trajectory", "run-1-a", `{"n":1}`)); err != nil {
 			t.Fatalf("%s: %v", name, err)

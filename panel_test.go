@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 )
 
@@ -58,7 +59,7 @@ func turns(texts ...string) []tally.PanelTurn {
 }
 
 func TestPanelHistories(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		panel := []string{"a", "b"}
 		t.Run("E-01 a new session is empty", func(t *testing.T) {
 			s := st.Session("e01")
@@ -171,7 +172,7 @@ func TestPanelHistories(t *testing.T) {
 // A producer whose question was rewound meanwhile is late: what it brings is kept
 // and not in effect.
 func TestPanelLate(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		panel := []string{"a"}
 		ui, producer := st.Session("s"), st.Session("s")
 		a := mustAppendHistories(t, ui, panel, []tally.PanelResponse{answer("a", "A")}, "q")
@@ -209,7 +210,7 @@ func TestPanelLate(t *testing.T) {
 // Several handles append at once: each is told the lengths right before its own
 // turns, and a compaction of what is out of date is refused.
 func TestPanelSeveralWriters(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		var group sync.WaitGroup
 		seen := make([]int, 8)
 		for i := range seen {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -19,7 +20,7 @@ import (
 )
 
 func TestPanelCost(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-24 sums per model and in total, exactly", func(t *testing.T) {
 			s := st.Session("e24")
 			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Tokens: &events.Tokens{Input: 1, CacheRead: 2}}))
@@ -143,7 +144,7 @@ func TestPanelCostOfMany(t *testing.T) {
 
 // Nothing that happens to a session changes what was spent in it.
 func TestPanelCostStays(t *testing.T) {
-	st := openBackend(t, "memory")
+	st := storetest.Open(t, "memory")
 	s := st.Session("s")
 	list, sum, models := randomCosts(1000)
 	must(t, s.SaveInitialMeta(t.Context(), tally.PanelMetadata{}))
@@ -203,7 +204,7 @@ func TestPanelTokensOverflow(t *testing.T) {
 }
 
 func TestPanelCheckpoint(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		load := func(t *testing.T, id string) *tally.PanelCheckpoint {
 			t.Helper()
 			c, err := st.Session(id).LoadCheckpoint(t.Context())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 )
 
@@ -90,7 +91,7 @@ func TestErrataNames(t *testing.T) {
 }
 
 func TestErrataStore(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
 		t.Run("E-41 places and id", func(t *testing.T) {
 			e := newErrata(t, st, tally.ErrataOptions{SessionID: "ses_1", SessionPaths: tally.ErrataPaths{Dir: "data/sessions/ses_1", MetadataPath: "data/sessions/ses_1/session_metadata.json",

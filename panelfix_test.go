@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 )
 
 // panelFixes are the lines in which tally is to be better than the original. Each
@@ -34,7 +35,7 @@ var panelFixes = []struct {
 }
 
 func TestPanelFixes(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		for i, fix := range panelFixes {
 			t.Run(fix.name, func(t *testing.T) {
 				t.Parallel()
@@ -63,7 +64,7 @@ func TestPanelOriginalIsWorse(t *testing.T) {
 // The model does what the original does: where the two should agree, they do.
 func TestPanelOriginalModel(t *testing.T) {
 	ctx := t.Context()
-	for name, sys := range map[string]panelSystem{"tally": &ourPanels{t, inMemory(t, tally.Config{})}, "original": newOriginalPanels()} {
+	for name, sys := range map[string]panelSystem{"tally": &ourPanels{t, storetest.Memory(t, tally.Config{})}, "original": newOriginalPanels()} {
 		s := sys.open("s")
 		must(t, play(ctx, s, "q1", 0))
 		must(t, play(ctx, s, "q2", 1))

@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
@@ -75,7 +76,7 @@ func (o *ourPanels) stats(id string) map[string]tally.PanelStats {
 }
 
 func (o *ourPanels) fill() {
-	o.st = faultyStore(o.t, func() logtest.Fault { return logtest.Dropped })
+	o.st = storetest.Faulty(o.t, func() logtest.Fault { return logtest.Dropped })
 }
 
 // tear brings the session to a store that imports it from a folder, twice: whole,

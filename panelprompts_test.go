@@ -8,10 +8,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 )
 
 func TestPanelPrompts(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		record := func(t *testing.T, prompt string, want bool) {
 			t.Helper()
 			added, err := st.Prompts().Record(t.Context(), prompt)

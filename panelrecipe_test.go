@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/recipe"
 )
 
@@ -30,7 +31,7 @@ func newErrata(t *testing.T, st *tally.Store, o tally.ErrataOptions) *tally.Erra
 }
 
 func TestPanelRecipes(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
 		t.Run("E-28 session recipe, else base", func(t *testing.T) {
 			base := mustParse(t, recipeText)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -44,7 +45,7 @@ func mustRewind(t *testing.T, s *tally.Session, w tally.WorkTree) tally.RewindRe
 }
 
 func TestPanelRewind(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-15 nothing to rewind", func(t *testing.T) {
 			_, err := st.Session("e15").Rewind(t.Context(), tally.WorkTree{})
 			if !errors.Is(err, tally.ErrNothingToRewind) || err.Error() != "nothing to rewind" {
@@ -266,7 +267,7 @@ func applyRun(t *testing.T, s *tally.Session, dir, prompt string, writes map[str
 }
 
 func TestPanelRewindFiles(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-17 E-22 changed, created and deleted files", func(t *testing.T) {
 			s, dir := st.Session("e17"), t.TempDir()
 			w := tally.WorkTree{Dir: dir}
@@ -331,7 +332,7 @@ func TestPanelRewindFiles(t *testing.T) {
 
 // What somebody changed since the snapshot is reported first and kept beside.
 func TestPanelRewindKeepsChanges(t *testing.T) {
-	st := openBackend(t, "memory")
+	st := storetest.Open(t, "memory")
 	s, dir := st.Session("s"), t.TempDir()
 	writeTree(t, dir, map[string]string{"a": "old", "a.orig": "somebody's"})
 	applyRun(t, s, dir, "q", map[string]string{"a": "new"})
@@ -354,7 +355,7 @@ func TestPanelRewindKeepsChanges(t *testing.T) {
 // A rewind that was interrupted before its event is repeated, and an undo still
 // brings back what the first attempt found.
 func TestPanelRewindRepeated(t *testing.T) {
-	st := openBackend(t, "memory")
+	st := storetest.Open(t, "memory")
 	s, dir := st.Session("s"), t.TempDir()
 	writeTree(t, dir, map[string]string{"a": "old"})
 	applyRun(t, s, dir, "q", map[string]string{"a": "new"})
@@ -375,7 +376,7 @@ func TestPanelRewindRepeated(t *testing.T) {
 // Nothing outside the working tree is read or written, not through symlinks
 // either.
 func TestPanelRewindStaysInside(t *testing.T) {
-	st := openBackend(t, "memory")
+	st := storetest.Open(t, "memory")
 	outside, dir := t.TempDir(), t.TempDir()
 	writeTree(t, outside, map[string]string{"secret": "untouched"})
 	must(t, os.Symlink(outside, filepath.Join(dir, "link")))
@@ -412,7 +413,7 @@ func TestPanelRewindStaysInside(t *testing.T) {
 
 // A move that was looked at is made as it was shown, or not at all.
 func TestPanelMoveStack(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		dir, s := t.TempDir(), st.Session("moved")
 		writeTree(t, dir, map[string]string{"a.txt": "before"})
 		applyRun(t, s, dir, "q1", map[string]string{"a.txt": "after"})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 )
 
@@ -49,7 +50,7 @@ func sampleRun() tally.PanelRun {
 }
 
 func TestPanelRuns(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-11 the summary", func(t *testing.T) {
 			s := st.Session("e11")
 			mustPersist(t, s, sampleRun())
@@ -219,7 +220,7 @@ func TestPanelRuns(t *testing.T) {
 }
 
 func TestPanelListing(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-32 list, latest, prefix", func(t *testing.T) {
 			if _, err := st.LatestPanel(t.Context()); err == nil || !errors.Is(err, tally.ErrNotFound) || !strings.HasPrefix(err.Error(), "no sessions found") {
 				t.Errorf("%v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
@@ -216,7 +217,7 @@ func goesOn(t *testing.T, st *tally.Store, c *tally.Conversation) {
 
 // What an embedded server has on disk is what the folder was.
 func TestGeneratedFolders(t *testing.T) {
-	st := openBackend(t, "local")
+	st := storetest.Open(t, "local")
 	for seed := range 50 {
 		t.Run(fmt.Sprint("T-27 generated folder ", seed), func(t *testing.T) {
 			dir := t.TempDir()

@@ -1,4 +1,6 @@
-package tally_test
+// Package storetest opens stores for tests: on every backend, in memory, and on a log
+// of whose publications some fail.
+package storetest
 
 import (
 	"fmt"
@@ -8,23 +10,26 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
 )
 
-// eachBackend runs a test against every backend, chosen by a configuration file
-// alone: in memory, on a directory of this machine, on somebody else's server.
-func eachBackend(t *testing.T, test func(t *testing.T, st *tally.Store)) {
+// Each runs a test against every backend, chosen by a configuration file alone: in
+// memory, on a directory of this machine, on somebody else's server.
+func Each(t *testing.T, test func(t *testing.T, st *tally.Store)) {
 	t.Helper()
 	for _, backend := range []string{"memory", "local", "nats"} {
-		t.Run(backend, func(t *testing.T) { test(t, openBackend(t, backend)) })
+		t.Run(backend, func(t *testing.T) { test(t, Open(t, backend)) })
 	}
 }
 
-// openBackend opens a new and empty store, closed with the test.
-func openBackend(t testing.TB, backend string) *tally.Store {
+// Open opens a new and empty store, closed with the test.
+func Open(t testing.TB, backend string) *tally.Store {
 	t.Helper()
 	dir := t.TempDir()
 	text := map[string]string{
@@ -71,15 +76,35 @@ func startServer(t testing.TB) string {
 	return srv.ClientURL()
 }
 
-func TestBackends(t *testing.T) {
-	eachBackend(t, func(t *testing.T, st *tally.Store) {
-		s := st.Session("s")
-		if _, err := s.AppendTurns(t.Context(), "main", []byte(`{"role": "user"}`)); err != nil {
-			t.Fatal(err)
+// Memory opens a store on a log in memory. After its Close nothing of it runs.
+func Memory(t *testing.T, c tally.Config) *tally.Store {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	now := time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
+	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := tally.Open(t.Context(), l, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
 		}
-		state, err := s.Load(t.Context(), "")
-		if err != nil || string(state.Threads.Turns("main")[0].Raw) != `{"role": "user"}` {
-			t.Fatalf("%v, %v", state, err)
-		}
+		goleak.VerifyNone(t, before)
 	})
+	return st
+}
+
+// Faulty is a store on a log of whose publications some fail.
+func Faulty(t *testing.T, next func() logtest.Fault) *tally.Store {
+	t.Helper()
+	l := logtest.OpenOn(t, &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: next}, log.Config{})
+	st, err := tally.Open(t.Context(), l, tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
 }
