@@ -1,6 +1,7 @@
 package tally_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -71,7 +72,7 @@ func TestArrows(t *testing.T) {
 	// A client program does not link a server.
 	for path, list := range deps {
 		below := strings.TrimPrefix(path, module+"/")
-		if !strings.HasPrefix(below, "cmd/") && below != "embedded" && slices.Contains(list, module+"/embedded") {
+		if !strings.HasPrefix(below, "cmd/") && below != "embedded" && below != "internal/storetest" && slices.Contains(list, module+"/embedded") {
 			t.Errorf("%s depends on the embedded server", path)
 		}
 	}
@@ -178,9 +179,11 @@ func TestReadmeExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob("example*_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
+	rooms, err2 := filepath.Glob("stores/*/example*_test.go")
+	if err := errors.Join(err, err2); err != nil || len(files) == 0 || len(rooms) == 0 {
+		t.Fatalf("%v, %v, %v", files, rooms, err)
 	}
+	files = append(files, rooms...)
 	blocks := strings.Split(string(readme), "```go\n")[1:]
 	if len(blocks) < 2 {
 		t.Errorf("the README has %d Go examples, want a chat and a conversation", len(blocks))

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/internal/chat"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 

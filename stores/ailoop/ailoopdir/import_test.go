@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
 
@@ -119,7 +119,7 @@ func TestOldShapes(t *testing.T) {
 	if r := mustBeClean(t, st, path); len(r.Notes) != 1 {
 		t.Errorf("%+v", r)
 	}
-	h := st.History("old")
+	h := ailoop.Of(st, "old")
 	s, found, err := h.Load(t.Context())
 	if err != nil || !found {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestOldShapes(t *testing.T) {
 	if want := `{"User":{"blocks":[{"Text":{"text":"bare"}},{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"no"}],"is_error":true}}}]}}`; string(s.Message(0).Raw()) != want {
 		t.Errorf("%s", s.Message(0).Raw())
 	}
-	if err := h.Save(t.Context(), s.Append(tally.AssistantMessage("new"))); err != nil {
+	if err := h.Save(t.Context(), s.Append(ailoop.AssistantMessage("new"))); err != nil {
 		t.Fatal(err)
 	}
 	files, r := exported(t, st)
@@ -211,7 +211,7 @@ func TestAgain(t *testing.T) {
 func TestRefused(t *testing.T) {
 	st := openStore(t)
 	path := writeFile(t, "chat.json", pretty(t, "false", message1))
-	if err := st.History("chat").Save(t.Context(), tally.ConversationSnapshot{}.Append(tally.UserMessage("live"))); err != nil {
+	if err := ailoop.Of(st, "chat").Save(t.Context(), ailoop.ConversationSnapshot{}.Append(ailoop.UserMessage("live"))); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(path string) {
@@ -231,16 +231,16 @@ func TestRefused(t *testing.T) {
 		t.Errorf("an equal file from elsewhere: %+v", r)
 	}
 
-	h := st.History("chat")
+	h := ailoop.Of(st, "chat")
 	s, _, err := h.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Save(t.Context(), s.Append(tally.AssistantMessage("live"))); err != nil {
+	if err := h.Save(t.Context(), s.Append(ailoop.AssistantMessage("live"))); err != nil {
 		t.Fatal(err)
 	}
 	refused(path) // it lacks what was said since
-	data, err := s.Append(tally.AssistantMessage("live"), tally.UserMessage("in the file")).MarshalJSON()
+	data, err := s.Append(ailoop.AssistantMessage("live"), ailoop.UserMessage("in the file")).MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestNames(t *testing.T) {
 	}
 	st := openStore(t)
 	for _, id := range []string{"../up", "a/b", "..", "c:d"} {
-		if err := st.History(id).Save(t.Context(), tally.ConversationSnapshot{}); err != nil {
+		if err := ailoop.Of(st, id).Save(t.Context(), ailoop.ConversationSnapshot{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -283,8 +283,8 @@ func TestNames(t *testing.T) {
 // A session whose turns are no messages is named and not exported.
 func TestExportOfOthers(t *testing.T) {
 	st := openStore(t)
-	h := st.History("chat")
-	if err := h.Save(t.Context(), tally.ConversationSnapshot{}); err != nil {
+	h := ailoop.Of(st, "chat")
+	if err := h.Save(t.Context(), ailoop.ConversationSnapshot{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Session().AppendTurns(context.Background(), events.MainThread, []byte(`{"role":"user"}`)); err != nil {

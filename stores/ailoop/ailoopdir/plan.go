@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/chat"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 

@@ -1,9 +1,10 @@
-package tally
+package ailoop
 
 import (
 	"context"
 	"errors"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
 )
@@ -38,7 +39,7 @@ func (h *History) Revisions(ctx context.Context) ([]HistoryRevision, error) {
 		return nil, err
 	}
 	if s.Ledger.Created != 0 {
-		if err := CheckKind(s, events.KindHistory); err != nil {
+		if err := tally.CheckKind(s, events.KindHistory); err != nil {
 			return nil, err
 		}
 	}

@@ -1,12 +1,12 @@
-package tally_test
+package ailoop_test
 
 import (
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/ailoop"
 )
 
 // BenchmarkHistorySave saves a conversation of a thousand messages that grew by
@@ -16,14 +16,14 @@ func BenchmarkHistorySave(b *testing.B) {
 	for _, backend := range []string{"memory", "local"} {
 		b.Run(backend, func(b *testing.B) {
 			st := storetest.Open(b, backend)
-			h, s := st.History("bench"), longTalk(1000)
+			h, s := ailoop.Of(st, "bench"), longTalk(1000)
 			mustSave(b, h, s)
 			hs := &logHistories{st: st, prefix: "bench"}
 			before, err := hs.written(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
-			added := tally.AssistantMessage(strings.Repeat("what a model answers ", 50))
+			added := ailoop.AssistantMessage(strings.Repeat("what a model answers ", 50))
 			n := 0
 			for b.Loop() {
 				s = s.Append(added)
@@ -39,7 +39,7 @@ func BenchmarkHistorySave(b *testing.B) {
 		})
 	}
 	b.Run("file", func(b *testing.B) {
-		st, s := tally.NewJsonFileHistoryStore(filepath.Join(b.TempDir(), "chat.json")), longTalk(1000)
+		st, s := ailoop.NewJsonFileHistoryStore(filepath.Join(b.TempDir(), "chat.json")), longTalk(1000)
 		for b.Loop() {
 			mustSave(b, st, s)
 		}
@@ -49,11 +49,11 @@ func BenchmarkHistorySave(b *testing.B) {
 // BenchmarkHistoryLoad loads a conversation of a thousand messages.
 func BenchmarkHistoryLoad(b *testing.B) {
 	st := storetest.Open(b, "local")
-	file := tally.NewJsonFileHistoryStore(filepath.Join(b.TempDir(), "chat.json"))
+	file := ailoop.NewJsonFileHistoryStore(filepath.Join(b.TempDir(), "chat.json"))
 	s := longTalk(1000)
 	mustSave(b, file, s)
-	mustSave(b, st.History("bench"), s)
-	for name, h := range map[string]tally.HistoryStore{"log": st.History("bench"), "file": file} {
+	mustSave(b, ailoop.Of(st, "bench"), s)
+	for name, h := range map[string]ailoop.HistoryStore{"log": ailoop.Of(st, "bench"), "file": file} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				mustLoad(b, h)

@@ -1,4 +1,4 @@
-package tally
+package ailoop
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/chat"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
 // HistoryStore keeps the history of one conversation: the snapshot that was saved

@@ -1,4 +1,4 @@
-package tally
+package ailoop
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/chat"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
 // historyPrefix stands before the ids of histories, which share one name space
@@ -37,7 +38,7 @@ const historyPrefix = "history/"
 // its saves happen one after the other. Handles of different ids have nothing to
 // do with each other.
 type History struct {
-	st  *Store
+	st  *tally.Store
 	sub events.Subject
 	id  string
 
@@ -55,8 +56,8 @@ type historyState struct {
 	content chat.Snapshot
 }
 
-// History gives a handle on a history, whether it exists or not.
-func (st *Store) History(id string) *History {
+// Of returns a handle on a history, whether it exists or not.
+func Of(st *tally.Store, id string) *History {
 	return &History{st: st, sub: events.Session(st.Namespace(), historyPrefix+id), id: id}
 }
 
@@ -67,9 +68,9 @@ func (h *History) ID() string { return h.id }
 func (h *History) Subject() events.Subject { return h.sub }
 
 // Session gives the history's session: to rewind it, to fork it.
-func (h *History) Session() *Session { return h.st.Session(historyPrefix + h.id) }
+func (h *History) Session() *tally.Session { return h.st.Session(historyPrefix + h.id) }
 
-// Load implements HistoryStore. A session of another kind is a *KindError, a
+// Load implements HistoryStore. A session of another kind is a *tally.KindError, a
 // turn that is no message a *MessageError.
 func (h *History) Load(ctx context.Context) (s ConversationSnapshot, found bool, err error) {
 	h.mu.Lock()
@@ -243,14 +244,14 @@ func compacted(base *historyState, to chat.Snapshot, r CompactionReport) events.
 // state loads the session as of a position.
 func (h *History) state(ctx context.Context, position string) (*historyState, error) {
 	s, err := h.Session().Load(ctx, position)
-	if errors.Is(err, ErrNotFound) && position == "" {
+	if errors.Is(err, tally.ErrNotFound) && position == "" {
 		return &historyState{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	if s.Ledger.Created != 0 {
-		if err := CheckKind(s, events.KindHistory); err != nil {
+		if err := tally.CheckKind(s, events.KindHistory); err != nil {
 			return nil, err
 		}
 	}

@@ -1,12 +1,12 @@
-package tally_test
+package ailoop_test
 
 import (
 	"context"
 	"fmt"
 	"os"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/stores/ailoop"
 )
 
 // A chat loop that persists with a HistoryStore: it is stopped after the first
@@ -36,23 +36,23 @@ func session(ctx context.Context, dir, question string) error {
 		return err
 	}
 	defer st.Close()
-	return ask(ctx, st.History("support-42"), question) // or a JsonFileHistoryStore, or an InMemoryHistoryStore
+	return ask(ctx, ailoop.Of(st, "support-42"), question) // or a JsonFileHistoryStore, or an InMemoryHistoryStore
 }
 
 // ask is one turn of the loop. What was said before comes out of the store, and
 // what is said now is in it before the answer is shown.
-func ask(ctx context.Context, history tally.HistoryStore, question string) error {
+func ask(ctx context.Context, history ailoop.HistoryStore, question string) error {
 	chat, _, err := history.Load(ctx)
 	if err != nil {
 		return err
 	}
 	fmt.Println(chat.Len(), "messages before")
 
-	chat = chat.Append(tally.UserMessage(question))
+	chat = chat.Append(ailoop.UserMessage(question))
 	if err := history.Save(ctx, chat); err != nil { // stores one message, whatever came before
 		return err
 	}
-	answer := tally.AssistantMessage(model(chat))
+	answer := ailoop.AssistantMessage(model(chat))
 	if err := history.Save(ctx, chat.Append(answer)); err != nil {
 		return err
 	}
@@ -61,6 +61,6 @@ func ask(ctx context.Context, history tally.HistoryStore, question string) error
 }
 
 // model stands for the call of a model with all that was said.
-func model(chat tally.ConversationSnapshot) string {
+func model(chat ailoop.ConversationSnapshot) string {
 	return "You said: " + chat.Message(chat.Len()-1).Text()
 }

@@ -1,4 +1,4 @@
-package tally_test
+package ailoop_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/stores/ailoop"
 )
 
 const prettySnapshot = `{
@@ -59,13 +59,13 @@ const prettySnapshot = `{
 }`
 
 // wantFileError wants an error of a kind with the text that the original has.
-func wantFileError(t testing.TB, err error, kind tally.JsonFileErrorKind) *tally.JsonFileHistoryError {
+func wantFileError(t testing.TB, err error, kind ailoop.JsonFileErrorKind) *ailoop.JsonFileHistoryError {
 	t.Helper()
-	e, ok := errors.AsType[*tally.JsonFileHistoryError](err)
+	e, ok := errors.AsType[*ailoop.JsonFileHistoryError](err)
 	if !ok || e.Kind != kind {
 		t.Fatalf("have %v, want an error of kind %d", err, kind)
 	}
-	begin := map[tally.JsonFileErrorKind]string{tally.JsonFileIO: "failed to read/write snapshot file: ", tally.JsonFileJSON: "failed to encode/decode snapshot JSON: "}[kind]
+	begin := map[ailoop.JsonFileErrorKind]string{ailoop.JsonFileIO: "failed to read/write snapshot file: ", ailoop.JsonFileJSON: "failed to encode/decode snapshot JSON: "}[kind]
 	if !strings.HasPrefix(err.Error(), begin) {
 		t.Errorf("%q does not begin with %q", err, begin)
 	}
@@ -73,37 +73,37 @@ func wantFileError(t testing.TB, err error, kind tally.JsonFileErrorKind) *tally
 }
 
 // fileWith makes a store of a file with a content.
-func fileWith(t testing.TB, content string) *tally.JsonFileHistoryStore {
+func fileWith(t testing.TB, content string) *ailoop.JsonFileHistoryStore {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "chat.json")
 	if err := os.WriteFile(path, []byte(content), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	return tally.NewJsonFileHistoryStore(path)
+	return ailoop.NewJsonFileHistoryStore(path)
 }
 
 func TestHistoryFile(t *testing.T) {
 	t.Run("H-04 missing file, I/O error, decode error", func(t *testing.T) {
 		for _, path := range []string{filepath.Join(t.TempDir(), "none.json"), filepath.Join(t.TempDir(), "no", "folder", "none.json")} {
-			if _, found, err := tally.NewJsonFileHistoryStore(path).Load(t.Context()); found || err != nil {
+			if _, found, err := ailoop.NewJsonFileHistoryStore(path).Load(t.Context()); found || err != nil {
 				t.Errorf("%v, %v", found, err)
 			}
 		}
-		_, found, err := tally.NewJsonFileHistoryStore(t.TempDir()).Load(t.Context())
-		wantFileError(t, err, tally.JsonFileIO)
+		_, found, err := ailoop.NewJsonFileHistoryStore(t.TempDir()).Load(t.Context())
+		wantFileError(t, err, ailoop.JsonFileIO)
 		_, found2, err := fileWith(t, "{").Load(t.Context())
-		wantFileError(t, err, tally.JsonFileJSON)
+		wantFileError(t, err, ailoop.JsonFileJSON)
 		if found || found2 {
 			t.Error("found")
 		}
 	})
 	t.Run("H-05 pretty JSON, a path, nothing done by the constructor", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "chat.json")
-		st := tally.NewJsonFileHistoryStore(path)
+		st := ailoop.NewJsonFileHistoryStore(path)
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) || st.Path() != path {
 			t.Errorf("%v, %s", err, st.Path())
 		}
-		s, err := tally.ParseConversationSnapshot([]byte(prettySnapshot))
+		s, err := ailoop.ParseConversationSnapshot([]byte(prettySnapshot))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestHistoryFile(t *testing.T) {
 		if have, err := os.ReadFile(path); err != nil || string(have) != prettySnapshot {
 			t.Errorf("%s, %v", have, err)
 		}
-		mustSave(t, st, tally.ConversationSnapshot{})
+		mustSave(t, st, ailoop.ConversationSnapshot{})
 		if have, err := os.ReadFile(path); err != nil || string(have) != "{\n  \"version\": 1,\n  \"messages\": [],\n  \"pinned\": []\n}" {
 			t.Errorf("%s, %v", have, err)
 		}
@@ -141,28 +141,28 @@ func TestHistoryFile(t *testing.T) {
 			strings.Replace(prettySnapshot, `"version": 1`, `"version": 2`, 1): "unsupported snapshot version 2 (expected 1)",
 		} {
 			s, found, err := fileWith(t, content).Load(t.Context())
-			wantFileError(t, err, tally.JsonFileJSON)
+			wantFileError(t, err, ailoop.JsonFileJSON)
 			if found || s.Len() != 0 || !strings.Contains(err.Error(), want) {
 				t.Errorf("%.20q: %v, %v", content, found, err)
 			}
 		}
 	})
 	t.Run("H-19 errors wrap their cause", func(t *testing.T) {
-		err := tally.NewJsonFileHistoryStore(filepath.Join(t.TempDir(), "no", "chat.json")).Save(t.Context(), talk("a"))
-		if wantFileError(t, err, tally.JsonFileIO); !errors.Is(err, fs.ErrNotExist) {
+		err := ailoop.NewJsonFileHistoryStore(filepath.Join(t.TempDir(), "no", "chat.json")).Save(t.Context(), talk("a"))
+		if wantFileError(t, err, ailoop.JsonFileIO); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v", err)
 		}
-		err = &tally.JsonFileHistoryError{Kind: tally.JsonFileIO, Err: &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}}
+		err = &ailoop.JsonFileHistoryError{Kind: ailoop.JsonFileIO, Err: &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}}
 		if !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%v", err)
 		}
 		_, _, err = fileWith(t, "{\n  \"version\": 1,\n  \"messages\": [],\n  \"pinned\": [tru]\n}").Load(t.Context())
-		wantFileError(t, err, tally.JsonFileJSON)
-		if d, ok := errors.AsType[*tally.SnapshotDecodeError](err); !ok || d.Line != 4 || d.Column < 14 || d.Column > 17 {
+		wantFileError(t, err, ailoop.JsonFileJSON)
+		if d, ok := errors.AsType[*ailoop.SnapshotDecodeError](err); !ok || d.Line != 4 || d.Column < 14 || d.Column > 17 {
 			t.Errorf("%+v", d)
 		}
 		_, _, err = fileWith(t, strings.Replace(prettySnapshot, `"hm"`, "7", 1)).Load(t.Context())
-		if d, ok := errors.AsType[*tally.SnapshotDecodeError](err); !ok || d.Field != "messages[1].Assistant.blocks[0].Reasoning.text" {
+		if d, ok := errors.AsType[*ailoop.SnapshotDecodeError](err); !ok || d.Field != "messages[1].Assistant.blocks[0].Reasoning.text" {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -176,7 +176,7 @@ func testFailedSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := st.Save(t.Context(), talk("a")); os.Geteuid() != 0 {
-		if wantFileError(t, err, tally.JsonFileIO); !errors.Is(err, fs.ErrPermission) {
+		if wantFileError(t, err, ailoop.JsonFileIO); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%v", err)
 		}
 	} else if err != nil {
@@ -186,9 +186,9 @@ func testFailedSave(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantFileError(t, tally.NewJsonFileHistoryStore(filepath.Join(file, "chat.json")).Save(t.Context(), talk("a")), tally.JsonFileIO)
+	wantFileError(t, ailoop.NewJsonFileHistoryStore(filepath.Join(file, "chat.json")).Save(t.Context(), talk("a")), ailoop.JsonFileIO)
 	dir := t.TempDir()
-	wantFileError(t, tally.NewJsonFileHistoryStore(dir).Save(t.Context(), talk("a")), tally.JsonFileIO)
+	wantFileError(t, ailoop.NewJsonFileHistoryStore(dir).Save(t.Context(), talk("a")), ailoop.JsonFileIO)
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) > 4 {
 		t.Errorf("a failed save left files: %v, %v", entries, err)
 	}
@@ -201,7 +201,7 @@ func TestHistoryFileLink(t *testing.T) {
 	if err := os.Symlink(st.Path(), link); err != nil {
 		t.Skipf("no symbolic links here: %v", err)
 	}
-	mustSave(t, tally.NewJsonFileHistoryStore(link), talk("a"))
+	mustSave(t, ailoop.NewJsonFileHistoryStore(link), talk("a"))
 	wantSnapshot(t, mustLoad(t, st), talk("a"))
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v, %v", info, err)
@@ -213,20 +213,20 @@ func TestHistoryFileLink(t *testing.T) {
 
 func TestHistorySnapshot(t *testing.T) {
 	t.Run("H-06 version and lengths", func(t *testing.T) {
-		_, err := tally.NewConversationSnapshot([]tally.Message{tally.UserMessage("a")}, nil)
-		if e, ok := errors.AsType[*tally.LengthMismatchError](err); !ok || e.Messages != 1 || e.Pinned != 0 {
+		_, err := ailoop.NewConversationSnapshot([]ailoop.Message{ailoop.UserMessage("a")}, nil)
+		if e, ok := errors.AsType[*ailoop.LengthMismatchError](err); !ok || e.Messages != 1 || e.Pinned != 0 {
 			t.Errorf("%v", err)
 		}
-		_, err = tally.ParseConversationSnapshot([]byte(`{"version":1,"messages":[],"pinned":[true]}`))
-		if e, ok := errors.AsType[*tally.LengthMismatchError](err); !ok || e.Messages != 0 || e.Pinned != 1 {
+		_, err = ailoop.ParseConversationSnapshot([]byte(`{"version":1,"messages":[],"pinned":[true]}`))
+		if e, ok := errors.AsType[*ailoop.LengthMismatchError](err); !ok || e.Messages != 0 || e.Pinned != 1 {
 			t.Errorf("%v", err)
 		}
-		_, err = tally.ParseConversationSnapshot([]byte(`{"version":17,"something":"else"}`))
-		if !hasError[*tally.SnapshotDecodeError](err) {
+		_, err = ailoop.ParseConversationSnapshot([]byte(`{"version":17,"something":"else"}`))
+		if !hasError[*ailoop.SnapshotDecodeError](err) {
 			t.Errorf("%v", err)
 		}
-		_, err = tally.ParseConversationSnapshot([]byte(`{"version":17,"messages":{},"pinned":0}`))
-		if e, ok := errors.AsType[*tally.UnsupportedVersionError](err); !ok || e.Have != 17 || !strings.Contains(err.Error(), "unsupported snapshot version 17 (expected 1)") {
+		_, err = ailoop.ParseConversationSnapshot([]byte(`{"version":17,"messages":{},"pinned":0}`))
+		if e, ok := errors.AsType[*ailoop.UnsupportedVersionError](err); !ok || e.Have != 17 || !strings.Contains(err.Error(), "unsupported snapshot version 17 (expected 1)") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -243,13 +243,13 @@ func TestHistorySnapshot(t *testing.T) {
 			`{"Document":{"source":{"type":"file_id","id":"f-1"}}}]}}`; have != want {
 			t.Errorf("%s\nwant %s", have, want)
 		}
-		if m, err := tally.NewUserMessage(tally.ImageBlock{}); err == nil {
+		if m, err := ailoop.NewUserMessage(ailoop.ImageBlock{}); err == nil {
 			t.Errorf("a source of no type: %s", m.Raw())
 		}
-		if m, err := tally.NewAssistantMessage(tally.ToolCallBlock{Args: json.RawMessage("{")}); err == nil {
+		if m, err := ailoop.NewAssistantMessage(ailoop.ToolCallBlock{Args: json.RawMessage("{")}); err == nil {
 			t.Errorf("arguments that are not JSON: %s", m.Raw())
 		}
-		if m := tally.UserMessage("a\xffb"); m.Text() != "a\ufffdb" {
+		if m := ailoop.UserMessage("a\xffb"); m.Text() != "a\ufffdb" {
 			t.Errorf("%q", m.Text())
 		}
 	})
@@ -260,41 +260,41 @@ func TestHistorySnapshot(t *testing.T) {
 			`{"User":{"blocks":[{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"t","source":7}],"is_error":false}}}]}}`,
 			`{"Assistant":{"blocks":[{"Reasoning":{"text":"a"}}]}}`,
 		} {
-			m, err := tally.ParseMessage([]byte(text))
+			m, err := ailoop.ParseMessage([]byte(text))
 			if err != nil || string(m.Raw()) != text || len(m.Blocks()) != 1 {
 				t.Errorf("%s: %v", text, err)
 			}
 		}
 		for _, text := range []string{``, `{}`, `{"System":{"blocks":[]}}`, `{"User":{"blocks":[]},"Assistant":{"blocks":[]}}`, `{"User":{"blocks":[{"ToolCall":{"id":"","name":"","args":1}}]}}`,
 			`{"User":{"blocks":[{"Text":"bare"}]}}`, `{"User":{"blocks":[{"Text":{"text":"\ud800"}}]}}`, `{"User":{"blocks":[{"Image":{"source":{"type":"path"}}}]}}`, `{"User":{}}`} {
-			if m, err := tally.ParseMessage([]byte(text)); !hasError[*tally.SnapshotDecodeError](err) {
+			if m, err := ailoop.ParseMessage([]byte(text)); !hasError[*ailoop.SnapshotDecodeError](err) {
 				t.Errorf("%s: %s, %v", text, m.Raw(), err)
 			}
 		}
 	})
 	t.Run("H-20 the names of the original", func(t *testing.T) {
 		var (
-			_ tally.HistoryStore = new(tally.InMemoryHistoryStore)
-			_ tally.HistoryStore = tally.NewJsonFileHistoryStore("")
-			_ error              = new(tally.JsonFileHistoryError)
+			_ ailoop.HistoryStore = new(ailoop.InMemoryHistoryStore)
+			_ ailoop.HistoryStore = ailoop.NewJsonFileHistoryStore("")
+			_ error               = new(ailoop.JsonFileHistoryError)
 		)
-		s, err := tally.NewConversationSnapshot([]tally.Message{tally.UserMessage("hi"), tally.AssistantMessage("hello")}, []bool{true, false})
-		if err != nil || s.Version() != tally.SnapshotVersion || s.Message(0).Role() != tally.RoleUser || s.Message(1).Role() != tally.RoleAssistant {
+		s, err := ailoop.NewConversationSnapshot([]ailoop.Message{ailoop.UserMessage("hi"), ailoop.AssistantMessage("hello")}, []bool{true, false})
+		if err != nil || s.Version() != ailoop.SnapshotVersion || s.Message(0).Role() != ailoop.RoleUser || s.Message(1).Role() != ailoop.RoleAssistant {
 			t.Errorf("%v, %v", s, err)
 		}
-		var again tally.ConversationSnapshot
+		var again ailoop.ConversationSnapshot
 		data, err := json.Marshal(s)
 		if err := errors.Join(err, json.Unmarshal(data, &again)); err != nil || !again.Equal(s) {
 			t.Errorf("%s, %v", data, err)
 		}
 	})
 	t.Run("pins of a tool's call and result", func(t *testing.T) {
-		call, err := tally.NewAssistantMessage(tally.ToolCallBlock{ID: "c1", Name: "f"})
-		result, err2 := tally.NewUserMessage(tally.ToolResultBlock{CallID: "c1"})
+		call, err := ailoop.NewAssistantMessage(ailoop.ToolCallBlock{ID: "c1", Name: "f"})
+		result, err2 := ailoop.NewUserMessage(ailoop.ToolResultBlock{CallID: "c1"})
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
-		s := talk("a").Append(call, result, tally.UserMessage("b"))
+		s := talk("a").Append(call, result, ailoop.UserMessage("b"))
 		for _, i := range []int{1, 2} {
 			if p := s.PinWithToolResult(i).Pinned(); p[0] || !p[1] || !p[2] || p[3] {
 				t.Errorf("%v", p)
@@ -310,9 +310,9 @@ func FuzzConversationSnapshot(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := tally.ParseConversationSnapshot(data)
+		s, err := ailoop.ParseConversationSnapshot(data)
 		if err != nil {
-			if !hasError[*tally.SnapshotDecodeError](err) || err.Error() == "" {
+			if !hasError[*ailoop.SnapshotDecodeError](err) || err.Error() == "" {
 				t.Errorf("%T %v", err, err)
 			}
 			return
@@ -324,7 +324,7 @@ func FuzzConversationSnapshot(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := tally.ParseConversationSnapshot(written)
+		again, err := ailoop.ParseConversationSnapshot(written)
 		if err != nil || !again.Equal(s) {
 			t.Errorf("%s: %v", written, err)
 		}

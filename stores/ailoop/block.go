@@ -1,4 +1,4 @@
-package tally
+package ailoop
 
 import (
 	"encoding/json"

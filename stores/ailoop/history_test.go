@@ -1,4 +1,4 @@
-package tally_test
+package ailoop_test
 
 import (
 	"context"
@@ -13,22 +13,23 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/ailoop"
 )
 
 // talk makes a snapshot of texts, user and assistant in turn, nothing pinned.
-func talk(texts ...string) tally.ConversationSnapshot {
-	var s tally.ConversationSnapshot
+func talk(texts ...string) ailoop.ConversationSnapshot {
+	var s ailoop.ConversationSnapshot
 	for i, text := range texts {
-		m := tally.UserMessage(text)
+		m := ailoop.UserMessage(text)
 		if i%2 == 1 {
-			m = tally.AssistantMessage(text)
+			m = ailoop.AssistantMessage(text)
 		}
 		s = s.Append(m)
 	}
 	return s
 }
 
-func mustSave(t testing.TB, st tally.HistoryStore, s tally.ConversationSnapshot) {
+func mustSave(t testing.TB, st ailoop.HistoryStore, s ailoop.ConversationSnapshot) {
 	t.Helper()
 	if err := st.Save(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func mustSave(t testing.TB, st tally.HistoryStore, s tally.ConversationSnapshot)
 }
 
 // mustLoad loads what must be there.
-func mustLoad(t testing.TB, st tally.HistoryStore) tally.ConversationSnapshot {
+func mustLoad(t testing.TB, st ailoop.HistoryStore) ailoop.ConversationSnapshot {
 	t.Helper()
 	s, found, err := st.Load(t.Context())
 	if err != nil || !found {
@@ -45,7 +46,7 @@ func mustLoad(t testing.TB, st tally.HistoryStore) tally.ConversationSnapshot {
 	return s
 }
 
-func wantSnapshot(t testing.TB, got, want tally.ConversationSnapshot) {
+func wantSnapshot(t testing.TB, got, want ailoop.ConversationSnapshot) {
 	t.Helper()
 	if !got.Equal(want) {
 		g, _ := json.Marshal(got)
@@ -55,11 +56,11 @@ func wantSnapshot(t testing.TB, got, want tally.ConversationSnapshot) {
 }
 
 // historyStores are the three implementations, new and empty.
-func historyStores(t *testing.T, st *tally.Store, id string) map[string]tally.HistoryStore {
-	return map[string]tally.HistoryStore{
-		"log":    st.History(id),
-		"memory": new(tally.InMemoryHistoryStore),
-		"file":   tally.NewJsonFileHistoryStore(t.TempDir() + "/" + "chat.json"),
+func historyStores(t *testing.T, st *tally.Store, id string) map[string]ailoop.HistoryStore {
+	return map[string]ailoop.HistoryStore{
+		"log":    ailoop.Of(st, id),
+		"memory": new(ailoop.InMemoryHistoryStore),
+		"file":   ailoop.NewJsonFileHistoryStore(t.TempDir() + "/" + "chat.json"),
 	}
 }
 
@@ -67,21 +68,21 @@ func historyStores(t *testing.T, st *tally.Store, id string) map[string]tally.Hi
 func TestHistoryStores(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		n := 0
-		each := func(t *testing.T, test func(t *testing.T, h tally.HistoryStore)) {
+		each := func(t *testing.T, test func(t *testing.T, h ailoop.HistoryStore)) {
 			n++
 			for name, h := range historyStores(t, st, fmt.Sprintf("each-%d", n)) {
 				t.Run(name, func(t *testing.T) { test(t, h) })
 			}
 		}
 		t.Run("H-01 load before any save gives none", func(t *testing.T) {
-			each(t, func(t *testing.T, h tally.HistoryStore) {
+			each(t, func(t *testing.T, h ailoop.HistoryStore) {
 				if s, found, err := h.Load(t.Context()); found || err != nil || s.Len() != 0 {
 					t.Errorf("%v, %v, %v", s, found, err)
 				}
 			})
 		})
 		t.Run("H-02 save then load gives the same", func(t *testing.T) {
-			each(t, func(t *testing.T, h tally.HistoryStore) {
+			each(t, func(t *testing.T, h ailoop.HistoryStore) {
 				want := talk("one", "two", "three <&> \u2028 \"four\"").Pin(1, true)
 				mustSave(t, h, want)
 				got := mustLoad(t, h)
@@ -92,16 +93,16 @@ func TestHistoryStores(t *testing.T) {
 			})
 		})
 		t.Run("H-03 a second save replaces the first", func(t *testing.T) {
-			each(t, func(t *testing.T, h tally.HistoryStore) {
+			each(t, func(t *testing.T, h ailoop.HistoryStore) {
 				mustSave(t, h, talk("a", "b", "c"))
 				mustSave(t, h, talk("x"))
 				wantSnapshot(t, mustLoad(t, h), talk("x"))
-				mustSave(t, h, tally.ConversationSnapshot{})
-				wantSnapshot(t, mustLoad(t, h), tally.ConversationSnapshot{})
+				mustSave(t, h, ailoop.ConversationSnapshot{})
+				wantSnapshot(t, mustLoad(t, h), ailoop.ConversationSnapshot{})
 			})
 		})
 		t.Run("H-07 every kind of block", func(t *testing.T) {
-			each(t, func(t *testing.T, h tally.HistoryStore) {
+			each(t, func(t *testing.T, h ailoop.HistoryStore) {
 				want := everyBlock(t)
 				mustSave(t, h, want)
 				got := mustLoad(t, h)
@@ -115,8 +116,8 @@ func TestHistoryStores(t *testing.T) {
 		})
 		t.Run("H-14 any type can be a store", func(t *testing.T) {
 			full := &fullError{17}
-			for _, h := range []tally.HistoryStore{&limited{st: st.History("limited"), err: full}, &limited{st: new(tally.InMemoryHistoryStore), err: full}} {
-				err := remember(t.Context(), h, tally.UserMessage("hi"))
+			for _, h := range []ailoop.HistoryStore{&limited{st: ailoop.Of(st, "limited"), err: full}, &limited{st: new(ailoop.InMemoryHistoryStore), err: full}} {
+				err := remember(t.Context(), h, ailoop.UserMessage("hi"))
 				if have, ok := errors.AsType[*fullError](err); !ok || have != full {
 					t.Errorf("%v", err)
 				}
@@ -126,19 +127,19 @@ func TestHistoryStores(t *testing.T) {
 			each(t, raceStore)
 		})
 		t.Run("H-18 what is saved or loaded cannot be changed", func(t *testing.T) {
-			each(t, func(t *testing.T, h tally.HistoryStore) {
-				messages, pinned := []tally.Message{tally.UserMessage("a")}, []bool{false}
-				s, err := tally.NewConversationSnapshot(messages, pinned)
+			each(t, func(t *testing.T, h ailoop.HistoryStore) {
+				messages, pinned := []ailoop.Message{ailoop.UserMessage("a")}, []bool{false}
+				s, err := ailoop.NewConversationSnapshot(messages, pinned)
 				if err != nil {
 					t.Fatal(err)
 				}
 				mustSave(t, h, s)
-				messages[0], pinned[0] = tally.UserMessage("b"), true
+				messages[0], pinned[0] = ailoop.UserMessage("b"), true
 				got := mustLoad(t, h)
-				got.Messages()[0], got.Pinned()[0] = tally.UserMessage("c"), true
+				got.Messages()[0], got.Pinned()[0] = ailoop.UserMessage("c"), true
 				copy(got.Message(0).Raw(), "xxxxxxxxxx")
 				_ = got.Pin(0, true)
-				_ = got.Append(tally.UserMessage("d"))
+				_ = got.Append(ailoop.UserMessage("d"))
 				wantSnapshot(t, mustLoad(t, h), talk("a"))
 			})
 		})
@@ -152,24 +153,24 @@ func (e *fullError) Error() string { return fmt.Sprintf("full: %d", e.code) }
 
 // limited is a store of somebody else: it takes one snapshot.
 type limited struct {
-	st  tally.HistoryStore
+	st  ailoop.HistoryStore
 	err error
 	n   int
 }
 
-func (l *limited) Save(ctx context.Context, s tally.ConversationSnapshot) error {
+func (l *limited) Save(ctx context.Context, s ailoop.ConversationSnapshot) error {
 	if l.n++; l.n > 1 {
 		return l.err
 	}
 	return l.st.Save(ctx, s)
 }
 
-func (l *limited) Load(ctx context.Context) (tally.ConversationSnapshot, bool, error) {
+func (l *limited) Load(ctx context.Context) (ailoop.ConversationSnapshot, bool, error) {
 	return l.st.Load(ctx)
 }
 
 // remember is a program that knows only the interface.
-func remember(ctx context.Context, st tally.HistoryStore, m tally.Message) error {
+func remember(ctx context.Context, st ailoop.HistoryStore, m ailoop.Message) error {
 	for range 2 {
 		s, _, err := st.Load(ctx)
 		if err != nil {
@@ -184,7 +185,7 @@ func remember(ctx context.Context, st tally.HistoryStore, m tally.Message) error
 
 // raceStore has eight goroutines save and load; each load sees a snapshot that
 // somebody saved, as a whole.
-func raceStore(t *testing.T, h tally.HistoryStore) {
+func raceStore(t *testing.T, h ailoop.HistoryStore) {
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -204,25 +205,25 @@ func raceStore(t *testing.T, h tally.HistoryStore) {
 }
 
 // everyBlock is a snapshot with every kind of block.
-func everyBlock(t testing.TB) tally.ConversationSnapshot {
+func everyBlock(t testing.TB) ailoop.ConversationSnapshot {
 	t.Helper()
 	signature := "sig=="
-	user, err := tally.NewUserMessage(
-		tally.TextBlock{Text: "look", CacheControl: "ephemeral"},
-		tally.ToolResultBlock{CallID: "c1", Content: tally.ToolResultContent{Blocks: []tally.ToolResultPart{{Text: "ok"}, {Image: &tally.MediaSource{Type: tally.SourceURL, URL: "https://x/y.png"}}}}},
-		tally.ToolResultBlock{CallID: "c2", Content: tally.ToolResultContent{Blocks: []tally.ToolResultPart{{Text: "no"}}, IsError: true}, CacheControl: "ephemeral"},
-		tally.ImageBlock{Source: tally.MediaSource{Type: tally.SourceBase64, MediaType: "image/png", Data: "AA=="}, CacheControl: "ephemeral"},
-		tally.DocumentBlock{Source: tally.MediaSource{Type: tally.SourceFileID, ID: "f-1"}, CacheControl: "ephemeral"})
+	user, err := ailoop.NewUserMessage(
+		ailoop.TextBlock{Text: "look", CacheControl: "ephemeral"},
+		ailoop.ToolResultBlock{CallID: "c1", Content: ailoop.ToolResultContent{Blocks: []ailoop.ToolResultPart{{Text: "ok"}, {Image: &ailoop.MediaSource{Type: ailoop.SourceURL, URL: "https://x/y.png"}}}}},
+		ailoop.ToolResultBlock{CallID: "c2", Content: ailoop.ToolResultContent{Blocks: []ailoop.ToolResultPart{{Text: "no"}}, IsError: true}, CacheControl: "ephemeral"},
+		ailoop.ImageBlock{Source: ailoop.MediaSource{Type: ailoop.SourceBase64, MediaType: "image/png", Data: "AA=="}, CacheControl: "ephemeral"},
+		ailoop.DocumentBlock{Source: ailoop.MediaSource{Type: ailoop.SourceFileID, ID: "f-1"}, CacheControl: "ephemeral"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	assistant, err := tally.NewAssistantMessage(
-		tally.ReasoningBlock{Text: "hm"}, tally.ReasoningBlock{Text: "aha", Signature: &signature}, tally.RedactedReasoningBlock{Data: "zzz"},
-		tally.TextBlock{Text: "I call"}, tally.ToolCallBlock{ID: "c1", Name: "f", Args: json.RawMessage(`{"z":1.0,"a":1e21}`)}, tally.ToolCallBlock{ID: "c2", Name: "g"})
+	assistant, err := ailoop.NewAssistantMessage(
+		ailoop.ReasoningBlock{Text: "hm"}, ailoop.ReasoningBlock{Text: "aha", Signature: &signature}, ailoop.RedactedReasoningBlock{Data: "zzz"},
+		ailoop.TextBlock{Text: "I call"}, ailoop.ToolCallBlock{ID: "c1", Name: "f", Args: json.RawMessage(`{"z":1.0,"a":1e21}`)}, ailoop.ToolCallBlock{ID: "c2", Name: "g"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tally.ConversationSnapshot{}.Append(user, assistant, tally.Message{})
+	return ailoop.ConversationSnapshot{}.Append(user, assistant, ailoop.Message{})
 }
 
 // What a log adds, on every backend.
@@ -236,36 +237,36 @@ func TestHistoryLog(t *testing.T) {
 			})
 		}
 		t.Run("H-03 the first save of nothing makes the thread", func(t *testing.T) {
-			h := st.History("empty")
-			mustSave(t, h, tally.ConversationSnapshot{})
+			h := ailoop.Of(st, "empty")
+			mustSave(t, h, ailoop.ConversationSnapshot{})
 			s, err := h.Session().Load(t.Context(), "")
 			if err != nil || s.Ledger.Kind != events.KindHistory || s.Threads[events.MainThread] == nil {
 				t.Errorf("%+v, %v", s, err)
 			}
-			wantSnapshot(t, mustLoad(t, st.History("empty")), tally.ConversationSnapshot{})
+			wantSnapshot(t, mustLoad(t, ailoop.Of(st, "empty")), ailoop.ConversationSnapshot{})
 		})
 		t.Run("H-09 an equal snapshot is no event", func(t *testing.T) {
-			h := st.History("equal")
+			h := ailoop.Of(st, "equal")
 			mustSave(t, h, talk("a", "b").Pin(0, true))
 			before := historyRecords(t, st, h.Subject())
 			mustSave(t, h, talk("a", "b").Pin(0, true))
-			mustSave(t, st.History("equal"), talk("a", "b").Pin(0, true))
+			mustSave(t, ailoop.Of(st, "equal"), talk("a", "b").Pin(0, true))
 			if after := historyRecords(t, st, h.Subject()); len(after) != len(before) {
 				t.Errorf("%d records, before %d", len(after), len(before))
 			}
 		})
 		t.Run("H-08 members that are not of this version", func(t *testing.T) {
-			want, err := tally.ParseConversationSnapshot([]byte(`{"version":1,"messages":[],"pinned":[],"tokens":{"used":1.50},"x":null}`))
+			want, err := ailoop.ParseConversationSnapshot([]byte(`{"version":1,"messages":[],"pinned":[],"tokens":{"used":1.50},"x":null}`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := st.History("unknown")
+			h := ailoop.Of(st, "unknown")
 			mustSave(t, h, want)
-			wantSnapshot(t, mustLoad(t, st.History("unknown")), want)
-			mustSave(t, h, want.Append(tally.UserMessage("a")))
-			wantSnapshot(t, mustLoad(t, st.History("unknown")), want.Append(tally.UserMessage("a")))
+			wantSnapshot(t, mustLoad(t, ailoop.Of(st, "unknown")), want)
+			mustSave(t, h, want.Append(ailoop.UserMessage("a")))
+			wantSnapshot(t, mustLoad(t, ailoop.Of(st, "unknown")), want.Append(ailoop.UserMessage("a")))
 			mustSave(t, h, talk("a"))
-			wantSnapshot(t, mustLoad(t, st.History("unknown")), talk("a"))
+			wantSnapshot(t, mustLoad(t, ailoop.Of(st, "unknown")), talk("a"))
 		})
 		t.Run("H-11 compaction", func(t *testing.T) { testCompaction(t, st) })
 		t.Run("H-12 rewind", func(t *testing.T) { testHistoryRewind(t, st) })
@@ -273,18 +274,18 @@ func TestHistoryLog(t *testing.T) {
 			if _, err := st.Session("history/other").Create(t.Context(), events.SessionCreated{Kind: "panel", CreatedAt: "2026-01-01T00:00:00Z"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := st.History("other").Load(t.Context()); !hasError[*tally.KindError](err) {
+			if _, _, err := ailoop.Of(st, "other").Load(t.Context()); !hasError[*tally.KindError](err) {
 				t.Errorf("%v", err)
 			}
 		})
 		t.Run("H-16 a turn that is no message is named", func(t *testing.T) {
-			h := st.History("foreign")
+			h := ailoop.Of(st, "foreign")
 			mustSave(t, h, talk("a"))
 			if _, err := h.Session().AppendTurns(t.Context(), events.MainThread, json.RawMessage(`{"role":"user"}`)); err != nil {
 				t.Fatal(err)
 			}
 			_, found, err := h.Load(t.Context())
-			if wrong, ok := errors.AsType[*tally.MessageError](err); !ok || wrong.Index != 1 || found {
+			if wrong, ok := errors.AsType[*ailoop.MessageError](err); !ok || wrong.Index != 1 || found {
 				t.Errorf("%v", err)
 			}
 		})
@@ -310,11 +311,11 @@ func historyRecords(t testing.TB, st *tally.Store, sub events.Subject) []events.
 
 // A compaction repeats nothing that stays, and takes nothing away for good.
 func testCompaction(t *testing.T, st *tally.Store) {
-	h := st.History("compacted")
+	h := ailoop.Of(st, "compacted")
 	before := talk("first", "second", "third", "fourth", "fifth").Pin(2, true)
 	mustSave(t, h, before)
 	after := talk("[Summary of prior conversation] ...").Append(before.Messages()[2:]...).Pin(1, true)
-	if err := h.Compact(t.Context(), after, tally.CompactionReport{Strategy: "summarize", Before: 900, After: 300}); err != nil {
+	if err := h.Compact(t.Context(), after, ailoop.CompactionReport{Strategy: "summarize", Before: 900, After: 300}); err != nil {
 		t.Fatal(err)
 	}
 	wantSnapshot(t, mustLoad(t, h), after)
@@ -327,7 +328,7 @@ func testCompaction(t *testing.T, st *tally.Store) {
 		t.Errorf("items %+v", items)
 	}
 	revisions, err := h.Revisions(t.Context())
-	if err != nil || len(revisions) != 2 || revisions[0].Messages != 5 || revisions[1].Kind != tally.Compacted || revisions[1].Messages != 4 || revisions[1].Compaction.Strategy != "summarize" {
+	if err != nil || len(revisions) != 2 || revisions[0].Messages != 5 || revisions[1].Kind != ailoop.Compacted || revisions[1].Messages != 4 || revisions[1].Compaction.Strategy != "summarize" {
 		t.Fatalf("%+v, %v", revisions, err)
 	}
 	old, found, err := h.LoadAt(t.Context(), revisions[0].Offset.String())
@@ -335,14 +336,14 @@ func testCompaction(t *testing.T, st *tally.Store) {
 		t.Fatal(err)
 	}
 	wantSnapshot(t, old, before)
-	if err := h.Compact(t.Context(), after, tally.CompactionReport{}); !hasError[*events.InvalidError](err) {
+	if err := h.Compact(t.Context(), after, ailoop.CompactionReport{}); !hasError[*events.InvalidError](err) {
 		t.Errorf("%v", err)
 	}
 }
 
 // A rewind moves the head under the handle: what it saves next is a conflict.
 func testHistoryRewind(t *testing.T, st *tally.Store) {
-	h := st.History("rewound")
+	h := ailoop.Of(st, "rewound")
 	mustSave(t, h, talk("a"))
 	mustSave(t, h, talk("a", "b"))
 	mustSave(t, h, talk("a", "b", "c"))
@@ -353,7 +354,7 @@ func testHistoryRewind(t *testing.T, st *tally.Store) {
 	if _, err := h.Session().Move(t.Context(), move); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []tally.ConversationSnapshot{talk("a", "b", "c", "d"), talk("a", "b", "c"), talk("x")} {
+	for _, s := range []ailoop.ConversationSnapshot{talk("a", "b", "c", "d"), talk("a", "b", "c"), talk("x")} {
 		if err := h.Save(t.Context(), s); !errors.Is(err, log.ErrConflict) {
 			t.Errorf("%v", err)
 		}

@@ -1,15 +1,15 @@
-package tally_test
+package ailoop_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/ailoop"
 )
 
 // A save whose outcome is not known is repeated until it is: then it is stored,
@@ -17,14 +17,14 @@ import (
 func TestHistorySaveRepeated(t *testing.T) {
 	for seed := range uint64(20) {
 		st := storetest.Faulty(t, logtest.Sometimes(seed, 3, logtest.Dropped, logtest.AckLost, logtest.Twice, logtest.Late))
-		h := st.History("c")
-		var s tally.ConversationSnapshot
+		h := ailoop.Of(st, "c")
+		var s ailoop.ConversationSnapshot
 		unsure := 0
 		for i := range 12 {
 			if i%5 == 4 {
 				s = talk(fmt.Sprint("instead ", i)) // a replacement
 			} else {
-				s = s.Append(tally.UserMessage(fmt.Sprint(i)))
+				s = s.Append(ailoop.UserMessage(fmt.Sprint(i)))
 			}
 			err := h.Save(t.Context(), s)
 			for errors.Is(err, log.ErrUnknown) {
@@ -35,7 +35,7 @@ func TestHistorySaveRepeated(t *testing.T) {
 				t.Fatalf("seed %d, save %d: %v", seed, i, err)
 			}
 		}
-		wantSnapshot(t, mustLoad(t, st.History("c")), s)
+		wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), s)
 		turns := 0
 		for _, rec := range historyRecords(t, st, h.Subject()) {
 			if events.IsThread(rec.Type) {
@@ -53,7 +53,7 @@ func TestHistorySaveRepeated(t *testing.T) {
 func TestHistorySaveUnheard(t *testing.T) {
 	fault := logtest.None
 	st := storetest.Faulty(t, func() logtest.Fault { return fault })
-	h := st.History("c")
+	h := ailoop.Of(st, "c")
 	mustSave(t, h, talk("a"))
 	fault = logtest.AckLost
 	if err := h.Save(t.Context(), talk("a", "b")); !errors.Is(err, log.ErrUnknown) {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/chat"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
 func message(text string) events.Raw {

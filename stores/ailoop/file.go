@@ -1,4 +1,4 @@
-package tally
+package ailoop
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tallylog/tally/internal/chat"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
 // JsonFileHistoryStore keeps a history in one JSON file, in the form of the

@@ -1,4 +1,4 @@
-package tally
+package ailoop
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/chat"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
 // Role says who speaks.

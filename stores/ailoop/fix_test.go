@@ -1,4 +1,4 @@
-package tally_test
+package ailoop_test
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/ailoop"
 )
 
 // histories is what the original offers and tally does better, seen alike: stores
 // for conversations, how much saving wrote, and what was saved before.
 type histories interface {
-	open(id string) tally.HistoryStore // anew, as another program would
+	open(id string) ailoop.HistoryStore // anew, as another program would
 	written(ctx context.Context) (int, error)
-	earlier(ctx context.Context, id string, n int) (tally.ConversationSnapshot, error) // the n-th that was saved
+	earlier(ctx context.Context, id string, n int) (ailoop.ConversationSnapshot, error) // the n-th that was saved
 }
 
 // logHistories are tally's.
@@ -26,7 +27,7 @@ type logHistories struct {
 	prefix string // of ids, so that tests do not meet
 }
 
-func (l *logHistories) open(id string) tally.HistoryStore { return l.st.History(l.prefix + id) }
+func (l *logHistories) open(id string) ailoop.HistoryStore { return ailoop.Of(l.st, l.prefix+id) }
 
 func (l *logHistories) written(ctx context.Context) (int, error) {
 	n := 0
@@ -41,11 +42,11 @@ func (l *logHistories) written(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-func (l *logHistories) earlier(ctx context.Context, id string, n int) (tally.ConversationSnapshot, error) {
-	h := l.st.History(l.prefix + id)
+func (l *logHistories) earlier(ctx context.Context, id string, n int) (ailoop.ConversationSnapshot, error) {
+	h := ailoop.Of(l.st, l.prefix+id)
 	revisions, err := h.Revisions(ctx)
 	if err != nil || n >= len(revisions) {
-		return tally.ConversationSnapshot{}, fmt.Errorf("%d revisions, %v", len(revisions), err)
+		return ailoop.ConversationSnapshot{}, fmt.Errorf("%d revisions, %v", len(revisions), err)
 	}
 	s, _, err := h.LoadAt(ctx, revisions[n].Offset.String())
 	return s, err
@@ -54,28 +55,28 @@ func (l *logHistories) earlier(ctx context.Context, id string, n int) (tally.Con
 // originalHistories behave as the original does: one slot, every save overwrites
 // it with the whole snapshot, whoever made it.
 type originalHistories struct {
-	slot  tally.InMemoryHistoryStore
+	slot  ailoop.InMemoryHistoryStore
 	bytes int
 }
 
-func (o *originalHistories) open(string) tally.HistoryStore { return originalStore{o} }
+func (o *originalHistories) open(string) ailoop.HistoryStore { return originalStore{o} }
 
 func (o *originalHistories) written(context.Context) (int, error) { return o.bytes, nil }
 
-func (o *originalHistories) earlier(context.Context, string, int) (tally.ConversationSnapshot, error) {
+func (o *originalHistories) earlier(context.Context, string, int) (ailoop.ConversationSnapshot, error) {
 	s, _, err := o.slot.Load(context.Background())
 	return s, err
 }
 
 type originalStore struct{ *originalHistories }
 
-func (o originalStore) Save(ctx context.Context, s tally.ConversationSnapshot) error {
+func (o originalStore) Save(ctx context.Context, s ailoop.ConversationSnapshot) error {
 	data, err := s.MarshalJSON()
 	o.bytes += len(data)
 	return errors.Join(err, o.slot.Save(ctx, s))
 }
 
-func (o originalStore) Load(ctx context.Context) (tally.ConversationSnapshot, bool, error) {
+func (o originalStore) Load(ctx context.Context) (ailoop.ConversationSnapshot, bool, error) {
 	return o.slot.Load(ctx)
 }
 
@@ -102,7 +103,7 @@ func TestHistoryOriginalIsWorse(t *testing.T) {
 }
 
 // longTalk is a snapshot of n messages of a hundred bytes or so.
-func longTalk(n int) tally.ConversationSnapshot {
+func longTalk(n int) ailoop.ConversationSnapshot {
 	texts := make([]string, n)
 	for i := range texts {
 		texts[i] = fmt.Sprintf("message %d %s", i, strings.Repeat("x", 80))
@@ -111,7 +112,7 @@ func longTalk(n int) tally.ConversationSnapshot {
 }
 
 // saveCost says how many bytes a save wrote.
-func saveCost(ctx context.Context, hs histories, st tally.HistoryStore, s tally.ConversationSnapshot) (int, error) {
+func saveCost(ctx context.Context, hs histories, st ailoop.HistoryStore, s ailoop.ConversationSnapshot) (int, error) {
 	before, err := hs.written(ctx)
 	if err != nil {
 		return 0, err
@@ -128,7 +129,7 @@ func extendingIsCheap(ctx context.Context, hs histories) error {
 	if err := st.Save(ctx, s); err != nil {
 		return err
 	}
-	added := tally.UserMessage(strings.Repeat("new ", 250))
+	added := ailoop.UserMessage(strings.Repeat("new ", 250))
 	s = s.Append(added)
 	n, err := saveCost(ctx, hs, st, s)
 	if size := len(added.Raw()); err == nil && n > size*12/10 {
@@ -137,7 +138,7 @@ func extendingIsCheap(ctx context.Context, hs histories) error {
 	if err != nil {
 		return err
 	}
-	replaced := longTalk(100).Append(tally.UserMessage("instead")) // anything else: a replacement, without what stays
+	replaced := longTalk(100).Append(ailoop.UserMessage("instead")) // anything else: a replacement, without what stays
 	if n, err = saveCost(ctx, hs, st, replaced); err == nil && n > 500 {
 		err = fmt.Errorf("a replacement by a hundred messages that were there and one that was not cost %d", n)
 	}
@@ -161,7 +162,7 @@ func pinningIsCheap(ctx context.Context, hs histories) error {
 	if err != nil {
 		return err
 	}
-	s = s.Pin(3, false).Append(tally.UserMessage("and one more")).Pin(100, true)
+	s = s.Pin(3, false).Append(ailoop.UserMessage("and one more")).Pin(100, true)
 	if err := st.Save(ctx, s); err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func pinningIsCheap(ctx context.Context, hs histories) error {
 
 func earlierIsReadable(ctx context.Context, hs histories) error {
 	st := hs.open("c")
-	saved := []tally.ConversationSnapshot{talk("a"), talk("a", "b", "c"), talk("a", "b", "c").Pin(1, true), talk("[Summary of prior conversation] a", "c"), {}}
+	saved := []ailoop.ConversationSnapshot{talk("a"), talk("a", "b", "c"), talk("a", "b", "c").Pin(1, true), talk("[Summary of prior conversation] a", "c"), {}}
 	for _, s := range saved {
 		if err := st.Save(ctx, s); err != nil {
 			return err
@@ -206,7 +207,7 @@ func secondWriterConflicts(ctx context.Context, hs histories) error {
 	if err := a.Save(ctx, talk("a", "by a")); err != nil {
 		return err
 	}
-	for _, stale := range []tally.ConversationSnapshot{talk("a", "by b"), talk("a", "by a"), talk("a"), talk("b"), talk("a").Pin(0, true)} {
+	for _, stale := range []ailoop.ConversationSnapshot{talk("a", "by b"), talk("a", "by a"), talk("a"), talk("b"), talk("a").Pin(0, true)} {
 		if err := b.Save(ctx, stale); !errors.Is(err, log.ErrConflict) {
 			return fmt.Errorf("a save on what was there before: %v", err)
 		}
@@ -215,7 +216,7 @@ func secondWriterConflicts(ctx context.Context, hs histories) error {
 	if err != nil || !s.Equal(talk("a", "by a")) {
 		return fmt.Errorf("lost: %v", err)
 	}
-	return b.Save(ctx, s.Append(tally.UserMessage("by b")))
+	return b.Save(ctx, s.Append(ailoop.UserMessage("by b")))
 }
 
 func conversationsAreIsolated(ctx context.Context, hs histories) error {
