@@ -43,7 +43,7 @@ func TestArrows(t *testing.T) {
 		"events":                  {"/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
 		"log":                     {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
 		"log/logtest":             {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
-		"recipe":                  {"/events", "/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
+		"stores/errata/recipe":    {"/events", "/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
 		"snapshot":                {"/log", "/projector", "/embedded", "/formats", "/cmd"},
 		"projector":               {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
 		"":                        {"/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server", "modernc.org/"},

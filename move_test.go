@@ -231,3 +231,10 @@ func TestOutline(t *testing.T) {
 		t.Errorf("outline: %v", err)
 	}
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -12,13 +12,10 @@ import (
 )
 
 // Session is a handle on one session. It is cheap, does no I/O until a method is
-// called, and is safe for concurrent use. It remembers how much of the session
-// was read or written through it, so that an answer to a question which somebody
-// else rewound meanwhile is known to be late: a producer has a handle of its own.
+// called, and is safe for concurrent use.
 type Session struct {
-	st    *Store
-	sub   events.Subject
-	known known
+	st  *Store
+	sub events.Subject
 }
 
 // Session gives a handle on a session, whether it exists or not.

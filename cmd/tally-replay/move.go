@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 func newRewind(a *app.App) *cobra.Command {
@@ -37,9 +38,9 @@ The files that the runs wrote are restored in the folder that --tree names.`,
 			if to != "" && (cmd.Flags().Changed("steps") || m.tree != "") {
 				return cli.Usagef("--to moves the head alone: --steps and --tree go without it")
 			}
-			return m.run(ctx, args[0], func(s *tally.Session) (*plannedMove, error) {
+			return m.run(ctx, args[0], func(s *errata.Session) (*plannedMove, error) {
 				if to != "" {
-					return headMove(s)(s.PlanRewind(ctx, to, reason))
+					return headMove(s.Session)(s.PlanRewind(ctx, to, reason))
 				}
 				if !cmd.Flags().Changed("steps") {
 					var err error
@@ -64,7 +65,7 @@ func newUndo(a *app.App) *cobra.Command {
 		Use: "undo SESSION", Short: "Take back the newest rewind", Args: cobra.ExactArgs(1),
 		Example: app.Examples("tally-replay undo last", "tally-replay undo travel --dry-run", "tally-replay undo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*plannedMove, error) {
+			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
 				return m.stackMove(s)(s.PlanUndoRewind(cmd.Context(), m.workTree()))
 			})
 		},
@@ -79,7 +80,7 @@ func newRedo(a *app.App) *cobra.Command {
 		Use: "redo SESSION", Short: "Take back the newest undo", Args: cobra.ExactArgs(1),
 		Example: app.Examples("tally-replay redo last", "tally-replay redo travel --dry-run", "tally-replay redo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*plannedMove, error) {
+			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
 				return m.stackMove(s)(s.PlanRedoRewind(cmd.Context(), m.workTree()))
 			})
 		},
@@ -105,8 +106,8 @@ func (m *mover) flags(cmd *cobra.Command) {
 // plannedMove is a move that was looked at, and how it is made.
 type plannedMove struct {
 	*tally.Move
-	files []tally.FileChange
-	make  func(context.Context) (log.Ack, []tally.FileChange, error)
+	files []errata.FileChange
+	make  func(context.Context) (log.Ack, []errata.FileChange, error)
 }
 
 // headMove is a move of the head alone.
@@ -115,7 +116,7 @@ func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &plannedMove{Move: move, make: func(ctx context.Context) (log.Ack, []tally.FileChange, error) {
+		return &plannedMove{Move: move, make: func(ctx context.Context) (log.Ack, []errata.FileChange, error) {
 			ack, err := s.Move(ctx, move)
 			return ack, nil, err
 		}}, nil
@@ -133,13 +134,13 @@ type moved struct {
 	Files   []movedFile        `json:"files,omitempty"`
 }
 
-func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (*plannedMove, error)) error {
+func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) (*plannedMove, error)) error {
 	return m.app.WithStore(ctx, func(st *tally.Store) error {
 		s, err := app.Session(ctx, st, arg)
 		if err != nil {
 			return err
 		}
-		move, err := plan(s)
+		move, err := plan(errata.Of(st, s.ID()))
 		if err != nil {
 			return err
 		}

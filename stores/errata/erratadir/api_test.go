@@ -8,8 +8,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/log/logtest"
-	"github.com/tallylog/tally/recipe"
+	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
 var _ formats.Target = (*tally.Store)(nil)
@@ -40,7 +41,7 @@ func TestImportedViews(t *testing.T) {
 		one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"claude", "gpt"}, Responses: []response{{ModelID: "gpt", Completed: true, Text: "done"}}}),
 		"history.json", `{"m":[{"Role":"user","Content":"old"}]}`)
 	mustBeClean(t, st, folder(t, files))
-	s := st.Session("ses_1")
+	s := errata.Of(st, "ses_1")
 	meta, err := s.Metadata(ctx)
 	must(t, err)
 	if meta.ID != "ses_1" || meta.PromptCount != 4 || len(meta.Runs) != 5 || meta.FirstPrompt != original.meta.FirstPrompt || !meta.CreatedAt.Equal(original.meta.CreatedAt) || meta.Runs[0].Note != "nice" {
@@ -51,7 +52,7 @@ func TestImportedViews(t *testing.T) {
 	if marshal(content) != files[oneCont] {
 		t.Errorf("content\n%s, want\n%s", marshal(content), files[oneCont])
 	}
-	if prompts, err := st.Prompts().List(ctx); err != nil || len(prompts) != 2 || prompts[0] != "b" {
+	if prompts, err := errata.PromptsOf(st).List(ctx); err != nil || len(prompts) != 2 || prompts[0] != "b" {
 		t.Errorf("prompts %q, %v", prompts, err)
 	}
 	if total, err := s.TotalCost(ctx); err != nil || total != "0.0015" {
@@ -65,14 +66,14 @@ func TestImportedViews(t *testing.T) {
 	if r, err := s.SessionRecipe(ctx); err != nil || r == nil || r.Name != "Mine" {
 		t.Errorf("recipe %+v, %v", r, err)
 	}
-	if name, err := st.Recipes().Name(ctx, "rcp_1"); err != nil || name != "Named" {
+	if name, err := errata.RecipesOf(st).Name(ctx, "rcp_1"); err != nil || name != "Named" {
 		t.Errorf("name %q, %v", name, err)
 	}
-	if old, err := st.Session("history").Histories(ctx); err != nil || old["m"][0] != (tally.PanelTurn{Role: "user", Content: "old"}) {
+	if old, err := errata.Of(st, "history").Histories(ctx); err != nil || old["m"][0] != (errata.PanelTurn{Role: "user", Content: "old"}) {
 		t.Errorf("history %+v, %v", old, err)
 	}
 	// The run that was rewound before does not count, that after it does.
-	stats, err := st.PanelStats(ctx, tally.PanelFilter{})
+	stats, err := errata.StatsOf(ctx, st, errata.PanelFilter{})
 	must(t, err)
 	if got := stats["claude"].Participations; got != 3 {
 		t.Errorf("E-33: %d participations", got)
@@ -80,16 +81,16 @@ func TestImportedViews(t *testing.T) {
 }
 
 // rewound runs a prompt and takes it back.
-func rewound(t *testing.T, s *tally.Session) {
+func rewound(t *testing.T, s *errata.Session) {
 	t.Helper()
-	responses := []tally.PanelResponse{{ModelID: "m", Text: "c"}, {ModelID: "n", Text: "d"}}
+	responses := []errata.PanelResponse{{ModelID: "m", Text: "c"}, {ModelID: "n", Text: "d"}}
 	before, err := s.AppendHistories(t.Context(), []string{"m", "n"}, responses, "wrong")
 	must(t, err)
-	_, err = s.PushRewindEntry(t.Context(), tally.RewindEntry{At: before.At, Prompt: "wrong", HistoryLengths: before.Lengths, FeedIndex: -1})
+	_, err = s.PushRewindEntry(t.Context(), errata.RewindEntry{At: before.At, Prompt: "wrong", HistoryLengths: before.Lengths, FeedIndex: -1})
 	must(t, err)
-	_, err = s.PersistRunState(t.Context(), tally.PanelRun{Prompt: "wrong", Responses: responses})
+	_, err = s.PersistRunState(t.Context(), errata.PanelRun{Prompt: "wrong", Responses: responses})
 	must(t, err)
-	_, err = s.Rewind(t.Context(), tally.WorkTree{})
+	_, err = s.Rewind(t.Context(), errata.WorkTree{})
 	must(t, err)
 }
 
@@ -98,29 +99,29 @@ func rewound(t *testing.T, s *tally.Session) {
 func TestExportedViews(t *testing.T) {
 	ctx := t.Context()
 	st := openAPI(t)
-	s := st.Session("ses_1")
+	s := errata.Of(st, "ses_1")
 	zone := time.FixedZone("", -8*3600)
-	must(t, s.SaveInitialMeta(ctx, tally.PanelMetadata{ID: "ses_1", CreatedAt: time.Date(2026, 5, 6, 7, 8, 9, 10, zone), Models: []string{"m", "n"}}))
-	hash, err := st.Recipes().Put(ctx, []byte("# R\nversion: 1\n"))
+	must(t, s.SaveInitialMeta(ctx, errata.PanelMetadata{ID: "ses_1", CreatedAt: time.Date(2026, 5, 6, 7, 8, 9, 10, zone), Models: []string{"m", "n"}}))
+	hash, err := errata.RecipesOf(st).Put(ctx, []byte("# R\nversion: 1\n"))
 	must(t, err)
 	for i, prompt := range []string{"one <&>", "two"} {
-		if _, err := st.Prompts().Record(ctx, prompt); err != nil {
+		if _, err := errata.PromptsOf(st).Record(ctx, prompt); err != nil {
 			t.Fatal(err)
 		}
-		responses := []tally.PanelResponse{{ModelID: "m", Text: "a", CostUSD: 0.1, StopReason: tally.StopComplete}, {ModelID: "n", Error: "x"}}
+		responses := []errata.PanelResponse{{ModelID: "m", Text: "a", CostUSD: 0.1, StopReason: errata.StopComplete}, {ModelID: "n", Error: "x"}}
 		if _, err := s.AppendHistories(ctx, []string{"m", "n"}, responses, prompt); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.PersistRunState(ctx, tally.PanelRun{Prompt: prompt, Responses: responses, ConfigHash: hash, At: time.Date(2026, 5, 6, 8, i, 0, 0, zone)}); err != nil {
+		if _, err := s.PersistRunState(ctx, errata.PanelRun{Prompt: prompt, Responses: responses, ConfigHash: hash, At: time.Date(2026, 5, 6, 8, i, 0, 0, zone)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(t, s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: "m", AppliedFiles: []string{"f"}}))
+	must(t, s.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "m", AppliedFiles: []string{"f"}}))
 	must(t, s.UpdateLastRunNote(ctx, "well"))
 	rewound(t, s)
 	saver := s.SaveCheckpoint("", "three", []string{"n", "m"}, true)
-	must(t, saver.Finish(ctx, tally.PanelResponse{ModelID: "m", Text: "x", StopReason: tally.StopComplete}))
-	must(t, saver.Update(ctx, tally.PanelResponse{ModelID: "n", Text: "half"}))
+	must(t, saver.Finish(ctx, errata.PanelResponse{ModelID: "m", Text: "x", StopReason: errata.StopComplete}))
+	must(t, saver.Update(ctx, errata.PanelResponse{ModelID: "n", Text: "half"}))
 
 	meta, err := s.Metadata(ctx)
 	must(t, err)
@@ -137,7 +138,7 @@ func TestExportedViews(t *testing.T) {
 	back := openAPI(t)
 	mustBeClean(t, back, dir)
 	mustEqual(t, got, exported(t, back))
-	again, err := back.Session("ses_1").LoadCheckpoint(ctx)
+	again, err := errata.Of(back, "ses_1").LoadCheckpoint(ctx)
 	must(t, err)
 	if again == nil || again.Prompt != cp.Prompt || marshal(again.Remaining()) != marshal(cp.Remaining()) || !again.Verbose {
 		t.Errorf("checkpoint %+v, want %+v", again, cp)
@@ -154,8 +155,8 @@ func TestExportedViews(t *testing.T) {
 // A recipe that a program set comes out as the original would write it.
 func TestExportedRecipe(t *testing.T) {
 	st := openAPI(t)
-	s := st.Session("ses_1")
-	r := &tally.Recipe{Version: 1, Name: "Set", Models: []string{"m"}, SystemPrompt: "Be <brief>.", Tools: &recipe.Tools{Allowlist: []string{"bash"}}, ToolDescriptions: map[string]string{"bash": "Runs."}}
+	s := errata.Of(st, "ses_1")
+	r := &errata.Recipe{Version: 1, Name: "Set", Models: []string{"m"}, SystemPrompt: "Be <brief>.", Tools: &recipe.Tools{Allowlist: []string{"bash"}}, ToolDescriptions: map[string]string{"bash": "Runs."}}
 	must(t, s.SetSessionRecipe(t.Context(), r))
 	const text = "# Set\nversion: 1\n\n## Models\n- m\n\n## System Prompt\nBe <brief>.\n\n## Tools\n- bash\n"
 	got := exported(t, st)
@@ -165,7 +166,7 @@ func TestExportedRecipe(t *testing.T) {
 	back := openAPI(t)
 	mustBeClean(t, back, writeTree(t, filepath.Join(t.TempDir(), "p"), got))
 	mustEqual(t, got, exported(t, back))
-	if taken, err := back.Recipes().Get(t.Context(), r.Hash()); err != nil || string(taken) != text {
+	if taken, err := errata.RecipesOf(back).Get(t.Context(), r.Hash()); err != nil || string(taken) != text {
 		t.Errorf("under the hash that the recipe has here, there is %q, %v", taken, err)
 	}
 }
@@ -185,20 +186,20 @@ func TestOneHash(t *testing.T) {
 	st := openAPI(t)
 	mustBeClean(t, st, folder(t, files))
 	mustEqual(t, files, exported(t, st))
-	hash, err := st.Recipes().Put(t.Context(), []byte(normal))
+	hash, err := errata.RecipesOf(st).Put(t.Context(), []byte(normal))
 	must(t, err)
-	list, err := st.Recipes().List(t.Context())
+	list, err := errata.RecipesOf(st).List(t.Context())
 	must(t, err)
 	if len(list) != 4 || string(list[hash]) != odd { // the first text is kept
 		t.Errorf("%d recipes: %q", len(list), list)
 	}
 	for hash, want := range map[string]string{"cfg_v1_0": "first", "rcp_v1_0": "second", "rcp_1": "Third", hash: "R"} {
-		if name, err := st.Recipes().Name(t.Context(), hash); name != want || err != nil {
+		if name, err := errata.RecipesOf(st).Name(t.Context(), hash); name != want || err != nil {
 			t.Errorf("%s is %q, %v", hash, name, err)
 		}
 	}
 	for _, id := range []string{"ses_1", "ses_2"} {
-		if r, err := st.Session(id).SessionRecipe(t.Context()); err != nil || r.Hash() != hash {
+		if r, err := errata.Of(st, id).SessionRecipe(t.Context()); err != nil || r.Hash() != hash {
 			t.Errorf("%s: %+v, %v", id, r, err)
 		}
 	}

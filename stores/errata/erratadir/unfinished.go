@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/recipe"
+	"github.com/tallylog/tally/stores/errata/recipe"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 

@@ -1,4 +1,4 @@
-package tally
+package errata
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -63,7 +64,7 @@ func (k *known) offsets() (seen, base events.Offset) {
 // head loads the session as it is now; one without events is empty.
 func (s *Session) head(ctx context.Context) (*projector.Session, error) {
 	head, err := s.Store().Loader().Session(ctx, s.Subject(), 0)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, tally.ErrNotFound) {
 		return projector.NewSession(s.Subject()), nil
 	}
 	return head, err
@@ -95,7 +96,7 @@ func (s *Session) ensure(ctx context.Context) error {
 		return err
 	}
 	_, err = s.Create(ctx, events.SessionCreated{Kind: events.KindPanel, CreatedAt: events.TimestampOf(s.Store().Now())})
-	if errors.Is(err, ErrExists) {
+	if errors.Is(err, tally.ErrExists) {
 		return nil
 	}
 	return err
@@ -342,7 +343,7 @@ func (s *Session) Clear(ctx context.Context, stack PanelStack) error {
 // change makes a decision about histories or rewind stack, again if one of them
 // changed before it was written.
 func (s *Session) change(ctx context.Context, decide func(*projector.Session) ([]events.Payload, error)) error {
-	return Retry(ctx, func() error { return s.changeSince(ctx, 0, decide) }, log.ErrConflict)
+	return tally.Retry(ctx, func() error { return s.changeSince(ctx, 0, decide) }, log.ErrConflict)
 }
 
 // changeSince makes a decision on what the caller knows since an offset, 0 for

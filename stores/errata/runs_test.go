@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"encoding/json"
@@ -11,16 +11,17 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/errata"
 )
 
-func mustPersist(t *testing.T, s *tally.Session, run tally.PanelRun) string {
+func mustPersist(t *testing.T, s *errata.Session, run errata.PanelRun) string {
 	t.Helper()
 	ref, err := s.PersistRunState(t.Context(), run)
 	must(t, err)
 	return ref.ID
 }
 
-func mustMetadata(t *testing.T, s *tally.Session) tally.PanelMetadata {
+func mustMetadata(t *testing.T, s *errata.Session) errata.PanelMetadata {
 	t.Helper()
 	m, err := s.Metadata(t.Context())
 	must(t, err)
@@ -35,15 +36,15 @@ func toJSON(t *testing.T, v any) string {
 }
 
 // sampleRun has something of everything.
-func sampleRun() tally.PanelRun {
-	return tally.PanelRun{
+func sampleRun() errata.PanelRun {
+	return errata.PanelRun{
 		Prompt: strings.Repeat("ü", 119) + "<b>",
-		Responses: []tally.PanelResponse{
+		Responses: []errata.PanelResponse{
 			{ModelID: "a", Text: "<A>", LatencyMS: 12, InputTokens: 3, OutputTokens: 4, ReasoningTokens: 2, CostUSD: 1e-7, Steps: 2, StopReason: "complete",
-				ToolCalls: map[string]int{"bash": 1}, ProposedWrites: []tally.PanelWrite{{Path: "x", Delete: true}, {Path: "y", Content: "z"}}},
+				ToolCalls: map[string]int{"bash": 1}, ProposedWrites: []errata.PanelWrite{{Path: "x", Delete: true}, {Path: "y", Content: "z"}}},
 			{ModelID: "b", Error: "broken"},
 		},
-		Events: map[string][]tally.PanelEvent{"a": {{Type: "text", Data: "A"}, {Type: "snapshot", Data: "no"}, {Type: "request", Data: "no"}}},
+		Events: map[string][]errata.PanelEvent{"a": {{Type: "text", Data: "A"}, {Type: "snapshot", Data: "no"}, {Type: "request", Data: "no"}}},
 		Tools:  []string{"bash"},
 		At:     time.Date(2026, 3, 1, 10, 0, 0, 120_000_000, time.FixedZone("", 2*3600)),
 	}
@@ -52,7 +53,7 @@ func sampleRun() tally.PanelRun {
 func TestPanelRuns(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-11 the summary", func(t *testing.T) {
-			s := st.Session("e11")
+			s := errata.Of(st, "e11")
 			mustPersist(t, s, sampleRun())
 			m := mustMetadata(t, s)
 
@@ -64,13 +65,13 @@ func TestPanelRuns(t *testing.T) {
 			const want = `{"timestamp":"2026-03-01T10:00:00.12+02:00","prompt_hash":"ph_","prompt_preview":"PREVIEW","models":["a","b"],"latencies_ms":{"a":12,"b":0},` +
 				`"costs_usd":{"a":1e-7,"b":0},"input_tokens":{"a":3,"b":0},"output_tokens":{"a":4,"b":0},"tool_calls":{"a":{"bash":1},"b":null},"proposed_writes_count":{"a":2,"b":0}}`
 			wantEqual(t, "summary", toJSON(t, sum), strings.Replace(want, "PREVIEW", strings.Repeat("ü", 60), 1))
-			mustPersist(t, s, tally.PanelRun{Prompt: "x" + strings.Repeat("ü", 60)})
+			mustPersist(t, s, errata.PanelRun{Prompt: "x" + strings.Repeat("ü", 60)})
 			if m = mustMetadata(t, s); m.PromptCount != 2 || !strings.HasPrefix(m.FirstPrompt, "ü") || m.Runs[1].PromptPreview != "x"+strings.Repeat("ü", 59)+"\ufffd" {
 				t.Errorf("%+v", m)
 			}
 		})
 		t.Run("E-12 the content", func(t *testing.T) {
-			s := st.Session("e12")
+			s := errata.Of(st, "e12")
 			run := sampleRun()
 			run.Prompt = "<p>"
 			mustPersist(t, s, run)
@@ -82,27 +83,27 @@ func TestPanelRuns(t *testing.T) {
 			wantEqual(t, "content", toJSON(t, c), strings.Replace(want, "HASH", c.Runs[0].PromptHash, 1))
 		})
 		t.Run("null, absent and the rest without a run", func(t *testing.T) {
-			s := st.Session("empty")
+			s := errata.Of(st, "empty")
 			at := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-			must(t, s.SaveInitialMeta(t.Context(), tally.PanelMetadata{ID: "empty", CreatedAt: at}))
+			must(t, s.SaveInitialMeta(t.Context(), errata.PanelMetadata{ID: "empty", CreatedAt: at}))
 			wantEqual(t, "metadata", toJSON(t, mustMetadata(t, s)), `{"id":"empty","created_at":"2026-03-01T10:00:00Z","last_active_at":"2026-03-01T10:00:00Z","prompt_count":0,"runs":null}`)
 			c, err := s.Content(t.Context())
 			must(t, err)
 			wantEqual(t, "content", toJSON(t, c), `{"runs":null}`)
 		})
 		t.Run("E-13 note and selection touch the last run", func(t *testing.T) {
-			s := st.Session("e13")
+			s := errata.Of(st, "e13")
 			must(t, s.UpdateLastRunNote(t.Context(), "nothing there"))
-			must(t, s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "a"}))
+			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a"}))
 			if _, err := st.Log.Last(t.Context(), s.Subject()); !errors.Is(err, log.ErrNotFound) {
 				t.Errorf("something was written: %v", err)
 			}
-			mustPersist(t, s, tally.PanelRun{Prompt: "1", Responses: []tally.PanelResponse{answer("a", "A")}})
-			mustPersist(t, s, tally.PanelRun{Prompt: "2", Responses: []tally.PanelResponse{answer("a", "A"), answer("b", "B")}})
+			mustPersist(t, s, errata.PanelRun{Prompt: "1", Responses: []errata.PanelResponse{answer("a", "A")}})
+			mustPersist(t, s, errata.PanelRun{Prompt: "2", Responses: []errata.PanelResponse{answer("a", "A"), answer("b", "B")}})
 			must(t, s.UpdateLastRunNote(t.Context(), "n1"))
 			must(t, s.UpdateLastRunNote(t.Context(), "n2"))
-			must(t, s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "b", AppliedFiles: []string{"f"}}))
-			must(t, s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "a"}))
+			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "b", AppliedFiles: []string{"f"}}))
+			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a"}))
 			m := mustMetadata(t, s)
 			if r := m.Runs[0]; r.Note != "" || r.Selected != "" {
 				t.Errorf("%+v", r)
@@ -110,19 +111,19 @@ func TestPanelRuns(t *testing.T) {
 			if r := m.Runs[1]; r.Note != "n2" || r.Selected != "a" || len(r.AppliedFiles) != 1 {
 				t.Errorf("%+v", r)
 			}
-			err := s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "c"})
-			if u, ok := errors.AsType[*tally.UnknownModelError](err); !ok || u.Model != "c" {
+			err := s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "c"})
+			if u, ok := errors.AsType[*errata.UnknownModelError](err); !ok || u.Model != "c" {
 				t.Errorf("an unknown model: %v", err)
 			}
-			err = s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "a", Rating: "so-so"})
+			err = s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a", Rating: "so-so"})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 				t.Errorf("an unknown rating: %v", err)
 			}
 		})
 		t.Run("E-14 a bad rating is not a win", func(t *testing.T) {
-			s := st.Session("e14")
-			run := tally.PanelRun{Responses: []tally.PanelResponse{answer("a", "A"), answer("b", "B")}}
-			for _, p := range []tally.SelectionParams{{SelectedModelID: "a", AppliedFiles: []string{"x"}}, {SelectedModelID: "b"}, {SelectedModelID: "a", Rating: "good"}, {SelectedModelID: "a", Rating: "bad"}} {
+			s := errata.Of(st, "e14")
+			run := errata.PanelRun{Responses: []errata.PanelResponse{answer("a", "A"), answer("b", "B")}}
+			for _, p := range []errata.SelectionParams{{SelectedModelID: "a", AppliedFiles: []string{"x"}}, {SelectedModelID: "b"}, {SelectedModelID: "a", Rating: "good"}, {SelectedModelID: "a", Rating: "bad"}} {
 				mustPersist(t, s, run)
 				must(t, s.RecordSelection(t.Context(), p))
 			}
@@ -130,7 +131,7 @@ func TestPanelRuns(t *testing.T) {
 			if r := m.Runs[3]; r.Selected != "" || r.Rating != "bad" {
 				t.Errorf("%+v", r)
 			}
-			stats, err := st.PanelStats(t.Context(), tally.PanelFilter{Session: "e14"})
+			stats, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{Session: "e14"})
 			must(t, err)
 			if a := stats["a"]; a.Wins != 2 || a.Losses != 1 || a.ThumbsDown != 1 || a.Participations != 4 || a.WinRate != 50 || a.BadRate != 25 {
 				t.Errorf("a: %+v", a)
@@ -140,19 +141,19 @@ func TestPanelRuns(t *testing.T) {
 			}
 		})
 		t.Run("a newer version of a run", func(t *testing.T) {
-			s := st.Session("again")
-			id := mustPersist(t, s, tally.PanelRun{Prompt: "1", Responses: []tally.PanelResponse{answer("a", "old")}})
-			mustPersist(t, s, tally.PanelRun{Prompt: "2"})
-			mustPersist(t, s, tally.PanelRun{ID: id, Prompt: "1", Responses: []tally.PanelResponse{answer("a", "new")}})
+			s := errata.Of(st, "again")
+			id := mustPersist(t, s, errata.PanelRun{Prompt: "1", Responses: []errata.PanelResponse{answer("a", "old")}})
+			mustPersist(t, s, errata.PanelRun{Prompt: "2"})
+			mustPersist(t, s, errata.PanelRun{ID: id, Prompt: "1", Responses: []errata.PanelResponse{answer("a", "new")}})
 			c, err := s.Content(t.Context())
 			if err != nil || len(c.Runs) != 2 || c.Runs[0].Models[0].Text != "new" {
 				t.Errorf("%+v, %v", c, err)
 			}
 		})
 		t.Run("E-35 metadata and content stay side by side", func(t *testing.T) {
-			s := st.Session("e35")
+			s := errata.Of(st, "e35")
 			playRun(t, s, "p", 0)
-			mustRewind(t, s, tally.WorkTree{})
+			mustRewind(t, s, errata.WorkTree{})
 			playRun(t, s, "later", 0)
 			m := mustMetadata(t, s)
 			c, err := s.Content(t.Context())
@@ -168,7 +169,7 @@ func TestPanelRuns(t *testing.T) {
 			wantEqual(t, "marker", strings.Contains(toJSON(t, m), `"prompt_preview":"","models":null,"type":"rewind"}`), true)
 		})
 		t.Run("E-36 the redacted view", func(t *testing.T) {
-			s := st.Session("e36")
+			s := errata.Of(st, "e36")
 			run := sampleRun()
 			run.Prompt = "SECRET prompt"
 			run.Responses[0].Text, run.Responses[0].ProposedWrites[1].Content = "SECRET text", "SECRET content"
@@ -176,7 +177,7 @@ func TestPanelRuns(t *testing.T) {
 			mustPersist(t, s, run)
 			mustAppendHistories(t, s, []string{"a"}, run.Responses, run.Prompt)
 			must(t, s.UpdateLastRunNote(t.Context(), "SECRET note"))
-			must(t, s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "a", AppliedFiles: []string{"SECRET file"}}))
+			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a", AppliedFiles: []string{"SECRET file"}}))
 			m := mustMetadata(t, s)
 			c, err := s.Content(t.Context())
 			must(t, err)
@@ -189,28 +190,28 @@ func TestPanelRuns(t *testing.T) {
 			}
 		})
 		t.Run("E-39 last active tools", func(t *testing.T) {
-			s := st.Session("e39")
+			s := errata.Of(st, "e39")
 			tools := func() []string {
 				names, err := s.LastActiveTools(t.Context())
 				must(t, err)
 				return names
 			}
 			wantEqual(t, "before a run", tools(), []string(nil))
-			mustPersist(t, s, tally.PanelRun{Tools: []string{"bash", "read"}})
+			mustPersist(t, s, errata.PanelRun{Tools: []string{"bash", "read"}})
 			wantEqual(t, "after it", tools(), []string{"bash", "read"})
 			must(t, s.SetLastActiveTools(t.Context(), []string{"web"}))
 			wantEqual(t, "set", tools(), []string{"web"})
-			mustPersist(t, s, tally.PanelRun{Tools: []string{}})
+			mustPersist(t, s, errata.PanelRun{Tools: []string{}})
 			wantEqual(t, "after a run without", tools(), []string{})
 			must(t, s.SetLastActiveTools(t.Context(), []string{"web"}))
 			wantEqual(t, "set again", tools(), []string{"web"})
 		})
 		t.Run("figures that cannot be are refused", func(t *testing.T) {
-			s := st.Session("wrong")
+			s := errata.Of(st, "wrong")
 			zero := 0.0
-			for name, r := range map[string]tally.PanelResponse{"no model": {}, "negative cost": {ModelID: "a", CostUSD: -1}, "NaN": {ModelID: "a", CostUSD: zero / zero}, "tokens": {ModelID: "a", InputTokens: -1},
+			for name, r := range map[string]errata.PanelResponse{"no model": {}, "negative cost": {ModelID: "a", CostUSD: -1}, "NaN": {ModelID: "a", CostUSD: zero / zero}, "tokens": {ModelID: "a", InputTokens: -1},
 				"overflow": {ModelID: "a", OutputTokens: 1 << 62}, "infinite": {ModelID: "a", CostUSD: 1 / zero}} {
-				_, err := s.PersistRunState(t.Context(), tally.PanelRun{Responses: []tally.PanelResponse{r}})
+				_, err := s.PersistRunState(t.Context(), errata.PanelRun{Responses: []errata.PanelResponse{r}})
 				if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -222,56 +223,56 @@ func TestPanelRuns(t *testing.T) {
 func TestPanelListing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-32 list, latest, prefix", func(t *testing.T) {
-			if _, err := st.LatestPanel(t.Context()); err == nil || !errors.Is(err, tally.ErrNotFound) || !strings.HasPrefix(err.Error(), "no sessions found") {
+			if _, err := errata.Latest(t.Context(), st); err == nil || !errors.Is(err, tally.ErrNotFound) || !strings.HasPrefix(err.Error(), "no sessions found") {
 				t.Errorf("%v", err)
 			}
 			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i, id := range []string{"ses_ab1", "ses_ab2", "ses_b", "ses_ab"} {
-				must(t, st.Session(id).SaveInitialMeta(t.Context(), tally.PanelMetadata{ID: id, CreatedAt: at.AddDate(0, 0, i%3)}))
+				must(t, errata.Of(st, id).SaveInitialMeta(t.Context(), errata.PanelMetadata{ID: id, CreatedAt: at.AddDate(0, 0, i%3)}))
 			}
-			_, err := st.Session("ses_chat").AppendTurns(t.Context(), "main", []byte(`1`)) // of another kind
+			_, err := errata.Of(st, "ses_chat").AppendTurns(t.Context(), "main", []byte(`1`)) // of another kind
 			must(t, err)
-			list, err := st.Panels(t.Context())
+			list, err := errata.List(t.Context(), st)
 			if err != nil || len(list) != 4 || list[0].ID != "ses_b" || list[1].ID != "ses_ab2" {
 				t.Errorf("%+v, %v", list, err)
 			}
-			if id, err := st.LatestPanel(t.Context()); id != "ses_b" || err != nil {
+			if id, err := errata.Latest(t.Context(), st); id != "ses_b" || err != nil {
 				t.Errorf("%q, %v", id, err)
 			}
 			for prefix, want := range map[string]string{"ses_ab": "ses_ab", "ses_ab2": "ses_ab2", "ses_b": "ses_b", "ses_ab1": "ses_ab1"} {
-				if id, err := st.ResolvePanel(t.Context(), prefix); id != want || err != nil {
+				if id, err := errata.Resolve(t.Context(), st, prefix); id != want || err != nil {
 					t.Errorf("%q is %q, %v", prefix, id, err)
 				}
 			}
-			_, err = st.ResolvePanel(t.Context(), "ses_")
-			if a, ok := errors.AsType[*tally.AmbiguousError](err); !ok || len(a.Matches) != 4 || errors.Is(err, tally.ErrNotFound) {
+			_, err = errata.Resolve(t.Context(), st, "ses_")
+			if a, ok := errors.AsType[*errata.AmbiguousError](err); !ok || len(a.Matches) != 4 || errors.Is(err, tally.ErrNotFound) {
 				t.Errorf("%v", err)
 			}
-			if _, err = st.ResolvePanel(t.Context(), "none"); !errors.Is(err, tally.ErrNotFound) {
+			if _, err = errata.Resolve(t.Context(), st, "none"); !errors.Is(err, tally.ErrNotFound) {
 				t.Errorf("%v", err)
 			}
 		})
 		t.Run("E-33 stats leave rewound runs out by identity", func(t *testing.T) {
-			s := st.Session("e33")
+			s := errata.Of(st, "e33")
 			playRun(t, s, "p", 0)
-			must(t, s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "a"}))
-			mustRewind(t, s, tally.WorkTree{})
+			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a"}))
+			mustRewind(t, s, errata.WorkTree{})
 			playRun(t, s, "p", 0) // the same prompt again
-			must(t, s.RecordSelection(t.Context(), tally.SelectionParams{SelectedModelID: "b"}))
-			stats, err := st.PanelStats(t.Context(), tally.PanelFilter{Session: "e33"})
+			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "b"}))
+			stats, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{Session: "e33"})
 			must(t, err)
 			if a, b := stats["a"], stats["b"]; a.Participations != 1 || a.Wins != 0 || b.Wins != 1 {
 				t.Errorf("%+v", stats)
 			}
-			all, err := st.PanelStats(t.Context(), tally.PanelFilter{ConfigHash: "none"})
+			all, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{ConfigHash: "none"})
 			if err != nil || len(all) != 0 {
 				t.Errorf("%+v, %v", all, err)
 			}
 		})
 		t.Run("E-33 of imported markers, by counting prompts", func(t *testing.T) {
-			s := st.Session("imported")
-			must(t, s.SaveInitialMeta(t.Context(), tally.PanelMetadata{}))
-			run := tally.PanelRun{Prompt: "p", Responses: []tally.PanelResponse{answer("a", "A")}}
+			s := errata.Of(st, "imported")
+			must(t, s.SaveInitialMeta(t.Context(), errata.PanelMetadata{}))
+			run := errata.PanelRun{Prompt: "p", Responses: []errata.PanelResponse{answer("a", "A")}}
 			mustPersist(t, s, run)
 			m := mustMetadata(t, s)
 			raw := `{"timestamp":"2026-01-01T00:00:00Z","prompt_hash":"` + m.Runs[0].PromptHash + `","prompt_preview":"","models":null,"type":"rewind"}`
@@ -282,7 +283,7 @@ func TestPanelListing(t *testing.T) {
 			_, err = st.Append(t.Context(), s.Subject(), log.At(head.Offset()), e)
 			must(t, err)
 			mustPersist(t, s, run)
-			stats, err := st.PanelStats(t.Context(), tally.PanelFilter{Session: "imported"})
+			stats, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{Session: "imported"})
 			if err != nil || stats["a"].Participations != 1 {
 				t.Errorf("%+v, %v", stats, err)
 			}
@@ -297,8 +298,8 @@ func TestPanelListing(t *testing.T) {
 
 func TestPanelIDs(t *testing.T) {
 	t.Run("E-38 UUIDv7 with a prefix", func(t *testing.T) {
-		for _, prefix := range []string{tally.SessionIDPrefix, tally.RunIDPrefix, tally.ReportIDPrefix, tally.SessionReportIDPrefix} {
-			a, b := tally.NewPanelID(prefix), tally.NewPanelID(prefix)
+		for _, prefix := range []string{errata.SessionIDPrefix, errata.RunIDPrefix, errata.ReportIDPrefix, errata.SessionReportIDPrefix} {
+			a, b := errata.NewPanelID(prefix), errata.NewPanelID(prefix)
 			if !strings.HasPrefix(a, prefix) || len(a) != len(prefix)+36 || a[len(prefix)+14] != '7' || a >= b {
 				t.Errorf("%s, %s", a, b)
 			}

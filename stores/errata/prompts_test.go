@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"fmt"
@@ -9,13 +9,14 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 func TestPanelPrompts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		record := func(t *testing.T, prompt string, want bool) {
 			t.Helper()
-			added, err := st.Prompts().Record(t.Context(), prompt)
+			added, err := errata.PromptsOf(st).Record(t.Context(), prompt)
 			if err != nil || added != want {
 				t.Errorf("record %q: %v, %v", prompt, added, err)
 			}
@@ -23,12 +24,12 @@ func TestPanelPrompts(t *testing.T) {
 		t.Run("E-08 newest first, global, oldest first in the log", func(t *testing.T) {
 			record(t, "one", true)
 			record(t, "<two> & \u2028", true)
-			list, err := st.Prompts().List(t.Context())
+			list, err := errata.PromptsOf(st).List(t.Context())
 			must(t, err)
 			wantEqual(t, "prompts", list, []string{"<two> & \u2028", "one"})
-			state, err := st.Session(tally.PromptsSession).Load(t.Context(), "")
+			state, err := errata.Of(st, errata.PromptsSession).Load(t.Context(), "")
 			must(t, err)
-			raw := state.Threads.Turns(tally.PromptsSession)
+			raw := state.Threads.Turns(errata.PromptsSession)
 			if len(raw) != 2 || string(raw[1].Raw) != `"\u003ctwo\u003e \u0026 \u2028"` || state.Ledger.Kind != events.KindPrompts {
 				t.Errorf("%+v, kind %s", raw, state.Ledger.Kind)
 			}
@@ -46,7 +47,7 @@ func TestPanelPrompts(t *testing.T) {
 			var group sync.WaitGroup
 			for range 8 {
 				group.Go(func() {
-					ok, err := st.Prompts().Record(t.Context(), "same")
+					ok, err := errata.PromptsOf(st).Record(t.Context(), "same")
 					if err != nil {
 						t.Error(err)
 					}
@@ -63,7 +64,7 @@ func TestPanelPrompts(t *testing.T) {
 				group.Go(func() { record(t, fmt.Sprint("p", i), true) })
 			}
 			group.Wait()
-			list, err := st.Prompts().List(t.Context())
+			list, err := errata.PromptsOf(st).List(t.Context())
 			must(t, err)
 			for i, p := range list[1:] {
 				if p == list[i] {

@@ -1,10 +1,11 @@
-package tally
+package errata
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -18,8 +19,8 @@ const PromptsSession = "prompts"
 // safe for concurrent use, also by several processes.
 type Prompts struct{ s *Session }
 
-// Prompts gives a handle on the history of prompts.
-func (st *Store) Prompts() *Prompts { return &Prompts{st.Session(PromptsSession)} }
+// PromptsOf returns a handle on the history of prompts.
+func PromptsOf(st *tally.Store) *Prompts { return &Prompts{Of(st, PromptsSession)} }
 
 // List gives the prompts, newest first. What is no prompt is left out.
 func (p *Prompts) List(ctx context.Context) ([]string, error) {
@@ -52,7 +53,7 @@ func (p *Prompts) Record(ctx context.Context, prompt string) (bool, error) {
 	prompt, _ = promptOf(turn) // as it will be read
 	// The same event in every attempt, so that a lost answer does not add it twice.
 	added := false
-	err = Retry(ctx, func() (err error) {
+	err = tally.Retry(ctx, func() (err error) {
 		added, err = p.record(ctx, prompt, ready[0])
 		return err
 	}, log.ErrConflict, log.ErrUnknown)
@@ -82,7 +83,7 @@ func (p *Prompts) record(ctx context.Context, prompt string, e events.Event) (bo
 // begin gives the session its kind.
 func (p *Prompts) begin(ctx context.Context) (events.Offset, error) {
 	ack, err := p.s.Create(ctx, events.SessionCreated{Kind: events.KindPrompts, CreatedAt: events.TimestampOf(p.s.Store().Now())})
-	if errors.Is(err, ErrExists) {
+	if errors.Is(err, tally.ErrExists) {
 		return 0, &log.ConflictError{Subject: p.s.Subject()} // somebody else began it: look again
 	}
 	return ack.Last, err

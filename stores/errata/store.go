@@ -1,4 +1,4 @@
-package tally
+package errata
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 )
 
@@ -42,7 +43,7 @@ type PanelCollector interface {
 // recipe, and which calls belong to one run. It is safe for concurrent use, one
 // run at a time. docs/from-errata.md lists the names.
 type ErrataStore struct {
-	st   *Store
+	st   *tally.Store
 	s    *Session
 	opts ErrataOptions
 	base *Recipe
@@ -62,8 +63,8 @@ type errataRun struct {
 
 // NewErrataStore gives the session that the options name, whether it exists or
 // not. Nothing is written.
-func NewErrataStore(ctx context.Context, st *Store, o ErrataOptions) (*ErrataStore, error) {
-	e := &ErrataStore{st: st, s: st.Session(o.SessionID), opts: o, base: o.Recipe.Clone()}
+func NewErrataStore(ctx context.Context, st *tally.Store, o ErrataOptions) (*ErrataStore, error) {
+	e := &ErrataStore{st: st, s: Of(st, o.SessionID), opts: o, base: o.Recipe.Clone()}
 	if err := e.s.Subject().Validate(); err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func NewErrataStore(ctx context.Context, st *Store, o ErrataOptions) (*ErrataSto
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckKind(head, events.KindPanel); err != nil {
+	if err := tally.CheckKind(head, events.KindPanel); err != nil {
 		return nil, err
 	}
 	e.s.known.read(head)
@@ -138,12 +139,12 @@ func (e *ErrataStore) ClearHistories(ctx context.Context) error { return e.s.Cle
 
 // PromptHistory gives the prompts of all sessions, newest first.
 func (e *ErrataStore) PromptHistory(ctx context.Context) ([]string, error) {
-	return e.st.Prompts().List(ctx)
+	return PromptsOf(e.st).List(ctx)
 }
 
 // RecordPrompt adds a prompt unless it is the newest one.
 func (e *ErrataStore) RecordPrompt(ctx context.Context, prompt string) (bool, error) {
-	return e.st.Prompts().Record(ctx, prompt)
+	return PromptsOf(e.st).Record(ctx, prompt)
 }
 
 // Metadata gives the session as session_metadata.json shows it. Before the session

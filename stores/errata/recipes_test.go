@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	_ "embed"
@@ -8,7 +8,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/storetest"
-	"github.com/tallylog/tally/recipe"
+	"github.com/tallylog/tally/stores/errata"
+	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
 // recipeText has every section.
@@ -16,16 +17,16 @@ import (
 //go:embed recipe/testdata/sample.md
 var recipeText string
 
-func mustParse(t *testing.T, text string) *tally.Recipe {
+func mustParse(t *testing.T, text string) *errata.Recipe {
 	t.Helper()
 	r, err := recipe.Parse([]byte(text))
 	must(t, err)
 	return r
 }
 
-func newErrata(t *testing.T, st *tally.Store, o tally.ErrataOptions) *tally.ErrataStore {
+func newErrata(t *testing.T, st *tally.Store, o errata.ErrataOptions) *errata.ErrataStore {
 	t.Helper()
-	e, err := tally.NewErrataStore(t.Context(), st, o)
+	e, err := errata.NewErrataStore(t.Context(), st, o)
 	must(t, err)
 	return e
 }
@@ -35,7 +36,7 @@ func TestPanelRecipes(t *testing.T) {
 		ctx := t.Context()
 		t.Run("E-28 session recipe, else base", func(t *testing.T) {
 			base := mustParse(t, recipeText)
-			e := newErrata(t, st, tally.ErrataOptions{SessionID: "e28", Recipe: base})
+			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e28", Recipe: base})
 			base.Name, base.Tools.Guidance["bash"] = "changed", "changed"
 			e.BaseRecipe().Tools.Allowlist[0] = "changed"
 			wantEqual(t, "base", e.BaseRecipe(), mustParse(t, recipeText))
@@ -48,7 +49,7 @@ func TestPanelRecipes(t *testing.T) {
 			other := mustParse(t, recipeText)
 			other.Name, other.Models = "Other\n## odd", nil
 			must(t, e.SetSessionRecipe(ctx, other))
-			active, err = newErrata(t, st, tally.ErrataOptions{SessionID: "e28", Recipe: base}).ActiveRecipe(ctx)
+			active, err = newErrata(t, st, errata.ErrataOptions{SessionID: "e28", Recipe: base}).ActiveRecipe(ctx)
 			must(t, err)
 			wantEqual(t, "active", active, other)
 			must(t, e.SetSessionRecipe(ctx, nil))
@@ -58,14 +59,14 @@ func TestPanelRecipes(t *testing.T) {
 		})
 		t.Run("E-29 hashes", func(t *testing.T) {
 			r := mustParse(t, recipeText)
-			e := newErrata(t, st, tally.ErrataOptions{SessionID: "e29", Recipe: r})
+			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e29", Recipe: r})
 			if hash, err := e.RecipeHash(ctx); hash != "" || err != nil {
 				t.Errorf("without a store: %q, %v", hash, err)
 			}
-			if hash, err := newErrata(t, st, tally.ErrataOptions{SessionID: "e29", RecipeStore: st.Recipes()}).RecipeHash(ctx); hash != "" || err != nil {
+			if hash, err := newErrata(t, st, errata.ErrataOptions{SessionID: "e29", RecipeStore: errata.RecipesOf(st)}).RecipeHash(ctx); hash != "" || err != nil {
 				t.Errorf("without a recipe: %q, %v", hash, err)
 			}
-			e = newErrata(t, st, tally.ErrataOptions{SessionID: "e29", Recipe: r, RecipeStore: st.Recipes()})
+			e = newErrata(t, st, errata.ErrataOptions{SessionID: "e29", Recipe: r, RecipeStore: errata.RecipesOf(st)})
 			hash, err := e.RecipeHash(ctx)
 			must(t, err)
 			r.Models = []string{"other"}
@@ -87,48 +88,48 @@ func TestPanelRecipes(t *testing.T) {
 			}
 		})
 		t.Run("E-30 names", func(t *testing.T) {
-			lookup := newErrata(t, st, tally.ErrataOptions{SessionID: "e30", RecipeStore: st.Recipes()}).RecipeNameLookup()
-			named, err := st.Recipes().Put(ctx, []byte(recipeText))
+			lookup := newErrata(t, st, errata.ErrataOptions{SessionID: "e30", RecipeStore: errata.RecipesOf(st)}).RecipeNameLookup()
+			named, err := errata.RecipesOf(st).Put(ctx, []byte(recipeText))
 			must(t, err)
-			unnamed, err := st.Recipes().Put(ctx, []byte("version: 1\n"))
+			unnamed, err := errata.RecipesOf(st).Put(ctx, []byte("version: 1\n"))
 			must(t, err)
-			broken, err := st.Recipes().Put(ctx, []byte("no recipe"))
+			broken, err := errata.RecipesOf(st).Put(ctx, []byte("no recipe"))
 			must(t, err)
-			snap, err := st.Recipes().PutSnapshot(ctx, tally.RecipeSnapshot{Version: 1, Name: "old"})
+			snap, err := errata.RecipesOf(st).PutSnapshot(ctx, errata.RecipeSnapshot{Version: 1, Name: "old"})
 			must(t, err)
-			must(t, st.Recipes().PutAs(ctx, "cfg_v0_1", []byte(`{"name":"oldest"}`)))
-			must(t, st.Recipes().PutAs(ctx, "cfg_v0_2", []byte(`null`)))
+			must(t, errata.RecipesOf(st).PutAs(ctx, "cfg_v0_1", []byte(`{"name":"oldest"}`)))
+			must(t, errata.RecipesOf(st).PutAs(ctx, "cfg_v0_2", []byte(`null`)))
 			for hash, want := range map[string]string{named: "Sample", unnamed: "default", broken: "", snap: "old", "cfg_v0_1": "oldest", "cfg_v0_2": "", "rcp_none": "", "": ""} {
 				if name, err := lookup(ctx, hash); name != want || err != nil {
 					t.Errorf("%q is %q, %v", hash, name, err)
 				}
 			}
-			if name, err := newErrata(t, st, tally.ErrataOptions{SessionID: "e30"}).RecipeNameLookup()(ctx, named); name != "" || err != nil {
+			if name, err := newErrata(t, st, errata.ErrataOptions{SessionID: "e30"}).RecipeNameLookup()(ctx, named); name != "" || err != nil {
 				t.Errorf("without a store: %q, %v", name, err)
 			}
 		})
 		t.Run("E-31 the first text is kept", func(t *testing.T) {
 			first := strings.Replace(recipeText, "# Sample", "# Kept", 1)
-			hash, err := st.Recipes().Put(ctx, []byte(first))
+			hash, err := errata.RecipesOf(st).Put(ctx, []byte(first))
 			must(t, err)
-			again, err := st.Recipes().Put(ctx, []byte(strings.Replace(first, "- gpt-5", "- gpt-6", 1)))
+			again, err := errata.RecipesOf(st).Put(ctx, []byte(strings.Replace(first, "- gpt-5", "- gpt-6", 1)))
 			must(t, err)
-			text, err := st.Recipes().Get(ctx, hash)
+			text, err := errata.RecipesOf(st).Get(ctx, hash)
 			if err != nil || again != hash || string(text) != first {
 				t.Errorf("%q, %q, %s, %v", hash, again, text, err)
 			}
-			hashes, err := st.Recipes().HashesForName(ctx, "Kept")
+			hashes, err := errata.RecipesOf(st).HashesForName(ctx, "Kept")
 			must(t, err)
-			list, err := st.Recipes().List(ctx)
+			list, err := errata.RecipesOf(st).List(ctx)
 			if err != nil || len(hashes) != 1 || hashes[0] != hash || list[hash] == nil {
 				t.Errorf("%v, %v, %v", hashes, list, err)
 			}
-			if _, err := st.Recipes().Get(ctx, "rcp_none"); !errors.Is(err, tally.ErrNotFound) {
+			if _, err := errata.RecipesOf(st).Get(ctx, "rcp_none"); !errors.Is(err, tally.ErrNotFound) {
 				t.Error(err)
 			}
 		})
 		t.Run("E-39 the recipe's snapshot", func(t *testing.T) {
-			e := newErrata(t, st, tally.ErrataOptions{SessionID: "e39r"})
+			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e39r"})
 			snap, err := e.BuildRecipeSnapshot(ctx)
 			must(t, err)
 			wantEqual(t, "without a recipe", toJSON(t, snap), `{"name":"default"}`)

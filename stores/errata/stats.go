@@ -1,4 +1,4 @@
-package tally
+package errata
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 )
 
@@ -35,18 +36,18 @@ type PanelFilter struct {
 	Session    string // default: all panel sessions
 }
 
-// PanelStats counts, by model, how the panels of the namespace did.
-func (st *Store) PanelStats(ctx context.Context, f PanelFilter) (map[string]PanelStats, error) {
+// StatsOf counts, by model, how the panels of the namespace did.
+func StatsOf(ctx context.Context, st *tally.Store, f PanelFilter) (map[string]PanelStats, error) {
 	ids := []string{f.Session}
 	if f.Session == "" {
 		var err error
-		if ids, err = st.panelIDs(ctx); err != nil {
+		if ids, err = panelIDs(ctx, st); err != nil {
 			return nil, err
 		}
 	}
 	var t statsTable
 	for _, id := range ids {
-		rows, err := st.Session(id).PanelRuns(ctx)
+		rows, err := Of(st, id).PanelRuns(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +120,7 @@ func (t *statsTable) finish() map[string]PanelStats {
 }
 
 // errNoPanels says that there is no panel session at all.
-var errNoPanels = fmt.Errorf("no sessions found: %w", ErrNotFound)
+var errNoPanels = fmt.Errorf("no sessions found: %w", tally.ErrNotFound)
 
 // AmbiguousError says that a prefix fits no session, or several.
 type AmbiguousError struct {
@@ -135,17 +136,19 @@ func (e *AmbiguousError) Error() string {
 }
 
 // Is makes an AmbiguousError without matches match ErrNotFound.
-func (e *AmbiguousError) Is(target error) bool { return target == ErrNotFound && len(e.Matches) == 0 }
+func (e *AmbiguousError) Is(target error) bool {
+	return target == tally.ErrNotFound && len(e.Matches) == 0
+}
 
 // panelIDs lists the panel sessions of the namespace.
-func (st *Store) panelIDs(ctx context.Context) ([]string, error) {
+func panelIDs(ctx context.Context, st *tally.Store) ([]string, error) {
 	var ids []string
 	for info, err := range st.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			return nil, err
 		}
 		head, err := st.Loader().Session(ctx, info.Subject, 0)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, tally.ErrNotFound) {
 			continue
 		}
 		if err != nil {
@@ -158,15 +161,15 @@ func (st *Store) panelIDs(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Panels lists the panel sessions, the one that was active last first.
-func (st *Store) Panels(ctx context.Context) ([]PanelMetadata, error) {
-	ids, err := st.panelIDs(ctx)
+// List lists the panel sessions, the one that was active last first.
+func List(ctx context.Context, st *tally.Store) ([]PanelMetadata, error) {
+	ids, err := panelIDs(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	var list []PanelMetadata
 	for _, id := range ids {
-		m, err := st.Session(id).Metadata(ctx)
+		m, err := Of(st, id).Metadata(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -177,10 +180,10 @@ func (st *Store) Panels(ctx context.Context) ([]PanelMetadata, error) {
 	return list, nil
 }
 
-// LatestPanel gives the id of the panel session that was active last. There being
+// Latest gives the id of the panel session that was active last. There being
 // none is ErrNotFound.
-func (st *Store) LatestPanel(ctx context.Context) (string, error) {
-	list, err := st.Panels(ctx)
+func Latest(ctx context.Context, st *tally.Store) (string, error) {
+	list, err := List(ctx, st)
 	if err != nil {
 		return "", err
 	}
@@ -190,10 +193,10 @@ func (st *Store) LatestPanel(ctx context.Context) (string, error) {
 	return list[0].ID, nil
 }
 
-// ResolvePanel gives the id of the panel session that is called so, or else of
+// Resolve gives the id of the panel session that is called so, or else of
 // the only one whose id begins so. None, or several, is an *AmbiguousError.
-func (st *Store) ResolvePanel(ctx context.Context, prefix string) (string, error) {
-	ids, err := st.panelIDs(ctx)
+func Resolve(ctx context.Context, st *tally.Store, prefix string) (string, error) {
+	ids, err := panelIDs(ctx, st)
 	if err != nil {
 		return "", err
 	}

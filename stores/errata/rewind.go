@@ -1,4 +1,4 @@
-package tally
+package errata
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -25,7 +26,7 @@ type RewindResult struct {
 // StackMove is a move of the head together with files, looked at before it is
 // made.
 type StackMove struct {
-	Move
+	tally.Move
 	Entries []RewindEntry // that the move takes from the rewind stack, oldest first
 	Files   []FileChange  // what would be done; nothing is kept or stored yet
 
@@ -153,7 +154,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 			return nil, err
 		}
 		for _, f := range undone.Files {
-			hashes[f.Path] = s.Store().hashOfRef(f.Before)
+			hashes[f.Path] = hashOfRef(s.Store(), f.Before)
 		}
 		return hashes, nil
 	}
@@ -170,7 +171,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 			entries = append(entries, entry)
 		}
 		for _, g := range goals(entries) {
-			hashes[g.path] = s.Store().hashOfRef(g.blob)
+			hashes[g.path] = hashOfRef(s.Store(), g.blob)
 		}
 	}
 	return hashes, nil
@@ -178,7 +179,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 
 // hashOfRef gives the hash of the content that a reference names, "" if it does
 // not say.
-func (st *Store) hashOfRef(ref events.DocRef) string {
+func hashOfRef(st *tally.Store, ref events.DocRef) string {
 	if ref == events.Absent {
 		return absentHash
 	}
@@ -202,7 +203,7 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	if err != nil {
 		return nil, err
 	}
-	m := &StackMove{Move: Move{Event: p.event, Seen: head.Offset()}, plan: p}
+	m := &StackMove{Move: tally.Move{Event: p.event, Seen: head.Offset()}, plan: p}
 	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
 	for _, e := range p.entries {
 		m.Entries = append(m.Entries, entryOf(e))
@@ -210,7 +211,7 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	t := w.tree()
 	defer t.close()
 	for _, g := range p.goals {
-		change, _, _ := s.Store().look(ctx, t, g)
+		change, _, _ := look(ctx, s.Store(), t, g)
 		m.Files = append(m.Files, change)
 	}
 	return m, nil
@@ -245,7 +246,7 @@ func (s *Session) stillAt(ctx context.Context, seen events.Offset) error {
 func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (RewindResult, error) {
 	first := make(map[string]FileChange) // what the first attempt found
 	var result RewindResult
-	err := Retry(ctx, func() error {
+	err := tally.Retry(ctx, func() error {
 		result = RewindResult{}
 		head, err := s.head(ctx)
 		if err != nil {
@@ -269,7 +270,7 @@ func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[
 	t := w.tree()
 	defer t.close()
 	for _, g := range p.goals {
-		change := s.Store().restore(ctx, t, g)
+		change := restore(ctx, s.Store(), t, g)
 		if had, again := first[change.Path]; again && had.Err == nil && change.Err == nil {
 			change.Before, change.Mode, change.Changed, change.Kept = had.Before, had.Mode, had.Changed, had.Kept
 		}

@@ -1,12 +1,12 @@
-package tally_test
+package errata_test
 
 import (
 	"context"
 	"fmt"
 	"os"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // A panel of two models answers; the run is undone, and the undoing taken back.
@@ -32,27 +32,27 @@ func panel(ctx context.Context, dir string) error {
 	}
 	defer st.Close()
 
-	s := st.Session(tally.NewPanelID(tally.SessionIDPrefix))
+	s := errata.Of(st, errata.NewPanelID(errata.SessionIDPrefix))
 	models := []string{"gpt-5", "claude"}
-	answers := []tally.PanelResponse{{ModelID: "gpt-5", Text: "Roses are red."}, {ModelID: "claude", Text: "The sea is blue."}}
+	answers := []errata.PanelResponse{{ModelID: "gpt-5", Text: "Roses are red."}, {ModelID: "claude", Text: "The sea is blue."}}
 	added, err := s.AppendHistories(ctx, models, answers, "Write a poem.")
 	if err != nil {
 		return err
 	}
-	run, err := s.PersistRunState(ctx, tally.PanelRun{Prompt: "Write a poem.", Responses: answers})
+	run, err := s.PersistRunState(ctx, errata.PanelRun{Prompt: "Write a poem.", Responses: answers})
 	if err != nil {
 		return err
 	}
-	if err := s.AccumulateCost(ctx, tally.Cost{Model: "gpt-5", USD: "0.0125", Run: run.ID}); err != nil {
+	if err := s.AccumulateCost(ctx, errata.Cost{Model: "gpt-5", USD: "0.0125", Run: run.ID}); err != nil {
 		return err
 	}
-	entry := tally.RewindEntry{At: added.At, Run: run.ID, Prompt: "Write a poem.", HistoryLengths: added.Lengths}
+	entry := errata.RewindEntry{At: added.At, Run: run.ID, Prompt: "Write a poem.", HistoryLengths: added.Lengths}
 	if _, err := s.PushRewindEntry(ctx, entry); err != nil {
 		return err
 	}
 
 	// Files of the working tree would be restored first; this run wrote none.
-	result, err := s.Rewind(ctx, tally.WorkTree{Dir: dir})
+	result, err := s.Rewind(ctx, errata.WorkTree{Dir: dir})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func panel(ctx context.Context, dir string) error {
 	}
 	fmt.Printf("the run of %q is withdrawn: %s; gpt-5 has %d turns\n", entry.Prompt, result.Note, len(histories["gpt-5"]))
 
-	if _, err := s.UndoRewind(ctx, tally.WorkTree{Dir: dir}); err != nil {
+	if _, err := s.UndoRewind(ctx, errata.WorkTree{Dir: dir}); err != nil {
 		return err
 	}
 	if histories, err = s.Histories(ctx); err != nil {

@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"fmt"
@@ -19,12 +19,13 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // errataModel is a plain model of what the original documents, in memory, with the
 // changes that docs/from-errata.md names.
 type errataModel struct {
-	histories map[string][]tally.PanelTurn
+	histories map[string][]errata.PanelTurn
 	stack     []errataEntry
 	rows      []*errataRow
 	prompts   []string // newest first
@@ -35,9 +36,9 @@ type errataModel struct {
 
 type errataEntry struct {
 	lengths   map[string]int
-	saw       map[string][]tally.PanelTurn // the histories before the run
-	rows      int                          // number of runs before it
-	disturbed bool                         // histories were replaced since: cutting to lengths is not going back
+	saw       map[string][]errata.PanelTurn // the histories before the run
+	rows      int                           // number of runs before it
+	disturbed bool                          // histories were replaced since: cutting to lengths is not going back
 }
 
 type errataRow struct {
@@ -47,13 +48,13 @@ type errataRow struct {
 
 // errataState is what a rewind changes.
 type errataState struct {
-	histories map[string][]tally.PanelTurn
+	histories map[string][]errata.PanelTurn
 	stack     []errataEntry
 	live      []bool // by run
 }
 
 func newErrataModel() *errataModel {
-	return &errataModel{histories: make(map[string][]tally.PanelTurn), costs: make(map[string]*big.Rat)}
+	return &errataModel{histories: make(map[string][]errata.PanelTurn), costs: make(map[string]*big.Rat)}
 }
 
 func (o *errataModel) append(panel []string, texts []string, prompt string) map[string]int {

@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // panelFixes are the lines in which tally is to be better than the original. Each
@@ -77,13 +78,13 @@ func TestPanelOriginalModel(t *testing.T) {
 		}
 		r := need(s.Rewind(ctx))
 		wantEqual(t, name+": note", r.Note, "[rewound]")
-		wantEqual(t, name+": histories", need(sys.open("s").Histories(ctx)), map[string][]tally.PanelTurn{"a": turns("q1", "A"), "b": turns("q1", "B")})
+		wantEqual(t, name+": histories", need(sys.open("s").Histories(ctx)), map[string][]errata.PanelTurn{"a": turns("q1", "A"), "b": turns("q1", "B")})
 		wantEqual(t, name+": total", need(s.TotalCost(ctx)), events.Amount("0.75"))
 		m := need(s.Metadata(ctx))
 		if len(m.Runs) != 3 || m.Runs[1].Note != "[rewound]" || m.Runs[2].Type != "rewind" || m.Runs[2].PromptHash != m.Runs[1].PromptHash || m.PromptCount != 2 {
 			t.Errorf("%s: %+v", name, m)
 		}
-		must(t, s.RecordSelection(ctx, tally.SelectionParams{})) // on the marker there, on the run before here: neither wins
+		must(t, s.RecordSelection(ctx, errata.SelectionParams{})) // on the marker there, on the run before here: neither wins
 		if stats := sys.stats("s"); stats["a"].Participations != 1 || stats["a"].Wins != 0 {
 			t.Errorf("%s: %+v", name, stats)
 		}
@@ -93,7 +94,7 @@ func TestPanelOriginalModel(t *testing.T) {
 // play makes the calls of a program for one run of a panel of two. feed is the
 // place of the run in the program's display.
 func play(ctx context.Context, s panelSession, prompt string, feed int) error {
-	panel, responses := []string{"a", "b"}, []tally.PanelResponse{answer("a", "A"), answer("b", "B")}
+	panel, responses := []string{"a", "b"}, []errata.PanelResponse{answer("a", "A"), answer("b", "B")}
 	lengths, err := s.AppendHistories(ctx, panel, responses, prompt)
 	if err == nil {
 		err = s.PersistRunState(ctx, prompt, responses, nil, nil)
@@ -101,7 +102,7 @@ func play(ctx context.Context, s panelSession, prompt string, feed int) error {
 	if err != nil {
 		return err
 	}
-	return s.PushRewindEntry(ctx, tally.RewindEntry{HistoryLengths: lengths, FeedIndex: feed, Prompt: prompt})
+	return s.PushRewindEntry(ctx, errata.RewindEntry{HistoryLengths: lengths, FeedIndex: feed, Prompt: prompt})
 }
 
 func fixPrompts(ctx context.Context, sys panelSystem) error { // E-10
@@ -120,7 +121,7 @@ func fixPrompts(ctx context.Context, sys panelSystem) error { // E-10
 
 func fixRating(ctx context.Context, sys panelSystem) error { // E-14
 	s := sys.open("s")
-	if err := errors.Join(play(ctx, s, "q", 0), s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: "a", Rating: "bad"})); err != nil {
+	if err := errors.Join(play(ctx, s, "q", 0), s.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "a", Rating: "bad"})); err != nil {
 		return err
 	}
 	if a := sys.stats("s")["a"]; a.Wins != 0 || a.ThumbsDown != 1 {
@@ -187,7 +188,7 @@ func wantTotal(ctx context.Context, s panelSession, want events.Amount) error {
 
 func fixResumedCost(ctx context.Context, sys panelSystem) error { // E-24
 	s := sys.open("s")
-	if err := sys.runs(s, answer("a", "A"), tally.PanelResponse{ModelID: "b", Interrupted: true}); err != nil {
+	if err := sys.runs(s, answer("a", "A"), errata.PanelResponse{ModelID: "b", Interrupted: true}); err != nil {
 		return err
 	}
 	if err := errors.Join(s.AccumulateCost(ctx, "a", 0.125), s.AccumulateCost(ctx, "b", 0.25)); err != nil {
@@ -204,7 +205,7 @@ func fixResumedCost(ctx context.Context, sys panelSystem) error { // E-24
 }
 
 func fixCompleted(ctx context.Context, sys panelSystem) error { // E-27
-	cut := []tally.PanelResponse{{ModelID: "timeout", Text: "half", StopReason: tally.StopTimeout}, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}}
+	cut := []errata.PanelResponse{{ModelID: "timeout", Text: "half", StopReason: errata.StopTimeout}, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}}
 	if err := sys.runs(sys.open("s"), append(cut, answer("done", "D"))...); err != nil {
 		return err
 	}
@@ -220,13 +221,13 @@ func fixCompleted(ctx context.Context, sys panelSystem) error { // E-27
 
 func fixStats(ctx context.Context, sys panelSystem) error { // E-33
 	s := sys.open("s")
-	if err := errors.Join(play(ctx, s, "q", 0), s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: "a"})); err != nil {
+	if err := errors.Join(play(ctx, s, "q", 0), s.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "a"})); err != nil {
 		return err
 	}
 	if _, err := s.Rewind(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(play(ctx, s, "q", 1), s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: "b"})); err != nil {
+	if err := errors.Join(play(ctx, s, "q", 1), s.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "b"})); err != nil {
 		return err
 	}
 	stats := sys.stats("s")
@@ -315,14 +316,14 @@ func fixIsolation(ctx context.Context, sys panelSystem) error { // E-42
 func fixErrors(ctx context.Context, sys panelSystem) error { // E-47
 	sys.fill()
 	s := sys.open("s")
-	responses := []tally.PanelResponse{answer("a", "A")}
+	responses := []errata.PanelResponse{answer("a", "A")}
 	_, appended := s.AppendHistories(ctx, []string{"a"}, responses, "q")
 	_, recorded := s.RecordPrompt(ctx, "q")
 	for name, err := range map[string]error{
 		"AppendHistories": appended,
 		"RecordPrompt":    recorded,
 		"PersistRunState": s.PersistRunState(ctx, "q", responses, nil, nil),
-		"PushRewindEntry": s.PushRewindEntry(ctx, tally.RewindEntry{Prompt: "q"}),
+		"PushRewindEntry": s.PushRewindEntry(ctx, errata.RewindEntry{Prompt: "q"}),
 		"AccumulateCost":  s.AccumulateCost(ctx, "a", 1),
 	} {
 		if err == nil {

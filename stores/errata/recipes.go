@@ -1,4 +1,4 @@
-package tally
+package errata
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/recipe"
+	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
 // Recipe is the configuration of a panel.
@@ -25,10 +26,10 @@ const KindRecipe = "recipe"
 // Recipes keeps recipes by their hash. It is safe for concurrent use, also by
 // several processes. Hashes of three generations are known: cfg_v and rcp_v name
 // a RecipeSnapshot in JSON, rcp_ names markdown.
-type Recipes struct{ st *Store }
+type Recipes struct{ st *tally.Store }
 
-// Recipes gives a handle on the recipes of the namespace.
-func (st *Store) Recipes() *Recipes { return &Recipes{st} }
+// RecipesOf returns a handle on the recipes of the namespace.
+func RecipesOf(st *tally.Store) *Recipes { return &Recipes{st} }
 
 // Put stores a recipe.md and gives its hash. Of several texts of one hash the
 // first is kept.
@@ -56,7 +57,7 @@ func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
 	if !errors.Is(err, log.ErrConflict) {
 		return err
 	}
-	if _, err = r.st.Loader().Document(ctx, doc, 0); !errors.Is(err, ErrNotFound) {
+	if _, err = r.st.Loader().Document(ctx, doc, 0); !errors.Is(err, tally.ErrNotFound) {
 		return err // it is there, or it cannot be told
 	}
 	at, err := r.st.Log.Last(ctx, doc) // deleted: it comes back
@@ -77,7 +78,7 @@ func (r *Recipes) doc(hash string) events.Subject {
 // Get gives the text that is stored under a hash, or ErrNotFound.
 func (r *Recipes) Get(ctx context.Context, hash string) ([]byte, error) {
 	if hash == "" {
-		return nil, fmt.Errorf("a recipe without hash: %w", ErrNotFound)
+		return nil, fmt.Errorf("a recipe without hash: %w", tally.ErrNotFound)
 	}
 	d, err := r.st.Loader().Document(ctx, r.doc(hash), 0)
 	if err != nil {
@@ -94,7 +95,7 @@ func (r *Recipes) List(ctx context.Context) (map[string][]byte, error) {
 			return nil, err
 		}
 		d, err := r.st.Loader().Document(ctx, info.Subject, 0)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, tally.ErrNotFound) {
 			continue
 		}
 		if err != nil {
@@ -119,7 +120,7 @@ func (r *Recipes) HashesForName(ctx context.Context, name string) ([]string, err
 // hash is not known or its text cannot be read.
 func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 	text, err := r.Get(ctx, hash)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, tally.ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	if ref == "" {
 		return nil, nil
 	}
-	data, err := s.Store().blobOf(ctx, ref)
+	data, err := blobOf(ctx, s.Store(), ref)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
 	if r == nil {
 		return s.set(ctx, "recipe", json.RawMessage("null"))
 	}
-	ref, err := s.Store().putFile(ctx, r.Encode())
+	ref, err := putFile(ctx, s.Store(), r.Encode())
 	if err != nil {
 		return err
 	}

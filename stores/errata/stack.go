@@ -1,4 +1,4 @@
-package tally
+package errata
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -49,7 +50,7 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	if entry.Run != "" {
 		p.Run = &events.RunRef{Kind: panelKind, ID: entry.Run}
 	}
-	if err := s.Store().attach(ctx, p, entry.FileSnapshots); err != nil {
+	if err := attach(ctx, s.Store(), p, entry.FileSnapshots); err != nil {
 		return "", err
 	}
 	return entry.ID, s.save(ctx, p)
@@ -111,13 +112,13 @@ type entryExtra struct {
 }
 
 // attach stores file snapshots and names them in a checkpoint.
-func (st *Store) attach(ctx context.Context, p *events.CheckpointSaved, snaps []FileSnapshot) error {
+func attach(ctx context.Context, st *tally.Store, p *events.CheckpointSaved, snaps []FileSnapshot) error {
 	extra := entryExtra{Written: make(map[string]string)}
 	p.Files, p.Raw = nil, nil
 	for _, snap := range snaps {
 		f := events.SavedFile{Path: snap.Path, Blob: events.Absent, Mode: int64(snap.Mode.Perm())}
 		if !snap.DidNotExist {
-			ref, err := st.putFile(ctx, snap.Content)
+			ref, err := putFile(ctx, st, snap.Content)
 			if err != nil {
 				return err
 			}
@@ -153,7 +154,7 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	if snaps, err = w.leftByRun(snaps); err != nil {
 		return err
 	}
-	if err := s.Store().attach(ctx, p, snaps); err != nil {
+	if err := attach(ctx, s.Store(), p, snaps); err != nil {
 		return err
 	}
 	return s.save(ctx, p)

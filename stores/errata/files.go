@@ -1,4 +1,4 @@
-package tally
+package errata
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 )
 
@@ -217,7 +218,7 @@ type FileChange struct {
 }
 
 // look says what restoring a file would do, and with what content.
-func (st *Store) look(ctx context.Context, t *tree, goal fileGoal) (change FileChange, was found, content []byte) {
+func look(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) (change FileChange, was found, content []byte) {
 	change = FileChange{Path: goal.path, Action: "restored"}
 	fail := func(err error) (FileChange, found, []byte) {
 		change.Action, change.Err = "failed", err
@@ -238,7 +239,7 @@ func (st *Store) look(ctx context.Context, t *tree, goal fileGoal) (change FileC
 	if goal.blob == events.Absent {
 		change.Action = "removed"
 	} else {
-		if content, err = st.blobOf(ctx, goal.blob); err != nil {
+		if content, err = blobOf(ctx, st, goal.blob); err != nil {
 			return fail(err)
 		}
 		target = hashOf(content)
@@ -250,19 +251,19 @@ func (st *Store) look(ctx context.Context, t *tree, goal fileGoal) (change FileC
 
 // restore makes a file what it shall be. What is found on disk is stored first.
 // Doing it again changes nothing.
-func (st *Store) restore(ctx context.Context, t *tree, goal fileGoal) FileChange {
-	change, was, content := st.look(ctx, t, goal)
+func restore(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) FileChange {
+	change, was, content := look(ctx, st, t, goal)
 	if change.Err != nil {
 		return change
 	}
-	if err := st.makeSo(ctx, t, goal, &change, was, content); err != nil {
+	if err := makeSo(ctx, st, t, goal, &change, was, content); err != nil {
 		change.Action, change.Err = "failed", err
 	}
 	return change
 }
 
-func (st *Store) makeSo(ctx context.Context, t *tree, goal fileGoal, change *FileChange, was found, content []byte) (err error) {
-	if change.Before, err = st.before(ctx, goal, was); err != nil {
+func makeSo(ctx context.Context, st *tally.Store, t *tree, goal fileGoal, change *FileChange, was found, content []byte) (err error) {
+	if change.Before, err = before(ctx, st, goal, was); err != nil {
 		return err
 	}
 	if change.Changed {
@@ -294,37 +295,37 @@ func (st *Store) makeSo(ctx context.Context, t *tree, goal fileGoal, change *Fil
 
 // before stores what was found on disk. If the file is restored already, by a call
 // that was interrupted, it is what that call found and stored.
-func (st *Store) before(ctx context.Context, goal fileGoal, was found) (events.DocRef, error) {
-	restored := was.hash() == st.hashOfRef(goal.blob)
+func before(ctx context.Context, st *tally.Store, goal fileGoal, was found) (events.DocRef, error) {
+	restored := was.hash() == hashOfRef(st, goal.blob)
 	switch {
 	case restored && goal.expect == absentHash:
 		return events.Absent, nil
 	case restored && goal.expect != "":
 		if _, err := st.Blob(ctx, goal.expect); err == nil {
-			return st.refOf(goal.expect), nil
+			return refOf(st, goal.expect), nil
 		}
 	}
 	if !was.exists {
 		return events.Absent, nil
 	}
-	return st.putFile(ctx, was.content)
+	return putFile(ctx, st, was.content)
 }
 
 // refOf names content by its hash.
-func (st *Store) refOf(hash string) events.DocRef {
+func refOf(st *tally.Store, hash string) events.DocRef {
 	return events.RefOf(events.Document(st.Namespace(), events.KindBlob, hash), 0)
 }
 
 // putFile stores the content of a file and names it.
-func (st *Store) putFile(ctx context.Context, content []byte) (events.DocRef, error) {
+func putFile(ctx context.Context, st *tally.Store, content []byte) (events.DocRef, error) {
 	if _, err := st.PutBlob(ctx, content); err != nil {
 		return "", err
 	}
-	return st.refOf(hashOf(content)), nil
+	return refOf(st, hashOf(content)), nil
 }
 
 // blobOf reads the content that a reference names.
-func (st *Store) blobOf(ctx context.Context, ref events.DocRef) ([]byte, error) {
+func blobOf(ctx context.Context, st *tally.Store, ref events.DocRef) ([]byte, error) {
 	doc, at, err := ref.Parse(st.Namespace())
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"bufio"

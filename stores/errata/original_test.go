@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"context"
@@ -18,35 +18,36 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
 // panelSession is what both tally and the model of the original offer for one
 // session, under the original's names.
 type panelSession interface {
-	Histories(context.Context) (map[string][]tally.PanelTurn, error)
-	AppendHistories(ctx context.Context, panelIDs []string, responses []tally.PanelResponse, userPrompt string) (map[string]int, error)
+	Histories(context.Context) (map[string][]errata.PanelTurn, error)
+	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.PanelResponse, userPrompt string) (map[string]int, error)
 	PromptHistory(context.Context) ([]string, error)
 	RecordPrompt(context.Context, string) (bool, error)
-	Metadata(context.Context) (tally.PanelMetadata, error)
-	Content(context.Context) (tally.PanelContent, error)
-	PersistRunState(ctx context.Context, lastPrompt string, responses []tally.PanelResponse, collector tally.PanelCollector, toolNames []string) error
-	RecordSelection(context.Context, tally.SelectionParams) error
-	PushRewindEntry(context.Context, tally.RewindEntry) error
+	Metadata(context.Context) (errata.PanelMetadata, error)
+	Content(context.Context) (errata.PanelContent, error)
+	PersistRunState(ctx context.Context, lastPrompt string, responses []errata.PanelResponse, collector errata.PanelCollector, toolNames []string) error
+	RecordSelection(context.Context, errata.SelectionParams) error
+	PushRewindEntry(context.Context, errata.RewindEntry) error
 	CanRewind(context.Context) (bool, error)
-	Rewind(context.Context) (tally.RewindResult, error)
+	Rewind(context.Context) (errata.RewindResult, error)
 	AccumulateCost(ctx context.Context, modelID string, cost float64) error
 	TotalCost(context.Context) (events.Amount, error)
 	CostPerModel(context.Context) (map[string]events.Amount, error)
-	LoadCheckpoint(context.Context) (*tally.PanelCheckpoint, error)
+	LoadCheckpoint(context.Context) (*errata.PanelCheckpoint, error)
 }
 
 // panelSystem is where sessions are.
 type panelSystem interface {
 	open(id string) panelSession // as a program does that starts
 	// runs begins a run of a session, and saves what its models came to.
-	runs(s panelSession, responses ...tally.PanelResponse) error
-	stats(id string) map[string]tally.PanelStats
+	runs(s panelSession, responses ...errata.PanelResponse) error
+	stats(id string) map[string]errata.PanelStats
 	fill()          // from now on nothing can be written
 	tear(id string) // the content file of a session is cut off in the middle
 }
@@ -58,11 +59,11 @@ type ourPanels struct {
 }
 
 func (o *ourPanels) open(id string) panelSession {
-	return need(tally.NewErrataStore(o.t.Context(), o.st, tally.ErrataOptions{SessionID: id}))
+	return need(errata.NewErrataStore(o.t.Context(), o.st, errata.ErrataOptions{SessionID: id}))
 }
 
-func (o *ourPanels) runs(s panelSession, responses ...tally.PanelResponse) error {
-	saver := s.(*tally.ErrataStore).SaveCheckpoint("q", models(responses), false)
+func (o *ourPanels) runs(s panelSession, responses ...errata.PanelResponse) error {
+	saver := s.(*errata.ErrataStore).SaveCheckpoint("q", models(responses), false)
 	for _, r := range responses {
 		if err := saver.Finish(o.t.Context(), r); err != nil {
 			return err
@@ -71,8 +72,8 @@ func (o *ourPanels) runs(s panelSession, responses ...tally.PanelResponse) error
 	return nil
 }
 
-func (o *ourPanels) stats(id string) map[string]tally.PanelStats {
-	return need(o.st.PanelStats(o.t.Context(), tally.PanelFilter{Session: id}))
+func (o *ourPanels) stats(id string) map[string]errata.PanelStats {
+	return need(errata.StatsOf(o.t.Context(), o.st, errata.PanelFilter{Session: id}))
 }
 
 func (o *ourPanels) fill() {
@@ -98,7 +99,7 @@ func (o *ourPanels) tear(id string) {
 	}
 }
 
-func models(responses []tally.PanelResponse) []string {
+func models(responses []errata.PanelResponse) []string {
 	var ids []string
 	for _, r := range responses {
 		ids = append(ids, r.ModelID)
@@ -150,8 +151,8 @@ func (o *originalPanels) open(id string) panelSession {
 
 // runs saves the checkpoint as the incremental saver does: a final response is
 // completed, whatever it came to.
-func (o *originalPanels) runs(s panelSession, responses ...tally.PanelResponse) error {
-	c := tally.PanelCheckpoint{Prompt: "q", AdapterIDs: models(responses)}
+func (o *originalPanels) runs(s panelSession, responses ...errata.PanelResponse) error {
+	c := errata.PanelCheckpoint{Prompt: "q", AdapterIDs: models(responses)}
 	for _, r := range responses {
 		snap := r.Snapshot()
 		snap.Completed = true
@@ -163,10 +164,10 @@ func (o *originalPanels) runs(s panelSession, responses ...tally.PanelResponse) 
 
 // stats counts the markers of each prompt, walks from the newest run to the
 // oldest, and drops as many runs of the prompt.
-func (o *originalPanels) stats(id string) map[string]tally.PanelStats {
-	var meta tally.PanelMetadata
+func (o *originalPanels) stats(id string) map[string]errata.PanelStats {
+	var meta errata.PanelMetadata
 	o.read(id+"/metadata", &meta)
-	drop, list := make(map[string]int), make(map[string]tally.PanelStats)
+	drop, list := make(map[string]int), make(map[string]errata.PanelStats)
 	for _, run := range meta.Runs {
 		if run.Type == "rewind" {
 			drop[run.PromptHash]++
@@ -185,7 +186,7 @@ func (o *originalPanels) stats(id string) map[string]tally.PanelStats {
 }
 
 // count adds a run; a model that was rated bad was selected, too, and so wins.
-func count(list map[string]tally.PanelStats, run tally.PanelRunSummary) {
+func count(list map[string]errata.PanelStats, run errata.PanelRunSummary) {
 	for _, model := range run.Models {
 		s := list[model]
 		s.Participations++
@@ -213,20 +214,20 @@ func (o *originalPanels) tear(id string) {
 type originalPanel struct {
 	on      *originalPanels
 	id      string
-	meta    tally.PanelMetadata
-	content tally.PanelContent
+	meta    errata.PanelMetadata
+	content errata.PanelContent
 	prompts []string // newest first
-	stack   []tally.RewindEntry
+	stack   []errata.RewindEntry
 	costs   map[string]events.Amount
 }
 
-func (s *originalPanel) Histories(context.Context) (map[string][]tally.PanelTurn, error) {
+func (s *originalPanel) Histories(context.Context) (map[string][]errata.PanelTurn, error) {
 	return s.content.Histories, nil
 }
 
-func (s *originalPanel) AppendHistories(_ context.Context, panelIDs []string, responses []tally.PanelResponse, prompt string) (map[string]int, error) {
+func (s *originalPanel) AppendHistories(_ context.Context, panelIDs []string, responses []errata.PanelResponse, prompt string) (map[string]int, error) {
 	if s.content.Histories == nil {
-		s.content.Histories = make(map[string][]tally.PanelTurn)
+		s.content.Histories = make(map[string][]errata.PanelTurn)
 	}
 	lengths := make(map[string]int)
 	for _, id := range panelIDs {
@@ -255,22 +256,22 @@ func (s *originalPanel) RecordPrompt(_ context.Context, prompt string) (bool, er
 	return true, nil
 }
 
-func (s *originalPanel) Metadata(context.Context) (tally.PanelMetadata, error) { return s.meta, nil }
-func (s *originalPanel) Content(context.Context) (tally.PanelContent, error)   { return s.content, nil }
+func (s *originalPanel) Metadata(context.Context) (errata.PanelMetadata, error) { return s.meta, nil }
+func (s *originalPanel) Content(context.Context) (errata.PanelContent, error)   { return s.content, nil }
 
-func (s *originalPanel) PersistRunState(_ context.Context, prompt string, responses []tally.PanelResponse, _ tally.PanelCollector, _ []string) error {
+func (s *originalPanel) PersistRunState(_ context.Context, prompt string, responses []errata.PanelResponse, _ errata.PanelCollector, _ []string) error {
 	hash := fmt.Sprintf("ph_%x", sha256.Sum256([]byte(prompt)))
 	s.meta.PromptCount++
 	s.meta.LastPrompt = prompt
-	s.meta.Runs = append(s.meta.Runs, tally.PanelRunSummary{PromptHash: hash, PromptPreview: prompt, Models: models(responses)})
+	s.meta.Runs = append(s.meta.Runs, errata.PanelRunSummary{PromptHash: hash, PromptPreview: prompt, Models: models(responses)})
 	s.on.write(s.id+"/metadata", s.meta)
-	s.content.Runs = append(s.content.Runs, tally.PanelRunContent{Prompt: prompt, PromptHash: hash})
+	s.content.Runs = append(s.content.Runs, errata.PanelRunContent{Prompt: prompt, PromptHash: hash})
 	s.on.write(s.id+"/content", s.content)
 	return nil
 }
 
 // RecordSelection selects also the model that is rated bad.
-func (s *originalPanel) RecordSelection(_ context.Context, p tally.SelectionParams) error {
+func (s *originalPanel) RecordSelection(_ context.Context, p errata.SelectionParams) error {
 	if n := len(s.meta.Runs); n > 0 {
 		s.meta.Runs[n-1].Selected, s.meta.Runs[n-1].Rating = p.SelectedModelID, p.Rating
 		s.on.write(s.id+"/metadata", s.meta)
@@ -278,7 +279,7 @@ func (s *originalPanel) RecordSelection(_ context.Context, p tally.SelectionPara
 	return nil
 }
 
-func (s *originalPanel) PushRewindEntry(_ context.Context, entry tally.RewindEntry) error {
+func (s *originalPanel) PushRewindEntry(_ context.Context, entry errata.RewindEntry) error {
 	s.stack = append(s.stack, entry)
 	return nil
 }
@@ -287,9 +288,9 @@ func (s *originalPanel) CanRewind(context.Context) (bool, error) { return len(s.
 
 // Rewind adds a marker to the metadata and nothing to the content, and takes the
 // place in the display for a place in the list of runs.
-func (s *originalPanel) Rewind(context.Context) (tally.RewindResult, error) {
+func (s *originalPanel) Rewind(context.Context) (errata.RewindResult, error) {
 	if len(s.stack) == 0 {
-		return tally.RewindResult{}, errors.New("nothing to rewind")
+		return errata.RewindResult{}, errors.New("nothing to rewind")
 	}
 	e := s.stack[len(s.stack)-1]
 	s.stack = s.stack[:len(s.stack)-1]
@@ -302,8 +303,8 @@ func (s *originalPanel) Rewind(context.Context) (tally.RewindResult, error) {
 		}
 	}
 	s.on.write(s.id+"/content", s.content)
-	s.meta.Runs = append(s.meta.Runs, tally.PanelRunSummary{PromptHash: fmt.Sprintf("ph_%x", sha256.Sum256([]byte(e.Prompt))), Type: "rewind"})
-	result := tally.RewindResult{FeedIndex: e.FeedIndex}
+	s.meta.Runs = append(s.meta.Runs, errata.PanelRunSummary{PromptHash: fmt.Sprintf("ph_%x", sha256.Sum256([]byte(e.Prompt))), Type: "rewind"})
+	result := errata.RewindResult{FeedIndex: e.FeedIndex}
 	if i := e.FeedIndex; i >= 0 && i < len(s.meta.Runs) {
 		s.meta.Runs[i].Note = strings.TrimSpace("[rewound] " + s.meta.Runs[i].Note)
 		result.Note = s.meta.Runs[i].Note
@@ -339,10 +340,10 @@ func (s *originalPanel) CostPerModel(context.Context) (map[string]events.Amount,
 	return s.costs, nil
 }
 
-func (s *originalPanel) LoadCheckpoint(context.Context) (*tally.PanelCheckpoint, error) {
+func (s *originalPanel) LoadCheckpoint(context.Context) (*errata.PanelCheckpoint, error) {
 	if s.on.disk[s.id+"/checkpoint"] == "" {
 		return nil, nil
 	}
-	c := new(tally.PanelCheckpoint)
+	c := new(errata.PanelCheckpoint)
 	return c, json.Unmarshal([]byte(s.on.disk[s.id+"/checkpoint"]), c)
 }

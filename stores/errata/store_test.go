@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"context"
@@ -13,44 +13,45 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // The names of the original, with a context and an error: if one goes or changes,
 // this does not compile.
 var _ interface {
-	Histories(context.Context) (map[string][]tally.PanelTurn, error)
-	AppendHistories(ctx context.Context, panelIDs []string, responses []tally.PanelResponse, userPrompt string) (map[string]int, error)
-	SetHistories(context.Context, map[string][]tally.PanelTurn) error
+	Histories(context.Context) (map[string][]errata.PanelTurn, error)
+	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.PanelResponse, userPrompt string) (map[string]int, error)
+	SetHistories(context.Context, map[string][]errata.PanelTurn) error
 	TruncateHistories(context.Context, map[string]int) error
 	ClearHistories(context.Context) error
 	PromptHistory(context.Context) ([]string, error)
 	RecordPrompt(context.Context, string) (bool, error)
-	Metadata(context.Context) (tally.PanelMetadata, error)
-	Content(context.Context) (tally.PanelContent, error)
+	Metadata(context.Context) (errata.PanelMetadata, error)
+	Content(context.Context) (errata.PanelContent, error)
 	SaveInitialMeta(context.Context) error
-	PersistRunState(ctx context.Context, lastPrompt string, responses []tally.PanelResponse, collector tally.PanelCollector, toolNames []string) error
+	PersistRunState(ctx context.Context, lastPrompt string, responses []errata.PanelResponse, collector errata.PanelCollector, toolNames []string) error
 	UpdateLastRunNote(context.Context, string) error
-	RecordSelection(context.Context, tally.SelectionParams) error
-	PushRewindEntry(context.Context, tally.RewindEntry) error
-	PushFileSnapshots(context.Context, []tally.FileSnapshot) error
+	RecordSelection(context.Context, errata.SelectionParams) error
+	PushRewindEntry(context.Context, errata.RewindEntry) error
+	PushFileSnapshots(context.Context, []errata.FileSnapshot) error
 	CanRewind(context.Context) (bool, error)
 	RewindStackLen(context.Context) (int, error)
 	ClearRewindStack(context.Context) error
-	Rewind(context.Context) (tally.RewindResult, error)
+	Rewind(context.Context) (errata.RewindResult, error)
 	AccumulateCost(ctx context.Context, modelID string, cost float64) error
 	TotalCost(context.Context) (events.Amount, error)
 	CostPerModel(context.Context) (map[string]events.Amount, error)
-	LoadCheckpoint(context.Context) (*tally.PanelCheckpoint, error)
+	LoadCheckpoint(context.Context) (*errata.PanelCheckpoint, error)
 	ClearCheckpoint(context.Context) error
 	CheckpointPath() string
-	BaseRecipe() *tally.Recipe
-	SessionRecipe(context.Context) (*tally.Recipe, error)
-	SetSessionRecipe(context.Context, *tally.Recipe) error
-	ActiveRecipe(context.Context) (*tally.Recipe, error)
+	BaseRecipe() *errata.Recipe
+	SessionRecipe(context.Context) (*errata.Recipe, error)
+	SetSessionRecipe(context.Context, *errata.Recipe) error
+	ActiveRecipe(context.Context) (*errata.Recipe, error)
 	LastActiveTools(context.Context) ([]string, error)
 	SetLastActiveTools(context.Context, []string) error
-	BuildRecipeSnapshot(context.Context) (tally.RecipeSnapshot, error)
-	RecipeStore() *tally.Recipes
+	BuildRecipeSnapshot(context.Context) (errata.RecipeSnapshot, error)
+	RecipeStore() *errata.Recipes
 	RecipeHash(context.Context) (string, error)
 	RecipeNameLookup() func(context.Context, string) (string, error)
 	SessionID() string
@@ -59,16 +60,16 @@ var _ interface {
 	SessionRecipePath() string
 	SessionsDir() string
 	RecipesDir() string
-} = (*tally.ErrataStore)(nil)
+} = (*errata.ErrataStore)(nil)
 
-var _ func(context.Context, *tally.Store, tally.ErrataOptions) (*tally.ErrataStore, error) = tally.NewErrataStore
+var _ func(context.Context, *tally.Store, errata.ErrataOptions) (*errata.ErrataStore, error) = errata.NewErrataStore
 
 func TestErrataNames(t *testing.T) {
 	t.Run("E-43 the names of the original, and their table", func(t *testing.T) {
-		text, err := os.ReadFile("docs/from-errata.md")
+		text, err := os.ReadFile("../../docs/from-errata.md")
 		must(t, err)
 		rows := regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|").FindAllStringSubmatch(string(text), -1)
-		typ := reflect.TypeFor[*tally.ErrataStore]()
+		typ := reflect.TypeFor[*errata.ErrataStore]()
 		methods := 0
 		for _, row := range rows {
 			if row[1] == "New" {
@@ -94,7 +95,7 @@ func TestErrataStore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
 		t.Run("E-41 places and id", func(t *testing.T) {
-			e := newErrata(t, st, tally.ErrataOptions{SessionID: "ses_1", SessionPaths: tally.ErrataPaths{Dir: "data/sessions/ses_1", MetadataPath: "data/sessions/ses_1/session_metadata.json",
+			e := newErrata(t, st, errata.ErrataOptions{SessionID: "ses_1", SessionPaths: errata.ErrataPaths{Dir: "data/sessions/ses_1", MetadataPath: "data/sessions/ses_1/session_metadata.json",
 				ContentPath: "data/sessions/ses_1/session_content.json", CheckpointPath: "data/sessions/ses_1/checkpoint.json", RecipePath: "data/sessions/ses_1/recipe.md"}})
 			have := []string{e.SessionID(), e.MetadataPath(), e.ContentPath(), e.CheckpointPath(), e.SessionRecipePath(), e.SessionsDir(), e.RecipesDir()}
 			wantEqual(t, "places", have, []string{"ses_1", "data/sessions/ses_1/session_metadata.json", "data/sessions/ses_1/session_content.json", "data/sessions/ses_1/checkpoint.json",
@@ -102,7 +103,7 @@ func TestErrataStore(t *testing.T) {
 		})
 		t.Run("a run as the original's program makes it", func(t *testing.T) {
 			dir := t.TempDir()
-			o := tally.ErrataOptions{SessionID: "run", Meta: tally.PanelMetadata{ID: "run", Models: []string{"a", "b"}}, Tree: tally.WorkTree{Dir: dir}, Recipe: mustParse(t, recipeText), RecipeStore: st.Recipes()}
+			o := errata.ErrataOptions{SessionID: "run", Meta: errata.PanelMetadata{ID: "run", Models: []string{"a", "b"}}, Tree: errata.WorkTree{Dir: dir}, Recipe: mustParse(t, recipeText), RecipeStore: errata.RecipesOf(st)}
 			e := newErrata(t, st, o)
 			must(t, e.SaveInitialMeta(ctx))
 			writeTree(t, dir, map[string]string{"f": "old"})
@@ -119,7 +120,7 @@ func TestErrataStore(t *testing.T) {
 			}
 			h, err := e.Histories(ctx)
 			must(t, err)
-			wantEqual(t, "histories", h, map[string][]tally.PanelTurn{"a": turns("q", "A"), "b": turns("q", "B")})
+			wantEqual(t, "histories", h, map[string][]errata.PanelTurn{"a": turns("q", "A"), "b": turns("q", "B")})
 			m, err := e.Metadata(ctx)
 			must(t, err)
 			if len(m.Runs) != 3 || m.Runs[0].Note != "Applied: f" || m.PromptCount != 2 || m.Runs[0].ConfigHash != o.Recipe.Hash() || m.Runs[0].Selected != "a" {
@@ -134,18 +135,18 @@ func TestErrataStore(t *testing.T) {
 			}
 		})
 		t.Run("E-24 a resume counts what had completed once", func(t *testing.T) {
-			o := tally.ErrataOptions{SessionID: "resume"}
+			o := errata.ErrataOptions{SessionID: "resume"}
 			e := newErrata(t, st, o)
 			saver := e.SaveCheckpoint("q", []string{"a", "b"}, false)
 			must(t, saver.Finish(ctx, answer("a", "A")))
-			must(t, saver.Finish(ctx, tally.PanelResponse{ModelID: "b", Interrupted: true}))
+			must(t, saver.Finish(ctx, errata.PanelResponse{ModelID: "b", Interrupted: true}))
 			must(t, e.AccumulateCost(ctx, "a", 0.1))
 			must(t, e.AccumulateCost(ctx, "b", 0.2))
 			e = newErrata(t, st, o)
 			c, err := e.LoadCheckpoint(ctx)
 			must(t, err)
 			wantEqual(t, "remaining", c.Remaining(), []string{"b"})
-			responses := c.Merge([]tally.PanelResponse{answer("b", "B")})
+			responses := c.Merge([]errata.PanelResponse{answer("b", "B")})
 			must(t, e.AccumulateCost(ctx, "a", 0.1)) // as the original does for all of them
 			must(t, e.AccumulateCost(ctx, "b", 0.2))
 			must(t, e.PersistRunState(ctx, "q", responses, nil, nil))
@@ -155,16 +156,16 @@ func TestErrataStore(t *testing.T) {
 			}
 		})
 		t.Run("a session of another kind", func(t *testing.T) {
-			_, err := st.Session("chat").AppendTurns(ctx, "main", []byte("1"))
+			_, err := errata.Of(st, "chat").AppendTurns(ctx, "main", []byte("1"))
 			must(t, err)
-			_, err = tally.NewErrataStore(ctx, st, tally.ErrataOptions{SessionID: "chat"})
+			_, err = errata.NewErrataStore(ctx, st, errata.ErrataOptions{SessionID: "chat"})
 			if _, ok := errors.AsType[*tally.KindError](err); !ok {
 				t.Errorf("%v", err)
 			}
 		})
 		t.Run("E-37 a run that cannot be read is named, not replaced", func(t *testing.T) {
-			s := st.Session("e37")
-			mustPersist(t, s, tally.PanelRun{Prompt: "1"})
+			s := errata.Of(st, "e37")
+			mustPersist(t, s, errata.PanelRun{Prompt: "1"})
 			e, err := events.New("test", s.Subject(), &events.RunFinished{Run: events.RunRef{Kind: "panel", ID: "x"}, Outcome: "completed", Result: []byte(`{"summary":{"timestamp":1},"content":{}}`)})
 			must(t, err)
 			_, err = st.Append(ctx, s.Subject(), log.Any, e)
@@ -173,7 +174,7 @@ func TestErrataStore(t *testing.T) {
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 				t.Errorf("%v", err)
 			}
-			mustAppendHistories(t, s, []string{"a"}, []tally.PanelResponse{answer("a", "A")}, "q") // the rest goes on
+			mustAppendHistories(t, s, []string{"a"}, []errata.PanelResponse{answer("a", "A")}, "q") // the rest goes on
 			if h := mustHistories(t, s); len(h["a"]) != 2 {
 				t.Errorf("%v", h)
 			}
@@ -181,9 +182,9 @@ func TestErrataStore(t *testing.T) {
 		t.Run("E-47 every change is durable, or an error", func(t *testing.T) {
 			cancelled, cancel := context.WithCancel(ctx)
 			cancel()
-			s := st.Session("e47")
+			s := errata.Of(st, "e47")
 			playRun(t, s, "q", 0)
-			e := newErrata(t, st, tally.ErrataOptions{SessionID: "e47"})
+			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e47"})
 			for name, change := range changes(e) {
 				before, err := s.Load(ctx, "")
 				must(t, err)
@@ -210,28 +211,28 @@ func TestErrataStore(t *testing.T) {
 
 // changes are the calls that change a session, in an order in which all of them
 // do.
-func changes(e *tally.ErrataStore) func(func(string, func(context.Context) error) bool) {
-	panel, responses := []string{"a"}, []tally.PanelResponse{answer("a", "A")}
+func changes(e *errata.ErrataStore) func(func(string, func(context.Context) error) bool) {
+	panel, responses := []string{"a"}, []errata.PanelResponse{answer("a", "A")}
 	list := []struct {
 		name string
 		call func(context.Context) error
 	}{
 		{"AppendHistories", func(ctx context.Context) error { _, err := e.AppendHistories(ctx, panel, responses, "p"); return err }},
 		{"PersistRunState", func(ctx context.Context) error { return e.PersistRunState(ctx, "p", responses, nil, panel) }},
-		{"PushRewindEntry", func(ctx context.Context) error { return e.PushRewindEntry(ctx, tally.RewindEntry{Prompt: "p"}) }},
+		{"PushRewindEntry", func(ctx context.Context) error { return e.PushRewindEntry(ctx, errata.RewindEntry{Prompt: "p"}) }},
 		{"PushFileSnapshots", func(ctx context.Context) error {
-			return e.PushFileSnapshots(ctx, []tally.FileSnapshot{{Path: "x", DidNotExist: true}})
+			return e.PushFileSnapshots(ctx, []errata.FileSnapshot{{Path: "x", DidNotExist: true}})
 		}},
 		{"UpdateLastRunNote", func(ctx context.Context) error { return e.UpdateLastRunNote(ctx, "n") }},
 		{"RecordSelection", func(ctx context.Context) error {
-			return e.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: "a"})
+			return e.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "a"})
 		}},
 		{"AccumulateCost", func(ctx context.Context) error { return e.AccumulateCost(ctx, "a", 1) }},
 		{"SetHistories", func(ctx context.Context) error {
-			return e.SetHistories(ctx, map[string][]tally.PanelTurn{"a": turns("1", "2", "3"), "b": turns("x")})
+			return e.SetHistories(ctx, map[string][]errata.PanelTurn{"a": turns("1", "2", "3"), "b": turns("x")})
 		}},
 		{"TruncateHistories", func(ctx context.Context) error { return e.TruncateHistories(ctx, map[string]int{"a": 1}) }},
-		{"SetSessionRecipe", func(ctx context.Context) error { return e.SetSessionRecipe(ctx, &tally.Recipe{Name: "r"}) }},
+		{"SetSessionRecipe", func(ctx context.Context) error { return e.SetSessionRecipe(ctx, &errata.Recipe{Name: "r"}) }},
 		{"SetLastActiveTools", func(ctx context.Context) error { return e.SetLastActiveTools(ctx, []string{"t"}) }},
 		{"CheckpointSaver", func(ctx context.Context) error {
 			return e.Session().SaveCheckpoint("", "p", panel, false).Update(ctx, responses[0])
@@ -252,10 +253,10 @@ func changes(e *tally.ErrataStore) func(func(string, func(context.Context) error
 }
 
 // playOriginal makes the calls that the original's program makes for one run.
-func playOriginal(t *testing.T, e *tally.ErrataStore, dir string) {
+func playOriginal(t *testing.T, e *errata.ErrataStore, dir string) {
 	t.Helper()
 	ctx := t.Context()
-	responses := []tally.PanelResponse{answer("a", "A"), answer("b", "B")}
+	responses := []errata.PanelResponse{answer("a", "A"), answer("b", "B")}
 	_, err := e.RecordPrompt(ctx, "q")
 	must(t, err)
 	must(t, e.AccumulateCost(ctx, "a", 0.1))
@@ -263,11 +264,11 @@ func playOriginal(t *testing.T, e *tally.ErrataStore, dir string) {
 	lengths, err := e.AppendHistories(ctx, []string{"a", "b"}, responses, "q")
 	must(t, err)
 	must(t, e.PersistRunState(ctx, "q", responses, nil, []string{"bash"}))
-	must(t, e.PushRewindEntry(ctx, tally.RewindEntry{HistoryLengths: lengths, FeedIndex: 3, Prompt: "q"}))
-	snaps, err := tally.SnapshotFiles(dir, []tally.PanelWrite{{Path: "f"}})
+	must(t, e.PushRewindEntry(ctx, errata.RewindEntry{HistoryLengths: lengths, FeedIndex: 3, Prompt: "q"}))
+	snaps, err := errata.SnapshotFiles(dir, []errata.PanelWrite{{Path: "f"}})
 	must(t, err)
 	writeTree(t, dir, map[string]string{"f": "new"})
 	must(t, e.PushFileSnapshots(ctx, snaps))
-	must(t, e.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: "a", AppliedFiles: []string{"f"}}))
+	must(t, e.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "a", AppliedFiles: []string{"f"}}))
 	must(t, e.UpdateLastRunNote(ctx, "Applied: f"))
 }

@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"context"
@@ -17,16 +17,17 @@ import (
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 func TestPanelCost(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-24 sums per model and in total, exactly", func(t *testing.T) {
-			s := st.Session("e24")
-			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Tokens: &events.Tokens{Input: 1, CacheRead: 2}}))
-			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Tokens: &events.Tokens{Input: 10, Output: 5, Reasoning: 5}}))
-			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "b", USD: "1", Purpose: "compaction"}))
-			per, err := st.Session("e24").CostPerModel(t.Context())
+			s := errata.Of(st, "e24")
+			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.1", Tokens: &events.Tokens{Input: 1, CacheRead: 2}}))
+			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.2", Tokens: &events.Tokens{Input: 10, Output: 5, Reasoning: 5}}))
+			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "b", USD: "1", Purpose: "compaction"}))
+			per, err := errata.Of(st, "e24").CostPerModel(t.Context())
 			must(t, err)
 			wantEqual(t, "per model", per, map[string]events.Amount{"a": "0.3", "b": "1"})
 			costs, err := s.Costs(t.Context())
@@ -36,56 +37,56 @@ func TestPanelCost(t *testing.T) {
 			}
 		})
 		t.Run("E-24 not counted twice", func(t *testing.T) {
-			s := st.Session("e24b")
+			s := errata.Of(st, "e24b")
 			for range 3 {
-				must(t, st.Session("e24b").AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Run: "r"}))
+				must(t, errata.Of(st, "e24b").AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.1", Run: "r"}))
 			}
-			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Run: "r", Part: "retry"}))
+			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.2", Run: "r", Part: "retry"}))
 			if total, err := s.TotalCost(t.Context()); err != nil || total != "0.3" {
 				t.Errorf("%v, %v", total, err)
 			}
-			err := s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.7", Run: "r"})
+			err := s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.7", Run: "r"})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 				t.Errorf("another amount for the same cost: %v", err)
 			}
 		})
 		t.Run("spent, and on this branch; a fork spends for itself", func(t *testing.T) {
-			s := st.Session("branch")
+			s := errata.Of(st, "branch")
 			playRun(t, s, "q1", 0)
-			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1"}))
+			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.1"}))
 			playRun(t, s, "q2", 0)
-			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.02"}))
+			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.02"}))
 			fork, _, err := s.Fork(t.Context(), "head", "fork")
 			must(t, err)
-			mustRewind(t, s, tally.WorkTree{})
+			mustRewind(t, s, errata.WorkTree{})
 			costs, err := s.Costs(t.Context())
 			if err != nil || costs.Spent.Total.USD != "0.12" || costs.OnBranch.Total.USD != "0.1" {
 				t.Errorf("%+v, %v", costs, err)
 			}
-			if total, err := fork.TotalCost(t.Context()); err != nil || total != "0" {
+			if total, err := errata.Of(st, fork.ID()).TotalCost(t.Context()); err != nil || total != "0" {
 				t.Errorf("fork: %v, %v", total, err)
 			}
-			_, err = s.UndoRewind(t.Context(), tally.WorkTree{})
+			_, err = s.UndoRewind(t.Context(), errata.WorkTree{})
 			must(t, err)
 			if costs, err = s.Costs(t.Context()); err != nil || costs.OnBranch.Total.USD != "0.12" {
 				t.Errorf("%+v, %v", costs, err)
 			}
 		})
 		t.Run("what cannot be is refused", func(t *testing.T) {
-			s := st.Session("wrong")
-			for name, c := range map[string]tally.Cost{"negative": {Model: "a", USD: "-1"}, "no number": {Model: "a", USD: "NaN"}, "no model": {USD: "1"}, "exponent": {Model: "a", USD: "1e3"},
+			s := errata.Of(st, "wrong")
+			for name, c := range map[string]errata.Cost{"negative": {Model: "a", USD: "-1"}, "no number": {Model: "a", USD: "NaN"}, "no model": {USD: "1"}, "exponent": {Model: "a", USD: "1e3"},
 				"negative tokens": {Model: "a", Tokens: &events.Tokens{Input: -1}}, "overflow": {Model: "a", Tokens: &events.Tokens{Output: 1 << 60}}, "reasoning": {Model: "a", Tokens: &events.Tokens{Output: 1, Reasoning: 2}}} {
 				if _, ok := errors.AsType[*events.InvalidError](s.AccumulateCost(t.Context(), c)); !ok {
 					t.Errorf("%s is accepted", name)
 				}
 			}
 			for _, v := range []float64{-1, math.NaN(), math.Inf(1), math.MaxFloat64} {
-				if _, err := tally.USD(v); err == nil {
+				if _, err := errata.USD(v); err == nil {
 					t.Errorf("%v is accepted", v)
 				}
 			}
 			for v, want := range map[float64]events.Amount{0: "0", 0.1: "0.1", 1e-7: "0.0000001", 12.5: "12.5", math.Copysign(0, -1): "0"} {
-				if a, err := tally.USD(v); err != nil || a != want {
+				if a, err := errata.USD(v); err != nil || a != want {
 					t.Errorf("%v is %v, %v", v, a, err)
 				}
 			}
@@ -107,7 +108,7 @@ func randomCosts(n int) (list []*events.CostAccrued, sum *big.Rat, models map[st
 	return list, sum, models
 }
 
-func wantCosts(t *testing.T, when string, costs tally.PanelCosts, sum *big.Rat, models map[string]*big.Rat) {
+func wantCosts(t *testing.T, when string, costs errata.PanelCosts, sum *big.Rat, models map[string]*big.Rat) {
 	t.Helper()
 	if costs.Spent.Total.USD != events.AmountOf(sum) {
 		t.Errorf("%s: %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
@@ -137,7 +138,7 @@ func TestPanelCostOfMany(t *testing.T) {
 	l.Source = records[len(records)-1:] // the snapshot is all there is of the others
 	stored, err := l.Session(t.Context(), sub, 0)
 	must(t, err)
-	costs, err := tally.PanelCostsOf(stored)
+	costs, err := errata.PanelCostsOf(stored)
 	must(t, err)
 	wantCosts(t, "all", costs, sum, models)
 }
@@ -145,9 +146,9 @@ func TestPanelCostOfMany(t *testing.T) {
 // Nothing that happens to a session changes what was spent in it.
 func TestPanelCostStays(t *testing.T) {
 	st := storetest.Open(t, "memory")
-	s := st.Session("s")
+	s := errata.Of(st, "s")
 	list, sum, models := randomCosts(1000)
-	must(t, s.SaveInitialMeta(t.Context(), tally.PanelMetadata{}))
+	must(t, s.SaveInitialMeta(t.Context(), errata.PanelMetadata{}))
 	var batch []events.Event
 	for _, p := range list {
 		e, err := events.New("test", s.Subject(), p)
@@ -166,7 +167,7 @@ func TestPanelCostStays(t *testing.T) {
 		check("after appending")
 	}
 	playRun(t, s, "q", 0)
-	mustRewind(t, s, tally.WorkTree{})
+	mustRewind(t, s, errata.WorkTree{})
 	_, _, err := s.Fork(t.Context(), "head", "fork")
 	must(t, err)
 	check("after a rewind and a fork")
@@ -174,12 +175,12 @@ func TestPanelCostStays(t *testing.T) {
 	sum.Add(sum, mustRat(least))
 	models["a"].Add(models["a"], mustRat(least))
 	for range 3 {
-		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: least, Run: "r"}))
+		must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: least, Run: "r"}))
 	}
 	check("after a repeated cost")
 	rebuilt, err := (&projector.Loader{Source: st.Log}).Session(t.Context(), s.Subject(), 0)
 	must(t, err)
-	costs, err := tally.PanelCostsOf(rebuilt)
+	costs, err := errata.PanelCostsOf(rebuilt)
 	must(t, err)
 	wantCosts(t, "rebuilt", costs, sum, models)
 }
@@ -198,21 +199,21 @@ func TestPanelTokensOverflow(t *testing.T) {
 	for range 2000 {
 		head.Ledger.Costs = append(head.Ledger.Costs, projector.Cost{Model: "a", Tokens: events.Tokens{Input: 1 << 53}})
 	}
-	if _, err := tally.PanelCostsOf(head); !errors.Is(err, tally.ErrOverflow) {
+	if _, err := errata.PanelCostsOf(head); !errors.Is(err, errata.ErrOverflow) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestPanelCheckpoint(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
-		load := func(t *testing.T, id string) *tally.PanelCheckpoint {
+		load := func(t *testing.T, id string) *errata.PanelCheckpoint {
 			t.Helper()
-			c, err := st.Session(id).LoadCheckpoint(t.Context())
+			c, err := errata.Of(st, id).LoadCheckpoint(t.Context())
 			must(t, err)
 			return c
 		}
 		t.Run("E-25 missing, corrupt, cleared", func(t *testing.T) {
-			s := st.Session("e25")
+			s := errata.Of(st, "e25")
 			if c := load(t, "e25"); c != nil {
 				t.Errorf("%+v", c)
 			}
@@ -234,13 +235,13 @@ func TestPanelCheckpoint(t *testing.T) {
 			_, err = st.Append(t.Context(), s.Subject(), log.Any, e)
 			must(t, err)
 			_, err = s.LoadCheckpoint(t.Context())
-			if bad, ok := errors.AsType[*tally.CheckpointError](err); !ok || bad.Offset == 0 {
+			if bad, ok := errors.AsType[*errata.CheckpointError](err); !ok || bad.Offset == 0 {
 				t.Errorf("%v", err)
 			}
 		})
 		t.Run("E-26 the order of the panel, also of concurrent updates", func(t *testing.T) {
 			panel := []string{"c", "a", "b"}
-			saver := st.Session("e26").SaveCheckpoint("", "q", panel, false)
+			saver := errata.Of(st, "e26").SaveCheckpoint("", "q", panel, false)
 			var group sync.WaitGroup
 			for _, model := range panel {
 				group.Go(func() {
@@ -259,26 +260,26 @@ func TestPanelCheckpoint(t *testing.T) {
 			}
 			wantEqual(t, "responses", have, []string{"c4", "a4", "b4"})
 			err := saver.Update(t.Context(), answer("d", ""))
-			if _, ok := errors.AsType[*tally.UnknownModelError](err); !ok {
+			if _, ok := errors.AsType[*errata.UnknownModelError](err); !ok {
 				t.Errorf("an unknown model: %v", err)
 			}
 		})
 		t.Run("E-27 resume runs again exactly what did not complete", func(t *testing.T) {
-			s := st.Session("e27")
+			s := errata.Of(st, "e27")
 			panel := []string{"done", "timeout", "interrupted", "error", "partial", "silent", "max"}
 			saver := s.SaveCheckpoint("", "q", panel, false)
-			timeout := tally.PanelResponse{ModelID: "timeout", Text: "half", StopReason: tally.StopTimeout}
-			for _, r := range []tally.PanelResponse{answer("done", "D"), timeout, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}, {ModelID: "max", Text: "m", StopReason: tally.StopMaxSteps, Steps: 9}} {
+			timeout := errata.PanelResponse{ModelID: "timeout", Text: "half", StopReason: errata.StopTimeout}
+			for _, r := range []errata.PanelResponse{answer("done", "D"), timeout, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}, {ModelID: "max", Text: "m", StopReason: errata.StopMaxSteps, Steps: 9}} {
 				must(t, saver.Finish(t.Context(), r))
 			}
 			must(t, saver.Update(t.Context(), answer("partial", "p")))
 			c := load(t, "e27")
 			wantEqual(t, "remaining", c.Remaining(), []string{"timeout", "interrupted", "error", "partial", "silent"})
-			if done := c.Completed(); len(done) != 2 || done[1].Steps != 9 || done[1].StopReason != tally.StopMaxSteps {
+			if done := c.Completed(); len(done) != 2 || done[1].Steps != 9 || done[1].StopReason != errata.StopMaxSteps {
 				t.Errorf("%+v", done)
 			}
-			resumed := st.Session("e27").Resume(c)
-			var fresh []tally.PanelResponse
+			resumed := errata.Of(st, "e27").Resume(c)
+			var fresh []errata.PanelResponse
 			for _, id := range c.Remaining() {
 				fresh = append(fresh, answer(id, "again"))
 				must(t, resumed.Finish(t.Context(), fresh[len(fresh)-1]))
@@ -294,7 +295,7 @@ func TestPanelCheckpoint(t *testing.T) {
 			if c := load(t, "e27"); c != nil {
 				t.Errorf("%+v", c)
 			}
-			must(t, resumed.End(t.Context(), []tally.PanelResponse{{ModelID: "done", Interrupted: true}}))
+			must(t, resumed.End(t.Context(), []errata.PanelResponse{{ModelID: "done", Interrupted: true}}))
 			if c := load(t, "e27"); c == nil || len(c.Responses) != 1 {
 				t.Errorf("what was cleared comes back: %+v", c)
 			}

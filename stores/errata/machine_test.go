@@ -1,4 +1,4 @@
-package tally_test
+package errata_test
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // panelOp is one step of a program.
@@ -55,7 +56,7 @@ type panelMachine struct {
 	test    *testing.T // for its context
 	st      *tally.Store
 	reopen  func(*tally.Store) *tally.Store
-	handles [3]*tally.Session
+	handles [3]*errata.Session
 	model   *errataModel
 	runs    int
 
@@ -108,7 +109,7 @@ func (m *panelMachine) made(lane int) {
 
 func (m *panelMachine) open() {
 	for i := range m.handles {
-		m.handles[i] = m.st.Session("ses_model")
+		m.handles[i] = errata.Of(m.st, "ses_model")
 	}
 }
 
@@ -139,8 +140,8 @@ func (op panelOp) texts() []string {
 	return list
 }
 
-func (op panelOp) responses() []tally.PanelResponse {
-	var list []tally.PanelResponse
+func (op panelOp) responses() []errata.PanelResponse {
+	var list []errata.PanelResponse
 	for i, text := range op.texts() {
 		r := answer(modelPanel[i], text)
 		if text == "" {
@@ -162,7 +163,7 @@ func (m *panelMachine) step(op panelOp) {
 	case "run":
 		m.run(s, op, prompt)
 	case "append":
-		var a tally.PanelAppend
+		var a errata.PanelAppend
 		if m.call(func() (err error) { a, err = s.AppendHistories(ctx, modelPanel, op.responses(), prompt); return err }) {
 			m.lengths(a, o.append(modelPanel, op.texts(), prompt))
 		}
@@ -177,14 +178,14 @@ func (m *panelMachine) step(op panelOp) {
 			o.disturb()
 		}
 	case "set":
-		h := map[string][]tally.PanelTurn{modelPanel[op.a%3]: append(turns("summary", prompt), o.histories[modelPanel[op.a%3]]...)}
+		h := map[string][]errata.PanelTurn{modelPanel[op.a%3]: append(turns("summary", prompt), o.histories[modelPanel[op.a%3]]...)}
 		if m.call(func() error { return s.SetHistories(ctx, h) }) {
 			o.histories = h
 			o.disturb()
 		}
 	case "clear":
 		if m.call(func() error { return s.ClearHistories(ctx) }) {
-			o.histories = make(map[string][]tally.PanelTurn)
+			o.histories = make(map[string][]errata.PanelTurn)
 			o.disturb()
 		}
 	case "clearStack":
@@ -202,7 +203,7 @@ func (m *panelMachine) step(op panelOp) {
 }
 
 // lengths compares what an append was told, where one was made.
-func (m *panelMachine) lengths(a tally.PanelAppend, want map[string]int) {
+func (m *panelMachine) lengths(a errata.PanelAppend, want map[string]int) {
 	m.t.Helper()
 	if m.replay == nil {
 		m.equal("lengths", a.Lengths, want)
@@ -210,7 +211,7 @@ func (m *panelMachine) lengths(a tally.PanelAppend, want map[string]int) {
 }
 
 // say makes the steps that no rewind takes back.
-func (m *panelMachine) say(s *tally.Session, op panelOp, prompt string) {
+func (m *panelMachine) say(s *errata.Session, op panelOp, prompt string) {
 	ctx, o, last := m.test.Context(), m.model, m.model.last()
 	model, rating := modelPanel[op.a%3], []string{"", "good", "bad"}[op.b%3]
 	switch op.name {
@@ -220,7 +221,7 @@ func (m *panelMachine) say(s *tally.Session, op panelOp, prompt string) {
 		}
 	case "select":
 		if m.call(func() error {
-			return s.RecordSelection(ctx, tally.SelectionParams{SelectedModelID: model, Rating: rating})
+			return s.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: model, Rating: rating})
 		}) && last != nil {
 			last.selected, last.rating = model, rating
 			if rating == "bad" {
@@ -229,14 +230,14 @@ func (m *panelMachine) say(s *tally.Session, op panelOp, prompt string) {
 		}
 	case "prompt":
 		var added bool
-		if m.call(func() (err error) { added, err = m.st.Prompts().Record(ctx, prompt); return err }) {
+		if m.call(func() (err error) { added, err = errata.PromptsOf(m.st).Record(ctx, prompt); return err }) {
 			if want := o.record(prompt); m.replay == nil {
 				m.equal("added", added, want)
 			}
 		}
 	case "cost":
 		usd := events.Amount(fmt.Sprintf("0.%d%d", op.a, op.b))
-		if m.call(func() error { return s.AccumulateCost(ctx, tally.Cost{Model: model, USD: usd}) }) {
+		if m.call(func() error { return s.AccumulateCost(ctx, errata.Cost{Model: model, USD: usd}) }) {
 			o.spend(model, usd)
 		}
 	case "together":
@@ -244,34 +245,34 @@ func (m *panelMachine) say(s *tally.Session, op panelOp, prompt string) {
 	}
 }
 
-func (m *panelMachine) run(s *tally.Session, op panelOp, prompt string) {
+func (m *panelMachine) run(s *errata.Session, op panelOp, prompt string) {
 	ctx, o := m.test.Context(), m.model
 	m.runs++
 	entry := errataEntry{saw: maps.Clone(o.histories), rows: len(o.rows)}
-	var a tally.PanelAppend
+	var a errata.PanelAppend
 	if m.call(func() (err error) { a, err = s.AppendHistories(ctx, modelPanel, op.responses(), prompt); return err }) {
 		entry.lengths = o.append(modelPanel, op.texts(), prompt)
 		m.lengths(a, entry.lengths)
 	}
 	var ref events.RunRef
 	if m.call(func() (err error) {
-		ref, err = s.PersistRunState(ctx, tally.PanelRun{Prompt: prompt, Responses: op.responses()})
+		ref, err = s.PersistRunState(ctx, errata.PanelRun{Prompt: prompt, Responses: op.responses()})
 		return err
 	}) {
 		o.rows = append(o.rows, &errataRow{prompt: prompt})
 	}
 	if m.call(func() error {
-		_, err := s.PushRewindEntry(ctx, tally.RewindEntry{At: a.At, Run: ref.ID, Prompt: prompt, HistoryLengths: a.Lengths, FeedIndex: m.runs})
+		_, err := s.PushRewindEntry(ctx, errata.RewindEntry{At: a.At, Run: ref.ID, Prompt: prompt, HistoryLengths: a.Lengths, FeedIndex: m.runs})
 		return err
 	}) {
 		o.stack = append(slices.Clip(o.stack), entry)
 	}
 }
 
-func (m *panelMachine) undo(s *tally.Session) {
+func (m *panelMachine) undo(s *errata.Session) {
 	nothing := len(m.model.rewinds) == 0
 	if m.call(func() error {
-		_, err := s.UndoRewind(m.test.Context(), tally.WorkTree{})
+		_, err := s.UndoRewind(m.test.Context(), errata.WorkTree{})
 		if nothing && errors.Is(err, projector.ErrNothingToUndo) {
 			return nil
 		}
@@ -281,11 +282,11 @@ func (m *panelMachine) undo(s *tally.Session) {
 	}
 }
 
-func (m *panelMachine) rewind(s *tally.Session) {
+func (m *panelMachine) rewind(s *errata.Session) {
 	nothing := len(m.model.stack) == 0
 	if m.call(func() error {
-		_, err := s.Rewind(m.test.Context(), tally.WorkTree{})
-		if nothing && errors.Is(err, tally.ErrNothingToRewind) {
+		_, err := s.Rewind(m.test.Context(), errata.WorkTree{})
+		if nothing && errors.Is(err, errata.ErrNothingToRewind) {
 			return nil
 		}
 		return err
@@ -327,11 +328,11 @@ func (m *panelMachine) actTogether(said string) {
 			}
 			for _, call := range []func() error{
 				func() error {
-					_, err := s.AppendHistories(ctx, modelPanel[i:i+1], []tally.PanelResponse{answer(modelPanel[i], said)}, "p")
+					_, err := s.AppendHistories(ctx, modelPanel[i:i+1], []errata.PanelResponse{answer(modelPanel[i], said)}, "p")
 					return err
 				},
-				func() error { _, err := m.st.Prompts().Record(ctx, said); return err },
-				func() error { return s.AccumulateCost(ctx, tally.Cost{Model: "a", USD: "0.1"}) },
+				func() error { _, err := errata.PromptsOf(m.st).Record(ctx, said); return err },
+				func() error { return s.AccumulateCost(ctx, errata.Cost{Model: "a", USD: "0.1"}) },
 			} {
 				if errs[i] = call(); errs[i] != nil {
 					return
@@ -347,7 +348,7 @@ func (m *panelMachine) actTogether(said string) {
 // check compares everything that can be seen.
 func (m *panelMachine) check() {
 	m.t.Helper()
-	ctx, s, o := m.test.Context(), m.st.Session("ses_model"), m.model
+	ctx, s, o := m.test.Context(), errata.Of(m.st, "ses_model"), m.model
 	h, err := s.Histories(ctx)
 	m.must(err)
 	m.equal("histories", len(h), len(o.histories))
@@ -357,7 +358,7 @@ func (m *panelMachine) check() {
 	n, err := s.RewindStackLen(ctx)
 	m.must(err)
 	m.equal("stack", n, len(o.stack))
-	prompts, err := m.st.Prompts().List(ctx)
+	prompts, err := errata.PromptsOf(m.st).List(ctx)
 	m.must(err)
 	m.equal("prompts", len(prompts), len(o.prompts))
 	m.equal("prompts", append([]string{}, prompts...), append([]string{}, o.prompts...))
@@ -371,7 +372,7 @@ func (m *panelMachine) check() {
 	m.checkRuns(s)
 }
 
-func (m *panelMachine) checkRuns(s *tally.Session) {
+func (m *panelMachine) checkRuns(s *errata.Session) {
 	m.t.Helper()
 	rows, err := s.PanelRuns(m.test.Context())
 	m.must(err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tallylog/tally/recipe"
+	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
 // sample has every section.
@@ -83,7 +83,7 @@ func TestParse(t *testing.T) {
 
 // The recipe that the original brings along, where it is on the machine.
 func TestParseDefault(t *testing.T) {
-	text, err := os.ReadFile("../../shared/data/errata/default.recipe.md")
+	text, err := os.ReadFile("../../../../shared/data/errata/default.recipe.md")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("no recorded data beside the repository: %v", err)
 	}
