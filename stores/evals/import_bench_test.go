@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"crypto/sha256"
@@ -99,7 +99,7 @@ func BenchmarkAppendCorpus(b *testing.B) {
 // corpus gives the folders to import.
 func corpus(b *testing.B) []string {
 	b.Helper()
-	roots, err := filepath.Glob(filepath.Join("..", "shared", "data", "tally", "*"))
+	roots, err := filepath.Glob(filepath.Join("..", "..", "..", "shared", "data", "tally", "*"))
 	if err != nil {
 		b.Fatal(err)
 	}

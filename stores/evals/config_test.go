@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
@@ -45,7 +46,7 @@ func testNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if list, err := st.ListConversations(t.Context()); err != nil || len(list) != 0 {
+	if list, err := evals.List(t.Context(), st); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 	if st.Base() != filepath.Join(dir, ".tally") {
@@ -68,7 +69,7 @@ func testNothing(t *testing.T) {
 func testThreeFiles(t *testing.T) {
 	seen := make(map[string]bool)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
-		c, saved, err := st.SaveConversation(t.Context(), "c1", &tally.ConversationData{ID: "c1", Steps: steps(2)})
+		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.ConversationData{ID: "c1", Steps: steps(2)})
 		if err != nil || !saved.Created {
 			t.Fatalf("%+v, %v", saved, err)
 		}
@@ -206,7 +207,7 @@ func testProjects(t *testing.T, st *tally.Store) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	sameFiles(t, export(t, one), files("one"))
-	if got := texts(mustContent(t, one.Conversation("golden"))); got != "one" {
+	if got := texts(mustContent(t, evals.Of(one, "golden"))); got != "one" {
 		t.Errorf("%s", got)
 	}
 }

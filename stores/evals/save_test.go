@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"bytes"
@@ -10,17 +10,18 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 func testSaveLoad(t *testing.T, st *tally.Store) {
-	odd, err := tally.ParseStep([]byte(`{ "z":1.50, "stepIndex":0,"input":{"role":"user","content":"a<b>&\u00e9\ud83d"},"output":[],"timestamp":"2026-01-23T13:35:42+01:00","id":"m1","metadata":{"10":1,"2":2},"extra":[1e21] }`))
+	odd, err := evals.ParseStep([]byte(`{ "z":1.50, "stepIndex":0,"input":{"role":"user","content":"a<b>&\u00e9\ud83d"},"output":[],"timestamp":"2026-01-23T13:35:42+01:00","id":"m1","metadata":{"10":1,"2":2},"extra":[1e21] }`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := append([]tally.Step{odd}, steps(3)...)
+	list := append([]evals.Step{odd}, steps(3)...)
 	meta := json.RawMessage(`{"source": "test", "n":1.0}`)
-	c := st.Conversation("c1")
-	if _, err := c.Save(t.Context(), &tally.ConversationData{ID: "c1", Metadata: meta, Steps: list}); err != nil {
+	c := evals.Of(st, "c1")
+	if _, err := c.Save(t.Context(), &evals.ConversationData{ID: "c1", Metadata: meta, Steps: list}); err != nil {
 		t.Fatal(err)
 	}
 	d := mustContent(t, c)
@@ -46,10 +47,10 @@ func testSaveLoad(t *testing.T, st *tally.Store) {
 
 func testReplace(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixOldContent)
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	first := mustStore(t, c, said("a", "b", "c")...)
 	saved := mustStore(t, c, said("x", "b", "c")...)
-	if saved.Change != tally.Replacement || saved.New != 1 {
+	if saved.Change != evals.Replacement || saved.New != 1 {
 		t.Errorf("saved %+v", saved)
 	}
 	if got := texts(mustContent(t, c)); got != "x,b,c" {
@@ -67,8 +68,8 @@ func testReplace(t *testing.T, st *tally.Store) {
 
 func testZeroSteps(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixZeroSteps)
-	c := st.Conversation("c1")
-	d := &tally.ConversationData{ID: "another", Metadata: json.RawMessage(`{"k":[1, 2]}`)}
+	c := evals.Of(st, "c1")
+	d := &evals.ConversationData{ID: "another", Metadata: json.RawMessage(`{"k":[1, 2]}`)}
 	if _, err := c.Save(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 	if got.ID != "another" || string(got.Metadata) != `{"k":[1, 2]}` || len(got.Steps) != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if again := need(c.Save(t.Context(), got)); again.Change != tally.NoChange {
+	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
 		t.Errorf("again: %+v", again)
 	}
 	// The first step says on its line what no line said before.
@@ -87,7 +88,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 	if string(got.Metadata) != `{"k":[1, 2]}` || got.ID != "another" || string(got.Steps[0].Field("conversationMetadata")) != `{"k":[1, 2]}` {
 		t.Errorf("%+v", got)
 	}
-	if again := need(c.Save(t.Context(), got)); again.Change != tally.NoChange {
+	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
 		t.Errorf("again: %+v", again)
 	}
 	got.Metadata = nil
@@ -98,8 +99,8 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 }
 
 func testSaveForms(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
-	if saved := mustStore(t, c, steps(3)...); saved.Change != tally.Extension || saved.New != 3 {
+	c := evals.Of(st, "c1")
+	if saved := mustStore(t, c, steps(3)...); saved.Change != evals.Extension || saved.New != 3 {
 		t.Errorf("first: %+v", saved)
 	}
 	// White space does not count, and what is stored keeps its bytes.
@@ -108,24 +109,24 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 	if err := json.Indent(&spaced, d.Steps[1].Raw(), "", " "); err != nil {
 		t.Fatal(err)
 	}
-	d.Steps[1] = need(tally.ParseStep(spaced.Bytes()))
+	d.Steps[1] = need(evals.ParseStep(spaced.Bytes()))
 	d.Steps = append(d.Steps, step(3, "new"))
-	if saved := need(c.Save(t.Context(), d)); saved.Change != tally.Extension || saved.New != 1 {
+	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Extension || saved.New != 1 {
 		t.Errorf("extended: %+v", saved)
 	}
 	if bytes.ContainsAny(mustContent(t, c).Steps[1].Raw(), "\n") {
 		t.Error("a stored step took over other bytes")
 	}
-	if saved := need(c.Save(t.Context(), mustContent(t, c))); saved.Change != tally.NoChange {
+	if saved := need(c.Save(t.Context(), mustContent(t, c))); saved.Change != evals.NoChange {
 		t.Errorf("equal: %+v", saved)
 	}
-	if saved := mustStore(t, c, append(steps(3), step(3, "new"))...); saved.Change != tally.NoChange {
+	if saved := mustStore(t, c, append(steps(3), step(3, "new"))...); saved.Change != evals.NoChange {
 		t.Errorf("made anew: %+v", saved)
 	}
 	// Others in the middle: what stays is kept by reference.
 	d = mustContent(t, c)
-	d.Steps = append([]tally.Step{d.Steps[0], step(9, "inserted")}, d.Steps[2:]...)
-	if saved := need(c.Save(t.Context(), d)); saved.Change != tally.Replacement || saved.New != 1 {
+	d.Steps = append([]evals.Step{d.Steps[0], step(9, "inserted")}, d.Steps[2:]...)
+	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Replacement || saved.New != 1 {
 		t.Errorf("replaced: %+v", saved)
 	}
 	if got := texts(mustContent(t, c)); got != "turn 0,inserted,turn 2,new" {
@@ -148,12 +149,12 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 }
 
 func testTwoWriters(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	mustStore(t, c, said("a")...)
 	one, two := mustContent(t, c), mustContent(t, c)
 	one.Steps = append(one.Steps, step(1, "one"))
 	two.Steps = append(two.Steps, step(1, "two"))
-	need(c.CreateRun(t.Context(), tally.TallyRun, "")) // runs do not get in the way
+	need(c.CreateRun(t.Context(), evals.TallyRun, "")) // runs do not get in the way
 	need(c.Save(t.Context(), one))
 	_, err := c.Save(t.Context(), two)
 	if conflict, ok := errors.AsType[*log.ConflictError](err); !ok || conflict.Want != two.Revision {
@@ -174,7 +175,7 @@ func testTwoWriters(t *testing.T, st *tally.Store) {
 }
 
 func testMetadata(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	if _, err := c.Metadata(t.Context()); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("nobody's metadata: %v", err)
 	}
@@ -191,7 +192,7 @@ func testMetadata(t *testing.T, st *tally.Store) {
 		}
 	}
 	d := mustContent(t, c)
-	if saved := need(c.Save(t.Context(), d)); saved.Change != tally.NoChange {
+	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.NoChange {
 		t.Errorf("saved as loaded: %+v", saved)
 	}
 	d.Metadata = nil // and not only on the handle: the line loses it too
@@ -199,10 +200,10 @@ func testMetadata(t *testing.T, st *tally.Store) {
 	if d = mustContent(t, c); d.Metadata != nil || d.Steps[0].Field("conversationMetadata") != nil {
 		t.Errorf("%s, %s", d.Metadata, d.Steps[0].Raw())
 	}
-	if _, _, err := st.CreateConversation(t.Context(), "empty"); err != nil {
+	if _, _, err := evals.Create(t.Context(), st, "empty"); err != nil {
 		t.Fatal(err)
 	}
-	empty := st.Conversation("empty")
+	empty := evals.Of(st, "empty")
 	need(empty.SetMetadata(t.Context(), []byte(`{"k":1}`)))
 	if d := mustContent(t, empty); string(d.Metadata) != `{"k":1}` || len(d.Steps) != 0 {
 		t.Errorf("%+v", d)
@@ -210,7 +211,7 @@ func testMetadata(t *testing.T, st *tally.Store) {
 }
 
 func testBadInput(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	mustStore(t, c, said("a")...)
 	before := len(recordsOf(t, st, "c1"))
 	good := mustContent(t, c)
@@ -232,18 +233,18 @@ func testBadInput(t *testing.T, st *tally.Store) {
 		"json":       `{`,
 		"conversion": `{"conversion":1,"conversion":2}`,
 	} {
-		bad(text, field, func() error { _, err := tally.ParseStep([]byte(text)); return err })
+		bad(text, field, func() error { _, err := evals.ParseStep([]byte(text)); return err })
 	}
 	bad("no step", "steps[1]", func() error {
-		_, err := c.Save(t.Context(), &tally.ConversationData{ID: "c1", Steps: append(good.Steps, tally.Step{})})
+		_, err := c.Save(t.Context(), &evals.ConversationData{ID: "c1", Steps: append(good.Steps, evals.Step{})})
 		return err
 	})
-	bad("no id", "id", func() error { _, err := c.Save(t.Context(), &tally.ConversationData{}); return err })
+	bad("no id", "id", func() error { _, err := c.Save(t.Context(), &evals.ConversationData{}); return err })
 	bad("metadata", "metadata", func() error { _, err := c.SetMetadata(t.Context(), []byte(`[]`)); return err })
 	bad("append of nothing", "steps", func() error { _, err := c.Append(t.Context()); return err })
-	bad("an empty id", "subject", func() error { _, _, err := st.CreateConversation(t.Context(), ""); return err })
+	bad("an empty id", "subject", func() error { _, _, err := evals.Create(t.Context(), st, ""); return err })
 	bad("a long id", "subject", func() error {
-		_, _, err := st.SaveConversation(t.Context(), strings.Repeat("x", 513), &tally.ConversationData{ID: "x"})
+		_, _, err := evals.Save(t.Context(), st, strings.Repeat("x", 513), &evals.ConversationData{ID: "x"})
 		return err
 	})
 	s := good.Steps[0]

@@ -1,10 +1,11 @@
-package tally
+package evals
 
 import (
 	"context"
 	"errors"
 	"maps"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
@@ -67,7 +68,7 @@ func (r *Run) judgedAt(ctx context.Context, head *projector.Session) (*events.Ju
 		return judgedOf(head), nil
 	}
 	s, err := r.c.loaded(ctx, r.judged.String())
-	if errors.Is(err, ErrNotFound) || r.judged > head.Offset() {
+	if errors.Is(err, tally.ErrNotFound) || r.judged > head.Offset() {
 		return nil, &events.InvalidError{Field: "judged.offset", Reason: "the conversation has no revision " + r.judged.String()}
 	}
 	if err != nil {

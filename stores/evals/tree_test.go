@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
@@ -99,7 +100,7 @@ func sameFiles(t *testing.T, have, want map[string]string) {
 }
 
 func testMetaFile(t *testing.T, st *tally.Store) {
-	c, made, err := st.CreateConversation(t.Context(), "c1")
+	c, made, err := evals.Create(t.Context(), st, "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,17 +108,17 @@ func testMetaFile(t *testing.T, st *tally.Store) {
 }
 
 // recorded is a conversation with all that can be recorded.
-func recorded(t *testing.T, st *tally.Store, id string) (*tally.Conversation, tally.Created) {
+func recorded(t *testing.T, st *tally.Store, id string) (*evals.Conversation, evals.Created) {
 	t.Helper()
-	c, made, err := st.CreateConversation(t.Context(), id)
+	c, made, err := evals.Create(t.Context(), st, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	need(c.Save(t.Context(), need(tally.StepTracesToConversation(simulated(), id, []byte(`{"k": 1.0}`)))))
+	need(c.Save(t.Context(), need(evals.StepTracesToConversation(simulated(), id, []byte(`{"k": 1.0}`)))))
 	need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta()))
 	need(c.SaveTrajectoryStepTraces(t.Context(), simulated()))
-	need(need(c.CreateRun(t.Context(), tally.TallyRun, "run-1-a")).Save(t.Context(), []byte(`{"runId":"run-1-a","timestamp":"","perTargetResults":[],"aggregateSummaries":[],"evalSummaries":{}}`)))
-	need(c.CreateRun(t.Context(), tally.TrajectoryRun, "pending"))
+	need(need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a")).Save(t.Context(), []byte(`{"runId":"run-1-a","timestamp":"","perTargetResults":[],"aggregateSummaries":[],"evalSummaries":{}}`)))
+	need(c.CreateRun(t.Context(), evals.TrajectoryRun, "pending"))
 	return c, made
 }
 
@@ -145,18 +146,18 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 		t.Errorf("%v", r.Problems)
 	}
 	sameFiles(t, export(t, other), files)
-	d, back := mustContent(t, st.Conversation("c1")), mustContent(t, other.Conversation("c1"))
+	d, back := mustContent(t, evals.Of(st, "c1")), mustContent(t, evals.Of(other, "c1"))
 	if len(d.Steps) != len(back.Steps) || string(d.Metadata) != `{"k": 1.0}` || string(back.Metadata) != `{"k":1.0}` {
 		t.Errorf("%+v, %+v", d, back)
 	}
-	if traces := need(other.Conversation("c1").LoadTrajectoryStepTraces(t.Context())); len(traces) != 3 || traces[1].TurnIndex != 3 {
+	if traces := need(evals.Of(other, "c1").LoadTrajectoryStepTraces(t.Context())); len(traces) != 3 || traces[1].TurnIndex != 3 {
 		t.Errorf("traces %+v", traces)
 	}
 }
 
 func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 	for _, root := range []string{"travel", "cashflow"} {
-		dir := filepath.Join("..", "shared", "data", "tally", root)
+		dir := filepath.Join("..", "..", "..", "shared", "data", "tally", root)
 		if _, err := os.Stat(dir); err != nil {
 			t.Skipf("no recorded sessions beside the repository: %v", err)
 		}
@@ -166,7 +167,7 @@ func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 		}
 		files := folder(t, dir)
 		sameFiles(t, export(t, own), files)
-		for _, c := range need(own.ListConversations(t.Context())) {
+		for _, c := range need(evals.List(t.Context(), own)) {
 			savedAsLoaded(t, own, c, files)
 			goesOn(t, own, c)
 		}
@@ -175,13 +176,13 @@ func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 
 // savedAsLoaded saves what a conversation holds as it was loaded, and wants no
 // event of that.
-func savedAsLoaded(t *testing.T, st *tally.Store, c *tally.Conversation, files map[string]string) {
+func savedAsLoaded(t *testing.T, st *tally.Store, c *evals.Conversation, files map[string]string) {
 	t.Helper()
 	before := len(recordsOf(t, st, c.ID()))
 	d := mustContent(t, c)
-	changes := []tally.Change{need(c.Save(t.Context(), d)).Change}
+	changes := []evals.Change{need(c.Save(t.Context(), d)).Change}
 	if _, ok := files[c.Path()+"/stepTraces.json"]; ok {
-		traces := tally.ConversationToStepTraces(d, tally.TraceOptions{PreserveTurnIndices: true})
+		traces := evals.ConversationToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true})
 		changes = append(changes, need(c.SaveTrajectoryStepTraces(t.Context(), traces)))
 	}
 	if _, ok := files[c.Path()+"/trajectory.meta.json"]; ok {
@@ -193,7 +194,7 @@ func savedAsLoaded(t *testing.T, st *tally.Store, c *tally.Conversation, files m
 			t.Errorf("%s: raw bytes are not the file's", r.Path())
 		}
 	}
-	if i := slices.IndexFunc(changes, func(change tally.Change) bool { return change != tally.NoChange }); i >= 0 {
+	if i := slices.IndexFunc(changes, func(change evals.Change) bool { return change != evals.NoChange }); i >= 0 {
 		t.Errorf("%s: saved as it was loaded: %v", c.ID(), changes)
 	}
 	if n := len(recordsOf(t, st, c.ID())); n != before {
@@ -202,7 +203,7 @@ func savedAsLoaded(t *testing.T, st *tally.Store, c *tally.Conversation, files m
 }
 
 // goesOn appends to what was imported.
-func goesOn(t *testing.T, st *tally.Store, c *tally.Conversation) {
+func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
 	t.Helper()
 	d := mustContent(t, c)
 	need(c.Append(t.Context(), step(99, "after the import")))
@@ -242,7 +243,7 @@ func testOldLayout(t *testing.T, st *tally.Store) {
 	}
 	bring(t, st, files)
 	sameFiles(t, export(t, st), files)
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 0 {
 		t.Errorf("runs %v", runs)
 	}
@@ -256,7 +257,7 @@ func testHostileIDs(t *testing.T, st *tally.Store) {
 	ids := []string{"../x", "a/../../b", "a:b", "/", "..", ".", "con", "with space ", "\xff\x00", strings.Repeat("l", 500)}
 	for _, id := range ids {
 		c, _ := recorded(t, st, id)
-		if _, err := c.Run(tally.TrajectoryRun, id).Save(t.Context(), []byte(`{}`)); (err == nil) != utf8.ValidString(id) {
+		if _, err := c.Run(evals.TrajectoryRun, id).Save(t.Context(), []byte(`{}`)); (err == nil) != utf8.ValidString(id) {
 			t.Errorf("%q as the id of a run: %v", id, err) // it stands in JSON
 		}
 		if d := mustContent(t, c); len(d.Steps) != 3 || d.ID != id && id != "\xff\x00" {
@@ -265,15 +266,15 @@ func testHostileIDs(t *testing.T, st *tally.Store) {
 	}
 	files := export(t, st)
 	for _, id := range ids {
-		c := st.Conversation(id)
-		if files[c.Path()+"/conversation.jsonl"] == "" || utf8.ValidString(id) && files[c.Run(tally.TrajectoryRun, id).Path()] != "{}" {
+		c := evals.Of(st, id)
+		if files[c.Path()+"/conversation.jsonl"] == "" || utf8.ValidString(id) && files[c.Run(evals.TrajectoryRun, id).Path()] != "{}" {
 			t.Errorf("%q: no file at %s", id, c.Path())
 		}
 	}
-	if n := len(need(st.ListConversations(t.Context()))); n != len(ids) || len(files) != 6*len(ids)-1 {
+	if n := len(need(evals.List(t.Context(), st))); n != len(ids) || len(files) != 6*len(ids)-1 {
 		t.Errorf("%d conversations, %d files", n, len(files))
 	}
-	if _, _, err := st.CreateConversation(t.Context(), ""); !invalid(err) {
+	if _, _, err := evals.Create(t.Context(), st, ""); !invalid(err) {
 		t.Errorf("an empty id: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 // system is what both tally and the model of the original offer, as far as the
@@ -19,8 +20,8 @@ import (
 type system interface {
 	create(id string) (existed bool, err error)
 	createdAt(id string) string
-	save(id string, d *tally.ConversationData) error
-	load(id string) (*tally.ConversationData, error)
+	save(id string, d *evals.ConversationData) error
+	load(id string) (*evals.ConversationData, error)
 	earlier(id string) []string // texts of all contents that can still be read
 	createRun(conversation, id string) error
 	saveRun(conversation, kind, id, result string) error
@@ -28,7 +29,7 @@ type system interface {
 	versions(conversation, id string) []string
 	stale(conversation, id string) (stale, known bool)
 	runTime(conversation, id string) (string, bool) // of a trajectory, typed
-	record(id string, d *tally.ConversationData, crashAfter int)
+	record(id string, d *evals.ConversationData, crashAfter int)
 	project(name string) system // the store as another project sees it
 	escapes(id string) bool     // whether something lies outside the base afterwards
 }
@@ -56,25 +57,25 @@ type ours struct {
 }
 
 func (o ours) create(id string) (bool, error) {
-	_, made, err := o.st.CreateConversation(o.ctx, id)
+	_, made, err := evals.Create(o.ctx, o.st, id)
 	return made.Existed, err
 }
 
 func (o ours) createdAt(id string) string {
-	return string(need(o.st.Conversation(id).CreatedAt(o.ctx)))
+	return string(need(evals.Of(o.st, id).CreatedAt(o.ctx)))
 }
 
-func (o ours) save(id string, d *tally.ConversationData) error {
-	_, _, err := o.st.SaveConversation(o.ctx, id, d)
+func (o ours) save(id string, d *evals.ConversationData) error {
+	_, _, err := evals.Save(o.ctx, o.st, id, d)
 	return err
 }
 
-func (o ours) load(id string) (*tally.ConversationData, error) {
-	return o.st.Conversation(id).Load(o.ctx)
+func (o ours) load(id string) (*evals.ConversationData, error) {
+	return evals.Of(o.st, id).Load(o.ctx)
 }
 
 func (o ours) earlier(id string) []string {
-	c := o.st.Conversation(id)
+	c := evals.Of(o.st, id)
 	var list []string
 	s := need(c.Session().Load(o.ctx, ""))
 	for _, interval := range s.History.Live(s.Offset()) {
@@ -89,25 +90,25 @@ func (o ours) earlier(id string) []string {
 }
 
 func (o ours) createRun(conversation, id string) error {
-	_, err := o.st.Conversation(conversation).CreateRun(o.ctx, tally.TallyRun, id)
+	_, err := evals.Of(o.st, conversation).CreateRun(o.ctx, evals.TallyRun, id)
 	return err
 }
 
 func (o ours) saveRun(conversation, kind, id, result string) error {
-	_, err := o.st.Conversation(conversation).Run(tally.RunType(kind), id).Save(o.ctx, []byte(result))
+	_, err := evals.Of(o.st, conversation).Run(evals.RunType(kind), id).Save(o.ctx, []byte(result))
 	return err
 }
 
 func (o ours) runs(conversation string) []string {
 	var list []string
-	for _, r := range need(o.st.Conversation(conversation).ListRuns(o.ctx)) {
+	for _, r := range need(evals.Of(o.st, conversation).ListRuns(o.ctx)) {
 		list = append(list, string(r.Type())+"/"+r.ID())
 	}
 	return list
 }
 
 func (o ours) versions(conversation, id string) []string {
-	r := o.st.Conversation(conversation).Run(tally.TrajectoryRun, id)
+	r := evals.Of(o.st, conversation).Run(evals.TrajectoryRun, id)
 	var list []string
 	for _, v := range need(r.Versions(o.ctx)) {
 		list = append(list, string(need(r.LoadVersion(o.ctx, v.Version)).Raw))
@@ -116,12 +117,12 @@ func (o ours) versions(conversation, id string) []string {
 }
 
 func (o ours) stale(conversation, id string) (bool, bool) {
-	s := need(o.st.Conversation(conversation).Run(tally.TrajectoryRun, id).Stale(o.ctx))
-	return s == tally.Stale, s != tally.NotKnown
+	s := need(evals.Of(o.st, conversation).Run(evals.TrajectoryRun, id).Stale(o.ctx))
+	return s == evals.Stale, s != evals.NotKnown
 }
 
 func (o ours) runTime(conversation, id string) (string, bool) {
-	m, err := need(o.st.Conversation(conversation).Run(tally.TrajectoryRun, id).Load(o.ctx)).Trajectory()
+	m, err := need(evals.Of(o.st, conversation).Run(evals.TrajectoryRun, id).Load(o.ctx)).Trajectory()
 	if err != nil {
 		return "", false
 	}
@@ -129,8 +130,8 @@ func (o ours) runTime(conversation, id string) (string, bool) {
 	return at.UTC().Format("2006-01-02 15:04"), ok
 }
 
-func (o ours) record(id string, d *tally.ConversationData, crashAfter int) {
-	c := o.st.Conversation(id)
+func (o ours) record(id string, d *evals.ConversationData, crashAfter int) {
+	c := evals.Of(o.st, id)
 	for _, s := range d.Steps[:crashAfter] {
 		need(c.Append(o.ctx, s))
 	}
@@ -141,7 +142,7 @@ func (o ours) project(name string) system {
 }
 
 func (o ours) escapes(id string) bool {
-	return !strings.HasPrefix(path.Clean(".tally/"+o.st.Conversation(id).Path()), ".tally/conversations/")
+	return !strings.HasPrefix(path.Clean(".tally/"+evals.Of(o.st, id).Path()), ".tally/conversations/")
 }
 
 // original is a model of the system that tally replaces: files that are overwritten
@@ -191,20 +192,20 @@ func (o *original) createdAt(id string) string {
 	return meta.CreatedAt
 }
 
-func (o *original) save(id string, d *tally.ConversationData) error {
-	text, err := tally.EncodeConversation(d)
+func (o *original) save(id string, d *evals.ConversationData) error {
+	text, err := evals.EncodeConversation(d)
 	if err == nil {
 		o.write("conversations/"+id+"/conversation.jsonl", string(text))
 	}
 	return err
 }
 
-func (o *original) load(id string) (*tally.ConversationData, error) {
+func (o *original) load(id string) (*evals.ConversationData, error) {
 	text, err := o.read("conversations/" + id + "/conversation.jsonl")
 	if err != nil {
 		return nil, err
 	}
-	return tally.DecodeConversation([]byte(text))
+	return evals.DecodeConversation([]byte(text))
 }
 
 func (o *original) earlier(id string) []string {
@@ -248,7 +249,7 @@ func (o *original) stale(string, string) (bool, bool) { return false, false }
 func (o *original) runTime(string, string) (string, bool) { return "", false }
 
 // record writes at the end, so that a crash before it leaves nothing.
-func (o *original) record(id string, d *tally.ConversationData, crashAfter int) {
+func (o *original) record(id string, d *evals.ConversationData, crashAfter int) {
 	if crashAfter == len(d.Steps) {
 		_ = o.save(id, d)
 	}
@@ -283,7 +284,7 @@ func fixCreateTwice(sys system) error { // T-08
 
 func fixOldContent(sys system) error { // T-10
 	for _, text := range []string{"old", "new"} {
-		if err := sys.save("x", &tally.ConversationData{ID: "x", Steps: said(text)}); err != nil {
+		if err := sys.save("x", &evals.ConversationData{ID: "x", Steps: said(text)}); err != nil {
 			return err
 		}
 	}
@@ -294,7 +295,7 @@ func fixOldContent(sys system) error { // T-10
 }
 
 func fixZeroSteps(sys system) error { // T-15
-	if err := sys.save("x", &tally.ConversationData{ID: "other", Metadata: []byte(`{"a":1}`)}); err != nil {
+	if err := sys.save("x", &evals.ConversationData{ID: "other", Metadata: []byte(`{"a":1}`)}); err != nil {
 		return err
 	}
 	d, err := sys.load("x")
@@ -343,14 +344,14 @@ func fixRunDate(sys system) error { // T-22
 }
 
 func fixJudged(sys system) error { // T-29
-	d := &tally.ConversationData{ID: "x", Steps: said("a", "b")}
+	d := &evals.ConversationData{ID: "x", Steps: said("a", "b")}
 	if err := errors.Join(sys.save("x", d), sys.saveRun("x", "trajectory", "run-1-a", `{}`)); err != nil {
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); stale || !known {
 		return fmt.Errorf("stale %v, known %v before the conversation changed", stale, known)
 	}
-	if err := sys.save("x", &tally.ConversationData{ID: "x", Steps: said("recorded again")}); err != nil {
+	if err := sys.save("x", &evals.ConversationData{ID: "x", Steps: said("recorded again")}); err != nil {
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); !stale || !known {
@@ -369,7 +370,7 @@ func fixEscape(sys system) error { // T-30
 }
 
 func fixCrash(sys system) error { // T-32
-	sys.record("x", &tally.ConversationData{ID: "x", Steps: said("a", "b", "c")}, 2)
+	sys.record("x", &evals.ConversationData{ID: "x", Steps: said("a", "b", "c")}, 2)
 	d, err := sys.load("x")
 	if err != nil || texts(d) != "a,b" {
 		return fmt.Errorf("after the crash: %v, %v", d, err)
@@ -379,8 +380,8 @@ func fixCrash(sys system) error { // T-32
 
 func fixProjects(sys system) error { // T-37
 	one, two := sys.project("one"), sys.project("two")
-	if err := errors.Join(one.save("golden", &tally.ConversationData{ID: "golden", Steps: said("one")}),
-		two.save("golden", &tally.ConversationData{ID: "golden", Steps: said("two")})); err != nil {
+	if err := errors.Join(one.save("golden", &evals.ConversationData{ID: "golden", Steps: said("one")}),
+		two.save("golden", &evals.ConversationData{ID: "golden", Steps: said("two")})); err != nil {
 		return err
 	}
 	d, err := one.load("golden")
@@ -393,7 +394,7 @@ func fixProjects(sys system) error { // T-37
 // The model does what the original does: where the two should agree, they do.
 func TestOriginalModel(t *testing.T) {
 	for name, sys := range map[string]system{"tally": ours{t.Context(), storetest.Memory(t, tally.Config{})}, "original": newOriginal()} {
-		d := &tally.ConversationData{ID: "x", Metadata: []byte(`{"a":1}`), Steps: said("a", "b")}
+		d := &evals.ConversationData{ID: "x", Metadata: []byte(`{"a":1}`), Steps: said("a", "b")}
 		if err := errors.Join(sys.save("x", d), sys.saveRun("x", "trajectory", "run-1-a", `{"n":1}`)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

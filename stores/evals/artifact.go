@@ -1,4 +1,4 @@
-package tally
+package evals
 
 import (
 	"github.com/tallylog/tally/events"

@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"encoding/json"
@@ -14,14 +14,15 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 type rawMessage = json.RawMessage
 
 var anyway = log.Any
 
-func trajectoryMeta() *tally.TrajectoryMeta {
-	return &tally.TrajectoryMeta{Version: 1, TrajectoryID: "c1", CreatedAt: "2026-01-23T12:35:42.341Z", Goal: "a < b & c", Persona: tally.Persona{Description: "d"}}
+func trajectoryMeta() *evals.TrajectoryMeta {
+	return &evals.TrajectoryMeta{Version: 1, TrajectoryID: "c1", CreatedAt: "2026-01-23T12:35:42.341Z", Goal: "a < b & c", Persona: evals.Persona{Description: "d"}}
 }
 
 func TestTrajectory(t *testing.T) {
@@ -35,12 +36,12 @@ func TestTrajectory(t *testing.T) {
 }
 
 func testTrajectoryMeta(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	if m, err := c.LoadTrajectoryMeta(t.Context()); m != nil || err != nil {
 		t.Errorf("none: %v, %v", m, err)
 	}
 	raw := `{"version":1,"trajectoryId":"c1","createdAt":"2026-01-23T12:35:42.341Z","goal":"<g>","persona":{"description":"d","guardrails":["x"]},"maxTurns":25,"loopDetection":{"maxConsecutiveSameStep":5},"stepGraph":{"start":"s","steps":[{"id":"s","preconditions":[{"type":"custom"}]}]},"extra":1.0}`
-	if change := need(c.SaveTrajectoryMetaRaw(t.Context(), []byte(raw))); change != tally.Extension {
+	if change := need(c.SaveTrajectoryMetaRaw(t.Context(), []byte(raw))); change != evals.Extension {
 		t.Errorf("%v", change)
 	}
 	m := need(c.LoadTrajectoryMeta(t.Context()))
@@ -51,7 +52,7 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 	if got := need(c.TrajectoryMetaRaw(t.Context())); string(got) != raw {
 		t.Errorf("bytes %s", got)
 	}
-	if change := need(c.SaveTrajectoryMeta(t.Context(), m)); change != tally.NoChange { // the typed view lost nothing
+	if change := need(c.SaveTrajectoryMeta(t.Context(), m)); change != evals.NoChange { // the typed view lost nothing
 		t.Errorf("the same again: %v", change)
 	}
 	before := len(recordsOf(t, st, "c1"))
@@ -63,15 +64,15 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 	if n := len(recordsOf(t, st, "c1")); n != before {
 		t.Errorf("%d records, before %d", n, before)
 	}
-	if change := need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta())); change != tally.Replacement {
+	if change := need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta())); change != evals.Replacement {
 		t.Errorf("%v", change)
 	}
 }
 
 // simulated gives the traces of a simulation.
-func simulated() []tally.StepTrace {
+func simulated() []evals.StepTrace {
 	first, second := "step-1", "step-2"
-	return []tally.StepTrace{
+	return []evals.StepTrace{
 		{TurnIndex: 0, UserMessage: []byte(`{"role":"user","content":"a"}`), Timestamp: "2026-01-23T12:35:42.341Z", StepID: &first, AgentMessages: raws(`{"role":"assistant","content":"<b>"}`), Selection: []byte(`{"method":"start"}`)},
 		{TurnIndex: 3, UserMessage: []byte(`{"role":"user","content":"c"}`), Timestamp: "2026-01-23T12:35:43.341Z", StepID: &second, AgentMessages: raws(), Selection: []byte(`{"method":"llm-ranked","candidates":[{"stepId":"step-2","score":0.9200000000000003,"reasons":["r"]}]}`)},
 		{TurnIndex: 4, UserMessage: []byte(`{"role":"user","content":"d"}`), Timestamp: "2026-01-23T12:35:44.341Z", AgentMessages: raws(), Selection: []byte(`{"method":"none"}`), End: []byte(`{"isFinal":true,"reason":"max-turns","completed":false}`)},
@@ -87,11 +88,11 @@ func raws(list ...string) []rawMessage {
 }
 
 func testStepTraces(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	if traces, err := c.LoadTrajectoryStepTraces(t.Context()); traces != nil || err != nil {
 		t.Errorf("none: %v, %v", traces, err)
 	}
-	d := need(tally.StepTracesToConversation(simulated(), "c1", nil))
+	d := need(evals.StepTracesToConversation(simulated(), "c1", nil))
 	need(c.Save(t.Context(), d))
 	if traces := need(c.LoadTrajectoryStepTraces(t.Context())); traces != nil {
 		t.Errorf("a conversation that nobody simulated: %v", traces)
@@ -103,7 +104,7 @@ func testStepTraces(t *testing.T, st *tally.Store) {
 	if turns := need(c.Session().Load(t.Context(), "")).Threads.Turns("traces"); len(turns) != 0 {
 		t.Error("what follows from the steps was stored again")
 	}
-	if change := need(c.SaveTrajectoryStepTraces(t.Context(), simulated())); change != tally.NoChange {
+	if change := need(c.SaveTrajectoryStepTraces(t.Context(), simulated())); change != evals.NoChange {
 		t.Errorf("again: %v", change)
 	}
 	others := simulated()[:2] // which do not follow from the steps
@@ -130,29 +131,29 @@ func testStepTraces(t *testing.T, st *tally.Store) {
 }
 
 func testConversions(t *testing.T) {
-	d := need(tally.StepTracesToConversation(simulated(), "c1", []byte(`{"source":"test"}`)))
+	d := need(evals.StepTracesToConversation(simulated(), "c1", []byte(`{"source":"test"}`)))
 	if d.ID != "c1" || string(d.Metadata) != `{"source":"test"}` || d.Steps[1].StepIndex() != 1 {
 		t.Errorf("%+v", d)
 	}
 	if want := `{"stepIndex":2,"input":{"role":"user","content":"d"},"output":[],"timestamp":"2026-01-23T12:35:44.341Z","metadata":{"originalTurnIndex":4,"stepId":null,"selection":{"method":"none"},"end":{"isFinal":true,"reason":"max-turns","completed":false}}}`; string(d.Steps[2].Raw()) != want {
 		t.Errorf("have %s", d.Steps[2].Raw())
 	}
-	if back := tally.ConversationToStepTraces(d, tally.TraceOptions{PreserveTurnIndices: true}); !reflect.DeepEqual(back, simulated()) {
+	if back := evals.ConversationToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true}); !reflect.DeepEqual(back, simulated()) {
 		t.Errorf("have %+v", back)
 	}
-	if back := tally.ConversationToStepTraces(d, tally.TraceOptions{}); back[1].TurnIndex != 1 {
+	if back := evals.ConversationToStepTraces(d, evals.TraceOptions{}); back[1].TurnIndex != 1 {
 		t.Errorf("index %d", back[1].TurnIndex)
 	}
-	bare := need(tally.NewStep(5, []byte(`{"role":"user"}`)))
+	bare := need(evals.NewStep(5, []byte(`{"role":"user"}`)))
 	now := time.UnixMilli(1769171838912)
-	got := tally.ConversationToStepTraces(&tally.ConversationData{ID: "x", Steps: []tally.Step{bare}}, tally.TraceOptions{Now: func() time.Time { return now }})
+	got := evals.ConversationToStepTraces(&evals.ConversationData{ID: "x", Steps: []evals.Step{bare}}, evals.TraceOptions{Now: func() time.Time { return now }})
 	if got[0].Timestamp != "2026-01-23T12:37:18.912Z" || got[0].StepID != nil || string(got[0].Selection) != `{"method":"none"}` || got[0].End != nil || got[0].TurnIndex != 0 {
 		t.Errorf("have %+v", got[0])
 	}
 }
 
 func testViewer(t *testing.T, st *tally.Store) {
-	c, _, err := st.SaveConversation(t.Context(), "c1", need(tally.StepTracesToConversation(simulated(), "c1", nil)))
+	c, _, err := evals.Save(t.Context(), st, "c1", need(evals.StepTracesToConversation(simulated(), "c1", nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,20 +162,20 @@ func testViewer(t *testing.T, st *tally.Store) {
 	}
 	need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta()))
 	for _, id := range []string{"run-100-a", "run-300-a", "run-200-a", "odd"} {
-		need(c.Run(tally.TallyRun, id).Save(t.Context(), []byte(artifact("1", "1"))))
+		need(c.Run(evals.TallyRun, id).Save(t.Context(), []byte(artifact("1", "1"))))
 	}
-	if sums := need(st.ConversationSummaries(t.Context())); fmt.Sprint(sums) != "[{c1 4}]" {
+	if sums := need(evals.Summaries(t.Context(), st)); fmt.Sprint(sums) != "[{c1 4}]" {
 		t.Errorf("%v", sums)
 	}
 	var list []string
-	for _, r := range tally.NewestFirst(need(c.ListRuns(t.Context()))) {
+	for _, r := range evals.NewestFirst(need(c.ListRuns(t.Context()))) {
 		at, ok := r.Timestamp()
 		list = append(list, fmt.Sprint(r.ID(), r.Type(), at.UnixMilli() > 0 && ok))
 	}
 	if got := strings.Join(list, " "); got != "run-300-atallytrue run-200-atallytrue run-100-atallytrue oddtallyfalse" {
 		t.Errorf("%s", got)
 	}
-	if raw := need(c.Run(tally.TallyRun, "odd").Raw(t.Context())); string(raw) != artifact("1", "1") {
+	if raw := need(c.Run(evals.TallyRun, "odd").Raw(t.Context())); string(raw) != artifact("1", "1") {
 		t.Errorf("%s", raw)
 	}
 	if tr := need(c.Trajectory(t.Context())); tr.Meta.Goal != "a < b & c" || len(tr.Steps) != 3 {
@@ -205,7 +206,7 @@ func TestTrajectoryCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if got := texts(mustContent(t, st.Conversation("c1"))); got != "turn 0,turn 1,turn 2" {
+	if got := texts(mustContent(t, evals.Of(st, "c1"))); got != "turn 0,turn 1,turn 2" {
 		t.Errorf("after the crash: %s", got)
 	}
 }
@@ -215,7 +216,7 @@ func recordAndDie(t *testing.T, dir string) {
 	if err != nil {
 		os.Exit(0) // the parent reports that it was not killed
 	}
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	for _, s := range steps(3) {
 		if _, err := c.Append(t.Context(), s); err != nil {
 			os.Exit(0)

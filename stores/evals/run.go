@@ -1,4 +1,4 @@
-package tally
+package evals
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/filename"
 	"github.com/tallylog/tally/log"
@@ -243,7 +244,7 @@ func (r *Run) Versions(ctx context.Context) ([]RunVersion, error) {
 }
 
 func (r *Run) notFound() error {
-	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), ErrNotFound)
+	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), tally.ErrNotFound)
 }
 
 // Raw gives the newest result byte for byte, whatever it is.

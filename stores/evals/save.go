@@ -1,9 +1,10 @@
-package tally
+package evals
 
 import (
 	"cmp"
 	"context"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
@@ -28,7 +29,7 @@ func (c *Conversation) Save(ctx context.Context, data *ConversationData) (Saved,
 		return c.saveOnce(ctx, data)
 	}
 	var saved Saved
-	err := Retry(ctx, func() (err error) {
+	err := tally.Retry(ctx, func() (err error) {
 		saved, err = c.saveOnce(ctx, data)
 		return err
 	}, log.ErrConflict)

@@ -1,4 +1,4 @@
-package tally
+package evals
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
 )
@@ -77,11 +78,11 @@ func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq
 // now gives all steps as of an offset, 0 for the head.
 func (c *Conversation) now(ctx context.Context, at events.Offset) (Update, error) {
 	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), at)
-	if errors.Is(err, ErrNotFound) && at == 0 {
+	if errors.Is(err, tally.ErrNotFound) && at == 0 {
 		return Update{}, nil
 	}
 	if err == nil {
-		err = CheckKind(s, events.KindConversation)
+		err = tally.CheckKind(s, events.KindConversation)
 	}
 	if err != nil {
 		return Update{}, err

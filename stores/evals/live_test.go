@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"context"
@@ -10,19 +10,20 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 func testAppend(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	for i := range 5 {
 		if ack, err := c.Append(t.Context(), step(i, fmt.Sprint(i))); err != nil || ack.Late {
 			t.Fatalf("%+v, %v", ack, err)
 		}
 		if i == 2 { // somebody else
-			need(st.Conversation("c1").Append(t.Context(), step(9, "other"), step(9, "other")))
+			need(evals.Of(st, "c1").Append(t.Context(), step(9, "other"), step(9, "other")))
 		}
 	}
-	d := mustContent(t, st.Conversation("c1"))
+	d := mustContent(t, evals.Of(st, "c1"))
 	if got := texts(d); got != "0,1,2,other,other,3,4" {
 		t.Errorf("now %s", got)
 	}
@@ -34,7 +35,7 @@ func testAppend(t *testing.T, st *tally.Store) {
 }
 
 func testAppendLate(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	need(c.Append(t.Context(), step(0, "a")))
 	need(c.Append(t.Context(), step(1, "b")))
 	other := st.Session("c1")
@@ -59,7 +60,7 @@ func testAppendLate(t *testing.T, st *tally.Store) {
 }
 
 func testFollow(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	mustStore(t, c, said("a")...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -69,12 +70,12 @@ func testFollow(t *testing.T, st *tally.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprintf("%s: %s", u.Kind, texts(&tally.ConversationData{Steps: u.Steps})))
+		got = append(got, fmt.Sprintf("%s: %s", u.Kind, texts(&evals.ConversationData{Steps: u.Steps})))
 		last = u.Offset
 		switch len(got) {
 		case 1:
 			need(c.Append(ctx, step(1, "b"), step(2, "c")))
-			r := need(c.CreateRun(ctx, tally.TrajectoryRun, "r"))
+			r := need(c.CreateRun(ctx, evals.TrajectoryRun, "r"))
 			need(r.Save(ctx, []byte(`{}`)))
 			need(c.SaveTrajectoryMeta(ctx, trajectoryMeta()))
 			back := need(c.Session().PlanRewind(ctx, "#1", ""))
@@ -90,15 +91,15 @@ func testFollow(t *testing.T, st *tally.Store) {
 	}
 	need(c.Append(t.Context(), step(1, "y")))
 	for u, err := range c.Follow(t.Context(), last) { // goes on from there
-		if err != nil || u.Kind != tally.StepsAppended || texts(&tally.ConversationData{Steps: u.Steps}) != "y" {
+		if err != nil || u.Kind != evals.StepsAppended || texts(&evals.ConversationData{Steps: u.Steps}) != "y" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		break
 	}
-	later := st.Conversation("later") // does not exist yet
+	later := evals.Of(st, "later") // does not exist yet
 	go func() { _, _ = later.Append(t.Context(), step(0, "first")) }()
 	for u, err := range later.Follow(t.Context(), 0) {
-		if err != nil || texts(&tally.ConversationData{Steps: u.Steps}) != "first" {
+		if err != nil || texts(&evals.ConversationData{Steps: u.Steps}) != "first" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		break
@@ -106,12 +107,12 @@ func testFollow(t *testing.T, st *tally.Store) {
 }
 
 func testFork(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	mustStore(t, c, said("a", "b")...)
 	if _, _, err := c.Session().Fork(t.Context(), "#1", "fork"); err != nil {
 		t.Fatal(err)
 	}
-	fork := st.Conversation("fork")
+	fork := evals.Of(st, "fork")
 	need(fork.Append(t.Context(), step(1, "c")))
 	if got := texts(mustContent(t, fork)); got != "a,b,c" { // turns of one event stay together
 		t.Errorf("fork %s", got)
@@ -119,7 +120,7 @@ func testFork(t *testing.T, st *tally.Store) {
 	if got := texts(mustContent(t, c)); got != "a,b" {
 		t.Errorf("parent %s", got)
 	}
-	if list := need(st.ListConversations(t.Context())); len(list) != 2 {
+	if list := need(evals.List(t.Context(), st)); len(list) != 2 {
 		t.Errorf("%d conversations", len(list))
 	}
 }
@@ -131,7 +132,7 @@ func testAtOnce(t *testing.T, st *tally.Store) {
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
-			c, made, err := st.CreateConversation(t.Context(), "c1")
+			c, made, err := evals.Create(t.Context(), st, "c1")
 			if err != nil {
 				t.Error(err)
 				return
@@ -150,7 +151,7 @@ func testAtOnce(t *testing.T, st *tally.Store) {
 		})
 	}
 	all.Wait()
-	d := mustContent(t, st.Conversation("c1"))
+	d := mustContent(t, evals.Of(st, "c1"))
 	if created.Load() != 1 || len(d.Steps) != 3*writers || string(d.Metadata) != `{"m":1}` {
 		t.Errorf("created %d times, %d steps, metadata %s", created.Load(), len(d.Steps), d.Metadata)
 	}

@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 // parity is an acceptance criterion of the store layer that tally replaces.
@@ -69,9 +70,9 @@ func need[T any](v T, err error) T {
 }
 
 // step makes a step as the original writes it.
-func step(n int, text string) tally.Step {
+func step(n int, text string) evals.Step {
 	content := need(json.Marshal(text))
-	s, err := tally.ParseStep(fmt.Appendf(nil, `{"stepIndex":%d,"input":{"role":"user","content":%s},"output":[{"role":"assistant","content":"ok %d"}],"timestamp":"2026-01-23T12:35:%02d.000Z"}`, n, content, n, n%60))
+	s, err := evals.ParseStep(fmt.Appendf(nil, `{"stepIndex":%d,"input":{"role":"user","content":%s},"output":[{"role":"assistant","content":"ok %d"}],"timestamp":"2026-01-23T12:35:%02d.000Z"}`, n, content, n, n%60))
 	if err != nil {
 		panic(err)
 	}
@@ -79,8 +80,8 @@ func step(n int, text string) tally.Step {
 }
 
 // steps makes n steps.
-func steps(n int) []tally.Step {
-	list := make([]tally.Step, n)
+func steps(n int) []evals.Step {
+	list := make([]evals.Step, n)
 	for i := range list {
 		list[i] = step(i, fmt.Sprintf("turn %d", i))
 	}
@@ -88,7 +89,7 @@ func steps(n int) []tally.Step {
 }
 
 // texts lists what the users said.
-func texts(d *tally.ConversationData) string {
+func texts(d *evals.ConversationData) string {
 	var list []string
 	for _, s := range d.Steps {
 		var m struct{ Content string }
@@ -100,8 +101,8 @@ func texts(d *tally.ConversationData) string {
 	return strings.Join(list, ",")
 }
 
-func said(list ...string) []tally.Step {
-	var out []tally.Step
+func said(list ...string) []evals.Step {
+	var out []evals.Step
 	for i, text := range list {
 		out = append(out, step(i, text))
 	}
@@ -109,16 +110,16 @@ func said(list ...string) []tally.Step {
 }
 
 // mustStore saves content that is made from nothing.
-func mustStore(t testing.TB, c *tally.Conversation, steps ...tally.Step) tally.Saved {
+func mustStore(t testing.TB, c *evals.Conversation, steps ...evals.Step) evals.Saved {
 	t.Helper()
-	saved, err := c.Save(t.Context(), &tally.ConversationData{ID: c.ID(), Steps: steps})
+	saved, err := c.Save(t.Context(), &evals.ConversationData{ID: c.ID(), Steps: steps})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return saved
 }
 
-func mustContent(t testing.TB, c *tally.Conversation) *tally.ConversationData {
+func mustContent(t testing.TB, c *evals.Conversation) *evals.ConversationData {
 	t.Helper()
 	d, err := c.Load(t.Context())
 	if err != nil {
@@ -141,7 +142,7 @@ func recordsOf(t testing.TB, st *tally.Store, id string) []events.Record {
 }
 
 func testEmptyList(t *testing.T, st *tally.Store) {
-	list, err := st.ListConversations(t.Context())
+	list, err := evals.List(t.Context(), st)
 	if err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -149,7 +150,7 @@ func testEmptyList(t *testing.T, st *tally.Store) {
 
 func testListKinds(t *testing.T, st *tally.Store) {
 	for _, id := range []string{"b", "a", "no/created"} {
-		mustStore(t, st.Conversation(id), steps(1)...)
+		mustStore(t, evals.Of(st, id), steps(1)...)
 	}
 	for _, kind := range []string{events.KindJob, events.KindHistory, events.KindPrompts} {
 		if _, err := st.Session(kind+"/x").Create(t.Context(), events.SessionCreated{Kind: kind, CreatedAt: "2026-01-01T00:00:00Z"}); err != nil {
@@ -160,56 +161,56 @@ func testListKinds(t *testing.T, st *tally.Store) {
 		t.Fatal(err)
 	}
 	var ids []string
-	for _, c := range need(st.ListConversations(t.Context())) {
+	for _, c := range need(evals.List(t.Context(), st)) {
 		ids = append(ids, c.ID())
 	}
 	if got := strings.Join(ids, " "); got != "a b no/created" {
 		t.Errorf("list %q", got)
 	}
-	_, err := st.Conversation("job/x").Load(t.Context())
+	_, err := evals.Of(st, "job/x").Load(t.Context())
 	if kind, ok := errors.AsType[*tally.KindError](err); !ok || kind.Have != events.KindJob {
 		t.Errorf("a job loaded as a conversation: %v", err)
 	}
-	if _, _, err := st.CreateConversation(t.Context(), "job/x"); err == nil {
+	if _, _, err := evals.Create(t.Context(), st, "job/x"); err == nil {
 		t.Error("a conversation was created over a job")
 	}
-	if _, err := st.Conversation("job/x").Append(t.Context(), step(0, "x")); err == nil {
+	if _, err := evals.Of(st, "job/x").Append(t.Context(), step(0, "x")); err == nil {
 		t.Error("a step was appended to a job")
 	}
-	if _, ok, err := st.GetConversation(t.Context(), "job/x"); ok || err != nil {
+	if _, ok, err := evals.Get(t.Context(), st, "job/x"); ok || err != nil {
 		t.Errorf("a job was found as a conversation: %v", err)
 	}
 }
 
 func testGetUnknown(t *testing.T, st *tally.Store) {
-	c, ok, err := st.GetConversation(t.Context(), "nobody")
+	c, ok, err := evals.Get(t.Context(), st, "nobody")
 	if c != nil || ok || err != nil {
 		t.Errorf("%v, %v, %v", c, ok, err)
 	}
-	if _, err := st.Conversation("nobody").Load(t.Context()); !errors.Is(err, tally.ErrNotFound) {
+	if _, err := evals.Of(st, "nobody").Load(t.Context()); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("load: %v", err)
 	}
 }
 
 func testCreatedIsVisible(t *testing.T, st *tally.Store) {
-	if _, made, err := st.CreateConversation(t.Context(), "c1"); err != nil || made.Existed || made.At == "" {
+	if _, made, err := evals.Create(t.Context(), st, "c1"); err != nil || made.Existed || made.At == "" {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	if list := need(st.ListConversations(t.Context())); len(list) != 1 || list[0].ID() != "c1" {
+	if list := need(evals.List(t.Context(), st)); len(list) != 1 || list[0].ID() != "c1" {
 		t.Errorf("list %v", list)
 	}
-	if _, ok, err := st.GetConversation(t.Context(), "c1"); !ok || err != nil {
+	if _, ok, err := evals.Get(t.Context(), st, "c1"); !ok || err != nil {
 		t.Errorf("get: %v, %v", ok, err)
 	}
 }
 
 func testCreateTwice(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixCreateTwice)
-	_, first, err := st.CreateConversation(t.Context(), "twice")
+	_, first, err := evals.Create(t.Context(), st, "twice")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, second, err := st.CreateConversation(t.Context(), "twice")
+	c, second, err := evals.Create(t.Context(), st, "twice")
 	if err != nil || !second.Existed || second.At != first.At || c.ID() != "twice" {
 		t.Errorf("first %+v, second %+v, %v", first, second, err)
 	}
@@ -219,18 +220,18 @@ func testCreateTwice(t *testing.T, st *tally.Store) {
 }
 
 func testNoSteps(t *testing.T, st *tally.Store) {
-	c, _, err := st.CreateConversation(t.Context(), "c1")
+	c, _, err := evals.Create(t.Context(), st, "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Load(t.Context()); !errors.Is(err, tally.ErrNoSteps) || errors.Is(err, tally.ErrEmpty) || errors.Is(err, tally.ErrNotFound) {
+	if _, err := c.Load(t.Context()); !errors.Is(err, evals.ErrNoSteps) || errors.Is(err, evals.ErrEmpty) || errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("created only: %v", err)
 	}
 	mustStore(t, c)
 	if d, err := c.Load(t.Context()); err != nil || len(d.Steps) != 0 {
 		t.Errorf("saved without steps: %v, %v", d, err)
 	}
-	if _, err := tally.DecodeConversation(nil); !errors.Is(err, tally.ErrEmpty) {
+	if _, err := evals.DecodeConversation(nil); !errors.Is(err, evals.ErrEmpty) {
 		t.Errorf("an empty file: %v", err)
 	}
 }
@@ -238,12 +239,12 @@ func testNoSteps(t *testing.T, st *tally.Store) {
 func testHandles(t *testing.T, st *tally.Store) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel() // whatever does I/O fails
-	c := st.Conversation("../up:and/away")
+	c := evals.Of(st, "../up:and/away")
 	if c.ID() != "../up:and/away" || c.Path() != "conversations/..=2Fup=3Aand=2Faway" {
 		t.Errorf("%q %q", c.ID(), c.Path())
 	}
-	r := c.Run(tally.TallyRun, "run-1-a/b")
-	if r.ID() != "run-1-a/b" || r.Type() != tally.TallyRun || r.Path() != c.Path()+"/runs/tally/run-1-a=2Fb.json" || r.Conversation() != c {
+	r := c.Run(evals.TallyRun, "run-1-a/b")
+	if r.ID() != "run-1-a/b" || r.Type() != evals.TallyRun || r.Path() != c.Path()+"/runs/tally/run-1-a=2Fb.json" || r.Conversation() != c {
 		t.Errorf("%q %q %q", r.ID(), r.Type(), r.Path())
 	}
 	if _, err := c.Load(canceled); err == nil {
@@ -253,12 +254,12 @@ func testHandles(t *testing.T, st *tally.Store) {
 
 func testOneFlow(t *testing.T, st *tally.Store) {
 	for range 2 { // also for a conversation that exists
-		data := &tally.ConversationData{ID: "c1", Steps: steps(2)}
-		c, saved, err := st.SaveConversation(t.Context(), "c1", data)
+		data := &evals.ConversationData{ID: "c1", Steps: steps(2)}
+		c, saved, err := evals.Save(t.Context(), st, "c1", data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := c.CreateRun(t.Context(), tally.TrajectoryRun, "")
+		r, err := c.CreateRun(t.Context(), evals.TrajectoryRun, "")
 		if err != nil {
 			t.Fatal(err)
 		}

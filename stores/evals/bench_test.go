@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"bytes"
@@ -14,11 +14,12 @@ import (
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/snapshot"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 // longSteps makes the steps of a long conversation, of about 1 KiB each.
-func longSteps(n int) []tally.Step {
-	list := make([]tally.Step, n)
+func longSteps(n int) []evals.Step {
+	list := make([]evals.Step, n)
 	for i := range list {
 		list[i] = step(i, fmt.Sprintf("turn %d %s", i, strings.Repeat("word ", 180)))
 	}
@@ -28,7 +29,7 @@ func longSteps(n int) []tally.Step {
 // grownBy saves a conversation of n steps that grew by one, and gives the bytes
 // appended and those of the step.
 func grownBy(t testing.TB, st *tally.Store, n int) (appended, grown int) {
-	c := st.Conversation(fmt.Sprintf("grows-%d", n))
+	c := evals.Of(st, fmt.Sprintf("grows-%d", n))
 	list := longSteps(n + 1)
 	mustStore(t, c, list[:n]...)
 	d := mustContent(t, c)
@@ -59,7 +60,7 @@ func TestSaveCostsWhatIsNew(t *testing.T) {
 
 func BenchmarkSaveGrown(b *testing.B) {
 	st := benchStore(b)
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	list := longSteps(1000)
 	mustStore(b, c, list...)
 	warm(b, st, c)
@@ -80,10 +81,10 @@ func BenchmarkSaveGrown(b *testing.B) {
 // snapshot of it, and decodes the same file with encoding/json in the same run.
 func BenchmarkLoad(b *testing.B) {
 	st := benchStore(b)
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	mustStore(b, c, longSteps(1000)...)
 	warm(b, st, c)
-	file := need(tally.EncodeConversation(mustContent(b, c)))
+	file := need(evals.EncodeConversation(mustContent(b, c)))
 	b.SetBytes(int64(len(file)))
 	var ours, theirs time.Duration
 	for b.Loop() {
@@ -115,7 +116,7 @@ func decodeLines(b *testing.B, file []byte) int {
 
 func BenchmarkAppend(b *testing.B) {
 	st := benchStore(b)
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	mustStore(b, c, longSteps(1000)...)
 	i := 0
 	for b.Loop() {
@@ -145,7 +146,7 @@ func benchStore(b *testing.B) *tally.Store {
 }
 
 // warm keeps a snapshot of a conversation, as the keeper of a store does.
-func warm(b *testing.B, st *tally.Store, c *tally.Conversation) {
+func warm(b *testing.B, st *tally.Store, c *evals.Conversation) {
 	b.Helper()
 	if _, err := st.Loader().Keep(b.Context(), c.Session().Subject(), 0, ""); err != nil {
 		b.Fatal(err)

@@ -1,10 +1,11 @@
-package tally
+package evals
 
 import (
 	"context"
 	"fmt"
 	"slices"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
@@ -185,9 +186,9 @@ type ConversationSummary struct {
 	RunCount int // runs with a result
 }
 
-// ConversationSummaries lists the conversations with the number of their runs.
-func (st *Store) ConversationSummaries(ctx context.Context) ([]ConversationSummary, error) {
-	list, err := st.ListConversations(ctx)
+// Summaries lists the conversations with the number of their runs.
+func Summaries(ctx context.Context, st *tally.Store) ([]ConversationSummary, error) {
+	list, err := List(ctx, st)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 // withStore runs a part of an example on a store in memory.
@@ -25,34 +26,34 @@ func withStore(part func(context.Context, *tally.Store) error) {
 }
 
 // exampleStep makes a step of what a user said and what was answered.
-func exampleStep(index int, user, assistant string) (tally.Step, error) {
+func exampleStep(index int, user, assistant string) (evals.Step, error) {
 	in, err := json.Marshal(map[string]string{"role": "user", "content": user})
 	if err != nil {
-		return tally.Step{}, err
+		return evals.Step{}, err
 	}
 	out, err := json.Marshal(map[string]string{"role": "assistant", "content": assistant})
 	if err != nil {
-		return tally.Step{}, err
+		return evals.Step{}, err
 	}
-	return tally.NewStep(index, in, out)
+	return evals.NewStep(index, in, out)
 }
 
 // Browse what is recorded: conversations, their steps, their runs.
-func ExampleStore_ListConversations() {
+func ExampleList() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
 		hello, err := exampleStep(0, "Hello!", "Hi, how can I help?")
 		if err != nil {
 			return err
 		}
-		c, _, err := st.SaveConversation(ctx, "support-42", &tally.ConversationData{ID: "support-42", Steps: []tally.Step{hello}})
+		c, _, err := evals.Save(ctx, st, "support-42", &evals.ConversationData{ID: "support-42", Steps: []evals.Step{hello}})
 		if err != nil {
 			return err
 		}
-		if _, err := c.Run(tally.TrajectoryRun, "run-1769171838912-5790h4t").Save(ctx, json.RawMessage(`{"completed":true}`)); err != nil {
+		if _, err := c.Run(evals.TrajectoryRun, "run-1769171838912-5790h4t").Save(ctx, json.RawMessage(`{"completed":true}`)); err != nil {
 			return err
 		}
 
-		list, err := st.ListConversations(ctx)
+		list, err := evals.List(ctx, st)
 		if err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func ExampleStore_ListConversations() {
 // Write a simulation turn by turn: what was acknowledged survives a crash.
 func ExampleConversation_Append() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
-		var steps []tally.Step
+		var steps []evals.Step
 		for i, user := range []string{"I want to go to Rome.", "In May."} {
 			s, err := exampleStep(i, user, "Noted.")
 			if err != nil {
@@ -113,16 +114,16 @@ func ExampleConversation_Append() {
 }
 
 // simulate stands in README.md.
-func simulate(ctx context.Context, st *tally.Store, steps []tally.Step) (*tally.Run, error) {
-	c, _, err := st.CreateConversation(ctx, "travel")
+func simulate(ctx context.Context, st *tally.Store, steps []evals.Step) (*evals.Run, error) {
+	c, _, err := evals.Create(ctx, st, "travel")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.SaveTrajectoryMeta(ctx, &tally.TrajectoryMeta{Version: 1, TrajectoryID: "travel", CreatedAt: "2026-01-23T12:35:42.341Z",
-		Goal: "Plan a trip", Persona: tally.Persona{Description: "You travel a lot."}}); err != nil {
+	if _, err := c.SaveTrajectoryMeta(ctx, &evals.TrajectoryMeta{Version: 1, TrajectoryID: "travel", CreatedAt: "2026-01-23T12:35:42.341Z",
+		Goal: "Plan a trip", Persona: evals.Persona{Description: "You travel a lot."}}); err != nil {
 		return nil, err
 	}
-	run, err := c.CreateRun(ctx, tally.TrajectoryRun, "")
+	run, err := c.CreateRun(ctx, evals.TrajectoryRun, "")
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func ExampleRun_Save() {
 		if err != nil {
 			return err
 		}
-		c, _, err := st.SaveConversation(ctx, "support-42", &tally.ConversationData{ID: "support-42", Steps: []tally.Step{s}})
+		c, _, err := evals.Save(ctx, st, "support-42", &evals.ConversationData{ID: "support-42", Steps: []evals.Step{s}})
 		if err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func ExampleRun_Save() {
 		if err != nil {
 			return err
 		}
-		run, err := c.CreateRun(ctx, tally.TallyRun, "")
+		run, err := c.CreateRun(ctx, evals.TallyRun, "")
 		if err != nil {
 			return err
 		}
@@ -185,7 +186,7 @@ func ExampleRun_Save() {
 // Follow a conversation live: what is there first, then what comes.
 func ExampleConversation_Follow() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
-		c := st.Conversation("live")
+		c := evals.Of(st, "live")
 		for i, text := range []string{"one", "two"} {
 			s, err := exampleStep(i, text, "ok")
 			if err != nil {
@@ -200,14 +201,14 @@ func ExampleConversation_Follow() {
 				return err
 			}
 			fmt.Println(u.Kind, len(u.Steps))
-			if u.Kind == tally.StepsAppended {
+			if u.Kind == evals.StepsAppended {
 				break
 			}
 			s, err := exampleStep(2, "three", "ok")
 			if err != nil {
 				return err
 			}
-			if _, err := st.Conversation("live").Append(ctx, s); err != nil { // somebody else
+			if _, err := evals.Of(st, "live").Append(ctx, s); err != nil { // somebody else
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 func TestConversationFile(t *testing.T) {
@@ -18,44 +18,44 @@ func TestConversationFile(t *testing.T) {
 }
 
 func testEncode(t *testing.T) {
-	loose, err := tally.ParseStep([]byte("{ \"stepIndex\": 0.0,\n \"input\": {\"role\":\"user\"}, \"output\": [], \"conversationId\": \"before\", \"x\": \"<&>\u2028\" }"))
+	loose, err := evals.ParseStep([]byte("{ \"stepIndex\": 0.0,\n \"input\": {\"role\":\"user\"}, \"output\": [], \"conversationId\": \"before\", \"x\": \"<&>\u2028\" }"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &tally.ConversationData{ID: "c/1", Metadata: []byte(`{"a": 1}`), Steps: []tally.Step{loose, step(1, "b")}}
-	text := need(tally.EncodeConversation(d))
+	d := &evals.ConversationData{ID: "c/1", Metadata: []byte(`{"a": 1}`), Steps: []evals.Step{loose, step(1, "b")}}
+	text := need(evals.EncodeConversation(d))
 	want := "{\"stepIndex\":0.0,\"input\":{\"role\":\"user\"},\"output\":[],\"conversationId\":\"c/1\",\"x\":\"<&>\u2028\",\"conversationMetadata\":{\"a\":1}}\n" +
 		strings.TrimSuffix(string(step(1, "b").Raw()), "}") + `,"conversationId":"c/1"}`
 	if string(text) != want {
 		t.Errorf("have\n%s\nwant\n%s", text, want)
 	}
-	if text := need(tally.EncodeConversation(&tally.ConversationData{ID: "c"})); len(text) != 0 {
+	if text := need(evals.EncodeConversation(&evals.ConversationData{ID: "c"})); len(text) != 0 {
 		t.Errorf("no steps: %q", text)
 	}
-	if _, err := tally.EncodeConversation(&tally.ConversationData{ID: "c", Steps: make([]tally.Step, 1)}); !invalid(err) {
+	if _, err := evals.EncodeConversation(&evals.ConversationData{ID: "c", Steps: make([]evals.Step, 1)}); !invalid(err) {
 		t.Errorf("no step: %v", err)
 	}
 }
 
 func testDecode(t *testing.T) {
 	good := string(step(0, "a").Raw())
-	d := need(tally.DecodeConversation([]byte("\n  \r\n" + good + "\r\n\n{\"stepIndex\":1}\n[1]\n" + good + "\n\n")))
-	if d.ID != tally.UnknownID || len(d.Steps) != 2 || len(d.Warnings) != 2 || d.Warnings[0].Line != 5 || d.Warnings[1].Line != 6 {
+	d := need(evals.DecodeConversation([]byte("\n  \r\n" + good + "\r\n\n{\"stepIndex\":1}\n[1]\n" + good + "\n\n")))
+	if d.ID != evals.UnknownID || len(d.Steps) != 2 || len(d.Warnings) != 2 || d.Warnings[0].Line != 5 || d.Warnings[1].Line != 6 {
 		t.Errorf("%+v", d)
 	}
-	_, err := tally.DecodeConversation([]byte(good + "\n\n\n{oops\n" + good))
-	if e, ok := errors.AsType[*tally.LineError](err); !ok || e.Line != 4 || e.Filled != 2 {
+	_, err := evals.DecodeConversation([]byte(good + "\n\n\n{oops\n" + good))
+	if e, ok := errors.AsType[*evals.LineError](err); !ok || e.Line != 4 || e.Filled != 2 {
 		t.Errorf("bad JSON: %v", err)
 	}
 	for _, empty := range []string{"", "\n", " \r\n\t\n"} {
-		if _, err := tally.DecodeConversation([]byte(empty)); !errors.Is(err, tally.ErrEmpty) {
+		if _, err := evals.DecodeConversation([]byte(empty)); !errors.Is(err, evals.ErrEmpty) {
 			t.Errorf("%q: %v", empty, err)
 		}
 	}
 	// Id and metadata are those of the first line, also where it is no step.
 	first := `{"conversationId":"c1","conversationMetadata":{"k":1}}`
 	second := strings.TrimSuffix(good, "}") + `,"conversationId":"c2","conversationMetadata":{"k":2}}`
-	d = need(tally.DecodeConversation([]byte(first + "\n" + second)))
+	d = need(evals.DecodeConversation([]byte(first + "\n" + second)))
 	if d.ID != "c1" || string(d.Metadata) != `{"k":1}` || len(d.Steps) != 1 {
 		t.Errorf("%+v", d)
 	}
@@ -72,7 +72,7 @@ func testTimestamps(t *testing.T) {
 		`1769171838912`:               "", // dropped
 		`null`:                        "",
 	} {
-		d := need(tally.DecodeConversation([]byte(line(timestamp))))
+		d := need(evals.DecodeConversation([]byte(line(timestamp))))
 		if len(d.Steps) != 1 || string(d.Steps[0].Field("timestamp")) != timestamp {
 			t.Fatalf("%s: %+v", timestamp, d)
 		}
@@ -85,7 +85,7 @@ func testTimestamps(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`"yesterday"`, `""`, `"2026-13-01T00:00:00Z"`} {
-		d := need(tally.DecodeConversation([]byte(line(bad) + "\n" + string(step(1, "b").Raw()))))
+		d := need(evals.DecodeConversation([]byte(line(bad) + "\n" + string(step(1, "b").Raw()))))
 		if len(d.Steps) != 1 || len(d.Warnings) != 1 {
 			t.Errorf("%s: %+v", bad, d)
 		}
@@ -93,7 +93,7 @@ func testTimestamps(t *testing.T) {
 }
 
 func TestStepSetters(t *testing.T) {
-	s := need(tally.ParseStep([]byte(`{ "stepIndex":1, "zeta":1.50,"input":{"role":"user"} ,"output":[]}`)))
+	s := need(evals.ParseStep([]byte(`{ "stepIndex":1, "zeta":1.50,"input":{"role":"user"} ,"output":[]}`)))
 	for _, err := range []error{
 		s.SetStepIndex(7), s.SetInput([]byte(`{"role":"tool"}`)), s.SetOutput([]byte(`{"a":1}`), []byte(`{"b":2}`)), s.SetID("m-1"),
 		s.SetTimestamp(time.UnixMilli(1769171838912)), s.SetMetadata([]byte(`{"k":"v"}`)), s.Set("extra", []byte(`[1]`)),
@@ -114,7 +114,7 @@ func TestStepSetters(t *testing.T) {
 	if want := `{ "stepIndex":7, "zeta":1.50,"input":{"role":"tool"} ,"output":[{"a":1},{"b":2}]}`; string(s.Raw()) != want {
 		t.Errorf("have %s", s.Raw())
 	}
-	var zero tally.Step
+	var zero evals.Step
 	if err := zero.Set("stepIndex", []byte("1")); !invalid(err) || !zero.IsZero() {
 		t.Errorf("half a step: %v", err)
 	}
@@ -124,7 +124,7 @@ func TestStepSetters(t *testing.T) {
 // have: blank lines, white space between tokens, turns that are no steps.
 func TestConversationFileLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := &tally.ConversationData{ID: rapid.StringMatching(`[a-zé/"]{1,6}`).Draw(t, "id")}
+		d := &evals.ConversationData{ID: rapid.StringMatching(`[a-zé/"]{1,6}`).Draw(t, "id")}
 		if rapid.Bool().Draw(t, "metadata") {
 			d.Metadata = []byte(`{"m":1.0}`)
 		}
@@ -137,15 +137,15 @@ func TestConversationFileLaw(t *testing.T) {
 			}
 			d.Steps = append(d.Steps, s)
 		}
-		text, err := tally.EncodeConversation(d)
+		text, err := evals.EncodeConversation(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := tally.DecodeConversation(text)
+		back, err := evals.DecodeConversation(text)
 		if err != nil || back.ID != d.ID || string(back.Metadata) != string(d.Metadata) || len(back.Steps) != len(d.Steps) || back.Warnings != nil {
 			t.Fatalf("%+v, %v", back, err)
 		}
-		if again, err := tally.EncodeConversation(back); err != nil || string(again) != string(text) {
+		if again, err := evals.EncodeConversation(back); err != nil || string(again) != string(text) {
 			t.Fatalf("%v\n%s\n%s", err, text, again)
 		}
 	})
@@ -155,12 +155,12 @@ func FuzzDecodeConversation(f *testing.F) {
 	f.Add([]byte("{\"stepIndex\":0,\"input\":{},\"output\":[],\"timestamp\":1}\n\n{\"conversationId\":\"a\"}"))
 	f.Add([]byte("\xef\xbb\xbf{}\r\n[]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := tally.DecodeConversation(text)
+		d, err := evals.DecodeConversation(text)
 		if err != nil {
 			return
 		}
 		for _, s := range d.Steps {
-			if _, err := tally.ParseStep(s.Raw()); err != nil {
+			if _, err := evals.ParseStep(s.Raw()); err != nil {
 				t.Fatalf("a step that is none: %v", err)
 			}
 		}

@@ -1,4 +1,4 @@
-package tally_test
+package evals_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 const trajectoryRun = `{"runId":"run-1-a","conversationId":"x","timestamp":"2026-01-23T12:35:42.341Z","goal":"g","persona":{"description":"d"},"completed":false,"reason":"max-turns","totalTurns":3,"custom":1.0}`
@@ -56,16 +57,16 @@ func testRunOrder(t *testing.T, st *tally.Store) {
 }
 
 func testGetRun(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); r != nil || ok || err != nil {
 		t.Errorf("of nobody: %v, %v", r, err)
 	}
-	need(c.Run(tally.TrajectoryRun, "run-1-a").Save(t.Context(), []byte(trajectoryRun)))
-	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != tally.TrajectoryRun {
+	need(c.Run(evals.TrajectoryRun, "run-1-a").Save(t.Context(), []byte(trajectoryRun)))
+	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != evals.TrajectoryRun {
 		t.Errorf("%v, %v", r, err)
 	}
-	need(c.Run(tally.TallyRun, "run-1-a").Save(t.Context(), []byte(artifact("1", "1"))))
-	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != tally.TallyRun {
+	need(c.Run(evals.TallyRun, "run-1-a").Save(t.Context(), []byte(artifact("1", "1"))))
+	if r, ok, err := c.GetRun(t.Context(), "run-1-a"); !ok || err != nil || r.Type() != evals.TallyRun {
 		t.Errorf("of both: %v, %v", r, err)
 	}
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 2 {
@@ -74,11 +75,11 @@ func testGetRun(t *testing.T, st *tally.Store) {
 }
 
 func testRunIDs(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	form := regexp.MustCompile(`^run-\d+-[a-z0-9]{7}$`)
 	seen := make(map[string]bool)
 	for i := range 20 {
-		r := need(c.CreateRun(t.Context(), []tally.RunType{tally.TallyRun, tally.TrajectoryRun}[i%2], ""))
+		r := need(c.CreateRun(t.Context(), []evals.RunType{evals.TallyRun, evals.TrajectoryRun}[i%2], ""))
 		if !form.MatchString(r.ID()) || seen[r.ID()] {
 			t.Errorf("id %q", r.ID())
 		}
@@ -91,7 +92,7 @@ func testRunIDs(t *testing.T, st *tally.Store) {
 		t.Errorf("another type: %v", err)
 	}
 	now := time.UnixMilli(1769171838912)
-	for prefix, id := range map[string]string{"run": tally.NewRunID(now), "conv": tally.NewConversationID(now), "traj": tally.NewTrajectoryID(now)} {
+	for prefix, id := range map[string]string{"run": evals.NewRunID(now), "conv": evals.NewConversationID(now), "traj": evals.NewTrajectoryID(now)} {
 		if ok, _ := regexp.MatchString("^"+prefix+"-1769171838912-[a-z0-9]{7}$", id); !ok {
 			t.Errorf("id %q", id)
 		}
@@ -99,8 +100,8 @@ func testRunIDs(t *testing.T, st *tally.Store) {
 }
 
 func testPendingRuns(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
-	r := need(c.CreateRun(t.Context(), tally.TallyRun, "run-1-a"))
+	c := evals.Of(st, "c1")
+	r := need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a"))
 	if recs := recordsOf(t, st, "c1"); len(recs) != 1 || recs[0].Type != events.TypeRunCreated {
 		t.Errorf("records %v", recs)
 	}
@@ -116,7 +117,7 @@ func testPendingRuns(t *testing.T, st *tally.Store) {
 	if pending := need(c.PendingRuns(t.Context())); len(pending) != 1 || pending[0].ID() != "run-1-a" {
 		t.Errorf("pending %v", pending)
 	}
-	need(c.CreateRun(t.Context(), tally.TallyRun, "run-1-a")) // is there: nothing is written
+	need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a")) // is there: nothing is written
 	if recs := recordsOf(t, st, "c1"); len(recs) != 1 {
 		t.Errorf("%d records", len(recs))
 	}
@@ -128,13 +129,13 @@ func testPendingRuns(t *testing.T, st *tally.Store) {
 
 func testRunVersions(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixRunHistory)
-	r := need(st.Conversation("c1").CreateRun(t.Context(), tally.TallyRun, "mine"))
+	r := need(evals.Of(st, "c1").CreateRun(t.Context(), evals.TallyRun, "mine"))
 	if r.ID() != "mine" {
 		t.Errorf("id %q", r.ID())
 	}
 	for i, score := range []string{"0.10", "0.2", "0.2"} {
 		saved := need(r.Save(t.Context(), []byte(artifact("1", score))))
-		if want := []tally.SavedRun{{Change: tally.Extension, Version: 1}, {Change: tally.Replacement, Version: 2}, {Change: tally.NoChange, Version: 2}}[i]; saved.Change != want.Change || saved.Version != want.Version {
+		if want := []evals.SavedRun{{Change: evals.Extension, Version: 1}, {Change: evals.Replacement, Version: 2}, {Change: evals.NoChange, Version: 2}}[i]; saved.Change != want.Change || saved.Version != want.Version {
 			t.Errorf("%d: %+v", i, saved)
 		}
 	}
@@ -150,8 +151,8 @@ func testRunVersions(t *testing.T, st *tally.Store) {
 }
 
 func testEvaluations(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
-	r := c.Run(tally.TallyRun, "run-1-a")
+	c := evals.Of(st, "c1")
+	r := c.Run(evals.TallyRun, "run-1-a")
 	for _, good := range []string{artifact("1", "0.9200000000000003"), report("1"), artifact("1", "0"), strings.ReplaceAll(artifact("1", "1"), `,"`, ", \n\t\"")} {
 		need(r.Save(t.Context(), []byte(good)))
 		if got := need(r.Load(t.Context())); string(got.Raw) != good || got.IsReport() != strings.Contains(good, "perTarget") {
@@ -180,7 +181,7 @@ func testEvaluations(t *testing.T, st *tally.Store) {
 	// What came around the API is told when it is loaded, and still readable raw.
 	p := &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "odd"}, Outcome: "completed", Result: []byte(artifact("3", "1"))}
 	mustRecord(t, st, "c1", p)
-	odd := c.Run(tally.TallyRun, "odd")
+	odd := c.Run(evals.TallyRun, "odd")
 	if _, err := odd.Load(t.Context()); !invalid(err) {
 		t.Errorf("load of version 3: %v", err)
 	}
@@ -204,8 +205,8 @@ func mustRecord(t testing.TB, st *tally.Store, id string, p events.Payload) {
 }
 
 // Typed views keep order and what they do not know.
-func testTypedEvaluations(t *testing.T, r *tally.Run) {
-	a, err := tally.ParseArtifact([]byte(artifact("1", "0.25")))
+func testTypedEvaluations(t *testing.T, r *evals.Run) {
+	a, err := evals.ParseArtifact([]byte(artifact("1", "0.25")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func testTypedEvaluations(t *testing.T, r *tally.Run) {
 	if err != nil || fmt.Sprint(again.Unknown) != fmt.Sprint(a.Unknown) || len(again.Unknown) != 1 {
 		t.Errorf("%+v, %v", again, err)
 	}
-	old, err := tally.ParseReport([]byte(report("0.5")))
+	old, err := evals.ParseReport([]byte(report("0.5")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func testTypedEvaluations(t *testing.T, r *tally.Run) {
 
 func testTrajectoryRuns(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixRunDate)
-	r := st.Conversation("c1").Run(tally.TrajectoryRun, "run-1-a")
+	r := evals.Of(st, "c1").Run(evals.TrajectoryRun, "run-1-a")
 	need(r.Save(t.Context(), []byte(trajectoryRun)))
 	result := need(r.Load(t.Context()))
 	m, err := result.Trajectory()
@@ -249,7 +250,7 @@ func testTrajectoryRuns(t *testing.T, st *tally.Store) {
 	if _, err := r.SaveTrajectory(t.Context(), m); !invalid(err) {
 		t.Errorf("a bad time: %v", err)
 	}
-	free := st.Conversation("c1").Run(tally.TrajectoryRun, "free") // the original checks nothing here
+	free := evals.Of(st, "c1").Run(evals.TrajectoryRun, "free") // the original checks nothing here
 	need(free.Save(t.Context(), []byte(`{"anything":[]}`)))
 	if _, err := need(free.Load(t.Context())).Trajectory(); !invalid(err) {
 		t.Errorf("typed view of anything: %v", err)
@@ -257,16 +258,16 @@ func testTrajectoryRuns(t *testing.T, st *tally.Store) {
 }
 
 func testRunTimes(t *testing.T, st *tally.Store) {
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	at := time.UnixMilli(1769171838912)
 	for id, want := range map[string]bool{"run-1769171838912-5790h4t": true, "x-1769171838912": true, "conv-1769171838912-a-b": true,
 		"run1769171838912": false, "run-abc-x": false, "run--x": false, "run-1e3-x": false, "run-99999999999999999999-x": false, "": false} {
-		if got, ok := c.Run(tally.TallyRun, id).Timestamp(); ok != want || ok && !got.Equal(at) {
+		if got, ok := c.Run(evals.TallyRun, id).Timestamp(); ok != want || ok && !got.Equal(at) {
 			t.Errorf("run %q: %v, %v", id, got, ok)
 		}
 	}
 	for id, want := range map[string]bool{"run-1769171838912-a": true, "conv-1769171838912-a": true, "traj-1769171838912": true, "x-1769171838912-a": false, "run-12x-a": false, "trajectory-1769171838912": false} {
-		if _, ok := tally.TimestampOfID(id); ok != want {
+		if _, ok := evals.TimestampOfID(id); ok != want {
 			t.Errorf("id %q: %v", id, ok)
 		}
 	}
@@ -274,27 +275,27 @@ func testRunTimes(t *testing.T, st *tally.Store) {
 
 func testJudged(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixJudged)
-	c := st.Conversation("c1")
+	c := evals.Of(st, "c1")
 	mustStore(t, c, said("a", "b")...)
 	d := mustContent(t, c)
 	mustStore(t, c, said("other")...) // while it is judged
-	r := c.Run(tally.TallyRun, "run-1-a")
+	r := c.Run(evals.TallyRun, "run-1-a")
 	need(r.Judging(d.Revision).Save(t.Context(), []byte(artifact("1", "1"))))
 	v := need(r.Versions(t.Context()))
 	if j := v[0].Judged; j == nil || j.Offset != d.Revision || j.Threads["main"].Length != 2 {
 		t.Errorf("judged %+v", j)
 	}
-	if got := need(r.Stale(t.Context())); got != tally.Stale {
+	if got := need(r.Stale(t.Context())); got != evals.Stale {
 		t.Errorf("%v", got)
 	}
 	// A rewind to what was judged makes the result fresh: the content counts.
 	back := need(c.Session().PlanRewind(t.Context(), d.Revision.String(), ""))
 	need(c.Session().Move(t.Context(), back))
-	if got := need(r.Stale(t.Context())); got != tally.Fresh {
+	if got := need(r.Stale(t.Context())); got != evals.Fresh {
 		t.Errorf("after the rewind %v", got)
 	}
 	need(c.Append(t.Context(), step(9, "more")))
-	if got := need(r.Stale(t.Context())); got != tally.Stale {
+	if got := need(r.Stale(t.Context())); got != evals.Stale {
 		t.Errorf("after another step %v", got)
 	}
 	if _, err := r.Judging(1<<40).Save(t.Context(), []byte(artifact("1", "1"))); !invalid(err) {
@@ -302,14 +303,14 @@ func testJudged(t *testing.T, st *tally.Store) {
 	}
 	// An imported result does not say what it is about.
 	mustRecord(t, st, "c1", &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "imported"}, Outcome: "completed", Result: []byte(artifact("1", "1"))})
-	if got := need(c.Run(tally.TallyRun, "imported").Stale(t.Context())); got != tally.Stale { // 2 steps by its own count, 3 there
+	if got := need(c.Run(evals.TallyRun, "imported").Stale(t.Context())); got != evals.Stale { // 2 steps by its own count, 3 there
 		t.Errorf("imported %v", got)
 	}
 }
 
 // Every recorded evaluation passes the schema and comes back as it is.
 func TestRecordedEvaluations(t *testing.T) {
-	list, err := filepath.Glob(filepath.Join("..", "shared", "data", "tally", "*", "conversations", "*", "runs", "tally", "*.json"))
+	list, err := filepath.Glob(filepath.Join("..", "..", "..", "shared", "data", "tally", "*", "conversations", "*", "runs", "tally", "*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +322,7 @@ func TestRecordedEvaluations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tally.ParseArtifact(raw); err != nil {
+		if _, err := evals.ParseArtifact(raw); err != nil {
 			t.Errorf("%s: %v", filepath.Base(name), err)
 		}
 	}

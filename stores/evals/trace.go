@@ -1,4 +1,4 @@
-package tally
+package evals
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
@@ -304,7 +305,7 @@ func sameTokens(a, b events.Raw) bool { return rawjson.Equal(a, b) }
 // update decides on the session, of this kind, and appends what was decided.
 func (c *Conversation) update(ctx context.Context, types []string, decide func(*projector.Session) (events.Payload, error)) (log.Ack, error) {
 	return c.s.Store().Update(ctx, c.s.Subject(), types, func(s *projector.Session) ([]events.Event, error) {
-		if err := CheckKind(s, events.KindConversation); err != nil {
+		if err := tally.CheckKind(s, events.KindConversation); err != nil {
 			return nil, err
 		}
 		p, err := decide(s)

@@ -1,4 +1,4 @@
-package tally
+package evals
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/filename"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -22,14 +23,14 @@ import (
 // thread main, each as it stands on its line of conversation.jsonl. Methods on a
 // session of another kind are a *KindError.
 type Conversation struct {
-	s *Session
+	s *tally.Session
 
 	mu   sync.Mutex
 	tail *tail // what Append knows, nil: nothing yet
 }
 
-// Conversation gives a handle on a conversation, whether it exists or not.
-func (st *Store) Conversation(id string) *Conversation {
+// Of returns a handle on a conversation, whether it exists or not.
+func Of(st *tally.Store, id string) *Conversation {
 	return &Conversation{s: st.Session(id)}
 }
 
@@ -43,7 +44,7 @@ func (c *Conversation) Path() string { return "conversations/" + filename.Of(c.I
 
 // Session is the session that the conversation is: rewind, undo, redo and fork are
 // its methods. Who moves the head by it appends to what is then there.
-func (c *Conversation) Session() *Session {
+func (c *Conversation) Session() *tally.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tail = nil
@@ -53,18 +54,18 @@ func (c *Conversation) Session() *Session {
 // head loads the session, empty if it does not exist.
 func (c *Conversation) head(ctx context.Context) (*projector.Session, error) {
 	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), 0)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, tally.ErrNotFound) {
 		return projector.NewSession(c.s.Subject()), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s, CheckKind(s, events.KindConversation)
+	return s, tally.CheckKind(s, events.KindConversation)
 }
 
 // Exists reports whether anything was ever recorded of the conversation.
 func (c *Conversation) Exists(ctx context.Context) (bool, error) {
-	kind, err := c.s.Store().kindOf(ctx, c.s.Subject())
+	kind, err := kindOf(ctx, c.s.Store(), c.s.Subject())
 	return kind == events.KindConversation, err
 }
 
@@ -93,7 +94,7 @@ func (c *Conversation) loaded(ctx context.Context, position string) (*projector.
 	if err != nil {
 		return nil, err
 	}
-	return s, CheckKind(s, events.KindConversation)
+	return s, tally.CheckKind(s, events.KindConversation)
 }
 
 // Load gives the conversation as it is now. One that does not exist is
@@ -161,7 +162,7 @@ func (c *Conversation) SetMetadata(ctx context.Context, metadata events.Raw) (Sa
 		return Saved{}, err
 	}
 	var saved Saved
-	err := Retry(ctx, func() error {
+	err := tally.Retry(ctx, func() error {
 		s, err := c.head(ctx)
 		if err != nil {
 			return err
@@ -224,7 +225,7 @@ func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, erro
 // says the metadata that a conversation without lines has.
 func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, error) {
 	var ack log.Ack
-	err := Retry(ctx, func() error {
+	err := tally.Retry(ctx, func() error {
 		s, err := c.head(ctx)
 		if err != nil {
 			return err

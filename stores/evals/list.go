@@ -1,37 +1,38 @@
-package tally
+package evals
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
-// ListConversations gives a handle on each conversation of the store's namespace,
+// List gives a handle on each conversation of the store's namespace,
 // in the order of their ids. Sessions of other kinds are not among them.
-func (st *Store) ListConversations(ctx context.Context) ([]*Conversation, error) {
+func List(ctx context.Context, st *tally.Store) ([]*Conversation, error) {
 	var list []*Conversation
 	for info, err := range st.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			return nil, err
 		}
-		kind, err := st.kindOf(ctx, info.Subject)
+		kind, err := kindOf(ctx, st, info.Subject)
 		if err != nil {
 			return nil, err
 		}
 		if kind == events.KindConversation {
-			list = append(list, st.Conversation(info.Subject.ID))
+			list = append(list, Of(st, info.Subject.ID))
 		}
 	}
 	return list, nil
 }
 
-// GetConversation gives a handle on a conversation, and whether it exists.
-func (st *Store) GetConversation(ctx context.Context, id string) (*Conversation, bool, error) {
-	c := st.Conversation(id)
+// Get gives a handle on a conversation, and whether it exists.
+func Get(ctx context.Context, st *tally.Store, id string) (*Conversation, bool, error) {
+	c := Of(st, id)
 	if err := c.s.Subject().Validate(); err != nil {
 		return nil, false, err
 	}
@@ -42,20 +43,20 @@ func (st *Store) GetConversation(ctx context.Context, id string) (*Conversation,
 	return c, true, nil
 }
 
-// Created says what CreateConversation found or did.
+// Created says what Create found or did.
 type Created struct {
 	Existed bool             // it was there, and nothing was written
 	At      events.Timestamp // its creation: the first one counts
 }
 
-// CreateConversation makes a conversation without steps. It is there from then on
-// for ListConversations and GetConversation. That it exists already is no error: it
+// Create makes a conversation without steps. It is there from then on
+// for List and Get. That it exists already is no error: it
 // stays as it is, createdAt too. That the id is another session's is a *KindError.
-func (st *Store) CreateConversation(ctx context.Context, id string) (*Conversation, Created, error) {
-	c := st.Conversation(id)
+func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Created, error) {
+	c := Of(st, id)
 	made := Created{}
 	_, err := st.Update(ctx, c.s.Subject(), nil, func(s *projector.Session) ([]events.Event, error) {
-		if err := CheckKind(s, events.KindConversation); err != nil {
+		if err := tally.CheckKind(s, events.KindConversation); err != nil {
 			return nil, err
 		}
 		if made.Existed = s.Offset() > 0; made.Existed {
@@ -74,12 +75,12 @@ func (st *Store) CreateConversation(ctx context.Context, id string) (*Conversati
 	return c, made, nil
 }
 
-// SaveConversation gets or creates a conversation and saves its content.
-func (st *Store) SaveConversation(ctx context.Context, id string, data *ConversationData) (*Conversation, Saved, error) {
+// Save gets or creates a conversation and saves its content.
+func Save(ctx context.Context, st *tally.Store, id string, data *ConversationData) (*Conversation, Saved, error) {
 	if err := data.validate(); err != nil {
 		return nil, Saved{}, err
 	}
-	c, made, err := st.CreateConversation(ctx, id)
+	c, made, err := Create(ctx, st, id)
 	if err != nil {
 		return nil, Saved{}, err
 	}
@@ -90,7 +91,7 @@ func (st *Store) SaveConversation(ctx context.Context, id string, data *Conversa
 
 // kindOf gives the kind of a session, "" if there is none. Nearly always its first
 // record says it.
-func (st *Store) kindOf(ctx context.Context, sub events.Subject) (string, error) {
+func kindOf(ctx context.Context, st *tally.Store, sub events.Subject) (string, error) {
 	for rec, err := range st.Log.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 			break
@@ -104,7 +105,7 @@ func (st *Store) kindOf(ctx context.Context, sub events.Subject) (string, error)
 		}
 	}
 	s, err := st.Loader().Session(ctx, sub, 0)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, tally.ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {
@@ -136,7 +137,7 @@ func (c Change) String() string {
 // Saved says what a save did.
 type Saved struct {
 	Change  Change
-	Created bool // the conversation is new; only SaveConversation says so
+	Created bool // the conversation is new; only Save says so
 	New     int  // steps that were written; all others are kept as they are stored
 	Ack     log.Ack
 }
