@@ -28,7 +28,7 @@ func playPanel(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	p := player{ctx: ctx, s: errata.Of(st, "ses_panel"), tree: ts.MkAbs(args[1])}
 	err = errors.Join(
-		p.s.SaveInitialMeta(ctx, errata.PanelMetadata{Models: playedModels}),
+		p.s.SaveInitialMeta(ctx, errata.Metadata{Models: playedModels}),
 		p.run("What is the plan?", "v1"),
 		p.run("日本語で答えて", "v2"),
 		p.run("And now?", ""),
@@ -49,20 +49,20 @@ type player struct {
 // run plays one run, which writes the plan if there is something to write.
 func (p *player) run(prompt, plan string) error {
 	p.runs++
-	var responses []errata.PanelResponse
-	happened := make(map[string][]errata.PanelEvent)
+	var responses []errata.Response
+	happened := make(map[string][]errata.Event)
 	for i, model := range playedModels {
-		r := errata.PanelResponse{ModelID: model, Text: fmt.Sprintf("%s answers question %d: 日本語 and some words that go on for a while.", model, p.runs),
+		r := errata.Response{ModelID: model, Text: fmt.Sprintf("%s answers question %d: 日本語 and some words that go on for a while.", model, p.runs),
 			LatencyMS: int64(100 * (i + 1)), InputTokens: 10, OutputTokens: 20, CostUSD: 0.0125, Steps: i + 1, StopReason: errata.StopComplete}
 		if i == 2 && plan == "" {
 			r.Text, r.Error, r.StopReason = "", "out of time", errata.StopTimeout
 		}
 		responses = append(responses, r)
-		happened[model] = []errata.PanelEvent{{Type: "bash", Data: "ls -la"}}
+		happened[model] = []errata.Event{{Type: "bash", Data: "ls -la"}}
 	}
-	var writes []errata.PanelWrite
+	var writes []errata.FileWrite
 	if plan != "" {
-		writes = []errata.PanelWrite{{Path: "plan.txt", Content: plan}}
+		writes = []errata.FileWrite{{Path: "plan.txt", Content: plan}}
 		responses[1].ProposedWrites = writes
 	}
 	snaps, err := errata.SnapshotFiles(p.tree, writes)
@@ -74,7 +74,7 @@ func (p *player) run(prompt, plan string) error {
 		return err
 	}
 	at := time.Date(2026, 3, 1, 9, p.runs, 0, 0, time.UTC)
-	run, err := p.s.PersistRunState(p.ctx, errata.PanelRun{Prompt: prompt, Responses: responses, Events: happened, At: at})
+	run, err := p.s.PersistRunState(p.ctx, errata.Run{Prompt: prompt, Responses: responses, Events: happened, At: at})
 	if err != nil {
 		return err
 	}

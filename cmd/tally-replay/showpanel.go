@@ -25,7 +25,7 @@ const leastPane = 28
 // writePanel shows a panel's runs, each with its models side by side, and between
 // them the turns in effect that no run accounts for.
 func (v *viewer) writePanel(ctx context.Context, handle *tally.Session, s *projector.Session, gone []projector.TurnAt) error {
-	runs, err := errata.Of(handle.Store(), handle.ID()).PanelRunsAt(ctx, s)
+	runs, err := errata.Of(handle.Store(), handle.ID()).RunsAt(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ type answered struct{ model, prompt, text string }
 
 // unaccounted gives the turns in effect that are not what a run says that its
 // models answered: compactions, histories that were imported without their runs.
-func unaccounted(s *projector.Session, runs []errata.PanelRow) []otherTurns {
+func unaccounted(s *projector.Session, runs []errata.Row) []otherTurns {
 	said := make(map[answered]int)
 	for _, run := range runs {
 		for _, m := range run.Content.Models {
@@ -101,7 +101,7 @@ func unaccounted(s *projector.Session, runs []errata.PanelRow) []otherTurns {
 
 // exchange reads a question and its answer at the beginning of a history.
 func exchange(model string, list []projector.Turn) (key answered, ok bool) {
-	var question, answer errata.PanelTurn
+	var question, answer errata.Turn
 	if len(list) < 2 || json.Unmarshal(list[0].Raw, &question) != nil || json.Unmarshal(list[1].Raw, &answer) != nil {
 		return key, false
 	}
@@ -126,7 +126,7 @@ func (p *printer) others(row otherTurns) {
 }
 
 // marker shows that the head was moved back.
-func (p *printer) marker(row errata.PanelRow, number map[string]int) {
+func (p *printer) marker(row errata.Row, number map[string]int) {
 	text := "rewind  " + row.Offset.String() + "  " + panelMinute(row.Summary.Timestamp)
 	if n := number[row.Summary.Run]; n > 0 {
 		text += fmt.Sprintf("  takes back run %d", n)
@@ -137,7 +137,7 @@ func (p *printer) marker(row errata.PanelRow, number map[string]int) {
 func panelMinute(t time.Time) string { return minute(events.TimestampOf(t)) }
 
 // panelRun shows a run.
-func (p *printer) panelRun(run errata.PanelRow, number int, late bool) {
+func (p *printer) panelRun(run errata.Row, number int, late bool) {
 	head := []string{p.style.Bold(fmt.Sprintf("run %d", number)), run.Offset.String(), panelMinute(run.Summary.Timestamp)}
 	switch {
 	case late:
@@ -167,12 +167,12 @@ func (p *printer) panelRun(run errata.PanelRow, number int, late bool) {
 }
 
 // runPane is what one model did in a run.
-func (p *printer) runPane(run errata.PanelRow, model string) pane {
+func (p *printer) runPane(run errata.Row, model string) pane {
 	next := pane{head: model, paint: p.style.Bold}
 	if model == run.Summary.Selected {
 		next.head, next.paint = model+" (selected)", p.style.Green
 	}
-	i := slices.IndexFunc(run.Content.Models, func(m errata.PanelModelContent) bool { return m.ModelID == model })
+	i := slices.IndexFunc(run.Content.Models, func(m errata.ModelContent) bool { return m.ModelID == model })
 	if i < 0 {
 		next.add(p.style.Dim, "(nothing is known)")
 		return next
@@ -210,7 +210,7 @@ func (p *printer) tool(next *pane, text string) {
 }
 
 // figures says how a model came to its end, and what that took.
-func figures(sum errata.PanelRunSummary, did errata.PanelModelContent) string {
+func figures(sum errata.RunSummary, did errata.ModelContent) string {
 	var parts []string
 	if did.StopReason != "" {
 		parts = append(parts, did.StopReason)

@@ -39,7 +39,7 @@ func BenchmarkHistorySave(b *testing.B) {
 		})
 	}
 	b.Run("file", func(b *testing.B) {
-		st, s := ailoop.NewJsonFileHistoryStore(filepath.Join(b.TempDir(), "chat.json")), longTalk(1000)
+		st, s := ailoop.NewFile(filepath.Join(b.TempDir(), "chat.json")), longTalk(1000)
 		for b.Loop() {
 			mustSave(b, st, s)
 		}
@@ -49,7 +49,7 @@ func BenchmarkHistorySave(b *testing.B) {
 // BenchmarkHistoryLoad loads a conversation of a thousand messages.
 func BenchmarkHistoryLoad(b *testing.B) {
 	st := storetest.Open(b, "local")
-	file := ailoop.NewJsonFileHistoryStore(filepath.Join(b.TempDir(), "chat.json"))
+	file := ailoop.NewFile(filepath.Join(b.TempDir(), "chat.json"))
 	s := longTalk(1000)
 	mustSave(b, file, s)
 	mustSave(b, ailoop.Of(st, "bench"), s)

@@ -36,7 +36,7 @@ func session(ctx context.Context, dir, question string) error {
 		return err
 	}
 	defer st.Close()
-	return ask(ctx, ailoop.Of(st, "support-42"), question) // or a JsonFileHistoryStore, or an InMemoryHistoryStore
+	return ask(ctx, ailoop.Of(st, "support-42"), question) // or a File, or an InMemory
 }
 
 // ask is one turn of the loop. What was said before comes out of the store, and
@@ -61,6 +61,6 @@ func ask(ctx context.Context, history ailoop.HistoryStore, question string) erro
 }
 
 // model stands for the call of a model with all that was said.
-func model(chat ailoop.ConversationSnapshot) string {
+func model(chat ailoop.Snapshot) string {
 	return "You said: " + chat.Message(chat.Len()-1).Text()
 }

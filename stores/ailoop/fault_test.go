@@ -18,7 +18,7 @@ func TestHistorySaveRepeated(t *testing.T) {
 	for seed := range uint64(20) {
 		st := storetest.Faulty(t, logtest.Sometimes(seed, 3, logtest.Dropped, logtest.AckLost, logtest.Twice, logtest.Late))
 		h := ailoop.Of(st, "c")
-		var s ailoop.ConversationSnapshot
+		var s ailoop.Snapshot
 		unsure := 0
 		for i := range 12 {
 			if i%5 == 4 {

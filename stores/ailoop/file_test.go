@@ -59,13 +59,13 @@ const prettySnapshot = `{
 }`
 
 // wantFileError wants an error of a kind with the text that the original has.
-func wantFileError(t testing.TB, err error, kind ailoop.JsonFileErrorKind) *ailoop.JsonFileHistoryError {
+func wantFileError(t testing.TB, err error, kind ailoop.FileErrorKind) *ailoop.FileError {
 	t.Helper()
-	e, ok := errors.AsType[*ailoop.JsonFileHistoryError](err)
+	e, ok := errors.AsType[*ailoop.FileError](err)
 	if !ok || e.Kind != kind {
 		t.Fatalf("have %v, want an error of kind %d", err, kind)
 	}
-	begin := map[ailoop.JsonFileErrorKind]string{ailoop.JsonFileIO: "failed to read/write snapshot file: ", ailoop.JsonFileJSON: "failed to encode/decode snapshot JSON: "}[kind]
+	begin := map[ailoop.FileErrorKind]string{ailoop.FileIO: "failed to read/write snapshot file: ", ailoop.FileJSON: "failed to encode/decode snapshot JSON: "}[kind]
 	if !strings.HasPrefix(err.Error(), begin) {
 		t.Errorf("%q does not begin with %q", err, begin)
 	}
@@ -73,37 +73,37 @@ func wantFileError(t testing.TB, err error, kind ailoop.JsonFileErrorKind) *ailo
 }
 
 // fileWith makes a store of a file with a content.
-func fileWith(t testing.TB, content string) *ailoop.JsonFileHistoryStore {
+func fileWith(t testing.TB, content string) *ailoop.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "chat.json")
 	if err := os.WriteFile(path, []byte(content), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	return ailoop.NewJsonFileHistoryStore(path)
+	return ailoop.NewFile(path)
 }
 
 func TestHistoryFile(t *testing.T) {
 	t.Run("H-04 missing file, I/O error, decode error", func(t *testing.T) {
 		for _, path := range []string{filepath.Join(t.TempDir(), "none.json"), filepath.Join(t.TempDir(), "no", "folder", "none.json")} {
-			if _, found, err := ailoop.NewJsonFileHistoryStore(path).Load(t.Context()); found || err != nil {
+			if _, found, err := ailoop.NewFile(path).Load(t.Context()); found || err != nil {
 				t.Errorf("%v, %v", found, err)
 			}
 		}
-		_, found, err := ailoop.NewJsonFileHistoryStore(t.TempDir()).Load(t.Context())
-		wantFileError(t, err, ailoop.JsonFileIO)
+		_, found, err := ailoop.NewFile(t.TempDir()).Load(t.Context())
+		wantFileError(t, err, ailoop.FileIO)
 		_, found2, err := fileWith(t, "{").Load(t.Context())
-		wantFileError(t, err, ailoop.JsonFileJSON)
+		wantFileError(t, err, ailoop.FileJSON)
 		if found || found2 {
 			t.Error("found")
 		}
 	})
 	t.Run("H-05 pretty JSON, a path, nothing done by the constructor", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "chat.json")
-		st := ailoop.NewJsonFileHistoryStore(path)
+		st := ailoop.NewFile(path)
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) || st.Path() != path {
 			t.Errorf("%v, %s", err, st.Path())
 		}
-		s, err := ailoop.ParseConversationSnapshot([]byte(prettySnapshot))
+		s, err := ailoop.ParseSnapshot([]byte(prettySnapshot))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestHistoryFile(t *testing.T) {
 		if have, err := os.ReadFile(path); err != nil || string(have) != prettySnapshot {
 			t.Errorf("%s, %v", have, err)
 		}
-		mustSave(t, st, ailoop.ConversationSnapshot{})
+		mustSave(t, st, ailoop.Snapshot{})
 		if have, err := os.ReadFile(path); err != nil || string(have) != "{\n  \"version\": 1,\n  \"messages\": [],\n  \"pinned\": []\n}" {
 			t.Errorf("%s, %v", have, err)
 		}
@@ -141,23 +141,23 @@ func TestHistoryFile(t *testing.T) {
 			strings.Replace(prettySnapshot, `"version": 1`, `"version": 2`, 1): "unsupported snapshot version 2 (expected 1)",
 		} {
 			s, found, err := fileWith(t, content).Load(t.Context())
-			wantFileError(t, err, ailoop.JsonFileJSON)
+			wantFileError(t, err, ailoop.FileJSON)
 			if found || s.Len() != 0 || !strings.Contains(err.Error(), want) {
 				t.Errorf("%.20q: %v, %v", content, found, err)
 			}
 		}
 	})
 	t.Run("H-19 errors wrap their cause", func(t *testing.T) {
-		err := ailoop.NewJsonFileHistoryStore(filepath.Join(t.TempDir(), "no", "chat.json")).Save(t.Context(), talk("a"))
-		if wantFileError(t, err, ailoop.JsonFileIO); !errors.Is(err, fs.ErrNotExist) {
+		err := ailoop.NewFile(filepath.Join(t.TempDir(), "no", "chat.json")).Save(t.Context(), talk("a"))
+		if wantFileError(t, err, ailoop.FileIO); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v", err)
 		}
-		err = &ailoop.JsonFileHistoryError{Kind: ailoop.JsonFileIO, Err: &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}}
+		err = &ailoop.FileError{Kind: ailoop.FileIO, Err: &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}}
 		if !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%v", err)
 		}
 		_, _, err = fileWith(t, "{\n  \"version\": 1,\n  \"messages\": [],\n  \"pinned\": [tru]\n}").Load(t.Context())
-		wantFileError(t, err, ailoop.JsonFileJSON)
+		wantFileError(t, err, ailoop.FileJSON)
 		if d, ok := errors.AsType[*ailoop.SnapshotDecodeError](err); !ok || d.Line != 4 || d.Column < 14 || d.Column > 17 {
 			t.Errorf("%+v", d)
 		}
@@ -176,7 +176,7 @@ func testFailedSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := st.Save(t.Context(), talk("a")); os.Geteuid() != 0 {
-		if wantFileError(t, err, ailoop.JsonFileIO); !errors.Is(err, fs.ErrPermission) {
+		if wantFileError(t, err, ailoop.FileIO); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%v", err)
 		}
 	} else if err != nil {
@@ -186,9 +186,9 @@ func testFailedSave(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantFileError(t, ailoop.NewJsonFileHistoryStore(filepath.Join(file, "chat.json")).Save(t.Context(), talk("a")), ailoop.JsonFileIO)
+	wantFileError(t, ailoop.NewFile(filepath.Join(file, "chat.json")).Save(t.Context(), talk("a")), ailoop.FileIO)
 	dir := t.TempDir()
-	wantFileError(t, ailoop.NewJsonFileHistoryStore(dir).Save(t.Context(), talk("a")), ailoop.JsonFileIO)
+	wantFileError(t, ailoop.NewFile(dir).Save(t.Context(), talk("a")), ailoop.FileIO)
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) > 4 {
 		t.Errorf("a failed save left files: %v, %v", entries, err)
 	}
@@ -201,7 +201,7 @@ func TestHistoryFileLink(t *testing.T) {
 	if err := os.Symlink(st.Path(), link); err != nil {
 		t.Skipf("no symbolic links here: %v", err)
 	}
-	mustSave(t, ailoop.NewJsonFileHistoryStore(link), talk("a"))
+	mustSave(t, ailoop.NewFile(link), talk("a"))
 	wantSnapshot(t, mustLoad(t, st), talk("a"))
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v, %v", info, err)
@@ -213,19 +213,19 @@ func TestHistoryFileLink(t *testing.T) {
 
 func TestHistorySnapshot(t *testing.T) {
 	t.Run("H-06 version and lengths", func(t *testing.T) {
-		_, err := ailoop.NewConversationSnapshot([]ailoop.Message{ailoop.UserMessage("a")}, nil)
+		_, err := ailoop.NewSnapshot([]ailoop.Message{ailoop.UserMessage("a")}, nil)
 		if e, ok := errors.AsType[*ailoop.LengthMismatchError](err); !ok || e.Messages != 1 || e.Pinned != 0 {
 			t.Errorf("%v", err)
 		}
-		_, err = ailoop.ParseConversationSnapshot([]byte(`{"version":1,"messages":[],"pinned":[true]}`))
+		_, err = ailoop.ParseSnapshot([]byte(`{"version":1,"messages":[],"pinned":[true]}`))
 		if e, ok := errors.AsType[*ailoop.LengthMismatchError](err); !ok || e.Messages != 0 || e.Pinned != 1 {
 			t.Errorf("%v", err)
 		}
-		_, err = ailoop.ParseConversationSnapshot([]byte(`{"version":17,"something":"else"}`))
+		_, err = ailoop.ParseSnapshot([]byte(`{"version":17,"something":"else"}`))
 		if !hasError[*ailoop.SnapshotDecodeError](err) {
 			t.Errorf("%v", err)
 		}
-		_, err = ailoop.ParseConversationSnapshot([]byte(`{"version":17,"messages":{},"pinned":0}`))
+		_, err = ailoop.ParseSnapshot([]byte(`{"version":17,"messages":{},"pinned":0}`))
 		if e, ok := errors.AsType[*ailoop.UnsupportedVersionError](err); !ok || e.Have != 17 || !strings.Contains(err.Error(), "unsupported snapshot version 17 (expected 1)") {
 			t.Errorf("%v", err)
 		}
@@ -274,15 +274,15 @@ func TestHistorySnapshot(t *testing.T) {
 	})
 	t.Run("H-20 the names of the original", func(t *testing.T) {
 		var (
-			_ ailoop.HistoryStore = new(ailoop.InMemoryHistoryStore)
-			_ ailoop.HistoryStore = ailoop.NewJsonFileHistoryStore("")
-			_ error               = new(ailoop.JsonFileHistoryError)
+			_ ailoop.HistoryStore = new(ailoop.InMemory)
+			_ ailoop.HistoryStore = ailoop.NewFile("")
+			_ error               = new(ailoop.FileError)
 		)
-		s, err := ailoop.NewConversationSnapshot([]ailoop.Message{ailoop.UserMessage("hi"), ailoop.AssistantMessage("hello")}, []bool{true, false})
+		s, err := ailoop.NewSnapshot([]ailoop.Message{ailoop.UserMessage("hi"), ailoop.AssistantMessage("hello")}, []bool{true, false})
 		if err != nil || s.Version() != ailoop.SnapshotVersion || s.Message(0).Role() != ailoop.RoleUser || s.Message(1).Role() != ailoop.RoleAssistant {
 			t.Errorf("%v, %v", s, err)
 		}
-		var again ailoop.ConversationSnapshot
+		var again ailoop.Snapshot
 		data, err := json.Marshal(s)
 		if err := errors.Join(err, json.Unmarshal(data, &again)); err != nil || !again.Equal(s) {
 			t.Errorf("%s, %v", data, err)
@@ -310,7 +310,7 @@ func FuzzConversationSnapshot(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := ailoop.ParseConversationSnapshot(data)
+		s, err := ailoop.ParseSnapshot(data)
 		if err != nil {
 			if !hasError[*ailoop.SnapshotDecodeError](err) || err.Error() == "" {
 				t.Errorf("%T %v", err, err)
@@ -324,7 +324,7 @@ func FuzzConversationSnapshot(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ailoop.ParseConversationSnapshot(written)
+		again, err := ailoop.ParseSnapshot(written)
 		if err != nil || !again.Equal(s) {
 			t.Errorf("%s: %v", written, err)
 		}

@@ -18,7 +18,7 @@ import (
 type histories interface {
 	open(id string) ailoop.HistoryStore // anew, as another program would
 	written(ctx context.Context) (int, error)
-	earlier(ctx context.Context, id string, n int) (ailoop.ConversationSnapshot, error) // the n-th that was saved
+	earlier(ctx context.Context, id string, n int) (ailoop.Snapshot, error) // the n-th that was saved
 }
 
 // logHistories are tally's.
@@ -42,11 +42,11 @@ func (l *logHistories) written(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-func (l *logHistories) earlier(ctx context.Context, id string, n int) (ailoop.ConversationSnapshot, error) {
+func (l *logHistories) earlier(ctx context.Context, id string, n int) (ailoop.Snapshot, error) {
 	h := ailoop.Of(l.st, l.prefix+id)
 	revisions, err := h.Revisions(ctx)
 	if err != nil || n >= len(revisions) {
-		return ailoop.ConversationSnapshot{}, fmt.Errorf("%d revisions, %v", len(revisions), err)
+		return ailoop.Snapshot{}, fmt.Errorf("%d revisions, %v", len(revisions), err)
 	}
 	s, _, err := h.LoadAt(ctx, revisions[n].Offset.String())
 	return s, err
@@ -55,7 +55,7 @@ func (l *logHistories) earlier(ctx context.Context, id string, n int) (ailoop.Co
 // originalHistories behave as the original does: one slot, every save overwrites
 // it with the whole snapshot, whoever made it.
 type originalHistories struct {
-	slot  ailoop.InMemoryHistoryStore
+	slot  ailoop.InMemory
 	bytes int
 }
 
@@ -63,20 +63,20 @@ func (o *originalHistories) open(string) ailoop.HistoryStore { return originalSt
 
 func (o *originalHistories) written(context.Context) (int, error) { return o.bytes, nil }
 
-func (o *originalHistories) earlier(context.Context, string, int) (ailoop.ConversationSnapshot, error) {
+func (o *originalHistories) earlier(context.Context, string, int) (ailoop.Snapshot, error) {
 	s, _, err := o.slot.Load(context.Background())
 	return s, err
 }
 
 type originalStore struct{ *originalHistories }
 
-func (o originalStore) Save(ctx context.Context, s ailoop.ConversationSnapshot) error {
+func (o originalStore) Save(ctx context.Context, s ailoop.Snapshot) error {
 	data, err := s.MarshalJSON()
 	o.bytes += len(data)
 	return errors.Join(err, o.slot.Save(ctx, s))
 }
 
-func (o originalStore) Load(ctx context.Context) (ailoop.ConversationSnapshot, bool, error) {
+func (o originalStore) Load(ctx context.Context) (ailoop.Snapshot, bool, error) {
 	return o.slot.Load(ctx)
 }
 
@@ -103,7 +103,7 @@ func TestHistoryOriginalIsWorse(t *testing.T) {
 }
 
 // longTalk is a snapshot of n messages of a hundred bytes or so.
-func longTalk(n int) ailoop.ConversationSnapshot {
+func longTalk(n int) ailoop.Snapshot {
 	texts := make([]string, n)
 	for i := range texts {
 		texts[i] = fmt.Sprintf("message %d %s", i, strings.Repeat("x", 80))
@@ -112,7 +112,7 @@ func longTalk(n int) ailoop.ConversationSnapshot {
 }
 
 // saveCost says how many bytes a save wrote.
-func saveCost(ctx context.Context, hs histories, st ailoop.HistoryStore, s ailoop.ConversationSnapshot) (int, error) {
+func saveCost(ctx context.Context, hs histories, st ailoop.HistoryStore, s ailoop.Snapshot) (int, error) {
 	before, err := hs.written(ctx)
 	if err != nil {
 		return 0, err
@@ -175,7 +175,7 @@ func pinningIsCheap(ctx context.Context, hs histories) error {
 
 func earlierIsReadable(ctx context.Context, hs histories) error {
 	st := hs.open("c")
-	saved := []ailoop.ConversationSnapshot{talk("a"), talk("a", "b", "c"), talk("a", "b", "c").Pin(1, true), talk("[Summary of prior conversation] a", "c"), {}}
+	saved := []ailoop.Snapshot{talk("a"), talk("a", "b", "c"), talk("a", "b", "c").Pin(1, true), talk("[Summary of prior conversation] a", "c"), {}}
 	for _, s := range saved {
 		if err := st.Save(ctx, s); err != nil {
 			return err
@@ -207,7 +207,7 @@ func secondWriterConflicts(ctx context.Context, hs histories) error {
 	if err := a.Save(ctx, talk("a", "by a")); err != nil {
 		return err
 	}
-	for _, stale := range []ailoop.ConversationSnapshot{talk("a", "by b"), talk("a", "by a"), talk("a"), talk("b"), talk("a").Pin(0, true)} {
+	for _, stale := range []ailoop.Snapshot{talk("a", "by b"), talk("a", "by a"), talk("a"), talk("b"), talk("a").Pin(0, true)} {
 		if err := b.Save(ctx, stale); !errors.Is(err, log.ErrConflict) {
 			return fmt.Errorf("a save on what was there before: %v", err)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
-// historyPrefix stands before the ids of histories, which share one name space
+// idPrefix stands before the ids of histories, which share one name space
 // with all sessions.
-const historyPrefix = "history/"
+const idPrefix = "history/"
 
 // History keeps a conversation's history in the log, as the session
 // history/<id>. Nothing that was ever saved is lost: [History.Revisions] lists
@@ -42,13 +42,13 @@ type History struct {
 	sub events.Subject
 	id  string
 
-	mu     sync.Mutex    // guards what follows; held during a save
-	base   *historyState // nil: neither loaded nor saved
-	unsure *pendingSave  // the last save, if its outcome is not known
+	mu     sync.Mutex   // guards what follows; held during a save
+	base   *state       // nil: neither loaded nor saved
+	unsure *pendingSave // the last save, if its outcome is not known
 }
 
-// historyState is what a handle knows of its session.
-type historyState struct {
+// state is what a handle knows of its session.
+type state struct {
 	at      events.Offset // up to which it knows the session; 0: there is none
 	created bool          // the session has a session.created
 	found   bool          // a snapshot was saved
@@ -58,7 +58,7 @@ type historyState struct {
 
 // Of returns a handle on a history, whether it exists or not.
 func Of(st *tally.Store, id string) *History {
-	return &History{st: st, sub: events.Session(st.Namespace(), historyPrefix+id), id: id}
+	return &History{st: st, sub: events.Session(st.Namespace(), idPrefix+id), id: id}
 }
 
 // ID is the history's id.
@@ -68,16 +68,16 @@ func (h *History) ID() string { return h.id }
 func (h *History) Subject() events.Subject { return h.sub }
 
 // Session gives the history's session: to rewind it, to fork it.
-func (h *History) Session() *tally.Session { return h.st.Session(historyPrefix + h.id) }
+func (h *History) Session() *tally.Session { return h.st.Session(idPrefix + h.id) }
 
 // Load implements HistoryStore. A session of another kind is a *tally.KindError, a
 // turn that is no message a *MessageError.
-func (h *History) Load(ctx context.Context) (s ConversationSnapshot, found bool, err error) {
+func (h *History) Load(ctx context.Context) (s Snapshot, found bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now, err := h.state(ctx, "")
+	now, err := h.load(ctx, "")
 	if err != nil {
-		return ConversationSnapshot{}, false, err
+		return Snapshot{}, false, err
 	}
 	h.base = now
 	return snapshotOf(now.content), now.found, nil
@@ -87,22 +87,22 @@ func (h *History) Load(ctx context.Context) (s ConversationSnapshot, found bool,
 // Revisions), a time, ~2. It does not change what the next Save is based on. A
 // position that there is not is ErrNotFound; found is false if nothing was saved
 // up to there.
-func (h *History) LoadAt(ctx context.Context, position string) (s ConversationSnapshot, found bool, err error) {
-	then, err := h.state(ctx, position)
+func (h *History) LoadAt(ctx context.Context, position string) (s Snapshot, found bool, err error) {
+	then, err := h.load(ctx, position)
 	if err != nil {
-		return ConversationSnapshot{}, false, err
+		return Snapshot{}, false, err
 	}
 	return snapshotOf(then.content), then.found, nil
 }
 
 // Save implements HistoryStore.
-func (h *History) Save(ctx context.Context, s ConversationSnapshot) error {
+func (h *History) Save(ctx context.Context, s Snapshot) error {
 	return h.save(ctx, s, nil)
 }
 
 // Compact saves a snapshot that a compaction made of the one before, and records
 // how. What it dropped is not gone: LoadAt reads it.
-func (h *History) Compact(ctx context.Context, s ConversationSnapshot, r CompactionReport) error {
+func (h *History) Compact(ctx context.Context, s Snapshot, r CompactionReport) error {
 	if r.Strategy == "" || r.Before < 0 || r.After < 0 {
 		return &events.InvalidError{Field: "compaction", Reason: "want a strategy, and sizes from 0"}
 	}
@@ -116,7 +116,7 @@ type CompactionReport struct {
 	After    int64
 }
 
-func (h *History) save(ctx context.Context, s ConversationSnapshot, compaction *CompactionReport) error {
+func (h *History) save(ctx context.Context, s Snapshot, compaction *CompactionReport) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	to := s.raw()
@@ -154,7 +154,7 @@ func (h *History) save(ctx context.Context, s ConversationSnapshot, compaction *
 
 // confirm holds a snapshot that was stored before against what is there now.
 func (h *History) confirm(ctx context.Context, to chat.Snapshot, base events.Offset) error {
-	now, err := h.state(ctx, "")
+	now, err := h.load(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -167,11 +167,11 @@ func (h *History) confirm(ctx context.Context, to chat.Snapshot, base events.Off
 
 // baseFor gives what the handle knows of the session. If that is nothing, it is
 // what is there, on the condition that the snapshot takes none of it away.
-func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*historyState, error) {
+func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*state, error) {
 	if h.base != nil {
 		return h.base, nil
 	}
-	now, err := h.state(ctx, "")
+	now, err := h.load(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ type pendingSave struct {
 
 // pending gives the events of a save: those of the try before, if this is the
 // same save again, so that the log recognises them.
-func (h *History) pending(base *historyState, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
+func (h *History) pending(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
 	if u := h.unsure; u != nil && u.base == base.at && chat.Equal(u.content, to) &&
 		(u.compaction == nil) == (compaction == nil) && (compaction == nil || *u.compaction == *compaction) {
 		return u.events, nil
@@ -201,7 +201,7 @@ func (h *History) pending(base *historyState, to chat.Snapshot, compaction *Comp
 
 // changes gives the events of a save: one, and a second where the session is new
 // or the members change that are not of this version.
-func (h *History) changes(base *historyState, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
+func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
 	var payloads []events.Payload
 	if !base.created {
 		payloads = append(payloads, &events.SessionCreated{Kind: events.KindHistory, CreatedAt: events.TimestampOf(h.st.Now())})
@@ -234,18 +234,18 @@ func (h *History) stamped(payloads []events.Payload) ([]events.Event, error) {
 }
 
 // compacted is a replacement, also where nothing but its end would change.
-func compacted(base *historyState, to chat.Snapshot, r CompactionReport) events.Payload {
+func compacted(base *state, to chat.Snapshot, r CompactionReport) events.Payload {
 	change := chat.Replace(base.content, to)
 	p := change.Payload(events.MainThread, base.meta, "compact").(*events.ThreadReplaced)
 	p.Strategy, p.Before, p.After = r.Strategy, r.Before, r.After
 	return p
 }
 
-// state loads the session as of a position.
-func (h *History) state(ctx context.Context, position string) (*historyState, error) {
+// load loads the session as of a position.
+func (h *History) load(ctx context.Context, position string) (*state, error) {
 	s, err := h.Session().Load(ctx, position)
 	if errors.Is(err, tally.ErrNotFound) && position == "" {
-		return &historyState{}, nil
+		return &state{}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (h *History) state(ctx context.Context, position string) (*historyState, er
 	if len(s.Damaged) > 0 {
 		return nil, &events.DamageError{Offset: s.Damaged[0]}
 	}
-	known := &historyState{at: s.Offset(), created: s.Ledger.Created != 0}
+	known := &state{at: s.Offset(), created: s.Ledger.Created != 0}
 	th := s.Threads[events.MainThread]
 	if th == nil {
 		return known, nil

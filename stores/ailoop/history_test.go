@@ -17,8 +17,8 @@ import (
 )
 
 // talk makes a snapshot of texts, user and assistant in turn, nothing pinned.
-func talk(texts ...string) ailoop.ConversationSnapshot {
-	var s ailoop.ConversationSnapshot
+func talk(texts ...string) ailoop.Snapshot {
+	var s ailoop.Snapshot
 	for i, text := range texts {
 		m := ailoop.UserMessage(text)
 		if i%2 == 1 {
@@ -29,7 +29,7 @@ func talk(texts ...string) ailoop.ConversationSnapshot {
 	return s
 }
 
-func mustSave(t testing.TB, st ailoop.HistoryStore, s ailoop.ConversationSnapshot) {
+func mustSave(t testing.TB, st ailoop.HistoryStore, s ailoop.Snapshot) {
 	t.Helper()
 	if err := st.Save(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func mustSave(t testing.TB, st ailoop.HistoryStore, s ailoop.ConversationSnapsho
 }
 
 // mustLoad loads what must be there.
-func mustLoad(t testing.TB, st ailoop.HistoryStore) ailoop.ConversationSnapshot {
+func mustLoad(t testing.TB, st ailoop.HistoryStore) ailoop.Snapshot {
 	t.Helper()
 	s, found, err := st.Load(t.Context())
 	if err != nil || !found {
@@ -46,7 +46,7 @@ func mustLoad(t testing.TB, st ailoop.HistoryStore) ailoop.ConversationSnapshot 
 	return s
 }
 
-func wantSnapshot(t testing.TB, got, want ailoop.ConversationSnapshot) {
+func wantSnapshot(t testing.TB, got, want ailoop.Snapshot) {
 	t.Helper()
 	if !got.Equal(want) {
 		g, _ := json.Marshal(got)
@@ -59,8 +59,8 @@ func wantSnapshot(t testing.TB, got, want ailoop.ConversationSnapshot) {
 func historyStores(t *testing.T, st *tally.Store, id string) map[string]ailoop.HistoryStore {
 	return map[string]ailoop.HistoryStore{
 		"log":    ailoop.Of(st, id),
-		"memory": new(ailoop.InMemoryHistoryStore),
-		"file":   ailoop.NewJsonFileHistoryStore(t.TempDir() + "/" + "chat.json"),
+		"memory": new(ailoop.InMemory),
+		"file":   ailoop.NewFile(t.TempDir() + "/" + "chat.json"),
 	}
 }
 
@@ -97,8 +97,8 @@ func TestHistoryStores(t *testing.T) {
 				mustSave(t, h, talk("a", "b", "c"))
 				mustSave(t, h, talk("x"))
 				wantSnapshot(t, mustLoad(t, h), talk("x"))
-				mustSave(t, h, ailoop.ConversationSnapshot{})
-				wantSnapshot(t, mustLoad(t, h), ailoop.ConversationSnapshot{})
+				mustSave(t, h, ailoop.Snapshot{})
+				wantSnapshot(t, mustLoad(t, h), ailoop.Snapshot{})
 			})
 		})
 		t.Run("H-07 every kind of block", func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestHistoryStores(t *testing.T) {
 		})
 		t.Run("H-14 any type can be a store", func(t *testing.T) {
 			full := &fullError{17}
-			for _, h := range []ailoop.HistoryStore{&limited{st: ailoop.Of(st, "limited"), err: full}, &limited{st: new(ailoop.InMemoryHistoryStore), err: full}} {
+			for _, h := range []ailoop.HistoryStore{&limited{st: ailoop.Of(st, "limited"), err: full}, &limited{st: new(ailoop.InMemory), err: full}} {
 				err := remember(t.Context(), h, ailoop.UserMessage("hi"))
 				if have, ok := errors.AsType[*fullError](err); !ok || have != full {
 					t.Errorf("%v", err)
@@ -129,7 +129,7 @@ func TestHistoryStores(t *testing.T) {
 		t.Run("H-18 what is saved or loaded cannot be changed", func(t *testing.T) {
 			each(t, func(t *testing.T, h ailoop.HistoryStore) {
 				messages, pinned := []ailoop.Message{ailoop.UserMessage("a")}, []bool{false}
-				s, err := ailoop.NewConversationSnapshot(messages, pinned)
+				s, err := ailoop.NewSnapshot(messages, pinned)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -158,14 +158,14 @@ type limited struct {
 	n   int
 }
 
-func (l *limited) Save(ctx context.Context, s ailoop.ConversationSnapshot) error {
+func (l *limited) Save(ctx context.Context, s ailoop.Snapshot) error {
 	if l.n++; l.n > 1 {
 		return l.err
 	}
 	return l.st.Save(ctx, s)
 }
 
-func (l *limited) Load(ctx context.Context) (ailoop.ConversationSnapshot, bool, error) {
+func (l *limited) Load(ctx context.Context) (ailoop.Snapshot, bool, error) {
 	return l.st.Load(ctx)
 }
 
@@ -205,7 +205,7 @@ func raceStore(t *testing.T, h ailoop.HistoryStore) {
 }
 
 // everyBlock is a snapshot with every kind of block.
-func everyBlock(t testing.TB) ailoop.ConversationSnapshot {
+func everyBlock(t testing.TB) ailoop.Snapshot {
 	t.Helper()
 	signature := "sig=="
 	user, err := ailoop.NewUserMessage(
@@ -223,7 +223,7 @@ func everyBlock(t testing.TB) ailoop.ConversationSnapshot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ailoop.ConversationSnapshot{}.Append(user, assistant, ailoop.Message{})
+	return ailoop.Snapshot{}.Append(user, assistant, ailoop.Message{})
 }
 
 // What a log adds, on every backend.
@@ -238,12 +238,12 @@ func TestHistoryLog(t *testing.T) {
 		}
 		t.Run("H-03 the first save of nothing makes the thread", func(t *testing.T) {
 			h := ailoop.Of(st, "empty")
-			mustSave(t, h, ailoop.ConversationSnapshot{})
+			mustSave(t, h, ailoop.Snapshot{})
 			s, err := h.Session().Load(t.Context(), "")
 			if err != nil || s.Ledger.Kind != events.KindHistory || s.Threads[events.MainThread] == nil {
 				t.Errorf("%+v, %v", s, err)
 			}
-			wantSnapshot(t, mustLoad(t, ailoop.Of(st, "empty")), ailoop.ConversationSnapshot{})
+			wantSnapshot(t, mustLoad(t, ailoop.Of(st, "empty")), ailoop.Snapshot{})
 		})
 		t.Run("H-09 an equal snapshot is no event", func(t *testing.T) {
 			h := ailoop.Of(st, "equal")
@@ -256,7 +256,7 @@ func TestHistoryLog(t *testing.T) {
 			}
 		})
 		t.Run("H-08 members that are not of this version", func(t *testing.T) {
-			want, err := ailoop.ParseConversationSnapshot([]byte(`{"version":1,"messages":[],"pinned":[],"tokens":{"used":1.50},"x":null}`))
+			want, err := ailoop.ParseSnapshot([]byte(`{"version":1,"messages":[],"pinned":[],"tokens":{"used":1.50},"x":null}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -354,7 +354,7 @@ func testHistoryRewind(t *testing.T, st *tally.Store) {
 	if _, err := h.Session().Move(t.Context(), move); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []ailoop.ConversationSnapshot{talk("a", "b", "c", "d"), talk("a", "b", "c"), talk("x")} {
+	for _, s := range []ailoop.Snapshot{talk("a", "b", "c", "d"), talk("a", "b", "c"), talk("x")} {
 		if err := h.Save(t.Context(), s); !errors.Is(err, log.ErrConflict) {
 			t.Errorf("%v", err)
 		}

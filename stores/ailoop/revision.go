@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// HistoryRevision is one change of a history's messages or pins.
-type HistoryRevision struct {
+// Revision is one change of a history's messages or pins.
+type Revision struct {
 	Offset     events.Offset     // LoadAt(Offset.String()) gives the snapshot after it
 	Time       events.Timestamp  // when it was saved
 	Kind       RevisionKind      // what was done
@@ -33,7 +33,7 @@ const (
 
 // Revisions lists every change of the history, oldest first, those that a rewind
 // took back included. A history that does not exist is ErrNotFound.
-func (h *History) Revisions(ctx context.Context) ([]HistoryRevision, error) {
+func (h *History) Revisions(ctx context.Context) ([]Revision, error) {
 	s, err := h.Session().Load(ctx, "")
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (h *History) Revisions(ctx context.Context) ([]HistoryRevision, error) {
 	for _, v := range s.Ledger.Void {
 		void[v.Offset] = true
 	}
-	var list []HistoryRevision
+	var list []Revision
 	for rec, err := range h.st.Loader().Records(ctx, s) {
 		if err == nil {
 			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
@@ -69,8 +69,8 @@ func (h *History) Revisions(ctx context.Context) ([]HistoryRevision, error) {
 }
 
 // revisionOf says what a record did; ok is false if it did nothing to messages.
-func revisionOf(rec events.Record) (r HistoryRevision, ok bool) {
-	r = HistoryRevision{Offset: rec.Offset, Time: events.TimestampOf(rec.Time)}
+func revisionOf(rec events.Record) (r Revision, ok bool) {
+	r = Revision{Offset: rec.Offset, Time: events.TimestampOf(rec.Time)}
 	switch p := projector.Decode(rec).Payload.(type) {
 	case *events.TurnAppended:
 		r.Kind = Extended

@@ -20,19 +20,19 @@ import (
 //
 // Implementers return errors of their own; they reach the caller as they are, so
 // that errors.As finds them. A store must not keep what it was given, or give out
-// what it keeps, in a form that somebody can change; a ConversationSnapshot
+// what it keeps, in a form that somebody can change; a Snapshot
 // cannot be changed.
 type HistoryStore interface {
 	// Save puts a snapshot in the place of the one before.
-	Save(ctx context.Context, s ConversationSnapshot) error
+	Save(ctx context.Context, s Snapshot) error
 	// Load gives the snapshot that was saved last.
-	Load(ctx context.Context) (s ConversationSnapshot, found bool, err error)
+	Load(ctx context.Context) (s Snapshot, found bool, err error)
 }
 
 var (
 	_ HistoryStore = (*History)(nil)
-	_ HistoryStore = (*InMemoryHistoryStore)(nil)
-	_ HistoryStore = (*JsonFileHistoryStore)(nil)
+	_ HistoryStore = (*InMemory)(nil)
+	_ HistoryStore = (*File)(nil)
 )
 
 // SnapshotVersion is the one version of snapshots that there is.
@@ -54,56 +54,56 @@ type (
 	SnapshotDecodeError = chat.DecodeError
 )
 
-// ConversationSnapshot is a conversation at one moment: its messages and, for
+// Snapshot is a conversation at one moment: its messages and, for
 // each, whether it is pinned: whether a compaction must keep it. It cannot be
 // changed, only be made anew. The zero value is the snapshot of a conversation in
 // which nothing was said.
-type ConversationSnapshot struct {
+type Snapshot struct {
 	messages []Message
 	pinned   []bool
 	unknown  events.Fields
 }
 
-// NewConversationSnapshot makes a snapshot of messages and their pins. As many of
+// NewSnapshot makes a snapshot of messages and their pins. As many of
 // the one as of the other; if not, the error is a *LengthMismatchError.
-func NewConversationSnapshot(messages []Message, pinned []bool) (ConversationSnapshot, error) {
+func NewSnapshot(messages []Message, pinned []bool) (Snapshot, error) {
 	if err := chat.CheckLengths(len(messages), len(pinned)); err != nil {
-		return ConversationSnapshot{}, err
+		return Snapshot{}, err
 	}
-	return ConversationSnapshot{messages: slices.Clone(messages), pinned: slices.Clone(pinned)}, nil
+	return Snapshot{messages: slices.Clone(messages), pinned: slices.Clone(pinned)}, nil
 }
 
-// ParseConversationSnapshot reads a snapshot from JSON, as MarshalJSON and the
+// ParseSnapshot reads a snapshot from JSON, as MarshalJSON and the
 // original's files have it. What is wrong is a *SnapshotDecodeError. Members that
 // are not of this version are kept.
-func ParseConversationSnapshot(data []byte) (ConversationSnapshot, error) {
+func ParseSnapshot(data []byte) (Snapshot, error) {
 	raw, err := chat.Parse(data)
 	if err != nil {
-		return ConversationSnapshot{}, err
+		return Snapshot{}, err
 	}
 	return snapshotOf(raw), nil
 }
 
 // Version is the version of the snapshot's form.
-func (s ConversationSnapshot) Version() uint32 { return SnapshotVersion }
+func (s Snapshot) Version() uint32 { return SnapshotVersion }
 
 // Len is the number of messages.
-func (s ConversationSnapshot) Len() int { return len(s.messages) }
+func (s Snapshot) Len() int { return len(s.messages) }
 
 // Message gives a message by its index from 0.
-func (s ConversationSnapshot) Message(i int) Message { return s.messages[i] }
+func (s Snapshot) Message(i int) Message { return s.messages[i] }
 
 // IsPinned reports whether a message is pinned.
-func (s ConversationSnapshot) IsPinned(i int) bool { return s.pinned[i] }
+func (s Snapshot) IsPinned(i int) bool { return s.pinned[i] }
 
 // Messages gives the messages, in order.
-func (s ConversationSnapshot) Messages() []Message { return slices.Clone(s.messages) }
+func (s Snapshot) Messages() []Message { return slices.Clone(s.messages) }
 
 // Pinned gives the mask of pins, as long as Messages.
-func (s ConversationSnapshot) Pinned() []bool { return slices.Clone(s.pinned) }
+func (s Snapshot) Pinned() []bool { return slices.Clone(s.pinned) }
 
 // Append gives the snapshot with messages added at its end, not pinned.
-func (s ConversationSnapshot) Append(messages ...Message) ConversationSnapshot {
+func (s Snapshot) Append(messages ...Message) Snapshot {
 	s.messages = append(slices.Clip(s.messages), messages...)
 	s.pinned = append(slices.Clip(s.pinned), make([]bool, len(messages))...)
 	return s
@@ -111,7 +111,7 @@ func (s ConversationSnapshot) Append(messages ...Message) ConversationSnapshot {
 
 // Pin gives the snapshot with a message pinned, or not pinned. There being no
 // such message is a mistake of the program, and panics.
-func (s ConversationSnapshot) Pin(i int, pinned bool) ConversationSnapshot {
+func (s Snapshot) Pin(i int, pinned bool) Snapshot {
 	s.pinned = slices.Clone(s.pinned)
 	s.pinned[i] = pinned
 	return s
@@ -120,7 +120,7 @@ func (s ConversationSnapshot) Pin(i int, pinned bool) ConversationSnapshot {
 // PinWithToolResult is Pin for a tool's call and its result: whichever of the two
 // the message has, the messages with the other are pinned along with it, as the
 // one is worth nothing without the other.
-func (s ConversationSnapshot) PinWithToolResult(i int) ConversationSnapshot {
+func (s Snapshot) PinWithToolResult(i int) Snapshot {
 	s = s.Pin(i, true)
 	calls := s.messages[i].toolIDs()
 	for k, m := range s.messages {
@@ -133,14 +133,14 @@ func (s ConversationSnapshot) PinWithToolResult(i int) ConversationSnapshot {
 
 // Equal reports whether both have the same messages, pins and members that are
 // not of this version. Messages are compared by their tokens.
-func (s ConversationSnapshot) Equal(o ConversationSnapshot) bool { return chat.Equal(s.raw(), o.raw()) }
+func (s Snapshot) Equal(o Snapshot) bool { return chat.Equal(s.raw(), o.raw()) }
 
 // MarshalJSON gives the snapshot as compact JSON: version, messages, pinned.
-func (s ConversationSnapshot) MarshalJSON() ([]byte, error) { return chat.Append(nil, s.raw()), nil }
+func (s Snapshot) MarshalJSON() ([]byte, error) { return chat.Append(nil, s.raw()), nil }
 
-// UnmarshalJSON is ParseConversationSnapshot.
-func (s *ConversationSnapshot) UnmarshalJSON(data []byte) error {
-	read, err := ParseConversationSnapshot(data)
+// UnmarshalJSON is ParseSnapshot.
+func (s *Snapshot) UnmarshalJSON(data []byte) error {
+	read, err := ParseSnapshot(data)
 	if err == nil {
 		*s = read
 	}
@@ -148,7 +148,7 @@ func (s *ConversationSnapshot) UnmarshalJSON(data []byte) error {
 }
 
 // raw gives the snapshot as bytes, which nobody may change.
-func (s ConversationSnapshot) raw() chat.Snapshot {
+func (s Snapshot) raw() chat.Snapshot {
 	r := chat.Snapshot{Messages: make([]events.Raw, len(s.messages)), Pinned: s.pinned, Unknown: s.unknown}
 	for i, m := range s.messages {
 		r.Messages[i] = m.bytes()
@@ -158,25 +158,25 @@ func (s ConversationSnapshot) raw() chat.Snapshot {
 
 // snapshotOf makes a snapshot of bytes that are known to be one and that nobody
 // changes.
-func snapshotOf(r chat.Snapshot) ConversationSnapshot {
-	s := ConversationSnapshot{messages: make([]Message, len(r.Messages)), pinned: r.Pinned, unknown: r.Unknown}
+func snapshotOf(r chat.Snapshot) Snapshot {
+	s := Snapshot{messages: make([]Message, len(r.Messages)), pinned: r.Pinned, unknown: r.Unknown}
 	for i, raw := range r.Messages {
 		s.messages[i] = Message{raw}
 	}
 	return s
 }
 
-// InMemoryHistoryStore keeps a history in memory, for as long as the program
+// InMemory keeps a history in memory, for as long as the program
 // runs. The zero value works. Its methods return no error, ever. It is safe for
 // concurrent use; see [HistoryStore] for what it is meant for.
-type InMemoryHistoryStore struct {
+type InMemory struct {
 	mu    sync.Mutex // guards what follows
-	last  ConversationSnapshot
+	last  Snapshot
 	saved bool
 }
 
 // Save implements HistoryStore; the error is nil.
-func (st *InMemoryHistoryStore) Save(_ context.Context, s ConversationSnapshot) error {
+func (st *InMemory) Save(_ context.Context, s Snapshot) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.last, st.saved = s, true
@@ -184,7 +184,7 @@ func (st *InMemoryHistoryStore) Save(_ context.Context, s ConversationSnapshot) 
 }
 
 // Load implements HistoryStore; the error is nil.
-func (st *InMemoryHistoryStore) Load(context.Context) (s ConversationSnapshot, found bool, err error) {
+func (st *InMemory) Load(context.Context) (s Snapshot, found bool, err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.last, st.saved, nil

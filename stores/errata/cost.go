@@ -50,7 +50,7 @@ func (s *Session) AccumulateCost(ctx context.Context, c Cost) error {
 		p.Source = "reported"
 	}
 	if c.Run != "" {
-		p.Run = &events.RunRef{Kind: panelKind, ID: c.Run}
+		p.Run = &events.RunRef{Kind: runKind, ID: c.Run}
 	}
 	e, err := events.New(s.Store().Source(), s.Subject(), p)
 	if err != nil {
@@ -79,9 +79,9 @@ type CostTable struct {
 	Days   map[string]projector.Total `json:"days"` // by day in UTC
 }
 
-// PanelCosts are the costs of a session: what was spent, and the part of it that
+// Costs are the costs of a session: what was spent, and the part of it that
 // led to where the session is now.
-type PanelCosts struct {
+type Costs struct {
 	Spent    CostTable `json:"spent"`
 	OnBranch CostTable `json:"onBranch"`
 }
@@ -90,17 +90,17 @@ type PanelCosts struct {
 var ErrOverflow = errors.New("the tokens are more than can be counted")
 
 // Costs sums the costs of the session.
-func (s *Session) Costs(ctx context.Context) (PanelCosts, error) {
+func (s *Session) Costs(ctx context.Context) (Costs, error) {
 	head, err := s.head(ctx)
 	if err != nil {
-		return PanelCosts{}, err
+		return Costs{}, err
 	}
-	return PanelCostsOf(head)
+	return CostsOf(head)
 }
 
-// PanelCostsOf sums the costs of a session that is loaded already. Sums of money
+// CostsOf sums the costs of a session that is loaded already. Sums of money
 // are exact; one of tokens that is too large is ErrOverflow.
-func PanelCostsOf(head *projector.Session) (PanelCosts, error) {
+func CostsOf(head *projector.Session) (Costs, error) {
 	var spent, branch costSums
 	for _, c := range head.Ledger.Costs {
 		err := spent.add(c)
@@ -108,10 +108,10 @@ func PanelCostsOf(head *projector.Session) (PanelCosts, error) {
 			err = branch.add(c)
 		}
 		if err != nil {
-			return PanelCosts{}, fmt.Errorf("%s: the cost at %v: %w", head.Subject, c.Offset, err)
+			return Costs{}, fmt.Errorf("%s: the cost at %v: %w", head.Subject, c.Offset, err)
 		}
 	}
-	return PanelCosts{spent.table(), branch.table()}, nil
+	return Costs{spent.table(), branch.table()}, nil
 }
 
 // costSums are sums by several keys at once.
@@ -129,7 +129,7 @@ func (t *costSums) add(c projector.Cost) error {
 	t.tokens = sum
 	t.all.Add(struct{}{}, c)
 	t.models.Add(c.Model, c)
-	if c.Run != nil && c.Run.Kind == panelKind {
+	if c.Run != nil && c.Run.Kind == runKind {
 		t.runs.Add(c.Run.ID, c)
 	}
 	if at, ok := c.Time.Time(); ok {

@@ -108,7 +108,7 @@ func randomCosts(n int) (list []*events.CostAccrued, sum *big.Rat, models map[st
 	return list, sum, models
 }
 
-func wantCosts(t *testing.T, when string, costs errata.PanelCosts, sum *big.Rat, models map[string]*big.Rat) {
+func wantCosts(t *testing.T, when string, costs errata.Costs, sum *big.Rat, models map[string]*big.Rat) {
 	t.Helper()
 	if costs.Spent.Total.USD != events.AmountOf(sum) {
 		t.Errorf("%s: %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
@@ -138,7 +138,7 @@ func TestPanelCostOfMany(t *testing.T) {
 	l.Source = records[len(records)-1:] // the snapshot is all there is of the others
 	stored, err := l.Session(t.Context(), sub, 0)
 	must(t, err)
-	costs, err := errata.PanelCostsOf(stored)
+	costs, err := errata.CostsOf(stored)
 	must(t, err)
 	wantCosts(t, "all", costs, sum, models)
 }
@@ -148,7 +148,7 @@ func TestPanelCostStays(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	s := errata.Of(st, "s")
 	list, sum, models := randomCosts(1000)
-	must(t, s.SaveInitialMeta(t.Context(), errata.PanelMetadata{}))
+	must(t, s.SaveInitialMeta(t.Context(), errata.Metadata{}))
 	var batch []events.Event
 	for _, p := range list {
 		e, err := events.New("test", s.Subject(), p)
@@ -180,7 +180,7 @@ func TestPanelCostStays(t *testing.T) {
 	check("after a repeated cost")
 	rebuilt, err := (&projector.Loader{Source: st.Log}).Session(t.Context(), s.Subject(), 0)
 	must(t, err)
-	costs, err := errata.PanelCostsOf(rebuilt)
+	costs, err := errata.CostsOf(rebuilt)
 	must(t, err)
 	wantCosts(t, "rebuilt", costs, sum, models)
 }
@@ -199,14 +199,14 @@ func TestPanelTokensOverflow(t *testing.T) {
 	for range 2000 {
 		head.Ledger.Costs = append(head.Ledger.Costs, projector.Cost{Model: "a", Tokens: events.Tokens{Input: 1 << 53}})
 	}
-	if _, err := errata.PanelCostsOf(head); !errors.Is(err, errata.ErrOverflow) {
+	if _, err := errata.CostsOf(head); !errors.Is(err, errata.ErrOverflow) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestPanelCheckpoint(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
-		load := func(t *testing.T, id string) *errata.PanelCheckpoint {
+		load := func(t *testing.T, id string) *errata.Checkpoint {
 			t.Helper()
 			c, err := errata.Of(st, id).LoadCheckpoint(t.Context())
 			must(t, err)
@@ -268,8 +268,8 @@ func TestPanelCheckpoint(t *testing.T) {
 			s := errata.Of(st, "e27")
 			panel := []string{"done", "timeout", "interrupted", "error", "partial", "silent", "max"}
 			saver := s.SaveCheckpoint("", "q", panel, false)
-			timeout := errata.PanelResponse{ModelID: "timeout", Text: "half", StopReason: errata.StopTimeout}
-			for _, r := range []errata.PanelResponse{answer("done", "D"), timeout, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}, {ModelID: "max", Text: "m", StopReason: errata.StopMaxSteps, Steps: 9}} {
+			timeout := errata.Response{ModelID: "timeout", Text: "half", StopReason: errata.StopTimeout}
+			for _, r := range []errata.Response{answer("done", "D"), timeout, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}, {ModelID: "max", Text: "m", StopReason: errata.StopMaxSteps, Steps: 9}} {
 				must(t, saver.Finish(t.Context(), r))
 			}
 			must(t, saver.Update(t.Context(), answer("partial", "p")))
@@ -279,7 +279,7 @@ func TestPanelCheckpoint(t *testing.T) {
 				t.Errorf("%+v", done)
 			}
 			resumed := errata.Of(st, "e27").Resume(c)
-			var fresh []errata.PanelResponse
+			var fresh []errata.Response
 			for _, id := range c.Remaining() {
 				fresh = append(fresh, answer(id, "again"))
 				must(t, resumed.Finish(t.Context(), fresh[len(fresh)-1]))
@@ -295,7 +295,7 @@ func TestPanelCheckpoint(t *testing.T) {
 			if c := load(t, "e27"); c != nil {
 				t.Errorf("%+v", c)
 			}
-			must(t, resumed.End(t.Context(), []errata.PanelResponse{{ModelID: "done", Interrupted: true}}))
+			must(t, resumed.End(t.Context(), []errata.Response{{ModelID: "done", Interrupted: true}}))
 			if c := load(t, "e27"); c == nil || len(c.Responses) != 1 {
 				t.Errorf("what was cleared comes back: %+v", c)
 			}

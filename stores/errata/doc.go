@@ -6,9 +6,9 @@
 //
 //	s := errata.Of(st, "ses_0198c2")
 //	a, err := s.AppendHistories(ctx, panel, responses, prompt)
-//	run, err := s.PersistRunState(ctx, errata.PanelRun{Prompt: prompt, Responses: responses})
+//	run, err := s.PersistRunState(ctx, errata.Run{Prompt: prompt, Responses: responses})
 //
 // Programs that used errata's session datastore find its names, each with a context
-// and an error, in what NewErrataStore returns; docs/from-errata.md lists them. The
+// and an error, in what New returns; docs/from-errata.md lists them. The
 // package erratadir reads and writes the original's files.
 package errata

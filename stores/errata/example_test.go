@@ -32,14 +32,14 @@ func panel(ctx context.Context, dir string) error {
 	}
 	defer st.Close()
 
-	s := errata.Of(st, errata.NewPanelID(errata.SessionIDPrefix))
+	s := errata.Of(st, errata.NewID(errata.SessionIDPrefix))
 	models := []string{"gpt-5", "claude"}
-	answers := []errata.PanelResponse{{ModelID: "gpt-5", Text: "Roses are red."}, {ModelID: "claude", Text: "The sea is blue."}}
+	answers := []errata.Response{{ModelID: "gpt-5", Text: "Roses are red."}, {ModelID: "claude", Text: "The sea is blue."}}
 	added, err := s.AppendHistories(ctx, models, answers, "Write a poem.")
 	if err != nil {
 		return err
 	}
-	run, err := s.PersistRunState(ctx, errata.PanelRun{Prompt: "Write a poem.", Responses: answers})
+	run, err := s.PersistRunState(ctx, errata.Run{Prompt: "Write a poem.", Responses: answers})
 	if err != nil {
 		return err
 	}

@@ -356,7 +356,7 @@ func recorded(changes []FileChange) []events.RestoredFile {
 // SnapshotFiles reads the files that a run is about to write, so that they can be
 // restored. A path outside dir is an error; a file that is to be deleted and is
 // not there is left out.
-func SnapshotFiles(dir string, writes []PanelWrite) ([]FileSnapshot, error) {
+func SnapshotFiles(dir string, writes []FileWrite) ([]FileSnapshot, error) {
 	t, err := WorkTree{Dir: dir}.open()
 	if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func TestPanelOriginalModel(t *testing.T) {
 		}
 		r := need(s.Rewind(ctx))
 		wantEqual(t, name+": note", r.Note, "[rewound]")
-		wantEqual(t, name+": histories", need(sys.open("s").Histories(ctx)), map[string][]errata.PanelTurn{"a": turns("q1", "A"), "b": turns("q1", "B")})
+		wantEqual(t, name+": histories", need(sys.open("s").Histories(ctx)), map[string][]errata.Turn{"a": turns("q1", "A"), "b": turns("q1", "B")})
 		wantEqual(t, name+": total", need(s.TotalCost(ctx)), events.Amount("0.75"))
 		m := need(s.Metadata(ctx))
 		if len(m.Runs) != 3 || m.Runs[1].Note != "[rewound]" || m.Runs[2].Type != "rewind" || m.Runs[2].PromptHash != m.Runs[1].PromptHash || m.PromptCount != 2 {
@@ -94,7 +94,7 @@ func TestPanelOriginalModel(t *testing.T) {
 // play makes the calls of a program for one run of a panel of two. feed is the
 // place of the run in the program's display.
 func play(ctx context.Context, s panelSession, prompt string, feed int) error {
-	panel, responses := []string{"a", "b"}, []errata.PanelResponse{answer("a", "A"), answer("b", "B")}
+	panel, responses := []string{"a", "b"}, []errata.Response{answer("a", "A"), answer("b", "B")}
 	lengths, err := s.AppendHistories(ctx, panel, responses, prompt)
 	if err == nil {
 		err = s.PersistRunState(ctx, prompt, responses, nil, nil)
@@ -188,7 +188,7 @@ func wantTotal(ctx context.Context, s panelSession, want events.Amount) error {
 
 func fixResumedCost(ctx context.Context, sys panelSystem) error { // E-24
 	s := sys.open("s")
-	if err := sys.runs(s, answer("a", "A"), errata.PanelResponse{ModelID: "b", Interrupted: true}); err != nil {
+	if err := sys.runs(s, answer("a", "A"), errata.Response{ModelID: "b", Interrupted: true}); err != nil {
 		return err
 	}
 	if err := errors.Join(s.AccumulateCost(ctx, "a", 0.125), s.AccumulateCost(ctx, "b", 0.25)); err != nil {
@@ -205,7 +205,7 @@ func fixResumedCost(ctx context.Context, sys panelSystem) error { // E-24
 }
 
 func fixCompleted(ctx context.Context, sys panelSystem) error { // E-27
-	cut := []errata.PanelResponse{{ModelID: "timeout", Text: "half", StopReason: errata.StopTimeout}, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}}
+	cut := []errata.Response{{ModelID: "timeout", Text: "half", StopReason: errata.StopTimeout}, {ModelID: "interrupted", Interrupted: true}, {ModelID: "error", Error: "x"}}
 	if err := sys.runs(sys.open("s"), append(cut, answer("done", "D"))...); err != nil {
 		return err
 	}
@@ -316,7 +316,7 @@ func fixIsolation(ctx context.Context, sys panelSystem) error { // E-42
 func fixErrors(ctx context.Context, sys panelSystem) error { // E-47
 	sys.fill()
 	s := sys.open("s")
-	responses := []errata.PanelResponse{answer("a", "A")}
+	responses := []errata.Response{answer("a", "A")}
 	_, appended := s.AppendHistories(ctx, []string{"a"}, responses, "q")
 	_, recorded := s.RecordPrompt(ctx, "q")
 	for name, err := range map[string]error{

@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// PanelAppend is what AppendHistories did.
-type PanelAppend struct {
+// Appended is what AppendHistories did.
+type Appended struct {
 	// Lengths are those of every panel member's history before the append.
 	Lengths map[string]int
 	// At is the session's last offset before the append: where a rewind of the run
@@ -113,41 +113,41 @@ func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
 
 // Histories gives the turns in effect of every model. They are the caller's own.
 // A turn that is no {role, content} is an *events.InvalidError.
-func (s *Session) Histories(ctx context.Context) (map[string][]PanelTurn, error) {
+func (s *Session) Histories(ctx context.Context) (map[string][]Turn, error) {
 	head, err := s.head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	histories, err := panelHistories(head.Threads)
+	histories, err := historiesOf(head.Threads)
 	if err == nil {
 		s.known.read(head)
 	}
 	return histories, err
 }
 
-func panelHistories(threads projector.Threads) (map[string][]PanelTurn, error) {
-	var histories map[string][]PanelTurn
+func historiesOf(threads projector.Threads) (map[string][]Turn, error) {
+	var histories map[string][]Turn
 	for _, name := range threads.Names() {
-		list := []PanelTurn{}
+		list := []Turn{}
 		for i, turn := range threads.Turns(name) {
-			t, err := panelTurn(turn)
+			t, err := turnOf(turn)
 			if err != nil {
 				return nil, &events.InvalidError{Field: fmt.Sprintf("history %q turn %d", name, i+1), Reason: err.Error()}
 			}
 			list = append(list, t)
 		}
 		if histories == nil {
-			histories = make(map[string][]PanelTurn)
+			histories = make(map[string][]Turn)
 		}
 		histories[name] = list
 	}
 	return histories, nil
 }
 
-// panelTurn reads a turn. Names match in upper and lower case, as the oldest files
+// turnOf reads a turn. Names match in upper and lower case, as the oldest files
 // need it.
-func panelTurn(turn projector.Turn) (PanelTurn, error) {
-	var t PanelTurn
+func turnOf(turn projector.Turn) (Turn, error) {
+	var t Turn
 	if turn.Raw == nil {
 		return t, errors.New("it is no JSON")
 	}
@@ -157,37 +157,37 @@ func panelTurn(turn projector.Turn) (PanelTurn, error) {
 // AppendHistories appends, as one event, what a panel answered to a prompt: for
 // the i-th response without error and with a text, the prompt and the text to the
 // history of panelIDs[i]. Responses beyond the panel are ignored.
-func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, responses []PanelResponse, prompt string) (PanelAppend, error) {
-	p := panelEntries(panelIDs, responses, prompt)
+func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, responses []Response, prompt string) (Appended, error) {
+	p := entriesOf(panelIDs, responses, prompt)
 	if err := checkPanel(panelIDs); err != nil {
-		return PanelAppend{}, err
+		return Appended{}, err
 	}
 	if err := s.ensure(ctx); err != nil {
-		return PanelAppend{}, err
+		return Appended{}, err
 	}
 	if len(p.Entries) == 0 {
 		head, err := s.head(ctx)
 		if err != nil {
-			return PanelAppend{}, err
+			return Appended{}, err
 		}
-		return PanelAppend{Lengths: panelLengths(panelIDs, head.Threads, nil), At: head.Offset()}, nil
+		return Appended{Lengths: lengthsOf(panelIDs, head.Threads, nil), At: head.Offset()}, nil
 	}
 	e, err := events.New(s.Store().Source(), s.Subject(), p)
 	if err != nil {
-		return PanelAppend{}, err
+		return Appended{}, err
 	}
 	ack, err := s.put(ctx, log.Any, e)
 	if err != nil {
-		return PanelAppend{}, err
+		return Appended{}, err
 	}
 	return s.appended(ctx, panelIDs, p, ack)
 }
 
 // appended says what an append did: the session right after it tells.
-func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.TurnAppended, ack log.Ack) (PanelAppend, error) {
+func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.TurnAppended, ack log.Ack) (Appended, error) {
 	after, err := s.Store().Loader().Session(ctx, s.Subject(), ack.Last)
 	if err != nil {
-		return PanelAppend{Ack: ack}, fmt.Errorf("appended at %v, but not read back: %w", ack.First, err)
+		return Appended{Ack: ack}, fmt.Errorf("appended at %v, but not read back: %w", ack.First, err)
 	}
 	own := make(map[string]int)
 	if ack.Late = !after.History.IsLive(ack.First); !ack.Late {
@@ -196,18 +196,18 @@ func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.Tur
 		}
 		s.known.appended(after, len(p.Entries))
 	}
-	return PanelAppend{panelLengths(panelIDs, after.Threads, own), after.History.Before(ack.First), ack}, nil
+	return Appended{lengthsOf(panelIDs, after.Threads, own), after.History.Before(ack.First), ack}, nil
 }
 
-func panelEntries(panelIDs []string, responses []PanelResponse, prompt string) *events.TurnAppended {
+func entriesOf(panelIDs []string, responses []Response, prompt string) *events.TurnAppended {
 	p := &events.TurnAppended{}
 	for i, r := range responses {
 		if i >= len(panelIDs) || !r.OK() || r.Text == "" {
 			continue
 		}
 		p.Entries = append(p.Entries,
-			events.Entry{Thread: panelIDs[i], Turn: PanelTurn{"user", prompt}.raw()},
-			events.Entry{Thread: panelIDs[i], Turn: PanelTurn{"assistant", r.Text}.raw()})
+			events.Entry{Thread: panelIDs[i], Turn: Turn{"user", prompt}.raw()},
+			events.Entry{Thread: panelIDs[i], Turn: Turn{"assistant", r.Text}.raw()})
 	}
 	return p
 }
@@ -221,8 +221,8 @@ func checkPanel(panelIDs []string) error {
 	return nil
 }
 
-// panelLengths gives the lengths of histories without the turns of one append.
-func panelLengths(panelIDs []string, threads projector.Threads, own map[string]int) map[string]int {
+// lengthsOf gives the lengths of histories without the turns of one append.
+func lengthsOf(panelIDs []string, threads projector.Threads, own map[string]int) map[string]int {
 	lengths := make(map[string]int, len(panelIDs))
 	for _, id := range panelIDs {
 		lengths[id] = len(threads.Turns(id)) - own[id]
@@ -234,16 +234,16 @@ func panelLengths(panelIDs []string, threads projector.Threads, own map[string]i
 // have in common with the old is not stored again. The rewind stack stays; see
 // Compact. Histories that were read through this handle and to which somebody
 // else appended meanwhile are a conflict: nothing is written, read them again.
-func (s *Session) SetHistories(ctx context.Context, histories map[string][]PanelTurn) error {
+func (s *Session) SetHistories(ctx context.Context, histories map[string][]Turn) error {
 	return s.replace(ctx, histories)
 }
 
 // Compact is SetHistories, and with the same append the rewind stack is cleared.
-func (s *Session) Compact(ctx context.Context, histories map[string][]PanelTurn) error {
+func (s *Session) Compact(ctx context.Context, histories map[string][]Turn) error {
 	return s.replace(ctx, histories, &events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: "compact"})
 }
 
-func (s *Session) replace(ctx context.Context, histories map[string][]PanelTurn, more ...events.Payload) error {
+func (s *Session) replace(ctx context.Context, histories map[string][]Turn, more ...events.Payload) error {
 	if err := checkPanel(slices.Sorted(maps.Keys(histories))); err != nil {
 		return err
 	}
@@ -264,9 +264,9 @@ func (s *Session) replace(ctx context.Context, histories map[string][]PanelTurn,
 }
 
 // replacement keeps what a history begins and ends with, and brings what is new.
-func replacement(have []projector.Turn, want []PanelTurn) []events.Item {
-	same := func(h projector.Turn, w PanelTurn) bool {
-		t, err := panelTurn(h)
+func replacement(have []projector.Turn, want []Turn) []events.Item {
+	same := func(h projector.Turn, w Turn) bool {
+		t, err := turnOf(h)
 		return err == nil && t == w
 	}
 	head, tail := 0, 0
@@ -316,18 +316,18 @@ func (s *Session) ClearHistories(ctx context.Context) error {
 	return s.Clear(ctx, KeepStack)
 }
 
-// PanelStack says what becomes of the rewind stack when the histories go.
-type PanelStack bool
+// Stack says what becomes of the rewind stack when the histories go.
+type Stack bool
 
 // What becomes of the rewind stack.
 const (
-	DropStack PanelStack = false // as the original describes it
-	KeepStack PanelStack = true
+	DropStack Stack = false // as the original describes it
+	KeepStack Stack = true
 )
 
 // Clear wipes all histories and, unless it is kept, the rewind stack, in one
 // append.
-func (s *Session) Clear(ctx context.Context, stack PanelStack) error {
+func (s *Session) Clear(ctx context.Context, stack Stack) error {
 	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
 		var list []events.Payload
 		if len(head.Threads) > 0 {

@@ -140,8 +140,8 @@ func (op panelOp) texts() []string {
 	return list
 }
 
-func (op panelOp) responses() []errata.PanelResponse {
-	var list []errata.PanelResponse
+func (op panelOp) responses() []errata.Response {
+	var list []errata.Response
 	for i, text := range op.texts() {
 		r := answer(modelPanel[i], text)
 		if text == "" {
@@ -163,7 +163,7 @@ func (m *panelMachine) step(op panelOp) {
 	case "run":
 		m.run(s, op, prompt)
 	case "append":
-		var a errata.PanelAppend
+		var a errata.Appended
 		if m.call(func() (err error) { a, err = s.AppendHistories(ctx, modelPanel, op.responses(), prompt); return err }) {
 			m.lengths(a, o.append(modelPanel, op.texts(), prompt))
 		}
@@ -178,14 +178,14 @@ func (m *panelMachine) step(op panelOp) {
 			o.disturb()
 		}
 	case "set":
-		h := map[string][]errata.PanelTurn{modelPanel[op.a%3]: append(turns("summary", prompt), o.histories[modelPanel[op.a%3]]...)}
+		h := map[string][]errata.Turn{modelPanel[op.a%3]: append(turns("summary", prompt), o.histories[modelPanel[op.a%3]]...)}
 		if m.call(func() error { return s.SetHistories(ctx, h) }) {
 			o.histories = h
 			o.disturb()
 		}
 	case "clear":
 		if m.call(func() error { return s.ClearHistories(ctx) }) {
-			o.histories = make(map[string][]errata.PanelTurn)
+			o.histories = make(map[string][]errata.Turn)
 			o.disturb()
 		}
 	case "clearStack":
@@ -203,7 +203,7 @@ func (m *panelMachine) step(op panelOp) {
 }
 
 // lengths compares what an append was told, where one was made.
-func (m *panelMachine) lengths(a errata.PanelAppend, want map[string]int) {
+func (m *panelMachine) lengths(a errata.Appended, want map[string]int) {
 	m.t.Helper()
 	if m.replay == nil {
 		m.equal("lengths", a.Lengths, want)
@@ -249,14 +249,14 @@ func (m *panelMachine) run(s *errata.Session, op panelOp, prompt string) {
 	ctx, o := m.test.Context(), m.model
 	m.runs++
 	entry := errataEntry{saw: maps.Clone(o.histories), rows: len(o.rows)}
-	var a errata.PanelAppend
+	var a errata.Appended
 	if m.call(func() (err error) { a, err = s.AppendHistories(ctx, modelPanel, op.responses(), prompt); return err }) {
 		entry.lengths = o.append(modelPanel, op.texts(), prompt)
 		m.lengths(a, entry.lengths)
 	}
 	var ref events.RunRef
 	if m.call(func() (err error) {
-		ref, err = s.PersistRunState(ctx, errata.PanelRun{Prompt: prompt, Responses: op.responses()})
+		ref, err = s.PersistRunState(ctx, errata.Run{Prompt: prompt, Responses: op.responses()})
 		return err
 	}) {
 		o.rows = append(o.rows, &errataRow{prompt: prompt})
@@ -328,7 +328,7 @@ func (m *panelMachine) actTogether(said string) {
 			}
 			for _, call := range []func() error{
 				func() error {
-					_, err := s.AppendHistories(ctx, modelPanel[i:i+1], []errata.PanelResponse{answer(modelPanel[i], said)}, "p")
+					_, err := s.AppendHistories(ctx, modelPanel[i:i+1], []errata.Response{answer(modelPanel[i], said)}, "p")
 					return err
 				},
 				func() error { _, err := errata.PromptsOf(m.st).Record(ctx, said); return err },
@@ -374,7 +374,7 @@ func (m *panelMachine) check() {
 
 func (m *panelMachine) checkRuns(s *errata.Session) {
 	m.t.Helper()
-	rows, err := s.PanelRuns(m.test.Context())
+	rows, err := s.Runs(m.test.Context())
 	m.must(err)
 	var have, want []string
 	markers := 0

@@ -11,17 +11,17 @@ import (
 )
 
 // Metadata gives the session as session_metadata.json shows it.
-func (s *Session) Metadata(ctx context.Context) (PanelMetadata, error) {
-	v, err := s.panel(ctx)
+func (s *Session) Metadata(ctx context.Context) (Metadata, error) {
+	v, err := s.view(ctx)
 	if err != nil {
-		return PanelMetadata{}, err
+		return Metadata{}, err
 	}
 	return v.metadata(s.ID()), nil
 }
 
-func (v *panelView) metadata(id string) PanelMetadata {
+func (v *view) metadata(id string) Metadata {
 	l := v.head.Ledger
-	m := PanelMetadata{ID: cmp.Or(v.born.ID, id), CreatedAt: v.born.CreatedAt, LastActiveAt: v.born.LastActiveAt, ConfigHash: v.born.ConfigHash}
+	m := Metadata{ID: cmp.Or(v.born.ID, id), CreatedAt: v.born.CreatedAt, LastActiveAt: v.born.LastActiveAt, ConfigHash: v.born.ConfigHash}
 	if at, ok := l.CreatedAt.Time(); ok && m.CreatedAt.IsZero() {
 		m.CreatedAt, m.LastActiveAt = at, at
 	}
@@ -40,7 +40,7 @@ func (v *panelView) metadata(id string) PanelMetadata {
 }
 
 // count adds a run to what the metadata say of all of them.
-func (m *PanelMetadata) count(row PanelRow) {
+func (m *Metadata) count(row Row) {
 	if row.IsMarker() {
 		return
 	}
@@ -56,16 +56,16 @@ func (m *PanelMetadata) count(row PanelRow) {
 
 // Content gives the session as session_content.json shows it. To each run of
 // Metadata it has one, an empty one to a marker.
-func (s *Session) Content(ctx context.Context) (PanelContent, error) {
-	v, err := s.panel(ctx)
+func (s *Session) Content(ctx context.Context) (Content, error) {
+	v, err := s.view(ctx)
 	if err != nil {
-		return PanelContent{}, err
+		return Content{}, err
 	}
 	return v.content(s.ID())
 }
 
-func (v *panelView) content(id string) (PanelContent, error) {
-	var c PanelContent
+func (v *view) content(id string) (Content, error) {
+	var c Content
 	for _, row := range v.rows {
 		if !row.Imported && !row.noContent { // the imported file has none
 			c.SessionID = cmp.Or(v.born.ID, id)
@@ -73,7 +73,7 @@ func (v *panelView) content(id string) (PanelContent, error) {
 		}
 	}
 	var err error
-	c.Histories, err = panelHistories(v.head.Threads)
+	c.Histories, err = historiesOf(v.head.Threads)
 	return c, err
 }
 
@@ -92,7 +92,7 @@ func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
 		}
 		switch p := projector.Decode(rec).Payload.(type) {
 		case *events.RunFinished:
-			if p.Run.Kind == panelKind && p.Tools != nil {
+			if p.Run.Kind == runKind && p.Tools != nil {
 				return toolNames(p.Tools), nil
 			}
 		case *events.SessionUpdated:
@@ -118,7 +118,7 @@ func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error 
 
 // Redacted gives the metadata without what persons and models wrote: prompts,
 // previews, files and notes.
-func (m PanelMetadata) Redacted() PanelMetadata {
+func (m Metadata) Redacted() Metadata {
 	m.FirstPrompt, m.LastPrompt = "", ""
 	m.Models, m.Runs = slices.Clone(m.Models), slices.Clone(m.Runs)
 	for i := range m.Runs {
@@ -129,13 +129,13 @@ func (m PanelMetadata) Redacted() PanelMetadata {
 
 // Redacted gives the content without what persons and models wrote: of each model
 // there is left why and after how many steps it stopped.
-func (c PanelContent) Redacted() PanelContent {
+func (c Content) Redacted() Content {
 	c.Histories, c.Runs = nil, slices.Clone(c.Runs)
 	for i, run := range c.Runs {
 		run.Prompt = ""
 		run.Models = slices.Clone(run.Models)
 		for j, m := range run.Models {
-			run.Models[j] = PanelModelContent{ModelID: m.ModelID, Events: []PanelEvent{}, StopReason: m.StopReason, Steps: m.Steps, ReasoningTokens: m.ReasoningTokens}
+			run.Models[j] = ModelContent{ModelID: m.ModelID, Events: []Event{}, StopReason: m.StopReason, Steps: m.Steps, ReasoningTokens: m.ReasoningTokens}
 		}
 		c.Runs[i] = run
 	}

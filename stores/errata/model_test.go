@@ -25,7 +25,7 @@ import (
 // errataModel is a plain model of what the original documents, in memory, with the
 // changes that docs/from-errata.md names.
 type errataModel struct {
-	histories map[string][]errata.PanelTurn
+	histories map[string][]errata.Turn
 	stack     []errataEntry
 	rows      []*errataRow
 	prompts   []string // newest first
@@ -36,9 +36,9 @@ type errataModel struct {
 
 type errataEntry struct {
 	lengths   map[string]int
-	saw       map[string][]errata.PanelTurn // the histories before the run
-	rows      int                           // number of runs before it
-	disturbed bool                          // histories were replaced since: cutting to lengths is not going back
+	saw       map[string][]errata.Turn // the histories before the run
+	rows      int                      // number of runs before it
+	disturbed bool                     // histories were replaced since: cutting to lengths is not going back
 }
 
 type errataRow struct {
@@ -48,13 +48,13 @@ type errataRow struct {
 
 // errataState is what a rewind changes.
 type errataState struct {
-	histories map[string][]errata.PanelTurn
+	histories map[string][]errata.Turn
 	stack     []errataEntry
 	live      []bool // by run
 }
 
 func newErrataModel() *errataModel {
-	return &errataModel{histories: make(map[string][]errata.PanelTurn), costs: make(map[string]*big.Rat)}
+	return &errataModel{histories: make(map[string][]errata.Turn), costs: make(map[string]*big.Rat)}
 }
 
 func (o *errataModel) append(panel []string, texts []string, prompt string) map[string]int {

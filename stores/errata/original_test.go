@@ -25,13 +25,13 @@ import (
 // panelSession is what both tally and the model of the original offer for one
 // session, under the original's names.
 type panelSession interface {
-	Histories(context.Context) (map[string][]errata.PanelTurn, error)
-	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.PanelResponse, userPrompt string) (map[string]int, error)
+	Histories(context.Context) (map[string][]errata.Turn, error)
+	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.Response, userPrompt string) (map[string]int, error)
 	PromptHistory(context.Context) ([]string, error)
 	RecordPrompt(context.Context, string) (bool, error)
-	Metadata(context.Context) (errata.PanelMetadata, error)
-	Content(context.Context) (errata.PanelContent, error)
-	PersistRunState(ctx context.Context, lastPrompt string, responses []errata.PanelResponse, collector errata.PanelCollector, toolNames []string) error
+	Metadata(context.Context) (errata.Metadata, error)
+	Content(context.Context) (errata.Content, error)
+	PersistRunState(ctx context.Context, lastPrompt string, responses []errata.Response, collector errata.Collector, toolNames []string) error
 	RecordSelection(context.Context, errata.SelectionParams) error
 	PushRewindEntry(context.Context, errata.RewindEntry) error
 	CanRewind(context.Context) (bool, error)
@@ -39,15 +39,15 @@ type panelSession interface {
 	AccumulateCost(ctx context.Context, modelID string, cost float64) error
 	TotalCost(context.Context) (events.Amount, error)
 	CostPerModel(context.Context) (map[string]events.Amount, error)
-	LoadCheckpoint(context.Context) (*errata.PanelCheckpoint, error)
+	LoadCheckpoint(context.Context) (*errata.Checkpoint, error)
 }
 
 // panelSystem is where sessions are.
 type panelSystem interface {
 	open(id string) panelSession // as a program does that starts
 	// runs begins a run of a session, and saves what its models came to.
-	runs(s panelSession, responses ...errata.PanelResponse) error
-	stats(id string) map[string]errata.PanelStats
+	runs(s panelSession, responses ...errata.Response) error
+	stats(id string) map[string]errata.Stats
 	fill()          // from now on nothing can be written
 	tear(id string) // the content file of a session is cut off in the middle
 }
@@ -59,11 +59,11 @@ type ourPanels struct {
 }
 
 func (o *ourPanels) open(id string) panelSession {
-	return need(errata.NewErrataStore(o.t.Context(), o.st, errata.ErrataOptions{SessionID: id}))
+	return need(errata.New(o.t.Context(), o.st, errata.Options{SessionID: id}))
 }
 
-func (o *ourPanels) runs(s panelSession, responses ...errata.PanelResponse) error {
-	saver := s.(*errata.ErrataStore).SaveCheckpoint("q", models(responses), false)
+func (o *ourPanels) runs(s panelSession, responses ...errata.Response) error {
+	saver := s.(*errata.Store).SaveCheckpoint("q", models(responses), false)
 	for _, r := range responses {
 		if err := saver.Finish(o.t.Context(), r); err != nil {
 			return err
@@ -72,8 +72,8 @@ func (o *ourPanels) runs(s panelSession, responses ...errata.PanelResponse) erro
 	return nil
 }
 
-func (o *ourPanels) stats(id string) map[string]errata.PanelStats {
-	return need(errata.StatsOf(o.t.Context(), o.st, errata.PanelFilter{Session: id}))
+func (o *ourPanels) stats(id string) map[string]errata.Stats {
+	return need(errata.StatsOf(o.t.Context(), o.st, errata.Filter{Session: id}))
 }
 
 func (o *ourPanels) fill() {
@@ -99,7 +99,7 @@ func (o *ourPanels) tear(id string) {
 	}
 }
 
-func models(responses []errata.PanelResponse) []string {
+func models(responses []errata.Response) []string {
 	var ids []string
 	for _, r := range responses {
 		ids = append(ids, r.ModelID)
@@ -151,8 +151,8 @@ func (o *originalPanels) open(id string) panelSession {
 
 // runs saves the checkpoint as the incremental saver does: a final response is
 // completed, whatever it came to.
-func (o *originalPanels) runs(s panelSession, responses ...errata.PanelResponse) error {
-	c := errata.PanelCheckpoint{Prompt: "q", AdapterIDs: models(responses)}
+func (o *originalPanels) runs(s panelSession, responses ...errata.Response) error {
+	c := errata.Checkpoint{Prompt: "q", AdapterIDs: models(responses)}
 	for _, r := range responses {
 		snap := r.Snapshot()
 		snap.Completed = true
@@ -164,10 +164,10 @@ func (o *originalPanels) runs(s panelSession, responses ...errata.PanelResponse)
 
 // stats counts the markers of each prompt, walks from the newest run to the
 // oldest, and drops as many runs of the prompt.
-func (o *originalPanels) stats(id string) map[string]errata.PanelStats {
-	var meta errata.PanelMetadata
+func (o *originalPanels) stats(id string) map[string]errata.Stats {
+	var meta errata.Metadata
 	o.read(id+"/metadata", &meta)
-	drop, list := make(map[string]int), make(map[string]errata.PanelStats)
+	drop, list := make(map[string]int), make(map[string]errata.Stats)
 	for _, run := range meta.Runs {
 		if run.Type == "rewind" {
 			drop[run.PromptHash]++
@@ -186,7 +186,7 @@ func (o *originalPanels) stats(id string) map[string]errata.PanelStats {
 }
 
 // count adds a run; a model that was rated bad was selected, too, and so wins.
-func count(list map[string]errata.PanelStats, run errata.PanelRunSummary) {
+func count(list map[string]errata.Stats, run errata.RunSummary) {
 	for _, model := range run.Models {
 		s := list[model]
 		s.Participations++
@@ -214,20 +214,20 @@ func (o *originalPanels) tear(id string) {
 type originalPanel struct {
 	on      *originalPanels
 	id      string
-	meta    errata.PanelMetadata
-	content errata.PanelContent
+	meta    errata.Metadata
+	content errata.Content
 	prompts []string // newest first
 	stack   []errata.RewindEntry
 	costs   map[string]events.Amount
 }
 
-func (s *originalPanel) Histories(context.Context) (map[string][]errata.PanelTurn, error) {
+func (s *originalPanel) Histories(context.Context) (map[string][]errata.Turn, error) {
 	return s.content.Histories, nil
 }
 
-func (s *originalPanel) AppendHistories(_ context.Context, panelIDs []string, responses []errata.PanelResponse, prompt string) (map[string]int, error) {
+func (s *originalPanel) AppendHistories(_ context.Context, panelIDs []string, responses []errata.Response, prompt string) (map[string]int, error) {
 	if s.content.Histories == nil {
-		s.content.Histories = make(map[string][]errata.PanelTurn)
+		s.content.Histories = make(map[string][]errata.Turn)
 	}
 	lengths := make(map[string]int)
 	for _, id := range panelIDs {
@@ -256,16 +256,16 @@ func (s *originalPanel) RecordPrompt(_ context.Context, prompt string) (bool, er
 	return true, nil
 }
 
-func (s *originalPanel) Metadata(context.Context) (errata.PanelMetadata, error) { return s.meta, nil }
-func (s *originalPanel) Content(context.Context) (errata.PanelContent, error)   { return s.content, nil }
+func (s *originalPanel) Metadata(context.Context) (errata.Metadata, error) { return s.meta, nil }
+func (s *originalPanel) Content(context.Context) (errata.Content, error)   { return s.content, nil }
 
-func (s *originalPanel) PersistRunState(_ context.Context, prompt string, responses []errata.PanelResponse, _ errata.PanelCollector, _ []string) error {
+func (s *originalPanel) PersistRunState(_ context.Context, prompt string, responses []errata.Response, _ errata.Collector, _ []string) error {
 	hash := fmt.Sprintf("ph_%x", sha256.Sum256([]byte(prompt)))
 	s.meta.PromptCount++
 	s.meta.LastPrompt = prompt
-	s.meta.Runs = append(s.meta.Runs, errata.PanelRunSummary{PromptHash: hash, PromptPreview: prompt, Models: models(responses)})
+	s.meta.Runs = append(s.meta.Runs, errata.RunSummary{PromptHash: hash, PromptPreview: prompt, Models: models(responses)})
 	s.on.write(s.id+"/metadata", s.meta)
-	s.content.Runs = append(s.content.Runs, errata.PanelRunContent{Prompt: prompt, PromptHash: hash})
+	s.content.Runs = append(s.content.Runs, errata.RunContent{Prompt: prompt, PromptHash: hash})
 	s.on.write(s.id+"/content", s.content)
 	return nil
 }
@@ -303,7 +303,7 @@ func (s *originalPanel) Rewind(context.Context) (errata.RewindResult, error) {
 		}
 	}
 	s.on.write(s.id+"/content", s.content)
-	s.meta.Runs = append(s.meta.Runs, errata.PanelRunSummary{PromptHash: fmt.Sprintf("ph_%x", sha256.Sum256([]byte(e.Prompt))), Type: "rewind"})
+	s.meta.Runs = append(s.meta.Runs, errata.RunSummary{PromptHash: fmt.Sprintf("ph_%x", sha256.Sum256([]byte(e.Prompt))), Type: "rewind"})
 	result := errata.RewindResult{FeedIndex: e.FeedIndex}
 	if i := e.FeedIndex; i >= 0 && i < len(s.meta.Runs) {
 		s.meta.Runs[i].Note = strings.TrimSpace("[rewound] " + s.meta.Runs[i].Note)
@@ -340,10 +340,10 @@ func (s *originalPanel) CostPerModel(context.Context) (map[string]events.Amount,
 	return s.costs, nil
 }
 
-func (s *originalPanel) LoadCheckpoint(context.Context) (*errata.PanelCheckpoint, error) {
+func (s *originalPanel) LoadCheckpoint(context.Context) (*errata.Checkpoint, error) {
 	if s.on.disk[s.id+"/checkpoint"] == "" {
 		return nil, nil
 	}
-	c := new(errata.PanelCheckpoint)
+	c := new(errata.Checkpoint)
 	return c, json.Unmarshal([]byte(s.on.disk[s.id+"/checkpoint"]), c)
 }

@@ -24,9 +24,9 @@ func mustParse(t *testing.T, text string) *errata.Recipe {
 	return r
 }
 
-func newErrata(t *testing.T, st *tally.Store, o errata.ErrataOptions) *errata.ErrataStore {
+func newErrata(t *testing.T, st *tally.Store, o errata.Options) *errata.Store {
 	t.Helper()
-	e, err := errata.NewErrataStore(t.Context(), st, o)
+	e, err := errata.New(t.Context(), st, o)
 	must(t, err)
 	return e
 }
@@ -36,7 +36,7 @@ func TestPanelRecipes(t *testing.T) {
 		ctx := t.Context()
 		t.Run("E-28 session recipe, else base", func(t *testing.T) {
 			base := mustParse(t, recipeText)
-			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e28", Recipe: base})
+			e := newErrata(t, st, errata.Options{SessionID: "e28", Recipe: base})
 			base.Name, base.Tools.Guidance["bash"] = "changed", "changed"
 			e.BaseRecipe().Tools.Allowlist[0] = "changed"
 			wantEqual(t, "base", e.BaseRecipe(), mustParse(t, recipeText))
@@ -49,7 +49,7 @@ func TestPanelRecipes(t *testing.T) {
 			other := mustParse(t, recipeText)
 			other.Name, other.Models = "Other\n## odd", nil
 			must(t, e.SetSessionRecipe(ctx, other))
-			active, err = newErrata(t, st, errata.ErrataOptions{SessionID: "e28", Recipe: base}).ActiveRecipe(ctx)
+			active, err = newErrata(t, st, errata.Options{SessionID: "e28", Recipe: base}).ActiveRecipe(ctx)
 			must(t, err)
 			wantEqual(t, "active", active, other)
 			must(t, e.SetSessionRecipe(ctx, nil))
@@ -59,14 +59,14 @@ func TestPanelRecipes(t *testing.T) {
 		})
 		t.Run("E-29 hashes", func(t *testing.T) {
 			r := mustParse(t, recipeText)
-			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e29", Recipe: r})
+			e := newErrata(t, st, errata.Options{SessionID: "e29", Recipe: r})
 			if hash, err := e.RecipeHash(ctx); hash != "" || err != nil {
 				t.Errorf("without a store: %q, %v", hash, err)
 			}
-			if hash, err := newErrata(t, st, errata.ErrataOptions{SessionID: "e29", RecipeStore: errata.RecipesOf(st)}).RecipeHash(ctx); hash != "" || err != nil {
+			if hash, err := newErrata(t, st, errata.Options{SessionID: "e29", RecipeStore: errata.RecipesOf(st)}).RecipeHash(ctx); hash != "" || err != nil {
 				t.Errorf("without a recipe: %q, %v", hash, err)
 			}
-			e = newErrata(t, st, errata.ErrataOptions{SessionID: "e29", Recipe: r, RecipeStore: errata.RecipesOf(st)})
+			e = newErrata(t, st, errata.Options{SessionID: "e29", Recipe: r, RecipeStore: errata.RecipesOf(st)})
 			hash, err := e.RecipeHash(ctx)
 			must(t, err)
 			r.Models = []string{"other"}
@@ -88,7 +88,7 @@ func TestPanelRecipes(t *testing.T) {
 			}
 		})
 		t.Run("E-30 names", func(t *testing.T) {
-			lookup := newErrata(t, st, errata.ErrataOptions{SessionID: "e30", RecipeStore: errata.RecipesOf(st)}).RecipeNameLookup()
+			lookup := newErrata(t, st, errata.Options{SessionID: "e30", RecipeStore: errata.RecipesOf(st)}).RecipeNameLookup()
 			named, err := errata.RecipesOf(st).Put(ctx, []byte(recipeText))
 			must(t, err)
 			unnamed, err := errata.RecipesOf(st).Put(ctx, []byte("version: 1\n"))
@@ -104,7 +104,7 @@ func TestPanelRecipes(t *testing.T) {
 					t.Errorf("%q is %q, %v", hash, name, err)
 				}
 			}
-			if name, err := newErrata(t, st, errata.ErrataOptions{SessionID: "e30"}).RecipeNameLookup()(ctx, named); name != "" || err != nil {
+			if name, err := newErrata(t, st, errata.Options{SessionID: "e30"}).RecipeNameLookup()(ctx, named); name != "" || err != nil {
 				t.Errorf("without a store: %q, %v", name, err)
 			}
 		})
@@ -129,7 +129,7 @@ func TestPanelRecipes(t *testing.T) {
 			}
 		})
 		t.Run("E-39 the recipe's snapshot", func(t *testing.T) {
-			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e39r"})
+			e := newErrata(t, st, errata.Options{SessionID: "e39r"})
 			snap, err := e.BuildRecipeSnapshot(ctx)
 			must(t, err)
 			wantEqual(t, "without a recipe", toJSON(t, snap), `{"name":"default"}`)

@@ -13,9 +13,9 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// PanelCheckpoint is a run that is under way or was interrupted, so that it can be
+// Checkpoint is a run that is under way or was interrupted, so that it can be
 // resumed. encoding/json writes it as the original's checkpoint.json.
-type PanelCheckpoint struct {
+type Checkpoint struct {
 	Prompt     string             `json:"prompt"`
 	Timestamp  time.Time          `json:"timestamp"`
 	AdapterIDs []string           `json:"adapter_ids"`
@@ -35,7 +35,7 @@ type ResponseSnapshot struct {
 	OutputTokens    int64          `json:"output_tokens"`
 	ReasoningTokens int64          `json:"reasoning_tokens,omitempty"`
 	CostUSD         float64        `json:"cost_usd"`
-	ProposedWrites  []PanelWrite   `json:"proposed_writes,omitempty"`
+	ProposedWrites  []FileWrite    `json:"proposed_writes,omitempty"`
 	ToolCalls       map[string]int `json:"tool_calls,omitempty"`
 	Error           string         `json:"error,omitempty"`
 	Interrupted     bool           `json:"interrupted"`
@@ -54,22 +54,22 @@ type storedSnapshot struct {
 
 // Snapshot gives a response as a checkpoint keeps it. It is completed if the model
 // finished by itself: no error, no interruption, no time limit.
-func (r PanelResponse) Snapshot() ResponseSnapshot {
+func (r Response) Snapshot() ResponseSnapshot {
 	return ResponseSnapshot{ModelID: r.ModelID, Text: r.Text, LatencyMS: r.LatencyMS, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
 		ReasoningTokens: r.ReasoningTokens, CostUSD: r.CostUSD, ProposedWrites: r.ProposedWrites, ToolCalls: r.ToolCalls, Error: r.Error,
 		Interrupted: r.Interrupted, Completed: r.Completed(), StopReason: r.StopReason, Steps: r.Steps}
 }
 
 // Response gives a snapshot as the response that it was made of.
-func (r ResponseSnapshot) Response() PanelResponse {
-	return PanelResponse{ModelID: r.ModelID, Text: r.Text, LatencyMS: r.LatencyMS, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+func (r ResponseSnapshot) Response() Response {
+	return Response{ModelID: r.ModelID, Text: r.Text, LatencyMS: r.LatencyMS, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
 		ReasoningTokens: r.ReasoningTokens, CostUSD: r.CostUSD, ProposedWrites: r.ProposedWrites, ToolCalls: r.ToolCalls, Steps: r.Steps,
 		Error: r.Error, Interrupted: r.Interrupted, StopReason: r.StopReason}
 }
 
 // Remaining gives the models that a resume runs again, in order: those that did
 // not complete, and those of which nothing is known.
-func (c *PanelCheckpoint) Remaining() []string {
+func (c *Checkpoint) Remaining() []string {
 	var ids []string
 	for _, id := range c.AdapterIDs {
 		if !slices.ContainsFunc(c.Responses, func(r ResponseSnapshot) bool { return r.ModelID == id && r.Completed }) {
@@ -80,8 +80,8 @@ func (c *PanelCheckpoint) Remaining() []string {
 }
 
 // Completed gives the responses that a resume uses again.
-func (c *PanelCheckpoint) Completed() []PanelResponse {
-	var list []PanelResponse
+func (c *Checkpoint) Completed() []Response {
+	var list []Response
 	for _, r := range c.Responses {
 		if r.Completed {
 			list = append(list, r.Response())
@@ -92,8 +92,8 @@ func (c *PanelCheckpoint) Completed() []PanelResponse {
 
 // Merge puts the responses of a resume in their places among those that are used
 // again, in the order of the panel.
-func (c *PanelCheckpoint) Merge(fresh []PanelResponse) []PanelResponse {
-	var list []PanelResponse
+func (c *Checkpoint) Merge(fresh []Response) []Response {
+	var list []Response
 	for _, id := range c.AdapterIDs {
 		for _, r := range append(slices.Clone(fresh), c.Completed()...) {
 			if r.ModelID == id {
@@ -126,13 +126,13 @@ type checkpointHead struct {
 // written before the first Update.
 func (s *Session) SaveCheckpoint(run, prompt string, adapterIDs []string, verbose bool) *CheckpointSaver {
 	if run == "" {
-		run = NewPanelID(RunIDPrefix)
+		run = NewID(RunIDPrefix)
 	}
 	return &CheckpointSaver{s: s, head: checkpointHead{run, prompt, slices.Clone(adapterIDs), verbose}}
 }
 
 // Resume goes on with a checkpoint that was loaded.
-func (s *Session) Resume(c *PanelCheckpoint) *CheckpointSaver {
+func (s *Session) Resume(c *Checkpoint) *CheckpointSaver {
 	return s.SaveCheckpoint(c.Run, c.Prompt, c.AdapterIDs, c.Verbose)
 }
 
@@ -140,7 +140,7 @@ func (s *Session) Resume(c *PanelCheckpoint) *CheckpointSaver {
 func (c *CheckpointSaver) Run() string { return c.head.Run }
 
 // Update saves what a model has done up to now: it is not completed.
-func (c *CheckpointSaver) Update(ctx context.Context, r PanelResponse) error {
+func (c *CheckpointSaver) Update(ctx context.Context, r Response) error {
 	snap := r.Snapshot()
 	snap.Completed = false
 	return c.save(ctx, snap)
@@ -148,14 +148,14 @@ func (c *CheckpointSaver) Update(ctx context.Context, r PanelResponse) error {
 
 // Finish saves the final response of a model. It is completed only if the model
 // finished by itself.
-func (c *CheckpointSaver) Finish(ctx context.Context, r PanelResponse) error {
+func (c *CheckpointSaver) Finish(ctx context.Context, r Response) error {
 	return c.save(ctx, r.Snapshot())
 }
 
 func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error {
 	i := slices.Index(c.head.AdapterIDs, snap.ModelID)
 	if i < 0 {
-		return &UnknownModelError{events.RunRef{Kind: panelKind, ID: c.head.Run}, snap.ModelID, c.head.AdapterIDs}
+		return &UnknownModelError{events.RunRef{Kind: runKind, ID: c.head.Run}, snap.ModelID, c.head.AdapterIDs}
 	}
 	if err := snap.Response().check(i); err != nil {
 		return err
@@ -170,14 +170,14 @@ func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error
 		return err
 	}
 	return c.s.save(ctx, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
-		Run: &events.RunRef{Kind: panelKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: mustJSON(c.head),
+		Run: &events.RunRef{Kind: runKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: mustJSON(c.head),
 		Responses: mustJSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
 }
 
 // End is called when the run is over: if no response is interrupted the checkpoint
 // is cleared, else it holds the final response of every model.
-func (c *CheckpointSaver) End(ctx context.Context, responses []PanelResponse) error {
-	if !slices.ContainsFunc(responses, func(r PanelResponse) bool { return r.Interrupted }) {
+func (c *CheckpointSaver) End(ctx context.Context, responses []Response) error {
+	if !slices.ContainsFunc(responses, func(r Response) bool { return r.Interrupted }) {
 		return c.s.ClearCheckpoint(ctx)
 	}
 	for _, r := range responses {
@@ -202,7 +202,7 @@ func (e *CheckpointError) Unwrap() error { return e.Err }
 
 // LoadCheckpoint gives the newest run that was not finished, nil if there is none.
 // One that cannot be read is a *CheckpointError.
-func (s *Session) LoadCheckpoint(ctx context.Context) (*PanelCheckpoint, error) {
+func (s *Session) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	head, err := s.head(ctx)
 	if err != nil {
 		return nil, err
@@ -223,8 +223,8 @@ func lastOf(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)
 
 // assemble puts the parts of a checkpoint together: the newest of each model, of
 // those saved since it was cleared last.
-func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*PanelCheckpoint, error) {
-	cp := &PanelCheckpoint{Run: c.ID, At: lastOf(c)}
+func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Checkpoint, error) {
+	cp := &Checkpoint{Run: c.ID, At: lastOf(c)}
 	parts := make(map[string]ResponseSnapshot)
 	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: c.Saved[0] - 1, Upto: lastOf(c)}) {
 		saved := slices.Contains(c.Saved, rec.Offset)
@@ -259,7 +259,7 @@ func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Panel
 }
 
 // add reads one part. An imported checkpoint is one part, with the file in raw.
-func (c *PanelCheckpoint) add(rec events.Record, parts map[string]ResponseSnapshot) error {
+func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) error {
 	p, err := events.DecodeAs[events.CheckpointSaved](rec.Event)
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ func (c *PanelCheckpoint) add(rec events.Record, parts map[string]ResponseSnapsh
 		if p.Raw == nil {
 			return errors.New("it has neither responses nor a file")
 		}
-		file := PanelCheckpoint{Run: c.Run, At: c.At}
+		file := Checkpoint{Run: c.Run, At: c.At}
 		if err := json.Unmarshal(p.Raw, &file); err != nil {
 			return err
 		}

@@ -299,7 +299,7 @@ func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[
 
 // noteOf adds the run that a rewind withdrew, of several the oldest.
 func (s *Session) noteOf(ctx context.Context, result *RewindResult) error {
-	v, err := s.panel(ctx)
+	v, err := s.view(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 // playRun does what a program does for one run of a panel.
 func playRun(t *testing.T, s *errata.Session, prompt string, feed int) (entry, run string) {
 	t.Helper()
-	responses := []errata.PanelResponse{answer("a", "A "+prompt), answer("b", "B "+prompt)}
+	responses := []errata.Response{answer("a", "A "+prompt), answer("b", "B "+prompt)}
 	a := mustAppendHistories(t, s, []string{"a", "b"}, responses, prompt)
-	ref, err := s.PersistRunState(t.Context(), errata.PanelRun{Prompt: prompt, Responses: responses, Tools: []string{"bash"}})
+	ref, err := s.PersistRunState(t.Context(), errata.Run{Prompt: prompt, Responses: responses, Tools: []string{"bash"}})
 	must(t, err)
 	entry, err = s.PushRewindEntry(t.Context(), errata.RewindEntry{At: a.At, Run: ref.ID, Prompt: prompt, HistoryLengths: a.Lengths, FeedIndex: feed})
 	must(t, err)
@@ -55,7 +55,7 @@ func TestPanelRewind(t *testing.T) {
 		})
 		t.Run("E-16 E-18 N pushes allow N rewinds in reverse order", func(t *testing.T) {
 			s := errata.Of(st, "e16")
-			var states []map[string][]errata.PanelTurn
+			var states []map[string][]errata.Turn
 			for i := range 4 {
 				states = append(states, mustHistories(t, s))
 				playRun(t, s, fmt.Sprint("q", i), i)
@@ -257,9 +257,9 @@ func readTree(t *testing.T, dir string) map[string]string {
 func applyRun(t *testing.T, s *errata.Session, dir, prompt string, writes map[string]string) {
 	t.Helper()
 	playRun(t, s, prompt, 0)
-	var list []errata.PanelWrite
+	var list []errata.FileWrite
 	for name, text := range writes {
-		list = append(list, errata.PanelWrite{Path: name, Content: text, Delete: text == ""})
+		list = append(list, errata.FileWrite{Path: name, Content: text, Delete: text == ""})
 	}
 	snaps, err := errata.SnapshotFiles(dir, list)
 	must(t, err)
@@ -400,10 +400,10 @@ func TestPanelRewindStaysInside(t *testing.T) {
 	}
 	wantEqual(t, "outside", readTree(t, outside), map[string]string{"secret": "-rw-r--r-- untouched"})
 	wantEqual(t, "inside", readTree(t, dir), map[string]string{"target": "-rw-r--r-- old"})
-	if _, err := errata.SnapshotFiles(dir, []errata.PanelWrite{{Path: "link/secret"}}); err == nil {
+	if _, err := errata.SnapshotFiles(dir, []errata.FileWrite{{Path: "link/secret"}}); err == nil {
 		t.Error("a snapshot of what is outside")
 	}
-	if snaps, err := errata.SnapshotFiles(dir, []errata.PanelWrite{{Path: "none", Delete: true}, {Path: "new"}}); err != nil || len(snaps) != 1 || !snaps[0].DidNotExist {
+	if snaps, err := errata.SnapshotFiles(dir, []errata.FileWrite{{Path: "none", Delete: true}, {Path: "new"}}); err != nil || len(snaps) != 1 || !snaps[0].DidNotExist {
 		t.Errorf("%+v, %v", snaps, err)
 	}
 	r = mustRewind(t, s, errata.WorkTree{}) // the first entry: no tree is no harm without files
@@ -441,12 +441,12 @@ func TestPanelMoveStack(t *testing.T) {
 		}
 		wantEqual(t, "tree", readTree(t, dir), map[string]string{"a.txt": "-rw-r--r-- before"})
 
-		rows, err := s.PanelRunsAt(t.Context(), before)
+		rows, err := s.RunsAt(t.Context(), before)
 		must(t, err)
 		if len(rows) != 2 || rows[0].Rewound || rows[1].Rewound {
 			t.Errorf("before the rewind there were %+v", rows)
 		}
-		rows, err = s.PanelRuns(t.Context())
+		rows, err = s.Runs(t.Context())
 		must(t, err)
 		if len(rows) != 4 || !rows[0].Rewound || !rows[1].Rewound {
 			t.Errorf("after it %+v", rows)

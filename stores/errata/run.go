@@ -13,23 +13,23 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// panelKind is the kind of a panel's runs.
-const panelKind = "panel"
+// runKind is the kind of a panel's runs.
+const runKind = "panel"
 
-// PanelRun is a run of a panel that is over: a prompt and what each model did.
-type PanelRun struct {
+// Run is a run of a panel that is over: a prompt and what each model did.
+type Run struct {
 	ID         string // default: a new one; persisting an id again is a newer version of the run
 	Prompt     string
-	Responses  []PanelResponse
-	Events     map[string][]PanelEvent // by model
-	Tools      []string                // the names of the active tools
-	ConfigHash string                  // of the recipe in force
-	At         time.Time               // when it was over; default: now
+	Responses  []Response
+	Events     map[string][]Event // by model
+	Tools      []string           // the names of the active tools
+	ConfigHash string             // of the recipe in force
+	At         time.Time          // when it was over; default: now
 }
 
 // PersistRunState records a run as one event. The views Metadata and Content, the
 // number of prompts and the first and last of them follow from it.
-func (s *Session) PersistRunState(ctx context.Context, run PanelRun) (events.RunRef, error) {
+func (s *Session) PersistRunState(ctx context.Context, run Run) (events.RunRef, error) {
 	ref, e, err := s.runFinished(run)
 	if err != nil {
 		return ref, err
@@ -41,11 +41,11 @@ func (s *Session) PersistRunState(ctx context.Context, run PanelRun) (events.Run
 	return ref, err
 }
 
-func (s *Session) runFinished(run PanelRun) (events.RunRef, events.Event, error) {
+func (s *Session) runFinished(run Run) (events.RunRef, events.Event, error) {
 	if run.ID == "" {
-		run.ID = NewPanelID(RunIDPrefix)
+		run.ID = NewID(RunIDPrefix)
 	}
-	ref := events.RunRef{Kind: panelKind, ID: run.ID}
+	ref := events.RunRef{Kind: runKind, ID: run.ID}
 	for i, r := range run.Responses {
 		if err := r.check(i); err != nil {
 			return ref, events.Event{}, err
@@ -54,8 +54,8 @@ func (s *Session) runFinished(run PanelRun) (events.RunRef, events.Event, error)
 	if run.At.IsZero() {
 		run.At = s.Store().Now().Local()
 	}
-	result := PanelResult{Summary: mustJSON(run.summary()), Content: mustJSON(run.content())}
-	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: mustJSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: PanelSchema}
+	result := Result{Summary: mustJSON(run.summary()), Content: mustJSON(run.content())}
+	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: mustJSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: Schema}
 	if run.Tools != nil {
 		p.Tools = mustJSON(run.Tools)
 	}
@@ -63,10 +63,10 @@ func (s *Session) runFinished(run PanelRun) (events.RunRef, events.Event, error)
 	return ref, e, err
 }
 
-// PanelSchema names the form of a panel run's result, which is PanelResult.
-const PanelSchema = "errata/panel"
+// Schema names the form of a panel run's result, which is Result.
+const Schema = "errata/panel"
 
-func (run *PanelRun) outcome() string {
+func (run *Run) outcome() string {
 	answered := false
 	for _, r := range run.Responses {
 		if r.Interrupted {
@@ -82,9 +82,9 @@ func (run *PanelRun) outcome() string {
 
 // summary gives the run as session_metadata.json has it. The maps have one entry
 // a model, so the last of two responses of one model counts.
-func (run *PanelRun) summary() PanelRunSummary {
+func (run *Run) summary() RunSummary {
 	n := len(run.Responses)
-	sum := PanelRunSummary{Timestamp: run.At, PromptHash: promptHash(run.Prompt), PromptPreview: cutBytes(run.Prompt), Models: make([]string, n), ConfigHash: run.ConfigHash,
+	sum := RunSummary{Timestamp: run.At, PromptHash: promptHash(run.Prompt), PromptPreview: cutBytes(run.Prompt), Models: make([]string, n), ConfigHash: run.ConfigHash,
 		LatenciesMS: make(map[string]int64, n), CostsUSD: make(map[string]float64, n), InputTokens: make(map[string]int64, n), OutputTokens: make(map[string]int64, n),
 		ToolCalls: make(map[string]map[string]int, n), ProposedWritesCount: make(map[string]int, n)}
 	for i, r := range run.Responses {
@@ -100,16 +100,16 @@ func (run *PanelRun) summary() PanelRunSummary {
 }
 
 // content gives the run as session_content.json has it.
-func (run *PanelRun) content() PanelRunContent {
-	c := PanelRunContent{Prompt: run.Prompt, PromptHash: promptHash(run.Prompt)}
+func (run *Run) content() RunContent {
+	c := RunContent{Prompt: run.Prompt, PromptHash: promptHash(run.Prompt)}
 	for _, r := range run.Responses {
-		collected := []PanelEvent{}
+		collected := []Event{}
 		for _, e := range run.Events[r.ModelID] {
 			if e.Type != "snapshot" && e.Type != "request" { // of the display, not of the answer
 				collected = append(collected, e)
 			}
 		}
-		c.Models = append(c.Models, PanelModelContent{ModelID: r.ModelID, Text: r.Text, ProposedWrites: r.ProposedWrites, Events: collected,
+		c.Models = append(c.Models, ModelContent{ModelID: r.ModelID, Text: r.Text, ProposedWrites: r.ProposedWrites, Events: collected,
 			StopReason: r.StopReason, Steps: r.Steps, ReasoningTokens: r.ReasoningTokens})
 	}
 	return c
@@ -143,7 +143,7 @@ func cutRunes(prompt string) string {
 type SelectionParams struct {
 	Prompt          string
 	SelectedModelID string
-	Responses       []PanelResponse
+	Responses       []Response
 	AppliedFiles    []string // nil for votes and ratings
 	Rating          string   // "", good or bad
 }
@@ -204,7 +204,7 @@ func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string
 	if rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue()); err != nil {
 		return err
 	}
-	row, err := panelRow(projector.Decode(rec))
+	row, err := rowOf(projector.Decode(rec))
 	if err != nil || row == nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (s *Session) UpdateLastRunNote(ctx context.Context, note string) error {
 func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Session, *projector.Run) (*events.RunAnnotated, error)) error {
 	types := []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionRewound}
 	_, err := s.Store().Update(ctx, s.Subject(), types, func(head *projector.Session) ([]events.Event, error) {
-		run := lastPanelRun(head)
+		run := lastRun(head)
 		if run == nil {
 			return nil, nil
 		}
@@ -240,11 +240,11 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Sessi
 	return err
 }
 
-// lastPanelRun gives the newest run of a panel that is not withdrawn, nil if there
+// lastRun gives the newest run of a panel that is not withdrawn, nil if there
 // is none.
-func lastPanelRun(s *projector.Session) *projector.Run {
+func lastRun(s *projector.Session) *projector.Run {
 	for i := len(s.Ledger.Runs) - 1; i >= 0; i-- {
-		if r := s.Ledger.Runs[i]; r.Kind == panelKind && !s.Withdrawn(r.At) {
+		if r := s.Ledger.Runs[i]; r.Kind == runKind && !s.Withdrawn(r.At) {
 			return r
 		}
 	}
@@ -253,7 +253,7 @@ func lastPanelRun(s *projector.Session) *projector.Run {
 
 // SaveInitialMeta makes the session visible with its metadata before any run. A
 // session that was made visible already stays as it is.
-func (s *Session) SaveInitialMeta(ctx context.Context, meta PanelMetadata) error {
+func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
 	if meta.CreatedAt.IsZero() {
 		meta.CreatedAt = s.Store().Now().Local()
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-func mustPersist(t *testing.T, s *errata.Session, run errata.PanelRun) string {
+func mustPersist(t *testing.T, s *errata.Session, run errata.Run) string {
 	t.Helper()
 	ref, err := s.PersistRunState(t.Context(), run)
 	must(t, err)
 	return ref.ID
 }
 
-func mustMetadata(t *testing.T, s *errata.Session) errata.PanelMetadata {
+func mustMetadata(t *testing.T, s *errata.Session) errata.Metadata {
 	t.Helper()
 	m, err := s.Metadata(t.Context())
 	must(t, err)
@@ -36,15 +36,15 @@ func toJSON(t *testing.T, v any) string {
 }
 
 // sampleRun has something of everything.
-func sampleRun() errata.PanelRun {
-	return errata.PanelRun{
+func sampleRun() errata.Run {
+	return errata.Run{
 		Prompt: strings.Repeat("ü", 119) + "<b>",
-		Responses: []errata.PanelResponse{
+		Responses: []errata.Response{
 			{ModelID: "a", Text: "<A>", LatencyMS: 12, InputTokens: 3, OutputTokens: 4, ReasoningTokens: 2, CostUSD: 1e-7, Steps: 2, StopReason: "complete",
-				ToolCalls: map[string]int{"bash": 1}, ProposedWrites: []errata.PanelWrite{{Path: "x", Delete: true}, {Path: "y", Content: "z"}}},
+				ToolCalls: map[string]int{"bash": 1}, ProposedWrites: []errata.FileWrite{{Path: "x", Delete: true}, {Path: "y", Content: "z"}}},
 			{ModelID: "b", Error: "broken"},
 		},
-		Events: map[string][]errata.PanelEvent{"a": {{Type: "text", Data: "A"}, {Type: "snapshot", Data: "no"}, {Type: "request", Data: "no"}}},
+		Events: map[string][]errata.Event{"a": {{Type: "text", Data: "A"}, {Type: "snapshot", Data: "no"}, {Type: "request", Data: "no"}}},
 		Tools:  []string{"bash"},
 		At:     time.Date(2026, 3, 1, 10, 0, 0, 120_000_000, time.FixedZone("", 2*3600)),
 	}
@@ -65,7 +65,7 @@ func TestPanelRuns(t *testing.T) {
 			const want = `{"timestamp":"2026-03-01T10:00:00.12+02:00","prompt_hash":"ph_","prompt_preview":"PREVIEW","models":["a","b"],"latencies_ms":{"a":12,"b":0},` +
 				`"costs_usd":{"a":1e-7,"b":0},"input_tokens":{"a":3,"b":0},"output_tokens":{"a":4,"b":0},"tool_calls":{"a":{"bash":1},"b":null},"proposed_writes_count":{"a":2,"b":0}}`
 			wantEqual(t, "summary", toJSON(t, sum), strings.Replace(want, "PREVIEW", strings.Repeat("ü", 60), 1))
-			mustPersist(t, s, errata.PanelRun{Prompt: "x" + strings.Repeat("ü", 60)})
+			mustPersist(t, s, errata.Run{Prompt: "x" + strings.Repeat("ü", 60)})
 			if m = mustMetadata(t, s); m.PromptCount != 2 || !strings.HasPrefix(m.FirstPrompt, "ü") || m.Runs[1].PromptPreview != "x"+strings.Repeat("ü", 59)+"\ufffd" {
 				t.Errorf("%+v", m)
 			}
@@ -85,7 +85,7 @@ func TestPanelRuns(t *testing.T) {
 		t.Run("null, absent and the rest without a run", func(t *testing.T) {
 			s := errata.Of(st, "empty")
 			at := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
-			must(t, s.SaveInitialMeta(t.Context(), errata.PanelMetadata{ID: "empty", CreatedAt: at}))
+			must(t, s.SaveInitialMeta(t.Context(), errata.Metadata{ID: "empty", CreatedAt: at}))
 			wantEqual(t, "metadata", toJSON(t, mustMetadata(t, s)), `{"id":"empty","created_at":"2026-03-01T10:00:00Z","last_active_at":"2026-03-01T10:00:00Z","prompt_count":0,"runs":null}`)
 			c, err := s.Content(t.Context())
 			must(t, err)
@@ -98,8 +98,8 @@ func TestPanelRuns(t *testing.T) {
 			if _, err := st.Log.Last(t.Context(), s.Subject()); !errors.Is(err, log.ErrNotFound) {
 				t.Errorf("something was written: %v", err)
 			}
-			mustPersist(t, s, errata.PanelRun{Prompt: "1", Responses: []errata.PanelResponse{answer("a", "A")}})
-			mustPersist(t, s, errata.PanelRun{Prompt: "2", Responses: []errata.PanelResponse{answer("a", "A"), answer("b", "B")}})
+			mustPersist(t, s, errata.Run{Prompt: "1", Responses: []errata.Response{answer("a", "A")}})
+			mustPersist(t, s, errata.Run{Prompt: "2", Responses: []errata.Response{answer("a", "A"), answer("b", "B")}})
 			must(t, s.UpdateLastRunNote(t.Context(), "n1"))
 			must(t, s.UpdateLastRunNote(t.Context(), "n2"))
 			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "b", AppliedFiles: []string{"f"}}))
@@ -122,7 +122,7 @@ func TestPanelRuns(t *testing.T) {
 		})
 		t.Run("E-14 a bad rating is not a win", func(t *testing.T) {
 			s := errata.Of(st, "e14")
-			run := errata.PanelRun{Responses: []errata.PanelResponse{answer("a", "A"), answer("b", "B")}}
+			run := errata.Run{Responses: []errata.Response{answer("a", "A"), answer("b", "B")}}
 			for _, p := range []errata.SelectionParams{{SelectedModelID: "a", AppliedFiles: []string{"x"}}, {SelectedModelID: "b"}, {SelectedModelID: "a", Rating: "good"}, {SelectedModelID: "a", Rating: "bad"}} {
 				mustPersist(t, s, run)
 				must(t, s.RecordSelection(t.Context(), p))
@@ -131,7 +131,7 @@ func TestPanelRuns(t *testing.T) {
 			if r := m.Runs[3]; r.Selected != "" || r.Rating != "bad" {
 				t.Errorf("%+v", r)
 			}
-			stats, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{Session: "e14"})
+			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: "e14"})
 			must(t, err)
 			if a := stats["a"]; a.Wins != 2 || a.Losses != 1 || a.ThumbsDown != 1 || a.Participations != 4 || a.WinRate != 50 || a.BadRate != 25 {
 				t.Errorf("a: %+v", a)
@@ -142,9 +142,9 @@ func TestPanelRuns(t *testing.T) {
 		})
 		t.Run("a newer version of a run", func(t *testing.T) {
 			s := errata.Of(st, "again")
-			id := mustPersist(t, s, errata.PanelRun{Prompt: "1", Responses: []errata.PanelResponse{answer("a", "old")}})
-			mustPersist(t, s, errata.PanelRun{Prompt: "2"})
-			mustPersist(t, s, errata.PanelRun{ID: id, Prompt: "1", Responses: []errata.PanelResponse{answer("a", "new")}})
+			id := mustPersist(t, s, errata.Run{Prompt: "1", Responses: []errata.Response{answer("a", "old")}})
+			mustPersist(t, s, errata.Run{Prompt: "2"})
+			mustPersist(t, s, errata.Run{ID: id, Prompt: "1", Responses: []errata.Response{answer("a", "new")}})
 			c, err := s.Content(t.Context())
 			if err != nil || len(c.Runs) != 2 || c.Runs[0].Models[0].Text != "new" {
 				t.Errorf("%+v, %v", c, err)
@@ -197,11 +197,11 @@ func TestPanelRuns(t *testing.T) {
 				return names
 			}
 			wantEqual(t, "before a run", tools(), []string(nil))
-			mustPersist(t, s, errata.PanelRun{Tools: []string{"bash", "read"}})
+			mustPersist(t, s, errata.Run{Tools: []string{"bash", "read"}})
 			wantEqual(t, "after it", tools(), []string{"bash", "read"})
 			must(t, s.SetLastActiveTools(t.Context(), []string{"web"}))
 			wantEqual(t, "set", tools(), []string{"web"})
-			mustPersist(t, s, errata.PanelRun{Tools: []string{}})
+			mustPersist(t, s, errata.Run{Tools: []string{}})
 			wantEqual(t, "after a run without", tools(), []string{})
 			must(t, s.SetLastActiveTools(t.Context(), []string{"web"}))
 			wantEqual(t, "set again", tools(), []string{"web"})
@@ -209,9 +209,9 @@ func TestPanelRuns(t *testing.T) {
 		t.Run("figures that cannot be are refused", func(t *testing.T) {
 			s := errata.Of(st, "wrong")
 			zero := 0.0
-			for name, r := range map[string]errata.PanelResponse{"no model": {}, "negative cost": {ModelID: "a", CostUSD: -1}, "NaN": {ModelID: "a", CostUSD: zero / zero}, "tokens": {ModelID: "a", InputTokens: -1},
+			for name, r := range map[string]errata.Response{"no model": {}, "negative cost": {ModelID: "a", CostUSD: -1}, "NaN": {ModelID: "a", CostUSD: zero / zero}, "tokens": {ModelID: "a", InputTokens: -1},
 				"overflow": {ModelID: "a", OutputTokens: 1 << 62}, "infinite": {ModelID: "a", CostUSD: 1 / zero}} {
-				_, err := s.PersistRunState(t.Context(), errata.PanelRun{Responses: []errata.PanelResponse{r}})
+				_, err := s.PersistRunState(t.Context(), errata.Run{Responses: []errata.Response{r}})
 				if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -228,7 +228,7 @@ func TestPanelListing(t *testing.T) {
 			}
 			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i, id := range []string{"ses_ab1", "ses_ab2", "ses_b", "ses_ab"} {
-				must(t, errata.Of(st, id).SaveInitialMeta(t.Context(), errata.PanelMetadata{ID: id, CreatedAt: at.AddDate(0, 0, i%3)}))
+				must(t, errata.Of(st, id).SaveInitialMeta(t.Context(), errata.Metadata{ID: id, CreatedAt: at.AddDate(0, 0, i%3)}))
 			}
 			_, err := errata.Of(st, "ses_chat").AppendTurns(t.Context(), "main", []byte(`1`)) // of another kind
 			must(t, err)
@@ -259,20 +259,20 @@ func TestPanelListing(t *testing.T) {
 			mustRewind(t, s, errata.WorkTree{})
 			playRun(t, s, "p", 0) // the same prompt again
 			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "b"}))
-			stats, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{Session: "e33"})
+			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: "e33"})
 			must(t, err)
 			if a, b := stats["a"], stats["b"]; a.Participations != 1 || a.Wins != 0 || b.Wins != 1 {
 				t.Errorf("%+v", stats)
 			}
-			all, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{ConfigHash: "none"})
+			all, err := errata.StatsOf(t.Context(), st, errata.Filter{ConfigHash: "none"})
 			if err != nil || len(all) != 0 {
 				t.Errorf("%+v, %v", all, err)
 			}
 		})
 		t.Run("E-33 of imported markers, by counting prompts", func(t *testing.T) {
 			s := errata.Of(st, "imported")
-			must(t, s.SaveInitialMeta(t.Context(), errata.PanelMetadata{}))
-			run := errata.PanelRun{Prompt: "p", Responses: []errata.PanelResponse{answer("a", "A")}}
+			must(t, s.SaveInitialMeta(t.Context(), errata.Metadata{}))
+			run := errata.Run{Prompt: "p", Responses: []errata.Response{answer("a", "A")}}
 			mustPersist(t, s, run)
 			m := mustMetadata(t, s)
 			raw := `{"timestamp":"2026-01-01T00:00:00Z","prompt_hash":"` + m.Runs[0].PromptHash + `","prompt_preview":"","models":null,"type":"rewind"}`
@@ -283,7 +283,7 @@ func TestPanelListing(t *testing.T) {
 			_, err = st.Append(t.Context(), s.Subject(), log.At(head.Offset()), e)
 			must(t, err)
 			mustPersist(t, s, run)
-			stats, err := errata.StatsOf(t.Context(), st, errata.PanelFilter{Session: "imported"})
+			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: "imported"})
 			if err != nil || stats["a"].Participations != 1 {
 				t.Errorf("%+v, %v", stats, err)
 			}
@@ -299,7 +299,7 @@ func TestPanelListing(t *testing.T) {
 func TestPanelIDs(t *testing.T) {
 	t.Run("E-38 UUIDv7 with a prefix", func(t *testing.T) {
 		for _, prefix := range []string{errata.SessionIDPrefix, errata.RunIDPrefix, errata.ReportIDPrefix, errata.SessionReportIDPrefix} {
-			a, b := errata.NewPanelID(prefix), errata.NewPanelID(prefix)
+			a, b := errata.NewID(prefix), errata.NewID(prefix)
 			if !strings.HasPrefix(a, prefix) || len(a) != len(prefix)+36 || a[len(prefix)+14] != '7' || a >= b {
 				t.Errorf("%s, %s", a, b)
 			}

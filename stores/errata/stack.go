@@ -21,7 +21,7 @@ var ErrNothingToRewind = errors.New("nothing to rewind")
 // RewindEntry is what undoing one run takes.
 type RewindEntry struct {
 	ID             string         // default: a new one
-	At             events.Offset  // where to go back to: PanelAppend.At; default: where HistoryLengths still were so
+	At             events.Offset  // where to go back to: Appended.At; default: where HistoryLengths still were so
 	Run            string         // id of the run; default: not said
 	Prompt         string         // of the run
 	HistoryLengths map[string]int // before the run
@@ -48,7 +48,7 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	index := int64(entry.FeedIndex)
 	p := &events.CheckpointSaved{ID: entry.ID, Kind: events.CheckpointRewind, At: at, Prompt: entry.Prompt, FeedIndex: &index, Lengths: entry.HistoryLengths}
 	if entry.Run != "" {
-		p.Run = &events.RunRef{Kind: panelKind, ID: entry.Run}
+		p.Run = &events.RunRef{Kind: runKind, ID: entry.Run}
 	}
 	if err := attach(ctx, s.Store(), p, entry.FileSnapshots); err != nil {
 		return "", err
@@ -74,7 +74,7 @@ func entryPoint(head *projector.Session, entry RewindEntry) (events.Offset, erro
 		at = beforeLengths(head, entry.HistoryLengths)
 	}
 	if entry.Run != "" {
-		ref := events.RunRef{Kind: panelKind, ID: entry.Run}
+		ref := events.RunRef{Kind: runKind, ID: entry.Run}
 		if run := head.Ledger.Run(ref); run != nil {
 			at = min(at, head.History.Before(run.At))
 		}

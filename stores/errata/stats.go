@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// PanelStats is how a model did, over runs that are not withdrawn.
-type PanelStats struct {
+// Stats is how a model did, over runs that are not withdrawn.
+type Stats struct {
 	Participations int `json:"participations"`
 	Wins           int `json:"wins"`       // it was selected
 	Losses         int `json:"losses"`     // another was selected
@@ -30,24 +30,24 @@ type PanelStats struct {
 	AvgProposedWrites float64 `json:"avgProposedWrites"`
 }
 
-// PanelFilter chooses runs. The zero value chooses all.
-type PanelFilter struct {
+// Filter chooses runs. The zero value chooses all.
+type Filter struct {
 	ConfigHash string // runs under this recipe; default: any
 	Session    string // default: all panel sessions
 }
 
 // StatsOf counts, by model, how the panels of the namespace did.
-func StatsOf(ctx context.Context, st *tally.Store, f PanelFilter) (map[string]PanelStats, error) {
+func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, error) {
 	ids := []string{f.Session}
 	if f.Session == "" {
 		var err error
-		if ids, err = panelIDs(ctx, st); err != nil {
+		if ids, err = sessionIDs(ctx, st); err != nil {
 			return nil, err
 		}
 	}
 	var t statsTable
 	for _, id := range ids {
-		rows, err := Of(st, id).PanelRuns(ctx)
+		rows, err := Of(st, id).Runs(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -61,24 +61,24 @@ func StatsOf(ctx context.Context, st *tally.Store, f PanelFilter) (map[string]Pa
 }
 
 // counted gives the runs that count: those not rewound.
-func counted(rows []PanelRow) []PanelRow {
-	return slices.DeleteFunc(rows, func(row PanelRow) bool { return row.IsMarker() || row.Rewound })
+func counted(rows []Row) []Row {
+	return slices.DeleteFunc(rows, func(row Row) bool { return row.IsMarker() || row.Rewound })
 }
 
 // statsTable collects sums by model.
-type statsTable struct{ models map[string]*PanelStats }
+type statsTable struct{ models map[string]*Stats }
 
-func (t *statsTable) of(model string) *PanelStats {
+func (t *statsTable) of(model string) *Stats {
 	if t.models == nil {
-		t.models = make(map[string]*PanelStats)
+		t.models = make(map[string]*Stats)
 	}
 	if t.models[model] == nil {
-		t.models[model] = new(PanelStats)
+		t.models[model] = new(Stats)
 	}
 	return t.models[model]
 }
 
-func (t *statsTable) add(row PanelRow) {
+func (t *statsTable) add(row Row) {
 	sum := row.Summary
 	for i, model := range sum.Models {
 		if slices.Contains(sum.Models[:i], model) {
@@ -106,8 +106,8 @@ func (t *statsTable) add(row PanelRow) {
 }
 
 // finish makes averages and rates of the sums.
-func (t *statsTable) finish() map[string]PanelStats {
-	list := make(map[string]PanelStats, len(t.models))
+func (t *statsTable) finish() map[string]Stats {
+	list := make(map[string]Stats, len(t.models))
 	for model, s := range t.models {
 		n := float64(s.Participations)
 		for _, sum := range []*float64{&s.AvgLatencyMS, &s.AvgCostUSD, &s.AvgInputTokens, &s.AvgOutputTokens, &s.AvgToolCalls, &s.AvgProposedWrites} {
@@ -119,8 +119,8 @@ func (t *statsTable) finish() map[string]PanelStats {
 	return list
 }
 
-// errNoPanels says that there is no panel session at all.
-var errNoPanels = fmt.Errorf("no sessions found: %w", tally.ErrNotFound)
+// errNone says that there is no panel session at all.
+var errNone = fmt.Errorf("no sessions found: %w", tally.ErrNotFound)
 
 // AmbiguousError says that a prefix fits no session, or several.
 type AmbiguousError struct {
@@ -140,8 +140,8 @@ func (e *AmbiguousError) Is(target error) bool {
 	return target == tally.ErrNotFound && len(e.Matches) == 0
 }
 
-// panelIDs lists the panel sessions of the namespace.
-func panelIDs(ctx context.Context, st *tally.Store) ([]string, error) {
+// sessionIDs lists the panel sessions of the namespace.
+func sessionIDs(ctx context.Context, st *tally.Store) ([]string, error) {
 	var ids []string
 	for info, err := range st.Subjects(ctx, events.KindSession) {
 		if err != nil {
@@ -162,12 +162,12 @@ func panelIDs(ctx context.Context, st *tally.Store) ([]string, error) {
 }
 
 // List lists the panel sessions, the one that was active last first.
-func List(ctx context.Context, st *tally.Store) ([]PanelMetadata, error) {
-	ids, err := panelIDs(ctx, st)
+func List(ctx context.Context, st *tally.Store) ([]Metadata, error) {
+	ids, err := sessionIDs(ctx, st)
 	if err != nil {
 		return nil, err
 	}
-	var list []PanelMetadata
+	var list []Metadata
 	for _, id := range ids {
 		m, err := Of(st, id).Metadata(ctx)
 		if err != nil {
@@ -176,7 +176,7 @@ func List(ctx context.Context, st *tally.Store) ([]PanelMetadata, error) {
 		m.ID = id
 		list = append(list, m)
 	}
-	slices.SortStableFunc(list, func(a, b PanelMetadata) int { return b.LastActiveAt.Compare(a.LastActiveAt) })
+	slices.SortStableFunc(list, func(a, b Metadata) int { return b.LastActiveAt.Compare(a.LastActiveAt) })
 	return list, nil
 }
 
@@ -188,7 +188,7 @@ func Latest(ctx context.Context, st *tally.Store) (string, error) {
 		return "", err
 	}
 	if len(list) == 0 {
-		return "", errNoPanels
+		return "", errNone
 	}
 	return list[0].ID, nil
 }
@@ -196,7 +196,7 @@ func Latest(ctx context.Context, st *tally.Store) (string, error) {
 // Resolve gives the id of the panel session that is called so, or else of
 // the only one whose id begins so. None, or several, is an *AmbiguousError.
 func Resolve(ctx context.Context, st *tally.Store, prefix string) (string, error) {
-	ids, err := panelIDs(ctx, st)
+	ids, err := sessionIDs(ctx, st)
 	if err != nil {
 		return "", err
 	}

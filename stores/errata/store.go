@@ -11,20 +11,20 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// ErrataOptions says which session an ErrataStore is for.
-type ErrataOptions struct {
-	PromptHistPath string      // what PromptHistory is imported from and exported to; prompts are in the log
-	SessionPaths   ErrataPaths // likewise of the session
+// Options says which session a Store is for.
+type Options struct {
+	PromptHistPath string // what PromptHistory is imported from and exported to; prompts are in the log
+	SessionPaths   Paths  // likewise of the session
 	SessionID      string
-	Meta           PanelMetadata
+	Meta           Metadata
 	RecipeStore    *Recipes // nil: recipes have no hashes
 	Recipe         *Recipe  // the base recipe; it is copied
 	Tree           WorkTree // where Rewind restores files; default: nowhere
 }
 
-// ErrataPaths are the files of a session, where a tree has them or would have
+// Paths are the files of a session, where a tree has them or would have
 // them. The getters give them back; nothing is read or written there.
-type ErrataPaths struct {
+type Paths struct {
 	Dir            string
 	MetadataPath   string
 	ContentPath    string
@@ -32,39 +32,39 @@ type ErrataPaths struct {
 	RecipePath     string
 }
 
-// PanelCollector gives what happened while the models of a run worked.
-type PanelCollector interface {
-	Events(modelID string) []PanelEvent
+// Collector gives what happened while the models of a run worked.
+type Collector interface {
+	Events(modelID string) []Event
 }
 
-// ErrataStore is a panel session under the names that errata's session datastore
+// Store is a panel session under the names that errata's session datastore
 // has, each with a context and an error: for programs that move over. What it
 // says is in a Session; it adds what the original keeps in memory: the base
 // recipe, and which calls belong to one run. It is safe for concurrent use, one
 // run at a time. docs/from-errata.md lists the names.
-type ErrataStore struct {
+type Store struct {
 	st   *tally.Store
 	s    *Session
-	opts ErrataOptions
+	opts Options
 	base *Recipe
 
 	mu  sync.Mutex // guards run
-	run errataRun
+	run calls
 }
 
-// errataRun is which calls belong together.
-type errataRun struct {
+// calls is which calls belong together.
+type calls struct {
 	id         string
 	at         events.Offset // where the run began, as AppendHistories saw it
 	did        map[string]bool
 	costs      map[string]int // number of costs by model
-	checkpoint *PanelCheckpoint
+	checkpoint *Checkpoint
 }
 
-// NewErrataStore gives the session that the options name, whether it exists or
-// not. Nothing is written.
-func NewErrataStore(ctx context.Context, st *tally.Store, o ErrataOptions) (*ErrataStore, error) {
-	e := &ErrataStore{st: st, s: Of(st, o.SessionID), opts: o, base: o.Recipe.Clone()}
+// New returns the store of the session that the options name, whether it exists or not.
+// Nothing is written.
+func New(ctx context.Context, st *tally.Store, o Options) (*Store, error) {
+	e := &Store{st: st, s: Of(st, o.SessionID), opts: o, base: o.Recipe.Clone()}
 	if err := e.s.Subject().Validate(); err != nil {
 		return nil, err
 	}
@@ -80,25 +80,25 @@ func NewErrataStore(ctx context.Context, st *tally.Store, o ErrataOptions) (*Err
 }
 
 // Session is the handle behind the store, with what the original lacks.
-func (e *ErrataStore) Session() *Session { return e.s }
+func (e *Store) Session() *Session { return e.s }
 
 // enter says to which run a call belongs: the present one, or a new one if that
 // has had such a call already.
-func (e *ErrataStore) enter(call string) errataRun {
+func (e *Store) enter(call string) calls {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.run.id == "" || e.run.did[call] || call == "cost" && e.run.did["append"] && e.run.did["persist"] && e.run.did["push"] {
-		e.begin(NewPanelID(RunIDPrefix), nil)
+		e.begin(NewID(RunIDPrefix), nil)
 	}
 	return e.run
 }
 
-func (e *ErrataStore) begin(id string, c *PanelCheckpoint) {
-	e.run = errataRun{id: id, did: make(map[string]bool), costs: make(map[string]int), checkpoint: c}
+func (e *Store) begin(id string, c *Checkpoint) {
+	e.run = calls{id: id, did: make(map[string]bool), costs: make(map[string]int), checkpoint: c}
 }
 
 // done notes a call that succeeded.
-func (e *ErrataStore) done(run, call string, at events.Offset) {
+func (e *Store) done(run, call string, at events.Offset) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.run.id == run {
@@ -110,12 +110,12 @@ func (e *ErrataStore) done(run, call string, at events.Offset) {
 }
 
 // Histories gives the turns in effect of every model.
-func (e *ErrataStore) Histories(ctx context.Context) (map[string][]PanelTurn, error) {
+func (e *Store) Histories(ctx context.Context) (map[string][]Turn, error) {
 	return e.s.Histories(ctx)
 }
 
 // AppendHistories is Session.AppendHistories; it gives the lengths before.
-func (e *ErrataStore) AppendHistories(ctx context.Context, panelIDs []string, responses []PanelResponse, userPrompt string) (map[string]int, error) {
+func (e *Store) AppendHistories(ctx context.Context, panelIDs []string, responses []Response, userPrompt string) (map[string]int, error) {
 	run := e.enter("append")
 	a, err := e.s.AppendHistories(ctx, panelIDs, responses, userPrompt)
 	if err == nil {
@@ -125,34 +125,34 @@ func (e *ErrataStore) AppendHistories(ctx context.Context, panelIDs []string, re
 }
 
 // SetHistories replaces all histories.
-func (e *ErrataStore) SetHistories(ctx context.Context, h map[string][]PanelTurn) error {
+func (e *Store) SetHistories(ctx context.Context, h map[string][]Turn) error {
 	return e.s.SetHistories(ctx, h)
 }
 
 // TruncateHistories shortens histories.
-func (e *ErrataStore) TruncateHistories(ctx context.Context, lengths map[string]int) error {
+func (e *Store) TruncateHistories(ctx context.Context, lengths map[string]int) error {
 	return e.s.TruncateHistories(ctx, lengths)
 }
 
 // ClearHistories wipes all histories; the rewind stack stays.
-func (e *ErrataStore) ClearHistories(ctx context.Context) error { return e.s.ClearHistories(ctx) }
+func (e *Store) ClearHistories(ctx context.Context) error { return e.s.ClearHistories(ctx) }
 
 // PromptHistory gives the prompts of all sessions, newest first.
-func (e *ErrataStore) PromptHistory(ctx context.Context) ([]string, error) {
+func (e *Store) PromptHistory(ctx context.Context) ([]string, error) {
 	return PromptsOf(e.st).List(ctx)
 }
 
 // RecordPrompt adds a prompt unless it is the newest one.
-func (e *ErrataStore) RecordPrompt(ctx context.Context, prompt string) (bool, error) {
+func (e *Store) RecordPrompt(ctx context.Context, prompt string) (bool, error) {
 	return PromptsOf(e.st).Record(ctx, prompt)
 }
 
 // Metadata gives the session as session_metadata.json shows it. Before the session
 // exists it is what the options say.
-func (e *ErrataStore) Metadata(ctx context.Context) (PanelMetadata, error) {
-	v, err := e.s.panel(ctx)
+func (e *Store) Metadata(ctx context.Context) (Metadata, error) {
+	v, err := e.s.view(ctx)
 	if err != nil {
-		return PanelMetadata{}, err
+		return Metadata{}, err
 	}
 	if v.head.Ledger.Created == 0 {
 		v.born = e.opts.Meta
@@ -165,16 +165,16 @@ func (e *ErrataStore) Metadata(ctx context.Context) (PanelMetadata, error) {
 }
 
 // Content gives the session as session_content.json shows it.
-func (e *ErrataStore) Content(ctx context.Context) (PanelContent, error) { return e.s.Content(ctx) }
+func (e *Store) Content(ctx context.Context) (Content, error) { return e.s.Content(ctx) }
 
 // SaveInitialMeta makes the session visible with the metadata of the options.
-func (e *ErrataStore) SaveInitialMeta(ctx context.Context) error {
+func (e *Store) SaveInitialMeta(ctx context.Context) error {
 	return e.s.SaveInitialMeta(ctx, e.opts.Meta)
 }
 
 // PersistRunState records a run. The models of the options take the place of those
 // that the session began with.
-func (e *ErrataStore) PersistRunState(ctx context.Context, lastPrompt string, responses []PanelResponse, collector PanelCollector, toolNames []string) error {
+func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, responses []Response, collector Collector, toolNames []string) error {
 	if err := e.SaveInitialMeta(ctx); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (e *ErrataStore) PersistRunState(ctx context.Context, lastPrompt string, re
 		return err
 	}
 	call := e.enter("persist")
-	run := PanelRun{ID: call.id, Prompt: lastPrompt, Responses: responses, Tools: toolNames, ConfigHash: hash, Events: make(map[string][]PanelEvent)}
+	run := Run{ID: call.id, Prompt: lastPrompt, Responses: responses, Tools: toolNames, ConfigHash: hash, Events: make(map[string][]Event)}
 	for _, r := range responses {
 		if collector != nil {
 			run.Events[r.ModelID] = collector.Events(r.ModelID)
@@ -202,17 +202,17 @@ func (e *ErrataStore) PersistRunState(ctx context.Context, lastPrompt string, re
 }
 
 // UpdateLastRunNote puts a note to the last run.
-func (e *ErrataStore) UpdateLastRunNote(ctx context.Context, note string) error {
+func (e *Store) UpdateLastRunNote(ctx context.Context, note string) error {
 	return e.s.UpdateLastRunNote(ctx, note)
 }
 
 // RecordSelection records a choice among the answers of the last run.
-func (e *ErrataStore) RecordSelection(ctx context.Context, p SelectionParams) error {
+func (e *Store) RecordSelection(ctx context.Context, p SelectionParams) error {
 	return e.s.RecordSelection(ctx, p)
 }
 
 // PushRewindEntry puts an entry on the rewind stack.
-func (e *ErrataStore) PushRewindEntry(ctx context.Context, entry RewindEntry) error {
+func (e *Store) PushRewindEntry(ctx context.Context, entry RewindEntry) error {
 	run := e.enter("push")
 	if entry.Run == "" {
 		entry.Run = run.id
@@ -228,31 +228,31 @@ func (e *ErrataStore) PushRewindEntry(ctx context.Context, entry RewindEntry) er
 }
 
 // PushFileSnapshots gives the newest entry its files.
-func (e *ErrataStore) PushFileSnapshots(ctx context.Context, snaps []FileSnapshot) error {
+func (e *Store) PushFileSnapshots(ctx context.Context, snaps []FileSnapshot) error {
 	return e.s.PushFileSnapshots(ctx, e.opts.Tree, snaps)
 }
 
 // CanRewind reports whether the rewind stack has an entry.
-func (e *ErrataStore) CanRewind(ctx context.Context) (bool, error) { return e.s.CanRewind(ctx) }
+func (e *Store) CanRewind(ctx context.Context) (bool, error) { return e.s.CanRewind(ctx) }
 
 // RewindStackLen is the number of entries on the rewind stack.
-func (e *ErrataStore) RewindStackLen(ctx context.Context) (int, error) {
+func (e *Store) RewindStackLen(ctx context.Context) (int, error) {
 	return e.s.RewindStackLen(ctx)
 }
 
 // ClearRewindStack empties the rewind stack.
-func (e *ErrataStore) ClearRewindStack(ctx context.Context) error {
+func (e *Store) ClearRewindStack(ctx context.Context) error {
 	return e.s.ClearRewindStack(ctx, "clear")
 }
 
 // Rewind undoes the newest run on the rewind stack.
-func (e *ErrataStore) Rewind(ctx context.Context) (RewindResult, error) {
+func (e *Store) Rewind(ctx context.Context) (RewindResult, error) {
 	return e.s.Rewind(ctx, e.opts.Tree)
 }
 
 // AccumulateCost records what a model cost. A resume counts the models that had
 // completed before it once, however often it is repeated.
-func (e *ErrataStore) AccumulateCost(ctx context.Context, modelID string, cost float64) error {
+func (e *Store) AccumulateCost(ctx context.Context, modelID string, cost float64) error {
 	usd, err := USD(cost)
 	if err != nil {
 		return err
@@ -273,26 +273,26 @@ func (e *ErrataStore) AccumulateCost(ctx context.Context, modelID string, cost f
 }
 
 // TotalCost gives what was spent in the session.
-func (e *ErrataStore) TotalCost(ctx context.Context) (events.Amount, error) {
+func (e *Store) TotalCost(ctx context.Context) (events.Amount, error) {
 	return e.s.TotalCost(ctx)
 }
 
 // CostPerModel gives what was spent on each model.
-func (e *ErrataStore) CostPerModel(ctx context.Context) (map[string]events.Amount, error) {
+func (e *Store) CostPerModel(ctx context.Context) (map[string]events.Amount, error) {
 	return e.s.CostPerModel(ctx)
 }
 
 // SaveCheckpoint begins the checkpoint of the run that is about to start.
-func (e *ErrataStore) SaveCheckpoint(prompt string, adapterIDs []string, verbose bool) *CheckpointSaver {
+func (e *Store) SaveCheckpoint(prompt string, adapterIDs []string, verbose bool) *CheckpointSaver {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.begin(NewPanelID(RunIDPrefix), nil)
+	e.begin(NewID(RunIDPrefix), nil)
 	return e.s.SaveCheckpoint(e.run.id, prompt, adapterIDs, verbose)
 }
 
 // LoadCheckpoint gives the newest run that was not finished, nil if there is none.
 // The calls that follow belong to that run.
-func (e *ErrataStore) LoadCheckpoint(ctx context.Context) (*PanelCheckpoint, error) {
+func (e *Store) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	c, err := e.s.LoadCheckpoint(ctx)
 	if err == nil && c != nil {
 		e.mu.Lock()
@@ -303,23 +303,23 @@ func (e *ErrataStore) LoadCheckpoint(ctx context.Context) (*PanelCheckpoint, err
 }
 
 // ClearCheckpoint says that there is nothing to resume any more.
-func (e *ErrataStore) ClearCheckpoint(ctx context.Context) error { return e.s.ClearCheckpoint(ctx) }
+func (e *Store) ClearCheckpoint(ctx context.Context) error { return e.s.ClearCheckpoint(ctx) }
 
 // BaseRecipe gives the recipe of the options, a copy.
-func (e *ErrataStore) BaseRecipe() *Recipe { return e.base.Clone() }
+func (e *Store) BaseRecipe() *Recipe { return e.base.Clone() }
 
 // SessionRecipe gives the recipe that was set for the session, nil if none was.
-func (e *ErrataStore) SessionRecipe(ctx context.Context) (*Recipe, error) {
+func (e *Store) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	return e.s.SessionRecipe(ctx)
 }
 
 // SetSessionRecipe sets the recipe of the session.
-func (e *ErrataStore) SetSessionRecipe(ctx context.Context, r *Recipe) error {
+func (e *Store) SetSessionRecipe(ctx context.Context, r *Recipe) error {
 	return e.s.SetSessionRecipe(ctx, r)
 }
 
 // ActiveRecipe gives the recipe of the session, or else the base recipe.
-func (e *ErrataStore) ActiveRecipe(ctx context.Context) (*Recipe, error) {
+func (e *Store) ActiveRecipe(ctx context.Context) (*Recipe, error) {
 	r, err := e.s.SessionRecipe(ctx)
 	if err != nil || r != nil {
 		return r, err
@@ -328,17 +328,17 @@ func (e *ErrataStore) ActiveRecipe(ctx context.Context) (*Recipe, error) {
 }
 
 // LastActiveTools gives the names of the tools of the last run.
-func (e *ErrataStore) LastActiveTools(ctx context.Context) ([]string, error) {
+func (e *Store) LastActiveTools(ctx context.Context) ([]string, error) {
 	return e.s.LastActiveTools(ctx)
 }
 
 // SetLastActiveTools says which tools are active.
-func (e *ErrataStore) SetLastActiveTools(ctx context.Context, names []string) error {
+func (e *Store) SetLastActiveTools(ctx context.Context, names []string) error {
 	return e.s.SetLastActiveTools(ctx, names)
 }
 
 // BuildRecipeSnapshot gives the active recipe with the tools of the last run.
-func (e *ErrataStore) BuildRecipeSnapshot(ctx context.Context) (RecipeSnapshot, error) {
+func (e *Store) BuildRecipeSnapshot(ctx context.Context) (RecipeSnapshot, error) {
 	r, err := e.ActiveRecipe(ctx)
 	if err != nil {
 		return RecipeSnapshot{}, err
@@ -348,11 +348,11 @@ func (e *ErrataStore) BuildRecipeSnapshot(ctx context.Context) (RecipeSnapshot, 
 }
 
 // RecipeStore gives the recipes of the options.
-func (e *ErrataStore) RecipeStore() *Recipes { return e.opts.RecipeStore }
+func (e *Store) RecipeStore() *Recipes { return e.opts.RecipeStore }
 
 // RecipeHash stores the active recipe and gives its hash; "" without a recipe or a
 // store for it.
-func (e *ErrataStore) RecipeHash(ctx context.Context) (string, error) {
+func (e *Store) RecipeHash(ctx context.Context) (string, error) {
 	if e.opts.RecipeStore == nil {
 		return "", nil
 	}
@@ -365,7 +365,7 @@ func (e *ErrataStore) RecipeHash(ctx context.Context) (string, error) {
 }
 
 // RecipeNameLookup gives a function from hashes to names of recipes.
-func (e *ErrataStore) RecipeNameLookup() func(ctx context.Context, hash string) (string, error) {
+func (e *Store) RecipeNameLookup() func(ctx context.Context, hash string) (string, error) {
 	return func(ctx context.Context, hash string) (string, error) {
 		if e.opts.RecipeStore == nil {
 			return "", nil
@@ -375,26 +375,26 @@ func (e *ErrataStore) RecipeNameLookup() func(ctx context.Context, hash string) 
 }
 
 // SessionID is the session's id.
-func (e *ErrataStore) SessionID() string { return e.opts.SessionID }
+func (e *Store) SessionID() string { return e.opts.SessionID }
 
 // MetadataPath is the place of session_metadata.json.
-func (e *ErrataStore) MetadataPath() string { return e.opts.SessionPaths.MetadataPath }
+func (e *Store) MetadataPath() string { return e.opts.SessionPaths.MetadataPath }
 
 // ContentPath is the place of session_content.json.
-func (e *ErrataStore) ContentPath() string { return e.opts.SessionPaths.ContentPath }
+func (e *Store) ContentPath() string { return e.opts.SessionPaths.ContentPath }
 
 // CheckpointPath is the place of checkpoint.json.
-func (e *ErrataStore) CheckpointPath() string { return e.opts.SessionPaths.CheckpointPath }
+func (e *Store) CheckpointPath() string { return e.opts.SessionPaths.CheckpointPath }
 
 // SessionRecipePath is the place of the session's recipe.md.
-func (e *ErrataStore) SessionRecipePath() string { return e.opts.SessionPaths.RecipePath }
+func (e *Store) SessionRecipePath() string { return e.opts.SessionPaths.RecipePath }
 
 // SessionsDir is the folder that holds the folders of all sessions.
-func (e *ErrataStore) SessionsDir() string {
+func (e *Store) SessionsDir() string {
 	return filepath.Dir(filepath.Dir(e.opts.SessionPaths.MetadataPath))
 }
 
 // RecipesDir is the folder beside it that holds the recipes.
-func (e *ErrataStore) RecipesDir() string {
+func (e *Store) RecipesDir() string {
 	return filepath.Join(filepath.Dir(e.SessionsDir()), "recipes")
 }

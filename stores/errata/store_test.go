@@ -19,17 +19,17 @@ import (
 // The names of the original, with a context and an error: if one goes or changes,
 // this does not compile.
 var _ interface {
-	Histories(context.Context) (map[string][]errata.PanelTurn, error)
-	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.PanelResponse, userPrompt string) (map[string]int, error)
-	SetHistories(context.Context, map[string][]errata.PanelTurn) error
+	Histories(context.Context) (map[string][]errata.Turn, error)
+	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.Response, userPrompt string) (map[string]int, error)
+	SetHistories(context.Context, map[string][]errata.Turn) error
 	TruncateHistories(context.Context, map[string]int) error
 	ClearHistories(context.Context) error
 	PromptHistory(context.Context) ([]string, error)
 	RecordPrompt(context.Context, string) (bool, error)
-	Metadata(context.Context) (errata.PanelMetadata, error)
-	Content(context.Context) (errata.PanelContent, error)
+	Metadata(context.Context) (errata.Metadata, error)
+	Content(context.Context) (errata.Content, error)
 	SaveInitialMeta(context.Context) error
-	PersistRunState(ctx context.Context, lastPrompt string, responses []errata.PanelResponse, collector errata.PanelCollector, toolNames []string) error
+	PersistRunState(ctx context.Context, lastPrompt string, responses []errata.Response, collector errata.Collector, toolNames []string) error
 	UpdateLastRunNote(context.Context, string) error
 	RecordSelection(context.Context, errata.SelectionParams) error
 	PushRewindEntry(context.Context, errata.RewindEntry) error
@@ -41,7 +41,7 @@ var _ interface {
 	AccumulateCost(ctx context.Context, modelID string, cost float64) error
 	TotalCost(context.Context) (events.Amount, error)
 	CostPerModel(context.Context) (map[string]events.Amount, error)
-	LoadCheckpoint(context.Context) (*errata.PanelCheckpoint, error)
+	LoadCheckpoint(context.Context) (*errata.Checkpoint, error)
 	ClearCheckpoint(context.Context) error
 	CheckpointPath() string
 	BaseRecipe() *errata.Recipe
@@ -60,16 +60,16 @@ var _ interface {
 	SessionRecipePath() string
 	SessionsDir() string
 	RecipesDir() string
-} = (*errata.ErrataStore)(nil)
+} = (*errata.Store)(nil)
 
-var _ func(context.Context, *tally.Store, errata.ErrataOptions) (*errata.ErrataStore, error) = errata.NewErrataStore
+var _ func(context.Context, *tally.Store, errata.Options) (*errata.Store, error) = errata.New
 
 func TestErrataNames(t *testing.T) {
 	t.Run("E-43 the names of the original, and their table", func(t *testing.T) {
 		text, err := os.ReadFile("../../docs/from-errata.md")
 		must(t, err)
 		rows := regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|").FindAllStringSubmatch(string(text), -1)
-		typ := reflect.TypeFor[*errata.ErrataStore]()
+		typ := reflect.TypeFor[*errata.Store]()
 		methods := 0
 		for _, row := range rows {
 			if row[1] == "New" {
@@ -95,7 +95,7 @@ func TestErrataStore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
 		t.Run("E-41 places and id", func(t *testing.T) {
-			e := newErrata(t, st, errata.ErrataOptions{SessionID: "ses_1", SessionPaths: errata.ErrataPaths{Dir: "data/sessions/ses_1", MetadataPath: "data/sessions/ses_1/session_metadata.json",
+			e := newErrata(t, st, errata.Options{SessionID: "ses_1", SessionPaths: errata.Paths{Dir: "data/sessions/ses_1", MetadataPath: "data/sessions/ses_1/session_metadata.json",
 				ContentPath: "data/sessions/ses_1/session_content.json", CheckpointPath: "data/sessions/ses_1/checkpoint.json", RecipePath: "data/sessions/ses_1/recipe.md"}})
 			have := []string{e.SessionID(), e.MetadataPath(), e.ContentPath(), e.CheckpointPath(), e.SessionRecipePath(), e.SessionsDir(), e.RecipesDir()}
 			wantEqual(t, "places", have, []string{"ses_1", "data/sessions/ses_1/session_metadata.json", "data/sessions/ses_1/session_content.json", "data/sessions/ses_1/checkpoint.json",
@@ -103,7 +103,7 @@ func TestErrataStore(t *testing.T) {
 		})
 		t.Run("a run as the original's program makes it", func(t *testing.T) {
 			dir := t.TempDir()
-			o := errata.ErrataOptions{SessionID: "run", Meta: errata.PanelMetadata{ID: "run", Models: []string{"a", "b"}}, Tree: errata.WorkTree{Dir: dir}, Recipe: mustParse(t, recipeText), RecipeStore: errata.RecipesOf(st)}
+			o := errata.Options{SessionID: "run", Meta: errata.Metadata{ID: "run", Models: []string{"a", "b"}}, Tree: errata.WorkTree{Dir: dir}, Recipe: mustParse(t, recipeText), RecipeStore: errata.RecipesOf(st)}
 			e := newErrata(t, st, o)
 			must(t, e.SaveInitialMeta(ctx))
 			writeTree(t, dir, map[string]string{"f": "old"})
@@ -120,7 +120,7 @@ func TestErrataStore(t *testing.T) {
 			}
 			h, err := e.Histories(ctx)
 			must(t, err)
-			wantEqual(t, "histories", h, map[string][]errata.PanelTurn{"a": turns("q", "A"), "b": turns("q", "B")})
+			wantEqual(t, "histories", h, map[string][]errata.Turn{"a": turns("q", "A"), "b": turns("q", "B")})
 			m, err := e.Metadata(ctx)
 			must(t, err)
 			if len(m.Runs) != 3 || m.Runs[0].Note != "Applied: f" || m.PromptCount != 2 || m.Runs[0].ConfigHash != o.Recipe.Hash() || m.Runs[0].Selected != "a" {
@@ -135,18 +135,18 @@ func TestErrataStore(t *testing.T) {
 			}
 		})
 		t.Run("E-24 a resume counts what had completed once", func(t *testing.T) {
-			o := errata.ErrataOptions{SessionID: "resume"}
+			o := errata.Options{SessionID: "resume"}
 			e := newErrata(t, st, o)
 			saver := e.SaveCheckpoint("q", []string{"a", "b"}, false)
 			must(t, saver.Finish(ctx, answer("a", "A")))
-			must(t, saver.Finish(ctx, errata.PanelResponse{ModelID: "b", Interrupted: true}))
+			must(t, saver.Finish(ctx, errata.Response{ModelID: "b", Interrupted: true}))
 			must(t, e.AccumulateCost(ctx, "a", 0.1))
 			must(t, e.AccumulateCost(ctx, "b", 0.2))
 			e = newErrata(t, st, o)
 			c, err := e.LoadCheckpoint(ctx)
 			must(t, err)
 			wantEqual(t, "remaining", c.Remaining(), []string{"b"})
-			responses := c.Merge([]errata.PanelResponse{answer("b", "B")})
+			responses := c.Merge([]errata.Response{answer("b", "B")})
 			must(t, e.AccumulateCost(ctx, "a", 0.1)) // as the original does for all of them
 			must(t, e.AccumulateCost(ctx, "b", 0.2))
 			must(t, e.PersistRunState(ctx, "q", responses, nil, nil))
@@ -158,14 +158,14 @@ func TestErrataStore(t *testing.T) {
 		t.Run("a session of another kind", func(t *testing.T) {
 			_, err := errata.Of(st, "chat").AppendTurns(ctx, "main", []byte("1"))
 			must(t, err)
-			_, err = errata.NewErrataStore(ctx, st, errata.ErrataOptions{SessionID: "chat"})
+			_, err = errata.New(ctx, st, errata.Options{SessionID: "chat"})
 			if _, ok := errors.AsType[*tally.KindError](err); !ok {
 				t.Errorf("%v", err)
 			}
 		})
 		t.Run("E-37 a run that cannot be read is named, not replaced", func(t *testing.T) {
 			s := errata.Of(st, "e37")
-			mustPersist(t, s, errata.PanelRun{Prompt: "1"})
+			mustPersist(t, s, errata.Run{Prompt: "1"})
 			e, err := events.New("test", s.Subject(), &events.RunFinished{Run: events.RunRef{Kind: "panel", ID: "x"}, Outcome: "completed", Result: []byte(`{"summary":{"timestamp":1},"content":{}}`)})
 			must(t, err)
 			_, err = st.Append(ctx, s.Subject(), log.Any, e)
@@ -174,7 +174,7 @@ func TestErrataStore(t *testing.T) {
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 				t.Errorf("%v", err)
 			}
-			mustAppendHistories(t, s, []string{"a"}, []errata.PanelResponse{answer("a", "A")}, "q") // the rest goes on
+			mustAppendHistories(t, s, []string{"a"}, []errata.Response{answer("a", "A")}, "q") // the rest goes on
 			if h := mustHistories(t, s); len(h["a"]) != 2 {
 				t.Errorf("%v", h)
 			}
@@ -184,7 +184,7 @@ func TestErrataStore(t *testing.T) {
 			cancel()
 			s := errata.Of(st, "e47")
 			playRun(t, s, "q", 0)
-			e := newErrata(t, st, errata.ErrataOptions{SessionID: "e47"})
+			e := newErrata(t, st, errata.Options{SessionID: "e47"})
 			for name, change := range changes(e) {
 				before, err := s.Load(ctx, "")
 				must(t, err)
@@ -211,8 +211,8 @@ func TestErrataStore(t *testing.T) {
 
 // changes are the calls that change a session, in an order in which all of them
 // do.
-func changes(e *errata.ErrataStore) func(func(string, func(context.Context) error) bool) {
-	panel, responses := []string{"a"}, []errata.PanelResponse{answer("a", "A")}
+func changes(e *errata.Store) func(func(string, func(context.Context) error) bool) {
+	panel, responses := []string{"a"}, []errata.Response{answer("a", "A")}
 	list := []struct {
 		name string
 		call func(context.Context) error
@@ -229,7 +229,7 @@ func changes(e *errata.ErrataStore) func(func(string, func(context.Context) erro
 		}},
 		{"AccumulateCost", func(ctx context.Context) error { return e.AccumulateCost(ctx, "a", 1) }},
 		{"SetHistories", func(ctx context.Context) error {
-			return e.SetHistories(ctx, map[string][]errata.PanelTurn{"a": turns("1", "2", "3"), "b": turns("x")})
+			return e.SetHistories(ctx, map[string][]errata.Turn{"a": turns("1", "2", "3"), "b": turns("x")})
 		}},
 		{"TruncateHistories", func(ctx context.Context) error { return e.TruncateHistories(ctx, map[string]int{"a": 1}) }},
 		{"SetSessionRecipe", func(ctx context.Context) error { return e.SetSessionRecipe(ctx, &errata.Recipe{Name: "r"}) }},
@@ -253,10 +253,10 @@ func changes(e *errata.ErrataStore) func(func(string, func(context.Context) erro
 }
 
 // playOriginal makes the calls that the original's program makes for one run.
-func playOriginal(t *testing.T, e *errata.ErrataStore, dir string) {
+func playOriginal(t *testing.T, e *errata.Store, dir string) {
 	t.Helper()
 	ctx := t.Context()
-	responses := []errata.PanelResponse{answer("a", "A"), answer("b", "B")}
+	responses := []errata.Response{answer("a", "A"), answer("b", "B")}
 	_, err := e.RecordPrompt(ctx, "q")
 	must(t, err)
 	must(t, e.AccumulateCost(ctx, "a", 0.1))
@@ -265,7 +265,7 @@ func playOriginal(t *testing.T, e *errata.ErrataStore, dir string) {
 	must(t, err)
 	must(t, e.PersistRunState(ctx, "q", responses, nil, []string{"bash"}))
 	must(t, e.PushRewindEntry(ctx, errata.RewindEntry{HistoryLengths: lengths, FeedIndex: 3, Prompt: "q"}))
-	snaps, err := errata.SnapshotFiles(dir, []errata.PanelWrite{{Path: "f"}})
+	snaps, err := errata.SnapshotFiles(dir, []errata.FileWrite{{Path: "f"}})
 	must(t, err)
 	writeTree(t, dir, map[string]string{"f": "new"})
 	must(t, e.PushFileSnapshots(ctx, snaps))

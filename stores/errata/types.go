@@ -11,16 +11,16 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// PanelTurn is one turn of a model's history.
-type PanelTurn struct {
+// Turn is one turn of a model's history.
+type Turn struct {
 	Role    string `json:"role"` // user or assistant
 	Content string `json:"content"`
 }
 
-func (t PanelTurn) raw() json.RawMessage { return mustJSON(t) }
+func (t Turn) raw() json.RawMessage { return mustJSON(t) }
 
-// PanelResponse is what one model of a panel answered.
-type PanelResponse struct {
+// Response is what one model of a panel answered.
+type Response struct {
 	ModelID         string
 	Text            string
 	LatencyMS       int64
@@ -28,7 +28,7 @@ type PanelResponse struct {
 	OutputTokens    int64
 	ReasoningTokens int64 // part of OutputTokens
 	CostUSD         float64
-	ProposedWrites  []PanelWrite
+	ProposedWrites  []FileWrite
 	ToolCalls       map[string]int
 	Steps           int
 	Error           string // "" is success
@@ -47,11 +47,11 @@ const (
 )
 
 // OK reports whether the model answered without an error.
-func (r PanelResponse) OK() bool { return r.Error == "" }
+func (r Response) OK() bool { return r.Error == "" }
 
 // Completed reports whether the model finished by itself: without an error, and
 // neither interrupted nor stopped by a time limit.
-func (r PanelResponse) Completed() bool {
+func (r Response) Completed() bool {
 	switch r.StopReason {
 	case StopTimeout, StopCancelled, StopError:
 		return false
@@ -60,7 +60,7 @@ func (r PanelResponse) Completed() bool {
 }
 
 // check refuses figures that cannot be: they would be summed for ever.
-func (r PanelResponse) check(i int) error {
+func (r Response) check(i int) error {
 	wrong := func(field string, value any) error {
 		return &events.InvalidError{Field: fmt.Sprintf("responses[%d].%s", i, field), Reason: fmt.Sprintf("%v is not possible", value)}
 	}
@@ -81,36 +81,36 @@ func (r PanelResponse) check(i int) error {
 	return nil
 }
 
-// PanelWrite is a file that a model proposes to write or to delete.
-type PanelWrite struct {
+// FileWrite is a file that a model proposes to write or to delete.
+type FileWrite struct {
 	Path    string `json:"path"`
 	Content string `json:"content"`
 	Delete  bool   `json:"delete,omitempty"`
 }
 
-// PanelEvent is something that happened while a model worked: text, reading,
+// Event is something that happened while a model worked: text, reading,
 // writing, error or bash.
-type PanelEvent struct {
+type Event struct {
 	Type string `json:"type"`
 	Data string `json:"data"`
 }
 
-// PanelMetadata is the view of a session that session_metadata.json shows.
+// Metadata is the view of a session that session_metadata.json shows.
 // encoding/json writes it with exactly the original's bytes.
-type PanelMetadata struct {
-	ID           string            `json:"id"`
-	CreatedAt    time.Time         `json:"created_at"`
-	LastActiveAt time.Time         `json:"last_active_at"`
-	Models       []string          `json:"models,omitempty"`
-	FirstPrompt  string            `json:"first_prompt,omitempty"` // its first 120 runes
-	LastPrompt   string            `json:"last_prompt,omitempty"`
-	PromptCount  int               `json:"prompt_count"`
-	ConfigHash   string            `json:"config_hash,omitempty"`
-	Runs         []PanelRunSummary `json:"runs"`
+type Metadata struct {
+	ID           string       `json:"id"`
+	CreatedAt    time.Time    `json:"created_at"`
+	LastActiveAt time.Time    `json:"last_active_at"`
+	Models       []string     `json:"models,omitempty"`
+	FirstPrompt  string       `json:"first_prompt,omitempty"` // its first 120 runes
+	LastPrompt   string       `json:"last_prompt,omitempty"`
+	PromptCount  int          `json:"prompt_count"`
+	ConfigHash   string       `json:"config_hash,omitempty"`
+	Runs         []RunSummary `json:"runs"`
 }
 
-// PanelRunSummary is a run in PanelMetadata, or the marker of a rewind.
-type PanelRunSummary struct {
+// RunSummary is a run in Metadata, or the marker of a rewind.
+type RunSummary struct {
 	Timestamp           time.Time                 `json:"timestamp"`
 	PromptHash          string                    `json:"prompt_hash"`    // ph_ and the SHA-256 of the prompt in hex
 	PromptPreview       string                    `json:"prompt_preview"` // its first 120 bytes
@@ -129,48 +129,48 @@ type PanelRunSummary struct {
 	Note                string                    `json:"note,omitempty"`
 
 	// Run is the run's id; of a marker, that of the run that was withdrawn. It pairs
-	// the summary with its PanelRunContent.
+	// the summary with its RunContent.
 	Run string `json:"-"`
 }
 
 // markerType is the type of a rewind's marker.
 const markerType = "rewind"
 
-// PanelContent is the view of a session that session_content.json shows.
-type PanelContent struct {
-	SessionID string                 `json:"session_id,omitempty"`
-	Runs      []PanelRunContent      `json:"runs"` // one for each of PanelMetadata.Runs, an empty one for a marker
-	Histories map[string][]PanelTurn `json:"histories,omitempty"`
+// Content is the view of a session that session_content.json shows.
+type Content struct {
+	SessionID string            `json:"session_id,omitempty"`
+	Runs      []RunContent      `json:"runs"` // one for each of Metadata.Runs, an empty one for a marker
+	Histories map[string][]Turn `json:"histories,omitempty"`
 }
 
-// PanelRunContent is a run in PanelContent.
-type PanelRunContent struct {
-	Prompt     string              `json:"prompt"`
-	PromptHash string              `json:"prompt_hash,omitempty"`
-	Models     []PanelModelContent `json:"models"`
+// RunContent is a run in Content.
+type RunContent struct {
+	Prompt     string         `json:"prompt"`
+	PromptHash string         `json:"prompt_hash,omitempty"`
+	Models     []ModelContent `json:"models"`
 
-	Run string `json:"-"` // as in PanelRunSummary
+	Run string `json:"-"` // as in RunSummary
 }
 
-// PanelModelContent is what one model did in a run.
-type PanelModelContent struct {
-	ModelID         string       `json:"model_id"`
-	Text            string       `json:"text"`
-	ProposedWrites  []PanelWrite `json:"proposed_writes,omitempty"`
-	Events          []PanelEvent `json:"events"`
-	StopReason      string       `json:"stop_reason,omitempty"`
-	Steps           int          `json:"steps,omitempty"`
-	ReasoningTokens int64        `json:"reasoning_tokens,omitempty"`
+// ModelContent is what one model did in a run.
+type ModelContent struct {
+	ModelID         string      `json:"model_id"`
+	Text            string      `json:"text"`
+	ProposedWrites  []FileWrite `json:"proposed_writes,omitempty"`
+	Events          []Event     `json:"events"`
+	StopReason      string      `json:"stop_reason,omitempty"`
+	Steps           int         `json:"steps,omitempty"`
+	ReasoningTokens int64       `json:"reasoning_tokens,omitempty"`
 }
 
-// PanelResult is the result in the run.finished of a panel's run: the two views
+// Result is the result in the run.finished of a panel's run: the two views
 // of it, as the two files have them. An importer writes the same.
-type PanelResult struct {
+type Result struct {
 	Summary json.RawMessage `json:"summary"`
 	Content json.RawMessage `json:"content"`
 }
 
-// Kinds of ids that NewPanelID makes.
+// Kinds of ids that NewID makes.
 const (
 	SessionIDPrefix       = "ses_"
 	RunIDPrefix           = "run_"
@@ -178,8 +178,8 @@ const (
 	SessionReportIDPrefix = "srpt_"
 )
 
-// NewPanelID makes an id: a prefix and a UUIDv7, so that ids sort by age.
-func NewPanelID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }
+// NewID makes an id: a prefix and a UUIDv7, so that ids sort by age.
+func NewID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }
 
 // mustJSON writes a value as the original did, HTML escapes included. Of what it
 // is given only a NaN could fail, and that was refused before.

@@ -14,11 +14,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// PanelRow is a run of a panel, or the marker of a rewind, with both its views.
+// Row is a run of a panel, or the marker of a rewind, with both its views.
 // They belong together by the run's identity, never by their place in a list.
-type PanelRow struct {
-	Summary   PanelRunSummary
-	Content   PanelRunContent
+type Row struct {
+	Summary   RunSummary
+	Content   RunContent
 	Offset    events.Offset // of the event that finished the run first, or of the rewind
 	Withdrawn bool          // the run was rewound, or its answer came late
 	Rewound   bool          // it is withdrawn, or a marker of an imported file means it
@@ -30,29 +30,29 @@ type PanelRow struct {
 }
 
 // IsMarker reports whether the row stands for a rewind.
-func (r *PanelRow) IsMarker() bool { return r.Summary.Type == markerType }
+func (r *Row) IsMarker() bool { return r.Summary.Type == markerType }
 
-// panelView is what is read from all records of a session.
-type panelView struct {
+// view is what is read from all records of a session.
+type view struct {
 	head *projector.Session
-	born PanelMetadata // as SaveInitialMeta was given it, or the file as it was imported
-	rows []PanelRow
+	born Metadata // as SaveInitialMeta was given it, or the file as it was imported
+	rows []Row
 	said map[string]*events.RunAnnotated // what persons said of a run last, by its id
 }
 
 // panel reads the view as it is now.
-func (s *Session) panel(ctx context.Context) (*panelView, error) {
+func (s *Session) view(ctx context.Context) (*view, error) {
 	head, err := s.head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.panelAt(ctx, head)
+	return s.viewAt(ctx, head)
 }
 
-// panelAt reads the session's own records up to where it was loaded: a fork
+// viewAt reads the session's own records up to where it was loaded: a fork
 // inherits threads, but no runs.
-func (s *Session) panelAt(ctx context.Context, head *projector.Session) (*panelView, error) {
-	v := &panelView{head: head, said: make(map[string]*events.RunAnnotated)}
+func (s *Session) viewAt(ctx context.Context, head *projector.Session) (*view, error) {
+	v := &view{head: head, said: make(map[string]*events.RunAnnotated)}
 	if head.Offset() == 0 {
 		return v, nil
 	}
@@ -99,7 +99,7 @@ func takenBack(l *projector.Ledger) map[events.Offset]bool {
 }
 
 // apply folds one record.
-func (v *panelView) apply(f projector.Fact, gone map[events.Offset]bool) error {
+func (v *view) apply(f projector.Fact, gone map[events.Offset]bool) error {
 	switch p := f.Payload.(type) {
 	case *events.SessionCreated:
 		if f.Offset == v.head.Ledger.Created && p.Raw != nil {
@@ -108,7 +108,7 @@ func (v *panelView) apply(f projector.Fact, gone map[events.Offset]bool) error {
 		}
 	case *events.SessionUpdated:
 		if p.Raw != nil { // imported again
-			v.born = PanelMetadata{}
+			v.born = Metadata{}
 			_ = json.Unmarshal(p.Raw, &v.born)
 		}
 	case *events.RunFinished:
@@ -122,8 +122,8 @@ func (v *panelView) apply(f projector.Fact, gone map[events.Offset]bool) error {
 }
 
 // annotated keeps what was said last of each thing.
-func (v *panelView) annotated(p *events.RunAnnotated) {
-	if p.Run.Kind != panelKind {
+func (v *view) annotated(p *events.RunAnnotated) {
+	if p.Run.Kind != runKind {
 		return
 	}
 	have := v.said[p.Run.ID]
@@ -153,15 +153,15 @@ func toolNames(raw json.RawMessage) []string {
 	return names
 }
 
-func (v *panelView) finished(f projector.Fact, p *events.RunFinished) error {
-	if p.Run.Kind != panelKind {
+func (v *view) finished(f projector.Fact, p *events.RunFinished) error {
+	if p.Run.Kind != runKind {
 		return nil
 	}
-	row, err := panelRow(f)
+	row, err := rowOf(f)
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(v.rows, func(r PanelRow) bool { return !r.IsMarker() && r.Summary.Run == p.Run.ID }); i >= 0 {
+	if i := slices.IndexFunc(v.rows, func(r Row) bool { return !r.IsMarker() && r.Summary.Run == p.Run.ID }); i >= 0 {
 		row.Offset = v.rows[i].Offset // a newer version stands where the first one did
 		v.rows[i] = *row
 		return nil
@@ -173,15 +173,15 @@ func (v *panelView) finished(f projector.Fact, p *events.RunFinished) error {
 	return nil
 }
 
-// panelRow reads the result of a panel's run. Another form of result than
-// PanelResult is an error: it names the record.
-func panelRow(f projector.Fact) (*PanelRow, error) {
+// rowOf reads the result of a panel's run. Another form of result than
+// Result is an error: it names the record.
+func rowOf(f projector.Fact) (*Row, error) {
 	p, ok := f.Payload.(*events.RunFinished)
 	if !ok {
 		return nil, nil
 	}
-	row := &PanelRow{Offset: f.Offset}
-	var result PanelResult
+	row := &Row{Offset: f.Offset}
+	var result Result
 	err := rawjson.Unmarshal(p.Result, &result)
 	row.noSummary, row.noContent = result.Summary == nil, result.Content == nil
 	if err == nil && !row.noSummary {
@@ -199,9 +199,9 @@ func panelRow(f projector.Fact) (*PanelRow, error) {
 
 // rewound adds the markers of a rewind that is in effect: one for each entry of
 // the stack that it used up, or else for each run that it withdrew.
-func (v *panelView) rewound(f projector.Fact, p *events.SessionRewound, gone map[events.Offset]bool) error {
+func (v *view) rewound(f projector.Fact, p *events.SessionRewound, gone map[events.Offset]bool) error {
 	if p.Reason == "imported" && p.Raw != nil {
-		row := PanelRow{Offset: f.Offset, Imported: true}
+		row := Row{Offset: f.Offset, Imported: true}
 		if err := json.Unmarshal(p.Raw, &row.Summary); err != nil {
 			return &events.InvalidError{Field: "raw", Reason: fmt.Sprintf("of the record at %v: %v", f.Offset, err)}
 		}
@@ -246,8 +246,8 @@ func usedUp(r projector.Rewind) []projector.StackEntry {
 
 // runOf gives the run of an entry: the one that it names, or the oldest of those
 // withdrawn after its point; that is taken from the list.
-func runOf(c *projector.Checkpoint, e projector.StackEntry, runs *[]PanelRow) string {
-	i := slices.IndexFunc(*runs, func(r PanelRow) bool {
+func runOf(c *projector.Checkpoint, e projector.StackEntry, runs *[]Row) string {
+	i := slices.IndexFunc(*runs, func(r Row) bool {
 		if c.Run != nil {
 			return r.Summary.Run == c.Run.ID
 		}
@@ -266,9 +266,9 @@ func runOf(c *projector.Checkpoint, e projector.StackEntry, runs *[]PanelRow) st
 
 // withdrawnBy gives the runs so far that the rewind at an offset took out of
 // effect, oldest first.
-func (v *panelView) withdrawnBy(at events.Offset) []PanelRow {
+func (v *view) withdrawnBy(at events.Offset) []Row {
 	before, after := v.head.History.Live(at-1), v.head.History.Live(at)
-	var rows []PanelRow
+	var rows []Row
 	for _, row := range v.rows {
 		if !row.IsMarker() && within(before, row.Offset) && !within(after, row.Offset) {
 			rows = append(rows, row)
@@ -283,10 +283,10 @@ func within(list []projector.Interval, at events.Offset) bool {
 
 // mark adds a marker: a summary with little in it, and an empty content, so that
 // the two lists stay side by side.
-func (v *panelView) mark(f projector.Fact, hash, run string) {
-	v.rows = append(v.rows, PanelRow{
-		Summary: PanelRunSummary{Timestamp: happenedAt(f.Record), PromptHash: hash, Type: markerType, Run: run},
-		Content: PanelRunContent{Run: run},
+func (v *view) mark(f projector.Fact, hash, run string) {
+	v.rows = append(v.rows, Row{
+		Summary: RunSummary{Timestamp: happenedAt(f.Record), PromptHash: hash, Type: markerType, Run: run},
+		Content: RunContent{Run: run},
 		Offset:  f.Offset,
 	})
 }
@@ -299,8 +299,8 @@ func happenedAt(rec events.Record) time.Time {
 }
 
 // annotate adds what persons said of a run, and that it is withdrawn.
-func (v *panelView) annotate(row *PanelRow) {
-	run := v.head.Ledger.Run(events.RunRef{Kind: panelKind, ID: row.Summary.Run})
+func (v *view) annotate(row *Row) {
+	run := v.head.Ledger.Run(events.RunRef{Kind: runKind, ID: row.Summary.Run})
 	if row.IsMarker() || run == nil {
 		return
 	}
@@ -328,7 +328,7 @@ func (v *panelView) annotate(row *PanelRow) {
 // pairImported finds the runs that the markers of imported files mean. Such a
 // marker names no run, only a prompt: as in the original, the newest run of that
 // prompt before it is the one that was rewound.
-func (v *panelView) pairImported() {
+func (v *view) pairImported() {
 	for i := range v.rows {
 		row := &v.rows[i]
 		row.Rewound = row.Withdrawn
@@ -352,19 +352,19 @@ func rewoundNote(note string) string {
 	return "[rewound] " + note
 }
 
-// PanelRuns gives the runs of the session and the markers of its rewinds, oldest
+// Runs gives the runs of the session and the markers of its rewinds, oldest
 // first.
-func (s *Session) PanelRuns(ctx context.Context) ([]PanelRow, error) {
-	v, err := s.panel(ctx)
+func (s *Session) Runs(ctx context.Context) ([]Row, error) {
+	v, err := s.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return v.rows, nil
 }
 
-// PanelRunsAt gives them as they were when the session was as it was loaded.
-func (s *Session) PanelRunsAt(ctx context.Context, loaded *projector.Session) ([]PanelRow, error) {
-	v, err := s.panelAt(ctx, loaded)
+// RunsAt gives them as they were when the session was as it was loaded.
+func (s *Session) RunsAt(ctx context.Context, loaded *projector.Session) ([]Row, error) {
+	v, err := s.viewAt(ctx, loaded)
 	if err != nil {
 		return nil, err
 	}

@@ -4,17 +4,17 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// TallyRunArtifact is the result of an evaluation, schema version 1. It is a typed
+// Artifact is the result of an evaluation, schema version 1. It is a typed
 // view: members that it does not know are in the fields called Unknown, and are
 // written after the known ones. The bytes of a stored result are RunResult.Raw.
-type TallyRunArtifact struct {
+type Artifact struct {
 	SchemaVersion int            `json:"schemaVersion"` // 1
 	RunID         string         `json:"runId"`
 	CreatedAt     string         `json:"createdAt"`
 	Store         *RunStore      `json:"store,omitempty"`
 	Artifacts     *RunArtifacts  `json:"artifacts,omitempty"`
 	Defs          RunDefs        `json:"defs"`
-	Result        EvaluationRun  `json:"result"`
+	Result        Evaluation     `json:"result"`
 	Metadata      *events.Fields `json:"metadata,omitempty"`
 	Unknown       events.Fields  `json:",unknown"`
 }
@@ -38,7 +38,7 @@ type RunArtifacts struct {
 // RunDefs are the definitions that an evaluation used.
 type RunDefs struct {
 	Metrics Ordered[MetricDef] `json:"metrics"`
-	Evals   Ordered[EvalDef]   `json:"evals"`
+	Evals   Ordered[Def]       `json:"evals"`
 	Scorers Ordered[ScorerDef] `json:"scorers"`
 	Unknown events.Fields      `json:",unknown"`
 }
@@ -80,8 +80,8 @@ type Aggregator struct {
 	Unknown     events.Fields `json:",unknown"`
 }
 
-// EvalDef defines what is judged.
-type EvalDef struct {
+// Def defines what is judged.
+type Def struct {
 	Name        string         `json:"name"`
 	Kind        string         `json:"kind"`        // singleTurn, multiTurn or scorer
 	OutputShape string         `json:"outputShape"` // seriesByStepIndex or scalar
@@ -134,27 +134,27 @@ type Combine struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// EvaluationRun is what an evaluation found.
-type EvaluationRun struct {
-	StepCount  int                     `json:"stepCount"`
-	SingleTurn Ordered[EvalSeries]     `json:"singleTurn"`
-	MultiTurn  Ordered[EvalResult]     `json:"multiTurn"`
-	Scorers    Ordered[ScorerResult]   `json:"scorers"`
-	Summaries  *EvaluationRunSummaries `json:"summaries,omitempty"`
-	Unknown    events.Fields           `json:",unknown"`
+// Evaluation is what an evaluation found.
+type Evaluation struct {
+	StepCount  int                   `json:"stepCount"`
+	SingleTurn Ordered[Series]       `json:"singleTurn"`
+	MultiTurn  Ordered[Result]       `json:"multiTurn"`
+	Scorers    Ordered[ScorerResult] `json:"scorers"`
+	Summaries  *EvaluationSummaries  `json:"summaries,omitempty"`
+	Unknown    events.Fields         `json:",unknown"`
 }
 
-// EvalSeries has a result for each step by its index, nil where it was not judged.
-type EvalSeries struct {
-	ByStepIndex []*EvalResult `json:"byStepIndex"`
+// Series has a result for each step by its index, nil where it was not judged.
+type Series struct {
+	ByStepIndex []*Result     `json:"byStepIndex"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
-// EvalResult is what one eval says of a step or of the conversation.
-type EvalResult struct {
+// Result is what one eval says of a step or of the conversation.
+type Result struct {
 	EvalRef     string        `json:"evalRef"`
 	Measurement Measurement   `json:"measurement"`
-	Outcome     *EvalOutcome  `json:"outcome,omitempty"`
+	Outcome     *Outcome      `json:"outcome,omitempty"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
@@ -172,8 +172,8 @@ type Measurement struct {
 	Unknown         events.Fields  `json:",unknown"`
 }
 
-// EvalOutcome is the verdict on a measurement.
-type EvalOutcome struct {
+// Outcome is the verdict on a measurement.
+type Outcome struct {
 	Verdict  string        `json:"verdict"` // pass, fail or unknown
 	Policy   VerdictPolicy `json:"policy"`
 	Observed *Observed     `json:"observed,omitempty"`
@@ -190,13 +190,13 @@ type Observed struct {
 // ScorerResult is a series or one result.
 type ScorerResult struct {
 	Shape   string        `json:"shape"` // seriesByStepIndex or scalar
-	Series  *EvalSeries   `json:"series,omitempty"`
-	Result  *EvalResult   `json:"result,omitempty"`
+	Series  *Series       `json:"series,omitempty"`
+	Result  *Result       `json:"result,omitempty"`
 	Unknown events.Fields `json:",unknown"`
 }
 
-// EvaluationRunSummaries sum up what each eval found.
-type EvaluationRunSummaries struct {
+// EvaluationSummaries sum up what each eval found.
+type EvaluationSummaries struct {
 	ByEval  Ordered[RunSummary] `json:"byEval"`
 	Unknown events.Fields       `json:",unknown"`
 }

@@ -84,7 +84,7 @@ func BenchmarkLoad(b *testing.B) {
 	c := evals.Of(st, "c1")
 	mustStore(b, c, longSteps(1000)...)
 	warm(b, st, c)
-	file := need(evals.EncodeConversation(mustContent(b, c)))
+	file := need(evals.Encode(mustContent(b, c)))
 	b.SetBytes(int64(len(file)))
 	var ours, theirs time.Duration
 	for b.Loop() {

@@ -22,40 +22,40 @@ func testEncode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &evals.ConversationData{ID: "c/1", Metadata: []byte(`{"a": 1}`), Steps: []evals.Step{loose, step(1, "b")}}
-	text := need(evals.EncodeConversation(d))
+	d := &evals.Data{ID: "c/1", Metadata: []byte(`{"a": 1}`), Steps: []evals.Step{loose, step(1, "b")}}
+	text := need(evals.Encode(d))
 	want := "{\"stepIndex\":0.0,\"input\":{\"role\":\"user\"},\"output\":[],\"conversationId\":\"c/1\",\"x\":\"<&>\u2028\",\"conversationMetadata\":{\"a\":1}}\n" +
 		strings.TrimSuffix(string(step(1, "b").Raw()), "}") + `,"conversationId":"c/1"}`
 	if string(text) != want {
 		t.Errorf("have\n%s\nwant\n%s", text, want)
 	}
-	if text := need(evals.EncodeConversation(&evals.ConversationData{ID: "c"})); len(text) != 0 {
+	if text := need(evals.Encode(&evals.Data{ID: "c"})); len(text) != 0 {
 		t.Errorf("no steps: %q", text)
 	}
-	if _, err := evals.EncodeConversation(&evals.ConversationData{ID: "c", Steps: make([]evals.Step, 1)}); !invalid(err) {
+	if _, err := evals.Encode(&evals.Data{ID: "c", Steps: make([]evals.Step, 1)}); !invalid(err) {
 		t.Errorf("no step: %v", err)
 	}
 }
 
 func testDecode(t *testing.T) {
 	good := string(step(0, "a").Raw())
-	d := need(evals.DecodeConversation([]byte("\n  \r\n" + good + "\r\n\n{\"stepIndex\":1}\n[1]\n" + good + "\n\n")))
+	d := need(evals.Decode([]byte("\n  \r\n" + good + "\r\n\n{\"stepIndex\":1}\n[1]\n" + good + "\n\n")))
 	if d.ID != evals.UnknownID || len(d.Steps) != 2 || len(d.Warnings) != 2 || d.Warnings[0].Line != 5 || d.Warnings[1].Line != 6 {
 		t.Errorf("%+v", d)
 	}
-	_, err := evals.DecodeConversation([]byte(good + "\n\n\n{oops\n" + good))
+	_, err := evals.Decode([]byte(good + "\n\n\n{oops\n" + good))
 	if e, ok := errors.AsType[*evals.LineError](err); !ok || e.Line != 4 || e.Filled != 2 {
 		t.Errorf("bad JSON: %v", err)
 	}
 	for _, empty := range []string{"", "\n", " \r\n\t\n"} {
-		if _, err := evals.DecodeConversation([]byte(empty)); !errors.Is(err, evals.ErrEmpty) {
+		if _, err := evals.Decode([]byte(empty)); !errors.Is(err, evals.ErrEmpty) {
 			t.Errorf("%q: %v", empty, err)
 		}
 	}
 	// Id and metadata are those of the first line, also where it is no step.
 	first := `{"conversationId":"c1","conversationMetadata":{"k":1}}`
 	second := strings.TrimSuffix(good, "}") + `,"conversationId":"c2","conversationMetadata":{"k":2}}`
-	d = need(evals.DecodeConversation([]byte(first + "\n" + second)))
+	d = need(evals.Decode([]byte(first + "\n" + second)))
 	if d.ID != "c1" || string(d.Metadata) != `{"k":1}` || len(d.Steps) != 1 {
 		t.Errorf("%+v", d)
 	}
@@ -72,7 +72,7 @@ func testTimestamps(t *testing.T) {
 		`1769171838912`:               "", // dropped
 		`null`:                        "",
 	} {
-		d := need(evals.DecodeConversation([]byte(line(timestamp))))
+		d := need(evals.Decode([]byte(line(timestamp))))
 		if len(d.Steps) != 1 || string(d.Steps[0].Field("timestamp")) != timestamp {
 			t.Fatalf("%s: %+v", timestamp, d)
 		}
@@ -85,7 +85,7 @@ func testTimestamps(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`"yesterday"`, `""`, `"2026-13-01T00:00:00Z"`} {
-		d := need(evals.DecodeConversation([]byte(line(bad) + "\n" + string(step(1, "b").Raw()))))
+		d := need(evals.Decode([]byte(line(bad) + "\n" + string(step(1, "b").Raw()))))
 		if len(d.Steps) != 1 || len(d.Warnings) != 1 {
 			t.Errorf("%s: %+v", bad, d)
 		}
@@ -124,7 +124,7 @@ func TestStepSetters(t *testing.T) {
 // have: blank lines, white space between tokens, turns that are no steps.
 func TestConversationFileLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := &evals.ConversationData{ID: rapid.StringMatching(`[a-zé/"]{1,6}`).Draw(t, "id")}
+		d := &evals.Data{ID: rapid.StringMatching(`[a-zé/"]{1,6}`).Draw(t, "id")}
 		if rapid.Bool().Draw(t, "metadata") {
 			d.Metadata = []byte(`{"m":1.0}`)
 		}
@@ -137,15 +137,15 @@ func TestConversationFileLaw(t *testing.T) {
 			}
 			d.Steps = append(d.Steps, s)
 		}
-		text, err := evals.EncodeConversation(d)
+		text, err := evals.Encode(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := evals.DecodeConversation(text)
+		back, err := evals.Decode(text)
 		if err != nil || back.ID != d.ID || string(back.Metadata) != string(d.Metadata) || len(back.Steps) != len(d.Steps) || back.Warnings != nil {
 			t.Fatalf("%+v, %v", back, err)
 		}
-		if again, err := evals.EncodeConversation(back); err != nil || string(again) != string(text) {
+		if again, err := evals.Encode(back); err != nil || string(again) != string(text) {
 			t.Fatalf("%v\n%s\n%s", err, text, again)
 		}
 	})
@@ -155,7 +155,7 @@ func FuzzDecodeConversation(f *testing.F) {
 	f.Add([]byte("{\"stepIndex\":0,\"input\":{},\"output\":[],\"timestamp\":1}\n\n{\"conversationId\":\"a\"}"))
 	f.Add([]byte("\xef\xbb\xbf{}\r\n[]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := evals.DecodeConversation(text)
+		d, err := evals.Decode(text)
 		if err != nil {
 			return
 		}

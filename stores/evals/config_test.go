@@ -69,7 +69,7 @@ func testNothing(t *testing.T) {
 func testThreeFiles(t *testing.T) {
 	seen := make(map[string]bool)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
-		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.ConversationData{ID: "c1", Steps: steps(2)})
+		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.Data{ID: "c1", Steps: steps(2)})
 		if err != nil || !saved.Created {
 			t.Fatalf("%+v, %v", saved, err)
 		}

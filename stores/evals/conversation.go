@@ -100,13 +100,13 @@ func (c *Conversation) loaded(ctx context.Context, position string) (*projector.
 // Load gives the conversation as it is now. One that does not exist is
 // ErrNotFound, one whose steps were never saved ErrNoSteps; one that was saved
 // without steps has none.
-func (c *Conversation) Load(ctx context.Context) (*ConversationData, error) {
+func (c *Conversation) Load(ctx context.Context) (*Data, error) {
 	return c.LoadAt(ctx, "")
 }
 
 // LoadAt gives the conversation as it was at a position, such as @1234, #12 or a
 // time: an earlier content stays readable for ever.
-func (c *Conversation) LoadAt(ctx context.Context, position string) (*ConversationData, error) {
+func (c *Conversation) LoadAt(ctx context.Context, position string) (*Data, error) {
 	s, err := c.loaded(ctx, position)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func decodeThread(s *projector.Session) (*decoding, error) {
 	if th == nil {
 		return nil, ErrNoSteps
 	}
-	d := &decoding{c: &ConversationData{ID: s.Subject.ID, Revision: s.Offset()}}
+	d := &decoding{c: &Data{ID: s.Subject.ID, Revision: s.Offset()}}
 	if meta, err := rawjson.Object(th.Meta); err == nil { // what stands on no line, as there is none
 		d.head(meta)
 	}
@@ -167,7 +167,7 @@ func (c *Conversation) SetMetadata(ctx context.Context, metadata events.Raw) (Sa
 		if err != nil {
 			return err
 		}
-		data := &ConversationData{ID: c.ID()}
+		data := &Data{ID: c.ID()}
 		if d, err := decodeThread(s); err == nil {
 			data = d.c
 		}
@@ -210,7 +210,7 @@ func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, erro
 	if len(steps) == 0 {
 		return log.Ack{}, &events.InvalidError{Field: "steps", Reason: "nothing to append"}
 	}
-	if err := (&ConversationData{ID: c.ID(), Steps: steps}).validate(); err != nil {
+	if err := (&Data{ID: c.ID(), Steps: steps}).validate(); err != nil {
 		return log.Ack{}, err
 	}
 	c.mu.Lock()
@@ -232,7 +232,7 @@ func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, 
 		}
 		d, err := decodeThread(s)
 		if errors.Is(err, ErrNoSteps) {
-			d = &decoding{c: &ConversationData{ID: c.ID()}}
+			d = &decoding{c: &Data{ID: c.ID()}}
 		}
 		e, err := c.appended(d.c, d.filled, steps)
 		if err != nil {
@@ -250,7 +250,7 @@ func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, 
 // appendNext appends behind what the handle has seen. Whether that was rewound
 // meanwhile costs a look at what came since, not a load.
 func (c *Conversation) appendNext(ctx context.Context, steps []Step) (log.Ack, error) {
-	e, err := c.appended(&ConversationData{ID: c.tail.id}, 1, steps)
+	e, err := c.appended(&Data{ID: c.tail.id}, 1, steps)
 	if err != nil {
 		return log.Ack{}, err
 	}
@@ -269,7 +269,7 @@ func (c *Conversation) appendNext(ctx context.Context, steps []Step) (log.Ack, e
 }
 
 // appended gives the event that appends steps behind a number of lines.
-func (c *Conversation) appended(d *ConversationData, lines int, steps []Step) (events.Event, error) {
+func (c *Conversation) appended(d *Data, lines int, steps []Step) (events.Event, error) {
 	p := &events.TurnAppended{}
 	for i, s := range steps {
 		raw, err := encodeStep(s, lines+i, d.ID, d.Metadata)

@@ -89,7 +89,7 @@ func steps(n int) []evals.Step {
 }
 
 // texts lists what the users said.
-func texts(d *evals.ConversationData) string {
+func texts(d *evals.Data) string {
 	var list []string
 	for _, s := range d.Steps {
 		var m struct{ Content string }
@@ -112,14 +112,14 @@ func said(list ...string) []evals.Step {
 // mustStore saves content that is made from nothing.
 func mustStore(t testing.TB, c *evals.Conversation, steps ...evals.Step) evals.Saved {
 	t.Helper()
-	saved, err := c.Save(t.Context(), &evals.ConversationData{ID: c.ID(), Steps: steps})
+	saved, err := c.Save(t.Context(), &evals.Data{ID: c.ID(), Steps: steps})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return saved
 }
 
-func mustContent(t testing.TB, c *evals.Conversation) *evals.ConversationData {
+func mustContent(t testing.TB, c *evals.Conversation) *evals.Data {
 	t.Helper()
 	d, err := c.Load(t.Context())
 	if err != nil {
@@ -231,7 +231,7 @@ func testNoSteps(t *testing.T, st *tally.Store) {
 	if d, err := c.Load(t.Context()); err != nil || len(d.Steps) != 0 {
 		t.Errorf("saved without steps: %v, %v", d, err)
 	}
-	if _, err := evals.DecodeConversation(nil); !errors.Is(err, evals.ErrEmpty) {
+	if _, err := evals.Decode(nil); !errors.Is(err, evals.ErrEmpty) {
 		t.Errorf("an empty file: %v", err)
 	}
 }
@@ -254,7 +254,7 @@ func testHandles(t *testing.T, st *tally.Store) {
 
 func testOneFlow(t *testing.T, st *tally.Store) {
 	for range 2 { // also for a conversation that exists
-		data := &evals.ConversationData{ID: "c1", Steps: steps(2)}
+		data := &evals.Data{ID: "c1", Steps: steps(2)}
 		c, saved, err := evals.Save(t.Context(), st, "c1", data)
 		if err != nil {
 			t.Fatal(err)

@@ -21,9 +21,9 @@ var (
 // UnknownID is the id of a decoded conversation whose file names none.
 const UnknownID = "unknown"
 
-// ConversationData is the content of a conversation: what Load gives and Save
+// Data is the content of a conversation: what Load gives and Save
 // takes.
-type ConversationData struct {
+type Data struct {
 	ID       string     // as it stands on every line; need not be the id that it is stored under
 	Metadata events.Raw // free object, nil if there is none
 	Steps    []Step
@@ -63,15 +63,15 @@ func (e *LineError) Error() string {
 // Unwrap gives what is wrong with the line.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// DecodeConversation reads a conversation.jsonl.
+// Decode reads a conversation.jsonl.
 //
 // Blank lines are skipped. No line at all is ErrEmpty, a line that is not JSON a
 // *LineError. A line that is JSON and no step is left out with a warning. Id and
 // metadata are those of the first line; without one the id is UnknownID. A
 // timestamp that is no string does not count, one that cannot be read makes its
 // line no step.
-func DecodeConversation(jsonl []byte) (*ConversationData, error) {
-	d := decoding{c: &ConversationData{ID: UnknownID}}
+func Decode(jsonl []byte) (*Data, error) {
+	d := decoding{c: &Data{ID: UnknownID}}
 	line := 0
 	for len(jsonl) > 0 {
 		var text []byte
@@ -94,7 +94,7 @@ func DecodeConversation(jsonl []byte) (*ConversationData, error) {
 
 // decoding is a conversation that is being read.
 type decoding struct {
-	c      *ConversationData
+	c      *Data
 	filled int
 	places []int // of each step among what was added
 }
@@ -128,11 +128,11 @@ func (d *decoding) head(fields events.Fields) {
 	}
 }
 
-// EncodeConversation writes a conversation.jsonl: an object a line, the id on each
+// Encode writes a conversation.jsonl: an object a line, the id on each
 // and the metadata on the first one, no newline at the end. A conversation without
 // steps is an empty file, which says neither id nor metadata; a Store keeps both.
 // What is no conversation is *events.InvalidError.
-func EncodeConversation(c *ConversationData) ([]byte, error) {
+func Encode(c *Data) ([]byte, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func isText(raw events.Raw, want string) bool {
 }
 
 // validate refuses what no conversation can be.
-func (c *ConversationData) validate() error {
+func (c *Data) validate() error {
 	if c.ID == "" {
 		return &events.InvalidError{Field: fieldID, Reason: "missing"}
 	}

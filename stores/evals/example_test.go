@@ -45,7 +45,7 @@ func ExampleList() {
 		if err != nil {
 			return err
 		}
-		c, _, err := evals.Save(ctx, st, "support-42", &evals.ConversationData{ID: "support-42", Steps: []evals.Step{hello}})
+		c, _, err := evals.Save(ctx, st, "support-42", &evals.Data{ID: "support-42", Steps: []evals.Step{hello}})
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func ExampleRun_Save() {
 		if err != nil {
 			return err
 		}
-		c, _, err := evals.Save(ctx, st, "support-42", &evals.ConversationData{ID: "support-42", Steps: []evals.Step{s}})
+		c, _, err := evals.Save(ctx, st, "support-42", &evals.Data{ID: "support-42", Steps: []evals.Step{s}})
 		if err != nil {
 			return err
 		}

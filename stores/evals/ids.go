@@ -10,8 +10,8 @@ import (
 // NewRunID makes an id as run-<ms>-<random>.
 func NewRunID(now time.Time) string { return newID("run", now) }
 
-// NewConversationID makes an id as conv-<ms>-<random>.
-func NewConversationID(now time.Time) string { return newID("conv", now) }
+// NewID makes an id as conv-<ms>-<random>.
+func NewID(now time.Time) string { return newID("conv", now) }
 
 // NewTrajectoryID makes an id as traj-<ms>-<random>.
 func NewTrajectoryID(now time.Time) string { return newID("traj", now) }

@@ -76,7 +76,7 @@ func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Cre
 }
 
 // Save gets or creates a conversation and saves its content.
-func Save(ctx context.Context, st *tally.Store, id string, data *ConversationData) (*Conversation, Saved, error) {
+func Save(ctx context.Context, st *tally.Store, id string, data *Data) (*Conversation, Saved, error) {
 	if err := data.validate(); err != nil {
 		return nil, Saved{}, err
 	}

@@ -70,7 +70,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprintf("%s: %s", u.Kind, texts(&evals.ConversationData{Steps: u.Steps})))
+		got = append(got, fmt.Sprintf("%s: %s", u.Kind, texts(&evals.Data{Steps: u.Steps})))
 		last = u.Offset
 		switch len(got) {
 		case 1:
@@ -91,7 +91,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 	}
 	need(c.Append(t.Context(), step(1, "y")))
 	for u, err := range c.Follow(t.Context(), last) { // goes on from there
-		if err != nil || u.Kind != evals.StepsAppended || texts(&evals.ConversationData{Steps: u.Steps}) != "y" {
+		if err != nil || u.Kind != evals.StepsAppended || texts(&evals.Data{Steps: u.Steps}) != "y" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		break
@@ -99,7 +99,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 	later := evals.Of(st, "later") // does not exist yet
 	go func() { _, _ = later.Append(t.Context(), step(0, "first")) }()
 	for u, err := range later.Follow(t.Context(), 0) {
-		if err != nil || texts(&evals.ConversationData{Steps: u.Steps}) != "first" {
+		if err != nil || texts(&evals.Data{Steps: u.Steps}) != "first" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		break

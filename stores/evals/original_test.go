@@ -20,8 +20,8 @@ import (
 type system interface {
 	create(id string) (existed bool, err error)
 	createdAt(id string) string
-	save(id string, d *evals.ConversationData) error
-	load(id string) (*evals.ConversationData, error)
+	save(id string, d *evals.Data) error
+	load(id string) (*evals.Data, error)
 	earlier(id string) []string // texts of all contents that can still be read
 	createRun(conversation, id string) error
 	saveRun(conversation, kind, id, result string) error
@@ -29,7 +29,7 @@ type system interface {
 	versions(conversation, id string) []string
 	stale(conversation, id string) (stale, known bool)
 	runTime(conversation, id string) (string, bool) // of a trajectory, typed
-	record(id string, d *evals.ConversationData, crashAfter int)
+	record(id string, d *evals.Data, crashAfter int)
 	project(name string) system // the store as another project sees it
 	escapes(id string) bool     // whether something lies outside the base afterwards
 }
@@ -65,12 +65,12 @@ func (o ours) createdAt(id string) string {
 	return string(need(evals.Of(o.st, id).CreatedAt(o.ctx)))
 }
 
-func (o ours) save(id string, d *evals.ConversationData) error {
+func (o ours) save(id string, d *evals.Data) error {
 	_, _, err := evals.Save(o.ctx, o.st, id, d)
 	return err
 }
 
-func (o ours) load(id string) (*evals.ConversationData, error) {
+func (o ours) load(id string) (*evals.Data, error) {
 	return evals.Of(o.st, id).Load(o.ctx)
 }
 
@@ -130,7 +130,7 @@ func (o ours) runTime(conversation, id string) (string, bool) {
 	return at.UTC().Format("2006-01-02 15:04"), ok
 }
 
-func (o ours) record(id string, d *evals.ConversationData, crashAfter int) {
+func (o ours) record(id string, d *evals.Data, crashAfter int) {
 	c := evals.Of(o.st, id)
 	for _, s := range d.Steps[:crashAfter] {
 		need(c.Append(o.ctx, s))
@@ -192,20 +192,20 @@ func (o *original) createdAt(id string) string {
 	return meta.CreatedAt
 }
 
-func (o *original) save(id string, d *evals.ConversationData) error {
-	text, err := evals.EncodeConversation(d)
+func (o *original) save(id string, d *evals.Data) error {
+	text, err := evals.Encode(d)
 	if err == nil {
 		o.write("conversations/"+id+"/conversation.jsonl", string(text))
 	}
 	return err
 }
 
-func (o *original) load(id string) (*evals.ConversationData, error) {
+func (o *original) load(id string) (*evals.Data, error) {
 	text, err := o.read("conversations/" + id + "/conversation.jsonl")
 	if err != nil {
 		return nil, err
 	}
-	return evals.DecodeConversation([]byte(text))
+	return evals.Decode([]byte(text))
 }
 
 func (o *original) earlier(id string) []string {
@@ -249,7 +249,7 @@ func (o *original) stale(string, string) (bool, bool) { return false, false }
 func (o *original) runTime(string, string) (string, bool) { return "", false }
 
 // record writes at the end, so that a crash before it leaves nothing.
-func (o *original) record(id string, d *evals.ConversationData, crashAfter int) {
+func (o *original) record(id string, d *evals.Data, crashAfter int) {
 	if crashAfter == len(d.Steps) {
 		_ = o.save(id, d)
 	}
@@ -284,7 +284,7 @@ func fixCreateTwice(sys system) error { // T-08
 
 func fixOldContent(sys system) error { // T-10
 	for _, text := range []string{"old", "new"} {
-		if err := sys.save("x", &evals.ConversationData{ID: "x", Steps: said(text)}); err != nil {
+		if err := sys.save("x", &evals.Data{ID: "x", Steps: said(text)}); err != nil {
 			return err
 		}
 	}
@@ -295,7 +295,7 @@ func fixOldContent(sys system) error { // T-10
 }
 
 func fixZeroSteps(sys system) error { // T-15
-	if err := sys.save("x", &evals.ConversationData{ID: "other", Metadata: []byte(`{"a":1}`)}); err != nil {
+	if err := sys.save("x", &evals.Data{ID: "other", Metadata: []byte(`{"a":1}`)}); err != nil {
 		return err
 	}
 	d, err := sys.load("x")
@@ -344,14 +344,14 @@ func fixRunDate(sys system) error { // T-22
 }
 
 func fixJudged(sys system) error { // T-29
-	d := &evals.ConversationData{ID: "x", Steps: said("a", "b")}
+	d := &evals.Data{ID: "x", Steps: said("a", "b")}
 	if err := errors.Join(sys.save("x", d), sys.saveRun("x", "trajectory", "run-1-a", `{}`)); err != nil {
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); stale || !known {
 		return fmt.Errorf("stale %v, known %v before the conversation changed", stale, known)
 	}
-	if err := sys.save("x", &evals.ConversationData{ID: "x", Steps: said("recorded again")}); err != nil {
+	if err := sys.save("x", &evals.Data{ID: "x", Steps: said("recorded again")}); err != nil {
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); !stale || !known {
@@ -370,7 +370,7 @@ func fixEscape(sys system) error { // T-30
 }
 
 func fixCrash(sys system) error { // T-32
-	sys.record("x", &evals.ConversationData{ID: "x", Steps: said("a", "b", "c")}, 2)
+	sys.record("x", &evals.Data{ID: "x", Steps: said("a", "b", "c")}, 2)
 	d, err := sys.load("x")
 	if err != nil || texts(d) != "a,b" {
 		return fmt.Errorf("after the crash: %v, %v", d, err)
@@ -380,8 +380,8 @@ func fixCrash(sys system) error { // T-32
 
 func fixProjects(sys system) error { // T-37
 	one, two := sys.project("one"), sys.project("two")
-	if err := errors.Join(one.save("golden", &evals.ConversationData{ID: "golden", Steps: said("one")}),
-		two.save("golden", &evals.ConversationData{ID: "golden", Steps: said("two")})); err != nil {
+	if err := errors.Join(one.save("golden", &evals.Data{ID: "golden", Steps: said("one")}),
+		two.save("golden", &evals.Data{ID: "golden", Steps: said("two")})); err != nil {
 		return err
 	}
 	d, err := one.load("golden")
@@ -394,7 +394,7 @@ func fixProjects(sys system) error { // T-37
 // The model does what the original does: where the two should agree, they do.
 func TestOriginalModel(t *testing.T) {
 	for name, sys := range map[string]system{"tally": ours{t.Context(), storetest.Memory(t, tally.Config{})}, "original": newOriginal()} {
-		d := &evals.ConversationData{ID: "x", Metadata: []byte(`{"a":1}`), Steps: said("a", "b")}
+		d := &evals.Data{ID: "x", Metadata: []byte(`{"a":1}`), Steps: said("a", "b")}
 		if err := errors.Join(sys.save("x", d), sys.saveRun("x", "trajectory", "run-1-a", `{"n":1}`)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -20,42 +20,42 @@ import (
 var (
 	_ func(context.Context, embedded.Options) (*tally.Store, error) = embedded.Open
 
-	_ func(context.Context, *tally.Store) ([]*evals.Conversation, error)                                             = evals.List
-	_ func(context.Context, *tally.Store, string) (*evals.Conversation, bool, error)                                 = evals.Get
-	_ func(context.Context, *tally.Store, string) (*evals.Conversation, evals.Created, error)                        = evals.Create
-	_ func(context.Context, *tally.Store, string, *evals.ConversationData) (*evals.Conversation, evals.Saved, error) = evals.Save
-	_ func(*evals.Conversation, context.Context, *evals.TrajectoryMeta) (evals.Change, error)                        = (*evals.Conversation).SaveTrajectoryMeta
-	_ func(*evals.Conversation, context.Context) (*evals.TrajectoryMeta, error)                                      = (*evals.Conversation).LoadTrajectoryMeta
-	_ func(*evals.Conversation, context.Context, []evals.StepTrace) (evals.Change, error)                            = (*evals.Conversation).SaveTrajectoryStepTraces
-	_ func(*evals.Conversation, context.Context) ([]evals.StepTrace, error)                                          = (*evals.Conversation).LoadTrajectoryStepTraces
-	_ func(*evals.Conversation) string                                                                               = (*evals.Conversation).ID
-	_ func(*evals.Conversation) string                                                                               = (*evals.Conversation).Path
-	_ func(*evals.Conversation, context.Context) (*evals.ConversationData, error)                                    = (*evals.Conversation).Load
-	_ func(*evals.Conversation, context.Context, *evals.ConversationData) (evals.Saved, error)                       = (*evals.Conversation).Save
-	_ func(*evals.Conversation, context.Context) ([]*evals.Run, error)                                               = (*evals.Conversation).ListRuns
-	_ func(*evals.Conversation, context.Context, string) (*evals.Run, bool, error)                                   = (*evals.Conversation).GetRun
-	_ func(*evals.Conversation, context.Context, evals.RunType, string) (*evals.Run, error)                          = (*evals.Conversation).CreateRun
-	_ func(*evals.Run) string                                                                                        = (*evals.Run).ID
-	_ func(*evals.Run) string                                                                                        = (*evals.Run).Path
-	_ func(*evals.Run) evals.RunType                                                                                 = (*evals.Run).Type
-	_ func(*evals.Run) (time.Time, bool)                                                                             = (*evals.Run).Timestamp
-	_ func(*evals.Run, context.Context) (*evals.RunResult, error)                                                    = (*evals.Run).Load
-	_ func(*evals.Run, context.Context, events.Raw) (evals.SavedRun, error)                                          = (*evals.Run).Save
-	_ []evals.RunType                                                                                                = []evals.RunType{evals.TallyRun, evals.TrajectoryRun}
-	_ func([]byte) (*evals.ConversationData, error)                                                                  = evals.DecodeConversation
-	_ func(*evals.ConversationData) ([]byte, error)                                                                  = evals.EncodeConversation
-	_ func(events.Raw) (*evals.TallyRunArtifact, error)                                                              = evals.ParseArtifact
-	_ func([]evals.StepTrace, string, events.Raw) (*evals.ConversationData, error)                                   = evals.StepTracesToConversation
-	_ func(*evals.ConversationData, evals.TraceOptions) []evals.StepTrace                                            = evals.ConversationToStepTraces
-	_ func(time.Time) string                                                                                         = evals.NewRunID
-	_ func(time.Time) string                                                                                         = evals.NewConversationID
-	_ func(time.Time) string                                                                                         = evals.NewTrajectoryID
-	_ func(string) (time.Time, bool)                                                                                 = evals.TimestampOfID
+	_ func(context.Context, *tally.Store) ([]*evals.Conversation, error)                                 = evals.List
+	_ func(context.Context, *tally.Store, string) (*evals.Conversation, bool, error)                     = evals.Get
+	_ func(context.Context, *tally.Store, string) (*evals.Conversation, evals.Created, error)            = evals.Create
+	_ func(context.Context, *tally.Store, string, *evals.Data) (*evals.Conversation, evals.Saved, error) = evals.Save
+	_ func(*evals.Conversation, context.Context, *evals.TrajectoryMeta) (evals.Change, error)            = (*evals.Conversation).SaveTrajectoryMeta
+	_ func(*evals.Conversation, context.Context) (*evals.TrajectoryMeta, error)                          = (*evals.Conversation).LoadTrajectoryMeta
+	_ func(*evals.Conversation, context.Context, []evals.StepTrace) (evals.Change, error)                = (*evals.Conversation).SaveTrajectoryStepTraces
+	_ func(*evals.Conversation, context.Context) ([]evals.StepTrace, error)                              = (*evals.Conversation).LoadTrajectoryStepTraces
+	_ func(*evals.Conversation) string                                                                   = (*evals.Conversation).ID
+	_ func(*evals.Conversation) string                                                                   = (*evals.Conversation).Path
+	_ func(*evals.Conversation, context.Context) (*evals.Data, error)                                    = (*evals.Conversation).Load
+	_ func(*evals.Conversation, context.Context, *evals.Data) (evals.Saved, error)                       = (*evals.Conversation).Save
+	_ func(*evals.Conversation, context.Context) ([]*evals.Run, error)                                   = (*evals.Conversation).ListRuns
+	_ func(*evals.Conversation, context.Context, string) (*evals.Run, bool, error)                       = (*evals.Conversation).GetRun
+	_ func(*evals.Conversation, context.Context, evals.RunType, string) (*evals.Run, error)              = (*evals.Conversation).CreateRun
+	_ func(*evals.Run) string                                                                            = (*evals.Run).ID
+	_ func(*evals.Run) string                                                                            = (*evals.Run).Path
+	_ func(*evals.Run) evals.RunType                                                                     = (*evals.Run).Type
+	_ func(*evals.Run) (time.Time, bool)                                                                 = (*evals.Run).Timestamp
+	_ func(*evals.Run, context.Context) (*evals.RunResult, error)                                        = (*evals.Run).Load
+	_ func(*evals.Run, context.Context, events.Raw) (evals.SavedRun, error)                              = (*evals.Run).Save
+	_ []evals.RunType                                                                                    = []evals.RunType{evals.TallyRun, evals.TrajectoryRun}
+	_ func([]byte) (*evals.Data, error)                                                                  = evals.Decode
+	_ func(*evals.Data) ([]byte, error)                                                                  = evals.Encode
+	_ func(events.Raw) (*evals.Artifact, error)                                                          = evals.ParseArtifact
+	_ func([]evals.StepTrace, string, events.Raw) (*evals.Data, error)                                   = evals.FromStepTraces
+	_ func(*evals.Data, evals.TraceOptions) []evals.StepTrace                                            = evals.ToStepTraces
+	_ func(time.Time) string                                                                             = evals.NewRunID
+	_ func(time.Time) string                                                                             = evals.NewID
+	_ func(time.Time) string                                                                             = evals.NewTrajectoryID
+	_ func(string) (time.Time, bool)                                                                     = evals.TimestampOfID
 
 	// What the original has not.
 	_ func(*evals.Conversation, context.Context, ...evals.Step) (log.Ack, error)               = (*evals.Conversation).Append
 	_ func(*evals.Conversation, context.Context, events.Offset) iter.Seq2[evals.Update, error] = (*evals.Conversation).Follow
-	_ func(*evals.Conversation, context.Context, string) (*evals.ConversationData, error)      = (*evals.Conversation).LoadAt
+	_ func(*evals.Conversation, context.Context, string) (*evals.Data, error)                  = (*evals.Conversation).LoadAt
 	_ func(*evals.Conversation, context.Context) ([]*evals.Run, error)                         = (*evals.Conversation).PendingRuns
 	_ func(*evals.Run, context.Context) ([]evals.RunVersion, error)                            = (*evals.Run).Versions
 	_ func(*evals.Run, context.Context) (evals.Staleness, error)                               = (*evals.Run).Stale
@@ -89,23 +89,23 @@ var counterparts = map[string]string{
 	"RunRef.load":                         "Run.Load",
 	"RunRef.save":                         "Run.Save",
 	"RunType":                             "evals.RunType",
-	"decodeConversation":                  "evals.DecodeConversation",
-	"encodeConversation":                  "evals.EncodeConversation",
+	"decodeConversation":                  "evals.Decode",
+	"encodeConversation":                  "evals.Encode",
 	"decodeRunArtifact":                   "evals.ParseArtifact",
 	"encodeRunArtifact":                   "Run.SaveArtifact",
-	"stepTracesToConversation":            "evals.StepTracesToConversation",
-	"conversationToStepTraces":            "evals.ConversationToStepTraces",
+	"stepTracesToConversation":            "evals.FromStepTraces",
+	"conversationToStepTraces":            "evals.ToStepTraces",
 	"generateRunId":                       "evals.NewRunID",
-	"generateConversationId":              "evals.NewConversationID",
+	"generateConversationId":              "evals.NewID",
 	"generateTrajectoryId":                "evals.NewTrajectoryID",
 	"extractTimestampFromId":              "evals.TimestampOfID",
-	"Conversation":                        "evals.ConversationData",
+	"Conversation":                        "evals.Data",
 	"ConversationStep":                    "evals.Step",
 	"StepTrace":                           "evals.StepTrace",
 	"TrajectoryMeta":                      "evals.TrajectoryMeta",
 	"TrajectoryRunMeta":                   "evals.TrajectoryRunMeta",
-	"TallyRunArtifact":                    "evals.TallyRunArtifact",
-	"EvaluationReport":                    "evals.EvaluationReport",
+	"TallyRunArtifact":                    "evals.Artifact",
+	"EvaluationReport":                    "evals.Report",
 }
 
 // The page names each of them once, with its counterpart, and nothing else.

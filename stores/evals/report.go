@@ -4,10 +4,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// EvaluationReport is the result of an evaluation as older versions of the writer
-// recorded it. What it says is a typed view, as that of a TallyRunArtifact. What the
+// Report is the result of an evaluation as older versions of the writer
+// recorded it. What it says is a typed view, as that of an Artifact. What the
 // writer had as maps are objects, in their order.
-type EvaluationReport struct {
+type Report struct {
 	RunID              string                `json:"runId"`
 	Timestamp          string                `json:"timestamp"`
 	PerTargetResults   []TargetResult        `json:"perTargetResults"`

@@ -20,21 +20,21 @@ func (r *RunResult) IsReport() bool { return r.Type == TallyRun && isReport(r.Ra
 
 // Artifact gives the typed view of an evaluation. What does not fit is
 // *events.InvalidError naming the path.
-func (r *RunResult) Artifact() (*TallyRunArtifact, error) { return ParseArtifact(r.Raw) }
+func (r *RunResult) Artifact() (*Artifact, error) { return ParseArtifact(r.Raw) }
 
 // Report gives the typed view of an older evaluation.
-func (r *RunResult) Report() (*EvaluationReport, error) { return ParseReport(r.Raw) }
+func (r *RunResult) Report() (*Report, error) { return ParseReport(r.Raw) }
 
 // Trajectory gives the typed view of a simulation's result.
 func (r *RunResult) Trajectory() (*TrajectoryRunMeta, error) { return ParseTrajectoryRun(r.Raw) }
 
 // SaveArtifact records an evaluation.
-func (r *Run) SaveArtifact(ctx context.Context, a *TallyRunArtifact) (SavedRun, error) {
+func (r *Run) SaveArtifact(ctx context.Context, a *Artifact) (SavedRun, error) {
 	return r.saveTyped(ctx, a)
 }
 
 // SaveReport records an evaluation in the older form.
-func (r *Run) SaveReport(ctx context.Context, report *EvaluationReport) (SavedRun, error) {
+func (r *Run) SaveReport(ctx context.Context, report *Report) (SavedRun, error) {
 	return r.saveTyped(ctx, report)
 }
 
@@ -94,10 +94,10 @@ func isReport(raw events.Raw) bool {
 	return targets && !versioned
 }
 
-// ParseArtifact reads a TallyRunArtifact: schema version 1, scores and rates from 0
+// ParseArtifact reads an Artifact: schema version 1, scores and rates from 0
 // to 1. What is wrong is *events.InvalidError naming the path.
-func ParseArtifact(raw events.Raw) (*TallyRunArtifact, error) {
-	a := &TallyRunArtifact{}
+func ParseArtifact(raw events.Raw) (*Artifact, error) {
+	a := &Artifact{}
 	if err := rawjson.Unmarshal(raw, a); err != nil {
 		return nil, rawError("", err)
 	}
@@ -110,9 +110,9 @@ func ParseArtifact(raw events.Raw) (*TallyRunArtifact, error) {
 	return a, c.result()
 }
 
-// ParseReport reads an EvaluationReport.
-func ParseReport(raw events.Raw) (*EvaluationReport, error) {
-	r := &EvaluationReport{}
+// ParseReport reads a Report.
+func ParseReport(raw events.Raw) (*Report, error) {
+	r := &Report{}
 	if err := rawjson.Unmarshal(raw, r); err != nil {
 		return nil, rawError("", err)
 	}
@@ -173,7 +173,7 @@ func (c *checker) oneOf(path, have string, want ...string) {
 	}
 }
 
-func (c *checker) artifact(a *TallyRunArtifact) {
+func (c *checker) artifact(a *Artifact) {
 	if a.Store != nil {
 		c.oneOf("store.backend", a.Store.Backend, "local", "s2", "redis")
 	}
@@ -205,7 +205,7 @@ func (c *checker) policy(path string, p *VerdictPolicy) {
 	}
 }
 
-func (c *checker) run(r *EvaluationRun) {
+func (c *checker) run(r *Evaluation) {
 	for name, s := range r.SingleTurn.All() {
 		c.series(fmt.Sprintf("result.singleTurn[%q]", name), &s)
 	}
@@ -237,7 +237,7 @@ func (c *checker) run(r *EvaluationRun) {
 	}
 }
 
-func (c *checker) series(path string, s *EvalSeries) {
+func (c *checker) series(path string, s *Series) {
 	for i, e := range s.ByStepIndex {
 		if e != nil {
 			c.eval(fmt.Sprintf("%s.byStepIndex[%d]", path, i), e)
@@ -245,7 +245,7 @@ func (c *checker) series(path string, s *EvalSeries) {
 	}
 }
 
-func (c *checker) eval(path string, e *EvalResult) {
+func (c *checker) eval(path string, e *Result) {
 	c.ratio(path+".measurement.score", e.Measurement.Score)
 	c.scalar(path+".measurement.rawValue", e.Measurement.RawValue)
 	if o := e.Outcome; o != nil {

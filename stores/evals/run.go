@@ -157,7 +157,7 @@ func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Ru
 }
 
 // Judging gives the same run with the revision of the conversation that its result
-// is about: the Revision of the ConversationData that was looked at. Without it a
+// is about: the Revision of the Data that was looked at. Without it a
 // result is taken to be about what stands at head when it is saved.
 func (r *Run) Judging(revision events.Offset) *Run {
 	return &Run{c: r.c, ref: r.ref, judged: revision}
@@ -171,7 +171,7 @@ type SavedRun struct {
 }
 
 // Save records a result as it stands. The result of an evaluation is a
-// TallyRunArtifact or an EvaluationReport and is held to its schema: what is wrong
+// Artifact or a Report and is held to its schema: what is wrong
 // is *events.InvalidError naming the path, and nothing is written. That of a
 // simulation is any object. A run that has a result gets another version; the older
 // ones stay readable. With the result it is recorded which steps it is about.

@@ -18,14 +18,14 @@ import (
 
 const trajectoryRun = `{"runId":"run-1-a","conversationId":"x","timestamp":"2026-01-23T12:35:42.341Z","goal":"g","persona":{"description":"d"},"completed":false,"reason":"max-turns","totalTurns":3,"custom":1.0}`
 
-// artifact is a TallyRunArtifact with one eval.
+// artifact is an Artifact with one eval.
 func artifact(schemaVersion string, score string) string {
 	return `{"schemaVersion":` + schemaVersion + `,"runId":"run-1-a","createdAt":"2026-01-23T12:37:18.912Z","defs":{"metrics":{"m":{"name":"m","scope":"single","valueType":"number"}},` +
 		`"evals":{"z first":{"name":"e","kind":"singleTurn","outputShape":"seriesByStepIndex","metric":"m","verdict":{"kind":"number","type":"threshold","passAt":0.50,"odd":1}},"a second":{"name":"a","kind":"multiTurn","outputShape":"scalar","metric":"m"}},"scorers":{}},` +
 		`"result":{"stepCount":2,"singleTurn":{"z first":{"byStepIndex":[null,{"evalRef":"e","measurement":{"metricRef":"m","score":` + score + `,"rawValue":null,"normalization":{"x":1}},"outcome":{"verdict":"pass","policy":{"kind":"none"}}}]}},"multiTurn":{},"scorers":{}},"metadata":{"b":1,"a":2},"unknown":[1.0]}`
 }
 
-// report is an EvaluationReport.
+// report is a Report.
 func report(score string) string {
 	return `{"runId":"run-1-a","timestamp":"2026-01-10T00:00:00.000Z","perTargetResults":[{"targetId":"t","rawMetrics":[{"metricDef":{"name":"m"},"value":4.50,"executionTime":12.5}],"derivedMetrics":[{"definition":{"name":"d"},"value":0.9}],` +
 		`"verdicts":{"z":{"verdict":"pass","score":` + score + `},"a":{"verdict":"fail","score":0,"rawValue":[1]}}}],"aggregateSummaries":[],"evalSummaries":{"z":{"evalName":"z","evalKind":"scorer","aggregations":{}}},"metadata":{"x":null}}`
@@ -92,7 +92,7 @@ func testRunIDs(t *testing.T, st *tally.Store) {
 		t.Errorf("another type: %v", err)
 	}
 	now := time.UnixMilli(1769171838912)
-	for prefix, id := range map[string]string{"run": evals.NewRunID(now), "conv": evals.NewConversationID(now), "traj": evals.NewTrajectoryID(now)} {
+	for prefix, id := range map[string]string{"run": evals.NewRunID(now), "conv": evals.NewID(now), "traj": evals.NewTrajectoryID(now)} {
 		if ok, _ := regexp.MatchString("^"+prefix+"-1769171838912-[a-z0-9]{7}$", id); !ok {
 			t.Errorf("id %q", id)
 		}

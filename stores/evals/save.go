@@ -21,7 +21,7 @@ import (
 // Content with a Revision is saved on the condition that the steps are still those
 // of the revision, or else the error matches log.ErrConflict: load again. Saving
 // sets the Revision anew. After log.ErrUnknown, save again.
-func (c *Conversation) Save(ctx context.Context, data *ConversationData) (Saved, error) {
+func (c *Conversation) Save(ctx context.Context, data *Data) (Saved, error) {
 	if err := data.validate(); err != nil {
 		return Saved{}, err
 	}
@@ -38,7 +38,7 @@ func (c *Conversation) Save(ctx context.Context, data *ConversationData) (Saved,
 
 // saveOnce saves on what is there, or on the condition that nothing changed since
 // the content's revision.
-func (c *Conversation) saveOnce(ctx context.Context, data *ConversationData) (Saved, error) {
+func (c *Conversation) saveOnce(ctx context.Context, data *Data) (Saved, error) {
 	s, err := c.head(ctx)
 	if err != nil {
 		return Saved{}, err
@@ -51,7 +51,7 @@ func (c *Conversation) saveOnce(ctx context.Context, data *ConversationData) (Sa
 
 // saveOn brings the session s, as loaded at head, to hold the content, on the
 // condition that its threads did not move since base.
-func (c *Conversation) saveOn(ctx context.Context, s *projector.Session, base events.Offset, data *ConversationData) (Saved, error) {
+func (c *Conversation) saveOn(ctx context.Context, s *projector.Session, base events.Offset, data *Data) (Saved, error) {
 	p, err := planSave(s, data)
 	if err != nil {
 		return Saved{}, err
@@ -89,8 +89,8 @@ type saving struct {
 	steps  []Step
 }
 
-func planSave(s *projector.Session, data *ConversationData) (savePlan, error) {
-	v := saving{thread: s.Threads[events.MainThread], have: &decoding{c: &ConversationData{}}, steps: data.Steps}
+func planSave(s *projector.Session, data *Data) (savePlan, error) {
+	v := saving{thread: s.Threads[events.MainThread], have: &decoding{c: &Data{}}, steps: data.Steps}
 	if v.thread != nil {
 		have, err := decodeThread(s)
 		if err != nil {
@@ -106,7 +106,7 @@ func planSave(s *projector.Session, data *ConversationData) (savePlan, error) {
 
 // encode gives each step the line that it shall have. A step that stands as it was
 // loaded under the same id keeps its line, whatever is odd about it.
-func (v *saving) encode(data *ConversationData) error {
+func (v *saving) encode(data *Data) error {
 	have := v.have.c
 	same := v.thread != nil && data.ID == have.ID
 	for i, s := range data.Steps {
@@ -131,7 +131,7 @@ func equalRaw(a, b events.Raw) bool {
 
 // meta gives the metadata that the thread shall have. Id and metadata of a
 // conversation stand there while there is no line that says them.
-func (v *saving) meta(data *ConversationData) events.Raw {
+func (v *saving) meta(data *Data) events.Raw {
 	var old events.Raw
 	if v.thread != nil {
 		old = v.thread.Meta

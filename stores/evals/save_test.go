@@ -21,7 +21,7 @@ func testSaveLoad(t *testing.T, st *tally.Store) {
 	list := append([]evals.Step{odd}, steps(3)...)
 	meta := json.RawMessage(`{"source": "test", "n":1.0}`)
 	c := evals.Of(st, "c1")
-	if _, err := c.Save(t.Context(), &evals.ConversationData{ID: "c1", Metadata: meta, Steps: list}); err != nil {
+	if _, err := c.Save(t.Context(), &evals.Data{ID: "c1", Metadata: meta, Steps: list}); err != nil {
 		t.Fatal(err)
 	}
 	d := mustContent(t, c)
@@ -69,7 +69,7 @@ func testReplace(t *testing.T, st *tally.Store) {
 func testZeroSteps(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixZeroSteps)
 	c := evals.Of(st, "c1")
-	d := &evals.ConversationData{ID: "another", Metadata: json.RawMessage(`{"k":[1, 2]}`)}
+	d := &evals.Data{ID: "another", Metadata: json.RawMessage(`{"k":[1, 2]}`)}
 	if _, err := c.Save(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
@@ -236,15 +236,15 @@ func testBadInput(t *testing.T, st *tally.Store) {
 		bad(text, field, func() error { _, err := evals.ParseStep([]byte(text)); return err })
 	}
 	bad("no step", "steps[1]", func() error {
-		_, err := c.Save(t.Context(), &evals.ConversationData{ID: "c1", Steps: append(good.Steps, evals.Step{})})
+		_, err := c.Save(t.Context(), &evals.Data{ID: "c1", Steps: append(good.Steps, evals.Step{})})
 		return err
 	})
-	bad("no id", "id", func() error { _, err := c.Save(t.Context(), &evals.ConversationData{}); return err })
+	bad("no id", "id", func() error { _, err := c.Save(t.Context(), &evals.Data{}); return err })
 	bad("metadata", "metadata", func() error { _, err := c.SetMetadata(t.Context(), []byte(`[]`)); return err })
 	bad("append of nothing", "steps", func() error { _, err := c.Append(t.Context()); return err })
 	bad("an empty id", "subject", func() error { _, _, err := evals.Create(t.Context(), st, ""); return err })
 	bad("a long id", "subject", func() error {
-		_, _, err := evals.Save(t.Context(), st, strings.Repeat("x", 513), &evals.ConversationData{ID: "x"})
+		_, _, err := evals.Save(t.Context(), st, strings.Repeat("x", 513), &evals.Data{ID: "x"})
 		return err
 	})
 	s := good.Steps[0]

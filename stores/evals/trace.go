@@ -90,11 +90,11 @@ func ParseStepTrace(raw events.Raw) (StepTrace, error) {
 	return t, c.result()
 }
 
-// StepTracesToConversation makes a conversation of step traces. A step's index is
+// FromStepTraces makes a conversation of step traces. A step's index is
 // its position; the turn's index, the step of the graph, how it was chosen and how
 // it ended stand in the step's metadata.
-func StepTracesToConversation(traces []StepTrace, id string, metadata events.Raw) (*ConversationData, error) {
-	c := &ConversationData{ID: id, Metadata: metadata}
+func FromStepTraces(traces []StepTrace, id string, metadata events.Raw) (*Data, error) {
+	c := &Data{ID: id, Metadata: metadata}
 	for i, t := range traces {
 		s, err := NewStep(i, t.UserMessage, t.AgentMessages...)
 		if err == nil && t.Timestamp != "" {
@@ -139,10 +139,10 @@ type TraceOptions struct {
 	Now func() time.Time
 }
 
-// ConversationToStepTraces makes step traces of a conversation: the inverse of
-// StepTracesToConversation, where turn indices are preserved. A step that does not
+// ToStepTraces makes step traces of a conversation: the inverse of
+// FromStepTraces, where turn indices are preserved. A step that does not
 // say how it was chosen was chosen by the method none.
-func ConversationToStepTraces(c *ConversationData, o TraceOptions) []StepTrace {
+func ToStepTraces(c *Data, o TraceOptions) []StepTrace {
 	traces := make([]StepTrace, len(c.Steps))
 	for i, s := range c.Steps {
 		traces[i] = traceOf(s, i, o)

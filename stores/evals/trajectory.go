@@ -180,25 +180,25 @@ func (c *Conversation) Trajectory(ctx context.Context) (Trajectory, error) {
 	return Trajectory{meta, steps}, err
 }
 
-// ConversationSummary is a line of a list of conversations.
-type ConversationSummary struct {
+// Summary is a line of a list of conversations.
+type Summary struct {
 	ID       string
 	RunCount int // runs with a result
 }
 
 // Summaries lists the conversations with the number of their runs.
-func Summaries(ctx context.Context, st *tally.Store) ([]ConversationSummary, error) {
+func Summaries(ctx context.Context, st *tally.Store) ([]Summary, error) {
 	list, err := List(ctx, st)
 	if err != nil {
 		return nil, err
 	}
-	sums := make([]ConversationSummary, len(list))
+	sums := make([]Summary, len(list))
 	for i, c := range list {
 		runs, err := c.ListRuns(ctx)
 		if err != nil {
 			return nil, err
 		}
-		sums[i] = ConversationSummary{c.ID(), len(runs)}
+		sums[i] = Summary{c.ID(), len(runs)}
 	}
 	return sums, nil
 }

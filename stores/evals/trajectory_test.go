@@ -92,7 +92,7 @@ func testStepTraces(t *testing.T, st *tally.Store) {
 	if traces, err := c.LoadTrajectoryStepTraces(t.Context()); traces != nil || err != nil {
 		t.Errorf("none: %v, %v", traces, err)
 	}
-	d := need(evals.StepTracesToConversation(simulated(), "c1", nil))
+	d := need(evals.FromStepTraces(simulated(), "c1", nil))
 	need(c.Save(t.Context(), d))
 	if traces := need(c.LoadTrajectoryStepTraces(t.Context())); traces != nil {
 		t.Errorf("a conversation that nobody simulated: %v", traces)
@@ -131,29 +131,29 @@ func testStepTraces(t *testing.T, st *tally.Store) {
 }
 
 func testConversions(t *testing.T) {
-	d := need(evals.StepTracesToConversation(simulated(), "c1", []byte(`{"source":"test"}`)))
+	d := need(evals.FromStepTraces(simulated(), "c1", []byte(`{"source":"test"}`)))
 	if d.ID != "c1" || string(d.Metadata) != `{"source":"test"}` || d.Steps[1].StepIndex() != 1 {
 		t.Errorf("%+v", d)
 	}
 	if want := `{"stepIndex":2,"input":{"role":"user","content":"d"},"output":[],"timestamp":"2026-01-23T12:35:44.341Z","metadata":{"originalTurnIndex":4,"stepId":null,"selection":{"method":"none"},"end":{"isFinal":true,"reason":"max-turns","completed":false}}}`; string(d.Steps[2].Raw()) != want {
 		t.Errorf("have %s", d.Steps[2].Raw())
 	}
-	if back := evals.ConversationToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true}); !reflect.DeepEqual(back, simulated()) {
+	if back := evals.ToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true}); !reflect.DeepEqual(back, simulated()) {
 		t.Errorf("have %+v", back)
 	}
-	if back := evals.ConversationToStepTraces(d, evals.TraceOptions{}); back[1].TurnIndex != 1 {
+	if back := evals.ToStepTraces(d, evals.TraceOptions{}); back[1].TurnIndex != 1 {
 		t.Errorf("index %d", back[1].TurnIndex)
 	}
 	bare := need(evals.NewStep(5, []byte(`{"role":"user"}`)))
 	now := time.UnixMilli(1769171838912)
-	got := evals.ConversationToStepTraces(&evals.ConversationData{ID: "x", Steps: []evals.Step{bare}}, evals.TraceOptions{Now: func() time.Time { return now }})
+	got := evals.ToStepTraces(&evals.Data{ID: "x", Steps: []evals.Step{bare}}, evals.TraceOptions{Now: func() time.Time { return now }})
 	if got[0].Timestamp != "2026-01-23T12:37:18.912Z" || got[0].StepID != nil || string(got[0].Selection) != `{"method":"none"}` || got[0].End != nil || got[0].TurnIndex != 0 {
 		t.Errorf("have %+v", got[0])
 	}
 }
 
 func testViewer(t *testing.T, st *tally.Store) {
-	c, _, err := evals.Save(t.Context(), st, "c1", need(evals.StepTracesToConversation(simulated(), "c1", nil)))
+	c, _, err := evals.Save(t.Context(), st, "c1", need(evals.FromStepTraces(simulated(), "c1", nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

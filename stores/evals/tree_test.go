@@ -114,7 +114,7 @@ func recorded(t *testing.T, st *tally.Store, id string) (*evals.Conversation, ev
 	if err != nil {
 		t.Fatal(err)
 	}
-	need(c.Save(t.Context(), need(evals.StepTracesToConversation(simulated(), id, []byte(`{"k": 1.0}`)))))
+	need(c.Save(t.Context(), need(evals.FromStepTraces(simulated(), id, []byte(`{"k": 1.0}`)))))
 	need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta()))
 	need(c.SaveTrajectoryStepTraces(t.Context(), simulated()))
 	need(need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a")).Save(t.Context(), []byte(`{"runId":"run-1-a","timestamp":"","perTargetResults":[],"aggregateSummaries":[],"evalSummaries":{}}`)))
@@ -182,7 +182,7 @@ func savedAsLoaded(t *testing.T, st *tally.Store, c *evals.Conversation, files m
 	d := mustContent(t, c)
 	changes := []evals.Change{need(c.Save(t.Context(), d)).Change}
 	if _, ok := files[c.Path()+"/stepTraces.json"]; ok {
-		traces := evals.ConversationToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true})
+		traces := evals.ToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true})
 		changes = append(changes, need(c.SaveTrajectoryStepTraces(t.Context(), traces)))
 	}
 	if _, ok := files[c.Path()+"/trajectory.meta.json"]; ok {

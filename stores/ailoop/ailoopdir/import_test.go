@@ -211,7 +211,7 @@ func TestAgain(t *testing.T) {
 func TestRefused(t *testing.T) {
 	st := openStore(t)
 	path := writeFile(t, "chat.json", pretty(t, "false", message1))
-	if err := ailoop.Of(st, "chat").Save(t.Context(), ailoop.ConversationSnapshot{}.Append(ailoop.UserMessage("live"))); err != nil {
+	if err := ailoop.Of(st, "chat").Save(t.Context(), ailoop.Snapshot{}.Append(ailoop.UserMessage("live"))); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(path string) {
@@ -265,7 +265,7 @@ func TestNames(t *testing.T) {
 	}
 	st := openStore(t)
 	for _, id := range []string{"../up", "a/b", "..", "c:d"} {
-		if err := ailoop.Of(st, id).Save(t.Context(), ailoop.ConversationSnapshot{}); err != nil {
+		if err := ailoop.Of(st, id).Save(t.Context(), ailoop.Snapshot{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,7 +284,7 @@ func TestNames(t *testing.T) {
 func TestExportOfOthers(t *testing.T) {
 	st := openStore(t)
 	h := ailoop.Of(st, "chat")
-	if err := h.Save(t.Context(), ailoop.ConversationSnapshot{}); err != nil {
+	if err := h.Save(t.Context(), ailoop.Snapshot{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Session().AppendTurns(context.Background(), events.MainThread, []byte(`{"role":"user"}`)); err != nil {

@@ -69,11 +69,11 @@ func TestImportedViews(t *testing.T) {
 	if name, err := errata.RecipesOf(st).Name(ctx, "rcp_1"); err != nil || name != "Named" {
 		t.Errorf("name %q, %v", name, err)
 	}
-	if old, err := errata.Of(st, "history").Histories(ctx); err != nil || old["m"][0] != (errata.PanelTurn{Role: "user", Content: "old"}) {
+	if old, err := errata.Of(st, "history").Histories(ctx); err != nil || old["m"][0] != (errata.Turn{Role: "user", Content: "old"}) {
 		t.Errorf("history %+v, %v", old, err)
 	}
 	// The run that was rewound before does not count, that after it does.
-	stats, err := errata.StatsOf(ctx, st, errata.PanelFilter{})
+	stats, err := errata.StatsOf(ctx, st, errata.Filter{})
 	must(t, err)
 	if got := stats["claude"].Participations; got != 3 {
 		t.Errorf("E-33: %d participations", got)
@@ -83,12 +83,12 @@ func TestImportedViews(t *testing.T) {
 // rewound runs a prompt and takes it back.
 func rewound(t *testing.T, s *errata.Session) {
 	t.Helper()
-	responses := []errata.PanelResponse{{ModelID: "m", Text: "c"}, {ModelID: "n", Text: "d"}}
+	responses := []errata.Response{{ModelID: "m", Text: "c"}, {ModelID: "n", Text: "d"}}
 	before, err := s.AppendHistories(t.Context(), []string{"m", "n"}, responses, "wrong")
 	must(t, err)
 	_, err = s.PushRewindEntry(t.Context(), errata.RewindEntry{At: before.At, Prompt: "wrong", HistoryLengths: before.Lengths, FeedIndex: -1})
 	must(t, err)
-	_, err = s.PersistRunState(t.Context(), errata.PanelRun{Prompt: "wrong", Responses: responses})
+	_, err = s.PersistRunState(t.Context(), errata.Run{Prompt: "wrong", Responses: responses})
 	must(t, err)
 	_, err = s.Rewind(t.Context(), errata.WorkTree{})
 	must(t, err)
@@ -101,18 +101,18 @@ func TestExportedViews(t *testing.T) {
 	st := openAPI(t)
 	s := errata.Of(st, "ses_1")
 	zone := time.FixedZone("", -8*3600)
-	must(t, s.SaveInitialMeta(ctx, errata.PanelMetadata{ID: "ses_1", CreatedAt: time.Date(2026, 5, 6, 7, 8, 9, 10, zone), Models: []string{"m", "n"}}))
+	must(t, s.SaveInitialMeta(ctx, errata.Metadata{ID: "ses_1", CreatedAt: time.Date(2026, 5, 6, 7, 8, 9, 10, zone), Models: []string{"m", "n"}}))
 	hash, err := errata.RecipesOf(st).Put(ctx, []byte("# R\nversion: 1\n"))
 	must(t, err)
 	for i, prompt := range []string{"one <&>", "two"} {
 		if _, err := errata.PromptsOf(st).Record(ctx, prompt); err != nil {
 			t.Fatal(err)
 		}
-		responses := []errata.PanelResponse{{ModelID: "m", Text: "a", CostUSD: 0.1, StopReason: errata.StopComplete}, {ModelID: "n", Error: "x"}}
+		responses := []errata.Response{{ModelID: "m", Text: "a", CostUSD: 0.1, StopReason: errata.StopComplete}, {ModelID: "n", Error: "x"}}
 		if _, err := s.AppendHistories(ctx, []string{"m", "n"}, responses, prompt); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.PersistRunState(ctx, errata.PanelRun{Prompt: prompt, Responses: responses, ConfigHash: hash, At: time.Date(2026, 5, 6, 8, i, 0, 0, zone)}); err != nil {
+		if _, err := s.PersistRunState(ctx, errata.Run{Prompt: prompt, Responses: responses, ConfigHash: hash, At: time.Date(2026, 5, 6, 8, i, 0, 0, zone)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,8 +120,8 @@ func TestExportedViews(t *testing.T) {
 	must(t, s.UpdateLastRunNote(ctx, "well"))
 	rewound(t, s)
 	saver := s.SaveCheckpoint("", "three", []string{"n", "m"}, true)
-	must(t, saver.Finish(ctx, errata.PanelResponse{ModelID: "m", Text: "x", StopReason: errata.StopComplete}))
-	must(t, saver.Update(ctx, errata.PanelResponse{ModelID: "n", Text: "half"}))
+	must(t, saver.Finish(ctx, errata.Response{ModelID: "m", Text: "x", StopReason: errata.StopComplete}))
+	must(t, saver.Update(ctx, errata.Response{ModelID: "n", Text: "half"}))
 
 	meta, err := s.Metadata(ctx)
 	must(t, err)
