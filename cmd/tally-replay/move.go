@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -164,7 +165,7 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 		if m.dryRun {
 			_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
 		} else {
-			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", cli.Printable(cli.ID(s.ID())), m.done, out.Offset)
+			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", plain.Printable(cli.ID(s.ID())), m.done, out.Offset)
 		}
 		return errors.Join(err, m.warnFiles(out))
 	})
@@ -179,11 +180,11 @@ func orEmpty(list []projector.TurnAt) []projector.TurnAt {
 
 // describe says what leaves and what returns.
 func describe(w io.Writer, s *tally.Session, move *plannedMove) {
-	fmt.Fprintf(w, "%s goes to %v.\n", cli.Printable(cli.ID(s.ID())), move.Event.To)
+	fmt.Fprintf(w, "%s goes to %v.\n", plain.Printable(cli.ID(s.ID())), move.Event.To)
 	listTurns(w, "leaves", "-", move.Leaves)
 	listTurns(w, "returns", "+", move.Returns)
 	if n := sharing(move.Leaves); n > 0 {
-		fmt.Fprintf(w, "  (%s of one event each; the entries of an event stay together)\n", cli.Count(n, "group"))
+		fmt.Fprintf(w, "  (%s of one event each; the entries of an event stay together)\n", plain.Count(n, "group"))
 	}
 	listFiles(w, move.files)
 }
@@ -202,12 +203,12 @@ func sharing(turns []projector.TurnAt) int {
 
 func listTurns(w io.Writer, what, sign string, turns []projector.TurnAt) {
 	const most = 10
-	fmt.Fprintf(w, "%s: %s\n", what, cli.Count(len(turns), "turn"))
+	fmt.Fprintf(w, "%s: %s\n", what, plain.Count(len(turns), "turn"))
 	for i, t := range turns {
 		if i == most && len(turns) > most+1 {
 			fmt.Fprintf(w, "  %s ... and %d more\n", sign, len(turns)-most)
 			return
 		}
-		fmt.Fprintf(w, "  %s %s#%d %v  %s\n", sign, cli.Printable(t.Thread), t.Number, t.Offset, render.Summary(t.Turn, 80))
+		fmt.Fprintf(w, "  %s %s#%d %v  %s\n", sign, plain.Printable(t.Thread), t.Number, t.Offset, render.Summary(t.Turn, 80))
 	}
 }

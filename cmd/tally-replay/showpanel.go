@@ -12,7 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata"
@@ -187,7 +187,7 @@ func (p *printer) runPane(run errata.Row, model string) pane {
 		if w.Delete {
 			p.tool(&next, "deletes "+w.Path)
 		} else {
-			p.tool(&next, "writes "+w.Path+" ("+cli.Bytes(int64(len(w.Content)))+")")
+			p.tool(&next, "writes "+w.Path+" ("+plain.Bytes(int64(len(w.Content)))+")")
 		}
 	}
 	if did.Text == "" {
@@ -216,7 +216,7 @@ func figures(sum errata.RunSummary, did errata.ModelContent) string {
 		parts = append(parts, did.StopReason)
 	}
 	if did.Steps > 0 {
-		parts = append(parts, cli.Count(did.Steps, "step"))
+		parts = append(parts, plain.Count(did.Steps, "step"))
 	}
 	if ms, ok := sum.LatenciesMS[did.ModelID]; ok {
 		parts = append(parts, (time.Duration(ms) * time.Millisecond).String())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/errata"
@@ -88,7 +89,7 @@ func (m *mover) offer(list []stacked) error {
 // workTree is where files are restored.
 func (m *mover) workTree() errata.WorkTree {
 	return errata.WorkTree{Dir: m.tree, Report: func(path, kept string) {
-		fmt.Fprintf(m.app.Err, "%s was changed since; it is kept as %s\n", cli.Printable(path), cli.Printable(kept))
+		fmt.Fprintf(m.app.Err, "%s was changed since; it is kept as %s\n", plain.Printable(path), plain.Printable(kept))
 	}}
 }
 
@@ -139,7 +140,7 @@ func listFiles(w io.Writer, changes []errata.FileChange) {
 		case c.Changed:
 			text += ", changed since and kept beside"
 		}
-		fmt.Fprintf(w, "  %s  %s\n", cli.Printable(c.Path), cli.Printable(text))
+		fmt.Fprintf(w, "  %s  %s\n", plain.Printable(c.Path), plain.Printable(text))
 	}
 }
 
@@ -153,14 +154,14 @@ func (m *mover) warnFiles(out moved) error {
 		}
 		failed++
 		if m.tree != "" && !m.dryRun {
-			fmt.Fprintf(m.app.Err, "%s: %s\n", cli.Printable(f.Path), cli.Printable(f.Error))
+			fmt.Fprintf(m.app.Err, "%s: %s\n", plain.Printable(f.Path), plain.Printable(f.Error))
 		}
 	}
 	switch {
 	case failed == 0:
 		return nil
 	case m.tree == "":
-		fmt.Fprintf(m.app.Err, "%s not restored: --tree names the folder.\n", cli.Count(failed, "file"))
+		fmt.Fprintf(m.app.Err, "%s not restored: --tree names the folder.\n", plain.Count(failed, "file"))
 		return nil
 	}
 	return cli.Silent(cli.Partial)

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
-// File keeps a history in one JSON file, in the form of the original's files: version, messages and pinned, indented by two spaces, no
-// newline at the end.
+// File keeps a history in one JSON file, in the form of the original's files:
+// version, messages and pinned, indented by two spaces, no newline at the end.
 //
 // A save replaces the file as a whole, so that a crash leaves the old snapshot or
 // the new, and returns when the new one is on disk. It is safe for concurrent
