@@ -74,8 +74,3 @@ func (st *Store) checkSize(content []byte) error {
 func (st *Store) Blob(ctx context.Context, sum string) ([]byte, error) {
 	return projector.Blob(ctx, st.Log, st.config.Namespace, sum, st.config.MaxValue)
 }
-
-// now is the time by the log's clock.
-func (st *Store) now() events.Timestamp {
-	return events.TimestampOf(st.Log.Stamp(events.Event{ID: "-"}).Time)
-}

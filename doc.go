@@ -13,4 +13,8 @@
 //	s := st.Session("support-42")
 //	ack, err := s.AppendTurns(ctx, events.MainThread, json.RawMessage(`{"role":"user","content":"hi"}`))
 //	state, err := s.Load(ctx, "head")
+//
+// The stores that tally replaces have packages of their own below stores, each with the
+// words of the original: evals for recorded conversations and what judged them, errata
+// for panels of models, ailoop for the histories of an agent loop.
 package tally

@@ -1,12 +1,14 @@
 package tally_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,64 +17,144 @@ import (
 
 const module = "github.com/tallylog/tally"
 
-// imports lists, for each package of the module, what it depends on, directly or
-// not.
-func imports(t *testing.T) map[string][]string {
+// arrows says what the packages of the module may import of it: $ stands for what the
+// first * matched, and the root is a dot. The first row that fits counts. Meaning is
+// below, machinery above it; nothing imports upward, and no store another.
+var arrows = []struct{ pkg, may string }{
+	{"events", "internal/rawjson"},
+	{"log", "events internal/rawjson internal/segindex internal/block"},
+	{"log/logtest", "log events"},
+	{"snapshot", "events internal/rawjson internal/durable"},
+	{"projector", "events snapshot internal/rawjson internal/durable"},
+	{"projector/catalog", "projector events internal/rawjson internal/lockfile"},
+	{".", "log projector snapshot events"},
+
+	{"formats", "log projector events internal/filename"},
+	{"stores/internal/foreign", "formats log projector events internal/rawjson"},
+	{"stores/internal/formattest", "formats log log/logtest projector events"},
+	{"stores/*/internal/*", "projector events internal/rawjson"}, // the rules of a store: no store, no I/O
+	{"stores/errata/recipe", ""},
+	{"stores/*/*dir", "formats log projector events internal/rawjson stores/internal/foreign stores/$/internal/* stores/$/recipe"},
+	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename stores/$/internal/* stores/$/recipe"},
+
+	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/block internal/config internal/durable internal/lockfile internal/render"},
+	{"cmd", ""},
+	{"cmd/internal/*", "*"},
+	{"cmd/*", "*"},
+
+	{"internal/block", ""},
+	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson"},
+	{"internal/config", "log events"},
+	{"internal/durable", ""},
+	{"internal/filename", ""},
+	{"internal/gentree", ""},
+	{"internal/lines", ""},
+	{"internal/lockfile", ""},
+	{"internal/metrics", ". log"},
+	{"internal/plain", ""},
+	{"internal/rawjson", ""},
+	{"internal/render", "projector events internal/plain internal/rawjson"},
+	{"internal/segindex", "internal/durable"},
+	{"internal/storetest", ". embedded log log/logtest internal/config"}, // for tests
+	{"internal/testkit", "events"},                                       // for tests
+}
+
+// reach says which packages may depend, directly or not, on what is heavy or has no
+// business below. So a program that is a client links no server, and one that opens a
+// store links no progress bar.
+var reach = []struct{ dep, who string }{
+	{"github.com/nats-io/nats-server", "embedded internal/storetest cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". log log/logtest formats stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/storetest cmd/* cmd/internal/*"},
+	{"modernc.org", "projector/catalog embedded internal/storetest cmd/* cmd/internal/*"},
+	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
+	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},
+	{module + "/embedded", "internal/storetest cmd/* cmd/internal/*"},
+	{module + "/internal/cli", "cmd/* cmd/internal/*"},
+}
+
+// A goPackage is what go list says of a package.
+type goPackage struct {
+	name          string // its path below the module; "." is the root
+	imports, deps []string
+}
+
+// list lists the packages of the module.
+func list(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Deps \" \"}}", "./...").Output()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}};{{join .Imports " "}};{{join .Deps " "}}`, "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	deps := make(map[string][]string)
+	var pkgs []goPackage
 	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		deps[words[0]] = words[1:]
+		parts := strings.Split(strings.TrimSpace(line), ";")
+		pkgs = append(pkgs, goPackage{below(parts[0]), strings.Fields(parts[1]), strings.Fields(parts[2])})
 	}
-	return deps
+	if len(pkgs) < 10 {
+		t.Fatalf("only %d packages were found", len(pkgs))
+	}
+	return pkgs
 }
 
-// Nothing imports upward.
-func TestArrows(t *testing.T) {
-	deps := imports(t)
-	if len(deps) < 10 {
-		t.Fatalf("only %d packages were found", len(deps))
+// below returns the path of a package of the module below it.
+func below(pkg string) string {
+	if pkg == module {
+		return "."
 	}
-	// What a package must not depend on, directly or not.
-	for pkg, forbidden := range map[string][]string{
-		"events":            {"/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"log":               {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
-		"log/logtest":       {"/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server"},
-		"recipe":            {"/events", "/log", "/projector", "/snapshot", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"snapshot":          {"/log", "/projector", "/embedded", "/formats", "/cmd"},
-		"projector":         {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"":                  {"/embedded", "/formats", "/cmd", "github.com/nats-io/nats-server", "modernc.org/"},
-		"projector/catalog": {"/log", "/embedded", "/formats", "/cmd", "github.com/nats-io/"},
-		"formats":           {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
-		"formats/tallydir":  {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
-		"formats/errata":    {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
-		"formats/ailoop":    {"", "/embedded", "/cmd", "github.com/nats-io/nats-server"},
-	} {
-		path := strings.TrimSuffix(module+"/"+pkg, "/")
-		list, ok := deps[path]
-		if !ok {
-			t.Errorf("there is no package %s", path)
+	return strings.TrimPrefix(pkg, module+"/")
+}
+
+// fits reports whether a package is one of those that patterns name, as path.Match does;
+// a * alone is every package.
+func fits(pkg, patterns string) bool {
+	return slices.ContainsFunc(strings.Fields(patterns), func(p string) bool {
+		match, err := path.Match(p, pkg)
+		return p == "*" || match && err == nil
+	})
+}
+
+// rowOf returns the first row of arrows that fits a package, with $ replaced.
+func rowOf(pkg string) (row int, may string, ok bool) {
+	for i, a := range arrows {
+		if match, err := path.Match(a.pkg, pkg); err != nil || !match {
+			continue
 		}
-		for _, f := range forbidden {
-			if f == "" || strings.HasPrefix(f, "/") {
-				f = module + f
+		star := slices.Index(strings.Split(a.pkg, "/"), "*")
+		if star < 0 {
+			return i, a.may, true
+		}
+		return i, strings.ReplaceAll(a.may, "$", strings.Split(pkg, "/")[star]), true
+	}
+	return 0, "", false
+}
+
+// Nothing imports upward. A package without a row fails, and so does a row without a
+// package.
+func TestArrows(t *testing.T) {
+	used := make(map[int]bool)
+	for _, pkg := range list(t) {
+		row, may, ok := rowOf(pkg.name)
+		if !ok {
+			t.Errorf("%s has no row in arrows: say what it may import", pkg.name)
+			continue
+		}
+		used[row] = true
+		for _, imp := range pkg.imports {
+			if (imp == module || strings.HasPrefix(imp, module+"/")) && !fits(below(imp), may) {
+				t.Errorf("%s imports %s", pkg.name, below(imp))
 			}
-			for _, dep := range list {
-				if dep == f || strings.HasPrefix(dep, f+"/") && f != module || strings.HasSuffix(f, "/") && strings.HasPrefix(dep, f) || f == "github.com/nats-io/nats-server" && strings.HasPrefix(dep, f) {
-					t.Errorf("%s depends on %s", path, dep)
+		}
+		for _, dep := range pkg.deps {
+			for _, r := range reach {
+				if (dep == r.dep || strings.HasPrefix(dep, r.dep+"/")) && !fits(pkg.name, r.who) && module+"/"+pkg.name != r.dep {
+					t.Errorf("%s depends on %s", pkg.name, dep)
 				}
 			}
 		}
 	}
-	// A client program does not link a server.
-	for path, list := range deps {
-		below := strings.TrimPrefix(path, module+"/")
-		if !strings.HasPrefix(below, "cmd/") && below != "embedded" && slices.Contains(list, module+"/embedded") {
-			t.Errorf("%s depends on the embedded server", path)
+	for i, a := range arrows {
+		if !used[i] {
+			t.Errorf("no package is %s", a.pkg)
 		}
 	}
 }
@@ -178,9 +260,11 @@ func TestReadmeExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob("example*_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
+	rooms, err2 := filepath.Glob("stores/*/example*_test.go")
+	if err := errors.Join(err, err2); err != nil || len(files) == 0 || len(rooms) == 0 {
+		t.Fatalf("%v, %v, %v", files, rooms, err)
 	}
+	files = append(files, rooms...)
 	blocks := strings.Split(string(readme), "```go\n")[1:]
 	if len(blocks) < 2 {
 		t.Errorf("the README has %d Go examples, want a chat and a conversation", len(blocks))

@@ -18,8 +18,8 @@ func (e *KindError) Error() string {
 	return fmt.Sprintf("session %q is of kind %s, not %s", e.ID, e.Have, e.Want)
 }
 
-// checkKind gives a *KindError for a session that exists and is of another kind.
-func checkKind(s *projector.Session, want string) error {
+// CheckKind returns a *KindError for a session that exists and is of another kind.
+func CheckKind(s *projector.Session, want string) error {
 	if s.Offset() == 0 || s.Ledger.Kind == want {
 		return nil
 	}

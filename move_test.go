@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
@@ -49,7 +50,7 @@ func mustMove(t *testing.T, s *tally.Session, m *tally.Move, err error) log.Ack 
 }
 
 func TestMoves(t *testing.T) {
-	st := inMemory(t, tally.Config{})
+	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("s")
 	if _, err := s.PlanUndo(t.Context()); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("undo of nothing: %v", err)
@@ -102,7 +103,7 @@ func TestMoveConflicts(t *testing.T) {
 		{&events.SessionRewound{To: 1}, true},
 	} {
 		t.Run(c.between.EventType(), func(t *testing.T) {
-			st := inMemory(t, tally.Config{})
+			st := storetest.Memory(t, tally.Config{})
 			s := st.Session("s")
 			mustTurns(t, s, "a")
 			mustTurns(t, s, "b")
@@ -125,7 +126,7 @@ func TestMoveConflicts(t *testing.T) {
 // An answer whose producer had seen what is gone meanwhile is kept, is not live,
 // and costs what it cost.
 func TestLateAnswer(t *testing.T) {
-	st := inMemory(t, tally.Config{Snapshots: &snapshot.Mem{}})
+	st := storetest.Memory(t, tally.Config{Snapshots: &snapshot.Mem{}})
 	s := st.Session("s")
 	mustTurns(t, s, "a")
 	mustTurns(t, s, "question")
@@ -168,7 +169,7 @@ func TestLateAnswer(t *testing.T) {
 }
 
 func TestFork(t *testing.T) {
-	st := inMemory(t, tally.Config{})
+	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("s")
 	if _, err := s.Create(t.Context(), events.SessionCreated{Kind: events.KindPanel, CreatedAt: "2026-01-01T00:00:00Z", Title: "t"}); err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func TestFork(t *testing.T) {
 
 // The end of a session is read without the rest of it, of a fork as well.
 func TestOutline(t *testing.T) {
-	st := inMemory(t, tally.Config{Snapshots: &snapshot.Mem{}})
+	st := storetest.Memory(t, tally.Config{Snapshots: &snapshot.Mem{}})
 	s := st.Session("s")
 	for _, turn := range []string{"a", "b", "c", "d"} {
 		mustTurns(t, s, turn)
@@ -228,5 +229,12 @@ func TestOutline(t *testing.T) {
 	}
 	if _, err := st.Session("nobody").Outline(t.Context()); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("outline: %v", err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

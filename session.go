@@ -12,19 +12,19 @@ import (
 )
 
 // Session is a handle on one session. It is cheap, does no I/O until a method is
-// called, and is safe for concurrent use. It remembers how much of the session
-// was read or written through it, so that an answer to a question which somebody
-// else rewound meanwhile is known to be late: a producer has a handle of its own.
+// called, and is safe for concurrent use.
 type Session struct {
-	st    *Store
-	sub   events.Subject
-	known known
+	st  *Store
+	sub events.Subject
 }
 
 // Session gives a handle on a session, whether it exists or not.
 func (st *Store) Session(id string) *Session {
 	return &Session{st: st, sub: events.Session(st.config.Namespace, id)}
 }
+
+// Store is the store that the session is in.
+func (s *Session) Store() *Store { return s.st }
 
 // ID is the session's id.
 func (s *Session) ID() string { return s.sub.ID }
@@ -196,7 +196,7 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	fork := s.st.Session(id)
 	ack, err := fork.Create(ctx, events.SessionCreated{
 		Kind:      head.Ledger().Kind,
-		CreatedAt: s.st.now(),
+		CreatedAt: events.TimestampOf(s.st.Now()),
 		Title:     head.Ledger().Text("title"),
 		Fork:      &events.Fork{Session: s.sub.ID, Offset: at},
 	})

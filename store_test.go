@@ -6,39 +6,15 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )
-
-// inMemory opens a store on a log in memory. After its Close nothing of it runs.
-func inMemory(t *testing.T, c tally.Config) *tally.Store {
-	t.Helper()
-	before := goleak.IgnoreCurrent()
-	now := time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
-	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := tally.Open(t.Context(), l, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-		goleak.VerifyNone(t, before)
-	})
-	return st
-}
 
 func mustTurns(t *testing.T, s *tally.Session, turns ...string) log.Ack {
 	t.Helper()
@@ -74,7 +50,7 @@ func mustAppend(t *testing.T, st *tally.Store, s *tally.Session, expect log.Expe
 var cost = &events.CostAccrued{Model: "m", USD: "0.5", Purpose: "run", Source: "reported"}
 
 func TestCreate(t *testing.T) {
-	st := inMemory(t, tally.Config{Actor: "me"})
+	st := storetest.Memory(t, tally.Config{Actor: "me"})
 	s := st.Session("s/1 é")
 	if _, err := s.Load(t.Context(), ""); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("load of nothing: %v", err)
@@ -120,7 +96,7 @@ func invalid(err error) bool {
 func TestLoad(t *testing.T) {
 	for name, c := range map[string]tally.Config{"plain": {}, "with snapshots": {Snapshots: &snapshot.Mem{}, Keep: true, Policy: projector.Policy{Records: 1}}} {
 		t.Run(name, func(t *testing.T) {
-			st := inMemory(t, c)
+			st := storetest.Memory(t, c)
 			s := st.Session("s")
 			mustTurns(t, s, "a")                                 // @1
 			mustTurns(t, s, "b", "c")                            // @2
@@ -168,7 +144,7 @@ func TestLoad(t *testing.T) {
 }
 
 func TestNamespaces(t *testing.T) {
-	st := inMemory(t, tally.Config{})
+	st := storetest.Memory(t, tally.Config{})
 	acme, err := st.In("acme")
 	if err != nil {
 		t.Fatal(err)
@@ -230,4 +206,18 @@ func TestCloseKeepsSnapshots(t *testing.T) {
 	if _, err := st.Session("s").Load(t.Context(), ""); !errors.Is(err, log.ErrUnavailable) {
 		t.Errorf("load after close: %v", err)
 	}
+}
+
+// A session is the same on every backend.
+func TestBackends(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		s := st.Session("s")
+		if _, err := s.AppendTurns(t.Context(), "main", []byte(`{"role": "user"}`)); err != nil {
+			t.Fatal(err)
+		}
+		state, err := s.Load(t.Context(), "")
+		if err != nil || string(state.Threads.Turns("main")[0].Raw) != `{"role": "user"}` {
+			t.Fatalf("%v, %v", state, err)
+		}
+	})
 }

@@ -146,6 +146,15 @@ func (st *Store) In(namespace string) (*Store, error) {
 	return other, nil
 }
 
+// Source is the CloudEvents source of the events that this program makes.
+func (st *Store) Source() string { return st.config.Source }
+
+// MaxValue is the size of the largest value kept by reference, in bytes.
+func (st *Store) MaxValue() int64 { return st.config.MaxValue }
+
+// Now is the time by the log's clock.
+func (st *Store) Now() time.Time { return st.Log.Now() }
+
 // Loader loads sessions and documents of the store.
 func (st *Store) Loader() *projector.Loader { return st.loader }
 
@@ -213,7 +222,7 @@ func (st *Store) Stamp(e events.Event) events.Event {
 // Besides the errors of log.Append there is *events.InvalidError for data beyond
 // Config.MaxValue.
 func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
-	ready, err := st.prepare(ctx, sub, evs)
+	ready, err := st.Prepare(ctx, sub, evs)
 	if err != nil {
 		return log.Ack{}, err
 	}
@@ -228,7 +237,7 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 // [log.Log.AppendSeries] does: for many events at once of which a crash may leave the
 // first ones. Large data are kept as Append keeps them.
 func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error) {
-	ready, err := st.prepare(ctx, sub, evs)
+	ready, err := st.Prepare(ctx, sub, evs)
 	if err != nil {
 		return log.Ack{}, 0, err
 	}
@@ -240,9 +249,9 @@ func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect lo
 	return ack, added, err
 }
 
-// prepare stamps events and moves large data into blobs, once all of them are
-// found valid.
-func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
+// Prepare makes events ready for [log.Log.Append], as Append does: it stamps them
+// and moves large data into blobs, once all of them are found valid.
+func (st *Store) Prepare(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
 	ready := make([]events.Event, len(evs))
 	for i, e := range evs {
 		if e.Subject == (events.Subject{}) {
@@ -305,34 +314,48 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 // otherwise it starts over. With no types, nothing at all may have come in
 // between. A session without events is handed over empty. No events, no append.
 func (st *Store) Update(ctx context.Context, sub events.Subject, types []string, decide func(*projector.Session) ([]events.Event, error)) (log.Ack, error) {
-	for attempt := 0; ; attempt++ {
+	var ack log.Ack
+	err := Retry(ctx, func() error {
+		ack = log.Ack{}
 		s, err := st.loader.Session(ctx, sub, 0)
 		if errors.Is(err, ErrNotFound) {
 			s, err = projector.NewSession(sub), nil
 		}
 		if err != nil {
-			return log.Ack{}, err
+			return err
 		}
 		evs, err := decide(s)
 		if err != nil || len(evs) == 0 {
-			return log.Ack{}, err
+			return err
 		}
 		expect := log.At(s.Offset())
 		if len(types) > 0 && s.Offset() > 0 {
 			expect = log.Since(s.Offset(), types...)
 		}
-		ack, err := st.Append(ctx, sub, expect, evs...)
-		if !errors.Is(err, log.ErrConflict) || attempt >= maxUpdates {
-			return ack, err
+		ack, err = st.Append(ctx, sub, expect, evs...)
+		return err
+	}, log.ErrConflict)
+	return ack, err
+}
+
+// maxRetries bounds how often Retry starts over.
+const maxRetries = 30
+
+// Retry calls try again, after a pause, as long as its error matches one of those
+// given, such as log.ErrConflict: thirty times at most. It returns the last error, or
+// that of a context which ended during a pause.
+func Retry(ctx context.Context, try func() error, again ...error) error {
+	for attempt := 0; ; attempt++ {
+		err := try()
+		matches := func(target error) bool { return errors.Is(err, target) }
+		if attempt == maxRetries || !slices.ContainsFunc(again, matches) {
+			return err
 		}
 		if err := pause(ctx, attempt); err != nil {
-			return log.Ack{}, err
+			return err
 		}
 	}
 }
-
-// maxUpdates bounds how often Update starts over.
-const maxUpdates = 30
 
 // pause waits a little longer each time, so that two who collide do not collide
 // for ever.

@@ -10,13 +10,14 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
 // Eight who each add to one number lose nothing.
 func TestUpdateUnderContention(t *testing.T) {
-	st := inMemory(t, tally.Config{})
+	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("counter")
 	const workers, times = 8, 5
 	add := func(state *projector.Session) ([]events.Event, error) {
@@ -57,7 +58,7 @@ func TestUpdateUnderContention(t *testing.T) {
 }
 
 func TestUpdate(t *testing.T) {
-	st := inMemory(t, tally.Config{})
+	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("s")
 	wrong := errors.New("wrong")
 	update := func(types []string, decide func(*projector.Session) ([]events.Event, error)) (log.Ack, error) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // playPanel records the runs of a panel in a store, as a program does that knows
@@ -26,9 +26,9 @@ func playPanel(ts *testscript.TestScript, neg bool, args []string) {
 	ctx := context.Background()
 	st, err := embedded.Open(ctx, embedded.Options{Store: ts.MkAbs(args[0]), Backend: "local"})
 	ts.Check(err)
-	p := player{ctx: ctx, s: st.Session("ses_panel"), tree: ts.MkAbs(args[1])}
+	p := player{ctx: ctx, s: errata.Of(st, "ses_panel"), tree: ts.MkAbs(args[1])}
 	err = errors.Join(
-		p.s.SaveInitialMeta(ctx, tally.PanelMetadata{Models: playedModels}),
+		p.s.SaveInitialMeta(ctx, errata.Metadata{Models: playedModels}),
 		p.run("What is the plan?", "v1"),
 		p.run("日本語で答えて", "v2"),
 		p.run("And now?", ""),
@@ -41,7 +41,7 @@ var playedModels = []string{"alpha", "beta", "gamma"}
 // player plays the runs of a panel.
 type player struct {
 	ctx  context.Context
-	s    *tally.Session
+	s    *errata.Session
 	tree string
 	runs int
 }
@@ -49,23 +49,23 @@ type player struct {
 // run plays one run, which writes the plan if there is something to write.
 func (p *player) run(prompt, plan string) error {
 	p.runs++
-	var responses []tally.PanelResponse
-	happened := make(map[string][]tally.PanelEvent)
+	var responses []errata.Response
+	happened := make(map[string][]errata.Event)
 	for i, model := range playedModels {
-		r := tally.PanelResponse{ModelID: model, Text: fmt.Sprintf("%s answers question %d: 日本語 and some words that go on for a while.", model, p.runs),
-			LatencyMS: int64(100 * (i + 1)), InputTokens: 10, OutputTokens: 20, CostUSD: 0.0125, Steps: i + 1, StopReason: tally.StopComplete}
+		r := errata.Response{ModelID: model, Text: fmt.Sprintf("%s answers question %d: 日本語 and some words that go on for a while.", model, p.runs),
+			LatencyMS: int64(100 * (i + 1)), InputTokens: 10, OutputTokens: 20, CostUSD: 0.0125, Steps: i + 1, StopReason: errata.StopComplete}
 		if i == 2 && plan == "" {
-			r.Text, r.Error, r.StopReason = "", "out of time", tally.StopTimeout
+			r.Text, r.Error, r.StopReason = "", "out of time", errata.StopTimeout
 		}
 		responses = append(responses, r)
-		happened[model] = []tally.PanelEvent{{Type: "bash", Data: "ls -la"}}
+		happened[model] = []errata.Event{{Type: "bash", Data: "ls -la"}}
 	}
-	var writes []tally.PanelWrite
+	var writes []errata.FileWrite
 	if plan != "" {
-		writes = []tally.PanelWrite{{Path: "plan.txt", Content: plan}}
+		writes = []errata.FileWrite{{Path: "plan.txt", Content: plan}}
 		responses[1].ProposedWrites = writes
 	}
-	snaps, err := tally.SnapshotFiles(p.tree, writes)
+	snaps, err := errata.SnapshotFiles(p.tree, writes)
 	if err != nil {
 		return err
 	}
@@ -74,11 +74,11 @@ func (p *player) run(prompt, plan string) error {
 		return err
 	}
 	at := time.Date(2026, 3, 1, 9, p.runs, 0, 0, time.UTC)
-	run, err := p.s.PersistRunState(p.ctx, tally.PanelRun{Prompt: prompt, Responses: responses, Events: happened, At: at})
+	run, err := p.s.PersistRunState(p.ctx, errata.Run{Prompt: prompt, Responses: responses, Events: happened, At: at})
 	if err != nil {
 		return err
 	}
-	if _, err := p.s.PushRewindEntry(p.ctx, tally.RewindEntry{At: before.At, Run: run.ID, Prompt: prompt, HistoryLengths: before.Lengths}); err != nil {
+	if _, err := p.s.PushRewindEntry(p.ctx, errata.RewindEntry{At: before.At, Run: run.ID, Prompt: prompt, HistoryLengths: before.Lengths}); err != nil {
 		return err
 	}
 	for _, w := range writes {
@@ -86,5 +86,5 @@ func (p *player) run(prompt, plan string) error {
 			return err
 		}
 	}
-	return p.s.PushFileSnapshots(p.ctx, tally.WorkTree{Dir: p.tree}, snaps)
+	return p.s.PushFileSnapshots(p.ctx, errata.WorkTree{Dir: p.tree}, snaps)
 }

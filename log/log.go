@@ -290,13 +290,19 @@ func (l *Log) errClosed(verb string) error {
 // to be able to append an event again stamps it first, or names it itself.
 func (l *Log) Stamp(e events.Event) events.Event {
 	if e.ID == "" {
-		e.ID = l.config.NewID()
+		e.ID = l.NewID()
 	}
 	if e.Time.IsZero() {
-		e.Time = l.config.Now()
+		e.Time = l.Now()
 	}
 	return e
 }
+
+// Now is the time by the log's clock.
+func (l *Log) Now() time.Time { return l.config.Now() }
+
+// NewID makes the id of an event or of something else that shall have one of its own.
+func (l *Log) NewID() string { return l.config.NewID() }
 
 // Durability is what this log's acknowledgements promise.
 func (l *Log) Durability() Durability { return l.config.Durability }

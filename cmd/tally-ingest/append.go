@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/lines"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 )
@@ -194,7 +195,7 @@ func (p *appender) end(ctx context.Context) error {
 		if p.buffered {
 			promise = log.Buffered
 		}
-		fmt.Fprintf(p.app.Out, "%s appended, each %s.\n", cli.Count(p.acked, "event"), promise)
+		fmt.Fprintf(p.app.Out, "%s appended, each %s.\n", plain.Count(p.acked, "event"), promise)
 	}
 	switch {
 	case p.stopped != nil:
@@ -202,7 +203,7 @@ func (p *appender) end(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case p.bad > 0:
-		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s did not go in", cli.Count(p.bad, "line"))}
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s did not go in", plain.Count(p.bad, "line"))}
 	}
 	return nil
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/ailoop"
-	"github.com/tallylog/tally/formats/errata"
-	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 // layouts are the folders and files that import recognises.
 func layouts() []formats.Layout {
-	return []formats.Layout{tallydir.Layout{}, errata.Layout{}, ailoop.Layout{}}
+	return []formats.Layout{tallydir.Layout{}, erratadir.Layout{}, ailoopdir.Layout{}}
 }
 
 // layoutNames lists what --format takes.
@@ -87,7 +88,7 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 		report, err := i.one(ctx, st, path, total, progress)
 		total.Add(report)
 		for _, p := range report.Problems {
-			fmt.Fprintf(i.app.Err, "%s\n", cli.Printable(fullName(path, p.File)+strings.TrimPrefix(p.String(), p.File)))
+			fmt.Fprintf(i.app.Err, "%s\n", plain.Printable(fullName(path, p.File)+strings.TrimPrefix(p.String(), p.File)))
 		}
 		if ctx.Err() != nil {
 			failed = context.Cause(ctx)
@@ -97,7 +98,7 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	progress.Done(int64(total.Sessions), cli.Count(total.Events, "event"))
+	progress.Done(int64(total.Sessions), plain.Count(total.Events, "event"))
 	head, err := st.Log.Head(context.WithoutCancel(ctx))
 	if err != nil {
 		return errors.Join(failed, err)
@@ -109,7 +110,7 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 		fmt.Fprintln(i.app.Err, "Interrupted. What was imported is safe; run the same command again to go on.")
 	}
 	if failed == nil && len(total.Problems) > 0 {
-		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else went in", cli.Count(len(total.Problems), "problem"))}
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else went in", plain.Count(len(total.Problems), "problem"))}
 	}
 	return failed
 }
@@ -141,8 +142,8 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; one of errata holds sessions/ or prompt_history.jsonl; a file of ailoop is a JSON object with version, messages and pinned."}
 	}
 	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, Progress: func(p formats.Progress) {
-		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, cli.Count(before.Sessions+p.Of, "session"),
-			cli.Count(before.Events+p.Events, "event"), cli.Bytes(before.Bytes+p.Bytes)))
+		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
+			plain.Count(before.Events+p.Events, "event"), plain.Bytes(before.Bytes+p.Bytes)))
 	}})
 }
 
@@ -167,12 +168,12 @@ func (i *importer) summary(r formats.Report, paths []string, head events.Offset)
 	if len(parts) > 0 {
 		how = " (" + strings.Join(parts, ", ") + ")"
 	}
-	fmt.Fprintf(i.app.Out, "%s %s%s: %s added, %s read, head %v.\n", verb, cli.Count(r.Sessions, "session"), how, cli.Count(r.Events, "event"), cli.Bytes(r.Bytes), head)
+	fmt.Fprintf(i.app.Out, "%s %s%s: %s added, %s read, head %v.\n", verb, plain.Count(r.Sessions, "session"), how, plain.Count(r.Events, "event"), plain.Bytes(r.Bytes), head)
 	if f := r.Files; f.Total() > 0 {
-		fmt.Fprintf(i.app.Out, "%s: %d rendered from the events, %d derived, %d kept whole.\n", cli.Count(f.Total(), "file"), f.Exact, f.Derived, f.Whole)
+		fmt.Fprintf(i.app.Out, "%s: %d rendered from the events, %d derived, %d kept whole.\n", plain.Count(f.Total(), "file"), f.Exact, f.Derived, f.Whole)
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(i.app.Err, "note: %s\n", cli.Printable(n.String()))
+		fmt.Fprintf(i.app.Err, "note: %s\n", plain.Printable(n.String()))
 	}
 	if !i.dryRun && r.Sessions > 0 {
 		i.next()

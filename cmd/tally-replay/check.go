@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -43,8 +44,8 @@ func verify(ctx context.Context, a *app.App, st *tally.Store) (projector.Verifie
 		return projector.Verified{}, err
 	}
 	p := cli.NewProgress(a.Err, a.Progress, "verifying")
-	v, err := st.Loader().Verify(ctx, func(n int) { p.At(int64(n), int64(head), cli.Count(n, "record")) })
-	p.Done(int64(v.Records), cli.Count(v.Records, "record"))
+	v, err := st.Loader().Verify(ctx, func(n int) { p.At(int64(n), int64(head), plain.Count(n, "record")) })
+	p.Done(int64(v.Records), plain.Count(v.Records, "record"))
 	if err != nil || st.ViewsDir() == "" {
 		return v, err
 	}
@@ -98,9 +99,9 @@ func report(a *app.App, v projector.Verified) error {
 		}
 		verdict := "all views match the log"
 		if len(v.Findings) > 0 {
-			verdict = cli.Count(len(v.Findings), "finding")
+			verdict = plain.Count(len(v.Findings), "finding")
 		}
-		fmt.Fprintf(a.Out, "%s, %s, %s: %s\n", cli.Count(v.Records, "record"), cli.Count(v.Sessions, "session"), cli.Count(v.Snapshots, "snapshot"), verdict)
+		fmt.Fprintf(a.Out, "%s, %s, %s: %s\n", plain.Count(v.Records, "record"), plain.Count(v.Sessions, "session"), plain.Count(v.Snapshots, "snapshot"), verdict)
 	}
 	if len(v.Findings) > 0 {
 		return cli.Silent(cli.Integrity)
@@ -110,9 +111,9 @@ func report(a *app.App, v projector.Verified) error {
 
 func findingText(f projector.Finding) string {
 	if f.Offset == 0 {
-		return cli.Printable(f.Subject + ": " + f.What)
+		return plain.Printable(f.Subject + ": " + f.What)
 	}
-	return fmt.Sprintf("%s %v: %s", cli.Printable(f.Subject), f.Offset, f.What)
+	return fmt.Sprintf("%s %v: %s", plain.Printable(f.Subject), f.Offset, f.What)
 }
 
 // rebuilt is what rebuild prints with -o json.
@@ -189,8 +190,8 @@ func rebuildSnapshots(ctx context.Context, a *app.App, st *tally.Store) (int, er
 		return 0, &cli.CodeError{Code: cli.Failed, Err: errors.New("this store keeps no snapshots")}
 	}
 	p := cli.NewProgress(a.Err, a.Progress, "rebuilding snapshots")
-	n, err := st.Loader().Rebuild(ctx, projector.Policy{}, func(n int) { p.At(int64(n), -1, cli.Count(n, "session")) })
-	p.Done(int64(n), cli.Count(n, "snapshot"))
+	n, err := st.Loader().Rebuild(ctx, projector.Policy{}, func(n int) { p.At(int64(n), -1, plain.Count(n, "session")) })
+	p.Done(int64(n), plain.Count(n, "snapshot"))
 	return n, err
 }
 
@@ -201,10 +202,10 @@ func (r rebuilt) String() string {
 		fmt.Fprintf(&b, "Rebuilt %s, as of %v.\n", v.View, v.Offset)
 	}
 	for _, sub := range r.Mended {
-		fmt.Fprintf(&b, "%s is in the views again.\n", cli.Printable(sub))
+		fmt.Fprintf(&b, "%s is in the views again.\n", plain.Printable(sub))
 	}
 	if r.Snapshots > 0 {
-		fmt.Fprintf(&b, "Rebuilt %s; shorter sessions are folded when they are read.\n", cli.Count(r.Snapshots, "snapshot"))
+		fmt.Fprintf(&b, "Rebuilt %s; shorter sessions are folded when they are read.\n", plain.Count(r.Snapshots, "snapshot"))
 	}
 	if b.Len() == 0 {
 		return "There is nothing that needs it.\n"

@@ -10,10 +10,11 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/ailoop"
-	"github.com/tallylog/tally/formats/errata"
-	"github.com/tallylog/tally/formats/tallydir"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 func newExport(a *app.App) *cobra.Command {
@@ -44,7 +45,7 @@ replaced, and nothing is deleted.`,
 			if x.layout() == nil {
 				return cli.Usagef("--format %q: want tallydir, errata or ailoop", x.format)
 			}
-			if x.redact && x.format != errata.Format {
+			if x.redact && x.format != erratadir.Format {
 				return cli.Usagef("--redact goes with --format errata")
 			}
 			if x.dir == "" {
@@ -73,7 +74,7 @@ type exporter struct {
 
 // layout gives the layout that was asked for, nil if there is none of that name.
 func (x *exporter) layout() formats.Layout {
-	for _, l := range []formats.Layout{tallydir.Layout{}, errata.Layout{Redact: x.redact}, ailoop.Layout{}} {
+	for _, l := range []formats.Layout{tallydir.Layout{}, erratadir.Layout{Redact: x.redact}, ailoopdir.Layout{}} {
 		if l.Name() == x.format {
 			return l
 		}
@@ -92,7 +93,7 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err
 	}
 	progress := cli.NewProgress(x.app.Err, x.app.Progress, "exporting")
 	o.Progress = func(p formats.Progress) {
-		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s", p.Sessions, cli.Count(p.Of, "session"), cli.Count(p.Files, "file")))
+		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s", p.Sessions, plain.Count(p.Of, "session"), plain.Count(p.Files, "file")))
 	}
 	dir, err := formats.OpenDir(x.dir)
 	if err != nil {
@@ -100,9 +101,9 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	report, err := formats.Export(ctx, st, x.layout(), dir, o)
-	progress.Done(int64(report.Sessions), cli.Count(report.Files.Total(), "file"))
+	progress.Done(int64(report.Sessions), plain.Count(report.Files.Total(), "file"))
 	for _, p := range report.Problems {
-		fmt.Fprintf(x.app.Err, "%s\n", cli.Printable(p.String()))
+		fmt.Fprintf(x.app.Err, "%s\n", plain.Printable(p.String()))
 	}
 	if err != nil {
 		return err
@@ -111,9 +112,9 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err
 		err = cli.WriteJSON(x.app.Out, x.summary, report)
 	} else {
 		for _, n := range report.Notes {
-			fmt.Fprintf(x.app.Err, "note: %s\n", cli.Printable(n.String()))
+			fmt.Fprintf(x.app.Err, "note: %s\n", plain.Printable(n.String()))
 		}
-		_, err = fmt.Fprintf(x.app.Out, "Exported %s to %s: %d written, %d there already.\n", cli.Count(report.Sessions, "session"), x.dir, report.Written, report.Kept)
+		_, err = fmt.Fprintf(x.app.Out, "Exported %s to %s: %d written, %d there already.\n", plain.Count(report.Sessions, "session"), x.dir, report.Written, report.Kept)
 	}
 	if err == nil && len(report.Problems) > 0 {
 		return cli.Silent(cli.Partial)

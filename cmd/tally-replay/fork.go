@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 )
 
 // forked is what fork prints with -o json.
@@ -51,7 +52,7 @@ the rewind stack do not come along.`,
 				if a.Format != cli.Text {
 					return cli.WriteJSON(a.Out, a.Format, forked{cli.ID(fork.ID()), *begun.Ledger.Fork, ack.Last})
 				}
-				_, err = fmt.Fprintf(a.Out, "%s begins as %s was at %v, with %s.\n", cli.Printable(cli.ID(fork.ID())), cli.Printable(cli.ID(s.ID())), begun.Ledger.Fork.Offset, cli.Count(begun.History.Turns(), "turn"))
+				_, err = fmt.Fprintf(a.Out, "%s begins as %s was at %v, with %s.\n", plain.Printable(cli.ID(fork.ID())), plain.Printable(cli.ID(s.ID())), begun.Ledger.Fork.Offset, plain.Count(begun.History.Turns(), "turn"))
 				return err
 			})
 		},

@@ -12,9 +12,11 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 func newRewind(a *app.App) *cobra.Command {
@@ -37,9 +39,9 @@ The files that the runs wrote are restored in the folder that --tree names.`,
 			if to != "" && (cmd.Flags().Changed("steps") || m.tree != "") {
 				return cli.Usagef("--to moves the head alone: --steps and --tree go without it")
 			}
-			return m.run(ctx, args[0], func(s *tally.Session) (*plannedMove, error) {
+			return m.run(ctx, args[0], func(s *errata.Session) (*plannedMove, error) {
 				if to != "" {
-					return headMove(s)(s.PlanRewind(ctx, to, reason))
+					return headMove(s.Session)(s.PlanRewind(ctx, to, reason))
 				}
 				if !cmd.Flags().Changed("steps") {
 					var err error
@@ -64,7 +66,7 @@ func newUndo(a *app.App) *cobra.Command {
 		Use: "undo SESSION", Short: "Take back the newest rewind", Args: cobra.ExactArgs(1),
 		Example: app.Examples("tally-replay undo last", "tally-replay undo travel --dry-run", "tally-replay undo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*plannedMove, error) {
+			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
 				return m.stackMove(s)(s.PlanUndoRewind(cmd.Context(), m.workTree()))
 			})
 		},
@@ -79,7 +81,7 @@ func newRedo(a *app.App) *cobra.Command {
 		Use: "redo SESSION", Short: "Take back the newest undo", Args: cobra.ExactArgs(1),
 		Example: app.Examples("tally-replay redo last", "tally-replay redo travel --dry-run", "tally-replay redo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], func(s *tally.Session) (*plannedMove, error) {
+			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
 				return m.stackMove(s)(s.PlanRedoRewind(cmd.Context(), m.workTree()))
 			})
 		},
@@ -105,8 +107,8 @@ func (m *mover) flags(cmd *cobra.Command) {
 // plannedMove is a move that was looked at, and how it is made.
 type plannedMove struct {
 	*tally.Move
-	files []tally.FileChange
-	make  func(context.Context) (log.Ack, []tally.FileChange, error)
+	files []errata.FileChange
+	make  func(context.Context) (log.Ack, []errata.FileChange, error)
 }
 
 // headMove is a move of the head alone.
@@ -115,7 +117,7 @@ func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &plannedMove{Move: move, make: func(ctx context.Context) (log.Ack, []tally.FileChange, error) {
+		return &plannedMove{Move: move, make: func(ctx context.Context) (log.Ack, []errata.FileChange, error) {
 			ack, err := s.Move(ctx, move)
 			return ack, nil, err
 		}}, nil
@@ -133,13 +135,13 @@ type moved struct {
 	Files   []movedFile        `json:"files,omitempty"`
 }
 
-func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (*plannedMove, error)) error {
+func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) (*plannedMove, error)) error {
 	return m.app.WithStore(ctx, func(st *tally.Store) error {
 		s, err := app.Session(ctx, st, arg)
 		if err != nil {
 			return err
 		}
-		move, err := plan(s)
+		move, err := plan(errata.Of(st, s.ID()))
 		if err != nil {
 			return err
 		}
@@ -163,7 +165,7 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*tally.Session) (
 		if m.dryRun {
 			_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
 		} else {
-			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", cli.Printable(cli.ID(s.ID())), m.done, out.Offset)
+			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", plain.Printable(cli.ID(s.ID())), m.done, out.Offset)
 		}
 		return errors.Join(err, m.warnFiles(out))
 	})
@@ -178,11 +180,11 @@ func orEmpty(list []projector.TurnAt) []projector.TurnAt {
 
 // describe says what leaves and what returns.
 func describe(w io.Writer, s *tally.Session, move *plannedMove) {
-	fmt.Fprintf(w, "%s goes to %v.\n", cli.Printable(cli.ID(s.ID())), move.Event.To)
+	fmt.Fprintf(w, "%s goes to %v.\n", plain.Printable(cli.ID(s.ID())), move.Event.To)
 	listTurns(w, "leaves", "-", move.Leaves)
 	listTurns(w, "returns", "+", move.Returns)
 	if n := sharing(move.Leaves); n > 0 {
-		fmt.Fprintf(w, "  (%s of one event each; the entries of an event stay together)\n", cli.Count(n, "group"))
+		fmt.Fprintf(w, "  (%s of one event each; the entries of an event stay together)\n", plain.Count(n, "group"))
 	}
 	listFiles(w, move.files)
 }
@@ -201,12 +203,12 @@ func sharing(turns []projector.TurnAt) int {
 
 func listTurns(w io.Writer, what, sign string, turns []projector.TurnAt) {
 	const most = 10
-	fmt.Fprintf(w, "%s: %s\n", what, cli.Count(len(turns), "turn"))
+	fmt.Fprintf(w, "%s: %s\n", what, plain.Count(len(turns), "turn"))
 	for i, t := range turns {
 		if i == most && len(turns) > most+1 {
 			fmt.Fprintf(w, "  %s ... and %d more\n", sign, len(turns)-most)
 			return
 		}
-		fmt.Fprintf(w, "  %s %s#%d %v  %s\n", sign, cli.Printable(t.Thread), t.Number, t.Offset, render.Summary(t.Turn, 80))
+		fmt.Fprintf(w, "  %s %s#%d %v  %s\n", sign, plain.Printable(t.Thread), t.Number, t.Offset, render.Summary(t.Turn, 80))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 )
@@ -202,7 +203,7 @@ func staleness(s *projector.Session, r *projector.Result, result events.Raw) (*b
 			judged, now := r.Judged.Threads[name], s.Threads[name]
 			if now.Hash() != judged.Hash {
 				stale = true
-				return &stale, fmt.Sprintf("it judged %s of %s as of %v; they are others now (%d)", cli.Count(judged.Length, "turn"), name, r.Judged.Offset, len(s.Threads.Turns(name)))
+				return &stale, fmt.Sprintf("it judged %s of %s as of %v; they are others now (%d)", plain.Count(judged.Length, "turn"), name, r.Judged.Offset, len(s.Threads.Turns(name)))
 			}
 		}
 		return &stale, ""
@@ -210,7 +211,7 @@ func staleness(s *projector.Session, r *projector.Result, result events.Raw) (*b
 	report, ok := render.ReportOf(result)
 	if n := len(s.Threads.Turns(events.MainThread)); ok && report.Steps >= 0 && report.Steps != n {
 		stale = true
-		return &stale, fmt.Sprintf("it judged %s; the session has %d now", cli.Count(report.Steps, "turn"), n)
+		return &stale, fmt.Sprintf("it judged %s; the session has %d now", plain.Count(report.Steps, "turn"), n)
 	}
 	return nil, ""
 }

@@ -12,9 +12,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // leastPane is the narrowest that a column is; below it the models stand one after
@@ -24,7 +25,7 @@ const leastPane = 28
 // writePanel shows a panel's runs, each with its models side by side, and between
 // them the turns in effect that no run accounts for.
 func (v *viewer) writePanel(ctx context.Context, handle *tally.Session, s *projector.Session, gone []projector.TurnAt) error {
-	runs, err := handle.PanelRunsAt(ctx, s)
+	runs, err := errata.Of(handle.Store(), handle.ID()).RunsAt(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ type answered struct{ model, prompt, text string }
 
 // unaccounted gives the turns in effect that are not what a run says that its
 // models answered: compactions, histories that were imported without their runs.
-func unaccounted(s *projector.Session, runs []tally.PanelRow) []otherTurns {
+func unaccounted(s *projector.Session, runs []errata.Row) []otherTurns {
 	said := make(map[answered]int)
 	for _, run := range runs {
 		for _, m := range run.Content.Models {
@@ -100,7 +101,7 @@ func unaccounted(s *projector.Session, runs []tally.PanelRow) []otherTurns {
 
 // exchange reads a question and its answer at the beginning of a history.
 func exchange(model string, list []projector.Turn) (key answered, ok bool) {
-	var question, answer tally.PanelTurn
+	var question, answer errata.Turn
 	if len(list) < 2 || json.Unmarshal(list[0].Raw, &question) != nil || json.Unmarshal(list[1].Raw, &answer) != nil {
 		return key, false
 	}
@@ -125,7 +126,7 @@ func (p *printer) others(row otherTurns) {
 }
 
 // marker shows that the head was moved back.
-func (p *printer) marker(row tally.PanelRow, number map[string]int) {
+func (p *printer) marker(row errata.Row, number map[string]int) {
 	text := "rewind  " + row.Offset.String() + "  " + panelMinute(row.Summary.Timestamp)
 	if n := number[row.Summary.Run]; n > 0 {
 		text += fmt.Sprintf("  takes back run %d", n)
@@ -136,7 +137,7 @@ func (p *printer) marker(row tally.PanelRow, number map[string]int) {
 func panelMinute(t time.Time) string { return minute(events.TimestampOf(t)) }
 
 // panelRun shows a run.
-func (p *printer) panelRun(run tally.PanelRow, number int, late bool) {
+func (p *printer) panelRun(run errata.Row, number int, late bool) {
 	head := []string{p.style.Bold(fmt.Sprintf("run %d", number)), run.Offset.String(), panelMinute(run.Summary.Timestamp)}
 	switch {
 	case late:
@@ -166,12 +167,12 @@ func (p *printer) panelRun(run tally.PanelRow, number int, late bool) {
 }
 
 // runPane is what one model did in a run.
-func (p *printer) runPane(run tally.PanelRow, model string) pane {
+func (p *printer) runPane(run errata.Row, model string) pane {
 	next := pane{head: model, paint: p.style.Bold}
 	if model == run.Summary.Selected {
 		next.head, next.paint = model+" (selected)", p.style.Green
 	}
-	i := slices.IndexFunc(run.Content.Models, func(m tally.PanelModelContent) bool { return m.ModelID == model })
+	i := slices.IndexFunc(run.Content.Models, func(m errata.ModelContent) bool { return m.ModelID == model })
 	if i < 0 {
 		next.add(p.style.Dim, "(nothing is known)")
 		return next
@@ -186,7 +187,7 @@ func (p *printer) runPane(run tally.PanelRow, model string) pane {
 		if w.Delete {
 			p.tool(&next, "deletes "+w.Path)
 		} else {
-			p.tool(&next, "writes "+w.Path+" ("+cli.Bytes(int64(len(w.Content)))+")")
+			p.tool(&next, "writes "+w.Path+" ("+plain.Bytes(int64(len(w.Content)))+")")
 		}
 	}
 	if did.Text == "" {
@@ -209,13 +210,13 @@ func (p *printer) tool(next *pane, text string) {
 }
 
 // figures says how a model came to its end, and what that took.
-func figures(sum tally.PanelRunSummary, did tally.PanelModelContent) string {
+func figures(sum errata.RunSummary, did errata.ModelContent) string {
 	var parts []string
 	if did.StopReason != "" {
 		parts = append(parts, did.StopReason)
 	}
 	if did.Steps > 0 {
-		parts = append(parts, cli.Count(did.Steps, "step"))
+		parts = append(parts, plain.Count(did.Steps, "step"))
 	}
 	if ms, ok := sum.LatenciesMS[did.ModelID]; ok {
 		parts = append(parts, (time.Duration(ms) * time.Millisecond).String())

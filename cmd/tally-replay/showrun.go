@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -51,7 +52,7 @@ func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Sess
 	case run.Kind == "trajectory":
 		p.outcome(result)
 	default:
-		p.printf("\n%s\n", cli.Printable(string(rawjson.AppendIndent(nil, result, "  "))))
+		p.printf("\n%s\n", plain.Printable(string(rawjson.AppendIndent(nil, result, "  "))))
 	}
 	return p.err
 }
@@ -77,7 +78,7 @@ func findRun(s *projector.Session, name string) (*projector.Run, error) {
 
 // run says which run it is.
 func (p *printer) run(s *projector.Session, l listedRun) {
-	head := []string{p.style.Bold(cli.Printable(l.ID)), l.Type + " of " + cli.Printable(cli.ID(s.Subject.ID))}
+	head := []string{p.style.Bold(plain.Printable(l.ID)), l.Type + " of " + plain.Printable(cli.ID(s.Subject.ID))}
 	if l.Time != "" {
 		head = append(head, minute(l.Time))
 	}
@@ -97,7 +98,7 @@ func (p *printer) run(s *projector.Session, l listedRun) {
 // report prints what an evaluation comes to.
 func (p *printer) report(r render.Report) {
 	if r.Steps >= 0 {
-		p.field("judged", cli.Count(r.Steps, "step"))
+		p.field("judged", plain.Count(r.Steps, "step"))
 	}
 	if len(r.Evals) == 0 {
 		p.printf("\nIt evaluated nothing.\n")

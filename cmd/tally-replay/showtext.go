@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -43,7 +44,7 @@ func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error 
 	for _, name := range v.names(s) {
 		turns := s.Threads.Turns(name)
 		before := v.before[name]
-		p.printf("\n%s\n", p.style.Bold(cli.Printable(name)+", "+cli.Count(before+len(turns), "turn")))
+		p.printf("\n%s\n", p.style.Bold(plain.Printable(name)+", "+plain.Count(before+len(turns), "turn")))
 		for i, t := range turns {
 			p.turn(fmt.Sprintf("#%d", before+i+1), t)
 		}
@@ -57,9 +58,9 @@ func (p *printer) gone(list []projector.TurnAt) {
 	if len(list) == 0 {
 		return
 	}
-	p.printf("\n%s\n", p.style.Bold("not in effect, "+cli.Count(len(list), "turn")))
+	p.printf("\n%s\n", p.style.Bold("not in effect, "+plain.Count(len(list), "turn")))
 	for _, t := range list {
-		p.turn(cli.Printable(t.Thread), t.Turn)
+		p.turn(plain.Printable(t.Thread), t.Turn)
 	}
 }
 
@@ -84,15 +85,15 @@ func (p *printer) printf(format string, args ...any) {
 
 // header says which session it is, and what it simulates if it does.
 func (p *printer) header(s *projector.Session) {
-	head := []string{p.style.Bold(cli.Printable(cli.ID(s.Subject.ID)))}
+	head := []string{p.style.Bold(plain.Printable(cli.ID(s.Subject.ID)))}
 	for _, part := range []string{s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
 		if part != "" {
-			head = append(head, cli.Printable(part))
+			head = append(head, plain.Printable(part))
 		}
 	}
 	p.printf("%s\n", strings.Join(head, " · "))
 	if f := s.Ledger.Fork; f != nil {
-		p.printf("fork of %s at %v\n", cli.Printable(f.Session), f.Offset)
+		p.printf("fork of %s at %v\n", plain.Printable(f.Session), f.Offset)
 	}
 	if raw, ok := s.Ledger.Fields.Get("trajectory"); ok {
 		goal, persona := render.Goal(raw)

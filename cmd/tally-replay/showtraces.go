@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -129,7 +130,7 @@ func (p *printer) trace(t traced) {
 		if end.Completed {
 			outcome = p.style.Green("completed")
 		}
-		p.printf("  end: %s, %s\n", cli.Printable(end.Reason), outcome)
+		p.printf("  end: %s, %s\n", plain.Printable(end.Reason), outcome)
 		if end.Summary != "" {
 			p.wrapped(end.Summary, 7)
 		}

@@ -7,11 +7,12 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/errata"
 )
 
 // stacked is an entry of a rewind stack as rewind -o json lists it.
@@ -25,7 +26,7 @@ type stacked struct {
 
 // chooseSteps offers the rewind stack, newest entry first: on a terminal it asks,
 // elsewhere it says how to choose.
-func (m *mover) chooseSteps(ctx context.Context, s *tally.Session) (int, error) {
+func (m *mover) chooseSteps(ctx context.Context, s *errata.Session) (int, error) {
 	entries, err := s.RewindStack(ctx)
 	if err != nil {
 		return 0, err
@@ -86,19 +87,19 @@ func (m *mover) offer(list []stacked) error {
 }
 
 // workTree is where files are restored.
-func (m *mover) workTree() tally.WorkTree {
-	return tally.WorkTree{Dir: m.tree, Report: func(path, kept string) {
-		fmt.Fprintf(m.app.Err, "%s was changed since; it is kept as %s\n", cli.Printable(path), cli.Printable(kept))
+func (m *mover) workTree() errata.WorkTree {
+	return errata.WorkTree{Dir: m.tree, Report: func(path, kept string) {
+		fmt.Fprintf(m.app.Err, "%s was changed since; it is kept as %s\n", plain.Printable(path), plain.Printable(kept))
 	}}
 }
 
 // stackMove is a move that takes files and rewind stack along.
-func (m *mover) stackMove(s *tally.Session) func(*tally.StackMove, error) (*plannedMove, error) {
-	return func(move *tally.StackMove, err error) (*plannedMove, error) {
+func (m *mover) stackMove(s *errata.Session) func(*errata.StackMove, error) (*plannedMove, error) {
+	return func(move *errata.StackMove, err error) (*plannedMove, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &plannedMove{Move: &move.Move, files: move.Files, make: func(ctx context.Context) (log.Ack, []tally.FileChange, error) {
+		return &plannedMove{Move: &move.Move, files: move.Files, make: func(ctx context.Context) (log.Ack, []errata.FileChange, error) {
 			result, err := s.MoveStack(ctx, m.workTree(), move)
 			return result.Ack, result.Files, err
 		}}, nil
@@ -113,7 +114,7 @@ type movedFile struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func movedFiles(changes []tally.FileChange) []movedFile {
+func movedFiles(changes []errata.FileChange) []movedFile {
 	var list []movedFile
 	for _, c := range changes {
 		f := movedFile{Path: c.Path, Action: c.Action, Kept: c.Kept}
@@ -126,7 +127,7 @@ func movedFiles(changes []tally.FileChange) []movedFile {
 }
 
 // listFiles says what becomes of files.
-func listFiles(w io.Writer, changes []tally.FileChange) {
+func listFiles(w io.Writer, changes []errata.FileChange) {
 	if len(changes) == 0 {
 		return
 	}
@@ -139,7 +140,7 @@ func listFiles(w io.Writer, changes []tally.FileChange) {
 		case c.Changed:
 			text += ", changed since and kept beside"
 		}
-		fmt.Fprintf(w, "  %s  %s\n", cli.Printable(c.Path), cli.Printable(text))
+		fmt.Fprintf(w, "  %s  %s\n", plain.Printable(c.Path), plain.Printable(text))
 	}
 }
 
@@ -153,14 +154,14 @@ func (m *mover) warnFiles(out moved) error {
 		}
 		failed++
 		if m.tree != "" && !m.dryRun {
-			fmt.Fprintf(m.app.Err, "%s: %s\n", cli.Printable(f.Path), cli.Printable(f.Error))
+			fmt.Fprintf(m.app.Err, "%s: %s\n", plain.Printable(f.Path), plain.Printable(f.Error))
 		}
 	}
 	switch {
 	case failed == 0:
 		return nil
 	case m.tree == "":
-		fmt.Fprintf(m.app.Err, "%s not restored: --tree names the folder.\n", cli.Count(failed, "file"))
+		fmt.Fprintf(m.app.Err, "%s not restored: --tree names the folder.\n", plain.Count(failed, "file"))
 		return nil
 	}
 	return cli.Silent(cli.Partial)

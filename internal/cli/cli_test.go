@@ -12,9 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
-
-	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
@@ -168,42 +165,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain é😀\n\tx":         "plain é😀\n\tx",
-		"\x1b[31mred\x07\r\x00": "␛[31mred␇␍␀",
-		"\x7f\u0085\u009b31m":   "␡\ufffd\ufffd31m",
-		"a\u202eb\u2066c\u202a": "a\ufffdb\ufffdc\ufffd",
-		"\u2069\u202c":          "\ufffd\ufffd",
-		"a\xffb":                "a\ufffdb",
-		"\u2028 \u00a0\u200d":   "\u2028 \u00a0\u200d",
-	} {
-		if got := Printable(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		s := Printable(string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
-		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }) {
-			t.Fatalf("%q is not printable", s)
-		}
-		if Printable(s) != s {
-			t.Fatalf("%q changes again", s)
-		}
-	})
-}
-
-func TestSpelling(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KB", 1536: "1.5 KB", 5 << 20: "5.0 MB", 3 << 30: "3.0 GB"} {
-		if got := Bytes(n); got != want {
-			t.Errorf("%d: %s", n, got)
-		}
-	}
-	for n, want := range map[int]string{0: "0 turns", 1: "1 turn", 2: "2 turns"} {
-		if got := Count(n, "turn"); got != want {
-			t.Errorf("%d: %s", n, got)
-		}
-	}
+func TestNoTerminal(t *testing.T) {
 	if IsTerminal(&bytes.Buffer{}) || Width(&bytes.Buffer{}) != 100 {
 		t.Error("a buffer is taken for a terminal")
 	}

@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
 )
 
 // Event says in a few words what an event holds, "" if its type says it all.
 func Event(e events.Event, width int) string {
 	if e.Type == events.TypeDocumentWritten {
-		return cli.Bytes(int64(len(e.Data))) + " " + Cut(e.ContentType, 40)
+		return plain.Bytes(int64(len(e.Data))) + " " + Cut(e.ContentType, 40)
 	}
 	p, err := events.Decode(e.Type, e.Data)
 	if err != nil {
@@ -43,7 +43,7 @@ func Event(e events.Event, width int) string {
 		}
 		return Cut(strings.Join(parts, ", "), width)
 	case *events.ThreadPinned:
-		return fmt.Sprintf("%s, %s", Cut(p.Thread, 20), cli.Count(len(p.Pins), "turn"))
+		return fmt.Sprintf("%s, %s", Cut(p.Thread, 20), plain.Count(len(p.Pins), "turn"))
 	case *events.SessionRewound:
 		text := "to " + p.To.String()
 		if p.Undoes != 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rivo/uniseg"
 
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -23,7 +23,7 @@ type Line struct {
 // role and content, and plain strings are known; other JSON is one line.
 func Turn(t projector.Turn) []Line {
 	if t.Raw == nil {
-		return []Line{{"bytes", fmt.Sprintf("%s, not JSON", cli.Bytes(int64(len(t.Bytes))))}}
+		return []Line{{"bytes", fmt.Sprintf("%s, not JSON", plain.Bytes(int64(len(t.Bytes))))}}
 	}
 	if lines, ok := step(t.Raw); ok {
 		return lines
@@ -111,7 +111,7 @@ func part(role string, raw []byte) Line {
 	case "tool-result", "tool_result", "toolResultPart":
 		return Line{"result", strings.TrimSpace(text(members, "toolName") + " " + result(members))}
 	case "image", "file", "document":
-		return Line{role, "(" + kind + ", " + cli.Bytes(int64(len(raw))) + ")"}
+		return Line{role, "(" + kind + ", " + plain.Bytes(int64(len(raw))) + ")"}
 	}
 	return Line{role, string(rawjson.AppendCompact(nil, raw))}
 }
@@ -152,7 +152,7 @@ func compact(m rawjson.Members, names ...string) string {
 func Wrap(s string, width int) []string {
 	width = max(width, 4) // the widest character fits
 	var lines []string
-	for _, paragraph := range strings.Split(strings.ReplaceAll(cli.Printable(s), "\t", "    "), "\n") {
+	for _, paragraph := range strings.Split(strings.ReplaceAll(plain.Printable(s), "\t", "    "), "\n") {
 		line := ""
 		flush := func() { lines, line = append(lines, strings.TrimRight(line, " ")), "" }
 		for _, word := range strings.SplitAfter(paragraph, " ") {
@@ -178,7 +178,7 @@ func Cut(s string, width int) string {
 			return ' '
 		}
 		return r
-	}, cli.Printable(s))
+	}, plain.Printable(s))
 	switch {
 	case columns(s) <= width:
 		return s

@@ -3,7 +3,7 @@ package render
 import (
 	"strings"
 
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -54,7 +54,7 @@ func block(role string, raw []byte) Line {
 	case "ToolResult":
 		return Line{"result", toolResult(members)}
 	case "Image", "Document":
-		return Line{role, "(" + strings.ToLower(kinds[0].Name) + ", " + cli.Bytes(int64(len(raw))) + ")"}
+		return Line{role, "(" + strings.ToLower(kinds[0].Name) + ", " + plain.Bytes(int64(len(raw))) + ")"}
 	}
 	return whole
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -247,6 +248,6 @@ func (a *App) WarnDamaged(s *projector.Session) error {
 	if len(s.Damaged) == 0 {
 		return nil
 	}
-	fmt.Fprintf(a.Err, "%s: %s cannot be read: %v\n", s.Subject, cli.Count(len(s.Damaged), "record"), s.Damaged)
+	fmt.Fprintf(a.Err, "%s: %s cannot be read: %v\n", s.Subject, plain.Count(len(s.Damaged), "record"), s.Damaged)
 	return cli.Silent(cli.Integrity)
 }

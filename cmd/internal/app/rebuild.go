@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -93,9 +94,9 @@ func (a *App) pace(ctx context.Context, st *tally.Store, what string) (step func
 		if last = c.Offset; first == 0 {
 			first, begun = c.Offset, time.Now() // what is behind it may be of an earlier run
 		}
-		p.At(int64(c.Offset), int64(max(head, c.Offset)), cli.Count(int(c.Offset), "record")+left(begun, first, c.Offset, head))
+		p.At(int64(c.Offset), int64(max(head, c.Offset)), plain.Count(int(c.Offset), "record")+left(begun, first, c.Offset, head))
 	}
-	return step, func() { p.Done(int64(last), cli.Count(int(last), "record")) }, nil
+	return step, func() { p.Done(int64(last), plain.Count(int(last), "record")) }, nil
 }
 
 // left says how long the rest takes, once that can be told.

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
@@ -185,7 +186,7 @@ func (s status) String() string {
 	line("namespace", "%s", s.Namespace)
 	line("head", "%v, durable up to %v", s.Head, s.Durable)
 	if s.Lost > 0 {
-		line("damage", "%s lost: verify names them", cli.Count(s.Lost, "record"))
+		line("damage", "%s lost: verify names them", plain.Count(s.Lost, "record"))
 	}
 	line("sessions", "%d", s.Sessions)
 	line("documents", "%d", s.Documents)
@@ -193,11 +194,11 @@ func (s status) String() string {
 	for _, v := range s.Views {
 		line(v.View, "%s", v)
 		for _, q := range v.Quarantined {
-			line("", "quarantined: %s at %v: %s", cli.Printable(q.Subject), q.Offset, cli.Printable(q.Reason))
+			line("", "quarantined: %s at %v: %s", plain.Printable(q.Subject), q.Offset, plain.Printable(q.Reason))
 		}
 	}
 	if s.Store != "" {
-		line("size", "%s, of it the log %s; %s free", cli.Bytes(s.Bytes), cli.Bytes(s.LogBytes), cli.Bytes(int64(s.FreeBytes)))
+		line("size", "%s, of it the log %s; %s free", plain.Bytes(s.Bytes), plain.Bytes(s.LogBytes), plain.Bytes(int64(s.FreeBytes)))
 	}
 	line("acks are", "%s", s.Durability)
 	return b.String()
@@ -206,9 +207,9 @@ func (s status) String() string {
 func (v viewStatus) String() string {
 	switch {
 	case v.Error != "":
-		return cli.Printable(v.Error)
+		return plain.Printable(v.Error)
 	case v.LagEvents == 0:
 		return "as of " + v.Offset.String()
 	}
-	return fmt.Sprintf("as of %v, %s and %.1f s behind", v.Offset, cli.Count(int(v.LagEvents), "event"), v.LagSeconds)
+	return fmt.Sprintf("as of %v, %s and %.1f s behind", v.Offset, plain.Count(int(v.LagEvents), "event"), v.LagSeconds)
 }

@@ -1,0 +1,110 @@
+// Package storetest opens stores for tests: on every backend, in memory, and on a log
+// of whose publications some fail.
+package storetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/goleak"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// Each runs a test against every backend, chosen by a configuration file alone: in
+// memory, on a directory of this machine, on somebody else's server.
+func Each(t *testing.T, test func(t *testing.T, st *tally.Store)) {
+	t.Helper()
+	for _, backend := range []string{"memory", "local", "nats"} {
+		t.Run(backend, func(t *testing.T) { test(t, Open(t, backend)) })
+	}
+}
+
+// Open opens a new and empty store, closed with the test.
+func Open(t testing.TB, backend string) *tally.Store {
+	t.Helper()
+	dir := t.TempDir()
+	text := map[string]string{
+		"memory": "[store]\nbackend = \"memory\"\n",
+		"local":  "[store]\nbackend = \"local\"\ndir = \"store\"\n",
+	}[backend]
+	if backend == "nats" {
+		text = fmt.Sprintf("[store]\nbackend = \"nats\"\n[nats]\nurl = %q\n", startServer(t))
+	}
+	if err := os.WriteFile(filepath.Join(dir, config.FileName), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return openDir(t, dir)
+}
+
+// openDir opens the store that a directory's tally.toml names, closed with the
+// test.
+func openDir(t testing.TB, dir string) *tally.Store {
+	t.Helper()
+	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return st
+}
+
+// startServer runs a server as an operator would, on loopback, and gives its URL.
+func startServer(t testing.TB) string {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	if !srv.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return srv.ClientURL()
+}
+
+// Memory opens a store on a log in memory. After its Close nothing of it runs.
+func Memory(t *testing.T, c tally.Config) *tally.Store {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	now := time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
+	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := tally.Open(t.Context(), l, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+		goleak.VerifyNone(t, before)
+	})
+	return st
+}
+
+// Faulty is a store on a log of whose publications some fail.
+func Faulty(t *testing.T, next func() logtest.Fault) *tally.Store {
+	t.Helper()
+	l := logtest.OpenOn(t, &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: next}, log.Config{})
+	st, err := tally.Open(t.Context(), l, tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}

@@ -1,0 +1,297 @@
+package ailoopdir_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/ailoop"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+)
+
+const (
+	message1 = `{"User":{"blocks":[{"Text":{"text":"Grüße <b> & \u2028 1\\n"}}]}}`
+	message2 = `{"Assistant":{"blocks":[{"Reasoning":{"text":"hm","signature":null}},{"ToolCall":{"id":"c","name":"f","args":{"z":1.0,"a":1e-7,"m":1e21,"n":18446744073709551615,"e":{},"l":[]}}}]}}`
+	message3 = `{"User":{"blocks":[{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"no"}],"is_error":true}}}]}}`
+)
+
+// pretty gives a snapshot as the original writes it.
+func pretty(t testing.TB, pinned string, messages ...string) string {
+	t.Helper()
+	compact := `{"version":1,"messages":[` + strings.Join(messages, ",") + `],"pinned":[` + pinned + `]}`
+	return indented(compact)
+}
+
+// indented is serde_json's layout, made by hand: not by what is tested.
+func indented(s string) string {
+	var b strings.Builder
+	depth, text := 0, false
+	line := func() { b.WriteString("\n" + strings.Repeat("  ", depth)) }
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case text:
+			b.WriteByte(c)
+			if c == '\\' {
+				i++
+				b.WriteByte(s[i])
+			}
+			text = c != '"'
+			continue
+		case c == '"':
+			text = true
+			b.WriteByte(c)
+		case (c == '{' || c == '[') && s[i+1] == c+2:
+			b.WriteString(s[i : i+2])
+			i++
+		case c == '{' || c == '[':
+			b.WriteByte(c)
+			depth++
+			line()
+		case c == '}' || c == ']':
+			depth--
+			line()
+			b.WriteByte(c)
+		case c == ',':
+			b.WriteByte(c)
+			line()
+		case c == ':':
+			b.WriteString(": ")
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func TestByteExact(t *testing.T) {
+	whole := pretty(t, "true,false,false", message1, message2, message3)
+	for name, content := range map[string]string{
+		"as the original writes it": whole,
+		"nothing was said":          pretty(t, ""),
+		"with a newline":            whole + "\n",
+		"with a carriage return":    whole + "\r\n",
+		"with a mark":               "\ufeff" + whole,
+		"compact":                   `{"version":1,"messages":[` + message2 + `],"pinned":[false]}`,
+		"by four spaces":            strings.ReplaceAll(whole, "  ", "    "),
+		"by tabs":                   strings.ReplaceAll(whole, "  ", "\t"),
+		"with unknown members":      strings.TrimSuffix(whole, "\n}") + ",\n  \"tokens\": {\n    \"used\": 1.50\n  }\n}",
+	} {
+		t.Run("H-08 "+name, func(t *testing.T) {
+			st, path := openStore(t), writeFile(t, "chat.json", content)
+			if r := mustBeClean(t, st, path); r.Files != (formats.Files{Exact: 1}) || r.Added != 1 || r.Sessions != 1 {
+				t.Errorf("%+v", r)
+			}
+			wantFile(t, st, "chat.json", content)
+			if r := mustBeClean(t, st, path); r.Events != 0 || r.Unchanged != 1 {
+				t.Errorf("again: %+v", r)
+			}
+		})
+	}
+	for name, content := range map[string]string{
+		"an odd layout":   strings.Replace(whole, ": 1", ":1", 1),
+		"another order":   `{"pinned":[],"version":1,"messages":[]}`,
+		"blank lines":     "\n\n" + whole,
+		"unknown between": strings.Replace(whole, `"messages"`, `"x": 1, "messages"`, 1),
+		"old texts":       pretty(t, "false", `{"User":{"blocks":[{"Text":"bare"},{"ToolResult":{"call_id":"c","content":{"Error":"no"}}},{"ToolResult":{"content":{"Text":"ok"},"call_id":"d"}}]}}`),
+	} {
+		t.Run("H-08 kept whole: "+name, func(t *testing.T) {
+			st, path := openStore(t), writeFile(t, "chat.json", content)
+			if r := mustBeClean(t, st, path); r.Files != (formats.Files{Whole: 1}) {
+				t.Errorf("%+v", r)
+			}
+			wantFile(t, st, "chat.json", content)
+			if r := mustBeClean(t, st, path); r.Events != 0 || r.Unchanged != 1 {
+				t.Errorf("again: %+v", r)
+			}
+		})
+	}
+}
+
+// Messages of older writers are those of today in the session, so that every
+// reader understands them.
+func TestOldShapes(t *testing.T) {
+	st := openStore(t)
+	path := writeFile(t, "old.json", pretty(t, "false", `{"User":{"blocks":[{"Text":"bare"},{"ToolResult":{"call_id":"c","content":{"Error":"no"}}}]}}`))
+	if r := mustBeClean(t, st, path); len(r.Notes) != 1 {
+		t.Errorf("%+v", r)
+	}
+	h := ailoop.Of(st, "old")
+	s, found, err := h.Load(t.Context())
+	if err != nil || !found {
+		t.Fatal(err)
+	}
+	if want := `{"User":{"blocks":[{"Text":{"text":"bare"}},{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"no"}],"is_error":true}}}]}}`; string(s.Message(0).Raw()) != want {
+		t.Errorf("%s", s.Message(0).Raw())
+	}
+	if err := h.Save(t.Context(), s.Append(ailoop.AssistantMessage("new"))); err != nil {
+		t.Fatal(err)
+	}
+	files, r := exported(t, st)
+	if len(r.Notes) != 1 || !strings.Contains(files["old.json"], `"text": "bare"`) || !strings.Contains(files["old.json"], `"new"`) {
+		t.Errorf("%+v %s", r, files["old.json"])
+	}
+}
+
+// What is no snapshot is named with its file, and nothing of it goes in.
+func TestMalformed(t *testing.T) {
+	for _, c := range []struct {
+		content, reason string
+		line            int
+	}{
+		{`{"version":2,"messages":[],"pinned":[]}`, "unsupported snapshot version 2 (expected 1)", 0},
+		{`{"version":1,"messages":[],"pinned":[true]}`, "length mismatch: 0 messages, 1 pins", 0},
+		{pretty(t, "false", message1)[:90], "column", 8},
+		{`{"version":1,"messages":[{"System":{}}],"pinned":[true]}`, `messages[0]: unknown variant "System"`, 0},
+		{"", "column 1", 1},
+	} {
+		st, path := openStore(t), writeFile(t, "bad.json", c.content)
+		r := mustImport(t, st, path, formats.ImportOptions{})
+		if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, c.reason) || r.Problems[0].File != "bad.json" || r.Problems[0].Line != c.line || r.Events != 0 {
+			t.Errorf("%.40q: %+v", c.content, r.Problems)
+		}
+		if head, err := st.Log.Head(t.Context()); err != nil || head != 0 {
+			t.Errorf("head %v, %v", head, err)
+		}
+	}
+	if _, err := ailoopdir.Import(t.Context(), openStore(t), t.TempDir(), formats.ImportOptions{}); !errors.Is(err, formats.ErrUnknownLayout) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSniff(t *testing.T) {
+	for content, want := range map[string]bool{
+		pretty(t, "false", message1):            true,
+		pretty(t, "false", message1)[:60]:       true,
+		`{"version":7,"messages":0,"pinned":0}`: true,
+		`{"version":1,"messages":[]}`:           false,
+		`[]`:                                    false,
+		``:                                      false,
+		`{"version":"1.2","id":`:                false,
+	} {
+		if have := (ailoopdir.Layout{}).Sniff(writeFile(t, "x", content)); have != want {
+			t.Errorf("%.40q: %v", content, have)
+		}
+	}
+	if (ailoopdir.Layout{}).Sniff(t.TempDir()) || (ailoopdir.Layout{}).Sniff("/no/such/file") {
+		t.Error("a folder is a snapshot")
+	}
+}
+
+// A file that grew adds its new messages; other changes are replacements that
+// repeat nothing; a file that becomes exact is not kept whole any more.
+func TestAgain(t *testing.T) {
+	st, path := openStore(t), writeFile(t, "chat.json", pretty(t, "false", message1))
+	mustBeClean(t, st, path)
+	for _, step := range []struct {
+		content string
+		events  int
+	}{
+		{pretty(t, "false,false,true", message1, message2, message3), 2},
+		{pretty(t, "true,false,true", message1, message2, message3), 1},
+		{pretty(t, "true,true", message1, message3), 1},
+		{" " + pretty(t, "true,true", message1, message3), 2}, // the document, and that it holds the file
+		{pretty(t, "true,true", message1, message3), 2},
+		{pretty(t, ""), 1},
+	} {
+		rewrite(t, path, step.content)
+		dry := mustImport(t, st, path, formats.ImportOptions{DryRun: true})
+		r := mustBeClean(t, st, path)
+		if r.Events != step.events || r.Changed != 1 || dry.Events != r.Events {
+			t.Errorf("%+v, dry %d, want %d events", r, dry.Events, step.events)
+		}
+		wantFile(t, st, "chat.json", step.content)
+	}
+}
+
+// A session that came from elsewhere or moved on is left alone, unless merged.
+func TestRefused(t *testing.T) {
+	st := openStore(t)
+	path := writeFile(t, "chat.json", pretty(t, "false", message1))
+	if err := ailoop.Of(st, "chat").Save(t.Context(), ailoop.Snapshot{}.Append(ailoop.UserMessage("live"))); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(path string) {
+		t.Helper()
+		if r := mustImport(t, st, path, formats.ImportOptions{}); len(r.Refused) != 1 || r.Refused[0] != "history/chat" || r.Events != 0 || !strings.Contains(r.Problems[0].Reason, "--merge") {
+			t.Errorf("%+v", r)
+		}
+	}
+	refused(path)
+	if r := mustImport(t, st, path, formats.ImportOptions{Merge: true}); r.Changed != 1 || len(r.Problems) != 0 {
+		t.Errorf("%+v", r)
+	}
+	wantFile(t, st, "chat.json", pretty(t, "false", message1))
+	other := writeFile(t, "chat.json", pretty(t, "false", message2))
+	refused(other)
+	if r := mustBeClean(t, st, writeFile(t, "chat.json", pretty(t, "false", message1))); r.Unchanged != 1 {
+		t.Errorf("an equal file from elsewhere: %+v", r)
+	}
+
+	h := ailoop.Of(st, "chat")
+	s, _, err := h.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Save(t.Context(), s.Append(ailoop.AssistantMessage("live"))); err != nil {
+		t.Fatal(err)
+	}
+	refused(path) // it lacks what was said since
+	data, err := s.Append(ailoop.AssistantMessage("live"), ailoop.UserMessage("in the file")).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, path, string(data))
+	if r := mustBeClean(t, st, path); r.Changed != 1 || sessionOf(t, st, "history/chat") != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Ids with odd bytes and names without .json come out under the name they had.
+func TestNames(t *testing.T) {
+	for name, id := range map[string]string{
+		"chat.json": "history/chat", "a=2Fb.json": "history/a/b", "snapshot": "history/snapshot", "x.JSON": "history/x.JSON", ".json": "history/.json",
+		"two words.json": "history/two words", "CON.json": "history/CON", "a:b.json": "history/a:b", "Grüße.json": "history/Grüße",
+	} {
+		st, content := openStore(t), pretty(t, "false", message1)
+		mustBeClean(t, st, writeFile(t, name, content))
+		if sessionOf(t, st, id) != 1 {
+			t.Errorf("%s", name)
+		}
+		wantFile(t, st, name, content)
+	}
+	st := openStore(t)
+	for _, id := range []string{"../up", "a/b", "..", "c:d"} {
+		if err := ailoop.Of(st, id).Save(t.Context(), ailoop.Snapshot{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, r := exported(t, st)
+	if len(files) != 4 || len(r.Problems) != 0 {
+		t.Errorf("%v %+v", files, r)
+	}
+	for name := range files {
+		if sub, ok := (ailoopdir.Layout{}).Subject(t.Context(), st, "", name); !ok || sessionOf(t, st, sub.ID) != 0 {
+			t.Errorf("%s: %v %v", name, sub, ok)
+		}
+	}
+}
+
+// A session whose turns are no messages is named and not exported.
+func TestExportOfOthers(t *testing.T) {
+	st := openStore(t)
+	h := ailoop.Of(st, "chat")
+	if err := h.Save(t.Context(), ailoop.Snapshot{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Session().AppendTurns(context.Background(), events.MainThread, []byte(`{"role":"user"}`)); err != nil {
+		t.Fatal(err)
+	}
+	files, r := exported(t, st)
+	if len(files) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "no message") {
+		t.Errorf("%v %+v", files, r)
+	}
+}

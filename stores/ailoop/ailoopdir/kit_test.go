@@ -1,0 +1,84 @@
+package ailoopdir_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/internal/formattest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openStore(t testing.TB) *tally.Store {
+	t.Helper()
+	st, err := tally.Open(t.Context(), logtest.Open(t), tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// writeFile writes a file of a name into a new folder.
+func writeFile(t testing.TB, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	rewrite(t, path, content)
+	return path
+}
+
+func rewrite(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustImport(t testing.TB, st *tally.Store, path string, o formats.ImportOptions) formats.Report {
+	t.Helper()
+	r, err := ailoopdir.Import(t.Context(), st, path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// mustBeClean imports a file with which nothing is wrong.
+func mustBeClean(t testing.TB, st *tally.Store, path string) formats.Report {
+	t.Helper()
+	r := mustImport(t, st, path, formats.ImportOptions{})
+	formattest.MustBeClean(t, r)
+	return r
+}
+
+// exported gives all files of an export.
+func exported(t testing.TB, st *tally.Store) (map[string]string, formats.Report) {
+	t.Helper()
+	return formattest.Exported(t, st, ailoopdir.Layout{})
+}
+
+// wantFile wants an export to be one file.
+func wantFile(t testing.TB, st *tally.Store, name, content string) formats.Report {
+	t.Helper()
+	files, r := exported(t, st)
+	if have, ok := files[name]; !ok || have != content || len(files) != 1 {
+		t.Errorf("exported %q, want %s\n%q", files, name, content)
+	}
+	return r
+}
+
+func sessionOf(t testing.TB, st *tally.Store, id string) int {
+	t.Helper()
+	s, err := st.Session(id).Load(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(s.Threads.Turns(events.MainThread))
+}

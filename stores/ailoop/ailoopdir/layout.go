@@ -1,0 +1,149 @@
+package ailoopdir
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// Format is the layout's name.
+const Format = "ailoop"
+
+// EventSource is the CloudEvents source of every event that an import makes.
+const EventSource = "urn:tally:import:ailoop"
+
+const (
+	prefix    = "history/" // of the ids of histories
+	suffix    = ".json"
+	formatKey = "snapshot.json" // names the session's one file in its formats
+	fieldFile = "ailoopFile"    // name of the file, where it is not the one made of the id
+)
+
+// Layout is the layout of this package. It has no state.
+type Layout struct{}
+
+var _ formats.Layout = Layout{}
+
+// Name implements formats.Layout.
+func (Layout) Name() string { return Format }
+
+// Exports implements formats.Chooser: histories that no import brought.
+func (Layout) Exports(kind string) bool { return kind == events.KindHistory }
+
+// sniffed is how much of a file that is cut off must tell what it is.
+const sniffed = 4 << 10
+
+// Sniff implements formats.Layout: a file that is a JSON object with version,
+// messages and pinned, or the beginning of one.
+func (Layout) Sniff(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > events.MaxValue {
+		return false
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	data = bytes.TrimPrefix(data, []byte(bom))
+	members, err := rawjson.Object(data)
+	if err == nil {
+		return has(members, "version") && has(members, "messages") && has(members, "pinned")
+	}
+	head := data[:min(len(data), sniffed)]
+	return bytes.HasPrefix(rawjson.Trim(data), []byte("{")) && bytes.Contains(head, []byte(`"version"`)) && bytes.Contains(head, []byte(`"messages"`))
+}
+
+func has(members rawjson.Members, name string) bool {
+	_, ok := members.Get(name)
+	return ok
+}
+
+// Import implements formats.Layout, see [Import].
+func (Layout) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
+	return Import(ctx, target, path, o)
+}
+
+// Files implements formats.Layout: the one file of a session.
+func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		v := view{src, s}
+		f := formats.File{Path: fileOf(s), Mode: formats.FileMode(v.format().Mode)}
+		body, err := v.file()
+		if err != nil {
+			yield(f, err)
+			return
+		}
+		f.Way = formats.Exact
+		switch {
+		case body.whole:
+			f.Way = formats.Whole
+		case body.moved:
+			f.Note = "the session has moved on since this file was kept whole: rendered from the state"
+		}
+		f.Write = func(w io.Writer) error { return v.write(ctx, body, w) }
+		yield(f, nil)
+	}
+}
+
+// RootFiles implements formats.Layout: there are none.
+func (Layout) RootFiles(context.Context, formats.Source, string) iter.Seq2[formats.File, error] {
+	return func(func(formats.File, error) bool) {}
+}
+
+// Subject implements formats.Layout: the session of a file.
+func (Layout) Subject(ctx context.Context, src formats.Source, _, path string) (events.Subject, bool) {
+	if !formats.IsFileName(path) {
+		return events.Subject{}, false
+	}
+	if id, ok := idOf(path); ok {
+		return events.Session(src.Namespace(), id), true
+	}
+	for info, err := range src.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return events.Subject{}, false
+		}
+		if nameOf(info.Subject.ID) == path {
+			return info.Subject, true
+		}
+	}
+	return events.Subject{}, false
+}
+
+// idOf gives the id of the session that a file is, and whether the name of the
+// file says all of it: a shortened one does not.
+func idOf(name string) (string, bool) {
+	base := strings.TrimSuffix(name, suffix)
+	if base == "" {
+		base = name
+	}
+	if id, ok := formats.ParseFileName(base); ok {
+		return prefix + id, true
+	}
+	return prefix + base, !formats.IsShortened(base)
+}
+
+// nameOf gives the file name that is made of an id.
+func nameOf(id string) string { return formats.FileName(strings.TrimPrefix(id, prefix)) + suffix }
+
+// fileOf gives the name of a session's file: the one it was imported from, else
+// the one made of its id.
+func fileOf(s *projector.Session) string {
+	if name := s.Ledger.Text(fieldFile); formats.IsFileName(name) {
+		return name
+	}
+	return nameOf(s.Subject.ID)
+}
+
+// turnError names the turn of a session that has no place in this layout.
+func turnError(i int, t projector.Turn, err error) error {
+	return fmt.Errorf("turn %d, by %v, is no message of this layout: %v", i+1, t.Offset, err)
+}

@@ -1,0 +1,245 @@
+package ailoop
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Block is a part of a message: one of [TextBlock], [ToolResultBlock],
+// [ImageBlock], [DocumentBlock], [ToolCallBlock], [ReasoningBlock] and
+// [RedactedReasoningBlock].
+type Block interface {
+	// tagged gives the name of the block's kind and the value that is written.
+	tagged() (string, any)
+}
+
+// UserBlock is a block that a message of the user can have.
+type UserBlock interface {
+	Block
+	ofUser()
+}
+
+// AssistantBlock is a block that a message of the assistant can have.
+type AssistantBlock interface {
+	Block
+	ofAssistant()
+}
+
+// CacheControl is a hint for the model's provider up to where a prompt shall be
+// cached, such as "ephemeral". It is for the program alone: it is never written.
+type CacheControl string
+
+// TextBlock is what somebody said.
+type TextBlock struct {
+	Text         string       `json:"text"`
+	CacheControl CacheControl `json:"-"`
+}
+
+// ToolResultBlock is what a tool answered to a call.
+type ToolResultBlock struct {
+	CallID       string            `json:"call_id"`
+	Content      ToolResultContent `json:"content"`
+	CacheControl CacheControl      `json:"-"`
+}
+
+// ImageBlock is a picture.
+type ImageBlock struct {
+	Source       MediaSource  `json:"source"`
+	CacheControl CacheControl `json:"-"`
+}
+
+// DocumentBlock is a document, such as a PDF.
+type DocumentBlock struct {
+	Source       MediaSource  `json:"source"`
+	CacheControl CacheControl `json:"-"`
+}
+
+// ToolCallBlock asks for a tool to be called.
+type ToolCallBlock struct {
+	ID   string          `json:"id"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args"` // any JSON, kept as it is; nil is written as null
+}
+
+// ReasoningBlock is what the model thought.
+type ReasoningBlock struct {
+	Text      string  `json:"text"`
+	Signature *string `json:"signature"` // null if there is none
+}
+
+// RedactedReasoningBlock is what the model thought in a form that only its
+// provider can read.
+type RedactedReasoningBlock struct {
+	Data string `json:"data"`
+}
+
+// ToolResultContent is what a tool answered.
+type ToolResultContent struct {
+	Blocks  []ToolResultPart `json:"blocks"`
+	IsError bool             `json:"is_error,omitempty"`
+}
+
+// ToolResultPart is a part of a tool's answer: a text, or a picture if Image is
+// set.
+type ToolResultPart struct {
+	Text  string
+	Image *MediaSource
+}
+
+// MediaSource says where the bytes of a picture or document are. Which fields
+// count depends on Type.
+type MediaSource struct {
+	Type      MediaSourceType
+	MediaType string // base64
+	Data      string // base64: the bytes, in that encoding
+	URL       string // url
+	ID        string // file_id
+}
+
+// MediaSourceType says how a source gives its bytes.
+type MediaSourceType string
+
+// Types of sources.
+const (
+	SourceBase64 MediaSourceType = "base64"
+	SourceURL    MediaSourceType = "url"
+	SourceFileID MediaSourceType = "file_id"
+)
+
+func (b TextBlock) tagged() (string, any)              { return "Text", b }
+func (b ImageBlock) tagged() (string, any)             { return "Image", b }
+func (b DocumentBlock) tagged() (string, any)          { return "Document", b }
+func (b ReasoningBlock) tagged() (string, any)         { return "Reasoning", b }
+func (b RedactedReasoningBlock) tagged() (string, any) { return "RedactedReasoning", b }
+
+func (b ToolCallBlock) tagged() (string, any) {
+	if b.Args == nil {
+		b.Args = json.RawMessage("null")
+	}
+	return "ToolCall", b
+}
+
+func (b ToolResultBlock) tagged() (string, any) {
+	if b.Content.Blocks == nil {
+		b.Content.Blocks = []ToolResultPart{}
+	}
+	return "ToolResult", b
+}
+
+func (TextBlock) ofUser()       {}
+func (ToolResultBlock) ofUser() {}
+func (ImageBlock) ofUser()      {}
+func (DocumentBlock) ofUser()   {}
+
+func (TextBlock) ofAssistant()              {}
+func (ToolCallBlock) ofAssistant()          {}
+func (ReasoningBlock) ofAssistant()         {}
+func (RedactedReasoningBlock) ofAssistant() {}
+
+// blockOf reads a block whose shape is known.
+func blockOf(role Role, name string, raw events.Raw) Block {
+	switch {
+	case name == "Text":
+		return decoded[TextBlock](raw)
+	case name == "ToolResult" && role == RoleUser:
+		return decoded[ToolResultBlock](raw)
+	case name == "Image" && role == RoleUser:
+		return decoded[ImageBlock](raw)
+	case name == "Document" && role == RoleUser:
+		return decoded[DocumentBlock](raw)
+	case name == "ToolCall":
+		b := decoded[ToolCallBlock](raw)
+		b.Args = append(json.RawMessage(nil), b.Args...)
+		return b
+	case name == "Reasoning":
+		return decoded[ReasoningBlock](raw)
+	case name == "RedactedReasoning":
+		return decoded[RedactedReasoningBlock](raw)
+	}
+	panic("tally: a message with a block that is none: " + name)
+}
+
+func decoded[B any](raw events.Raw) B {
+	var b B
+	mustDecode(raw, &b)
+	return b
+}
+
+// AppendRawJSON writes the fields that count for the type.
+func (s MediaSource) AppendRawJSON(dst []byte) ([]byte, error) {
+	switch s.Type {
+	case SourceBase64:
+		return rawjson.Append(dst, struct {
+			Type      MediaSourceType `json:"type"`
+			MediaType string          `json:"media_type"`
+			Data      string          `json:"data"`
+		}{s.Type, s.MediaType, s.Data})
+	case SourceURL:
+		return rawjson.Append(dst, struct {
+			Type MediaSourceType `json:"type"`
+			URL  string          `json:"url"`
+		}{s.Type, s.URL})
+	case SourceFileID:
+		return rawjson.Append(dst, struct {
+			Type MediaSourceType `json:"type"`
+			ID   string          `json:"id"`
+		}{s.Type, s.ID})
+	}
+	return dst, fmt.Errorf("%q is no type of a source", s.Type)
+}
+
+// ParseRawJSON reads the fields that count for the type.
+func (s *MediaSource) ParseRawJSON(raw []byte) error {
+	members := decoded[kindedObject](raw).Rest
+	s.Type = MediaSourceType(memberText(members, "type"))
+	switch s.Type {
+	case SourceBase64:
+		s.MediaType, s.Data = memberText(members, "media_type"), memberText(members, "data")
+	case SourceURL:
+		s.URL = memberText(members, "url")
+	case SourceFileID:
+		s.ID = memberText(members, "id")
+	}
+	return nil
+}
+
+// AppendRawJSON writes the part.
+func (p ToolResultPart) AppendRawJSON(dst []byte) ([]byte, error) {
+	if p.Image != nil {
+		return rawjson.Append(dst, struct {
+			Type   string      `json:"type"`
+			Source MediaSource `json:"source"`
+		}{"image", *p.Image})
+	}
+	return rawjson.Append(dst, struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{"text", p.Text})
+}
+
+// ParseRawJSON reads a part.
+func (p *ToolResultPart) ParseRawJSON(raw []byte) error {
+	members := decoded[kindedObject](raw).Rest
+	if memberText(members, "type") == "image" {
+		source, _ := members.Get("source")
+		image := decoded[MediaSource](source)
+		p.Image = &image
+		return nil
+	}
+	p.Text = memberText(members, "text")
+	return nil
+}
+
+// kindedObject is an object of which one member says what the others are.
+type kindedObject struct {
+	Rest events.Fields `json:",unknown"`
+}
+
+// memberText gives a member that is known to be a text.
+func memberText(members events.Fields, name string) string {
+	raw, _ := members.Get(name)
+	return decoded[string](raw)
+}

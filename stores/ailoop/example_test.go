@@ -1,0 +1,66 @@
+package ailoop_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/stores/ailoop"
+)
+
+// A chat loop that persists with a HistoryStore: it is stopped after the first
+// question, started again, and goes on where it was.
+func ExampleHistoryStore() {
+	dir, err := os.MkdirTemp("", "tally-example-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, question := range []string{"My order is late.", "Number 17."} {
+		if err := session(context.Background(), dir, question); err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// 0 messages before
+	// assistant: You said: My order is late.
+	// 2 messages before
+	// assistant: You said: Number 17.
+}
+
+// session is one run of the program.
+func session(ctx context.Context, dir, question string) error {
+	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return ask(ctx, ailoop.Of(st, "support-42"), question) // or a File, or an InMemory
+}
+
+// ask is one turn of the loop. What was said before comes out of the store, and
+// what is said now is in it before the answer is shown.
+func ask(ctx context.Context, history ailoop.HistoryStore, question string) error {
+	chat, _, err := history.Load(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println(chat.Len(), "messages before")
+
+	chat = chat.Append(ailoop.UserMessage(question))
+	if err := history.Save(ctx, chat); err != nil { // stores one message, whatever came before
+		return err
+	}
+	answer := ailoop.AssistantMessage(model(chat))
+	if err := history.Save(ctx, chat.Append(answer)); err != nil {
+		return err
+	}
+	fmt.Println("assistant:", answer.Text())
+	return nil
+}
+
+// model stands for the call of a model with all that was said.
+func model(chat ailoop.Snapshot) string {
+	return "You said: " + chat.Message(chat.Len()-1).Text()
+}

@@ -1,0 +1,68 @@
+package ailoop_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/ailoop"
+)
+
+// A save whose outcome is not known is repeated until it is: then it is stored,
+// and stored once.
+func TestHistorySaveRepeated(t *testing.T) {
+	for seed := range uint64(20) {
+		st := storetest.Faulty(t, logtest.Sometimes(seed, 3, logtest.Dropped, logtest.AckLost, logtest.Twice, logtest.Late))
+		h := ailoop.Of(st, "c")
+		var s ailoop.Snapshot
+		unsure := 0
+		for i := range 12 {
+			if i%5 == 4 {
+				s = talk(fmt.Sprint("instead ", i)) // a replacement
+			} else {
+				s = s.Append(ailoop.UserMessage(fmt.Sprint(i)))
+			}
+			err := h.Save(t.Context(), s)
+			for errors.Is(err, log.ErrUnknown) {
+				unsure++
+				err = h.Save(t.Context(), s)
+			}
+			if err != nil {
+				t.Fatalf("seed %d, save %d: %v", seed, i, err)
+			}
+		}
+		wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), s)
+		turns := 0
+		for _, rec := range historyRecords(t, st, h.Subject()) {
+			if events.IsThread(rec.Type) {
+				turns++
+			}
+		}
+		if turns != 12 {
+			t.Errorf("seed %d: %d events of 12 saves, %d of them repeated", seed, turns, unsure)
+		}
+	}
+}
+
+// A save that was stored without anybody hearing of it stands in the way of
+// another one, until it was loaded.
+func TestHistorySaveUnheard(t *testing.T) {
+	fault := logtest.None
+	st := storetest.Faulty(t, func() logtest.Fault { return fault })
+	h := ailoop.Of(st, "c")
+	mustSave(t, h, talk("a"))
+	fault = logtest.AckLost
+	if err := h.Save(t.Context(), talk("a", "b")); !errors.Is(err, log.ErrUnknown) {
+		t.Fatalf("%v", err)
+	}
+	fault = logtest.None
+	if err := h.Save(t.Context(), talk("a", "c")); !errors.Is(err, log.ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	wantSnapshot(t, mustLoad(t, h), talk("a", "b"))
+	mustSave(t, h, talk("a", "b", "c"))
+}

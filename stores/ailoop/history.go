@@ -1,0 +1,296 @@
+package ailoop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/ailoop/internal/chat"
+)
+
+// idPrefix stands before the ids of histories, which share one name space
+// with all sessions.
+const idPrefix = "history/"
+
+// History keeps a conversation's history in the log, as the session
+// history/<id>. Nothing that was ever saved is lost: [History.Revisions] lists
+// what was, [History.LoadAt] reads it.
+//
+// A save appends what is new and nothing else: the messages after those that
+// were there, or only the pins that changed; a snapshot that does not begin like
+// the one before is a replacement that repeats none of the messages that stay.
+// An equal snapshot is no event.
+//
+// A handle is one writer. It remembers what it loaded or saved last, and a save
+// is made on the condition that nobody else changed the conversation since: if
+// somebody did, nothing is written and the error matches log.ErrConflict. Load
+// again, and decide again. A handle that has loaded nothing writes a new history,
+// or adds to one that the snapshot begins with. A save whose outcome is not known
+// (log.ErrUnknown) can be repeated.
+//
+// A handle does no I/O until a method is called, and is safe for concurrent use:
+// its saves happen one after the other. Handles of different ids have nothing to
+// do with each other.
+type History struct {
+	st  *tally.Store
+	sub events.Subject
+	id  string
+
+	mu     sync.Mutex   // guards what follows; held during a save
+	base   *state       // nil: neither loaded nor saved
+	unsure *pendingSave // the last save, if its outcome is not known
+}
+
+// state is what a handle knows of its session.
+type state struct {
+	at      events.Offset // up to which it knows the session; 0: there is none
+	created bool          // the session has a session.created
+	found   bool          // a snapshot was saved
+	meta    events.Raw    // of the thread
+	content chat.Snapshot
+}
+
+// Of returns a handle on a history, whether it exists or not.
+func Of(st *tally.Store, id string) *History {
+	return &History{st: st, sub: events.Session(st.Namespace(), idPrefix+id), id: id}
+}
+
+// ID is the history's id.
+func (h *History) ID() string { return h.id }
+
+// Subject names the history's session in the log.
+func (h *History) Subject() events.Subject { return h.sub }
+
+// Session gives the history's session: to rewind it, to fork it.
+func (h *History) Session() *tally.Session { return h.st.Session(idPrefix + h.id) }
+
+// Load implements HistoryStore. A session of another kind is a *tally.KindError, a
+// turn that is no message a *MessageError.
+func (h *History) Load(ctx context.Context) (s Snapshot, found bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, err := h.load(ctx, "")
+	if err != nil {
+		return Snapshot{}, false, err
+	}
+	h.base = now
+	return snapshotOf(now.content), now.found, nil
+}
+
+// LoadAt gives the snapshot as of a position: an offset such as @17 (see
+// Revisions), a time, ~2. It does not change what the next Save is based on. A
+// position that there is not is ErrNotFound; found is false if nothing was saved
+// up to there.
+func (h *History) LoadAt(ctx context.Context, position string) (s Snapshot, found bool, err error) {
+	then, err := h.load(ctx, position)
+	if err != nil {
+		return Snapshot{}, false, err
+	}
+	return snapshotOf(then.content), then.found, nil
+}
+
+// Save implements HistoryStore.
+func (h *History) Save(ctx context.Context, s Snapshot) error {
+	return h.save(ctx, s, nil)
+}
+
+// Compact saves a snapshot that a compaction made of the one before, and records
+// how. What it dropped is not gone: LoadAt reads it.
+func (h *History) Compact(ctx context.Context, s Snapshot, r CompactionReport) error {
+	if r.Strategy == "" || r.Before < 0 || r.After < 0 {
+		return &events.InvalidError{Field: "compaction", Reason: "want a strategy, and sizes from 0"}
+	}
+	return h.save(ctx, s, &r)
+}
+
+// CompactionReport says how a conversation was made smaller.
+type CompactionReport struct {
+	Strategy string // such as truncate or summarize
+	Before   int64  // size before and after, in the strategy's own unit
+	After    int64
+}
+
+func (h *History) save(ctx context.Context, s Snapshot, compaction *CompactionReport) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to := s.raw()
+	base, err := h.baseFor(ctx, to)
+	if err != nil {
+		return err
+	}
+	evs, err := h.pending(base, to, compaction)
+	if err != nil {
+		return err
+	}
+	if len(evs) == 0 {
+		return h.confirm(ctx, to, base.at)
+	}
+	expect := log.At(0)
+	if base.at > 0 {
+		expect = log.Since(base.at, projector.MoveTypes()...)
+	}
+	h.unsure = nil
+	ack, err := h.st.Append(ctx, h.sub, expect, evs...)
+	switch {
+	case errors.Is(err, log.ErrUnknown):
+		h.unsure = &pendingSave{base.at, to, compaction, evs}
+		fallthrough
+	case err != nil:
+		return fmt.Errorf("save %s: %w", h.sub, err)
+	case ack.Duplicate: // stored by the try before, and perhaps not in effect any more
+		return h.confirm(ctx, to, base.at)
+	}
+	next := *base
+	next.at, next.created, next.found, next.content = ack.Last, true, true, to
+	h.base = &next
+	return nil
+}
+
+// confirm holds a snapshot that was stored before against what is there now.
+func (h *History) confirm(ctx context.Context, to chat.Snapshot, base events.Offset) error {
+	now, err := h.load(ctx, "")
+	if err != nil {
+		return err
+	}
+	if !now.found || !chat.Equal(now.content, to) {
+		return fmt.Errorf("save %s: %w", h.sub, &log.ConflictError{Subject: h.sub, Want: base, Have: now.at})
+	}
+	h.base = now
+	return nil
+}
+
+// baseFor gives what the handle knows of the session. If that is nothing, it is
+// what is there, on the condition that the snapshot takes none of it away.
+func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*state, error) {
+	if h.base != nil {
+		return h.base, nil
+	}
+	now, err := h.load(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	if now.found && chat.Between(now.content, to).Replaced {
+		return nil, fmt.Errorf("save %s, which was not loaded: %w", h.sub, &log.ConflictError{Subject: h.sub, Want: 0, Have: now.at})
+	}
+	return now, nil
+}
+
+// pendingSave is a save of which it is not known whether it was stored.
+type pendingSave struct {
+	base       events.Offset
+	content    chat.Snapshot
+	compaction *CompactionReport
+	events     []events.Event
+}
+
+// pending gives the events of a save: those of the try before, if this is the
+// same save again, so that the log recognises them.
+func (h *History) pending(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
+	if u := h.unsure; u != nil && u.base == base.at && chat.Equal(u.content, to) &&
+		(u.compaction == nil) == (compaction == nil) && (compaction == nil || *u.compaction == *compaction) {
+		return u.events, nil
+	}
+	return h.changes(base, to, compaction)
+}
+
+// changes gives the events of a save: one, and a second where the session is new
+// or the members change that are not of this version.
+func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
+	var payloads []events.Payload
+	if !base.created {
+		payloads = append(payloads, &events.SessionCreated{Kind: events.KindHistory, CreatedAt: events.TimestampOf(h.st.Now())})
+	}
+	switch change := chat.Between(base.content, to); {
+	case compaction != nil:
+		payloads = append(payloads, compacted(base, to, *compaction))
+	case !change.Nothing():
+		payloads = append(payloads, change.Payload(events.MainThread, base.meta, "save"))
+	case !base.found: // a conversation in which nothing was said
+		payloads = append(payloads, chat.Change{Replaced: true}.Payload(events.MainThread, base.meta, "save"))
+	}
+	if !chat.EqualUnknown(base.content.Unknown, to.Unknown) {
+		payloads = append(payloads, &events.SessionUpdated{Set: events.Fields{chat.UnknownMember(to.Unknown)}, Reason: "save"})
+	}
+	return h.stamped(payloads)
+}
+
+// stamped makes events of payloads, with ids of their own.
+func (h *History) stamped(payloads []events.Payload) ([]events.Event, error) {
+	evs := make([]events.Event, len(payloads))
+	for i, p := range payloads {
+		e, err := events.New(h.st.Source(), h.sub, p)
+		if err != nil {
+			return nil, err
+		}
+		evs[i] = h.st.Stamp(e)
+	}
+	return evs, nil
+}
+
+// compacted is a replacement, also where nothing but its end would change.
+func compacted(base *state, to chat.Snapshot, r CompactionReport) events.Payload {
+	change := chat.Replace(base.content, to)
+	p := change.Payload(events.MainThread, base.meta, "compact").(*events.ThreadReplaced)
+	p.Strategy, p.Before, p.After = r.Strategy, r.Before, r.After
+	return p
+}
+
+// load loads the session as of a position.
+func (h *History) load(ctx context.Context, position string) (*state, error) {
+	s, err := h.Session().Load(ctx, position)
+	if errors.Is(err, tally.ErrNotFound) && position == "" {
+		return &state{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.Ledger.Created != 0 {
+		if err := tally.CheckKind(s, events.KindHistory); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Damaged) > 0 {
+		return nil, &events.DamageError{Offset: s.Damaged[0]}
+	}
+	known := &state{at: s.Offset(), created: s.Ledger.Created != 0}
+	th := s.Threads[events.MainThread]
+	if th == nil {
+		return known, nil
+	}
+	known.found, known.meta = true, th.Meta
+	for i, t := range th.Turns {
+		if err := chat.CheckMessage(t.Raw); err != nil {
+			return nil, &MessageError{Subject: h.sub, Offset: t.Offset, Index: i, Err: chat.Place(t.Raw, err)}
+		}
+		known.content.Messages = append(known.content.Messages, t.Raw)
+		known.content.Pinned = append(known.content.Pinned, t.Pinned)
+	}
+	if raw, ok := s.Ledger.Fields.Get(chat.UnknownField); ok {
+		if known.content.Unknown, err = rawjson.Object(raw); err != nil {
+			return nil, fmt.Errorf("load %s: %s: %v", h.sub, chat.UnknownField, err)
+		}
+	}
+	return known, nil
+}
+
+// MessageError says that a turn of a history is no message: somebody appended it
+// by other means.
+type MessageError struct {
+	Subject events.Subject
+	Offset  events.Offset // of the event that brought the turn
+	Index   int           // of the turn, from 0
+	Err     error         // *SnapshotDecodeError
+}
+
+func (e *MessageError) Error() string {
+	return fmt.Sprintf("load %s: turn %d, by %v, is no message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
+}
+
+// Unwrap returns what is wrong with the turn.
+func (e *MessageError) Unwrap() error { return e.Err }

@@ -1,0 +1,206 @@
+package erratadir_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/errata"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/errata/recipe"
+)
+
+var _ formats.Target = (*tally.Store)(nil)
+
+func openAPI(t *testing.T) *tally.Store {
+	t.Helper()
+	st, err := tally.Open(t.Context(), logtest.Open(t), tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// must fails the test for an error of a call that has no other result.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was imported is what the panel's own views show.
+func TestImportedViews(t *testing.T) {
+	ctx := t.Context()
+	st := openAPI(t)
+	original := two("ses_1")
+	files := change(original.files(), "prompt_history.jsonl", "\"a\"\n\"b\"\n", "recipes.json", "{\n  \"rcp_1\": \"# Named\\nversion: 1\\n\"\n}", one+"recipe.md", "# Mine\nversion: 1\n",
+		one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"claude", "gpt"}, Responses: []response{{ModelID: "gpt", Completed: true, Text: "done"}}}),
+		"history.json", `{"m":[{"Role":"user","Content":"old"}]}`)
+	mustBeClean(t, st, folder(t, files))
+	s := errata.Of(st, "ses_1")
+	meta, err := s.Metadata(ctx)
+	must(t, err)
+	if meta.ID != "ses_1" || meta.PromptCount != 4 || len(meta.Runs) != 5 || meta.FirstPrompt != original.meta.FirstPrompt || !meta.CreatedAt.Equal(original.meta.CreatedAt) || meta.Runs[0].Note != "nice" {
+		t.Errorf("metadata %+v", meta)
+	}
+	content, err := s.Content(ctx)
+	must(t, err)
+	if marshal(content) != files[oneCont] {
+		t.Errorf("content\n%s, want\n%s", marshal(content), files[oneCont])
+	}
+	if prompts, err := errata.PromptsOf(st).List(ctx); err != nil || len(prompts) != 2 || prompts[0] != "b" {
+		t.Errorf("prompts %q, %v", prompts, err)
+	}
+	if total, err := s.TotalCost(ctx); err != nil || total != "0.0015" {
+		t.Errorf("cost %s, %v", total, err)
+	}
+	cp, err := s.LoadCheckpoint(ctx)
+	must(t, err)
+	if cp == nil || cp.Prompt != "p" || len(cp.Remaining()) != 1 || cp.Remaining()[0] != "claude" {
+		t.Errorf("checkpoint %+v", cp)
+	}
+	if r, err := s.SessionRecipe(ctx); err != nil || r == nil || r.Name != "Mine" {
+		t.Errorf("recipe %+v, %v", r, err)
+	}
+	if name, err := errata.RecipesOf(st).Name(ctx, "rcp_1"); err != nil || name != "Named" {
+		t.Errorf("name %q, %v", name, err)
+	}
+	if old, err := errata.Of(st, "history").Histories(ctx); err != nil || old["m"][0] != (errata.Turn{Role: "user", Content: "old"}) {
+		t.Errorf("history %+v, %v", old, err)
+	}
+	// The run that was rewound before does not count, that after it does.
+	stats, err := errata.StatsOf(ctx, st, errata.Filter{})
+	must(t, err)
+	if got := stats["claude"].Participations; got != 3 {
+		t.Errorf("E-33: %d participations", got)
+	}
+}
+
+// rewound runs a prompt and takes it back.
+func rewound(t *testing.T, s *errata.Session) {
+	t.Helper()
+	responses := []errata.Response{{ModelID: "m", Text: "c"}, {ModelID: "n", Text: "d"}}
+	before, err := s.AppendHistories(t.Context(), []string{"m", "n"}, responses, "wrong")
+	must(t, err)
+	_, err = s.PushRewindEntry(t.Context(), errata.RewindEntry{At: before.At, Prompt: "wrong", HistoryLengths: before.Lengths, FeedIndex: -1})
+	must(t, err)
+	_, err = s.PersistRunState(t.Context(), errata.Run{Prompt: "wrong", Responses: responses})
+	must(t, err)
+	_, err = s.Rewind(t.Context(), errata.WorkTree{})
+	must(t, err)
+}
+
+// What the panel's own calls recorded comes out as the original would write it,
+// and what shows it there shows it here.
+func TestExportedViews(t *testing.T) {
+	ctx := t.Context()
+	st := openAPI(t)
+	s := errata.Of(st, "ses_1")
+	zone := time.FixedZone("", -8*3600)
+	must(t, s.SaveInitialMeta(ctx, errata.Metadata{ID: "ses_1", CreatedAt: time.Date(2026, 5, 6, 7, 8, 9, 10, zone), Models: []string{"m", "n"}}))
+	hash, err := errata.RecipesOf(st).Put(ctx, []byte("# R\nversion: 1\n"))
+	must(t, err)
+	for i, prompt := range []string{"one <&>", "two"} {
+		if _, err := errata.PromptsOf(st).Record(ctx, prompt); err != nil {
+			t.Fatal(err)
+		}
+		responses := []errata.Response{{ModelID: "m", Text: "a", CostUSD: 0.1, StopReason: errata.StopComplete}, {ModelID: "n", Error: "x"}}
+		if _, err := s.AppendHistories(ctx, []string{"m", "n"}, responses, prompt); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.PersistRunState(ctx, errata.Run{Prompt: prompt, Responses: responses, ConfigHash: hash, At: time.Date(2026, 5, 6, 8, i, 0, 0, zone)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, s.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "m", AppliedFiles: []string{"f"}}))
+	must(t, s.UpdateLastRunNote(ctx, "well"))
+	rewound(t, s)
+	saver := s.SaveCheckpoint("", "three", []string{"n", "m"}, true)
+	must(t, saver.Finish(ctx, errata.Response{ModelID: "m", Text: "x", StopReason: errata.StopComplete}))
+	must(t, saver.Update(ctx, errata.Response{ModelID: "n", Text: "half"}))
+
+	meta, err := s.Metadata(ctx)
+	must(t, err)
+	content, err := s.Content(ctx)
+	must(t, err)
+	cp, err := s.LoadCheckpoint(ctx)
+	must(t, err)
+	got := exported(t, st)
+	mustEqual(t, map[string]string{oneMeta: marshal(meta), oneCont: marshal(content), one + "checkpoint.json": got[one+"checkpoint.json"], one + "recipe.md": "# R\nversion: 1\n",
+		"prompt_history.jsonl": "\"one \\u003c\\u0026\\u003e\"\n\"two\"\n", "recipes.json": "{\n  \"" + hash + "\": \"# R\\nversion: 1\\n\"\n}"}, got)
+
+	// Another store that takes it over shows the same.
+	dir := writeTree(t, filepath.Join(t.TempDir(), "p"), got)
+	back := openAPI(t)
+	mustBeClean(t, back, dir)
+	mustEqual(t, got, exported(t, back))
+	again, err := errata.Of(back, "ses_1").LoadCheckpoint(ctx)
+	must(t, err)
+	if again == nil || again.Prompt != cp.Prompt || marshal(again.Remaining()) != marshal(cp.Remaining()) || !again.Verbose {
+		t.Errorf("checkpoint %+v, want %+v", again, cp)
+	}
+	// The store that it came from finds nothing new in it but the files themselves.
+	if r, err := erratadir.Import(ctx, st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if after, err := s.Metadata(ctx); err != nil || marshal(after) != marshal(meta) {
+		t.Errorf("%v: metadata\n%s, want\n%s", err, marshal(after), marshal(meta))
+	}
+}
+
+// A recipe that a program set comes out as the original would write it.
+func TestExportedRecipe(t *testing.T) {
+	st := openAPI(t)
+	s := errata.Of(st, "ses_1")
+	r := &errata.Recipe{Version: 1, Name: "Set", Models: []string{"m"}, SystemPrompt: "Be <brief>.", Tools: &recipe.Tools{Allowlist: []string{"bash"}}, ToolDescriptions: map[string]string{"bash": "Runs."}}
+	must(t, s.SetSessionRecipe(t.Context(), r))
+	const text = "# Set\nversion: 1\n\n## Models\n- m\n\n## System Prompt\nBe <brief>.\n\n## Tools\n- bash\n"
+	got := exported(t, st)
+	if got[one+"recipe.md"] != text {
+		t.Errorf("recipe.md is %q", got[one+"recipe.md"])
+	}
+	back := openAPI(t)
+	mustBeClean(t, back, writeTree(t, filepath.Join(t.TempDir(), "p"), got))
+	mustEqual(t, got, exported(t, back))
+	if taken, err := errata.RecipesOf(back).Get(t.Context(), r.Hash()); err != nil || string(taken) != text {
+		t.Errorf("under the hash that the recipe has here, there is %q, %v", taken, err)
+	}
+}
+
+// A recipe has one hash however it came in and however it is spelled, and all
+// generations of hashes are found under what they were called.
+func TestOneHash(t *testing.T) {
+	const odd = "# R\nVersion:  1\n\n## Constraints\n- timeout: 90\nmax_steps: 0\n\n## Models\n- m\n"
+	const normal = "# R\nversion: 1\n\n## Constraints\ntimeout: 1m30s\n"
+	files := map[string]string{"recipes.json": "{\n  \"cfg_v1_0\": {\n    \"name\": \"first\"\n  },\n  \"rcp_1\": \"# Third\\nversion: 1\\n\",\n  \"rcp_v1_0\": {\n    \"name\": \"second\"\n  }\n}"}
+	for id, text := range map[string]string{"ses_1": odd, "ses_2": normal} {
+		for name, data := range newSession(id, "m").ask("q", "a").files() {
+			files[name] = data
+		}
+		files["sessions/"+id+"/recipe.md"] = text
+	}
+	st := openAPI(t)
+	mustBeClean(t, st, folder(t, files))
+	mustEqual(t, files, exported(t, st))
+	hash, err := errata.RecipesOf(st).Put(t.Context(), []byte(normal))
+	must(t, err)
+	list, err := errata.RecipesOf(st).List(t.Context())
+	must(t, err)
+	if len(list) != 4 || string(list[hash]) != odd { // the first text is kept
+		t.Errorf("%d recipes: %q", len(list), list)
+	}
+	for hash, want := range map[string]string{"cfg_v1_0": "first", "rcp_v1_0": "second", "rcp_1": "Third", hash: "R"} {
+		if name, err := errata.RecipesOf(st).Name(t.Context(), hash); name != want || err != nil {
+			t.Errorf("%s is %q, %v", hash, name, err)
+		}
+	}
+	for _, id := range []string{"ses_1", "ses_2"} {
+		if r, err := errata.Of(st, id).SessionRecipe(t.Context()); err != nil || r.Hash() != hash {
+			t.Errorf("%s: %+v, %v", id, r, err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package erratadir
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// guardTypes are those that would make a plan wrong.
+func guardTypes() []string {
+	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated, events.TypeRunFinished,
+		events.TypeRunAnnotated, events.TypeCheckpointSaved, events.TypeCheckpointCleared)
+}
+
+// apply carries a plan out.
+func (p *plan) apply(ctx context.Context, target formats.Target, told func(int)) error {
+	if p.recipe != nil {
+		n, err := p.recipe.put(ctx, target, p.origin.Root)
+		if told(n); err != nil {
+			return err
+		}
+	}
+	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w.Rewrites = p.rewrites
+	for _, s := range p.steps {
+		if err := p.applyStep(ctx, w, s); err != nil {
+			return err
+		}
+	}
+	return w.Flush(ctx)
+}
+
+func (p *plan) applyStep(ctx context.Context, w *foreign.Writer, s step) error {
+	if s.waits {
+		if err := w.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	payload := s.payload(w.Last)
+	e, err := events.New(cmp.Or(s.source, EventSource), p.s.Subject, payload)
+	if err != nil {
+		return err
+	}
+	// The same difference stated again is the same event.
+	if e.ID = s.id; e.ID == "" {
+		e.ID = events.DerivedID(Format, p.s.Subject.ID, p.base.String(), s.what, payload.EventType(), foreign.SumOf(e.Data))
+	}
+	e.Time = foreign.TimeOf(s.at)
+	return w.Add(ctx, e)
+}
+
+// putFile keeps a file of a session whole.
+func putFile(ctx context.Context, target formats.Target, u *unit, origin *events.Origin, s *source) (int, error) {
+	link := events.Link{Rel: "session", To: events.Session(target.Namespace(), u.id).String()}
+	return stamp.PutDocument(ctx, target, foreign.WholeFile{
+		Doc: documentOf(target.Namespace(), origin.Root, s.full), Meta: docMeta(origin.Root, origin.Marker, s, link), Size: s.size, Sum: s.sum,
+		Content: func() (io.ReadCloser, error) { return u.tree.Open(s.full) },
+	}, false)
+}
+
+// seal settles how each file is spelled, now that the state shows what it renders:
+// a file that does not come out is kept whole for as long as the state renders
+// that, and one that is gone stays away for as long.
+func (im *importer) seal(ctx context.Context, v view, u *unit, origin *events.Origin) error {
+	wanted, err := im.spellings(ctx, v, u, origin)
+	if err != nil {
+		return err
+	}
+	var gone []events.Subject
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		have := v.s.Ledger.Formats[name]
+		if doc, _, err := have.Doc.Parse(v.s.Subject.Namespace); wanted[name].Gone && have.Doc != "" && err == nil {
+			gone = append(gone, doc)
+		}
+	}
+	if len(wanted) > 0 {
+		w := foreign.NewWriter(im.Target, v.s.Subject, v.s.Offset(), guardTypes(), im.Added)
+		e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
+		if err != nil {
+			return err
+		}
+		e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", foreign.SumOf(e.Data))
+		if v.s.Ledger.CreatedAt == u.created && !im.There[u.id] {
+			e.Time = foreign.TimeOf(u.created)
+		}
+		if err := w.Add(ctx, e); err != nil {
+			return err
+		}
+		if err := w.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	for _, doc := range gone {
+		n, err := stamp.DeleteDocument(ctx, im.Target, doc, false)
+		if im.Added(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spellings gives the formats that the session does not have yet. Files that must
+// be kept whole are kept.
+func (im *importer) spellings(ctx context.Context, v view, u *unit, origin *events.Origin) (map[string]events.FileFormat, error) {
+	wanted := make(map[string]events.FileFormat)
+	for _, s := range u.files {
+		format := s.format
+		format.Mode = s.mode
+		data, there, err := v.render(ctx, s.path, format, true)
+		if err != nil {
+			return nil, err
+		}
+		if !there || foreign.SumOf(data) != s.sum {
+			n, err := putFile(ctx, im.Target, u, origin, s)
+			if im.Added(n); err != nil {
+				return nil, err
+			}
+			format.Doc = events.RefOf(documentOf(im.Target.Namespace(), origin.Root, s.full), 0)
+			if s.part != partOther {
+				f := file{data: data, there: there}
+				format.Of = f.sum()
+			}
+		}
+		if have, ok := v.s.Ledger.Formats[foreign.KeyOf(s.path)]; !ok || have != format {
+			wanted[foreign.KeyOf(s.path)] = format
+		}
+	}
+	for _, name := range v.paths() {
+		if u.file(name) != nil {
+			continue
+		}
+		format := events.FileFormat{Gone: true}
+		data, there, err := v.render(ctx, name, format, true)
+		if err != nil {
+			return nil, err
+		}
+		if partOf(u.id, name) != partOther {
+			f := file{data: data, there: there}
+			format.Of = f.sum()
+		}
+		have, known := v.s.Ledger.Formats[foreign.KeyOf(name)]
+		if known && have != format || !known && there {
+			wanted[foreign.KeyOf(name)] = format
+		}
+	}
+	return wanted, nil
+}

@@ -1,0 +1,396 @@
+package erratadir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+)
+
+const (
+	one     = "sessions/ses_1/"
+	oneMeta = one + "session_metadata.json"
+	oneCont = one + "session_content.json"
+)
+
+// types lists the events of a session.
+func types(t testing.TB, st store, id string) []string {
+	t.Helper()
+	var list []string
+	for rec, err := range st.Read(t.Context(), events.Range{Subject: events.Session(st.Name, id)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, strings.TrimSuffix(strings.TrimPrefix(rec.Type, "tally."), ".v1"))
+	}
+	return list
+}
+
+// What was recorded becomes the facts that the panel's own calls would have left:
+// the turns of a run, its result, what was said of it, what it cost.
+func TestVocabulary(t *testing.T) {
+	st := openStore(t)
+	files := change(rootTree(), one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"gpt"}, Responses: []response{{ModelID: "gpt"}}}))
+	mustBeClean(t, st, folder(t, files))
+	want := []string{"session.created", "turn.appended", "run.finished", "run.annotated", "cost.accrued", "cost.accrued",
+		"turn.appended", "run.finished", "cost.accrued", "cost.accrued", "run.finished", "cost.accrued", "cost.accrued", "session.rewound",
+		"turn.appended", "run.finished", "cost.accrued", "cost.accrued", "checkpoint.saved"}
+	if got := types(t, st, "ses_1"); !slices.Equal(got, want) {
+		t.Errorf("events\n%v, want\n%v", got, want)
+	}
+	s := load(t, st, "ses_1")
+	if s.Ledger.Kind != events.KindPanel || s.Ledger.Origin().Birth == "" || len(s.Threads.Turns("claude")) != 6 || len(s.Threads.Turns("gpt")) != 4 {
+		t.Errorf("kind %q, origin %+v, threads %v", s.Ledger.Kind, s.Ledger.Origin(), s.Threads.Names())
+	}
+	run := s.Ledger.Runs[0]
+	if run.Kind != "panel" || !strings.HasPrefix(run.ID, "run_") || run.Selected != "gpt" || run.Rating != "good" || run.Note != "nice" || run.Last().Schema != "errata/panel" {
+		t.Errorf("run %+v", run)
+	}
+	if spent := s.Ledger.Spent(); spent.USD != "0.0015" || spent.Tokens.Input != 84 || spent.Events != 8 {
+		t.Errorf("spent %+v", spent)
+	}
+	if c := s.Ledger.Checkpoints[0]; c.Kind != events.CheckpointResume || c.Cleared || c.Prompt != "p" {
+		t.Errorf("checkpoint %+v", c)
+	}
+	if p := load(t, st, "prompts"); p.Ledger.Kind != events.KindPrompts || len(p.Threads.Turns("prompts")) != 3 || string(p.Threads.Turns("prompts")[1].Raw) != `"second"` {
+		t.Errorf("prompts %+v", p.Threads)
+	}
+	for hash, want := range map[string]string{"rcp_1": "# R\nversion: 1\n", "cfg_v1_0": "{\n    \"name\": \"old\"\n  }"} {
+		if d, err := st.Loader().Document(t.Context(), events.Document(st.Name, "recipe", hash), 0); err != nil || string(d.Data) != want {
+			t.Errorf("recipe %s: %+v, %v", hash, d, err)
+		}
+	}
+	if h := load(t, st, "history"); len(h.Threads.Turns("m")) != 2 || h.Threads["n"] == nil {
+		t.Errorf("history %+v", h.Threads)
+	}
+}
+
+// A model that was rated bad has not won, whatever the file says.
+func TestRatedBad(t *testing.T) {
+	st := openStore(t)
+	s := newSession("ses_1", "m", "n").ask("q", "a", "b").last(func(s *summary) { s.Selected, s.Rating = "m", "bad" })
+	mustBeClean(t, st, folder(t, s.files()))
+	if run := load(t, st, "ses_1").Ledger.Runs[0]; run.Selected != "" || run.Rating != "bad" || !slices.Equal(run.Tags, []string{"rated:m"}) {
+		t.Errorf("E-14: run %+v", run)
+	}
+	mustEqual(t, s.files(), exported(t, st))
+}
+
+// A folder, another in its place, then the first again: each time the export is
+// the folder, to the byte, and nothing is counted twice.
+func TestAgainAndAgain(t *testing.T) {
+	a := change(two("ses_1").files(), one+"recipe.md", "# R\nversion: 1\n", "prompt_history.jsonl", "\"a\"\n\"b\"\n")
+	longer := two("ses_1").ask("fifth", "a5", "b5")
+	for name, b := range map[string]map[string]string{
+		"extended":           change(a, oneMeta, longer.files()[oneMeta], oneCont, longer.files()[oneCont]),
+		"annotated":          change(a, oneMeta, marshal(two("ses_1").last(func(s *summary) { s.Note = "x" }).meta)),
+		"rewound":            change(a, oneMeta, two("ses_1").rewind().files()[oneMeta], oneCont, two("ses_1").rewind().files()[oneCont]),
+		"cleared":            change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs})),
+		"compacted":          change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs, Histories: map[string][]turn{"gpt": {{"user", "so far"}}}})),
+		"fewer runs":         change(a, oneMeta, newSession("ses_1", "claude", "gpt").files()[oneMeta]),
+		"other runs":         newSession("ses_1", "x").ask("y", "z").files(),
+		"no content":         change(a, oneCont, "-"),
+		"no metadata":        change(a, oneMeta, "-"),
+		"corrupt content":    change(a, oneCont, a[oneCont][:100]),
+		"corrupt metadata":   change(a, oneMeta, "{"),
+		"both corrupt":       change(a, oneMeta, "", oneCont, "[]"),
+		"no recipe":          change(a, one+"recipe.md", "-"),
+		"other recipe":       change(a, one+"recipe.md", "# S\nversion: 1\n"),
+		"same hash":          change(a, one+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"),
+		"unfinished":         change(a, one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(9)})),
+		"bad checkpoint":     change(a, one+"checkpoint.json", "x"),
+		"fewer prompts":      change(a, "prompt_history.jsonl", "\"a\"\n"),
+		"other prompts":      change(a, "prompt_history.jsonl", "\"c\"\n\"b\""),
+		"bad prompts":        change(a, "prompt_history.jsonl", "\"a\"\n{}\n\n\"b\"\n"),
+		"stray files":        change(a, one+"x/y", "1", "z", "2", "recipes/r.md", "3"),
+		"final newlines":     change(a, oneMeta, a[oneMeta]+"\n", oneCont, a[oneCont]+"\r\n"),
+		"a thread of null":   change(a, oneCont, strings.Replace(a[oneCont], `"histories":{`, `"histories":{"a":null,`, 1)),
+		"content head":       change(a, oneCont, strings.Replace(a[oneCont], `"session_id":"ses_1",`, ``, 1)),
+		"everything at once": {oneMeta: "[", oneCont: "\ufeff{}", "prompt_history.jsonl": "\r\n\"x\"", one + "recipe.md": "", one + "checkpoint.json": "null", "history.json": "{\"m\":[]}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, dir := openStore(t), filepath.Join(t.TempDir(), "data")
+			spent := make(map[int]projector.Total)
+			for i, tree := range []map[string]string{a, b, a, b, a} {
+				replaceTree(t, dir, tree)
+				if r := mustImport(t, st, dir); len(r.Refused) > 0 || r.Events == 0 {
+					t.Errorf("import %d: %d events, refused %v, %v", i, r.Events, r.Refused, r.Problems)
+				}
+				if again := mustImport(t, st, dir); again.Events != 0 {
+					t.Errorf("import %d again: %d events", i, again.Events)
+				}
+				want := tree
+				if name == "other runs" && i > 0 {
+					want = change(want, "prompt_history.jsonl", a["prompt_history.jsonl"]) // a session that is missing stays
+				}
+				if name == "everything at once" && i > 1 {
+					want = change(want, "history.json", b["history.json"])
+				}
+				mustEqual(t, want, exported(t, st))
+				spent[i] = load(t, st, "ses_1").Ledger.Spent()
+			}
+			if spent[1] != spent[2] || spent[2] != spent[4] {
+				t.Errorf("spent %+v", spent)
+			}
+		})
+	}
+}
+
+// E-37: a content file that cannot be read takes nothing away from what the store
+// has, and is itself kept.
+func TestCorruptContent(t *testing.T) {
+	files := two("ses_1").files()
+	for name, bad := range map[string]string{"cut": files[oneCont][:200], "empty": "", "not UTF-8": "{\"runs\":[],\"x\":\"\xff\"}", "array": "[]", "runs": `{"runs":{}}`, "history": "{\n\"histories\":{\"a\":1}}", "twice": `{"runs":[],"runs":[]}`} {
+		t.Run("E-37/"+name, func(t *testing.T) {
+			st, dir := openStore(t), folder(t, files)
+			mustBeClean(t, st, dir)
+			before := load(t, st, "ses_1")
+			corrupt := change(files, oneCont, bad)
+			replaceTree(t, dir, corrupt)
+			r := mustImport(t, st, dir)
+			if len(r.Problems) != 1 || r.Problems[0].File != oneCont || r.Files != (formats.Files{Exact: 1, Whole: 1}) {
+				t.Errorf("report %+v", r)
+			}
+			after := load(t, st, "ses_1")
+			if after.Threads.Hash() != before.Threads.Hash() || len(after.Ledger.Runs) != len(before.Ledger.Runs) {
+				t.Error("what the store had is gone")
+			}
+			mustEqual(t, corrupt, exported(t, st))
+			fresh := openStore(t)
+			if r := mustImport(t, fresh, dir); len(r.Problems) != 1 {
+				t.Errorf("report %+v", r)
+			}
+			mustEqual(t, corrupt, exported(t, fresh))
+		})
+	}
+	st := openStore(t)
+	r := mustImport(t, st, folder(t, map[string]string{oneMeta: "{}", oneCont: "{\n\"runs\":[\n}\n"}))
+	if len(r.Problems) != 1 || r.Problems[0].Line != 3 {
+		t.Errorf("problems %v, want line 3", r.Problems)
+	}
+}
+
+// Costs that are none are named, and not counted.
+func TestImpossibleCosts(t *testing.T) {
+	st := openStore(t)
+	var runs []string
+	for i, costs := range []string{`{"m":-1}`, `{"m":"2"}`, `{"m":1e400,"n":3}`, `{"m":1e-7,"n":4}`} {
+		runs = append(runs, fmt.Sprintf(`{"timestamp":"2026-01-01T00:00:0%dZ","prompt_hash":"ph_1","prompt_preview":"","models":["m"],"costs_usd":%s}`, i, costs))
+	}
+	files := map[string]string{oneMeta: `{"id":"ses_1","runs":[` + strings.Join(runs, ",") + `]}`}
+	r := mustImport(t, st, folder(t, files))
+	if len(r.Problems) != 3 {
+		t.Errorf("problems %v", r.Problems)
+	}
+	if spent := load(t, st, "ses_1").Ledger.Spent(); spent.USD != "7.0000001" {
+		t.Errorf("spent %+v", spent)
+	}
+	mustEqual(t, files, exported(t, st))
+}
+
+// Equal ids from two folders: the second is refused, the first stays as it is.
+func TestOrigins(t *testing.T) {
+	a := change(two("ses_1").files(), "prompt_history.jsonl", "\"a\"\n", "notes", "1")
+	other := newSession("ses_1", "m").ask("q", "a")
+	other.meta.CreatedAt = at(50)
+	b := change(other.files(), "prompt_history.jsonl", "\"b\"\n", "sessions/ses_2/session_metadata.json", "{}", "notes", "1")
+	st := openStore(t)
+	mustBeClean(t, st, folder(t, a))
+	dir := folder(t, b)
+	r := mustImport(t, st, dir)
+	if !slices.Equal(r.Refused, []string{"ses_1", "prompts"}) || r.Added != 1 || len(r.Problems) != 2 {
+		t.Fatalf("report %+v", r)
+	}
+	if reason := r.Problems[0].String(); !strings.Contains(reason, "--namespace") || !strings.Contains(reason, "--merge") || !strings.Contains(reason, "sessions/ses_1") {
+		t.Errorf("problem %q", reason)
+	}
+	mustEqual(t, change(a, "sessions/ses_2/session_metadata.json", "{}"), exported(t, st))
+	if r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+		t.Fatal(r, err)
+	}
+	mustEqual(t, b, exported(t, st))
+
+	t.Run("namespaces", func(t *testing.T) {
+		second := store{Log: st.Log, Name: "second"}
+		mustBeClean(t, second, folder(t, a))
+		mustEqual(t, a, exported(t, second))
+	})
+	t.Run("moved", func(t *testing.T) {
+		st := openStore(t)
+		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), a))
+		changed := change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(content{SessionID: "ses_1"}))
+		if r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "new"), changed)); r.Root != "old" {
+			t.Errorf("root %q", r.Root)
+		}
+		mustEqual(t, changed, exported(t, st))
+	})
+}
+
+// What others did to a session after its import is not undone by importing again.
+func TestLiveChanges(t *testing.T) {
+	a := two("ses_1")
+	longer := two("ses_1").ask("fifth", "a5", "b5").files()
+	turnOf := func(s string) *events.TurnAppended {
+		return &events.TurnAppended{Entries: []events.Entry{{Thread: "gpt", Turn: events.Raw(`{"role":"user","content":"` + s + `"}`)}}}
+	}
+	for _, c := range []struct {
+		name    string
+		live    func(s *projector.Session) events.Payload
+		next    map[string]string
+		refused bool
+	}{
+		{"turns, folder as it was", func(*projector.Session) events.Payload { return turnOf("x") }, a.files(), true},
+		{"turns, folder has them too", func(*projector.Session) events.Payload { return turnOf("fifth") }, longer, false},
+		{"rewound, folder as it was", func(s *projector.Session) events.Payload { return &events.SessionRewound{To: s.History.First()} }, a.files(), true},
+		{"note, folder as it was", func(s *projector.Session) events.Payload {
+			note := "mine"
+			return &events.RunAnnotated{Run: s.Ledger.Runs[0].Ref(), Note: &note}
+		}, change(a.files(), oneMeta, marshal(two("ses_1").meta)), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st, dir := openStore(t), folder(t, a.files())
+			mustBeClean(t, st, dir)
+			s := load(t, st, "ses_1")
+			live(t, st, "ses_1", log.Since(s.Offset(), events.TypeTurnAppended), c.live(s))
+			before := load(t, st, "ses_1").Threads.Hash()
+			replaceTree(t, dir, c.next)
+			r := mustImport(t, st, dir)
+			if refused := len(r.Refused) == 1; refused != c.refused {
+				t.Fatalf("refused %v, problems %v", r.Refused, r.Problems)
+			}
+			if c.refused && (r.Events != 0 || load(t, st, "ses_1").Threads.Hash() != before) {
+				t.Errorf("a refused session was changed: %+v", r)
+			}
+			if r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+				t.Fatal(r, err)
+			}
+			mustEqual(t, c.next, exported(t, st))
+		})
+	}
+	t.Run("not imported", func(t *testing.T) {
+		st := openStore(t)
+		live(t, st, "ses_1", log.Any, turnOf("x"))
+		if r := mustImport(t, st, folder(t, a.files())); !slices.Equal(r.Refused, []string{"ses_1"}) {
+			t.Errorf("report %+v", r)
+		}
+	})
+}
+
+// Importers of one folder at the same time bring it in once.
+func TestConcurrent(t *testing.T) {
+	st, dir := openStore(t), folder(t, rootTree())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{})
+			if err != nil || len(r.Problems) > 0 {
+				t.Errorf("%v, %v", err, r.Problems)
+			}
+		})
+	}
+	wg.Wait()
+	mustEqual(t, rootTree(), exported(t, st))
+	alone := openStore(t)
+	mustBeClean(t, alone, dir)
+	for _, id := range []string{"ses_1", "ses_2", "prompts", "history", "headless"} {
+		if have, want := types(t, st, id), types(t, alone, id); !slices.Equal(have, want) {
+			t.Errorf("%s: %v, alone %v", id, have, want)
+		}
+	}
+	if r := mustBeClean(t, st, dir); r.Events != 0 {
+		t.Errorf("report %+v", r)
+	}
+}
+
+// A dry run says what would be added, adds nothing, and notices the same problems.
+func TestDryRun(t *testing.T) {
+	dir := folder(t, change(rootTree(), "sessions/ses_9/session_content.json", "{"))
+	st := openStore(t)
+	dry, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, err := st.Head(t.Context()); err != nil || head != 0 {
+		t.Errorf("a dry run wrote up to %v, %v", head, err)
+	}
+	real := mustImport(t, st, dir)
+	if dry.Events != real.Events || dry.Added != real.Added || len(dry.Problems) != len(real.Problems) || dry.Files != real.Files {
+		t.Errorf("dry %+v\nreal %+v", dry, real)
+	}
+	if again, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true}); err != nil || again.Events != 0 {
+		t.Errorf("again %+v, %v", again, err)
+	}
+}
+
+func TestSome(t *testing.T) {
+	st, dir := openStore(t), folder(t, rootTree())
+	var last formats.Progress
+	r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{Only: []string{"ses_2"}, Progress: func(p formats.Progress) { last = p }})
+	if err != nil || r.Sessions != 1 || last.Of != 1 || last.Sessions != 1 || last.Events != r.Events {
+		t.Errorf("report %+v, progress %+v, %v", r, last, err)
+	}
+	mustEqual(t, newSession("ses_2", "m").ask("second", "x").files(), exported(t, st))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := erratadir.Import(ctx, openStore(t), dir, formats.ImportOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestSniff(t *testing.T) {
+	layout := erratadir.Layout{}
+	for name, want := range map[string]bool{"prompt_history.jsonl": true, oneMeta: true, oneCont: true, "data/prompt_history.jsonl": true, "history.json": false, "sessions/x/y": false, "conversations/c/meta.json": false} {
+		if got := layout.Sniff(writeTree(t, t.TempDir(), map[string]string{name: "{}"})); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if !layout.Sniff(folder(t, map[string]string{"history.json": `{"m":[{"Role":"user","Content":"x"}]}`})) {
+		t.Error("the oldest history is not recognised")
+	}
+	dir := folder(t, map[string]string{oneMeta: "{}"})
+	if layout.Sniff(filepath.Join(dir, filepath.FromSlash(oneMeta))) || layout.Sniff(filepath.Join(dir, "nothing")) || !layout.Sniff(filepath.Join(dir, "sessions", "ses_1")) {
+		t.Error("a file, what is missing, or a session's folder")
+	}
+}
+
+// What is neither file nor folder is named, and never followed.
+func TestLinks(t *testing.T) {
+	dir := folder(t, two("ses_1").files())
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sessions/ses_1/link", "recipes.json", "prompt_history.jsonl"} {
+		if err := os.Symlink(secret, filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+	}
+	st := openStore(t)
+	r := mustImport(t, st, dir)
+	if len(r.Problems) != 3 {
+		t.Errorf("problems %v", r.Problems)
+	}
+	mustEqual(t, two("ses_1").files(), exported(t, st))
+}
+
+func TestSubject(t *testing.T) {
+	st := openStore(t)
+	for path, want := range map[string]string{oneMeta: "session/ses_1", one + "a/b": "session/ses_1", "prompt_history.jsonl": "session/prompts", "history.json": "session/history",
+		"recipes.json": "document/file/data=2Frecipes=2Ejson", "recipes/x.md": "document/file/data=2Frecipes=2Fx=2Emd", "": "", "sessions/ses_1/": ""} {
+		sub, ok := erratadir.Layout{}.Subject(t.Context(), st, "data", path)
+		if ok != (want != "") || ok && sub.String() != want {
+			t.Errorf("%q: %v, %v", path, sub, ok)
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package erratadir
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// step is an event of a plan. Its payload may name the session's last offset
+// before it; then what comes before must be in the log.
+type step struct {
+	payload func(last events.Offset) events.Payload
+	waits   bool
+	what    string
+	source  string // of the event; "": EventSource
+	id      string // of the event; "": it follows from base and content
+	at      events.Timestamp
+}
+
+// plan is what has to happen so that the session has what the folder has. How the
+// files are spelled is settled afterwards, when it shows what the state renders.
+type plan struct {
+	view
+	u      *unit
+	base   events.Offset // the head that the plan was made on
+	origin *events.Origin
+	steps  []step
+	recipe *recipeDoc
+
+	pending  map[string][]events.Raw // turns to append, by thread
+	extends  bool                    // turns are appended
+	rewrites bool                    // threads are replaced or cut
+	again    bool                    // a run that the session has gets another result
+	head     bool                    // what the session says of itself changes
+}
+
+func (p *plan) fresh() bool { return p.base == 0 }
+
+func (p *plan) add(what string, at events.Timestamp, payload events.Payload) {
+	p.steps = append(p.steps, step{payload: func(events.Offset) events.Payload { return payload }, what: what, at: at})
+}
+
+func (p *plan) addAfter(what string, at events.Timestamp, payload func(last events.Offset) events.Payload) {
+	p.steps = append(p.steps, step{payload: payload, waits: true, what: what, at: at})
+}
+
+// makePlan compares a scanned unit with a session.
+func makePlan(ctx context.Context, v view, u *unit, origin *events.Origin) (*plan, error) {
+	p := &plan{view: v, u: u, base: v.s.Offset(), origin: origin, pending: make(map[string][]events.Raw)}
+	if err := p.planHead(ctx); err != nil {
+		return nil, err
+	}
+	p.planThreads()
+	if err := p.planRuns(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.planCheckpoint(ctx)
+}
+
+// planHead says what the session says of itself.
+func (p *plan) planHead(ctx context.Context) error {
+	raw, err := p.planMetadata(ctx)
+	if err != nil {
+		return err
+	}
+	if s := p.u.of(partRecipe); s != nil {
+		p.recipe = newRecipe(p.s.Subject.Namespace, p.u.recipe)
+	}
+	set := p.planFields()
+	formats := p.planFormats()
+	if p.s.Ledger.Created == 0 {
+		c := &events.SessionCreated{Kind: kindOf(p.u.id), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
+		if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
+			c.Models = texts(p.u.metadata, "models")
+		}
+		if p.recipe != nil {
+			c.Recipe = events.RefOf(p.recipe.doc, 0)
+		}
+		p.add("created", p.u.created, c)
+		raw, formats = nil, nil
+	}
+	if len(set) > 0 || raw != nil || len(formats) > 0 {
+		if set == nil {
+			set = events.Fields{}
+		}
+		p.add("updated", p.began(), &events.SessionUpdated{Set: set, Reason: "import", Raw: raw, Formats: formats})
+	}
+	return nil
+}
+
+// began is the time of what an import says of a session that is new: its past is
+// not of today.
+func (p *plan) began() events.Timestamp {
+	if p.fresh() {
+		return p.u.created
+	}
+	return ""
+}
+
+func kindOf(id string) string {
+	if id == promptsID {
+		return events.KindPrompts
+	}
+	return events.KindPanel
+}
+
+// planMetadata gives what session_metadata.json says beside the runs, if the
+// session says otherwise.
+func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
+	if p.u.of(partMetadata) == nil {
+		return nil, nil
+	}
+	want := events.Raw(appendMembers(nil, p.u.metadata))
+	have, err := foreign.Imported(ctx, p.src, p.s)
+	if err != nil || bytes.Equal(have, want) {
+		return nil, err
+	}
+	p.head = p.head || have != nil
+	return want, nil
+}
+
+// planFields gives the fields of the session that change.
+func (p *plan) planFields() events.Fields {
+	var set events.Fields
+	change := func(name string, want events.Raw) {
+		have, ok := p.s.Ledger.Fields.Get(name)
+		if ok && bytes.Equal(have, want) || !ok && want == nil {
+			return
+		}
+		if want == nil {
+			want = events.Raw("null")
+		}
+		set = append(set, events.Field{Name: name, Value: want})
+	}
+	if p.u.of(partContent) != nil {
+		var want events.Raw
+		if !slices.EqualFunc(p.u.content, usualContent(p.u.id, len(p.u.contents)), sameMember) {
+			want = appendMembers(nil, p.u.content)
+		}
+		change(fieldContent, want)
+	}
+	if p.s.Ledger.Created == 0 {
+		return set
+	}
+	if p.u.of(partMetadata) != nil {
+		if models, ok := p.u.metadata.Get("models"); ok {
+			change("models", models)
+		}
+	}
+	switch {
+	case p.recipe != nil:
+		change("recipe", goString(nil, string(events.RefOf(p.recipe.doc, 0))))
+	case !p.u.has(partRecipe):
+		change("recipe", nil)
+	}
+	p.head = p.head || len(set) > 0
+	if raw, err := rawjson.Marshal(p.origin); err == nil {
+		change("origin", raw)
+	}
+	return set
+}
+
+func sameMember(a, b rawjson.Member) bool {
+	return a.Name == b.Name && bytes.Equal(a.Value, b.Value)
+}
+
+// planFormats says how the files are spelled that should come out of the state;
+// whether they do shows afterwards.
+func (p *plan) planFormats() map[string]events.FileFormat {
+	list := make(map[string]events.FileFormat)
+	for _, s := range p.u.files {
+		key := foreign.KeyOf(s.path)
+		if _, ok := p.s.Ledger.Formats[key]; ok || !s.value {
+			continue
+		}
+		format := s.format
+		format.Mode = s.mode
+		list[key] = format
+	}
+	return list
+}
+
+// planThreads decides what becomes of the histories. A file that cannot be read
+// takes nothing away.
+func (p *plan) planThreads() {
+	switch {
+	case p.u.id == promptsID:
+		p.planThread(promptsID, p.u.prompts, nil)
+		return
+	case p.u.of(partContent) == nil && p.u.of(partHistory) == nil:
+		if !p.u.has(partContent) && !p.u.has(partHistory) {
+			p.dropThreads(nil)
+		}
+		return
+	}
+	for _, x := range p.u.threads {
+		turns, _ := isList(p.u.threads, x.Name)
+		p.planThread(x.Name, turns, x.Value)
+	}
+	p.dropThreads(p.u.threads)
+}
+
+// planThread makes a thread hold these turns. value is how an empty one is
+// written.
+func (p *plan) planThread(name string, want []events.Raw, value events.Raw) {
+	th := p.s.Threads[name]
+	have := p.s.Threads.Turns(name)
+	kept := 0
+	for kept < min(len(have), len(want)) && bytes.Equal(have[kept].Raw, want[kept]) {
+		kept++
+	}
+	if th == nil && len(want) == 0 && value != nil || len(have) > kept {
+		r := events.Replacement{Items: []events.Item{}}
+		if kept > 0 {
+			r.Items = append(r.Items, events.Item{Keep: &[2]int{0, kept}})
+		}
+		if string(value) == "null" {
+			r.Meta = value
+		}
+		p.add("thread", p.began(), &events.ThreadReplaced{Threads: map[string]events.Replacement{name: r}, Others: "keep", Reason: "import"})
+		p.rewrites = p.rewrites || th != nil
+	}
+	if kept < len(want) {
+		p.pending[name], p.extends = want[kept:], true
+	}
+}
+
+// dropThreads takes away the threads that the folder does not have.
+func (p *plan) dropThreads(wanted rawjson.Members) {
+	gone := make(map[string]int)
+	for name := range p.s.Threads {
+		if _, ok := wanted.Get(name); !ok {
+			gone[name] = 0
+		}
+	}
+	if len(gone) > 0 {
+		p.add("threads", "", &events.ThreadTruncated{Lengths: gone, Reason: "import"})
+		p.rewrites = true
+	}
+}
+
+// planRuns walks over the runs and markers of the folder. The turns that a run
+// brought come before it, where they can be told.
+func (p *plan) planRuns(ctx context.Context) error {
+	have, err := p.rows(ctx)
+	if err != nil {
+		return err
+	}
+	markers := make(map[string]int)
+	runs := make(map[string]*row)
+	for i := range have {
+		if have[i].marker {
+			markers[string(have[i].summary)]++
+		} else {
+			runs[have[i].id] = &have[i]
+		}
+	}
+	entries := pair(p.u.id, p.u.summaries, p.u.contents)
+	recognise(entries, have)
+	for i, e := range entries {
+		switch {
+		case e.marker && markers[string(e.summary)] > 0:
+			markers[string(e.summary)]--
+		case e.marker:
+			p.addAfter("marker/"+strconv.Itoa(i), e.at(), func(last events.Offset) events.Payload {
+				return &events.SessionRewound{To: last, Reason: markerReason, Raw: e.summary}
+			})
+		default:
+			p.planAnswers(i, e)
+			p.planRun(e, runs[e.id])
+		}
+	}
+	p.planRest()
+	return nil
+}
+
+// planRun states a run, as far as the session does not have it.
+func (p *plan) planRun(e entry, have *row) {
+	if have != nil {
+		if e.content == nil && p.u.has(partContent) && p.u.of(partContent) == nil {
+			e.content = have.content // the file cannot be read: what was there stays
+		}
+		if e.summary == nil && p.u.has(partMetadata) && p.u.of(partMetadata) == nil {
+			e.summary = have.summary
+		}
+	}
+	if have == nil || !bytes.Equal(e.summary, have.summary) || !bytes.Equal(e.content, have.content) {
+		p.again = p.again || have != nil
+		p.add("run/"+e.id, e.at(), &events.RunFinished{Run: e.ref(), Outcome: e.outcome(), Result: e.result(), Schema: resultSchema, FinishedAt: e.at()})
+	}
+	if a := e.annotation(); a != nil && (have == nil || !isNoted(have.run, a)) {
+		p.add("note/"+e.id, e.at(), a)
+	}
+	costs, bad := e.costs()
+	for _, model := range bad {
+		if s := p.u.of(partMetadata); s != nil {
+			s.problem(0, "run of "+string(e.at())+": costs or tokens of "+strconv.Quote(model)+" are none: not counted (kept as they stand)")
+		}
+	}
+	for _, c := range costs {
+		if !p.isCounted(c) {
+			p.steps = append(p.steps, step{payload: func(events.Offset) events.Payload { return c }, what: "cost", at: e.at(),
+				source: costSource, id: events.DerivedID("cost", p.s.Subject.ID, c.Run.ID, c.Model, c.Purpose, "")})
+		}
+	}
+}
+
+// isNoted reports whether a run has what an annotation says.
+func isNoted(r *projector.Run, a *events.RunAnnotated) bool {
+	same := func(want *string, have string) bool { return want == nil || *want == have }
+	return same(a.Note, r.Note) && same(a.Selected, r.Selected) && same(a.Rating, r.Rating) &&
+		(a.AppliedFiles == nil || slices.Equal(a.AppliedFiles, r.AppliedFiles)) && (a.Tags == nil || slices.Equal(a.Tags, r.Tags))
+}
+
+// isCounted reports whether the session has a model's cost of a run: it counts
+// once, whatever a file says later.
+func (p *plan) isCounted(c *events.CostAccrued) bool {
+	return slices.ContainsFunc(p.s.Ledger.Costs, func(have projector.Cost) bool {
+		return have.Model == c.Model && have.Run != nil && *have.Run == *c.Run
+	})
+}
+
+// planCheckpoint states the unfinished run.
+func (p *plan) planCheckpoint(ctx context.Context) error {
+	open := p.openCheckpoint()
+	if p.u.of(partCheckpoint) == nil {
+		if open != nil && !p.u.has(partCheckpoint) {
+			p.add("checkpoint", "", &events.CheckpointCleared{Kind: events.CheckpointResume, ID: open.ID, Reason: "import"})
+			p.head = true
+		}
+		return nil
+	}
+	have, err := p.checkpoint(ctx)
+	if err != nil || bytes.Equal(have, p.u.checkpoint) {
+		return err
+	}
+	m := object(p.u.checkpoint)
+	at := validTime(m, "timestamp")
+	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), text(m, "prompt")), Kind: events.CheckpointResume, Prompt: text(m, "prompt"), Raw: p.u.checkpoint}
+	if open != nil {
+		p.head = true
+	}
+	if open != nil && open.ID != c.ID {
+		p.add("checkpoint", at, &events.CheckpointCleared{Kind: events.CheckpointResume, Reason: "import"})
+	}
+	p.addAfter("checkpoint", at, func(last events.Offset) events.Payload {
+		c.At = last
+		return &c
+	})
+	return nil
+}

@@ -1,0 +1,114 @@
+package erratadir
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/recipe"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// recipeDoc is a recipe on its way into the store.
+type recipeDoc struct {
+	doc         events.Subject
+	data        []byte
+	contentType string
+}
+
+// newRecipe gives the document of a recipe in markdown, under the hash of the
+// configuration, however it is spelled.
+func newRecipe(ns string, data []byte) *recipeDoc {
+	return &recipeDoc{events.Document(ns, kindRecipe, recipe.TextHash(data)), data, "text/markdown; charset=utf-8"}
+}
+
+// put stores the recipe unless there is one under its hash: the first text stays.
+func (r *recipeDoc) put(ctx context.Context, target formats.Target, root string) (int, error) {
+	have, err := foreign.Load(ctx, target, r.doc)
+	if err != nil || have.Exists {
+		return 0, err
+	}
+	meta := events.DocMeta{Attributes: map[string]string{foreign.AttrRoot: root}}
+	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: r.doc, ContentType: r.contentType, Data: r.data,
+		ID: events.DerivedID(Format, r.doc.String(), have.Last.String(), foreign.SumOf(r.data))}
+	ack, err := target.Append(ctx, r.doc, log.At(have.Last), e.WithExtension(events.ExtDoc, meta.String()))
+	switch {
+	case errors.Is(err, log.ErrConflict) || err == nil && ack.Duplicate:
+		return 0, nil // somebody else stored it
+	case err != nil:
+		return 0, err
+	}
+	return 1, nil
+}
+
+// readRecipes takes recipes.json apart: texts, or snapshots of the first
+// generation.
+func readRecipes(ns string, data []byte) ([]*recipeDoc, error) {
+	v, err := foreign.ReadJSON(data, 0)
+	if err != nil {
+		return nil, err
+	}
+	m, err := rawjson.Object(v.Raw)
+	if err != nil {
+		return nil, err
+	}
+	var list []*recipeDoc
+	for _, x := range m {
+		r := &recipeDoc{doc: events.Document(ns, kindRecipe, x.Name), data: x.Value, contentType: events.ContentTypeJSON}
+		if x.Value[0] == '"' {
+			s, err := rawjson.String(x.Value)
+			if err != nil {
+				return list, err
+			}
+			r.data, r.contentType = []byte(s), "text/markdown; charset=utf-8"
+		}
+		if err := r.doc.Validate(); err != nil {
+			return list, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// liveRecipes renders recipes.json of the recipes that no import brought, nil if
+// there are none.
+func liveRecipes(ctx context.Context, src formats.Source) ([]byte, error) {
+	var m rawjson.Members
+	for info, err := range src.Subjects(ctx, kindRecipe) {
+		if err != nil {
+			return nil, err
+		}
+		d, err := src.Loader().Document(ctx, info.Subject, 0)
+		if errors.Is(err, projector.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if d.Last().Meta.Attributes[foreign.AttrRoot] != "" {
+			continue
+		}
+		value := events.Raw(goString(nil, string(d.Data)))
+		if events.IsJSON(d.Last().ContentType) {
+			value = d.Data
+		}
+		m = append(m, rawjson.Member{Name: info.Subject.ID, Value: value})
+	}
+	if len(m) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(m, func(a, b rawjson.Member) int { return strings.Compare(a.Name, b.Name) })
+	var b bytes.Buffer
+	if err := json.Indent(&b, appendMembers(nil, m), "", "  "); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

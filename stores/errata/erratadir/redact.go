@@ -1,0 +1,123 @@
+package erratadir
+
+import (
+	"context"
+	"io"
+	"iter"
+	"path"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// What a redacted export shows; all else is left out, whatever a later writer may
+// add. Texts that are never absent stand there empty.
+var (
+	sharedMetadata = []string{"id", "created_at", "last_active_at", "models", "prompt_count", "config_hash", "runs"}
+	sharedSummary  = []string{"timestamp", "prompt_hash", "prompt_preview", "models", "selected", "rating", "type", "latencies_ms", "costs_usd",
+		"input_tokens", "output_tokens", "tool_calls", "proposed_writes_count", "config_hash"}
+	sharedContent = []string{"session_id", "runs"}
+	sharedRun     = []string{"prompt", "prompt_hash", "models"}
+	sharedModel   = []string{"model_id", "text", "events", "stop_reason", "steps", "reasoning_tokens"}
+	emptiedText   = []string{"prompt_preview", "prompt", "text"}
+	sharedTexts   = []string{"id", "created_at", "last_active_at", "config_hash", "timestamp", "prompt_hash", "selected", "rating", "type", "session_id", "model_id", "stop_reason"}
+)
+
+// redactedFiles yields what may be shared of a session.
+func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		id := v.s.Subject.ID
+		if _, ok := beside[id]; ok {
+			return
+		}
+		for _, of := range []struct {
+			name   string
+			render func() ([]byte, error)
+			redact func(rawjson.Members) []byte
+		}{
+			{contentName, func() ([]byte, error) { return v.content(ctx, false) }, redactContent},
+			{metadataName, func() ([]byte, error) { return v.metadata(ctx) }, redactMetadata},
+		} {
+			data, err := of.render()
+			if err == nil && data == nil {
+				continue
+			}
+			f := formats.File{Path: path.Join(dirOf(id), of.name), Mode: formats.FileMode(privateMode), Way: formats.Derived, Write: func(w io.Writer) error {
+				_, err := w.Write(of.redact(object(data)))
+				return err
+			}}
+			if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+func redactMetadata(m rawjson.Members) []byte {
+	return appendMembers(nil, eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
+		return appendMembers(nil, shared(object(run), sharedSummary))
+	}))
+}
+
+func redactContent(m rawjson.Members) []byte {
+	return appendMembers(nil, eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
+		return appendMembers(nil, eachOf(shared(object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
+			return appendMembers(nil, eachOf(shared(object(model), sharedModel, "events"), "events", nil))
+		}))
+	}))
+}
+
+// shared gives the members of an object that may be shown. Those that are opened
+// are looked into by the caller.
+func shared(m rawjson.Members, names []string, opened ...string) rawjson.Members {
+	var out rawjson.Members
+	for _, x := range m {
+		if !slices.Contains(names, x.Name) {
+			continue
+		}
+		switch {
+		case slices.Contains(emptiedText, x.Name):
+			x.Value = events.Raw(`""`)
+		case !slices.Contains(opened, x.Name) && !isShared(x.Name, x.Value):
+			x.Value = events.Raw("null")
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// isShared reports whether a value has the form that it should have: what stands
+// in another may be anything.
+func isShared(name string, raw events.Raw) bool {
+	switch raw[0] {
+	case '"':
+		return slices.Contains(sharedTexts, name)
+	case '[':
+		list, _ := rawjson.Array(raw)
+		return name == "models" && !slices.ContainsFunc(list, func(v events.Raw) bool { return v[0] != '"' })
+	case '{':
+		return !slices.Contains(sharedTexts, name) && !slices.ContainsFunc(object(raw), func(x rawjson.Member) bool { return x.Value[0] == '"' || !isShared("", x.Value) })
+	}
+	return true
+}
+
+// eachOf changes the elements of a member that is an array; without a change they
+// are left out.
+func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawjson.Members {
+	list, ok := isList(m, name)
+	switch {
+	case !ok: // of another shape: nobody knows what it holds
+		return with(m, nil, name, events.Raw("null"))
+	case list == nil:
+		return m
+	}
+	out := []events.Raw{}
+	for _, raw := range list {
+		if change != nil {
+			out = append(out, change(raw))
+		}
+	}
+	return with(m, nil, name, appendArray(nil, out))
+}

@@ -1,0 +1,305 @@
+package erratadir
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"math/big"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// entry is one row of a session: a run, or the marker of a rewind.
+type entry struct {
+	summary events.Raw // of session_metadata.json; nil: it has none
+	content events.Raw // of session_content.json
+	marker  bool
+	id      string // of the run
+}
+
+// hashOf gives the hash by which a prompt is named.
+func hashOf(prompt string) string {
+	sum := sha256.Sum256([]byte(prompt))
+	return "ph_" + hex.EncodeToString(sum[:])
+}
+
+// pair puts the summaries of runs and their contents together. A marker has no
+// content, so the two lists are of unequal length after a rewind: the n-th run has
+// the n-th content. Where runs are missing on one side, or the hashes say
+// otherwise, a summary takes the next content of its prompt.
+func pair(session string, summaries, contents []events.Raw) []entry {
+	var list []entry
+	inStep := areInStep(summaries, contents)
+	next := 0
+	for _, summary := range summaries {
+		m := object(summary)
+		e := entry{summary: summary, marker: isMarker(m)}
+		if !e.marker {
+			at := 0
+			if !inStep {
+				at = contentOf(text(m, "prompt_hash"), contents[next:])
+			}
+			if at >= 0 {
+				for _, skipped := range contents[next : next+at] {
+					list = append(list, entry{content: skipped})
+				}
+				e.content = contents[next+at]
+				next += at + 1
+			}
+		}
+		list = append(list, e)
+	}
+	for _, rest := range contents[next:] {
+		list = append(list, entry{content: rest})
+	}
+	nameRuns(session, list)
+	return list
+}
+
+func isMarker(m rawjson.Members) bool { return text(m, "type") == "rewind" }
+
+// areInStep reports whether each run has one content, and none says that it is
+// another's.
+func areInStep(summaries, contents []events.Raw) bool {
+	n := 0
+	for _, summary := range summaries {
+		m := object(summary)
+		if isMarker(m) {
+			continue
+		}
+		if n == len(contents) {
+			return false
+		}
+		if hash := text(object(contents[n]), "prompt_hash"); hash != "" && hash != text(m, "prompt_hash") {
+			return false
+		}
+		n++
+	}
+	return n == len(contents)
+}
+
+// contentOf finds the first content of a prompt, -1 if there is none.
+func contentOf(hash string, contents []events.Raw) int {
+	return slices.IndexFunc(contents, func(raw events.Raw) bool { return promptHash(object(raw)) == hash })
+}
+
+// promptHash gives the hash of a content's prompt: as it says, since bytes that
+// are no UTF-8 are lost from the prompt, else by the prompt.
+func promptHash(m rawjson.Members) string {
+	if hash := text(m, "prompt_hash"); hash != "" {
+		return hash
+	}
+	return hashOf(text(m, "prompt"))
+}
+
+// nameRuns gives each run an id that follows from when it was and what it was
+// asked, so that the same run is known again.
+func nameRuns(session string, list []entry) {
+	seen := make(map[string]int)
+	for i := range list {
+		e := &list[i]
+		if e.marker {
+			continue
+		}
+		key := e.key()
+		e.id = runID(e.at(), session, key, strconv.Itoa(seen[key]))
+		seen[key]++
+	}
+}
+
+// key says when a run was and what was asked.
+func (e entry) key() string {
+	if e.summary == nil {
+		return "\n" + promptHash(object(e.content))
+	}
+	m := object(e.summary)
+	return text(m, "timestamp") + "\n" + text(m, "prompt_hash")
+}
+
+// recognise gives entries the ids of the runs that the session has already, under
+// whatever id.
+func recognise(list []entry, have []row) {
+	ids := make(map[string][]string)
+	for _, r := range have {
+		if !r.marker {
+			ids[r.key()] = append(ids[r.key()], r.id)
+		}
+	}
+	for i := range list {
+		key := list[i].key()
+		if known := ids[key]; !list[i].marker && len(known) > 0 {
+			list[i].id, ids[key] = known[0], known[1:]
+		}
+	}
+}
+
+// runID makes a UUIDv7 of facts.
+func runID(at events.Timestamp, facts ...string) string {
+	h := sha256.Sum256([]byte(events.DerivedID(facts...)))
+	var id uuid.UUID
+	copy(id[:], h[:])
+	if t, ok := at.Time(); ok {
+		ms := uint64(max(t.UnixMilli(), 0))
+		for i := range 6 {
+			id[i] = byte(ms >> (8 * (5 - i)))
+		}
+	}
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	return "run_" + id.String()
+}
+
+// result gives the raw result of a run.
+func (e entry) result() events.Raw {
+	var m rawjson.Members
+	if e.summary != nil {
+		m = append(m, rawjson.Member{Name: "summary", Value: e.summary})
+	}
+	if e.content != nil {
+		m = append(m, rawjson.Member{Name: "content", Value: e.content})
+	}
+	return appendMembers(nil, m)
+}
+
+func (e entry) ref() events.RunRef { return events.RunRef{Kind: kindRun, ID: e.id} }
+
+// at is when the run was recorded.
+func (e entry) at() events.Timestamp { return validTime(object(e.summary), "timestamp") }
+
+// outcome says how a run ended: it failed if no model answered.
+func (e entry) outcome() string {
+	models, ok := isList(object(e.content), "models")
+	if !ok || len(models) == 0 {
+		return "completed"
+	}
+	for _, raw := range models {
+		if reason := text(object(raw), "stop_reason"); reason != "error" && reason != "cancelled" {
+			return "completed"
+		}
+	}
+	return "failed"
+}
+
+// annotation gives what a person said of a run, nil if nothing.
+func (e entry) annotation() *events.RunAnnotated {
+	m := object(e.summary)
+	p := &events.RunAnnotated{Run: e.ref(), AppliedFiles: texts(m, "applied_files")}
+	said := p.AppliedFiles != nil
+	for _, f := range []struct {
+		name string
+		to   **string
+	}{{"selected", &p.Selected}, {"rating", &p.Rating}, {"note", &p.Note}} {
+		if s := text(m, f.name); s != "" {
+			*f.to, said = &s, true
+		}
+	}
+	if !said {
+		return nil
+	}
+	if p.Rating != nil && *p.Rating == "bad" && p.Selected != nil {
+		// The original selects what it rates bad, as if it had won.
+		p.Tags, p.Selected = []string{ratedTag + *p.Selected}, new(string)
+	}
+	return p
+}
+
+// costs gives what each model of a run cost. What is no cost is left out and
+// named.
+func (e entry) costs() (list []*events.CostAccrued, bad []string) {
+	m := object(e.summary)
+	usd, input, output := member(m, "costs_usd"), member(m, "input_tokens"), member(m, "output_tokens")
+	var models []string
+	for _, of := range []rawjson.Members{usd, input, output} {
+		for _, x := range of {
+			models = append(models, x.Name)
+		}
+	}
+	slices.Sort(models)
+	ref := e.ref()
+	for _, model := range slices.Compact(models) {
+		p := &events.CostAccrued{Model: model, Run: &ref, Purpose: "run", Source: "reported"}
+		amount, ok := amountOf(usd, model)
+		in, ok2 := countOf(input, model)
+		out, ok3 := countOf(output, model)
+		p.USD = amount
+		if in != 0 || out != 0 {
+			p.Tokens = &events.Tokens{Input: in, Output: out, Reasoning: min(e.reasoning(model), out)}
+		}
+		if !ok || !ok2 || !ok3 || p.Validate() != nil {
+			bad = append(bad, model)
+			continue
+		}
+		if p.USD != "" || p.Tokens != nil {
+			list = append(list, p)
+		}
+	}
+	return list, bad
+}
+
+// reasoning gives the reasoning tokens of a model, which only the content has.
+func (e entry) reasoning(model string) int64 {
+	models, _ := isList(object(e.content), "models")
+	for _, raw := range models {
+		if m := object(raw); text(m, "model_id") == model {
+			n, _ := countOf(m, "reasoning_tokens")
+			return max(n, 0)
+		}
+	}
+	return 0
+}
+
+// member gives a member that is an object.
+func member(m rawjson.Members, name string) rawjson.Members {
+	raw, _ := m.Get(name)
+	return object(raw)
+}
+
+// amountOf gives the exact decimal of a number, however it is spelled.
+func amountOf(m rawjson.Members, name string) (events.Amount, bool) {
+	raw, ok := m.Get(name)
+	if !ok || string(raw) == "null" {
+		return "", true
+	}
+	if len(raw) > 40 || bytes.ContainsAny(raw, `"{[tf`) {
+		return "", false
+	}
+	if at := bytes.IndexAny(raw, "eE"); at >= 0 {
+		if exp, err := strconv.Atoi(string(raw[at+1:])); err != nil || exp > 20 || exp < -40 {
+			return "", false
+		}
+	}
+	usd, ok := new(big.Rat).SetString(string(raw))
+	if !ok || usd.Sign() < 0 {
+		return "", false
+	}
+	return events.AmountOf(usd), true
+}
+
+func countOf(m rawjson.Members, name string) (int64, bool) {
+	raw, ok := m.Get(name)
+	if !ok || string(raw) == "null" {
+		return 0, true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return n, err == nil
+}
+
+// answers lists what the models of a run said that stands in their histories:
+// the prompt and the text of each that answered.
+func (e entry) answers() (prompt string, texts map[string]string) {
+	m := object(e.content)
+	models, _ := isList(m, "models")
+	texts = make(map[string]string)
+	for _, raw := range models {
+		answer := object(raw)
+		if said := text(answer, "text"); said != "" {
+			texts[text(answer, "model_id")] = said
+		}
+	}
+	return text(m, "prompt"), texts
+}

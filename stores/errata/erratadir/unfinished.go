@@ -1,0 +1,177 @@
+package erratadir
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/recipe"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// recipe gives the text of the recipe in force: that of the session, else that of
+// the last run that no import brought.
+func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
+	ref := events.DocRef(v.s.Ledger.Text("recipe"))
+	text, err := v.document(ctx, ref)
+	if err != nil || text != nil {
+		return asMarkdown(ref, text), err == nil, err
+	}
+	rows, err := v.rows(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, r := range slices.Backward(rows) {
+		hash := hashIn(r.summary)
+		if !r.live || hash == "" {
+			continue
+		}
+		text, err := v.document(ctx, events.RefOf(events.Document(v.s.Subject.Namespace, kindRecipe, hash), 0))
+		return text, text != nil && !recipe.IsSnapshotHash(hash), err
+	}
+	return nil, false, nil
+}
+
+// asMarkdown gives a recipe as recipe.md has it: one that was set by a program is a
+// blob that holds more than markdown can say, and was never spelled in it.
+func asMarkdown(ref events.DocRef, data []byte) []byte {
+	doc, _, err := ref.Parse("")
+	if err != nil || doc.Kind != events.KindBlob {
+		return data
+	}
+	r, err := recipe.Decode(data)
+	if err != nil {
+		return data
+	}
+	return []byte(r.Markdown())
+}
+
+func hashIn(summary events.Raw) string { return text(object(summary), "config_hash") }
+
+// document gives the content of a document, nil if there is none.
+func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
+	doc, at, err := ref.Parse(v.s.Subject.Namespace)
+	if err != nil {
+		return nil, nil //nolint:nilerr // a field that names no document names none
+	}
+	if doc.Kind == events.KindBlob {
+		return projector.Blob(ctx, v.src.Loader().Source, doc.Namespace, doc.ID, foreign.MaxValue(v.src))
+	}
+	d, err := v.src.Loader().Document(ctx, doc, at)
+	if errors.Is(err, projector.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.Data, nil
+}
+
+// openCheckpoint gives the resume checkpoint that was saved last and not cleared.
+func (v view) openCheckpoint() *projector.Checkpoint {
+	var open *projector.Checkpoint
+	for _, c := range v.s.Ledger.Checkpoints {
+		if c.Kind == events.CheckpointResume && !c.Cleared && (open == nil || newest(c) > newest(open)) {
+			open = c
+		}
+	}
+	return open
+}
+
+func newest(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
+
+// checkpoint renders the checkpoint of an unfinished run, nil if there is none:
+// the file as it was imported, or what was saved of each model since.
+func (v view) checkpoint(ctx context.Context) ([]byte, error) {
+	c := v.openCheckpoint()
+	if c == nil {
+		return nil, nil
+	}
+	parts := saved{responses: make(map[string]events.Raw)}
+	source := v.src.Loader().Source
+	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, After: c.Saved[0] - 1, Upto: newest(c)}) {
+		if err == nil {
+			rec, err = projector.Resolve(ctx, source, rec, foreign.MaxValue(v.src))
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch p := projector.Decode(rec).Payload.(type) {
+		case *events.CheckpointCleared:
+			if p.Kind == events.CheckpointResume && (p.ID == "" || p.ID == c.ID) {
+				parts = saved{responses: make(map[string]events.Raw)}
+			}
+		case *events.CheckpointSaved:
+			if p.Kind == events.CheckpointResume && p.ID == c.ID {
+				parts.add(rec, p)
+			}
+		}
+	}
+	return parts.render(), nil
+}
+
+// saved are the parts of a checkpoint.
+type saved struct {
+	file      events.Raw // the newest that was imported, unless something came after it
+	prompt    string
+	at        time.Time
+	models    []string
+	responses map[string]events.Raw // by model
+	verbose   bool
+}
+
+func (s *saved) add(rec events.Record, p *events.CheckpointSaved) {
+	m := object(p.Raw)
+	s.prompt, s.at = p.Prompt, cmp.Or(rec.Time, rec.Recorded)
+	if p.Responses == nil && p.Raw != nil {
+		s.file, s.models = p.Raw, texts(m, "adapter_ids")
+		list, _ := isList(m, "responses")
+		s.keep(list)
+		return
+	}
+	s.file = nil
+	if models := texts(m, "adapterIds"); models != nil {
+		s.models = models
+	}
+	verbose, _ := m.Get("verbose")
+	s.verbose = string(verbose) == "true"
+	list, err := rawjson.Array(p.Responses)
+	if err == nil {
+		s.keep(list)
+	}
+}
+
+func (s *saved) keep(responses []events.Raw) {
+	for _, raw := range responses {
+		m := slices.DeleteFunc(object(raw), func(x rawjson.Member) bool { return x.Name == "stop_reason" || x.Name == "steps" }) // the file has no place for them
+		id := text(m, "model_id")
+		s.responses[id] = appendMembers(nil, m)
+		if !slices.Contains(s.models, id) {
+			s.models = append(s.models, id)
+		}
+	}
+}
+
+func (s *saved) render() []byte {
+	if s.file != nil {
+		return s.file
+	}
+	ids, list := []events.Raw{}, []events.Raw{}
+	for _, id := range s.models {
+		ids = append(ids, goString(nil, id))
+		if raw := s.responses[id]; raw != nil {
+			list = append(list, raw)
+		}
+	}
+	verbose := events.Raw("false")
+	if s.verbose {
+		verbose = events.Raw("true")
+	}
+	return appendMembers(nil, rawjson.Members{{Name: "prompt", Value: goString(nil, s.prompt)}, {Name: "timestamp", Value: goString(nil, s.at.Format(time.RFC3339Nano))},
+		{Name: "adapter_ids", Value: appendArray(nil, ids)}, {Name: "responses", Value: appendArray(nil, list)}, {Name: "verbose", Value: verbose}})
+}

@@ -1,0 +1,381 @@
+package errata
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+)
+
+// FileSnapshot is a file of the working tree before a run wrote to it.
+type FileSnapshot struct {
+	Path         string // in the working tree: relative to it, or absolute and inside it
+	Content      []byte
+	DidNotExist  bool        // the run created the file: a rewind removes it
+	Mode         fs.FileMode // permission bits; 0: not known
+	writtenByRun string      // hash of what the run left in its place, "" if not known
+}
+
+// WorkTree is the folder in which files are restored, and nothing outside it. The
+// zero value is no folder: files cannot be restored.
+type WorkTree struct {
+	Dir string
+	// Report is told, before a file is overwritten or removed that somebody changed
+	// since its snapshot, and where the changed one is kept. Default: not told.
+	Report func(path, kept string)
+}
+
+// absentHash stands for the hash of a file that is not there.
+const absentHash = "absent"
+
+// tree is an open WorkTree. What it is asked for outside the folder, also by way
+// of a symlink, it refuses.
+type tree struct {
+	root *os.Root
+	dir  string
+	tell func(path, kept string)
+	err  error // why there is none
+}
+
+// tree opens the folder; what goes wrong shows at each file.
+func (w WorkTree) tree() *tree {
+	t, err := w.open()
+	if err != nil {
+		return &tree{err: err}
+	}
+	return t
+}
+
+func (t *tree) close() {
+	if t.root != nil {
+		t.root.Close()
+	}
+}
+
+var errNoTree = errors.New("no working tree")
+
+func (w WorkTree) open() (*tree, error) {
+	if w.Dir == "" {
+		return nil, errNoTree
+	}
+	dir, err := filepath.Abs(w.Dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &tree{root: root, dir: dir, tell: w.Report}, nil
+}
+
+// name gives the path of a file relative to the tree, with slashes.
+func (t *tree) name(file string) (string, error) {
+	name := file
+	if filepath.IsAbs(file) {
+		rel, err := filepath.Rel(t.dir, file)
+		if real, linked := filepath.EvalSymlinks(t.dir); err == nil && strings.HasPrefix(rel, "..") && linked == nil {
+			rel, err = filepath.Rel(real, file)
+		}
+		if err != nil {
+			return "", err
+		}
+		name = rel
+	}
+	if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
+		return "", fmt.Errorf("%s is outside the working tree", file)
+	}
+	return filepath.ToSlash(filepath.Clean(name)), nil
+}
+
+// found is a file as it is on disk.
+type found struct {
+	content []byte
+	mode    fs.FileMode
+	exists  bool
+	link    bool
+}
+
+// hash identifies the content, or that there is none.
+func (f found) hash() string {
+	if !f.exists {
+		return absentHash
+	}
+	return hashOf(f.content)
+}
+
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func (t *tree) read(name string) (found, error) {
+	info, err := t.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found{}, nil
+	}
+	if err != nil {
+		return found{}, err
+	}
+	link := info.Mode()&fs.ModeSymlink != 0
+	if link {
+		if info, err = t.root.Stat(name); err != nil {
+			return found{}, err
+		}
+	}
+	if !info.Mode().IsRegular() {
+		return found{}, &fs.PathError{Op: "restore", Path: name, Err: errors.New("not a regular file")}
+	}
+	content, err := t.root.ReadFile(name)
+	return found{content, info.Mode().Perm(), true, link}, err
+}
+
+// write puts content in the place of a file, whole or not at all; through a
+// symlink inside the tree in place.
+func (t *tree) write(name string, content []byte, mode fs.FileMode, was found) error {
+	if err := t.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if was.link {
+		return t.writeNew(name, content, mode)
+	}
+	temporary := path.Join(path.Dir(name), ".tally-tmp-"+uuid.NewString())
+	err := t.writeNew(temporary, content, mode)
+	if err == nil {
+		err = t.root.Rename(temporary, name)
+	}
+	if err != nil {
+		t.root.Remove(temporary)
+	}
+	return err
+}
+
+func (t *tree) writeNew(name string, content []byte, mode fs.FileMode) error {
+	f, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// keep puts what is about to be overwritten beside it, under a name of its own.
+// What is kept there already is not kept twice.
+func (t *tree) keep(name string, was found) (string, error) {
+	for n := 0; ; n++ {
+		beside := name + ".orig"
+		if n > 0 {
+			beside += "." + strconv.Itoa(n)
+		}
+		have, err := t.read(beside)
+		switch {
+		case err != nil:
+			return "", err
+		case !have.exists:
+			return beside, t.write(beside, was.content, was.mode, have)
+		case bytes.Equal(have.content, was.content):
+			return beside, nil
+		}
+	}
+}
+
+// fileGoal is what a file shall be.
+type fileGoal struct {
+	path   string
+	blob   events.DocRef // or events.Absent
+	mode   fs.FileMode   // 0: as it is, or 0644
+	expect string        // hash that it has unless somebody changed it; "" if not known
+}
+
+// FileChange is what a move does, or did, to one file.
+type FileChange struct {
+	Path    string
+	Action  string        // restored, removed or failed
+	Err     error         // why it failed
+	Changed bool          // somebody changed the file since its snapshot
+	Kept    string        // where the changed file is kept
+	Before  events.DocRef // what was on disk, or events.Absent
+	Mode    fs.FileMode   // of that
+}
+
+// look says what restoring a file would do, and with what content.
+func look(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) (change FileChange, was found, content []byte) {
+	change = FileChange{Path: goal.path, Action: "restored"}
+	fail := func(err error) (FileChange, found, []byte) {
+		change.Action, change.Err = "failed", err
+		return change, was, nil
+	}
+	if t.err != nil {
+		return fail(t.err)
+	}
+	name, err := t.name(goal.path)
+	if err != nil {
+		return fail(err)
+	}
+	if was, err = t.read(name); err != nil {
+		return fail(err)
+	}
+	change.Path, change.Mode = name, was.mode
+	target := absentHash
+	if goal.blob == events.Absent {
+		change.Action = "removed"
+	} else {
+		if content, err = blobOf(ctx, st, goal.blob); err != nil {
+			return fail(err)
+		}
+		target = hashOf(content)
+	}
+	have := was.hash()
+	change.Changed = goal.expect != "" && was.exists && have != goal.expect && have != target
+	return change, was, content
+}
+
+// restore makes a file what it shall be. What is found on disk is stored first.
+// Doing it again changes nothing.
+func restore(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) FileChange {
+	change, was, content := look(ctx, st, t, goal)
+	if change.Err != nil {
+		return change
+	}
+	if err := makeSo(ctx, st, t, goal, &change, was, content); err != nil {
+		change.Action, change.Err = "failed", err
+	}
+	return change
+}
+
+func makeSo(ctx context.Context, st *tally.Store, t *tree, goal fileGoal, change *FileChange, was found, content []byte) (err error) {
+	if change.Before, err = before(ctx, st, goal, was); err != nil {
+		return err
+	}
+	if change.Changed {
+		if change.Kept, err = t.keep(change.Path, was); err != nil {
+			return fmt.Errorf("it changed since its snapshot and cannot be kept: %w", err)
+		}
+		if t.tell != nil {
+			t.tell(change.Path, change.Kept)
+		}
+	}
+	if goal.blob == events.Absent {
+		if !was.exists {
+			return nil
+		}
+		return t.root.Remove(change.Path)
+	}
+	mode := goal.mode
+	if mode == 0 {
+		mode = was.mode
+	}
+	if mode == 0 {
+		mode = 0o644
+	}
+	if was.exists && was.mode == mode && bytes.Equal(was.content, content) {
+		return nil
+	}
+	return t.write(change.Path, content, mode, was)
+}
+
+// before stores what was found on disk. If the file is restored already, by a call
+// that was interrupted, it is what that call found and stored.
+func before(ctx context.Context, st *tally.Store, goal fileGoal, was found) (events.DocRef, error) {
+	restored := was.hash() == hashOfRef(st, goal.blob)
+	switch {
+	case restored && goal.expect == absentHash:
+		return events.Absent, nil
+	case restored && goal.expect != "":
+		if _, err := st.Blob(ctx, goal.expect); err == nil {
+			return refOf(st, goal.expect), nil
+		}
+	}
+	if !was.exists {
+		return events.Absent, nil
+	}
+	return putFile(ctx, st, was.content)
+}
+
+// refOf names content by its hash.
+func refOf(st *tally.Store, hash string) events.DocRef {
+	return events.RefOf(events.Document(st.Namespace(), events.KindBlob, hash), 0)
+}
+
+// putFile stores the content of a file and names it.
+func putFile(ctx context.Context, st *tally.Store, content []byte) (events.DocRef, error) {
+	if _, err := st.PutBlob(ctx, content); err != nil {
+		return "", err
+	}
+	return refOf(st, hashOf(content)), nil
+}
+
+// blobOf reads the content that a reference names.
+func blobOf(ctx context.Context, st *tally.Store, ref events.DocRef) ([]byte, error) {
+	doc, at, err := ref.Parse(st.Namespace())
+	if err != nil {
+		return nil, err
+	}
+	if doc.Kind == events.KindBlob {
+		return st.Blob(ctx, doc.ID)
+	}
+	d, err := st.Loader().Document(ctx, doc, at)
+	if err != nil {
+		return nil, err
+	}
+	return d.Data, nil
+}
+
+// recorded gives the changes as they stand in the event.
+func recorded(changes []FileChange) []events.RestoredFile {
+	var list []events.RestoredFile
+	for _, c := range changes {
+		f := events.RestoredFile{Path: c.Path, Action: c.Action, Before: c.Before, Mode: int64(c.Mode)}
+		if c.Err != nil {
+			f.Error = strings.ToValidUTF8(c.Err.Error(), "\ufffd")
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// SnapshotFiles reads the files that a run is about to write, so that they can be
+// restored. A path outside dir is an error; a file that is to be deleted and is
+// not there is left out.
+func SnapshotFiles(dir string, writes []FileWrite) ([]FileSnapshot, error) {
+	t, err := WorkTree{Dir: dir}.open()
+	if err != nil {
+		return nil, err
+	}
+	defer t.root.Close()
+	snaps := []FileSnapshot{}
+	for _, w := range writes {
+		name, err := t.name(w.Path)
+		if err != nil {
+			return nil, err
+		}
+		was, err := t.read(name)
+		if err != nil {
+			return nil, err
+		}
+		if !was.exists && w.Delete {
+			continue
+		}
+		snaps = append(snaps, FileSnapshot{Path: name, Content: was.content, DidNotExist: !was.exists, Mode: was.mode})
+	}
+	return snaps, nil
+}

@@ -1,0 +1,143 @@
+package errata
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Metadata gives the session as session_metadata.json shows it.
+func (s *Session) Metadata(ctx context.Context) (Metadata, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return Metadata{}, err
+	}
+	return v.metadata(s.ID()), nil
+}
+
+func (v *view) metadata(id string) Metadata {
+	l := v.head.Ledger
+	m := Metadata{ID: cmp.Or(v.born.ID, id), CreatedAt: v.born.CreatedAt, LastActiveAt: v.born.LastActiveAt, ConfigHash: v.born.ConfigHash}
+	if at, ok := l.CreatedAt.Time(); ok && m.CreatedAt.IsZero() {
+		m.CreatedAt, m.LastActiveAt = at, at
+	}
+	if raw, ok := l.Fields.Get("models"); ok {
+		m.Models = toolNames(raw)
+	}
+	m.FirstPrompt, m.LastPrompt = v.born.FirstPrompt, v.born.LastPrompt
+	for _, row := range v.rows {
+		if !row.noSummary {
+			m.Runs = append(m.Runs, row.Summary)
+			m.count(row)
+		}
+	}
+	m.PromptCount = max(m.PromptCount, v.born.PromptCount)
+	return m
+}
+
+// count adds a run to what the metadata say of all of them.
+func (m *Metadata) count(row Row) {
+	if row.IsMarker() {
+		return
+	}
+	m.PromptCount++
+	if row.Summary.Timestamp.After(m.LastActiveAt) {
+		m.LastActiveAt = row.Summary.Timestamp
+	}
+	if prompt := cutRunes(row.Content.Prompt); !row.noContent {
+		m.FirstPrompt = cmp.Or(m.FirstPrompt, prompt)
+		m.LastPrompt = prompt
+	}
+}
+
+// Content gives the session as session_content.json shows it. To each run of
+// Metadata it has one, an empty one to a marker.
+func (s *Session) Content(ctx context.Context) (Content, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return Content{}, err
+	}
+	return v.content(s.ID())
+}
+
+func (v *view) content(id string) (Content, error) {
+	var c Content
+	for _, row := range v.rows {
+		if !row.Imported && !row.noContent { // the imported file has none
+			c.SessionID = cmp.Or(v.born.ID, id)
+			c.Runs = append(c.Runs, row.Content)
+		}
+	}
+	var err error
+	c.Histories, err = historiesOf(v.head.Threads)
+	return c, err
+}
+
+// LastActiveTools gives the names of the tools of the last run, or as they were
+// set since; nil before either.
+func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
+	for rec, err := range s.Store().Log.ReadBack(ctx, events.Range{Subject: s.Subject()}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err == nil && wanted(rec.Type) {
+			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch p := projector.Decode(rec).Payload.(type) {
+		case *events.RunFinished:
+			if p.Run.Kind == runKind && p.Tools != nil {
+				return toolNames(p.Tools), nil
+			}
+		case *events.SessionUpdated:
+			if raw, ok := p.Set.Get("lastActiveTools"); ok {
+				return toolNames(raw), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// SetLastActiveTools says which tools are active.
+func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error {
+	have, err := s.LastActiveTools(ctx)
+	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
+		return err
+	}
+	_, err = s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {
+		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}})
+	})
+	return err
+}
+
+// Redacted gives the metadata without what persons and models wrote: prompts,
+// previews, files and notes.
+func (m Metadata) Redacted() Metadata {
+	m.FirstPrompt, m.LastPrompt = "", ""
+	m.Models, m.Runs = slices.Clone(m.Models), slices.Clone(m.Runs)
+	for i := range m.Runs {
+		m.Runs[i].PromptPreview, m.Runs[i].Note, m.Runs[i].AppliedFiles = "", "", nil
+	}
+	return m
+}
+
+// Redacted gives the content without what persons and models wrote: of each model
+// there is left why and after how many steps it stopped.
+func (c Content) Redacted() Content {
+	c.Histories, c.Runs = nil, slices.Clone(c.Runs)
+	for i, run := range c.Runs {
+		run.Prompt = ""
+		run.Models = slices.Clone(run.Models)
+		for j, m := range run.Models {
+			run.Models[j] = ModelContent{ModelID: m.ModelID, Events: []Event{}, StopReason: m.StopReason, Steps: m.Steps, ReasoningTokens: m.ReasoningTokens}
+		}
+		c.Runs[i] = run
+	}
+	return c
+}

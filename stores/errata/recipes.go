@@ -1,0 +1,163 @@
+package errata
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/errata/recipe"
+)
+
+// Recipe is the configuration of a panel.
+type Recipe = recipe.Recipe
+
+// RecipeSnapshot is a configuration as the older generations of hashes have it.
+type RecipeSnapshot = recipe.Snapshot
+
+// KindRecipe is the kind of documents that hold recipes; their id is the hash.
+const KindRecipe = "recipe"
+
+// Recipes keeps recipes by their hash. It is safe for concurrent use, also by
+// several processes. Hashes of three generations are known: cfg_v and rcp_v name
+// a RecipeSnapshot in JSON, rcp_ names markdown.
+type Recipes struct{ st *tally.Store }
+
+// RecipesOf returns a handle on the recipes of the namespace.
+func RecipesOf(st *tally.Store) *Recipes { return &Recipes{st} }
+
+// Put stores a recipe.md and gives its hash. Of several texts of one hash the
+// first is kept.
+func (r *Recipes) Put(ctx context.Context, text []byte) (string, error) {
+	hash := recipe.TextHash(text)
+	return hash, r.PutAs(ctx, hash, text)
+}
+
+// PutSnapshot stores a configuration under the hash of the second generation.
+func (r *Recipes) PutSnapshot(ctx context.Context, s RecipeSnapshot) (string, error) {
+	hash := s.VersionedHash()
+	return hash, r.PutAs(ctx, hash, mustJSON(s))
+}
+
+// PutAs stores text under the hash that somebody gave it. Of several texts of one
+// hash the first is kept.
+func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
+	doc := r.doc(hash)
+	media := "text/markdown"
+	if recipe.IsSnapshotHash(hash) {
+		media = events.ContentTypeJSON
+	}
+	e := events.Event{Type: events.TypeDocumentWritten, Subject: doc, ContentType: media, Data: text}
+	_, err := r.st.Append(ctx, doc, log.At(0), e)
+	if !errors.Is(err, log.ErrConflict) {
+		return err
+	}
+	if _, err = r.st.Loader().Document(ctx, doc, 0); !errors.Is(err, tally.ErrNotFound) {
+		return err // it is there, or it cannot be told
+	}
+	at, err := r.st.Log.Last(ctx, doc) // deleted: it comes back
+	if err != nil {
+		return err
+	}
+	_, err = r.st.Append(ctx, doc, log.At(at.Offset), e)
+	if errors.Is(err, log.ErrConflict) {
+		return nil // somebody else brought it back
+	}
+	return err
+}
+
+func (r *Recipes) doc(hash string) events.Subject {
+	return events.Document(r.st.Namespace(), KindRecipe, hash)
+}
+
+// Get gives the text that is stored under a hash, or ErrNotFound.
+func (r *Recipes) Get(ctx context.Context, hash string) ([]byte, error) {
+	if hash == "" {
+		return nil, fmt.Errorf("a recipe without hash: %w", tally.ErrNotFound)
+	}
+	d, err := r.st.Loader().Document(ctx, r.doc(hash), 0)
+	if err != nil {
+		return nil, err
+	}
+	return d.Data, nil
+}
+
+// List gives the texts of all recipes by their hash.
+func (r *Recipes) List(ctx context.Context) (map[string][]byte, error) {
+	list := make(map[string][]byte)
+	for info, err := range r.st.Subjects(ctx, KindRecipe) {
+		if err != nil {
+			return nil, err
+		}
+		d, err := r.st.Loader().Document(ctx, info.Subject, 0)
+		if errors.Is(err, tally.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list[info.Subject.ID] = d.Data
+	}
+	return list, nil
+}
+
+// HashesForName gives the hashes of the recipes with a name, in order.
+func (r *Recipes) HashesForName(ctx context.Context, name string) ([]string, error) {
+	list, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(list, func(hash string, text []byte) bool { return recipe.NameOf(hash, text) != name })
+	return slices.Sorted(maps.Keys(list)), nil
+}
+
+// Name gives the name of the recipe with a hash: default if it has none, "" if the
+// hash is not known or its text cannot be read.
+func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
+	text, err := r.Get(ctx, hash)
+	if errors.Is(err, tally.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return recipe.NameOf(hash, text), nil
+}
+
+// SessionRecipe gives the recipe that was set for the session, nil if none was.
+func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
+	head, err := s.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref := events.DocRef(head.Ledger.Text("recipe"))
+	if ref == "" {
+		return nil, nil
+	}
+	data, err := blobOf(ctx, s.Store(), ref)
+	if err != nil {
+		return nil, err
+	}
+	return recipe.Decode(data)
+}
+
+// SetSessionRecipe sets the recipe of the session, nil to have none again. All of
+// it is kept, also what recipe.md has no words for.
+func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
+	if err := s.ensure(ctx); err != nil {
+		return err
+	}
+	if r == nil {
+		return s.set(ctx, "recipe", json.RawMessage("null"))
+	}
+	ref, err := putFile(ctx, s.Store(), r.Encode())
+	if err != nil {
+		return err
+	}
+	return s.set(ctx, "recipe", mustJSON(string(ref)))
+}

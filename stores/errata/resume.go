@@ -1,0 +1,314 @@
+package errata
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Checkpoint is a run that is under way or was interrupted, so that it can be
+// resumed. encoding/json writes it as the original's checkpoint.json.
+type Checkpoint struct {
+	Prompt     string             `json:"prompt"`
+	Timestamp  time.Time          `json:"timestamp"`
+	AdapterIDs []string           `json:"adapter_ids"`
+	Responses  []ResponseSnapshot `json:"responses"` // in the order of AdapterIDs
+	Verbose    bool               `json:"verbose"`
+
+	Run string        `json:"-"` // id of the run; resuming goes on with it
+	At  events.Offset `json:"-"` // of its newest part
+}
+
+// ResponseSnapshot is what one model has done so far.
+type ResponseSnapshot struct {
+	ModelID         string         `json:"model_id"`
+	Text            string         `json:"text,omitempty"`
+	LatencyMS       int64          `json:"latency_ms"`
+	InputTokens     int64          `json:"input_tokens"`
+	OutputTokens    int64          `json:"output_tokens"`
+	ReasoningTokens int64          `json:"reasoning_tokens,omitempty"`
+	CostUSD         float64        `json:"cost_usd"`
+	ProposedWrites  []FileWrite    `json:"proposed_writes,omitempty"`
+	ToolCalls       map[string]int `json:"tool_calls,omitempty"`
+	Error           string         `json:"error,omitempty"`
+	Interrupted     bool           `json:"interrupted"`
+	Completed       bool           `json:"completed"`
+
+	StopReason string `json:"-"` // not in the original's file, but kept in the log
+	Steps      int    `json:"-"`
+}
+
+// storedSnapshot is a ResponseSnapshot as it stands in the event.
+type storedSnapshot struct {
+	ResponseSnapshot
+	StopReason string `json:"stop_reason,omitempty"`
+	Steps      int    `json:"steps,omitempty"`
+}
+
+// Snapshot gives a response as a checkpoint keeps it. It is completed if the model
+// finished by itself: no error, no interruption, no time limit.
+func (r Response) Snapshot() ResponseSnapshot {
+	return ResponseSnapshot{ModelID: r.ModelID, Text: r.Text, LatencyMS: r.LatencyMS, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+		ReasoningTokens: r.ReasoningTokens, CostUSD: r.CostUSD, ProposedWrites: r.ProposedWrites, ToolCalls: r.ToolCalls, Error: r.Error,
+		Interrupted: r.Interrupted, Completed: r.Completed(), StopReason: r.StopReason, Steps: r.Steps}
+}
+
+// Response gives a snapshot as the response that it was made of.
+func (r ResponseSnapshot) Response() Response {
+	return Response{ModelID: r.ModelID, Text: r.Text, LatencyMS: r.LatencyMS, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+		ReasoningTokens: r.ReasoningTokens, CostUSD: r.CostUSD, ProposedWrites: r.ProposedWrites, ToolCalls: r.ToolCalls, Steps: r.Steps,
+		Error: r.Error, Interrupted: r.Interrupted, StopReason: r.StopReason}
+}
+
+// Remaining gives the models that a resume runs again, in order: those that did
+// not complete, and those of which nothing is known.
+func (c *Checkpoint) Remaining() []string {
+	var ids []string
+	for _, id := range c.AdapterIDs {
+		if !slices.ContainsFunc(c.Responses, func(r ResponseSnapshot) bool { return r.ModelID == id && r.Completed }) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Completed gives the responses that a resume uses again.
+func (c *Checkpoint) Completed() []Response {
+	var list []Response
+	for _, r := range c.Responses {
+		if r.Completed {
+			list = append(list, r.Response())
+		}
+	}
+	return list
+}
+
+// Merge puts the responses of a resume in their places among those that are used
+// again, in the order of the panel.
+func (c *Checkpoint) Merge(fresh []Response) []Response {
+	var list []Response
+	for _, id := range c.AdapterIDs {
+		for _, r := range append(slices.Clone(fresh), c.Completed()...) {
+			if r.ModelID == id {
+				list = append(list, r)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// CheckpointSaver keeps what the models of a running panel have done so far, each
+// by itself: whatever else fails, what was saved can be resumed. It is safe for
+// concurrent use.
+type CheckpointSaver struct {
+	s    *Session
+	mu   sync.Mutex // held while a part is saved, so that parts are stored in the order of the calls
+	head checkpointHead
+}
+
+// checkpointHead is what all parts of a checkpoint say.
+type checkpointHead struct {
+	Run        string   `json:"run"`
+	Prompt     string   `json:"-"`
+	AdapterIDs []string `json:"adapterIds"`
+	Verbose    bool     `json:"verbose,omitempty"`
+}
+
+// SaveCheckpoint begins the checkpoint of a run; "" is a new run. Nothing is
+// written before the first Update.
+func (s *Session) SaveCheckpoint(run, prompt string, adapterIDs []string, verbose bool) *CheckpointSaver {
+	if run == "" {
+		run = NewID(RunIDPrefix)
+	}
+	return &CheckpointSaver{s: s, head: checkpointHead{run, prompt, slices.Clone(adapterIDs), verbose}}
+}
+
+// Resume goes on with a checkpoint that was loaded.
+func (s *Session) Resume(c *Checkpoint) *CheckpointSaver {
+	return s.SaveCheckpoint(c.Run, c.Prompt, c.AdapterIDs, c.Verbose)
+}
+
+// Run is the id of the run.
+func (c *CheckpointSaver) Run() string { return c.head.Run }
+
+// Update saves what a model has done up to now: it is not completed.
+func (c *CheckpointSaver) Update(ctx context.Context, r Response) error {
+	snap := r.Snapshot()
+	snap.Completed = false
+	return c.save(ctx, snap)
+}
+
+// Finish saves the final response of a model. It is completed only if the model
+// finished by itself.
+func (c *CheckpointSaver) Finish(ctx context.Context, r Response) error {
+	return c.save(ctx, r.Snapshot())
+}
+
+func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error {
+	i := slices.Index(c.head.AdapterIDs, snap.ModelID)
+	if i < 0 {
+		return &UnknownModelError{events.RunRef{Kind: runKind, ID: c.head.Run}, snap.ModelID, c.head.AdapterIDs}
+	}
+	if err := snap.Response().check(i); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.s.ensure(ctx); err != nil {
+		return err
+	}
+	last, err := c.s.lastOffset(ctx)
+	if err != nil {
+		return err
+	}
+	return c.s.save(ctx, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
+		Run: &events.RunRef{Kind: runKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: mustJSON(c.head),
+		Responses: mustJSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
+}
+
+// End is called when the run is over: if no response is interrupted the checkpoint
+// is cleared, else it holds the final response of every model.
+func (c *CheckpointSaver) End(ctx context.Context, responses []Response) error {
+	if !slices.ContainsFunc(responses, func(r Response) bool { return r.Interrupted }) {
+		return c.s.ClearCheckpoint(ctx)
+	}
+	for _, r := range responses {
+		if err := c.Finish(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckpointError says that a checkpoint is there and cannot be read.
+type CheckpointError struct {
+	Offset events.Offset
+	Err    error
+}
+
+func (e *CheckpointError) Error() string {
+	return fmt.Sprintf("the checkpoint at %v cannot be read: %v", e.Offset, e.Err)
+}
+
+func (e *CheckpointError) Unwrap() error { return e.Err }
+
+// LoadCheckpoint gives the newest run that was not finished, nil if there is none.
+// One that cannot be read is a *CheckpointError.
+func (s *Session) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
+	head, err := s.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var newest *projector.Checkpoint
+	for _, c := range head.Ledger.Checkpoints {
+		if c.Kind == events.CheckpointResume && !c.Cleared && (newest == nil || lastOf(c) > lastOf(newest)) {
+			newest = c
+		}
+	}
+	if newest == nil {
+		return nil, nil
+	}
+	return s.assemble(ctx, newest)
+}
+
+func lastOf(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
+
+// assemble puts the parts of a checkpoint together: the newest of each model, of
+// those saved since it was cleared last.
+func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Checkpoint, error) {
+	cp := &Checkpoint{Run: c.ID, At: lastOf(c)}
+	parts := make(map[string]ResponseSnapshot)
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: c.Saved[0] - 1, Upto: lastOf(c)}) {
+		saved := slices.Contains(c.Saved, rec.Offset)
+		if err == nil && saved {
+			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
+		}
+		damage, damaged := errors.AsType[*events.DamageError](err)
+		switch {
+		case damaged && slices.Contains(c.Saved, damage.Offset):
+			return nil, &CheckpointError{damage.Offset, err}
+		case damaged:
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if p, ok := projector.Decode(rec).Payload.(*events.CheckpointCleared); ok && p.Kind == events.CheckpointResume && (p.ID == "" || p.ID == c.ID) {
+			clear(parts)
+		}
+		if !saved {
+			continue
+		}
+		if err := cp.add(rec, parts); err != nil {
+			return nil, &CheckpointError{rec.Offset, err}
+		}
+	}
+	for _, id := range cp.AdapterIDs {
+		if part, ok := parts[id]; ok {
+			cp.Responses = append(cp.Responses, part)
+		}
+	}
+	return cp, nil
+}
+
+// add reads one part. An imported checkpoint is one part, with the file in raw.
+func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) error {
+	p, err := events.DecodeAs[events.CheckpointSaved](rec.Event)
+	if err != nil {
+		return err
+	}
+	if p.Responses == nil {
+		if p.Raw == nil {
+			return errors.New("it has neither responses nor a file")
+		}
+		file := Checkpoint{Run: c.Run, At: c.At}
+		if err := json.Unmarshal(p.Raw, &file); err != nil {
+			return err
+		}
+		*c = file
+		for _, r := range file.Responses {
+			parts[r.ModelID] = r
+		}
+		c.Responses = nil
+		return nil
+	}
+	var responses []storedSnapshot
+	if err := json.Unmarshal(p.Responses, &responses); err != nil {
+		return err
+	}
+	var head checkpointHead
+	if p.Raw != nil {
+		if err := json.Unmarshal(p.Raw, &head); err != nil {
+			return err
+		}
+	}
+	c.Prompt, c.Timestamp, c.Verbose, c.AdapterIDs = p.Prompt, happenedAt(rec), head.Verbose, head.AdapterIDs
+	for _, r := range responses {
+		r.ResponseSnapshot.StopReason, r.ResponseSnapshot.Steps = r.StopReason, r.Steps
+		parts[r.ModelID] = r.ResponseSnapshot
+		if head.AdapterIDs == nil && !slices.Contains(c.AdapterIDs, r.ModelID) {
+			c.AdapterIDs = append(c.AdapterIDs, r.ModelID)
+		}
+	}
+	return nil
+}
+
+// ClearCheckpoint says that there is nothing to resume any more. Without a
+// checkpoint it does nothing.
+func (s *Session) ClearCheckpoint(ctx context.Context) error {
+	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
+		for _, c := range head.Ledger.Checkpoints {
+			if c.Kind == events.CheckpointResume && !c.Cleared {
+				return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointResume, Reason: "finished"}}, nil
+			}
+		}
+		return nil, nil
+	})
+}

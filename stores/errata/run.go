@@ -1,0 +1,292 @@
+package errata
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// runKind is the kind of a panel's runs.
+const runKind = "panel"
+
+// Run is a run of a panel that is over: a prompt and what each model did.
+type Run struct {
+	ID         string // default: a new one; persisting an id again is a newer version of the run
+	Prompt     string
+	Responses  []Response
+	Events     map[string][]Event // by model
+	Tools      []string           // the names of the active tools
+	ConfigHash string             // of the recipe in force
+	At         time.Time          // when it was over; default: now
+}
+
+// PersistRunState records a run as one event. The views Metadata and Content, the
+// number of prompts and the first and last of them follow from it.
+func (s *Session) PersistRunState(ctx context.Context, run Run) (events.RunRef, error) {
+	ref, e, err := s.runFinished(run)
+	if err != nil {
+		return ref, err
+	}
+	if err := s.ensure(ctx); err != nil {
+		return ref, err
+	}
+	_, err = s.put(ctx, log.Any, e)
+	return ref, err
+}
+
+func (s *Session) runFinished(run Run) (events.RunRef, events.Event, error) {
+	if run.ID == "" {
+		run.ID = NewID(RunIDPrefix)
+	}
+	ref := events.RunRef{Kind: runKind, ID: run.ID}
+	for i, r := range run.Responses {
+		if err := r.check(i); err != nil {
+			return ref, events.Event{}, err
+		}
+	}
+	if run.At.IsZero() {
+		run.At = s.Store().Now().Local()
+	}
+	result := Result{Summary: mustJSON(run.summary()), Content: mustJSON(run.content())}
+	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: mustJSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: Schema}
+	if run.Tools != nil {
+		p.Tools = mustJSON(run.Tools)
+	}
+	e, err := events.New(s.Store().Source(), s.Subject(), p)
+	return ref, e, err
+}
+
+// Schema names the form of a panel run's result, which is Result.
+const Schema = "errata/panel"
+
+func (run *Run) outcome() string {
+	answered := false
+	for _, r := range run.Responses {
+		if r.Interrupted {
+			return "interrupted"
+		}
+		answered = answered || r.OK()
+	}
+	if !answered && len(run.Responses) > 0 {
+		return "failed"
+	}
+	return "completed"
+}
+
+// summary gives the run as session_metadata.json has it. The maps have one entry
+// a model, so the last of two responses of one model counts.
+func (run *Run) summary() RunSummary {
+	n := len(run.Responses)
+	sum := RunSummary{Timestamp: run.At, PromptHash: promptHash(run.Prompt), PromptPreview: cutBytes(run.Prompt), Models: make([]string, n), ConfigHash: run.ConfigHash,
+		LatenciesMS: make(map[string]int64, n), CostsUSD: make(map[string]float64, n), InputTokens: make(map[string]int64, n), OutputTokens: make(map[string]int64, n),
+		ToolCalls: make(map[string]map[string]int, n), ProposedWritesCount: make(map[string]int, n)}
+	for i, r := range run.Responses {
+		sum.Models[i] = r.ModelID
+		sum.LatenciesMS[r.ModelID] = r.LatencyMS
+		sum.CostsUSD[r.ModelID] = r.CostUSD
+		sum.InputTokens[r.ModelID] = r.InputTokens
+		sum.OutputTokens[r.ModelID] = r.OutputTokens
+		sum.ToolCalls[r.ModelID] = r.ToolCalls
+		sum.ProposedWritesCount[r.ModelID] = len(r.ProposedWrites)
+	}
+	return sum
+}
+
+// content gives the run as session_content.json has it.
+func (run *Run) content() RunContent {
+	c := RunContent{Prompt: run.Prompt, PromptHash: promptHash(run.Prompt)}
+	for _, r := range run.Responses {
+		collected := []Event{}
+		for _, e := range run.Events[r.ModelID] {
+			if e.Type != "snapshot" && e.Type != "request" { // of the display, not of the answer
+				collected = append(collected, e)
+			}
+		}
+		c.Models = append(c.Models, ModelContent{ModelID: r.ModelID, Text: r.Text, ProposedWrites: r.ProposedWrites, Events: collected,
+			StopReason: r.StopReason, Steps: r.Steps, ReasoningTokens: r.ReasoningTokens})
+	}
+	return c
+}
+
+// promptHash identifies a prompt.
+func promptHash(prompt string) string { return fmt.Sprintf("ph_%x", sha256.Sum256([]byte(prompt))) }
+
+// The lengths to which prompts are cut.
+const (
+	previewBytes = 120
+	promptRunes  = 120
+)
+
+// cutBytes cuts a prompt, if need be in the middle of a rune.
+func cutBytes(prompt string) string { return prompt[:min(len(prompt), previewBytes)] }
+
+func cutRunes(prompt string) string {
+	n := 0
+	for i := range prompt {
+		if n == promptRunes {
+			return prompt[:i]
+		}
+		n++
+	}
+	return prompt
+}
+
+// SelectionParams is a person's choice among the answers of the last run, or a
+// rating of one.
+type SelectionParams struct {
+	Prompt          string
+	SelectedModelID string
+	Responses       []Response
+	AppliedFiles    []string // nil for votes and ratings
+	Rating          string   // "", good or bad
+}
+
+// UnknownModelError says that a model took no part in a run.
+type UnknownModelError struct {
+	Run    events.RunRef
+	Model  string
+	Models []string // that took part
+}
+
+func (e *UnknownModelError) Error() string {
+	return fmt.Sprintf("run %s has no model %q, it has %q", e.Run, e.Model, e.Models)
+}
+
+// ratedTag is the beginning of the tag that names the model which was rated bad:
+// it is not selected, or it would count as a win.
+const ratedTag = "rated:"
+
+// RecordSelection records a selection or rating of the last run that is not
+// withdrawn. Without one it does nothing. A model that took no part in the run is
+// an *UnknownModelError. One that is rated bad is not selected.
+func (s *Session) RecordSelection(ctx context.Context, p SelectionParams) error {
+	if p.Rating != "" && p.Rating != "good" && p.Rating != "bad" {
+		return &events.InvalidError{Field: "rating", Reason: fmt.Sprintf("%q: want good, bad or nothing", p.Rating)}
+	}
+	return s.annotateLast(ctx, func(head *projector.Session, run *projector.Run) (*events.RunAnnotated, error) {
+		if err := s.tookPart(ctx, run, p.SelectedModelID); err != nil {
+			return nil, err
+		}
+		a := &events.RunAnnotated{Run: run.Ref(), Selected: &p.SelectedModelID, Rating: &p.Rating}
+		if p.Rating == "bad" {
+			a.Selected = new(string)
+			a.Tags = withRated(run.Tags, p.SelectedModelID)
+		}
+		if len(p.AppliedFiles) > 0 {
+			a.AppliedFiles = p.AppliedFiles
+		}
+		return a, nil
+	})
+}
+
+// withRated gives the tags of a run of which a model was rated bad.
+func withRated(tags []string, model string) []string {
+	kept := slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return len(t) >= len(ratedTag) && t[:len(ratedTag)] == ratedTag })
+	return append(kept, ratedTag+model)
+}
+
+// tookPart refuses a model that the run's result does not name.
+func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string) error {
+	if model == "" || run.Last() == nil {
+		return nil
+	}
+	rec, err := s.Store().Log.Record(ctx, run.Last().Offset)
+	if err != nil {
+		return err
+	}
+	if rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue()); err != nil {
+		return err
+	}
+	row, err := rowOf(projector.Decode(rec))
+	if err != nil || row == nil {
+		return err
+	}
+	if !slices.Contains(row.Summary.Models, model) {
+		return &UnknownModelError{run.Ref(), model, row.Summary.Models}
+	}
+	return nil
+}
+
+// UpdateLastRunNote puts a note in the place of that of the last run that is not
+// withdrawn. Without one it does nothing.
+func (s *Session) UpdateLastRunNote(ctx context.Context, note string) error {
+	return s.annotateLast(ctx, func(_ *projector.Session, run *projector.Run) (*events.RunAnnotated, error) {
+		return &events.RunAnnotated{Run: run.Ref(), Note: &note}, nil
+	})
+}
+
+// annotateLast appends what a person says of the last run, decided anew if there
+// is another last run meanwhile.
+func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Session, *projector.Run) (*events.RunAnnotated, error)) error {
+	types := []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionRewound}
+	_, err := s.Store().Update(ctx, s.Subject(), types, func(head *projector.Session) ([]events.Event, error) {
+		run := lastRun(head)
+		if run == nil {
+			return nil, nil
+		}
+		a, err := decide(head, run)
+		if err != nil {
+			return nil, err
+		}
+		return s.events(a)
+	})
+	return err
+}
+
+// lastRun gives the newest run of a panel that is not withdrawn, nil if there
+// is none.
+func lastRun(s *projector.Session) *projector.Run {
+	for i := len(s.Ledger.Runs) - 1; i >= 0; i-- {
+		if r := s.Ledger.Runs[i]; r.Kind == runKind && !s.Withdrawn(r.At) {
+			return r
+		}
+	}
+	return nil
+}
+
+// SaveInitialMeta makes the session visible with its metadata before any run. A
+// session that was made visible already stays as it is.
+func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
+	if meta.CreatedAt.IsZero() {
+		meta.CreatedAt = s.Store().Now().Local()
+	}
+	if meta.LastActiveAt.IsZero() {
+		meta.LastActiveAt = meta.CreatedAt
+	}
+	raw, err := json.Marshal(meta)
+	if err != nil {
+		return &events.InvalidError{Field: "metadata", Reason: err.Error()}
+	}
+	p := &events.SessionCreated{Kind: events.KindPanel, CreatedAt: events.Timestamp(meta.CreatedAt.Format(time.RFC3339Nano)), Models: meta.Models, Raw: raw}
+	_, err = s.Store().Update(ctx, s.Subject(), nil, func(head *projector.Session) ([]events.Event, error) {
+		if head.Ledger.Created != 0 {
+			return nil, nil
+		}
+		return s.events(p)
+	})
+	return err
+}
+
+// SetModels names the models of the session's panel from now on.
+func (s *Session) SetModels(ctx context.Context, models []string) error {
+	return s.set(ctx, "models", mustJSON(models))
+}
+
+// set changes one field of the session, unless it has the value already.
+func (s *Session) set(ctx context.Context, name string, value json.RawMessage) error {
+	_, err := s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(head *projector.Session) ([]events.Event, error) {
+		have, ok := head.Ledger.Fields.Get(name)
+		if string(have) == string(value) || !ok && string(value) == "null" {
+			return nil, nil
+		}
+		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: name, Value: value}}})
+	})
+	return err
+}

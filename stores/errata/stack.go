@@ -1,0 +1,299 @@
+package errata
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// ErrNothingToRewind says that the rewind stack is empty, or not so deep.
+var ErrNothingToRewind = errors.New("nothing to rewind")
+
+// RewindEntry is what undoing one run takes.
+type RewindEntry struct {
+	ID             string         // default: a new one
+	At             events.Offset  // where to go back to: Appended.At; default: where HistoryLengths still were so
+	Run            string         // id of the run; default: not said
+	Prompt         string         // of the run
+	HistoryLengths map[string]int // before the run
+	FeedIndex      int            // of the caller's own display, -1 for none; it comes back as it is
+	FileSnapshots  []FileSnapshot // nil: no writes were applied
+}
+
+// PushRewindEntry puts an entry on the rewind stack and gives its id.
+func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (string, error) {
+	if err := s.ensure(ctx); err != nil {
+		return "", err
+	}
+	head, err := s.head(ctx)
+	if err != nil {
+		return "", err
+	}
+	at, err := entryPoint(head, entry)
+	if err != nil {
+		return "", err
+	}
+	if entry.ID == "" {
+		entry.ID = s.Store().Log.NewID()
+	}
+	index := int64(entry.FeedIndex)
+	p := &events.CheckpointSaved{ID: entry.ID, Kind: events.CheckpointRewind, At: at, Prompt: entry.Prompt, FeedIndex: &index, Lengths: entry.HistoryLengths}
+	if entry.Run != "" {
+		p.Run = &events.RunRef{Kind: runKind, ID: entry.Run}
+	}
+	if err := attach(ctx, s.Store(), p, entry.FileSnapshots); err != nil {
+		return "", err
+	}
+	return entry.ID, s.save(ctx, p)
+}
+
+// save appends a checkpoint.
+func (s *Session) save(ctx context.Context, p *events.CheckpointSaved) error {
+	e, err := events.New(s.Store().Source(), s.Subject(), p)
+	if err != nil {
+		return err
+	}
+	_, err = s.put(ctx, log.Any, e)
+	return err
+}
+
+// entryPoint gives the offset to which an entry goes back: below the first event
+// of its run, and at or above the session's first.
+func entryPoint(head *projector.Session, entry RewindEntry) (events.Offset, error) {
+	at := entry.At
+	if at == 0 {
+		at = beforeLengths(head, entry.HistoryLengths)
+	}
+	if entry.Run != "" {
+		ref := events.RunRef{Kind: runKind, ID: entry.Run}
+		if run := head.Ledger.Run(ref); run != nil {
+			at = min(at, head.History.Before(run.At))
+		}
+		for _, c := range head.Ledger.Costs {
+			if c.Run != nil && *c.Run == ref {
+				at = min(at, head.History.Before(c.Offset))
+			}
+		}
+	}
+	if at = head.History.At(at); at == 0 {
+		return 0, &events.InvalidError{Field: "at", Reason: "the session has no event to go back to"}
+	}
+	return at, nil
+}
+
+// beforeLengths gives the last offset before the first turn that would leave if
+// the histories were cut to lengths; the head if none would.
+func beforeLengths(head *projector.Session, lengths map[string]int) events.Offset {
+	first := events.Offset(math.MaxUint64)
+	for name, n := range lengths {
+		turns := head.Threads.Turns(name)
+		for _, t := range turns[min(max(n, 0), len(turns)):] {
+			first = min(first, t.Offset)
+		}
+	}
+	if first == math.MaxUint64 {
+		return head.Offset()
+	}
+	return head.History.Before(first)
+}
+
+// entryExtra is what a rewind checkpoint knows beyond the vocabulary.
+type entryExtra struct {
+	Written map[string]string `json:"written,omitempty"` // path -> hash of what the run left there
+}
+
+// attach stores file snapshots and names them in a checkpoint.
+func attach(ctx context.Context, st *tally.Store, p *events.CheckpointSaved, snaps []FileSnapshot) error {
+	extra := entryExtra{Written: make(map[string]string)}
+	p.Files, p.Raw = nil, nil
+	for _, snap := range snaps {
+		f := events.SavedFile{Path: snap.Path, Blob: events.Absent, Mode: int64(snap.Mode.Perm())}
+		if !snap.DidNotExist {
+			ref, err := putFile(ctx, st, snap.Content)
+			if err != nil {
+				return err
+			}
+			f.Blob = ref
+		}
+		if snap.writtenByRun != "" {
+			extra.Written[snap.Path] = snap.writtenByRun
+		}
+		p.Files = append(p.Files, f)
+	}
+	if len(extra.Written) > 0 {
+		p.Raw = mustJSON(extra)
+	}
+	return nil
+}
+
+// PushFileSnapshots gives the newest entry of the stack the files as they were
+// before the run, once the run's writes are applied: what stands in the tree now
+// is what the run left, so that a rewind can tell it from later changes. Without
+// an entry, or with nil, it does nothing.
+func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []FileSnapshot) error {
+	if snaps == nil {
+		return nil
+	}
+	head, err := s.head(ctx)
+	if err != nil || len(head.Ledger.Stack) == 0 {
+		return err
+	}
+	p, err := s.entry(ctx, head, head.Ledger.Stack[len(head.Ledger.Stack)-1].ID)
+	if err != nil {
+		return err
+	}
+	if snaps, err = w.leftByRun(snaps); err != nil {
+		return err
+	}
+	if err := attach(ctx, s.Store(), p, snaps); err != nil {
+		return err
+	}
+	return s.save(ctx, p)
+}
+
+// leftByRun adds to snapshots what stands in the tree now. Without a tree nothing
+// is known of that.
+func (w WorkTree) leftByRun(snaps []FileSnapshot) ([]FileSnapshot, error) {
+	t, err := w.open()
+	if errors.Is(err, errNoTree) {
+		return snaps, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer t.root.Close()
+	snaps = slices.Clone(snaps)
+	for i := range snaps {
+		name, err := t.name(snaps[i].Path)
+		if err != nil {
+			return nil, err
+		}
+		snaps[i].Path = name
+		if now, err := t.read(name); err == nil {
+			snaps[i].writtenByRun = now.hash()
+		}
+	}
+	return snaps, nil
+}
+
+// entry reads the newest version of a rewind checkpoint.
+func (s *Session) entry(ctx context.Context, head *projector.Session, id string) (*events.CheckpointSaved, error) {
+	c := head.Ledger.Checkpoint(events.CheckpointRewind, id)
+	rec, err := s.record(ctx, c.Saved[len(c.Saved)-1])
+	if err != nil {
+		return nil, err
+	}
+	return events.DecodeAs[events.CheckpointSaved](rec.Event)
+}
+
+// record reads a record with its data.
+func (s *Session) record(ctx context.Context, at events.Offset) (events.Record, error) {
+	rec, err := s.Store().Log.Record(ctx, at)
+	if err != nil {
+		return rec, err
+	}
+	return projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
+}
+
+// CanRewind reports whether the rewind stack has an entry.
+func (s *Session) CanRewind(ctx context.Context) (bool, error) {
+	n, err := s.RewindStackLen(ctx)
+	return n > 0, err
+}
+
+// RewindStackLen is the number of entries on the rewind stack.
+func (s *Session) RewindStackLen(ctx context.Context) (int, error) {
+	head, err := s.head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return len(head.Ledger.Stack), nil
+}
+
+// RewindStack gives the entries of the rewind stack, oldest first, without the
+// content of their files.
+func (s *Session) RewindStack(ctx context.Context) ([]RewindEntry, error) {
+	head, err := s.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []RewindEntry
+	for _, e := range head.Ledger.Stack {
+		p, err := s.entry(ctx, head, e.ID)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, entryOf(p))
+	}
+	return list, nil
+}
+
+func entryOf(p *events.CheckpointSaved) RewindEntry {
+	e := RewindEntry{ID: p.ID, At: p.At, Prompt: p.Prompt, HistoryLengths: p.Lengths, FeedIndex: -1}
+	if p.FeedIndex != nil {
+		e.FeedIndex = int(*p.FeedIndex)
+	}
+	if p.Run != nil {
+		e.Run = p.Run.ID
+	}
+	for _, f := range p.Files {
+		e.FileSnapshots = append(e.FileSnapshots, FileSnapshot{Path: f.Path, DidNotExist: f.Blob == events.Absent, Mode: fs.FileMode(f.Mode)})
+	}
+	return e
+}
+
+// ClearRewindStack empties the rewind stack; reason says why: clear, wipe,
+// compact. An empty one stays as it is.
+func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
+	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
+		if len(head.Ledger.Stack) == 0 {
+			return nil, nil
+		}
+		return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: reason}}, nil
+	})
+}
+
+// goals gives what the files of entries shall be if all of them are rewound,
+// oldest first in the list: of a file that several hold, the oldest snapshot
+// counts, and the newest run is who wrote it last.
+func goals(entries []*events.CheckpointSaved) []fileGoal {
+	var list []fileGoal
+	for _, p := range slices.Backward(entries) {
+		var extra entryExtra
+		if p.Raw != nil {
+			_ = json.Unmarshal(p.Raw, &extra) // an importer may keep something else there
+		}
+		for _, f := range p.Files {
+			i := slices.IndexFunc(list, func(g fileGoal) bool { return g.path == f.Path })
+			if i < 0 {
+				i = len(list)
+				list = append(list, fileGoal{path: f.Path, expect: extra.Written[f.Path]})
+			}
+			list[i].blob, list[i].mode = f.Blob, fs.FileMode(f.Mode)
+		}
+	}
+	return list
+}
+
+// fileMessage puts what went wrong with files as the original does.
+func fileMessage(changes []FileChange) string {
+	var kept string
+	for _, c := range changes {
+		if c.Err != nil {
+			return fmt.Sprintf(" (file restore warning: %s: %v)", c.Path, c.Err)
+		}
+		if c.Changed && kept == "" {
+			kept = fmt.Sprintf(" (file restore warning: %s changed since its snapshot, kept as %s)", c.Path, c.Kept)
+		}
+	}
+	return kept
+}

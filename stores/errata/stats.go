@@ -1,0 +1,211 @@
+package errata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+)
+
+// Stats is how a model did, over runs that are not withdrawn.
+type Stats struct {
+	Participations int `json:"participations"`
+	Wins           int `json:"wins"`       // it was selected
+	Losses         int `json:"losses"`     // another was selected
+	ThumbsDown     int `json:"thumbsDown"` // it was rated bad, and nobody was selected
+
+	WinRate  float64 `json:"winRate"` // of participations, in percent
+	LossRate float64 `json:"lossRate"`
+	BadRate  float64 `json:"badRate"`
+
+	AvgLatencyMS      float64 `json:"avgLatencyMs"` // averages over participations
+	AvgCostUSD        float64 `json:"avgCostUsd"`
+	AvgInputTokens    float64 `json:"avgInputTokens"`
+	AvgOutputTokens   float64 `json:"avgOutputTokens"`
+	AvgToolCalls      float64 `json:"avgToolCalls"`
+	AvgProposedWrites float64 `json:"avgProposedWrites"`
+}
+
+// Filter chooses runs. The zero value chooses all.
+type Filter struct {
+	ConfigHash string // runs under this recipe; default: any
+	Session    string // default: all panel sessions
+}
+
+// StatsOf counts, by model, how the panels of the namespace did.
+func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, error) {
+	ids := []string{f.Session}
+	if f.Session == "" {
+		var err error
+		if ids, err = sessionIDs(ctx, st); err != nil {
+			return nil, err
+		}
+	}
+	var t statsTable
+	for _, id := range ids {
+		rows, err := Of(st, id).Runs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range counted(rows) {
+			if f.ConfigHash == "" || row.Summary.ConfigHash == f.ConfigHash {
+				t.add(row)
+			}
+		}
+	}
+	return t.finish(), nil
+}
+
+// counted gives the runs that count: those not rewound.
+func counted(rows []Row) []Row {
+	return slices.DeleteFunc(rows, func(row Row) bool { return row.IsMarker() || row.Rewound })
+}
+
+// statsTable collects sums by model.
+type statsTable struct{ models map[string]*Stats }
+
+func (t *statsTable) of(model string) *Stats {
+	if t.models == nil {
+		t.models = make(map[string]*Stats)
+	}
+	if t.models[model] == nil {
+		t.models[model] = new(Stats)
+	}
+	return t.models[model]
+}
+
+func (t *statsTable) add(row Row) {
+	sum := row.Summary
+	for i, model := range sum.Models {
+		if slices.Contains(sum.Models[:i], model) {
+			continue // twice in one panel: the maps have it once
+		}
+		s := t.of(model)
+		s.Participations++
+		switch {
+		case sum.Selected == model:
+			s.Wins++
+		case sum.Selected != "":
+			s.Losses++
+		case sum.Rating == "bad" && (row.rated == "" || row.rated == model):
+			s.ThumbsDown++
+		}
+		s.AvgLatencyMS += float64(sum.LatenciesMS[model])
+		s.AvgCostUSD += sum.CostsUSD[model]
+		s.AvgInputTokens += float64(sum.InputTokens[model])
+		s.AvgOutputTokens += float64(sum.OutputTokens[model])
+		for _, n := range sum.ToolCalls[model] {
+			s.AvgToolCalls += float64(n)
+		}
+		s.AvgProposedWrites += float64(sum.ProposedWritesCount[model])
+	}
+}
+
+// finish makes averages and rates of the sums.
+func (t *statsTable) finish() map[string]Stats {
+	list := make(map[string]Stats, len(t.models))
+	for model, s := range t.models {
+		n := float64(s.Participations)
+		for _, sum := range []*float64{&s.AvgLatencyMS, &s.AvgCostUSD, &s.AvgInputTokens, &s.AvgOutputTokens, &s.AvgToolCalls, &s.AvgProposedWrites} {
+			*sum /= n
+		}
+		s.WinRate, s.LossRate, s.BadRate = 100*float64(s.Wins)/n, 100*float64(s.Losses)/n, 100*float64(s.ThumbsDown)/n
+		list[model] = *s
+	}
+	return list
+}
+
+// errNone says that there is no panel session at all.
+var errNone = fmt.Errorf("no sessions found: %w", tally.ErrNotFound)
+
+// AmbiguousError says that a prefix fits no session, or several.
+type AmbiguousError struct {
+	Prefix  string
+	Matches []string
+}
+
+func (e *AmbiguousError) Error() string {
+	if len(e.Matches) == 0 {
+		return fmt.Sprintf("no session matches %q", e.Prefix)
+	}
+	return fmt.Sprintf("%q matches %d sessions: %s", e.Prefix, len(e.Matches), strings.Join(e.Matches, ", "))
+}
+
+// Is makes an AmbiguousError without matches match ErrNotFound.
+func (e *AmbiguousError) Is(target error) bool {
+	return target == tally.ErrNotFound && len(e.Matches) == 0
+}
+
+// sessionIDs lists the panel sessions of the namespace.
+func sessionIDs(ctx context.Context, st *tally.Store) ([]string, error) {
+	var ids []string
+	for info, err := range st.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return nil, err
+		}
+		head, err := st.Loader().Session(ctx, info.Subject, 0)
+		if errors.Is(err, tally.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if head.Ledger.Kind == events.KindPanel {
+			ids = append(ids, info.Subject.ID)
+		}
+	}
+	return ids, nil
+}
+
+// List lists the panel sessions, the one that was active last first.
+func List(ctx context.Context, st *tally.Store) ([]Metadata, error) {
+	ids, err := sessionIDs(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	var list []Metadata
+	for _, id := range ids {
+		m, err := Of(st, id).Metadata(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.ID = id
+		list = append(list, m)
+	}
+	slices.SortStableFunc(list, func(a, b Metadata) int { return b.LastActiveAt.Compare(a.LastActiveAt) })
+	return list, nil
+}
+
+// Latest gives the id of the panel session that was active last. There being
+// none is ErrNotFound.
+func Latest(ctx context.Context, st *tally.Store) (string, error) {
+	list, err := List(ctx, st)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "", errNone
+	}
+	return list[0].ID, nil
+}
+
+// Resolve gives the id of the panel session that is called so, or else of
+// the only one whose id begins so. None, or several, is an *AmbiguousError.
+func Resolve(ctx context.Context, st *tally.Store, prefix string) (string, error) {
+	ids, err := sessionIDs(ctx, st)
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains(ids, prefix) {
+		return prefix, nil
+	}
+	matches := slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, prefix) })
+	if len(matches) != 1 {
+		return "", &AmbiguousError{prefix, matches}
+	}
+	return matches[0], nil
+}

@@ -1,0 +1,231 @@
+package evals
+
+import (
+	"github.com/tallylog/tally/events"
+)
+
+// Artifact is the result of an evaluation, schema version 1. It is a typed
+// view: members that it does not know are in the fields called Unknown, and are
+// written after the known ones. The bytes of a stored result are RunResult.Raw.
+type Artifact struct {
+	SchemaVersion int            `json:"schemaVersion"` // 1
+	RunID         string         `json:"runId"`
+	CreatedAt     string         `json:"createdAt"`
+	Store         *RunStore      `json:"store,omitempty"`
+	Artifacts     *RunArtifacts  `json:"artifacts,omitempty"`
+	Defs          RunDefs        `json:"defs"`
+	Result        Evaluation     `json:"result"`
+	Metadata      *events.Fields `json:"metadata,omitempty"`
+	Unknown       events.Fields  `json:",unknown"`
+}
+
+// RunStore says where an evaluation found what it judged.
+type RunStore struct {
+	Backend  string        `json:"backend"` // local, s2 or redis
+	BasePath string        `json:"basePath"`
+	Unknown  events.Fields `json:",unknown"`
+}
+
+// RunArtifacts name what an evaluation judged.
+type RunArtifacts struct {
+	ConversationID        string        `json:"conversationId"`
+	RunPath               string        `json:"runPath,omitempty"`
+	ConversationJSONLPath string        `json:"conversationJsonlPath,omitempty"`
+	StepTracesPath        string        `json:"stepTracesPath,omitempty"`
+	Unknown               events.Fields `json:",unknown"`
+}
+
+// RunDefs are the definitions that an evaluation used.
+type RunDefs struct {
+	Metrics Ordered[MetricDef] `json:"metrics"`
+	Evals   Ordered[Def]       `json:"evals"`
+	Scorers Ordered[ScorerDef] `json:"scorers"`
+	Unknown events.Fields      `json:",unknown"`
+}
+
+// MetricDef defines what is measured.
+type MetricDef struct {
+	Name          string         `json:"name"`
+	Scope         string         `json:"scope"`     // single or multi
+	ValueType     string         `json:"valueType"` // number, boolean, string or ordinal
+	Description   string         `json:"description,omitempty"`
+	Metadata      *events.Fields `json:"metadata,omitempty"`
+	LLM           *MetricLLM     `json:"llm,omitempty"`
+	Aggregators   []Aggregator   `json:"aggregators,omitempty"`
+	Normalization events.Raw     `json:"normalization,omitempty"`
+	Unknown       events.Fields  `json:",unknown"`
+}
+
+// MetricLLM says how a model measures.
+type MetricLLM struct {
+	Provider *events.Fields `json:"provider,omitempty"`
+	Prompt   *MetricPrompt  `json:"prompt,omitempty"`
+	Rubric   *events.Fields `json:"rubric,omitempty"`
+	Unknown  events.Fields  `json:",unknown"`
+}
+
+// MetricPrompt is what a model is asked.
+type MetricPrompt struct {
+	Instruction string        `json:"instruction"`
+	Variables   []string      `json:"variables,omitempty"`
+	Unknown     events.Fields `json:",unknown"`
+}
+
+// Aggregator sums up a series.
+type Aggregator struct {
+	Kind        string        `json:"kind"`
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	Config      events.Raw    `json:"config,omitempty"`
+	Unknown     events.Fields `json:",unknown"`
+}
+
+// Def defines what is judged.
+type Def struct {
+	Name        string         `json:"name"`
+	Kind        string         `json:"kind"`        // singleTurn, multiTurn or scorer
+	OutputShape string         `json:"outputShape"` // seriesByStepIndex or scalar
+	Metric      string         `json:"metric"`
+	ScorerRef   string         `json:"scorerRef,omitempty"`
+	Verdict     *VerdictPolicy `json:"verdict,omitempty"`
+	Description string         `json:"description,omitempty"`
+	Metadata    *events.Fields `json:"metadata,omitempty"`
+	Unknown     events.Fields  `json:",unknown"`
+}
+
+// VerdictPolicy says when a measurement passes.
+type VerdictPolicy struct {
+	Kind     string        `json:"kind"`           // none, boolean, number, ordinal or custom
+	Type     string        `json:"type,omitempty"` // of number: threshold or range
+	PassWhen *bool         `json:"passWhen,omitempty"`
+	PassAt   *float64      `json:"passAt,omitempty"`
+	Min      *float64      `json:"min,omitempty"`
+	Max      *float64      `json:"max,omitempty"`
+	PassIn   []string      `json:"passWhenIn,omitempty"`
+	Note     string        `json:"note,omitempty"`
+	Unknown  events.Fields `json:",unknown"`
+}
+
+// ScorerDef defines how measurements are combined.
+type ScorerDef struct {
+	Name             string         `json:"name"`
+	Inputs           []ScorerInput  `json:"inputs"`
+	NormalizeWeights *bool          `json:"normalizeWeights,omitempty"`
+	FallbackScore    *float64       `json:"fallbackScore,omitempty"` // 0 to 1
+	Combine          *Combine       `json:"combine,omitempty"`
+	Description      string         `json:"description,omitempty"`
+	Metadata         *events.Fields `json:"metadata,omitempty"`
+	Unknown          events.Fields  `json:",unknown"`
+}
+
+// ScorerInput is one measurement of a scorer.
+type ScorerInput struct {
+	MetricRef             string        `json:"metricRef"`
+	Weight                float64       `json:"weight"`
+	Required              *bool         `json:"required,omitempty"`
+	HasNormalizerOverride *bool         `json:"hasNormalizerOverride,omitempty"`
+	Unknown               events.Fields `json:",unknown"`
+}
+
+// Combine says how a scorer combines.
+type Combine struct {
+	Kind    string        `json:"kind"` // weightedAverage, identity, custom or unknown
+	Note    string        `json:"note,omitempty"`
+	Unknown events.Fields `json:",unknown"`
+}
+
+// Evaluation is what an evaluation found.
+type Evaluation struct {
+	StepCount  int                   `json:"stepCount"`
+	SingleTurn Ordered[Series]       `json:"singleTurn"`
+	MultiTurn  Ordered[Result]       `json:"multiTurn"`
+	Scorers    Ordered[ScorerResult] `json:"scorers"`
+	Summaries  *EvaluationSummaries  `json:"summaries,omitempty"`
+	Unknown    events.Fields         `json:",unknown"`
+}
+
+// Series has a result for each step by its index, nil where it was not judged.
+type Series struct {
+	ByStepIndex []*Result     `json:"byStepIndex"`
+	Unknown     events.Fields `json:",unknown"`
+}
+
+// Result is what one eval says of a step or of the conversation.
+type Result struct {
+	EvalRef     string        `json:"evalRef"`
+	Measurement Measurement   `json:"measurement"`
+	Outcome     *Outcome      `json:"outcome,omitempty"`
+	Unknown     events.Fields `json:",unknown"`
+}
+
+// Measurement is a measured value.
+type Measurement struct {
+	MetricRef       string         `json:"metricRef"`
+	Score           *float64       `json:"score,omitempty"`    // 0 to 1
+	RawValue        events.Raw     `json:"rawValue,omitempty"` // number, boolean, string or null
+	Confidence      *float64       `json:"confidence,omitempty"`
+	Reasoning       string         `json:"reasoning,omitempty"`
+	ExecutionTimeMS *float64       `json:"executionTimeMs,omitempty"`
+	Timestamp       string         `json:"timestamp,omitempty"`
+	Metadata        *events.Fields `json:"metadata,omitempty"`
+	Normalization   events.Raw     `json:"normalization,omitempty"`
+	Unknown         events.Fields  `json:",unknown"`
+}
+
+// Outcome is the verdict on a measurement.
+type Outcome struct {
+	Verdict  string        `json:"verdict"` // pass, fail or unknown
+	Policy   VerdictPolicy `json:"policy"`
+	Observed *Observed     `json:"observed,omitempty"`
+	Unknown  events.Fields `json:",unknown"`
+}
+
+// Observed is what a verdict saw.
+type Observed struct {
+	RawValue events.Raw    `json:"rawValue,omitempty"`
+	Score    *float64      `json:"score,omitempty"` // 0 to 1
+	Unknown  events.Fields `json:",unknown"`
+}
+
+// ScorerResult is a series or one result.
+type ScorerResult struct {
+	Shape   string        `json:"shape"` // seriesByStepIndex or scalar
+	Series  *Series       `json:"series,omitempty"`
+	Result  *Result       `json:"result,omitempty"`
+	Unknown events.Fields `json:",unknown"`
+}
+
+// EvaluationSummaries sum up what each eval found.
+type EvaluationSummaries struct {
+	ByEval  Ordered[RunSummary] `json:"byEval"`
+	Unknown events.Fields       `json:",unknown"`
+}
+
+// RunSummary sums up what one eval found.
+type RunSummary struct {
+	Eval           string           `json:"eval"`
+	Kind           string           `json:"kind"`
+	Count          int              `json:"count"`
+	Aggregations   *RunAggregations `json:"aggregations,omitempty"`
+	VerdictSummary *VerdictSummary  `json:"verdictSummary,omitempty"`
+	Unknown        events.Fields    `json:",unknown"`
+}
+
+// RunAggregations are numbers, or objects of numbers, by name.
+type RunAggregations struct {
+	Score   Ordered[events.Raw]  `json:"score"`
+	Raw     *Ordered[events.Raw] `json:"raw,omitempty"`
+	Unknown events.Fields        `json:",unknown"`
+}
+
+// VerdictSummary counts verdicts.
+type VerdictSummary struct {
+	PassRate     float64       `json:"passRate"`
+	FailRate     float64       `json:"failRate"`
+	UnknownRate  float64       `json:"unknownRate"`
+	PassCount    int           `json:"passCount"`
+	FailCount    int           `json:"failCount"`
+	UnknownCount int           `json:"unknownCount"`
+	TotalCount   int           `json:"totalCount"`
+	Unknown      events.Fields `json:",unknown"`
+}

@@ -1,0 +1,219 @@
+package evals
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Errors of conversations that callers branch on.
+var (
+	// ErrNoSteps says that steps were never saved. A conversation that was saved
+	// with none is not that.
+	ErrNoSteps = errors.New("no steps were ever saved")
+	// ErrEmpty says that a file of steps has no line.
+	ErrEmpty = errors.New("the conversation's file is empty")
+)
+
+// UnknownID is the id of a decoded conversation whose file names none.
+const UnknownID = "unknown"
+
+// Data is the content of a conversation: what Load gives and Save
+// takes.
+type Data struct {
+	ID       string     // as it stands on every line; need not be the id that it is stored under
+	Metadata events.Raw // free object, nil if there is none
+	Steps    []Step
+
+	// Revision is the session's last offset when this was loaded or saved. A save
+	// of what has one is refused if somebody else changed the steps since. 0: made
+	// from nothing, a save takes the place of whatever there is.
+	Revision events.Offset
+
+	// Warnings are the turns that are no steps and were left out, and what of a
+	// step does not count.
+	Warnings []Warning
+}
+
+// Warning says what was left out when a conversation was read.
+type Warning struct {
+	Line   int // from 1: of the file, or of the thread's turns
+	Reason string
+}
+
+func (w Warning) String() string { return fmt.Sprintf("line %d: %s", w.Line, w.Reason) }
+
+// LineError says which line of a file is not JSON.
+type LineError struct {
+	Line   int // from 1, all lines counted
+	Filled int // from 1, blank lines not counted
+	Err    error
+}
+
+func (e *LineError) Error() string {
+	if e.Line == e.Filled {
+		return fmt.Sprintf("line %d: %v", e.Line, e.Err)
+	}
+	return fmt.Sprintf("line %d (%d without blank ones): %v", e.Line, e.Filled, e.Err)
+}
+
+// Unwrap gives what is wrong with the line.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Decode reads a conversation.jsonl.
+//
+// Blank lines are skipped. No line at all is ErrEmpty, a line that is not JSON a
+// *LineError. A line that is JSON and no step is left out with a warning. Id and
+// metadata are those of the first line; without one the id is UnknownID. A
+// timestamp that is no string does not count, one that cannot be read makes its
+// line no step.
+func Decode(jsonl []byte) (*Data, error) {
+	d := decoding{c: &Data{ID: UnknownID}}
+	line := 0
+	for len(jsonl) > 0 {
+		var text []byte
+		text, jsonl, _ = bytes.Cut(jsonl, []byte("\n"))
+		line++
+		text = rawjson.Trim(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
+		if len(text) == 0 {
+			continue
+		}
+		if err := rawjson.Check(text); err != nil {
+			return nil, &LineError{Line: line, Filled: d.filled + 1, Err: err}
+		}
+		d.add(line, text)
+	}
+	if d.filled == 0 {
+		return nil, ErrEmpty
+	}
+	return d.c, nil
+}
+
+// decoding is a conversation that is being read.
+type decoding struct {
+	c      *Data
+	filled int
+	places []int // of each step among what was added
+}
+
+// add takes the next turn, which is JSON.
+func (d *decoding) add(line int, raw events.Raw) {
+	place := d.filled
+	d.filled++
+	step, err := ParseStep(raw)
+	if place == 0 {
+		d.head(step.fields)
+	}
+	if err != nil {
+		d.c.Warnings = append(d.c.Warnings, Warning{line, "no step, left out: " + err.Error()})
+		return
+	}
+	if at, ok := step.fields.Get(fieldTimestamp); ok && !startsWith(at, `"`) {
+		d.c.Warnings = append(d.c.Warnings, Warning{line, "timestamp: no string, does not count"})
+	}
+	d.c.Steps = append(d.c.Steps, step)
+	d.places = append(d.places, place)
+}
+
+// head takes id and metadata from the first line.
+func (d *decoding) head(fields events.Fields) {
+	if id := textOf(fields, fieldConversationID); id != "" {
+		d.c.ID = id
+	}
+	if meta, ok := fields.Get(fieldConversationMetadata); ok && startsWith(meta, "{") {
+		d.c.Metadata = meta
+	}
+}
+
+// Encode writes a conversation.jsonl: an object a line, the id on each
+// and the metadata on the first one, no newline at the end. A conversation without
+// steps is an empty file, which says neither id nor metadata; a Store keeps both.
+// What is no conversation is *events.InvalidError.
+func Encode(c *Data) ([]byte, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	var out []byte
+	for i, step := range c.Steps {
+		if i > 0 {
+			out = append(out, '\n')
+		}
+		line, err := encodeStep(step, i, c.ID, c.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		out = rawjson.AppendCompact(out, line)
+	}
+	return out, nil
+}
+
+// encodeStep gives a step the id of its conversation, and the first one its
+// metadata. What says both already is not touched.
+func encodeStep(s Step, index int, id string, metadata events.Raw) (events.Raw, error) {
+	raw := s.raw
+	var err error
+	if have, ok := s.fields.Get(fieldConversationID); !ok || !isText(have, id) {
+		if raw, err = rawjson.SetMember(raw, fieldConversationID, rawjson.AppendString(nil, id)); err != nil {
+			return nil, err
+		}
+	}
+	have, ok := s.fields.Get(fieldConversationMetadata)
+	switch {
+	case index > 0 || metadata == nil:
+		if ok {
+			return rawjson.DeleteMember(raw, fieldConversationMetadata)
+		}
+	case !ok || !rawjson.Equal(have, metadata):
+		return rawjson.SetMember(raw, fieldConversationMetadata, metadata)
+	}
+	return raw, nil
+}
+
+func isText(raw events.Raw, want string) bool {
+	text, err := rawjson.String(raw)
+	return err == nil && text == want
+}
+
+// validate refuses what no conversation can be.
+func (c *Data) validate() error {
+	if c.ID == "" {
+		return &events.InvalidError{Field: fieldID, Reason: "missing"}
+	}
+	if err := checkMetadata(c.Metadata); err != nil {
+		return err
+	}
+	for i, s := range c.Steps {
+		field := fmt.Sprintf("steps[%d]", i)
+		if s.IsZero() {
+			return &events.InvalidError{Field: field, Reason: "missing"}
+		}
+		if err := s.check(); err != nil {
+			return inside(field, err)
+		}
+	}
+	return nil
+}
+
+func checkMetadata(metadata events.Raw) error {
+	if metadata == nil {
+		return nil
+	}
+	if err := rawjson.Check(metadata); err != nil {
+		return rawError(fieldMetadata, err)
+	}
+	if !startsWith(rawjson.Trim(metadata), "{") {
+		return &events.InvalidError{Field: fieldMetadata, Reason: "want an object"}
+	}
+	return nil
+}
+
+// inside puts a path before that of an *events.InvalidError.
+func inside(path string, err error) error {
+	if e, ok := errors.AsType[*events.InvalidError](err); ok {
+		return &events.InvalidError{Field: joinPath(path, e.Field), Reason: e.Reason}
+	}
+	return err
+}

@@ -1,0 +1,155 @@
+package evals
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// UpdateKind says what happened to a conversation.
+type UpdateKind uint8
+
+// What Follow yields.
+const (
+	StepsLoaded       UpdateKind = iota // the steps are these: in the beginning, and when others took their place
+	StepsAppended                       // these came behind the others
+	RunAnnounced                        // a run was created
+	RunSaved                            // a run has a result, or another one
+	TrajectoryChanged                   // the definition of the simulation was recorded
+)
+
+func (k UpdateKind) String() string {
+	return [...]string{"steps loaded", "steps appended", "run announced", "run saved", "trajectory changed"}[k]
+}
+
+// Update is something that happened to a conversation.
+type Update struct {
+	Kind   UpdateKind
+	Offset events.Offset // to follow on from
+	Steps  []Step        // all of them, or the new ones
+	Run    *Run
+}
+
+// Follow yields what happens to the conversation, live and without a gap, until the
+// loop ends or ctx is done. After 0 it begins with the steps as they are; after the
+// Offset of an update it goes on from there. The conversation need not exist yet.
+// An error is the last thing yielded.
+func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq2[Update, error] {
+	return func(yield func(Update, error) bool) {
+		if after == 0 {
+			first, err := c.now(ctx, 0)
+			if err != nil {
+				yield(Update{}, err)
+				return
+			}
+			after = first.Offset
+			if after > 0 && !yield(first, nil) {
+				return
+			}
+		}
+		for rec, err := range c.s.Store().Log.Follow(ctx, events.Range{Subject: c.s.Subject(), After: after}) {
+			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+				continue // what it was is not known
+			}
+			if err == nil {
+				rec, err = projector.Resolve(ctx, c.s.Store().Log, rec, c.s.Store().MaxValue())
+			}
+			if err != nil {
+				yield(Update{}, err)
+				return
+			}
+			u, ok, err := c.updateOf(ctx, rec)
+			if err != nil {
+				yield(Update{}, err)
+				return
+			}
+			if ok && !yield(u, nil) {
+				return
+			}
+		}
+	}
+}
+
+// now gives all steps as of an offset, 0 for the head.
+func (c *Conversation) now(ctx context.Context, at events.Offset) (Update, error) {
+	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), at)
+	if errors.Is(err, tally.ErrNotFound) && at == 0 {
+		return Update{}, nil
+	}
+	if err == nil {
+		err = tally.CheckKind(s, events.KindConversation)
+	}
+	if err != nil {
+		return Update{}, err
+	}
+	u := Update{Kind: StepsLoaded, Offset: s.Offset()}
+	d, err := decodeThread(s)
+	if err == nil {
+		u.Steps = d.c.Steps
+	} else if errors.Is(err, ErrNoSteps) {
+		err = nil
+	}
+	return u, err
+}
+
+// updateOf says what a record means to those who follow. ok is false if nothing.
+func (c *Conversation) updateOf(ctx context.Context, rec events.Record) (u Update, ok bool, err error) {
+	u.Offset = rec.Offset
+	f := projector.Decode(rec)
+	switch p := f.Payload.(type) {
+	case *events.TurnAppended:
+		if _, said := rec.Seen(); said || p.Pins != nil { // it may be late or void: only its place can tell
+			s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), rec.Offset)
+			if err != nil || !s.History.IsLive(rec.Offset) {
+				return u, false, err
+			}
+		}
+		u.Kind, u.Steps = StepsAppended, stepsOf(p)
+		return u, len(u.Steps) > 0, nil
+	case *events.ThreadReplaced:
+		if _, ours := p.Threads[events.MainThread]; !ours && p.Others == "keep" {
+			return u, false, nil
+		}
+		u, err = c.now(ctx, rec.Offset)
+		return u, err == nil, err
+	case *events.ThreadTruncated, *events.SessionRewound:
+		u, err = c.now(ctx, rec.Offset)
+		return u, err == nil, err
+	case *events.RunCreated:
+		return c.runUpdate(u, RunAnnounced, p.Run)
+	case *events.RunFinished:
+		return c.runUpdate(u, RunSaved, p.Run)
+	case *events.SessionUpdated:
+		_, set := p.Set.Get(fieldTrajectory)
+		u.Kind = TrajectoryChanged
+		return u, set, nil
+	}
+	return u, false, nil
+}
+
+func (c *Conversation) runUpdate(u Update, kind UpdateKind, ref events.RunRef) (Update, bool, error) {
+	if !slices.Contains(runTypes, RunType(ref.Kind)) {
+		return u, false, nil
+	}
+	u.Kind, u.Run = kind, c.Run(RunType(ref.Kind), ref.ID)
+	return u, true, nil
+}
+
+// stepsOf gives the steps that an event appends.
+func stepsOf(p *events.TurnAppended) []Step {
+	var steps []Step
+	for _, e := range p.Entries {
+		if e.Thread != events.MainThread {
+			continue
+		}
+		if s, err := ParseStep(e.Turn); err == nil {
+			steps = append(steps, s)
+		}
+	}
+	return steps
+}

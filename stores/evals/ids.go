@@ -1,0 +1,73 @@
+package evals
+
+import (
+	"crypto/rand"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NewRunID makes an id as run-<ms>-<random>.
+func NewRunID(now time.Time) string { return newID("run", now) }
+
+// NewID makes an id as conv-<ms>-<random>.
+func NewID(now time.Time) string { return newID("conv", now) }
+
+// NewTrajectoryID makes an id as traj-<ms>-<random>.
+func NewTrajectoryID(now time.Time) string { return newID("traj", now) }
+
+// randomDigits is the length of the random part.
+const randomDigits = 7
+
+func newID(prefix string, now time.Time) string {
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+	b := append([]byte(prefix), '-')
+	b = append(strconv.AppendInt(b, now.UnixMilli(), 10), '-')
+	for n := 0; n < randomDigits; {
+		var random [2 * randomDigits]byte
+		rand.Read(random[:]) // never fails
+		for _, c := range random {
+			if int(c) < 256-256%len(digits) && n < randomDigits { // each digit as likely
+				b = append(b, digits[int(c)%len(digits)])
+				n++
+			}
+		}
+	}
+	return string(b)
+}
+
+// TimestampOfID gives the time in an id that begins with run-, conv- or traj- and
+// milliseconds, and whether there is one.
+func TimestampOfID(id string) (time.Time, bool) {
+	for _, prefix := range []string{"run-", "conv-", "traj-"} {
+		if rest, ok := strings.CutPrefix(id, prefix); ok {
+			ms, _, _ := strings.Cut(rest, "-")
+			return timeOfMillis(ms)
+		}
+	}
+	return time.Time{}, false
+}
+
+// timestampOfRun is the time of a run, whatever its id begins with.
+func timestampOfRun(id string) (time.Time, bool) {
+	_, rest, ok := strings.Cut(id, "-")
+	if !ok {
+		return time.Time{}, false
+	}
+	ms, _, _ := strings.Cut(rest, "-")
+	return timeOfMillis(ms)
+}
+
+// maxMillis is the last millisecond that a JavaScript date can be.
+const maxMillis = 8_640_000_000_000_000
+
+func timeOfMillis(text string) (time.Time, bool) {
+	if text == "" || strings.Trim(text, "0123456789") != "" {
+		return time.Time{}, false
+	}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms > maxMillis {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(ms).UTC(), true
+}

@@ -1,0 +1,133 @@
+package evals
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// Staleness says whether the steps that a result is about are still those of the
+// conversation.
+type Staleness uint8
+
+// What Stale finds.
+const (
+	NotKnown Staleness = iota // the result does not say what it is about
+	Fresh                     // the steps are those that were judged
+	Stale                     // they are others now
+)
+
+func (s Staleness) String() string {
+	switch s {
+	case Fresh:
+		return "fresh"
+	case Stale:
+		return "stale"
+	}
+	return "not known"
+}
+
+// Stale says whether the newest result is about the steps as they are now. What
+// counts is their content: a rewind that is undone leaves a result fresh. A result
+// that was imported does not say what it is about; then its stepCount, if it has
+// one that differs, still shows that it is stale.
+func (r *Run) Stale(ctx context.Context) (Staleness, error) {
+	s, err := r.c.head(ctx)
+	if err != nil {
+		return NotKnown, err
+	}
+	have := s.Ledger.Run(r.ref)
+	if have == nil || have.Last() == nil {
+		return NotKnown, r.notFound()
+	}
+	if judged := have.Last().Judged; judged != nil {
+		if sameThreads(judged, judgedOf(s)) {
+			return Fresh, nil
+		}
+		return Stale, nil
+	}
+	p, err := r.finished(ctx, have.Last().Offset)
+	if err != nil {
+		return NotKnown, err
+	}
+	if n, ok := stepCount(p.Result); ok && n != len(s.Threads.Turns(events.MainThread)) {
+		return Stale, nil
+	}
+	return NotKnown, nil
+}
+
+// judgedAt gives what a result is about: the revision that the handle names, or
+// the head.
+func (r *Run) judgedAt(ctx context.Context, head *projector.Session) (*events.Judged, error) {
+	if r.judged == 0 || r.judged == head.Offset() {
+		return judgedOf(head), nil
+	}
+	s, err := r.c.loaded(ctx, r.judged.String())
+	if errors.Is(err, tally.ErrNotFound) || r.judged > head.Offset() {
+		return nil, &events.InvalidError{Field: "judged.offset", Reason: "the conversation has no revision " + r.judged.String()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return judgedOf(s), nil
+}
+
+// judgedOf describes the steps of a session.
+func judgedOf(s *projector.Session) *events.Judged {
+	j := &events.Judged{Offset: s.Offset(), Threads: map[string]events.JudgedThread{}}
+	if th := s.Threads[events.MainThread]; th != nil {
+		j.Threads[events.MainThread] = events.JudgedThread{Length: len(th.Turns), Hash: th.Hash()}
+	}
+	return j
+}
+
+// sameThreads reports whether two results are about the same steps.
+func sameThreads(a, b *events.Judged) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	return maps.Equal(a.Threads, b.Threads)
+}
+
+// stepCount reads how many steps an evaluation saw.
+func stepCount(result events.Raw) (int, bool) {
+	var seen struct {
+		Result *struct {
+			StepCount *int `json:"stepCount"`
+		} `json:"result"`
+	}
+	if err := rawjson.Unmarshal(result, &seen); err != nil || seen.Result == nil || seen.Result.StepCount == nil {
+		return 0, false
+	}
+	return *seen.Result.StepCount, true
+}
+
+// outcomeOf reads from a result how the run ended, and when.
+func outcomeOf(t RunType, raw events.Raw) (string, events.Timestamp) {
+	result, err := rawjson.Object(raw)
+	if err != nil {
+		return "completed", ""
+	}
+	at := events.Timestamp(textOf(result, "createdAt"))
+	if _, ok := at.Time(); !ok {
+		at = events.Timestamp(textOf(result, fieldTimestamp))
+	}
+	if _, ok := at.Time(); !ok {
+		at = ""
+	}
+	completed, said := result.Get("completed")
+	if t != TrajectoryRun || !said || string(completed) != "false" {
+		return "completed", at
+	}
+	switch reason := textOf(result, "reason"); reason {
+	case "", "error":
+		return "failed", at
+	default:
+		return "stopped:" + reason, at
+	}
+}

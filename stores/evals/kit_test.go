@@ -1,0 +1,12 @@
+package evals_test
+
+import (
+	"errors"
+
+	"github.com/tallylog/tally/events"
+)
+
+func invalid(err error) bool {
+	_, ok := errors.AsType[*events.InvalidError](err)
+	return ok
+}

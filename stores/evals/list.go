@@ -1,0 +1,143 @@
+package evals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// List gives a handle on each conversation of the store's namespace,
+// in the order of their ids. Sessions of other kinds are not among them.
+func List(ctx context.Context, st *tally.Store) ([]*Conversation, error) {
+	var list []*Conversation
+	for info, err := range st.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return nil, err
+		}
+		kind, err := kindOf(ctx, st, info.Subject)
+		if err != nil {
+			return nil, err
+		}
+		if kind == events.KindConversation {
+			list = append(list, Of(st, info.Subject.ID))
+		}
+	}
+	return list, nil
+}
+
+// Get gives a handle on a conversation, and whether it exists.
+func Get(ctx context.Context, st *tally.Store, id string) (*Conversation, bool, error) {
+	c := Of(st, id)
+	if err := c.s.Subject().Validate(); err != nil {
+		return nil, false, err
+	}
+	found, err := c.Exists(ctx)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	return c, true, nil
+}
+
+// Created says what Create found or did.
+type Created struct {
+	Existed bool             // it was there, and nothing was written
+	At      events.Timestamp // its creation: the first one counts
+}
+
+// Create makes a conversation without steps. It is there from then on
+// for List and Get. That it exists already is no error: it
+// stays as it is, createdAt too. That the id is another session's is a *KindError.
+func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Created, error) {
+	c := Of(st, id)
+	made := Created{}
+	_, err := st.Update(ctx, c.s.Subject(), nil, func(s *projector.Session) ([]events.Event, error) {
+		if err := tally.CheckKind(s, events.KindConversation); err != nil {
+			return nil, err
+		}
+		if made.Existed = s.Offset() > 0; made.Existed {
+			return nil, nil
+		}
+		made.At = events.TimestampOf(st.Now())
+		e, err := events.New(st.Source(), c.s.Subject(), &events.SessionCreated{Kind: events.KindConversation, CreatedAt: made.At})
+		return []events.Event{e}, err
+	})
+	if err == nil && made.Existed {
+		made.At, err = c.CreatedAt(ctx)
+	}
+	if err != nil {
+		return nil, Created{}, err
+	}
+	return c, made, nil
+}
+
+// Save gets or creates a conversation and saves its content.
+func Save(ctx context.Context, st *tally.Store, id string, data *Data) (*Conversation, Saved, error) {
+	if err := data.validate(); err != nil {
+		return nil, Saved{}, err
+	}
+	c, made, err := Create(ctx, st, id)
+	if err != nil {
+		return nil, Saved{}, err
+	}
+	saved, err := c.Save(ctx, data)
+	saved.Created = err == nil && !made.Existed
+	return c, saved, err
+}
+
+// kindOf gives the kind of a session, "" if there is none. Nearly always its first
+// record says it.
+func kindOf(ctx context.Context, st *tally.Store, sub events.Subject) (string, error) {
+	for rec, err := range st.Log.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			break
+		}
+		if err != nil {
+			return "", fmt.Errorf("kind of %s: %w", sub, err)
+		}
+		p, ok := projector.Decode(rec).Payload.(*events.SessionCreated)
+		if ok && p.Fork == nil {
+			return p.Kind, nil
+		}
+	}
+	s, err := st.Loader().Session(ctx, sub, 0)
+	if errors.Is(err, tally.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.Ledger.Kind, nil
+}
+
+// Change says what a save did.
+type Change uint8
+
+// What a save did.
+const (
+	NoChange    Change = iota // the store has it already: nothing was written
+	Extension                 // what is new was appended
+	Replacement               // the content took the place of another, which stays readable
+)
+
+func (c Change) String() string {
+	switch c {
+	case Extension:
+		return "extended"
+	case Replacement:
+		return "replaced"
+	}
+	return "unchanged"
+}
+
+// Saved says what a save did.
+type Saved struct {
+	Change  Change
+	Created bool // the conversation is new; only Save says so
+	New     int  // steps that were written; all others are kept as they are stored
+	Ack     log.Ack
+}

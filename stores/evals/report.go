@@ -1,0 +1,74 @@
+package evals
+
+import (
+	"github.com/tallylog/tally/events"
+)
+
+// Report is the result of an evaluation as older versions of the writer
+// recorded it. What it says is a typed view, as that of an Artifact. What the
+// writer had as maps are objects, in their order.
+type Report struct {
+	RunID              string                `json:"runId"`
+	Timestamp          string                `json:"timestamp"`
+	PerTargetResults   []TargetResult        `json:"perTargetResults"`
+	AggregateSummaries []AggregateSummary    `json:"aggregateSummaries"`
+	EvalSummaries      Ordered[ReportedEval] `json:"evalSummaries"`
+	MetricToEvalMap    *Ordered[events.Raw]  `json:"metricToEvalMap,omitempty"`
+	Metadata           events.Raw            `json:"metadata,omitempty"`
+	Unknown            events.Fields         `json:",unknown"`
+}
+
+// TargetResult is what was found of one target.
+type TargetResult struct {
+	TargetID       string                   `json:"targetId"`
+	RawMetrics     []RawMetric              `json:"rawMetrics"`
+	DerivedMetrics []DerivedMetric          `json:"derivedMetrics"`
+	Verdicts       Ordered[ReportedVerdict] `json:"verdicts"`
+	Unknown        events.Fields            `json:",unknown"`
+}
+
+// RawMetric is a measured value.
+type RawMetric struct {
+	MetricDef     events.Raw    `json:"metricDef"`
+	Value         events.Raw    `json:"value"`
+	Confidence    *float64      `json:"confidence,omitempty"`
+	Reasoning     string        `json:"reasoning,omitempty"`
+	ExecutionTime *float64      `json:"executionTime,omitempty"` // ms
+	Timestamp     string        `json:"timestamp,omitempty"`
+	Metadata      events.Raw    `json:"metadata,omitempty"`
+	Unknown       events.Fields `json:",unknown"`
+}
+
+// DerivedMetric is a value between 0 and 1 made of others.
+type DerivedMetric struct {
+	Definition events.Raw    `json:"definition"`
+	Value      float64       `json:"value"`
+	Unknown    events.Fields `json:",unknown"`
+}
+
+// ReportedVerdict is the verdict of one eval.
+type ReportedVerdict struct {
+	Verdict  string        `json:"verdict"` // pass, fail or unknown
+	Score    float64       `json:"score"`   // 0 to 1
+	RawValue events.Raw    `json:"rawValue,omitempty"`
+	Unknown  events.Fields `json:",unknown"`
+}
+
+// AggregateSummary sums up one metric.
+type AggregateSummary struct {
+	Metric       events.Raw    `json:"metric"`
+	Aggregations events.Raw    `json:"aggregations,omitempty"`
+	Count        int           `json:"count"`
+	Average      *float64      `json:"average,omitempty"`
+	Percentile   events.Raw    `json:"percentile,omitempty"`
+	Unknown      events.Fields `json:",unknown"`
+}
+
+// ReportedEval sums up one eval.
+type ReportedEval struct {
+	EvalName       string        `json:"evalName"`
+	EvalKind       string        `json:"evalKind"` // singleTurn, multiTurn or scorer
+	Aggregations   events.Raw    `json:"aggregations,omitempty"`
+	VerdictSummary events.Raw    `json:"verdictSummary,omitempty"`
+	Unknown        events.Fields `json:",unknown"`
+}

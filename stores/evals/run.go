@@ -1,0 +1,301 @@
+package evals
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// RunType is what a run of a conversation is.
+type RunType string
+
+// The two types. An id can be taken once in each.
+const (
+	TallyRun      RunType = "tally"      // an evaluation
+	TrajectoryRun RunType = "trajectory" // a simulation
+)
+
+// runTypes is the order in which runs are listed and looked for.
+var runTypes = []RunType{TallyRun, TrajectoryRun}
+
+// Run is a handle on a run of a conversation. It is cheap and does no I/O until a
+// method is called.
+type Run struct {
+	c      *Conversation
+	ref    events.RunRef
+	judged events.Offset // 0: what stands at head when the result is saved
+}
+
+// Run gives a handle on a run, whether it exists or not.
+func (c *Conversation) Run(t RunType, id string) *Run {
+	return &Run{c: c, ref: events.RunRef{Kind: string(t), ID: id}}
+}
+
+// ID is the run's id.
+func (r *Run) ID() string { return r.ref.ID }
+
+// Type is the run's type.
+func (r *Run) Type() RunType { return RunType(r.ref.Kind) }
+
+// Conversation is what the run belongs to.
+func (r *Run) Conversation() *Conversation { return r.c }
+
+// Path is the file of the run below the base of the layout .tally.
+func (r *Run) Path() string {
+	return r.c.Path() + "/runs/" + r.ref.Kind + "/" + filename.Of(r.ref.ID) + ".json"
+}
+
+// Timestamp is the time in the run's id, between the first dash and the second, and
+// whether there is one.
+func (r *Run) Timestamp() (time.Time, bool) { return timestampOfRun(r.ref.ID) }
+
+// ListRuns gives the runs that have a result: evaluations first, each type by the
+// time in the id and then by the id; ids without a time come last.
+func (c *Conversation) ListRuns(ctx context.Context) ([]*Run, error) {
+	return c.runs(ctx, func(r *projector.Run) bool { return r.Last() != nil })
+}
+
+// PendingRuns gives the runs that were created and have no result yet, in the order
+// of ListRuns.
+func (c *Conversation) PendingRuns(ctx context.Context) ([]*Run, error) {
+	return c.runs(ctx, func(r *projector.Run) bool { return r.Last() == nil })
+}
+
+func (c *Conversation) runs(ctx context.Context, want func(*projector.Run) bool) ([]*Run, error) {
+	s, err := c.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.runsOf(s, want), nil
+}
+
+func (c *Conversation) runsOf(s *projector.Session, want func(*projector.Run) bool) []*Run {
+	var list []*Run
+	for _, r := range s.Ledger.Runs {
+		if t := RunType(r.Kind); slices.Contains(runTypes, t) && want(r) {
+			list = append(list, c.Run(t, r.ID))
+		}
+	}
+	slices.SortFunc(list, compareRuns)
+	return list
+}
+
+func compareRuns(a, b *Run) int {
+	if order := cmp.Compare(a.Type(), b.Type()); order != 0 {
+		return order // tally is before trajectory in the alphabet, too
+	}
+	at, aOK := a.Timestamp()
+	bt, bOK := b.Timestamp()
+	switch {
+	case aOK && !bOK:
+		return -1
+	case !aOK && bOK:
+		return 1
+	}
+	return cmp.Or(at.Compare(bt), cmp.Compare(a.ID(), b.ID()))
+}
+
+// GetRun finds a run that has a result by its id, and says whether there is one. An
+// evaluation is found before a simulation of the same id.
+func (c *Conversation) GetRun(ctx context.Context, id string) (*Run, bool, error) {
+	s, err := c.head(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, t := range runTypes {
+		r := c.Run(t, id)
+		if have := s.Ledger.Run(r.ref); have != nil && have.Last() != nil {
+			return r, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// CreateRun announces a run; with the id "" it makes one as run-<ms>-<random>. The
+// id is taken from then on and PendingRuns has the run; ListRuns and GetRun have it
+// once a result is saved. A run that exists is given as it is.
+func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Run, error) {
+	if !slices.Contains(runTypes, t) {
+		return nil, &events.InvalidError{Field: "type", Reason: fmt.Sprintf("%q: want tally or trajectory", string(t))}
+	}
+	s, err := c.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := events.TimestampOf(c.s.Store().Now())
+	for id == "" {
+		at, _ := now.Time()
+		id = NewRunID(at)
+		for _, other := range runTypes {
+			if s.Ledger.Run(events.RunRef{Kind: string(other), ID: id}) != nil {
+				id = ""
+				break
+			}
+		}
+	}
+	r := c.Run(t, id)
+	if s.Ledger.Run(r.ref) != nil {
+		return r, nil
+	}
+	e, err := events.New(c.s.Store().Source(), c.s.Subject(), &events.RunCreated{Run: r.ref, CreatedAt: now})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.s.Store().Append(ctx, c.s.Subject(), log.Any, e); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Judging gives the same run with the revision of the conversation that its result
+// is about: the Revision of the Data that was looked at. Without it a
+// result is taken to be about what stands at head when it is saved.
+func (r *Run) Judging(revision events.Offset) *Run {
+	return &Run{c: r.c, ref: r.ref, judged: revision}
+}
+
+// SavedRun says what saving a result did.
+type SavedRun struct {
+	Change  Change // NoChange: the newest version is this one
+	Version int    // from 1
+	Ack     log.Ack
+}
+
+// Save records a result as it stands. The result of an evaluation is a
+// Artifact or a Report and is held to its schema: what is wrong
+// is *events.InvalidError naming the path, and nothing is written. That of a
+// simulation is any object. A run that has a result gets another version; the older
+// ones stay readable. With the result it is recorded which steps it is about.
+func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
+	if err := checkResult(r.Type(), result); err != nil {
+		return SavedRun{}, err
+	}
+	s, err := r.c.head(ctx)
+	if err != nil {
+		return SavedRun{}, err
+	}
+	judged, err := r.judgedAt(ctx, s)
+	if err != nil {
+		return SavedRun{}, err
+	}
+	done := SavedRun{Version: 1}
+	if have := s.Ledger.Run(r.ref); have != nil && have.Last() != nil {
+		done.Version = len(have.Results)
+		newest, err := r.finished(ctx, have.Last().Offset)
+		if err != nil {
+			return SavedRun{}, err
+		}
+		if equalRaw(newest.Result, result) && sameThreads(newest.Judged, judged) {
+			return done, nil
+		}
+		done.Version++
+	}
+	p := &events.RunFinished{Run: r.ref, Result: result, Judged: judged}
+	p.Outcome, p.FinishedAt = outcomeOf(r.Type(), result)
+	e, err := events.New(r.c.s.Store().Source(), r.c.s.Subject(), p)
+	if err != nil {
+		return SavedRun{}, err
+	}
+	done.Ack, err = r.c.s.Store().Append(ctx, r.c.s.Subject(), log.Any, e)
+	if err != nil {
+		return SavedRun{}, err
+	}
+	done.Change = Extension
+	if done.Version > 1 {
+		done.Change = Replacement
+	}
+	return done, nil
+}
+
+// RunVersion is one result of a run. The newest is what Load gives.
+type RunVersion struct {
+	Version    int // from 1, oldest first
+	At         events.Offset
+	Outcome    string
+	FinishedAt events.Timestamp
+	Judged     *events.Judged // nil: not recorded
+}
+
+// Versions lists the results of a run, oldest first. A run without one is
+// ErrNotFound.
+func (r *Run) Versions(ctx context.Context) ([]RunVersion, error) {
+	s, err := r.c.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	have := s.Ledger.Run(r.ref)
+	if have == nil || have.Last() == nil {
+		return nil, r.notFound()
+	}
+	list := make([]RunVersion, len(have.Results))
+	for i, result := range have.Results {
+		list[i] = RunVersion{i + 1, result.Offset, result.Outcome, result.FinishedAt, result.Judged}
+	}
+	return list, nil
+}
+
+func (r *Run) notFound() error {
+	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), tally.ErrNotFound)
+}
+
+// Raw gives the newest result byte for byte, whatever it is.
+func (r *Run) Raw(ctx context.Context) (events.Raw, error) {
+	return r.raw(ctx, 0)
+}
+
+func (r *Run) raw(ctx context.Context, version int) (events.Raw, error) {
+	list, err := r.Versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		version = len(list)
+	}
+	if version < 1 || version > len(list) {
+		return nil, fmt.Errorf("version %d of %w", version, r.notFound())
+	}
+	p, err := r.finished(ctx, list[version-1].At)
+	if err != nil {
+		return nil, err
+	}
+	return p.Result, nil
+}
+
+// finished reads a record that has a result.
+func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinished, error) {
+	st := r.c.s.Store()
+	rec, err := st.Log.Record(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if rec, err = projector.Resolve(ctx, st.Log, rec, st.MaxValue()); err != nil {
+		return nil, err
+	}
+	return events.DecodeAs[events.RunFinished](rec.Event)
+}
+
+// Load gives the newest result. That of an evaluation is held to its schema, as by
+// Save; Raw gives it in any case.
+func (r *Run) Load(ctx context.Context) (*RunResult, error) { return r.LoadVersion(ctx, 0) }
+
+// LoadVersion gives one version of the result, from 1; 0 is the newest.
+func (r *Run) LoadVersion(ctx context.Context, version int) (*RunResult, error) {
+	raw, err := r.raw(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	result := &RunResult{Type: r.Type(), Raw: bytes.Clone(raw)}
+	if err := checkResult(r.Type(), raw); err != nil {
+		return nil, fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), err)
+	}
+	return result, nil
+}

@@ -1,0 +1,257 @@
+package evals
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Save makes the conversation hold this content and no other.
+//
+// Content that extends what is stored is one event with the new steps; content that
+// differs is one event with what is new in it and references to what stays, and the
+// old content is still readable by its position; equal content is no event at all.
+// Steps are equal if their tokens are: what is stored keeps its bytes.
+//
+// Content with a Revision is saved on the condition that the steps are still those
+// of the revision, or else the error matches log.ErrConflict: load again. Saving
+// sets the Revision anew. After log.ErrUnknown, save again.
+func (c *Conversation) Save(ctx context.Context, data *Data) (Saved, error) {
+	if err := data.validate(); err != nil {
+		return Saved{}, err
+	}
+	if data.Revision > 0 {
+		return c.saveOnce(ctx, data)
+	}
+	var saved Saved
+	err := tally.Retry(ctx, func() (err error) {
+		saved, err = c.saveOnce(ctx, data)
+		return err
+	}, log.ErrConflict)
+	return saved, err
+}
+
+// saveOnce saves on what is there, or on the condition that nothing changed since
+// the content's revision.
+func (c *Conversation) saveOnce(ctx context.Context, data *Data) (Saved, error) {
+	s, err := c.head(ctx)
+	if err != nil {
+		return Saved{}, err
+	}
+	if data.Revision > s.Offset() {
+		return Saved{}, &log.ConflictError{Subject: c.s.Subject(), Want: data.Revision, Have: s.Offset()}
+	}
+	return c.saveOn(ctx, s, cmp.Or(data.Revision, s.Offset()), data)
+}
+
+// saveOn brings the session s, as loaded at head, to hold the content, on the
+// condition that its threads did not move since base.
+func (c *Conversation) saveOn(ctx context.Context, s *projector.Session, base events.Offset, data *Data) (Saved, error) {
+	p, err := planSave(s, data)
+	if err != nil {
+		return Saved{}, err
+	}
+	if p.payload == nil {
+		data.Revision = s.Offset()
+		c.see(data.Revision, len(data.Steps), data.ID)
+		return Saved{}, nil
+	}
+	e, err := events.New(c.s.Store().Source(), c.s.Subject(), p.payload)
+	if err != nil {
+		return Saved{}, err
+	}
+	ack, err := c.s.Store().Append(ctx, c.s.Subject(), sinceMoves(base), e)
+	if err != nil {
+		return Saved{}, err
+	}
+	data.Revision = ack.Last
+	c.see(ack.Last, len(data.Steps), data.ID)
+	return Saved{Change: p.change, New: p.fresh, Ack: ack}, nil
+}
+
+// savePlan is what has to happen so that the thread holds the content.
+type savePlan struct {
+	payload events.Payload // nil: nothing
+	change  Change
+	fresh   int
+}
+
+// saving compares content with a thread.
+type saving struct {
+	thread *projector.Thread // nil: there is none
+	have   *decoding
+	lines  []events.Raw // of the content, as they shall stand in the file
+	steps  []Step
+}
+
+func planSave(s *projector.Session, data *Data) (savePlan, error) {
+	v := saving{thread: s.Threads[events.MainThread], have: &decoding{c: &Data{}}, steps: data.Steps}
+	if v.thread != nil {
+		have, err := decodeThread(s)
+		if err != nil {
+			return savePlan{}, err
+		}
+		v.have = have
+	}
+	if err := v.encode(data); err != nil {
+		return savePlan{}, err
+	}
+	return v.plan(v.meta(data))
+}
+
+// encode gives each step the line that it shall have. A step that stands as it was
+// loaded under the same id keeps its line, whatever is odd about it.
+func (v *saving) encode(data *Data) error {
+	have := v.have.c
+	same := v.thread != nil && data.ID == have.ID
+	for i, s := range data.Steps {
+		as := same && i < len(have.Steps) && s.Equal(have.Steps[i]) && (i > 0 || equalRaw(data.Metadata, have.Metadata))
+		if as {
+			v.lines = append(v.lines, have.Steps[i].raw)
+			continue
+		}
+		line, err := encodeStep(s, i, data.ID, data.Metadata)
+		if err != nil {
+			return rawError("", err)
+		}
+		v.lines = append(v.lines, line)
+	}
+	return nil
+}
+
+// equalRaw compares tokens; nil is equal to nil only.
+func equalRaw(a, b events.Raw) bool {
+	return (a == nil) == (b == nil) && rawjson.Equal(a, b)
+}
+
+// meta gives the metadata that the thread shall have. Id and metadata of a
+// conversation stand there while there is no line that says them.
+func (v *saving) meta(data *Data) events.Raw {
+	var old events.Raw
+	if v.thread != nil {
+		old = v.thread.Meta
+	}
+	fields, err := rawjson.Object(old)
+	_, shadows := fields.Get(fieldConversationMetadata)
+	if len(v.steps) > 0 {
+		if data.Metadata == nil && shadows {
+			return edited(old, fieldConversationMetadata, nil)
+		}
+		return old
+	}
+	meta := old
+	if err != nil {
+		meta = events.Raw("{}")
+	}
+	meta = edited(meta, fieldConversationID, rawjson.AppendString(nil, data.ID))
+	return edited(meta, fieldConversationMetadata, data.Metadata)
+}
+
+// edited gives a good object with a member changed, nil takes it away.
+func edited(object events.Raw, name string, value events.Raw) events.Raw {
+	out, err := rawjson.DeleteMember(object, name)
+	if err == nil && value != nil {
+		out, err = rawjson.SetMember(object, name, value)
+	}
+	if err != nil {
+		return object
+	}
+	return out
+}
+
+func (v *saving) plan(meta events.Raw) (savePlan, error) {
+	kept := v.prefix()
+	sameMeta := v.thread != nil && equalRaw(meta, v.thread.Meta)
+	switch {
+	case v.thread != nil && kept == len(v.have.c.Steps) && kept == len(v.lines) && sameMeta:
+		return savePlan{}, nil
+	case len(v.lines) > 0 && kept == len(v.have.c.Steps) && kept < len(v.lines):
+		return v.extend(kept, meta, sameMeta), nil
+	}
+	return v.replace(meta), nil
+}
+
+// prefix counts the steps that are stored at the same place.
+func (v *saving) prefix() int {
+	n := 0
+	for n < min(len(v.lines), len(v.have.c.Steps)) && rawjson.Equal(v.lines[n], v.have.c.Steps[n].raw) {
+		n++
+	}
+	return n
+}
+
+func (v *saving) extend(kept int, meta events.Raw, sameMeta bool) savePlan {
+	p := &events.TurnAppended{}
+	for i := kept; i < len(v.lines); i++ {
+		p.Entries = append(p.Entries, stepEntry(v.steps[i], v.lines[i]))
+	}
+	if meta != nil && !sameMeta {
+		p.ThreadMeta = map[string]events.Raw{events.MainThread: meta}
+	}
+	return savePlan{payload: p, change: Extension, fresh: len(p.Entries)}
+}
+
+func (v *saving) replace(meta events.Raw) savePlan {
+	items := []events.Item{}
+	fresh := 0
+	for i, from := range v.matches() {
+		if from < 0 {
+			fresh++
+			e := stepEntry(v.steps[i], v.lines[i])
+			items = append(items, events.Item{Turn: e.Turn, ID: e.ID, Timestamp: e.Timestamp})
+			continue
+		}
+		at := v.have.places[from]
+		if n := len(items); n > 0 && items[n-1].Keep != nil && items[n-1].Keep[1] == at {
+			items[n-1].Keep[1]++
+			continue
+		}
+		items = append(items, events.Item{Keep: &[2]int{at, at + 1}})
+	}
+	change := Replacement
+	if v.thread == nil {
+		change = Extension // there was nothing to replace
+	}
+	p := &events.ThreadReplaced{Threads: map[string]events.Replacement{events.MainThread: {Items: items, Meta: meta}}, Others: "keep", Reason: "save"}
+	return savePlan{payload: p, change: change, fresh: fresh}
+}
+
+// matches says for each line which stored step it is, -1 if none. The steps that
+// stay keep their order: those at both ends first, then from left to right.
+func (v *saving) matches() []int {
+	have := v.have.c.Steps
+	list := make([]int, len(v.lines))
+	first := v.prefix()
+	last := 0
+	for last < min(len(v.lines), len(have))-first && rawjson.Equal(v.lines[len(v.lines)-1-last], have[len(have)-1-last].raw) {
+		last++
+	}
+	places := make(map[string][]int)
+	for i := first; i < len(have)-last; i++ {
+		key := string(rawjson.AppendCompact(nil, have[i].raw))
+		places[key] = append(places[key], i)
+	}
+	next := first // the first stored step that may still stay
+	for i := range list {
+		switch {
+		case i < first:
+			list[i] = i
+		case i >= len(list)-last:
+			list[i] = len(have) - len(list) + i
+		default:
+			list[i] = -1
+			for _, at := range places[string(rawjson.AppendCompact(nil, v.lines[i]))] {
+				if at >= next {
+					list[i], next = at, at+1
+					break
+				}
+			}
+		}
+	}
+	return list
+}

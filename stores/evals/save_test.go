@@ -1,0 +1,261 @@
+package evals_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/evals"
+)
+
+func testSaveLoad(t *testing.T, st *tally.Store) {
+	odd, err := evals.ParseStep([]byte(`{ "z":1.50, "stepIndex":0,"input":{"role":"user","content":"a<b>&\u00e9\ud83d"},"output":[],"timestamp":"2026-01-23T13:35:42+01:00","id":"m1","metadata":{"10":1,"2":2},"extra":[1e21] }`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := append([]evals.Step{odd}, steps(3)...)
+	meta := json.RawMessage(`{"source": "test", "n":1.0}`)
+	c := evals.Of(st, "c1")
+	if _, err := c.Save(t.Context(), &evals.Data{ID: "c1", Metadata: meta, Steps: list}); err != nil {
+		t.Fatal(err)
+	}
+	d := mustContent(t, c)
+	if d.ID != "c1" || string(d.Metadata) != string(meta) || len(d.Steps) != len(list) || len(d.Warnings) != 0 {
+		t.Fatalf("%+v", d)
+	}
+	for i, s := range d.Steps {
+		for _, name := range list[i].Fields() {
+			if string(s.Field(name)) != string(list[i].Field(name)) {
+				t.Errorf("step %d: %s is %s", i, name, s.Field(name))
+			}
+		}
+		at, ok := s.Timestamp()
+		want, _ := list[i].Timestamp()
+		if !ok || !at.Equal(want) || s.ID() != list[i].ID() || s.StepIndex() != list[i].StepIndex() {
+			t.Errorf("step %d: %v %q %d", i, at, s.ID(), s.StepIndex())
+		}
+	}
+	if !bytes.HasPrefix(d.Steps[0].Raw(), bytes.TrimSuffix(odd.Raw(), []byte(" }"))) {
+		t.Errorf("bytes of the step changed: %s", d.Steps[0].Raw())
+	}
+}
+
+func testReplace(t *testing.T, st *tally.Store) {
+	checkFix(t, st, fixOldContent)
+	c := evals.Of(st, "c1")
+	first := mustStore(t, c, said("a", "b", "c")...)
+	saved := mustStore(t, c, said("x", "b", "c")...)
+	if saved.Change != evals.Replacement || saved.New != 1 {
+		t.Errorf("saved %+v", saved)
+	}
+	if got := texts(mustContent(t, c)); got != "x,b,c" {
+		t.Errorf("now %s", got)
+	}
+	old, err := c.LoadAt(t.Context(), first.Ack.Last.String())
+	if err != nil || texts(old) != "a,b,c" {
+		t.Errorf("before: %v, %v", old, err)
+	}
+	mustStore(t, c, said("only")...)
+	if got := texts(mustContent(t, c)); got != "only" {
+		t.Errorf("shorter: %s", got)
+	}
+}
+
+func testZeroSteps(t *testing.T, st *tally.Store) {
+	checkFix(t, st, fixZeroSteps)
+	c := evals.Of(st, "c1")
+	d := &evals.Data{ID: "another", Metadata: json.RawMessage(`{"k":[1, 2]}`)}
+	if _, err := c.Save(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	got := mustContent(t, c)
+	if got.ID != "another" || string(got.Metadata) != `{"k":[1, 2]}` || len(got.Steps) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
+		t.Errorf("again: %+v", again)
+	}
+	// The first step says on its line what no line said before.
+	if _, err := c.Append(t.Context(), step(0, "hi")); err != nil {
+		t.Fatal(err)
+	}
+	got = mustContent(t, c)
+	if string(got.Metadata) != `{"k":[1, 2]}` || got.ID != "another" || string(got.Steps[0].Field("conversationMetadata")) != `{"k":[1, 2]}` {
+		t.Errorf("%+v", got)
+	}
+	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
+		t.Errorf("again: %+v", again)
+	}
+	got.Metadata = nil
+	need(c.Save(t.Context(), got))
+	if got = mustContent(t, c); got.Metadata != nil {
+		t.Errorf("metadata %s were taken away", got.Metadata)
+	}
+}
+
+func testSaveForms(t *testing.T, st *tally.Store) {
+	c := evals.Of(st, "c1")
+	if saved := mustStore(t, c, steps(3)...); saved.Change != evals.Extension || saved.New != 3 {
+		t.Errorf("first: %+v", saved)
+	}
+	// White space does not count, and what is stored keeps its bytes.
+	d := mustContent(t, c)
+	var spaced bytes.Buffer
+	if err := json.Indent(&spaced, d.Steps[1].Raw(), "", " "); err != nil {
+		t.Fatal(err)
+	}
+	d.Steps[1] = need(evals.ParseStep(spaced.Bytes()))
+	d.Steps = append(d.Steps, step(3, "new"))
+	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Extension || saved.New != 1 {
+		t.Errorf("extended: %+v", saved)
+	}
+	if bytes.ContainsAny(mustContent(t, c).Steps[1].Raw(), "\n") {
+		t.Error("a stored step took over other bytes")
+	}
+	if saved := need(c.Save(t.Context(), mustContent(t, c))); saved.Change != evals.NoChange {
+		t.Errorf("equal: %+v", saved)
+	}
+	if saved := mustStore(t, c, append(steps(3), step(3, "new"))...); saved.Change != evals.NoChange {
+		t.Errorf("made anew: %+v", saved)
+	}
+	// Others in the middle: what stays is kept by reference.
+	d = mustContent(t, c)
+	d.Steps = append([]evals.Step{d.Steps[0], step(9, "inserted")}, d.Steps[2:]...)
+	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Replacement || saved.New != 1 {
+		t.Errorf("replaced: %+v", saved)
+	}
+	if got := texts(mustContent(t, c)); got != "turn 0,inserted,turn 2,new" {
+		t.Errorf("now %s", got)
+	}
+	// Another order.
+	d = mustContent(t, c)
+	d.Steps[0], d.Steps[3] = d.Steps[3], d.Steps[0]
+	need(c.Save(t.Context(), d))
+	if got := texts(mustContent(t, c)); got != "new,inserted,turn 2,turn 0" {
+		t.Errorf("now %s", got)
+	}
+	var types []string
+	for _, rec := range recordsOf(t, st, "c1") {
+		types = append(types, strings.TrimSuffix(strings.TrimPrefix(rec.Type, "tally."), ".v1"))
+	}
+	if got := strings.Join(types, " "); got != "turn.appended turn.appended thread.replaced thread.replaced" {
+		t.Errorf("records %s", got)
+	}
+}
+
+func testTwoWriters(t *testing.T, st *tally.Store) {
+	c := evals.Of(st, "c1")
+	mustStore(t, c, said("a")...)
+	one, two := mustContent(t, c), mustContent(t, c)
+	one.Steps = append(one.Steps, step(1, "one"))
+	two.Steps = append(two.Steps, step(1, "two"))
+	need(c.CreateRun(t.Context(), evals.TallyRun, "")) // runs do not get in the way
+	need(c.Save(t.Context(), one))
+	_, err := c.Save(t.Context(), two)
+	if conflict, ok := errors.AsType[*log.ConflictError](err); !ok || conflict.Want != two.Revision {
+		t.Fatalf("the second writer: %v", err)
+	}
+	if got := texts(mustContent(t, c)); got != "a,one" {
+		t.Errorf("now %s", got)
+	}
+	one.Steps = append(one.Steps, step(2, "more")) // the first one goes on from what it saved
+	need(c.Save(t.Context(), one))
+	if got := texts(mustContent(t, c)); got != "a,one,more" {
+		t.Errorf("now %s", got)
+	}
+	one.Revision = 1 << 40
+	if _, err := c.Save(t.Context(), one); !errors.Is(err, log.ErrConflict) {
+		t.Errorf("a revision that there is not: %v", err)
+	}
+}
+
+func testMetadata(t *testing.T, st *tally.Store) {
+	c := evals.Of(st, "c1")
+	if _, err := c.Metadata(t.Context()); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("nobody's metadata: %v", err)
+	}
+	for _, want := range []string{`{"a":1.0}`, "", `{"b": 2}`} {
+		mustStore(t, c, said("x", "y")...)
+		if _, err := c.SetMetadata(t.Context(), []byte(want)[:len(want):len(want)]); want != "" && err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			need(c.SetMetadata(t.Context(), nil))
+		}
+		if got := need(c.Metadata(t.Context())); string(got) != want {
+			t.Errorf("metadata %s, want %s", got, want)
+		}
+	}
+	d := mustContent(t, c)
+	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.NoChange {
+		t.Errorf("saved as loaded: %+v", saved)
+	}
+	d.Metadata = nil // and not only on the handle: the line loses it too
+	need(c.Save(t.Context(), d))
+	if d = mustContent(t, c); d.Metadata != nil || d.Steps[0].Field("conversationMetadata") != nil {
+		t.Errorf("%s, %s", d.Metadata, d.Steps[0].Raw())
+	}
+	if _, _, err := evals.Create(t.Context(), st, "empty"); err != nil {
+		t.Fatal(err)
+	}
+	empty := evals.Of(st, "empty")
+	need(empty.SetMetadata(t.Context(), []byte(`{"k":1}`)))
+	if d := mustContent(t, empty); string(d.Metadata) != `{"k":1}` || len(d.Steps) != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func testBadInput(t *testing.T, st *tally.Store) {
+	c := evals.Of(st, "c1")
+	mustStore(t, c, said("a")...)
+	before := len(recordsOf(t, st, "c1"))
+	good := mustContent(t, c)
+	bad := func(name, field string, call func() error) {
+		t.Helper()
+		err := call()
+		if e, ok := errors.AsType[*events.InvalidError](err); !ok || e.Field != field {
+			t.Errorf("%s: %v, want one of field %s", name, err, field)
+		}
+	}
+	for field, text := range map[string]string{
+		"stepIndex":  `{"input":{},"output":[]}`,
+		"input":      `{"stepIndex":0,"input":"text","output":[]}`,
+		"output":     `{"stepIndex":0,"input":{},"output":{}}`,
+		"output[1]":  `{"stepIndex":0,"input":{},"output":[{},"x"]}`,
+		"id":         `{"stepIndex":0,"input":{},"output":[],"id":1}`,
+		"timestamp":  `{"stepIndex":0,"input":{},"output":[],"timestamp":"yesterday"}`,
+		"metadata":   `{"stepIndex":0,"input":{},"output":[],"metadata":[]}`,
+		"json":       `{`,
+		"conversion": `{"conversion":1,"conversion":2}`,
+	} {
+		bad(text, field, func() error { _, err := evals.ParseStep([]byte(text)); return err })
+	}
+	bad("no step", "steps[1]", func() error {
+		_, err := c.Save(t.Context(), &evals.Data{ID: "c1", Steps: append(good.Steps, evals.Step{})})
+		return err
+	})
+	bad("no id", "id", func() error { _, err := c.Save(t.Context(), &evals.Data{}); return err })
+	bad("metadata", "metadata", func() error { _, err := c.SetMetadata(t.Context(), []byte(`[]`)); return err })
+	bad("append of nothing", "steps", func() error { _, err := c.Append(t.Context()); return err })
+	bad("an empty id", "subject", func() error { _, _, err := evals.Create(t.Context(), st, ""); return err })
+	bad("a long id", "subject", func() error {
+		_, _, err := evals.Save(t.Context(), st, strings.Repeat("x", 513), &evals.Data{ID: "x"})
+		return err
+	})
+	s := good.Steps[0]
+	bad("a setter", "output", func() error { return s.Set("output", []byte(`1`)) })
+	if !s.Equal(good.Steps[0]) {
+		t.Error("a refused edit changed the step")
+	}
+	if n := len(recordsOf(t, st, "c1")); n != before {
+		t.Errorf("%d records, before %d", n, before)
+	}
+	if got := texts(mustContent(t, c)); got != "a" {
+		t.Errorf("now %s", got)
+	}
+}

@@ -1,0 +1,288 @@
+package evals
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Step is one turn of a conversation: what went in, and the messages that
+// answered it. It is raw JSON with typed accessors. Fields that the accessors do
+// not know are kept, and setters edit the raw tokens, so that all other bytes stay
+// as they were. The zero Step is none.
+type Step struct {
+	raw    events.Raw
+	fields events.Fields
+}
+
+// Names of a step's fields.
+const (
+	fieldStepIndex = "stepIndex"
+	fieldInput     = "input"
+	fieldOutput    = "output"
+	fieldID        = "id"
+	fieldTimestamp = "timestamp"
+	fieldMetadata  = "metadata"
+
+	fieldConversationID       = "conversationId"       // on every line of a file
+	fieldConversationMetadata = "conversationMetadata" // on its first one
+)
+
+// NewStep makes a step of its index, the message that went in and those that came
+// out, each an object. What is none is *events.InvalidError.
+func NewStep(index int, input events.Raw, output ...events.Raw) (Step, error) {
+	b := strconv.AppendInt([]byte(`{"stepIndex":`), int64(index), 10)
+	b = append(append(b, `,"input":`...), input...)
+	b = append(b, `,"output":[`...)
+	for i, message := range output {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, message...)
+	}
+	return ParseStep(append(b, "]}"...))
+}
+
+// ParseStep takes a step as it stands. What is not JSON, or has a field of a type
+// that a step cannot have, is *events.InvalidError naming the field.
+func ParseStep(raw events.Raw) (Step, error) {
+	fields, err := rawjson.Object(raw)
+	if err != nil {
+		return Step{}, rawError("", err)
+	}
+	s := Step{raw, fields}
+	return s, s.check()
+}
+
+// check holds the known fields to their types. A timestamp that is no string does
+// not count and is no error.
+func (s Step) check() error {
+	for _, f := range []struct {
+		name, first, want string
+		optional          bool
+	}{
+		{fieldStepIndex, "-0123456789", "a number", false},
+		{fieldInput, "{[", "an object", false},
+		{fieldOutput, "[", "an array of objects", false},
+		{fieldID, `"`, "a string", true},
+		{fieldMetadata, "{", "an object", true},
+	} {
+		raw, ok := s.fields.Get(f.name)
+		switch {
+		case !ok && !f.optional:
+			return &events.InvalidError{Field: f.name, Reason: "missing"}
+		case ok && !startsWith(raw, f.first):
+			return &events.InvalidError{Field: f.name, Reason: "want " + f.want}
+		}
+	}
+	for i, message := range s.Output() {
+		if !startsWith(message, "{[") {
+			return &events.InvalidError{Field: fmt.Sprintf("output[%d]", i), Reason: "want an object"}
+		}
+	}
+	if raw, ok := s.fields.Get(fieldTimestamp); ok && startsWith(raw, `"`) {
+		if _, ok := s.Timestamp(); !ok {
+			return &events.InvalidError{Field: fieldTimestamp, Reason: "want a time such as 2026-01-02T03:04:05.678Z"}
+		}
+	}
+	return nil
+}
+
+func startsWith(raw events.Raw, any string) bool {
+	for i := range len(any) {
+		if len(raw) > 0 && raw[0] == any[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// Raw gives the step's JSON, byte for byte. It must not be altered.
+func (s Step) Raw() events.Raw { return s.raw }
+
+// IsZero reports whether there is no step.
+func (s Step) IsZero() bool { return s.raw == nil }
+
+// StepIndex is the position that the step itself gives. It need not be the one it
+// has.
+func (s Step) StepIndex() int {
+	raw, _ := s.fields.Get(fieldStepIndex)
+	n, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// Input is the message that the step answers.
+func (s Step) Input() events.Raw { return s.Field(fieldInput) }
+
+// Output are the messages that answer it.
+func (s Step) Output() []events.Raw {
+	list, err := rawjson.Array(s.Field(fieldOutput))
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// ID is the provider's message id, "" if there is none.
+func (s Step) ID() string { return textOf(s.fields, fieldID) }
+
+// Timestamp is the time that the step gives, and whether it gives one. Field has
+// its spelling.
+func (s Step) Timestamp() (time.Time, bool) { return parseDate(textOf(s.fields, fieldTimestamp)) }
+
+// Metadata is the step's free object, nil if there is none.
+func (s Step) Metadata() events.Raw { return s.Field(fieldMetadata) }
+
+// Field gives any field as it stands, nil if there is none of the name.
+func (s Step) Field(name string) events.Raw {
+	raw, _ := s.fields.Get(name)
+	return raw
+}
+
+// Fields lists the names of all fields in their order.
+func (s Step) Fields() []string {
+	names := make([]string, len(s.fields))
+	for i := range s.fields {
+		names[i] = s.fields[i].Name
+	}
+	return names
+}
+
+// Set gives a field another value, in its place or behind the last one. A nil
+// value takes the field away. A value that the field cannot have is
+// *events.InvalidError and the step stays as it was.
+func (s *Step) Set(name string, value events.Raw) error {
+	raw := s.raw
+	if raw == nil {
+		raw = events.Raw("{}")
+	}
+	var err error
+	if value == nil {
+		raw, err = rawjson.DeleteMember(raw, name)
+	} else {
+		raw, err = rawjson.SetMember(raw, name, value)
+	}
+	if err != nil {
+		return rawError(name, err)
+	}
+	changed, err := ParseStep(raw)
+	if err != nil {
+		return err
+	}
+	*s = changed
+	return nil
+}
+
+// SetStepIndex changes the position that the step gives.
+func (s *Step) SetStepIndex(n int) error {
+	return s.Set(fieldStepIndex, strconv.AppendInt(nil, int64(n), 10))
+}
+
+// SetInput changes the message that the step answers.
+func (s *Step) SetInput(message events.Raw) error { return s.Set(fieldInput, message) }
+
+// SetOutput changes the messages that answer it.
+func (s *Step) SetOutput(messages ...events.Raw) error {
+	b := []byte{'['}
+	for i, m := range messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, m...)
+	}
+	return s.Set(fieldOutput, append(b, ']'))
+}
+
+// SetID changes the provider's message id, "" takes it away.
+func (s *Step) SetID(id string) error {
+	if id == "" {
+		return s.Set(fieldID, nil)
+	}
+	return s.Set(fieldID, rawjson.AppendString(nil, id))
+}
+
+// SetTimestamp changes the time, spelled in UTC with milliseconds; the zero time
+// takes it away.
+func (s *Step) SetTimestamp(at time.Time) error {
+	if at.IsZero() {
+		return s.Set(fieldTimestamp, nil)
+	}
+	return s.Set(fieldTimestamp, rawjson.AppendString(nil, string(events.TimestampOf(at))))
+}
+
+// SetMetadata changes the step's free object, nil takes it away.
+func (s *Step) SetMetadata(object events.Raw) error { return s.Set(fieldMetadata, object) }
+
+// Equal reports whether two steps are the same tokens. White space between them
+// does not count; order, numbers and escapes do.
+func (s Step) Equal(other Step) bool { return rawjson.Equal(s.raw, other.raw) }
+
+// MarshalJSON gives the step as it stands.
+func (s Step) MarshalJSON() ([]byte, error) {
+	if s.raw == nil {
+		return []byte("null"), nil
+	}
+	return s.raw, nil
+}
+
+// UnmarshalJSON is ParseStep.
+func (s *Step) UnmarshalJSON(raw []byte) error {
+	parsed, err := ParseStep(append(events.Raw(nil), raw...))
+	if err == nil {
+		*s = parsed
+	}
+	return err
+}
+
+// textOf gives a member that is a string, "" if it is none.
+func textOf(m events.Fields, name string) string {
+	raw, ok := m.Get(name)
+	if !ok || !startsWith(raw, `"`) {
+		return ""
+	}
+	text, err := rawjson.String(raw)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// parseDate reads the spellings of a time that occur: with a zone, or without one,
+// which is UTC then.
+func parseDate(text string) (time.Time, bool) {
+	if text == "" {
+		return time.Time{}, false
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02", "2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02T15:04Z07:00"} {
+		if at, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// rawError gives an error of the scanner the form that callers know. The path is
+// that of the value that was read.
+func rawError(path string, err error) error {
+	e := &events.InvalidError{Field: path, Reason: err.Error()}
+	if f, ok := err.(*rawjson.FieldError); ok {
+		e.Field, e.Reason = joinPath(path, f.Path), f.Reason
+	}
+	if e.Field == "" {
+		e.Field = "json"
+	}
+	return e
+}
+
+func joinPath(path, rest string) string {
+	if path == "" || rest == "" || rest[0] == '[' {
+		return path + rest
+	}
+	return path + "." + rest
+}

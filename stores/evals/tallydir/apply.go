@@ -1,0 +1,245 @@
+package tallydir
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// errStop ends a walk over a file whose rest is not needed.
+var errStop = errors.New("stop")
+
+// guardTypes are those that would make a plan wrong.
+func guardTypes() []string {
+	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated, events.TypeRunFinished)
+}
+
+// events yields what the plan comes to, in the order in which it is appended. The
+// files are read again for it.
+func (p *plan) events() iter.Seq2[events.Event, error] {
+	return func(yield func(events.Event, error) bool) {
+		g := &emitter{p: p, yield: yield}
+		g.head()
+		for _, move := range p.moves {
+			g.emit(move, "thread", "")
+		}
+		g.turns()
+		g.traces()
+		for _, s := range p.runs {
+			g.run(s)
+		}
+	}
+}
+
+// emitter hands events on until nobody wants more.
+type emitter struct {
+	p     *plan
+	yield func(events.Event, error) bool
+	done  bool
+}
+
+// emit makes an event of a payload. Its id follows from the base, what it is and
+// its content: the same difference stated again is the same event.
+func (g *emitter) emit(payload events.Payload, what string, at events.Timestamp) {
+	if g.done {
+		return
+	}
+	e, err := events.NewVerbatim(EventSource, g.p.s.Subject, payload)
+	if err == nil {
+		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), foreign.SumOf(e.Data))
+		e.Time = foreign.TimeOf(at)
+	}
+	if err == nil && g.p.recall {
+		g.p.made = append(g.p.made, projector.Fact{Record: events.Record{Event: e}, Payload: payload})
+	}
+	g.done = !g.yield(e, err) || err != nil
+}
+
+func (g *emitter) fail(err error) {
+	if err != nil && !g.done {
+		g.yield(events.Event{}, err)
+		g.done = true
+	}
+}
+
+func (g *emitter) head() {
+	var began events.Timestamp // of a session that is new here: its past is not of today
+	if g.p.created != nil {
+		began = g.p.created.CreatedAt
+		g.emit(g.p.created, "created", began)
+	}
+	if g.p.updated != nil {
+		g.emit(g.p.updated, "updated", began)
+	}
+}
+
+// turns appends the steps from the first one that the session does not have.
+func (g *emitter) turns() {
+	if g.p.main < 0 || g.done {
+		return
+	}
+	s := g.p.f.file(turnsName)
+	if s.lines.list == nil {
+		g.turnsAgain(s)
+		return
+	}
+	for n := g.p.main; n < len(s.lines.list) && !g.done; n++ {
+		g.turn(events.MainThread, n+1, s.lines.list[n])
+	}
+}
+
+// turnsAgain reads them once more for it.
+func (g *emitter) turnsAgain(s *source) {
+	r, err := g.p.f.tree.Open(s.full)
+	if err != nil {
+		g.fail(err)
+		return
+	}
+	defer r.Close()
+	n := 0
+	err = foreign.EachTurn(r, g.p.f.limit, func(t foreign.TurnLine) error {
+		if n++; n > s.lines.turns {
+			return foreign.ErrChanged
+		}
+		if n > g.p.main {
+			g.turn(events.MainThread, n, turnOf(t.Raw, t.Step))
+		}
+		if g.done {
+			return errStop
+		}
+		return nil
+	})
+	if err == nil && n < s.lines.turns {
+		err = foreign.ErrChanged
+	}
+	if !errors.Is(err, errStop) {
+		g.fail(err)
+	}
+}
+
+// turn appends one turn.
+func (g *emitter) turn(thread string, n int, t turn) {
+	entry := events.Entry{Thread: thread, Turn: t.raw, ID: t.id, Timestamp: t.at}
+	g.emit(&events.TurnAppended{Entries: []events.Entry{entry}}, thread+"/"+strconv.Itoa(n), t.at)
+}
+
+func (g *emitter) traces() {
+	if g.p.traces < 0 || g.done {
+		return
+	}
+	s := g.p.f.file(tracesName)
+	data, err := g.p.f.read(s)
+	if err == nil && foreign.SumOf(data) != s.sum {
+		err = foreign.ErrChanged
+	}
+	if err != nil {
+		g.fail(err)
+		return
+	}
+	elements, err := readArray(data)
+	g.fail(err)
+	for n := g.p.traces; n < len(elements) && !g.done; n++ {
+		raw := []byte(elements[n])
+		if s.format.Indent != "" {
+			raw = rawjson.AppendCompact(nil, raw) // the indent gives the white space back
+		}
+		g.turn(tracesThread, n+1, turn{raw: raw})
+	}
+}
+
+// run records the result of a run.
+func (g *emitter) run(s *source) {
+	if g.done {
+		return
+	}
+	raw, err := g.p.reread(s)
+	if err != nil {
+		g.fail(err)
+		return
+	}
+	p := &events.RunFinished{Run: s.place.run, Result: raw}
+	p.Outcome, p.FinishedAt = s.outcome, s.finished
+	if format, ok := g.p.formats[foreign.KeyOf(s.path)]; ok {
+		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.path): format}
+	}
+	g.emit(p, "run", p.FinishedAt)
+}
+
+// outcomeOf reads from a result how the run ended, and when. One that is no object
+// says nothing.
+func outcomeOf(kind string, result rawjson.Members) (string, events.Timestamp) {
+	at := validTime(result, "createdAt")
+	if at == "" {
+		at = validTime(result, "timestamp")
+	}
+	completed, said := result.Get("completed")
+	if kind != kindTrajectory || !said || string(completed) != "false" {
+		return "completed", at
+	}
+	switch reason := memberText(result, "reason"); reason {
+	case "", "error":
+		return "failed", at
+	default:
+		return "stopped:" + reason, at
+	}
+}
+
+// apply carries a plan out, or counts what it comes to. It returns the number of
+// events added.
+func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told func(int)) (int, error) {
+	added, err := p.applyDocuments(ctx, target, dry)
+	told(added)
+	if err != nil {
+		return added, err
+	}
+	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w.Rewrites = p.rewrites
+	for e, err := range p.events() {
+		switch {
+		case err != nil:
+		case dry:
+			w.Added++
+			told(1)
+		default:
+			err = w.Add(ctx, e)
+		}
+		if err != nil {
+			return added + w.Added, err
+		}
+	}
+	err = w.Flush(ctx)
+	p.alone = w.Added == len(p.made)
+	return added + w.Added, err
+}
+
+// applyDocuments keeps files whole, before any event names them.
+func (p *plan) applyDocuments(ctx context.Context, target formats.Target, dry bool) (int, error) {
+	added := 0
+	for _, s := range p.whole {
+		link := events.Link{Rel: "session", To: p.s.Subject.String()}
+		n, err := stamp.PutDocument(ctx, target, foreign.WholeFile{
+			Doc: p.document(s), Meta: docMeta(p.origin.Root, p.origin.Marker, s, link), Size: s.size, Sum: s.sum,
+			Content: func() (io.ReadCloser, error) { return p.f.tree.Open(s.full) },
+		}, dry)
+		added += n
+		if err != nil {
+			return added, err
+		}
+	}
+	for _, doc := range p.gone {
+		n, err := stamp.DeleteDocument(ctx, target, doc, dry)
+		added += n
+		if err != nil {
+			return added, err
+		}
+	}
+	return added, nil
+}

@@ -1,0 +1,45 @@
+package tallydir_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/stores/evals/tallydir"
+)
+
+// BenchmarkImport imports a generated folder into a log in memory: what an import
+// costs beside the log.
+func BenchmarkImport(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "p")
+	st, err := gentree.Write(dir, gentree.Options{Sessions: 100, Turns: 100})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var events int
+	for b.Loop() {
+		events = mustImport(b, openStore(b), dir).Events
+	}
+	b.SetBytes(st.Bytes)
+	b.ReportMetric(float64(events)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkImportAgain compares a folder with what was imported from it.
+func BenchmarkImportAgain(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "p")
+	if _, err := gentree.Write(dir, gentree.Options{Sessions: 100, Turns: 100}); err != nil {
+		b.Fatal(err)
+	}
+	st := openStore(b)
+	events := mustImport(b, st, dir).Events
+	began, n := time.Now(), 0
+	for b.Loop() {
+		if r, err := tallydir.Import(b.Context(), st, dir, formats.ImportOptions{}); err != nil || r.Events != 0 {
+			b.Fatal(r, err)
+		}
+		n++
+	}
+	b.ReportMetric(float64(events*n)/time.Since(began).Seconds(), "events/s")
+}

@@ -1,0 +1,72 @@
+package tallydir_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/evals/tallydir"
+	"github.com/tallylog/tally/stores/internal/formattest"
+)
+
+// dying is a store that is gone after so many events.
+type dying struct {
+	formattest.Store
+	left *int
+}
+
+var errDead = errors.New("the store is gone")
+
+func (d dying) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	if len(evs) <= *d.left {
+		*d.left -= len(evs)
+		return d.Store.AppendSeries(ctx, sub, expect, evs...)
+	}
+	n := *d.left
+	*d.left = 0
+	if n > 0 {
+		if _, n, err := d.Store.AppendSeries(ctx, sub, expect, evs[:n]...); err != nil {
+			return log.Ack{}, n, err
+		}
+	}
+	return log.Ack{}, n, errDead
+}
+
+// What an import leaves that was killed in the middle of a session is completed by the
+// next one, of the same folder or of a folder that has grown since, and is its own:
+// nobody is asked to merge.
+func TestImportGoesOnInTheMiddleOfASession(t *testing.T) {
+	for _, grown := range []bool{false, true} {
+		for kill := 1; ; kill++ {
+			st := openStore(t)
+			files := smallTree()
+			root := writeTree(t, t.TempDir(), files)
+			left := kill
+			first, err := tallydir.Import(t.Context(), dying{st, &left}, root, formats.ImportOptions{})
+			if err == nil {
+				if kill < 4 {
+					t.Fatalf("the whole folder is %d events: nothing is cut", first.Events)
+				}
+				break
+			}
+			if !errors.Is(err, errDead) || first.Events != kill {
+				t.Fatalf("killed after %d events: %+v, %v", kill, first, err)
+			}
+			if grown {
+				files[conv+"conversation.jsonl"] += "\n" + step(3)
+				writeTree(t, root, files)
+			}
+			r, err := tallydir.Import(t.Context(), st, root, formats.ImportOptions{})
+			if err != nil || len(r.Refused) > 0 || len(r.Problems) > 0 || r.Events == 0 {
+				t.Fatalf("the import after one killed after %d events: %+v, %v", kill, r, err)
+			}
+			mustEqual(t, files, exported(t, st))
+			if r, err := tallydir.Import(t.Context(), st, root, formats.ImportOptions{}); err != nil || r.Events != 0 {
+				t.Errorf("a third import: %+v, %v", r, err)
+			}
+		}
+	}
+}

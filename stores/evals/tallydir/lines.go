@@ -1,0 +1,160 @@
+package tallydir
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// lines is what a file of turns was found to be.
+type lines struct {
+	format events.FileFormat
+	turns  int
+	kept   int  // of them: the first ones, equal to those that the session has
+	traced bool // stepTraces.json is what follows from the turns
+	bad    []issue
+	more   int // bad lines beyond those listed
+
+	id string           // conversationId of the first turn
+	at events.Timestamp // first time of a turn
+
+	list []turn // all of them, if they are kept
+}
+
+// turn is a turn, with the id and the time that it says itself.
+type turn struct {
+	raw events.Raw
+	id  string
+	at  events.Timestamp
+}
+
+// turnOf reads a turn; step is nil if it is no object, and says nothing then.
+func turnOf(raw events.Raw, step rawjson.Members) turn {
+	t := turn{raw: raw, at: validTime(step, "timestamp")}
+	if id := memberText(step, "id"); len(id) <= events.MaxIDLen {
+		t.id = id
+	}
+	return t
+}
+
+// issue is a line that did not go in, or not as what it should be.
+type issue struct {
+	line   int
+	reason string
+}
+
+const maxIssues = 50 // listed for one file
+
+func (l *lines) report(line int, reason string) {
+	if len(l.bad) < maxIssues {
+		l.bad = append(l.bad, issue{line, reason})
+	} else {
+		l.more++
+	}
+}
+
+// lineScan reads a file of turns once.
+type lineScan struct {
+	each   func(func(foreign.TurnLine) error) error // line of the file
+	have   []projector.Turn                         // of the session
+	render foreign.LinesWriter                      // of what the turns give when rendered
+	derive *deriver                                 // of the step traces that follow from them; nil: nobody needs them
+	keep   bool                                     // the turns, which stay valid then
+}
+
+// run finds out what is in the file, how it is spelled, and where it departs from the
+// turns that the session has.
+func (sc *lineScan) run() (*lines, error) {
+	l := &lines{}
+	same := true
+	err := sc.each(func(t foreign.TurnLine) error {
+		if t.Line == 1 {
+			l.format.BOM = t.BOM
+			if t.End == "\r\n" {
+				l.format.Separator = t.End
+			}
+			sc.render.Format = l.format
+		}
+		l.format.FinalNewline = t.End != ""
+		if t.Err != nil {
+			l.report(t.Line, t.Err.Error())
+			return nil
+		}
+		if t.Raw == nil {
+			return nil
+		}
+		if reason := wrongStep(t.Step, t.NoStep); reason != "" {
+			l.report(t.Line, reason+" (kept as it stands)")
+		}
+		if l.turns == 0 {
+			l.id = memberText(t.Step, "conversationId")
+		}
+		if l.at == "" {
+			l.at = validTime(t.Step, "timestamp")
+		}
+		if sc.keep {
+			l.list = append(l.list, turnOf(t.Raw, t.Step))
+		}
+		if same = same && l.turns < len(sc.have) && bytes.Equal(sc.have[l.turns].Raw, t.Raw); same {
+			l.kept++
+		}
+		l.turns++
+		if err := sc.render.Turn(t.Raw, false); err != nil {
+			return err
+		}
+		return sc.derive.turn(t.Step, t.NoStep == nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	sc.render.Format = l.format
+	return l, errors.Join(sc.render.End(), sc.derive.end())
+}
+
+// rendered hashes what the turns give when rendered.
+func (l *lines) rendered() (string, error) {
+	h := sha256.New()
+	out := foreign.LinesWriter{W: h, Format: l.format}
+	for _, t := range l.list {
+		if err := out.Turn(t.raw, false); err != nil {
+			return "", err
+		}
+	}
+	err := out.End()
+	return foreign.HexSum(h), err
+}
+
+// wrongStep says which field of a step has a type that readers of steps do not
+// take, "" if none has.
+func wrongStep(step rawjson.Members, err error) string {
+	if err != nil {
+		return "no step: " + err.Error()
+	}
+	for _, field := range []struct{ name, first, want string }{
+		{"stepIndex", "-0123456789", "a number"}, {"input", "{", "an object"}, {"output", "[", "an array"},
+		{"id", `"`, "a string"}, {"timestamp", `"`, "a time such as 2026-01-02T03:04:05.678Z"}, {"metadata", "{", "an object"},
+	} {
+		raw, ok := step.Get(field.name)
+		if ok && !bytes.ContainsAny(raw[:1], field.first) {
+			return field.name + ": want " + field.want
+		}
+		if ok && field.name == "timestamp" && validTime(step, field.name) == "" {
+			return field.name + ": want " + field.want
+		}
+	}
+	return ""
+}
+
+// validTime gives a member that is a time, "" if it is none.
+func validTime(m rawjson.Members, name string) events.Timestamp {
+	at := events.Timestamp(memberText(m, name))
+	if _, ok := at.Time(); !ok {
+		return ""
+	}
+	return at
+}

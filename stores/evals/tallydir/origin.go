@@ -1,0 +1,73 @@
+package tallydir
+
+import (
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// contradicts reports whether a plan would undo what others did after the last
+// import. To add turns to what others added takes nothing away.
+func contradicts(since map[string]bool, p *plan) bool {
+	if foreign.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.main >= 0 || p.traces >= 0) {
+		return true
+	}
+	if since[events.TypeRunFinished] {
+		for _, s := range p.runs {
+			if p.s.Ledger.Run(s.place.run) != nil {
+				return true
+			}
+		}
+	}
+	if !since[events.TypeSessionUpdated] || p.updated == nil {
+		return false
+	}
+	_, trajectory := p.updated.Set.Get("trajectory")
+	return trajectory || p.updated.Raw != nil
+}
+
+// fullID finds the id of which a folder's name is the shortened form: its files
+// say it.
+func (im importer) fullID(f *folder) string {
+	for _, name := range []string{metaName, turnsName} {
+		if id := im.idIn(f, name); formats.FileName(id) == f.name {
+			return id
+		}
+	}
+	return f.name
+}
+
+// idIn reads the id from meta.json or from the first line of a conversation.
+func (im importer) idIn(f *folder, name string) string {
+	s := f.file(name)
+	if s == nil {
+		return ""
+	}
+	if name == metaName {
+		data, err := f.read(s)
+		if err != nil {
+			return ""
+		}
+		v, err := foreign.ReadJSON(data, 0)
+		if err != nil {
+			return ""
+		}
+		object, err := rawjson.Object(v.Raw)
+		if err != nil {
+			return ""
+		}
+		return memberText(object, "id")
+	}
+	r, err := f.tree.Open(s.full)
+	if err != nil {
+		return ""
+	}
+	defer r.Close()
+	id := ""
+	_ = foreign.EachTurn(r, f.limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
+		id = memberText(t.Step, "conversationId")
+		return errStop
+	})
+	return id
+}

@@ -1,0 +1,96 @@
+package tallydir
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// Format is the layout's name.
+const Format = "tallydir"
+
+// EventSource is the CloudEvents source of every event that an import makes.
+const EventSource = "urn:tally:import:tallydir"
+
+// stamp is what the events of an import carry.
+var stamp = foreign.Stamp{Format: Format, Source: EventSource}
+
+const (
+	conversations  = "conversations"
+	metaName       = "meta.json"
+	turnsName      = "conversation.jsonl"
+	trajectoryName = "trajectory.meta.json"
+	tracesName     = "stepTraces.json"
+	runSuffix      = ".json"
+
+	kindTally      = "tally"
+	kindTrajectory = "trajectory"
+
+	tracesThread = "traces"         // step traces that do not follow from the steps
+	fieldFolder  = "tallydirFolder" // name of the folder, where it is not the one made of the id
+)
+
+// part says which part of a session a file holds.
+type part int
+
+const (
+	partOther part = iota // none: the file is kept whole
+	partMeta
+	partTurns
+	partTrajectory
+	partTraces
+	partRun
+)
+
+// place is a part, and the run if it is one.
+type place struct {
+	part part
+	run  events.RunRef
+}
+
+// placeOf says what a file of a conversation's folder holds.
+func placeOf(path string) place {
+	switch path {
+	case metaName:
+		return place{part: partMeta}
+	case turnsName:
+		return place{part: partTurns}
+	case trajectoryName:
+		return place{part: partTrajectory}
+	case tracesName:
+		return place{part: partTraces}
+	}
+	for _, kind := range []string{kindTally, kindTrajectory} {
+		name, ok := strings.CutPrefix(path, "runs/"+kind+"/")
+		name, isJSON := strings.CutSuffix(name, runSuffix)
+		if !ok || !isJSON || strings.Contains(name, "/") || name == "" {
+			continue
+		}
+		id, canonical := formats.ParseFileName(name)
+		if !canonical {
+			id = name
+		}
+		if utf8.ValidString(id) {
+			return place{partRun, events.RunRef{Kind: kind, ID: id}}
+		}
+	}
+	return place{}
+}
+
+// isRunKind reports whether runs of a kind have files in this layout.
+func isRunKind(kind string) bool { return kind == kindTally || kind == kindTrajectory }
+
+// runPath gives the file of a run: the one it was imported from, else the one
+// made of its id.
+func runPath(run events.RunRef, known map[string]events.FileFormat) string {
+	dir := "runs/" + run.Kind + "/"
+	if literal := dir + run.ID + runSuffix; formats.IsFileName(run.ID + runSuffix) {
+		if _, ok := known[foreign.KeyOf(literal)]; ok && placeOf(literal).run == run {
+			return literal
+		}
+	}
+	return dir + formats.FileName(run.ID) + runSuffix
+}

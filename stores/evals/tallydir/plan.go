@@ -1,0 +1,361 @@
+package tallydir
+
+import (
+	"bytes"
+	"context"
+	"path"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// plan is what has to happen so that the session renders the folder. Only small
+// things stand in it: turns and results are read again when their turn comes.
+type plan struct {
+	view
+	f      *folder
+	fresh  bool           // the session has no record yet
+	base   events.Offset  // the head that the plan was made on
+	origin *events.Origin // that the session shall have
+
+	created *events.SessionCreated
+	updated *events.SessionUpdated
+	moves   []events.Payload // of threads: replaced or truncated
+	main    int              // the first turn of the folder to append; -1: none
+	traces  int
+	runs    []*source
+	whole   []*source
+	gone    []events.Subject // documents to delete
+	formats map[string]events.FileFormat
+
+	rewrites bool // threads are replaced or cut, not only extended
+
+	recall bool             // the events are kept in made, to see what they come to
+	made   []projector.Fact // in their order
+	alone  bool             // they are all that the session has, and this import added them
+}
+
+// makePlan compares a scanned folder with a session.
+func makePlan(ctx context.Context, v view, f *folder, origin *events.Origin) (*plan, error) {
+	p := &plan{view: v, f: f, base: v.s.Offset(), fresh: v.s.Offset() == 0, origin: origin, main: -1, traces: -1}
+	p.planThreads()
+	if err := p.planRuns(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.planFormats(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.planHead(ctx)
+}
+
+// planThreads decides what becomes of the steps and of stored step traces.
+func (p *plan) planThreads() {
+	if s := p.f.file(turnsName); s != nil {
+		p.main = p.planThread(events.MainThread, s.lines.turns, s.lines.kept)
+	} else {
+		p.dropThread(events.MainThread)
+	}
+	switch s := p.f.file(tracesName); {
+	case s == nil, s.format.Derived:
+		p.dropThread(tracesThread)
+	case s.value:
+		p.traces = p.planThread(tracesThread, s.traces, p.keptTraces(s))
+	}
+}
+
+// planThread makes a thread hold n turns of which it has the first kept. It
+// returns the first turn to append, -1 if there is none.
+func (p *plan) planThread(name string, n, kept int) int {
+	have := p.s.Threads[name]
+	switch {
+	case have == nil && n > 0:
+	case have != nil && len(have.Turns) == kept:
+	default: // it has turns that the folder has not, or shall exist and be empty
+		items := []events.Item{}
+		if kept > 0 {
+			items = append(items, events.Item{Keep: &[2]int{0, kept}})
+		}
+		p.moves = append(p.moves, &events.ThreadReplaced{
+			Threads: map[string]events.Replacement{name: {Items: items, Meta: metaOf(have)}}, Others: "keep", Reason: "import"})
+		p.rewrites = p.rewrites || have != nil
+	}
+	if n == kept {
+		return -1
+	}
+	return kept
+}
+
+func metaOf(th *projector.Thread) events.Raw {
+	if th == nil {
+		return nil
+	}
+	return th.Meta
+}
+
+// dropThread takes away a thread that the folder does not have.
+func (p *plan) dropThread(name string) {
+	if p.s.Threads[name] == nil {
+		return
+	}
+	p.moves = append(p.moves, &events.ThreadTruncated{Lengths: map[string]int{name: 0}, Reason: "import"})
+	p.rewrites = true
+}
+
+// keptTraces counts the stored step traces that are as in the file.
+func (p *plan) keptTraces(s *source) int {
+	have := p.s.Threads.Turns(tracesThread)
+	if len(have) == 0 {
+		return 0
+	}
+	data, err := p.f.read(s)
+	if err != nil {
+		return 0
+	}
+	elements, err := readArray(data)
+	if err != nil {
+		return 0
+	}
+	kept := 0
+	same := bytes.Equal
+	if s.format.Indent != "" {
+		same = rawjson.Equal // the indent gives the white space back
+	}
+	for kept < min(len(have), len(elements)) && same(have[kept].Raw, elements[kept]) {
+		kept++
+	}
+	return kept
+}
+
+// planRuns finds the runs whose newest result is another.
+func (p *plan) planRuns(ctx context.Context) error {
+	for _, s := range p.f.files {
+		if s.place.part != partRun || !s.value {
+			continue
+		}
+		same, err := p.holds(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !same {
+			p.runs = append(p.runs, s)
+		}
+	}
+	return nil
+}
+
+// holds reports whether the session has the value of a JSON file.
+func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
+	have, err := p.value(ctx, s.place)
+	if err != nil || have == nil {
+		return false, err
+	}
+	if s.same && s.data != nil {
+		return bytes.Equal(foreign.SpellJSON(have, s.format), s.data), nil
+	}
+	want, err := p.f.rendered(s)
+	return foreign.SumOf(foreign.SpellJSON(have, s.format)) == want, err
+}
+
+// planFormats decides how each file is spelled or kept, and which are gone.
+func (p *plan) planFormats(ctx context.Context) error {
+	p.formats = make(map[string]events.FileFormat)
+	for _, s := range p.f.files {
+		format, err := p.formatOf(ctx, s)
+		if err != nil {
+			return err
+		}
+		if have, ok := p.format(s.path); !ok || have != format {
+			p.formats[foreign.KeyOf(s.path)] = format
+		}
+	}
+	for _, name := range p.missing() {
+		have, known := p.format(name)
+		if have.Doc != "" {
+			if doc, _, err := have.Doc.Parse(p.s.Subject.Namespace); err == nil {
+				p.gone = append(p.gone, doc)
+			}
+		}
+		gone, err := p.goneFormat(ctx, name)
+		if err != nil {
+			return err
+		}
+		if !known || have != gone {
+			p.formats[foreign.KeyOf(name)] = gone
+		}
+	}
+	return nil
+}
+
+// formatOf gives the format of a file that is there.
+func (p *plan) formatOf(ctx context.Context, s *source) (events.FileFormat, error) {
+	format := s.format
+	format.Mode = s.mode
+	if s.exact() {
+		return format, nil
+	}
+	p.whole = append(p.whole, s)
+	format.Doc = events.RefOf(p.document(s), 0)
+	if s.place.part == partOther {
+		return format, nil
+	}
+	var err error
+	format.Of, err = p.future(ctx, s.place, s, format)
+	return format, err
+}
+
+func (p *plan) document(s *source) events.Subject {
+	return documentOf(p.s.Subject.Namespace, p.origin.Root, s.full)
+}
+
+// missing lists the files that the session would render, or did have, and the
+// folder has not. Runs that were never in a folder are the session's own.
+func (p *plan) missing() []string {
+	var list []string
+	for key := range p.s.Ledger.Formats {
+		list = append(list, foreign.PathOf(key))
+	}
+	list = append(list, metaName)
+	if p.f.file(trajectoryName) != nil {
+		list = append(list, tracesName) // they would be derived
+	}
+	slices.Sort(list)
+	return slices.DeleteFunc(slices.Compact(list), func(path string) bool { return p.f.file(path) != nil })
+}
+
+// goneFormat says that a file is not there for as long as the state renders what
+// it will render after this import.
+func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, error) {
+	gone := events.FileFormat{Gone: true}
+	at := p.place(path)
+	if at.part == partOther {
+		return gone, nil
+	}
+	var err error
+	gone.Of, err = p.future(ctx, at, nil, gone)
+	return gone, err
+}
+
+// future hashes what the state will render of a part once the plan is carried out.
+func (p *plan) future(ctx context.Context, at place, s *source, format events.FileFormat) (string, error) {
+	switch {
+	case s != nil && s.value:
+		return p.f.rendered(s)
+	case s == nil && at.part != partMeta && at.part != partRun:
+		return foreign.Nothing, nil // what holds it is taken away
+	case p.s.Ledger.Created == 0 && at.part == partMeta:
+		return foreign.SumOf(foreign.SpellJSON(defaultMeta(p.f.id, p.f.created), events.FileFormat{Indent: writerStyle})), nil
+	}
+	return p.sum(ctx, at, format, true)
+}
+
+// planHead puts what is not a turn or a run into one event, or two for a new session.
+func (p *plan) planHead(ctx context.Context) error {
+	runFormats := make(map[string]bool)
+	for _, s := range p.runs {
+		runFormats[foreign.KeyOf(s.path)] = true // it stands in the run's own event
+	}
+	formats := make(map[string]events.FileFormat)
+	for key, f := range p.formats {
+		if !runFormats[key] {
+			formats[key] = f
+		}
+	}
+	raw, err := p.planMeta(ctx)
+	if err != nil {
+		return err
+	}
+	set, err := p.planFields(ctx)
+	if err != nil {
+		return err
+	}
+	if p.s.Ledger.Created == 0 {
+		p.created = &events.SessionCreated{Kind: events.KindConversation, CreatedAt: p.f.created, Origin: p.origin, Raw: raw, Formats: formats}
+		raw, formats = nil, nil
+	}
+	if len(set) > 0 || raw != nil || len(formats) > 0 {
+		if set == nil {
+			set = events.Fields{}
+		}
+		p.updated = &events.SessionUpdated{Set: set, Reason: "import", Raw: raw, Formats: formats}
+	}
+	return nil
+}
+
+// planMeta gives the value of meta.json if the session has another.
+func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
+	s := p.f.file(metaName)
+	if s == nil || !s.value {
+		return nil, nil
+	}
+	if same, err := p.holds(ctx, s); same || err != nil {
+		return nil, err
+	}
+	return p.reread(s)
+}
+
+// reread gives the value of a JSON file that was scanned before.
+func (p *plan) reread(s *source) (events.Raw, error) {
+	if s.raw != nil {
+		return s.raw, nil
+	}
+	data, err := p.f.read(s)
+	if err != nil {
+		return nil, err
+	}
+	if foreign.SumOf(data) != s.sum {
+		return nil, foreign.ErrChanged
+	}
+	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
+	return v.Raw, err
+}
+
+// planFields gives the fields of the session that change.
+func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
+	var set events.Fields
+	switch s := p.f.file(trajectoryName); {
+	case s == nil:
+		if _, ok := p.s.Ledger.Fields.Get("trajectory"); ok {
+			set = append(set, events.Field{Name: "trajectory", Value: events.Raw("null")})
+		}
+	case s.value:
+		same, err := p.holds(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			raw, err := p.reread(s)
+			if err != nil {
+				return nil, err
+			}
+			set = append(set, events.Field{Name: "trajectory", Value: raw})
+		}
+	}
+	if folderOf(p.s) != p.f.name {
+		field := events.Field{Name: fieldFolder, Value: events.Raw("null")}
+		if formats.FileName(p.f.id) != p.f.name {
+			field.Value = rawjson.AppendString(nil, foreign.KeyOf(p.f.name))
+		}
+		set = append(set, field)
+	}
+	if have := p.s.Ledger.Origin(); p.s.Ledger.Created != 0 && (have == nil || *have != *p.origin) {
+		raw, err := rawjson.Marshal(p.origin)
+		if err != nil {
+			return nil, err
+		}
+		set = append(set, events.Field{Name: "origin", Value: raw})
+	}
+	return set, nil
+}
+
+// docMeta describes a file that is kept whole.
+func docMeta(root, marker string, s *source, links ...events.Link) events.DocMeta {
+	attributes := map[string]string{foreign.AttrRoot: root, foreign.AttrPath: foreign.KeyOf(path.Clean(s.full)), foreign.AttrMarker: marker, foreign.AttrSHA256: s.sum}
+	if s.mode != 0 {
+		attributes[foreign.AttrMode] = foreign.FormatMode(s.mode)
+	}
+	return events.DocMeta{Attributes: attributes, Links: links}
+}

@@ -1,0 +1,291 @@
+package tallydir
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// view renders the parts of a session.
+type view struct {
+	src formats.Source
+	s   *projector.Session
+}
+
+// format gives how a file is spelled, and whether the session says so.
+func (v *view) format(path string) (events.FileFormat, bool) {
+	f, ok := v.s.Ledger.Formats[foreign.KeyOf(path)]
+	return f, ok
+}
+
+// render writes a part as the state has it, whatever document is kept beside it.
+// there is false, and nothing is written, if the state has no such part. Without
+// known the layout is that of the original writer.
+func (v *view) render(ctx context.Context, p place, f events.FileFormat, known bool, w io.Writer) (there bool, err error) {
+	switch p.part {
+	case partTurns:
+		return v.renderTurns(f, known, w)
+	case partTraces:
+		return v.renderTraces(f, known, w)
+	}
+	raw, err := v.value(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	if raw == nil && p.part == partMeta {
+		began, err := v.began(ctx)
+		if err != nil {
+			return false, err
+		}
+		raw, known = defaultMeta(v.s.Subject.ID, began), false
+	}
+	if raw == nil {
+		return false, nil
+	}
+	if !known {
+		f = events.FileFormat{Indent: writerStyle}
+	}
+	return true, foreign.WriteJSON(w, raw, f)
+}
+
+// sum hashes what render writes; what is not there hashes as nothing.
+func (v *view) sum(ctx context.Context, p place, f events.FileFormat, known bool) (string, error) {
+	h := sha256.New()
+	_, err := v.render(ctx, p, f, known, h)
+	return foreign.HexSum(h), err
+}
+
+// value gives the raw value of a part that is one JSON value, nil if there is none.
+func (v *view) value(ctx context.Context, p place) (events.Raw, error) {
+	switch p.part {
+	case partMeta:
+		return foreign.Imported(ctx, v.src, v.s)
+	case partTrajectory:
+		raw, _ := v.s.Ledger.Fields.Get("trajectory")
+		return raw, nil
+	case partRun:
+		return v.result(ctx, p.run)
+	}
+	return nil, nil
+}
+
+// result gives the newest result of a run.
+func (v *view) result(ctx context.Context, run events.RunRef) (events.Raw, error) {
+	r := v.s.Ledger.Run(run)
+	if r == nil || r.Last() == nil {
+		return nil, nil
+	}
+	payload, err := foreign.Payload(ctx, v.src, r.Last().Offset)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := payload.(*events.RunFinished); ok {
+		return p.Result, nil
+	}
+	return nil, nil
+}
+
+// began says when a session began: by itself, else by its first record.
+func (v *view) began(ctx context.Context) (events.Timestamp, error) {
+	if at := v.s.Ledger.CreatedAt; at != "" {
+		return at, nil
+	}
+	rec, err := v.src.Loader().Source.Record(ctx, v.s.History.First())
+	if err != nil {
+		return "", err
+	}
+	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded)), nil
+}
+
+// defaultMeta is the meta.json of a session that was not imported.
+func defaultMeta(id string, createdAt events.Timestamp) events.Raw {
+	b := append([]byte(`{"id":`), rawjson.AppendString(nil, id)...)
+	b = append(b, `,"createdAt":`...)
+	return append(rawjson.AppendString(b, string(createdAt)), '}')
+}
+
+func (v *view) renderTurns(f events.FileFormat, known bool, w io.Writer) (bool, error) {
+	if v.s.Threads[events.MainThread] == nil && !known {
+		return false, nil
+	}
+	out := foreign.LinesWriter{W: w, Format: f}
+	turns := v.s.Threads.Turns(events.MainThread)
+	for i := range turns {
+		if err := out.Turn(rawOf(&turns[i]), !known); err != nil {
+			return true, err
+		}
+	}
+	return true, out.End()
+}
+
+// rawOf gives a turn as JSON, also where its producer gave other bytes.
+func rawOf(t *projector.Turn) events.Raw {
+	if t.Raw != nil {
+		return t.Raw
+	}
+	return []byte(`{"bytes":"` + base64.StdEncoding.EncodeToString(t.Bytes) + `"}`)
+}
+
+// renderTraces writes the thread that holds the step traces; where they are not
+// stored they are derived from the steps.
+func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool, error) {
+	there, derived := v.hasTraces(f, known)
+	if !known {
+		f = events.FileFormat{Indent: writerStyle}
+	}
+	d := deriver{out: arrayWriter{w: w, format: f}}
+	switch {
+	case !there:
+		return false, nil
+	case derived:
+		for _, t := range v.s.Threads.Turns(events.MainThread) {
+			step, err := rawjson.Object(t.Raw)
+			if err := d.turn(step, err == nil); err != nil {
+				return true, err
+			}
+		}
+	default:
+		turns := v.s.Threads.Turns(tracesThread)
+		for i := range turns {
+			if err := d.out.element(rawOf(&turns[i])); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, d.out.end()
+}
+
+// hasTraces reports whether there are step traces, and whether they follow from
+// the steps. A simulation has some even if nobody said how they are spelled.
+func (v *view) hasTraces(f events.FileFormat, known bool) (there, derived bool) {
+	if known && f.Derived {
+		return true, true
+	}
+	if v.s.Threads[tracesThread] != nil {
+		return true, false
+	}
+	_, simulated := v.s.Ledger.Fields.Get("trajectory")
+	derived = !known && simulated && v.s.Threads[events.MainThread] != nil
+	return derived, derived
+}
+
+// paths lists the files that the session may have, sorted.
+func (v *view) paths() []string {
+	list := []string{metaName, turnsName, trajectoryName, tracesName}
+	for _, r := range v.s.Ledger.Runs {
+		if isRunKind(r.Kind) && r.Last() != nil {
+			list = append(list, runPath(r.Ref(), v.s.Ledger.Formats))
+		}
+	}
+	for key := range v.s.Ledger.Formats {
+		list = append(list, foreign.PathOf(key))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// way says how the bytes of a file are kept.
+func (f *file) way() formats.Way {
+	switch {
+	case f.whole:
+		return formats.Whole
+	case f.format.Derived:
+		return formats.Derived
+	}
+	return formats.Exact
+}
+
+// place says what a file of the session holds. The name of a run with a long id
+// does not say the id.
+func (v *view) place(path string) place {
+	p := placeOf(path)
+	if p.part != partRun || !formats.IsShortened(p.run.ID) {
+		return p
+	}
+	for _, r := range v.s.Ledger.Runs {
+		if r.Kind == p.run.Kind && runPath(r.Ref(), v.s.Ledger.Formats) == path {
+			p.run = r.Ref()
+		}
+	}
+	return p
+}
+
+// file is a file of a session: where its bytes come from.
+type file struct {
+	path   string // inside the conversation's folder
+	format events.FileFormat
+	known  bool   // the session has a format for it
+	whole  bool   // the document has the bytes
+	moved  bool   // a document has what it was, but the state has moved on
+	sum    string // of what the state renders; "" if nobody asked
+}
+
+// file decides where the bytes of a path come from. ok is false if the session
+// has no such file.
+func (v *view) file(ctx context.Context, path string) (f file, ok bool, err error) {
+	f.path = path
+	f.format, f.known = v.format(path)
+	p := v.place(path)
+	if (f.format.Doc != "" || f.format.Gone) && f.format.Of != "" {
+		if f.sum, err = v.sum(ctx, p, f.format, true); err != nil {
+			return f, false, err
+		}
+	}
+	asKept := f.format.Of == "" || f.format.Of == f.sum
+	switch {
+	case f.format.Gone && asKept:
+		return f, false, nil
+	case f.format.Doc != "" && asKept:
+		f.whole = true
+		return f, true, nil
+	}
+	f.moved = f.format.Doc != ""
+	f.known = f.known && !f.format.Gone // what came after it was gone was never in a folder
+	return f, v.has(p, f), nil
+}
+
+// has reports whether the state itself renders a part.
+func (v *view) has(p place, f file) bool {
+	switch p.part {
+	case partMeta:
+		return true
+	case partTurns:
+		return f.known || v.s.Threads[events.MainThread] != nil
+	case partTrajectory:
+		_, ok := v.s.Ledger.Fields.Get("trajectory")
+		return ok
+	case partTraces:
+		there, _ := v.hasTraces(f.format, f.known)
+		return there
+	case partRun:
+		r := v.s.Ledger.Run(p.run)
+		return r != nil && r.Last() != nil
+	}
+	return false
+}
+
+// write writes the bytes of a file.
+func (v *view) write(ctx context.Context, f file, w io.Writer) error {
+	if f.whole {
+		doc, at, err := f.format.Doc.Parse(v.s.Subject.Namespace)
+		if err != nil {
+			return err
+		}
+		return foreign.WriteDocument(ctx, v.src, doc, at, w)
+	}
+	there, err := v.render(ctx, v.place(f.path), f.format, f.known, w)
+	if err == nil && !there {
+		err = fmt.Errorf("%s: %w", f.path, projector.ErrNotFound)
+	}
+	return err
+}

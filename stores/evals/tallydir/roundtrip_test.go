@@ -1,0 +1,53 @@
+package tallydir_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/internal/formattest"
+)
+
+// Every file of recorded folders comes out as it went in.
+func TestRealFolders(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		want  formats.Files
+		turns int
+	}{
+		{"travel", formats.Files{Exact: 5, Derived: 1}, 15},
+		{"cashflow", formats.Files{Exact: 32, Derived: 8}, 190},
+	} {
+		t.Run("T-27/"+c.name, func(t *testing.T) {
+			dir := formattest.Recorded(t, "tally", c.name)
+			st := openStore(t)
+			r := mustBeClean(t, st, dir)
+			if r.Files != c.want || r.Root != c.name {
+				t.Errorf("root %q, files %+v, want %+v", r.Root, r.Files, c.want)
+			}
+			mustEqual(t, readTree(t, dir), exported(t, st))
+			if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != r.Sessions {
+				t.Errorf("a second import added %d events, %d of %d unchanged", again.Events, again.Unchanged, r.Sessions)
+			}
+		})
+	}
+}
+
+// Several roots go to a folder each, one that is chosen to the folder itself.
+func TestRoots(t *testing.T) {
+	st := openStore(t)
+	a := writeTree(t, filepath.Join(t.TempDir(), "a"), smallTree())
+	other := map[string]string{"conversations/c2/conversation.jsonl": step(0) + "\n", "readme": "x"}
+	b := writeTree(t, filepath.Join(t.TempDir(), "b"), other)
+	mustBeClean(t, st, a)
+	mustBeClean(t, st, b)
+	out := t.TempDir()
+	if r := mustExport(t, st, out, formats.ExportOptions{}); r.Files != (formats.Files{Exact: 6, Derived: 1, Whole: 1}) || r.Written != 8 {
+		t.Errorf("report %+v", r)
+	}
+	mustEqual(t, smallTree(), readTree(t, filepath.Join(out, "a")))
+	mustEqual(t, other, readTree(t, filepath.Join(out, "b")))
+	out = t.TempDir()
+	mustExport(t, st, out, formats.ExportOptions{Root: "b"})
+	mustEqual(t, other, readTree(t, out))
+}

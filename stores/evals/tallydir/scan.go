@@ -1,0 +1,481 @@
+package tallydir
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// source is a file of a folder as the importer found it: hashes and lay-out, and of
+// a small folder the values in it.
+type source struct {
+	path   string // inside the conversation's folder, or below the root
+	full   string // below the root
+	place  place
+	size   int64
+	mode   int64
+	sum    string            // of the file; "": nobody needed it yet, see folder.sum
+	format events.FileFormat // by which the state renders it
+	value  bool              // the state gets a value from it
+	same   bool              // which gives the file when rendered
+	render string            // of what it gives, if that is not the file
+	data   []byte            // the file, if the folder is small and the state holds what is in it
+	raw    events.Raw        // the value of a JSON file, likewise
+	issues []formats.Problem
+
+	outcome  string           // of a run
+	finished events.Timestamp // likewise; "": its result does not say
+
+	*lines // of conversation.jsonl
+	traces int
+}
+
+// exact reports whether the state renders the file.
+func (s *source) exact() bool { return s.value && s.same }
+
+func (s *source) problem(line int, reason string) {
+	s.issues = append(s.issues, formats.Problem{File: s.full, Line: line, Reason: reason})
+}
+
+// folder is a conversation's folder as the importer found it.
+type folder struct {
+	tree    foreign.Tree
+	limit   int // bytes that a value may have
+	name    string
+	id      string
+	files   []*source        // sorted by path
+	links   []string         // what is neither file nor folder
+	size    int64            // of the files, as they were listed
+	birth   string           // createdAt of meta.json, as it stands there
+	created events.Timestamp // best knowledge of the beginning
+}
+
+// small reports whether what was read of the folder is kept in memory until it is
+// in the store. What a larger one holds is read again.
+func (f *folder) small() bool { return f.size <= streamBeyond }
+
+// file gives the file of a path, nil if the folder has none.
+func (f *folder) file(path string) *source {
+	for _, s := range f.files {
+		if s.path == path {
+			return s
+		}
+	}
+	return nil
+}
+
+// list finds the files of a conversation's folder.
+func (f *folder) list(dir string) error {
+	entries, err := f.tree.Entries(path.Join(conversations, f.name, dir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rel := path.Join(dir, e.Name())
+		switch {
+		case e.IsDir():
+			if err := f.list(rel); err != nil {
+				return err
+			}
+		case !e.Type().IsRegular():
+			f.links = append(f.links, path.Join(conversations, f.name, rel))
+		default:
+			s, err := newSource(e, rel, path.Join(conversations, f.name, rel))
+			if err != nil {
+				return err
+			}
+			s.place = placeOf(rel)
+			f.files = append(f.files, s)
+			f.size += s.size
+		}
+	}
+	return nil
+}
+
+func newSource(e fs.DirEntry, rel, full string) (*source, error) {
+	info, err := e.Info()
+	if err != nil {
+		return nil, err
+	}
+	return &source{path: rel, full: full, size: info.Size(), mode: formats.ModeOf(info.Mode().Perm())}, nil
+}
+
+// scan reads every file once. have is what the session has, for the turns.
+func (f *folder) scan(have projector.Threads) error {
+	slices.SortFunc(f.files, func(a, b *source) int { return strings.Compare(a.path, b.path) })
+	taken := make(map[events.RunRef]bool)
+	for _, s := range f.files {
+		if s.place.part == partRun {
+			if taken[s.place.run] {
+				s.place = place{} // two names of one run: the second is kept as it is
+			}
+			taken[s.place.run] = true
+		}
+		if err := f.scanFile(s, have); err != nil {
+			return err
+		}
+	}
+	if err := f.scanTraces(); err != nil {
+		return err
+	}
+	return f.begin()
+}
+
+// scanFile reads one file. Step traces wait until the steps are known.
+func (f *folder) scanFile(s *source, have projector.Threads) error {
+	switch s.place.part {
+	case partOther:
+		return f.scanWhole(s)
+	case partTurns:
+		return f.scanTurns(s, have.Turns(events.MainThread))
+	case partTraces:
+		return nil
+	}
+	return f.scanJSON(s)
+}
+
+func (f *folder) scanWhole(s *source) error {
+	r, err := f.tree.Open(s.full)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := sha256.New()
+	if s.size, err = io.Copy(h, r); err != nil {
+		return err
+	}
+	s.sum = foreign.HexSum(h)
+	return nil
+}
+
+// sum gives the hash of a file, which is made when somebody needs it: that the state
+// renders a file is found by comparing.
+func (f *folder) sum(s *source) (string, error) {
+	if s.sum == "" && s.data != nil {
+		s.sum = foreign.SumOf(s.data)
+	}
+	if s.sum == "" {
+		if err := f.scanWhole(s); err != nil {
+			return "", err
+		}
+	}
+	return s.sum, nil
+}
+
+// rendered gives the hash of what the value in a file gives when rendered.
+func (f *folder) rendered(s *source) (string, error) {
+	if s.same {
+		return f.sum(s)
+	}
+	return s.render, nil
+}
+
+func (f *folder) scanTurns(s *source, have []projector.Turn) error {
+	sc := lineScan{have: have, keep: f.small()}
+	traces, err := f.openTraces()
+	if err != nil {
+		return err
+	}
+	if traces != nil {
+		defer traces.close()
+		sc.derive = &deriver{out: arrayWriter{w: traces.comparison, format: traces.format}}
+	}
+	if f.small() {
+		err = f.scanSmallTurns(s, &sc)
+	} else {
+		err = f.scanLargeTurns(s, &sc)
+	}
+	if err != nil {
+		return err
+	}
+	if traces != nil {
+		if s.lines.traced, err = traces.matched(); err != nil {
+			return err
+		}
+	}
+	s.format, s.value = s.lines.format, true
+	for _, i := range s.lines.bad {
+		s.problem(i.line, i.reason)
+	}
+	if s.lines.more > 0 {
+		s.problem(0, fmt.Sprintf("and %d more such lines", s.lines.more))
+	}
+	return nil
+}
+
+// scanSmallTurns scans a file in memory, where it stays.
+func (f *folder) scanSmallTurns(s *source, sc *lineScan) error {
+	var err error
+	if s.data, err = f.readAll(s); err != nil {
+		return err
+	}
+	m := &matcher{rest: s.data}
+	sc.render.W = m
+	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.data, f.limit, take) }
+	if s.lines, err = sc.run(); err != nil {
+		return err
+	}
+	if s.same, err = m.matched(); err != nil || s.same {
+		return err
+	}
+	s.sum = foreign.SumOf(s.data)
+	s.render, err = s.lines.rendered()
+	return err
+}
+
+// scanLargeTurns scans a file as it is read.
+func (f *folder) scanLargeTurns(s *source, sc *lineScan) error {
+	r, err := f.tree.Open(s.full)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	file, render := sha256.New(), sha256.New()
+	sc.render.W = render
+	sc.each = func(take func(foreign.TurnLine) error) error {
+		return foreign.EachLine(io.TeeReader(r, file), f.limit, take)
+	}
+	if s.lines, err = sc.run(); err != nil {
+		return err
+	}
+	s.sum, s.render = foreign.HexSum(file), foreign.HexSum(render)
+	s.same = s.sum == s.render
+	return nil
+}
+
+// traceFile is stepTraces.json, to be compared with what follows from the steps.
+type traceFile struct {
+	comparison
+	close  func()
+	format events.FileFormat
+}
+
+// traceBuffers hold such files of small folders while they are compared. Nothing of them
+// stays.
+var traceBuffers sync.Pool // of *bytes.Buffer
+
+// openTraces gives nil if there are no step traces.
+func (f *folder) openTraces() (*traceFile, error) {
+	layout, err := f.traceFormat()
+	if layout == nil || err != nil {
+		return nil, err
+	}
+	s := f.file(tracesName)
+	r, err := f.tree.Open(s.full)
+	if err != nil {
+		return nil, err
+	}
+	if !f.small() {
+		return &traceFile{comparison: &fileMatcher{r: r}, close: func() { r.Close() }, format: *layout}, nil
+	}
+	defer r.Close()
+	buf, _ := traceBuffers.Get().(*bytes.Buffer)
+	if buf == nil {
+		buf = new(bytes.Buffer)
+	}
+	buf.Reset()
+	buf.Grow(int(s.size) + bytes.MinRead)
+	if _, err := buf.ReadFrom(io.LimitReader(r, s.size+1)); err != nil { // what has grown differs
+		return nil, err
+	}
+	return &traceFile{comparison: &matcher{rest: buf.Bytes()}, close: func() { traceBuffers.Put(buf) }, format: *layout}, nil
+}
+
+// traceFormat guesses how stepTraces.json is laid out, nil if there is none.
+func (f *folder) traceFormat() (*events.FileFormat, error) {
+	s := f.file(tracesName)
+	if s == nil {
+		return nil, nil
+	}
+	r, err := f.tree.Root.Open(s.full)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	head, tail := make([]byte, 128), make([]byte, 2)
+	n, err := r.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if s.size < 2 {
+		return &events.FileFormat{}, nil
+	}
+	if _, err := r.ReadAt(tail, s.size-2); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	format := arrayFormat(head[:n], tail)
+	return &format, nil
+}
+
+// read reads a file that is one JSON value. A larger one than a value may be gives
+// nil.
+func (f *folder) read(s *source) ([]byte, error) {
+	if s.size > int64(f.limit) {
+		return nil, nil
+	}
+	return f.readUpto(s, int64(f.limit))
+}
+
+// readAll reads a file of a small folder.
+func (f *folder) readAll(s *source) ([]byte, error) { return f.readUpto(s, math.MaxInt64) }
+
+func (f *folder) readUpto(s *source, limit int64) ([]byte, error) {
+	r, err := f.tree.Open(s.full)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var b bytes.Buffer
+	b.Grow(int(s.size) + bytes.MinRead)
+	if _, err := b.ReadFrom(io.LimitReader(r, limit)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// insideOf gives how many containers stand around the value of a part in its event.
+func insideOf(p part) int {
+	if p == partTrajectory {
+		return 2
+	}
+	return 1
+}
+
+func (f *folder) scanJSON(s *source) error {
+	data, err := f.read(s)
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		s.problem(0, fmt.Sprintf("longer than %d bytes", f.limit))
+		return f.scanWhole(s)
+	}
+	s.size = int64(len(data))
+	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
+	if err != nil || !v.Exact || !f.small() {
+		s.sum = foreign.SumOf(data)
+	}
+	if err != nil {
+		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
+		return nil
+	}
+	s.value, s.format, s.same = true, v.Format, v.Exact
+	if !v.Exact {
+		s.render = foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
+	}
+	if f.small() {
+		s.data, s.raw = data, v.Raw
+	}
+	object := v.Object
+	if s.place.part == partRun {
+		s.outcome, s.finished = outcomeOf(s.place.run.Kind, object)
+	}
+	switch {
+	case v.NoObject != nil:
+		s.problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
+	case s.place.part == partMeta:
+		f.birth, f.created = memberText(object, "createdAt"), validTime(object, "createdAt")
+		if _, said := object.Get("createdAt"); said && f.created == "" {
+			s.problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
+		}
+	case s.place.part == partRun:
+		s.nameRun(object)
+	}
+	return nil
+}
+
+// nameRun gives a run whose file name was shortened the id that stands inside.
+func (s *source) nameRun(object rawjson.Members) {
+	name := strings.TrimSuffix(path.Base(s.path), runSuffix)
+	if id := memberText(object, "runId"); formats.IsShortened(name) && formats.FileName(id) == name {
+		s.place.run.ID = id
+	}
+}
+
+// scanTraces decides how step traces are kept: derived if they follow from the
+// steps, as a thread if that gives the file again, else whole.
+func (f *folder) scanTraces() error {
+	s := f.file(tracesName)
+	if s == nil {
+		return nil
+	}
+	layout, err := f.traceFormat()
+	if err != nil {
+		return err
+	}
+	if t := f.file(turnsName); t != nil && t.lines.traced {
+		s.value, s.same, s.format = true, true, *layout
+		s.format.Derived = true
+		return nil
+	}
+	if err := f.scanWhole(s); err != nil {
+		return err
+	}
+	data, err := f.read(s)
+	if err != nil || data == nil {
+		return err
+	}
+	elements, err := readArray(data)
+	if err != nil {
+		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
+		return nil
+	}
+	h := sha256.New()
+	out := arrayWriter{w: h, format: *layout}
+	for _, raw := range elements {
+		if err := out.element(raw); err != nil {
+			return err
+		}
+	}
+	if err := out.end(); err != nil {
+		return err
+	}
+	s.value, s.render, s.format, s.traces = true, foreign.HexSum(h), *layout, len(elements)
+	s.same = s.render == s.sum
+	return nil
+}
+
+// readArray gives the elements of a file that is one array, each fit to be a turn.
+func readArray(data []byte) ([]events.Raw, error) {
+	elements, err := rawjson.Array(bytes.TrimPrefix(data, []byte(foreign.BOM)))
+	if err != nil {
+		return nil, err
+	}
+	for i, raw := range elements {
+		if foreign.Nesting(raw) > rawjson.MaxDepth-foreign.TurnInside {
+			return nil, &rawjson.FieldError{Path: fmt.Sprintf("[%d]", i), Reason: "nested too deep"}
+		}
+	}
+	return elements, nil
+}
+
+// begin settles when the conversation began, by the best witness there is.
+func (f *folder) begin() error {
+	if t := f.file(turnsName); f.created == "" && t != nil {
+		f.created = t.lines.at
+	}
+	if f.created != "" {
+		return nil
+	}
+	names := make([]string, len(f.files))
+	for i, s := range f.files {
+		names[i] = s.full
+	}
+	var err error
+	f.created, err = f.tree.Oldest(names)
+	return err
+}

@@ -1,0 +1,318 @@
+package evals
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// StepTrace is a turn as the simulation saw it. Its raw values are kept byte for
+// byte; members that it does not know are in Unknown.
+type StepTrace struct {
+	TurnIndex     int              `json:"turnIndex"`
+	UserMessage   events.Raw       `json:"userMessage"`
+	AgentMessages []events.Raw     `json:"agentMessages"`
+	Timestamp     events.Timestamp `json:"timestamp,omitempty"` // as it is spelled
+	StepID        *string          `json:"stepId"`              // nil: no step of the graph was chosen
+	Selection     events.Raw       `json:"selection"`
+	End           events.Raw       `json:"end,omitempty"` // of the last trace only
+	Unknown       events.Fields    `json:",unknown"`
+}
+
+// Selection says how a step of the graph was chosen.
+type Selection struct {
+	Method     string        `json:"method"` // start, preconditions-ordered, llm-ranked or none
+	Candidates []Candidate   `json:"candidates,omitempty"`
+	Unknown    events.Fields `json:",unknown"`
+}
+
+// Candidate is a step that could have been chosen.
+type Candidate struct {
+	StepID  string        `json:"stepId"`
+	Score   float64       `json:"score"`
+	Reasons []string      `json:"reasons,omitempty"`
+	Unknown events.Fields `json:",unknown"`
+}
+
+// TraceEnd says how a simulation ended.
+type TraceEnd struct {
+	IsFinal   bool          `json:"isFinal"`
+	Reason    string        `json:"reason"` // goal-reached, max-turns, policy-violation, agent-loop, no-step-match or error
+	Completed bool          `json:"completed"`
+	Summary   string        `json:"summary,omitempty"`
+	Unknown   events.Fields `json:",unknown"`
+}
+
+// Chosen is the typed view of the selection.
+func (t StepTrace) Chosen() (Selection, error) {
+	var s Selection
+	if err := rawjson.Unmarshal(t.Selection, &s); err != nil {
+		return s, rawError("selection", err)
+	}
+	return s, nil
+}
+
+// Ended is the typed view of the end, nil if the simulation went on.
+func (t StepTrace) Ended() (*TraceEnd, error) {
+	if t.End == nil {
+		return nil, nil
+	}
+	e := &TraceEnd{}
+	if err := rawjson.Unmarshal(t.End, e); err != nil {
+		return nil, rawError("end", err)
+	}
+	return e, nil
+}
+
+// ParseStepTrace reads a step trace. What is wrong is *events.InvalidError naming
+// the path.
+func ParseStepTrace(raw events.Raw) (StepTrace, error) {
+	var t StepTrace
+	if err := rawjson.Unmarshal(raw, &t); err != nil {
+		return t, rawError("", err)
+	}
+	c := &checker{}
+	c.present(raw, "", "turnIndex", "userMessage", "agentMessages", "stepId", "selection")
+	if !startsWith(t.Selection, "{") {
+		c.fail("selection", "want an object")
+	}
+	if t.Timestamp != "" {
+		c.time(fieldTimestamp, t.Timestamp)
+	}
+	return t, c.result()
+}
+
+// FromStepTraces makes a conversation of step traces. A step's index is
+// its position; the turn's index, the step of the graph, how it was chosen and how
+// it ended stand in the step's metadata.
+func FromStepTraces(traces []StepTrace, id string, metadata events.Raw) (*Data, error) {
+	c := &Data{ID: id, Metadata: metadata}
+	for i, t := range traces {
+		s, err := NewStep(i, t.UserMessage, t.AgentMessages...)
+		if err == nil && t.Timestamp != "" {
+			err = s.Set(fieldTimestamp, rawjson.AppendString(nil, string(t.Timestamp)))
+		}
+		if err == nil {
+			err = s.SetMetadata(t.metadata())
+		}
+		if err != nil {
+			return nil, inside(fmt.Sprintf("traces[%d]", i), err)
+		}
+		c.Steps = append(c.Steps, s)
+	}
+	return c, c.validate()
+}
+
+// metadata is what a step says of its trace.
+func (t StepTrace) metadata() events.Raw {
+	b := strconv.AppendInt([]byte(`{"originalTurnIndex":`), int64(t.TurnIndex), 10)
+	b = append(b, `,"stepId":`...)
+	if t.StepID == nil {
+		b = append(b, "null"...)
+	} else {
+		b = rawjson.AppendString(b, *t.StepID)
+	}
+	if t.Selection != nil {
+		b = append(append(b, `,"selection":`...), t.Selection...)
+	}
+	if t.End != nil {
+		b = append(append(b, `,"end":`...), t.End...)
+	}
+	return append(b, '}')
+}
+
+// TraceOptions say how step traces are made. The zero value is the default of the
+// original.
+type TraceOptions struct {
+	// PreserveTurnIndices takes a trace's index from originalTurnIndex of the step's
+	// metadata where it is a number. Otherwise it is the step's position.
+	PreserveTurnIndices bool
+	// Now gives the time of a step that says none. nil: such a trace has none either.
+	Now func() time.Time
+}
+
+// ToStepTraces makes step traces of a conversation: the inverse of
+// FromStepTraces, where turn indices are preserved. A step that does not
+// say how it was chosen was chosen by the method none.
+func ToStepTraces(c *Data, o TraceOptions) []StepTrace {
+	traces := make([]StepTrace, len(c.Steps))
+	for i, s := range c.Steps {
+		traces[i] = traceOf(s, i, o)
+	}
+	return traces
+}
+
+func traceOf(s Step, index int, o TraceOptions) StepTrace {
+	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Selection: events.Raw(`{"method":"none"}`)}
+	if t.Timestamp = events.Timestamp(textOf(s.fields, fieldTimestamp)); t.Timestamp == "" && o.Now != nil {
+		t.Timestamp = events.TimestampOf(o.Now())
+	}
+	metadata, err := rawjson.Object(s.Metadata())
+	if err != nil {
+		return t
+	}
+	if raw, ok := metadata.Get("originalTurnIndex"); ok && o.PreserveTurnIndices {
+		if n, err := strconv.Atoi(string(raw)); err == nil {
+			t.TurnIndex = n
+		}
+	}
+	if raw, ok := metadata.Get("stepId"); ok && startsWith(raw, `"`) {
+		id := textOf(metadata, "stepId")
+		t.StepID = &id
+	}
+	if raw, ok := metadata.Get("selection"); ok && startsWith(raw, "{[") {
+		t.Selection = raw
+	}
+	if raw, ok := metadata.Get("end"); ok && startsWith(raw, "{[") {
+		t.End = raw
+	}
+	return t
+}
+
+// How a session keeps step traces: as a thread of their own only where they do not
+// follow from the steps.
+const (
+	tracesThread = "traces"
+	tracesFile   = "stepTraces.json"
+)
+
+// LoadTrajectoryStepTraces gives the step traces, nil if there are none. Where
+// nobody stored others they are those that follow from the steps of a simulation.
+func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrace, error) {
+	s, err := c.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raws, ok, err := tracesOf(s)
+	if err != nil || !ok {
+		return nil, err
+	}
+	traces := make([]StepTrace, len(raws))
+	for i, raw := range raws {
+		if traces[i], err = ParseStepTrace(raw); err != nil {
+			return nil, fmt.Errorf("step traces of %s: %w", c.s.Subject(), inside(fmt.Sprintf("[%d]", i), err))
+		}
+	}
+	return traces, nil
+}
+
+// tracesOf gives the step traces of a session, and whether it has any.
+func tracesOf(s *projector.Session) ([]events.Raw, bool, error) {
+	f, known := s.Ledger.Formats[tracesFile]
+	_, simulated := s.Ledger.Fields.Get(fieldTrajectory)
+	switch {
+	case known && f.Derived, s.Threads[tracesThread] == nil && !known && simulated && s.Threads[events.MainThread] != nil:
+		raws, err := derivedTraces(s)
+		return raws, true, err
+	case s.Threads[tracesThread] == nil:
+		return nil, false, nil
+	}
+	var raws []events.Raw
+	for _, t := range s.Threads.Turns(tracesThread) {
+		raws = append(raws, t.Raw)
+	}
+	return raws, true, nil
+}
+
+// derivedTraces gives the step traces that follow from the steps.
+func derivedTraces(s *projector.Session) ([]events.Raw, error) {
+	if s.Threads[events.MainThread] == nil {
+		return nil, nil
+	}
+	d, err := decodeThread(s)
+	if err != nil {
+		return nil, err
+	}
+	raws := make([]events.Raw, len(d.c.Steps))
+	for i, step := range d.c.Steps {
+		t := traceOf(step, step.StepIndex(), TraceOptions{PreserveTurnIndices: true})
+		if raws[i], err = rawjson.Marshal(t); err != nil {
+			return nil, rawError(fmt.Sprintf("[%d]", i), err)
+		}
+	}
+	return raws, nil
+}
+
+// SaveTrajectoryStepTraces records what the simulation saw. Traces that follow from
+// the steps are not stored a second time; others are, and stay until they are
+// replaced. No traces at all is different from none recorded.
+func (c *Conversation) SaveTrajectoryStepTraces(ctx context.Context, traces []StepTrace) (Change, error) {
+	raws := make([]events.Raw, len(traces))
+	for i, t := range traces {
+		raw, err := rawjson.Marshal(t)
+		if err == nil {
+			_, err = ParseStepTrace(raw)
+		}
+		if err != nil {
+			return NoChange, inside(fmt.Sprintf("[%d]", i), rawInvalid(err))
+		}
+		raws[i] = raw
+	}
+	change := NoChange
+	types := append(projector.MoveTypes(), events.TypeSessionUpdated)
+	_, err := c.update(ctx, types, func(s *projector.Session) (events.Payload, error) {
+		p, made, err := planTraces(s, raws)
+		change = made
+		return p, err
+	})
+	if err != nil {
+		return NoChange, err
+	}
+	return change, nil
+}
+
+func planTraces(s *projector.Session, raws []events.Raw) (events.Payload, Change, error) {
+	have, ok, err := tracesOf(s)
+	if err != nil {
+		return nil, NoChange, err
+	}
+	change := Extension
+	if ok {
+		change = Replacement
+	}
+	if ok && slices.EqualFunc(have, raws, sameTokens) {
+		return nil, NoChange, nil
+	}
+	derived, err := derivedTraces(s)
+	if err != nil {
+		return nil, NoChange, err
+	}
+	if s.Threads[events.MainThread] != nil && slices.EqualFunc(derived, raws, sameTokens) {
+		formats := map[string]events.FileFormat{tracesFile: {Indent: "  ", Derived: true}}
+		return &events.SessionUpdated{Set: events.Fields{}, Formats: formats}, change, nil
+	}
+	r := events.Replacement{Items: []events.Item{}}
+	for _, raw := range raws {
+		r.Items = append(r.Items, events.Item{Turn: raw})
+	}
+	p := &events.ThreadReplaced{Threads: map[string]events.Replacement{tracesThread: r}, Others: "keep", Reason: "save"}
+	if f, known := s.Ledger.Formats[tracesFile]; known && (f.Derived || f.Gone) {
+		p.Formats = map[string]events.FileFormat{tracesFile: {Indent: "  "}}
+	}
+	return p, change, nil
+}
+
+func sameTokens(a, b events.Raw) bool { return rawjson.Equal(a, b) }
+
+// update decides on the session, of this kind, and appends what was decided.
+func (c *Conversation) update(ctx context.Context, types []string, decide func(*projector.Session) (events.Payload, error)) (log.Ack, error) {
+	return c.s.Store().Update(ctx, c.s.Subject(), types, func(s *projector.Session) ([]events.Event, error) {
+		if err := tally.CheckKind(s, events.KindConversation); err != nil {
+			return nil, err
+		}
+		p, err := decide(s)
+		if err != nil || p == nil {
+			return nil, err
+		}
+		e, err := events.New(c.s.Store().Source(), c.s.Subject(), p)
+		return []events.Event{e}, err
+	})
+}

@@ -1,0 +1,222 @@
+package evals
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// TrajectoryMeta is what a simulation was asked to do, version 1. Members that it
+// does not know are kept in the fields called Unknown. Times stand as they were
+// spelled; Time reads them.
+type TrajectoryMeta struct {
+	Version       int              `json:"version"` // 1
+	TrajectoryID  string           `json:"trajectoryId"`
+	CreatedAt     events.Timestamp `json:"createdAt"`
+	Goal          string           `json:"goal"`
+	Persona       Persona          `json:"persona"`
+	MaxTurns      *int             `json:"maxTurns,omitempty"`
+	LoopDetection *LoopDetection   `json:"loopDetection,omitempty"`
+	Metadata      *events.Fields   `json:"metadata,omitempty"`
+	StepGraph     *StepGraph       `json:"stepGraph,omitempty"`
+	Unknown       events.Fields    `json:",unknown"`
+}
+
+// Persona is who the simulation plays.
+type Persona struct {
+	Name        string        `json:"name,omitempty"`
+	Description string        `json:"description"`
+	Guardrails  []string      `json:"guardrails,omitempty"`
+	Unknown     events.Fields `json:",unknown"`
+}
+
+// LoopDetection bounds how often a simulation goes round.
+type LoopDetection struct {
+	MaxConsecutiveSameStep *int          `json:"maxConsecutiveSameStep,omitempty"`
+	MaxCycleLength         *int          `json:"maxCycleLength,omitempty"`
+	MaxCycleRepetitions    *int          `json:"maxCycleRepetitions,omitempty"`
+	Unknown                events.Fields `json:",unknown"`
+}
+
+// StepGraph is the plan of a simulation. Its steps are open objects.
+type StepGraph struct {
+	Start     string        `json:"start"`
+	Terminals []string      `json:"terminals,omitempty"`
+	Steps     []events.Raw  `json:"steps"`
+	Unknown   events.Fields `json:",unknown"`
+}
+
+// TrajectoryRunMeta is the result of a simulation.
+type TrajectoryRunMeta struct {
+	RunID          string           `json:"runId"`
+	ConversationID string           `json:"conversationId"`
+	Timestamp      events.Timestamp `json:"timestamp"`
+	Goal           string           `json:"goal"`
+	Persona        Persona          `json:"persona"`
+	Completed      bool             `json:"completed"`
+	Reason         string           `json:"reason"` // goal-reached, max-turns, policy-violation, agent-loop, no-step-match or error
+	TotalTurns     int              `json:"totalTurns"`
+	StepCount      *int             `json:"stepCount,omitempty"`
+	StepsCompleted *int             `json:"stepsCompleted,omitempty"`
+	Metadata       *events.Fields   `json:"metadata,omitempty"`
+	Unknown        events.Fields    `json:",unknown"`
+}
+
+// ParseTrajectoryMeta reads a TrajectoryMeta. What is wrong is *events.InvalidError
+// naming the path.
+func ParseTrajectoryMeta(raw events.Raw) (*TrajectoryMeta, error) {
+	m := &TrajectoryMeta{}
+	if err := rawjson.Unmarshal(raw, m); err != nil {
+		return nil, rawError("", err)
+	}
+	c := &checker{}
+	if m.Version != 1 {
+		c.fail("version", "%d: want 1", m.Version)
+	}
+	c.present(raw, "", "trajectoryId", "createdAt", "goal", "persona")
+	c.time("createdAt", m.CreatedAt)
+	return m, c.result()
+}
+
+// ParseTrajectoryRun reads a TrajectoryRunMeta.
+func ParseTrajectoryRun(raw events.Raw) (*TrajectoryRunMeta, error) {
+	m := &TrajectoryRunMeta{}
+	if err := rawjson.Unmarshal(raw, m); err != nil {
+		return nil, rawError("", err)
+	}
+	c := &checker{}
+	c.present(raw, "", "runId", "conversationId", "timestamp")
+	c.time("timestamp", m.Timestamp)
+	return m, c.result()
+}
+
+func (c *checker) time(path string, at events.Timestamp) {
+	if _, ok := parseDate(string(at)); !ok {
+		c.fail(path, "%q: want a time such as 2026-01-02T03:04:05.678Z", string(at))
+	}
+}
+
+// fieldTrajectory is the session's field that holds the definition.
+const fieldTrajectory = "trajectory"
+
+// LoadTrajectoryMeta gives what the simulation was asked to do, nil if nobody said.
+func (c *Conversation) LoadTrajectoryMeta(ctx context.Context) (*TrajectoryMeta, error) {
+	raw, err := c.TrajectoryMetaRaw(ctx)
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	m, err := ParseTrajectoryMeta(raw)
+	if err != nil {
+		return nil, fmt.Errorf("trajectory of %s: %w", c.s.Subject(), err)
+	}
+	return m, nil
+}
+
+// TrajectoryMetaRaw is LoadTrajectoryMeta without the typed view: the bytes as they
+// stand, whatever they are.
+func (c *Conversation) TrajectoryMetaRaw(ctx context.Context) (events.Raw, error) {
+	s, err := c.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw, _ := s.Ledger.Fields.Get(fieldTrajectory)
+	return raw, nil
+}
+
+// SaveTrajectoryMeta records what the simulation is asked to do.
+func (c *Conversation) SaveTrajectoryMeta(ctx context.Context, m *TrajectoryMeta) (Change, error) {
+	raw, err := rawjson.Marshal(m)
+	if err != nil {
+		return NoChange, rawError("", err)
+	}
+	return c.SaveTrajectoryMetaRaw(ctx, raw)
+}
+
+// SaveTrajectoryMetaRaw is SaveTrajectoryMeta of the bytes as they stand. What is
+// no TrajectoryMeta is *events.InvalidError, and nothing is written.
+func (c *Conversation) SaveTrajectoryMetaRaw(ctx context.Context, raw events.Raw) (Change, error) {
+	if _, err := ParseTrajectoryMeta(raw); err != nil {
+		return NoChange, err
+	}
+	change := NoChange
+	_, err := c.update(ctx, []string{events.TypeSessionUpdated}, func(s *projector.Session) (events.Payload, error) {
+		have, ok := s.Ledger.Fields.Get(fieldTrajectory)
+		switch {
+		case ok && rawjson.Equal(have, raw):
+			change = NoChange
+			return nil, nil
+		case ok:
+			change = Replacement
+		default:
+			change = Extension
+		}
+		return &events.SessionUpdated{Set: events.Fields{{Name: fieldTrajectory, Value: raw}}}, nil
+	})
+	if err != nil {
+		return NoChange, err
+	}
+	return change, nil
+}
+
+// Trajectory is a simulation as viewers ask for it: what it was asked to do and
+// what it did, each nil if it was not recorded.
+type Trajectory struct {
+	Meta  *TrajectoryMeta
+	Steps []StepTrace
+}
+
+// Trajectory gives definition and step traces in one.
+func (c *Conversation) Trajectory(ctx context.Context) (Trajectory, error) {
+	meta, err := c.LoadTrajectoryMeta(ctx)
+	if err != nil {
+		return Trajectory{}, err
+	}
+	steps, err := c.LoadTrajectoryStepTraces(ctx)
+	return Trajectory{meta, steps}, err
+}
+
+// Summary is a line of a list of conversations.
+type Summary struct {
+	ID       string
+	RunCount int // runs with a result
+}
+
+// Summaries lists the conversations with the number of their runs.
+func Summaries(ctx context.Context, st *tally.Store) ([]Summary, error) {
+	list, err := List(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]Summary, len(list))
+	for i, c := range list {
+		runs, err := c.ListRuns(ctx)
+		if err != nil {
+			return nil, err
+		}
+		sums[i] = Summary{c.ID(), len(runs)}
+	}
+	return sums, nil
+}
+
+// NewestFirst sorts runs as viewers show them: by the time in the id, newest first;
+// ids without one come last.
+func NewestFirst(runs []*Run) []*Run {
+	sorted := slices.Clone(runs)
+	slices.SortStableFunc(sorted, func(a, b *Run) int {
+		at, aOK := a.Timestamp()
+		bt, bOK := b.Timestamp()
+		switch {
+		case aOK && !bOK:
+			return -1
+		case !aOK && bOK:
+			return 1
+		}
+		return bt.Compare(at)
+	})
+	return sorted
+}

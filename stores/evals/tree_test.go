@@ -1,0 +1,280 @@
+package evals_test
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/evals"
+	"github.com/tallylog/tally/stores/evals/tallydir"
+)
+
+// What the handles record comes out as the folder that the original would have
+// written, and what is in such a folder is what the handles find.
+func TestFolder(t *testing.T) {
+	eachParity(t, []parity{
+		{"T-07 create writes meta.json", testMetaFile},
+		{"T-12 the files are those of the original", testFolderOfHandles},
+		{"T-27 import and export give the same bytes", testFolderRoundTrip},
+		{"T-28 files of the old layout", testOldLayout},
+		{"T-30 ids of any bytes", testHostileIDs},
+	})
+}
+
+// export gives all files of a store in the layout of the original.
+func export(t *testing.T, st *tally.Store) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	d, err := formats.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r, err := formats.Export(t.Context(), st, tallydir.Layout{}, d, formats.ExportOptions{All: true})
+	if err != nil || len(r.Problems) > 0 {
+		t.Fatalf("%v, %v", r.Problems, err)
+	}
+	return folder(t, dir)
+}
+
+// folder reads all files below a directory.
+func folder(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		files[filepath.ToSlash(rel)] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func bring(t *testing.T, st *tally.Store, files map[string]string) formats.Report {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "project")
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func sameFiles(t *testing.T, have, want map[string]string) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if have[name] != want[name] {
+			t.Errorf("%s: have\n%.600s\nwant\n%.600s", name, have[name], want[name])
+		}
+	}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s: should not be there", name)
+		}
+	}
+}
+
+func testMetaFile(t *testing.T, st *tally.Store) {
+	c, made, err := evals.Create(t.Context(), st, "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, export(t, st), map[string]string{c.Path() + "/meta.json": "{\n  \"id\": \"c1\",\n  \"createdAt\": \"" + string(made.At) + "\"\n}"})
+}
+
+// recorded is a conversation with all that can be recorded.
+func recorded(t *testing.T, st *tally.Store, id string) (*evals.Conversation, evals.Created) {
+	t.Helper()
+	c, made, err := evals.Create(t.Context(), st, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	need(c.Save(t.Context(), need(evals.FromStepTraces(simulated(), id, []byte(`{"k": 1.0}`)))))
+	need(c.SaveTrajectoryMeta(t.Context(), trajectoryMeta()))
+	need(c.SaveTrajectoryStepTraces(t.Context(), simulated()))
+	need(need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a")).Save(t.Context(), []byte(`{"runId":"run-1-a","timestamp":"","perTargetResults":[],"aggregateSummaries":[],"evalSummaries":{}}`)))
+	need(c.CreateRun(t.Context(), evals.TrajectoryRun, "pending"))
+	return c, made
+}
+
+func testFolderOfHandles(t *testing.T, st *tally.Store) {
+	_, made := recorded(t, st, "c1")
+	const line = `{"stepIndex":0,"input":{"role":"user","content":"a"},"output":[{"role":"assistant","content":"<b>"}],"timestamp":"2026-01-23T12:35:42.341Z","metadata":{"originalTurnIndex":0,"stepId":"step-1","selection":{"method":"start"}},"conversationId":"c1","conversationMetadata":{"k":1.0}}`
+	files := export(t, st)
+	if lines := strings.Split(files["conversations/c1/conversation.jsonl"], "\n"); len(lines) != 3 || lines[0] != line || strings.Contains(lines[1], "conversationMetadata") || !strings.HasSuffix(lines[2], `,"conversationId":"c1"}`) {
+		t.Errorf("lines\n%s", strings.Join(lines, "\n"))
+	}
+	want := map[string]string{
+		"conversations/c1/conversation.jsonl":      files["conversations/c1/conversation.jsonl"],
+		"conversations/c1/stepTraces.json":         files["conversations/c1/stepTraces.json"],
+		"conversations/c1/meta.json":               "{\n  \"id\": \"c1\",\n  \"createdAt\": \"" + string(made.At) + "\"\n}",
+		"conversations/c1/trajectory.meta.json":    "{\n  \"version\": 1,\n  \"trajectoryId\": \"c1\",\n  \"createdAt\": \"2026-01-23T12:35:42.341Z\",\n  \"goal\": \"a < b & c\",\n  \"persona\": {\n    \"description\": \"d\"\n  }\n}",
+		"conversations/c1/runs/tally/run-1-a.json": "{\n  \"runId\": \"run-1-a\",\n  \"timestamp\": \"\",\n  \"perTargetResults\": [],\n  \"aggregateSummaries\": [],\n  \"evalSummaries\": {}\n}",
+	}
+	sameFiles(t, files, want)
+	if traces := files["conversations/c1/stepTraces.json"]; !strings.HasPrefix(traces, "[\n  {\n    \"turnIndex\": 0,\n    \"userMessage\": {") || !strings.HasSuffix(traces, "\n  }\n]") {
+		t.Errorf("traces\n%s", traces)
+	}
+	// What comes out goes in again, and another store has the same then.
+	other := need(st.In(st.Namespace() + "-other"))
+	if r := bring(t, other, files); len(r.Problems) != 0 {
+		t.Errorf("%v", r.Problems)
+	}
+	sameFiles(t, export(t, other), files)
+	d, back := mustContent(t, evals.Of(st, "c1")), mustContent(t, evals.Of(other, "c1"))
+	if len(d.Steps) != len(back.Steps) || string(d.Metadata) != `{"k": 1.0}` || string(back.Metadata) != `{"k":1.0}` {
+		t.Errorf("%+v, %+v", d, back)
+	}
+	if traces := need(evals.Of(other, "c1").LoadTrajectoryStepTraces(t.Context())); len(traces) != 3 || traces[1].TurnIndex != 3 {
+		t.Errorf("traces %+v", traces)
+	}
+}
+
+func testFolderRoundTrip(t *testing.T, st *tally.Store) {
+	for _, root := range []string{"travel", "cashflow"} {
+		dir := filepath.Join("..", "..", "..", "shared", "data", "tally", root)
+		if _, err := os.Stat(dir); err != nil {
+			t.Skipf("no recorded sessions beside the repository: %v", err)
+		}
+		own := need(st.In(st.Namespace() + "-" + root))
+		if r, err := tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
+			t.Fatalf("%v, %v", r.Problems, err)
+		}
+		files := folder(t, dir)
+		sameFiles(t, export(t, own), files)
+		for _, c := range need(evals.List(t.Context(), own)) {
+			savedAsLoaded(t, own, c, files)
+			goesOn(t, own, c)
+		}
+	}
+}
+
+// savedAsLoaded saves what a conversation holds as it was loaded, and wants no
+// event of that.
+func savedAsLoaded(t *testing.T, st *tally.Store, c *evals.Conversation, files map[string]string) {
+	t.Helper()
+	before := len(recordsOf(t, st, c.ID()))
+	d := mustContent(t, c)
+	changes := []evals.Change{need(c.Save(t.Context(), d)).Change}
+	if _, ok := files[c.Path()+"/stepTraces.json"]; ok {
+		traces := evals.ToStepTraces(d, evals.TraceOptions{PreserveTurnIndices: true})
+		changes = append(changes, need(c.SaveTrajectoryStepTraces(t.Context(), traces)))
+	}
+	if _, ok := files[c.Path()+"/trajectory.meta.json"]; ok {
+		changes = append(changes, need(c.SaveTrajectoryMeta(t.Context(), need(c.LoadTrajectoryMeta(t.Context())))))
+	}
+	for _, r := range need(c.ListRuns(t.Context())) {
+		need(r.Load(t.Context()))
+		if raw := need(r.Raw(t.Context())); string(raw) != strings.TrimSuffix(files[r.Path()], "\n") {
+			t.Errorf("%s: raw bytes are not the file's", r.Path())
+		}
+	}
+	if i := slices.IndexFunc(changes, func(change evals.Change) bool { return change != evals.NoChange }); i >= 0 {
+		t.Errorf("%s: saved as it was loaded: %v", c.ID(), changes)
+	}
+	if n := len(recordsOf(t, st, c.ID())); n != before {
+		t.Errorf("%s: %d records, before %d", c.ID(), n, before)
+	}
+}
+
+// goesOn appends to what was imported.
+func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
+	t.Helper()
+	d := mustContent(t, c)
+	need(c.Append(t.Context(), step(99, "after the import")))
+	if again := mustContent(t, c); len(again.Steps) != len(d.Steps)+1 {
+		t.Errorf("%d steps", len(again.Steps))
+	}
+	lines := strings.Split(export(t, st)[c.Path()+"/conversation.jsonl"], "\n")
+	if last := lines[len(lines)-1]; !strings.HasSuffix(last, `,"conversationId":"`+d.ID+`"}`) {
+		t.Errorf("last line %s", last)
+	}
+}
+
+// What an embedded server has on disk is what the folder was.
+func TestGeneratedFolders(t *testing.T) {
+	st := storetest.Open(t, "local")
+	for seed := range 50 {
+		t.Run(fmt.Sprint("T-27 generated folder ", seed), func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 2, Turns: 4, TurnBytes: 100, Odd: seed%2 == 0}); err != nil {
+				t.Fatal(err)
+			}
+			own := need(st.In(fmt.Sprint("folder-", seed)))
+			need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}))
+			sameFiles(t, export(t, own), folder(t, dir))
+			if again := need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{})); again.Events != 0 {
+				t.Errorf("a second import added %d events", again.Events)
+			}
+		})
+	}
+}
+
+func testOldLayout(t *testing.T, st *tally.Store) {
+	files := map[string]string{
+		"conversations/c1/meta.json":          `{"id":"c1","createdAt":"2026-01-23T12:35:42.341Z"}`,
+		"conversations/c1/conversation.jsonl": string(step(0, "a").Raw()) + "\n",
+		"conversations/c1/runs/run-1-a.json":  "{ \"old\": 1 }\n",
+	}
+	bring(t, st, files)
+	sameFiles(t, export(t, st), files)
+	c := evals.Of(st, "c1")
+	if runs := need(c.ListRuns(t.Context())); len(runs) != 0 {
+		t.Errorf("runs %v", runs)
+	}
+	if _, ok, err := c.GetRun(t.Context(), "run-1-a"); ok || err != nil {
+		t.Errorf("found: %v", err)
+	}
+}
+
+func testHostileIDs(t *testing.T, st *tally.Store) {
+	checkFix(t, st, fixEscape)
+	ids := []string{"../x", "a/../../b", "a:b", "/", "..", ".", "con", "with space ", "\xff\x00", strings.Repeat("l", 500)}
+	for _, id := range ids {
+		c, _ := recorded(t, st, id)
+		if _, err := c.Run(evals.TrajectoryRun, id).Save(t.Context(), []byte(`{}`)); (err == nil) != utf8.ValidString(id) {
+			t.Errorf("%q as the id of a run: %v", id, err) // it stands in JSON
+		}
+		if d := mustContent(t, c); len(d.Steps) != 3 || d.ID != id && id != "\xff\x00" {
+			t.Errorf("%q: %+v", id, d)
+		}
+	}
+	files := export(t, st)
+	for _, id := range ids {
+		c := evals.Of(st, id)
+		if files[c.Path()+"/conversation.jsonl"] == "" || utf8.ValidString(id) && files[c.Run(evals.TrajectoryRun, id).Path()] != "{}" {
+			t.Errorf("%q: no file at %s", id, c.Path())
+		}
+	}
+	if n := len(need(evals.List(t.Context(), st))); n != len(ids) || len(files) != 6*len(ids)-1 {
+		t.Errorf("%d conversations, %d files", n, len(files))
+	}
+	if _, _, err := evals.Create(t.Context(), st, ""); !invalid(err) {
+		t.Errorf("an empty id: %v", err)
+	}
+}

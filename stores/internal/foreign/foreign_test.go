@@ -1,0 +1,145 @@
+package foreign_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"iter"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type store struct{ *log.Log }
+
+func (st store) Namespace() string         { return events.DefaultNamespace }
+func (st store) Loader() *projector.Loader { return &projector.Loader{Source: st.Log} }
+
+func (st store) Subjects(ctx context.Context, kind string) iter.Seq2[log.SubjectInfo, error] {
+	return st.Log.Subjects(ctx, events.DefaultNamespace, kind)
+}
+
+func (st store) PutBlob(context.Context, []byte) (string, error) { return "", errors.New("none here") }
+
+func turn(t *testing.T, text string) events.Event {
+	t.Helper()
+	e, err := events.New("urn:test", events.Session("", "s"), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(text)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.ID = rand.Text()
+	return e
+}
+
+// What is rehearsed is seen after what is there, and by nobody else.
+func TestRehearsal(t *testing.T) {
+	st, ctx, sub := store{logtest.Open(t)}, t.Context(), events.Session("", "s")
+	if _, err := st.Append(ctx, sub, log.Any, turn(t, "1")); err != nil {
+		t.Fatal(err)
+	}
+	r := foreign.NewRehearsal(st)
+	ack, err := r.Append(ctx, sub, log.Any, turn(t, "2"), turn(t, "3"))
+	if err != nil || ack.Last != ack.First+1 {
+		t.Fatal(ack, err)
+	}
+	if _, err := r.Append(ctx, sub, log.Any, events.Event{Type: events.TypeTurnAppended, Data: []byte("{}")}); err == nil {
+		t.Error("took an event that nothing would take")
+	}
+	s, err := r.Loader().Session(ctx, sub, 0)
+	if err != nil || len(s.Threads.Turns("main")) != 3 {
+		t.Fatal(s, err)
+	}
+	if rec, err := r.Record(ctx, ack.Last); err != nil || !bytes.Contains(rec.Data, []byte("3")) {
+		t.Error(rec, err)
+	}
+	if rec, err := r.Record(ctx, 1); err != nil || !bytes.Contains(rec.Data, []byte("1")) {
+		t.Error(rec, err)
+	}
+	if ref, err := r.PutBlob(ctx, []byte("x")); err != nil || !strings.HasPrefix(ref, "urn:tally:blob:") {
+		t.Error(ref, err)
+	}
+	r.Forget(sub)
+	if s, err = r.Loader().Session(ctx, sub, 0); err != nil || len(s.Threads.Turns("main")) != 1 {
+		t.Error(s, err)
+	}
+	if head, err := st.Head(ctx); err != nil || head != 1 {
+		t.Errorf("the log is at %v, %v", head, err)
+	}
+}
+
+// A path comes back from its key, and the key is UTF-8.
+func TestKeyLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		path := string(rapid.SliceOf(rapid.SampledFrom([]byte("a=4Fx/\xff\xc3\xa9"))).Draw(t, "path"))
+		key := foreign.KeyOf(path)
+		if back := foreign.PathOf(key); back != path || strings.ToValidUTF8(key, "") != key {
+			t.Fatalf("%q became %q, and that %q", path, key, back)
+		}
+	})
+}
+
+// A file comes out of its value and its format wherever it says that it does.
+func TestSpelling(t *testing.T) {
+	for data, exact := range map[string]bool{"{}": true, "{ }\n": true, "\ufeff[1]\r\n": true, " {}": false, "{}\n\n": false, "{}\t": false} {
+		v, err := foreign.ReadJSON([]byte(data), 1)
+		if err != nil || v.Exact != exact || exact && string(foreign.SpellJSON(v.Raw, v.Format)) != data {
+			t.Errorf("%q: %+v, %v", data, v, err)
+		}
+	}
+	for _, data := range []string{"", "null", "{", "\xff", strings.Repeat("[", 1000) + strings.Repeat("]", 1000)} {
+		if v, err := foreign.ReadJSON([]byte(data), 1); err == nil {
+			t.Errorf("%.20q: %+v", data, v)
+		}
+	}
+}
+
+func TestChangedSince(t *testing.T) {
+	st, ctx, sub := store{logtest.Open(t)}, t.Context(), events.Session("", "s")
+	for i, source := range []string{"urn:other", "urn:test", "urn:other"} {
+		e := turn(t, "1")
+		e.Source = source
+		if _, err := st.Append(ctx, sub, log.Any, e); err != nil {
+			t.Fatal(err)
+		}
+		types, err := foreign.ChangedSince(ctx, st, sub, "urn:test")
+		if want := i != 1; err != nil || foreign.MovesThreads(types) != want {
+			t.Errorf("after %d: %v, %v", i, types, err)
+		}
+	}
+}
+
+func TestTree(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"b", "a"} {
+		if err := os.WriteFile(dir+"/"+name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	tree := foreign.Tree{Root: root}
+	if list, err := tree.Entries("."); err != nil || len(list) != 2 || list[0].Name() != "a" {
+		t.Error(list, err)
+	}
+	if at, err := tree.Oldest([]string{"a", "b"}); err != nil || at == "" {
+		t.Error(at, err)
+	}
+	if _, err := tree.Open("../x"); err == nil {
+		t.Error("opened what is outside")
+	}
+}
