@@ -406,5 +406,6 @@ func (m *panelMachine) play(program []panelOp) {
 	for _, op := range program {
 		m.step(op)
 		m.check()
+		mustAgree(m.t, m.test, m.st, "ses_model")
 	}
 }

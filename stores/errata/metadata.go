@@ -3,11 +3,13 @@ package errata
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // Metadata gives the session as session_metadata.json shows it.
@@ -20,38 +22,16 @@ func (s *Session) Metadata(ctx context.Context) (Metadata, error) {
 }
 
 func (v *view) metadata(id string) Metadata {
-	l := v.head.Ledger
-	m := Metadata{ID: cmp.Or(v.born.ID, id), CreatedAt: v.born.CreatedAt, LastActiveAt: v.born.LastActiveAt, ConfigHash: v.born.ConfigHash}
-	if at, ok := l.CreatedAt.Time(); ok && m.CreatedAt.IsZero() {
-		m.CreatedAt, m.LastActiveAt = at, at
-	}
-	if raw, ok := l.Fields.Get("models"); ok {
-		m.Models = toolNames(raw)
-	}
-	m.FirstPrompt, m.LastPrompt = v.born.FirstPrompt, v.born.LastPrompt
+	var m Metadata
+	// Somebody else's file may be anything: what cannot be read says nothing.
+	_ = json.Unmarshal(panel.AppendMembers(nil, v.Head()), &m)
+	m.ID, m.Runs = cmp.Or(m.ID, id), nil
 	for _, row := range v.rows {
 		if !row.noSummary {
 			m.Runs = append(m.Runs, row.Summary)
-			m.count(row)
 		}
 	}
-	m.PromptCount = max(m.PromptCount, v.born.PromptCount)
 	return m
-}
-
-// count adds a run to what the metadata say of all of them.
-func (m *Metadata) count(row Row) {
-	if row.IsMarker() {
-		return
-	}
-	m.PromptCount++
-	if row.Summary.Timestamp.After(m.LastActiveAt) {
-		m.LastActiveAt = row.Summary.Timestamp
-	}
-	if prompt := cutRunes(row.Content.Prompt); !row.noContent {
-		m.FirstPrompt = cmp.Or(m.FirstPrompt, prompt)
-		m.LastPrompt = prompt
-	}
 }
 
 // Content gives the session as session_content.json shows it. To each run of
@@ -68,9 +48,12 @@ func (v *view) content(id string) (Content, error) {
 	var c Content
 	for _, row := range v.rows {
 		if !row.Imported && !row.noContent { // the imported file has none
-			c.SessionID = cmp.Or(v.born.ID, id)
+			c.SessionID = id
 			c.Runs = append(c.Runs, row.Content)
 		}
+	}
+	if raw, said := v.head.Ledger.Fields.Get(panel.FieldContent); said {
+		c.SessionID = panel.Text(panel.Object(raw), "session_id")
 	}
 	var err error
 	c.Histories, err = historiesOf(v.head.Threads)
@@ -84,7 +67,7 @@ func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 			continue
 		}
-		if err == nil && wanted(rec.Type) {
+		if err == nil && panel.Wanted(rec.Type) {
 			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
 		}
 		if err != nil {
@@ -92,7 +75,7 @@ func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
 		}
 		switch p := projector.Decode(rec).Payload.(type) {
 		case *events.RunFinished:
-			if p.Run.Kind == runKind && p.Tools != nil {
+			if p.Run.Kind == panel.Kind && p.Tools != nil {
 				return toolNames(p.Tools), nil
 			}
 		case *events.SessionUpdated:
@@ -108,6 +91,9 @@ func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
 func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error {
 	have, err := s.LastActiveTools(ctx)
 	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
+		return err
+	}
+	if err := s.ensure(ctx); err != nil {
 		return err
 	}
 	_, err = s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {

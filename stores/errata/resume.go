@@ -1,6 +1,7 @@
 package errata
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -289,7 +290,7 @@ func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) e
 			return err
 		}
 	}
-	c.Prompt, c.Timestamp, c.Verbose, c.AdapterIDs = p.Prompt, happenedAt(rec), head.Verbose, head.AdapterIDs
+	c.Prompt, c.Timestamp, c.Verbose, c.AdapterIDs = p.Prompt, cmp.Or(rec.Time, rec.Recorded), head.Verbose, head.AdapterIDs
 	for _, r := range responses {
 		r.ResponseSnapshot.StopReason, r.ResponseSnapshot.Steps = r.StopReason, r.Steps
 		parts[r.ModelID] = r.ResponseSnapshot

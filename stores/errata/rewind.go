@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // RewindResult is what Rewind, or an undo or redo of it, did.
@@ -163,7 +164,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 			continue
 		}
 		var entries []*events.CheckpointSaved
-		for _, e := range usedUp(r) {
+		for _, e := range panel.UsedUp(r) {
 			entry, err := s.entry(ctx, head, e.ID)
 			if err != nil {
 				return nil, err

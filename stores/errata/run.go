@@ -2,19 +2,18 @@ package errata
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
-
-// runKind is the kind of a panel's runs.
-const runKind = "panel"
 
 // Run is a run of a panel that is over: a prompt and what each model did.
 type Run struct {
@@ -45,7 +44,7 @@ func (s *Session) runFinished(run Run) (events.RunRef, events.Event, error) {
 	if run.ID == "" {
 		run.ID = NewID(RunIDPrefix)
 	}
-	ref := events.RunRef{Kind: runKind, ID: run.ID}
+	ref := events.RunRef{Kind: panel.Kind, ID: run.ID}
 	for i, r := range run.Responses {
 		if err := r.check(i); err != nil {
 			return ref, events.Event{}, err
@@ -64,7 +63,7 @@ func (s *Session) runFinished(run Run) (events.RunRef, events.Event, error) {
 }
 
 // Schema names the form of a panel run's result, which is Result.
-const Schema = "errata/panel"
+const Schema = panel.Schema
 
 func (run *Run) outcome() string {
 	answered := false
@@ -84,7 +83,7 @@ func (run *Run) outcome() string {
 // a model, so the last of two responses of one model counts.
 func (run *Run) summary() RunSummary {
 	n := len(run.Responses)
-	sum := RunSummary{Timestamp: run.At, PromptHash: promptHash(run.Prompt), PromptPreview: cutBytes(run.Prompt), Models: make([]string, n), ConfigHash: run.ConfigHash,
+	sum := RunSummary{Timestamp: run.At, PromptHash: panel.PromptHash(run.Prompt), PromptPreview: panel.Preview(run.Prompt), Models: make([]string, n), ConfigHash: run.ConfigHash,
 		LatenciesMS: make(map[string]int64, n), CostsUSD: make(map[string]float64, n), InputTokens: make(map[string]int64, n), OutputTokens: make(map[string]int64, n),
 		ToolCalls: make(map[string]map[string]int, n), ProposedWritesCount: make(map[string]int, n)}
 	for i, r := range run.Responses {
@@ -101,7 +100,7 @@ func (run *Run) summary() RunSummary {
 
 // content gives the run as session_content.json has it.
 func (run *Run) content() RunContent {
-	c := RunContent{Prompt: run.Prompt, PromptHash: promptHash(run.Prompt)}
+	c := RunContent{Prompt: run.Prompt, PromptHash: panel.PromptHash(run.Prompt)}
 	for _, r := range run.Responses {
 		collected := []Event{}
 		for _, e := range run.Events[r.ModelID] {
@@ -113,29 +112,6 @@ func (run *Run) content() RunContent {
 			StopReason: r.StopReason, Steps: r.Steps, ReasoningTokens: r.ReasoningTokens})
 	}
 	return c
-}
-
-// promptHash identifies a prompt.
-func promptHash(prompt string) string { return fmt.Sprintf("ph_%x", sha256.Sum256([]byte(prompt))) }
-
-// The lengths to which prompts are cut.
-const (
-	previewBytes = 120
-	promptRunes  = 120
-)
-
-// cutBytes cuts a prompt, if need be in the middle of a rune.
-func cutBytes(prompt string) string { return prompt[:min(len(prompt), previewBytes)] }
-
-func cutRunes(prompt string) string {
-	n := 0
-	for i := range prompt {
-		if n == promptRunes {
-			return prompt[:i]
-		}
-		n++
-	}
-	return prompt
 }
 
 // SelectionParams is a person's choice among the answers of the last run, or a
@@ -158,10 +134,6 @@ type UnknownModelError struct {
 func (e *UnknownModelError) Error() string {
 	return fmt.Sprintf("run %s has no model %q, it has %q", e.Run, e.Model, e.Models)
 }
-
-// ratedTag is the beginning of the tag that names the model which was rated bad:
-// it is not selected, or it would count as a win.
-const ratedTag = "rated:"
 
 // RecordSelection records a selection or rating of the last run that is not
 // withdrawn. Without one it does nothing. A model that took no part in the run is
@@ -188,8 +160,8 @@ func (s *Session) RecordSelection(ctx context.Context, p SelectionParams) error 
 
 // withRated gives the tags of a run of which a model was rated bad.
 func withRated(tags []string, model string) []string {
-	kept := slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return len(t) >= len(ratedTag) && t[:len(ratedTag)] == ratedTag })
-	return append(kept, ratedTag+model)
+	kept := slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return strings.HasPrefix(t, panel.RatedTag) })
+	return append(kept, panel.RatedTag+model)
 }
 
 // tookPart refuses a model that the run's result does not name.
@@ -204,12 +176,17 @@ func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string
 	if rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue()); err != nil {
 		return err
 	}
-	row, err := rowOf(projector.Decode(rec))
-	if err != nil || row == nil {
-		return err
+	p, ok := projector.Decode(rec).Payload.(*events.RunFinished)
+	if !ok {
+		return nil
 	}
-	if !slices.Contains(row.Summary.Models, model) {
-		return &UnknownModelError{run.Ref(), model, row.Summary.Models}
+	var result Result
+	var summary RunSummary
+	if err := rawjson.Unmarshal(p.Result, &result); err != nil || json.Unmarshal(result.Summary, &summary) != nil {
+		return &events.InvalidError{Field: "result", Reason: fmt.Sprintf("of the record at %v cannot be read", rec.Offset)}
+	}
+	if !slices.Contains(summary.Models, model) {
+		return &UnknownModelError{run.Ref(), model, summary.Models}
 	}
 	return nil
 }
@@ -244,7 +221,7 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Sessi
 // is none.
 func lastRun(s *projector.Session) *projector.Run {
 	for i := len(s.Ledger.Runs) - 1; i >= 0; i-- {
-		if r := s.Ledger.Runs[i]; r.Kind == runKind && !s.Withdrawn(r.At) {
+		if r := s.Ledger.Runs[i]; r.Kind == panel.Kind && !s.Withdrawn(r.At) {
 			return r
 		}
 	}
@@ -281,6 +258,9 @@ func (s *Session) SetModels(ctx context.Context, models []string) error {
 
 // set changes one field of the session, unless it has the value already.
 func (s *Session) set(ctx context.Context, name string, value json.RawMessage) error {
+	if err := s.ensure(ctx); err != nil { // or the session would be of another kind for ever
+		return err
+	}
 	_, err := s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(head *projector.Session) ([]events.Event, error) {
 		have, ok := head.Ledger.Fields.Get(name)
 		if string(have) == string(value) || !ok && string(value) == "null" {

@@ -154,9 +154,7 @@ func (e *Store) Metadata(ctx context.Context) (Metadata, error) {
 	if err != nil {
 		return Metadata{}, err
 	}
-	if v.head.Ledger.Created == 0 {
-		v.born = e.opts.Meta
-	}
+	v.Assume(events.Raw(mustJSON(e.opts.Meta)))
 	m := v.metadata(e.s.ID())
 	if len(m.Models) == 0 {
 		m.Models = slices.Clone(e.opts.Meta.Models)

@@ -133,9 +133,6 @@ type RunSummary struct {
 	Run string `json:"-"`
 }
 
-// markerType is the type of a rewind's marker.
-const markerType = "rewind"
-
 // Content is the view of a session that session_content.json shows.
 type Content struct {
 	SessionID string            `json:"session_id,omitempty"`

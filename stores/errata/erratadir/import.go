@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -176,7 +177,7 @@ func (im *importer) identify(u *unit) error {
 	}
 	if formats.IsShortened(path.Base(u.dir)) {
 		if s := u.file(metadataName); s != nil && u.scanFile(s) == nil {
-			if id := text(u.metadata, "id"); formats.FileName(id) == path.Base(u.dir) {
+			if id := panel.Text(u.metadata, "id"); formats.FileName(id) == path.Base(u.dir) {
 				u.id = id
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -15,7 +16,7 @@ import (
 const Format = "errata"
 
 // EventSource is the CloudEvents source of every event that an import makes.
-const EventSource = "urn:tally:import:errata"
+const EventSource = panel.ImportSource
 
 var stamp = foreign.Stamp{Format: Format, Source: EventSource}
 
@@ -30,17 +31,8 @@ const (
 	recipesName    = "recipes.json"
 	configsName    = "configs.json" // of the first generation of hashes
 
-	kindRun      = "panel"
-	kindRecipe   = "recipe"
-	markerReason = "imported" // of a rewind that an imported marker stands for
-	rewoundNote  = "[rewound]"
-	ratedTag     = "rated:" // before the model that was rated bad, among the tags of a run
-	resultSchema = "errata/panel"
-	costSource   = "urn:tally:cost" // of costs whose identity follows from their run
-
-	// fieldContent is what surrounds the runs and histories of session_content.json,
-	// where that is not what its writer writes.
-	fieldContent = "errataContent"
+	kindRecipe = "recipe"
+	costSource = "urn:tally:cost" // of costs whose identity follows from their run
 
 	privateMode = 0o600 // of files that no import brought, as their writer has it
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -77,7 +78,7 @@ func (p *plan) planHead(ctx context.Context) error {
 	if p.s.Ledger.Created == 0 {
 		c := &events.SessionCreated{Kind: kindOf(p.u.id), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
 		if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
-			c.Models = texts(p.u.metadata, "models")
+			c.Models = panel.Texts(p.u.metadata, "models")
 		}
 		if p.recipe != nil {
 			c.Recipe = events.RefOf(p.recipe.doc, 0)
@@ -116,7 +117,7 @@ func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
 	if p.u.of(partMetadata) == nil {
 		return nil, nil
 	}
-	want := events.Raw(appendMembers(nil, p.u.metadata))
+	want := events.Raw(panel.AppendMembers(nil, p.u.metadata))
 	have, err := foreign.Imported(ctx, p.src, p.s)
 	if err != nil || bytes.Equal(have, want) {
 		return nil, err
@@ -140,10 +141,10 @@ func (p *plan) planFields() events.Fields {
 	}
 	if p.u.of(partContent) != nil {
 		var want events.Raw
-		if !slices.EqualFunc(p.u.content, usualContent(p.u.id, len(p.u.contents)), sameMember) {
-			want = appendMembers(nil, p.u.content)
+		if !slices.EqualFunc(p.u.content, panel.UsualContent(p.u.id, len(p.u.contents)), sameMember) {
+			want = panel.AppendMembers(nil, p.u.content)
 		}
-		change(fieldContent, want)
+		change(panel.FieldContent, want)
 	}
 	if p.s.Ledger.Created == 0 {
 		return set
@@ -155,7 +156,7 @@ func (p *plan) planFields() events.Fields {
 	}
 	switch {
 	case p.recipe != nil:
-		change("recipe", goString(nil, string(events.RefOf(p.recipe.doc, 0))))
+		change("recipe", panel.AppendString(nil, string(events.RefOf(p.recipe.doc, 0))))
 	case !p.u.has(partRecipe):
 		change("recipe", nil)
 	}
@@ -200,7 +201,7 @@ func (p *plan) planThreads() {
 		return
 	}
 	for _, x := range p.u.threads {
-		turns, _ := isList(p.u.threads, x.Name)
+		turns, _ := panel.List(p.u.threads, x.Name)
 		p.planThread(x.Name, turns, x.Value)
 	}
 	p.dropThreads(p.u.threads)
@@ -269,7 +270,7 @@ func (p *plan) planRuns(ctx context.Context) error {
 			markers[string(e.summary)]--
 		case e.marker:
 			p.addAfter("marker/"+strconv.Itoa(i), e.at(), func(last events.Offset) events.Payload {
-				return &events.SessionRewound{To: last, Reason: markerReason, Raw: e.summary}
+				return &events.SessionRewound{To: last, Reason: panel.MarkerReason, Raw: e.summary}
 			})
 		default:
 			p.planAnswers(i, e)
@@ -292,9 +293,9 @@ func (p *plan) planRun(e entry, have *row) {
 	}
 	if have == nil || !bytes.Equal(e.summary, have.summary) || !bytes.Equal(e.content, have.content) {
 		p.again = p.again || have != nil
-		p.add("run/"+e.id, e.at(), &events.RunFinished{Run: e.ref(), Outcome: e.outcome(), Result: e.result(), Schema: resultSchema, FinishedAt: e.at()})
+		p.add("run/"+e.id, e.at(), &events.RunFinished{Run: e.ref(), Outcome: e.outcome(), Result: e.result(), Schema: panel.Schema, FinishedAt: e.at()})
 	}
-	if a := e.annotation(); a != nil && (have == nil || !isNoted(have.run, a)) {
+	if a := e.annotationOf(have); a != nil && (have == nil || !isNoted(have.run, a)) {
 		p.add("note/"+e.id, e.at(), a)
 	}
 	costs, bad := e.costs()
@@ -340,9 +341,9 @@ func (p *plan) planCheckpoint(ctx context.Context) error {
 	if err != nil || bytes.Equal(have, p.u.checkpoint) {
 		return err
 	}
-	m := object(p.u.checkpoint)
-	at := validTime(m, "timestamp")
-	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), text(m, "prompt")), Kind: events.CheckpointResume, Prompt: text(m, "prompt"), Raw: p.u.checkpoint}
+	m := panel.Object(p.u.checkpoint)
+	at := panel.Time(m, "timestamp")
+	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), panel.Text(m, "prompt")), Kind: events.CheckpointResume, Prompt: panel.Text(m, "prompt"), Raw: p.u.checkpoint}
 	if open != nil {
 		p.head = true
 	}

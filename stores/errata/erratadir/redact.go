@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // What a redacted export shows; all else is left out, whatever a later writer may
@@ -45,7 +46,7 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 				continue
 			}
 			f := formats.File{Path: path.Join(dirOf(id), of.name), Mode: formats.FileMode(privateMode), Way: formats.Derived, Write: func(w io.Writer) error {
-				_, err := w.Write(of.redact(object(data)))
+				_, err := w.Write(of.redact(panel.Object(data)))
 				return err
 			}}
 			if !yield(f, err) {
@@ -56,15 +57,15 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 }
 
 func redactMetadata(m rawjson.Members) []byte {
-	return appendMembers(nil, eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
-		return appendMembers(nil, shared(object(run), sharedSummary))
+	return panel.AppendMembers(nil, eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
+		return panel.AppendMembers(nil, shared(panel.Object(run), sharedSummary))
 	}))
 }
 
 func redactContent(m rawjson.Members) []byte {
-	return appendMembers(nil, eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
-		return appendMembers(nil, eachOf(shared(object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
-			return appendMembers(nil, eachOf(shared(object(model), sharedModel, "events"), "events", nil))
+	return panel.AppendMembers(nil, eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
+		return panel.AppendMembers(nil, eachOf(shared(panel.Object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
+			return panel.AppendMembers(nil, eachOf(shared(panel.Object(model), sharedModel, "events"), "events", nil))
 		}))
 	}))
 }
@@ -98,7 +99,7 @@ func isShared(name string, raw events.Raw) bool {
 		list, _ := rawjson.Array(raw)
 		return name == "models" && !slices.ContainsFunc(list, func(v events.Raw) bool { return v[0] != '"' })
 	case '{':
-		return !slices.Contains(sharedTexts, name) && !slices.ContainsFunc(object(raw), func(x rawjson.Member) bool { return x.Value[0] == '"' || !isShared("", x.Value) })
+		return !slices.Contains(sharedTexts, name) && !slices.ContainsFunc(panel.Object(raw), func(x rawjson.Member) bool { return x.Value[0] == '"' || !isShared("", x.Value) })
 	}
 	return true
 }
@@ -106,10 +107,10 @@ func isShared(name string, raw events.Raw) bool {
 // eachOf changes the elements of a member that is an array; without a change they
 // are left out.
 func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawjson.Members {
-	list, ok := isList(m, name)
+	list, ok := panel.List(m, name)
 	switch {
 	case !ok: // of another shape: nobody knows what it holds
-		return with(m, nil, name, events.Raw("null"))
+		return panel.With(m, nil, name, events.Raw("null"))
 	case list == nil:
 		return m
 	}
@@ -119,5 +120,5 @@ func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawj
 			out = append(out, change(raw))
 		}
 	}
-	return with(m, nil, name, appendArray(nil, out))
+	return panel.With(m, nil, name, panel.AppendArray(nil, out))
 }

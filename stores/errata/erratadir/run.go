@@ -3,7 +3,6 @@ package erratadir
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"math/big"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // entry is one row of a session: a run, or the marker of a rewind.
@@ -20,12 +20,6 @@ type entry struct {
 	content events.Raw // of session_content.json
 	marker  bool
 	id      string // of the run
-}
-
-// hashOf gives the hash by which a prompt is named.
-func hashOf(prompt string) string {
-	sum := sha256.Sum256([]byte(prompt))
-	return "ph_" + hex.EncodeToString(sum[:])
 }
 
 // pair puts the summaries of runs and their contents together. A marker has no
@@ -37,12 +31,12 @@ func pair(session string, summaries, contents []events.Raw) []entry {
 	inStep := areInStep(summaries, contents)
 	next := 0
 	for _, summary := range summaries {
-		m := object(summary)
-		e := entry{summary: summary, marker: isMarker(m)}
+		m := panel.Object(summary)
+		e := entry{summary: summary, marker: panel.IsMarker(m)}
 		if !e.marker {
 			at := 0
 			if !inStep {
-				at = contentOf(text(m, "prompt_hash"), contents[next:])
+				at = contentOf(panel.Text(m, "prompt_hash"), contents[next:])
 			}
 			if at >= 0 {
 				for _, skipped := range contents[next : next+at] {
@@ -61,21 +55,19 @@ func pair(session string, summaries, contents []events.Raw) []entry {
 	return list
 }
 
-func isMarker(m rawjson.Members) bool { return text(m, "type") == "rewind" }
-
 // areInStep reports whether each run has one content, and none says that it is
 // another's.
 func areInStep(summaries, contents []events.Raw) bool {
 	n := 0
 	for _, summary := range summaries {
-		m := object(summary)
-		if isMarker(m) {
+		m := panel.Object(summary)
+		if panel.IsMarker(m) {
 			continue
 		}
 		if n == len(contents) {
 			return false
 		}
-		if hash := text(object(contents[n]), "prompt_hash"); hash != "" && hash != text(m, "prompt_hash") {
+		if hash := panel.Text(panel.Object(contents[n]), "prompt_hash"); hash != "" && hash != panel.Text(m, "prompt_hash") {
 			return false
 		}
 		n++
@@ -85,16 +77,7 @@ func areInStep(summaries, contents []events.Raw) bool {
 
 // contentOf finds the first content of a prompt, -1 if there is none.
 func contentOf(hash string, contents []events.Raw) int {
-	return slices.IndexFunc(contents, func(raw events.Raw) bool { return promptHash(object(raw)) == hash })
-}
-
-// promptHash gives the hash of a content's prompt: as it says, since bytes that
-// are no UTF-8 are lost from the prompt, else by the prompt.
-func promptHash(m rawjson.Members) string {
-	if hash := text(m, "prompt_hash"); hash != "" {
-		return hash
-	}
-	return hashOf(text(m, "prompt"))
+	return slices.IndexFunc(contents, func(raw events.Raw) bool { return panel.HashOf(panel.Object(raw)) == hash })
 }
 
 // nameRuns gives each run an id that follows from when it was and what it was
@@ -115,10 +98,10 @@ func nameRuns(session string, list []entry) {
 // key says when a run was and what was asked.
 func (e entry) key() string {
 	if e.summary == nil {
-		return "\n" + promptHash(object(e.content))
+		return "\n" + panel.HashOf(panel.Object(e.content))
 	}
-	m := object(e.summary)
-	return text(m, "timestamp") + "\n" + text(m, "prompt_hash")
+	m := panel.Object(e.summary)
+	return panel.Text(m, "timestamp") + "\n" + panel.Text(m, "prompt_hash")
 }
 
 // recognise gives entries the ids of the runs that the session has already, under
@@ -163,22 +146,22 @@ func (e entry) result() events.Raw {
 	if e.content != nil {
 		m = append(m, rawjson.Member{Name: "content", Value: e.content})
 	}
-	return appendMembers(nil, m)
+	return panel.AppendMembers(nil, m)
 }
 
-func (e entry) ref() events.RunRef { return events.RunRef{Kind: kindRun, ID: e.id} }
+func (e entry) ref() events.RunRef { return events.RunRef{Kind: panel.Kind, ID: e.id} }
 
 // at is when the run was recorded.
-func (e entry) at() events.Timestamp { return validTime(object(e.summary), "timestamp") }
+func (e entry) at() events.Timestamp { return panel.Time(panel.Object(e.summary), "timestamp") }
 
 // outcome says how a run ended: it failed if no model answered.
 func (e entry) outcome() string {
-	models, ok := isList(object(e.content), "models")
+	models, ok := panel.List(panel.Object(e.content), "models")
 	if !ok || len(models) == 0 {
 		return "completed"
 	}
 	for _, raw := range models {
-		if reason := text(object(raw), "stop_reason"); reason != "error" && reason != "cancelled" {
+		if reason := panel.Text(panel.Object(raw), "stop_reason"); reason != "error" && reason != "cancelled" {
 			return "completed"
 		}
 	}
@@ -187,14 +170,14 @@ func (e entry) outcome() string {
 
 // annotation gives what a person said of a run, nil if nothing.
 func (e entry) annotation() *events.RunAnnotated {
-	m := object(e.summary)
-	p := &events.RunAnnotated{Run: e.ref(), AppliedFiles: texts(m, "applied_files")}
+	m := panel.Object(e.summary)
+	p := &events.RunAnnotated{Run: e.ref(), AppliedFiles: panel.Texts(m, "applied_files")}
 	said := p.AppliedFiles != nil
 	for _, f := range []struct {
 		name string
 		to   **string
 	}{{"selected", &p.Selected}, {"rating", &p.Rating}, {"note", &p.Note}} {
-		if s := text(m, f.name); s != "" {
+		if s := panel.Text(m, f.name); s != "" {
 			*f.to, said = &s, true
 		}
 	}
@@ -203,15 +186,42 @@ func (e entry) annotation() *events.RunAnnotated {
 	}
 	if p.Rating != nil && *p.Rating == "bad" && p.Selected != nil {
 		// The original selects what it rates bad, as if it had won.
-		p.Tags, p.Selected = []string{ratedTag + *p.Selected}, new(string)
+		p.Tags, p.Selected = []string{panel.RatedTag + *p.Selected}, new(string)
 	}
 	return p
+}
+
+// annotationOf is annotation for a run that the session may have: what was said of it
+// there and the file no longer says is taken back.
+func (e entry) annotationOf(have *row) *events.RunAnnotated {
+	a := e.annotation()
+	if have == nil || have.run == nil || e.summary == nil {
+		return a
+	}
+	m := panel.Object(e.summary)
+	for _, f := range []struct{ name, said string }{{"selected", have.run.Selected}, {"rating", have.run.Rating}, {"note", have.run.Note}} {
+		if f.said == "" || panel.Text(m, f.name) != "" {
+			continue
+		}
+		if a == nil {
+			a = &events.RunAnnotated{Run: e.ref()}
+		}
+		switch f.name {
+		case "selected":
+			a.Selected = new(string)
+		case "rating":
+			a.Rating = new(string)
+		case "note":
+			a.Note = new(string)
+		}
+	}
+	return a
 }
 
 // costs gives what each model of a run cost. What is no cost is left out and
 // named.
 func (e entry) costs() (list []*events.CostAccrued, bad []string) {
-	m := object(e.summary)
+	m := panel.Object(e.summary)
 	usd, input, output := member(m, "costs_usd"), member(m, "input_tokens"), member(m, "output_tokens")
 	var models []string
 	for _, of := range []rawjson.Members{usd, input, output} {
@@ -224,8 +234,8 @@ func (e entry) costs() (list []*events.CostAccrued, bad []string) {
 	for _, model := range slices.Compact(models) {
 		p := &events.CostAccrued{Model: model, Run: &ref, Purpose: "run", Source: "reported"}
 		amount, ok := amountOf(usd, model)
-		in, ok2 := countOf(input, model)
-		out, ok3 := countOf(output, model)
+		in, ok2 := panel.CountOf(input, model)
+		out, ok3 := panel.CountOf(output, model)
 		p.USD = amount
 		if in != 0 || out != 0 {
 			p.Tokens = &events.Tokens{Input: in, Output: out, Reasoning: min(e.reasoning(model), out)}
@@ -243,10 +253,10 @@ func (e entry) costs() (list []*events.CostAccrued, bad []string) {
 
 // reasoning gives the reasoning tokens of a model, which only the content has.
 func (e entry) reasoning(model string) int64 {
-	models, _ := isList(object(e.content), "models")
+	models, _ := panel.List(panel.Object(e.content), "models")
 	for _, raw := range models {
-		if m := object(raw); text(m, "model_id") == model {
-			n, _ := countOf(m, "reasoning_tokens")
+		if m := panel.Object(raw); panel.Text(m, "model_id") == model {
+			n, _ := panel.CountOf(m, "reasoning_tokens")
 			return max(n, 0)
 		}
 	}
@@ -256,7 +266,7 @@ func (e entry) reasoning(model string) int64 {
 // member gives a member that is an object.
 func member(m rawjson.Members, name string) rawjson.Members {
 	raw, _ := m.Get(name)
-	return object(raw)
+	return panel.Object(raw)
 }
 
 // amountOf gives the exact decimal of a number, however it is spelled.
@@ -280,26 +290,17 @@ func amountOf(m rawjson.Members, name string) (events.Amount, bool) {
 	return events.AmountOf(usd), true
 }
 
-func countOf(m rawjson.Members, name string) (int64, bool) {
-	raw, ok := m.Get(name)
-	if !ok || string(raw) == "null" {
-		return 0, true
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	return n, err == nil
-}
-
 // answers lists what the models of a run said that stands in their histories:
 // the prompt and the text of each that answered.
 func (e entry) answers() (prompt string, texts map[string]string) {
-	m := object(e.content)
-	models, _ := isList(m, "models")
+	m := panel.Object(e.content)
+	models, _ := panel.List(m, "models")
 	texts = make(map[string]string)
 	for _, raw := range models {
-		answer := object(raw)
-		if said := text(answer, "text"); said != "" {
-			texts[text(answer, "model_id")] = said
+		answer := panel.Object(raw)
+		if said := panel.Text(answer, "text"); said != "" {
+			texts[panel.Text(answer, "model_id")] = said
 		}
 	}
-	return text(m, "prompt"), texts
+	return panel.Text(m, "prompt"), texts
 }

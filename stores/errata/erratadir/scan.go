@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -250,14 +251,14 @@ func (u *unit) scanJSON(s *source, data []byte) {
 func (u *unit) take(p part, raw events.Raw, m rawjson.Members) error {
 	switch p {
 	case partMetadata:
-		runs, ok := isList(m, "runs")
+		runs, ok := panel.List(m, "runs")
 		if !ok {
 			return &rawjson.FieldError{Path: "runs", Reason: "want an array"}
 		}
 		u.summaries, u.metadata = runs, shell(m, "runs")
-		u.birth, u.created = text(m, "created_at"), validTime(m, "created_at")
+		u.birth, u.created = panel.Text(m, "created_at"), panel.Time(m, "created_at")
 	case partContent:
-		runs, ok := isList(m, "runs")
+		runs, ok := panel.List(m, "runs")
 		if !ok {
 			return &rawjson.FieldError{Path: "runs", Reason: "want an array"}
 		}
@@ -284,7 +285,7 @@ func shell(m rawjson.Members, name string) rawjson.Members {
 	if !ok {
 		return slices.Clone(m)
 	}
-	return with(m, nil, name, emptied(raw))
+	return panel.With(m, nil, name, panel.Emptied(raw))
 }
 
 // historiesIn gives the histories of session_content.json.
@@ -306,7 +307,7 @@ func checkHistories(m rawjson.Members) error {
 		if x.Name == "" || x.Name == events.AllThreads || len(x.Name) > events.MaxIDLen {
 			return &rawjson.FieldError{Path: "histories", Reason: fmt.Sprintf("%.40q is no name of a model", x.Name)}
 		}
-		if _, ok := isList(m, x.Name); !ok {
+		if _, ok := panel.List(m, x.Name); !ok {
 			return &rawjson.FieldError{Path: fmt.Sprintf("histories[%q]", x.Name), Reason: "want an array"}
 		}
 	}
@@ -316,7 +317,7 @@ func checkHistories(m rawjson.Members) error {
 // begin settles when the session began, by the best witness there is.
 func (u *unit) begin() error {
 	if u.created == "" && len(u.summaries) > 0 {
-		u.created = validTime(object(u.summaries[0]), "timestamp")
+		u.created = panel.Time(panel.Object(u.summaries[0]), "timestamp")
 	}
 	if u.created != "" {
 		return nil

@@ -7,21 +7,22 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 const groupBytes = 1 << 20 // of turns in one event
 
 // said gives role and content of a turn, also of the oldest form.
 func said(raw events.Raw) (role, content string) {
-	m := object(raw)
+	m := panel.Object(raw)
 	return textOr(m, "role", "Role"), textOr(m, "content", "Content")
 }
 
 func textOr(m rawjson.Members, name, old string) string {
 	if _, ok := m.Get(name); ok {
-		return text(m, name)
+		return panel.Text(m, name)
 	}
-	return text(m, old)
+	return panel.Text(m, old)
 }
 
 // planAnswers appends, before a run, the turns that it brought: of every model

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/errata/recipe"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
@@ -51,7 +52,7 @@ func asMarkdown(ref events.DocRef, data []byte) []byte {
 	return []byte(r.Markdown())
 }
 
-func hashIn(summary events.Raw) string { return text(object(summary), "config_hash") }
+func hashIn(summary events.Raw) string { return panel.Text(panel.Object(summary), "config_hash") }
 
 // document gives the content of a document, nil if there is none.
 func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
@@ -126,16 +127,16 @@ type saved struct {
 }
 
 func (s *saved) add(rec events.Record, p *events.CheckpointSaved) {
-	m := object(p.Raw)
+	m := panel.Object(p.Raw)
 	s.prompt, s.at = p.Prompt, cmp.Or(rec.Time, rec.Recorded)
 	if p.Responses == nil && p.Raw != nil {
-		s.file, s.models = p.Raw, texts(m, "adapter_ids")
-		list, _ := isList(m, "responses")
+		s.file, s.models = p.Raw, panel.Texts(m, "adapter_ids")
+		list, _ := panel.List(m, "responses")
 		s.keep(list)
 		return
 	}
 	s.file = nil
-	if models := texts(m, "adapterIds"); models != nil {
+	if models := panel.Texts(m, "adapterIds"); models != nil {
 		s.models = models
 	}
 	verbose, _ := m.Get("verbose")
@@ -148,9 +149,9 @@ func (s *saved) add(rec events.Record, p *events.CheckpointSaved) {
 
 func (s *saved) keep(responses []events.Raw) {
 	for _, raw := range responses {
-		m := slices.DeleteFunc(object(raw), func(x rawjson.Member) bool { return x.Name == "stop_reason" || x.Name == "steps" }) // the file has no place for them
-		id := text(m, "model_id")
-		s.responses[id] = appendMembers(nil, m)
+		m := slices.DeleteFunc(panel.Object(raw), func(x rawjson.Member) bool { return x.Name == "stop_reason" || x.Name == "steps" }) // the file has no place for them
+		id := panel.Text(m, "model_id")
+		s.responses[id] = panel.AppendMembers(nil, m)
 		if !slices.Contains(s.models, id) {
 			s.models = append(s.models, id)
 		}
@@ -163,7 +164,7 @@ func (s *saved) render() []byte {
 	}
 	ids, list := []events.Raw{}, []events.Raw{}
 	for _, id := range s.models {
-		ids = append(ids, goString(nil, id))
+		ids = append(ids, panel.AppendString(nil, id))
 		if raw := s.responses[id]; raw != nil {
 			list = append(list, raw)
 		}
@@ -172,6 +173,6 @@ func (s *saved) render() []byte {
 	if s.verbose {
 		verbose = events.Raw("true")
 	}
-	return appendMembers(nil, rawjson.Members{{Name: "prompt", Value: goString(nil, s.prompt)}, {Name: "timestamp", Value: goString(nil, s.at.Format(time.RFC3339Nano))},
-		{Name: "adapter_ids", Value: appendArray(nil, ids)}, {Name: "responses", Value: appendArray(nil, list)}, {Name: "verbose", Value: verbose}})
+	return panel.AppendMembers(nil, rawjson.Members{{Name: "prompt", Value: panel.AppendString(nil, s.prompt)}, {Name: "timestamp", Value: panel.AppendString(nil, s.at.Format(time.RFC3339Nano))},
+		{Name: "adapter_ids", Value: panel.AppendArray(nil, ids)}, {Name: "responses", Value: panel.AppendArray(nil, list)}, {Name: "verbose", Value: verbose}})
 }

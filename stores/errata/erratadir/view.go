@@ -2,20 +2,14 @@ package erratadir
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/base64"
 	"io"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -23,11 +17,11 @@ import (
 type view struct {
 	src   formats.Source
 	s     *projector.Session
-	known *[]row // read before; nil: not yet
+	known *shown // read before; its view is nil: not yet
 }
 
 func newView(src formats.Source, s *projector.Session) view {
-	return view{src: src, s: s, known: new([]row)}
+	return view{src: src, s: s, known: new(shown)}
 }
 
 // file is a file of a session: where its bytes come from.
@@ -125,7 +119,7 @@ func (v view) render(ctx context.Context, path string, format events.FileFormat,
 		data, err = v.checkpoint(ctx)
 	case partHistory:
 		if len(v.s.Threads) > 0 || known && !format.Gone {
-			data = v.histories()
+			data = panel.Histories(v.s.Threads)
 		}
 	}
 	if err != nil || data == nil {
@@ -147,7 +141,7 @@ func (v view) prompts(format events.FileFormat, known bool) ([]byte, bool, error
 	out := foreign.LinesWriter{W: &b, Format: format}
 	turns := v.s.Threads.Turns(promptsID)
 	for i := range turns {
-		if err := out.Turn(rawOf(&turns[i]), false); err != nil {
+		if err := out.Turn(panel.RawOf(&turns[i]), false); err != nil {
 			return nil, false, err
 		}
 	}
@@ -155,287 +149,70 @@ func (v view) prompts(format events.FileFormat, known bool) ([]byte, bool, error
 	return b.Bytes(), true, err
 }
 
-// rawOf gives a turn as JSON, also where its producer gave other bytes.
-func rawOf(t *projector.Turn) events.Raw {
-	if t.Raw != nil {
-		return t.Raw
-	}
-	return []byte(`{"bytes":"` + base64.StdEncoding.EncodeToString(t.Bytes) + `"}`)
-}
-
-// histories renders the turns of all models, sorted by name.
-func (v view) histories() []byte {
-	var m rawjson.Members
-	for _, name := range slices.Sorted(maps.Keys(v.s.Threads)) {
-		turns := v.s.Threads.Turns(name)
-		list := make([]events.Raw, len(turns))
-		for i := range turns {
-			list[i] = rawOf(&turns[i])
-		}
-		value := events.Raw(appendArray(nil, list))
-		if meta := v.s.Threads[name].Meta; len(list) == 0 && string(meta) == "null" {
-			value = meta
-		}
-		m = append(m, rawjson.Member{Name: name, Value: value})
-	}
-	return appendMembers(nil, m)
-}
-
 // row is a run or a marker as the state has it.
 type row struct {
 	entry
 	live bool // no import brought it
-	at   events.Offset
 	run  *projector.Run
+}
 
-	withdrawn bool
+// shown is what the session's records show.
+type shown struct {
+	*panel.View
+	rows []row
+}
+
+// records reads what the session's records show.
+func (v view) records(ctx context.Context) (*shown, error) {
+	if v.known.View != nil {
+		return v.known, nil
+	}
+	out := shown{View: panel.New(v.s)}
+	source := v.src.Loader().Source
+	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()}) {
+		if err == nil && panel.Wanted(rec.Type) {
+			rec, err = projector.Resolve(ctx, source, rec, foreign.MaxValue(v.src))
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Apply(projector.Decode(rec))
+	}
+	for _, r := range out.Rows() {
+		out.rows = append(out.rows, row{entry: entry{summary: r.Summary, content: r.Content, marker: r.Marker, id: r.Run}, live: r.Live,
+			run: v.s.Ledger.Run(events.RunRef{Kind: panel.Kind, ID: r.Run})})
+	}
+	*v.known = out
+	return v.known, nil
 }
 
 // rows lists the runs and markers of the session, in the order of the log.
 func (v view) rows(ctx context.Context) ([]row, error) {
-	if *v.known == nil {
-		list, err := v.readRows(ctx)
-		if err != nil {
-			return nil, err
-		}
-		*v.known = list
-	}
-	return *v.known, nil
-}
-
-func (v view) readRows(ctx context.Context) ([]row, error) {
-	list := []row{}
-	for _, r := range v.s.Ledger.Runs {
-		if r.Kind != kindRun || r.Last() == nil {
-			continue
-		}
-		first, err := v.src.Loader().Source.Record(ctx, r.Results[0].Offset)
-		if err != nil {
-			return nil, err
-		}
-		last := first
-		if len(r.Results) > 1 {
-			if last, err = v.src.Loader().Source.Record(ctx, r.Last().Offset); err != nil {
-				return nil, err
-			}
-		}
-		e, err := v.entryOf(ctx, r, last)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, row{entry: e, live: first.Source != EventSource, at: first.Offset, run: r, withdrawn: v.s.Withdrawn(r.At)})
-	}
-	markers, err := v.markers(ctx, list)
+	s, err := v.records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, markers...)
-	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(a.at, b.at) })
-	return list, nil
-}
-
-// entryOf reads the result of a run from its record.
-func (v view) entryOf(ctx context.Context, r *projector.Run, rec events.Record) (entry, error) {
-	e := entry{id: r.ID}
-	rec, err := projector.Resolve(ctx, v.src.Loader().Source, rec, foreign.MaxValue(v.src))
-	if err != nil {
-		return e, err
-	}
-	if p, ok := projector.Decode(rec).Payload.(*events.RunFinished); ok {
-		m := object(p.Result)
-		e.summary, _ = m.Get("summary")
-		e.content, _ = m.Get("content")
-	}
-	return e, nil
-}
-
-// markers gives the markers of rewinds: as they were imported, or as the original
-// would write them, one for each run that a rewind in effect withdrew.
-func (v view) markers(ctx context.Context, runs []row) ([]row, error) {
-	var list []row
-	undone := make(map[events.Offset]bool)
-	for _, r := range slices.Backward(v.s.Ledger.Rewinds) {
-		if r.Undoes != 0 && !undone[r.Offset] {
-			undone[r.Undoes] = true
-		}
-	}
-	marked := make(map[string]bool)
-	for _, r := range v.s.Ledger.Rewinds {
-		rec, err := v.src.Loader().Source.Record(ctx, r.Offset)
-		if err != nil {
-			return nil, err
-		}
-		p, ok := projector.Decode(rec).Payload.(*events.SessionRewound)
-		switch {
-		case ok && r.Reason == markerReason && p.Raw != nil:
-			list = append(list, row{entry: entry{summary: p.Raw, marker: true}, at: r.Offset})
-		case r.Undoes != 0 || undone[r.Offset]:
-		default:
-			for _, run := range slices.Backward(runs) {
-				if run.at > r.To && run.at < r.Offset && !marked[run.id] {
-					marked[run.id] = true
-					list = append(list, row{entry: entry{summary: markerOf(rec, run), marker: true}, at: r.Offset, live: true})
-				}
-			}
-		}
-	}
-	return list, nil
-}
-
-// markerOf writes the marker of a run that a rewind withdrew.
-func markerOf(rec events.Record, run row) events.Raw {
-	at := goString(nil, cmp.Or(rec.Time, rec.Recorded).Format(time.RFC3339Nano))
-	return appendMembers(nil, rawjson.Members{{Name: "timestamp", Value: at},
-		{Name: "prompt_hash", Value: goString(nil, text(object(run.summary), "prompt_hash"))}, {Name: "prompt_preview", Value: events.Raw(`""`)},
-		{Name: "models", Value: events.Raw("null")}, {Name: "type", Value: events.Raw(`"rewind"`)}})
-}
-
-// noted gives the summary of a run with what a person said of it since.
-func (r row) noted() events.Raw {
-	m := object(r.summary)
-	if r.run == nil || m == nil {
-		return r.summary
-	}
-	changed := false
-	for _, f := range []struct{ name, now string }{{"selected", r.run.Selected}, {"rating", r.run.Rating}, {"note", r.note()}} {
-		if f.now != "" && f.now != text(m, f.name) {
-			m, changed = with(m, summaryOrder, f.name, goString(nil, f.now)), true
-		}
-	}
-	if now := r.run.AppliedFiles; len(now) > 0 && !slices.Equal(now, texts(m, "applied_files")) {
-		list := make([]events.Raw, len(now))
-		for i, name := range now {
-			list[i] = goString(nil, name)
-		}
-		m, changed = with(m, summaryOrder, "applied_files", appendArray(nil, list)), true
-	}
-	if !changed {
-		return r.summary
-	}
-	return appendMembers(nil, m)
-}
-
-// note gives the note of a run. The original marks a withdrawn one there.
-func (r row) note() string {
-	said := text(object(r.summary), "note")
-	note := cmp.Or(r.run.Note, said)
-	switch {
-	case !r.withdrawn || strings.HasPrefix(note, rewoundNote):
-		return note
-	case note == "":
-		return rewoundNote
-	}
-	return rewoundNote + " " + note
+	return s.rows, nil
 }
 
 // metadata renders session_metadata.json.
 func (v view) metadata(ctx context.Context) ([]byte, error) {
-	rows, err := v.rows(ctx)
+	s, err := v.records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m, err := v.head(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []events.Raw
-	for _, r := range rows {
-		if r.live && !r.marker {
-			m = grown(m, r)
-		}
-		if r.summary != nil {
-			list = append(list, r.noted())
-		}
-	}
-	if len(list) > 0 {
-		m = with(m, metadataOrder, "runs", appendArray(nil, list))
-	}
-	return appendMembers(nil, m), nil
-}
-
-// head gives what session_metadata.json says beside the runs: as it was imported
-// last, else what the session itself says.
-func (v view) head(ctx context.Context) (rawjson.Members, error) {
-	raw, err := foreign.Imported(ctx, v.src, v.s)
-	if err != nil {
-		return nil, err
-	}
-	if m := object(raw); m != nil {
-		return m, nil
-	}
-	at := v.s.Ledger.CreatedAt
-	if at == "" {
-		at = v.s.Ledger.LastAt
-	}
-	created := events.Raw(goString(nil, string(at)))
-	m := rawjson.Members{{Name: "id", Value: goString(nil, v.s.Subject.ID)}, {Name: "created_at", Value: created}, {Name: "last_active_at", Value: created}}
-	if raw, ok := v.s.Ledger.Fields.Get("models"); ok {
-		m = append(m, rawjson.Member{Name: "models", Value: raw})
-	}
-	return append(m, rawjson.Member{Name: "prompt_count", Value: events.Raw("0")}, rawjson.Member{Name: "runs", Value: events.Raw("null")}), nil
-}
-
-// grown counts a run that came after what the session says of itself.
-func grown(m rawjson.Members, r row) rawjson.Members {
-	summary := object(r.summary)
-	if at, ok := summary.Get("timestamp"); ok {
-		m = with(m, metadataOrder, "last_active_at", at)
-	}
-	prompt := events.Raw(goString(nil, preview(text(object(r.content), "prompt"))))
-	if text(m, "first_prompt") == "" && len(prompt) > 2 {
-		m = with(m, metadataOrder, "first_prompt", prompt)
-	}
-	if len(prompt) > 2 {
-		m = with(m, metadataOrder, "last_prompt", prompt)
-	}
-	n, _ := countOf(m, "prompt_count")
-	return with(m, metadataOrder, "prompt_count", strconv.AppendInt(nil, n+1, 10))
-}
-
-// preview cuts a prompt to 120 runes.
-func preview(prompt string) string {
-	if runes := []rune(prompt); len(runes) > 120 {
-		return string(runes[:120])
-	}
-	return prompt
+	return s.Metadata(), nil
 }
 
 // content renders session_content.json, nil if there is nothing for it.
 func (v view) content(ctx context.Context, known bool) ([]byte, error) {
-	rows, err := v.rows(ctx)
+	s, err := v.records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var list []events.Raw
-	for _, r := range rows {
-		switch {
-		case r.content != nil:
-			list = append(list, r.content)
-		case r.marker && r.live: // so that the n-th content is that of the n-th summary
-			list = append(list, events.Raw(`{"prompt":"","models":null}`))
-		}
-	}
-	raw, said := v.s.Ledger.Fields.Get(fieldContent)
-	m := object(raw)
-	if !known && !said && len(list) == 0 && len(v.s.Threads) == 0 {
+	data, ok := s.Content()
+	if !ok && !known {
 		return nil, nil
 	}
-	if !said {
-		m = usualContent(v.s.Subject.ID, len(list))
-	}
-	if len(list) > 0 {
-		m = with(m, contentOrder, "runs", appendArray(nil, list))
-	}
-	if len(v.s.Threads) > 0 {
-		m = with(m, contentOrder, "histories", v.histories())
-	}
-	return appendMembers(nil, m), nil
-}
-
-// usualContent is what surrounds runs and histories as the original writes it.
-func usualContent(id string, runs int) rawjson.Members {
-	if runs == 0 {
-		return rawjson.Members{{Name: "runs", Value: events.Raw("null")}}
-	}
-	return rawjson.Members{{Name: "session_id", Value: goString(nil, id)}, {Name: "runs", Value: events.Raw("[]")}}
+	return data, nil
 }

@@ -1,0 +1,490 @@
+package panel
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// Row is a run of a panel, or the marker of a rewind.
+type Row struct {
+	Run     string     // its id; of a marker, that of the run that was withdrawn
+	Summary events.Raw // as it was recorded; nil: session_metadata.json has none
+	Content events.Raw // likewise; nil: session_content.json has none
+	Offset  events.Offset
+	Marker  bool
+	Live    bool // no import brought it
+
+	Withdrawn bool   // the run was rewound, or its answer came late
+	Rewound   bool   // it is withdrawn, or a marker of an imported file means it
+	Rated     string // the model that was rated bad
+
+	// Malformed says why the run's result is not of the form that panels have.
+	Malformed error
+
+	said said
+}
+
+// said is what persons said of a run after its summary was recorded. A nil member was
+// not spoken of.
+type said struct {
+	selected, rating, note *string
+	appliedFiles           []string
+}
+
+// View is what the records of a session show. They are applied in the order of the log,
+// and then finished.
+type View struct {
+	head *projector.Session
+	gone map[events.Offset]bool // rewinds that an undo took back
+	rows []Row
+	said map[string]*said // by run
+
+	born       events.Raw    // what session_metadata.json says beside the runs, as it was given last
+	bornAt     events.Offset // of that
+	bornInFile bool          // an import brought it
+}
+
+// New begins a view of a session as it was loaded.
+func New(head *projector.Session) *View {
+	v := &View{head: head, gone: make(map[events.Offset]bool), said: make(map[string]*said)}
+	for _, r := range slices.Backward(head.Ledger.Rewinds) {
+		if r.Undoes != 0 && !v.gone[r.Offset] {
+			v.gone[r.Undoes] = true
+		}
+	}
+	return v
+}
+
+// Assume has a session that says nothing of itself say what session_metadata.json shall
+// show beside the runs.
+func (v *View) Assume(metadata events.Raw) {
+	if v.head.Ledger.Created == 0 && v.born == nil {
+		v.born = metadata
+	}
+}
+
+// Wanted reports whether a view looks into events of a type.
+func Wanted(typ string) bool {
+	switch typ {
+	case events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionCreated, events.TypeSessionUpdated, events.TypeSessionRewound:
+		return true
+	}
+	return false
+}
+
+// Apply folds the session's next record.
+func (v *View) Apply(f projector.Fact) {
+	switch p := f.Payload.(type) {
+	case *events.SessionCreated:
+		if f.Offset == v.head.Ledger.Created && p.Raw != nil {
+			v.born, v.bornAt, v.bornInFile = p.Raw, f.Offset, f.Source == ImportSource
+		}
+	case *events.SessionUpdated:
+		if p.Raw != nil { // imported again
+			v.born, v.bornAt, v.bornInFile = p.Raw, f.Offset, true
+		}
+	case *events.RunFinished:
+		v.finished(f, p)
+	case *events.RunAnnotated:
+		v.annotated(f, p)
+	case *events.SessionRewound:
+		v.rewound(f, p)
+	}
+}
+
+// finished adds a run. A newer version of it stands where the first one did.
+func (v *View) finished(f projector.Fact, p *events.RunFinished) {
+	if p.Run.Kind != Kind {
+		return
+	}
+	row := Row{Run: p.Run.ID, Offset: f.Offset, Live: f.Source != ImportSource}
+	var result struct {
+		Summary events.Raw `json:"summary"`
+		Content events.Raw `json:"content"`
+	}
+	if err := rawjson.Unmarshal(p.Result, &result); err != nil {
+		row.Malformed = &events.InvalidError{Field: "result", Reason: fmt.Sprintf("of the record at %v: %v", f.Offset, err)}
+	}
+	m := Object(p.Result)
+	row.Summary, _ = m.Get("summary")
+	row.Content, _ = m.Get("content")
+	if !row.Live {
+		delete(v.said, row.Run) // the file says it
+	}
+	if i := slices.IndexFunc(v.rows, func(r Row) bool { return !r.Marker && r.Run == row.Run }); i >= 0 {
+		row.Offset, row.Live = v.rows[i].Offset, v.rows[i].Live
+		v.rows[i] = row
+		return
+	}
+	v.rows = append(v.rows, row)
+	if slices.Contains(v.head.History.Late(), f.Offset) {
+		v.mark(f, row.hash(), row.Run)
+	}
+}
+
+func (r *Row) hash() string { return Text(Object(r.Summary), "prompt_hash") }
+
+// annotated keeps what a person said last. What an import says stands in the summary
+// that it brought.
+func (v *View) annotated(f projector.Fact, p *events.RunAnnotated) {
+	if p.Run.Kind != Kind {
+		return
+	}
+	s := v.said[p.Run.ID]
+	if s == nil {
+		s = &said{}
+		v.said[p.Run.ID] = s
+	}
+	for _, x := range []struct {
+		now  *string
+		keep **string
+	}{{p.Selected, &s.selected}, {p.Rating, &s.rating}, {p.Note, &s.note}} {
+		if x.now != nil {
+			*x.keep = x.now
+		}
+		if x.now != nil && f.Source == ImportSource {
+			*x.keep = nil
+		}
+	}
+	if p.AppliedFiles != nil {
+		s.appliedFiles = p.AppliedFiles
+	}
+	if p.AppliedFiles != nil && f.Source == ImportSource {
+		s.appliedFiles = nil
+	}
+}
+
+// rewound adds the markers of a rewind that is in effect, so that whoever counts runs by
+// their prompts, as the original does, leaves out what it withdrew: one for each entry of
+// the stack that it used up, and one for each run that it withdrew and no entry stands
+// for, the newest first.
+func (v *View) rewound(f projector.Fact, p *events.SessionRewound) {
+	if p.Reason == MarkerReason && p.Raw != nil {
+		v.rows = append(v.rows, Row{Summary: p.Raw, Offset: f.Offset, Marker: true})
+		return
+	}
+	i := slices.IndexFunc(v.head.Ledger.Rewinds, func(r projector.Rewind) bool { return r.Offset == f.Offset })
+	if i < 0 || p.Undoes != 0 || v.gone[f.Offset] {
+		return
+	}
+	type marker struct {
+		at        events.Offset
+		hash, run string
+	}
+	var markers []marker
+	runs := v.withdrawnBy(f.Offset)
+	for _, e := range slices.Backward(UsedUp(v.head.Ledger.Rewinds[i])) {
+		c := v.head.Ledger.Checkpoint(events.CheckpointRewind, e.ID)
+		run := runOf(c, e, &runs)
+		markers = append(markers, marker{max(e.At, run.Offset), PromptHash(c.Prompt), run.Run})
+	}
+	for _, run := range slices.Backward(runs) {
+		markers = append(markers, marker{run.Offset, run.hash(), run.Run})
+	}
+	slices.SortStableFunc(markers, func(a, b marker) int { return cmp.Compare(b.at, a.at) })
+	for _, m := range markers {
+		v.mark(f, m.hash, m.run)
+	}
+}
+
+// UsedUp returns the entries that a rewind takes from the stack, the oldest first.
+func UsedUp(r projector.Rewind) []projector.StackEntry {
+	if r.Checkpoint != "" {
+		if i := slices.IndexFunc(r.Stack, func(e projector.StackEntry) bool { return e.ID == r.Checkpoint }); i >= 0 {
+			return r.Stack[i:]
+		}
+		return nil
+	}
+	var used []projector.StackEntry
+	for _, e := range r.Stack {
+		if e.At >= r.To {
+			used = append(used, e)
+		}
+	}
+	return used
+}
+
+// runOf returns the run of an entry: the one that it names, or the oldest of those
+// withdrawn after its point. That is taken from the list.
+func runOf(c *projector.Checkpoint, e projector.StackEntry, runs *[]Row) Row {
+	i := slices.IndexFunc(*runs, func(r Row) bool {
+		if c.Run != nil {
+			return r.Run == c.Run.ID
+		}
+		return r.Offset > e.At
+	})
+	switch {
+	case i >= 0:
+		row := (*runs)[i]
+		*runs = slices.Delete(*runs, i, i+1)
+		return row
+	case c.Run != nil:
+		return Row{Run: c.Run.ID}
+	}
+	return Row{}
+}
+
+// withdrawnBy returns the runs so far that the rewind at an offset took out of effect, the
+// oldest first.
+func (v *View) withdrawnBy(at events.Offset) []Row {
+	before, after := v.head.History.Live(at-1), v.head.History.Live(at)
+	var rows []Row
+	for _, row := range v.rows {
+		if !row.Marker && within(before, row.Offset) && !within(after, row.Offset) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func within(list []projector.Interval, at events.Offset) bool {
+	return slices.ContainsFunc(list, func(i projector.Interval) bool { return i.From <= at && at <= i.To })
+}
+
+// mark adds a marker: a summary with little in it, and an empty content, so that the two
+// lists stay side by side.
+func (v *View) mark(f projector.Fact, hash, run string) {
+	at := AppendString(nil, cmp.Or(f.Time, f.Recorded).Format(time.RFC3339Nano))
+	summary := AppendMembers(nil, rawjson.Members{{Name: "timestamp", Value: at}, {Name: "prompt_hash", Value: AppendString(nil, hash)},
+		{Name: "prompt_preview", Value: events.Raw(`""`)}, {Name: "models", Value: events.Raw("null")}, {Name: "type", Value: events.Raw(`"` + MarkerType + `"`)}})
+	v.rows = append(v.rows, Row{Run: run, Summary: summary, Content: events.Raw(`{"prompt":"","models":null}`), Offset: f.Offset, Marker: true, Live: true})
+}
+
+// Rows returns the runs and markers, the oldest first. Every record was applied.
+func (v *View) Rows() []Row {
+	for i := range v.rows {
+		row := &v.rows[i]
+		row.Rewound = false
+		run := v.head.Ledger.Run(events.RunRef{Kind: Kind, ID: row.Run})
+		if row.Marker || run == nil {
+			continue
+		}
+		if s := v.said[row.Run]; s != nil {
+			row.said = *s
+		}
+		for _, tag := range run.Tags {
+			if model, ok := strings.CutPrefix(tag, RatedTag); ok && run.Rating == "bad" {
+				row.Rated = model
+			}
+		}
+		row.Withdrawn = v.head.Withdrawn(run.At)
+	}
+	v.pairImported()
+	return v.rows
+}
+
+// pairImported finds the runs that the markers of imported files mean. Such a marker
+// names no run, only a prompt: as in the original, the newest run of that prompt before
+// it is the one that was rewound.
+func (v *View) pairImported() {
+	for i := range v.rows {
+		row := &v.rows[i]
+		row.Rewound = row.Withdrawn
+		if !row.Marker || row.Live {
+			continue
+		}
+		for j := i - 1; j >= 0; j-- {
+			if run := &v.rows[j]; !run.Marker && !run.Rewound && run.hash() == row.hash() {
+				run.Rewound, row.Run = true, run.Run
+				break
+			}
+		}
+	}
+}
+
+// Shown returns the row's summary as session_metadata.json shows it: with what persons
+// said of the run since, and that it is withdrawn.
+func (r *Row) Shown() events.Raw {
+	m := Object(r.Summary)
+	if r.Marker || m == nil {
+		return r.Summary
+	}
+	note := r.said.note
+	if r.Withdrawn {
+		was := Text(m, "note")
+		if note != nil {
+			was = *note
+		}
+		if was == "" {
+			was = rewoundNote
+		} else if !strings.HasPrefix(was, rewoundNote) {
+			was = rewoundNote + " " + was
+		}
+		note = &was
+	}
+	changed := false
+	for _, x := range []struct {
+		name string
+		now  *string
+	}{{"selected", r.said.selected}, {"rating", r.said.rating}, {"note", note}} {
+		switch {
+		case x.now == nil || *x.now == Text(m, x.name):
+			continue
+		case *x.now == "":
+			m = without(m, x.name)
+		default:
+			m = With(m, SummaryOrder, x.name, AppendString(nil, *x.now))
+		}
+		changed = true
+	}
+	if now := r.said.appliedFiles; len(now) > 0 && !slices.Equal(now, Texts(m, "applied_files")) {
+		list := make([]events.Raw, len(now))
+		for i, name := range now {
+			list[i] = AppendString(nil, name)
+		}
+		m, changed = With(m, SummaryOrder, "applied_files", AppendArray(nil, list)), true
+	}
+	if !changed {
+		return r.Summary
+	}
+	return AppendMembers(nil, m)
+}
+
+// Head returns what session_metadata.json says beside the runs: as it was given last, and
+// grown by the runs since.
+func (v *View) Head() rawjson.Members {
+	m := v.given()
+	for i := range v.rows {
+		if row := &v.rows[i]; !row.Marker && row.Live && row.Offset > v.bornAt {
+			m = grown(m, row)
+		}
+	}
+	return m
+}
+
+// given is what the session says of itself without its runs.
+func (v *View) given() rawjson.Members {
+	l := v.head.Ledger
+	m := Object(v.born)
+	if m == nil {
+		at := cmp.Or(l.CreatedAt, l.LastAt)
+		created := events.Raw(AppendString(nil, string(at)))
+		if t, ok := at.Time(); ok {
+			created = AppendString(nil, t.Format(time.RFC3339Nano)) // as the original spells a time
+		}
+		m = rawjson.Members{{Name: "created_at", Value: created}, {Name: "last_active_at", Value: created},
+			{Name: "prompt_count", Value: events.Raw("0")}, {Name: "runs", Value: events.Raw("null")}}
+	}
+	if !v.bornInFile && Text(m, "id") == "" {
+		m = With(m, MetadataOrder, "id", AppendString(nil, v.head.Subject.ID))
+	}
+	// The models are those of the last time that it was begun or resumed.
+	if raw, ok := l.Fields.Get("models"); ok && !slices.Equal(Texts(rawjson.Members{{Name: "models", Value: raw}}, "models"), Texts(m, "models")) {
+		if list, _ := List(rawjson.Members{{Name: "models", Value: raw}}, "models"); len(list) == 0 {
+			return without(m, "models")
+		}
+		m = With(m, MetadataOrder, "models", raw)
+	}
+	return m
+}
+
+// grown counts a run that came after what the session says of itself.
+func grown(m rawjson.Members, r *Row) rawjson.Members {
+	if at, ok := Object(r.Summary).Get("timestamp"); ok {
+		m = With(m, MetadataOrder, "last_active_at", at)
+	}
+	if r.Content != nil {
+		prompt := Cut(Text(Object(r.Content), "prompt"))
+		if prompt == "" {
+			m = without(m, "last_prompt")
+		} else {
+			if Text(m, "first_prompt") == "" {
+				m = With(m, MetadataOrder, "first_prompt", AppendString(nil, prompt))
+			}
+			m = With(m, MetadataOrder, "last_prompt", AppendString(nil, prompt))
+		}
+	}
+	n, _ := CountOf(m, "prompt_count")
+	return With(m, MetadataOrder, "prompt_count", strconv.AppendInt(nil, n+1, 10))
+}
+
+// Metadata returns the content of session_metadata.json.
+func (v *View) Metadata() events.Raw {
+	rows, m := v.Rows(), v.Head()
+	var list []events.Raw
+	for i := range rows {
+		if rows[i].Summary != nil {
+			list = append(list, rows[i].Shown())
+		}
+	}
+	if len(list) > 0 {
+		m = With(m, MetadataOrder, "runs", AppendArray(nil, list))
+	}
+	return AppendMembers(nil, m)
+}
+
+// Content returns the content of session_content.json. ok is false if there is nothing
+// that anybody would write there.
+func (v *View) Content() (data events.Raw, ok bool) {
+	var list []events.Raw
+	for _, r := range v.Rows() {
+		if r.Content != nil {
+			list = append(list, r.Content)
+		}
+	}
+	raw, said := v.head.Ledger.Fields.Get(FieldContent)
+	m := Object(raw)
+	if !said {
+		m = UsualContent(v.head.Subject.ID, len(list))
+	}
+	if len(list) > 0 {
+		m = With(m, ContentOrder, "runs", AppendArray(nil, list))
+	}
+	if len(v.head.Threads) > 0 {
+		m = With(m, ContentOrder, "histories", Histories(v.head.Threads))
+	}
+	return AppendMembers(nil, m), said || len(list) > 0 || len(v.head.Threads) > 0
+}
+
+// Histories returns the turns of all models, sorted by name.
+func Histories(threads projector.Threads) events.Raw {
+	var m rawjson.Members
+	for _, name := range slices.Sorted(maps.Keys(threads)) {
+		turns := threads.Turns(name)
+		list := make([]events.Raw, len(turns))
+		for i := range turns {
+			list[i] = RawOf(&turns[i])
+		}
+		value := events.Raw(AppendArray(nil, list))
+		if meta := threads[name].Meta; len(list) == 0 && string(meta) == "null" {
+			value = meta
+		}
+		m = append(m, rawjson.Member{Name: name, Value: value})
+	}
+	return AppendMembers(nil, m)
+}
+
+// RawOf returns a turn as JSON, also where its producer gave other bytes.
+func RawOf(t *projector.Turn) events.Raw {
+	if t.Raw != nil {
+		return t.Raw
+	}
+	return []byte(`{"bytes":"` + base64.StdEncoding.EncodeToString(t.Bytes) + `"}`)
+}
+
+// CountOf returns a member that is a whole number, 0 if it is absent or null. ok is false
+// if it is anything else.
+func CountOf(m rawjson.Members, name string) (n int64, ok bool) {
+	raw, there := m.Get(name)
+	if !there || bytes.Equal(raw, []byte("null")) {
+		return 0, true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return n, err == nil
+}
+
+// without returns an object that lacks a member.
+func without(m rawjson.Members, name string) rawjson.Members {
+	return slices.DeleteFunc(slices.Clone(m), func(x rawjson.Member) bool { return x.Name == name })
+}
