@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
 // StepTrace is a turn as the simulation saw it. Its raw values are kept byte for
@@ -151,38 +152,28 @@ func ToStepTraces(c *Data, o TraceOptions) []StepTrace {
 }
 
 func traceOf(s Step, index int, o TraceOptions) StepTrace {
-	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Selection: events.Raw(`{"method":"none"}`)}
-	if t.Timestamp = events.Timestamp(textOf(s.fields, fieldTimestamp)); t.Timestamp == "" && o.Now != nil {
+	step, _ := rawjson.Object(s.raw) // which it is
+	trace, _ := rawjson.Object(steps.AppendTrace(nil, step, index, false))
+	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Timestamp: events.Timestamp(steps.Text(trace, fieldTimestamp))}
+	t.Selection, _ = trace.Get("selection")
+	t.End, _ = trace.Get("end")
+	if t.Timestamp == "" && o.Now != nil {
 		t.Timestamp = events.TimestampOf(o.Now())
 	}
-	metadata, err := rawjson.Object(s.Metadata())
-	if err != nil {
-		return t
-	}
-	if raw, ok := metadata.Get("originalTurnIndex"); ok && o.PreserveTurnIndices {
+	if raw, ok := steps.Object(step, fieldMetadata).Get("originalTurnIndex"); ok && o.PreserveTurnIndices {
 		if n, err := strconv.Atoi(string(raw)); err == nil {
 			t.TurnIndex = n
 		}
 	}
-	if raw, ok := metadata.Get("stepId"); ok && startsWith(raw, `"`) {
-		id := textOf(metadata, "stepId")
+	if raw, _ := trace.Get("stepId"); startsWith(raw, `"`) {
+		id := steps.Text(trace, "stepId")
 		t.StepID = &id
-	}
-	if raw, ok := metadata.Get("selection"); ok && startsWith(raw, "{[") {
-		t.Selection = raw
-	}
-	if raw, ok := metadata.Get("end"); ok && startsWith(raw, "{[") {
-		t.End = raw
 	}
 	return t
 }
 
-// How a session keeps step traces: as a thread of their own only where they do not
-// follow from the steps.
-const (
-	tracesThread = "traces"
-	tracesFile   = "stepTraces.json"
-)
+// tracesFile is the file of the step traces.
+const tracesFile = "stepTraces.json"
 
 // LoadTrajectoryStepTraces gives the step traces, nil if there are none. Where
 // nobody stored others they are those that follow from the steps of a simulation.
@@ -191,9 +182,9 @@ func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrac
 	if err != nil {
 		return nil, err
 	}
-	raws, ok, err := tracesOf(s)
-	if err != nil || !ok {
-		return nil, err
+	raws, ok := tracesOf(s)
+	if !ok {
+		return nil, nil
 	}
 	traces := make([]StepTrace, len(raws))
 	for i, raw := range raws {
@@ -205,40 +196,30 @@ func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrac
 }
 
 // tracesOf gives the step traces of a session, and whether it has any.
-func tracesOf(s *projector.Session) ([]events.Raw, bool, error) {
+func tracesOf(s *projector.Session) ([]events.Raw, bool) {
 	f, known := s.Ledger.Formats[tracesFile]
-	_, simulated := s.Ledger.Fields.Get(fieldTrajectory)
-	switch {
-	case known && f.Derived, s.Threads[tracesThread] == nil && !known && simulated && s.Threads[events.MainThread] != nil:
-		raws, err := derivedTraces(s)
-		return raws, true, err
-	case s.Threads[tracesThread] == nil:
-		return nil, false, nil
+	switch there, derived := steps.HasTraces(s, f, known); {
+	case derived:
+		return derivedTraces(s), true
+	case !there:
+		return nil, false
 	}
 	var raws []events.Raw
-	for _, t := range s.Threads.Turns(tracesThread) {
+	for _, t := range s.Threads.Turns(steps.TracesThread) {
 		raws = append(raws, t.Raw)
 	}
-	return raws, true, nil
+	return raws, true
 }
 
-// derivedTraces gives the step traces that follow from the steps.
-func derivedTraces(s *projector.Session) ([]events.Raw, error) {
-	if s.Threads[events.MainThread] == nil {
-		return nil, nil
-	}
-	d, err := decodeThread(s)
-	if err != nil {
-		return nil, err
-	}
-	raws := make([]events.Raw, len(d.c.Steps))
-	for i, step := range d.c.Steps {
-		t := traceOf(step, step.StepIndex(), TraceOptions{PreserveTurnIndices: true})
-		if raws[i], err = rawjson.Marshal(t); err != nil {
-			return nil, rawError(fmt.Sprintf("[%d]", i), err)
+// derivedTraces returns the step traces that follow from the steps.
+func derivedTraces(s *projector.Session) []events.Raw {
+	var raws []events.Raw
+	for i, turn := range s.Threads.Turns(events.MainThread) {
+		if step, err := rawjson.Object(turn.Raw); err == nil {
+			raws = append(raws, steps.AppendTrace(nil, step, i, true))
 		}
 	}
-	return raws, nil
+	return raws
 }
 
 // SaveTrajectoryStepTraces records what the simulation saw. Traces that follow from
@@ -270,10 +251,7 @@ func (c *Conversation) SaveTrajectoryStepTraces(ctx context.Context, traces []St
 }
 
 func planTraces(s *projector.Session, raws []events.Raw) (events.Payload, Change, error) {
-	have, ok, err := tracesOf(s)
-	if err != nil {
-		return nil, NoChange, err
-	}
+	have, ok := tracesOf(s)
 	change := Extension
 	if ok {
 		change = Replacement
@@ -281,11 +259,7 @@ func planTraces(s *projector.Session, raws []events.Raw) (events.Payload, Change
 	if ok && slices.EqualFunc(have, raws, sameTokens) {
 		return nil, NoChange, nil
 	}
-	derived, err := derivedTraces(s)
-	if err != nil {
-		return nil, NoChange, err
-	}
-	if s.Threads[events.MainThread] != nil && slices.EqualFunc(derived, raws, sameTokens) {
+	if s.Threads[events.MainThread] != nil && slices.EqualFunc(derivedTraces(s), raws, sameTokens) {
 		formats := map[string]events.FileFormat{tracesFile: {Indent: "  ", Derived: true}}
 		return &events.SessionUpdated{Set: events.Fields{}, Formats: formats}, change, nil
 	}
@@ -293,7 +267,7 @@ func planTraces(s *projector.Session, raws []events.Raw) (events.Payload, Change
 	for _, raw := range raws {
 		r.Items = append(r.Items, events.Item{Turn: raw})
 	}
-	p := &events.ThreadReplaced{Threads: map[string]events.Replacement{tracesThread: r}, Others: "keep", Reason: "save"}
+	p := &events.ThreadReplaced{Threads: map[string]events.Replacement{steps.TracesThread: r}, Others: "keep", Reason: "save"}
 	if f, known := s.Ledger.Formats[tracesFile]; known && (f.Derived || f.Gone) {
 		p.Formats = map[string]events.FileFormat{tracesFile: {Indent: "  "}}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -151,7 +152,7 @@ func (g *emitter) traces() {
 		if s.format.Indent != "" {
 			raw = rawjson.AppendCompact(nil, raw) // the indent gives the white space back
 		}
-		g.turn(tracesThread, n+1, turn{raw: raw})
+		g.turn(steps.TracesThread, n+1, turn{raw: raw})
 	}
 }
 
@@ -184,7 +185,7 @@ func outcomeOf(kind string, result rawjson.Members) (string, events.Timestamp) {
 	if kind != kindTrajectory || !said || string(completed) != "false" {
 		return "completed", at
 	}
-	switch reason := memberText(result, "reason"); reason {
+	switch reason := steps.Text(result, "reason"); reason {
 	case "", "error":
 		return "failed", at
 	default:

@@ -8,6 +8,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -36,7 +37,7 @@ type turn struct {
 // turnOf reads a turn; step is nil if it is no object, and says nothing then.
 func turnOf(raw events.Raw, step rawjson.Members) turn {
 	t := turn{raw: raw, at: validTime(step, "timestamp")}
-	if id := memberText(step, "id"); len(id) <= events.MaxIDLen {
+	if id := steps.Text(step, "id"); len(id) <= events.MaxIDLen {
 		t.id = id
 	}
 	return t
@@ -92,7 +93,7 @@ func (sc *lineScan) run() (*lines, error) {
 			l.report(t.Line, reason+" (kept as it stands)")
 		}
 		if l.turns == 0 {
-			l.id = memberText(t.Step, "conversationId")
+			l.id = steps.Text(t.Step, "conversationId")
 		}
 		if l.at == "" {
 			l.at = validTime(t.Step, "timestamp")
@@ -152,7 +153,7 @@ func wrongStep(step rawjson.Members, err error) string {
 
 // validTime gives a member that is a time, "" if it is none.
 func validTime(m rawjson.Members, name string) events.Timestamp {
-	at := events.Timestamp(memberText(m, name))
+	at := events.Timestamp(steps.Text(m, name))
 	if _, ok := at.Time(); !ok {
 		return ""
 	}

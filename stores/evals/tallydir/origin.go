@@ -4,6 +4,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -57,7 +58,7 @@ func (im importer) idIn(f *folder, name string) string {
 		if err != nil {
 			return ""
 		}
-		return memberText(object, "id")
+		return steps.Text(object, "id")
 	}
 	r, err := f.tree.Open(s.full)
 	if err != nil {
@@ -66,7 +67,7 @@ func (im importer) idIn(f *folder, name string) string {
 	defer r.Close()
 	id := ""
 	_ = foreign.EachTurn(r, f.limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
-		id = memberText(t.Step, "conversationId")
+		id = steps.Text(t.Step, "conversationId")
 		return errStop
 	})
 	return id

@@ -29,8 +29,7 @@ const (
 	kindTally      = "tally"
 	kindTrajectory = "trajectory"
 
-	tracesThread = "traces"         // step traces that do not follow from the steps
-	fieldFolder  = "tallydirFolder" // name of the folder, where it is not the one made of the id
+	fieldFolder = "tallydirFolder" // name of the folder, where it is not the one made of the id
 )
 
 // part says which part of a session a file holds.

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -61,9 +62,9 @@ func (p *plan) planThreads() {
 	}
 	switch s := p.f.file(tracesName); {
 	case s == nil, s.format.Derived:
-		p.dropThread(tracesThread)
+		p.dropThread(steps.TracesThread)
 	case s.value:
-		p.traces = p.planThread(tracesThread, s.traces, p.keptTraces(s))
+		p.traces = p.planThread(steps.TracesThread, s.traces, p.keptTraces(s))
 	}
 }
 
@@ -107,7 +108,7 @@ func (p *plan) dropThread(name string) {
 
 // keptTraces counts the stored step traces that are as in the file.
 func (p *plan) keptTraces(s *source) int {
-	have := p.s.Threads.Turns(tracesThread)
+	have := p.s.Threads.Turns(steps.TracesThread)
 	if len(have) == 0 {
 		return 0
 	}

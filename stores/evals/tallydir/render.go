@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -139,7 +140,7 @@ func rawOf(t *projector.Turn) events.Raw {
 // renderTraces writes the thread that holds the step traces; where they are not
 // stored they are derived from the steps.
 func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool, error) {
-	there, derived := v.hasTraces(f, known)
+	there, derived := steps.HasTraces(v.s, f, known)
 	if !known {
 		f = events.FileFormat{Indent: writerStyle}
 	}
@@ -155,7 +156,7 @@ func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool,
 			}
 		}
 	default:
-		turns := v.s.Threads.Turns(tracesThread)
+		turns := v.s.Threads.Turns(steps.TracesThread)
 		for i := range turns {
 			if err := d.out.element(rawOf(&turns[i])); err != nil {
 				return true, err
@@ -163,20 +164,6 @@ func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool,
 		}
 	}
 	return true, d.out.end()
-}
-
-// hasTraces reports whether there are step traces, and whether they follow from
-// the steps. A simulation has some even if nobody said how they are spelled.
-func (v *view) hasTraces(f events.FileFormat, known bool) (there, derived bool) {
-	if known && f.Derived {
-		return true, true
-	}
-	if v.s.Threads[tracesThread] != nil {
-		return true, false
-	}
-	_, simulated := v.s.Ledger.Fields.Get("trajectory")
-	derived = !known && simulated && v.s.Threads[events.MainThread] != nil
-	return derived, derived
 }
 
 // paths lists the files that the session may have, sorted.
@@ -265,7 +252,7 @@ func (v *view) has(p place, f file) bool {
 		_, ok := v.s.Ledger.Fields.Get("trajectory")
 		return ok
 	case partTraces:
-		there, _ := v.hasTraces(f.format, f.known)
+		there, _ := steps.HasTraces(v.s, f.format, f.known)
 		return there
 	case partRun:
 		r := v.s.Ledger.Run(p.run)

@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -388,7 +389,7 @@ func (f *folder) scanJSON(s *source) error {
 	case v.NoObject != nil:
 		s.problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
 	case s.place.part == partMeta:
-		f.birth, f.created = memberText(object, "createdAt"), validTime(object, "createdAt")
+		f.birth, f.created = steps.Text(object, "createdAt"), validTime(object, "createdAt")
 		if _, said := object.Get("createdAt"); said && f.created == "" {
 			s.problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
 		}
@@ -401,7 +402,7 @@ func (f *folder) scanJSON(s *source) error {
 // nameRun gives a run whose file name was shortened the id that stands inside.
 func (s *source) nameRun(object rawjson.Members) {
 	name := strings.TrimSuffix(path.Base(s.path), runSuffix)
-	if id := memberText(object, "runId"); formats.IsShortened(name) && formats.FileName(id) == name {
+	if id := steps.Text(object, "runId"); formats.IsShortened(name) && formats.FileName(id) == name {
 		s.place.run.ID = id
 	}
 }

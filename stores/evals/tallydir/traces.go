@@ -2,85 +2,12 @@ package tallydir
 
 import (
 	"bytes"
-	"strconv"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
-
-// tracer appends the step traces of steps, compact or with the white space that stands
-// in the steps.
-type tracer struct{ compact bool }
-
-// trace appends the step trace of the step at an index.
-//
-// Where a step does not say what a trace needs, the values are those of the
-// original's conversion, but for the time: what was not recorded is left out.
-func (t tracer) trace(dst []byte, step rawjson.Members, index int) []byte {
-	metadata := memberObject(step, "metadata")
-	dst = append(dst, `{"turnIndex":`...)
-	if at, ok := metadata.Get("originalTurnIndex"); ok {
-		dst = t.value(dst, at)
-	} else if at, ok := step.Get("stepIndex"); ok {
-		dst = t.value(dst, at)
-	} else {
-		dst = strconv.AppendInt(dst, int64(index), 10)
-	}
-	dst = t.member(dst, "userMessage", step, "input", "null")
-	dst = t.member(dst, "agentMessages", step, "output", "[]")
-	if _, ok := step.Get("timestamp"); ok {
-		dst = t.member(dst, "timestamp", step, "timestamp", "")
-	}
-	dst = t.member(dst, "stepId", metadata, "stepId", "null")
-	dst = t.member(dst, "selection", metadata, "selection", `{"method":"none"}`)
-	if _, ok := metadata.Get("end"); ok {
-		dst = t.member(dst, "end", metadata, "end", "")
-	}
-	return append(dst, '}')
-}
-
-func (t tracer) member(dst []byte, name string, from rawjson.Members, member, otherwise string) []byte {
-	dst = append(dst, `,"`...)
-	dst = append(append(dst, name...), `":`...)
-	if raw, ok := from.Get(member); ok {
-		return t.value(dst, raw)
-	}
-	return append(dst, otherwise...)
-}
-
-func (t tracer) value(dst []byte, raw events.Raw) []byte {
-	if t.compact {
-		return rawjson.AppendCompact(dst, raw)
-	}
-	return append(dst, raw...)
-}
-
-// memberObject gives a member that is an object, nil if it is none.
-func memberObject(m rawjson.Members, name string) rawjson.Members {
-	raw, ok := m.Get(name)
-	if !ok {
-		return nil
-	}
-	inner, err := rawjson.Object(raw)
-	if err != nil {
-		return nil
-	}
-	return inner
-}
-
-// memberText gives a member that is a string, "" if it is none.
-func memberText(m rawjson.Members, name string) string {
-	raw, ok := m.Get(name)
-	if !ok {
-		return ""
-	}
-	text, err := rawjson.String(raw)
-	if err != nil {
-		return ""
-	}
-	return text
-}
 
 // deriver writes the step traces of a list of turns. The nil deriver does nothing.
 type deriver struct {
@@ -100,7 +27,7 @@ func (d *deriver) turn(step rawjson.Members, ok bool) error {
 		return nil
 	}
 	// An indent gives all white space between tokens anew.
-	d.buf = tracer{compact: d.out.format.Indent == ""}.trace(d.buf[:0], step, index)
+	d.buf = steps.AppendTrace(d.buf[:0], step, index, d.out.format.Indent == "")
 	return d.out.element(d.buf)
 }
 
