@@ -6,7 +6,7 @@
 // A [Store] is a log together with what is needed to read it. Most programs get
 // one from the package embedded:
 //
-//	st, err := embedded.Open(ctx, embedded.Options{Dir: dir})
+//	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 //
 // and then work with handles, which are cheap and do no I/O until asked:
 //

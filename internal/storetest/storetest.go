@@ -49,7 +49,7 @@ func Open(t testing.TB, backend string) *tally.Store {
 // test.
 func openDir(t testing.TB, dir string) *tally.Store {
 	t.Helper()
-	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
+	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
