@@ -135,7 +135,7 @@ func (st *Store) Namespace() string { return st.config.Namespace }
 // of tally-evals are, or would be. A store writes nothing there.
 func (st *Store) Base() string { return st.config.Base }
 
-// In gives the same store seen through another namespace. Only the original is
+// In returns the same store seen through another namespace. Only the original is
 // closed.
 func (st *Store) In(namespace string) (*Store, error) {
 	if err := events.ValidateNamespace(namespace); err != nil {
@@ -174,7 +174,7 @@ type Lag struct {
 	Age    time.Duration // since the first event was recorded that the view does not show
 }
 
-// Lag gives the lag of a view that has got to an offset.
+// Lag returns the lag of a view that has got to an offset.
 func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 	durable, err := st.Log.Durable(ctx)
 	if err != nil || durable <= at {

@@ -45,7 +45,7 @@ func (l *Listen) Check() error {
 	return err
 }
 
-// check gives the host and port, or a *ListenError.
+// check returns the host and port, or a *ListenError.
 func (l *Listen) check() (host string, port int, err error) {
 	fail := func(reason string) (string, int, error) { return "", 0, &ListenError{l.Address, reason} }
 	host, name, err := net.SplitHostPort(l.Address)

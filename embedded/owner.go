@@ -77,7 +77,7 @@ func takeLock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// OwnerOf gives the process that serves a directory, or was killed when it did, and
+// OwnerOf returns the process that serves a directory, or was killed when it did, and
 // where. A directory that was left in order is not owned: then it is 0.
 func OwnerOf(dir string) (pid int, url string) {
 	o, err := readOwner(dir)

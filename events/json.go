@@ -175,7 +175,7 @@ func (d *decoder) member(ns string, m Field) error {
 	return err
 }
 
-// extensionValue gives the canonical string of an extension's value.
+// extensionValue returns the canonical string of an extension's value.
 func extensionValue(m Field) (string, error) {
 	switch c := m.Value[0]; {
 	case c == '"':
@@ -196,7 +196,7 @@ func extensionValue(m Field) (string, error) {
 	return "", invalid(m.Name, "want a string, an integer or a boolean")
 }
 
-// takeData gives the event its data from the members data and data_base64.
+// takeData sets the event's data from the members data and data_base64.
 func (e *Event) takeData(data, base64Data Raw) error {
 	switch {
 	case data == nil && base64Data == nil:

@@ -119,7 +119,7 @@ func decodeInto(data []byte, p Payload) error {
 	return validate(p)
 }
 
-// dataError gives an error of the scanner the form that callers know.
+// dataError returns an error of the scanner in the form that callers know.
 func dataError(err error) error {
 	if f, ok := err.(*rawjson.FieldError); ok {
 		return &InvalidError{Field: join("data", f.Path), Reason: f.Reason}

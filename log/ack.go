@@ -15,7 +15,7 @@ const (
 	Replicated                   // a quorum of a cluster has it
 )
 
-// String gives "buffered", "durable" or "replicated".
+// String returns "buffered", "durable" or "replicated".
 func (d Durability) String() string {
 	switch d {
 	case Durable:

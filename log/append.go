@@ -308,7 +308,7 @@ func (p *appending) age(id string, now time.Time) {
 	}
 }
 
-// timeOfID gives the time at which a UUIDv7 says it was made.
+// timeOfID returns the time at which a UUIDv7 says it was made.
 func timeOfID(id string) (time.Time, bool) {
 	if len(id) != 36 {
 		return time.Time{}, false

@@ -62,7 +62,7 @@ type Publication struct {
 // Segmented is a Backend that begins anew at times: from then on Publish does not
 // recognise the ids that it stored before.
 type Segmented interface {
-	// Segment gives a number that grows each time, and when the last time was; zero:
+	// Segment returns a number that grows each time, and when the last time was; zero:
 	// nothing was stored before.
 	Segment() (n int, begun time.Time)
 }
@@ -89,7 +89,7 @@ type Outgoing struct {
 	Data   []byte
 }
 
-// Fields gives the header's fields by their names.
+// Fields returns the header's fields by their names.
 func (o Outgoing) Fields() map[string][]string {
 	fields := make(map[string][]string, 10)
 	for line := range strings.SplitSeq(string(o.Header), "\r\n") {

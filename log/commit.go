@@ -25,7 +25,7 @@ type Sync func(stream string) error
 // horizon is how far the log is safe from a power cut: the durable watermark. No
 // reader sees beyond it unless it asks to.
 type horizon interface {
-	// durable gives the highest offset below which everything is safe.
+	// durable returns the highest offset below which everything is safe.
 	durable(ctx context.Context) (events.Offset, error)
 	// await returns when an offset is safe.
 	await(ctx context.Context, at events.Offset) error
@@ -171,7 +171,7 @@ func (c *committer) drain(ctx context.Context) error {
 	return c.await(ctx, stored)
 }
 
-// failed gives the error of a sync that failed: nothing can be acknowledged after
+// failed returns the error of a sync that failed: nothing can be acknowledged after
 // it.
 func (c *committer) failed() error {
 	c.mu.Lock()
@@ -212,7 +212,7 @@ func (c *committer) release() {
 	c.waits = slices.Delete(c.waits, 0, n)
 }
 
-// place gives the index of the first waiter for an offset or one above it.
+// place returns the index of the first waiter for an offset or one above it.
 func (c *committer) place(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
@@ -224,7 +224,7 @@ func (c *committer) covers(at events.Offset) bool {
 	return c.safe >= at
 }
 
-// enlist gives what is closed when an offset is safe or a sync failed; nil: that is
+// enlist returns what is closed when an offset is safe or a sync failed; nil: that is
 // so.
 func (c *committer) enlist(at events.Offset) <-chan struct{} {
 	c.mu.Lock()

@@ -120,7 +120,7 @@ func (c *consumer) open(ctx context.Context) error {
 	return nil
 }
 
-// count gives the number of messages behind After.
+// count returns the number of messages behind After.
 func (c *consumer) count(ctx context.Context) (uint64, error) {
 	if c.failed == nil {
 		c.failed = c.open(ctx)
@@ -182,7 +182,7 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 	}
 }
 
-// rest gives what the server that has the consumer did not have yet. What it cannot
+// rest returns what the server that has the consumer did not have yet. What it cannot
 // read the leader perhaps can, too.
 func (c *consumer) rest(ctx context.Context) (Message, error) {
 	if !c.segment.replicated || c.at >= c.q.Upto {

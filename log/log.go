@@ -286,7 +286,7 @@ func (l *Log) errClosed(verb string) error {
 	return fmt.Errorf("log: %s: %w: the log is closed", verb, ErrUnavailable)
 }
 
-// Stamp gives an event its id and its time, if it has none. A producer that wants
+// Stamp sets an event's id and time, if it has none. A producer that wants
 // to be able to append an event again stamps it first, or names it itself.
 func (l *Log) Stamp(e events.Event) events.Event {
 	if e.ID == "" {
@@ -431,7 +431,7 @@ func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectIn
 	}
 }
 
-// decode gives the record of a message, or a *events.DamageError if it is no event.
+// decode returns the record of a message, or a *events.DamageError if it is no event.
 func decode(m Message) (events.Record, error) {
 	e, ok := events.Event{}, false
 	if m.wire != "" {

@@ -143,7 +143,7 @@ func (n *numbering) take(a arrival) {
 	}
 }
 
-// find gives a series, which may be new. The one that is silent for longest is
+// find returns a series, which may be new. The one that is silent for longest is
 // forgotten if there are too many.
 func (n *numbering) find(key seriesKey) (*series, error) {
 	if s := n.series[key]; s != nil {

@@ -191,7 +191,7 @@ func (b *jetStream) indexOf(ctx context.Context, s *segment) (*segindex.Builder,
 	}
 }
 
-// derivedID gives the id by which the server would have known a message whose publisher
+// derivedID returns the id by which the server would have known a message whose publisher
 // left it out; "" if it is no event.
 func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 	whole, err := b.Get(ctx, m.Offset)

@@ -12,7 +12,7 @@ import (
 // process: an import, which wants the whole machine for a moment. A view that does not
 // yield otherwise stands aside then, but for those who wait for it.
 type Bulk interface {
-	// Bulk gives what is closed while such a series is appended, and what is closed while
+	// Bulk returns what is closed while such a series is appended, and what is closed while
 	// none is. Both are of the moment of the call.
 	Bulk() (begun, over <-chan struct{})
 }

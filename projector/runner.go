@@ -527,7 +527,7 @@ func (r *Runner) await() (done func()) {
 	}
 }
 
-// hurried gives what is closed when somebody waits.
+// hurried returns what is closed when somebody waits.
 func (r *Runner) hurried() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

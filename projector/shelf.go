@@ -37,7 +37,7 @@ func (h *History) Shorten(read func(n int) ([]byte, error)) {
 	h.forget(len(s.ends) * BlockRecords)
 }
 
-// fitted gives a list without much room behind it: most sessions end before they fill
+// fitted returns a list without much room behind it: most sessions end before they fill
 // that, and there are many.
 func fitted[E any](list []E) []E {
 	if room := cap(list) - len(list); room <= 8 || room <= len(list)/4 {

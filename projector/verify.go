@@ -62,7 +62,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 	return v, c.all(ctx)
 }
 
-// refolding gives a loader that folds everything from zero and alters nothing.
+// refolding returns a loader that folds everything from zero and alters nothing.
 func (l *Loader) refolding() *Loader {
 	return &Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, sizes: l.sizes, afresh: true}
 }

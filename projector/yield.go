@@ -84,7 +84,7 @@ func (y Yield) start(ctx context.Context, hurried func() <-chan struct{}) {
 	}
 }
 
-// placeOf gives the offset of what a read gave: a record, or damage in its place.
+// placeOf returns the offset of what a read gave: a record, or damage in its place.
 func placeOf(rec events.Record, err error) (at events.Offset, known bool) {
 	if damage, ok := errors.AsType[*events.DamageError](err); ok {
 		return damage.Offset, true

@@ -31,7 +31,7 @@ import (
 // Nothing is synced, since losing a snapshot loses nothing.
 type Files struct{ dir string }
 
-// NewFiles gives the store below dir, which is made when the first snapshot is
+// NewFiles returns the store below dir, which is made when the first snapshot is
 // written.
 func NewFiles(dir string) *Files { return &Files{dir} }
 

@@ -48,7 +48,7 @@ func (e *CorruptError) Error() string { return fmt.Sprintf("snapshot %s: %s", e.
 
 // Store keeps snapshots. Implementations are safe for concurrent use.
 type Store interface {
-	// List gives what is stored of one subject and fold, newest first, whatever its
+	// List returns what is stored of one subject and fold, newest first, whatever its
 	// version. What cannot be read at all is left out and reported by Verify.
 	List(ctx context.Context, sub events.Subject, fold string) ([]Meta, error)
 	// Get reads a snapshot and checks its hash. A *CorruptError or ErrNotFound are
@@ -59,7 +59,7 @@ type Store interface {
 	Put(ctx context.Context, s Snapshot) error
 	// Delete removes one snapshot; there being none is no error.
 	Delete(ctx context.Context, m Meta) error
-	// All gives every snapshot, a *CorruptError for each thing that is none, and
+	// All yields every snapshot, a *CorruptError for each thing that is none, and
 	// other errors for what cannot be read; it goes on behind both.
 	All(ctx context.Context) iter.Seq2[Meta, error]
 	// Discard removes what All reported as a *CorruptError, by its Name; there

@@ -26,7 +26,7 @@ type Metrics struct {
 
 var _ log.Observer = (*Metrics)(nil)
 
-// New gives metrics of nothing yet.
+// New returns metrics of nothing yet.
 func New() *Metrics {
 	// From a tenth of a millisecond to six seconds, twice as long each time.
 	times := prometheus.ExponentialBuckets(0.0001, 2, 17)

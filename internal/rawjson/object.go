@@ -138,5 +138,5 @@ func (s *nameSet) add(name string) bool {
 	return true
 }
 
-// Trim gives the input without the JSON white space around it.
+// Trim returns the input without the JSON white space around it.
 func Trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }

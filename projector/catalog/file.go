@@ -365,7 +365,7 @@ func (f *file) find(ctx context.Context, text string, args, into []any) (bool, e
 	return err == nil, err
 }
 
-// close gives the file up. What was not committed is gone.
+// close closes the file. What was not committed is gone.
 func (f *file) close() error {
 	for _, st := range f.statements {
 		st.Close()

@@ -61,7 +61,7 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	return r, nil
 }
 
-// wrap gives an error its file. Damage is as good as no file, a file may be removed at
+// wrap names the file in an error. Damage is as good as no file, a file may be removed at
 // any moment by whoever builds it anew, and on a full disk even reading needs room.
 func (r *reader) wrap(err error) error {
 	switch {
@@ -91,7 +91,7 @@ func (r *reader) Standing(ctx context.Context) (Standing, error) {
 	return s, r.wrap(err)
 }
 
-// Close gives the file up.
+// Close closes the file.
 func (r *reader) Close() error { return r.db.Close() }
 
 // poll is how often a file that another process writes is looked at.
@@ -152,7 +152,7 @@ func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
 	return r.Standing(ctx)
 }
 
-// formOf gives what the file of a view is like, and its name.
+// formOf returns what the file of a view is like, and its name.
 func formOf(view string) (form, string) {
 	if view == searchForm.view {
 		return searchForm, SearchFileName

@@ -30,13 +30,13 @@ var (
 // ErrBehind says that an edition shows less than the one that it is to replace.
 var ErrBehind = errors.New("catalog: the new edition is behind")
 
-// NextCatalog gives the second edition of the catalog in a directory. One that was
+// NextCatalog returns the second edition of the catalog in a directory. One that was
 // begun and not finished is gone on with.
 func NextCatalog(dir string, lg *slog.Logger) *Catalog {
 	return newCatalog(filepath.Join(dir, FileName), next, lg)
 }
 
-// NextSearch gives the second edition of the search view in a directory.
+// NextSearch returns the second edition of the search view in a directory.
 func NextSearch(dir string, text Text, lg *slog.Logger) *Search {
 	return newSearch(filepath.Join(dir, SearchFileName), next, text, lg)
 }

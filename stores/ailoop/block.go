@@ -12,7 +12,7 @@ import (
 // [ImageBlock], [DocumentBlock], [ToolCallBlock], [ReasoningBlock] and
 // [RedactedReasoningBlock].
 type Block interface {
-	// tagged gives the name of the block's kind and the value that is written.
+	// tagged returns the name of the block's kind and the value that is written.
 	tagged() (string, any)
 }
 
@@ -238,7 +238,7 @@ type kindedObject struct {
 	Rest events.Fields `json:",unknown"`
 }
 
-// memberText gives a member that is known to be a text.
+// memberText returns a member that is known to be a text.
 func memberText(members events.Fields, name string) string {
 	raw, _ := members.Get(name)
 	return decoded[string](raw)

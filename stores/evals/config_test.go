@@ -26,7 +26,7 @@ func TestConfiguration(t *testing.T) {
 	eachParity(t, []parity{{"T-37 projects with equal ids", testProjects}})
 }
 
-// alone gives an environment without settings of its own.
+// alone returns an environment without settings of its own.
 func alone(t *testing.T) (dir string) {
 	t.Helper()
 	home := t.TempDir()

@@ -60,7 +60,7 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("line %d (%d without blank ones): %v", e.Line, e.Filled, e.Err)
 }
 
-// Unwrap gives what is wrong with the line.
+// Unwrap returns what is wrong with the line.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Decode reads a conversation.jsonl.
@@ -150,7 +150,7 @@ func Encode(c *Data) ([]byte, error) {
 	return out, nil
 }
 
-// encodeStep gives a step the id of its conversation, and the first one its
+// encodeStep returns a step with the id of its conversation, and the first one with its
 // metadata. What says both already is not touched.
 func encodeStep(s Step, index int, id string, metadata events.Raw) (events.Raw, error) {
 	raw := s.raw

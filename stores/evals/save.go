@@ -129,7 +129,7 @@ func equalRaw(a, b events.Raw) bool {
 	return (a == nil) == (b == nil) && rawjson.Equal(a, b)
 }
 
-// meta gives the metadata that the thread shall have. Id and metadata of a
+// meta returns the metadata that the thread shall have. Id and metadata of a
 // conversation stand there while there is no line that says them.
 func (v *saving) meta(data *Data) events.Raw {
 	var old events.Raw
@@ -152,7 +152,7 @@ func (v *saving) meta(data *Data) events.Raw {
 	return edited(meta, fieldConversationMetadata, data.Metadata)
 }
 
-// edited gives a good object with a member changed, nil takes it away.
+// edited returns a good object with a member changed, nil takes it away.
 func edited(object events.Raw, name string, value events.Raw) events.Raw {
 	out, err := rawjson.DeleteMember(object, name)
 	if err == nil && value != nil {

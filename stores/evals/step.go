@@ -100,7 +100,7 @@ func startsWith(raw events.Raw, any string) bool {
 	return false
 }
 
-// Raw gives the step's JSON, byte for byte. It must not be altered.
+// Raw returns the step's JSON, byte for byte. It must not be altered.
 func (s Step) Raw() events.Raw { return s.raw }
 
 // IsZero reports whether there is no step.
@@ -139,7 +139,7 @@ func (s Step) Timestamp() (time.Time, bool) { return parseDate(textOf(s.fields, 
 // Metadata is the step's free object, nil if there is none.
 func (s Step) Metadata() events.Raw { return s.Field(fieldMetadata) }
 
-// Field gives any field as it stands, nil if there is none of the name.
+// Field returns any field as it stands, nil if there is none of the name.
 func (s Step) Field(name string) events.Raw {
 	raw, _ := s.fields.Get(name)
 	return raw
@@ -154,7 +154,7 @@ func (s Step) Fields() []string {
 	return names
 }
 
-// Set gives a field another value, in its place or behind the last one. A nil
+// Set sets a field to another value, in its place or behind the last one. A nil
 // value takes the field away. A value that the field cannot have is
 // *events.InvalidError and the step stays as it was.
 func (s *Step) Set(name string, value events.Raw) error {
@@ -223,7 +223,7 @@ func (s *Step) SetMetadata(object events.Raw) error { return s.Set(fieldMetadata
 // does not count; order, numbers and escapes do.
 func (s Step) Equal(other Step) bool { return rawjson.Equal(s.raw, other.raw) }
 
-// MarshalJSON gives the step as it stands.
+// MarshalJSON returns the step as it stands.
 func (s Step) MarshalJSON() ([]byte, error) {
 	if s.raw == nil {
 		return []byte("null"), nil
@@ -240,7 +240,7 @@ func (s *Step) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// textOf gives a member that is a string, "" if it is none.
+// textOf returns a member that is a string, "" if it is none.
 func textOf(m events.Fields, name string) string {
 	raw, ok := m.Get(name)
 	if !ok || !startsWith(raw, `"`) {
@@ -267,7 +267,7 @@ func parseDate(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// rawError gives an error of the scanner the form that callers know. The path is
+// rawError returns an error of the scanner in the form that callers know. The path is
 // that of the value that was read.
 func rawError(path string, err error) error {
 	e := &events.InvalidError{Field: path, Reason: err.Error()}

@@ -184,7 +184,7 @@ const (
 	tracesFile   = "stepTraces.json"
 )
 
-// LoadTrajectoryStepTraces gives the step traces, nil if there are none. Where
+// LoadTrajectoryStepTraces returns the step traces, nil if there are none. Where
 // nobody stored others they are those that follow from the steps of a simulation.
 func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrace, error) {
 	s, err := c.head(ctx)
@@ -204,7 +204,7 @@ func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrac
 	return traces, nil
 }
 
-// tracesOf gives the step traces of a session, and whether it has any.
+// tracesOf returns the step traces of a session, and whether it has any.
 func tracesOf(s *projector.Session) ([]events.Raw, bool, error) {
 	f, known := s.Ledger.Formats[tracesFile]
 	_, simulated := s.Ledger.Fields.Get(fieldTrajectory)
@@ -222,7 +222,7 @@ func tracesOf(s *projector.Session) ([]events.Raw, bool, error) {
 	return raws, true, nil
 }
 
-// derivedTraces gives the step traces that follow from the steps.
+// derivedTraces returns the step traces that follow from the steps.
 func derivedTraces(s *projector.Session) ([]events.Raw, error) {
 	if s.Threads[events.MainThread] == nil {
 		return nil, nil

@@ -232,7 +232,7 @@ func (a *App) Confirm(yes bool, question string) error {
 	return nil
 }
 
-// Ask gives the line that is typed in answer to a question, "" if none is.
+// Ask returns the line that is typed in answer to a question, "" if none is.
 func (a *App) Ask(question string) string {
 	fmt.Fprint(a.Err, question+" ")
 	if a.answers == nil {

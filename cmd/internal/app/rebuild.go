@@ -123,7 +123,7 @@ func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Fin
 	return catalog.Verify(ctx, st.Log, st.ViewsDir(), render.Text, func(view string, c projector.Cursor) { steps[view](c) })
 }
 
-// ViewNames gives the views that arguments name: all if there are none.
+// ViewNames returns the views that arguments name: all if there are none.
 func ViewNames(args []string) []string {
 	if len(args) == 0 {
 		args = viewNames

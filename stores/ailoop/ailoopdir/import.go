@@ -154,7 +154,7 @@ func (im *importer) problem(line int, reason string) {
 	im.report.Problems = append(im.report.Problems, formats.Problem{File: im.f.name, Line: line, Reason: reason})
 }
 
-// load gives the session, an empty one if it does not exist.
+// load returns the session, an empty one if it does not exist.
 func (im *importer) load(ctx context.Context) (view, error) {
 	sub := events.Session(im.target.Namespace(), im.f.id)
 	s, err := im.target.Loader().Session(ctx, sub, 0)

@@ -98,7 +98,7 @@ func (im importer) conversations(ctx context.Context, names []string) error {
 	return firstCause(errs)
 }
 
-// firstCause gives the first error that is not what another one ended.
+// firstCause returns the first error that is not what another one ended.
 func firstCause(errs []error) error {
 	var ended error
 	for _, err := range errs {

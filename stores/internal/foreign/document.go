@@ -159,7 +159,7 @@ func (s Stamp) PutDocument(ctx context.Context, target formats.Target, f WholeFi
 	return 0, fmt.Errorf("%s: %w", f.Doc, log.ErrConflict)
 }
 
-// readWhole gives the data of a file's document: the file, or the list of its
+// readWhole returns the data of a file's document: the file, or the list of its
 // pieces, each stored before.
 func readWhole(ctx context.Context, target formats.Target, f WholeFile) ([]byte, string, error) {
 	r, err := f.Content()

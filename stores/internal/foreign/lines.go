@@ -22,7 +22,7 @@ type lineReader struct {
 
 var errLong = errors.New("too long")
 
-// next gives the next line without its end, and that end: "\n", "\r\n" or "". The
+// next returns the next line without its end, and that end: "\n", "\r\n" or "". The
 // line is valid until the next call. errLong stands for a line that was skipped.
 func (l *lineReader) next() (line []byte, end string, err error) {
 	l.buf = l.buf[:0]

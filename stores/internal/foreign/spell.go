@@ -109,7 +109,7 @@ func fits(raw []byte, inside int) error {
 	return nil
 }
 
-// Nesting gives the depth of a value that is known to be JSON.
+// Nesting returns the depth of a value that is known to be JSON.
 func Nesting(raw []byte) int {
 	if n := bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")); n < rawjson.MaxDepth-10 {
 		return n // never deeper than that
@@ -182,7 +182,7 @@ func (l *LinesWriter) End() error {
 	return err
 }
 
-// HexSum gives a hash as it stands in formats.
+// HexSum returns a hash as it stands in formats.
 func HexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // SumOf hashes bytes.

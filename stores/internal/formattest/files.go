@@ -40,7 +40,7 @@ func (f files) Write(_ context.Context, name string, _ fs.FileMode, content func
 	return err
 }
 
-// Exported gives all files of a store in a layout, by their paths.
+// Exported returns all files of a store in a layout, by their paths.
 func Exported(t testing.TB, src formats.Source, layout formats.Layout) (map[string]string, formats.Report) {
 	t.Helper()
 	f := files{content: make(map[string]string)}
@@ -129,7 +129,7 @@ func MustEqual(t testing.TB, want, have map[string]string) {
 	}
 }
 
-// Recorded gives a folder of recorded sessions beside the repository; without it
+// Recorded returns a folder of recorded sessions beside the repository; without it
 // the test is skipped.
 func Recorded(t testing.TB, name ...string) string {
 	t.Helper()
