@@ -127,7 +127,7 @@ type Attached struct {
 
 // Attach opens the log of a directory through the process that owns it. Of the
 // options Dir, Logger and MinDurability matter. It returns *NoOwnerError if there is no such
-// process, or none any more; when the owner ends, calls give log.ErrUnavailable or
+// process, or none any more; when the owner ends, calls return log.ErrUnavailable or
 // log.ErrUnknown.
 func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	o = o.withDefaults()

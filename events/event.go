@@ -34,7 +34,7 @@ const (
 )
 
 // Event is a CloudEvent 1.0: one fact about one subject. Its identity is
-// (Subject, Source, ID): appending an identity again gives the first offset back.
+// (Subject, Source, ID): appending an identity again returns the first offset.
 type Event struct {
 	ID          string // a UUIDv7 unless the producer has a better one
 	Source      string // URI reference of the producer

@@ -15,7 +15,7 @@ import (
 // JSON data stand under data byte for byte, line breaks inside them included;
 // other data stand under data_base64, and so do data that claim to be JSON and
 // are not, are nested too deep to stand inside another object, or have white
-// space around them. So ParseJSON gives the very bytes back. Without data there
+// space around them. So ParseJSON returns the very bytes. Without data there
 // is neither of the two: empty data and no data are the same thing, as they are
 // in a NATS message. The namespace is no part of the format.
 func AppendJSON(dst []byte, e Event) ([]byte, error) {

@@ -29,7 +29,7 @@ type (
 // rawCheck looks at a raw field of a payload.
 type rawCheck func(path string, raw Raw) error
 
-// scanned takes what whoever reads or writes the payload looks at, byte for byte.
+// scanned takes what readers and writers of the payload look at, byte for byte.
 func scanned(string, Raw) error { return nil }
 
 // large is a payload whose raw fields hold so much that they are not to be scanned

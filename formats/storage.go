@@ -42,7 +42,7 @@ type Entry struct {
 type PathError struct{ Path string }
 
 func (e *PathError) Error() string {
-	return fmt.Sprintf("formats: %q is no path inside of the folder", e.Path)
+	return fmt.Sprintf("formats: %q is not a path inside the folder", e.Path)
 }
 
 // checkPath refuses what is not made of plain names.

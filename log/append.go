@@ -18,7 +18,7 @@ const youngID = 30 * time.Second
 // stored. Events without id or time get them ([Log.Stamp]); those without subject
 // get sub.
 //
-// Appending the same events again, now or much later, gives the first Ack with
+// Appending the same events again, now or much later, returns the first Ack with
 // Duplicate set. Calls to one subject are stored in the order of the calls.
 //
 // Errors: *events.InvalidError and ErrTooLarge before anything is tried;

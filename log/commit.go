@@ -117,7 +117,7 @@ func (c *committer) gather() {
 	}
 }
 
-// commit is group for who holds busy.
+// commit syncs once and wakes the waiters that the sync covers. The caller holds busy.
 func (c *committer) commit() {
 	c.gather()
 	c.mu.Lock()
@@ -224,8 +224,8 @@ func (c *committer) covers(at events.Offset) bool {
 	return c.safe >= at
 }
 
-// enlist returns what is closed when an offset is safe or a sync failed; nil: that is
-// so.
+// enlist returns a channel that is closed when an offset is safe or a sync failed; nil
+// if that is so already.
 func (c *committer) enlist(at events.Offset) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *committer) enlist(at events.Offset) <-chan struct{} {
 }
 
 // lead makes durable what is stored by now, here and without waking anybody, if nobody
-// else is at it. Who waits for a sync that is under way waits for the next one, too,
+// else is at it. A caller that meets a sync under way waits for the next one,
 // which the committer begins. (So a caller that leads is as patient as the disk.)
 func (c *committer) lead() {
 	if !c.busy.TryLock() {

@@ -103,7 +103,7 @@ func (b *jetStream) caughtUp(ctx context.Context) (*jetstream.StreamInfo, error)
 }
 
 // getAtLeader returns the message at an offset. One that is not there is asked for again
-// when the leader is known to have come that far: who asks takes it for lost.
+// when the leader is known to have come that far: the caller takes it for lost.
 func (b *jetStream) getAtLeader(ctx context.Context, s *segment, at events.Offset) (Message, error) {
 	q := leaderQuery{Seq: uint64(at)}
 	m, err := b.atLeader(ctx, s.name, q)

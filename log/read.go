@@ -30,7 +30,7 @@ func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record,
 	return l.readBy(ctx, r, "read", l.scan)
 }
 
-// readBy yields the records of a range as a scan gives them.
+// readBy yields the records of a range as a scan returns them.
 func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func(context.Context, stretch) iter.Seq2[item, error]) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {

@@ -245,7 +245,7 @@ func (s *scan) closeBlocks() {
 	}
 }
 
-// mostLosses bounds how often a consumer that gives nothing is replaced.
+// mostLosses bounds how often a consumer that returns nothing is replaced.
 const mostLosses = 3
 
 // advance goes on to the next segment. What is announced of this one is kept.

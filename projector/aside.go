@@ -22,7 +22,7 @@ const (
 	asideMost  = 100 * time.Millisecond // that a view stands aside before it reads what has come
 )
 
-// attend is Follow that stands aside for large series. hurried gives what is closed
+// attend is Follow that stands aside for large series. hurried returns what is closed
 // when somebody waits for the records.
 func attend(l Follower, hurried func() <-chan struct{}) reading {
 	b, ok := l.(Bulk)

@@ -74,8 +74,8 @@ type block struct {
 // unread is the panic of an elder.
 type unread struct{ err error }
 
-// CatchUnread turns it into the error of the function that defers this that a history
-// could not look at what is stored of it.
+// CatchUnread recovers from a look at a stored block that failed, and stores its error in
+// *err. Defer it in every function that may look below a history's base.
 func CatchUnread(err *error) {
 	switch r := recover().(type) {
 	case nil:

@@ -97,7 +97,7 @@ func (ld *loading) begin(ctx context.Context) {
 	ld.s.history.elder = &elders{ctx, ld.Loader, ld.s}
 }
 
-// head loads a session, stores its chunks, and gives the head that refers to them.
+// head loads a session, stores its chunks, and returns the head that refers to them.
 func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset, kept string, into sink) (snap snapshot.Snapshot, err error) {
 	err = l.load(ctx, sub, at, into, func(ld *loading) error {
 		if len(ld.s.damaged) == 0 {
@@ -124,9 +124,9 @@ func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset,
 	return snap.Meta, err
 }
 
-// storing stores what one load gives. Chunks that are there already are not written
+// storing stores what one load returns. Chunks that are there already are not written
 // again, as when the target of a rewind is folded from the first record. If one of
-// them is damaged, who reads it finds out.
+// them is damaged, a reader of it finds out.
 type storing struct {
 	l      *Loader
 	chunks map[events.Subject]int // that the load gave

@@ -140,7 +140,7 @@ type decimal struct {
 	places int
 }
 
-// add adds an amount; what is none adds nothing.
+// add adds an amount; what is not an amount adds nothing.
 func (d *decimal) add(a events.Amount) {
 	whole, frac, _ := strings.Cut(string(a), ".")
 	v, ok := new(big.Int).SetString(whole+frac, 10)

@@ -35,7 +35,7 @@ const (
 	unpinned
 )
 
-// apply folds one live record of a source. first gives the number of the first turn
+// apply folds one live record of a source. first returns the number of the first turn
 // that it brings to a thread. It returns an error for a record that History would
 // not have let pass.
 func (s strands) apply(f Fact, source int, first func(thread string) int) error {

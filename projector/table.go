@@ -231,7 +231,7 @@ func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*
 	return nil, lost("no chunk of %s has what is looked for", t.subject)
 }
 
-// chunks returns each chunk that has records from one number to another, both
+// chunks calls each for every chunk that has records from one number to another, both
 // inclusive, oldest first.
 func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*entry) error) error {
 	var visit func(level int, list []*entry) error
@@ -276,7 +276,7 @@ func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chun
 	return c, err
 }
 
-// readChunk reads the chunk of an entry, and gives the size that it is stored in; 0 if
+// readChunk reads the chunk of an entry, and returns the size that it is stored in; 0 if
 // it is not stored yet. One that is missing or was altered is removed with one warning,
 // made again from the log, and stored again.
 func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, int, error) {

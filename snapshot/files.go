@@ -155,7 +155,7 @@ func (f *Files) Delete(_ context.Context, m Meta) error {
 	return nil
 }
 
-// All implements Store. Files right below the directory are none of its own.
+// All implements Store. Files right below the directory are not its own.
 func (f *Files) All(ctx context.Context) iter.Seq2[Meta, error] {
 	return func(yield func(Meta, error) bool) {
 		// The walk ends only when the caller has had enough: every error is yielded.

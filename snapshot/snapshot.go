@@ -1,5 +1,5 @@
 // Package snapshot keeps states between loads, to make the next load short. A
-// snapshot is a cache, never the truth: whoever reads one verifies it and folds
+// snapshot is a cache, never the truth: a reader of one verifies it and folds
 // the log if anything is amiss.
 package snapshot
 
@@ -59,7 +59,7 @@ type Store interface {
 	Put(ctx context.Context, s Snapshot) error
 	// Delete removes one snapshot; there being none is no error.
 	Delete(ctx context.Context, m Meta) error
-	// All yields every snapshot, a *CorruptError for each thing that is none, and
+	// All yields every snapshot, a *CorruptError for each thing that is not one, and
 	// other errors for what cannot be read; it goes on behind both.
 	All(ctx context.Context) iter.Seq2[Meta, error]
 	// Discard removes what All reported as a *CorruptError, by its Name; there

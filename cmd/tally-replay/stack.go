@@ -51,7 +51,7 @@ func (m *mover) chooseSteps(ctx context.Context, s *errata.Session) (int, error)
 	case answer == "":
 		return 0, &cli.CodeError{Code: cli.Failed, Err: errors.New("nothing was written")}
 	case err != nil || n < 1 || n > len(list):
-		return 0, cli.Usagef("%q is no number from 1 to %d", answer, len(list))
+		return 0, cli.Usagef("%q is not a number from 1 to %d", answer, len(list))
 	}
 	return n, nil
 }

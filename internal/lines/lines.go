@@ -40,7 +40,7 @@ func NewReader(r io.Reader, limit int) *Reader {
 func (r *Reader) Line() int { return r.line }
 
 // Next returns the next line without its \n; it belongs to the caller. At the end
-// it gives ErrEnd. A line over the limit is skipped and gives a *TooLongError;
+// it returns ErrEnd. A line over the limit is skipped and returned as a *TooLongError;
 // reading can go on.
 func (r *Reader) Next() ([]byte, error) {
 	r.buf = r.buf[:0]

@@ -1,4 +1,4 @@
-// Package metrics gives what a process that owns a store knows of itself to
+// Package metrics tells what a process that owns a store knows of itself to
 // Prometheus. Names and units follow OpenTelemetry: tally_append_duration_seconds
 // is its tally.append.duration.
 package metrics

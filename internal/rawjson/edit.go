@@ -2,7 +2,7 @@ package rawjson
 
 // SetMember returns the object with one member changed: the value stands where the
 // old one stood, or behind the last member if there was none of that name. All
-// other bytes are untouched. It gives the errors of [Object].
+// other bytes are untouched. It returns the errors of [Object].
 func SetMember(object []byte, name string, value []byte) ([]byte, error) {
 	m, err := Object(object)
 	if err != nil {

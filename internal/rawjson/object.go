@@ -30,7 +30,7 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 }
 
 // Object reads the members of one object, in order. The values alias b and
-// have no white space around them. It gives a *SyntaxError if b does not pass
+// have no white space around them. It returns a *SyntaxError if b does not pass
 // [Check], and a *FieldError if b is no object, has a name twice (after
 // unescaping) or a name with a lone surrogate.
 func Object(b []byte) (Members, error) { return ObjectInside(b, 0) }
@@ -54,7 +54,7 @@ func ObjectInside(b []byte, depth int) (Members, error) {
 }
 
 // Array reads the elements of one array. They alias b and have no white space
-// around them. It gives a *SyntaxError if b does not pass [Check], and a
+// around them. It returns a *SyntaxError if b does not pass [Check], and a
 // *FieldError if b is no array.
 func Array(b []byte) ([]json.RawMessage, error) {
 	elems, err := array(b)

@@ -83,7 +83,7 @@ func candidates(selection rawjson.Members) []Candidate {
 	return list
 }
 
-// texts returns the texts of an array, nil if it is none.
+// texts returns the texts of an array, nil if it is not one.
 func texts(m rawjson.Members, name string) []string {
 	raw, _ := m.Get(name)
 	var list []string

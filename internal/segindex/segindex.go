@@ -33,7 +33,7 @@ type Entry struct {
 	Count       uint64 // of records that could be read when the index was made
 }
 
-// ErrDamaged says that a file is none of this package's, of another version, or not
+// ErrDamaged says that a file is not this package's, of another version, or not
 // as it was written.
 var ErrDamaged = errors.New("the index of a segment is damaged")
 

@@ -61,7 +61,7 @@ func openDir(t testing.TB, dir string) *tally.Store {
 	return st
 }
 
-// startServer runs a server as an operator would, on loopback, and gives its URL.
+// startServer runs a server as an operator would, on loopback, and returns its URL.
 func startServer(t testing.TB) string {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 16 << 20})

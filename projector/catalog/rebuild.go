@@ -46,7 +46,7 @@ func NextSearch(dir string, text Text, lg *slog.Logger) *Search {
 const maxReplaces = 100
 
 // Rebuild folds the log from zero into a second edition and puts that in the place
-// of the first. Whoever reads sees one or the other.
+// of the first. A reader sees one or the other.
 func Rebuild(ctx context.Context, r *projector.Runner, e Edition, progress func(projector.Cursor)) error {
 	r.View = e
 	for try := 1; ; try++ {

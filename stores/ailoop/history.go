@@ -71,7 +71,7 @@ func (h *History) Subject() events.Subject { return h.sub }
 func (h *History) Session() *tally.Session { return h.st.Session(idPrefix + h.id) }
 
 // Load implements HistoryStore. A session of another kind is a *tally.KindError, a
-// turn that is no message a *MessageError.
+// turn that is not a message a *MessageError.
 func (h *History) Load(ctx context.Context) (s Snapshot, found bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -279,7 +279,7 @@ func (h *History) load(ctx context.Context, position string) (*state, error) {
 	return known, nil
 }
 
-// MessageError says that a turn of a history is no message: somebody appended it
+// MessageError says that a turn of a history is not a message: somebody appended it
 // by other means.
 type MessageError struct {
 	Subject events.Subject
@@ -289,7 +289,7 @@ type MessageError struct {
 }
 
 func (e *MessageError) Error() string {
-	return fmt.Sprintf("load %s: turn %d, by %v, is no message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
+	return fmt.Sprintf("load %s: turn %d, by %v, is not a message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
 }
 
 // Unwrap returns what is wrong with the turn.

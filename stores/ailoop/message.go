@@ -121,7 +121,7 @@ func (m Message) Role() Role {
 func (m Message) variant() (Role, events.Raw) {
 	members, err := rawjson.Object(m.bytes())
 	if err != nil || len(members) != 1 {
-		panic("tally: a message that is none")
+		panic("ailoop: not a message")
 	}
 	return Role(members[0].Name), members[0].Value
 }
@@ -169,6 +169,6 @@ func (m Message) toolIDs() map[string]bool {
 // mustDecode reads JSON whose shape is known.
 func mustDecode(raw events.Raw, v any) {
 	if err := rawjson.Unmarshal(raw, v); err != nil {
-		panic(fmt.Sprintf("tally: a message that is none: %v", err))
+		panic(fmt.Sprintf("ailoop: not a message: %v", err))
 	}
 }

@@ -12,7 +12,7 @@ import (
 // HistoryStore keeps the history of one conversation: the snapshot that was saved
 // last.
 //
-// Callers rely on this: Load gives what the last Save was given, and found is
+// Callers rely on this: Load returns what the last Save was given, and found is
 // false, without an error, if there was none. One store is for one conversation
 // (or run) and one writer; several conversations take several stores, and no
 // store looks after the order of writes to another. The three implementations

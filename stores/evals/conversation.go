@@ -203,7 +203,7 @@ func (c *Conversation) see(at events.Offset, lines int, id string) {
 //
 // Somebody else may append, too. If somebody rewound the conversation below what
 // this handle has seen (by Load, Save or Append), the steps are late: kept, but not in effect, and the ack
-// says so. A step that is none is *events.InvalidError, and nothing is written.
+// says so. What is not a step is *events.InvalidError, and nothing is written.
 //
 // After log.ErrUnknown it is not known whether the steps are there: Load says.
 func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, error) {

@@ -21,7 +21,7 @@ var (
 // UnknownID is the id of a decoded conversation whose file names none.
 const UnknownID = "unknown"
 
-// Data is the content of a conversation: what Load gives and Save
+// Data is the content of a conversation: what Load returns and Save
 // takes.
 type Data struct {
 	ID       string     // as it stands on every line; need not be the id that it is stored under

@@ -216,7 +216,7 @@ func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
 	return done, nil
 }
 
-// RunVersion is one result of a run. The newest is what Load gives.
+// RunVersion is one result of a run. The newest is what Load returns.
 type RunVersion struct {
 	Version    int // from 1, oldest first
 	At         events.Offset
@@ -284,7 +284,7 @@ func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinish
 }
 
 // Load returns the newest result. That of an evaluation is held to its schema, as by
-// Save; Raw gives it in any case.
+// Save; Raw returns it in any case.
 func (r *Run) Load(ctx context.Context) (*RunResult, error) { return r.LoadVersion(ctx, 0) }
 
 // LoadVersion returns one version of the result, from 1; 0 is the newest.

@@ -104,7 +104,7 @@ func planSave(s *projector.Session, data *Data) (savePlan, error) {
 	return v.plan(v.meta(data))
 }
 
-// encode gives each step the line that it shall have. A step that stands as it was
+// encode sets the line that each step shall have. A step that stands as it was
 // loaded under the same id keeps its line, whatever is odd about it.
 func (v *saving) encode(data *Data) error {
 	have := v.have.c

@@ -12,7 +12,7 @@ import (
 // Step is one turn of a conversation: what went in, and the messages that
 // answered it. It is raw JSON with typed accessors. Fields that the accessors do
 // not know are kept, and setters edit the raw tokens, so that all other bytes stay
-// as they were. The zero Step is none.
+// as they were. The zero Step is not a step.
 type Step struct {
 	raw    events.Raw
 	fields events.Fields
@@ -32,7 +32,7 @@ const (
 )
 
 // NewStep makes a step of its index, the message that went in and those that came
-// out, each an object. What is none is *events.InvalidError.
+// out, each an object. What is not is *events.InvalidError.
 func NewStep(index int, input events.Raw, output ...events.Raw) (Step, error) {
 	b := strconv.AppendInt([]byte(`{"stepIndex":`), int64(index), 10)
 	b = append(append(b, `,"input":`...), input...)
@@ -106,7 +106,7 @@ func (s Step) Raw() events.Raw { return s.raw }
 // IsZero reports whether there is no step.
 func (s Step) IsZero() bool { return s.raw == nil }
 
-// StepIndex is the position that the step itself gives. It need not be the one it
+// StepIndex is the position that the step itself says. It need not be the one it
 // has.
 func (s Step) StepIndex() int {
 	raw, _ := s.fields.Get(fieldStepIndex)
@@ -132,7 +132,7 @@ func (s Step) Output() []events.Raw {
 // ID is the provider's message id, "" if there is none.
 func (s Step) ID() string { return textOf(s.fields, fieldID) }
 
-// Timestamp is the time that the step gives, and whether it gives one. Field has
+// Timestamp is the time that the step says, and whether it says one. Field has
 // its spelling.
 func (s Step) Timestamp() (time.Time, bool) { return parseDate(textOf(s.fields, fieldTimestamp)) }
 
@@ -179,7 +179,7 @@ func (s *Step) Set(name string, value events.Raw) error {
 	return nil
 }
 
-// SetStepIndex changes the position that the step gives.
+// SetStepIndex changes the position that the step says.
 func (s *Step) SetStepIndex(n int) error {
 	return s.Set(fieldStepIndex, strconv.AppendInt(nil, int64(n), 10))
 }
@@ -240,7 +240,7 @@ func (s *Step) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// textOf returns a member that is a string, "" if it is none.
+// textOf returns a member that is a string, "" if it is not.
 func textOf(m events.Fields, name string) string {
 	raw, ok := m.Get(name)
 	if !ok || !startsWith(raw, `"`) {

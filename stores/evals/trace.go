@@ -135,7 +135,7 @@ type TraceOptions struct {
 	// PreserveTurnIndices takes a trace's index from originalTurnIndex of the step's
 	// metadata where it is a number. Otherwise it is the step's position.
 	PreserveTurnIndices bool
-	// Now gives the time of a step that says none. nil: such a trace has none either.
+	// Now returns the time of a step that says none. nil: such a trace has none either.
 	Now func() time.Time
 }
 

@@ -37,7 +37,7 @@ type App struct {
 	answers  *bufio.Reader // In, once something was asked
 }
 
-// Main runs a command's tree and gives the exit code.
+// Main runs a command's tree and returns the exit code.
 func Main(name string, root func(*App) *cobra.Command) int {
 	limitMemory()
 	ctx, stop := cli.Interruptible(context.Background(), os.Stderr)
@@ -187,7 +187,7 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 }
 
 // isWhole reports whether an argument is the whole id of a session and cannot stand for
-// another one. So whoever knows the id does not wait for a list of all sessions. What
+// another one. So a user who knows the id does not wait for a list of all sessions. What
 // this does not find may be there nevertheless: its last record cannot be read.
 func isWhole(ctx context.Context, st *tally.Store, arg string) bool {
 	if id, err := events.UnescapeID(arg); err == nil && id != arg {

@@ -71,7 +71,7 @@ func (im *importer) open(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("ailoop: %s: is no file: %w", path, formats.ErrUnknownLayout)
+		return fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {

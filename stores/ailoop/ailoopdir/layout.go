@@ -145,5 +145,5 @@ func fileOf(s *projector.Session) string {
 
 // turnError names the turn of a session that has no place in this layout.
 func turnError(i int, t projector.Turn, err error) error {
-	return fmt.Errorf("turn %d, by %v, is no message of this layout: %v", i+1, t.Offset, err)
+	return fmt.Errorf("turn %d, by %v, is not a message of this layout: %v", i+1, t.Offset, err)
 }

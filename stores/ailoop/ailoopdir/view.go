@@ -35,7 +35,7 @@ func (v view) format() events.FileFormat {
 	return events.FileFormat{Indent: chat.Indent}
 }
 
-// snapshot returns what the session holds. A turn that is no message is an error.
+// snapshot returns what the session holds. A turn that is not a message is an error.
 func (v view) snapshot() (chat.Snapshot, error) {
 	var c chat.Snapshot
 	for i, t := range v.s.Threads.Turns(events.MainThread) {

@@ -271,7 +271,7 @@ func (im importer) rootFiles(ctx context.Context) error {
 			switch {
 			case e.IsDir():
 				if dir == "." && e.Name() != conversations {
-					im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is no part of the layout: not imported"})
+					im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is not part of the layout: not imported"})
 				}
 			case !e.Type().IsRegular():
 				im.Skipped(full)

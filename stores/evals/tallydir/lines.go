@@ -150,7 +150,7 @@ func wrongStep(step rawjson.Members, err error) string {
 	return ""
 }
 
-// validTime returns a member that is a time, "" if it is none.
+// validTime returns a member that is a time, "" if it is not.
 func validTime(m rawjson.Members, name string) events.Timestamp {
 	at := events.Timestamp(memberText(m, name))
 	if _, ok := at.Time(); !ok {

@@ -56,7 +56,7 @@ func (t tracer) value(dst []byte, raw events.Raw) []byte {
 	return append(dst, raw...)
 }
 
-// memberObject returns a member that is an object, nil if it is none.
+// memberObject returns a member that is an object, nil if it is not.
 func memberObject(m rawjson.Members, name string) rawjson.Members {
 	raw, ok := m.Get(name)
 	if !ok {
@@ -69,7 +69,7 @@ func memberObject(m rawjson.Members, name string) rawjson.Members {
 	return inner
 }
 
-// memberText returns a member that is a string, "" if it is none.
+// memberText returns a member that is a string, "" if it is not.
 func memberText(m rawjson.Members, name string) string {
 	raw, ok := m.Get(name)
 	if !ok {

@@ -97,7 +97,7 @@ func WriteDocument(ctx context.Context, src formats.Source, doc events.Subject, 
 	for _, ref := range list.Pieces {
 		sum, ok := events.ParseBlobRef(ref)
 		if !ok {
-			return fmt.Errorf("%s: %q is no piece", doc, ref)
+			return fmt.Errorf("%s: %q is not a piece", doc, ref)
 		}
 		piece, err := projector.Blob(ctx, src.Loader().Source, doc.Namespace, sum, MaxValue(src))
 		if err != nil {

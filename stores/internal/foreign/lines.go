@@ -59,7 +59,7 @@ func cutEnd(line []byte) (body []byte, end string) {
 	return body, "\n"
 }
 
-// lineBytes gives the lines of a file that is in memory, as lineReader does. They
+// lineBytes yields the lines of a file that is in memory, as lineReader does. They
 // stay valid.
 type lineBytes struct {
 	rest  []byte

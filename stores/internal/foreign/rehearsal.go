@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// rehearsed is the first offset that a rehearsal gives: beyond those of any log.
+// rehearsed is the first offset that a rehearsal makes: beyond those of any log.
 const rehearsed = events.MaxOffset / 2
 
 // Rehearsal is a target that takes events and appends nothing: they are read back

@@ -28,7 +28,7 @@ func SpellJSON(raw []byte, f events.FileFormat) []byte {
 	return append(b, Ending(f)...)
 }
 
-// WriteJSON writes what SpellJSON gives. A value that stands as it is is not copied.
+// WriteJSON writes what SpellJSON returns. A value that stands as it is is not copied.
 func WriteJSON(w io.Writer, raw []byte, f events.FileFormat) error {
 	if f.Indent != "" {
 		_, err := w.Write(SpellJSON(raw, f))

@@ -96,7 +96,7 @@ func ReadTree(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// WriteTree writes files below a folder, and gives the folder.
+// WriteTree writes files below a folder, and returns the folder.
 func WriteTree(t testing.TB, dir string, perm fs.FileMode, files map[string]string) string {
 	t.Helper()
 	for name, content := range files {

@@ -95,7 +95,7 @@ func checkVersion(raw events.Raw) error {
 	n, err := strconv.ParseUint(string(raw), 10, 32)
 	switch {
 	case err != nil:
-		return &fieldError{"version", fmt.Errorf("%.40s is no version", raw)}
+		return &fieldError{"version", fmt.Errorf("%.40s is not a version", raw)}
 	case n != Version:
 		return &VersionError{uint32(n)}
 	}
