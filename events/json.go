@@ -17,7 +17,7 @@ import (
 // are not, are nested too deep to stand inside another object, or have white
 // space around them. So ParseJSON returns the very bytes. Without data there
 // is neither of the two: empty data and no data are the same thing, as they are
-// in a NATS message. The namespace is no part of the format.
+// in a NATS message. The namespace is not part of the format.
 func AppendJSON(dst []byte, e Event) ([]byte, error) {
 	if err := e.checkAttributes(); err != nil {
 		return dst, err

@@ -131,7 +131,7 @@ func ParseNATS(subject string) (Subject, error) {
 }
 
 // String returns the CloudEvents subject: session/<id> or document/<kind>/<id>,
-// with the same escapes as in NATS. The namespace is no part of it.
+// with the same escapes as in NATS. The namespace is not part of it.
 func (s Subject) String() string {
 	switch {
 	case s == Subject{}:

@@ -73,7 +73,7 @@ func (r DocRef) check(path string, absentToo bool) error {
 // Amount is an exact decimal number such as "0.0125". It is never a binary float.
 type Amount string
 
-// Rat returns the exact value, and false if the text is no plain decimal.
+// Rat returns the exact value, and false if the text is not a plain decimal.
 func (a Amount) Rat() (*big.Rat, bool) {
 	s := strings.TrimPrefix(string(a), "-")
 	whole, frac, dot := strings.Cut(s, ".")

@@ -431,7 +431,7 @@ func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectIn
 	}
 }
 
-// decode returns the record of a message, or a *events.DamageError if it is no event.
+// decode returns the record of a message, or a *events.DamageError if it is not an event.
 func decode(m Message) (events.Record, error) {
 	e, ok := events.Event{}, false
 	if m.wire != "" {

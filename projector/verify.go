@@ -231,7 +231,7 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 	return rebuilt, l.dropOthers(ctx, fresh)
 }
 
-// dropOthers removes everything stored but what is fresh, and what is no snapshot.
+// dropOthers removes everything stored but what is fresh, and what is not a snapshot.
 func (l *Loader) dropOthers(ctx context.Context, fresh map[part]bool) error {
 	for m, err := range l.Snapshots.All(ctx) {
 		if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); ok {

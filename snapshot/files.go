@@ -131,7 +131,7 @@ func (f *Files) Get(_ context.Context, m Meta) (Snapshot, error) {
 func (f *Files) Put(_ context.Context, s Snapshot) error {
 	h := header{s.Subject.NATS(), s.Fold, s.Version, uint64(s.Offset), s.EventID, s.Live, Sum(s.Data), s.Kept}
 	if h.Live == nil {
-		h.Live = []Interval{} // null is no list
+		h.Live = []Interval{} // null is not a list
 	}
 	line, err := rawjson.Marshal(h)
 	if err != nil {

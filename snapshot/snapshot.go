@@ -57,13 +57,13 @@ type Store interface {
 	// Put stores a snapshot, in the place of one of the same subject, fold, version
 	// and offset. It sets Hash.
 	Put(ctx context.Context, s Snapshot) error
-	// Delete removes one snapshot; there being none is no error.
+	// Delete removes one snapshot; that there is none is not an error.
 	Delete(ctx context.Context, m Meta) error
 	// All yields every snapshot, a *CorruptError for each thing that is not one, and
 	// other errors for what cannot be read; it goes on behind both.
 	All(ctx context.Context) iter.Seq2[Meta, error]
 	// Discard removes what All reported as a *CorruptError, by its Name; there
-	// being none is no error.
+	// being none is not an error.
 	Discard(ctx context.Context, name string) error
 }
 

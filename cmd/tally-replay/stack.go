@@ -145,7 +145,7 @@ func listFiles(w io.Writer, changes []errata.FileChange) {
 }
 
 // warnFiles names the files that could not be restored. Without a folder that was
-// not to be expected, and it is no failure.
+// not to be expected, and it is not a failure.
 func (m *mover) warnFiles(out moved) error {
 	failed := 0
 	for _, f := range out.Files {

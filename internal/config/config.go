@@ -337,7 +337,7 @@ func parseSize(s string) (uint64, error) {
 	return n * unit, nil
 }
 
-// read takes over what a file says; that it does not exist is no error.
+// read takes over what a file says; that it does not exist is not an error.
 func (c *Config) read(path string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -52,7 +52,7 @@ func (s *session) oddLine(i int) string {
 	return b.String()
 }
 
-// badLine returns a line that is no turn.
+// badLine returns a line that is not a turn.
 func (s *session) badLine(line string) string {
 	bad := []string{"", "  ", "null", "{", line[:len(line)/2], "\xff\xfe", "{\"a\":\"\xff\"}", "not json", "{} {}", "\x00",
 		strings.Repeat("[", 1100) + strings.Repeat("]", 1100), "\ufeff{}", "{\"a\":1,}", "NaN", "'x'"}

@@ -31,7 +31,7 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 
 // Object reads the members of one object, in order. The values alias b and
 // have no white space around them. It returns a *SyntaxError if b does not pass
-// [Check], and a *FieldError if b is no object, has a name twice (after
+// [Check], and a *FieldError if b is not an object, has a name twice (after
 // unescaping) or a name with a lone surrogate.
 func Object(b []byte) (Members, error) { return ObjectInside(b, 0) }
 
@@ -55,7 +55,7 @@ func ObjectInside(b []byte, depth int) (Members, error) {
 
 // Array reads the elements of one array. They alias b and have no white space
 // around them. It returns a *SyntaxError if b does not pass [Check], and a
-// *FieldError if b is no array.
+// *FieldError if b is not an array.
 func Array(b []byte) ([]json.RawMessage, error) {
 	elems, err := array(b)
 	if err != nil {

@@ -121,7 +121,7 @@ func (s *session) update(f events.Field) {
 		*column = ""
 		s.set &^= bit
 	default:
-		*column, _ = rawjson.String(f.Value) // what is no text shows as none
+		*column, _ = rawjson.String(f.Value) // what is not text shows as none
 		s.set |= bit
 	}
 }

@@ -25,7 +25,7 @@ const idPrefix = "history/"
 // A save appends what is new and nothing else: the messages after those that
 // were there, or only the pins that changed; a snapshot that does not begin like
 // the one before is a replacement that repeats none of the messages that stay.
-// An equal snapshot is no event.
+// An equal snapshot appends no event.
 //
 // A handle is one writer. It remembers what it loaded or saved last, and a save
 // is made on the condition that nobody else changed the conversation since: if

@@ -50,7 +50,7 @@ type Created struct {
 }
 
 // Create makes a conversation without steps. It is there from then on
-// for List and Get. That it exists already is no error: it
+// for List and Get. That it exists already is not an error: it
 // stays as it is, createdAt too. That the id is another session's is a *KindError.
 func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Created, error) {
 	c := Of(st, id)

@@ -15,7 +15,7 @@ import (
 //
 // Content that extends what is stored is one event with the new steps; content that
 // differs is one event with what is new in it and references to what stays, and the
-// old content is still readable by its position; equal content is no event at all.
+// old content is still readable by its position; equal content appends no event.
 // Steps are equal if their tokens are: what is stored keeps its bytes.
 //
 // Content with a Revision is saved on the condition that the steps are still those

@@ -57,8 +57,8 @@ func ParseStep(raw events.Raw) (Step, error) {
 	return s, s.check()
 }
 
-// check holds the known fields to their types. A timestamp that is no string does
-// not count and is no error.
+// check holds the known fields to their types. A timestamp that is not a string does
+// not count and is not an error.
 func (s Step) check() error {
 	for _, f := range []struct {
 		name, first, want string

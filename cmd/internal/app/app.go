@@ -238,7 +238,7 @@ func (a *App) Ask(question string) string {
 	if a.answers == nil {
 		a.answers = bufio.NewReader(a.In)
 	}
-	answer, _ := a.answers.ReadString('\n') // the end of the input is no answer
+	answer, _ := a.answers.ReadString('\n') // the end of the input is not an answer
 	return strings.TrimSpace(answer)
 }
 

@@ -24,7 +24,7 @@ import (
 // Importing again adds what has changed and nothing else. A session that exists
 // already, differs from the file, and came from another place or was changed
 // since its last import is refused, unless o.Merge, and left as it is. A file
-// that is no snapshot, or of another version, is a problem of the report, and
+// that is not a snapshot, or of another version, is a problem of the report, and
 // nothing of it goes in. An error means that the store or the file could not be
 // used.
 func Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {

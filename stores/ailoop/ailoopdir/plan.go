@@ -70,7 +70,7 @@ func docID(session string) string {
 	return id
 }
 
-// planHead decides what is no turn.
+// planHead decides what is not a turn.
 func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	set := events.Fields{}
 	if !chat.EqualUnknown(have.Unknown, p.im.f.content.Unknown) {

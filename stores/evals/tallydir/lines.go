@@ -33,7 +33,7 @@ type turn struct {
 	at  events.Timestamp
 }
 
-// turnOf reads a turn; step is nil if it is no object, and says nothing then.
+// turnOf reads a turn; step is nil if it is not an object, and says nothing then.
 func turnOf(raw events.Raw, step rawjson.Members) turn {
 	t := turn{raw: raw, at: validTime(step, "timestamp")}
 	if id := memberText(step, "id"); len(id) <= events.MaxIDLen {

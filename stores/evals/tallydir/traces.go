@@ -89,7 +89,7 @@ type deriver struct {
 	buf   []byte
 }
 
-// turn derives the next step; a turn that is no object has no trace.
+// turn derives the next step; a turn that is not an object has no trace.
 func (d *deriver) turn(step rawjson.Members, ok bool) error {
 	if d == nil {
 		return nil

@@ -87,7 +87,7 @@ func (l *lineBytes) next() (line []byte, end string, err error) {
 type TurnLine struct {
 	Line int
 	Raw  []byte          // valid until the next line
-	Step rawjson.Members // of Raw, also valid until then; nil if it is no object, and then NoStep says why
+	Step rawjson.Members // of Raw, also valid until then; nil if it is not an object, and then NoStep says why
 	End  string
 	BOM  bool // stood before the first line
 

@@ -63,7 +63,7 @@ type JSONValue struct {
 	Format events.FileFormat // by which it is spelled
 	Exact  bool              // it is the whole file
 
-	Object   rawjson.Members // of Raw; nil if it is no object, and then NoObject says why
+	Object   rawjson.Members // of Raw; nil if it is not an object, and then NoObject says why
 	NoObject error
 }
 
