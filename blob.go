@@ -17,7 +17,7 @@ import (
 // content, so that equal content is stored once whoever stores it.
 const blobSource = "urn:tally:blob"
 
-// PutBlob stores content as the document blob/<sha256> and gives the dataref that
+// PutBlob stores content as the document blob/<sha256> and returns the dataref that
 // names it. Content that is stored already is not stored again, unless it was
 // purged or damaged meanwhile.
 func (st *Store) PutBlob(ctx context.Context, content []byte) (string, error) {

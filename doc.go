@@ -6,13 +6,18 @@
 // A [Store] is a log together with what is needed to read it. Most programs get
 // one from the package embedded:
 //
-//	st, err := embedded.Open(ctx, embedded.Options{Dir: dir})
+//	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 //
 // and then work with handles, which are cheap and do no I/O until asked:
 //
 //	s := st.Session("support-42")
 //	ack, err := s.AppendTurns(ctx, events.MainThread, json.RawMessage(`{"role":"user","content":"hi"}`))
 //	state, err := s.Load(ctx, "head")
+//
+// A position in a session is written as people and commands write it: "head" or ""
+// for now, "start", an offset such as "@1234", the n-th turn "#3" or "gpt-5#3" of
+// another thread than main, "~2" for without the last two turns, a time such as
+// "2026-08-22T10:00Z" or "-10m", or "e:" and the beginning of an event's id.
 //
 // The stores that tally replaces have packages of their own below stores, each with the
 // words of the original: evals for recorded conversations and what judged them, errata

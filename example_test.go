@@ -11,19 +11,52 @@ import (
 )
 
 func Example() {
+	withDir(chat)
+	// Output:
+	// 2 turns left with the rewind
+	// 4 turns after the undo
+}
+
+func ExampleSession() {
+	withDir(handles)
+	// Output:
+	// @1 1
+}
+
+// withDir runs an example with a new folder.
+func withDir(example func(context.Context, string) error) {
 	dir, err := os.MkdirTemp("", "tally-example-")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := chat(context.Background(), dir); err != nil {
+	if err := example(context.Background(), dir); err != nil {
 		panic(err)
 	}
-	// Output:
-	// 2 turns after the rewind
-	// 4 turns after the undo
 }
 
+// handles has the lines of the package's documentation.
+func handles(ctx context.Context, dir string) error {
+	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+
+	s := st.Session("support-42")
+	ack, err := s.AppendTurns(ctx, events.MainThread, json.RawMessage(`{"role":"user","content":"hi"}`))
+	if err != nil {
+		return err
+	}
+	state, err := s.Load(ctx, "head")
+	if err != nil {
+		return err
+	}
+	fmt.Println(ack.First, len(state.Threads.Turns(events.MainThread)))
+	return nil
+}
+
+// chat stands in README.md.
 func chat(ctx context.Context, dir string) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 	if err != nil {
@@ -37,8 +70,7 @@ func chat(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		// When AppendTurns returns, the turn is on disk.
-		if _, err := s.AppendTurns(ctx, events.MainThread, turn); err != nil {
+		if _, err := s.AppendTurns(ctx, events.MainThread, turn); err != nil { // when it returns, the turn is on disk
 			return err
 		}
 	}
@@ -50,11 +82,7 @@ func chat(ctx context.Context, dir string) error {
 	if _, err := s.Move(ctx, back); err != nil {
 		return err
 	}
-	state, err := s.Load(ctx, "head")
-	if err != nil {
-		return err
-	}
-	fmt.Println(len(state.Threads.Turns(events.MainThread)), "turns after the rewind")
+	fmt.Println(len(back.Leaves), "turns left with the rewind")
 
 	undo, err := s.PlanUndo(ctx) // nothing was deleted
 	if err != nil {
@@ -63,7 +91,7 @@ func chat(ctx context.Context, dir string) error {
 	if _, err := s.Move(ctx, undo); err != nil {
 		return err
 	}
-	state, err = s.Load(ctx, "head")
+	state, err := s.Load(ctx, "head")
 	if err != nil {
 		return err
 	}

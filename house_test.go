@@ -252,8 +252,31 @@ func TestPackageDocs(t *testing.T) {
 	}
 }
 
-// The examples in the README are among those that compile and run: each has its
-// lines, in their order, in one of the files with examples.
+// The code in the root's package comment is among what compiles and runs.
+func TestPackageDocsCode(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	example, err2 := os.ReadFile("example_test.go")
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for line := range strings.Lines(string(doc)) {
+		code, ok := strings.CutPrefix(line, "//\t")
+		if !ok {
+			continue
+		}
+		lines++
+		if !strings.Contains(string(example), "\t"+code) {
+			t.Errorf("example_test.go does not have the line %q", code)
+		}
+	}
+	if lines == 0 {
+		t.Error("the package comment shows no code")
+	}
+}
+
+// The Go blocks of the README are programs that compile and run: each is a whole
+// function of a file with examples, or a whole such file, to the letter.
 func TestReadmeExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -264,37 +287,41 @@ func TestReadmeExample(t *testing.T) {
 	if err := errors.Join(err, err2); err != nil || len(files) == 0 || len(rooms) == 0 {
 		t.Fatalf("%v, %v, %v", files, rooms, err)
 	}
-	files = append(files, rooms...)
+	programs := make(map[string]string) // by their text
+	for _, name := range append(files, rooms...) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, program := range wholes(t, name, string(text)) {
+			programs[program] = name
+		}
+	}
 	blocks := strings.Split(string(readme), "```go\n")[1:]
 	if len(blocks) < 2 {
 		t.Errorf("the README has %d Go examples, want a chat and a conversation", len(blocks))
 	}
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")
-		missing := make(map[string]string)
-		for _, name := range files {
-			example, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if line := firstMissing(block, string(example)); line != "" {
-				missing[name] = line
-			}
-		}
-		if len(missing) == len(files) {
-			t.Errorf("no example has the lines of\n%s\nthe first that is missing: %q", block, missing)
+		if programs[strings.TrimSpace(block)] == "" {
+			t.Errorf("no file of examples has this as a function, or is this:\n%s", block)
 		}
 	}
 }
 
-// firstMissing gives the first line of a block that does not follow in a text.
-func firstMissing(block, text string) string {
-	for line := range strings.Lines(block) {
-		line = strings.TrimSpace(line)
-		var ok bool
-		if _, text, ok = strings.Cut(text, line); !ok {
-			return line
+// wholes returns the text of a Go file and that of each of its functions.
+func wholes(t *testing.T, name, text string) []string {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{strings.TrimSpace(text)}
+	for _, decl := range file.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok {
+			list = append(list, text[fset.Position(fn.Pos()).Offset:fset.Position(fn.End()).Offset])
 		}
 	}
-	return ""
+	return list
 }

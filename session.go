@@ -18,7 +18,7 @@ type Session struct {
 	sub events.Subject
 }
 
-// Session gives a handle on a session, whether it exists or not.
+// Session returns a handle on a session, whether it exists or not.
 func (st *Store) Session(id string) *Session {
 	return &Session{st: st, sub: events.Session(st.config.Namespace, id)}
 }
@@ -32,7 +32,7 @@ func (s *Session) ID() string { return s.sub.ID }
 // Subject names the session in the log.
 func (s *Session) Subject() events.Subject { return s.sub }
 
-// Load gives the session as of a position, "" or "head" for now. A session that
+// Load returns the session as of a position, "" or "head" for now. A session that
 // does not exist, or has no such position, is ErrNotFound. At "start" the session
 // is there and empty.
 func (s *Session) Load(ctx context.Context, position string) (*projector.Session, error) {
@@ -61,7 +61,7 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 	return s.st.loader.Session(ctx, s.sub, at)
 }
 
-// inherited gives a fork as of a position before its own first event: the threads
+// inherited returns a fork as of a position before its own first event: the threads
 // are those of its parent there, and nothing has happened to it yet.
 func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.Session, error) {
 	head, err := s.st.loader.Session(ctx, s.sub, 0)

@@ -36,7 +36,8 @@ type Config struct {
 	// leave the machine to those who append, as projector.PatientYield says.
 	PatientViews []projector.View
 
-	// ViewsDir is where the files of the views are, whoever writes them; "": nowhere.
+	// ViewsDir is where the files of the views are, which may be another process's; "":
+	// nowhere.
 	// Shown waits until the view of a name shows an offset there, if another process
 	// writes it.
 	ViewsDir string
@@ -45,7 +46,7 @@ type Config struct {
 	Cursor   string           // file that says how far that projector has got
 	Room     func() error     // asked before a view is written: projector.Runner's
 
-	// OnClose is called by Close, last: by whoever opened what the log stands on.
+	// OnClose is called by Close, last: it closes what the log stands on.
 	OnClose func() error
 }
 
@@ -135,7 +136,7 @@ func (st *Store) Namespace() string { return st.config.Namespace }
 // of tally-evals are, or would be. A store writes nothing there.
 func (st *Store) Base() string { return st.config.Base }
 
-// In gives the same store seen through another namespace. Only the original is
+// In returns the same store seen through another namespace. Only the original is
 // closed.
 func (st *Store) In(namespace string) (*Store, error) {
 	if err := events.ValidateNamespace(namespace); err != nil {
@@ -174,7 +175,7 @@ type Lag struct {
 	Age    time.Duration // since the first event was recorded that the view does not show
 }
 
-// Lag gives the lag of a view that has got to an offset.
+// Lag returns the lag of a view that has got to an offset.
 func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 	durable, err := st.Log.Durable(ctx)
 	if err != nil || durable <= at {
@@ -194,7 +195,7 @@ func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 }
 
 // Wait returns when a view, such as "catalog", shows at least the record at an
-// offset, whoever keeps it. A view that nobody keeps is ErrNotFound.
+// offset, in this process or another. A view that nobody keeps is ErrNotFound.
 func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error {
 	for _, r := range st.runners {
 		if r.View.Name() == view {

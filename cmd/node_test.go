@@ -172,7 +172,7 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 	})
 }
 
-// foldedBy gives what the commands show of the session: its turns, in effect or not,
+// foldedBy returns what the commands show of the session: its turns, in effect or not,
 // its cost, and every event as it is stored, but for when.
 func foldedBy(t *testing.T, flag, where string) string {
 	t.Helper()

@@ -184,7 +184,7 @@ func TestRightsAreAsDocumented(t *testing.T) {
 	}
 }
 
-// filesOf gives a hash of each of the server's files below a directory.
+// filesOf returns a hash of each of the server's files below a directory.
 func filesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)

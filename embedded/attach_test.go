@@ -26,7 +26,7 @@ func TestOwnerEndsWhileAttachedTo(t *testing.T) {
 		ack := mustAppend(t, srv.Log(), events.Session("", "s"), turn("e", "x"))
 		mortal := newMortal(t, srv, dir, requests)
 		began := time.Now()
-		st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir, Store: dir, Wait: 30 * time.Second})
+		st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: dir, Wait: 30 * time.Second})
 		if err != nil {
 			t.Fatalf("an owner that ended at request %d: %v", requests, err)
 		}

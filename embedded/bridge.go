@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// bridge gives the server's log lines to slog. What the server takes for fatal is
+// bridge passes the server's log lines to slog. What the server takes for fatal is
 // an error of Start, never the end of the process.
 type bridge struct {
 	logger *slog.Logger

@@ -90,7 +90,7 @@ func mustCluster(t *testing.T) *cluster {
 	return c
 }
 
-// freeAddresses gives addresses on which nobody listens, also when a node comes back.
+// freeAddresses returns addresses on which nobody listens, also when a node comes back.
 func freeAddresses(t *testing.T, n int) (list []string) {
 	t.Helper()
 	for range n {
@@ -160,7 +160,7 @@ func (c *cluster) mustOpen(o embedded.Options) *tally.Store {
 	}
 }
 
-// leader gives the node that leads the log's stream, or some node.
+// leader returns the node that leads the log's stream, or some node.
 func (c *cluster) leader(js jetstream.JetStream) int {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()

@@ -101,7 +101,7 @@ func connect(s config.Server, name string) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// redacted gives the URLs of servers without passwords.
+// redacted returns the URLs of servers without passwords.
 func redacted(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, text := range list {
@@ -112,7 +112,7 @@ func redacted(urls string) string {
 	return strings.Join(list, ",")
 }
 
-// dialOptions gives the options of a connection that a configuration means.
+// dialOptions returns the options of a connection that a configuration means.
 func dialOptions(s config.Server) (opts []nats.Option, err error) {
 	switch {
 	case s.Creds != "":
@@ -191,7 +191,7 @@ func syncsAlways(ctx context.Context, nc *nats.Conn, system *config.Server, name
 	return nil
 }
 
-// viewsOf gives the directory for the views of somebody else's server, on this
+// viewsOf returns the directory for the views of somebody else's server, on this
 // machine: they are a cache, and one for each server.
 func viewsOf(server string) (string, error) {
 	cache, err := os.UserCacheDir()

@@ -70,8 +70,8 @@ func home(t *testing.T, contexts map[string]string) {
 
 func mustOpen(t *testing.T, o embedded.Options) *tally.Store {
 	t.Helper()
-	if o.Dir == "" {
-		o.Dir = t.TempDir()
+	if o.ConfigDir == "" {
+		o.ConfigDir = t.TempDir()
 	}
 	st, err := embedded.Open(t.Context(), o)
 	if err != nil {
@@ -114,12 +114,12 @@ func TestForeignServerIsTakenAtItsWord(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "tally.toml"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			st := mustOpen(t, embedded.Options{Dir: dir})
+			st := mustOpen(t, embedded.Options{ConfigDir: dir})
 			ack := mustAppend(t, st.Log, events.Session("", "s"), turn("a", "x"))
 			if ack.Durability != c.want || st.Log.Durability() != c.want {
 				t.Errorf("acknowledged as %v by a log that is %v, want %v", ack.Durability, st.Log.Durability(), c.want)
 			}
-			other, err := embedded.Open(t.Context(), embedded.Options{Dir: dir, MinDurability: "durable"})
+			other, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, MinDurability: "durable"})
 			if c.want == log.Durable {
 				if err != nil {
 					t.Fatal(err)
@@ -140,7 +140,7 @@ func TestMinDurability(t *testing.T) {
 	home(t, nil)
 	for backend, most := range map[string]log.Durability{"memory": log.Buffered, "local": log.Durable} {
 		for _, want := range []log.Durability{log.Buffered, log.Durable, log.Replicated} {
-			st, err := embedded.Open(t.Context(), embedded.Options{Dir: t.TempDir(), Backend: backend, Store: t.TempDir(), MinDurability: want.String()})
+			st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: t.TempDir(), Backend: backend, Store: t.TempDir(), MinDurability: want.String()})
 			if err == nil {
 				err = st.Close()
 			}

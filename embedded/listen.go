@@ -45,7 +45,7 @@ func (l *Listen) Check() error {
 	return err
 }
 
-// check gives the host and port, or a *ListenError.
+// check returns the host and port, or a *ListenError.
 func (l *Listen) check() (host string, port int, err error) {
 	fail := func(reason string) (string, int, error) { return "", 0, &ListenError{l.Address, reason} }
 	host, name, err := net.SplitHostPort(l.Address)
@@ -105,7 +105,7 @@ func LoadTLS(cert, key, authorities string) (*tls.Config, error) {
 }
 
 // ReadUsers reads a file of users: a line name:password for each, where the password
-// may be its bcrypt hash; empty lines and those that begin with # are none. Nobody
+// may be its bcrypt hash; empty lines and those that begin with # are not. Nobody
 // but its owner may be able to read it.
 func ReadUsers(path string) ([]Account, error) {
 	f, err := os.Open(path)

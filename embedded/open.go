@@ -31,7 +31,7 @@ const (
 // Options say which store is opened. The zero value opens the one that the
 // configuration names, as the working directory sees it.
 type Options struct {
-	Dir       string // where the configuration is looked for, upwards; default: the working directory
+	ConfigDir string // where the configuration is looked for, upwards; default: the working directory
 	Backend   string // local, memory or nats; default: what the configuration says
 	Store     string // directory of a local store; likewise
 	Namespace string // of sessions and documents; likewise
@@ -62,7 +62,7 @@ type Options struct {
 	Listen *Listen
 
 	// Still leaves snapshots and views as they are, if this process comes to own the
-	// store: for whoever wants to look at them.
+	// store: for a program that only wants to look at them.
 	Still bool
 
 	// Progress is called about once a second while a start takes long.
@@ -74,7 +74,7 @@ type Options struct {
 // otherwise, memory lasts as long as the process, nats is somebody else's server.
 // A wrong configuration is a *config.Error that names file, line and field.
 func Open(ctx context.Context, o Options) (*tally.Store, error) {
-	dir := o.Dir
+	dir := o.ConfigDir
 	if dir == "" {
 		var err error
 		if dir, err = os.Getwd(); err != nil {

@@ -77,7 +77,7 @@ func takeLock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// OwnerOf gives the process that serves a directory, or was killed when it did, and
+// OwnerOf returns the process that serves a directory, or was killed when it did, and
 // where. A directory that was left in order is not owned: then it is 0.
 func OwnerOf(dir string) (pid int, url string) {
 	o, err := readOwner(dir)
@@ -127,7 +127,7 @@ type Attached struct {
 
 // Attach opens the log of a directory through the process that owns it. Of the
 // options Dir, Logger and MinDurability matter. It returns *NoOwnerError if there is no such
-// process, or none any more; when the owner ends, calls give log.ErrUnavailable or
+// process, or none any more; when the owner ends, calls return log.ErrUnavailable or
 // log.ErrUnknown.
 func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	o = o.withDefaults()

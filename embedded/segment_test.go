@@ -176,7 +176,7 @@ func TestIndexIsThatOfWhatIsStored(t *testing.T) {
 	}
 }
 
-// indexes gives the index files of a store.
+// indexes returns the index files of a store.
 func indexes(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	found := make(map[string][]byte)

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 )
 
-// wireExample gives the request and the answer that docs/wire.md shows.
+// wireExample returns the request and the answer that docs/wire.md shows.
 func wireExample(t *testing.T) (subject, request, answer string) {
 	t.Helper()
 	doc, err := os.ReadFile("../docs/wire.md")

@@ -66,7 +66,7 @@ func (d *decoder) extension(name, value string) error {
 }
 
 // core takes one of the attributes that CloudEvents itself defines and returns
-// its bit, or 0 if it is none.
+// its bit, or 0 if it is not one.
 func (d *decoder) core(name, value string) (uint, error) {
 	switch name {
 	case "specversion":

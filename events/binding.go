@@ -60,7 +60,7 @@ func (e Event) headers(yield func(name, value string) bool) {
 	}
 }
 
-// extensionHeader gives the header of an extension, without allocating for
+// extensionHeader returns the header of an extension, without allocating for
 // those that tally itself uses.
 func extensionHeader(name string) string {
 	switch name {
@@ -109,7 +109,7 @@ func DecodeMessage(natsSubject string, header map[string][]string, payload []byt
 	return e.settled()
 }
 
-// settled gives the event as it is known from then on, if its attributes are valid.
+// settled returns the event as it is known from then on, if its attributes are valid.
 func (e Event) settled() (Event, error) {
 	if IsKnown(e.Type) {
 		e.DataSchema = "" // follows from the type
@@ -157,7 +157,7 @@ func decodeBinary(sub Subject, escapedID, contentType string, header map[string]
 	return d.complete()
 }
 
-// complete gives the event when all headers are taken.
+// complete returns the event when all headers are taken.
 func (d *decoder) complete() (Event, error) {
 	switch {
 	case d.seen == 0 && d.event.Extensions == nil:
@@ -168,7 +168,7 @@ func (d *decoder) complete() (Event, error) {
 	return d.event, nil
 }
 
-// contentTypeOf gives the value of Content-Type, in whatever case it is spelled.
+// contentTypeOf returns the value of Content-Type, in whatever case it is spelled.
 func contentTypeOf(header map[string][]string) (string, error) {
 	values, found := header[headerContentType], 0
 	for name, v := range header {

@@ -39,7 +39,7 @@ type Part struct {
 	SHA256 string `json:"sha256"` // of the whole content, hex
 }
 
-// String gives the compact JSON that stands in the extension. It panics if
+// String returns the compact JSON that stands in the extension. It panics if
 // Validate would refuse m.
 func (m DocMeta) String() string {
 	text, err := rawjson.Marshal(m)

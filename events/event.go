@@ -34,7 +34,7 @@ const (
 )
 
 // Event is a CloudEvent 1.0: one fact about one subject. Its identity is
-// (Subject, Source, ID): appending an identity again gives the first offset back.
+// (Subject, Source, ID): appending an identity again returns the first offset.
 type Event struct {
 	ID          string // a UUIDv7 unless the producer has a better one
 	Source      string // URI reference of the producer
@@ -91,7 +91,7 @@ func newEvent(source string, sub Subject, p Payload, data []byte, err error) (Ev
 	return Event{Source: source, Type: typ, Subject: sub, ContentType: ContentTypeJSON, Data: data, made: &made{typ, data}}, nil
 }
 
-// DerivedID gives the id of an event that follows from facts alone, so that
+// DerivedID returns the id of an event that follows from facts alone, so that
 // stating the same facts again is the same event.
 func DerivedID(parts ...string) string {
 	h := sha256.New()
@@ -136,10 +136,10 @@ func (e Event) WithExtension(name, value string) Event {
 	return e
 }
 
-// BlobRef gives the dataref of the content with this SHA-256, in lower-case hex.
+// BlobRef returns the dataref of the content with this SHA-256, in lower-case hex.
 func BlobRef(sha256hex string) string { return blobURNPrefix + sha256hex }
 
-// ParseBlobRef gives the SHA-256 that a dataref names, and whether it names one.
+// ParseBlobRef returns the SHA-256 that a dataref names, and whether it names one.
 func ParseBlobRef(ref string) (string, bool) {
 	if len(ref) != len(blobURNPrefix)+64 || ref[:len(blobURNPrefix)] != blobURNPrefix {
 		return "", false

@@ -15,9 +15,9 @@ import (
 // JSON data stand under data byte for byte, line breaks inside them included;
 // other data stand under data_base64, and so do data that claim to be JSON and
 // are not, are nested too deep to stand inside another object, or have white
-// space around them. So ParseJSON gives the very bytes back. Without data there
+// space around them. So ParseJSON returns the very bytes. Without data there
 // is neither of the two: empty data and no data are the same thing, as they are
-// in a NATS message. The namespace is no part of the format.
+// in a NATS message. The namespace is not part of the format.
 func AppendJSON(dst []byte, e Event) ([]byte, error) {
 	if err := e.checkAttributes(); err != nil {
 		return dst, err
@@ -175,7 +175,7 @@ func (d *decoder) member(ns string, m Field) error {
 	return err
 }
 
-// extensionValue gives the canonical string of an extension's value.
+// extensionValue returns the canonical string of an extension's value.
 func extensionValue(m Field) (string, error) {
 	switch c := m.Value[0]; {
 	case c == '"':
@@ -196,7 +196,7 @@ func extensionValue(m Field) (string, error) {
 	return "", invalid(m.Name, "want a string, an integer or a boolean")
 }
 
-// takeData gives the event its data from the members data and data_base64.
+// takeData sets the event's data from the members data and data_base64.
 func (e *Event) takeData(data, base64Data Raw) error {
 	switch {
 	case data == nil && base64Data == nil:

@@ -15,10 +15,10 @@ type Offset uint64
 // exact in every language.
 const MaxOffset Offset = 1<<53 - 1
 
-// String gives the form used in commands, URLs and messages: @1234.
+// String returns the form used in commands, URLs and messages: @1234.
 func (o Offset) String() string { return "@" + strconv.FormatUint(uint64(o), 10) }
 
-// Padded gives the offset as 20 decimal digits, the form in which it stands in
+// Padded returns the offset as 20 decimal digits, the form in which it stands in
 // CloudEvents attributes: those have no integers beyond 32 bits, and the padded
 // text sorts as the number does.
 func (o Offset) Padded() string { return fmt.Sprintf("%020d", uint64(o)) }

@@ -29,7 +29,7 @@ type (
 // rawCheck looks at a raw field of a payload.
 type rawCheck func(path string, raw Raw) error
 
-// scanned takes what whoever reads or writes the payload looks at, byte for byte.
+// scanned takes what readers and writers of the payload look at, byte for byte.
 func scanned(string, Raw) error { return nil }
 
 // large is a payload whose raw fields hold so much that they are not to be scanned
@@ -119,7 +119,7 @@ func decodeInto(data []byte, p Payload) error {
 	return validate(p)
 }
 
-// dataError gives an error of the scanner the form that callers know.
+// dataError returns an error of the scanner in the form that callers know.
 func dataError(err error) error {
 	if f, ok := err.(*rawjson.FieldError); ok {
 		return &InvalidError{Field: join("data", f.Path), Reason: f.Reason}

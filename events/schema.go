@@ -8,7 +8,7 @@ import (
 //go:embed schema/*.json
 var schemas embed.FS
 
-// Schema gives the JSON Schema (2020-12) of a type's payload, whose $id is
+// Schema returns the JSON Schema (2020-12) of a type's payload, whose $id is
 // DataSchema(typ); Schema(ExtDoc) is that of the extension. There is none for
 // document.written, whose data are the document's own bytes, and none for types
 // that are not of the vocabulary.

@@ -189,7 +189,7 @@ func TestSchemasAgreeWithStructs(t *testing.T) {
 	}
 }
 
-// newPayload gives an empty payload of a type, by reading a valid example.
+// newPayload returns an empty payload of a type, by reading a valid example.
 func newPayload(t testing.TB, typ string) events.Payload {
 	for _, x := range mustReadExamples(t) {
 		if x.typ == typ && x.field == "" {
@@ -239,7 +239,7 @@ func compareFields(t *testing.T, path string, goType reflect.Type, schema any, r
 	}
 }
 
-// elemStruct gives the struct at the bottom of pointers, slices and maps.
+// elemStruct returns the struct at the bottom of pointers, slices and maps.
 func elemStruct(t reflect.Type) reflect.Type {
 	for {
 		switch {

@@ -52,7 +52,7 @@ func (e *Event) takeExtensions(values map[string]any) error {
 
 // ToCloudEvent makes an event of the CloudEvents SDK. Its data are the event's
 // own bytes: write it with event.WriteJson, for json.Marshal of the SDK's event
-// rewrites JSON data. The namespace is no part of it. An event that the SDK
+// rewrites JSON data. The namespace is not part of it. An event that the SDK
 // would alter (it respells some URIs, and trims ids) is an *InvalidError.
 func ToCloudEvent(e Event) (event.Event, error) {
 	if err := e.checkAttributes(); err != nil {

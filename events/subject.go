@@ -74,7 +74,7 @@ func ValidateNamespace(ns string) error {
 	return nil
 }
 
-// NATS gives the literal NATS subject: tally.v1.<partition>.<namespace>.<kind>.<id>.
+// NATS returns the literal NATS subject: tally.v1.<partition>.<namespace>.<kind>.<id>.
 func (s Subject) NATS() string {
 	id := EscapeID(s.ID)
 	p := partition(s.Namespace, s.Kind, id)
@@ -130,8 +130,8 @@ func ParseNATS(subject string) (Subject, error) {
 	return s, nil
 }
 
-// String gives the CloudEvents subject: session/<id> or document/<kind>/<id>,
-// with the same escapes as in NATS. The namespace is no part of it.
+// String returns the CloudEvents subject: session/<id> or document/<kind>/<id>,
+// with the same escapes as in NATS. The namespace is not part of it.
 func (s Subject) String() string {
 	switch {
 	case s == Subject{}:
@@ -205,7 +205,7 @@ func UnescapeID(escaped string) (string, error) {
 	return unescapeLenient(escaped), nil
 }
 
-// escapedByte gives the byte that the escape at the start of s stands for, and
+// escapedByte returns the byte that the escape at the start of s stands for, and
 // whether there is one.
 func escapedByte(s string) (byte, bool) {
 	if len(s) < 3 || s[0] != '=' {

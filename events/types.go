@@ -86,7 +86,7 @@ func IsThread(typ string) bool { return vocabulary[typ].thread }
 // GuardOf says what an append of the type must expect.
 func GuardOf(typ string) Guard { return vocabulary[typ].guard }
 
-// DataSchema gives the URI of the JSON Schema of a known type, "" for others.
+// DataSchema returns the URI of the JSON Schema of a known type, "" for others.
 func DataSchema(typ string) string {
 	if !IsKnown(typ) || typ == TypeDocumentWritten {
 		return ""

@@ -204,7 +204,7 @@ func IsJSON(contentType string) bool {
 	return strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")
 }
 
-// mediaType gives a content type without its parameters, in lower case.
+// mediaType returns a content type without its parameters, in lower case.
 func mediaType(contentType string) string {
 	media, _, _ := strings.Cut(contentType, ";")
 	return lower(strings.TrimSpace(media))

@@ -15,7 +15,7 @@ func TimestampOf(t time.Time) Timestamp {
 	return Timestamp(t.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// Time gives the time, and false if there is none or it cannot be read.
+// Time returns the time, and false if there is none or it cannot be read.
 func (t Timestamp) Time() (time.Time, bool) {
 	at, err := parseTime(string(t))
 	return at, err == nil
@@ -43,7 +43,7 @@ func RefOf(doc Subject, at Offset) DocRef {
 	return DocRef(doc.String() + at.String())
 }
 
-// Parse gives the document and the revision (0: the newest) in namespace ns.
+// Parse returns the document and the revision (0: the newest) in namespace ns.
 func (r DocRef) Parse(ns string) (Subject, Offset, error) {
 	name, revision, has := strings.Cut(string(r), "@")
 	doc, err := ParseSubject(ns, name)
@@ -73,7 +73,7 @@ func (r DocRef) check(path string, absentToo bool) error {
 // Amount is an exact decimal number such as "0.0125". It is never a binary float.
 type Amount string
 
-// Rat gives the exact value, and false if the text is no plain decimal.
+// Rat returns the exact value, and false if the text is not a plain decimal.
 func (a Amount) Rat() (*big.Rat, bool) {
 	s := strings.TrimPrefix(string(a), "-")
 	whole, frac, dot := strings.Cut(s, ".")

@@ -15,7 +15,7 @@ import (
 
 // The tests in this file hold the code to docs/wire.md.
 
-// section gives the text of wire.md between a heading and the next one.
+// section returns the text of wire.md between a heading and the next one.
 func section(t *testing.T, heading string) string {
 	t.Helper()
 	doc, err := os.ReadFile("../docs/wire.md")
@@ -30,7 +30,7 @@ func section(t *testing.T, heading string) string {
 	return text
 }
 
-// table gives the rows of a section's table, cells without their back quotes.
+// table returns the rows of a section's table, cells without their back quotes.
 func table(t *testing.T, heading string, columns, atLeast int) [][]string {
 	t.Helper()
 	var rows [][]string
@@ -55,7 +55,7 @@ func table(t *testing.T, heading string, columns, atLeast int) [][]string {
 	return rows[1:] // without the head
 }
 
-// code gives the code blocks of a section.
+// code returns the code blocks of a section.
 func code(t *testing.T, heading string) []string {
 	t.Helper()
 	var blocks []string

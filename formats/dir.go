@@ -117,7 +117,7 @@ func fill(f *os.File, mode fs.FileMode, content func(io.Writer) error) error {
 	return f.Chmod(mode.Perm())
 }
 
-// temporaryName gives a name that durable.IsTemporary recognises: a crash may
+// temporaryName returns a name that durable.IsTemporary recognises: a crash may
 // leave such a file behind.
 func temporaryName(name string) string {
 	dir, base := path.Split(name)

@@ -96,7 +96,7 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 	return roots, nil
 }
 
-// rootOf gives the root of a session, and whether it is one for this layout:
+// rootOf returns the root of a session, and whether it is one for this layout:
 // whatever was imported from it, and the live sessions that it exports.
 func (x *exporting) rootOf(s *projector.Session) (string, bool) {
 	o := s.Ledger.Origin()

@@ -29,7 +29,7 @@ type Layout interface {
 	// RootFiles yields the files of a root that belong to none of its sessions.
 	RootFiles(ctx context.Context, src Source, root string) iter.Seq2[File, error]
 
-	// Subject gives the session or document that a path below the root belongs to,
+	// Subject returns the session or document that a path below the root belongs to,
 	// and whether there is one.
 	Subject(ctx context.Context, src Source, root, path string) (events.Subject, bool)
 }

@@ -8,7 +8,7 @@ import "github.com/tallylog/tally/internal/filename"
 // shortened with a hash. [ParseFileName] is the inverse.
 func FileName(id string) string { return filename.Of(id) }
 
-// ParseFileName gives the id of which FileName makes name, and whether there is
+// ParseFileName returns the id of which FileName makes name, and whether there is
 // one that can be read from it: a shortened name does not say its id.
 func ParseFileName(name string) (id string, ok bool) { return filename.Parse(name) }
 

@@ -13,7 +13,7 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
-// String gives file:line: reason.
+// String returns file:line: reason.
 func (p Problem) String() string {
 	if p.Line == 0 {
 		return p.File + ": " + p.Reason

@@ -15,7 +15,7 @@ import (
 // to the storage; one that could lead out of it is a *PathError. What is not
 // there is fs.ErrNotExist.
 type Storage interface {
-	// List gives the entries of a folder, "" for the storage itself, sorted by name.
+	// List returns the entries of a folder, "" for the storage itself, sorted by name.
 	List(ctx context.Context, path string) ([]Entry, error)
 	// Read opens a file.
 	Read(ctx context.Context, path string) (io.ReadCloser, error)
@@ -42,7 +42,7 @@ type Entry struct {
 type PathError struct{ Path string }
 
 func (e *PathError) Error() string {
-	return fmt.Sprintf("formats: %q is no path inside of the folder", e.Path)
+	return fmt.Sprintf("formats: %q is not a path inside the folder", e.Path)
 }
 
 // checkPath refuses what is not made of plain names.
@@ -67,7 +67,7 @@ const (
 	modePrivateProgram = 0o700
 )
 
-// ModeOf gives the permission bits by which a file is remembered, 0 for those of
+// ModeOf returns the permission bits by which a file is remembered, 0 for those of
 // an ordinary file. Whether the owner may write is not kept.
 func ModeOf(perm fs.FileMode) int64 {
 	if runtime.GOOS == "windows" {
@@ -85,7 +85,7 @@ func ModeOf(perm fs.FileMode) int64 {
 	return 0
 }
 
-// FileMode gives the permission bits of a remembered mode; 0 is 0644.
+// FileMode returns the permission bits of a remembered mode; 0 is 0644.
 func FileMode(mode int64) fs.FileMode {
 	if mode == 0 {
 		return modeFile

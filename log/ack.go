@@ -15,7 +15,7 @@ const (
 	Replicated                   // a quorum of a cluster has it
 )
 
-// String gives "buffered", "durable" or "replicated".
+// String returns "buffered", "durable" or "replicated".
 func (d Durability) String() string {
 	switch d {
 	case Durable:
@@ -26,7 +26,7 @@ func (d Durability) String() string {
 	return "buffered"
 }
 
-// UnmarshalText reads what String gives.
+// UnmarshalText reads what String returns.
 func (d *Durability) UnmarshalText(text []byte) error {
 	for _, known := range []Durability{Buffered, Durable, Replicated} {
 		if known.String() == string(text) {
@@ -34,10 +34,10 @@ func (d *Durability) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("log: %q is no durability: want buffered, durable or replicated", text)
+	return fmt.Errorf("log: %q is not a durability: want buffered, durable or replicated", text)
 }
 
-// MarshalText writes what String gives.
+// MarshalText writes what String returns.
 func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // Ack says where an append is in the log.

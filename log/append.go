@@ -18,7 +18,7 @@ const youngID = 30 * time.Second
 // stored. Events without id or time get them ([Log.Stamp]); those without subject
 // get sub.
 //
-// Appending the same events again, now or much later, gives the first Ack with
+// Appending the same events again, now or much later, returns the first Ack with
 // Duplicate set. Calls to one subject are stored in the order of the calls.
 //
 // Errors: *events.InvalidError and ErrTooLarge before anything is tried;
@@ -308,7 +308,7 @@ func (p *appending) age(id string, now time.Time) {
 	}
 }
 
-// timeOfID gives the time at which a UUIDv7 says it was made.
+// timeOfID returns the time at which a UUIDv7 says it was made.
 func timeOfID(id string) (time.Time, bool) {
 	if len(id) != 36 {
 		return time.Time{}, false

@@ -31,8 +31,8 @@ type Backend interface {
 	// what cannot.
 	Scan(ctx context.Context, q Query) (Cursor, error)
 
-	// Get returns the message at an offset: ErrNotFound if there is none, or none
-	// that can be read.
+	// Get returns the message at an offset, or ErrNotFound if there is no message or it
+	// cannot be read.
 	Get(ctx context.Context, at events.Offset) (Message, error)
 
 	// Last returns the last message of one subject, or ErrNotFound.
@@ -62,7 +62,7 @@ type Publication struct {
 // Segmented is a Backend that begins anew at times: from then on Publish does not
 // recognise the ids that it stored before.
 type Segmented interface {
-	// Segment gives a number that grows each time, and when the last time was; zero:
+	// Segment returns a number that grows each time, and when the last time was; zero:
 	// nothing was stored before.
 	Segment() (n int, begun time.Time)
 }
@@ -89,7 +89,7 @@ type Outgoing struct {
 	Data   []byte
 }
 
-// Fields gives the header's fields by their names.
+// Fields returns the header's fields by their names.
 func (o Outgoing) Fields() map[string][]string {
 	fields := make(map[string][]string, 10)
 	for line := range strings.SplitSeq(string(o.Header), "\r\n") {
@@ -146,7 +146,7 @@ type Query struct {
 	Match func(subject string) bool
 }
 
-// Cursor gives messages in the order of their offsets. One goroutine uses it.
+// Cursor returns messages in the order of their offsets. One goroutine uses it.
 type Cursor interface {
 	// Announced is the number of messages that match the filter after After, by
 	// the backend's own index, when it is asked first or earlier. It MUST count those
@@ -155,7 +155,7 @@ type Cursor interface {
 	Announced(ctx context.Context) (uint64, error)
 
 	// Next returns the next message, or io.EOF behind the last one up to Upto. Any
-	// other error ends the cursor: what it did not give may still be there.
+	// other error ends the cursor: what it did not return may still be there.
 	Next(ctx context.Context) (Message, error)
 
 	// Close leaves nothing behind, on either side.

@@ -40,9 +40,9 @@ func (b *bulk) leave() {
 	}
 }
 
-// Bulk gives what is closed while this Log is appending a large series, some 64 KiB
-// or more, and what is closed while it is not. Both are of this moment: who waits for
-// the next change asks again.
+// Bulk returns what is closed while this Log is appending a large series, some 64 KiB
+// or more, and what is closed while it is not. Both are of this moment: a caller that
+// waits for the next change asks again.
 func (l *Log) Bulk() (begun, over <-chan struct{}) {
 	l.bulk.mu.Lock()
 	defer l.bulk.mu.Unlock()

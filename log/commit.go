@@ -25,7 +25,7 @@ type Sync func(stream string) error
 // horizon is how far the log is safe from a power cut: the durable watermark. No
 // reader sees beyond it unless it asks to.
 type horizon interface {
-	// durable gives the highest offset below which everything is safe.
+	// durable returns the highest offset below which everything is safe.
 	durable(ctx context.Context) (events.Offset, error)
 	// await returns when an offset is safe.
 	await(ctx context.Context, at events.Offset) error
@@ -117,7 +117,7 @@ func (c *committer) gather() {
 	}
 }
 
-// commit is group for who holds busy.
+// commit syncs once and wakes the waiters that the sync covers. The caller holds busy.
 func (c *committer) commit() {
 	c.gather()
 	c.mu.Lock()
@@ -171,7 +171,7 @@ func (c *committer) drain(ctx context.Context) error {
 	return c.await(ctx, stored)
 }
 
-// failed gives the error of a sync that failed: nothing can be acknowledged after
+// failed returns the error of a sync that failed: nothing can be acknowledged after
 // it.
 func (c *committer) failed() error {
 	c.mu.Lock()
@@ -212,7 +212,7 @@ func (c *committer) release() {
 	c.waits = slices.Delete(c.waits, 0, n)
 }
 
-// place gives the index of the first waiter for an offset or one above it.
+// place returns the index of the first waiter for an offset or one above it.
 func (c *committer) place(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
@@ -224,8 +224,8 @@ func (c *committer) covers(at events.Offset) bool {
 	return c.safe >= at
 }
 
-// enlist gives what is closed when an offset is safe or a sync failed; nil: that is
-// so.
+// enlist returns a channel that is closed when an offset is safe or a sync failed; nil
+// if that is so already.
 func (c *committer) enlist(at events.Offset) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *committer) enlist(at events.Offset) <-chan struct{} {
 }
 
 // lead makes durable what is stored by now, here and without waking anybody, if nobody
-// else is at it. Who waits for a sync that is under way waits for the next one, too,
+// else is at it. A caller that meets a sync under way waits for the next one,
 // which the committer begins. (So a caller that leads is as patient as the disk.)
 func (c *committer) lead() {
 	if !c.busy.TryLock() {

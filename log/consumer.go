@@ -78,7 +78,7 @@ type inbox interface {
 // incoming is one of the stream's messages, or what the server says about a request.
 type incoming struct {
 	Message
-	number uint64 // among the consumer's messages, from 1; 0: it is none of them
+	number uint64 // among the consumer's messages, from 1; 0: it is not one of them
 	size   int    // as the server counts it, in bytes
 }
 
@@ -120,7 +120,7 @@ func (c *consumer) open(ctx context.Context) error {
 	return nil
 }
 
-// count gives the number of messages behind After.
+// count returns the number of messages behind After.
 func (c *consumer) count(ctx context.Context) (uint64, error) {
 	if c.failed == nil {
 		c.failed = c.open(ctx)
@@ -182,7 +182,7 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 	}
 }
 
-// rest gives what the server that has the consumer did not have yet. What it cannot
+// rest returns what the server that has the consumer did not have yet. What it cannot
 // read the leader perhaps can, too.
 func (c *consumer) rest(ctx context.Context) (Message, error) {
 	if !c.segment.replicated || c.at >= c.q.Upto {
@@ -207,7 +207,7 @@ func (c *consumer) rest(ctx context.Context) (Message, error) {
 	return m, nil
 }
 
-// take checks a message's place: what a consumer gives is numbered, so that one
+// take checks a message's place: what a consumer delivers is numbered, so that one
 // lost on the way to here is noticed.
 func (c *consumer) take(a incoming) (Message, error) {
 	c.got++
@@ -278,7 +278,7 @@ func (c *consumer) listen() error {
 	return err
 }
 
-// status reads a message that is none of the stream's. One about an earlier
+// status reads a message that is not the stream's. One about an earlier
 // request, such as that it was completed, no longer matters.
 func (c *consumer) status(ctx context.Context, m Message) error {
 	if m.Subject != c.reply {

@@ -156,7 +156,7 @@ const (
 	codeWrongLastSequence = 10071 // the expectation failed, the text names the sequence
 	codeStoreFailed       = 10077 // the store refused: mostly max_bytes
 	codeNoLimits          = 10120 // the account is being set up
-	codeNoReplicas        = 10074 // more than one replica, and it is no cluster
+	codeNoReplicas        = 10074 // more than one replica, and it is not a cluster
 	codeInProcess         = 10158 // the same id is being stored
 	codeWrongLastInFlight = 10164 // the expectation failed, or a write to the subject is in flight
 	codeTooManyRequests   = 10167 // the stream's queue is full

@@ -37,7 +37,7 @@ func Since(o events.Offset, types ...string) Expect {
 	return Expect{kind: expectSince, at: o, types: strings.Join(sorted, "\n")}
 }
 
-// String gives any, @7, or since @7.
+// String returns any, @7, or since @7.
 func (e Expect) String() string {
 	switch e.kind {
 	case expectAt:
@@ -58,7 +58,7 @@ func (e Expect) concerns(typ string) bool {
 	return false
 }
 
-// list gives the types that Since named.
+// list returns the types that Since named.
 func (e Expect) list() []string {
 	if e.types == "" {
 		return nil

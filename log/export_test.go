@@ -50,7 +50,7 @@ func WireCodes() []string {
 	return []string{wireInvalid, wireTooLarge, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wireInternal}
 }
 
-// OverTheWire gives an error as it is after its way to a client.
+// OverTheWire returns an error as it is after its way to a client.
 func OverTheWire(err error, sub events.Subject) (code string, after error) {
 	w := wireErrorOf(err)
 	return w.Code, w.errorOf(sub)

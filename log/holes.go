@@ -17,12 +17,12 @@ type holes struct {
 	found map[events.Offset]bool // and not known, though the backend counts them still
 }
 
-// find gives the place of an offset among the known ones. The caller holds mu.
+// find returns the place of an offset among the known ones. The caller holds mu.
 func (h *holes) find(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(h.known, at, func(h Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
 }
 
-// after gives the known ones behind an offset.
+// after returns the known ones behind an offset.
 func (h *holes) after(at events.Offset) []Hole {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *Log) Lost() int {
 	return len(l.holes.known) + len(l.holes.found)
 }
 
-// lost gives the damage that stands in the place of a record which the backend does
+// lost returns the damage that stands in the place of a record which the backend does
 // not have. The server may forget at its next start that it had it, so it is noted.
 func (l *Log) lost(at events.Offset) *events.DamageError {
 	if l.holes.add(at) {

@@ -53,7 +53,7 @@ func (in *clientInbox) receive(ctx context.Context, moved <-chan struct{}) (inco
 	return a, err
 }
 
-// wait gives the next message. A connection that was lost, even if it is back, took
+// wait returns the next message. A connection that was lost, even if it is back, took
 // the request with it.
 func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.Msg, error) {
 	select {

@@ -47,7 +47,7 @@ func mustAppend(t testing.TB, l *log.Log, sub events.Subject, evs ...events.Even
 	return ack
 }
 
-// show gives the offsets of a read, those of damage with a mark.
+// show returns the offsets of a read, those of damage with a mark.
 func show(t *testing.T, l *log.Log, r events.Range) []string {
 	t.Helper()
 	var got []string

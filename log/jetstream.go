@@ -265,7 +265,7 @@ func (b *jetStream) publish(ctx context.Context, s *segment, p Publication, exac
 	return Receipt{Last: events.Offset(ack.Sequence), Duplicate: ack.Duplicate}, err
 }
 
-// Segment gives the number of the segment that is written to, and since when: ids
+// Segment returns the number of the segment that is written to, and since when: ids
 // that were stored before are not recognised by Publish. The time is zero for the
 // first segment, before which nothing was stored.
 func (b *jetStream) Segment() (n int, begun time.Time) {
@@ -317,7 +317,7 @@ func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
 	return Message{}, ErrNotFound
 }
 
-// lastOf gives the last message of a subject in a segment.
+// lastOf returns the last message of a subject in a segment.
 func (b *jetStream) lastOf(ctx context.Context, s *segment, subject string) (Message, error) {
 	e, there, known := s.find(subject)
 	switch {

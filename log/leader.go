@@ -40,7 +40,7 @@ type leaderReply struct {
 	} `json:"message"`
 }
 
-// atLeader gives the message that the leader of a stream has, or ErrNotFound.
+// atLeader returns the message that the leader of a stream has, or ErrNotFound.
 func (b *jetStream) atLeader(ctx context.Context, stream string, q leaderQuery) (Message, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -102,8 +102,8 @@ func (b *jetStream) caughtUp(ctx context.Context) (*jetstream.StreamInfo, error)
 	}
 }
 
-// getAtLeader gives the message at an offset. One that is not there is asked for again
-// when the leader is known to have come that far: who asks takes it for lost.
+// getAtLeader returns the message at an offset. One that is not there is asked for again
+// when the leader is known to have come that far: the caller takes it for lost.
 func (b *jetStream) getAtLeader(ctx context.Context, s *segment, at events.Offset) (Message, error) {
 	q := leaderQuery{Seq: uint64(at)}
 	m, err := b.atLeader(ctx, s.name, q)

@@ -25,8 +25,8 @@ type Config struct {
 	// Default "TALLY".
 	Stream string
 
-	// Durability is what an acknowledgement of this server is worth. Whoever
-	// started the server knows it. Default: what Open finds out, else Buffered.
+	// Durability is what an acknowledgement of this server is worth, as the program
+	// that started it knows. Default: what Open finds out, else Buffered.
 	Durability Durability
 
 	// SyncsAlways is asked whether a server, by its name, syncs before it acknowledges:
@@ -45,7 +45,7 @@ type Config struct {
 	// not stand in their way. Default: the connection given to Open.
 	Reads *nats.Conn
 
-	// Scans gives a connection to a server in this process, for one read of the whole
+	// Scans returns a connection to a server in this process, for one read of the whole
 	// log to use alone: half as dear for each record as the client's. Default: Reads.
 	Scans func() (Login, error)
 
@@ -54,9 +54,9 @@ type Config struct {
 	// Default: the connection given to Open.
 	Appends Login
 
-	// Sync makes what was stored durable. Whoever runs a server in this process that
-	// acknowledges before it syncs gives it: then this log acknowledges, as Durable,
-	// only what a sync covered, and reads end at what is durable. Default: the
+	// Sync makes what was stored durable. Set it with a server in this process that
+	// acknowledges before it syncs: then this log acknowledges, as Durable, only what a
+	// sync covered, and reads end at what is durable. Default: the
 	// backend's acknowledgement counts.
 	Sync Sync
 
@@ -215,7 +215,7 @@ func (l *Log) drain(ctx context.Context) error {
 }
 
 // Close waits for the appends under way, then releases what the Log opened.
-// Later calls, and follows still running, give ErrUnavailable.
+// Later calls, and follows still running, return ErrUnavailable.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	shut := l.shut
@@ -286,7 +286,7 @@ func (l *Log) errClosed(verb string) error {
 	return fmt.Errorf("log: %s: %w: the log is closed", verb, ErrUnavailable)
 }
 
-// Stamp gives an event its id and its time, if it has none. A producer that wants
+// Stamp sets an event's id and time, if it has none. A producer that wants
 // to be able to append an event again stamps it first, or names it itself.
 func (l *Log) Stamp(e events.Event) events.Event {
 	if e.ID == "" {
@@ -397,7 +397,7 @@ type SubjectInfo struct {
 }
 
 // Subjects lists the subjects of a namespace and kind, sorted by namespace,
-// kind and id; "" is every one. Subjects that are none of tally's are left out.
+// kind and id; "" is every one. Subjects that are not tally's are left out.
 func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectInfo, error] {
 	return func(yield func(SubjectInfo, error) bool) {
 		filter, err := filterOf(events.Range{Namespace: ns, Kind: kind})
@@ -431,7 +431,7 @@ func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectIn
 	}
 }
 
-// decode gives the record of a message, or a *events.DamageError if it is no event.
+// decode returns the record of a message, or a *events.DamageError if it is not an event.
 func decode(m Message) (events.Record, error) {
 	e, ok := events.Event{}, false
 	if m.wire != "" {

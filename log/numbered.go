@@ -115,7 +115,7 @@ type given struct {
 	done *Pending
 }
 
-// take gives a request its place in its series.
+// take puts a request in its place in its series.
 func (n *numbering) take(a arrival) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,7 +143,7 @@ func (n *numbering) take(a arrival) {
 	}
 }
 
-// find gives a series, which may be new. The one that is silent for longest is
+// find returns a series, which may be new. The one that is silent for longest is
 // forgotten if there are too many.
 func (n *numbering) find(key seriesKey) (*series, error) {
 	if s := n.series[key]; s != nil {
@@ -203,7 +203,7 @@ func (n *numbering) release(s *series) {
 
 // hold keeps a request until those before it have come, or for a while.
 func (n *numbering) hold(s *series, a arrival) {
-	if w := s.waiting[a.number]; w != nil { // whoever sends it again no longer waits for the first
+	if w := s.waiting[a.number]; w != nil { // a client that sends it again no longer waits for the first
 		n.drop(s, w)
 		n.refuse(w.arrival, &orderError{number: a.number, next: s.next})
 	}

@@ -11,7 +11,7 @@ type Observer interface {
 	Synced(events int, took time.Duration)
 }
 
-// nobody is the Observer where there is none.
+// nobody is the Observer where none was given.
 type nobody struct{}
 
 func (nobody) Appended(int, time.Duration, error) {}

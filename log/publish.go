@@ -60,7 +60,7 @@ func parseAck(data []byte) (pubAck, error) {
 	var ack pubAck
 	switch err := json.Unmarshal(data, &ack); {
 	case err != nil:
-		return pubAck{}, fmt.Errorf("%w: the answer is no ack: %v", ErrUnknown, err)
+		return pubAck{}, fmt.Errorf("%w: the answer is not an ack: %v", ErrUnknown, err)
 	case ack.Error != nil:
 		return pubAck{}, answerError(ack.Error.ErrCode, ack.Error.Description)
 	case ack.Sequence == 0 || events.Offset(ack.Sequence) > events.MaxOffset:

@@ -30,7 +30,7 @@ func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record,
 	return l.readBy(ctx, r, "read", l.scan)
 }
 
-// readBy yields the records of a range as a scan gives them.
+// readBy yields the records of a range as a scan returns them.
 func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func(context.Context, stretch) iter.Seq2[item, error]) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
@@ -69,7 +69,7 @@ type stretch struct {
 	want        int           // about how many will be taken; 0: all
 }
 
-// stretchOf gives the stretch of a range, and so fixes where a read ends.
+// stretchOf returns the stretch of a range, and so fixes where a read ends.
 func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	filter, err := filterOf(r)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	return s, nil
 }
 
-// filterOf gives the NATS subjects of a range.
+// filterOf returns the NATS subjects of a range.
 func filterOf(r events.Range) (string, error) {
 	if r.Subject != (events.Subject{}) {
 		return r.Subject.NATS(), r.Subject.Validate()
@@ -373,7 +373,7 @@ func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yie
 // matches reports whether a subject is one of a filter's, which may have the wildcard *.
 func matches(filter, subject string) bool { return matcher(filter)(subject) }
 
-// matcher gives matches for one filter and many subjects.
+// matcher returns matches for one filter and many subjects.
 func matcher(filter string) func(subject string) bool {
 	if !strings.Contains(filter, "*") {
 		return func(subject string) bool { return subject == filter }

@@ -52,7 +52,7 @@ func newRemote(nc *nats.Conn, wait time.Duration, b *jetStream) (*remote, error)
 	begun, err := nc.Subscribe(subjectSegments, func(*nats.Msg) {
 		ctx, cancel := context.WithTimeout(r.lost, wait)
 		defer cancel()
-		_ = b.refresh(ctx) // whoever needs the new segment looks for it, too
+		_ = b.refresh(ctx) // a read that needs the new segment looks for it, too
 	})
 	r.subs = append(r.subs, moved, begun)
 	return r, err
@@ -66,7 +66,7 @@ func (r *remote) close() {
 	}
 }
 
-// errLost says that the owner is gone. Whoever opens the store again finds the next
+// errLost says that the owner is gone. A process that opens the store again finds the next
 // one, or becomes it.
 func (r *remote) errLost() error {
 	return fmt.Errorf("%w: the process that owned the store is gone: open it again", ErrUnavailable)

@@ -19,7 +19,7 @@ import (
 // A segment is begun in steps, between two appends:
 //
 //  1. everything that was stored is made durable;
-//  2. the full stream gives its subjects up, and forgets the ids;
+//  2. the full stream gives up its subjects, and forgets the ids;
 //  3. the next one is created with them, and continues the numbers;
 //  4. the full one is sealed, and its index is made.
 //
@@ -191,8 +191,8 @@ func (b *jetStream) indexOf(ctx context.Context, s *segment) (*segindex.Builder,
 	}
 }
 
-// derivedID gives the id by which the server would have known a message whose publisher
-// left it out; "" if it is no event.
+// derivedID returns the id by which the server would have known a message whose publisher
+// left it out; "" if it is not an event.
 func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 	whole, err := b.Get(ctx, m.Offset)
 	if err != nil {

@@ -114,7 +114,7 @@ func (s *scan) count(ctx context.Context, i int) (uint64, error) {
 	return n, err
 }
 
-// indexed gives the number of the subject's messages in a segment by its index, which
+// indexed returns the number of the subject's messages in a segment by its index, which
 // remembers those that the server has lost since; 0 if the segment is not read from
 // end to end, or there is none.
 func (s *scan) indexed(i int) uint64 {
@@ -213,7 +213,7 @@ func (b *jetStream) about(filter string, after, upto events.Offset) uint64 {
 	return n
 }
 
-// fromBlocks gives the next message of a full segment, if the scan is long and the message
+// fromBlocks returns the next message of a full segment, if the scan is long and the message
 // stands in the server's files as it should. Else the server is asked from there on, and
 // says what it can read.
 func (s *scan) fromBlocks(q Query) (m Message, ok bool) {
@@ -245,7 +245,7 @@ func (s *scan) closeBlocks() {
 	}
 }
 
-// mostLosses bounds how often a consumer that gives nothing is replaced.
+// mostLosses bounds how often a consumer that returns nothing is replaced.
 const mostLosses = 3
 
 // advance goes on to the next segment. What is announced of this one is kept.

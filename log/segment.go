@@ -96,7 +96,7 @@ type line struct {
 
 func (l *line) active() *segment { return l.segments[len(l.segments)-1] }
 
-// place gives the index of the segment for an offset: the first one for offsets
+// place returns the index of the segment for an offset: the first one for offsets
 // below all of them.
 func (l *line) place(at events.Offset) int {
 	i, found := slices.BinarySearchFunc(l.segments, at, func(s *segment, at events.Offset) int {
@@ -158,7 +158,7 @@ func (b *jetStream) numbers(ctx context.Context) (list []int, err error) {
 	return list, names.Err()
 }
 
-// known gives a segment that was loaded before.
+// known returns a segment that was loaded before.
 func (b *jetStream) known(n int) *segment {
 	if l := b.line.Load(); l != nil {
 		for _, s := range l.segments {
@@ -170,7 +170,7 @@ func (b *jetStream) known(n int) *segment {
 	return nil
 }
 
-// fetch gives a segment as the server has it.
+// fetch returns a segment as the server has it.
 func (b *jetStream) fetch(ctx context.Context, n int) (*segment, error) {
 	stream, err := ask(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.js.Stream(ctx, segmentName(b.name, n)) })
 	if err != nil {
@@ -189,7 +189,7 @@ func newSegment(n int, stream jetstream.Stream) *segment {
 	return s
 }
 
-// join gives each segment its end, below the beginning of the next, and looks for
+// join sets each segment's end, below the beginning of the next, and looks for
 // its index.
 func (b *jetStream) join(found []*segment) ([]*segment, error) {
 	for i, s := range found {
@@ -262,7 +262,7 @@ func (b *jetStream) stale(ctx context.Context, s *segment, c jetstream.StreamCon
 	return b.line.Load().active() != s, nil
 }
 
-// lastBelow gives the offset of a subject's last message in the segments before the i-th
+// lastBelow returns the offset of a subject's last message in the segments before the i-th
 // one of the line, 0 if there is none.
 func (b *jetStream) lastBelow(ctx context.Context, l *line, i int, subject string) (events.Offset, error) {
 	for _, s := range slices.Backward(l.segments[:i]) {

@@ -52,7 +52,7 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 		err = s.micro.AddEndpoint("holes", micro.HandlerFunc(s.holes), micro.WithEndpointSubject(subjectHoles))
 	}
 	if err == nil {
-		err = nc.Flush() // whoever hears of the owner from now on is to find it
+		err = nc.Flush() // those who hear of the owner from now on are to find it
 	}
 	if err != nil {
 		s.end()
@@ -60,12 +60,12 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 	}
 	if l.commit != nil {
 		l.commit.announce(func(at events.Offset) {
-			// Whoever misses it asks.
+			// Those who miss it ask.
 			_ = nc.Publish(subjectMoved, mustMarshal(watermarkReply{at}))
 		})
 	}
 	if l.roller != nil {
-		tell := func() { _ = nc.Publish(subjectSegments, nil) } // whoever misses it asks
+		tell := func() { _ = nc.Publish(subjectSegments, nil) } // those who miss it ask
 		l.roller.tell.Store(&tell)
 	}
 	return s, nil
@@ -151,7 +151,7 @@ func (s *Service) respond(to string, v any) {
 	if r, ok := v.(appendReply); ok && r.Error != nil {
 		m.Header = nats.Header{micro.ErrorHeader: {headerText(r.Error.Message)}, micro.ErrorCodeHeader: {r.Error.Code}}
 	}
-	_ = s.nc.PublishMsg(m) // whoever asked may be gone
+	_ = s.nc.PublishMsg(m) // the requester may be gone
 }
 
 // headerText makes a message fit for a header.

@@ -95,7 +95,7 @@ const (
 	wireInternal    = "internal"
 )
 
-// wireErrorOf gives an error the form in which it travels.
+// wireErrorOf returns an error in the form in which it travels.
 func wireErrorOf(err error) *wireError {
 	w := &wireError{Code: wireInternal, Message: err.Error()}
 	if e, ok := errors.AsType[*events.InvalidError](err); ok {
@@ -140,7 +140,7 @@ var wireSentinels = []struct {
 	{wireConflict, ErrConflict}, {wireUnknown, ErrUnknown}, {wireAborted, ErrAborted}, {wireFull, ErrFull}, {wireUnavailable, ErrUnavailable},
 }
 
-// errorOf gives an error that came over the wire back to those who branch on it.
+// errorOf returns an error that came over the wire as callers branch on it.
 func (w *wireError) errorOf(sub events.Subject) error {
 	switch w.Code {
 	case wireInvalid:

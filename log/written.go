@@ -49,7 +49,7 @@ func (s *segment) note(p Publication, got Receipt, err error) {
 	}
 }
 
-// wrote gives the index of a segment that holds so many messages, if all of them are
+// wrote returns the index of a segment that holds so many messages, if all of them are
 // remembered. Nothing is written to it any more.
 func (s *segment) wrote(messages uint64) *segindex.Builder {
 	w := s.written.Load()

@@ -12,7 +12,7 @@ import (
 // process: an import, which wants the whole machine for a moment. A view that does not
 // yield otherwise stands aside then, but for those who wait for it.
 type Bulk interface {
-	// Bulk gives what is closed while such a series is appended, and what is closed while
+	// Bulk returns what is closed while such a series is appended, and what is closed while
 	// none is. Both are of the moment of the call.
 	Bulk() (begun, over <-chan struct{})
 }
@@ -22,7 +22,7 @@ const (
 	asideMost  = 100 * time.Millisecond // that a view stands aside before it reads what has come
 )
 
-// attend is Follow that stands aside for large series. hurried gives what is closed
+// attend is Follow that stands aside for large series. hurried returns what is closed
 // when somebody waits for the records.
 func attend(l Follower, hurried func() <-chan struct{}) reading {
 	b, ok := l.(Bulk)

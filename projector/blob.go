@@ -112,7 +112,7 @@ func (b *assembly) assemble(w *parts, count int) {
 	clear(b.parts)
 }
 
-// Resolve gives the record with its data, fetched if it carries a dataref to a
+// Resolve returns the record with its data, fetched if it carries a dataref to a
 // blob of tally instead. Any other record comes back as it is. Content that
 // cannot be had is a *events.DamageError of the record; an error of reading is
 // neither.

@@ -23,7 +23,7 @@ func (h *History) Block(n int) []byte {
 	return h.appendRecords(nil, n*BlockRecords, (n+1)*BlockRecords)
 }
 
-// BlockEnd gives the offset of the last record of a block, and how many turns were
+// BlockEnd returns the offset of the last record of a block, and how many turns were
 // in effect right after it, over all threads.
 func (h *History) BlockEnd(n int) (at events.Offset, turns int) {
 	last := (n+1)*BlockRecords - 1

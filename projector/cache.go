@@ -9,7 +9,7 @@ import (
 const cacheBytes = 8 << 20
 
 // cache keeps what was read of snapshots last, by hash. The zero value is ready to
-// use. What it gives is not altered by anybody.
+// use. What it returns is not altered by anybody.
 type cache struct {
 	mu     sync.Mutex // guards what follows
 	byHash map[string]*list.Element

@@ -90,7 +90,7 @@ func (c *chunk) bringing(name string, next map[string]int) *[]Turn {
 	return &b.Turns
 }
 
-// numbered gives the number of the first turn that the chunk brought to each thread, and
+// numbered returns the number of the first turn that the chunk brought to each thread, and
 // how many they are.
 func (c *chunk) numbered() map[string][2]int {
 	if len(c.turns) == 0 {
@@ -103,7 +103,7 @@ func (c *chunk) numbered() map[string][2]int {
 	return m
 }
 
-// firstOf gives the number of the first turn that the record at an offset, or a
+// firstOf returns the number of the first turn that the record at an offset, or a
 // later one, brought to a thread.
 func (c *chunk) firstOf(name string, at events.Offset) int {
 	b := c.turns[name]
@@ -118,7 +118,7 @@ func (c *chunk) full(s sizes) bool { return len(c.offsets) >= s.records || c.byt
 // end is the number of the record after the last.
 func (c *chunk) end() int { return c.first + len(c.offsets) }
 
-// numberAt gives the last record at or below an offset, by its number.
+// numberAt returns the last record at or below an offset, by its number.
 func (c *chunk) numberAt(at events.Offset) int {
 	i, found := slices.BinarySearch(c.offsets, at)
 	if !found {

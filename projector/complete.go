@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// complete gives the session with all of its turns, offsets and costs in memory. Each
+// complete returns the session with all of its turns, offsets and costs in memory. Each
 // chunk is read once.
 func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	s := ld.s
@@ -102,7 +102,7 @@ func (f *filling) take(source int, c *chunk) {
 
 func (f *filling) full() bool { return f.missing == 0 }
 
-// of gives a turn as it is pinned.
+// of returns a turn as it is pinned.
 func (p pinning) of(t Turn) Turn {
 	if p != asBrought {
 		t.Pinned = p == pinned

@@ -29,7 +29,7 @@ type Revision struct {
 	Reason      string           `json:"reason,omitempty"` // of a deletion
 }
 
-// Last gives the newest revision, nil if there is none.
+// Last returns the newest revision, nil if there is none.
 func (d *Document) Last() *Revision {
 	if len(d.Revisions) == 0 {
 		return nil

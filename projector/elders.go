@@ -24,7 +24,7 @@ func (e *elders) segments() []segment {
 	return append(slices.Clip(e.s.segments), own)
 }
 
-// chunk gives the chunk of a segment's source that matches.
+// chunk returns the chunk of a segment's source that matches.
 func (e *elders) chunk(seg segment, match func(*entry) bool) (*chunk, *entry) {
 	t := e.s.sources[seg.source]
 	en, err := t.find(e.ctx, e.l, match)
@@ -50,7 +50,7 @@ func (e *elders) numberAt(at events.Offset) int {
 	return -1
 }
 
-// containing gives the segment that a record of the history is in, and its number
+// containing returns the segment that a record of the history is in, and its number
 // there.
 func (e *elders) containing(n int) (segment, int) {
 	for _, seg := range e.segments() {

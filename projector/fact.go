@@ -42,7 +42,7 @@ func (f Fact) Happened() events.Timestamp {
 	return events.TimestampOf(cmp.Or(f.Time, f.Recorded))
 }
 
-// Impossible gives the fact with Invalid set if it can have no effect at its
+// Impossible returns the fact with Invalid set if it can have no effect at its
 // place, as far as that follows from two offsets of its session: that of the
 // session.created that counts, and the last one before it; 0 if there is none.
 func (f Fact) Impossible(created, before events.Offset) Fact {
@@ -67,7 +67,7 @@ func (f Fact) Impossible(created, before events.Offset) Fact {
 	return f
 }
 
-// ForkOf gives the fork that the first record of a history declares, nil if the
+// ForkOf returns the fork that the first record of a history declares, nil if the
 // fact is not that, or declares none or an impossible one.
 func (f Fact) ForkOf(h *History) *events.Fork {
 	p, ok := f.Payload.(*events.SessionCreated)
@@ -77,7 +77,7 @@ func (f Fact) ForkOf(h *History) *events.Fork {
 	return p.Fork
 }
 
-// Brings gives the turns that a record brings to threads, whatever becomes of them.
+// Brings returns the turns that a record brings to threads, whatever becomes of them.
 func (f Fact) Brings() Threads {
 	brought := make(Threads)
 	switch p := f.Payload.(type) {

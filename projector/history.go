@@ -56,11 +56,11 @@ type place struct {
 // elder looks up the records of a history below its base. It panics with an
 // *unread if they cannot be had.
 type elder interface {
-	// numberAt gives the last record at or below an offset, -1 if there is none.
+	// numberAt returns the last record at or below an offset, -1 if there is none.
 	numberAt(at events.Offset) int
-	// offset gives the offset of a record.
+	// offset returns the offset of a record.
 	offset(n int) events.Offset
-	// block gives what is kept together with a record.
+	// block returns what is kept together with a record.
 	block(n int) block
 }
 
@@ -74,8 +74,8 @@ type block struct {
 // unread is the panic of an elder.
 type unread struct{ err error }
 
-// CatchUnread turns it into the error of the function that defers this that a history
-// could not look at what is stored of it.
+// CatchUnread recovers from a look at a stored block that failed, and stores its error in
+// *err. Defer it in every function that may look below a history's base.
 func CatchUnread(err *error) {
 	switch r := recover().(type) {
 	case nil:
@@ -150,7 +150,7 @@ func (i Interval) String() string {
 	return fmt.Sprintf("%v-%v", i.From, i.To)
 }
 
-// NewHistory gives the history of no records.
+// NewHistory returns the history of no records.
 func NewHistory(sub events.Subject) *History {
 	return &History{subject: sub, points: []point{{number: -1}}}
 }
@@ -220,7 +220,7 @@ func (h *History) inherited() int {
 	return h.sources[len(h.sources)-1].end
 }
 
-// sourceOf gives the subject of a record.
+// sourceOf returns the subject of a record.
 func (h *History) sourceOf(n int) events.Subject {
 	i := sort.Search(len(h.sources), func(i int) bool { return n < h.sources[i].end })
 	if i == len(h.sources) {
@@ -288,7 +288,7 @@ func (h *History) cannotRewind(n int, p *events.SessionRewound) string {
 	return ""
 }
 
-// numberAt gives the last record at or below an offset, -1 if there is none.
+// numberAt returns the last record at or below an offset, -1 if there is none.
 func (h *History) numberAt(at events.Offset) int {
 	if at >= h.ends.last {
 		return h.Len() - 1
@@ -299,7 +299,7 @@ func (h *History) numberAt(at events.Offset) int {
 	return h.base + sort.Search(len(h.offsets), func(i int) bool { return h.offsets[i] > at }) - 1
 }
 
-// offset gives the offset of a record.
+// offset returns the offset of a record.
 func (h *History) offset(n int) events.Offset {
 	switch {
 	case n == h.Len()-1:
@@ -317,12 +317,12 @@ func (h *History) isLate(n int, seen events.Offset) bool {
 	return last >= 0 && !h.contains(n-1, last)
 }
 
-// point gives the last point at or before record n.
+// point returns the last point at or before record n.
 func (h *History) point(n int) point {
 	return h.points[sort.Search(len(h.points), func(i int) bool { return h.points[i].number > n })-1]
 }
 
-// chain gives the list after record n; nil is the empty one.
+// chain returns the list after record n; nil is the empty one.
 func (h *History) chain(n int) *stretch {
 	if n < 0 {
 		return nil
@@ -334,7 +334,7 @@ func (h *History) chain(n int) *stretch {
 	return &stretch{prev: p.prefix, from: p.open, to: n, fromAt: p.openAt}
 }
 
-// settled gives the list after record n as it stays, whatever comes next.
+// settled returns the list after record n as it stays, whatever comes next.
 func (h *History) settled(n int) *stretch {
 	c := h.chain(n)
 	if c != nil && c.toAt == 0 {
@@ -343,7 +343,7 @@ func (h *History) settled(n int) *stretch {
 	return c
 }
 
-// lastLive gives the last record of the list after record n, -1 if it is empty.
+// lastLive returns the last record of the list after record n, -1 if it is empty.
 func (h *History) lastLive(n int) int {
 	if c := h.chain(n); c != nil {
 		return c.to
@@ -360,7 +360,7 @@ func (h *History) contains(n, x int) bool {
 	return c != nil && x <= c.to
 }
 
-// stretches gives the list after record n, oldest first.
+// stretches returns the list after record n, oldest first.
 func (h *History) stretches(n int) []stretch {
 	var list []stretch
 	for c := h.chain(n); c != nil; c = c.prev {
@@ -392,7 +392,7 @@ func (h *History) Last() events.Offset {
 // lastOffset is the offset of the last record, inherited or not, 0 if there is none.
 func (h *History) lastOffset() events.Offset { return h.ends.last }
 
-// Before gives the last record below an offset, 0 if there is none.
+// Before returns the last record below an offset, 0 if there is none.
 func (h *History) Before(at events.Offset) events.Offset {
 	if at == 0 {
 		return 0
@@ -400,7 +400,7 @@ func (h *History) Before(at events.Offset) events.Offset {
 	return h.At(at - 1)
 }
 
-// At gives the last record at or below an offset, 0 if there is none.
+// At returns the last record at or below an offset, 0 if there is none.
 func (h *History) At(at events.Offset) events.Offset {
 	if n := h.numberAt(at); n >= 0 {
 		return h.offset(n)
@@ -414,7 +414,7 @@ func (h *History) IsLive(at events.Offset) bool {
 	return n >= 0 && h.offset(n) == at && h.contains(h.Len()-1, n)
 }
 
-// Live gives the list in effect after the last record at or below an offset.
+// Live returns the list in effect after the last record at or below an offset.
 func (h *History) Live(at events.Offset) []Interval {
 	var list []Interval
 	for _, s := range h.stretches(h.numberAt(at)) {
@@ -426,7 +426,7 @@ func (h *History) Live(at events.Offset) []Interval {
 	return list
 }
 
-// LastLive gives the last offset of that list, 0 if it is empty.
+// LastLive returns the last offset of that list, 0 if it is empty.
 func (h *History) LastLive(at events.Offset) events.Offset {
 	if n := h.lastLive(h.numberAt(at)); n >= 0 {
 		return h.offset(n)
@@ -443,11 +443,11 @@ func (h *History) Late() []events.Offset {
 	return list
 }
 
-// Turns gives the number of turns in effect after the last record, over all
+// Turns returns the number of turns in effect after the last record, over all
 // threads.
 func (h *History) Turns() int { return h.lengths.sum() }
 
-// TurnsAt gives the number of turns of a thread in effect after the last record
+// TurnsAt returns the number of turns of a thread in effect after the last record
 // at or below an offset.
 func (h *History) TurnsAt(thread string, at events.Offset) int {
 	n, i := h.numberAt(at), slices.Index(h.names, thread)

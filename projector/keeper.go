@@ -276,7 +276,7 @@ func (k *Keeper) write(ctx context.Context, sub events.Subject) {
 	}
 }
 
-// writeAt stores one state. It gives its offset, 0 if none was stored, and whether
+// writeAt stores one state. It returns its offset, 0 if none was stored, and whether
 // the subject is settled. A session that cannot be folded is quarantined: named
 // once, and left alone from then on.
 func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offset, kept string) (events.Offset, bool) {

@@ -69,7 +69,7 @@ type Run struct {
 // Ref is the run's identity.
 func (r *Run) Ref() events.RunRef { return events.RunRef{Kind: r.Kind, ID: r.ID} }
 
-// Last gives the newest result, nil if the run has none.
+// Last returns the newest result, nil if the run has none.
 func (r *Run) Last() *Result {
 	if len(r.Results) == 0 {
 		return nil
@@ -210,7 +210,7 @@ func (l *Ledger) created(f Fact, p *events.SessionCreated) {
 	l.addFormats(p.Formats)
 }
 
-// createdFields gives the fields of session.created that session.updated can
+// createdFields returns the fields of session.created that session.updated can
 // change, under the names that it uses.
 func createdFields(p *events.SessionCreated) events.Fields {
 	var list events.Fields
@@ -290,7 +290,7 @@ func (l *Ledger) countForeign(typ string) {
 	l.Unknown = append(l.Unknown, Foreign{typ, 1})
 }
 
-// Text gives a string field, "" if it is not set.
+// Text returns a string field, "" if it is not set.
 func (l *Ledger) Text(name string) string {
 	raw, ok := l.Fields.Get(name)
 	if !ok {

@@ -97,7 +97,7 @@ func (ld *loading) begin(ctx context.Context) {
 	ld.s.history.elder = &elders{ctx, ld.Loader, ld.s}
 }
 
-// head loads a session, stores its chunks, and gives the head that refers to them.
+// head loads a session, stores its chunks, and returns the head that refers to them.
 func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset, kept string, into sink) (snap snapshot.Snapshot, err error) {
 	err = l.load(ctx, sub, at, into, func(ld *loading) error {
 		if len(ld.s.damaged) == 0 {
@@ -124,9 +124,9 @@ func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset,
 	return snap.Meta, err
 }
 
-// storing stores what one load gives. Chunks that are there already are not written
+// storing stores what one load returns. Chunks that are there already are not written
 // again, as when the target of a rewind is folded from the first record. If one of
-// them is damaged, who reads it finds out.
+// them is damaged, a reader of it finds out.
 type storing struct {
 	l      *Loader
 	chunks map[events.Subject]int // that the load gave
@@ -300,7 +300,7 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 	return err
 }
 
-// origin gives the session, and the offset in it, that a session consisted of at
+// origin returns the session, and the offset in it, that a session consisted of at
 // an offset: itself there, or before its first record what it had inherited up to
 // there. A session that begins at born or later is ErrNotFound: it was not there
 // when somebody forked it at born, and so nobody descends from himself.
@@ -357,7 +357,7 @@ func (ld *loading) resolve(ctx context.Context) (err error) {
 	return nil
 }
 
-// marked gives the threads at the newest mark in a list, and what of the list comes
+// marked returns the threads at the newest mark in a list, and what of the list comes
 // after it; nil if there is none.
 func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segment, error) {
 	for i, seg := range slices.Backward(list) {
@@ -381,7 +381,7 @@ func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segme
 	return nil, nil, nil
 }
 
-// prefix gives the threads of the newest snapshot whose live list is a prefix of
+// prefix returns the threads of the newest snapshot whose live list is a prefix of
 // this one, and what of the list comes after it. Without any, it is all of it.
 func (ld *loading) prefix(ctx context.Context, list []segment) (strands, []segment, error) {
 	h := ld.s.history
@@ -446,7 +446,7 @@ func (ld *loading) replay(ctx context.Context, threads strands, seg segment) err
 	return again(t.open)
 }
 
-// newest gives the newest sound snapshot that the caller accepts, nil if there is
+// newest returns the newest sound snapshot that the caller accepts, nil if there is
 // none. What is not sound is named once and removed.
 func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) *state {
 	if ld.Snapshots == nil || ld.afresh {
@@ -534,7 +534,7 @@ func equalLive(live []Interval, stored []snapshot.Interval) bool {
 	return true
 }
 
-// InheritedThreads gives the threads of a fork as of an offset below its own
+// InheritedThreads returns the threads of a fork as of an offset below its own
 // first record: those of the session whose record the last inherited one is.
 func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Offset) (Threads, error) {
 	n := s.History.numberAt(at)

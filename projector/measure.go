@@ -133,7 +133,7 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// threadOf gives the number of a thread's name, everyThread for that of all.
+// threadOf returns the number of a thread's name, everyThread for that of all.
 func (h *History) threadOf(name string) int {
 	if name == events.AllThreads {
 		return everyThread
@@ -227,14 +227,14 @@ func (h *History) elderLengths(list []stretch) (l lengths) {
 	return l
 }
 
-// between gives the deltas of the records from one number to another, both
+// between returns the deltas of the records from one number to another, both
 // inclusive.
 func between(deltas []delta, from, to int) []delta {
 	i, j := firstDelta(deltas, from), firstDelta(deltas, to+1)
 	return deltas[i:max(i, j)]
 }
 
-// firstDelta gives the place of the first delta of a record or a later one.
+// firstDelta returns the place of the first delta of a record or a later one.
 func firstDelta(deltas []delta, record int) int {
 	at, _ := slices.BinarySearchFunc(deltas, record, func(d delta, record int) int { return d.record - record })
 	return at

@@ -81,7 +81,7 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 	return m
 }
 
-// parent gives what the session begins with if this first record of it is a
+// parent returns what the session begins with if this first record of it is a
 // possible fork of a session that began before it.
 func (m *modelSession) parent(log testkit.Records, rec events.Record) *modelSession {
 	c, err := events.DecodeAs[events.SessionCreated](rec.Event)
@@ -122,7 +122,7 @@ func (m *modelSession) skip(rec events.Record) {
 	m.live = append(m.live, m.live[len(m.live)-1])
 }
 
-// last gives the number of the last record at or below an offset among the first k.
+// last returns the number of the last record at or below an offset among the first k.
 func (m *modelSession) last(at events.Offset, k int) int {
 	for k > 0 && m.history[k-1].Offset > at {
 		k--
@@ -215,7 +215,7 @@ func (t modelThreads) pin(name string, pins map[int]bool) bool {
 	return true
 }
 
-// modelView gives the product's threads in the model's form.
+// modelView returns the product's threads in the model's form.
 func modelView(threads projector.Threads) modelThreads {
 	t := make(modelThreads)
 	for name, th := range threads {

@@ -14,7 +14,7 @@ var (
 	ErrNothingToRedo = errors.New("there is no undo to redo")
 )
 
-// Rewind gives the event that moves the head of s, loaded at head, to an offset.
+// Rewind returns the event that moves the head of s, loaded at head, to an offset.
 func (s *Session) Rewind(to events.Offset, reason string) (*events.SessionRewound, error) {
 	target := s.History.At(to)
 	if target == 0 {
@@ -23,13 +23,13 @@ func (s *Session) Rewind(to events.Offset, reason string) (*events.SessionRewoun
 	return &events.SessionRewound{To: target, Reason: reason}, nil
 }
 
-// Undo gives the event that takes back the newest rewind that is neither an undo
+// Undo returns the event that takes back the newest rewind that is neither an undo
 // nor taken back already, or ErrNothingToUndo.
 func (s *Session) Undo() (*events.SessionRewound, error) {
 	return s.takeBack(s.Ledger.undoable(), ErrNothingToUndo)
 }
 
-// Redo gives the event that takes back the newest undo, or ErrNothingToRedo if
+// Redo returns the event that takes back the newest undo, or ErrNothingToRedo if
 // there is none or another rewind came after it.
 func (s *Session) Redo() (*events.SessionRewound, error) {
 	return s.takeBack(s.Ledger.redoable(), ErrNothingToRedo)

@@ -120,7 +120,7 @@ func (s *state) turns(ctx context.Context, l *Loader, thread string, from, to in
 	return list, nil
 }
 
-// bringing gives the turns of the chunk that brought turn n of a thread.
+// bringing returns the turns of the chunk that brought turn n of a thread.
 func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (*brought, error) {
 	if b := t.open.turns[thread]; b != nil && n >= b.First {
 		if n >= b.First+len(b.Turns) {
@@ -139,7 +139,7 @@ func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (
 	return c.turns[thread], nil
 }
 
-// Resolve gives the offset that a position names, as Loader.Resolve does. A time, or
+// Resolve returns the offset that a position names, as Loader.Resolve does. A time, or
 // the id of an event, is looked for in all records.
 func (o *Outline) Resolve(ctx context.Context, p Position) (at events.Offset, err error) {
 	switch p.kind {

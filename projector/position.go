@@ -46,7 +46,7 @@ const (
 	atEvent
 )
 
-// String gives the position as it was written.
+// String returns the position as it was written.
 func (p Position) String() string {
 	if p.text == "" {
 		return "head"
@@ -136,7 +136,7 @@ func (e *PositionError) Error() string {
 // Is makes a PositionError match ErrNotFound.
 func (e *PositionError) Is(target error) bool { return target == ErrNotFound }
 
-// Resolve gives the offset that a position of a session, loaded at head, names:
+// Resolve returns the offset that a position of a session, loaded at head, names:
 // always that of one of its records or of what it inherited. start is 0.
 func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Offset, error) {
 	switch p.kind {
@@ -202,7 +202,7 @@ func (r resolver) resolve(p Position) (at events.Offset, err error) {
 	return r.history.Last(), nil
 }
 
-// liveBefore gives the last live record below an offset, 0 if there is none.
+// liveBefore returns the last live record below an offset, 0 if there is none.
 func (h *History) liveBefore(at events.Offset) events.Offset {
 	if at == 0 {
 		return 0

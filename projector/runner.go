@@ -22,7 +22,7 @@ type Cursor struct {
 	EventID  string
 	Recorded time.Time // of the event
 
-	// Head is where the log ended when it was last looked at: whoever reads the view
+	// Head is where the log ended when it was last looked at: a reader of the view
 	// without the log knows by it whether there is more.
 	Head events.Offset
 }
@@ -40,7 +40,7 @@ type Quarantine struct {
 type View interface {
 	// Name says which view it is, for people.
 	Name() string
-	// Begin forgets what was applied and not committed, and gives what is stored. What
+	// Begin forgets what was applied and not committed, and returns what is stored. What
 	// is stored and cannot be used is gone afterwards, and the cursor is zero.
 	Begin(ctx context.Context) (Cursor, []Quarantine, error)
 	// Apply folds the next record. A *FoldError, or a panic, is of the record's
@@ -179,7 +179,7 @@ func (r *Runner) follow(ctx context.Context) error {
 		return err
 	}
 	if r.Yield.Quiet <= 0 {
-		// What is there already a read gives with less effort than a follow. One that
+		// What is there already a read yields with less effort than a follow. One that
 		// yields reads anyway.
 		if err := r.pump(ctx, r.Log.Read, nil); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (r *Runner) catchUp(ctx context.Context, progress func(Cursor)) error {
 }
 
 // Retry folds each subject that the view left aside from its first record on. It
-// gives those that are in the view again.
+// returns those that are in the view again.
 func (r *Runner) Retry(ctx context.Context) ([]Quarantine, error) {
 	r.withDefaults()
 	_, aside, err := r.View.Begin(ctx)
@@ -306,7 +306,7 @@ func (r *Runner) room() error {
 	return err
 }
 
-// unknown says why a cursor is none of this log; "" if it is one.
+// unknown says why a cursor is not one of this log; "" if it is.
 func (r *Runner) unknown(ctx context.Context, c Cursor) (reason string, err error) {
 	if c.Offset == 0 {
 		return "", nil
@@ -527,14 +527,14 @@ func (r *Runner) await() (done func()) {
 	}
 }
 
-// hurried gives what is closed when somebody waits.
+// hurried returns what is closed when somebody waits.
 func (r *Runner) hurried() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hurriedLocked()
 }
 
-// hurriedLocked is hurried for who holds the lock.
+// hurriedLocked is hurried. The caller holds mu.
 func (r *Runner) hurriedLocked() chan struct{} {
 	if r.hurry == nil {
 		r.hurry = make(chan struct{})

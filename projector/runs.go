@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Run gives a run by its identity, nil if no event names it.
+// Run returns a run by its identity, nil if no event names it.
 func (l *Ledger) Run(ref events.RunRef) *Run {
 	for _, r := range l.Runs {
 		if r.Kind == ref.Kind && r.ID == ref.ID {
@@ -17,7 +17,7 @@ func (l *Ledger) Run(ref events.RunRef) *Run {
 	return nil
 }
 
-// run gives a run, made by this event if no earlier one names it.
+// run returns a run, made by this event if no earlier one names it.
 func (l *Ledger) run(f Fact, ref events.RunRef) *Run {
 	r := l.Run(ref)
 	if r == nil {
@@ -70,7 +70,7 @@ func (r *Run) annotated(p *events.RunAnnotated) {
 	}
 }
 
-// CostOf gives what a cost.accrued says, at its place.
+// CostOf returns what a cost.accrued says, at its place.
 func CostOf(f Fact, p *events.CostAccrued) Cost {
 	c := Cost{Offset: f.Offset, Time: f.Happened(), Model: p.Model, USD: p.USD, Run: p.Run, Purpose: p.Purpose, Source: p.Source}
 	if p.Tokens != nil {
@@ -89,7 +89,7 @@ type Total struct {
 	Events int           `json:"events"`
 }
 
-// Plus gives the sum with one more cost.
+// Plus returns the sum with one more cost.
 func (t Total) Plus(c Cost) Total {
 	var usd decimal
 	usd.add(t.USD)
@@ -125,7 +125,7 @@ func (t *Totals[K]) AddTotal(key K, sum Total) {
 // Keys lists the groups in the order of their first cost.
 func (t *Totals[K]) Keys() []K { return t.keys }
 
-// Of gives the sum of a group.
+// Of returns the sum of a group.
 func (t *Totals[K]) Of(key K) Total {
 	usd := t.usd[key]
 	if usd == nil {
@@ -140,7 +140,7 @@ type decimal struct {
 	places int
 }
 
-// add adds an amount; what is none adds nothing.
+// add adds an amount; what is not an amount adds nothing.
 func (d *decimal) add(a events.Amount) {
 	whole, frac, _ := strings.Cut(string(a), ".")
 	v, ok := new(big.Int).SetString(whole+frac, 10)

@@ -14,7 +14,7 @@ type Session struct {
 	Damaged []events.Offset // records that could not be read and so are not folded
 }
 
-// NewSession gives a session without records.
+// NewSession returns a session without records.
 func NewSession(sub events.Subject) *Session {
 	return &Session{Subject: sub, History: NewHistory(sub), Threads: make(Threads), Ledger: newLedger()}
 }

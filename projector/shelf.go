@@ -16,7 +16,7 @@ const (
 )
 
 // Shorten gives up memory that the history does not need, and lets go of full blocks if
-// there are many in memory. All of them are stored, and read gives one back, by number,
+// there are many in memory. All of them are stored, and read returns one, by number,
 // when a later record looks back at it: a rewind, a late record, a fork. An error of
 // read is a panic, which CatchUnread catches.
 func (h *History) Shorten(read func(n int) ([]byte, error)) {
@@ -37,7 +37,7 @@ func (h *History) Shorten(read func(n int) ([]byte, error)) {
 	h.forget(len(s.ends) * BlockRecords)
 }
 
-// fitted gives a list without much room behind it: most sessions end before they fill
+// fitted returns a list without much room behind it: most sessions end before they fill
 // that, and there are many.
 func fitted[E any](list []E) []E {
 	if room := cap(list) - len(list); room <= 8 || room <= len(list)/4 {

@@ -35,7 +35,7 @@ const (
 	unpinned
 )
 
-// apply folds one live record of a source. first gives the number of the first turn
+// apply folds one live record of a source. first returns the number of the first turn
 // that it brings to a thread. It returns an error for a record that History would
 // not have let pass.
 func (s strands) apply(f Fact, source int, first func(thread string) int) error {
@@ -170,7 +170,7 @@ func (th *strand) len() int {
 	return n
 }
 
-// between gives the spans of the turns from one number in the thread up to another,
+// between returns the spans of the turns from one number in the thread up to another,
 // in a list of their own.
 func (th *strand) between(from, to int) []span {
 	var list []span
@@ -185,7 +185,7 @@ func (th *strand) between(from, to int) []span {
 	return list
 }
 
-// lengths gives the lengths of the threads in the order of names.
+// lengths returns the lengths of the threads in the order of names.
 func (s strands) lengths(names []string) lengths {
 	l := make(lengths, len(names))
 	for i, name := range names {

@@ -22,7 +22,7 @@ func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) {
 	c.Cleared = false
 }
 
-// Checkpoint gives a checkpoint by kind and id, nil if there is none.
+// Checkpoint returns a checkpoint by kind and id, nil if there is none.
 func (l *Ledger) Checkpoint(kind, id string) *Checkpoint {
 	for _, c := range l.Checkpoints {
 		if c.Kind == kind && c.ID == id {
@@ -73,7 +73,7 @@ func (l *Ledger) rewindAt(at events.Offset) *Rewind {
 	return nil
 }
 
-// without gives the entries that do not match, in a list of their own: older
+// without returns the entries that do not match, in a list of their own: older
 // stacks stand in Rewinds and must not change.
 func without(stack []StackEntry, match func(StackEntry) bool) []StackEntry {
 	var kept []StackEntry
@@ -85,13 +85,13 @@ func without(stack []StackEntry, match func(StackEntry) bool) []StackEntry {
 	return kept
 }
 
-// undoable gives the newest rewind that is neither an undo nor taken back, nil if
+// undoable returns the newest rewind that is neither an undo nor taken back, nil if
 // there is none.
 func (l *Ledger) undoable() *Rewind {
 	return l.newest(func(r *Rewind) bool { return r.Undoes == 0 })
 }
 
-// redoable gives the newest undo that is not taken back, unless another rewind
+// redoable returns the newest undo that is not taken back, unless another rewind
 // came after it.
 func (l *Ledger) redoable() *Rewind {
 	undo := l.newest(func(r *Rewind) bool {
@@ -109,7 +109,7 @@ func (l *Ledger) redoable() *Rewind {
 	return undo
 }
 
-// newest gives the newest rewind that matches and is in effect: not taken back by
+// newest returns the newest rewind that matches and is in effect: not taken back by
 // one that is itself in effect.
 func (l *Ledger) newest(match func(*Rewind) bool) *Rewind {
 	takenBack := make(map[events.Offset]bool)

@@ -121,7 +121,7 @@ func (s *state) inherit(parent *state) {
 	s.damaged = append(s.damaged, parent.damaged...)
 }
 
-// segmentsOf gives a stretch of the session's history as records of its sources.
+// segmentsOf returns a stretch of the session's history as records of its sources.
 func (s *state) segmentsOf(st stretch) []segment {
 	var list []segment
 	cut := func(seg segment) {
@@ -237,7 +237,7 @@ func appendPlaced(b []byte, list []place) []byte {
 // errDamaged says that a session has records that cannot be read.
 var errDamaged = errors.New("it has damaged records")
 
-// snapshot gives the head in the form in which it is kept between loads. A session
+// snapshot returns the head in the form in which it is kept between loads. A session
 // with damaged records has none: it would hide them.
 func (s *state) snapshot(kept string) (snapshot.Snapshot, error) {
 	if len(s.damaged) > 0 {
@@ -424,7 +424,7 @@ func (s *state) readLedger(headState) error {
 	return nil
 }
 
-// deltasOf gives the deltas of the records of a chunk from one number in its source
+// deltasOf returns the deltas of the records of a chunk from one number in its source
 // up to another, as records of this history, where their numbers are higher by
 // shift. Those of records that never were live are left out.
 func (h *History) deltasOf(c *chunk, from, to, shift int) []delta {

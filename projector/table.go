@@ -85,7 +85,7 @@ func (t *table) close(m *strandsMark) {
 	t.open = &chunk{first: c.end()}
 }
 
-// sealed gives a table of the same records that has no open chunk, whatever becomes
+// sealed returns a table of the same records that has no open chunk, whatever becomes
 // of t.
 func (t *table) sealed(m *strandsMark) *table {
 	s := &table{subject: t.subject, open: t.open, next: maps.Clone(t.next)}
@@ -163,7 +163,7 @@ func (t *table) follow(turns map[string][2]int) error {
 	return nil
 }
 
-// indexOf gives what a table says of an index of these entries.
+// indexOf returns what a table says of an index of these entries.
 func indexOf(list []*entry) *entry {
 	first, last := list[0], list[len(list)-1]
 	up := &entry{First: first.First, Records: last.First + last.Records - first.First, From: first.From, To: last.To}
@@ -203,7 +203,7 @@ func reaches(at events.Offset) func(*entry) bool {
 	return func(e *entry) bool { return e.From <= at }
 }
 
-// find gives the newest chunk that matches, with its entry. An index is looked into
+// find returns the newest chunk that matches, with its entry. An index is looked into
 // if it matches itself.
 func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*entry, error) {
 	for level, list := range t.levels {
@@ -231,7 +231,7 @@ func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*
 	return nil, lost("no chunk of %s has what is looked for", t.subject)
 }
 
-// chunks gives each chunk that has records from one number to another, both
+// chunks calls each for every chunk that has records from one number to another, both
 // inclusive, oldest first.
 func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*entry) error) error {
 	var visit func(level int, list []*entry) error
@@ -264,7 +264,7 @@ func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*
 	return nil
 }
 
-// chunk gives the chunk of an entry, which others may be given too.
+// chunk returns the chunk of an entry, which others may be given too.
 func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, error) {
 	if c, ok := l.cache.get(e.Hash).(*chunk); ok && e.chunk == nil {
 		return c, nil
@@ -276,7 +276,7 @@ func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chun
 	return c, err
 }
 
-// readChunk reads the chunk of an entry, and gives the size that it is stored in; 0 if
+// readChunk reads the chunk of an entry, and returns the size that it is stored in; 0 if
 // it is not stored yet. One that is missing or was altered is removed with one warning,
 // made again from the log, and stored again.
 func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, int, error) {
@@ -310,7 +310,7 @@ func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*
 	return c, len(data), nil
 }
 
-// index gives what an index of a level lists.
+// index returns what an index of a level lists.
 func (l *Loader) index(ctx context.Context, sub events.Subject, e *entry, level int) ([]*entry, error) {
 	if list, ok := l.cache.get(e.Hash).([]*entry); ok {
 		return list, nil

@@ -34,7 +34,7 @@ type Turn struct {
 	Pinned    bool             `json:"pinned,omitempty"`
 }
 
-// clone gives a turn that shares nothing with this one.
+// clone returns a turn that shares nothing with this one.
 func (t Turn) clone() Turn {
 	t.Raw, t.Bytes, t.Meta = slices.Clone(t.Raw), slices.Clone(t.Bytes), slices.Clone(t.Meta)
 	if t.Run != nil {
@@ -65,7 +65,7 @@ func enter(at events.Offset, entries []events.Entry, turns func(thread string) *
 	}
 }
 
-// newItems gives the turns that a replacement brings, in order.
+// newItems returns the turns that a replacement brings, in order.
 func newItems(at events.Offset, r events.Replacement) []Turn {
 	var turns []Turn
 	for _, it := range r.Items {
@@ -92,7 +92,7 @@ func sortedNames[V any](threads map[string]V) []string {
 	})
 }
 
-// Turns gives the turns of a thread, nil if there is none.
+// Turns returns the turns of a thread, nil if there is none.
 func (t Threads) Turns(name string) []Turn {
 	if th := t[name]; th != nil {
 		return th.Turns

@@ -62,7 +62,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 	return v, c.all(ctx)
 }
 
-// refolding gives a loader that folds everything from zero and alters nothing.
+// refolding returns a loader that folds everything from zero and alters nothing.
 func (l *Loader) refolding() *Loader {
 	return &Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, sizes: l.sizes, afresh: true}
 }
@@ -231,7 +231,7 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 	return rebuilt, l.dropOthers(ctx, fresh)
 }
 
-// dropOthers removes everything stored but what is fresh, and what is no snapshot.
+// dropOthers removes everything stored but what is fresh, and what is not a snapshot.
 func (l *Loader) dropOthers(ctx context.Context, fresh map[part]bool) error {
 	for m, err := range l.Snapshots.All(ctx) {
 		if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); ok {

@@ -29,7 +29,7 @@ func (y Yield) withDefaults() Yield {
 	return y
 }
 
-// follow is Follow in bursts. hurried, if not nil, gives what is closed when somebody
+// follow is Follow in bursts. hurried, if not nil, returns what is closed when somebody
 // waits for the records.
 func (y Yield) follow(l Follower, hurried func() <-chan struct{}) reading {
 	if hurried == nil {
@@ -69,8 +69,8 @@ func (y Yield) follow(l Follower, hurried func() <-chan struct{}) reading {
 	}
 }
 
-// start returns when a view that yields is to begin: who opens a log mostly has
-// something to append, and goes first.
+// start returns when a view that yields is to begin: a program that opens a log mostly
+// has something to append, and goes first.
 func (y Yield) start(ctx context.Context, hurried func() <-chan struct{}) {
 	if y.Quiet <= 0 {
 		return
@@ -84,7 +84,7 @@ func (y Yield) start(ctx context.Context, hurried func() <-chan struct{}) {
 	}
 }
 
-// placeOf gives the offset of what a read gave: a record, or damage in its place.
+// placeOf returns the offset of what a read yielded: a record, or damage in its place.
 func placeOf(rec events.Record, err error) (at events.Offset, known bool) {
 	if damage, ok := errors.AsType[*events.DamageError](err); ok {
 		return damage.Offset, true

@@ -31,7 +31,7 @@ import (
 // Nothing is synced, since losing a snapshot loses nothing.
 type Files struct{ dir string }
 
-// NewFiles gives the store below dir, which is made when the first snapshot is
+// NewFiles returns the store below dir, which is made when the first snapshot is
 // written.
 func NewFiles(dir string) *Files { return &Files{dir} }
 
@@ -131,7 +131,7 @@ func (f *Files) Get(_ context.Context, m Meta) (Snapshot, error) {
 func (f *Files) Put(_ context.Context, s Snapshot) error {
 	h := header{s.Subject.NATS(), s.Fold, s.Version, uint64(s.Offset), s.EventID, s.Live, Sum(s.Data), s.Kept}
 	if h.Live == nil {
-		h.Live = []Interval{} // null is no list
+		h.Live = []Interval{} // null is not a list
 	}
 	line, err := rawjson.Marshal(h)
 	if err != nil {
@@ -155,7 +155,7 @@ func (f *Files) Delete(_ context.Context, m Meta) error {
 	return nil
 }
 
-// All implements Store. Files right below the directory are none of its own.
+// All implements Store. Files right below the directory are not its own.
 func (f *Files) All(ctx context.Context) iter.Seq2[Meta, error] {
 	return func(yield func(Meta, error) bool) {
 		// The walk ends only when the caller has had enough: every error is yielded.

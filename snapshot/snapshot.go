@@ -1,5 +1,5 @@
 // Package snapshot keeps states between loads, to make the next load short. A
-// snapshot is a cache, never the truth: whoever reads one verifies it and folds
+// snapshot is a cache, never the truth: a reader of one verifies it and folds
 // the log if anything is amiss.
 package snapshot
 
@@ -48,7 +48,7 @@ func (e *CorruptError) Error() string { return fmt.Sprintf("snapshot %s: %s", e.
 
 // Store keeps snapshots. Implementations are safe for concurrent use.
 type Store interface {
-	// List gives what is stored of one subject and fold, newest first, whatever its
+	// List returns what is stored of one subject and fold, newest first, whatever its
 	// version. What cannot be read at all is left out and reported by Verify.
 	List(ctx context.Context, sub events.Subject, fold string) ([]Meta, error)
 	// Get reads a snapshot and checks its hash. A *CorruptError or ErrNotFound are
@@ -57,13 +57,13 @@ type Store interface {
 	// Put stores a snapshot, in the place of one of the same subject, fold, version
 	// and offset. It sets Hash.
 	Put(ctx context.Context, s Snapshot) error
-	// Delete removes one snapshot; there being none is no error.
+	// Delete removes one snapshot; that there is none is not an error.
 	Delete(ctx context.Context, m Meta) error
-	// All gives every snapshot, a *CorruptError for each thing that is none, and
+	// All yields every snapshot, a *CorruptError for each thing that is not one, and
 	// other errors for what cannot be read; it goes on behind both.
 	All(ctx context.Context) iter.Seq2[Meta, error]
 	// Discard removes what All reported as a *CorruptError, by its Name; there
-	// being none is no error.
+	// being none is not an error.
 	Discard(ctx context.Context, name string) error
 }
 

@@ -115,7 +115,7 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 	return failed
 }
 
-// fullName gives the path of a file that a report names, below the folder that
+// fullName returns the path of a file that a report names, below the folder that
 // was imported or the file itself.
 func fullName(path, file string) string {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {

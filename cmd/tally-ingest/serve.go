@@ -41,7 +41,7 @@ func (l *listening) flags(cmd *cobra.Command) {
 	f.StringVar(&l.users, "users", "", "file of those who may connect to --listen: lines name:password, readable by its owner only; a password may be its bcrypt hash")
 }
 
-// options gives what the flags mean, nil if nobody else is to be listened for.
+// options returns what the flags mean, nil if nobody else is to be listened for.
 func (l *listening) options() (*embedded.Listen, error) {
 	if l.address == "" {
 		if l.cert+l.key+l.authorities+l.users != "" {

@@ -72,7 +72,7 @@ type exporter struct {
 	summary           cli.Format
 }
 
-// layout gives the layout that was asked for, nil if there is none of that name.
+// layout returns the layout that was asked for, nil if there is none of that name.
 func (x *exporter) layout() formats.Layout {
 	for _, l := range []formats.Layout{tallydir.Layout{}, erratadir.Layout{Redact: x.redact}, ailoopdir.Layout{}} {
 		if l.Name() == x.format {

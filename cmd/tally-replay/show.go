@@ -111,7 +111,7 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	return errors.Join(err, v.app.WarnDamaged(s))
 }
 
-// load gives the session, with --last without the turns before.
+// load returns the session, with --last without the turns before.
 func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Session, error) {
 	if v.last == 0 {
 		return handle.Load(ctx, v.at)

@@ -62,7 +62,7 @@ type otherTurns struct {
 // answered is a question and its answer in a model's history.
 type answered struct{ model, prompt, text string }
 
-// unaccounted gives the turns in effect that are not what a run says that its
+// unaccounted returns the turns in effect that are not what a run says that its
 // models answered: compactions, histories that were imported without their runs.
 func unaccounted(s *projector.Session, runs []errata.Row) []otherTurns {
 	said := make(map[answered]int)

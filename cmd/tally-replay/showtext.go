@@ -168,7 +168,7 @@ func (p *printer) role(role, padded string) string {
 	return p.style.Dim(padded)
 }
 
-// fullTool gives a call or a result with its JSON spread over lines.
+// fullTool returns a call or a result with its JSON spread over lines.
 func fullTool(text string, width int) []string {
 	name, rest, ok := strings.Cut(text, " ")
 	if rawjson.Check([]byte(text)) == nil {

@@ -81,7 +81,7 @@ func unchosen(list []traced) int {
 	return n
 }
 
-// tracesOf gives the step traces that are stored, else those that the steps say.
+// tracesOf returns the step traces that are stored, else those that the steps say.
 func tracesOf(s *projector.Session) []traced {
 	name := events.MainThread
 	if s.Threads[tracesThread] != nil {
@@ -151,7 +151,7 @@ func (p *printer) wrapped(text string, indent int) {
 	}
 }
 
-// shortNumber gives the first digits of a score.
+// shortNumber returns the first digits of a score.
 func shortNumber(s string) string {
 	if dot := strings.IndexByte(s, '.'); dot >= 0 && len(s) > dot+3 && !strings.ContainsAny(s, "eE") {
 		return s[:dot+3]

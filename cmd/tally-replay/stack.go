@@ -51,7 +51,7 @@ func (m *mover) chooseSteps(ctx context.Context, s *errata.Session) (int, error)
 	case answer == "":
 		return 0, &cli.CodeError{Code: cli.Failed, Err: errors.New("nothing was written")}
 	case err != nil || n < 1 || n > len(list):
-		return 0, cli.Usagef("%q is no number from 1 to %d", answer, len(list))
+		return 0, cli.Usagef("%q is not a number from 1 to %d", answer, len(list))
 	}
 	return n, nil
 }
@@ -145,7 +145,7 @@ func listFiles(w io.Writer, changes []errata.FileChange) {
 }
 
 // warnFiles names the files that could not be restored. Without a folder that was
-// not to be expected, and it is no failure.
+// not to be expected, and it is not a failure.
 func (m *mover) warnFiles(out moved) error {
 	failed := 0
 	for _, f := range out.Files {

@@ -57,7 +57,7 @@ func (e signalError) Error() string { return "stopped by " + e.signal.String() }
 
 // ExitCode is the one place where errors become exit codes.
 func ExitCode(err error) int {
-	if err == nil || errors.Is(err, syscall.EPIPE) { // whoever read our output has had enough
+	if err == nil || errors.Is(err, syscall.EPIPE) { // the reader of our output has had enough
 		return OK
 	}
 	if code, ok := errors.AsType[*CodeError](err); ok {
@@ -96,7 +96,7 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// Report prints an error once and gives the exit code.
+// Report prints an error once and returns the exit code.
 func Report(w io.Writer, name string, err error) int {
 	code := ExitCode(err)
 	if code == OK || errors.Is(err, errSilent) {

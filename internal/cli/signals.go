@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Interruptible gives a context that the first SIGINT or SIGTERM ends, with the
+// Interruptible returns a context that the first SIGINT or SIGTERM ends, with the
 // signal as its cause; a second one ends the process at once. A closed output
 // pipe is an error of the write instead of a signal.
 func Interruptible(ctx context.Context, errw io.Writer) (context.Context, context.CancelFunc) {
@@ -39,7 +39,7 @@ func Interruptible(ctx context.Context, errw io.Writer) (context.Context, contex
 	}
 }
 
-// Cause gives the reason why ctx ended in the place of an error that only says
+// Cause returns the reason why ctx ended in the place of an error that only says
 // that it did.
 func Cause(ctx context.Context, err error) error {
 	if sig, ok := context.Cause(ctx).(signalError); ok && err != nil {

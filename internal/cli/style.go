@@ -51,7 +51,7 @@ func NewStyle(w io.Writer, m ColorMode, getenv func(string) string) Style {
 	return Style{IsTerminal(w)}
 }
 
-// Bold, Dim and the colours give a text as a terminal shows it so.
+// Bold, Dim and the colours return a text as a terminal shows it so.
 func (s Style) Bold(text string) string   { return s.with("1", text) }
 func (s Style) Dim(text string) string    { return s.with("2", text) }
 func (s Style) Red(text string) string    { return s.with("31", text) }

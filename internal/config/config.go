@@ -114,7 +114,7 @@ type file struct {
 	} `toml:"nats"`
 }
 
-// said gives what a file in a directory says. Paths in it are relative to that.
+// said returns what a file in a directory says. Paths in it are relative to that.
 func (f file) said(dir string) map[string]string {
 	within := func(t text) string {
 		if t == "" || filepath.IsAbs(string(t)) {
@@ -285,7 +285,7 @@ func (c *Config) wrong(setting, field, format string, args ...any) error {
 	return &Error{File: at.name, Line: at.line, Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// fill gives the fields what was said, and holds it to what it can be.
+// fill sets the fields to what was said, and holds that to what it can be.
 func (c *Config) fill(getenv func(string) string) error {
 	c.Backend, c.Store, c.Namespace = c.said["backend"], c.said["store"], c.said["namespace"]
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
@@ -337,7 +337,7 @@ func parseSize(s string) (uint64, error) {
 	return n * unit, nil
 }
 
-// read takes over what a file says; that it does not exist is no error.
+// read takes over what a file says; that it does not exist is not an error.
 func (c *Config) read(path string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -388,7 +388,7 @@ func lineOf(text string, key toml.Key) int {
 	return 0
 }
 
-// findUp gives the nearest tally.toml at or above a directory, "" if there is
+// findUp returns the nearest tally.toml at or above a directory, "" if there is
 // none.
 func findUp(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)

@@ -8,7 +8,7 @@ import (
 
 // Variables of tally-evals. TALLY_STORAGE_PATH means here what it means there: the
 // folder that holds conversations/. The others choose where that folder is kept,
-// which is no setting of a log.
+// which is not a setting of a log.
 const (
 	pathVariable    = "TALLY_STORAGE_PATH"
 	backendVariable = "TALLY_STORAGE_BACKEND"

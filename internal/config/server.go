@@ -144,7 +144,7 @@ type contextFile struct {
 // context reads a context of the nats command, which a setting names.
 func (c *Config) context(setting, name string, getenv func(string) string) (Server, error) {
 	if name == "." || name == ".." || strings.ContainsAny(name, `/\`) {
-		return Server{}, c.wrong(setting, "nats."+setting, "%q is no name of a context", name)
+		return Server{}, c.wrong(setting, "nats."+setting, "%q is not a name of a context", name)
 	}
 	path := filepath.Join(configHome(getenv), "nats", "context", name+".json")
 	text, err := os.ReadFile(path)
@@ -175,7 +175,7 @@ func (f contextFile) server(path string, getenv func(string) string) (Server, er
 	}{{"creds", f.Creds, &s.Creds}, {"nkey", f.NKey, &s.NKey}, {"ca", f.CA, &s.CA}, {"cert", f.Cert, &s.Cert}, {"key", f.Key, &s.Key}} {
 		value := strings.TrimPrefix(p.value, "file://")
 		if strings.Contains(value, "://") || strings.HasPrefix(value, "data:") {
-			return Server{}, &Error{File: path, Field: p.field, Reason: "is no path of a file, which is all that is supported here"}
+			return Server{}, &Error{File: path, Field: p.field, Reason: "is not a path of a file, which is all that is supported here"}
 		}
 		*p.to = expand(value, getenv)
 	}
@@ -187,7 +187,7 @@ func (f contextFile) server(path string, getenv func(string) string) (Server, er
 func selectedContext(getenv func(string) string) string {
 	text, err := os.ReadFile(filepath.Join(configHome(getenv), "nats", "context.txt"))
 	if err != nil {
-		return "" // which is no error: a server may be named elsewhere, and else that is said
+		return "" // which is not an error: a server may be named elsewhere, and else that is said
 	}
 	return strings.TrimSpace(string(text))
 }

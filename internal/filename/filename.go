@@ -83,7 +83,7 @@ func shorten(escaped, id string) string {
 	return kept + shortMark + hex.EncodeToString(sum[:])[:shortHash]
 }
 
-// Parse gives the id of which Of makes name, and whether there is
+// Parse returns the id of which Of makes name, and whether there is
 // one that can be read from it: a shortened name does not say its id.
 func Parse(name string) (id string, ok bool) {
 	id = unescape(name)

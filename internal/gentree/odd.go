@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// oddID gives an id that makes a hostile name.
+// oddID returns an id that makes a hostile name.
 func (s *session) oddID(i int) string {
 	ids := []string{
 		"with space", "\u00fcml\u00e4ut", "emoji-\U0001f600", "a:b", "CON", "nul.txt", "-x", "...", ".hidden", "a=2Fb", "a=41", "a=zz", "x.", "x ",
@@ -28,7 +28,7 @@ var oddValues = []raw{
 
 func (g *generator) oddValue() value { return oddValues[g.IntN(len(oddValues))] }
 
-// oddLine gives the line of a step with what is rare in lines.
+// oddLine returns the line of a step with what is rare in lines.
 func (s *session) oddLine(i int) string {
 	o := s.step(i).line(s.id)
 	if s.once(2) {
@@ -52,14 +52,14 @@ func (s *session) oddLine(i int) string {
 	return b.String()
 }
 
-// badLine gives a line that is no turn.
+// badLine returns a line that is not a turn.
 func (s *session) badLine(line string) string {
 	bad := []string{"", "  ", "null", "{", line[:len(line)/2], "\xff\xfe", "{\"a\":\"\xff\"}", "not json", "{} {}", "\x00",
 		strings.Repeat("[", 1100) + strings.Repeat("]", 1100), "\ufeff{}", "{\"a\":1,}", "NaN", "'x'"}
 	return bad[s.IntN(len(bad))]
 }
 
-// legalLine gives a line that is a turn but no step.
+// legalLine returns a line that is a turn but no step.
 func (s *session) legalLine() string {
 	legal := []string{"42", "[]", `"text"`, "true", "{}", " {}", "{}\t", strings.Repeat("[", 997) + strings.Repeat("]", 997), `{"timestamp":17}`, `{"timestamp":"0000-01-01T00:00:00Z"}`, `{"timestamp":"9999-12-31T23:59:59-01:00"}`, `{"input":"x","output":{}}`}
 	return legal[s.IntN(len(legal))]

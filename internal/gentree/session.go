@@ -31,7 +31,7 @@ func (g *generator) word(n int) string {
 	return string(b)
 }
 
-// prose gives about n bytes of text.
+// prose returns about n bytes of text.
 func (g *generator) prose(n int) string {
 	var b strings.Builder
 	for b.Len() < n {

@@ -39,8 +39,8 @@ func NewReader(r io.Reader, limit int) *Reader {
 // Line is the number of the line that Next gave last, from 1.
 func (r *Reader) Line() int { return r.line }
 
-// Next gives the next line without its \n; it belongs to the caller. At the end
-// it gives ErrEnd. A line over the limit is skipped and gives a *TooLongError;
+// Next returns the next line without its \n; it belongs to the caller. At the end
+// it returns ErrEnd. A line over the limit is skipped and returned as a *TooLongError;
 // reading can go on.
 func (r *Reader) Next() ([]byte, error) {
 	r.buf = r.buf[:0]

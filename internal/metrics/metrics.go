@@ -1,4 +1,4 @@
-// Package metrics gives what a process that owns a store knows of itself to
+// Package metrics tells what a process that owns a store knows of itself to
 // Prometheus. Names and units follow OpenTelemetry: tally_append_duration_seconds
 // is its tally.append.duration.
 package metrics
@@ -26,7 +26,7 @@ type Metrics struct {
 
 var _ log.Observer = (*Metrics)(nil)
 
-// New gives metrics of nothing yet.
+// New returns metrics of nothing yet.
 func New() *Metrics {
 	// From a tenth of a millisecond to six seconds, twice as long each time.
 	times := prometheus.ExponentialBuckets(0.0001, 2, 17)

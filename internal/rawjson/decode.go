@@ -13,7 +13,7 @@ import (
 // slices, maps and pointers that do are made anew. A json.RawMessage aliases b
 // and has no white space around it.
 //
-// It gives a *SyntaxError if b does not pass [Check], and otherwise a
+// It returns a *SyntaxError if b does not pass [Check], and otherwise a
 // *FieldError for: a value of the wrong type; null for anything but a pointer
 // or a raw value; a name that occurs twice in a struct or map; a number that
 // is out of range or, for integers, has a fraction or an exponent; an array of

@@ -15,7 +15,7 @@
 //   - members that no field takes can be kept in a [Members] field and are
 //     written back.
 //
-// What is not JSON gives a [*SyntaxError] with an offset into the whole input;
-// JSON that does not fit gives a [*FieldError] with the path of the value. If
+// What is not JSON is a [*SyntaxError] with an offset into the whole input;
+// JSON that does not fit is a [*FieldError] with the path of the value. If
 // both are true of an input, it is a SyntaxError.
 package rawjson

@@ -1,8 +1,8 @@
 package rawjson
 
-// SetMember gives the object with one member changed: the value stands where the
+// SetMember returns the object with one member changed: the value stands where the
 // old one stood, or behind the last member if there was none of that name. All
-// other bytes are untouched. It gives the errors of [Object].
+// other bytes are untouched. It returns the errors of [Object].
 func SetMember(object []byte, name string, value []byte) ([]byte, error) {
 	m, err := Object(object)
 	if err != nil {
@@ -27,7 +27,7 @@ func SetMember(object []byte, name string, value []byte) ([]byte, error) {
 	return splice(object, at, at, append([]byte{','}, member...)), nil
 }
 
-// DeleteMember gives the object without a member, and the object itself if there
+// DeleteMember returns the object without a member, and the object itself if there
 // is none of that name. With the member go the comma and the white space before
 // it; all other bytes are untouched.
 func DeleteMember(object []byte, name string) ([]byte, error) {
@@ -75,7 +75,7 @@ func spansOf(b []byte, n int) []span {
 	return spans
 }
 
-// valueEnd gives the place behind a value that is known to be good.
+// valueEnd returns the place behind a value that is known to be good.
 func valueEnd(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; c {

@@ -16,7 +16,7 @@ import (
 // null; []byte is padded base64; nil slices, maps and pointers are null;
 // map keys are strings or integers and are sorted.
 //
-// It gives a *FieldError for a raw value that does not pass [Check] or is too
+// It returns a *FieldError for a raw value that does not pass [Check] or is too
 // deep for its place, for a string or name that is not UTF-8, for NaN and
 // infinities, for a name that would be written twice, and for the error of an
 // [Appender]. It panics for types it does not know: that is a mistake in the

@@ -29,7 +29,7 @@ func AppendCompact(dst, src []byte) []byte {
 
 // AppendIndent appends src in the layout of JSON.stringify(x, null, indent):
 // one element a line, `"name": value`, `[]` and `{}` for what is empty, and no
-// newline at the end. An empty indent gives what [AppendCompact] gives. The
+// newline at the end. An empty indent appends what [AppendCompact] does. The
 // tokens are untouched. src should have passed [Check]; of other input the
 // result means nothing.
 func AppendIndent(dst, src []byte, indent string) []byte {
@@ -83,7 +83,7 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 	return dst
 }
 
-// CutIndentAt takes from the beginning of b what [AppendIndentAt] gives of src, without
+// CutIndentAt takes from the beginning of b what [AppendIndentAt] makes of src, without
 // making it. ok is false, and rest means nothing, if b begins otherwise. src should have
 // passed [Check], and the indent must not be empty.
 func CutIndentAt(b, src []byte, indent string, depth int) (rest []byte, ok bool) {
@@ -146,7 +146,7 @@ func hasAt(b []byte, j int, text string) bool {
 	return len(b)-j >= len(text) && string(b[j:j+len(text)]) == text
 }
 
-// lines gives the white space before elements.
+// lines returns the white space before elements.
 type lines struct {
 	indent  string
 	longest string

@@ -30,8 +30,8 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 }
 
 // Object reads the members of one object, in order. The values alias b and
-// have no white space around them. It gives a *SyntaxError if b does not pass
-// [Check], and a *FieldError if b is no object, has a name twice (after
+// have no white space around them. It returns a *SyntaxError if b does not pass
+// [Check], and a *FieldError if b is not an object, has a name twice (after
 // unescaping) or a name with a lone surrogate.
 func Object(b []byte) (Members, error) { return ObjectInside(b, 0) }
 
@@ -54,8 +54,8 @@ func ObjectInside(b []byte, depth int) (Members, error) {
 }
 
 // Array reads the elements of one array. They alias b and have no white space
-// around them. It gives a *SyntaxError if b does not pass [Check], and a
-// *FieldError if b is no array.
+// around them. It returns a *SyntaxError if b does not pass [Check], and a
+// *FieldError if b is not an array.
 func Array(b []byte) ([]json.RawMessage, error) {
 	elems, err := array(b)
 	if err != nil {
@@ -138,5 +138,5 @@ func (s *nameSet) add(name string) bool {
 	return true
 }
 
-// Trim gives the input without the JSON white space around it.
+// Trim returns the input without the JSON white space around it.
 func Trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// String decodes one JSON string. It gives a *SyntaxError if b does not pass
+// String decodes one JSON string. It returns a *SyntaxError if b does not pass
 // [Check], and a *FieldError if it is something else than a string or has an
 // escaped lone surrogate, which no Go string can hold.
 func String(b []byte) (string, error) {

@@ -30,7 +30,7 @@ type Eval struct {
 	count int
 }
 
-// ReportOf reads a result. ok is false if it is no evaluation.
+// ReportOf reads a result. ok is false if it is not an evaluation.
 func ReportOf(raw events.Raw) (r Report, ok bool) {
 	members, err := rawjson.Object(raw)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	leastColumn = 8 // columns are not cut below it
 )
 
-// Lines gives the table's lines.
+// Lines returns the table's lines.
 func (t Table) Lines(width int) []string {
 	widths := t.widths(width)
 	lines := []string{t.line(-1, t.Head, widths)}

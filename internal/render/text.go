@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Text gives what a turn says in one text, and who speaks in it. Bytes that are
+// Text returns what a turn says in one text, and who speaks in it. Bytes that are
 // not JSON say nothing.
 func Text(t projector.Turn) (roles, text string) {
 	if t.Raw == nil {

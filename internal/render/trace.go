@@ -83,7 +83,7 @@ func candidates(selection rawjson.Members) []Candidate {
 	return list
 }
 
-// texts gives the texts of an array, nil if it is none.
+// texts returns the texts of an array, nil if it is not one.
 func texts(m rawjson.Members, name string) []string {
 	raw, _ := m.Get(name)
 	var list []string
@@ -93,7 +93,7 @@ func texts(m rawjson.Members, name string) []string {
 	return list
 }
 
-// Goal gives the goal and the persona of a trajectory: of its definition, or of
+// Goal returns the goal and the persona of a trajectory: of its definition, or of
 // a run of it. "" stands for what it does not say.
 func Goal(definition events.Raw) (goal, persona string) {
 	members, err := rawjson.Object(definition)

@@ -19,7 +19,7 @@ type Line struct {
 	Text string
 }
 
-// Turn gives the messages of a turn. Steps with input and output, messages with
+// Turn returns the messages of a turn. Steps with input and output, messages with
 // role and content, and plain strings are known; other JSON is one line.
 func Turn(t projector.Turn) []Line {
 	if t.Raw == nil {
@@ -116,7 +116,7 @@ func part(role string, raw []byte) Line {
 	return Line{role, string(rawjson.AppendCompact(nil, raw))}
 }
 
-// result gives what a tool answered, without the wrapping {type, value}.
+// result returns what a tool answered, without the wrapping {type, value}.
 func result(members rawjson.Members) string {
 	if output, ok := members.Get("output"); ok {
 		if wrapped, err := rawjson.Object(output); err == nil && len(wrapped) == 2 && text(wrapped, "type") != "" {
@@ -171,7 +171,7 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// Cut gives a text on one line, at most width columns of it.
+// Cut returns a text on one line, at most width columns of it.
 func Cut(s string, width int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -191,7 +191,7 @@ func Cut(s string, width int) string {
 // columns is the width of a text on a terminal.
 func columns(s string) int { return uniseg.StringWidth(s) }
 
-// head gives the beginning of a text that takes at most width columns.
+// head returns the beginning of a text that takes at most width columns.
 func head(s string, width int) string {
 	n := 0
 	for rest, state := s, -1; rest != ""; {

@@ -59,7 +59,7 @@ func block(role string, raw []byte) Line {
 	return whole
 }
 
-// toolResult gives what a tool answered: its one text, or all of it as JSON.
+// toolResult returns what a tool answered: its one text, or all of it as JSON.
 func toolResult(members rawjson.Members) string {
 	raw, _ := members.Get("content")
 	content, err := rawjson.Object(raw)

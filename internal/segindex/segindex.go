@@ -33,7 +33,7 @@ type Entry struct {
 	Count       uint64 // of records that could be read when the index was made
 }
 
-// ErrDamaged says that a file is none of this package's, of another version, or not
+// ErrDamaged says that a file is not this package's, of another version, or not
 // as it was written.
 var ErrDamaged = errors.New("the index of a segment is damaged")
 
@@ -134,7 +134,7 @@ func head(of Segment, subjects, filterPages int) []byte {
 	return append(p, of.Name...)
 }
 
-// places gives the page of the filter and the bits in it that stand for an id.
+// places returns the page of the filter and the bits in it that stand for an id.
 func places(id hash, pages int) (page int, bits [probes]uint32) {
 	a, b := binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:])
 	step := uint32(b) | 1
@@ -208,7 +208,7 @@ func (x *Index) page(n int) ([]byte, error) {
 	return p[:pageData], nil
 }
 
-// Find gives what the segment holds of a subject.
+// Find returns what the segment holds of a subject.
 func (x *Index) Find(subject string) (Entry, bool, error) {
 	h := hashOf(subject)
 	// The hashes are spread evenly, so where one stands can be guessed well.
@@ -235,14 +235,14 @@ func (x *Index) Find(subject string) (Entry, bool, error) {
 	return Entry{}, false, nil
 }
 
-// guess gives the page of lo to hi in which a hash would stand if all were spread
+// guess returns the page of lo to hi in which a hash would stand if all were spread
 // evenly over the pages.
 func guess(h hash, pages, lo, hi int) int {
 	share := float64(binary.BigEndian.Uint64(h[:])) / (1 << 64)
 	return min(max(int(share*float64(pages)), lo), hi)
 }
 
-// find gives the place of a hash among the rows of a page, or where it would be.
+// find returns the place of a hash among the rows of a page, or where it would be.
 func find(p []byte, rows int, h hash) (int, bool) {
 	row := func(i int) []byte { return p[i*entrySize : i*entrySize+len(h)] }
 	i := sort.Search(rows, func(i int) bool { return bytes.Compare(row(i), h[:]) >= 0 })

@@ -49,7 +49,7 @@ func Open(t testing.TB, backend string) *tally.Store {
 // test.
 func openDir(t testing.TB, dir string) *tally.Store {
 	t.Helper()
-	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
+	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func openDir(t testing.TB, dir string) *tally.Store {
 	return st
 }
 
-// startServer runs a server as an operator would, on loopback, and gives its URL.
+// startServer runs a server as an operator would, on loopback, and returns its URL.
 func startServer(t testing.TB) string {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 16 << 20})

@@ -33,7 +33,7 @@ func (l Records) Read(ctx context.Context, r events.Range) iter.Seq2[events.Reco
 	}
 }
 
-// Record gives the record at an offset.
+// Record returns the record at an offset.
 func (l Records) Record(_ context.Context, at events.Offset) (events.Record, error) {
 	for _, rec := range l {
 		if rec.Offset == at {
@@ -43,7 +43,7 @@ func (l Records) Record(_ context.Context, at events.Offset) (events.Record, err
 	return events.Record{}, fmt.Errorf("no record %v", at)
 }
 
-// Of gives the records of one subject.
+// Of returns the records of one subject.
 func (l Records) Of(sub events.Subject) Records {
 	var own Records
 	for _, rec := range l {

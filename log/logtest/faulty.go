@@ -35,7 +35,7 @@ type Faulty struct {
 	late []log.Publication
 }
 
-// Sometimes returns a Next that gives one of the faults in one case of n, and None
+// Sometimes returns a Next that returns one of the faults in one case of n, and None
 // otherwise, in an order that follows from the seed. It is safe for concurrent use.
 func Sometimes(seed uint64, n int, faults ...Fault) func() Fault {
 	var mu sync.Mutex

@@ -230,7 +230,7 @@ func (m *Mem) count(c *cursor) uint64 {
 	return n
 }
 
-// behind gives the index of the first offset above at.
+// behind returns the index of the first offset above at.
 func behind(offsets []events.Offset, at events.Offset) int {
 	i, _ := slices.BinarySearch(offsets, at+1)
 	return i
@@ -268,7 +268,7 @@ func (c *cursor) Next(ctx context.Context) (log.Message, error) {
 	}
 }
 
-// step gives the next message there is, or a zero one and what to wait for.
+// step returns the next message there is, or a zero one and what to wait for.
 func (c *cursor) step() (log.Message, <-chan struct{}, error) {
 	m := c.m
 	m.mu.Lock()
@@ -289,7 +289,7 @@ func (c *cursor) step() (log.Message, <-chan struct{}, error) {
 	}
 }
 
-// next gives the offset of the next message behind a cursor, 0 if there is none.
+// next returns the offset of the next message behind a cursor, 0 if there is none.
 func (m *Mem) next(c *cursor) events.Offset {
 	if c.literal {
 		offsets := m.subjects[c.q.Filter]

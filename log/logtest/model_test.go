@@ -36,7 +36,7 @@ func (m *model) find(e events.Event) (at events.Offset, same bool) {
 	return 0, false
 }
 
-// append gives what an append must answer, in words.
+// append returns what an append must answer, in words.
 func (m *model) append(s events.Subject, kind string, at events.Offset, typ string, evs []events.Event) string {
 	var first, last events.Offset
 	have := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Run holds a log to its promises. open is called once for each of them and gives
+// Run holds a log to its promises. open is called once for each of them and returns
 // an empty log, which it closes itself when the test ends.
 func Run(t *testing.T, open func(t *testing.T) *log.Log) {
 	for _, promise := range []struct {

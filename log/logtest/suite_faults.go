@@ -13,7 +13,7 @@ import (
 
 // RunFaults holds a log on a backend to what remains of its promises when
 // publications are lost, or done without a word. open is called several times and
-// gives an empty backend, which is closed when the test ends.
+// returns an empty backend, which is closed when the test ends.
 func RunFaults(t *testing.T, open func(t *testing.T) log.Backend) {
 	t.Run("RetryAfterUnknown", func(t *testing.T) { retryAfterUnknown(t, open) })
 	t.Run("ExpectationsUnderFaults", func(t *testing.T) { expectationsUnderFaults(t, open) })

@@ -25,7 +25,7 @@ func BenchmarkSpread(b *testing.B) {
 	}
 }
 
-// foldRate gives how many facts a second are folded and committed, as a Runner that
+// foldRate returns how many facts a second are folded and committed, as a Runner that
 // catches up does it.
 func foldRate(b *testing.B, count int, session func(int) int) float64 {
 	b.Helper()

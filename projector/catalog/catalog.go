@@ -38,7 +38,7 @@ const (
 	perRecord = 64
 )
 
-// New gives the catalog in a directory, to be run by a projector.Runner.
+// New returns the catalog in a directory, to be run by a projector.Runner.
 func New(dir string, lg *slog.Logger) *Catalog {
 	return newCatalog(filepath.Join(dir, FileName), current, lg)
 }
@@ -167,7 +167,7 @@ func (c *Catalog) keep(s *session) {
 	c.footprint += s.footprint()
 }
 
-// session gives what is folded of a session, nil if there is nothing.
+// session returns what is folded of a session, nil if there is nothing.
 func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, error) {
 	if e := c.sessions[sub]; e != nil {
 		c.recent.MoveToFront(e)
@@ -374,5 +374,5 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 	return nil
 }
 
-// Close gives the file up. What was not committed is folded again by the next.
+// Close closes the file. What was not committed is folded again by the next.
 func (c *Catalog) Close() error { return c.close() }

@@ -87,7 +87,7 @@ type row []cell
 
 type cell struct{ value any }
 
-// next gives the next row, nil behind the last one.
+// next returns the next row, nil behind the last one.
 func (t *tableRows) next() (row, error) {
 	if !t.Next() {
 		return nil, t.Err()

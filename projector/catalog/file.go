@@ -98,7 +98,7 @@ func isNoRoom(err error) bool {
 func isDamage(err error) bool { return isCode(err, corrupt, notADatabase) }
 
 // begin opens the file if it is not open, makes its tables if it has none, and
-// gives what is stored. A file that is damaged or of another version is removed.
+// returns what is stored. A file that is damaged or of another version is removed.
 func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
 	ctx = context.WithoutCancel(ctx) // a call that can be cancelled costs a goroutine
 	f.aside, f.forgotten = nil, nil
@@ -365,7 +365,7 @@ func (f *file) find(ctx context.Context, text string, args, into []any) (bool, e
 	return err == nil, err
 }
 
-// close gives the file up. What was not committed is gone.
+// close closes the file. What was not committed is gone.
 func (f *file) close() error {
 	for _, st := range f.statements {
 		st.Close()
@@ -388,7 +388,7 @@ func (f *file) remove() error {
 }
 
 // Remove removes a file of views with what SQLite keeps beside it, that first: a
-// new file of the name must not find it. Who has the file open keeps what he sees.
+// new file of the name must not find it. A process that has the file open keeps what it sees.
 func Remove(path string) error {
 	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -453,7 +453,7 @@ type offsetColumn events.Offset
 func (o *offsetColumn) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok || n < 0 {
-		return fmt.Errorf("%v is no offset", v)
+		return fmt.Errorf("%v is not an offset", v)
 	}
 	*o = offsetColumn(n)
 	return nil

@@ -45,7 +45,7 @@ func (l Intervals) String() string {
 func (l *Intervals) Scan(v any) error {
 	text, ok := v.(string)
 	if !ok {
-		return fmt.Errorf("%v is no list of intervals", v)
+		return fmt.Errorf("%v is not a list of intervals", v)
 	}
 	*l = nil
 	if text == "" {
@@ -56,7 +56,7 @@ func (l *Intervals) Scan(v any) error {
 		a, err := strconv.ParseUint(from, 10, 64)
 		b, err2 := strconv.ParseUint(to, 10, 64)
 		if err != nil || err2 != nil || a > b {
-			return fmt.Errorf("%q is no interval", part)
+			return fmt.Errorf("%q is not an interval", part)
 		}
 		*l = append(*l, projector.Interval{From: events.Offset(a), To: events.Offset(b)})
 	}

@@ -36,7 +36,7 @@ const (
 	ByID      Order = "id"
 )
 
-// column gives what an order sorts by, and whether it descends.
+// column returns what an order sorts by, and whether it descends.
 func (o Order) column() (name string, descends bool, err error) {
 	switch o {
 	case ByHead, "":
@@ -77,7 +77,7 @@ type Page struct {
 	Next     string // where the next page begins; "": there is none
 }
 
-// List gives a page of sessions.
+// List returns a page of sessions.
 func (r Reader) List(ctx context.Context, q Query) (Page, error) {
 	text, args, err := q.sql()
 	if err != nil {
@@ -104,7 +104,7 @@ func (r Reader) List(ctx context.Context, q Query) (Page, error) {
 	return p, r.wrap(rows.Err())
 }
 
-// Session gives one session, and false if there is none of that id.
+// Session returns one session, and false if there is none of that id.
 func (r Reader) Session(ctx context.Context, namespace, id string) (Session, bool, error) {
 	rows, err := r.db.QueryContext(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE namespace=? AND id=?", namespace, id)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r Reader) Session(ctx context.Context, namespace, id string) (Session, boo
 	return s, found, r.wrap(err)
 }
 
-// sql gives the statement of a query. One row more than the limit says whether
+// sql returns the statement of a query. One row more than the limit says whether
 // there is another page.
 func (q Query) sql() (string, []any, error) {
 	column, descends, err := q.Sort.column()
@@ -223,7 +223,7 @@ func parseMark(token string, o Order) (mark, error) {
 		err = json.Unmarshal(text, &st)
 	}
 	if err != nil || st.Sort != o {
-		return mark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is no place in this list", token)}
+		return mark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", token)}
 	}
 	switch o {
 	case ByCreated, ByID:

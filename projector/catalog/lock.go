@@ -14,7 +14,7 @@ import (
 var ErrKept = errors.New("catalog: another process keeps the views")
 
 // Keep takes the right to write the views of a directory that belongs to no store,
-// or gives ErrKept. It lasts until it is closed, or the process dies. It only
+// or returns ErrKept. It lasts until it is closed, or the process dies. It only
 // saves work: two who write find out at their next commit.
 func Keep(dir string) (io.Closer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

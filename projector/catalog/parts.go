@@ -22,7 +22,7 @@ func (r *run) apply(f projector.Fact) {
 	}
 }
 
-// runOf gives the run that a payload names, nil if it names none.
+// runOf returns the run that a payload names, nil if it names none.
 func runOf(p events.Payload) *events.RunRef {
 	switch p := p.(type) {
 	case *events.RunCreated:

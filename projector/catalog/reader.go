@@ -17,7 +17,7 @@ import (
 
 // ErrNoView says that there is no file of a view that can be read: none was
 // written yet, or by another version, or it is damaged, or the disk has no room for
-// what SQLite keeps beside it. Whoever runs the views makes one.
+// what SQLite keeps beside it. The process that runs the views makes one.
 var ErrNoView = errors.New("catalog: there is no view to read")
 
 // Standing says how far a view has got, and what it left aside.
@@ -61,8 +61,8 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	return r, nil
 }
 
-// wrap gives an error its file. Damage is as good as no file, a file may be removed at
-// any moment by whoever builds it anew, and on a full disk even reading needs room.
+// wrap names the file in an error. Damage is as good as no file, a file may be removed at
+// any moment by the process that builds it anew, and on a full disk even reading needs room.
 func (r *reader) wrap(err error) error {
 	switch {
 	case err == nil:
@@ -91,14 +91,14 @@ func (r *reader) Standing(ctx context.Context) (Standing, error) {
 	return s, r.wrap(err)
 }
 
-// Close gives the file up.
+// Close closes the file.
 func (r *reader) Close() error { return r.db.Close() }
 
 // poll is how often a file that another process writes is looked at.
 const poll = 2 * time.Millisecond
 
 // Wait returns when a view in a directory, by name, shows at least the record at
-// an offset. Whoever writes it may be another process, and may not have begun.
+// an offset. Its writer may be another process, and may not have begun.
 func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 	f, name := formOf(view)
 	ticks := time.NewTicker(poll)
@@ -152,7 +152,7 @@ func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
 	return r.Standing(ctx)
 }
 
-// formOf gives what the file of a view is like, and its name.
+// formOf returns what the file of a view is like, and its name.
 func formOf(view string) (form, string) {
 	if view == searchForm.view {
 		return searchForm, SearchFileName

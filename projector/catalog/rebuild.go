@@ -30,13 +30,13 @@ var (
 // ErrBehind says that an edition shows less than the one that it is to replace.
 var ErrBehind = errors.New("catalog: the new edition is behind")
 
-// NextCatalog gives the second edition of the catalog in a directory. One that was
+// NextCatalog returns the second edition of the catalog in a directory. One that was
 // begun and not finished is gone on with.
 func NextCatalog(dir string, lg *slog.Logger) *Catalog {
 	return newCatalog(filepath.Join(dir, FileName), next, lg)
 }
 
-// NextSearch gives the second edition of the search view in a directory.
+// NextSearch returns the second edition of the search view in a directory.
 func NextSearch(dir string, text Text, lg *slog.Logger) *Search {
 	return newSearch(filepath.Join(dir, SearchFileName), next, text, lg)
 }
@@ -46,7 +46,7 @@ func NextSearch(dir string, text Text, lg *slog.Logger) *Search {
 const maxReplaces = 100
 
 // Rebuild folds the log from zero into a second edition and puts that in the place
-// of the first. Whoever reads sees one or the other.
+// of the first. A reader sees one or the other.
 func Rebuild(ctx context.Context, r *projector.Runner, e Edition, progress func(projector.Cursor)) error {
 	r.View = e
 	for try := 1; ; try++ {

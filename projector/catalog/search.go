@@ -51,7 +51,7 @@ type found struct {
 // maxText is how much of one turn is searched, in bytes.
 const maxText = 1 << 20
 
-// NewSearch gives the view in a directory, to be run by a projector.Runner.
+// NewSearch returns the view in a directory, to be run by a projector.Runner.
 func NewSearch(dir string, text Text, lg *slog.Logger) *Search {
 	return newSearch(filepath.Join(dir, SearchFileName), current, text, lg)
 }
@@ -90,7 +90,7 @@ func (s *Search) Held() int64 { return s.held }
 // size is about how many bytes of memory a turn takes.
 func (t *found) size() int64 { return int64(400 + len(t.spoken)) }
 
-// turnsOf gives the turns that a record brings and that say something.
+// turnsOf returns the turns that a record brings and that say something.
 func (s *Search) turnsOf(f projector.Fact) []found {
 	var list []found
 	brought := f.Brings()
@@ -158,7 +158,7 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 	return err
 }
 
-// Close gives the file up. What was not committed is read again by the next.
+// Close closes the file. What was not committed is read again by the next.
 func (s *Search) Close() error { return s.close() }
 
 // Finder finds turns by their text. It is safe for concurrent use.
@@ -202,7 +202,7 @@ type Hit struct {
 	Live    bool   // the record is in effect
 }
 
-// Find gives turns, the newest first.
+// Find returns turns, the newest first.
 func (f Finder) Find(ctx context.Context, l Lookup) ([]Hit, error) {
 	match, err := matchOf(l.Text)
 	if err != nil {

@@ -97,7 +97,7 @@ func (s *session) create(f projector.Fact, p *events.SessionCreated) {
 // fields is a set of the fields of a session that have columns.
 type fields uint64
 
-// field gives the column that a field of the session is kept in, nil if it is not,
+// field returns the column that a field of the session is kept in, nil if it is not,
 // and its place in the set, which is stored.
 func (s *session) field(name string) (*string, fields) {
 	switch name {
@@ -121,7 +121,7 @@ func (s *session) update(f events.Field) {
 		*column = ""
 		s.set &^= bit
 	default:
-		*column, _ = rawjson.String(f.Value) // what is no text shows as none
+		*column, _ = rawjson.String(f.Value) // what is not text shows as none
 		s.set |= bit
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Verify folds the log from zero and compares the result with what the files in a
-// directory hold, row by row. It gives the first difference of each view. A view
-// that is not there, or of another version, is none: it will be built. progress,
+// directory hold, row by row. It returns the first difference of each view. A view
+// that is not there, or of another version, is not a difference: it will be built. progress,
 // if not nil, is told of the views' progress.
 func Verify(ctx context.Context, src projector.Follower, dir string, text Text, progress func(view string, c projector.Cursor)) ([]projector.Finding, error) {
 	var findings []projector.Finding
@@ -51,7 +51,7 @@ func verify(ctx context.Context, src projector.Follower, v projector.View, fresh
 	r, err := openReader(ctx, fresh.form, path)
 	if err != nil {
 		if _, other := errors.AsType[*versionError](err); other {
-			return "", nil // whoever opens the store builds it anew
+			return "", nil // the next to open the store builds it anew
 		}
 		return damageOf(err)
 	}

@@ -12,7 +12,7 @@ import (
 // [ImageBlock], [DocumentBlock], [ToolCallBlock], [ReasoningBlock] and
 // [RedactedReasoningBlock].
 type Block interface {
-	// tagged gives the name of the block's kind and the value that is written.
+	// tagged returns the name of the block's kind and the value that is written.
 	tagged() (string, any)
 }
 
@@ -99,7 +99,7 @@ type MediaSource struct {
 	ID        string // file_id
 }
 
-// MediaSourceType says how a source gives its bytes.
+// MediaSourceType says where a source has its bytes.
 type MediaSourceType string
 
 // Types of sources.
@@ -159,7 +159,7 @@ func blockOf(role Role, name string, raw events.Raw) Block {
 	case name == "RedactedReasoning":
 		return decoded[RedactedReasoningBlock](raw)
 	}
-	panic("tally: a message with a block that is none: " + name)
+	panic("ailoop: not a block of a message: " + name)
 }
 
 func decoded[B any](raw events.Raw) B {
@@ -188,7 +188,7 @@ func (s MediaSource) AppendRawJSON(dst []byte) ([]byte, error) {
 			ID   string          `json:"id"`
 		}{s.Type, s.ID})
 	}
-	return dst, fmt.Errorf("%q is no type of a source", s.Type)
+	return dst, fmt.Errorf("%q is not a type of a source", s.Type)
 }
 
 // ParseRawJSON reads the fields that count for the type.
@@ -238,7 +238,7 @@ type kindedObject struct {
 	Rest events.Fields `json:",unknown"`
 }
 
-// memberText gives a member that is known to be a text.
+// memberText returns a member that is known to be a text.
 func memberText(members events.Fields, name string) string {
 	raw, _ := members.Get(name)
 	return decoded[string](raw)

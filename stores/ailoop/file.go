@@ -45,7 +45,7 @@ func (st *File) Save(ctx context.Context, s Snapshot) error {
 	return st.failed(FileIO, err)
 }
 
-// target gives the file behind a symbolic link, and the permission bits that it
+// target returns the file behind a symbolic link, and the permission bits that it
 // has or shall have.
 func (st *File) target() (string, fs.FileMode, error) {
 	path, err := filepath.EvalSymlinks(st.path)

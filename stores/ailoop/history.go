@@ -25,7 +25,7 @@ const idPrefix = "history/"
 // A save appends what is new and nothing else: the messages after those that
 // were there, or only the pins that changed; a snapshot that does not begin like
 // the one before is a replacement that repeats none of the messages that stay.
-// An equal snapshot is no event.
+// An equal snapshot appends no event.
 //
 // A handle is one writer. It remembers what it loaded or saved last, and a save
 // is made on the condition that nobody else changed the conversation since: if
@@ -67,11 +67,11 @@ func (h *History) ID() string { return h.id }
 // Subject names the history's session in the log.
 func (h *History) Subject() events.Subject { return h.sub }
 
-// Session gives the history's session: to rewind it, to fork it.
+// Session returns the history's session: to rewind it, to fork it.
 func (h *History) Session() *tally.Session { return h.st.Session(idPrefix + h.id) }
 
 // Load implements HistoryStore. A session of another kind is a *tally.KindError, a
-// turn that is no message a *MessageError.
+// turn that is not a message a *MessageError.
 func (h *History) Load(ctx context.Context) (s Snapshot, found bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func (h *History) Load(ctx context.Context) (s Snapshot, found bool, err error) 
 	return snapshotOf(now.content), now.found, nil
 }
 
-// LoadAt gives the snapshot as of a position: an offset such as @17 (see
+// LoadAt returns the snapshot as of a position: an offset such as @17 (see
 // Revisions), a time, ~2. It does not change what the next Save is based on. A
 // position that there is not is ErrNotFound; found is false if nothing was saved
 // up to there.
@@ -165,7 +165,7 @@ func (h *History) confirm(ctx context.Context, to chat.Snapshot, base events.Off
 	return nil
 }
 
-// baseFor gives what the handle knows of the session. If that is nothing, it is
+// baseFor returns what the handle knows of the session. If that is nothing, it is
 // what is there, on the condition that the snapshot takes none of it away.
 func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*state, error) {
 	if h.base != nil {
@@ -189,7 +189,7 @@ type pendingSave struct {
 	events     []events.Event
 }
 
-// pending gives the events of a save: those of the try before, if this is the
+// pending returns the events of a save: those of the try before, if this is the
 // same save again, so that the log recognises them.
 func (h *History) pending(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
 	if u := h.unsure; u != nil && u.base == base.at && chat.Equal(u.content, to) &&
@@ -199,7 +199,7 @@ func (h *History) pending(base *state, to chat.Snapshot, compaction *CompactionR
 	return h.changes(base, to, compaction)
 }
 
-// changes gives the events of a save: one, and a second where the session is new
+// changes returns the events of a save: one, and a second where the session is new
 // or the members change that are not of this version.
 func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
 	var payloads []events.Payload
@@ -279,7 +279,7 @@ func (h *History) load(ctx context.Context, position string) (*state, error) {
 	return known, nil
 }
 
-// MessageError says that a turn of a history is no message: somebody appended it
+// MessageError says that a turn of a history is not a message: somebody appended it
 // by other means.
 type MessageError struct {
 	Subject events.Subject
@@ -289,7 +289,7 @@ type MessageError struct {
 }
 
 func (e *MessageError) Error() string {
-	return fmt.Sprintf("load %s: turn %d, by %v, is no message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
+	return fmt.Sprintf("load %s: turn %d, by %v, is not a message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
 }
 
 // Unwrap returns what is wrong with the turn.

@@ -84,10 +84,10 @@ func ParseMessage(data []byte) (Message, error) {
 	return Message{raw}, nil
 }
 
-// Raw gives the message's JSON.
+// Raw returns the message's JSON.
 func (m Message) Raw() json.RawMessage { return slices.Clone(m.bytes()) }
 
-// MarshalJSON gives the message's JSON.
+// MarshalJSON returns the message's JSON.
 func (m Message) MarshalJSON() ([]byte, error) { return m.Raw(), nil }
 
 // UnmarshalJSON is ParseMessage.
@@ -103,7 +103,7 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 // does not count, the spelling of numbers and the order of keys do.
 func (m Message) Equal(o Message) bool { return rawjson.Equal(m.bytes(), o.bytes()) }
 
-// bytes gives the message's JSON, which nobody may change.
+// bytes returns the message's JSON, which nobody may change.
 func (m Message) bytes() events.Raw {
 	if m.raw == nil {
 		return events.Raw(`{"User":{"blocks":[]}}`)
@@ -121,12 +121,12 @@ func (m Message) Role() Role {
 func (m Message) variant() (Role, events.Raw) {
 	members, err := rawjson.Object(m.bytes())
 	if err != nil || len(members) != 1 {
-		panic("tally: a message that is none")
+		panic("ailoop: not a message")
 	}
 	return Role(members[0].Name), members[0].Value
 }
 
-// Blocks gives what the message is made of, in order.
+// Blocks returns what the message is made of, in order.
 func (m Message) Blocks() []Block {
 	role, body := m.variant()
 	var content struct {
@@ -140,7 +140,7 @@ func (m Message) Blocks() []Block {
 	return list
 }
 
-// Text gives the texts of the message, one after the other, without what was
+// Text returns the texts of the message, one after the other, without what was
 // thought, called or answered by a tool.
 func (m Message) Text() string {
 	text := ""
@@ -152,7 +152,7 @@ func (m Message) Text() string {
 	return text
 }
 
-// toolIDs gives the ids of the calls that the message makes or answers.
+// toolIDs returns the ids of the calls that the message makes or answers.
 func (m Message) toolIDs() map[string]bool {
 	ids := make(map[string]bool)
 	for _, b := range m.Blocks() {
@@ -169,6 +169,6 @@ func (m Message) toolIDs() map[string]bool {
 // mustDecode reads JSON whose shape is known.
 func mustDecode(raw events.Raw, v any) {
 	if err := rawjson.Unmarshal(raw, v); err != nil {
-		panic(fmt.Sprintf("tally: a message that is none: %v", err))
+		panic(fmt.Sprintf("ailoop: not a message: %v", err))
 	}
 }

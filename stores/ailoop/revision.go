@@ -11,7 +11,7 @@ import (
 
 // Revision is one change of a history's messages or pins.
 type Revision struct {
-	Offset     events.Offset     // LoadAt(Offset.String()) gives the snapshot after it
+	Offset     events.Offset     // LoadAt(Offset.String()) returns the snapshot after it
 	Time       events.Timestamp  // when it was saved
 	Kind       RevisionKind      // what was done
 	Messages   int               // in the snapshot after it

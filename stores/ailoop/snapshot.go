@@ -12,7 +12,7 @@ import (
 // HistoryStore keeps the history of one conversation: the snapshot that was saved
 // last.
 //
-// Callers rely on this: Load gives what the last Save was given, and found is
+// Callers rely on this: Load returns what the last Save was given, and found is
 // false, without an error, if there was none. One store is for one conversation
 // (or run) and one writer; several conversations take several stores, and no
 // store looks after the order of writes to another. The three implementations
@@ -25,7 +25,7 @@ import (
 type HistoryStore interface {
 	// Save puts a snapshot in the place of the one before.
 	Save(ctx context.Context, s Snapshot) error
-	// Load gives the snapshot that was saved last.
+	// Load returns the snapshot that was saved last.
 	Load(ctx context.Context) (s Snapshot, found bool, err error)
 }
 
@@ -90,26 +90,26 @@ func (s Snapshot) Version() uint32 { return SnapshotVersion }
 // Len is the number of messages.
 func (s Snapshot) Len() int { return len(s.messages) }
 
-// Message gives a message by its index from 0.
+// Message returns a message by its index from 0.
 func (s Snapshot) Message(i int) Message { return s.messages[i] }
 
 // IsPinned reports whether a message is pinned.
 func (s Snapshot) IsPinned(i int) bool { return s.pinned[i] }
 
-// Messages gives the messages, in order.
+// Messages returns the messages, in order.
 func (s Snapshot) Messages() []Message { return slices.Clone(s.messages) }
 
-// Pinned gives the mask of pins, as long as Messages.
+// Pinned returns the mask of pins, as long as Messages.
 func (s Snapshot) Pinned() []bool { return slices.Clone(s.pinned) }
 
-// Append gives the snapshot with messages added at its end, not pinned.
+// Append returns the snapshot with messages added at its end, not pinned.
 func (s Snapshot) Append(messages ...Message) Snapshot {
 	s.messages = append(slices.Clip(s.messages), messages...)
 	s.pinned = append(slices.Clip(s.pinned), make([]bool, len(messages))...)
 	return s
 }
 
-// Pin gives the snapshot with a message pinned, or not pinned. There being no
+// Pin returns the snapshot with a message pinned, or not pinned. There being no
 // such message is a mistake of the program, and panics.
 func (s Snapshot) Pin(i int, pinned bool) Snapshot {
 	s.pinned = slices.Clone(s.pinned)
@@ -135,7 +135,7 @@ func (s Snapshot) PinWithToolResult(i int) Snapshot {
 // not of this version. Messages are compared by their tokens.
 func (s Snapshot) Equal(o Snapshot) bool { return chat.Equal(s.raw(), o.raw()) }
 
-// MarshalJSON gives the snapshot as compact JSON: version, messages, pinned.
+// MarshalJSON returns the snapshot as compact JSON: version, messages, pinned.
 func (s Snapshot) MarshalJSON() ([]byte, error) { return chat.Append(nil, s.raw()), nil }
 
 // UnmarshalJSON is ParseSnapshot.
@@ -147,7 +147,7 @@ func (s *Snapshot) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// raw gives the snapshot as bytes, which nobody may change.
+// raw returns the snapshot as bytes, which nobody may change.
 func (s Snapshot) raw() chat.Snapshot {
 	r := chat.Snapshot{Messages: make([]events.Raw, len(s.messages)), Pinned: s.pinned, Unknown: s.unknown}
 	for i, m := range s.messages {

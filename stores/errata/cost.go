@@ -29,7 +29,7 @@ type Cost struct {
 // negative, infinite or no number is an *events.InvalidError.
 func USD(v float64) (events.Amount, error) {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-		return "", &events.InvalidError{Field: "usd", Reason: fmt.Sprintf("%v is no amount of money", v)}
+		return "", &events.InvalidError{Field: "usd", Reason: fmt.Sprintf("%v is not an amount of money", v)}
 	}
 	text := strconv.FormatFloat(math.Abs(v), 'f', -1, 64)
 	if _, ok := events.Amount(text).Rat(); !ok {

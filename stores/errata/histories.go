@@ -215,7 +215,7 @@ func entriesOf(panelIDs []string, responses []Response, prompt string) *events.T
 func checkPanel(panelIDs []string) error {
 	for i, id := range panelIDs {
 		if id == "" || id == events.AllThreads || len(id) > events.MaxIDLen {
-			return &events.InvalidError{Field: fmt.Sprintf("panel[%d]", i), Reason: fmt.Sprintf("%q is no name of a model", id)}
+			return &events.InvalidError{Field: fmt.Sprintf("panel[%d]", i), Reason: fmt.Sprintf("%q is not a model name (1 to 512 bytes)", id)}
 		}
 	}
 	return nil

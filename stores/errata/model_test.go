@@ -186,7 +186,7 @@ func playInMemory(t *testing.T, rt *rapid.T, program []panelOp) {
 // mustOpenDir opens a store that the caller closes.
 func mustOpenDir(t *testing.T, dir string) *tally.Store {
 	t.Helper()
-	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
+	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
 	must(t, err)
 	return st
 }

@@ -26,7 +26,7 @@ func TestConfiguration(t *testing.T) {
 	eachParity(t, []parity{{"T-37 projects with equal ids", testProjects}})
 }
 
-// alone gives an environment without settings of its own.
+// alone returns an environment without settings of its own.
 func alone(t *testing.T) (dir string) {
 	t.Helper()
 	home := t.TempDir()
@@ -41,7 +41,7 @@ func alone(t *testing.T) (dir string) {
 
 func testNothing(t *testing.T) {
 	dir := alone(t)
-	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir, Backend: "memory"})
+	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Backend: "memory"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func testNothing(t *testing.T) {
 	if st.Base() != filepath.Join(dir, ".tally") {
 		t.Errorf("base %s", st.Base())
 	}
-	local, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
+	local, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func checkConfigFix(t *testing.T) {
 		return nil
 	}
 	if err := refuses(func(dir string) error {
-		st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir})
+		st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
 		if err == nil {
 			_ = st.Close()
 		}
@@ -179,7 +179,7 @@ func warnings(t *testing.T, dir, backend string) string {
 	t.Helper()
 	var out bytes.Buffer
 	lg := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	st, err := embedded.Open(t.Context(), embedded.Options{Dir: dir, Backend: backend, Logger: lg})
+	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Backend: backend, Logger: lg})
 	if err != nil {
 		t.Fatal(err)
 	}

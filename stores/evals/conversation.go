@@ -88,7 +88,7 @@ func (c *Conversation) CreatedAt(ctx context.Context) (events.Timestamp, error) 
 	return events.TimestampOf(rec.Time), nil
 }
 
-// loaded gives the session at a position; that it does not exist is ErrNotFound.
+// loaded returns the session at a position; that it does not exist is ErrNotFound.
 func (c *Conversation) loaded(ctx context.Context, position string) (*projector.Session, error) {
 	s, err := c.s.Load(ctx, position)
 	if err != nil {
@@ -97,14 +97,14 @@ func (c *Conversation) loaded(ctx context.Context, position string) (*projector.
 	return s, tally.CheckKind(s, events.KindConversation)
 }
 
-// Load gives the conversation as it is now. One that does not exist is
+// Load returns the conversation as it is now. One that does not exist is
 // ErrNotFound, one whose steps were never saved ErrNoSteps; one that was saved
 // without steps has none.
 func (c *Conversation) Load(ctx context.Context) (*Data, error) {
 	return c.LoadAt(ctx, "")
 }
 
-// LoadAt gives the conversation as it was at a position, such as @1234, #12 or a
+// LoadAt returns the conversation as it was at a position, such as @1234, #12 or a
 // time: an earlier content stays readable for ever.
 func (c *Conversation) LoadAt(ctx context.Context, position string) (*Data, error) {
 	s, err := c.loaded(ctx, position)
@@ -143,7 +143,7 @@ func decodeThread(s *projector.Session) (*decoding, error) {
 	return d, nil
 }
 
-// Metadata gives the conversation's free object, nil if it has none.
+// Metadata returns the conversation's free object, nil if it has none.
 func (c *Conversation) Metadata(ctx context.Context) (events.Raw, error) {
 	d, err := c.Load(ctx)
 	if errors.Is(err, ErrNoSteps) {
@@ -203,7 +203,7 @@ func (c *Conversation) see(at events.Offset, lines int, id string) {
 //
 // Somebody else may append, too. If somebody rewound the conversation below what
 // this handle has seen (by Load, Save or Append), the steps are late: kept, but not in effect, and the ack
-// says so. A step that is none is *events.InvalidError, and nothing is written.
+// says so. What is not a step is *events.InvalidError, and nothing is written.
 //
 // After log.ErrUnknown it is not known whether the steps are there: Load says.
 func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, error) {
@@ -268,7 +268,7 @@ func (c *Conversation) appendNext(ctx context.Context, steps []Step) (log.Ack, e
 	return ack, err
 }
 
-// appended gives the event that appends steps behind a number of lines.
+// appended returns the event that appends steps behind a number of lines.
 func (c *Conversation) appended(d *Data, lines int, steps []Step) (events.Event, error) {
 	p := &events.TurnAppended{}
 	for i, s := range steps {
@@ -281,7 +281,7 @@ func (c *Conversation) appended(d *Data, lines int, steps []Step) (events.Event,
 	return events.New(c.s.Store().Source(), c.s.Subject(), p)
 }
 
-// stepEntry gives a step as an entry of main, with the id and the time that it says
+// stepEntry returns a step as an entry of main, with the id and the time that it says
 // itself.
 func stepEntry(s Step, raw events.Raw) events.Entry {
 	e := events.Entry{Thread: events.MainThread, Turn: raw}

@@ -61,7 +61,7 @@ func TestConversation(t *testing.T) {
 	})
 }
 
-// need gives the value of a call that must work.
+// need returns the value of a call that must work.
 func need[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

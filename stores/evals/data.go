@@ -21,7 +21,7 @@ var (
 // UnknownID is the id of a decoded conversation whose file names none.
 const UnknownID = "unknown"
 
-// Data is the content of a conversation: what Load gives and Save
+// Data is the content of a conversation: what Load returns and Save
 // takes.
 type Data struct {
 	ID       string     // as it stands on every line; need not be the id that it is stored under
@@ -33,7 +33,7 @@ type Data struct {
 	// from nothing, a save takes the place of whatever there is.
 	Revision events.Offset
 
-	// Warnings are the turns that are no steps and were left out, and what of a
+	// Warnings are the turns that are not steps and were left out, and what of a
 	// step does not count.
 	Warnings []Warning
 }
@@ -60,7 +60,7 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("line %d (%d without blank ones): %v", e.Line, e.Filled, e.Err)
 }
 
-// Unwrap gives what is wrong with the line.
+// Unwrap returns what is wrong with the line.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Decode reads a conversation.jsonl.
@@ -68,7 +68,7 @@ func (e *LineError) Unwrap() error { return e.Err }
 // Blank lines are skipped. No line at all is ErrEmpty, a line that is not JSON a
 // *LineError. A line that is JSON and no step is left out with a warning. Id and
 // metadata are those of the first line; without one the id is UnknownID. A
-// timestamp that is no string does not count, one that cannot be read makes its
+// timestamp that is not a string does not count, one that cannot be read makes its
 // line no step.
 func Decode(jsonl []byte) (*Data, error) {
 	d := decoding{c: &Data{ID: UnknownID}}
@@ -131,7 +131,7 @@ func (d *decoding) head(fields events.Fields) {
 // Encode writes a conversation.jsonl: an object a line, the id on each
 // and the metadata on the first one, no newline at the end. A conversation without
 // steps is an empty file, which says neither id nor metadata; a Store keeps both.
-// What is no conversation is *events.InvalidError.
+// What is not a conversation is *events.InvalidError.
 func Encode(c *Data) ([]byte, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func Encode(c *Data) ([]byte, error) {
 	return out, nil
 }
 
-// encodeStep gives a step the id of its conversation, and the first one its
+// encodeStep returns a step with the id of its conversation, and the first one with its
 // metadata. What says both already is not touched.
 func encodeStep(s Step, index int, id string, metadata events.Raw) (events.Raw, error) {
 	raw := s.raw

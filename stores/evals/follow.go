@@ -75,7 +75,7 @@ func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq
 	}
 }
 
-// now gives all steps as of an offset, 0 for the head.
+// now returns all steps as of an offset, 0 for the head.
 func (c *Conversation) now(ctx context.Context, at events.Offset) (Update, error) {
 	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), at)
 	if errors.Is(err, tally.ErrNotFound) && at == 0 {
@@ -140,7 +140,7 @@ func (c *Conversation) runUpdate(u Update, kind UpdateKind, ref events.RunRef) (
 	return u, true, nil
 }
 
-// stepsOf gives the steps that an event appends.
+// stepsOf returns the steps that an event appends.
 func stepsOf(p *events.TurnAppended) []Step {
 	var steps []Step
 	for _, e := range p.Entries {

@@ -36,7 +36,7 @@ func newID(prefix string, now time.Time) string {
 	return string(b)
 }
 
-// TimestampOfID gives the time in an id that begins with run-, conv- or traj- and
+// TimestampOfID returns the time in an id that begins with run-, conv- or traj- and
 // milliseconds, and whether there is one.
 func TimestampOfID(id string) (time.Time, bool) {
 	for _, prefix := range []string{"run-", "conv-", "traj-"} {

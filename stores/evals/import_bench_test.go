@@ -96,7 +96,7 @@ func BenchmarkAppendCorpus(b *testing.B) {
 	b.ReportMetric(float64(appending)/float64(reading), "x-hash")
 }
 
-// corpus gives the folders to import.
+// corpus returns the folders to import.
 func corpus(b *testing.B) []string {
 	b.Helper()
 	roots, err := filepath.Glob(filepath.Join("..", "..", "..", "shared", "data", "tally", "*"))

@@ -61,7 +61,7 @@ func (r *Run) Stale(ctx context.Context) (Staleness, error) {
 	return NotKnown, nil
 }
 
-// judgedAt gives what a result is about: the revision that the handle names, or
+// judgedAt returns what a result is about: the revision that the handle names, or
 // the head.
 func (r *Run) judgedAt(ctx context.Context, head *projector.Session) (*events.Judged, error) {
 	if r.judged == 0 || r.judged == head.Offset() {

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// List gives a handle on each conversation of the store's namespace,
+// List returns a handle on each conversation of the store's namespace,
 // in the order of their ids. Sessions of other kinds are not among them.
 func List(ctx context.Context, st *tally.Store) ([]*Conversation, error) {
 	var list []*Conversation
@@ -30,7 +30,7 @@ func List(ctx context.Context, st *tally.Store) ([]*Conversation, error) {
 	return list, nil
 }
 
-// Get gives a handle on a conversation, and whether it exists.
+// Get returns a handle on a conversation, and whether it exists.
 func Get(ctx context.Context, st *tally.Store, id string) (*Conversation, bool, error) {
 	c := Of(st, id)
 	if err := c.s.Subject().Validate(); err != nil {
@@ -50,7 +50,7 @@ type Created struct {
 }
 
 // Create makes a conversation without steps. It is there from then on
-// for List and Get. That it exists already is no error: it
+// for List and Get. That it exists already is not an error: it
 // stays as it is, createdAt too. That the id is another session's is a *KindError.
 func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Created, error) {
 	c := Of(st, id)
@@ -89,7 +89,7 @@ func Save(ctx context.Context, st *tally.Store, id string, data *Data) (*Convers
 	return c, saved, err
 }
 
-// kindOf gives the kind of a session, "" if there is none. Nearly always its first
+// kindOf returns the kind of a session, "" if there is none. Nearly always its first
 // record says it.
 func kindOf(ctx context.Context, st *tally.Store, sub events.Subject) (string, error) {
 	for rec, err := range st.Log.Read(ctx, events.Range{Subject: sub, Limit: 1}) {

@@ -18,7 +18,7 @@ type entry[T any] struct {
 	value T
 }
 
-// Get gives the value of a name, and whether there is one.
+// Get returns the value of a name, and whether there is one.
 func (o Ordered[T]) Get(name string) (T, bool) {
 	for _, e := range o.entries {
 		if e.name == name {
@@ -29,7 +29,7 @@ func (o Ordered[T]) Get(name string) (T, bool) {
 	return none, false
 }
 
-// Set gives a name a value, in its place or behind the last one.
+// Set sets the value of a name, in its place or behind the last one.
 func (o *Ordered[T]) Set(name string, value T) {
 	for i := range o.entries {
 		if o.entries[i].name == name {

@@ -18,14 +18,14 @@ type RunResult struct {
 // IsReport reports whether an evaluation is one of the older EvaluationReports.
 func (r *RunResult) IsReport() bool { return r.Type == TallyRun && isReport(r.Raw) }
 
-// Artifact gives the typed view of an evaluation. What does not fit is
+// Artifact returns the typed view of an evaluation. What does not fit is
 // *events.InvalidError naming the path.
 func (r *RunResult) Artifact() (*Artifact, error) { return ParseArtifact(r.Raw) }
 
-// Report gives the typed view of an older evaluation.
+// Report returns the typed view of an older evaluation.
 func (r *RunResult) Report() (*Report, error) { return ParseReport(r.Raw) }
 
-// Trajectory gives the typed view of a simulation's result.
+// Trajectory returns the typed view of a simulation's result.
 func (r *RunResult) Trajectory() (*TrajectoryRunMeta, error) { return ParseTrajectoryRun(r.Raw) }
 
 // SaveArtifact records an evaluation.

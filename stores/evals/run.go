@@ -35,7 +35,7 @@ type Run struct {
 	judged events.Offset // 0: what stands at head when the result is saved
 }
 
-// Run gives a handle on a run, whether it exists or not.
+// Run returns a handle on a run, whether it exists or not.
 func (c *Conversation) Run(t RunType, id string) *Run {
 	return &Run{c: c, ref: events.RunRef{Kind: string(t), ID: id}}
 }
@@ -58,13 +58,13 @@ func (r *Run) Path() string {
 // whether there is one.
 func (r *Run) Timestamp() (time.Time, bool) { return timestampOfRun(r.ref.ID) }
 
-// ListRuns gives the runs that have a result: evaluations first, each type by the
+// ListRuns returns the runs that have a result: evaluations first, each type by the
 // time in the id and then by the id; ids without a time come last.
 func (c *Conversation) ListRuns(ctx context.Context) ([]*Run, error) {
 	return c.runs(ctx, func(r *projector.Run) bool { return r.Last() != nil })
 }
 
-// PendingRuns gives the runs that were created and have no result yet, in the order
+// PendingRuns returns the runs that were created and have no result yet, in the order
 // of ListRuns.
 func (c *Conversation) PendingRuns(ctx context.Context) ([]*Run, error) {
 	return c.runs(ctx, func(r *projector.Run) bool { return r.Last() == nil })
@@ -156,7 +156,7 @@ func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Ru
 	return r, nil
 }
 
-// Judging gives the same run with the revision of the conversation that its result
+// Judging returns the same run with the revision of the conversation that its result
 // is about: the Revision of the Data that was looked at. Without it a
 // result is taken to be about what stands at head when it is saved.
 func (r *Run) Judging(revision events.Offset) *Run {
@@ -216,7 +216,7 @@ func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
 	return done, nil
 }
 
-// RunVersion is one result of a run. The newest is what Load gives.
+// RunVersion is one result of a run. The newest is what Load returns.
 type RunVersion struct {
 	Version    int // from 1, oldest first
 	At         events.Offset
@@ -247,7 +247,7 @@ func (r *Run) notFound() error {
 	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), tally.ErrNotFound)
 }
 
-// Raw gives the newest result byte for byte, whatever it is.
+// Raw returns the newest result byte for byte, whatever it is.
 func (r *Run) Raw(ctx context.Context) (events.Raw, error) {
 	return r.raw(ctx, 0)
 }
@@ -283,11 +283,11 @@ func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinish
 	return events.DecodeAs[events.RunFinished](rec.Event)
 }
 
-// Load gives the newest result. That of an evaluation is held to its schema, as by
-// Save; Raw gives it in any case.
+// Load returns the newest result. That of an evaluation is held to its schema, as by
+// Save; Raw returns it in any case.
 func (r *Run) Load(ctx context.Context) (*RunResult, error) { return r.LoadVersion(ctx, 0) }
 
-// LoadVersion gives one version of the result, from 1; 0 is the newest.
+// LoadVersion returns one version of the result, from 1; 0 is the newest.
 func (r *Run) LoadVersion(ctx context.Context, version int) (*RunResult, error) {
 	raw, err := r.raw(ctx, version)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 //
 // Content that extends what is stored is one event with the new steps; content that
 // differs is one event with what is new in it and references to what stays, and the
-// old content is still readable by its position; equal content is no event at all.
+// old content is still readable by its position; equal content appends no event.
 // Steps are equal if their tokens are: what is stored keeps its bytes.
 //
 // Content with a Revision is saved on the condition that the steps are still those
@@ -104,7 +104,7 @@ func planSave(s *projector.Session, data *Data) (savePlan, error) {
 	return v.plan(v.meta(data))
 }
 
-// encode gives each step the line that it shall have. A step that stands as it was
+// encode sets the line that each step shall have. A step that stands as it was
 // loaded under the same id keeps its line, whatever is odd about it.
 func (v *saving) encode(data *Data) error {
 	have := v.have.c
@@ -129,7 +129,7 @@ func equalRaw(a, b events.Raw) bool {
 	return (a == nil) == (b == nil) && rawjson.Equal(a, b)
 }
 
-// meta gives the metadata that the thread shall have. Id and metadata of a
+// meta returns the metadata that the thread shall have. Id and metadata of a
 // conversation stand there while there is no line that says them.
 func (v *saving) meta(data *Data) events.Raw {
 	var old events.Raw
@@ -152,7 +152,7 @@ func (v *saving) meta(data *Data) events.Raw {
 	return edited(meta, fieldConversationMetadata, data.Metadata)
 }
 
-// edited gives a good object with a member changed, nil takes it away.
+// edited returns a good object with a member changed, nil takes it away.
 func edited(object events.Raw, name string, value events.Raw) events.Raw {
 	out, err := rawjson.DeleteMember(object, name)
 	if err == nil && value != nil {

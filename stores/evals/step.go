@@ -12,7 +12,7 @@ import (
 // Step is one turn of a conversation: what went in, and the messages that
 // answered it. It is raw JSON with typed accessors. Fields that the accessors do
 // not know are kept, and setters edit the raw tokens, so that all other bytes stay
-// as they were. The zero Step is none.
+// as they were. The zero Step is not a step.
 type Step struct {
 	raw    events.Raw
 	fields events.Fields
@@ -32,7 +32,7 @@ const (
 )
 
 // NewStep makes a step of its index, the message that went in and those that came
-// out, each an object. What is none is *events.InvalidError.
+// out, each an object. What is not is *events.InvalidError.
 func NewStep(index int, input events.Raw, output ...events.Raw) (Step, error) {
 	b := strconv.AppendInt([]byte(`{"stepIndex":`), int64(index), 10)
 	b = append(append(b, `,"input":`...), input...)
@@ -57,8 +57,8 @@ func ParseStep(raw events.Raw) (Step, error) {
 	return s, s.check()
 }
 
-// check holds the known fields to their types. A timestamp that is no string does
-// not count and is no error.
+// check holds the known fields to their types. A timestamp that is not a string does
+// not count and is not an error.
 func (s Step) check() error {
 	for _, f := range []struct {
 		name, first, want string
@@ -100,13 +100,13 @@ func startsWith(raw events.Raw, any string) bool {
 	return false
 }
 
-// Raw gives the step's JSON, byte for byte. It must not be altered.
+// Raw returns the step's JSON, byte for byte. It must not be altered.
 func (s Step) Raw() events.Raw { return s.raw }
 
 // IsZero reports whether there is no step.
 func (s Step) IsZero() bool { return s.raw == nil }
 
-// StepIndex is the position that the step itself gives. It need not be the one it
+// StepIndex is the position that the step itself says. It need not be the one it
 // has.
 func (s Step) StepIndex() int {
 	raw, _ := s.fields.Get(fieldStepIndex)
@@ -132,14 +132,14 @@ func (s Step) Output() []events.Raw {
 // ID is the provider's message id, "" if there is none.
 func (s Step) ID() string { return textOf(s.fields, fieldID) }
 
-// Timestamp is the time that the step gives, and whether it gives one. Field has
+// Timestamp is the time that the step says, and whether it says one. Field has
 // its spelling.
 func (s Step) Timestamp() (time.Time, bool) { return parseDate(textOf(s.fields, fieldTimestamp)) }
 
 // Metadata is the step's free object, nil if there is none.
 func (s Step) Metadata() events.Raw { return s.Field(fieldMetadata) }
 
-// Field gives any field as it stands, nil if there is none of the name.
+// Field returns any field as it stands, nil if there is none of the name.
 func (s Step) Field(name string) events.Raw {
 	raw, _ := s.fields.Get(name)
 	return raw
@@ -154,7 +154,7 @@ func (s Step) Fields() []string {
 	return names
 }
 
-// Set gives a field another value, in its place or behind the last one. A nil
+// Set sets a field to another value, in its place or behind the last one. A nil
 // value takes the field away. A value that the field cannot have is
 // *events.InvalidError and the step stays as it was.
 func (s *Step) Set(name string, value events.Raw) error {
@@ -179,7 +179,7 @@ func (s *Step) Set(name string, value events.Raw) error {
 	return nil
 }
 
-// SetStepIndex changes the position that the step gives.
+// SetStepIndex changes the position that the step says.
 func (s *Step) SetStepIndex(n int) error {
 	return s.Set(fieldStepIndex, strconv.AppendInt(nil, int64(n), 10))
 }
@@ -223,7 +223,7 @@ func (s *Step) SetMetadata(object events.Raw) error { return s.Set(fieldMetadata
 // does not count; order, numbers and escapes do.
 func (s Step) Equal(other Step) bool { return rawjson.Equal(s.raw, other.raw) }
 
-// MarshalJSON gives the step as it stands.
+// MarshalJSON returns the step as it stands.
 func (s Step) MarshalJSON() ([]byte, error) {
 	if s.raw == nil {
 		return []byte("null"), nil
@@ -240,7 +240,7 @@ func (s *Step) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// textOf gives a member that is a string, "" if it is none.
+// textOf returns a member that is a string, "" if it is not.
 func textOf(m events.Fields, name string) string {
 	raw, ok := m.Get(name)
 	if !ok || !startsWith(raw, `"`) {
@@ -267,7 +267,7 @@ func parseDate(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// rawError gives an error of the scanner the form that callers know. The path is
+// rawError returns an error of the scanner in the form that callers know. The path is
 // that of the value that was read.
 func rawError(path string, err error) error {
 	e := &events.InvalidError{Field: path, Reason: err.Error()}

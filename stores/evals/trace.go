@@ -175,7 +175,7 @@ func traceOf(s Step, index int, o TraceOptions) StepTrace {
 // tracesFile is the file of the step traces.
 const tracesFile = "stepTraces.json"
 
-// LoadTrajectoryStepTraces gives the step traces, nil if there are none. Where
+// LoadTrajectoryStepTraces returns the step traces, nil if there are none. Where
 // nobody stored others they are those that follow from the steps of a simulation.
 func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrace, error) {
 	s, err := c.head(ctx)
@@ -195,7 +195,7 @@ func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrac
 	return traces, nil
 }
 
-// tracesOf gives the step traces of a session, and whether it has any.
+// tracesOf returns the step traces of a session, and whether it has any.
 func tracesOf(s *projector.Session) ([]events.Raw, bool) {
 	f, known := s.Ledger.Formats[tracesFile]
 	switch there, derived := steps.HasTraces(s, f, known); {

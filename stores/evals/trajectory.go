@@ -104,7 +104,7 @@ func (c *checker) time(path string, at events.Timestamp) {
 // fieldTrajectory is the session's field that holds the definition.
 const fieldTrajectory = "trajectory"
 
-// LoadTrajectoryMeta gives what the simulation was asked to do, nil if nobody said.
+// LoadTrajectoryMeta returns what the simulation was asked to do, nil if nobody said.
 func (c *Conversation) LoadTrajectoryMeta(ctx context.Context) (*TrajectoryMeta, error) {
 	raw, err := c.TrajectoryMetaRaw(ctx)
 	if err != nil || raw == nil {
@@ -170,7 +170,7 @@ type Trajectory struct {
 	Steps []StepTrace
 }
 
-// Trajectory gives definition and step traces in one.
+// Trajectory returns definition and step traces in one.
 func (c *Conversation) Trajectory(ctx context.Context) (Trajectory, error) {
 	meta, err := c.LoadTrajectoryMeta(ctx)
 	if err != nil {

@@ -69,7 +69,7 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 	}
 }
 
-// simulated gives the traces of a simulation.
+// simulated returns the traces of a simulation.
 func simulated() []evals.StepTrace {
 	first, second := "step-1", "step-2"
 	return []evals.StepTrace{

@@ -31,7 +31,7 @@ func TestFolder(t *testing.T) {
 	})
 }
 
-// export gives all files of a store in the layout of the original.
+// export returns all files of a store in the layout of the original.
 func export(t *testing.T, st *tally.Store) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

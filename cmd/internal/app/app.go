@@ -37,7 +37,7 @@ type App struct {
 	answers  *bufio.Reader // In, once something was asked
 }
 
-// Main runs a command's tree and gives the exit code.
+// Main runs a command's tree and returns the exit code.
 func Main(name string, root func(*App) *cobra.Command) int {
 	limitMemory()
 	ctx, stop := cli.Interruptible(context.Background(), os.Stderr)
@@ -187,7 +187,7 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 }
 
 // isWhole reports whether an argument is the whole id of a session and cannot stand for
-// another one. So whoever knows the id does not wait for a list of all sessions. What
+// another one. So a user who knows the id does not wait for a list of all sessions. What
 // this does not find may be there nevertheless: its last record cannot be read.
 func isWhole(ctx context.Context, st *tally.Store, arg string) bool {
 	if id, err := events.UnescapeID(arg); err == nil && id != arg {
@@ -232,13 +232,13 @@ func (a *App) Confirm(yes bool, question string) error {
 	return nil
 }
 
-// Ask gives the line that is typed in answer to a question, "" if none is.
+// Ask returns the line that is typed in answer to a question, "" if none is.
 func (a *App) Ask(question string) string {
 	fmt.Fprint(a.Err, question+" ")
 	if a.answers == nil {
 		a.answers = bufio.NewReader(a.In)
 	}
-	answer, _ := a.answers.ReadString('\n') // the end of the input is no answer
+	answer, _ := a.answers.ReadString('\n') // the end of the input is not an answer
 	return strings.TrimSpace(answer)
 }
 

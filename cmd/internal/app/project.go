@@ -25,7 +25,7 @@ type keptView struct {
 	io.Closer
 }
 
-// openViews gives views of a directory that are to be written.
+// openViews returns views of a directory that are to be written.
 func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView, error) {
 	lg, err := a.Logger()
 	if err != nil {

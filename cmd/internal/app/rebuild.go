@@ -18,7 +18,7 @@ import (
 )
 
 // Rebuild builds a view anew beside the one that is read, and puts it in its
-// place. It goes on with what a process that was killed has begun. It gives where
+// place. It goes on with what a process that was killed has begun. It returns where
 // the view is then.
 func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events.Offset, error) {
 	lg, err := a.Logger()
@@ -64,7 +64,7 @@ func (a *App) renew(ctx context.Context, st *tally.Store, name string, progress 
 	return v.Cursor().Offset, errors.Join(err, v.Close())
 }
 
-// Retry folds anew what the views left aside, and gives what is in them again.
+// Retry folds anew what the views left aside, and returns what is in them again.
 func (a *App) Retry(ctx context.Context, st *tally.Store, names []string) ([]projector.Quarantine, error) {
 	views, err := a.openViews(st, st.ViewsDir(), names)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *App) Retry(ctx context.Context, st *tally.Store, names []string) ([]pro
 }
 
 // pace shows how far views are, and how long the rest will take at this rate. The
-// functions it gives are told of each step, and of the end.
+// functions it returns are told of each step, and of the end.
 func (a *App) pace(ctx context.Context, st *tally.Store, what string) (step func(projector.Cursor), done func(), err error) {
 	head, err := st.Log.Head(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Fin
 	return catalog.Verify(ctx, st.Log, st.ViewsDir(), render.Text, func(view string, c projector.Cursor) { steps[view](c) })
 }
 
-// ViewNames gives the views that arguments name: all if there are none.
+// ViewNames returns the views that arguments name: all if there are none.
 func ViewNames(args []string) []string {
 	if len(args) == 0 {
 		args = viewNames

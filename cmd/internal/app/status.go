@@ -92,7 +92,7 @@ that is behind catches up with the next command that opens the store.`,
 	}
 }
 
-// ownerOf gives the process that owns a local store, nil if it is this one.
+// ownerOf returns the process that owns a local store, nil if it is this one.
 func ownerOf(c config.Config) *ownerStatus {
 	if c.Backend != config.Local {
 		return nil

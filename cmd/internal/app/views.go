@@ -30,7 +30,7 @@ type Views struct {
 const patient = 5 * time.Second
 
 // WithViews calls f with the views as they are after everything that is
-// acknowledged now. A local store that nobody owns is not opened for that: whoever
+// acknowledged now. A local store that nobody owns is not opened for that: the next process that
 // left it has brought its views up to date, or has noted that they are not. need
 // names the view that must be up to date. On a full disk the views stand still: what
 // they show is shown, and if they cannot be read the log is folded anew, elsewhere.

@@ -24,7 +24,7 @@ import (
 // Importing again adds what has changed and nothing else. A session that exists
 // already, differs from the file, and came from another place or was changed
 // since its last import is refused, unless o.Merge, and left as it is. A file
-// that is no snapshot, or of another version, is a problem of the report, and
+// that is not a snapshot, or of another version, is a problem of the report, and
 // nothing of it goes in. An error means that the store or the file could not be
 // used.
 func Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
@@ -71,7 +71,7 @@ func (im *importer) open(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("ailoop: %s: is no file: %w", path, formats.ErrUnknownLayout)
+		return fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
@@ -154,7 +154,7 @@ func (im *importer) problem(line int, reason string) {
 	im.report.Problems = append(im.report.Problems, formats.Problem{File: im.f.name, Line: line, Reason: reason})
 }
 
-// load gives the session, an empty one if it does not exist.
+// load returns the session, an empty one if it does not exist.
 func (im *importer) load(ctx context.Context) (view, error) {
 	sub := events.Session(im.target.Namespace(), im.f.id)
 	s, err := im.target.Loader().Session(ctx, sub, 0)

@@ -18,7 +18,7 @@ const (
 	message3 = `{"User":{"blocks":[{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"no"}],"is_error":true}}}]}}`
 )
 
-// pretty gives a snapshot as the original writes it.
+// pretty returns a snapshot as the original writes it.
 func pretty(t testing.TB, pinned string, messages ...string) string {
 	t.Helper()
 	compact := `{"version":1,"messages":[` + strings.Join(messages, ",") + `],"pinned":[` + pinned + `]}`

@@ -58,7 +58,7 @@ func mustBeClean(t testing.TB, st *tally.Store, path string) formats.Report {
 	return r
 }
 
-// exported gives all files of an export.
+// exported returns all files of an export.
 func exported(t testing.TB, st *tally.Store) (map[string]string, formats.Report) {
 	t.Helper()
 	return formattest.Exported(t, st, ailoopdir.Layout{})

@@ -118,7 +118,7 @@ func (Layout) Subject(ctx context.Context, src formats.Source, _, path string) (
 	return events.Subject{}, false
 }
 
-// idOf gives the id of the session that a file is, and whether the name of the
+// idOf returns the id of the session that a file is, and whether the name of the
 // file says all of it: a shortened one does not.
 func idOf(name string) (string, bool) {
 	base := strings.TrimSuffix(name, suffix)
@@ -131,10 +131,10 @@ func idOf(name string) (string, bool) {
 	return prefix + base, !formats.IsShortened(base)
 }
 
-// nameOf gives the file name that is made of an id.
+// nameOf returns the file name that is made of an id.
 func nameOf(id string) string { return formats.FileName(strings.TrimPrefix(id, prefix)) + suffix }
 
-// fileOf gives the name of a session's file: the one it was imported from, else
+// fileOf returns the name of a session's file: the one it was imported from, else
 // the one made of its id.
 func fileOf(s *projector.Session) string {
 	if name := s.Ledger.Text(fieldFile); formats.IsFileName(name) {
@@ -145,5 +145,5 @@ func fileOf(s *projector.Session) string {
 
 // turnError names the turn of a session that has no place in this layout.
 func turnError(i int, t projector.Turn, err error) error {
-	return fmt.Errorf("turn %d, by %v, is no message of this layout: %v", i+1, t.Offset, err)
+	return fmt.Errorf("turn %d, by %v, is not a message of this layout: %v", i+1, t.Offset, err)
 }

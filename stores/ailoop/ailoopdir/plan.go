@@ -70,7 +70,7 @@ func docID(session string) string {
 	return id
 }
 
-// planHead decides what is no turn.
+// planHead decides what is not a turn.
 func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	set := events.Fields{}
 	if !chat.EqualUnknown(have.Unknown, p.im.f.content.Unknown) {
@@ -187,7 +187,7 @@ func (p *plan) documents(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// events gives what the plan comes to, in the order in which it is appended. Each
+// events returns what the plan comes to, in the order in which it is appended. Each
 // message is an event of its own, so that the session can be rewound to any.
 func (p *plan) events() ([]events.Event, error) {
 	var evs []events.Event

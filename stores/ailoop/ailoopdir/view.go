@@ -26,7 +26,7 @@ type view struct {
 	s   *projector.Session
 }
 
-// format gives how the file is spelled: as it was imported, else as the original
+// format returns how the file is spelled: as it was imported, else as the original
 // writes it.
 func (v view) format() events.FileFormat {
 	if f, ok := v.s.Ledger.Formats[formatKey]; ok {
@@ -35,7 +35,7 @@ func (v view) format() events.FileFormat {
 	return events.FileFormat{Indent: chat.Indent}
 }
 
-// snapshot gives what the session holds. A turn that is no message is an error.
+// snapshot returns what the session holds. A turn that is not a message is an error.
 func (v view) snapshot() (chat.Snapshot, error) {
 	var c chat.Snapshot
 	for i, t := range v.s.Threads.Turns(events.MainThread) {

@@ -174,7 +174,7 @@ func (g *emitter) run(s *source) {
 	g.emit(p, "run", p.FinishedAt)
 }
 
-// outcomeOf reads from a result how the run ended, and when. One that is no object
+// outcomeOf reads from a result how the run ended, and when. One that is not an object
 // says nothing.
 func outcomeOf(kind string, result rawjson.Members) (string, events.Timestamp) {
 	at := validTime(result, "createdAt")

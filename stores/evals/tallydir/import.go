@@ -98,7 +98,7 @@ func (im importer) conversations(ctx context.Context, names []string) error {
 	return firstCause(errs)
 }
 
-// firstCause gives the first error that is not what another one ended.
+// firstCause returns the first error that is not what another one ended.
 func firstCause(errs []error) error {
 	var ended error
 	for _, err := range errs {
@@ -271,7 +271,7 @@ func (im importer) rootFiles(ctx context.Context) error {
 			switch {
 			case e.IsDir():
 				if dir == "." && e.Name() != conversations {
-					im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is no part of the layout: not imported"})
+					im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is not part of the layout: not imported"})
 				}
 			case !e.Type().IsRegular():
 				im.Skipped(full)

@@ -21,7 +21,7 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// with gives a copy of a tree in which files are others; "-" takes one away.
+// with returns a copy of a tree in which files are others; "-" takes one away.
 func with(tree map[string]string, changes ...string) map[string]string {
 	tree = maps.Clone(tree)
 	for i := 0; i < len(changes); i += 2 {

@@ -44,7 +44,7 @@ func mustExport(t testing.TB, st store, dir string, o formats.ExportOptions) for
 	return formattest.MustExport(t, st, tallydir.Layout{}, dir, o)
 }
 
-// exported gives all files of an export.
+// exported returns all files of an export.
 func exported(t testing.TB, st store) map[string]string {
 	t.Helper()
 	files, r := formattest.Exported(t, st, tallydir.Layout{})

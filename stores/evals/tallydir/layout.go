@@ -59,7 +59,7 @@ func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Sessio
 	}
 }
 
-// folderOf gives the name of a session's folder: the one it was imported from,
+// folderOf returns the name of a session's folder: the one it was imported from,
 // else the one made of its id.
 func folderOf(s *projector.Session) string {
 	if name := foreign.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
@@ -92,7 +92,7 @@ func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) it
 	}
 }
 
-// rootPath gives the path of a root's own file.
+// rootPath returns the path of a root's own file.
 func rootPath(have foreign.Stored, root string) string {
 	if path := have.Meta.Attributes[foreign.AttrPath]; path != "" {
 		return foreign.PathOf(path)

@@ -34,7 +34,7 @@ type turn struct {
 	at  events.Timestamp
 }
 
-// turnOf reads a turn; step is nil if it is no object, and says nothing then.
+// turnOf reads a turn; step is nil if it is not an object, and says nothing then.
 func turnOf(raw events.Raw, step rawjson.Members) turn {
 	t := turn{raw: raw, at: validTime(step, "timestamp")}
 	if id := steps.Text(step, "id"); len(id) <= events.MaxIDLen {
@@ -151,7 +151,7 @@ func wrongStep(step rawjson.Members, err error) string {
 	return ""
 }
 
-// validTime gives a member that is a time, "" if it is none.
+// validTime returns a member that is a time, "" if it is not.
 func validTime(m rawjson.Members, name string) events.Timestamp {
 	at := events.Timestamp(steps.Text(m, name))
 	if _, ok := at.Time(); !ok {

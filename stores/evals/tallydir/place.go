@@ -82,7 +82,7 @@ func placeOf(path string) place {
 // isRunKind reports whether runs of a kind have files in this layout.
 func isRunKind(kind string) bool { return kind == kindTally || kind == kindTrajectory }
 
-// runPath gives the file of a run: the one it was imported from, else the one
+// runPath returns the file of a run: the one it was imported from, else the one
 // made of its id.
 func runPath(run events.RunRef, known map[string]events.FileFormat) string {
 	dir := "runs/" + run.Kind + "/"

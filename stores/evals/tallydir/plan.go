@@ -191,7 +191,7 @@ func (p *plan) planFormats(ctx context.Context) error {
 	return nil
 }
 
-// formatOf gives the format of a file that is there.
+// formatOf returns the format of a file that is there.
 func (p *plan) formatOf(ctx context.Context, s *source) (events.FileFormat, error) {
 	format := s.format
 	format.Mode = s.mode
@@ -286,7 +286,7 @@ func (p *plan) planHead(ctx context.Context) error {
 	return nil
 }
 
-// planMeta gives the value of meta.json if the session has another.
+// planMeta returns the value of meta.json if the session has another.
 func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
 	s := p.f.file(metaName)
 	if s == nil || !s.value {
@@ -298,7 +298,7 @@ func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
 	return p.reread(s)
 }
 
-// reread gives the value of a JSON file that was scanned before.
+// reread returns the value of a JSON file that was scanned before.
 func (p *plan) reread(s *source) (events.Raw, error) {
 	if s.raw != nil {
 		return s.raw, nil
@@ -314,7 +314,7 @@ func (p *plan) reread(s *source) (events.Raw, error) {
 	return v.Raw, err
 }
 
-// planFields gives the fields of the session that change.
+// planFields returns the fields of the session that change.
 func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 	var set events.Fields
 	switch s := p.f.file(trajectoryName); {

@@ -23,7 +23,7 @@ type view struct {
 	s   *projector.Session
 }
 
-// format gives how a file is spelled, and whether the session says so.
+// format returns how a file is spelled, and whether the session says so.
 func (v *view) format(path string) (events.FileFormat, bool) {
 	f, ok := v.s.Ledger.Formats[foreign.KeyOf(path)]
 	return f, ok
@@ -66,7 +66,7 @@ func (v *view) sum(ctx context.Context, p place, f events.FileFormat, known bool
 	return foreign.HexSum(h), err
 }
 
-// value gives the raw value of a part that is one JSON value, nil if there is none.
+// value returns the raw value of a part that is one JSON value, nil if there is none.
 func (v *view) value(ctx context.Context, p place) (events.Raw, error) {
 	switch p.part {
 	case partMeta:
@@ -80,7 +80,7 @@ func (v *view) value(ctx context.Context, p place) (events.Raw, error) {
 	return nil, nil
 }
 
-// result gives the newest result of a run.
+// result returns the newest result of a run.
 func (v *view) result(ctx context.Context, run events.RunRef) (events.Raw, error) {
 	r := v.s.Ledger.Run(run)
 	if r == nil || r.Last() == nil {
@@ -129,7 +129,7 @@ func (v *view) renderTurns(f events.FileFormat, known bool, w io.Writer) (bool, 
 	return true, out.End()
 }
 
-// rawOf gives a turn as JSON, also where its producer gave other bytes.
+// rawOf returns a turn as JSON, also where its producer gave other bytes.
 func rawOf(t *projector.Turn) events.Raw {
 	if t.Raw != nil {
 		return t.Raw

@@ -69,7 +69,7 @@ type folder struct {
 // in the store. What a larger one holds is read again.
 func (f *folder) small() bool { return f.size <= streamBeyond }
 
-// file gives the file of a path, nil if the folder has none.
+// file returns the file of a path, nil if the folder has none.
 func (f *folder) file(path string) *source {
 	for _, s := range f.files {
 		if s.path == path {
@@ -163,7 +163,7 @@ func (f *folder) scanWhole(s *source) error {
 	return nil
 }
 
-// sum gives the hash of a file, which is made when somebody needs it: that the state
+// sum returns the hash of a file, which is made when somebody needs it: that the state
 // renders a file is found by comparing.
 func (f *folder) sum(s *source) (string, error) {
 	if s.sum == "" && s.data != nil {
@@ -177,7 +177,7 @@ func (f *folder) sum(s *source) (string, error) {
 	return s.sum, nil
 }
 
-// rendered gives the hash of what the value in a file gives when rendered.
+// rendered returns the hash of what the value in a file gives when rendered.
 func (f *folder) rendered(s *source) (string, error) {
 	if s.same {
 		return f.sum(s)
@@ -269,7 +269,7 @@ type traceFile struct {
 // stays.
 var traceBuffers sync.Pool // of *bytes.Buffer
 
-// openTraces gives nil if there are no step traces.
+// openTraces returns nil if there are no step traces.
 func (f *folder) openTraces() (*traceFile, error) {
 	layout, err := f.traceFormat()
 	if layout == nil || err != nil {
@@ -348,7 +348,7 @@ func (f *folder) readUpto(s *source, limit int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// insideOf gives how many containers stand around the value of a part in its event.
+// insideOf returns how many containers stand around the value of a part in its event.
 func insideOf(p part) int {
 	if p == partTrajectory {
 		return 2
@@ -399,7 +399,7 @@ func (f *folder) scanJSON(s *source) error {
 	return nil
 }
 
-// nameRun gives a run whose file name was shortened the id that stands inside.
+// nameRun sets the id of a run whose file name was shortened to that which stands inside.
 func (s *source) nameRun(object rawjson.Members) {
 	name := strings.TrimSuffix(path.Base(s.path), runSuffix)
 	if id := steps.Text(object, "runId"); formats.IsShortened(name) && formats.FileName(id) == name {
@@ -450,7 +450,7 @@ func (f *folder) scanTraces() error {
 	return nil
 }
 
-// readArray gives the elements of a file that is one array, each fit to be a turn.
+// readArray returns the elements of a file that is one array, each fit to be a turn.
 func readArray(data []byte) ([]events.Raw, error) {
 	elements, err := rawjson.Array(bytes.TrimPrefix(data, []byte(foreign.BOM)))
 	if err != nil {

@@ -21,7 +21,7 @@ type turns struct {
 	// the first conversation on and not only behind the last.
 	scans chan struct{}
 
-	asking sync.Mutex    // held by who waits for memory
+	asking sync.Mutex    // held by the caller that waits for memory
 	held   chan struct{} // full when no more folders may be in memory
 }
 

@@ -41,7 +41,7 @@ func Pause(ctx context.Context, try int) error {
 	}
 }
 
-// TimeOf gives a time that an event can have, zero if there is none.
+// TimeOf returns a time that an event can have, zero if there is none.
 func TimeOf(at events.Timestamp) time.Time {
 	t, ok := at.Time()
 	if year := t.UTC().Year(); !ok || t.Year() < 1 || t.Year() > 9999 || year < 1 || year > 9999 {
@@ -79,7 +79,7 @@ type Writer struct {
 	Last  events.Offset // of the last append, the base before it
 }
 
-// NewWriter gives a writer for a plan that was made on a base. guard lists the
+// NewWriter returns a writer for a plan that was made on a base. guard lists the
 // types that would make it wrong; told hears of events as they go in.
 func NewWriter(target formats.Target, sub events.Subject, base events.Offset, guard []string, told func(int)) *Writer {
 	w := &Writer{target: target, sub: sub, expect: log.At(0), guard: guard, told: told, Last: base}

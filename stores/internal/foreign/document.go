@@ -97,7 +97,7 @@ func WriteDocument(ctx context.Context, src formats.Source, doc events.Subject, 
 	for _, ref := range list.Pieces {
 		sum, ok := events.ParseBlobRef(ref)
 		if !ok {
-			return fmt.Errorf("%s: %q is no piece", doc, ref)
+			return fmt.Errorf("%s: %q is not a piece", doc, ref)
 		}
 		piece, err := projector.Blob(ctx, src.Loader().Source, doc.Namespace, sum, MaxValue(src))
 		if err != nil {
@@ -159,7 +159,7 @@ func (s Stamp) PutDocument(ctx context.Context, target formats.Target, f WholeFi
 	return 0, fmt.Errorf("%s: %w", f.Doc, log.ErrConflict)
 }
 
-// readWhole gives the data of a file's document: the file, or the list of its
+// readWhole returns the data of a file's document: the file, or the list of its
 // pieces, each stored before.
 func readWhole(ctx context.Context, target formats.Target, f WholeFile) ([]byte, string, error) {
 	r, err := f.Content()

@@ -46,7 +46,7 @@ func NewIntake(target formats.Target, stamp Stamp, at Location, o formats.Import
 		There: make(map[string]bool), progress: &progress{tell: o.Progress}}, nil
 }
 
-// Part gives an intake with a report of its own, for a part that is imported beside
+// Part returns an intake with a report of its own, for a part that is imported beside
 // others.
 func (in *Intake) Part() *Intake {
 	part := *in
@@ -130,7 +130,7 @@ func Retry(ctx context.Context, attempt func(again bool) error) error {
 	}
 }
 
-// Load gives a session, an empty one if it does not exist.
+// Load returns a session, an empty one if it does not exist.
 func (in *Intake) Load(ctx context.Context, id string) (*projector.Session, error) {
 	sub := events.Session(in.Target.Namespace(), id)
 	s, err := in.Target.Loader().Session(ctx, sub, 0)

@@ -22,7 +22,7 @@ type lineReader struct {
 
 var errLong = errors.New("too long")
 
-// next gives the next line without its end, and that end: "\n", "\r\n" or "". The
+// next returns the next line without its end, and that end: "\n", "\r\n" or "". The
 // line is valid until the next call. errLong stands for a line that was skipped.
 func (l *lineReader) next() (line []byte, end string, err error) {
 	l.buf = l.buf[:0]
@@ -59,7 +59,7 @@ func cutEnd(line []byte) (body []byte, end string) {
 	return body, "\n"
 }
 
-// lineBytes gives the lines of a file that is in memory, as lineReader does. They
+// lineBytes yields the lines of a file that is in memory, as lineReader does. They
 // stay valid.
 type lineBytes struct {
 	rest  []byte
@@ -87,7 +87,7 @@ func (l *lineBytes) next() (line []byte, end string, err error) {
 type TurnLine struct {
 	Line int
 	Raw  []byte          // valid until the next line
-	Step rawjson.Members // of Raw, also valid until then; nil if it is no object, and then NoStep says why
+	Step rawjson.Members // of Raw, also valid until then; nil if it is not an object, and then NoStep says why
 	End  string
 	BOM  bool // stood before the first line
 

@@ -28,7 +28,7 @@ func LocationOf(layout, path string) (Location, error) {
 		return Location{}, err
 	}
 	if !info.IsDir() {
-		return Location{}, fmt.Errorf("%s: %s: is no folder: %w", layout, path, formats.ErrUnknownLayout)
+		return Location{}, fmt.Errorf("%s: %s: is not a folder: %w", layout, path, formats.ErrUnknownLayout)
 	}
 	return Location{Root: abs, Name: filepath.Base(abs)}, nil
 }

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// KeyOf gives the name of a file in formats and attributes: its path, with bytes
+// KeyOf returns the name of a file in formats and attributes: its path, with bytes
 // that are not UTF-8 as =XX.
 func KeyOf(path string) string {
 	if utf8.ValidString(path) && !hasEscape(path) {

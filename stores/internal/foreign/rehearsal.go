@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// rehearsed is the first offset that a rehearsal gives: beyond those of any log.
+// rehearsed is the first offset that a rehearsal makes: beyond those of any log.
 const rehearsed = events.MaxOffset / 2
 
 // Rehearsal is a target that takes events and appends nothing: they are read back
@@ -30,12 +30,12 @@ var (
 	_ projector.Source = (*Rehearsal)(nil)
 )
 
-// NewRehearsal gives a rehearsal on a target.
+// NewRehearsal returns a rehearsal on a target.
 func NewRehearsal(target formats.Target) *Rehearsal {
 	return &Rehearsal{Target: target, last: rehearsed}
 }
 
-// Recall gives a source that has, beside what is in the log, records that were appended
+// Recall returns a source that has, beside what is in the log, records that were appended
 // there and are still at hand. It gives them offsets of its own, in their order.
 func Recall(target formats.Target, appended []projector.Fact) *Rehearsal {
 	r := NewRehearsal(target)

@@ -13,7 +13,7 @@ import (
 // WayOut says what a user can do about a session that was refused.
 const WayOut = "import into another namespace (--namespace), or take the folder's content over it (--merge)"
 
-// IDOf gives the id that a folder's name stands for.
+// IDOf returns the id that a folder's name stands for.
 func IDOf(name string) string {
 	if id, ok := formats.ParseFileName(name); ok {
 		return id
@@ -21,7 +21,7 @@ func IDOf(name string) string {
 	return name
 }
 
-// SessionOf gives the id of the session whose folder has a name. A shortened name
+// SessionOf returns the id of the session whose folder has a name. A shortened name
 // is looked for among the sessions there are.
 func SessionOf(ctx context.Context, src formats.Source, name string) (string, bool) {
 	if !formats.IsShortened(name) {
@@ -38,7 +38,7 @@ func SessionOf(ctx context.Context, src formats.Source, name string) (string, bo
 	return "", false
 }
 
-// Imported gives the file that session.created or session.updated carries, as it
+// Imported returns the file that session.created or session.updated carries, as it
 // was imported last; nil if there is none.
 func Imported(ctx context.Context, src formats.Source, s *projector.Session) (events.Raw, error) {
 	at := max(s.Ledger.Raw[events.TypeSessionCreated], s.Ledger.Raw[events.TypeSessionUpdated])
@@ -58,7 +58,7 @@ func Imported(ctx context.Context, src formats.Source, s *projector.Session) (ev
 	return nil, nil
 }
 
-// ChangedSince gives the types of the events that others appended to a session
+// ChangedSince returns the types of the events that others appended to a session
 // after the last one of a source.
 func ChangedSince(ctx context.Context, src formats.Source, sub events.Subject, source string) (map[string]bool, error) {
 	types := make(map[string]bool)
@@ -89,7 +89,7 @@ func MovesThreads(types map[string]bool) bool {
 	return false
 }
 
-// Oldest gives the time at which the first of these files was changed last.
+// Oldest returns the time at which the first of these files was changed last.
 func (t Tree) Oldest(names []string) (events.Timestamp, error) {
 	oldest := time.Time{}
 	for _, name := range names {

@@ -28,7 +28,7 @@ func SpellJSON(raw []byte, f events.FileFormat) []byte {
 	return append(b, Ending(f)...)
 }
 
-// WriteJSON writes what SpellJSON gives. A value that stands as it is is not copied.
+// WriteJSON writes what SpellJSON returns. A value that stands as it is is not copied.
 func WriteJSON(w io.Writer, raw []byte, f events.FileFormat) error {
 	if f.Indent != "" {
 		_, err := w.Write(SpellJSON(raw, f))
@@ -63,7 +63,7 @@ type JSONValue struct {
 	Format events.FileFormat // by which it is spelled
 	Exact  bool              // it is the whole file
 
-	Object   rawjson.Members // of Raw; nil if it is no object, and then NoObject says why
+	Object   rawjson.Members // of Raw; nil if it is not an object, and then NoObject says why
 	NoObject error
 }
 
@@ -109,7 +109,7 @@ func fits(raw []byte, inside int) error {
 	return nil
 }
 
-// Nesting gives the depth of a value that is known to be JSON.
+// Nesting returns the depth of a value that is known to be JSON.
 func Nesting(raw []byte) int {
 	if n := bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")); n < rawjson.MaxDepth-10 {
 		return n // never deeper than that
@@ -182,7 +182,7 @@ func (l *LinesWriter) End() error {
 	return err
 }
 
-// HexSum gives a hash as it stands in formats.
+// HexSum returns a hash as it stands in formats.
 func HexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // SumOf hashes bytes.

@@ -33,7 +33,7 @@ func (t Tree) Entries(name string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// LineOf gives the line of a place in a file.
+// LineOf returns the line of a place in a file.
 func LineOf(data []byte, err error) int {
 	if e, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		return 1 + bytes.Count(data[:min(int(e.Offset), len(data))], []byte("\n"))
@@ -41,7 +41,7 @@ func LineOf(data []byte, err error) int {
 	return 0
 }
 
-// ReasonOf gives what is wrong without the place.
+// ReasonOf returns what is wrong without the place.
 func ReasonOf(err error) string {
 	if e, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		return e.Reason

@@ -40,7 +40,7 @@ func (f files) Write(_ context.Context, name string, _ fs.FileMode, content func
 	return err
 }
 
-// Exported gives all files of a store in a layout, by their paths.
+// Exported returns all files of a store in a layout, by their paths.
 func Exported(t testing.TB, src formats.Source, layout formats.Layout) (map[string]string, formats.Report) {
 	t.Helper()
 	f := files{content: make(map[string]string)}
@@ -96,7 +96,7 @@ func ReadTree(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// WriteTree writes files below a folder, and gives the folder.
+// WriteTree writes files below a folder, and returns the folder.
 func WriteTree(t testing.TB, dir string, perm fs.FileMode, files map[string]string) string {
 	t.Helper()
 	for name, content := range files {
@@ -129,7 +129,7 @@ func MustEqual(t testing.TB, want, have map[string]string) {
 	}
 }
 
-// Recorded gives a folder of recorded sessions beside the repository; without it
+// Recorded returns a folder of recorded sessions beside the repository; without it
 // the test is skipped.
 func Recorded(t testing.TB, name ...string) string {
 	t.Helper()

@@ -50,7 +50,7 @@ func Between(from, to Snapshot) Change {
 // Replace is Between as a replacement, whatever changed.
 func Replace(from, to Snapshot) Change { return Change{Replaced: true, Items: items(from, to)} }
 
-// Payload gives the one event that makes the change in a thread whose metadata
+// Payload returns the one event that makes the change in a thread whose metadata
 // are meta; nil for no change.
 func (c Change) Payload(thread string, meta events.Raw, reason string) events.Payload {
 	switch {

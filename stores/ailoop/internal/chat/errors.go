@@ -72,7 +72,7 @@ func within(path string, err error) error {
 	return &fieldError{path + "." + f.path, f.reason}
 }
 
-// reasonOf gives an error of the scanner as a reason, its path in ours.
+// reasonOf returns an error of the scanner as a reason, its path in ours.
 func reasonOf(err error) error {
 	f, ok := errors.AsType[*rawjson.FieldError](err)
 	switch {
@@ -84,7 +84,7 @@ func reasonOf(err error) error {
 	return &fieldError{f.Path, errors.New(f.Reason)}
 }
 
-// Place gives an error the form that callers know: with the place in data.
+// Place returns an error in the form that callers know: with the place in data.
 func Place(data []byte, err error) error {
 	if s, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		at := min(max(int(s.Offset), 0), len(data))

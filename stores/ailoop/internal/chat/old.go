@@ -9,7 +9,7 @@ import (
 // shapes: a block {"Text": "..."} was the bare text, and the content of a tool's
 // result was {"Text": "..."} or {"Error": "..."}.
 
-// Modern gives a message in today's shape, and whether it had an older one. A
+// Modern returns a message in today's shape, and whether it had an older one. A
 // message that has neither is an error.
 func Modern(raw []byte) (modern events.Raw, changed bool, err error) {
 	err = CheckMessage(raw)
@@ -49,7 +49,7 @@ func modernMessage(raw []byte) (events.Raw, bool) {
 	return appendVariant(nil, role, appendObject(nil, members)), true
 }
 
-// modernBlock gives a block as it is if it has no old shape.
+// modernBlock returns a block as it is if it has no old shape.
 func modernBlock(raw events.Raw) events.Raw {
 	kind, body, ok := only(raw)
 	switch {
@@ -85,7 +85,7 @@ func modernContent(raw events.Raw) events.Raw {
 	return append(b, '}')
 }
 
-// only gives the one member of an object.
+// only returns the one member of an object.
 func only(raw []byte) (name string, value events.Raw, ok bool) {
 	members, err := rawjson.Object(raw)
 	if err != nil || len(members) != 1 {

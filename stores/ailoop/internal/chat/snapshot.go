@@ -95,7 +95,7 @@ func checkVersion(raw events.Raw) error {
 	n, err := strconv.ParseUint(string(raw), 10, 32)
 	switch {
 	case err != nil:
-		return &fieldError{"version", fmt.Errorf("%.40s is no version", raw)}
+		return &fieldError{"version", fmt.Errorf("%.40s is not a version", raw)}
 	case n != Version:
 		return &VersionError{uint32(n)}
 	}
@@ -180,7 +180,7 @@ func equalRaw(a, b events.Raw) bool {
 
 var errMissing = errors.New("missing")
 
-// UnknownMember gives the members that this version does not know as the field of
+// UnknownMember returns the members that this version does not know as the field of
 // a session; null, which takes it away, if there are none.
 func UnknownMember(unknown events.Fields) events.Field {
 	f := events.Field{Name: UnknownField, Value: events.Raw("null")}
