@@ -45,7 +45,7 @@ type examination struct {
 // are younger than their index. And at so many bytes of the other blocks, the newest
 // first; the rest is left to scrub.
 func (s *Server) examine(m mark, budget int64) (*examination, error) {
-	x := &examination{dir: s.dir, durable: max(s.durable.get(), m.Durable), sameBoot: m.Boot != "" && m.Boot == bootID()}
+	x := &examination{dir: s.dir, durable: s.durable.get(), sameBoot: m.Boot != "" && m.Boot == bootID()}
 	x.seen = x.durable
 	names, err := streamFolders(s.dir)
 	if err == nil {
@@ -148,12 +148,7 @@ func (x *examination) between(b *examined, last events.Offset) error {
 	if err != nil || first > last+mostBetween {
 		return err // the next one begins with a damaged record
 	}
-	for at := last + 1; at < first; at++ {
-		_, known := slices.BinarySearchFunc(x.known, at, func(h log.Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
-		if !known {
-			x.lost = append(x.lost, log.Hole{Offset: at})
-		}
-	}
+	x.lost = append(x.lost, unknown(x.known, last+1, first)...)
 	return nil
 }
 

@@ -60,10 +60,24 @@ func addHoles(dir string, lost []log.Hole) error {
 	return durable.Replace(filepath.Join(damagedDir(dir), holesFile), append(text, '\n'), 0o600, durable.WithSync)
 }
 
-// findings collects what reads find to be lost while the store is open. It is written
-// down soon: the server may forget at its next start that it ever had it.
+// unknown gives the offsets from one on and before another that are not known to be lost.
+func unknown(known []log.Hole, from, before events.Offset) (news []log.Hole) {
+	for at := from; at < before; at++ {
+		_, old := slices.BinarySearchFunc(known, at, func(h log.Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
+		if !old {
+			news = append(news, log.Hole{Offset: at})
+		}
+	}
+	return news
+}
+
+// findings collects what reads find to be lost while the store is open. Whose it was is
+// looked up and told soon, and it is written down: the server may forget at its next
+// start that it ever had it.
 type findings struct {
-	dir string
+	dir  string
+	keep bool             // they are written down: this process owns the store
+	tell func([]log.Hole) // of a log
 
 	mu    sync.Mutex // guards what follows
 	fresh []events.Offset
@@ -82,14 +96,14 @@ func (f *findings) add(at events.Offset) {
 		f.later = time.AfterFunc(soon, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.write()
+			f.settle()
 		})
 	}
 }
 
-// write writes down what was found. What cannot be written is tried again with what is
-// found next, and at the end. The caller holds mu.
-func (f *findings) write() {
+// settle says whose the records were, and writes it down. What cannot be written is
+// tried again with what is found next, and at the end. The caller holds mu.
+func (f *findings) settle() {
 	f.later = nil
 	if len(f.fresh) == 0 {
 		return
@@ -99,7 +113,11 @@ func (f *findings) write() {
 	for i, at := range f.fresh {
 		lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
 	}
-	if f.err = addHoles(f.dir, lost); f.err == nil {
+	f.tell(lost)
+	if f.err = nil; f.keep {
+		f.err = addHoles(f.dir, lost)
+	}
+	if f.err == nil {
 		f.fresh = nil
 	}
 }
@@ -111,7 +129,7 @@ func (f *findings) close() error {
 	if f.later != nil {
 		f.later.Stop()
 	}
-	f.write()
+	f.settle()
 	return f.err
 }
 

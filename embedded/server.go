@@ -224,7 +224,8 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 			return nil, err
 		}
 	}
-	s.found = &findings{dir: s.dir}
+	s.durable.set(m.Durable)
+	s.found = &findings{dir: s.dir, keep: true, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
 	return expected, s.beforeOpening(m, vet)
 }
 
@@ -344,6 +345,9 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
+	if err := s.nameLost(ctx); err != nil {
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
+	}
 	appends, err := s.login()
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
@@ -352,10 +356,8 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: streamsDir(s.dir),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
-	if s.sync {
-		c.Durability = log.Durable
-	}
-	if s.group {
+	switch {
+	case s.group:
 		s.blocks = newBlockSync(s.dir)
 		c.Sync = func(stream string) error {
 			err := s.blocks.sync(stream)
@@ -364,6 +366,10 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 			}
 			return err
 		}
+	case s.sync:
+		// The server synced what it acknowledges. What an earlier owner left is synced once.
+		left := sync.OnceValue(func() error { return syncTree(s.dir) })
+		c.Sync = func(string) error { return left() }
 	}
 	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
 		return err
