@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
 // SyncMethod says how acknowledged events of a store in a directory reach the disk.
@@ -99,7 +98,7 @@ func (b *blockSync) sync(stream string) error {
 // lookAhead gives the number of the newest block that there is now.
 func (b *blockSync) lookAhead() (int, error) {
 	for n := b.n; ; n++ {
-		_, err := os.Stat(block.Path(b.msgs(), n+1))
+		_, err := os.Stat(natsfile.Path(b.msgs(), n+1))
 		if errors.Is(err, fs.ErrNotExist) {
 			return n, nil
 		}
@@ -135,7 +134,7 @@ func (b *blockSync) advance(blk *os.File, n int) {
 
 // newest opens the newest block, if there is one yet.
 func (b *blockSync) newest() error {
-	list, err := block.Numbers(b.msgs())
+	list, err := natsfile.Numbers(b.msgs())
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -150,7 +149,7 @@ func (b *blockSync) newest() error {
 // findFirst puts a sync that knows no block before the first that there is. It need
 // not be block 1.
 func (b *blockSync) findFirst() error {
-	list, err := block.Numbers(b.msgs())
+	list, err := natsfile.Numbers(b.msgs())
 	if err == nil && len(list) > 0 {
 		b.n = slices.Min(list) - 1
 	}
@@ -164,7 +163,7 @@ func (b *blockSync) rewrite() error {
 	if b.stream == "" {
 		return nil
 	}
-	list, err := block.Numbers(b.msgs())
+	list, err := natsfile.Numbers(b.msgs())
 	if err != nil {
 		return err
 	}
@@ -172,12 +171,12 @@ func (b *blockSync) rewrite() error {
 		if n < b.n {
 			continue
 		}
-		data, err := os.ReadFile(block.Path(b.msgs(), n))
+		data, err := os.ReadFile(natsfile.Path(b.msgs(), n))
 		if err == nil {
-			err = durable.Replace(block.Path(b.msgs(), n), data, 0o640, durable.WithSync)
+			err = durable.Replace(natsfile.Path(b.msgs(), n), data, 0o640, durable.WithSync)
 		}
 		if err != nil {
-			return fmt.Errorf("rewrite %s: %v", block.Path(b.msgs(), n), err)
+			return fmt.Errorf("rewrite %s: %v", natsfile.Path(b.msgs(), n), err)
 		}
 	}
 	b.close()
@@ -193,9 +192,9 @@ func (b *blockSync) close() {
 }
 
 func (b *blockSync) open(n int) (*os.File, error) {
-	return os.OpenFile(block.Path(b.msgs(), n), os.O_RDWR, 0)
+	return os.OpenFile(natsfile.Path(b.msgs(), n), os.O_RDWR, 0)
 }
 
 func (b *blockSync) msgs() string {
-	return filepath.Join(streamsDir(b.dir), b.stream, "msgs")
+	return natsfile.Messages(b.dir, b.stream)
 }

@@ -3,7 +3,6 @@ package embedded
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,8 @@ import (
 	"strconv"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -66,15 +65,15 @@ func (s *Server) examine(m mark, budget int64) (*examination, error) {
 // stream looks at the blocks of one stream: at all of them if the server will read
 // them.
 func (x *examination) stream(name string, last, clean bool, budget *int64) error {
-	msgs := filepath.Join(streamsDir(x.dir), name, "msgs")
-	n, err := unindexedBytes(msgs)
+	msgs := natsfile.Messages(x.dir, name)
+	n, err := natsfile.Unindexed(x.dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	blocks, err := block.Numbers(msgs)
+	blocks, err := natsfile.Numbers(msgs)
 	if err != nil {
 		return err
 	}
@@ -124,11 +123,11 @@ func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool,
 // sound reports whether a block is not damaged, as nearly all are.
 func (x *examination) sound(b *examined) (bool, error) {
 	var err error
-	if b.data, err = block.Load(block.Path(b.msgs, b.number), x.buffer); err != nil {
+	if b.data, err = natsfile.Load(natsfile.Path(b.msgs, b.number), x.buffer); err != nil {
 		return false, err
 	}
 	x.buffer = b.data
-	last, sound := block.Sound(b.name, b.number, b.data)
+	last, sound := natsfile.Sound(b.name, b.number, b.data)
 	if !sound {
 		return false, nil
 	}
@@ -143,7 +142,7 @@ func (x *examination) between(b *examined, last events.Offset) error {
 	if b.next == 0 || last == 0 {
 		return nil
 	}
-	seq, err := block.Begin(block.Path(b.msgs, b.next))
+	seq, err := natsfile.Begin(natsfile.Path(b.msgs, b.next))
 	first := events.Offset(seq)
 	if err != nil || first > last+mostBetween {
 		return err // the next one begins with a damaged record
@@ -161,13 +160,13 @@ type examined struct {
 	number, next int  // next is 0 for the last one of the stream
 	end          bool // it is the end of the log
 	data         []byte
-	records      []block.Record
-	gaps         []block.Gap
+	records      []natsfile.Record
+	gaps         []natsfile.Gap
 }
 
 func (b *examined) read() (err error) {
-	if b.data, err = os.ReadFile(block.Path(b.msgs, b.number)); err == nil {
-		b.records, b.gaps = block.Scan(b.name, b.number, b.data)
+	if b.data, err = os.ReadFile(natsfile.Path(b.msgs, b.number)); err == nil {
+		b.records, b.gaps = natsfile.Scan(b.name, b.number, b.data)
 	}
 	return err
 }
@@ -194,12 +193,12 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 			return false, err
 		}
 	}
-	i := slices.IndexFunc(b.gaps, func(g block.Gap) bool {
+	i := slices.IndexFunc(b.gaps, func(g natsfile.Gap) bool {
 		_, _, clear := x.place(b, g)
 		return !g.Taken && (reread || g.Misleading || !clear)
 	})
 	if i < 0 {
-		return slices.ContainsFunc(b.gaps, func(g block.Gap) bool { return g.End == len(b.data) }), nil
+		return slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.End == len(b.data) }), nil
 	}
 	from, upto, torn := x.extent(b, b.gaps[i])
 	if torn {
@@ -217,8 +216,8 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 
 // extent gives the offsets that a damaged record takes with it: all behind it in its
 // block. Or it is torn: what was being written when the process or the power went.
-func (x *examination) extent(b *examined, gap block.Gap) (from, upto events.Offset, torn bool) {
-	behind := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= gap.End })
+func (x *examination) extent(b *examined, gap natsfile.Gap) (from, upto events.Offset, torn bool) {
+	behind := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= gap.End })
 	from = x.firstLost(b, gap)
 	upto = from
 	switch {
@@ -236,8 +235,8 @@ func (x *examination) extent(b *examined, gap block.Gap) (from, upto events.Offs
 }
 
 // firstLost gives the offset of the damaged record: the one behind the last sound one.
-func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
-	before := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= gap.Begin })
+func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
+	before := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= gap.Begin })
 	if before < 0 {
 		before = len(b.records)
 	}
@@ -250,8 +249,8 @@ func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
 			return events.Offset(earlier.records[len(earlier.records)-1].Seq) + 1
 		}
 	}
-	if first, err := firstSequence(filepath.Dir(b.msgs)); err == nil {
-		return first // nothing is before it in this stream
+	if first, err := natsfile.FirstSequence(x.dir, b.name); err == nil {
+		return events.Offset(first) // nothing is before it in this stream
 	}
 	if len(b.records) > 0 {
 		return events.Offset(b.records[0].Seq) - 1
@@ -261,33 +260,20 @@ func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
 
 // firstOf gives the first offset that a block holds for sure.
 func firstOf(msgs, stream string, number int) (events.Offset, bool) {
-	data, err := os.ReadFile(block.Path(msgs, number))
+	data, err := os.ReadFile(natsfile.Path(msgs, number))
 	if err != nil {
 		return 0, false
 	}
-	records, _ := block.Scan(stream, number, data)
+	records, _ := natsfile.Scan(stream, number, data)
 	if len(records) == 0 {
 		return 0, false
 	}
 	return events.Offset(records[0].Seq), true
 }
 
-// firstSequence gives the first offset that a stream can hold.
-func firstSequence(stream string) (events.Offset, error) {
-	text, err := os.ReadFile(filepath.Join(stream, metaFile))
-	if err != nil {
-		return 0, err
-	}
-	var meta struct {
-		First events.Offset `json:"first_seq"`
-	}
-	err = json.Unmarshal(text, &meta)
-	return max(meta.First, 1), err
-}
-
 // note adds to what is lost the offsets from one to another, with the subjects of
 // those that can still be read.
-func (x *examination) note(records []block.Record, gap block.Gap, from, upto events.Offset) {
+func (x *examination) note(records []natsfile.Record, gap natsfile.Gap, from, upto events.Offset) {
 	subjects := make(map[events.Offset]string)
 	if _, err := events.ParseNATS(gap.Subject); err == nil {
 		subjects[from] = gap.Subject

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -104,7 +104,7 @@ func TestDamagedFrame(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				records, _ := block.Scan(fmt.Sprint("TALLY_", stream), number, mustReadFile(t, blocks[0]))
+				records, _ := natsfile.Scan(fmt.Sprint("TALLY_", stream), number, mustReadFile(t, blocks[0]))
 				hit := records[1+random.IntN(len(records)-2)]
 				at := int64(hit.Begin) - 3 + int64(i)
 				smear(t, random, blocks[0], at, 40)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -142,12 +142,12 @@ func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 		return nil
 	}
 	for _, name := range names {
-		msgs := filepath.Join(streamsDir(dir), name, "msgs")
-		first, err := firstSequence(filepath.Dir(msgs))
-		if err != nil || first > slices.Max(offsets) {
+		msgs := natsfile.Messages(dir, name)
+		first, err := natsfile.FirstSequence(dir, name)
+		if err != nil || events.Offset(first) > slices.Max(offsets) {
 			continue
 		}
-		blocks, err := block.Numbers(msgs)
+		blocks, err := natsfile.Numbers(msgs)
 		if err != nil {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -162,7 +163,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		a.Close()
 		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: streamsDir(dir)}}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: natsfile.Streams(dir)}}
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}

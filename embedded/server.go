@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -353,7 +354,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
-		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: streamsDir(s.dir),
+		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: natsfile.Streams(s.dir),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
 	switch {

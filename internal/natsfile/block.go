@@ -1,15 +1,16 @@
-// Package block reads the files in which nats-server keeps messages, without the
-// server: to find damage before the server does, since it throws away what follows, and
-// to read much of what is not written to any more, since the server would keep for
-// minutes what it notes of each block.
-// The layout is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
+// Package natsfile knows the files in which nats-server keeps streams, without the
+// server: to find damage before the server does, since it throws away what follows, to make
+// durable what it wrote, and to read much of what is not written to any more, since the
+// server would keep for minutes what it notes of each block.
+//
+// The layout of a block is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
 //
 //	length of the record u32 (highest bit: it has headers), sequence u64, time i64,
 //	length of the subject u16, subject, [length of the headers u32, headers], payload,
 //	HighwayHash-64 over all of it but the lengths
 //
 // in little endian. The hash's key is SHA-256 of "<stream>-<number of the block>".
-package block
+package natsfile
 
 import (
 	"bytes"

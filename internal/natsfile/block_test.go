@@ -1,4 +1,4 @@
-package block
+package natsfile
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package block
+package natsfile
 
 import (
 	"bufio"
@@ -31,13 +31,19 @@ var ErrUnsound = errors.New("not a sound message")
 func Numbers(dir string) (numbers []int, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), ".blk")
-		if n, err := strconv.Atoi(digits); ok && err == nil {
+		if n, ok := number(e.Name()); ok {
 			numbers = append(numbers, n)
 		}
 	}
 	slices.Sort(numbers)
 	return numbers, err
+}
+
+// number gives the number of the block in a file of that name.
+func number(name string) (n int, ok bool) {
+	digits, ok := strings.CutSuffix(name, ".blk")
+	n, err := strconv.Atoi(digits)
+	return n, ok && err == nil
 }
 
 // Path is the file of a block in a stream's folder.
