@@ -17,8 +17,11 @@ import (
 
 // SyncMethod says how acknowledged events of a store in a directory reach the disk.
 func SyncMethod(dir string) string {
-	if groupSyncs(dir) {
+	if groupSyncs(dir) && natsfile.Known(serverVersion) {
 		return "one fdatasync of the block files for all waiting appends, proven by power cuts on ext4"
+	}
+	if !natsfile.Known(serverVersion) {
+		return syncEach + ", as the files of nats-server " + serverVersion + " are not known"
 	}
 	return syncEach + ", as one sync for many is unproven on this file system"
 }
@@ -45,6 +48,7 @@ type blockSync struct {
 	stream string   // whose blocks these are; "": none yet
 	blk    *os.File // the newest block
 	n      int      // its number
+	owes   bool     // the last sync did not cover what it was asked to
 
 	fdatasync func(*os.File) error // the system's, but for tests
 }
@@ -53,7 +57,9 @@ func newBlockSync(dir string) *blockSync {
 	return &blockSync{dir: dir, fdatasync: func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }}
 }
 
-// sync is a log.Sync. One goroutine calls it.
+// sync is a log.Sync. One goroutine calls it. Something was stored in the stream since it
+// was called last: if there is no block to sync, the server keeps it elsewhere, and what
+// was stored is not known to be on disk.
 func (b *blockSync) sync(stream string) error {
 	if stream != b.stream {
 		b.close()
@@ -64,6 +70,12 @@ func (b *blockSync) sync(stream string) error {
 		}
 		return syncTree(b.dir)
 	}
+	err := b.syncBlocks()
+	b.owes = err != nil
+	return err
+}
+
+func (b *blockSync) syncBlocks() error {
 	// Later blocks are looked for before the present one is synced. When there is one,
 	// the server writes to the present one no more, and this is its last sync; when
 	// there is none, the present one is synced again the next time. What is begun
@@ -92,7 +104,14 @@ func (b *blockSync) sync(stream string) error {
 		}
 		b.advance(blk, n)
 	}
+	if b.blk == nil {
+		return b.errNothing("sync")
+	}
 	return nil
+}
+
+func (b *blockSync) errNothing(verb string) error {
+	return fmt.Errorf("%s %s: there is no block of what was stored: this nats-server does not name its files as this program knows them", verb, b.msgs())
 }
 
 // lookAhead gives the number of the newest block that there is now.
@@ -167,10 +186,11 @@ func (b *blockSync) rewrite() error {
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(n int) bool { return n < b.n })
+	if len(list) == 0 && b.owes {
+		return b.errNothing("rewrite")
+	}
 	for _, n := range list {
-		if n < b.n {
-			continue
-		}
 		data, err := os.ReadFile(natsfile.Path(b.msgs(), n))
 		if err == nil {
 			err = durable.Replace(natsfile.Path(b.msgs(), n), data, 0o640, durable.WithSync)
@@ -180,7 +200,7 @@ func (b *blockSync) rewrite() error {
 		}
 	}
 	b.close()
-	b.stream, b.blk, b.n = "", nil, 0
+	b.stream, b.blk, b.n, b.owes = "", nil, 0, false
 	return nil
 }
 

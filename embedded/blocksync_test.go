@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
 // fakeBlocks plays the server: it appends to the newest block and begins the next,
@@ -78,7 +80,8 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 			for n, size := range f.sizes {
 				before[n] = size
 			}
-			if err := b.sync("TALLY_1"); err != nil {
+			err := b.sync("TALLY_1")
+			if err != nil && len(before) > 0 { // else there is nothing to be covered, and it says so
 				t.Fatal(err)
 			}
 			for n, size := range before {
@@ -88,4 +91,34 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What was stored and is in no block that can be found is not on disk: nothing that a sync
+// was to cover is acknowledged, also not after the blocks were written anew.
+func TestBlockSyncFailsClosed(t *testing.T) {
+	dir := t.TempDir()
+	b := newBlockSync(dir)
+	if err := os.MkdirAll(natsfile.Messages(dir, "TALLY_1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.sync("TALLY_1"); err != nil {
+		t.Fatalf("the first sync, which is of the whole file system: %v", err)
+	}
+	if err := b.rewrite(); err != nil {
+		t.Fatalf("nothing was stored: %v", err)
+	}
+	if err := b.sync("TALLY_1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(natsfile.Messages(dir, "TALLY_1"), "1.block"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.sync("TALLY_1"); err == nil {
+			t.Error("a sync that found nothing to sync covered something")
+		}
+		if err := b.rewrite(); err == nil {
+			t.Error("nothing was written anew")
+		}
+	}
 }

@@ -30,8 +30,11 @@ type examination struct {
 	durable  events.Offset // up to which everything was acknowledged as durable
 	sameBoot bool          // nothing can be torn but by the process's own death
 
-	known  []log.Hole    // what was lost before, by offset
-	seen   events.Offset // the highest offset that was ever given, as far as is known
+	known   []log.Hole      // what was lost before, by offset
+	seen    events.Offset   // the highest offset that was ever given, as far as is known
+	prove   func() error    // that the layout is the known one, or errOtherLayout
+	vouched map[string]bool // streams that have a sound record
+
 	lost   []log.Hole
 	kept   []string   // blocks kept aside
 	mended int        // bits
@@ -40,26 +43,59 @@ type examination struct {
 	buffer []byte // for one block after the other
 }
 
+// examination begins one of this store.
+func (s *Server) examination() *examination {
+	return &examination{dir: s.dir, durable: s.durable.get(), seen: s.durable.get(), prove: s.prove, vouched: make(map[string]bool)}
+}
+
+// mendFiles mends what a crash or a disk left of the server's files, keeps what the server
+// would destroy, and writes down what it will lose.
+func (s *Server) mendFiles(m mark, vet uint64) error {
+	x := s.examination()
+	x.sameBoot = m.Boot != "" && m.Boot == bootID()
+	folders, err := streamFolders(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range folders {
+		if err := x.setUnbornAside(name, m); err != nil {
+			return err
+		}
+	}
+	expected, err := expectedStreams(s.dir, m)
+	if err != nil {
+		return err
+	}
+	for _, name := range expected {
+		if err := x.mendMeta(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := x.examine(m.Clean, int64(min(vet, math.MaxInt64))); err != nil {
+		return err
+	}
+	s.seen, s.unvetted = x.seen, x.later
+	return s.reportDamage(x)
+}
+
 // examine looks at what the server will read after an unclean stop: the streams that
 // are younger than their index. And at so many bytes of the other blocks, the newest
 // first; the rest is left to scrub.
-func (s *Server) examine(m mark, budget int64) (*examination, error) {
-	x := &examination{dir: s.dir, durable: s.durable.get(), sameBoot: m.Boot != "" && m.Boot == bootID()}
-	x.seen = x.durable
-	names, err := streamFolders(s.dir)
+func (x *examination) examine(clean bool, budget int64) error {
+	names, err := streamFolders(x.dir)
 	if err == nil {
-		x.known, err = readHoles(s.dir)
+		x.known, err = readHoles(x.dir)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i, name := range slices.Backward(names) {
-		if err := x.stream(name, i == len(names)-1, m.Clean, &budget); err != nil {
-			return nil, err
+		if err := x.stream(name, i == len(names)-1, clean, &budget); err != nil {
+			return err
 		}
 	}
 	slices.SortFunc(x.lost, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
-	return x, nil
+	return nil
 }
 
 // stream looks at the blocks of one stream: at all of them if the server will read
@@ -132,7 +168,41 @@ func (x *examination) sound(b *examined) (bool, error) {
 		return false, nil
 	}
 	x.seen = max(x.seen, events.Offset(last))
+	x.vouched[b.name] = x.vouched[b.name] || last > 0
 	return true, x.between(b, events.Offset(last))
+}
+
+// vouch makes sure that a block of which something is damaged is one of the known layout:
+// a record of its stream is sound, by a hash whose key has the names of both. Else
+// nothing may be changed in it, or written down as lost of it.
+func (x *examination) vouch(b *examined) error {
+	if x.vouched[b.name] || b.vouches() {
+		x.vouched[b.name] = true
+		return nil
+	}
+	numbers, err := natsfile.Numbers(b.msgs)
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		other := examined{name: b.name, msgs: b.msgs, number: number}
+		if err := other.read(); err != nil {
+			return err
+		}
+		if other.vouches() {
+			x.vouched[b.name] = true
+			return nil
+		}
+	}
+	if err := x.prove(); err != nil {
+		return err
+	}
+	return &LayoutError{Dir: x.dir, File: natsfile.Path(b.msgs, b.number)}
+}
+
+// vouches reports whether a record of the block has the hash that it should have.
+func (b *examined) vouches() bool {
+	return len(b.records) > 0 || slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.Taken })
 }
 
 // between looks for records that are missing between a sound block, of which the last is
@@ -203,6 +273,9 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 	from, upto, torn := x.extent(b, b.gaps[i])
 	if torn {
 		return false, nil
+	}
+	if err := x.vouch(b); err != nil {
+		return false, err
 	}
 	x.note(b.records, b.gaps[i], from, upto)
 	if err := x.keep(b); err != nil {
@@ -304,24 +377,6 @@ func (x *examination) keep(b *examined) error {
 		x.kept = append(x.kept, kept)
 		return durable.Replace(kept, b.data, 0o600, durable.WithSync)
 	}
-}
-
-// beforeOpening keeps what the server would destroy, and writes down what it will
-// lose.
-func (s *Server) beforeOpening(m mark, vet uint64) error {
-	if err := os.MkdirAll(damagedDir(s.dir), 0o700); err != nil {
-		return err
-	}
-	x, err := s.examine(m, int64(min(vet, math.MaxInt64)))
-	if err != nil {
-		return err
-	}
-	s.seen, s.unvetted = x.seen, x.later
-	if err := s.reportDamage(x); err != nil {
-		return err
-	}
-	s.holes, err = readHoles(s.dir)
-	return err
 }
 
 // reportDamage says what was found, and writes down what is lost.

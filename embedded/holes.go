@@ -75,9 +75,9 @@ func unknown(known []log.Hole, from, before events.Offset) (news []log.Hole) {
 // looked up and told soon, and it is written down: the server may forget at its next
 // start that it ever had it.
 type findings struct {
-	dir  string
-	keep bool             // they are written down: this process owns the store
-	tell func([]log.Hole) // of a log
+	dir   string
+	known bool             // the layout of the server's files is
+	tell  func([]log.Hole) // of a log
 
 	mu    sync.Mutex // guards what follows
 	fresh []events.Offset
@@ -108,16 +108,16 @@ func (f *findings) settle() {
 	if len(f.fresh) == 0 {
 		return
 	}
-	subjects := subjectsAt(f.dir, f.fresh)
+	var subjects map[events.Offset]string
+	if f.known {
+		subjects = subjectsAt(f.dir, f.fresh)
+	}
 	lost := make([]log.Hole, len(f.fresh))
 	for i, at := range f.fresh {
 		lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
 	}
 	f.tell(lost)
-	if f.err = nil; f.keep {
-		f.err = addHoles(f.dir, lost)
-	}
-	if f.err == nil {
+	if f.err = addHoles(f.dir, lost); f.err == nil {
 		f.fresh = nil
 	}
 }

@@ -45,6 +45,9 @@ func (x *examination) straighten(b *examined) error {
 			continue
 		}
 		if !changed {
+			if err := x.vouch(b); err != nil {
+				return err
+			}
 			if err := x.keep(b); err != nil {
 				return err
 			}

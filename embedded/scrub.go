@@ -26,7 +26,8 @@ func (s *Server) scrub(ctx context.Context, blocks []examined) {
 			return
 		}
 		began := time.Now()
-		x := &examination{dir: s.dir, durable: s.durable.get(), known: s.events.Holes(), buffer: buffer}
+		x := s.examination()
+		x.known, x.buffer = s.events.Holes(), buffer
 		sound, err := x.sound(&b)
 		buffer = x.buffer
 		switch {

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -106,6 +104,9 @@ type Server struct {
 	unvetted []examined    // blocks that nobody has looked at yet
 	sync     bool          // what is acknowledged is on disk
 	group    bool          // because one sync covers many appends; else the server syncs each message
+	known    bool          // the layout of the server's files is
+	servers  []string      // versions of those that wrote to the store
+	prove    func() error  // that the server of this build keeps its files as this program knows them, or errOtherLayout
 
 	health   *health
 	unwatch  context.CancelFunc
@@ -188,7 +189,6 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if s.lock, err = takeLock(s.dir); err != nil {
 		return nil, err
 	}
-	s.group = s.sync && !o.SyncEach && groupSyncs(s.dir)
 	err = removeOwner(s.dir) // of a process that was killed
 	if err == nil {
 		s.durable, err = openWatermark(s.dir)
@@ -197,37 +197,46 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		expected, err = s.restore(o.VetBytes)
 	}
 	if err != nil {
+		if _, typed := errors.AsType[*LayoutError](err); typed {
+			return nil, err
+		}
 		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
+	s.group = s.sync && s.known && !o.SyncEach && groupSyncs(s.dir)
 	return expected, nil
 }
 
-// restore makes the server's files such as it takes them.
+// restore makes the server's files such as it takes them, if they are known.
 func (s *Server) restore(vet uint64) (expected []string, err error) {
 	m, err := s.readMark()
+	if err == nil {
+		s.known, err = s.recognise(m)
+	}
+	if err == nil {
+		err = os.MkdirAll(damagedDir(s.dir), 0o700)
+	}
 	if err != nil {
 		return nil, err
-	}
-	folders, err := streamFolders(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range folders {
-		if err := setUnbornAside(s.dir, name, m); err != nil {
-			return nil, err
-		}
-	}
-	if expected, err = expectedStreams(s.dir, m); err != nil {
-		return nil, err
-	}
-	for _, name := range expected {
-		if err := mendMeta(s.dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
 	}
 	s.durable.set(m.Durable)
-	s.found = &findings{dir: s.dir, keep: true, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
-	return expected, s.beforeOpening(m, vet)
+	s.prove = sync.OnceValue(prove)
+	if s.known {
+		err = s.mendFiles(m, vet)
+	} else {
+		s.unfamiliar("nats-server " + strings.Join(s.servers, ", ") + " wrote them")
+	}
+	if errors.Is(err, errOtherLayout) {
+		s.unfamiliar(err.Error())
+		err = nil
+	}
+	if err == nil {
+		s.holes, err = readHoles(s.dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.found = &findings{dir: s.dir, known: s.known, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
+	return expectedStreams(s.dir, m)
 }
 
 func makePrivate(dir string) error {
@@ -354,7 +363,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
-		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: natsfile.Streams(s.dir),
+		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
 	switch {

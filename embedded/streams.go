@@ -29,7 +29,8 @@ func streamFolders(dir string) ([]string, error) {
 // does not take a stream back for which they do not agree. Then what stood there
 // before is put back: whatever the change was, it is made again. Nothing was ever
 // stored in a stream whose creation was cut off.
-func mendMeta(dir, name string) error {
+func (x *examination) mendMeta(name string) error {
+	dir := x.dir
 	stream := filepath.Join(natsfile.Streams(dir), name)
 	meta, err := os.ReadFile(filepath.Join(stream, natsfile.MetaFile))
 	if err != nil {
@@ -49,6 +50,9 @@ func mendMeta(dir, name string) error {
 	case err == nil: // they do not agree, and there is no copy
 		return nil // the server will say so
 	}
+	if err := x.prove(); err != nil {
+		return err
+	}
 	if err := durable.Replace(filepath.Join(stream, natsfile.MetaFile), meta, 0o600, durable.WithSync); err != nil {
 		return err
 	}
@@ -58,7 +62,8 @@ func mendMeta(dir, name string) error {
 // setUnbornAside takes a stream out of the server's way whose creation a power cut ended:
 // its description is there by name only. Nothing was ever acknowledged in it, or the
 // mark, which is written after a sync, would name it.
-func setUnbornAside(dir, name string, m mark) error {
+func (x *examination) setUnbornAside(name string, m mark) error {
+	dir := x.dir
 	if slices.Contains(m.Streams, name) {
 		return nil
 	}
@@ -69,7 +74,7 @@ func setUnbornAside(dir, name string, m mark) error {
 	if _, err := os.Stat(metaCopy(dir, name)); err == nil {
 		return nil // it was described once
 	}
-	if err := os.MkdirAll(damagedDir(dir), 0o700); err != nil {
+	if err := x.prove(); err != nil {
 		return err
 	}
 	for n := 1; ; n++ {

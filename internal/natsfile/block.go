@@ -1,7 +1,8 @@
 // Package natsfile knows the files in which nats-server keeps streams, without the
 // server: to find damage before the server does, since it throws away what follows, to make
 // durable what it wrote, and to read much of what is not written to any more, since the
-// server would keep for minutes what it notes of each block.
+// server would keep for minutes what it notes of each block. docs/nats-server.md lists
+// what it takes for granted.
 //
 // The layout of a block is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
 //
@@ -162,7 +163,7 @@ type scanner struct {
 }
 
 func newScanner(stream string, number int, data []byte) *scanner {
-	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, number))
+	key := sha256.Sum256(fmt.Appendf(nil, Layout.Key, stream, number))
 	h, err := highwayhash.New64(key[:])
 	if err != nil {
 		panic(err) // the key has the right length

@@ -9,10 +9,29 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/minio/highwayhash"
 )
+
+// known are the minor versions of nats-server of which the tests have read files: of each
+// there are some in testdata.
+var known = []string{"2.15"}
+
+// Known reports whether the files of a version of nats-server are known to be as this
+// package takes them to be. Those of another one may be healthy however they look: nobody
+// may read anything into them, or change them.
+func Known(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return slices.Contains(known, major+"."+minor)
+}
+
+// Layout is what names the blocks and keys their hashes. A test changes it to play a
+// server that does so otherwise.
+var Layout = struct{ Key, Block string }{Key: "%s-%d", Block: ".blk"}
 
 // The server keeps each stream in a folder of its own: its description and the checksum of
 // that, and in msgs/ the blocks and an index, which saves it from reading them.

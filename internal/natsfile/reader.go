@@ -41,14 +41,14 @@ func Numbers(dir string) (numbers []int, err error) {
 
 // number gives the number of the block in a file of that name.
 func number(name string) (n int, ok bool) {
-	digits, ok := strings.CutSuffix(name, ".blk")
+	digits, ok := strings.CutSuffix(name, Layout.Block)
 	n, err := strconv.Atoi(digits)
 	return n, ok && err == nil
 }
 
 // Path is the file of a block in a stream's folder.
 func Path(dir string, number int) string {
-	return filepath.Join(dir, strconv.Itoa(number)+".blk")
+	return filepath.Join(dir, strconv.Itoa(number)+Layout.Block)
 }
 
 // Load reads a block, into a buffer if that has the room.
