@@ -1,8 +1,8 @@
 // Package natsfile knows the files in which nats-server keeps streams, without the
 // server: to find damage before the server does, since it throws away what follows, to make
 // durable what it wrote, and to read much of what is not written to any more, since the
-// server would keep for minutes what it notes of each block. docs/nats-server.md lists
-// what it takes for granted.
+// server would keep for minutes what it notes of each block. What it takes for granted of
+// them is listed in docs/nats-server.md.
 //
 // The layout of a block is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
 //
