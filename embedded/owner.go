@@ -135,6 +135,9 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded: attach %s: %v", o.Dir, err)
 	}
+	if err := checkOwner(dir); err != nil {
+		return nil, err // somebody else says there where the owner is
+	}
 	a := &Attached{}
 	a.owner, err = readOwner(dir)
 	switch {

@@ -120,8 +120,10 @@ type Server struct {
 // crash left to be read again, bounded by ctx alone.
 //
 // Errors: *OwnedError if another process owns the directory (attach to it);
-// *LostStreamError if a part of the log that should be there is not; anything
-// else is the system's or the server's. Nothing is left running after an error.
+// *LostStreamError if a part of the log that should be there is not; *LayoutError if
+// nothing of a part of it can be read; *OwnershipError if the directory is not this user's
+// alone; *ReadOnlyError if nothing can be written there; anything else is the system's or
+// the server's. Nothing is left running after an error.
 func Start(ctx context.Context, o ServerOptions) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{dir: o.Dir, logger: o.Logger, sync: !o.NoSync}
@@ -184,7 +186,7 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		return nil, fmt.Errorf("embedded: start %s: %v", o.Dir, err)
 	}
 	if err := makePrivate(s.dir); err != nil {
-		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		return nil, startError(s.dir, err)
 	}
 	if s.lock, err = takeLock(s.dir); err != nil {
 		return nil, err
@@ -197,13 +199,21 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		expected, err = s.restore(o.VetBytes)
 	}
 	if err != nil {
-		if _, typed := errors.AsType[*LayoutError](err); typed {
-			return nil, err
-		}
-		return nil, fmt.Errorf("embedded: start %s: %v", s.dir, err)
+		return nil, startError(s.dir, err)
 	}
 	s.group = s.sync && s.known && !o.SyncEach && groupSyncs(s.dir)
 	return expected, nil
+}
+
+// startError gives an error of Start. Those that a caller acts on say all themselves.
+func startError(dir string, err error) error {
+	_, layout := errors.AsType[*LayoutError](err)
+	_, ownership := errors.AsType[*OwnershipError](err)
+	_, readOnly := errors.AsType[*ReadOnlyError](err)
+	if layout || ownership || readOnly {
+		return err
+	}
+	return fmt.Errorf("embedded: start %s: %v", dir, err)
 }
 
 // restore makes the server's files such as it takes them, if they are known.
@@ -237,13 +247,6 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 	}
 	s.found = &findings{dir: s.dir, known: s.known, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
 	return expectedStreams(s.dir, m)
-}
-
-func makePrivate(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return os.Chmod(dir, 0o700)
 }
 
 // run starts the server and waits until it serves.
