@@ -50,11 +50,14 @@ type blockSync struct {
 	n      int      // its number
 	owes   bool     // the last sync did not cover what it was asked to
 
-	fdatasync func(*os.File) error // the system's, but for tests
+	// The system's, but for tests: of a file, of a directory, and of all below one.
+	fdatasync func(*os.File) error
+	fsync     func(*os.File) error
+	tree      func(dir string) error
 }
 
-func newBlockSync(dir string) *blockSync {
-	return &blockSync{dir: dir, fdatasync: func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }}
+func newBlockSync(dir string, tree func(string) error) *blockSync {
+	return &blockSync{dir: dir, tree: tree, fsync: (*os.File).Sync, fdatasync: func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }}
 }
 
 // sync is a log.Sync. One goroutine calls it. Something was stored in the stream since it
@@ -68,7 +71,7 @@ func (b *blockSync) sync(stream string) error {
 		if err := b.newest(); err != nil {
 			return err
 		}
-		return syncTree(b.dir)
+		return b.tree(b.dir)
 	}
 	err := b.syncBlocks()
 	b.owes = err != nil
@@ -138,7 +141,7 @@ func (b *blockSync) syncNew(blk *os.File) error {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.Sync(); err != nil {
+	if err := b.fsync(dir); err != nil {
 		return fmt.Errorf("sync %s: %v", dir.Name(), err)
 	}
 	return nil

@@ -150,14 +150,9 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err := s.openLog(ctx, o); err != nil {
 		return err
 	}
-	// What an earlier owner wrote may still be in memory only. From here on nothing
-	// that was there at the start can be lost, and every ack covers its own event.
-	if s.sync {
-		if err := syncTree(s.dir); err != nil {
-			return fmt.Errorf("embedded: start %s: %v", s.dir, err)
-		}
-	}
-	if err := s.writeMark(false); err != nil {
+	// The mark names streams that are on disk only: the log began with a sync of all there was,
+	// and none is being begun meanwhile.
+	if err := s.events.AtRest(ctx, func() error { return s.writeMark(false) }); err != nil {
 		return fmt.Errorf("embedded: start %s: %v", s.dir, err)
 	}
 	if o.Private {
@@ -204,6 +199,9 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	s.group = s.sync && s.known && !o.SyncEach && groupSyncs(s.dir)
 	return expected, nil
 }
+
+// wholeTree is syncTree; a variable for tests.
+var wholeTree = syncTree
 
 // startError gives an error of Start. Those that a caller acts on say all themselves.
 func startError(dir string, err error) error {
@@ -369,9 +367,12 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
+	// What an earlier owner wrote may still be in memory only. The log begins with a sync,
+	// which is of the whole directory either way: from then on nothing that was there can be
+	// lost, and every ack covers its own event.
 	switch {
 	case s.group:
-		s.blocks = newBlockSync(s.dir)
+		s.blocks = newBlockSync(s.dir, wholeTree)
 		c.Sync = func(stream string) error {
 			err := s.blocks.sync(stream)
 			if err != nil {
@@ -380,8 +381,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 			return err
 		}
 	case s.sync:
-		// The server synced what it acknowledges. What an earlier owner left is synced once.
-		left := sync.OnceValue(func() error { return syncTree(s.dir) })
+		left := sync.OnceValue(func() error { return wholeTree(s.dir) })
 		c.Sync = func(string) error { return left() }
 	}
 	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
@@ -456,7 +456,7 @@ func (s *Server) stop() error {
 		s.nats.WaitForShutdown()
 		// A clean stop of the server leaves its last writes in memory.
 		if s.sync {
-			errs = append(errs, syncTree(s.dir))
+			errs = append(errs, wholeTree(s.dir))
 		}
 		if s.events != nil && errors.Join(errs...) == nil {
 			errs = append(errs, s.writeMark(true))

@@ -139,7 +139,7 @@ func streamNumber(name string) (n int) {
 func (s *Server) atRest(most uint64) error {
 	// The mark names a stream only when it is on disk: from then on it must come back.
 	if s.sync {
-		if err := syncTree(s.dir); err != nil {
+		if err := wholeTree(s.dir); err != nil {
 			return err
 		}
 	}
