@@ -22,7 +22,7 @@ const module = "github.com/tallylog/tally"
 // below, machinery above it; nothing imports upward, and no store another.
 var arrows = []struct{ pkg, may string }{
 	{"events", "internal/rawjson"},
-	{"log", "events internal/rawjson internal/segindex internal/block"},
+	{"log", "events internal/rawjson internal/segindex internal/natsfile"},
 	{"log/logtest", "log events"},
 	{"snapshot", "events internal/rawjson internal/durable"},
 	{"projector", "events snapshot internal/rawjson internal/durable"},
@@ -37,12 +37,12 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/*/*dir", "formats log projector events internal/rawjson stores/internal/foreign stores/$/internal/* stores/$/recipe"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/block internal/config internal/durable internal/lockfile internal/render"},
+	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/config internal/durable internal/lockfile internal/render"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
 
-	{"internal/block", ""},
+	{"internal/natsfile", ""},
 	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson"},
 	{"internal/config", "log events"},
 	{"internal/durable", ""},

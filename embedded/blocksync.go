@@ -7,19 +7,21 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
 // SyncMethod says how acknowledged events of a store in a directory reach the disk.
 func SyncMethod(dir string) string {
-	if groupSyncs(dir) {
+	if groupSyncs(dir) && natsfile.Known(serverVersion) {
 		return "one fdatasync of the block files for all waiting appends, proven by power cuts on ext4"
+	}
+	if !natsfile.Known(serverVersion) {
+		return syncEach + ", as the files of nats-server " + serverVersion + " are not known"
 	}
 	return syncEach + ", as one sync for many is unproven on this file system"
 }
@@ -46,15 +48,21 @@ type blockSync struct {
 	stream string   // whose blocks these are; "": none yet
 	blk    *os.File // the newest block
 	n      int      // its number
+	owes   bool     // the last sync did not cover what it was asked to
 
-	fdatasync func(*os.File) error // the system's, but for tests
+	// The system's, but for tests: of a file, of a directory, and of all below one.
+	fdatasync func(*os.File) error
+	fsync     func(*os.File) error
+	tree      func(dir string) error
 }
 
-func newBlockSync(dir string) *blockSync {
-	return &blockSync{dir: dir, fdatasync: func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }}
+func newBlockSync(dir string, tree func(string) error) *blockSync {
+	return &blockSync{dir: dir, tree: tree, fsync: (*os.File).Sync, fdatasync: func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }}
 }
 
-// sync is a log.Sync. One goroutine calls it.
+// sync is a log.Sync. One goroutine calls it. Something was stored in the stream since it
+// was called last: if there is no block to sync, the server keeps it elsewhere, and what
+// was stored is not known to be on disk.
 func (b *blockSync) sync(stream string) error {
 	if stream != b.stream {
 		b.close()
@@ -63,8 +71,14 @@ func (b *blockSync) sync(stream string) error {
 		if err := b.newest(); err != nil {
 			return err
 		}
-		return syncTree(b.dir)
+		return b.tree(b.dir)
 	}
+	err := b.syncBlocks()
+	b.owes = err != nil
+	return err
+}
+
+func (b *blockSync) syncBlocks() error {
 	// Later blocks are looked for before the present one is synced. When there is one,
 	// the server writes to the present one no more, and this is its last sync; when
 	// there is none, the present one is synced again the next time. What is begun
@@ -93,13 +107,20 @@ func (b *blockSync) sync(stream string) error {
 		}
 		b.advance(blk, n)
 	}
+	if b.blk == nil {
+		return b.errNothing("sync")
+	}
 	return nil
+}
+
+func (b *blockSync) errNothing(verb string) error {
+	return fmt.Errorf("%s %s: there is no block of what was stored: this nats-server does not name its files as this program knows them", verb, b.msgs())
 }
 
 // lookAhead gives the number of the newest block that there is now.
 func (b *blockSync) lookAhead() (int, error) {
 	for n := b.n; ; n++ {
-		_, err := os.Stat(block.Path(b.msgs(), n+1))
+		_, err := os.Stat(natsfile.Path(b.msgs(), n+1))
 		if errors.Is(err, fs.ErrNotExist) {
 			return n, nil
 		}
@@ -120,7 +141,7 @@ func (b *blockSync) syncNew(blk *os.File) error {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.Sync(); err != nil {
+	if err := b.fsync(dir); err != nil {
 		return fmt.Errorf("sync %s: %v", dir.Name(), err)
 	}
 	return nil
@@ -135,7 +156,7 @@ func (b *blockSync) advance(blk *os.File, n int) {
 
 // newest opens the newest block, if there is one yet.
 func (b *blockSync) newest() error {
-	list, err := block.Numbers(b.msgs())
+	list, err := natsfile.Numbers(b.msgs())
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -150,7 +171,7 @@ func (b *blockSync) newest() error {
 // findFirst puts a sync that knows no block before the first that there is. It need
 // not be block 1.
 func (b *blockSync) findFirst() error {
-	list, err := block.Numbers(b.msgs())
+	list, err := natsfile.Numbers(b.msgs())
 	if err == nil && len(list) > 0 {
 		b.n = slices.Min(list) - 1
 	}
@@ -164,24 +185,25 @@ func (b *blockSync) rewrite() error {
 	if b.stream == "" {
 		return nil
 	}
-	list, err := block.Numbers(b.msgs())
+	list, err := natsfile.Numbers(b.msgs())
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(n int) bool { return n < b.n })
+	if len(list) == 0 && b.owes {
+		return b.errNothing("rewrite")
+	}
 	for _, n := range list {
-		if n < b.n {
-			continue
-		}
-		data, err := os.ReadFile(block.Path(b.msgs(), n))
+		data, err := os.ReadFile(natsfile.Path(b.msgs(), n))
 		if err == nil {
-			err = durable.Replace(block.Path(b.msgs(), n), data, 0o640, durable.WithSync)
+			err = durable.Replace(natsfile.Path(b.msgs(), n), data, 0o640, durable.WithSync)
 		}
 		if err != nil {
-			return fmt.Errorf("rewrite %s: %v", block.Path(b.msgs(), n), err)
+			return fmt.Errorf("rewrite %s: %v", natsfile.Path(b.msgs(), n), err)
 		}
 	}
 	b.close()
-	b.stream, b.blk, b.n = "", nil, 0
+	b.stream, b.blk, b.n, b.owes = "", nil, 0, false
 	return nil
 }
 
@@ -193,9 +215,9 @@ func (b *blockSync) close() {
 }
 
 func (b *blockSync) open(n int) (*os.File, error) {
-	return os.OpenFile(block.Path(b.msgs(), n), os.O_RDWR, 0)
+	return os.OpenFile(natsfile.Path(b.msgs(), n), os.O_RDWR, 0)
 }
 
 func (b *blockSync) msgs() string {
-	return filepath.Join(streamsDir(b.dir), b.stream, "msgs")
+	return natsfile.Messages(b.dir, b.stream)
 }

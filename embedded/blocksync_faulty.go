@@ -24,7 +24,7 @@ func syncTree(string) error { return nil }
 
 type blockSync struct{ dir string }
 
-func newBlockSync(dir string) *blockSync { return &blockSync{dir} }
+func newBlockSync(dir string, _ func(string) error) *blockSync { return &blockSync{dir} }
 
 func (b *blockSync) sync(stream string) error {
 	if !syncsNewest {

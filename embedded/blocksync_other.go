@@ -14,7 +14,7 @@ func groupSyncs(string) bool { return false }
 // blockSync exists where groupSyncs can be true.
 type blockSync struct{}
 
-func newBlockSync(string) *blockSync { return &blockSync{} }
+func newBlockSync(string, func(string) error) *blockSync { return &blockSync{} }
 
 func (*blockSync) sync(string) error { return errors.New("embedded: no group sync on this system") }
 

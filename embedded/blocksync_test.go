@@ -3,12 +3,16 @@
 package embedded
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
 // fakeBlocks plays the server: it appends to the newest block and begins the next,
@@ -63,7 +67,7 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		b := newBlockSync(dir)
+		b := newBlockSync(dir, syncTree)
 		b.stream = "TALLY_1"
 		if err := os.MkdirAll(b.msgs(), 0o700); err != nil {
 			t.Fatal(err)
@@ -78,7 +82,8 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 			for n, size := range f.sizes {
 				before[n] = size
 			}
-			if err := b.sync("TALLY_1"); err != nil {
+			err := b.sync("TALLY_1")
+			if err != nil && len(before) > 0 { // else there is nothing to be covered, and it says so
 				t.Fatal(err)
 			}
 			for n, size := range before {
@@ -88,4 +93,127 @@ func TestBlockSyncCoversWhatWasWritten(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What was stored and is in no block that can be found is not on disk: nothing that a sync
+// was to cover is acknowledged, also not after the blocks were written anew.
+func TestBlockSyncFailsClosed(t *testing.T) {
+	dir := t.TempDir()
+	b := newBlockSync(dir, syncTree)
+	if err := os.MkdirAll(natsfile.Messages(dir, "TALLY_1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.sync("TALLY_1"); err != nil {
+		t.Fatalf("the first sync, which is of the whole file system: %v", err)
+	}
+	if err := b.rewrite(); err != nil {
+		t.Fatalf("nothing was stored: %v", err)
+	}
+	if err := b.sync("TALLY_1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(natsfile.Messages(dir, "TALLY_1"), "1.block"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.sync("TALLY_1"); err == nil {
+			t.Error("a sync that found nothing to sync covered something")
+		}
+		if err := b.rewrite(); err == nil {
+			t.Error("nothing was written anew")
+		}
+	}
+}
+
+// What a sync does, and in which order, wherever the stream is: whoever leaves out a step
+// acknowledges what a power cut takes.
+func TestBlockSyncSteps(t *testing.T) {
+	dir := t.TempDir()
+	var steps []string
+	note := func(what string) func(*os.File) error {
+		return func(f *os.File) error {
+			steps = append(steps, what+" "+filepath.Base(filepath.Dir(filepath.Dir(f.Name())))+"/"+filepath.Base(f.Name()))
+			return nil
+		}
+	}
+	b := newBlockSync(dir, func(of string) error {
+		steps = append(steps, "tree")
+		return nil
+	})
+	b.fdatasync = note("data")
+	b.fsync = func(f *os.File) error {
+		steps = append(steps, "names "+filepath.Base(filepath.Dir(f.Name())))
+		return nil
+	}
+	defer b.close()
+	write := func(stream string, block int) {
+		t.Helper()
+		path := natsfile.Path(natsfile.Messages(dir, stream), block)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		if err == nil {
+			_, err = f.WriteString("x")
+			f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	synced := func(when, stream, want string) {
+		t.Helper()
+		steps = nil
+		if err := b.sync(stream); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(steps, ", "); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	for _, stream := range []string{"TALLY_1", "TALLY_2"} {
+		if err := os.MkdirAll(natsfile.Messages(dir, stream), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("TALLY_1", 4)
+	synced("the first of all", "TALLY_1", "tree")
+	write("TALLY_1", 4)
+	synced("the same block", "TALLY_1", "data TALLY_1/4.blk")
+	write("TALLY_1", 4)
+	write("TALLY_1", 5)
+	write("TALLY_1", 6)
+	synced("new blocks", "TALLY_1", "data TALLY_1/4.blk, data TALLY_1/5.blk, names TALLY_1, data TALLY_1/6.blk, names TALLY_1")
+	synced("no new block", "TALLY_1", "data TALLY_1/6.blk")
+	synced("a new segment", "TALLY_2", "tree") // of the end of the one before, too
+	write("TALLY_2", 6)
+	synced("the first block of a segment", "TALLY_2", "data TALLY_2/6.blk, names TALLY_2")
+
+	// After a sync that failed, the blocks that it may not have covered are other files, of
+	// the same content, and the next sync is of everything.
+	write("TALLY_2", 7)
+	before := make(map[int]os.FileInfo)
+	for _, n := range []int{6, 7} {
+		info, err := os.Stat(natsfile.Path(b.msgs(), n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[n] = info
+	}
+	b.fdatasync = func(*os.File) error { return errors.New("input/output error") }
+	if err := b.sync("TALLY_2"); err == nil {
+		t.Error("a sync that failed is none")
+	}
+	b.fdatasync = note("data")
+	if err := b.rewrite(); err != nil {
+		t.Fatal(err)
+	}
+	for n, old := range before {
+		path := natsfile.Path(natsfile.Messages(dir, "TALLY_2"), n)
+		info, err := os.Stat(path)
+		if err != nil || os.SameFile(info, old) {
+			t.Errorf("block %d is the same file, %v", n, err)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != "x" {
+			t.Errorf("block %d is %q, %v", n, data, err)
+		}
+	}
+	synced("after blocks were written anew", "TALLY_2", "tree")
 }

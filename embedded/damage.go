@@ -3,7 +3,6 @@ package embedded
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,8 @@ import (
 	"strconv"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -31,8 +30,11 @@ type examination struct {
 	durable  events.Offset // up to which everything was acknowledged as durable
 	sameBoot bool          // nothing can be torn but by the process's own death
 
-	known  []log.Hole    // what was lost before, by offset
-	seen   events.Offset // the highest offset that was ever given, as far as is known
+	known   []log.Hole      // what was lost before, by offset
+	seen    events.Offset   // the highest offset that was ever given, as far as is known
+	prove   func() error    // that the layout is the known one, or errOtherLayout
+	vouched map[string]bool // streams that have a sound record
+
 	lost   []log.Hole
 	kept   []string   // blocks kept aside
 	mended int        // bits
@@ -41,40 +43,73 @@ type examination struct {
 	buffer []byte // for one block after the other
 }
 
+// examination begins one of this store.
+func (s *Server) examination() *examination {
+	return &examination{dir: s.dir, durable: s.durable.get(), seen: s.durable.get(), prove: s.prove, vouched: make(map[string]bool)}
+}
+
+// mendFiles mends what a crash or a disk left of the server's files, keeps what the server
+// would destroy, and writes down what it will lose.
+func (s *Server) mendFiles(m mark, vet uint64) error {
+	x := s.examination()
+	x.sameBoot = m.Boot != "" && m.Boot == bootID()
+	folders, err := streamFolders(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range folders {
+		if err := x.setUnbornAside(name, m); err != nil {
+			return err
+		}
+	}
+	expected, err := expectedStreams(s.dir, m)
+	if err != nil {
+		return err
+	}
+	for _, name := range expected {
+		if err := x.mendMeta(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := x.examine(m.Clean, int64(min(vet, math.MaxInt64))); err != nil {
+		return err
+	}
+	s.seen, s.unvetted = x.seen, x.later
+	return s.reportDamage(x)
+}
+
 // examine looks at what the server will read after an unclean stop: the streams that
 // are younger than their index. And at so many bytes of the other blocks, the newest
 // first; the rest is left to scrub.
-func (s *Server) examine(m mark, budget int64) (*examination, error) {
-	x := &examination{dir: s.dir, durable: max(s.durable.get(), m.Durable), sameBoot: m.Boot != "" && m.Boot == bootID()}
-	x.seen = x.durable
-	names, err := streamFolders(s.dir)
+func (x *examination) examine(clean bool, budget int64) error {
+	names, err := streamFolders(x.dir)
 	if err == nil {
-		x.known, err = readHoles(s.dir)
+		x.known, err = readHoles(x.dir)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i, name := range slices.Backward(names) {
-		if err := x.stream(name, i == len(names)-1, m.Clean, &budget); err != nil {
-			return nil, err
+		if err := x.stream(name, i == len(names)-1, clean, &budget); err != nil {
+			return err
 		}
 	}
 	slices.SortFunc(x.lost, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
-	return x, nil
+	return nil
 }
 
 // stream looks at the blocks of one stream: at all of them if the server will read
 // them.
 func (x *examination) stream(name string, last, clean bool, budget *int64) error {
-	msgs := filepath.Join(streamsDir(x.dir), name, "msgs")
-	n, err := unindexedBytes(msgs)
+	msgs := natsfile.Messages(x.dir, name)
+	n, err := natsfile.Unindexed(x.dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	blocks, err := block.Numbers(msgs)
+	blocks, err := natsfile.Numbers(msgs)
 	if err != nil {
 		return err
 	}
@@ -124,16 +159,50 @@ func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool,
 // sound reports whether a block is not damaged, as nearly all are.
 func (x *examination) sound(b *examined) (bool, error) {
 	var err error
-	if b.data, err = block.Load(block.Path(b.msgs, b.number), x.buffer); err != nil {
+	if b.data, err = natsfile.Load(natsfile.Path(b.msgs, b.number), x.buffer); err != nil {
 		return false, err
 	}
 	x.buffer = b.data
-	last, sound := block.Sound(b.name, b.number, b.data)
+	last, sound := natsfile.Sound(b.name, b.number, b.data)
 	if !sound {
 		return false, nil
 	}
 	x.seen = max(x.seen, events.Offset(last))
+	x.vouched[b.name] = x.vouched[b.name] || last > 0
 	return true, x.between(b, events.Offset(last))
+}
+
+// vouch makes sure that a block of which something is damaged is one of the known layout:
+// a record of its stream is sound, by a hash whose key has the names of both. Else
+// nothing may be changed in it, or written down as lost of it.
+func (x *examination) vouch(b *examined) error {
+	if x.vouched[b.name] || b.vouches() {
+		x.vouched[b.name] = true
+		return nil
+	}
+	numbers, err := natsfile.Numbers(b.msgs)
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		other := examined{name: b.name, msgs: b.msgs, number: number}
+		if err := other.read(); err != nil {
+			return err
+		}
+		if other.vouches() {
+			x.vouched[b.name] = true
+			return nil
+		}
+	}
+	if err := x.prove(); err != nil {
+		return err
+	}
+	return &LayoutError{Dir: x.dir, File: natsfile.Path(b.msgs, b.number)}
+}
+
+// vouches reports whether a record of the block has the hash that it should have.
+func (b *examined) vouches() bool {
+	return len(b.records) > 0 || slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.Taken })
 }
 
 // between looks for records that are missing between a sound block, of which the last is
@@ -143,17 +212,12 @@ func (x *examination) between(b *examined, last events.Offset) error {
 	if b.next == 0 || last == 0 {
 		return nil
 	}
-	seq, err := block.Begin(block.Path(b.msgs, b.next))
+	seq, err := natsfile.Begin(natsfile.Path(b.msgs, b.next))
 	first := events.Offset(seq)
 	if err != nil || first > last+mostBetween {
 		return err // the next one begins with a damaged record
 	}
-	for at := last + 1; at < first; at++ {
-		_, known := slices.BinarySearchFunc(x.known, at, func(h log.Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
-		if !known {
-			x.lost = append(x.lost, log.Hole{Offset: at})
-		}
-	}
+	x.lost = append(x.lost, unknown(x.known, last+1, first)...)
 	return nil
 }
 
@@ -166,13 +230,13 @@ type examined struct {
 	number, next int  // next is 0 for the last one of the stream
 	end          bool // it is the end of the log
 	data         []byte
-	records      []block.Record
-	gaps         []block.Gap
+	records      []natsfile.Record
+	gaps         []natsfile.Gap
 }
 
 func (b *examined) read() (err error) {
-	if b.data, err = os.ReadFile(block.Path(b.msgs, b.number)); err == nil {
-		b.records, b.gaps = block.Scan(b.name, b.number, b.data)
+	if b.data, err = os.ReadFile(natsfile.Path(b.msgs, b.number)); err == nil {
+		b.records, b.gaps = natsfile.Scan(b.name, b.number, b.data)
 	}
 	return err
 }
@@ -199,16 +263,19 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 			return false, err
 		}
 	}
-	i := slices.IndexFunc(b.gaps, func(g block.Gap) bool {
+	i := slices.IndexFunc(b.gaps, func(g natsfile.Gap) bool {
 		_, _, clear := x.place(b, g)
 		return !g.Taken && (reread || g.Misleading || !clear)
 	})
 	if i < 0 {
-		return slices.ContainsFunc(b.gaps, func(g block.Gap) bool { return g.End == len(b.data) }), nil
+		return slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.End == len(b.data) }), nil
 	}
 	from, upto, torn := x.extent(b, b.gaps[i])
 	if torn {
 		return false, nil
+	}
+	if err := x.vouch(b); err != nil {
+		return false, err
 	}
 	x.note(b.records, b.gaps[i], from, upto)
 	if err := x.keep(b); err != nil {
@@ -222,8 +289,8 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 
 // extent gives the offsets that a damaged record takes with it: all behind it in its
 // block. Or it is torn: what was being written when the process or the power went.
-func (x *examination) extent(b *examined, gap block.Gap) (from, upto events.Offset, torn bool) {
-	behind := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= gap.End })
+func (x *examination) extent(b *examined, gap natsfile.Gap) (from, upto events.Offset, torn bool) {
+	behind := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= gap.End })
 	from = x.firstLost(b, gap)
 	upto = from
 	switch {
@@ -241,8 +308,8 @@ func (x *examination) extent(b *examined, gap block.Gap) (from, upto events.Offs
 }
 
 // firstLost gives the offset of the damaged record: the one behind the last sound one.
-func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
-	before := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= gap.Begin })
+func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
+	before := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= gap.Begin })
 	if before < 0 {
 		before = len(b.records)
 	}
@@ -255,8 +322,8 @@ func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
 			return events.Offset(earlier.records[len(earlier.records)-1].Seq) + 1
 		}
 	}
-	if first, err := firstSequence(filepath.Dir(b.msgs)); err == nil {
-		return first // nothing is before it in this stream
+	if first, err := natsfile.FirstSequence(x.dir, b.name); err == nil {
+		return events.Offset(first) // nothing is before it in this stream
 	}
 	if len(b.records) > 0 {
 		return events.Offset(b.records[0].Seq) - 1
@@ -266,33 +333,20 @@ func (x *examination) firstLost(b *examined, gap block.Gap) events.Offset {
 
 // firstOf gives the first offset that a block holds for sure.
 func firstOf(msgs, stream string, number int) (events.Offset, bool) {
-	data, err := os.ReadFile(block.Path(msgs, number))
+	data, err := os.ReadFile(natsfile.Path(msgs, number))
 	if err != nil {
 		return 0, false
 	}
-	records, _ := block.Scan(stream, number, data)
+	records, _ := natsfile.Scan(stream, number, data)
 	if len(records) == 0 {
 		return 0, false
 	}
 	return events.Offset(records[0].Seq), true
 }
 
-// firstSequence gives the first offset that a stream can hold.
-func firstSequence(stream string) (events.Offset, error) {
-	text, err := os.ReadFile(filepath.Join(stream, metaFile))
-	if err != nil {
-		return 0, err
-	}
-	var meta struct {
-		First events.Offset `json:"first_seq"`
-	}
-	err = json.Unmarshal(text, &meta)
-	return max(meta.First, 1), err
-}
-
 // note adds to what is lost the offsets from one to another, with the subjects of
 // those that can still be read.
-func (x *examination) note(records []block.Record, gap block.Gap, from, upto events.Offset) {
+func (x *examination) note(records []natsfile.Record, gap natsfile.Gap, from, upto events.Offset) {
 	subjects := make(map[events.Offset]string)
 	if _, err := events.ParseNATS(gap.Subject); err == nil {
 		subjects[from] = gap.Subject
@@ -323,24 +377,6 @@ func (x *examination) keep(b *examined) error {
 		x.kept = append(x.kept, kept)
 		return durable.Replace(kept, b.data, 0o600, durable.WithSync)
 	}
-}
-
-// beforeOpening keeps what the server would destroy, and writes down what it will
-// lose.
-func (s *Server) beforeOpening(m mark, vet uint64) error {
-	if err := os.MkdirAll(damagedDir(s.dir), 0o700); err != nil {
-		return err
-	}
-	x, err := s.examine(m, int64(min(vet, math.MaxInt64)))
-	if err != nil {
-		return err
-	}
-	s.seen, s.unvetted = x.seen, x.later
-	if err := s.reportDamage(x); err != nil {
-		return err
-	}
-	s.holes, err = readHoles(s.dir)
-	return err
 }
 
 // reportDamage says what was found, and writes down what is lost.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -104,7 +104,7 @@ func TestDamagedFrame(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				records, _ := block.Scan(fmt.Sprint("TALLY_", stream), number, mustReadFile(t, blocks[0]))
+				records, _ := natsfile.Scan(fmt.Sprint("TALLY_", stream), number, mustReadFile(t, blocks[0]))
 				hit := records[1+random.IntN(len(records)-2)]
 				at := int64(hit.Begin) - 3 + int64(i)
 				smear(t, random, blocks[0], at, 40)
@@ -159,9 +159,22 @@ func newImage(t *testing.T, end func(*embedded.Server)) *image {
 }
 
 // copyStore copies a store with the times of its files, which say what the server has
-// an index of.
+// an index of. If the store is in use and a file vanishes meanwhile, it begins anew.
 func copyStore(t *testing.T, to, from string) {
 	t.Helper()
+	err := fs.ErrNotExist
+	for try := 0; errors.Is(err, fs.ErrNotExist) && try < 20; try++ {
+		time.Sleep(time.Duration(try) * 10 * time.Millisecond)
+		if err = os.RemoveAll(to); err == nil {
+			err = copyOnce(to, from)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyOnce(to, from string) error {
 	err := os.CopyFS(to, os.DirFS(from))
 	if err == nil {
 		err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -176,9 +189,7 @@ func copyStore(t *testing.T, to, from string) {
 			return errors.Join(err, os.Chtimes(filepath.Join(to, rel), info.ModTime(), info.ModTime()))
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	return err
 }
 
 // rewriteInPlace changes a file as a disk does that goes bad: its times say nothing.

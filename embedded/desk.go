@@ -16,6 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
 const (
@@ -237,7 +239,7 @@ func (d *desk) forget(made map[string]bool) error {
 // made them could once do so, and they would stay for ever.
 func (s *Server) removeConsumers(ctx context.Context, streams []string) error {
 	for _, name := range streams {
-		entries, err := os.ReadDir(filepath.Join(streamsDir(s.dir), name, "obs"))
+		entries, err := os.ReadDir(filepath.Join(natsfile.Streams(s.dir), name, "obs"))
 		if len(entries) == 0 {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

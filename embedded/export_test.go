@@ -8,7 +8,8 @@ import (
 // Scrub looks through all blocks of a store that is in use.
 func Scrub(ctx context.Context, t *testing.T, s *Server) {
 	t.Helper()
-	x, err := s.examine(mark{Clean: true}, 0)
+	x := s.examination()
+	err := x.examine(true, 0)
 	if err != nil || len(x.later) == 0 {
 		t.Fatalf("%d blocks: %v", len(x.later), err)
 	}
@@ -17,3 +18,13 @@ func Scrub(ctx context.Context, t *testing.T, s *Server) {
 
 // MostConsumers is how many consumers a user may have.
 const MostConsumers = mostConsumers
+
+// SetServerVersion plays a server of another version until a test is over.
+func SetServerVersion(t *testing.T, version string) {
+	before := serverVersion
+	serverVersion = version
+	t.Cleanup(func() { serverVersion = before })
+}
+
+// SyncsAlways reports whether a store's server syncs each message before it acknowledges.
+func SyncsAlways(s *Server) bool { return s.nats.JetStreamConfig().SyncAlways }

@@ -112,7 +112,7 @@ func (s *Server) mend(ctx context.Context) error {
 			err = s.blocks.rewrite()
 		}
 		if err == nil && s.sync {
-			err = syncTree(s.dir)
+			err = wholeTree(s.dir)
 		}
 		return errors.Join(err, s.openStreams()) // also if nothing was mended: reads go on
 	})

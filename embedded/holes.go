@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -60,10 +60,24 @@ func addHoles(dir string, lost []log.Hole) error {
 	return durable.Replace(filepath.Join(damagedDir(dir), holesFile), append(text, '\n'), 0o600, durable.WithSync)
 }
 
-// findings collects what reads find to be lost while the store is open. It is written
-// down soon: the server may forget at its next start that it ever had it.
+// unknown gives the offsets from one on and before another that are not known to be lost.
+func unknown(known []log.Hole, from, before events.Offset) (news []log.Hole) {
+	for at := from; at < before; at++ {
+		_, old := slices.BinarySearchFunc(known, at, func(h log.Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
+		if !old {
+			news = append(news, log.Hole{Offset: at})
+		}
+	}
+	return news
+}
+
+// findings collects what reads find to be lost while the store is open. Whose it was is
+// looked up and told soon, and it is written down: the server may forget at its next
+// start that it ever had it.
 type findings struct {
-	dir string
+	dir   string
+	known bool             // the layout of the server's files is
+	tell  func([]log.Hole) // of a log
 
 	mu    sync.Mutex // guards what follows
 	fresh []events.Offset
@@ -82,23 +96,27 @@ func (f *findings) add(at events.Offset) {
 		f.later = time.AfterFunc(soon, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.write()
+			f.settle()
 		})
 	}
 }
 
-// write writes down what was found. What cannot be written is tried again with what is
-// found next, and at the end. The caller holds mu.
-func (f *findings) write() {
+// settle says whose the records were, and writes it down. What cannot be written is
+// tried again with what is found next, and at the end. The caller holds mu.
+func (f *findings) settle() {
 	f.later = nil
 	if len(f.fresh) == 0 {
 		return
 	}
-	subjects := subjectsAt(f.dir, f.fresh)
+	var subjects map[events.Offset]string
+	if f.known {
+		subjects = subjectsAt(f.dir, f.fresh)
+	}
 	lost := make([]log.Hole, len(f.fresh))
 	for i, at := range f.fresh {
 		lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
 	}
+	f.tell(lost)
 	if f.err = addHoles(f.dir, lost); f.err == nil {
 		f.fresh = nil
 	}
@@ -111,7 +129,7 @@ func (f *findings) close() error {
 	if f.later != nil {
 		f.later.Stop()
 	}
-	f.write()
+	f.settle()
 	return f.err
 }
 
@@ -124,12 +142,12 @@ func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 		return nil
 	}
 	for _, name := range names {
-		msgs := filepath.Join(streamsDir(dir), name, "msgs")
-		first, err := firstSequence(filepath.Dir(msgs))
-		if err != nil || first > slices.Max(offsets) {
+		msgs := natsfile.Messages(dir, name)
+		first, err := natsfile.FirstSequence(dir, name)
+		if err != nil || events.Offset(first) > slices.Max(offsets) {
 			continue
 		}
-		blocks, err := block.Numbers(msgs)
+		blocks, err := natsfile.Numbers(msgs)
 		if err != nil {
 			continue
 		}

@@ -28,6 +28,7 @@ type mark struct {
 	Boot    string        `json:"boot"`    // of the machine, by which the owner ran; "": not known
 	Clean   bool          `json:"clean"`   // it stopped by itself
 	Durable events.Offset `json:"durable"` // the last offset then
+	Servers []string      `json:"servers"` // versions of the servers that wrote to the store, each once
 }
 
 // readMark gives the mark. One that cannot be read says nothing, and is said.
@@ -56,11 +57,15 @@ func (s *Server) writeMark(clean bool) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(mark{Version: markVersion, Streams: names, Boot: bootID(), Clean: clean, Durable: s.durable.get()})
+	return replaceMark(s.dir, mark{Version: markVersion, Streams: names, Boot: bootID(), Clean: clean, Durable: s.durable.get(), Servers: s.servers})
+}
+
+func replaceMark(dir string, m mark) error {
+	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return durable.Replace(filepath.Join(s.dir, markFile), append(text, '\n'), 0o600, durable.WithSync)
+	return durable.Replace(filepath.Join(dir, markFile), append(text, '\n'), 0o600, durable.WithSync)
 }
 
 // expectedStreams lists the streams that a directory says it has: by its mark, and by

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
 // mend flips back the bits that explain the damage.
@@ -45,11 +45,14 @@ func (x *examination) straighten(b *examined) error {
 			continue
 		}
 		if !changed {
+			if err := x.vouch(b); err != nil {
+				return err
+			}
 			if err := x.keep(b); err != nil {
 				return err
 			}
 		}
-		if block.Frame(b.data[g.Begin:g.End], uint64(from), uint64(upto)) {
+		if natsfile.Frame(b.data[g.Begin:g.End], uint64(from), uint64(upto)) {
 			changed = true
 			x.note(nil, g, from, upto)
 		}
@@ -63,13 +66,13 @@ func (x *examination) straighten(b *examined) error {
 // place gives the offsets that a damaged stretch takes, and reports whether the server
 // can tell by what is left of it. At the end of the log that is not asked: what stands
 // there may never have been whole.
-func (x *examination) place(b *examined, g block.Gap) (from, upto events.Offset, clear bool) {
+func (x *examination) place(b *examined, g natsfile.Gap) (from, upto events.Offset, clear bool) {
 	if g.Taken || b.end && g.End == len(b.data) {
 		return 0, 0, true
 	}
 	from = x.firstLost(b, g)
 	upto = from
-	if behind := slices.IndexFunc(b.records, func(r block.Record) bool { return r.Begin >= g.End }); behind >= 0 {
+	if behind := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= g.End }); behind >= 0 {
 		upto = events.Offset(b.records[behind].Seq) - 1
 	} else if b.next != 0 {
 		if first, ok := firstOf(b.msgs, b.name, b.next); ok {
@@ -77,12 +80,12 @@ func (x *examination) place(b *examined, g block.Gap) (from, upto events.Offset,
 		}
 	}
 	upto = max(from, upto)
-	return from, upto, block.Framed(b.data[g.Begin:g.End], uint64(from), uint64(upto))
+	return from, upto, natsfile.Framed(b.data[g.Begin:g.End], uint64(from), uint64(upto))
 }
 
 // write puts a block back that was changed in memory.
 func (b *examined) write() error {
-	path := block.Path(b.msgs, b.number)
+	path := natsfile.Path(b.msgs, b.number)
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -94,14 +97,14 @@ func (b *examined) write() error {
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		return err
 	}
-	b.records, b.gaps = block.Scan(b.name, b.number, b.data)
+	b.records, b.gaps = natsfile.Scan(b.name, b.number, b.data)
 	return nil
 }
 
 // cut does what the server would do if it read the block as it should: it throws the
 // rest away, from a place on. Without its index it reads the stream anew.
 func (b *examined) cut(at int) error {
-	if err := os.Truncate(block.Path(b.msgs, b.number), int64(at)); err != nil {
+	if err := os.Truncate(natsfile.Path(b.msgs, b.number), int64(at)); err != nil {
 		return err
 	}
 	return b.forgetIndex()
@@ -109,7 +112,7 @@ func (b *examined) cut(at int) error {
 
 // forgetIndex has the server read the block's stream anew.
 func (b *examined) forgetIndex() error {
-	err := os.Remove(filepath.Join(b.msgs, indexFile))
+	err := os.Remove(filepath.Join(b.msgs, natsfile.IndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -135,6 +135,9 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded: attach %s: %v", o.Dir, err)
 	}
+	if err := checkOwner(dir); err != nil {
+		return nil, err // somebody else says there where the owner is
+	}
 	a := &Attached{}
 	a.owner, err = readOwner(dir)
 	switch {
@@ -162,7 +165,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		a.Close()
 		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: streamsDir(dir)}}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))}}
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}

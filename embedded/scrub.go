@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -26,7 +26,8 @@ func (s *Server) scrub(ctx context.Context, blocks []examined) {
 			return
 		}
 		began := time.Now()
-		x := &examination{dir: s.dir, durable: s.durable.get(), known: s.events.Holes(), buffer: buffer}
+		x := s.examination()
+		x.known, x.buffer = s.events.Holes(), buffer
 		sound, err := x.sound(&b)
 		buffer = x.buffer
 		switch {
@@ -73,7 +74,7 @@ func (s *Server) repair(ctx context.Context, x *examination, b examined) error {
 	if err := b.read(); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(b.gaps, func(g block.Gap) bool { _, _, clear := x.place(&b, g); return g.Bit >= 0 || !clear }) {
+	if !slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { _, _, clear := x.place(&b, g); return g.Bit >= 0 || !clear }) {
 		s.logger.Error("a block is damaged: verify says what is missing", "dir", s.dir, "stream", b.name, "block", b.number)
 		return nil
 	}

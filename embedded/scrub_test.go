@@ -13,7 +13,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -69,11 +69,11 @@ func TestScrub(t *testing.T) {
 }
 
 // firstBlock reads the first block of a store.
-func firstBlock(t *testing.T, dir string) (path string, data []byte, records []block.Record) {
+func firstBlock(t *testing.T, dir string) (path string, data []byte, records []natsfile.Record) {
 	t.Helper()
 	path = filepath.Join(dir, "jetstream", "$G", "streams", "TALLY_1", "msgs", "1.blk")
 	data = mustReadFile(t, path)
-	records, _ = block.Scan("TALLY_1", 1, data)
+	records, _ = natsfile.Scan("TALLY_1", 1, data)
 	return path, data, records
 }
 

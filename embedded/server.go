@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -110,6 +109,9 @@ type Server struct {
 	unvetted []examined    // blocks that nobody has looked at yet
 	sync     bool          // what is acknowledged is on disk
 	group    bool          // because one sync covers many appends; else the server syncs each message
+	known    bool          // the layout of the server's files is
+	servers  []string      // versions of those that wrote to the store
+	prove    func() error  // that the server of this build keeps its files as this program knows them, or errOtherLayout
 
 	health   *health
 	unwatch  context.CancelFunc
@@ -123,8 +125,10 @@ type Server struct {
 // crash left to be read again, bounded by ctx alone.
 //
 // Errors: *OwnedError if another process owns the directory (attach to it);
-// *LostStreamError if a part of the log that should be there is not; anything
-// else is the system's or the server's. Nothing is left running after an error.
+// *LostStreamError if a part of the log that should be there is not; *LayoutError if
+// nothing of a part of it can be read; *OwnershipError if the directory is not this user's
+// alone; *ReadOnlyError if nothing can be written there; anything else is the system's or
+// the server's. Nothing is left running after an error.
 func Start(ctx context.Context, o ServerOptions) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{dir: o.Dir, logger: o.Logger, sync: !o.NoSync}
@@ -151,14 +155,9 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err := s.openLog(ctx, o); err != nil {
 		return err
 	}
-	// What an earlier owner wrote may still be in memory only. From here on nothing
-	// that was there at the start can be lost, and every ack covers its own event.
-	if s.sync {
-		if err := syncTree(s.dir); err != nil {
-			return fmt.Errorf("embedded: start %s: %w", s.dir, err)
-		}
-	}
-	if err := s.markDirty(); err != nil {
+	// The mark names streams that are on disk only: the log began with a sync of all there was,
+	// and none is being begun meanwhile.
+	if err := s.events.AtRest(ctx, s.markDirty); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	if o.Private {
@@ -212,12 +211,11 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		return nil, fmt.Errorf("embedded: start %s: %w", o.Dir, err)
 	}
 	if err := makePrivate(s.dir); err != nil {
-		return nil, fmt.Errorf("embedded: start %s: %w", s.dir, err)
+		return nil, startError(s.dir, err)
 	}
 	if s.lock, err = takeLock(s.dir); err != nil {
 		return nil, err
 	}
-	s.group = s.sync && !o.SyncEach && groupSyncs(s.dir)
 	err = removeOwner(s.dir) // of a process that was killed
 	if err == nil {
 		s.durable, err = openWatermark(s.dir)
@@ -226,43 +224,57 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 		expected, err = s.restore(o.VetBytes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("embedded: start %s: %w", s.dir, err)
+		return nil, startError(s.dir, err)
 	}
+	s.group = s.sync && s.known && !o.SyncEach && groupSyncs(s.dir)
 	return expected, nil
 }
 
-// restore makes the server's files such as it takes them.
-func (s *Server) restore(vet uint64) (expected []string, err error) {
-	m, err := s.readMark()
-	if err != nil {
-		return nil, err
-	}
-	folders, err := streamFolders(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range folders {
-		if err := setUnbornAside(s.dir, name, m); err != nil {
-			return nil, err
-		}
-	}
-	if expected, err = expectedStreams(s.dir, m); err != nil {
-		return nil, err
-	}
-	for _, name := range expected {
-		if err := mendMeta(s.dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	s.found = &findings{dir: s.dir}
-	return expected, s.beforeOpening(m, vet)
-}
+// wholeTree is syncTree; a variable for tests.
+var wholeTree = syncTree
 
-func makePrivate(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// startError gives an error of Start. Those that a caller acts on say all themselves.
+func startError(dir string, err error) error {
+	_, layout := errors.AsType[*LayoutError](err)
+	_, ownership := errors.AsType[*OwnershipError](err)
+	_, readOnly := errors.AsType[*ReadOnlyError](err)
+	if layout || ownership || readOnly {
 		return err
 	}
-	return os.Chmod(dir, 0o700)
+	return fmt.Errorf("embedded: start %s: %w", dir, err)
+}
+
+// restore makes the server's files such as it takes them, if they are known.
+func (s *Server) restore(vet uint64) (expected []string, err error) {
+	m, err := s.readMark()
+	if err == nil {
+		s.known, err = s.recognise(m)
+	}
+	if err == nil {
+		err = os.MkdirAll(damagedDir(s.dir), 0o700)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.durable.set(m.Durable)
+	s.prove = sync.OnceValue(prove)
+	if s.known {
+		err = s.mendFiles(m, vet)
+	} else {
+		s.unfamiliar("nats-server " + strings.Join(s.servers, ", ") + " wrote them")
+	}
+	if errors.Is(err, errOtherLayout) {
+		s.unfamiliar(err.Error())
+		err = nil
+	}
+	if err == nil {
+		s.holes, err = readHoles(s.dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.found = &findings{dir: s.dir, known: s.known, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
+	return expectedStreams(s.dir, m)
 }
 
 // run starts the server and waits until it serves.
@@ -418,19 +430,23 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		}
 		s.conns = append(s.conns, nc)
 	}
+	if err := s.nameLost(ctx); err != nil {
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
+	}
 	appends, err := s.login()
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
-		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: streamsDir(s.dir),
+		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
-	if s.sync {
-		c.Durability = log.Durable
-	}
-	if s.group {
-		s.blocks = newBlockSync(s.dir)
+	// What an earlier owner wrote may still be in memory only. The log begins with a sync,
+	// which is of the whole directory either way: from then on nothing that was there can be
+	// lost, and every ack covers its own event.
+	switch {
+	case s.group:
+		s.blocks = newBlockSync(s.dir, wholeTree)
 		c.Sync = func(stream string) error {
 			err := s.blocks.sync(stream)
 			if err != nil {
@@ -438,6 +454,9 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 			}
 			return err
 		}
+	case s.sync:
+		left := sync.OnceValue(func() error { return wholeTree(s.dir) })
+		c.Sync = func(string) error { return left() }
 	}
 	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
 		return err
@@ -515,7 +534,7 @@ func (s *Server) stop() error {
 		s.opening.Wait() // a start that was given up
 		// A clean stop of the server leaves its last writes in memory.
 		if s.sync {
-			errs = append(errs, syncTree(s.dir))
+			errs = append(errs, wholeTree(s.dir))
 		}
 		if s.events != nil && errors.Join(errs...) == nil {
 			err := s.writeMark(true)

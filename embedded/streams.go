@@ -2,9 +2,6 @@ package embedded
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,39 +11,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
-// The server keeps each stream in a folder of its own: meta.inf, its checksum
-// meta.sum, and in msgs/ the blocks and index.db, which saves it from reading them.
-const (
-	metaFile  = "meta.inf"
-	metaSum   = "meta.sum"
-	indexFile = "index.db"
-)
-
-func streamsDir(dir string) string {
-	return filepath.Join(dir, "jetstream", server.DEFAULT_GLOBAL_ACCOUNT, "streams")
-}
-
-// streamFolders lists the streams, oldest first, whose creation was not cut off:
-// nothing was ever acknowledged in one without meta.inf.
+// streamFolders lists the streams, oldest first, whose creation was not cut off.
 func streamFolders(dir string) ([]string, error) {
-	folders, err := os.ReadDir(streamsDir(dir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var names []string
-	for _, f := range folders {
-		if _, err := os.Stat(filepath.Join(streamsDir(dir), f.Name(), metaFile)); f.IsDir() && err == nil {
-			names = append(names, f.Name())
-		}
-	}
+	names, err := natsfile.Folders(dir)
 	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
-	return names, nil
+	return names, err
 }
 
 // mendMeta makes up for a crash in the middle of a change of a stream, and for damage
@@ -54,15 +29,16 @@ func streamFolders(dir string) ([]string, error) {
 // does not take a stream back for which they do not agree. Then what stood there
 // before is put back: whatever the change was, it is made again. Nothing was ever
 // stored in a stream whose creation was cut off.
-func mendMeta(dir, name string) error {
-	stream := filepath.Join(streamsDir(dir), name)
-	meta, err := os.ReadFile(filepath.Join(stream, metaFile))
+func (x *examination) mendMeta(name string) error {
+	dir := x.dir
+	stream := filepath.Join(natsfile.Streams(dir), name)
+	meta, err := os.ReadFile(filepath.Join(stream, natsfile.MetaFile))
 	if err != nil {
 		return err
 	}
-	sum, err := os.ReadFile(filepath.Join(stream, metaSum))
+	sum, err := os.ReadFile(filepath.Join(stream, natsfile.SumFile))
 	switch {
-	case err == nil && string(sum) == checksum(name, meta):
+	case err == nil && string(sum) == natsfile.Checksum(name, meta):
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
@@ -74,42 +50,39 @@ func mendMeta(dir, name string) error {
 	case err == nil: // they do not agree, and there is no copy
 		return nil // the server will say so
 	}
-	if err := durable.Replace(filepath.Join(stream, metaFile), meta, 0o600, durable.WithSync); err != nil {
+	if err := x.prove(); err != nil {
 		return err
 	}
-	return durable.Replace(filepath.Join(stream, metaSum), []byte(checksum(name, meta)), 0o600, durable.WithSync)
+	if err := durable.Replace(filepath.Join(stream, natsfile.MetaFile), meta, 0o600, durable.WithSync); err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(stream, natsfile.SumFile), []byte(natsfile.Checksum(name, meta)), 0o600, durable.WithSync)
 }
 
 // setUnbornAside takes a stream out of the server's way whose creation a power cut ended:
 // its description is there by name only. Nothing was ever acknowledged in it, or the
 // mark, which is written after a sync, would name it.
-func setUnbornAside(dir, name string, m mark) error {
+func (x *examination) setUnbornAside(name string, m mark) error {
+	dir := x.dir
 	if slices.Contains(m.Streams, name) {
 		return nil
 	}
-	meta, err := os.ReadFile(filepath.Join(streamsDir(dir), name, metaFile))
+	meta, err := os.ReadFile(filepath.Join(natsfile.Streams(dir), name, natsfile.MetaFile))
 	if err != nil || json.Valid(meta) {
 		return err
 	}
 	if _, err := os.Stat(metaCopy(dir, name)); err == nil {
 		return nil // it was described once
 	}
-	if err := os.MkdirAll(damagedDir(dir), 0o700); err != nil {
+	if err := x.prove(); err != nil {
 		return err
 	}
 	for n := 1; ; n++ {
 		aside := filepath.Join(damagedDir(dir), fmt.Sprintf("%s.%d", name, n))
 		if _, err := os.Stat(aside); errors.Is(err, fs.ErrNotExist) {
-			return os.Rename(filepath.Join(streamsDir(dir), name), aside)
+			return os.Rename(filepath.Join(natsfile.Streams(dir), name), aside)
 		}
 	}
-}
-
-// checksum is what the server puts into meta.sum.
-func checksum(name string, meta []byte) string {
-	key := sha256.Sum256([]byte(name))
-	sum := highwayhash.Sum64(meta, key[:])
-	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
 }
 
 func metaCopy(dir, name string) string { return filepath.Join(segmentsDir(dir), name+".meta") }
@@ -124,7 +97,7 @@ func copyMeta(dir string) error {
 		return err
 	}
 	for _, name := range names {
-		meta, err := os.ReadFile(filepath.Join(streamsDir(dir), name, metaFile))
+		meta, err := os.ReadFile(filepath.Join(natsfile.Streams(dir), name, natsfile.MetaFile))
 		if err != nil {
 			return err
 		}
@@ -146,7 +119,7 @@ func unindexed(dir string) (total int64, err error) {
 		return 0, err
 	}
 	for _, name := range names[:max(0, len(names)-1)] {
-		n, err := unindexedBytes(filepath.Join(streamsDir(dir), name, "msgs"))
+		n, err := natsfile.Unindexed(dir, name)
 		if err != nil {
 			return 0, err
 		}
@@ -160,44 +133,13 @@ func streamNumber(name string) (n int) {
 	return n
 }
 
-// unindexedBytes is the size of a stream's blocks if one is younger than its index.
-func unindexedBytes(msgs string) (total int64, err error) {
-	entries, err := os.ReadDir(msgs)
-	if err != nil {
-		return 0, err
-	}
-	var index, youngest time.Time
-	for _, e := range entries {
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		switch {
-		case e.Name() == indexFile:
-			index = info.ModTime()
-		case filepath.Ext(e.Name()) == ".blk":
-			total += info.Size()
-			if info.ModTime().After(youngest) {
-				youngest = info.ModTime()
-			}
-		}
-	}
-	if !youngest.After(index) {
-		return 0, nil
-	}
-	return total, nil
-}
-
 // atRest is called while nothing is being appended. If a crash now would make the
 // server read more than so many bytes of full segments again, it closes its streams,
 // which writes their indexes, and opens them.
 func (s *Server) atRest(most uint64) error {
 	// The mark names a stream only when it is on disk: from then on it must come back.
 	if s.sync {
-		if err := syncTree(s.dir); err != nil {
+		if err := wholeTree(s.dir); err != nil {
 			return err
 		}
 	}

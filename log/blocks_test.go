@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -111,11 +111,11 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	// The server reads the files anew.
 	mustStop(s)
 	msgs := filepath.Join(blocks, "TALLY_2", "msgs")
-	numbers, err := block.Numbers(msgs)
+	numbers, err := natsfile.Numbers(msgs)
 	if err != nil || len(numbers) != 1 {
 		t.Fatalf("the segment has the blocks %v: %v", numbers, err)
 	}
-	path := block.Path(msgs, numbers[0])
+	path := natsfile.Path(msgs, numbers[0])
 	data, err := os.ReadFile(path)
 	if err == nil {
 		data[len(data)/2] ^= 4

@@ -256,3 +256,89 @@ func TestCommitterKeepsThePromises(t *testing.T) {
 		return logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: func(string) error { return nil }})
 	})
 }
+
+// The watermark is marked after the sync and before anybody is told: whoever looks at the
+// mark after a crash finds all that was acknowledged.
+func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
+	d := &disk{}
+	var mu sync.Mutex // guards what follows
+	var marked []events.Offset
+	syncs, waiting := 0, make(map[events.Offset]*log.Pending)
+	mark := func(at events.Offset) {
+		mu.Lock()
+		defer mu.Unlock()
+		before := events.Offset(0)
+		if len(marked) > 0 {
+			before = marked[len(marked)-1]
+		}
+		marked = append(marked, at)
+		if n := d.count(); n <= syncs {
+			t.Errorf("%v was marked without a sync", at)
+		} else {
+			syncs = n
+		}
+		for offset, p := range waiting {
+			if offset <= before {
+				continue
+			}
+			select {
+			case <-p.Done():
+				t.Errorf("%v was acknowledged before %v was marked", offset, at)
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
+	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: d.sync, Mark: mark, AckWait: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i := range 10 {
+		// The first one leads the sync and the others wait for another.
+		release := d.holdBack()
+		var all []*log.Pending
+		for n := range 4 {
+			at := events.Offset(4*i + n + 1)
+			mu.Lock()
+			all = append(all, l.AppendAsync(t.Context(), events.Session("", fmt.Sprint(n)), log.Any, someTurn(fmt.Sprint(at))))
+			waiting[at] = all[n]
+			mu.Unlock()
+			mustHead(t, l, at)
+		}
+		release()
+		for _, p := range all {
+			ack, err := p.Wait(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			delete(waiting, ack.Last)
+			if at := marked[len(marked)-1]; at < ack.Last {
+				t.Errorf("%v is acknowledged, marked is %v", ack.Last, at)
+			}
+			mu.Unlock()
+		}
+	}
+	if durable, err := l.Durable(t.Context()); err != nil || marked[0] != 0 || marked[len(marked)-1] != durable || durable != 40 {
+		t.Errorf("marked were %v, durable is %v, %v", marked, durable, err)
+	}
+}
+
+// mustHead waits until so much is stored.
+func mustHead(t *testing.T, l *log.Log, want events.Offset) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		head, err := l.Head(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head >= want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v is not stored", want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

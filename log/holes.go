@@ -14,7 +14,8 @@ import (
 type holes struct {
 	mu    sync.Mutex             // guards what follows
 	known []Hole                 // by offset; what a reader holds of it does not change
-	found map[events.Offset]bool // and not known, though the backend counts them still
+	found map[events.Offset]bool // and not known, though the backend may count them still
+	told  map[events.Offset]Hole // those of the found ones of which somebody said whose they were
 }
 
 // find returns the place of an offset among the known ones. The caller holds mu.
@@ -30,15 +31,36 @@ func (h *holes) after(at events.Offset) []Hole {
 	return h.known[i:]
 }
 
+// reported gives the known ones behind an offset, and those that were told of since.
+func (h *holes) reported(at events.Offset) []Hole {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i, _ := h.find(at + 1)
+	if len(h.told) == 0 {
+		return h.known[i:]
+	}
+	list := slices.Clone(h.known[i:])
+	for _, told := range h.told {
+		if told.Offset > at {
+			list = append(list, told)
+		}
+	}
+	slices.SortFunc(list, byOffset)
+	return list
+}
+
+func byOffset(a, b Hole) int { return cmp.Compare(a.Offset, b.Offset) }
+
 // lose adds to the known ones.
 func (h *holes) lose(more []Hole) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := slices.Concat(h.known, more)
-	slices.SortStableFunc(all, func(a, b Hole) int { return cmp.Compare(a.Offset, b.Offset) })
+	slices.SortStableFunc(all, byOffset)
 	h.known = slices.CompactFunc(all, func(a, b Hole) bool { return a.Offset == b.Offset })
 	for _, m := range more {
 		delete(h.found, m.Offset)
+		delete(h.told, m.Offset)
 	}
 }
 
@@ -56,9 +78,37 @@ func (h *holes) add(at events.Offset) bool {
 	return true
 }
 
+// has reports whether a record is known to be lost.
+func (h *holes) has(at events.Offset) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, known := h.find(at)
+	return known
+}
+
+// of reports whether a lost record may have been of a filter: nobody knows whose
+// one without subject was.
+func (h Hole) of(filter string) bool { return h.Subject == "" || matches(filter, h.Subject) }
+
 // Lose has reads report records as lost from now on that the backend does not have any
 // more.
 func (l *Log) Lose(records []Hole) { l.holes.lose(records) }
+
+// Tell says whose the records were that reads found to be lost, as far as that is still
+// known: from then on a read of a subject reports those that may have been its own,
+// whether or not the backend knows that it ever had them.
+func (l *Log) Tell(found []Hole) {
+	l.holes.mu.Lock()
+	defer l.holes.mu.Unlock()
+	for _, f := range found {
+		if l.holes.found[f.Offset] {
+			if l.holes.told == nil {
+				l.holes.told = make(map[events.Offset]Hole)
+			}
+			l.holes.told[f.Offset] = f
+		}
+	}
+}
 
 // Holes are the records that the backend does not have and that are known to be lost.
 func (l *Log) Holes() []Hole { return l.holes.after(0) }
@@ -84,7 +134,7 @@ func (l *Log) lost(at events.Offset) *events.DamageError {
 // anyway, as a record or as damaged, is left to that. The result is to be called with
 // io.EOF at the end.
 func (l *Log) withHoles(s stretch, yield func(item, error) bool) func(item, error) bool {
-	holes := l.holes.after(s.after)
+	holes := l.holes.reported(s.after)
 	return func(it item, err error) bool {
 		upto := it.at
 		if errors.Is(err, io.EOF) {
@@ -95,7 +145,7 @@ func (l *Log) withHoles(s stretch, yield func(item, error) bool) func(item, erro
 		for len(holes) > 0 && holes[0].Offset < upto {
 			h := holes[0]
 			holes = holes[1:]
-			if (h.Subject == "" || matches(s.filter, h.Subject)) && !yield(item{at: h.Offset, err: &events.DamageError{Offset: h.Offset}}, nil) {
+			if h.of(s.filter) && !yield(item{at: h.Offset, err: &events.DamageError{Offset: h.Offset}}, nil) {
 				return false
 			}
 		}
@@ -104,4 +154,15 @@ func (l *Log) withHoles(s stretch, yield func(item, error) bool) func(item, erro
 		}
 		return errors.Is(err, io.EOF) || yield(it, err)
 	}
+}
+
+// lastHole gives the last lost record of a stretch that may have been of its filter, 0 if
+// there is none.
+func (l *Log) lastHole(s stretch) events.Offset {
+	for _, h := range slices.Backward(l.holes.reported(s.after)) {
+		if h.Offset <= s.upto && h.of(s.filter) {
+			return h.Offset
+		}
+	}
+	return 0
 }

@@ -380,6 +380,8 @@ func (l *Log) record(ctx context.Context, at events.Offset) (events.Record, erro
 		switch {
 		case serr != nil:
 			err = serr
+		case l.holes.has(at):
+			return events.Record{}, &events.DamageError{Offset: at}
 		case at >= st.First && at <= st.Last && at > 0:
 			return events.Record{}, l.lost(at)
 		}

@@ -180,6 +180,15 @@ func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int, 
 			return
 		}
 		if st.First > 0 && after < st.First-1 {
+			// The log begins behind what was lost of its beginning.
+			for _, h := range l.holes.after(after) {
+				if h.Offset >= st.First || h.Offset > upto {
+					break
+				}
+				if !yield(item{at: h.Offset, err: &events.DamageError{Offset: h.Offset}}, nil) {
+					return
+				}
+			}
 			after = st.First - 1
 		}
 		if after >= upto {

@@ -29,7 +29,7 @@ func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 			last, err := l.backend.Last(ctx, s.filter)
 			switch {
 			case err == nil: // where a subject that is long at rest begins, from behind
-				s.upto = min(s.upto, last.Offset)
+				s.upto = min(s.upto, max(last.Offset, l.lastHole(s)))
 			case !isNotFound(err): // not found is also one that cannot be read
 				yield(item{}, err)
 				return

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/block"
+	"github.com/tallylog/tally/internal/natsfile"
 )
 
 // Scan implements Backend.
@@ -28,14 +28,14 @@ type scan struct {
 	q       Query
 	literal bool
 	line    *line
-	at      events.Offset // of the last message
-	place   int           // in the line, of the segment that is read
-	last    int           // of the last one to be read
-	reading *consumer     // nil: not begun
-	blocks  *block.Reader // of the segment, if it is read from its blocks
-	served  bool          // the server is asked for what is left of the segment
-	losses  int           // of consumers since the last message
-	counts  []*uint64     // by place: announced messages; nil: not asked
+	at      events.Offset    // of the last message
+	place   int              // in the line, of the segment that is read
+	last    int              // of the last one to be read
+	reading *consumer        // nil: not begun
+	blocks  *natsfile.Reader // of the segment, if it is read from its blocks
+	served  bool             // the server is asked for what is left of the segment
+	losses  int              // of consumers since the last message
+	counts  []*uint64        // by place: announced messages; nil: not asked
 }
 
 func newScan(b *jetStream, q Query) *scan {
@@ -224,9 +224,9 @@ func (s *scan) fromBlocks(q Query) (m Message, ok bool) {
 	var err error
 	if s.blocks == nil {
 		dir := filepath.Join(s.b.segments.Blocks, seg.name, "msgs")
-		s.blocks, err = block.NewReader(dir, seg.name, uint64(q.After)+1, uint64(q.Upto), q.Match)
+		s.blocks, err = natsfile.NewReader(dir, seg.name, uint64(q.After)+1, uint64(q.Upto), q.Match)
 	}
-	var stored block.Message
+	var stored natsfile.Message
 	if err == nil {
 		stored, err = s.blocks.Next()
 	}

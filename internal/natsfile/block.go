@@ -1,15 +1,17 @@
-// Package block reads the files in which nats-server keeps messages, without the
-// server: to find damage before the server does, since it throws away what follows, and
-// to read much of what is not written to any more, since the server would keep for
-// minutes what it notes of each block.
-// The layout is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
+// Package natsfile knows the files in which nats-server keeps streams, without the
+// server: to find damage before the server does, since it throws away what follows, to make
+// durable what it wrote, and to read much of what is not written to any more, since the
+// server would keep for minutes what it notes of each block. What it takes for granted of
+// them is listed in docs/nats-server.md.
+//
+// The layout of a block is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
 //
 //	length of the record u32 (highest bit: it has headers), sequence u64, time i64,
 //	length of the subject u16, subject, [length of the headers u32, headers], payload,
 //	HighwayHash-64 over all of it but the lengths
 //
 // in little endian. The hash's key is SHA-256 of "<stream>-<number of the block>".
-package block
+package natsfile
 
 import (
 	"bytes"
@@ -161,7 +163,7 @@ type scanner struct {
 }
 
 func newScanner(stream string, number int, data []byte) *scanner {
-	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, number))
+	key := sha256.Sum256(fmt.Appendf(nil, Layout.Key, stream, number))
 	h, err := highwayhash.New64(key[:])
 	if err != nil {
 		panic(err) // the key has the right length

@@ -1,4 +1,4 @@
-package block
+package natsfile
 
 import (
 	"encoding/binary"
@@ -106,20 +106,117 @@ func TestScanOfATornBlock(t *testing.T) {
 	}
 }
 
+// built makes a block of what a fuzzer chose: messages and what removing them leaves, each
+// with the hash that it should have, and damage done to what was written last. It gives
+// the messages that nothing was done to.
+func built(choice []byte) (data []byte, whole []Record) {
+	next := func() int {
+		if len(choice) == 0 {
+			return 0
+		}
+		c := choice[0]
+		choice = choice[1:]
+		return int(c)
+	}
+	choice = choice[:min(len(choice), 48)] // to look for flipped bits takes the square of a block's size
+	seq, begin := uint64(100), 0
+	for len(choice) > 0 {
+		kind, n := next(), next()
+		subject, header := fmt.Sprintf("tally.v1.00.default.session.s%d", n%3), "NATS/1.0\r\nid: "+strings.Repeat("h", n%20)+"\r\n\r\n"
+		if kind%10 < 4 {
+			begin = len(data)
+		} else if len(data)-begin < headerSize {
+			continue // there is nothing left to damage
+		} else if len(whole) > 0 && whole[len(whole)-1].End > begin {
+			whole = whole[:len(whole)-1]
+		}
+		last := data[begin:]
+		switch kind % 10 {
+		case 0, 1:
+			if kind%10 == 1 {
+				header = ""
+			}
+			data = appendRecord(data, seq, subject, header, strings.Repeat("p", n%100))
+			whole = append(whole, Record{seq, subject, begin, len(data)})
+			seq++
+		case 2: // its number is only remembered
+			data = appendRecord(data, seq|tombstoneBit, "", "", "")
+		case 3: // its data were erased
+			data = appendRecord(data, seq|erasedBit, subject, "", strings.Repeat("e", n%100))
+			seq++
+		case 4: // a bit
+			bit := (next()<<8 + n) % (len(last) * 8)
+			last[bit/8] ^= 1 << (bit % 8)
+		case 5: // a sequence far ahead
+			last[10] ^= 1 << (n % 8)
+			last[len(last)-1] ^= 1
+		case 6: // the lengths, which the hash does not cover
+			binary.LittleEndian.PutUint16(last[20:], binary.LittleEndian.Uint16(last[20:])+uint16(n))
+		case 7: // some bytes
+			for i := range min(n, len(last)) {
+				last[len(last)-1-i] ^= byte(next())
+			}
+		case 8: // the end
+			data = data[:begin+n%len(last)]
+		case 9: // anything
+			for range n % 50 {
+				data = append(data, byte(next()))
+			}
+		}
+	}
+	return data, whole
+}
+
 func FuzzScan(f *testing.F) {
-	data, _ := sound(5)
-	f.Add(data)
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Add([]byte{0, 1, 1, 2, 2, 0, 0, 3, 3, 9, 0, 9})
+	for kind := range byte(6) {
+		f.Add([]byte{0, 1, 0, 60, 4 + kind, 77, 1, 2, 3, 0, 9, 1, 1, 2, 0, 0, 30})
+		f.Add([]byte{1, 1, 3, 60, 4 + kind, 3, 9, 0, 9})
+	}
+	f.Fuzz(func(t *testing.T, choice []byte) {
+		data, whole := built(choice)
 		records, gaps := Scan(stream, 2, data)
-		covered := 0
-		for _, r := range records {
-			covered += r.End - r.Begin
+		mended := slices.Clone(data)
+		at, all := 0, true
+		for len(records) > 0 || len(gaps) > 0 {
+			begin, end := len(data), 0
+			switch {
+			case len(gaps) == 0 || len(records) > 0 && records[0].Begin < gaps[0].Begin:
+				begin, end = records[0].Begin, records[0].End
+				if i := slices.IndexFunc(whole, func(r Record) bool { return r.Begin == begin }); i >= 0 {
+					if whole[i] != records[0] {
+						t.Fatalf("%+v is taken for %+v", whole[i], records[0])
+					}
+					whole = slices.Delete(whole, i, i+1)
+				}
+				records = records[1:]
+			default:
+				g := gaps[0]
+				gaps = gaps[1:]
+				begin, end = g.Begin, g.End
+				if all = all && g.Bit >= 0; g.Bit >= 0 {
+					mended[g.Bit/8] ^= 1 << (g.Bit % 8)
+					if _, ok := Sound(stream, 2, mended[begin:end]); !ok {
+						t.Fatalf("bit %d does not explain the damage from %d to %d", g.Bit, begin, end)
+					}
+				}
+				// A damaged length may end exactly where a later record does.
+				whole = slices.DeleteFunc(whole, func(r Record) bool { return r.Begin >= begin && r.End <= end })
+			}
+			// Nothing is passed over but what removals leave.
+			if last, ok := Sound(stream, 2, data[at:begin]); !ok || last != 0 || end <= begin {
+				t.Fatalf("from %d to %d is a stretch, before it %d bytes are not accounted for", begin, end, begin-at)
+			}
+			at = end
 		}
-		for _, g := range gaps {
-			covered += g.End - g.Begin
+		if last, ok := Sound(stream, 2, data[at:]); !ok || last != 0 {
+			t.Fatalf("the last %d bytes are not accounted for", len(data)-at)
 		}
-		if covered > len(data) {
-			t.Errorf("%d of %d bytes are accounted for", covered, len(data))
+		if len(whole) > 0 {
+			t.Fatalf("%+v is not found", whole)
+		}
+		if _, ok := Sound(stream, 2, mended); ok != all {
+			t.Fatalf("all damage is explained by bits: %v, without them the block is sound: %v", all, ok)
 		}
 	})
 }

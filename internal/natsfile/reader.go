@@ -1,4 +1,4 @@
-package block
+package natsfile
 
 import (
 	"bufio"
@@ -31,8 +31,7 @@ var ErrUnsound = errors.New("not a sound message")
 func Numbers(dir string) (numbers []int, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), ".blk")
-		if n, err := strconv.Atoi(digits); ok && err == nil {
+		if n, ok := number(e.Name()); ok {
 			numbers = append(numbers, n)
 		}
 	}
@@ -40,9 +39,16 @@ func Numbers(dir string) (numbers []int, err error) {
 	return numbers, err
 }
 
+// number gives the number of the block in a file of that name.
+func number(name string) (n int, ok bool) {
+	digits, ok := strings.CutSuffix(name, Layout.Block)
+	n, err := strconv.Atoi(digits)
+	return n, ok && err == nil
+}
+
 // Path is the file of a block in a stream's folder.
 func Path(dir string, number int) string {
-	return filepath.Join(dir, strconv.Itoa(number)+".blk")
+	return filepath.Join(dir, strconv.Itoa(number)+Layout.Block)
 }
 
 // Load reads a block, into a buffer if that has the room.

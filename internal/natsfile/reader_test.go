@@ -1,4 +1,4 @@
-package block
+package natsfile
 
 import (
 	"bufio"
@@ -153,10 +153,12 @@ func TestReaderOfDamagedBlocks(t *testing.T) {
 
 // FuzzReader holds what a reader gives to what Scan finds.
 func FuzzReader(f *testing.F) {
-	data, _ := sound(5)
-	f.Add(data)
-	f.Add(data[:len(data)-1])
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Add([]byte{0, 1, 1, 2, 2, 0, 0, 3, 3, 9, 0, 9})
+	for kind := range byte(6) {
+		f.Add([]byte{0, 1, 0, 60, 0, 5, 4 + kind, 77, 1, 2, 3, 0, 9})
+	}
+	f.Fuzz(func(t *testing.T, choice []byte) {
+		data, _ := built(choice)
 		file, err := os.CreateTemp(t.TempDir(), "")
 		if err == nil {
 			_, err = file.WriteAt(data, 0)

@@ -1,0 +1,160 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/log"
+)
+
+// A program that uses this package is built with the nats-server that its author chose,
+// and a store may have been written to by another one. What looks damaged may be a layout
+// that this program does not know. So nothing is read into the server's files, or changed
+// in them, unless all versions that wrote there are known; and before something is taken
+// for damage of which nothing sound in its stream tells that the layout is the known one,
+// the server of this build writes a stream of its own to be looked at.
+
+// serverVersion is that of the server in this build; a variable for tests.
+var serverVersion = server.VERSION
+
+// LayoutError says that a file of the server's has nothing in it that this program can
+// read, nor has any other block of its stream. It was not changed.
+type LayoutError struct {
+	Dir  string
+	File string
+}
+
+func (e *LayoutError) Error() string {
+	return fmt.Sprintf("embedded: start %s: %s holds nothing that this program can read, nor does another block of its stream: keep a copy of the directory; if a newer program wrote it, use that; if the disk damaged it, move the file away, and what it held is reported as lost", e.Dir, e.File)
+}
+
+// Unwrap returns log.ErrUnavailable.
+func (e *LayoutError) Unwrap() error { return log.ErrUnavailable }
+
+// errOtherLayout says that the server of this build does not write as natsfile reads.
+var errOtherLayout = errors.New("nats-server " + serverVersion + " does not keep its files as this program knows them")
+
+// recognise notes that the server of this build is about to write to the store, and
+// reports whether the files of all that did are known. The mark has their versions before
+// the server runs: whatever it leaves, the next start knows whose it may be. Stores of
+// before they were noted were written to by known ones.
+func (s *Server) recognise(m mark) (known bool, err error) {
+	s.servers = m.Servers
+	if !slices.Contains(s.servers, serverVersion) {
+		s.servers = append(slices.Clone(s.servers), serverVersion)
+		m.Version, m.Servers = markVersion, s.servers
+		err = replaceMark(s.dir, m)
+	}
+	return areKnown(s.servers), err
+}
+
+func areKnown(servers []string) bool {
+	return !slices.ContainsFunc(servers, func(v string) bool { return !natsfile.Known(v) })
+}
+
+// knownTo reports whether the files are known of a store that a server of some version
+// serves. Its owner wrote the mark before.
+func knownTo(dir, version string) bool {
+	var m mark
+	text, err := os.ReadFile(filepath.Join(dir, markFile))
+	return err == nil && json.Unmarshal(text, &m) == nil && areKnown(append(m.Servers, version))
+}
+
+// blocksOf is where a log finds the blocks to read from; "": it asks the server.
+func blocksOf(dir string, known bool) string {
+	if !known {
+		return ""
+	}
+	return natsfile.Streams(dir)
+}
+
+// unfamiliar has the server alone look after its files.
+func (s *Server) unfamiliar(why string) {
+	s.logger.Warn("the server's files are not known to this program: they are neither looked through nor mended nor read from, and each message is synced by itself",
+		"dir", s.dir, "why", why)
+	s.known, s.unvetted, s.seen = false, nil, s.durable.get()
+}
+
+// prove has a server of this build write a stream in a folder of its own, and looks whether
+// natsfile reads from the files what was written: errOtherLayout if it does not.
+func prove() (err error) {
+	dir, err := os.MkdirTemp("", "tally-proof-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
+		JetStreamMaxStore: 1 << 20, JetStreamMaxMemory: 1 << 20, DisableJetStreamBanner: true})
+	if err != nil {
+		return err
+	}
+	go ns.Start()
+	err = errors.New("it does not start")
+	if ns.ReadyForConnections(10 * time.Second) {
+		err = writeProof(ns)
+	}
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	switch {
+	case err != nil:
+		return fmt.Errorf("have a server write something to compare: %w", err)
+	case !readProof(dir):
+		return errOtherLayout
+	}
+	return nil
+}
+
+const proofStream, proofFirst, proofHeader, proofData = "PROOF", 1000, "Proof", "of the layout"
+
+func writeProof(ns *server.Server) error {
+	nc, err := nats.Connect("", nats.InProcessServer(ns))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: proofStream, Subjects: []string{proofStream}, FirstSeq: proofFirst}); err != nil {
+		return err
+	}
+	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: proofStream, Header: nats.Header{proofHeader: {proofStream}}, Data: []byte(proofData)})
+	return err
+}
+
+func readProof(dir string) bool {
+	stream := filepath.Join(natsfile.Streams(dir), proofStream)
+	meta, err := os.ReadFile(filepath.Join(stream, natsfile.MetaFile))
+	if err != nil {
+		return false
+	}
+	sum, err := os.ReadFile(filepath.Join(stream, natsfile.SumFile))
+	if err != nil || string(sum) != natsfile.Checksum(proofStream, meta) {
+		return false
+	}
+	if first, err := natsfile.FirstSequence(dir, proofStream); err != nil || first != proofFirst {
+		return false
+	}
+	r, err := natsfile.NewReader(natsfile.Messages(dir, proofStream), proofStream, proofFirst, proofFirst, nil)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	m, err := r.Next()
+	return err == nil && m.Subject == proofStream && strings.Contains(m.Header, proofHeader) && string(m.Data) == proofData
+}

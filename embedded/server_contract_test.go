@@ -1,0 +1,474 @@
+package embedded_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/internal/natsfile"
+)
+
+// contract is what tally takes for granted of nats-server and no interface of it promises,
+// each with a test on the server of this build. docs/nats-server.md says where each is
+// needed, and what would happen without.
+var contract = []struct {
+	promise string
+	hold    func(t *testing.T)
+}{
+	{"The version is one whose files the tests have read", contractVersion},
+	{"A stream is a folder below jetstream/$G/streams, with meta.inf and its HighwayHash in meta.sum", contractFolders},
+	{"A stream begins with its first sequence, and goes on from there", contractFirst},
+	{"A record has the layout and the hash that natsfile reads", contractRecords},
+	{"A message is in its block when it is acknowledged", contractAcknowledged},
+	{"Blocks are numbered one after the other, and only the newest is written to", contractBlocks},
+	{"A closed stream has an index that is not older than its blocks, and is opened without reading them", contractIndex},
+	{"A stream without an index is read, and what follows a damaged record in its block is thrown away", contractReread},
+	{"What is gone from the end of a stream is listed as deleted, or lies behind its last sequence", contractDeleted},
+	{"DisableJetStream closes the streams of an account and writes their indexes, EnableJetStream opens them", contractReopen},
+	{"A write that fails is in the server's log as JetStream failed to store a msg on stream", contractFailedWrite},
+	{"The refusal of an expectation ends with the subject's last sequence behind a colon", contractConflict},
+	{"A request for messages with bytes to spare ends with Batch Completed", contractBatch},
+	{"A request for messages that is exactly full ends without a word", contractFull},
+}
+
+func TestServerContract(t *testing.T) {
+	for _, c := range contract {
+		t.Run(c.promise, c.hold)
+	}
+}
+
+// The page and the tests have the same list.
+func TestServerContractIsDocumented(t *testing.T) {
+	var want, have []string
+	for _, c := range contract {
+		want = append(want, c.promise)
+	}
+	for line := range strings.Lines(string(mustReadFile(t, filepath.Join("..", "docs", "nats-server.md")))) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && !strings.Contains(line, "---") && cells[0] != "| What is taken for granted" {
+			have = append(have, strings.ReplaceAll(strings.TrimPrefix(cells[0], "| "), "`", ""))
+		}
+	}
+	if !slices.Equal(want, have) {
+		t.Errorf("the page has\n%s\nthe tests have\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// plain is a server without anything of tally's.
+type plain struct {
+	*server.Server
+	t   *testing.T
+	dir string
+	nc  *nats.Conn
+	js  jetstream.JetStream
+	log heard
+}
+
+// heard is a logger that keeps what the server says.
+type heard struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (h *heard) hear(format string, v ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, fmt.Sprintf(format, v...))
+}
+
+func (h *heard) Noticef(string, ...any)         {}
+func (h *heard) Warnf(format string, v ...any)  { h.hear(format, v...) }
+func (h *heard) Fatalf(format string, v ...any) { h.hear(format, v...) }
+func (h *heard) Errorf(format string, v ...any) { h.hear(format, v...) }
+func (h *heard) Debugf(string, ...any)          {}
+func (h *heard) Tracef(string, ...any)          {}
+
+func runPlain(t *testing.T, dir string) *plain {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plain{Server: ns, t: t, dir: dir}
+	ns.SetLoggerV2(&p.log, false, false, false)
+	go ns.Start()
+	t.Cleanup(p.stop)
+	if !ns.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	if p.nc, err = nats.Connect("", nats.InProcessServer(ns)); err == nil {
+		p.js, err = jetstream.New(p.nc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *plain) stop() {
+	if p.nc != nil {
+		p.nc.Close()
+	}
+	p.Shutdown()
+	p.WaitForShutdown()
+}
+
+// stream makes a stream of small blocks.
+func (p *plain) stream() jetstream.Stream {
+	p.t.Helper()
+	s, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"tally.>"}, FirstSeq: 100, MaxBytes: 127_000})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// publish publishes messages of 1,000 bytes and more.
+func (p *plain) publish(n int) {
+	p.t.Helper()
+	for i := range n {
+		m := &nats.Msg{Subject: fmt.Sprint("tally.", i%3), Data: bytes.Repeat([]byte{byte(i)}, 1000)}
+		if i%2 == 0 {
+			m.Header = nats.Header{"A": {fmt.Sprint(i)}, "B": {strings.Repeat("b", i)}}
+		}
+		if _, err := p.js.PublishMsg(p.t.Context(), m); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *plain) msgs() string { return natsfile.Messages(p.dir, "S") }
+
+func (p *plain) blocks() []int {
+	p.t.Helper()
+	numbers, err := natsfile.Numbers(p.msgs())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return numbers
+}
+
+func (p *plain) state(opts ...jetstream.StreamInfoOpt) jetstream.StreamState {
+	p.t.Helper()
+	s, err := p.js.Stream(p.t.Context(), "S")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	info, err := s.Info(p.t.Context(), opts...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return info.State
+}
+
+func contractVersion(t *testing.T) {
+	if !natsfile.Known(server.VERSION) {
+		t.Errorf("nats-server %s is not known: docs/nats-server.md says how a version becomes known", server.VERSION)
+	}
+	if natsfile.Known("2.150.0") || natsfile.Known("3.15.0") || natsfile.Known("") || !natsfile.Known("2.15.99") {
+		t.Error("versions are told apart by more or less than their minor")
+	}
+}
+
+func contractFolders(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	names, err := natsfile.Folders(p.dir)
+	if err != nil || fmt.Sprint(names) != "[S]" {
+		t.Fatalf("the streams are %v, %v", names, err)
+	}
+	stream := filepath.Join(natsfile.Streams(p.dir), "S")
+	if sum := string(mustReadFile(t, filepath.Join(stream, natsfile.SumFile))); sum != natsfile.Checksum("S", mustReadFile(t, filepath.Join(stream, natsfile.MetaFile))) {
+		t.Errorf("the checksum is %s", sum)
+	}
+}
+
+func contractFirst(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	if first, err := natsfile.FirstSequence(p.dir, "S"); err != nil || first != 100 {
+		t.Errorf("the first sequence is %d, %v", first, err)
+	}
+	if st := p.state(); st.LastSeq != 99 {
+		t.Errorf("before the first message: %+v", st)
+	}
+	p.publish(2)
+	if st := p.state(); st.FirstSeq != 100 || st.LastSeq != 101 {
+		t.Errorf("the state is %+v", st)
+	}
+}
+
+func contractRecords(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	s := p.stream()
+	p.publish(80)
+	for _, n := range p.blocks() {
+		data := mustReadFile(t, natsfile.Path(p.msgs(), n))
+		if last, sound := natsfile.Sound("S", n, data); !sound || last == 0 {
+			t.Errorf("block %d is not sound", n)
+		}
+	}
+	r, err := natsfile.NewReader(p.msgs(), "S", 100, 179, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for seq := uint64(100); seq < 180; seq++ {
+		have, err := r.Next()
+		want, askErr := s.GetMsg(t.Context(), seq)
+		if err := errors.Join(err, askErr); err != nil {
+			t.Fatal(err)
+		}
+		header, _ := nats.DecodeHeadersMsg([]byte(have.Header))
+		if have.Header == "" {
+			header = nil
+		}
+		if have.Seq != seq || have.Subject != want.Subject || !bytes.Equal(have.Data, want.Data) || have.Time != want.Time.UnixNano() || fmt.Sprint(header) != fmt.Sprint(want.Header) {
+			t.Fatalf("message %d: %d %s %v, %d bytes, want %d %s %v, %d bytes", seq, have.Time, have.Subject, header, len(have.Data), want.Time.UnixNano(), want.Subject, want.Header, len(want.Data))
+		}
+	}
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	// What is removed leaves records, too: sound ones, that are no messages any more.
+	if err := errors.Join(s.DeleteMsg(t.Context(), 178), s.SecureDeleteMsg(t.Context(), 177)); err != nil {
+		t.Fatal(err)
+	}
+	n := slices.Max(p.blocks())
+	records, gaps := natsfile.Scan("S", n, mustReadFile(t, natsfile.Path(p.msgs(), n)))
+	if len(gaps) > 0 || slices.ContainsFunc(records, func(r natsfile.Record) bool { return r.Seq == 177 }) {
+		t.Errorf("after a removal: %v, %v", records, gaps)
+	}
+}
+
+func contractAcknowledged(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	for i := range 60 {
+		p.publish(1)
+		n := slices.Max(p.blocks())
+		if last, sound := natsfile.Sound("S", n, mustReadFile(t, natsfile.Path(p.msgs(), n))); !sound || last != uint64(100+i) {
+			t.Fatalf("message %d is acknowledged, the block ends with %d (sound: %v)", 100+i, last, sound)
+		}
+	}
+}
+
+func contractBlocks(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	var before map[int][]byte
+	for range 20 {
+		p.publish(5)
+		now := make(map[int][]byte)
+		numbers := p.blocks()
+		for i, n := range numbers {
+			if n != numbers[0]+i {
+				t.Fatalf("the blocks are %v", numbers)
+			}
+			now[n] = mustReadFile(t, natsfile.Path(p.msgs(), n))
+		}
+		for n, old := range before {
+			_, later := before[n+1]
+			if !bytes.HasPrefix(now[n], old) || later && len(now[n]) != len(old) {
+				t.Fatalf("block %d was written to again", n)
+			}
+		}
+		before = now
+	}
+	if len(before) < 3 {
+		t.Errorf("%d blocks: the test showed nothing", len(before))
+	}
+}
+
+// spoil damages the data of a record in the first block, as a disk does: the times of the
+// file say nothing.
+func (p *plain) spoil() (records int) {
+	p.t.Helper()
+	path := natsfile.Path(p.msgs(), p.blocks()[0])
+	data := mustReadFile(p.t, path)
+	list, _ := natsfile.Scan("S", p.blocks()[0], data)
+	data[list[1].End-100] ^= 6
+	rewriteInPlace(p.t, path, data)
+	return len(list)
+}
+
+func contractIndex(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(80)
+	p.stop()
+	if n, err := natsfile.Unindexed(p.dir, "S"); err != nil || n != 0 {
+		t.Fatalf("%d bytes are without index, %v", n, err)
+	}
+	p.spoil()
+	p = runPlain(t, p.dir)
+	if st := p.state(); st.Msgs != 80 {
+		t.Errorf("the blocks were read: %+v", st)
+	}
+}
+
+func contractReread(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(80)
+	p.stop()
+	n := p.spoil()
+	if err := os.Remove(filepath.Join(p.msgs(), natsfile.IndexFile)); err != nil {
+		t.Fatal(err)
+	}
+	p = runPlain(t, p.dir)
+	if st := p.state(); int(st.Msgs) != 80-n+1 || st.FirstSeq != 100 || st.LastSeq != 179 {
+		t.Errorf("of %d records in the block one is sound, the state is %+v", n, st)
+	}
+}
+
+func contractDeleted(t *testing.T) {
+	for _, index := range []bool{true, false} {
+		p := runPlain(t, t.TempDir())
+		p.stream()
+		p.publish(80)
+		p.stop()
+		first, err := natsfile.Begin(natsfile.Path(p.msgs(), slices.Max(p.blocks())))
+		if err == nil {
+			err = os.Remove(natsfile.Path(p.msgs(), slices.Max(p.blocks())))
+		}
+		if err == nil && !index {
+			err = os.Remove(filepath.Join(p.msgs(), natsfile.IndexFile))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = runPlain(t, p.dir)
+		st := p.state(jetstream.WithDeletedDetails(true))
+		for seq := first; seq < 180; seq++ {
+			if seq <= st.LastSeq && !slices.Contains(st.Deleted, seq) {
+				t.Fatalf("with an index %v: %d is gone, the state is %+v", index, seq, st)
+			}
+		}
+		if st.NumDeleted != len(st.Deleted) || int(st.Msgs) != int(first-100) {
+			t.Errorf("with an index %v: %d messages, %d deleted, %d listed", index, st.Msgs, st.NumDeleted, len(st.Deleted))
+		}
+		p.stop()
+	}
+}
+
+func contractReopen(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(80)
+	if err := p.GlobalAccount().DisableJetStream(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := natsfile.Unindexed(p.dir, "S"); err != nil || n != 0 {
+		t.Errorf("%d bytes are without index, %v", n, err)
+	}
+	if js, err := p.Jsz(&server.JSzOptions{Accounts: true, Streams: true}); err != nil || slices.ContainsFunc(js.AccountDetails, func(a *server.AccountDetail) bool { return len(a.Streams) > 0 }) {
+		t.Errorf("the stream is open: %v", err)
+	}
+	if err := p.GlobalAccount().EnableJetStream(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(1)
+	if st := p.state(); st.Msgs != 81 || st.LastSeq != 180 {
+		t.Errorf("the state is %+v", st)
+	}
+}
+
+func contractFailedWrite(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(1)
+	if err := os.Rename(p.msgs(), p.msgs()+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for range 80 { // until it wants another block
+		if err := p.nc.Publish("tally.x", make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() error {
+		p.log.mu.Lock()
+		defer p.log.mu.Unlock()
+		for _, line := range p.log.lines {
+			if strings.HasPrefix(line, "JetStream failed to store a msg on stream") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the server said %q", p.log.lines)
+	})
+}
+
+func contractConflict(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(5)
+	_, err := p.js.Publish(t.Context(), "tally.1", nil, jetstream.WithExpectLastSequencePerSubject(7))
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if !ok || api.ErrorCode != 10071 || !regexp.MustCompile(`^[^:]*: 104$`).MatchString(api.Description) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// ask asks for messages, and gives what comes within a moment: sizes, and what the server
+// says.
+func (p *plain) ask(request string) (sizes []int, said string) {
+	p.t.Helper()
+	c, err := p.js.CreateConsumer(p.t.Context(), "S", jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	inbox := p.nc.NewInbox()
+	sub, err := p.nc.SubscribeSync(inbox)
+	if err == nil {
+		err = p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.S."+c.CachedInfo().Name, inbox, []byte(request))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	for {
+		m, err := sub.NextMsg(300 * time.Millisecond)
+		if err != nil {
+			return sizes, said
+		}
+		if status := m.Header.Get("Status"); status != "" {
+			return sizes, status + " " + m.Header.Get("Description")
+		}
+		sizes = append(sizes, m.Size())
+	}
+}
+
+func contractBatch(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(9)
+	if sizes, said := p.ask(`{"batch":3,"max_bytes":100000}`); len(sizes) != 3 || said != "409 Batch Completed" {
+		t.Errorf("%v, %q", sizes, said)
+	}
+}
+
+func contractFull(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(9)
+	sizes, _ := p.ask(`{"batch":3,"max_bytes":100000}`)
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	if again, said := p.ask(fmt.Sprintf(`{"batch":9,"max_bytes":%d}`, total)); len(again) != 3 || said != "" {
+		t.Errorf("%v of %d bytes, %q", again, total, said)
+	}
+}

@@ -1,0 +1,181 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// badDisk has every sync of a whole directory fail while the result is true, until the
+// test is over. Servers are started after it and closed before.
+func badDisk(t *testing.T) *atomic.Bool {
+	bad := new(atomic.Bool)
+	wholeTree = func(dir string) error {
+		if bad.Load() {
+			return errors.New("input/output error")
+		}
+		return syncTree(dir)
+	}
+	t.Cleanup(func() { wholeTree = syncTree })
+	return bad
+}
+
+func syncedStarts(t *testing.T, do func(t *testing.T, o ServerOptions)) {
+	t.Helper()
+	for name, o := range map[string]ServerOptions{"each": {SyncEach: true}, "as it is": {}} {
+		t.Run(name, func(t *testing.T) {
+			o.Private, o.Dir = true, t.TempDir()
+			do(t, o)
+		})
+	}
+}
+
+func appendOne(t *testing.T, s *Server, id string) log.Ack {
+	t.Helper()
+	ack, err := s.Log().Append(t.Context(), events.Session("", "s"), log.Any,
+		events.Event{ID: id, Source: "test://sync", Type: "com.example.x", ContentType: "text/plain", Data: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack
+}
+
+// What an earlier owner left is made durable before anything is acknowledged: a store of
+// which that cannot be had does not start.
+func TestStartSyncsWhatWasLeft(t *testing.T) {
+	syncedStarts(t, func(t *testing.T, o ServerOptions) {
+		badDisk(t).Store(true)
+		if s, err := Start(t.Context(), o); err == nil {
+			s.Close()
+			t.Error("a store was opened of which nobody knows what is on the disk")
+		}
+	})
+}
+
+// The last sync is behind the end of the server, and one that fails is said: the stop was
+// none, and the next start looks through everything.
+func TestStopAfterAnErrorIsNotClean(t *testing.T) {
+	syncedStarts(t, func(t *testing.T, o ServerOptions) {
+		bad := badDisk(t)
+		s, err := Start(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendOne(t, s, "1")
+		bad.Store(true)
+		if err := s.Close(); err == nil {
+			t.Error("nobody noticed that the end of the log is not on the disk")
+		}
+		bad.Store(false)
+		if m, err := s.readMark(); err != nil || m.Clean {
+			t.Errorf("the mark is %+v, %v", m, err)
+		}
+		if s, err = Start(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if m, err := s.readMark(); err != nil || !m.Clean {
+			t.Errorf("after a stop in order the mark is %+v, %v", m, err)
+		}
+	})
+}
+
+// The server syncs each message where it was asked to, or where one sync for many is not
+// known to be enough.
+func TestSyncEach(t *testing.T) {
+	syncedStarts(t, func(t *testing.T, o ServerOptions) {
+		s, err := Start(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if got, want := SyncsAlways(s), o.SyncEach || !groupSyncs(o.Dir); got != want || want != (s.blocks == nil) {
+			t.Errorf("the server syncs each message: %v, want %v", got, want)
+		}
+	})
+}
+
+// Whatever was acknowledged stands in the watermark, as it is when the process is killed
+// now.
+func TestWatermarkHasWhatWasAcknowledged(t *testing.T) {
+	syncedStarts(t, func(t *testing.T, o ServerOptions) {
+		s, err := Start(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for _, id := range []string{"1", "2", "3"} {
+			ack := appendOne(t, s, id)
+			copied := t.TempDir()
+			text, err := os.ReadFile(filepath.Join(o.Dir, watermarkFile))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(copied, watermarkFile), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := openWatermark(copied)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w.get() < ack.Last || ack.Durability != log.Durable {
+				t.Errorf("%v is acknowledged as %v, the watermark is %v", ack.Last, ack.Durability, w.get())
+			}
+			w.close()
+		}
+	})
+}
+
+// A store of which a write or a sync failed takes nothing until it was mended.
+func TestSickStoreTakesNothing(t *testing.T) {
+	h := newHealth(&room{dir: t.TempDir(), reserve: 1})
+	if err := h.check(); err != nil {
+		t.Fatal(err)
+	}
+	h.heard("JetStream failed to store a msg on stream '$G > TALLY_1': no space left on device")
+	for range 2 {
+		if err := h.check(); !errors.Is(err, log.ErrUnavailable) {
+			t.Errorf("a store that could not write: %v", err)
+		}
+	}
+	select {
+	case <-h.kick:
+	default:
+		t.Error("nobody mends it")
+	}
+	h.mended()
+	if err := h.check(); err != nil {
+		t.Error(err)
+	}
+	h.fail(errors.New("input/output error"))
+	if err := h.check(); !errors.Is(err, log.ErrUnavailable) {
+		t.Errorf("a store of which a sync failed: %v", err)
+	}
+
+	// So it is in a store: an append is refused before anything of it is stored.
+	s, err := Start(t.Context(), ServerOptions{Dir: t.TempDir(), Private: true, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.unwatch() // nobody mends it
+	s.watching.Wait()
+	s.health.fail(errors.New("input/output error"))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := s.Log().Append(ctx, events.Session("", "s"), log.Any, events.Event{Source: "test://sync", Type: "com.example.x", Data: []byte("1")}); !errors.Is(err, log.ErrUnavailable) {
+		t.Errorf("appended: %v", err)
+	}
+	if head, err := s.Log().Head(t.Context()); err != nil || head != 0 {
+		t.Errorf("stored up to %v, %v", head, err)
+	}
+}

@@ -1,0 +1,119 @@
+package natsfile
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/minio/highwayhash"
+)
+
+// known are the minor versions of nats-server of which the tests have read files: of each
+// there are some in testdata.
+var known = []string{"2.15"}
+
+// Known reports whether the files of a version of nats-server are known to be as this
+// package takes them to be. Those of another one may be healthy however they look: nobody
+// may read anything into them, or change them.
+func Known(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return slices.Contains(known, major+"."+minor)
+}
+
+// Layout is what names the blocks and keys their hashes. A test changes it to play a
+// server that does so otherwise.
+var Layout = struct{ Key, Block string }{Key: "%s-%d", Block: ".blk"}
+
+// The server keeps each stream in a folder of its own: its description and the checksum of
+// that, and in msgs/ the blocks and an index, which saves it from reading them.
+const (
+	MetaFile  = "meta.inf"
+	SumFile   = "meta.sum"
+	IndexFile = "index.db"
+)
+
+// Streams is the folder of the streams in a server's store: those of the account that
+// clients have who name none.
+func Streams(store string) string { return filepath.Join(store, "jetstream", "$G", "streams") }
+
+// Messages is the folder of a stream's blocks.
+func Messages(store, stream string) string { return filepath.Join(Streams(store), stream, "msgs") }
+
+// Folders lists the streams of a store whose creation was not cut off: nothing was ever
+// acknowledged in one without a description.
+func Folders(store string) (names []string, err error) {
+	folders, err := os.ReadDir(Streams(store))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, f := range folders {
+		if _, err := os.Stat(filepath.Join(Streams(store), f.Name(), MetaFile)); f.IsDir() && err == nil {
+			names = append(names, f.Name())
+		}
+	}
+	return names, nil
+}
+
+// Checksum is what the server writes beside the description of a stream.
+func Checksum(stream string, meta []byte) string {
+	key := sha256.Sum256([]byte(stream))
+	sum := highwayhash.Sum64(meta, key[:])
+	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
+}
+
+// FirstSequence gives the first sequence that a stream can hold.
+func FirstSequence(store, stream string) (uint64, error) {
+	text, err := os.ReadFile(filepath.Join(Streams(store), stream, MetaFile))
+	if err != nil {
+		return 0, err
+	}
+	var meta struct {
+		First uint64 `json:"first_seq"`
+	}
+	err = json.Unmarshal(text, &meta)
+	return max(meta.First, 1), err
+}
+
+// Unindexed is the size of a stream's blocks if one is younger than its index: the server
+// reads them all again when it opens the stream.
+func Unindexed(store, stream string) (total int64, err error) {
+	entries, err := os.ReadDir(Messages(store, stream))
+	if err != nil {
+		return 0, err
+	}
+	var index, youngest time.Time
+	for _, e := range entries {
+		_, isBlock := number(e.Name())
+		if !isBlock && e.Name() != IndexFile {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if !isBlock {
+			index = info.ModTime()
+			continue
+		}
+		total += info.Size()
+		if info.ModTime().After(youngest) {
+			youngest = info.ModTime()
+		}
+	}
+	if !youngest.After(index) {
+		return 0, nil
+	}
+	return total, nil
+}

@@ -1,0 +1,76 @@
+package log_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// amnesiac is a Backend that does not know any more that it ever had one of its records.
+type amnesiac struct {
+	*logtest.Mem
+	subject string
+	at      events.Offset
+}
+
+func (f amnesiac) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
+	c, err := f.Mem.Scan(ctx, q)
+	if q.Filter == f.subject && q.After < f.at && err == nil {
+		c = oneLess{c}
+	}
+	return c, err
+}
+
+type oneLess struct{ log.Cursor }
+
+func (c oneLess) Announced(ctx context.Context) (uint64, error) {
+	n, err := c.Cursor.Announced(ctx)
+	return n - 1, err
+}
+
+// What a read finds to be lost is reported by every read of the subject whose it was, and
+// by those of all if nobody knows, from when that is told: the backend may have forgotten
+// that it had it.
+func TestFoundLossesAreReported(t *testing.T) {
+	mem := logtest.NewMem(logtest.MemConfig{})
+	var found []events.Offset
+	a, b := events.Session("", "a"), events.Session("", "b")
+	l, err := log.OpenOn(t.Context(), amnesiac{mem, a.NATS(), 2}, log.Config{Found: func(at events.Offset) { found = append(found, at) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, sub := range []events.Subject{a, a, b, a} {
+		if _, err := l.Append(t.Context(), sub, log.Any, someTurn(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mem.Damage(2)
+	look := func(when string, r events.Range, want string) {
+		t.Helper()
+		if got := fmt.Sprint(show(t, l, r)); got != want {
+			t.Errorf("%s: a read of %v gives %s, want %s", when, r.Subject, got, want)
+		}
+	}
+	look("before", events.Range{Subject: a}, "[1 4]")
+	look("before", events.Range{}, "[1 !2 3 4]")
+	if fmt.Sprint(found) != "[@2]" {
+		t.Errorf("found: %v", found)
+	}
+	l.Tell([]log.Hole{{Offset: 2, Subject: a.NATS()}, {Offset: 3, Subject: a.NATS()}})
+	look("told whose", events.Range{Subject: a}, "[1 !2 4]")
+	look("told whose", events.Range{Subject: b}, "[3]")
+	look("told whose", events.Range{}, "[1 !2 3 4]")
+	l.Tell([]log.Hole{{Offset: 2}})
+	look("told that nobody knows", events.Range{Subject: b}, "[!2 3]")
+	if n := l.Lost(); n != 1 {
+		t.Errorf("%d are lost", n)
+	}
+	l.Lose([]log.Hole{{Offset: 2, Subject: a.NATS()}})
+	look("known", events.Range{Subject: a}, "[1 !2 4]")
+	look("known", events.Range{Subject: b}, "[3]")
+}
