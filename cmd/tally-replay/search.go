@@ -98,7 +98,7 @@ func writeHits(a *app.App, hits []catalog.Hit) {
 		if !h.Live {
 			state = "  rewound"
 		}
-		fmt.Fprintf(a.Out, "%s %v  %s  %s%s\n", style.Bold(render.Cut(cli.ID(h.Session), 60)), h.Offset, minute(h.At), h.Roles, state)
+		fmt.Fprintf(a.Out, "%s %v  %s  %s%s\n", style.Bold(render.Cut(cli.ID(h.Session), 60)), h.Offset, minute(h.At), render.Cut(h.Roles, 60), state)
 		text := strings.NewReplacer(catalog.MatchBegin, "[", catalog.MatchEnd, "]").Replace(h.Snippet)
 		fmt.Fprintf(a.Out, "  %s\n", render.Cut(text, width-2))
 	}
