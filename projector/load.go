@@ -31,7 +31,10 @@ type Loader struct {
 	Snapshots snapshot.Store // nil: fold from the first record
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
-	ReadOnly  bool           // the snapshots are used and left as they are; default: what is unsound is removed, and mended if the log has it
+
+	// ReadOnly uses the snapshots and leaves them as they are. Default: what is unsound is
+	// removed, and mended if the log has it.
+	ReadOnly bool
 
 	cache  cache
 	sizes  sizes // zero: standardSizes
