@@ -32,8 +32,8 @@ type Config struct {
 	Keep  bool
 	Views []projector.View // over all subjects
 
-	// PatientViews are views too, for which nobody waits but those who say so: they
-	// leave the machine to those who append, as projector.PatientYield says.
+	// PatientViews are views that may be a little behind: they leave the machine to
+	// those who append, as projector.PatientYield says, until a call of Wait asks for them.
 	PatientViews []projector.View
 
 	// ViewsDir is where the files of the views are, which may be another process's; "":
@@ -310,7 +310,7 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 	return ack, nil
 }
 
-// Update loads a session, lets decide say what shall happen next, and appends
+// Update loads a session, lets decide say what happens next, and appends
 // that on the condition that nothing of the given types came in between;
 // otherwise it starts over. With no types, nothing at all may have come in
 // between. decide gets a session without events as an empty one. If it returns no

@@ -301,7 +301,7 @@ func (l *Log) Stamp(e events.Event) events.Event {
 // Now is the time by the log's clock.
 func (l *Log) Now() time.Time { return l.config.Now() }
 
-// NewID makes the id of an event or of something else that shall have one of its own.
+// NewID makes a fresh id, of an event or of anything else that needs one of its own.
 func (l *Log) NewID() string { return l.config.NewID() }
 
 // Durability is what this log's acknowledgements promise.

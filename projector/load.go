@@ -306,7 +306,7 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 // origin returns the session, and the offset in it, that a session consisted of at
 // an offset: itself there, or before its first record what it had inherited up to
 // there. A session that begins at born or later is ErrNotFound: it was not there
-// when somebody forked it at born, and so nobody descends from himself.
+// when somebody forked it at born, and so no session descends from itself.
 func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (from events.Subject, there events.Offset, err error) {
 	from, there = sub, at
 	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
