@@ -56,14 +56,14 @@ func (h *holes) add(at events.Offset) bool {
 	return true
 }
 
-// Lose has reads report records as lost from now on that the backend does not have any
-// more.
+// Lose makes reads report these records as lost from now on, where the backend does not
+// have them any more.
 func (l *Log) Lose(records []Hole) { l.holes.lose(records) }
 
 // Holes are the records that the backend does not have and that are known to be lost.
 func (l *Log) Holes() []Hole { return l.holes.after(0) }
 
-// Lost is the number of records that are known to be lost, since whenever that was.
+// Lost is the number of records that are known to be lost, whenever they were.
 // Reading everything finds the others.
 func (l *Log) Lost() int {
 	l.holes.mu.Lock()

@@ -75,7 +75,7 @@ func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offs
 }
 
 // Fold folds what happened to a new session and is at hand, without a log and without
-// snapshots. It is for facts of which none forks the session or moves its head.
+// snapshots. None of the facts may fork the session or move its head.
 func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, err error) {
 	ld := &loading{Loader: new(Loader), sub: sub}
 	ld.begin(ctx)
@@ -115,9 +115,9 @@ func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset,
 }
 
 // Keep stores the session as of an offset, 0 for its head, as a snapshot: the chunks
-// that are not stored yet, then the head. kept says why pruning shall leave it alone.
+// that are not stored yet, then the head. kept says why pruning is to leave it alone.
 // A session with damaged records is an error, as its snapshot would hide them. The
-// loader has snapshots.
+// loader must have snapshots.
 func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Meta, error) {
 	st := storing{l: l}
 	snap, err := l.head(ctx, sub, at, kept, st.put)
