@@ -27,7 +27,7 @@ type Listen struct {
 	Ready func(url string)
 }
 
-// Account is a client that may connect. Its password is what it gives, or the bcrypt
+// Account is a client that may connect. Its password is what it sends, or the bcrypt
 // hash of that.
 type Account struct{ Name, Password string }
 
