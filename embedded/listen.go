@@ -180,7 +180,7 @@ func (d *door) run() {
 	}
 }
 
-// enter notes who is in the door, unless it is being closed.
+// enter notes a connection in the door, unless it is being closed.
 func (d *door) enter(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
