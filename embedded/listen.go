@@ -105,7 +105,7 @@ func LoadTLS(cert, key, authorities string) (*tls.Config, error) {
 }
 
 // ReadUsers reads a file of users: a line name:password for each, where the password
-// may be its bcrypt hash; empty lines and those that begin with # are not. Nobody
+// may be its bcrypt hash; empty lines and those that begin with # do not count. Nobody
 // but its owner may be able to read it.
 func ReadUsers(path string) ([]Account, error) {
 	f, err := os.Open(path)
