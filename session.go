@@ -18,7 +18,8 @@ type Session struct {
 	sub events.Subject
 }
 
-// Session returns a handle on a session, whether it exists or not.
+// Session returns a handle on a session, whether it exists or not. A session comes to be
+// with its first event, or by [Session.Create].
 func (st *Store) Session(id string) *Session {
 	return &Session{st: st, sub: events.Session(st.config.Namespace, id)}
 }
@@ -32,9 +33,10 @@ func (s *Session) ID() string { return s.sub.ID }
 // Subject names the session in the log.
 func (s *Session) Subject() events.Subject { return s.sub }
 
-// Load returns the session as of a position, "" or "head" for now. A session that
-// does not exist, or has no such position, is ErrNotFound. At "start" the session
-// is there and empty.
+// Load returns the session as of a position, "" or "head" for now; the package comment
+// and [projector.Position] list the others. A session that does not exist, or has no such
+// position, is ErrNotFound. At "start" the session is there and empty. Load reads all
+// turns of the session; Outline reads those that are asked for.
 func (s *Session) Load(ctx context.Context, position string) (*projector.Session, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -84,7 +86,8 @@ func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
 	return s.st.loader.Outline(ctx, s.sub, 0)
 }
 
-// Create makes the session with a kind. That it exists already is ErrExists.
+// Create makes the session with a kind, a title and what else p says. A session that
+// exists already is ErrExists.
 func (s *Session) Create(ctx context.Context, p events.SessionCreated) (log.Ack, error) {
 	e, err := events.New(s.st.config.Source, s.sub, &p)
 	if err != nil {
@@ -97,7 +100,9 @@ func (s *Session) Create(ctx context.Context, p events.SessionCreated) (log.Ack,
 	return ack, err
 }
 
-// AppendTurns appends turns to a thread, as one event.
+// AppendTurns appends turns to a thread, such as events.MainThread, as one event: all of
+// them or none. A turn is any JSON value and is kept byte for byte. When the call returns
+// without an error, the turns are as safe as the Ack's Durability says.
 func (s *Session) AppendTurns(ctx context.Context, thread string, turns ...json.RawMessage) (log.Ack, error) {
 	p := &events.TurnAppended{}
 	for _, turn := range turns {
@@ -118,7 +123,8 @@ type Move struct {
 	Returns []projector.TurnAt // turns that come back
 }
 
-// PlanRewind says what moving the head to a position would do.
+// PlanRewind says what moving the head to a position, as Load takes them, would do.
+// Nothing is written: Move does that. reason is for those who read the log; "" is none.
 func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Move, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -133,14 +139,14 @@ func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Mov
 	})
 }
 
-// PlanUndo says what taking back the newest rewind would do. There being none is
-// projector.ErrNothingToUndo.
+// PlanUndo says what taking back the newest rewind would do. If there is no rewind to
+// undo, the error is projector.ErrNothingToUndo.
 func (s *Session) PlanUndo(ctx context.Context) (*Move, error) {
 	return s.plan(ctx, (*projector.Session).Undo)
 }
 
-// PlanRedo says what taking back the newest undo would do. There being none, or a
-// rewind after it, is projector.ErrNothingToRedo.
+// PlanRedo says what taking back the newest undo would do. If there is none, or a rewind
+// came after it, the error is projector.ErrNothingToRedo.
 func (s *Session) PlanRedo(ctx context.Context) (*Move, error) {
 	return s.plan(ctx, (*projector.Session).Redo)
 }
@@ -176,7 +182,7 @@ func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
 
 // Fork makes a new session that begins with the threads of this one at a
 // position. Nothing is copied, and what either does later does not matter to the
-// other. That the new session exists already is ErrExists.
+// other. If the new session exists already, the error is ErrExists.
 func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.Ack, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {

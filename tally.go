@@ -32,8 +32,8 @@ type Config struct {
 	Keep  bool
 	Views []projector.View // over all subjects
 
-	// PatientViews are views too, for which nobody waits but those who say so: they
-	// leave the machine to those who append, as projector.PatientYield says.
+	// PatientViews are views that may be a little behind: they leave the machine to
+	// those who append, as projector.PatientYield says, until a call of Wait asks for them.
 	PatientViews []projector.View
 
 	// ViewsDir is where the files of the views are, which may be another process's; "":
@@ -42,8 +42,8 @@ type Config struct {
 	// writes it.
 	ViewsDir string
 	Shown    func(ctx context.Context, view string, at events.Offset) error
-	Policy   projector.Policy // of those snapshots
-	Cursor   string           // file that says how far that projector has got
+	Policy   projector.Policy // of Snapshots: how often one is written
+	Cursor   string           // file that says how far the projector of snapshots has got
 	Room     func() error     // asked before a view is written: projector.Runner's
 
 	// OnClose is called by Close, last: it closes what the log stands on.
@@ -310,10 +310,11 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 	return ack, nil
 }
 
-// Update loads a session, lets decide say what shall happen next, and appends
+// Update loads a session, lets decide say what happens next, and appends
 // that on the condition that nothing of the given types came in between;
 // otherwise it starts over. With no types, nothing at all may have come in
-// between. A session without events is handed over empty. No events, no append.
+// between. decide gets a session without events as an empty one. If it returns no
+// events, nothing is appended.
 func (st *Store) Update(ctx context.Context, sub events.Subject, types []string, decide func(*projector.Session) ([]events.Event, error)) (log.Ack, error) {
 	var ack log.Ack
 	err := Retry(ctx, func() error {

@@ -27,7 +27,7 @@ type Listen struct {
 	Ready func(url string)
 }
 
-// Account is a client that may connect. Its password is what it gives, or the bcrypt
+// Account is a client that may connect. Its password is what it sends, or the bcrypt
 // hash of that.
 type Account struct{ Name, Password string }
 
@@ -105,7 +105,7 @@ func LoadTLS(cert, key, authorities string) (*tls.Config, error) {
 }
 
 // ReadUsers reads a file of users: a line name:password for each, where the password
-// may be its bcrypt hash; empty lines and those that begin with # are not. Nobody
+// may be its bcrypt hash; empty lines and those that begin with # do not count. Nobody
 // but its owner may be able to read it.
 func ReadUsers(path string) ([]Account, error) {
 	f, err := os.Open(path)
@@ -180,7 +180,7 @@ func (d *door) run() {
 	}
 }
 
-// enter notes who is in the door, unless it is being closed.
+// enter notes a connection in the door, unless it is being closed.
 func (d *door) enter(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

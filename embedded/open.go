@@ -126,7 +126,7 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	return func() error { return errors.Join(list.Close(), search.Close()) }
 }
 
-// openLocal owns the directory, or attaches to who does. Between the two states
+// openLocal owns the directory, or attaches to the process that does. Between the two states
 // of another process (it starts, it stops) it tries again.
 func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	deadline := time.Now().Add(cmp.Or(o.Wait, 10*time.Second))

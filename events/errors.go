@@ -23,7 +23,7 @@ func invalid(field, format string, args ...any) error {
 }
 
 // DamageError stands for a record that the log holds at an offset but cannot
-// give back. Reads yield it in the record's place and go on.
+// return. Reads yield it in the record's place and go on.
 type DamageError struct {
 	Offset Offset
 	Err    error // what was found there; may be nil

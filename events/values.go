@@ -163,7 +163,9 @@ func (r *RunRef) checkOptional(path string) error {
 // FileFormat says how a file of a foreign layout is spelled around the raw values
 // that stand in the events, or that it is kept whole.
 type FileFormat struct {
-	Indent       string `json:"indent,omitempty"`       // white space of one level, where the file is rendered from raw values; "": the raw bytes stand as they are
+	// Indent is the white space of one level, where the file is rendered from raw values;
+	// "": the raw bytes stand as they are.
+	Indent       string `json:"indent,omitempty"`
 	Separator    string `json:"separator,omitempty"`    // between the lines of a line-based file; "": \n
 	FinalNewline bool   `json:"finalNewline,omitempty"` // the separator (or \n) also stands at the end
 	BOM          bool   `json:"bom,omitempty"`

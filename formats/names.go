@@ -6,6 +6,9 @@ import "github.com/tallylog/tally/internal/filename"
 // be a file name everywhere stays as it is; bytes that cannot stand there become
 // =XX, so that a name never leaves its folder; what is longer than 200 bytes is
 // shortened with a hash. [ParseFileName] is the inverse.
+//
+// The name is the same on every system, the file need not be: ids that differ only in
+// case or Unicode form have names that macOS and Windows take for one.
 func FileName(id string) string { return filename.Of(id) }
 
 // ParseFileName returns the id of which FileName makes name, and whether there is

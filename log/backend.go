@@ -13,7 +13,7 @@ import (
 // order of calls, counting) is the Log's. Methods must be safe for concurrent use.
 //
 // What an answer told of is there for every later one: a Backend of several servers
-// that do not all know the same MUST NOT go back behind an offset that it gave.
+// that do not all know the same MUST NOT go back behind an offset that it returned.
 type Backend interface {
 	// Publish stores the messages, all or none, next to each other and in this
 	// order. It MUST check Expect before it stores, and MUST recognise ids that it
@@ -72,7 +72,7 @@ type Indexed interface {
 	// Indexed is the offset up to which it does.
 	Indexed() events.Offset
 
-	// MayHold lists the stretches up to an offset, which Indexed gave at some time, in
+	// MayHold lists the stretches up to an offset, which Indexed returned at some time, in
 	// which a subject may have a message with an id. It leaves out none that has.
 	MayHold(subject, id string, upto events.Offset) []Stretch
 }

@@ -14,7 +14,7 @@ import (
 
 // A Sync makes everything durable that was stored when it is called, and returns
 // when it is. It is told the stream that was written to last; when that is another
-// one than before, what the other ones got is to be made durable too. A log that is
+// one than before, what the others got is to be made durable too. A log that is
 // given one acknowledges an append only after a sync that began behind its storing:
 // one sync for all that are waiting.
 //

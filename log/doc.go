@@ -6,7 +6,16 @@
 // it ([Any], [At], [Since]); it is stored whole or not at all, and appending the
 // same events again returns the first answer again.
 //
+// Reading is a range loop over [Log.Read], [Log.ReadBack] or [Log.Follow], which goes
+// on with what comes. A record that cannot be read is yielded as a *events.DamageError
+// in its place, and the loop goes on behind it. Reads end at the durable end of the log
+// unless the range says otherwise: what they yield, no power cut takes back.
+//
+// An [Ack] says what it is worth: [Buffered], [Durable] or [Replicated]. The errors of an
+// append are [ErrConflict], [ErrFull], [ErrUnavailable] and others that mean that nothing
+// was written; [ErrUnknown], after which the same append is made again.
+//
 // [Open] uses a NATS JetStream server, [OpenOn] any [Backend], such as the one in
-// memory of package logtest. Promises are the same on all of them, and the suite
-// logtest.Run holds them to it.
+// memory of package logtest. All of them promise the same, and the suite logtest.Run
+// holds them to it.
 package log

@@ -9,7 +9,7 @@ import (
 // asked for. Nothing was written.
 type DurabilityError struct {
 	Want, Have Durability
-	Why        string // they are worth no more
+	Why        string // why they are not worth more
 }
 
 func (e *DurabilityError) Error() string {

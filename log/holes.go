@@ -90,8 +90,8 @@ func (h *holes) has(at events.Offset) bool {
 // one without subject was.
 func (h Hole) of(filter string) bool { return h.Subject == "" || matches(filter, h.Subject) }
 
-// Lose has reads report records as lost from now on that the backend does not have any
-// more.
+// Lose makes reads report these records as lost from now on, where the backend does not
+// have them any more.
 func (l *Log) Lose(records []Hole) { l.holes.lose(records) }
 
 // Tell says whose the records were that reads found to be lost, as far as that is still
@@ -113,7 +113,7 @@ func (l *Log) Tell(found []Hole) {
 // Holes are the records that the backend does not have and that are known to be lost.
 func (l *Log) Holes() []Hole { return l.holes.after(0) }
 
-// Lost is the number of records that are known to be lost, since whenever that was.
+// Lost is the number of records that are known to be lost, whenever they were.
 // Reading everything finds the others.
 func (l *Log) Lost() int {
 	l.holes.mu.Lock()

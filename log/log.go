@@ -46,11 +46,11 @@ type Config struct {
 	Reads *nats.Conn
 
 	// Scans returns a connection to a server in this process, for one read of the whole
-	// log to use alone: half as dear for each record as the client's. Default: Reads.
+	// log to use alone: cheaper for each record than the client's. Default: Reads.
 	Scans func() (Login, error)
 
 	// Appends is a connection to a server in this process that nothing else uses. It is
-	// the Log's from then on, and half as dear for each append as the client's.
+	// the Log's from then on, and cheaper for each append than the client's.
 	// Default: the connection given to Open.
 	Appends Login
 
@@ -240,10 +240,10 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.backend.Close())
 }
 
-// Recover has appends work again after a sync failed, or the server stopped answering
+// Recover makes appends work again after a sync failed, or the server stopped answering
 // because it could not write. What is under way is answered with ErrUnknown; work runs
 // while nothing is being appended, and is to see to it that everything that is stored
-// can be made durable. If it fails, appends go on to be refused.
+// can be made durable. If it fails, appends are still refused.
 func (l *Log) Recover(ctx context.Context, work func() error) error {
 	js, ok := l.backend.(*jetStream)
 	if !ok {
@@ -286,7 +286,7 @@ func (l *Log) errClosed(verb string) error {
 	return fmt.Errorf("log: %s: %w: the log is closed", verb, ErrUnavailable)
 }
 
-// Stamp sets an event's id and time, if it has none. A producer that wants
+// Stamp sets an event's id and time, where it has none. A producer that wants
 // to be able to append an event again stamps it first, or names it itself.
 func (l *Log) Stamp(e events.Event) events.Event {
 	if e.ID == "" {
@@ -301,7 +301,7 @@ func (l *Log) Stamp(e events.Event) events.Event {
 // Now is the time by the log's clock.
 func (l *Log) Now() time.Time { return l.config.Now() }
 
-// NewID makes the id of an event or of something else that shall have one of its own.
+// NewID makes a fresh id, of an event or of anything else that needs one of its own.
 func (l *Log) NewID() string { return l.config.NewID() }
 
 // Durability is what this log's acknowledgements promise.

@@ -21,7 +21,7 @@ const (
 // durable one there is when the loop begins, or with Range.Buffered the last one.
 // Nothing happens before the loop, and nothing is left after it.
 //
-// A record that the log holds but cannot give back is yielded as a
+// A record that the log holds but cannot return is yielded as a
 // *events.DamageError in its place, and the read goes on; a read of one subject
 // or kind that misses a record names every unreadable offset of the stretch, as
 // nobody can tell any more whose those were. Any other error is the last thing

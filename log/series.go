@@ -20,8 +20,8 @@ import (
 // events were stored by this call, also beside an error; the Ack is of all of them,
 // with Duplicate set if all were there before.
 //
-// Events are stamped and limited, and errors are, as those of Append, but that
-// *events.InvalidError for what the events themselves are and ErrTooLarge alone mean
+// Events are stamped and limited as by Append, and errors are those of Append, with one
+// difference: only ErrTooLarge and an *events.InvalidError of the events themselves mean
 // that nothing was written. A *ConflictError behind the first event says that somebody
 // else wrote to the subject meanwhile, or that the log has the events in another order.
 func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (ack Ack, added int, err error) {

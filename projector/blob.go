@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// BlobError says why content that is kept by reference cannot be given back.
+// BlobError says why content that is kept by reference cannot be returned.
 type BlobError struct {
 	Subject events.Subject
 	Reason  string

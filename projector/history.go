@@ -25,7 +25,7 @@ import (
 //
 // Of a long history only the newest records need be in memory: those below base
 // are looked up elsewhere when a record looks back at them. Such a history stays
-// inside the loader, who knows that a look-up can fail.
+// inside the loader, which knows that a look-up can fail.
 type History struct {
 	subject events.Subject
 	base    int             // the number of the first record that offsets has

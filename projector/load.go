@@ -31,7 +31,10 @@ type Loader struct {
 	Snapshots snapshot.Store // nil: fold from the first record
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
-	ReadOnly  bool           // the snapshots are used and left as they are; default: what is unsound is removed, and mended if the log has it
+
+	// ReadOnly uses the snapshots and leaves them as they are. Default: what is unsound is
+	// removed, and mended if the log has it.
+	ReadOnly bool
 
 	cache  cache
 	sizes  sizes // zero: standardSizes
@@ -72,7 +75,7 @@ func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offs
 }
 
 // Fold folds what happened to a new session and is at hand, without a log and without
-// snapshots. It is for facts of which none forks the session or moves its head.
+// snapshots. None of the facts may fork the session or move its head.
 func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, err error) {
 	ld := &loading{Loader: new(Loader), sub: sub}
 	ld.begin(ctx)
@@ -112,9 +115,9 @@ func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset,
 }
 
 // Keep stores the session as of an offset, 0 for its head, as a snapshot: the chunks
-// that are not stored yet, then the head. kept says why pruning shall leave it alone.
+// that are not stored yet, then the head. kept says why pruning is to leave it alone.
 // A session with damaged records is an error, as its snapshot would hide them. The
-// loader has snapshots.
+// loader must have snapshots.
 func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Meta, error) {
 	st := storing{l: l}
 	snap, err := l.head(ctx, sub, at, kept, st.put)
@@ -303,7 +306,7 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 // origin returns the session, and the offset in it, that a session consisted of at
 // an offset: itself there, or before its first record what it had inherited up to
 // there. A session that begins at born or later is ErrNotFound: it was not there
-// when somebody forked it at born, and so nobody descends from himself.
+// when somebody forked it at born, and so no session descends from itself.
 func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (from events.Subject, there events.Offset, err error) {
 	from, there = sub, at
 	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {

@@ -192,7 +192,7 @@ func (r *Runner) follow(ctx context.Context) error {
 }
 
 // CatchUp brings the view to where the log ends now. progress, if not nil, is told
-// of each commit. Somebody else who writes the view meanwhile does a part of it.
+// of each commit. Another process that writes the view meanwhile does a part of the work.
 func (r *Runner) CatchUp(ctx context.Context, progress func(Cursor)) error {
 	r.withDefaults()
 	for {
@@ -487,7 +487,7 @@ func (r *Runner) Quarantined() int {
 }
 
 // Wait returns when the view shows at least the record at an offset. A view that
-// yields stops that as long as somebody waits.
+// yields does not while somebody waits.
 func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
 	defer r.await()()
 	for {

@@ -20,7 +20,7 @@ type Yield struct {
 	Records uint64        // most records that the view lets come before it begins to read; default 10,000
 }
 
-// PatientYield is that of views for which nobody waits: those who do end it at once.
+// PatientYield is for views that may be a little behind: a call of Wait ends it at once.
 var PatientYield = Yield{Quiet: 50 * time.Millisecond}
 
 func (y Yield) withDefaults() Yield {

@@ -22,7 +22,8 @@ const upperHex = "0123456789ABCDEF"
 // Of makes a file name of an id, the same on every system. An id that can
 // be a file name everywhere stays as it is; bytes that cannot stand there become
 // =XX, so that a name never leaves its folder; what is longer than 200 bytes is
-// shortened with a hash. [Parse] is the inverse.
+// shortened with a hash. [Parse] is the inverse. (Names that differ only in case or
+// Unicode form are one file on macOS and Windows.)
 func Of(id string) string {
 	var b strings.Builder
 	reserved := isReserved(id)

@@ -1,6 +1,6 @@
 // Package rawjson is tally's one reader and writer of JSON. It is for payloads
-// whose bytes belong to somebody else: whatever a field of type
-// [json.RawMessage] is given, it gives back byte for byte.
+// whose bytes belong to somebody else: what a field of type [json.RawMessage] was
+// decoded from is encoded again byte for byte.
 //
 // It differs from encoding/json where that package is too kind for a log:
 //

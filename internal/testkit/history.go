@@ -73,7 +73,8 @@ func (g *historian) create() {
 	id := fmt.Sprintf("s%d", len(g.sessions))
 	p := &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z"}
 	if len(g.sessions) > 0 && g.n("fork", 0, 2) > 0 {
-		parent := rapid.SampledFrom(append(slices.Clone(g.sessions), id, fmt.Sprintf("s%d", len(g.sessions)+1))).Draw(g.t, "parent") // also itself, or one that is not there yet
+		// Also itself, or one that is not there yet.
+		parent := rapid.SampledFrom(append(slices.Clone(g.sessions), id, fmt.Sprintf("s%d", len(g.sessions)+1))).Draw(g.t, "parent")
 		p.Fork = &events.Fork{Session: parent, Offset: events.Offset(g.n("at", 1, int(g.at)+1))}
 	}
 	g.sessions = append(g.sessions, id)

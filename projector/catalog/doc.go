@@ -6,5 +6,5 @@
 // number read it, also with other programs: docs/catalog.md describes the tables.
 // The rows and the cursor that says up to where the log is folded are one
 // transaction. A second writer is refused by that: the one that commits finds the
-// cursor where he left it, or begins anew from where it is.
+// cursor where it left it, or begins anew from where it is.
 package catalog

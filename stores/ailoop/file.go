@@ -100,9 +100,9 @@ const (
 	FileJSON                      // making sense of what it holds
 )
 
-// FileError is the error of a File. It wraps its cause: of kind FileIO what the file system said, so that errors.Is finds
-// fs.ErrPermission and fs.ErrNotExist; of kind FileJSON a
-// *SnapshotDecodeError.
+// FileError is the error of a File. It wraps its cause: of kind FileIO what the file
+// system said, so that errors.Is finds fs.ErrPermission and fs.ErrNotExist; of kind
+// FileJSON a *SnapshotDecodeError.
 type FileError struct {
 	Kind FileErrorKind
 	Path string // of the file

@@ -109,8 +109,8 @@ func (s Snapshot) Append(messages ...Message) Snapshot {
 	return s
 }
 
-// Pin returns the snapshot with a message pinned, or not pinned. There being no
-// such message is a mistake of the program, and panics.
+// Pin returns the snapshot with a message pinned, or not pinned. It panics if there is no
+// such message, which is a mistake of the program.
 func (s Snapshot) Pin(i int, pinned bool) Snapshot {
 	s.pinned = slices.Clone(s.pinned)
 	s.pinned[i] = pinned

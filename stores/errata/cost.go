@@ -25,7 +25,7 @@ type Cost struct {
 	At      time.Time      // when; default: now
 }
 
-// USD gives the amount that a float is written as: 0.1 is exactly 0.1. What is
+// USD returns the amount that a float is written as: 0.1 is exactly 0.1. What is
 // negative, infinite or no number is an *events.InvalidError.
 func USD(v float64) (events.Amount, error) {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
@@ -150,7 +150,7 @@ func totals(t *projector.Totals[string]) map[string]projector.Total {
 	return list
 }
 
-// CostPerModel gives what was spent on each model, rewound or not.
+// CostPerModel returns what was spent on each model, rewound or not.
 func (s *Session) CostPerModel(ctx context.Context) (map[string]events.Amount, error) {
 	costs, err := s.Costs(ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Session) CostPerModel(ctx context.Context) (map[string]events.Amount, e
 	return list, nil
 }
 
-// TotalCost gives what was spent in the session, rewound or not.
+// TotalCost returns what was spent in the session, rewound or not.
 func (s *Session) TotalCost(ctx context.Context) (events.Amount, error) {
 	costs, err := s.Costs(ctx)
 	return costs.Spent.Total.USD, err

@@ -82,7 +82,7 @@ func (w WorkTree) open() (*tree, error) {
 	return &tree{root: root, dir: dir, tell: w.Report}, nil
 }
 
-// name gives the path of a file relative to the tree, with slashes.
+// name returns the path of a file relative to the tree, with slashes.
 func (t *tree) name(file string) (string, error) {
 	name := file
 	if filepath.IsAbs(file) {
@@ -340,7 +340,7 @@ func blobOf(ctx context.Context, st *tally.Store, ref events.DocRef) ([]byte, er
 	return d.Data, nil
 }
 
-// recorded gives the changes as they stand in the event.
+// recorded returns the changes as they stand in the event.
 func recorded(changes []FileChange) []events.RestoredFile {
 	var list []events.RestoredFile
 	for _, c := range changes {

@@ -88,8 +88,8 @@ func (s *Session) put(ctx context.Context, expect log.Expect, e events.Event) (l
 	}
 }
 
-// ensure gives the session a first event, so that there is a point to which even
-// its first run can be rewound.
+// ensure appends the first event of a session without one, so that there is a point to
+// which even its first run can be rewound.
 func (s *Session) ensure(ctx context.Context) error {
 	_, err := s.lastOffset(ctx)
 	if !errors.Is(err, log.ErrNotFound) {
@@ -102,7 +102,7 @@ func (s *Session) ensure(ctx context.Context) error {
 	return err
 }
 
-// lastOffset gives the offset of the session's last record, also of a damaged one.
+// lastOffset returns the offset of the session's last record, also of a damaged one.
 func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
 	rec, err := s.Store().Log.Last(ctx, s.Subject())
 	if damage, ok := errors.AsType[*events.DamageError](err); ok {
@@ -111,7 +111,7 @@ func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
 	return rec.Offset, err
 }
 
-// Histories gives the turns in effect of every model. They are the caller's own.
+// Histories returns the turns in effect of every model. They are the caller's own.
 // A turn that is no {role, content} is an *events.InvalidError.
 func (s *Session) Histories(ctx context.Context) (map[string][]Turn, error) {
 	head, err := s.head(ctx)
@@ -221,7 +221,7 @@ func checkPanel(panelIDs []string) error {
 	return nil
 }
 
-// lengthsOf gives the lengths of histories without the turns of one append.
+// lengthsOf returns the lengths of histories without the turns of one append.
 func lengthsOf(panelIDs []string, threads projector.Threads, own map[string]int) map[string]int {
 	lengths := make(map[string]int, len(panelIDs))
 	for _, id := range panelIDs {

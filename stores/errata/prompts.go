@@ -22,7 +22,7 @@ type Prompts struct{ s *Session }
 // PromptsOf returns a handle on the history of prompts.
 func PromptsOf(st *tally.Store) *Prompts { return &Prompts{Of(st, PromptsSession)} }
 
-// List gives the prompts, newest first. What is no prompt is left out.
+// List returns the prompts, newest first. What is not a prompt is left out.
 func (p *Prompts) List(ctx context.Context) ([]string, error) {
 	head, err := p.s.head(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *Prompts) record(ctx context.Context, prompt string, e events.Event) (bo
 	return err == nil, err
 }
 
-// begin gives the session its kind.
+// begin creates the session, with its kind.
 func (p *Prompts) begin(ctx context.Context) (events.Offset, error) {
 	ack, err := p.s.Create(ctx, events.SessionCreated{Kind: events.KindPrompts, CreatedAt: events.TimestampOf(p.s.Store().Now())})
 	if errors.Is(err, tally.ErrExists) {
@@ -89,7 +89,7 @@ func (p *Prompts) begin(ctx context.Context) (events.Offset, error) {
 	return ack.Last, err
 }
 
-// last gives the newest prompt and the session's last record. As a rule the
+// last returns the newest prompt and the session's last record. As a rule the
 // record is the prompt, and nothing else needs to be read.
 func (p *Prompts) last(ctx context.Context) (prompt *string, id string, at events.Offset, err error) {
 	rec, err := p.s.Store().Log.Last(ctx, p.s.Subject())
@@ -115,7 +115,7 @@ func (p *Prompts) last(ctx context.Context) (prompt *string, id string, at event
 	return nil, head.Ledger.LastID, head.Offset(), nil
 }
 
-// plainPrompt gives the prompt of a record that brings one and does nothing else.
+// plainPrompt returns the prompt of a record that brings one and does nothing else.
 func plainPrompt(rec events.Record) (string, bool) {
 	a, ok := projector.Decode(rec).Payload.(*events.TurnAppended)
 	if _, seen := rec.Seen(); !ok || seen || len(a.Entries) != 1 || len(a.Pins) > 0 || a.Entries[0].Thread != PromptsSession {

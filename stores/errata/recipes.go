@@ -31,7 +31,7 @@ type Recipes struct{ st *tally.Store }
 // RecipesOf returns a handle on the recipes of the namespace.
 func RecipesOf(st *tally.Store) *Recipes { return &Recipes{st} }
 
-// Put stores a recipe.md and gives its hash. Of several texts of one hash the
+// Put stores a recipe.md and returns its hash. Of several texts of one hash the
 // first is kept.
 func (r *Recipes) Put(ctx context.Context, text []byte) (string, error) {
 	hash := recipe.TextHash(text)
@@ -75,7 +75,7 @@ func (r *Recipes) doc(hash string) events.Subject {
 	return events.Document(r.st.Namespace(), KindRecipe, hash)
 }
 
-// Get gives the text that is stored under a hash, or ErrNotFound.
+// Get returns the text that is stored under a hash, or ErrNotFound.
 func (r *Recipes) Get(ctx context.Context, hash string) ([]byte, error) {
 	if hash == "" {
 		return nil, fmt.Errorf("a recipe without hash: %w", tally.ErrNotFound)
@@ -87,7 +87,7 @@ func (r *Recipes) Get(ctx context.Context, hash string) ([]byte, error) {
 	return d.Data, nil
 }
 
-// List gives the texts of all recipes by their hash.
+// List returns the texts of all recipes by their hash.
 func (r *Recipes) List(ctx context.Context) (map[string][]byte, error) {
 	list := make(map[string][]byte)
 	for info, err := range r.st.Subjects(ctx, KindRecipe) {
@@ -106,7 +106,7 @@ func (r *Recipes) List(ctx context.Context) (map[string][]byte, error) {
 	return list, nil
 }
 
-// HashesForName gives the hashes of the recipes with a name, in order.
+// HashesForName returns the hashes of the recipes with a name, in order.
 func (r *Recipes) HashesForName(ctx context.Context, name string) ([]string, error) {
 	list, err := r.List(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Recipes) HashesForName(ctx context.Context, name string) ([]string, err
 	return slices.Sorted(maps.Keys(list)), nil
 }
 
-// Name gives the name of the recipe with a hash: default if it has none, "" if the
+// Name returns the name of the recipe with a hash: default if it has none, "" if the
 // hash is not known or its text cannot be read.
 func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 	text, err := r.Get(ctx, hash)
@@ -129,7 +129,7 @@ func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 	return recipe.NameOf(hash, text), nil
 }
 
-// SessionRecipe gives the recipe that was set for the session, nil if none was.
+// SessionRecipe returns the recipe that was set for the session, nil if none was.
 func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	head, err := s.head(ctx)
 	if err != nil {

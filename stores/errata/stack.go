@@ -29,7 +29,7 @@ type RewindEntry struct {
 	FileSnapshots  []FileSnapshot // nil: no writes were applied
 }
 
-// PushRewindEntry puts an entry on the rewind stack and gives its id.
+// PushRewindEntry puts an entry on the rewind stack and returns its id.
 func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (string, error) {
 	if err := s.ensure(ctx); err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func (s *Session) save(ctx context.Context, p *events.CheckpointSaved) error {
 	return err
 }
 
-// entryPoint gives the offset to which an entry goes back: below the first event
+// entryPoint returns the offset to which an entry goes back: below the first event
 // of its run, and at or above the session's first.
 func entryPoint(head *projector.Session, entry RewindEntry) (events.Offset, error) {
 	at := entry.At
@@ -90,7 +90,7 @@ func entryPoint(head *projector.Session, entry RewindEntry) (events.Offset, erro
 	return at, nil
 }
 
-// beforeLengths gives the last offset before the first turn that would leave if
+// beforeLengths returns the last offset before the first turn that would leave if
 // the histories were cut to lengths; the head if none would.
 func beforeLengths(head *projector.Session, lengths map[string]int) events.Offset {
 	first := events.Offset(math.MaxUint64)
@@ -135,7 +135,7 @@ func attach(ctx context.Context, st *tally.Store, p *events.CheckpointSaved, sna
 	return nil
 }
 
-// PushFileSnapshots gives the newest entry of the stack the files as they were
+// PushFileSnapshots adds to the newest entry of the stack the files as they were
 // before the run, once the run's writes are applied: what stands in the tree now
 // is what the run left, so that a rewind can tell it from later changes. Without
 // an entry, or with nil, it does nothing.
@@ -219,7 +219,7 @@ func (s *Session) RewindStackLen(ctx context.Context) (int, error) {
 	return len(head.Ledger.Stack), nil
 }
 
-// RewindStack gives the entries of the rewind stack, oldest first, without the
+// RewindStack returns the entries of the rewind stack, oldest first, without the
 // content of their files.
 func (s *Session) RewindStack(ctx context.Context) ([]RewindEntry, error) {
 	head, err := s.head(ctx)
@@ -262,7 +262,7 @@ func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
 	})
 }
 
-// goals gives what the files of entries shall be if all of them are rewound,
+// goals returns what the files of entries shall be if all of them are rewound,
 // oldest first in the list: of a file that several hold, the oldest snapshot
 // counts, and the newest run is who wrote it last.
 func goals(entries []*events.CheckpointSaved) []fileGoal {

@@ -60,7 +60,7 @@ func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, 
 	return t.finish(), nil
 }
 
-// counted gives the runs that count: those not rewound.
+// counted returns the runs that count: those not rewound.
 func counted(rows []Row) []Row {
 	return slices.DeleteFunc(rows, func(row Row) bool { return row.IsMarker() || row.Rewound })
 }
@@ -180,8 +180,8 @@ func List(ctx context.Context, st *tally.Store) ([]Metadata, error) {
 	return list, nil
 }
 
-// Latest gives the id of the panel session that was active last. There being
-// none is ErrNotFound.
+// Latest returns the id of the panel session that was active last. If there is
+// none, the error is ErrNotFound.
 func Latest(ctx context.Context, st *tally.Store) (string, error) {
 	list, err := List(ctx, st)
 	if err != nil {
@@ -193,7 +193,7 @@ func Latest(ctx context.Context, st *tally.Store) (string, error) {
 	return list[0].ID, nil
 }
 
-// Resolve gives the id of the panel session that is called so, or else of
+// Resolve returns the id of the panel session that is called so, or else of
 // the only one whose id begins so. None, or several, is an *AmbiguousError.
 func Resolve(ctx context.Context, st *tally.Store, prefix string) (string, error) {
 	ids, err := sessionIDs(ctx, st)

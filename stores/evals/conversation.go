@@ -20,8 +20,8 @@ import (
 // a method is called, and is safe for concurrent use.
 //
 // A conversation is a session of kind conversation. Its steps are the turns of
-// thread main, each as it stands on its line of conversation.jsonl. Methods on a
-// session of another kind are a *KindError.
+// thread main, each as it stands on its line of conversation.jsonl. On a session
+// of another kind, methods return a *tally.KindError.
 type Conversation struct {
 	s *tally.Session
 
@@ -43,7 +43,7 @@ func (c *Conversation) ID() string { return c.s.ID() }
 func (c *Conversation) Path() string { return "conversations/" + filename.Of(c.ID()) }
 
 // Session is the session that the conversation is: rewind, undo, redo and fork are
-// its methods. Who moves the head by it appends to what is then there.
+// its methods. After a move through it, the handle appends to what is then in effect.
 func (c *Conversation) Session() *tally.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()

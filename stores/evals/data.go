@@ -66,10 +66,10 @@ func (e *LineError) Unwrap() error { return e.Err }
 // Decode reads a conversation.jsonl.
 //
 // Blank lines are skipped. No line at all is ErrEmpty, a line that is not JSON a
-// *LineError. A line that is JSON and no step is left out with a warning. Id and
+// *LineError. A line that is JSON but not a step is left out with a warning. Id and
 // metadata are those of the first line; without one the id is UnknownID. A
-// timestamp that is not a string does not count, one that cannot be read makes its
-// line no step.
+// timestamp that is not a string does not count; a line with one that cannot be read
+// is not a step.
 func Decode(jsonl []byte) (*Data, error) {
 	d := decoding{c: &Data{ID: UnknownID}}
 	line := 0

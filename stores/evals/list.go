@@ -49,9 +49,9 @@ type Created struct {
 	At      events.Timestamp // its creation: the first one counts
 }
 
-// Create makes a conversation without steps. It is there from then on
-// for List and Get. That it exists already is not an error: it
-// stays as it is, createdAt too. That the id is another session's is a *KindError.
+// Create makes a conversation without steps. It is there from then on for List and Get.
+// One that exists already stays as it is, createdAt too, and is not an error. An id of a
+// session of another kind is a *tally.KindError.
 func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Created, error) {
 	c := Of(st, id)
 	made := Created{}

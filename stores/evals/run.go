@@ -122,7 +122,7 @@ func (c *Conversation) GetRun(ctx context.Context, id string) (*Run, bool, error
 
 // CreateRun announces a run; with the id "" it makes one as run-<ms>-<random>. The
 // id is taken from then on and PendingRuns has the run; ListRuns and GetRun have it
-// once a result is saved. A run that exists is given as it is.
+// once a result is saved. A run that exists is returned as it is.
 func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Run, error) {
 	if !slices.Contains(runTypes, t) {
 		return nil, &events.InvalidError{Field: "type", Reason: fmt.Sprintf("%q: want tally or trajectory", string(t))}
@@ -170,11 +170,11 @@ type SavedRun struct {
 	Ack     log.Ack
 }
 
-// Save records a result as it stands. The result of an evaluation is a
-// Artifact or a Report and is held to its schema: what is wrong
-// is *events.InvalidError naming the path, and nothing is written. That of a
-// simulation is any object. A run that has a result gets another version; the older
-// ones stay readable. With the result it is recorded which steps it is about.
+// Save records a result as it stands. The result of an evaluation is an Artifact or a
+// Report and is held to its schema: what is wrong is *events.InvalidError naming the
+// path, and nothing is written. That of a simulation is any object. A run that has a
+// result gets another version; the older ones stay readable. With the result it is
+// recorded which steps it is about.
 func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
 	if err := checkResult(r.Type(), result); err != nil {
 		return SavedRun{}, err

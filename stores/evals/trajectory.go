@@ -138,7 +138,7 @@ func (c *Conversation) SaveTrajectoryMeta(ctx context.Context, m *TrajectoryMeta
 }
 
 // SaveTrajectoryMetaRaw is SaveTrajectoryMeta of the bytes as they stand. What is
-// no TrajectoryMeta is *events.InvalidError, and nothing is written.
+// not a TrajectoryMeta is *events.InvalidError, and nothing is written.
 func (c *Conversation) SaveTrajectoryMetaRaw(ctx context.Context, raw events.Raw) (Change, error) {
 	if _, err := ParseTrajectoryMeta(raw); err != nil {
 		return NoChange, err

@@ -54,7 +54,7 @@ func (a *App) storeParent() string {
 	}
 }
 
-// DiskUse sums the files below a directory; what vanishes meanwhile counts not.
+// DiskUse sums the files below a directory; what vanishes meanwhile does not count.
 func DiskUse(dir string) int64 {
 	var n int64
 	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {

@@ -47,8 +47,8 @@ func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView
 	return list, nil
 }
 
-// projectOnce brings a view up to date that nobody keeps; who keeps it is waited
-// for.
+// projectOnce brings a view up to date that nobody keeps; a process that keeps it is
+// waited for.
 func (a *App) projectOnce(ctx context.Context, st *tally.Store, view string, at events.Offset) error {
 	kept, err := catalog.Keep(st.ViewsDir())
 	if errors.Is(err, catalog.ErrKept) {

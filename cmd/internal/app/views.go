@@ -30,10 +30,10 @@ type Views struct {
 const patient = 5 * time.Second
 
 // WithViews calls f with the views as they are after everything that is
-// acknowledged now. A local store that nobody owns is not opened for that: the next process that
-// left it has brought its views up to date, or has noted that they are not. need
-// names the view that must be up to date. On a full disk the views stand still: what
-// they show is shown, and if they cannot be read the log is folded anew, elsewhere.
+// acknowledged now. A local store that nobody owns is not opened for that: its last owner
+// brought its views up to date, or noted that they are not. need names the view that
+// must be up to date. On a full disk the views stand still: what they show is shown,
+// and if they cannot be read the log is folded anew, elsewhere.
 func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, Views) error) error {
 	c, err := a.Config()
 	if err != nil {
@@ -92,8 +92,8 @@ func withFiles(ctx context.Context, c config.Config, dir string, f func(config.C
 	return f(c, Views{dir, r})
 }
 
-// upToDate returns when a view shows what is acknowledged now. Whoever keeps it is
-// waited for; where nobody does, this process does it.
+// upToDate returns when a view shows what is acknowledged now. A process that
+// keeps it is waited for; where none does, this one brings it up to date.
 func (a *App) upToDate(ctx context.Context, st *tally.Store, view string) error {
 	at, err := st.Log.Durable(ctx)
 	if err != nil {

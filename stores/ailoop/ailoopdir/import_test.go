@@ -291,7 +291,7 @@ func TestExportOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, r := exported(t, st)
-	if len(files) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "no message") {
+	if len(files) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "not a message") {
 		t.Errorf("%v %+v", files, r)
 	}
 }

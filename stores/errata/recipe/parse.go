@@ -32,7 +32,7 @@ type section struct {
 
 func (s section) text() string { return strings.TrimSpace(strings.Join(s.lines, "\n")) }
 
-// split gives the title, the lines above the first section, and the
+// split returns the title, the lines above the first section, and the
 // sections.
 func split(text string) (title string, header []string, sections []section) {
 	for line := range strings.SplitSeq(text, "\n") {
@@ -108,7 +108,7 @@ func (r *Recipe) section(title string, lines []string) {
 	}
 }
 
-// items gives the bullets of a list.
+// items returns the bullets of a list.
 func (s section) items() []string {
 	var list []string
 	for _, line := range s.lines {
@@ -121,7 +121,7 @@ func (s section) items() []string {
 	return list
 }
 
-// values gives the lines "name: value", with or without a bullet.
+// values returns the lines "name: value", with or without a bullet.
 func (s section) values() map[string]string {
 	m := make(map[string]string)
 	for _, line := range s.lines {
@@ -133,7 +133,7 @@ func (s section) values() map[string]string {
 	return m
 }
 
-// parts gives what stands under headings of the third level.
+// parts returns what stands under headings of the third level.
 func (s section) parts() []section {
 	var list []section
 	for _, line := range s.lines {
@@ -232,7 +232,7 @@ func (s section) rules() map[string]OutputRule {
 	return rules
 }
 
-// among gives a word if it is one of those allowed.
+// among returns a word if it is one of those allowed.
 func among(word string, allowed ...string) string {
 	if slices.Contains(allowed, word) {
 		return word

@@ -80,7 +80,7 @@ type Error struct{ Reason string }
 
 func (e *Error) Error() string { return "recipe: " + e.Reason }
 
-// Clone gives a copy that shares nothing with the recipe; nil of nil.
+// Clone returns a copy that shares nothing with the recipe; nil of nil.
 func (r *Recipe) Clone() *Recipe {
 	if r == nil {
 		return nil
@@ -223,7 +223,7 @@ func (r *Recipe) Hash() string {
 	return "rcp_" + hashOf([]byte(same.Markdown()))
 }
 
-// TextHash gives the hash of a recipe in markdown, however it is spelled: that of
+// TextHash returns the hash of a recipe in markdown, however it is spelled: that of
 // the configuration, or of the bytes if they cannot be parsed.
 func TextHash(text []byte) string {
 	r, err := Parse(text)

@@ -37,7 +37,7 @@ type SnapshotContext struct {
 	TaskMode         string  `json:"task_mode,omitempty"`
 }
 
-// Snapshot gives a recipe together with the tools that were active. Without a
+// Snapshot returns a recipe together with the tools that were active. Without a
 // recipe there is only the name: default.
 func (r *Recipe) Snapshot(tools []string) Snapshot {
 	s := Snapshot{Name: "default", Tools: slices.Clone(tools)}
@@ -84,7 +84,7 @@ func IsSnapshotHash(hash string) bool {
 	return strings.HasPrefix(hash, "cfg_v") || strings.HasPrefix(hash, "rcp_v")
 }
 
-// NameOf gives the name of what is stored under a hash: default if it has none, ""
+// NameOf returns the name of what is stored under a hash: default if it has none, ""
 // if it cannot be read.
 func NameOf(hash string, text []byte) string {
 	var name string

@@ -1,4 +1,4 @@
-// Package foreign holds what the layouts of package formats share below their
+// Package foreign holds what the layouts of the stores share below their
 // exported surface: how files are read and spelled again, how a file is kept whole
 // as a document, and how events are appended in batches.
 package foreign
