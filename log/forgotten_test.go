@@ -1,6 +1,7 @@
 package log_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,10 +47,7 @@ func TestIndexCountsWhatTheServerForgot(t *testing.T) {
 		t.Fatalf("the first segment has %d of %d records", len(records), n)
 	}
 	keep := len(records) / 2
-	if err := os.Truncate(natsfile.Path(msgs, 1), int64(records[keep].Begin)); err == nil {
-		err = os.Remove(filepath.Join(msgs, natsfile.IndexFile))
-	}
-	if err != nil {
+	if err := errors.Join(os.Truncate(natsfile.Path(msgs, 1), int64(records[keep].Begin)), os.Remove(filepath.Join(msgs, natsfile.IndexFile))); err != nil {
 		t.Fatal(err)
 	}
 	s = mustServe(t, dir, nil)

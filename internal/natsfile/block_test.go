@@ -183,6 +183,9 @@ func FuzzScan(f *testing.F) {
 			switch {
 			case len(gaps) == 0 || len(records) > 0 && records[0].Begin < gaps[0].Begin:
 				begin, end = records[0].Begin, records[0].End
+				if records[0].Seq >= tombstoneBit {
+					t.Fatalf("%+v was removed", records[0])
+				}
 				if i := slices.IndexFunc(whole, func(r Record) bool { return r.Begin == begin }); i >= 0 {
 					if whole[i] != records[0] {
 						t.Fatalf("%+v is taken for %+v", whole[i], records[0])

@@ -154,6 +154,7 @@ func TestReaderOfDamagedBlocks(t *testing.T) {
 // FuzzReader holds what a reader gives to what Scan finds.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 2, 2, 0, 0, 3, 3, 9, 0, 9})
+	f.Add([]byte{0, 1, 2, 0, 1, 7, 2, 0, 0, 3})
 	for kind := range byte(6) {
 		f.Add([]byte{0, 1, 0, 60, 0, 5, 4 + kind, 77, 1, 2, 3, 0, 9})
 	}
