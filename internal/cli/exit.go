@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -102,9 +103,10 @@ func Report(w io.Writer, name string, err error) int {
 	if code == OK || errors.Is(err, errSilent) {
 		return code
 	}
-	fmt.Fprintf(w, "%s: %v\n", name, err)
+	// Errors quote what they are about, ids and names that anybody wrote among it.
+	fmt.Fprintf(w, "%s: %s\n", name, plain.Printable(err.Error()))
 	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(w, "  %s\n", hint)
+		fmt.Fprintf(w, "  %s\n", plain.Printable(hint))
 	}
 	return code
 }

@@ -1,0 +1,131 @@
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/errata"
+)
+
+// evil sets a title, clears the screen, returns to the beginning of the line, colours and
+// hides what follows, and turns the direction of text around.
+const evil = "x\x1b]0;owned\x07\x1b[2J\r\x1b[8mhidden\u009b31m\u202e\x00\x7fword"
+
+// F-6: no byte that somebody wrote into a store is a control sequence on a screen,
+// whatever it is a part of and whatever command shows it, errors among them.
+func TestNothingMovesTheCursor(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	st, err := embedded.Open(t.Context(), embedded.Options{Store: store, Backend: "local", Source: "urn:" + "evil"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := func(v any) events.Raw {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	id := "s" + evil
+	sub := events.Session(st.Namespace(), id)
+	run := events.RunRef{Kind: "job" + evil, ID: "run" + evil}
+	turn := quoted(map[string]any{"role": evil, "name": evil, "content": []any{map[string]any{"type": "text", "text": evil}, map[string]any{"type": "tool-call", "toolName": evil, "toolCallId": evil, "input": map[string]string{evil: evil}},
+		map[string]any{"type": evil, evil: evil}}})
+	var last events.Offset
+	for _, p := range []events.Payload{
+		&events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-02T03:04:05Z", Title: evil, Project: evil, CWD: evil, Owner: evil, Models: []string{evil}},
+		&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: turn}, {Thread: evil, Turn: turn}}},
+		&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: quoted(evil)}}},
+		&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Bytes: []byte(evil)}}},
+		&events.RunCreated{Run: run, Models: []string{evil}, Owner: evil},
+		&events.RunStarted{Run: run, Worker: evil},
+		&events.RunProgressed{Run: run, Kind: evil, Note: evil, Thread: evil},
+		&events.RunFinished{Run: run, Outcome: "completed", Result: quoted(map[string]string{"reason": evil, "goal": evil, evil: evil}), Schema: evil},
+		&events.CostAccrued{Model: evil, Purpose: "other", Source: "reported", USD: "1.5"},
+		&events.CheckpointSaved{Kind: "step", ID: evil, Prompt: evil, At: 1},
+		&events.SessionUpdated{Set: events.Fields{{Name: "title", Value: quoted(evil)}, {Name: evil, Value: quoted(evil)}}, Reason: evil},
+		&events.SessionRewound{To: 2, Reason: evil},
+		&events.ThreadTruncated{Lengths: map[string]int{evil: 99}, Reason: evil}, // void
+	} {
+		e, err := events.New("urn:evil", sub, p) // ids, sources and actors are printable, or refused
+		if err != nil {
+			t.Fatalf("%T: %v", p, err)
+		}
+		expect := log.Any
+		if last > 0 {
+			expect = log.At(last)
+		}
+		ack, err := st.Append(t.Context(), sub, expect, e)
+		if err != nil {
+			t.Fatalf("%T: %v", p, err)
+		}
+		last = ack.Last
+	}
+	other, err := events.New("urn:evil", sub, &events.SessionUpdated{Set: events.Fields{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Type = "com.example." + "note"
+	other.Data = quoted(evil)
+	if _, err := st.Append(t.Context(), sub, log.Any, other); err != nil {
+		t.Fatal(err)
+	}
+	panel := errata.Of(st, "p"+evil)
+	answer := []errata.Response{{ModelID: evil, Text: evil, StopReason: evil, ToolCalls: map[string]int{evil: 1}, ProposedWrites: []errata.FileWrite{{Path: evil, Content: evil}}}, {ModelID: "m", Error: evil}}
+	before, err := panel.AppendHistories(t.Context(), []string{evil, "m"}, answer, evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := panel.PushRewindEntry(t.Context(), errata.RewindEntry{At: before.At, Prompt: evil, HistoryLengths: before.Lengths}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := panel.PersistRunState(t.Context(), errata.Run{ID: "r" + evil, Prompt: evil, Responses: answer, Events: map[string][]errata.Event{evil: {{Type: evil, Data: evil}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := panel.UpdateLastRunNote(t.Context(), evil); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	escaped, panelID := events.EscapeID(id), events.EscapeID("p"+evil)
+	calls := [][]string{
+		{"tally-replay", "ls"}, {"tally-replay", "ls", "--all"}, {"tally-replay", "search", "word"}, {"tally-replay", "search", "hidden"}, {"tally-replay", "search", evil},
+		{"tally-replay", "log"}, {"tally-replay", "log", escaped, "--graph"}, {"tally-replay", "log", escaped}, {"tally-replay", "show", escaped}, {"tally-replay", "show", escaped, "--all"},
+		{"tally-replay", "show", escaped, "--tools", "full"}, {"tally-replay", "show", escaped, "--raw-none"}, {"tally-replay", "show", panelID}, {"tally-replay", "show", panelID, "--steps"}, {"tally-replay", "show", panelID, "--tree"},
+		{"tally-replay", "runs", escaped}, {"tally-replay", "runs", panelID}, {"tally-replay", "show", escaped, "--run", "run" + evil}, {"tally-replay", "cost"}, {"tally-replay", "cost", escaped}, {"tally-replay", "cost", "--by", "model"},
+		{"tally-replay", "diff", escaped, "@2", "@4"}, {"tally-replay", "rewind", panelID}, {"tally-replay", "rewind", escaped, "--to", "#1", "-y"}, {"tally-replay", "undo", escaped, "-y"}, {"tally-replay", "redo", escaped, "-y"},
+		{"tally-replay", "fork", escaped, "--at", "@3"}, {"tally-replay", "fork", escaped, "--at", "@3", "--id", "f" + evil}, {"tally-replay", "status"}, {"tally-replay", "verify"},
+		{"tally-replay", "show", "no" + evil}, {"tally-replay", "show", escaped, "--at", evil}, {"tally-replay", "show", evil, "--thread", evil}, {"tally-replay", "ls", "--sort", evil}, {"tally-replay", evil}, {"tally-replay", "ls", "--" + evil},
+		{"tally-replay", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally-replay", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally-replay", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
+		{"tally-ingest", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally-ingest", "append", "a" + evil}, {"tally-replay", "rebuild"},
+	}
+	shown := 0
+	for _, call := range calls {
+		for i := range call {
+			call[i] = strings.ReplaceAll(call[i], "\x00", "") // which no argument can have
+		}
+		c := command(t.Context(), store, call[0], call[1:]...)
+		var out bytes.Buffer
+		c.Stdout, c.Stderr = &out, &out
+		c.Stdin = strings.NewReader(`{"specversion":"1.0","id":"` + strings.Repeat("x", 3) + `","source":"urn:\u001b[2J","type":"` + events.TypeTurnAppended + `","subject":"session/a","data":{"entries":[{"thread":"\u001b[2J"}]}}` + "\n" + `{"role":` + "\x1b[2J" + "}\n")
+		_ = c.Run()
+		if strings.Contains(out.String(), "owned") {
+			shown++
+		}
+		if at := strings.IndexFunc(out.String(), func(r rune) bool {
+			return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+		}); at >= 0 {
+			t.Errorf("%q prints a control character: %q", call[1:], out.String()[max(0, at-60):min(out.Len(), at+40)])
+		}
+	}
+	if shown < len(calls)/2 {
+		t.Errorf("only %d of %d commands showed any of it", shown, len(calls))
+	}
+}
