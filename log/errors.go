@@ -218,6 +218,8 @@ func apiError(err error) error {
 		return ErrNotFound
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection that keeps nothing for later
+		return fmt.Errorf("%w: whoever served the store is gone: open it again", ErrUnavailable)
 	case refused && (api.ErrorCode == codeInsufficient || api.ErrorCode == codeStorageResources || api.ErrorCode == codeAccountResources):
 		return fmt.Errorf("%w: %s", ErrFull, api.Description)
 	}

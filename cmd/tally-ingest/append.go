@@ -38,7 +38,8 @@ func newAppend(a *app.App) *cobra.Command {
 
 A line with "specversion" is a CloudEvent; its subject (session/<id> or
 document/<kind>/<id>) may be left out if SESSION is given. With SESSION, any
-other object is a turn and is kept byte for byte. Its identity is its own "id" or
+other object is a turn and is kept byte for byte; one that has a name twice is
+refused, since nobody could say which is meant. Its identity is its own "id" or
 "uuid"; else K:<line> with --key K; else a fresh id that the acknowledgement
 shows. An identity that was appended before is stored once, so repeating an input
 after a failure is safe - but not for lines with fresh ids.
@@ -90,6 +91,8 @@ type appender struct {
 	bad     int            // lines that did not go in
 	acked   int
 	stopped error // the store is gone: no line after this can go in
+
+	moves map[events.Subject]map[events.Offset]bool // acknowledged events that may be void at their place
 }
 
 // waiting is an append whose acknowledgement is not printed yet.
@@ -188,8 +191,29 @@ func (p *appender) first() <-chan struct{} {
 	return p.waiting[0].pending.Done()
 }
 
+// nameVoid names what was appended and has no effect at its place.
+func (p *appender) nameVoid(ctx context.Context) error {
+	for sub, moves := range p.moves {
+		s, err := p.st.Loader().Outline(ctx, sub, 0)
+		if err != nil {
+			return err
+		}
+		for _, v := range s.Ledger().Void {
+			if moves[v.Offset] {
+				fmt.Fprintf(p.app.Err, "%s at %v is void: %s. It is kept, and has no effect.\n", v.Type, v.Offset, plain.Printable(v.Reason))
+			}
+		}
+	}
+	return nil
+}
+
 // end says what the command comes to.
 func (p *appender) end(ctx context.Context) error {
+	if p.stopped == nil {
+		if err := p.nameVoid(ctx); err != nil {
+			return err
+		}
+	}
 	if p.app.Format == cli.Text {
 		promise := p.st.Log.Durability()
 		if p.buffered {
@@ -333,6 +357,15 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 	if ack.Late {
 		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", e.ID, ack.First)
 	}
+	if e.Type != events.TypeTurnAppended && e.Subject.IsSession() {
+		if p.moves == nil {
+			p.moves = make(map[events.Subject]map[events.Offset]bool)
+		}
+		if p.moves[e.Subject] == nil {
+			p.moves[e.Subject] = make(map[events.Offset]bool)
+		}
+		p.moves[e.Subject][ack.First] = true
+	}
 	if p.app.Format == cli.Text {
 		return nil
 	}
@@ -341,7 +374,7 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 
 func (p *appender) refuse(line int, err error) {
 	p.bad++
-	fmt.Fprintf(p.app.Err, "line %d: %v\n", line, err)
+	fmt.Fprintf(p.app.Err, "line %d: %s\n", line, plain.Printable(err.Error()))
 }
 
 // event makes the event of a line.
@@ -352,6 +385,9 @@ func (p *appender) event(n int, line []byte) (events.Event, error) {
 	}
 	if _, ok := members.Get("specversion"); ok {
 		e, err := events.ParseJSON(p.st.Namespace(), line)
+		if _, said := members.Get("time"); err == nil && said && e.Time.IsZero() {
+			err = &events.InvalidError{Field: "time", Reason: "the zero time cannot be told from none"}
+		}
 		if err == nil && e.Subject == (events.Subject{}) {
 			if e.Subject = p.sub; p.session == "" {
 				err = &events.InvalidError{Field: "subject", Reason: "missing, and no SESSION was given"}

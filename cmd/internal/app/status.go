@@ -113,15 +113,8 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	if s.Durable, err = st.Log.Durable(ctx); err != nil {
 		return s, err
 	}
-	for info, err := range st.Log.Subjects(ctx, c.Namespace, "") {
-		if err != nil {
-			return s, err
-		}
-		if info.Subject.IsSession() {
-			s.Sessions++
-		} else {
-			s.Documents++
-		}
+	if s.Sessions, s.Documents, err = countSubjects(ctx, c, st, s.Durable); err != nil {
+		return s, err
 	}
 	if snaps := st.Snapshots(); snaps != nil {
 		for m, err := range snaps.All(ctx) {
@@ -138,6 +131,28 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	}
 	s.Views, err = viewsOf(ctx, st)
 	return s, err
+}
+
+// countSubjects counts the sessions and documents of the namespace. The catalog knows, if
+// it shows what is durable; to list the subjects of a large log takes seconds.
+func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durable events.Offset) (sessions, documents int, err error) {
+	if list, err := catalog.Open(ctx, st.ViewsDir()); err == nil {
+		defer list.Close()
+		if at, err := list.Standing(ctx); err == nil && at.Cursor.Offset >= durable {
+			return list.Count(ctx, c.Namespace)
+		}
+	}
+	for info, err := range st.Log.Subjects(ctx, c.Namespace, "") {
+		if err != nil {
+			return 0, 0, err
+		}
+		if info.Subject.IsSession() {
+			sessions++
+		} else {
+			documents++
+		}
+	}
+	return sessions, documents, nil
 }
 
 // viewsOf says how far the views are, as their files say.
