@@ -23,11 +23,11 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What the server counts of a message beside its data: the subject, and where a
-	// consumer whose name has 28 letters would acknowledge it.
+	// consumer whose name has 32 letters would acknowledge it.
 	const n, last, most = 300, 200, 4 << 20
 	subject := events.Session("", "s").NATS()
 	beside := func(i int) int {
-		return len(subject) + len(fmt.Sprintf("$JS.ACK.TALLY_1.%028d.1.%d.%d.%d.%d", 0, i, i, time.Now().UnixNano(), n-i))
+		return len(subject) + len(fmt.Sprintf("$JS.ACK.TALLY_1.%032d.1.%d.%d.%d.%d", 0, i, i, time.Now().UnixNano(), n-i))
 	}
 	left := most
 	for i := 1; i <= n; i++ {
