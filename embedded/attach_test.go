@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -146,4 +147,58 @@ func (m *mortal) alive() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.left > 0
+}
+
+// G20, G25: what an attached process says of an acknowledgement is what the owner's is worth.
+func TestAttachedPromisesNoMoreThanTheOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    embedded.ServerOptions
+		want log.Durability
+	}{
+		"synced":     {embedded.ServerOptions{}, log.Durable},
+		"not synced": {embedded.ServerOptions{NoSync: true}, log.Buffered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Dir = t.TempDir()
+			mustStart(t, c.o)
+			a, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: c.o.Dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			if got := a.Log().Durability(); got != c.want {
+				t.Errorf("it says %v", got)
+			}
+			for _, id := range []string{"a", "b", "a"} {
+				if ack := mustAppend(t, a.Log(), events.Session("", "s"), turn(id, "x")); ack.Durability != c.want {
+					t.Errorf("%s: %+v", id, ack)
+				}
+			}
+		})
+	}
+}
+
+// F-11: what is asked when the owner is gone is answered with what to do.
+func TestAttachedSaysThatTheOwnerIsGone(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStart(t, embedded.ServerOptions{Dir: dir})
+	a, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	sub := events.Session("", "s")
+	mustAppend(t, a.Log(), sub, turn("a", "x"))
+	mustClose(t, s)
+	var readErr error
+	for _, err := range a.Log().Read(t.Context(), events.Range{Subject: sub}) {
+		readErr = err
+	}
+	_, lastErr := a.Log().Last(t.Context(), sub)
+	_, appendErr := a.Log().Append(t.Context(), sub, log.Any, turn("b", "x"))
+	for call, err := range map[string]error{"read": readErr, "last": lastErr, "append": appendErr} {
+		if !errors.Is(err, log.ErrUnavailable) || !strings.Contains(err.Error(), "open it again") {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
 }
