@@ -22,7 +22,7 @@ const module = "github.com/tallylog/tally"
 // below, machinery above it; nothing imports upward, and no store another.
 var arrows = []struct{ pkg, may string }{
 	{"events", "internal/rawjson"},
-	{"log", "events internal/rawjson internal/segindex internal/natsfile"},
+	{"log", "events internal/rawjson internal/segindex internal/natsfile internal/natswire"},
 	{"log/logtest", "log events"},
 	{"snapshot", "events internal/rawjson internal/durable"},
 	{"projector", "events snapshot internal/rawjson internal/durable"},
@@ -43,6 +43,7 @@ var arrows = []struct{ pkg, may string }{
 	{"cmd/*", "*"},
 
 	{"internal/natsfile", ""},
+	{"internal/natswire", ""},
 	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson"},
 	{"internal/config", "log events"},
 	{"internal/durable", ""},

@@ -1,8 +1,6 @@
 package log
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 
 	"github.com/nats-io/nats.go"
@@ -31,18 +29,6 @@ func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject
 	k := &link{known: make(chan struct{})}
 	k.settle(before)
 	return l.appendAsync(ctx, sub, Any, false, evs, &link{before: k, known: make(chan struct{})})
-}
-
-// ReadIncoming reads the first message of what a server sent, and gives its header as
-// it came.
-func ReadIncoming(b []byte) (m Message, number uint64, header string, err error) {
-	in := bufio.NewReader(bytes.NewReader(b))
-	line, err := in.ReadSlice('\n')
-	if err != nil {
-		return Message{}, 0, "", err
-	}
-	a, err := readIncoming(in, line)
-	return a.Message, a.number, a.wire, err
 }
 
 // WireCodes are the codes of errors on the wire.

@@ -1,12 +1,8 @@
 package log
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -15,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
+	"github.com/tallylog/tally/internal/natswire"
 )
 
 // feed is a connection of its own to a server in this process, by which one consumer
@@ -41,9 +39,9 @@ type feed struct {
 // dialFeed begins a connection that was made to the server.
 func dialFeed(login Login) (*feed, error) {
 	f := &feed{conn: login.Conn, inbox: "_INBOX." + nuid.Next(), more: make(chan struct{}, 1), done: make(chan struct{})}
-	in := bufio.NewReaderSize(f.conn, 256<<10)
-	if err := greet(login, in, "tally reads", f.inbox, silence); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %v", ErrUnavailable, err), f.conn.Close())
+	in, err := login.dial("tally reads", f.inbox, silence, 256<<10)
+	if err != nil {
+		return nil, err
 	}
 	go func() {
 		defer close(f.done)
@@ -135,101 +133,37 @@ func (f *feed) hand(some []incoming, err error) {
 const handEvery = 128
 
 // read takes what the server says until the connection ends.
-func (f *feed) read(in *bufio.Reader) error {
+func (f *feed) read(in *natswire.Reader) error {
 	var some []incoming
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return err
-		}
-		switch verb, _, _ := bytes.Cut(line, []byte(" ")); string(bytes.TrimSpace(verb)) {
-		case "MSG", "HMSG":
-			a, err := readIncoming(in, line)
-			if err != nil {
-				return err
-			}
-			some = append(some, a)
-		case "PING":
-			if err := f.write([]byte("PONG\r\n")); err != nil {
-				return err
-			}
-		case "-ERR":
-			return fmt.Errorf("the server says %s", bytes.TrimSpace(line))
-		}
-		if len(some) > 0 && (in.Buffered() == 0 || len(some) >= handEvery) {
+	hand := func() {
+		if len(some) > 0 {
 			f.hand(some, nil)
 			clear(some)
 			some = some[:0]
 		}
 	}
+	return in.Read(natswire.Handler{
+		Message: func(m natswire.Message) error {
+			a, err := incomingOf(m)
+			if some = append(some, a); err == nil && len(some) >= handEvery {
+				hand()
+			}
+			return err
+		},
+		Ping: func() error { return f.write([]byte("PONG\r\n")) },
+		Idle: hand,
+	})
 }
 
-// mostMessage bounds what a message has, headers and data.
-const mostMessage = 64 << 20
-
-// readIncoming reads what follows the line of a message,
-//
-//	MSG <subject> <sid> [<reply>] <size>
-//	HMSG <subject> <sid> [<reply>] <size of the header> <size>
-//
-// which is no longer valid then.
-func readIncoming(in *bufio.Reader, line []byte) (incoming, error) {
-	fields, n := splitFields(line)
-	numbers := 1
-	if string(fields[0]) == "HMSG" {
-		numbers = 2
+// incomingOf reads what a consumer says about a message. Its header stays text.
+func incomingOf(m natswire.Message) (incoming, error) {
+	a := incoming{Message: Message{Subject: m.Subject, wire: string(m.Header), Data: m.Data}, size: m.Size()}
+	if m.Reply == "" {
+		return a, nil
 	}
-	header, size := 0, 0
-	ok := n == 3+numbers || n == 4+numbers
-	if ok {
-		size, ok = parseSize(fields[n-1])
-	}
-	if ok && numbers == 2 {
-		header, ok = parseSize(fields[n-2])
-	}
-	if !ok || header > size {
-		return incoming{}, fmt.Errorf("the server says %q", line)
-	}
-	a := incoming{Message: Message{Subject: string(fields[1])}, size: len(fields[1]) + size}
-	if n == 4+numbers {
-		a.size += len(fields[3])
-		d, err := parseDelivery(string(fields[3]))
-		if err != nil {
-			return incoming{}, err
-		}
-		a.Offset, a.Time, a.number = d.offset, d.time, d.number
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(in, body); err != nil {
-		return incoming{}, err
-	}
-	if _, err := in.Discard(len("\r\n")); err != nil {
-		return incoming{}, err
-	}
-	a.wire, a.Data = string(body[:header]), body[header:]
-	return a, nil
-}
-
-// splitFields gives the words of a line. Of more than a message has, n is too large.
-func splitFields(line []byte) (fields [6][]byte, n int) {
-	for word := range bytes.FieldsSeq(line) {
-		if n < len(fields) {
-			fields[n] = word
-		}
-		n++
-	}
-	return fields, n
-}
-
-func parseSize(digits []byte) (int, bool) {
-	n := 0
-	for _, c := range digits {
-		if c < '0' || c > '9' || n > mostMessage {
-			return 0, false
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n, len(digits) > 0 && n <= mostMessage
+	d, err := parseDelivery(m.Reply)
+	a.Offset, a.Time, a.number = d.offset, d.time, d.number
+	return a, err
 }
 
 // header gives the message's header as the NATS client does: none, if it is broken.

@@ -1,7 +1,6 @@
 package log_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -139,26 +138,4 @@ func TestScanLeftEarly(t *testing.T) {
 	if n := s.NumClients(); n > 2 {
 		t.Errorf("the server has %d connections, want those of two logs", n)
 	}
-}
-
-// FuzzReadIncoming holds messages as they are read to what was written, and to an
-// error or a message whatever is there.
-func FuzzReadIncoming(f *testing.F) {
-	f.Add("a.b", "NATS/1.0\r\nce-id: 1\r\n\r\n", []byte("data"), uint64(7), []byte("HMSG a 1 3 2\r\n"))
-	f.Add("a", "", []byte{}, uint64(0), []byte("MSG a 1 99999999999999999999\r\n"))
-	f.Fuzz(func(t *testing.T, subject, header string, data []byte, at uint64, raw []byte) {
-		_, _, _, _ = log.ReadIncoming(raw) // must not panic
-		if subject == "" || strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return
-		}
-		reply := fmt.Sprintf("$JS.ACK.TALLY_1.c.1.%d.5.1700000000000000000.9", at)
-		line := fmt.Sprintf("HMSG %s 1 %s %d %d\r\n", subject, reply, len(header), len(header)+len(data))
-		m, number, wire, err := log.ReadIncoming(append(append([]byte(line+header), data...), "\r\n"...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.Subject != subject || wire != header || !bytes.Equal(m.Data, data) || uint64(m.Offset) != at || number != 5 || m.Time.Unix() != 1_700_000_000 {
-			t.Fatalf("read %+v, number %d, header %q", m, number, wire)
-		}
-	})
 }

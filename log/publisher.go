@@ -1,18 +1,16 @@
 package log
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nuid"
+
+	"github.com/tallylog/tally/internal/natswire"
 )
 
 // publisher speaks as much of the NATS protocol as appending takes, over a connection
@@ -52,9 +50,9 @@ func dialPublisher(login Login, wait time.Duration) (*publisher, error) {
 	conn := login.Conn
 	p := &publisher{conn: conn, inbox: "_INBOX." + nuid.Next(), wait: wait, pending: make(map[uint64]chan<- answer), flush: make(chan struct{}, 1)}
 	p.room.L = &p.mu
-	in := bufio.NewReaderSize(conn, 64<<10)
-	if err := greet(login, in, "tally appends", p.inbox, wait); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %v", ErrUnavailable, err), conn.Close())
+	in, err := login.dial("tally appends", p.inbox, wait, 64<<10)
+	if err != nil {
+		return nil, err
 	}
 	p.done.Go(func() { p.end(p.read(in)) })
 	p.done.Go(p.write)
@@ -201,50 +199,23 @@ func (p *publisher) drain() {
 }
 
 // read takes what the server says until the connection ends.
-func (p *publisher) read(in *bufio.Reader) error {
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return err
+func (p *publisher) read(in *natswire.Reader) error {
+	return in.Read(natswire.Handler{Message: p.answer, Ping: func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.err == nil {
+			p.out = append(p.out, "PONG\r\n"...)
+			p.kick()
 		}
-		verb, rest, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(" "))
-		switch string(verb) {
-		case "MSG", "HMSG":
-			if err := p.answer(in, string(verb) == "HMSG", rest); err != nil {
-				return err
-			}
-		case "PING":
-			p.mu.Lock()
-			if p.err == nil {
-				p.out = append(p.out, "PONG\r\n"...)
-				p.kick()
-			}
-			p.mu.Unlock()
-		case "-ERR":
-			return fmt.Errorf("the server says %s", rest)
-		}
-	}
+		return nil
+	}})
 }
 
-// answer reads MSG <subject> <sid> <size>, or HMSG <subject> <sid> <headers> <size>, and
-// wakes who waits for it.
-func (p *publisher) answer(in *bufio.Reader, headers bool, line []byte) error {
-	fields := bytes.Fields(line)
-	if len(fields) < 3 || headers && len(fields) < 4 {
-		return fmt.Errorf("the server says MSG %q", line)
-	}
-	size, err := strconv.Atoi(string(fields[len(fields)-1]))
-	if err != nil || size < 0 || size > 1<<20 {
-		return fmt.Errorf("the server says MSG %q", line)
-	}
-	_, digits, _ := bytes.Cut(fields[0][min(len(p.inbox), len(fields[0])):], []byte("."))
-	n, err := strconv.ParseUint(string(digits), 10, 64)
+// answer wakes the caller that a message answers.
+func (p *publisher) answer(m natswire.Message) error {
+	n, err := strconv.ParseUint(m.Subject[min(len(p.inbox)+len("."), len(m.Subject)):], 10, 64)
 	if err != nil {
-		return fmt.Errorf("the server answers to %q", fields[0])
-	}
-	body := make([]byte, size+len("\r\n"))
-	if _, err := io.ReadFull(in, body); err != nil {
-		return err
+		return fmt.Errorf("the server answers to %q", m.Subject)
 	}
 	p.mu.Lock()
 	got := p.pending[n]
@@ -253,11 +224,11 @@ func (p *publisher) answer(in *bufio.Reader, headers bool, line []byte) error {
 	if got == nil {
 		return nil // nobody waits any more
 	}
-	if headers { // a status without a body: nobody takes the subject
+	if m.Header != nil { // a status without a body: nobody takes the subject
 		got <- answer{err: fmt.Errorf("%w: no stream takes the subject", ErrUnavailable)}
 		return nil
 	}
-	ack, err := parseAck(body[:size])
+	ack, err := parseAck(m.Data)
 	got <- answer{ack, err}
 	return nil
 }
