@@ -13,6 +13,7 @@ import (
 
 // The owner's log keeps every promise while one sync covers many appends.
 func TestOwnerKeepsThePromises(t *testing.T) {
+	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return mustStart(t, embedded.ServerOptions{Dir: t.TempDir()}).Log()
 	})
@@ -20,6 +21,7 @@ func TestOwnerKeepsThePromises(t *testing.T) {
 
 // So does the log of a process that appends through the owner.
 func TestAttachedKeepsThePromises(t *testing.T) {
+	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		dir := t.TempDir()
 		mustStart(t, embedded.ServerOptions{Dir: dir})
@@ -34,12 +36,14 @@ func TestAttachedKeepsThePromises(t *testing.T) {
 
 // Both do so while segments are begun all the time.
 func TestSegmentsKeepThePromises(t *testing.T) {
+	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return mustStart(t, tiny(t.TempDir())).Log()
 	})
 }
 
 func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
+	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		dir := t.TempDir()
 		mustStart(t, tiny(dir))

@@ -18,6 +18,7 @@ import (
 // log, is named to the first process that opens the store, whatever it reads first, and
 // to every later one.
 func TestLostTailIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
 	const n = 40
 	for name, stop := range map[string]func(*testing.T, *embedded.Server){"closed": mustClose, "killed": func(*testing.T, *embedded.Server) {}} {
 		for blocks, size := range map[string]int{"one block": 10, "two blocks": 300_000} {

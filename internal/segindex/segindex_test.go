@@ -3,6 +3,7 @@ package segindex
 import (
 	"errors"
 	"fmt"
+	"github.com/tallylog/tally/internal/testkit"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -82,6 +83,7 @@ func TestMayHoldForgetsNoID(t *testing.T) {
 // Whichever bit is flipped: what the index says is right, or it says that it is
 // damaged.
 func TestDamageIsNoticed(t *testing.T) {
+	testkit.NotUnderRace(t)
 	path, want := build(t, 2_000, 700)
 	sound, err := os.ReadFile(path)
 	if err != nil {

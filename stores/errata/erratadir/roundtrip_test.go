@@ -199,6 +199,7 @@ func text(r *rand.Rand) string {
 // Whatever the original can write comes out as it was, and all of it from the
 // state.
 func TestGenerated(t *testing.T) {
+	testkit.NotUnderRace(t)
 	files := make(map[string]string)
 	r := rand.New(rand.NewPCG(1, 2))
 	exact := 0

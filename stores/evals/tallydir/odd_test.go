@@ -11,7 +11,8 @@ import (
 // Whatever stands in a folder comes out byte for byte, and a second import finds
 // nothing to do.
 func TestOddFolders(t *testing.T) {
-	for seed := range testkit.Times(1000) {
+	testkit.NotUnderRace(t)
+	for seed := range 1000 {
 		t.Run(fmt.Sprint("T-27/seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
