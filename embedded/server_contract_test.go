@@ -42,6 +42,7 @@ var contract = []struct {
 	{"The refusal of an expectation ends with the subject's last sequence behind a colon", contractConflict},
 	{"A request for messages with bytes to spare ends with Batch Completed", contractBatch},
 	{"A request for messages that is exactly full ends without a word", contractFull},
+	{"A request from another account has a reply subject of the server's, from which the answer goes to that account alone", contractAccounts},
 }
 
 func TestServerContract(t *testing.T) {
@@ -470,5 +471,63 @@ func contractFull(t *testing.T) {
 	}
 	if again, said := p.ask(fmt.Sprintf(`{"batch":9,"max_bytes":%d}`, total)); len(again) != 3 || said != "" {
 		t.Errorf("%v of %d bytes, %q", again, total, said)
+	}
+}
+
+func contractAccounts(t *testing.T) {
+	own, other := server.NewAccount("$G"), server.NewAccount("other")
+	const asked, aim = "service.ask", "aim"
+	if err := errors.Join(own.AddServiceExport(asked, nil), other.AddServiceImport(own, asked, asked)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, Accounts: []*server.Account{own, other},
+		Users: []*server.User{{Username: "own", Account: own}, {Username: "other", Account: other}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	dial := func(user string) *nats.Conn {
+		nc, err := nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	mine, theirs := dial("own"), dial("other")
+	here, err := mine.SubscribeSync(aim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err := mine.SubscribeSync(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := theirs.SubscribeSync(aim)
+	if err := errors.Join(err, mine.Flush(), theirs.Flush(), theirs.PublishRequest(asked, aim, []byte("q"))); err != nil {
+		t.Fatal(err)
+	}
+	m, err := requests.NextMsg(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(m.Reply, "_R_.") {
+		t.Errorf("the reply subject is %q", m.Reply)
+	}
+	if err := m.Respond([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := there.NextMsg(10 * time.Second); err != nil || string(m.Data) != "a" {
+		t.Errorf("the answer: %v", err)
+	}
+	if err := mine.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := here.Pending(); n != 0 {
+		t.Error("the answer came to the answerer's own account, too")
 	}
 }
