@@ -37,13 +37,14 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/*/*dir", "formats log projector events internal/rawjson stores/internal/foreign stores/$/internal/* stores/$/recipe"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/config internal/durable internal/lockfile internal/render"},
+	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/render"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
 
 	{"internal/natsfile", ""},
 	{"internal/natswire", ""},
+	{"internal/pull", ""},
 	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson"},
 	{"internal/config", "log events"},
 	{"internal/durable", ""},

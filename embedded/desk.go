@@ -1,12 +1,10 @@
 package embedded
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,14 +16,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/pull"
 )
 
 const (
 	apiCreate   = "$JS.API.CONSUMER.CREATE."
 	deskSubject = "tally.desk.v1.consumer." // then the account's number, and what came behind apiCreate
 
-	mostConsumers = 2048 // of one account, at a time
-	mostRequest   = 64 << 10
+	mostConsumers = 2048             // of one account, at a time
 	mostWait      = 30 * time.Second // for the server's answer: it may have much to count, on a slow disk
 	mostAsked     = 64               // requests that the server has not answered yet
 	mostIdle      = 5 * time.Minute  // after which a consumer that nobody asks is gone
@@ -73,40 +71,6 @@ func (d *desk) close() error {
 	return err
 }
 
-// creation is a request for a consumer, as far as others may have one. Members that it
-// does not name are refused.
-type creation struct {
-	Stream   string         `json:"stream_name"`
-	Config   consumerConfig `json:"config"`
-	Action   string         `json:"action"`
-	Strictly bool           `json:"pedantic,omitempty"`
-}
-
-// consumerConfig has the members of jetstream.ConsumerConfig that say what is read and how fast.
-type consumerConfig struct {
-	Name           string            `json:"name,omitempty"`
-	Description    string            `json:"description,omitempty"`
-	DeliverPolicy  string            `json:"deliver_policy,omitempty"`
-	OptStartSeq    uint64            `json:"opt_start_seq,omitempty"`
-	OptStartTime   *time.Time        `json:"opt_start_time,omitempty"`
-	AckPolicy      string            `json:"ack_policy,omitempty"`
-	AckWait        time.Duration     `json:"ack_wait,omitempty"`
-	MaxDeliver     int               `json:"max_deliver,omitempty"`
-	MaxAckPending  int               `json:"max_ack_pending,omitempty"`
-	ReplayPolicy   string            `json:"replay_policy,omitempty"`
-	FilterSubject  string            `json:"filter_subject,omitempty"`
-	FilterSubjects []string          `json:"filter_subjects,omitempty"`
-	HeadersOnly    bool              `json:"headers_only,omitempty"`
-	MaxWaiting     int               `json:"max_waiting,omitempty"`
-	MaxBatch       int               `json:"max_batch,omitempty"`
-	MaxExpires     time.Duration     `json:"max_expires,omitempty"`
-	MaxBytes       int               `json:"max_bytes,omitempty"`
-	Inactive       time.Duration     `json:"inactive_threshold,omitempty"`
-	Replicas       int               `json:"num_replicas"`
-	Memory         bool              `json:"mem_storage,omitempty"`
-	Metadata       map[string]string `json:"metadata,omitempty"`
-}
-
 // take passes a request on to the server, and its answer back, or refuses it.
 func (d *desk) take(m *nats.Msg) {
 	// The server gives a request from another account a reply subject of this form. With
@@ -115,7 +79,7 @@ func (d *desk) take(m *nats.Msg) {
 		return
 	}
 	account, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, deskSubject), ".")
-	request, err := checkCreation(rest, m.Data)
+	request, err := pull.Check(rest, m.Data)
 	if err == nil {
 		err = d.admit(account, request)
 	}
@@ -145,44 +109,8 @@ func (d *desk) take(m *nats.Msg) {
 	})
 }
 
-// checkCreation reads a request for a consumer, <stream>.<name>[.<filter>] being the end
-// of its subject, and bounds what it asks for.
-func checkCreation(subject string, body []byte) (r creation, err error) {
-	if len(body) > mostRequest {
-		return r, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(body), mostRequest)
-	}
-	in := json.NewDecoder(bytes.NewReader(body))
-	in.DisallowUnknownFields() // deliver_subject and durable_name among them
-	if err := in.Decode(&r); err != nil {
-		return r, err
-	}
-	if _, err := in.Token(); err != io.EOF {
-		return r, fmt.Errorf("there is something behind the request")
-	}
-	c := &r.Config
-	tokens := strings.SplitN(subject, ".", 3)
-	switch {
-	case len(tokens) < 2:
-		return r, fmt.Errorf("the consumer has no name")
-	case r.Stream != tokens[0] || c.Name != tokens[1]:
-		return r, fmt.Errorf("stream and name are not those of the subject")
-	case len(tokens) == 3 && c.FilterSubject != tokens[2]:
-		return r, fmt.Errorf("filter_subject is not that of the subject")
-	case r.Action != "" && r.Action != "create":
-		return r, fmt.Errorf("action: want create")
-	case c.AckPolicy != "none":
-		return r, fmt.Errorf("ack_policy: want none")
-	}
-	r.Action = "create" // and never a change of somebody else's
-	c.Memory, c.Replicas = true, 0
-	if c.Inactive <= 0 || c.Inactive > mostIdle {
-		c.Inactive = mostIdle
-	}
-	return r, nil
-}
-
 // admit counts a consumer among those of an account.
-func (d *desk) admit(account string, r creation) error {
+func (d *desk) admit(account string, r pull.Request) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	made := d.made[account]

@@ -1,4 +1,4 @@
-package embedded
+package pull
 
 import (
 	"encoding/json"
@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// FuzzCheckCreation holds what the desk passes on to what it promises: whatever a stranger
+// FuzzCheck holds what the desk passes on to what it promises: whatever a stranger
 // sends, the server is asked for a consumer that delivers nowhere, has the name of the
 // subject, acknowledges nothing and is forgotten, or it is not asked.
-func FuzzCheckCreation(f *testing.F) {
+func FuzzCheck(f *testing.F) {
 	f.Add("TALLY_1.x", []byte(`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","num_replicas":1}}`))
 	f.Add("TALLY_1.x.tally.v1.*.*.*.*", []byte(`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","filter_subject":"tally.v1.*.*.*.*"},"action":"create"}`))
 	f.Add("TALLY_1.x", []byte(`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","deliver_subject":"a","DELIVER_SUBJECT":"b"}}`))
 	f.Add("TALLY_1.x", []byte(`{"stream_name":"TALLY_1","config":{"name":"x","ack_policy":"none","metadata":{"deliver_subject":"a"}}} {}`))
 	f.Fuzz(func(t *testing.T, subject string, body []byte) {
-		r, err := checkCreation(subject, body)
+		r, err := Check(subject, body)
 		if err != nil {
 			return
 		}
