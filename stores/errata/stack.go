@@ -53,17 +53,8 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	if err := attach(ctx, s.Store(), p, entry.FileSnapshots); err != nil {
 		return "", err
 	}
-	return entry.ID, s.save(ctx, p)
-}
-
-// save appends a checkpoint.
-func (s *Session) save(ctx context.Context, p *events.CheckpointSaved) error {
-	e, err := events.New(s.Store().Source(), s.Subject(), p)
-	if err != nil {
-		return err
-	}
-	_, err = s.put(ctx, log.Any, e)
-	return err
+	_, err = s.Append(ctx, log.Any, p)
+	return entry.ID, err
 }
 
 // entryPoint gives the offset to which an entry goes back: below the first event
@@ -143,11 +134,11 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	if snaps == nil {
 		return nil
 	}
-	head, err := s.head(ctx)
-	if err != nil || len(head.Ledger.Stack) == 0 {
+	now, err := s.peek(ctx)
+	if err != nil || len(now.Ledger().Stack) == 0 {
 		return err
 	}
-	p, err := s.entry(ctx, head, head.Ledger.Stack[len(head.Ledger.Stack)-1].ID)
+	p, err := s.entry(ctx, now.Ledger(), now.Ledger().Stack[len(now.Ledger().Stack)-1].ID)
 	if err != nil {
 		return err
 	}
@@ -157,7 +148,8 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	if err := attach(ctx, s.Store(), p, snaps); err != nil {
 		return err
 	}
-	return s.save(ctx, p)
+	_, err = s.Append(ctx, log.Any, p)
+	return err
 }
 
 // leftByRun adds to snapshots what stands in the tree now. Without a tree nothing
@@ -186,8 +178,8 @@ func (w WorkTree) leftByRun(snaps []FileSnapshot) ([]FileSnapshot, error) {
 }
 
 // entry reads the newest version of a rewind checkpoint.
-func (s *Session) entry(ctx context.Context, head *projector.Session, id string) (*events.CheckpointSaved, error) {
-	c := head.Ledger.Checkpoint(events.CheckpointRewind, id)
+func (s *Session) entry(ctx context.Context, l *projector.Ledger, id string) (*events.CheckpointSaved, error) {
+	c := l.Checkpoint(events.CheckpointRewind, id)
 	rec, err := s.record(ctx, c.Saved[len(c.Saved)-1])
 	if err != nil {
 		return nil, err
@@ -212,23 +204,23 @@ func (s *Session) CanRewind(ctx context.Context) (bool, error) {
 
 // RewindStackLen is the number of entries on the rewind stack.
 func (s *Session) RewindStackLen(ctx context.Context) (int, error) {
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return len(head.Ledger.Stack), nil
+	return len(now.Ledger().Stack), nil
 }
 
 // RewindStack gives the entries of the rewind stack, oldest first, without the
 // content of their files.
 func (s *Session) RewindStack(ctx context.Context) ([]RewindEntry, error) {
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var list []RewindEntry
-	for _, e := range head.Ledger.Stack {
-		p, err := s.entry(ctx, head, e.ID)
+	for _, e := range now.Ledger().Stack {
+		p, err := s.entry(ctx, now.Ledger(), e.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -254,8 +246,8 @@ func entryOf(p *events.CheckpointSaved) RewindEntry {
 // ClearRewindStack empties the rewind stack; reason says why: clear, wipe,
 // compact. An empty one stays as it is.
 func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
-	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
-		if len(head.Ledger.Stack) == 0 {
+	return s.change(ctx, func(now *projector.Outline) ([]events.Payload, error) {
+		if len(now.Ledger().Stack) == 0 {
 			return nil, nil
 		}
 		return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: reason}}, nil
