@@ -55,8 +55,8 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
-	{"internal/storetest", ". embedded log log/logtest internal/config"}, // for tests
-	{"internal/testkit", "events"},                                       // for tests
+	{"internal/storetest", ". embedded log log/logtest events internal/config"}, // for tests
+	{"internal/testkit", "events"},                                              // for tests
 }
 
 // reach says which packages may depend, directly or not, on what is heavy or has no
