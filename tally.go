@@ -60,7 +60,7 @@ func (c Config) withDefaults() Config {
 
 // Errors that callers branch on besides those of package log.
 var (
-	ErrNotFound = projector.ErrNotFound // no such session, document or position
+	ErrNotFound = events.ErrNotFound // no such session, document or position
 	ErrExists   = errors.New("exists already")
 )
 

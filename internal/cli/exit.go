@@ -12,7 +12,6 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/projector"
 )
 
 // Exit codes. They are part of the interface: scripts branch on them.
@@ -79,7 +78,7 @@ func ExitCode(err error) int {
 		return Incompatible
 	}
 	switch {
-	case errors.Is(err, projector.ErrNotFound), errors.Is(err, log.ErrNotFound):
+	case errors.Is(err, events.ErrNotFound):
 		return NotFound
 	case errors.Is(err, log.ErrConflict):
 		return Conflict
