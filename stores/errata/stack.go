@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 
 	"github.com/tallylog/tally"
@@ -34,11 +33,11 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	if err := s.ensure(ctx); err != nil {
 		return "", err
 	}
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return "", err
 	}
-	at, err := entryPoint(head, entry)
+	at, err := s.entryPoint(ctx, now, entry)
 	if err != nil {
 		return "", err
 	}
@@ -57,44 +56,84 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	return entry.ID, err
 }
 
-// entryPoint gives the offset to which an entry goes back: below the first event
+// entryPoint returns the offset to which an entry goes back: below the first event
 // of its run, and at or above the session's first.
-func entryPoint(head *projector.Session, entry RewindEntry) (events.Offset, error) {
-	at := entry.At
-	if at == 0 {
-		at = beforeLengths(head, entry.HistoryLengths)
+func (s *Session) entryPoint(ctx context.Context, now *projector.Outline, entry RewindEntry) (at events.Offset, err error) {
+	if at = entry.At; at == 0 {
+		if at, err = beforeLengths(ctx, now, entry.HistoryLengths); err != nil {
+			return 0, err
+		}
 	}
 	if entry.Run != "" {
 		ref := events.RunRef{Kind: runKind, ID: entry.Run}
-		if run := head.Ledger.Run(ref); run != nil {
-			at = min(at, head.History.Before(run.At))
+		if run := now.Ledger().Run(ref); run != nil {
+			at = min(at, run.At-1)
 		}
-		for _, c := range head.Ledger.Costs {
-			if c.Run != nil && *c.Run == ref {
-				at = min(at, head.History.Before(c.Offset))
-			}
+		cost, err := s.firstCost(ctx, now.Ledger(), ref, at)
+		if err != nil {
+			return 0, err
 		}
+		at = min(at, cost-1)
 	}
-	if at = head.History.At(at); at == 0 {
+	if err := now.Look(ctx, func(h *projector.History) { at = h.At(at) }); err != nil {
+		return 0, err
+	}
+	if at == 0 {
 		return 0, &events.InvalidError{Field: "at", Reason: "the session has no event to go back to"}
 	}
 	return at, nil
 }
 
-// beforeLengths gives the last offset before the first turn that would leave if
+// firstCost returns the offset of the first cost of a run up to an offset, without a cost
+// one behind that. What came before another run was over does not belong to it.
+func (s *Session) firstCost(ctx context.Context, l *projector.Ledger, ref events.RunRef, at events.Offset) (events.Offset, error) {
+	after := l.Created
+	over := func(end events.Offset) {
+		if end <= at {
+			after = max(after, end)
+		}
+	}
+	for _, r := range l.Runs {
+		for _, result := range r.Results {
+			if r.Ref() != ref {
+				over(result.Offset)
+			}
+		}
+	}
+	for _, r := range l.Rewinds {
+		over(r.Offset)
+	}
+	if after >= at {
+		return at + 1, nil
+	}
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: after, Upto: at}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if c, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok && c.Run != nil && *c.Run == ref {
+			return rec.Offset, nil
+		}
+	}
+	return at + 1, nil
+}
+
+// beforeLengths returns the last offset before the first turn that would leave if
 // the histories were cut to lengths; the head if none would.
-func beforeLengths(head *projector.Session, lengths map[string]int) events.Offset {
-	first := events.Offset(math.MaxUint64)
+func beforeLengths(ctx context.Context, now *projector.Outline, lengths map[string]int) (events.Offset, error) {
+	first := now.Offset() + 1
 	for name, n := range lengths {
-		turns := head.Threads.Turns(name)
-		for _, t := range turns[min(max(n, 0), len(turns)):] {
+		turns, err := now.Turns(ctx, name, max(n, 0), now.Len(name))
+		if err != nil {
+			return 0, err
+		}
+		for _, t := range turns {
 			first = min(first, t.Offset)
 		}
 	}
-	if first == math.MaxUint64 {
-		return head.Offset()
-	}
-	return head.History.Before(first)
+	return first - 1, nil
 }
 
 // entryExtra is what a rewind checkpoint knows beyond the vocabulary.
