@@ -6,6 +6,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/errata"
 )
 
@@ -44,4 +45,45 @@ func TestFaults(t *testing.T) {
 		call("Record, known", 0, func() error { _, err := errata.PromptsOf(st).Record(ctx, "p2"); return err })
 		call("Recipes.Put", 1, func() error { _, err := errata.RecipesOf(st).Put(ctx, []byte("# r")); return err })
 	})
+}
+
+// A process that dies while it persists a run leaves no part of one, and the next one's
+// call appends what is missing, once.
+func TestPersistKilled(t *testing.T) {
+	for n := 1; n < 5; n++ { // so many publications reach the log before it dies
+		left := n
+		st := storetest.Faulty(t, func() logtest.Fault {
+			if left--; left < 0 {
+				return logtest.Dropped
+			}
+			return logtest.None
+		})
+		o := errata.Options{SessionID: "s", Meta: errata.Metadata{Models: []string{"a", "b"}}, RecipeStore: errata.RecipesOf(st), Recipe: &errata.Recipe{Name: "r"}}
+		persist := func() error {
+			e, err := errata.New(t.Context(), st, o)
+			if err != nil {
+				return err
+			}
+			return e.PersistRunState(t.Context(), "q", []errata.Response{answer("a", "A")}, nil, nil)
+		}
+		must(t, errata.Of(st, "s").SaveInitialMeta(t.Context(), errata.Metadata{})) // takes the first
+		err := persist()
+		if (err == nil) != (n > 3) {
+			t.Fatalf("%d publications: %v", n, err)
+		}
+		if runs := mustMetadata(t, errata.Of(st, "s")).Runs; len(runs) != max(n-3, 0) {
+			t.Errorf("%d publications leave %d runs", n, len(runs))
+		}
+		if left = 100; err != nil {
+			must(t, persist())
+		}
+		records := 0
+		for _, err := range st.Log.Read(t.Context(), events.Range{}) {
+			must(t, err)
+			records++
+		}
+		if records != 4 || len(mustMetadata(t, errata.Of(st, "s")).Runs) != 1 {
+			t.Errorf("%d publications: in the end there are %d records", n, records)
+		}
+	}
 }

@@ -140,11 +140,22 @@ func cutRunes(prompt string) string {
 // SelectionParams is a person's choice among the answers of the last run, or a
 // rating of one.
 type SelectionParams struct {
-	Prompt          string
+	Prompt          string // of the run; default: not said
 	SelectedModelID string
-	Responses       []Response
-	AppliedFiles    []string // nil for votes and ratings
-	Rating          string   // "", good or bad
+	Responses       []Response // among which the choice was made; nil: not said
+	AppliedFiles    []string   // nil for votes and ratings
+	Rating          string     // "", good or bad
+}
+
+// OtherRunError says that a choice was made among the answers of another run than the
+// last one.
+type OtherRunError struct {
+	Run  events.RunRef // the last one
+	Want string        // what the choice is about: a prompt, or the answer of a model
+}
+
+func (e *OtherRunError) Error() string {
+	return fmt.Sprintf("the choice is about another run: the last one, %s, has not the %s", e.Run, e.Want)
 }
 
 // UnknownModelError says that a model took no part in a run.
@@ -164,13 +175,14 @@ const ratedTag = "rated:"
 
 // RecordSelection records a selection or rating of the last run that is not
 // withdrawn. Without one it does nothing. A model that took no part in the run is
-// an *UnknownModelError. One that is rated bad is not selected.
+// an *UnknownModelError, and a prompt or responses of another run, such as the one before
+// it, are an *OtherRunError: nothing is written. A model that is rated bad is not selected.
 func (s *Session) RecordSelection(ctx context.Context, p SelectionParams) error {
 	if p.Rating != "" && p.Rating != "good" && p.Rating != "bad" {
 		return &events.InvalidError{Field: "rating", Reason: fmt.Sprintf("%q: want good, bad or nothing", p.Rating)}
 	}
 	return s.annotateLast(ctx, func(run *projector.Run) (*events.RunAnnotated, error) {
-		if err := s.tookPart(ctx, run, p.SelectedModelID); err != nil {
+		if err := s.checkSelection(ctx, run, p); err != nil {
 			return nil, err
 		}
 		a := &events.RunAnnotated{Run: run.Ref(), Selected: &p.SelectedModelID, Rating: &p.Rating}
@@ -191,9 +203,9 @@ func withRated(tags []string, model string) []string {
 	return append(kept, ratedTag+model)
 }
 
-// tookPart refuses a model that the run's result does not name.
-func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string) error {
-	if model == "" || run.Last() == nil {
+// checkSelection refuses a choice that is not one among the answers of a run.
+func (s *Session) checkSelection(ctx context.Context, run *projector.Run, p SelectionParams) error {
+	if run.Last() == nil {
 		return nil
 	}
 	rec, err := s.record(ctx, run.Last().Offset)
@@ -204,8 +216,17 @@ func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string
 	if err != nil || row == nil {
 		return err
 	}
-	if !slices.Contains(row.Summary.Models, model) {
-		return &UnknownModelError{run.Ref(), model, row.Summary.Models}
+	if p.Prompt != "" && !row.noSummary && promptHash(p.Prompt) != row.Summary.PromptHash {
+		return &OtherRunError{run.Ref(), fmt.Sprintf("prompt %q", cutRunes(p.Prompt))}
+	}
+	for _, r := range p.Responses {
+		answered := slices.ContainsFunc(row.Content.Models, func(m ModelContent) bool { return m.ModelID == r.ModelID && m.Text == r.Text })
+		if !answered && !row.noContent {
+			return &OtherRunError{run.Ref(), fmt.Sprintf("answer of %q", r.ModelID)}
+		}
+	}
+	if p.SelectedModelID != "" && !slices.Contains(row.Summary.Models, p.SelectedModelID) {
+		return &UnknownModelError{run.Ref(), p.SelectedModelID, row.Summary.Models}
 	}
 	return nil
 }

@@ -173,7 +173,9 @@ func (e *Store) SaveInitialMeta(ctx context.Context) error {
 }
 
 // PersistRunState records a run. The models of the options take the place of those
-// that the session began with.
+// that the session began with. Up to four events are appended, the run itself last: a
+// crash before that leaves a session of the same kind, models and recipe without the run,
+// and the same call again appends what is missing.
 func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, responses []Response, collector Collector, toolNames []string) error {
 	if err := e.SaveInitialMeta(ctx); err != nil {
 		return err
