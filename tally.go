@@ -230,15 +230,16 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 	return st.put(ctx, sub, expect, ready)
 }
 
-// maxTries bounds how often an append is sent of which it is not known whether it is
-// stored.
+// maxTries bounds how often an append is sent.
 const maxTries = 8
 
-// put appends events that are ready.
+// put appends events that are ready: again if it is not known whether they are stored,
+// or if they are not because they came behind an append of another process that failed.
 func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect, ready []events.Event) (log.Ack, error) {
 	for try := 1; ; try++ {
 		ack, err := st.Log.Append(ctx, sub, expect, ready...)
-		if errors.Is(err, log.ErrUnknown) && try < maxTries && pause(ctx, try) == nil {
+		again := errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted)
+		if again && try < maxTries && pause(ctx, try) == nil {
 			continue
 		}
 		if err != nil {

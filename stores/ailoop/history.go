@@ -31,8 +31,8 @@ const idPrefix = "history/"
 // is made on the condition that nobody else changed the conversation since: if
 // somebody did, nothing is written and the error matches log.ErrConflict. Load
 // again, and decide again. A handle that has loaded nothing writes a new history,
-// or adds to one that the snapshot begins with. A save whose outcome is not known
-// (log.ErrUnknown) can be repeated.
+// or adds to one that the snapshot begins with; Overwrite asks for no condition. A save
+// whose outcome is not known (log.ErrUnknown) can be repeated.
 //
 // A handle does no I/O until a method is called, and is safe for concurrent use:
 // its saves happen one after the other. Handles of different ids have nothing to
@@ -143,10 +143,40 @@ func (h *History) save(ctx context.Context, s Snapshot, compaction *CompactionRe
 	case ack.Duplicate: // stored by the try before, and perhaps not in effect any more
 		return h.confirm(ctx, to, base.at)
 	}
-	next := *base
-	next.at, next.created, next.found, next.content = ack.Last, true, true, to
-	h.base = &next
+	h.base = base.saved(to, ack.Last)
 	return nil
+}
+
+// Overwrite makes the history hold this snapshot and no other, whatever is there and
+// whoever saved it: a Save without its condition. What it replaces is not gone: LoadAt
+// reads it.
+func (h *History) Overwrite(ctx context.Context, s Snapshot) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to := s.raw()
+	ack, err := h.Session().Update(ctx, projector.MoveTypes(), func(now *projector.Outline) ([]events.Payload, error) {
+		whole, err := now.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if h.base, err = h.stateOf(whole); err != nil {
+			return nil, err
+		}
+		return h.changes(h.base, to, nil), nil
+	})
+	h.unsure = errors.Is(err, log.ErrUnknown)
+	switch {
+	case err != nil:
+		return fmt.Errorf("overwrite %s: %w", h.sub, err)
+	case ack.Last > 0:
+		h.base = h.base.saved(to, ack.Last)
+	}
+	return nil
+}
+
+// saved returns what is known after a snapshot was saved at an offset.
+func (k *state) saved(content chat.Snapshot, at events.Offset) *state {
+	return &state{at: at, created: true, found: true, meta: k.meta, content: content}
 }
 
 // confirm holds a snapshot that was stored before against what is there now.
@@ -216,6 +246,11 @@ func (h *History) load(ctx context.Context, position string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	return h.stateOf(s)
+}
+
+// stateOf reads the snapshot of a session.
+func (h *History) stateOf(s *projector.Session) (_ *state, err error) {
 	if s.Ledger.Created != 0 {
 		if err := tally.CheckKind(s.Subject, s.Ledger, events.KindHistory); err != nil {
 			return nil, err
