@@ -54,7 +54,7 @@ func (st *Store) putParts(ctx context.Context, id string, content []byte, again 
 		if count > 1 {
 			e = e.WithExtension(events.ExtDoc, events.DocMeta{Part: &events.Part{Index: i, Count: count, SHA256: id}}.String())
 		}
-		ack, err := st.Log.Append(ctx, doc, log.Any, st.Log.Stamp(e))
+		ack, err := st.put(ctx, doc, log.Any, []events.Event{st.Log.Stamp(e)})
 		if err != nil {
 			return false, err
 		}

@@ -57,8 +57,8 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
-	{"internal/storetest", ". embedded log log/logtest internal/config"}, // for tests
-	{"internal/testkit", "events"},                                       // for tests
+	{"internal/storetest", ". embedded log log/logtest events internal/config"}, // for tests
+	{"internal/testkit", "events"},                                              // for tests
 }
 
 // reach says which packages may depend, directly or not, on what is heavy or has no
@@ -231,6 +231,35 @@ func TestNamedLog(t *testing.T) {
 			return true
 		})
 	})
+}
+
+// Tests that open stores know nothing of the user's: the TestMain of their package takes
+// away what says where that is.
+func TestStoresOfTests(t *testing.T) {
+	opens, alone := make(map[string]bool), make(map[string]bool)
+	sources(t, func(path string, _ *token.FileSet, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || !strings.HasSuffix(path, "_test.go") {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok {
+				dir := filepath.Dir(path)
+				isTest := pkg.Name == "storetest"
+				opens[dir] = opens[dir] || isTest || pkg.Name == "embedded" && sel.Sel.Name == "Open"
+				alone[dir] = alone[dir] || isTest && (sel.Sel.Name == "Main" || sel.Sel.Name == "Alone")
+			}
+			return true
+		})
+	})
+	for dir, is := range opens {
+		if is && !alone[dir] {
+			t.Errorf("%s opens stores, and no TestMain of it calls storetest.Main or Alone", dir)
+		}
+	}
+	if !opens["."] {
+		t.Error("not even this package opens stores")
+	}
 }
 
 // Every package says what it is for, in one place.

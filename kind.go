@@ -3,6 +3,7 @@ package tally
 import (
 	"fmt"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -19,9 +20,9 @@ func (e *KindError) Error() string {
 }
 
 // CheckKind returns a *KindError for a session that exists and is of another kind.
-func CheckKind(s *projector.Session, want string) error {
-	if s.Offset() == 0 || s.Ledger.Kind == want {
+func CheckKind(sub events.Subject, l *projector.Ledger, want string) error {
+	if l.Records == 0 || l.Kind == want {
 		return nil
 	}
-	return &KindError{ID: s.Subject.ID, Want: want, Have: s.Ledger.Kind}
+	return &KindError{ID: sub.ID, Want: want, Have: l.Kind}
 }

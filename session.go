@@ -12,10 +12,14 @@ import (
 )
 
 // Session is a handle on one session. It is cheap, does no I/O until a method is
-// called, and is safe for concurrent use.
+// called, and is safe for concurrent use. It remembers how much of the session was read
+// or written through it (Load and Outline of the head, every append), so that an answer
+// to what somebody else rewound meanwhile is known to be late: a producer has a handle
+// of its own.
 type Session struct {
-	st  *Store
-	sub events.Subject
+	st   *Store
+	sub  events.Subject
+	seen seen
 }
 
 // Session returns a handle on a session, whether it exists or not. A session comes to be
@@ -43,7 +47,11 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 		return nil, err
 	}
 	if p.IsHead() {
-		return s.st.loader.Session(ctx, s.sub, 0)
+		now, err := s.st.loader.Session(ctx, s.sub, 0)
+		if err == nil {
+			s.seen.read(now.Offset())
+		}
+		return now, err
 	}
 	head, err := s.st.loader.Outline(ctx, s.sub, 0)
 	if err != nil {
@@ -83,36 +91,102 @@ func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.S
 // they are asked for, so that the end of a long session is there at once. A session
 // that does not exist is ErrNotFound.
 func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
-	return s.st.loader.Outline(ctx, s.sub, 0)
+	o, err := s.st.loader.Outline(ctx, s.sub, 0)
+	if err == nil {
+		s.seen.read(o.Offset())
+	}
+	return o, err
 }
 
 // Create makes the session with a kind, a title and what else p says. A session that
 // exists already is ErrExists.
 func (s *Session) Create(ctx context.Context, p events.SessionCreated) (log.Ack, error) {
-	e, err := events.New(s.st.config.Source, s.sub, &p)
-	if err != nil {
-		return log.Ack{}, err
-	}
-	ack, err := s.st.Append(ctx, s.sub, log.At(0), e)
+	ack, err := s.Append(ctx, log.At(0), &p)
 	if errors.Is(err, log.ErrConflict) {
 		return ack, fmt.Errorf("%s: %w", s.sub, ErrExists)
 	}
 	return ack, err
 }
 
-// AppendTurns appends turns to a thread, such as events.MainThread, as one event: all of
-// them or none. A turn is any JSON value and is kept byte for byte. When the call returns
-// without an error, the turns are as safe as the Ack's Durability says.
+// AppendTurns appends turns to a thread, as one event. If what this handle has seen was
+// rewound meanwhile they are late: kept, but not in effect, and the ack says so.
 func (s *Session) AppendTurns(ctx context.Context, thread string, turns ...json.RawMessage) (log.Ack, error) {
 	p := &events.TurnAppended{}
 	for _, turn := range turns {
 		p.Entries = append(p.Entries, events.Entry{Thread: thread, Turn: turn})
 	}
-	e, err := events.New(s.st.config.Source, s.sub, p)
+	return s.Append(ctx, log.Any, p)
+}
+
+// Append appends an event for each payload, all or none. With log.Any they come after
+// what this handle has seen, and are late if that was rewound meanwhile; another
+// expectation says itself what they rest on. When no answer comes the same events are
+// sent again, a few times: they are there once.
+func (s *Session) Append(ctx context.Context, expect log.Expect, payloads ...events.Payload) (log.Ack, error) {
+	evs := make([]events.Event, len(payloads))
+	for i, p := range payloads {
+		var err error
+		if evs[i], err = events.New(s.st.config.Source, s.sub, p); err != nil {
+			return log.Ack{}, err
+		}
+	}
+	return s.append(ctx, expect, evs...)
+}
+
+func (s *Session) append(ctx context.Context, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ready, err := s.st.prepare(ctx, s.sub, evs)
 	if err != nil {
 		return log.Ack{}, err
 	}
-	return s.st.Append(ctx, s.sub, log.Any, e)
+	first, late := expect, []events.Event(nil)
+	if expect == log.Any {
+		first, late = s.behind(ready)
+	}
+	ack, err := s.st.put(ctx, s.sub, first, ready)
+	if late != nil && errors.Is(err, log.ErrConflict) {
+		ack, err = s.st.put(ctx, s.sub, log.Any, late)
+	}
+	if err == nil {
+		s.seen.wrote(expect, ready, ack)
+	}
+	return ack, err
+}
+
+// maxDecisions bounds how often Update decides anew.
+const maxDecisions = 31
+
+// Update lets decide say what shall happen next to the session as it is now, and appends
+// that on the condition that nothing of the given types came in between; otherwise it
+// starts over, a number of times. With no types, nothing at all may have come in
+// between. A session without events is handed over empty. No payloads, no append.
+func (s *Session) Update(ctx context.Context, types []string, decide func(*projector.Outline) ([]events.Payload, error)) (log.Ack, error) {
+	for try := 1; ; try++ {
+		now, err := s.st.loader.Peek(ctx, s.sub)
+		if err != nil {
+			return log.Ack{}, err
+		}
+		payloads, err := decide(now)
+		if err != nil {
+			return log.Ack{}, err
+		}
+		expect := log.At(now.Offset())
+		if len(types) > 0 && now.Offset() > 0 {
+			expect = log.Since(now.Offset(), types...)
+		}
+		if len(payloads) == 0 {
+			if len(types) > 0 && isWhole(expect) {
+				s.seen.read(now.Offset()) // it was decided that the threads are as they should be
+			}
+			return log.Ack{}, nil
+		}
+		ack, err := s.Append(ctx, expect, payloads...)
+		if !errors.Is(err, log.ErrConflict) || try == maxDecisions {
+			return ack, err
+		}
+		if err := pause(ctx, try); err != nil {
+			return log.Ack{}, err
+		}
+	}
 }
 
 // Move is a rewind, undo or redo that can be looked at before it is made.
@@ -173,11 +247,7 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 // plan, nothing is written and the error matches log.ErrConflict; cost and
 // progress do not get in the way.
 func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
-	e, err := events.New(s.st.config.Source, s.sub, m.Event)
-	if err != nil {
-		return log.Ack{}, err
-	}
-	return s.st.Append(ctx, s.sub, log.Since(m.Seen, projector.MoveTypes()...), e)
+	return s.Append(ctx, log.Since(m.Seen, projector.MoveTypes()...), m.Event)
 }
 
 // Fork makes a new session that begins with the threads of this one at a
@@ -188,7 +258,7 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	if err != nil {
 		return nil, log.Ack{}, err
 	}
-	head, err := s.Outline(ctx)
+	head, err := s.st.loader.Outline(ctx, s.sub, 0)
 	if err != nil {
 		return nil, log.Ack{}, err
 	}

@@ -143,6 +143,15 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// What is not there is not there, whoever says so.
+func TestOneNotFound(t *testing.T) {
+	for _, err := range []error{log.ErrNotFound, projector.ErrNotFound, tally.ErrNotFound} {
+		if !errors.Is(err, events.ErrNotFound) {
+			t.Errorf("%v is another one", err)
+		}
+	}
+}
+
 func TestNamespaces(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	acme, err := st.In("acme")

@@ -61,7 +61,7 @@ func (c Config) withDefaults() Config {
 
 // Errors that callers branch on besides those of package log.
 var (
-	ErrNotFound = projector.ErrNotFound // no such session, document or position
+	ErrNotFound = events.ErrNotFound // no such session, document or position
 	ErrExists   = errors.New("exists already")
 )
 
@@ -219,26 +219,42 @@ func (st *Store) Stamp(e events.Event) events.Event {
 }
 
 // Append appends events to one subject: all or none. Data that an event cannot
-// hold are kept by reference, the blob durable before the event that names it.
+// hold are kept by reference, the blob durable before the event that names it. When no
+// answer comes the same events are sent again, a few times: they are there once.
 // Besides the errors of log.Append there is *events.InvalidError for data beyond
 // Config.MaxValue.
 func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
-	ready, err := st.Prepare(ctx, sub, evs)
+	ready, err := st.prepare(ctx, sub, evs)
 	if err != nil {
 		return log.Ack{}, err
 	}
-	ack, err := st.Log.Append(ctx, sub, expect, ready...)
-	if err != nil {
-		return ack, err
+	return st.put(ctx, sub, expect, ready)
+}
+
+// maxTries bounds how often an append is sent.
+const maxTries = 8
+
+// put appends events that are ready: again if it is not known whether they are stored,
+// or if they are not because they came behind an append of another process that failed.
+func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect, ready []events.Event) (log.Ack, error) {
+	for try := 1; ; try++ {
+		ack, err := st.Log.Append(ctx, sub, expect, ready...)
+		again := errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted)
+		if again && try < maxTries && pause(ctx, try) == nil {
+			continue
+		}
+		if err != nil {
+			return ack, err
+		}
+		return st.Judge(ctx, sub, ack, ready...)
 	}
-	return st.Judge(ctx, sub, ack, ready...)
 }
 
 // AppendSeries appends events to one subject one after the other, as
 // [log.Log.AppendSeries] does: for many events at once of which a crash may leave the
 // first ones. Large data are kept as Append keeps them.
 func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error) {
-	ready, err := st.Prepare(ctx, sub, evs)
+	ready, err := st.prepare(ctx, sub, evs)
 	if err != nil {
 		return log.Ack{}, 0, err
 	}
@@ -250,9 +266,9 @@ func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect lo
 	return ack, added, err
 }
 
-// Prepare makes events ready for [log.Log.Append], as Append does: it stamps them
-// and moves large data into blobs, once all of them are found valid.
-func (st *Store) Prepare(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
+// prepare makes events ready for [log.Log.Append]: it stamps them and moves large data
+// into blobs, once all of them are found valid.
+func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
 	ready := make([]events.Event, len(evs))
 	for i, e := range evs {
 		if e.Subject == (events.Subject{}) {
@@ -310,59 +326,10 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 	return ack, nil
 }
 
-// Update loads a session, lets decide say what happens next, and appends
-// that on the condition that nothing of the given types came in between;
-// otherwise it starts over. With no types, nothing at all may have come in
-// between. decide gets a session without events as an empty one. If it returns no
-// events, nothing is appended.
-func (st *Store) Update(ctx context.Context, sub events.Subject, types []string, decide func(*projector.Session) ([]events.Event, error)) (log.Ack, error) {
-	var ack log.Ack
-	err := Retry(ctx, func() error {
-		ack = log.Ack{}
-		s, err := st.loader.Session(ctx, sub, 0)
-		if errors.Is(err, ErrNotFound) {
-			s, err = projector.NewSession(sub), nil
-		}
-		if err != nil {
-			return err
-		}
-		evs, err := decide(s)
-		if err != nil || len(evs) == 0 {
-			return err
-		}
-		expect := log.At(s.Offset())
-		if len(types) > 0 && s.Offset() > 0 {
-			expect = log.Since(s.Offset(), types...)
-		}
-		ack, err = st.Append(ctx, sub, expect, evs...)
-		return err
-	}, log.ErrConflict)
-	return ack, err
-}
-
-// maxRetries bounds how often Retry starts over.
-const maxRetries = 30
-
-// Retry calls try again, after a pause, as long as its error matches one of those
-// given, such as log.ErrConflict: thirty times at most. It returns the last error, or
-// that of a context which ended during a pause.
-func Retry(ctx context.Context, try func() error, again ...error) error {
-	for attempt := 0; ; attempt++ {
-		err := try()
-		matches := func(target error) bool { return errors.Is(err, target) }
-		if attempt == maxRetries || !slices.ContainsFunc(again, matches) {
-			return err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return err
-		}
-	}
-}
-
 // pause waits a little longer each time, so that two who collide do not collide
 // for ever.
-func pause(ctx context.Context, attempt int) error {
-	t := time.NewTimer(time.Millisecond << min(attempt, 6))
+func pause(ctx context.Context, try int) error {
+	t := time.NewTimer(time.Millisecond << min(try-1, 6))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -20,21 +20,21 @@ func TestUpdateUnderContention(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("counter")
 	const workers, times = 8, 5
-	add := func(state *projector.Session) ([]events.Event, error) {
+	add := func(state *projector.Outline) ([]events.Payload, error) {
 		n := 0
-		if raw, ok := state.Ledger.Fields.Get("count"); ok {
+		if raw, ok := state.Ledger().Fields.Get("count"); ok {
 			if err := json.Unmarshal(raw, &n); err != nil {
 				return nil, err
 			}
 		}
-		return []events.Event{mustEvent(t, s, &events.SessionUpdated{Set: events.Fields{{Name: "count", Value: events.Raw(strconv.Itoa(n + 1))}}})}, nil
+		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "count", Value: events.Raw(strconv.Itoa(n + 1))}}}}, nil
 	}
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			for range times {
 				for { // more than thirty collisions are the caller's to repeat
-					_, err := st.Update(t.Context(), s.Subject(), []string{events.TypeSessionUpdated}, add)
+					_, err := s.Update(t.Context(), []string{events.TypeSessionUpdated}, add)
 					if err == nil {
 						break
 					}
@@ -61,30 +61,30 @@ func TestUpdate(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s := st.Session("s")
 	wrong := errors.New("wrong")
-	update := func(types []string, decide func(*projector.Session) ([]events.Event, error)) (log.Ack, error) {
-		return st.Update(t.Context(), s.Subject(), types, decide)
+	update := func(types []string, decide func(*projector.Outline) ([]events.Payload, error)) (log.Ack, error) {
+		return s.Update(t.Context(), types, decide)
 	}
-	if _, err := update(nil, func(*projector.Session) ([]events.Event, error) { return nil, wrong }); !errors.Is(err, wrong) {
+	if _, err := update(nil, func(*projector.Outline) ([]events.Payload, error) { return nil, wrong }); !errors.Is(err, wrong) {
 		t.Errorf("decide fails: %v", err)
 	}
-	if ack, err := update(nil, func(*projector.Session) ([]events.Event, error) { return nil, nil }); err != nil || ack != (log.Ack{}) {
+	if ack, err := update(nil, func(*projector.Outline) ([]events.Payload, error) { return nil, nil }); err != nil || ack != (log.Ack{}) {
 		t.Errorf("nothing to do: %+v, %v", ack, err)
 	}
 	calls := 0
-	ack, err := update(projector.MoveTypes(), func(state *projector.Session) ([]events.Event, error) {
+	ack, err := update(projector.MoveTypes(), func(state *projector.Outline) ([]events.Payload, error) {
 		if calls++; calls == 1 {
 			mustTurns(t, s, "somebody was first")
 		}
-		return []events.Event{mustEvent(t, s, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(strconv.Itoa(len(state.Threads.Turns("main"))))}}})}, nil
+		return []events.Payload{&events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(strconv.Itoa(state.Len("main")))}}}}, nil
 	})
 	if err != nil || ack.First != 2 || calls != 2 {
 		t.Errorf("%+v after %d calls, %v", ack, calls, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = st.Update(ctx, s.Subject(), nil, func(*projector.Session) ([]events.Event, error) {
+	_, err = s.Update(ctx, nil, func(*projector.Outline) ([]events.Payload, error) {
 		mustTurns(t, s, "always first")
 		cancel()
-		return []events.Event{mustEvent(t, s, cost)}, nil
+		return []events.Payload{cost}, nil
 	})
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, log.ErrConflict) {
 		t.Errorf("cancelled: %v", err)

@@ -20,6 +20,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite" // to alter views as another program would
+
+	"github.com/tallylog/tally/internal/storetest"
 )
 
 // bin is the directory with the two commands, built once.
@@ -42,6 +44,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	bin = dir
+	defer storetest.Alone()()
 	return m.Run()
 }
 

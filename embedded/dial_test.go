@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/log"
 )
 
@@ -51,7 +52,7 @@ func mustServe(t *testing.T, conf string) *server.Server {
 func home(t *testing.T, contexts map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"TALLY_BACKEND", "TALLY_STORE", "TALLY_NAMESPACE", "TALLY_SERVER", "TALLY_CONTEXT", "NATS_URL", "NATS_CONTEXT"} {
+	for _, name := range config.Variables() {
 		t.Setenv(name, "")
 	}
 	t.Setenv("HOME", dir)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
@@ -38,7 +39,8 @@ func TestMain(m *testing.M) {
 	if conf := os.Getenv(childNode); conf != "" {
 		node(conf)
 	}
-	goleak.VerifyTestMain(m)
+	done := storetest.Alone()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { done(); os.Exit(code) }))
 }
 
 // child runs until it is killed.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -61,6 +63,10 @@ type Options struct {
 	// store. Ask for Own with it.
 	Listen *Listen
 
+	// Existing makes no local store: one that is not there is empty, and nothing is
+	// written anywhere. For whoever only reads, perhaps with a slip in a name.
+	Existing bool
+
 	// Still leaves snapshots and views as they are, if this process comes to own the
 	// store: for a program that only wants to look at them.
 	Still bool
@@ -95,7 +101,30 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 	case config.NATS:
 		return dial(ctx, o, c)
 	}
+	if o.Existing && !Exists(c.Store) {
+		return openNothing(ctx, o, c)
+	}
 	return openLocal(ctx, o, c)
+}
+
+// Exists reports whether a directory holds a store, or what is left of one.
+func Exists(dir string) bool {
+	return slices.ContainsFunc([]string{"jetstream", lockFile, markFile, catalog.FileName, "snapshots"}, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// openNothing opens what a store is before it is made. It takes no appends.
+func openNothing(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	none := func() error { return fmt.Errorf("%w: there is no store in %s", log.ErrUnavailable, c.Store) }
+	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger, Room: none})
+	if err != nil {
+		return nil, err
+	}
+	st := o.store(c)
+	st.Snapshots, st.ViewsDir = &snapshot.Mem{}, c.Store
+	return tally.Open(ctx, l, st)
 }
 
 func (o Options) store(c config.Config) tally.Config {

@@ -1,8 +1,12 @@
 package events
 
 import (
+	"errors"
 	"fmt"
 )
+
+// ErrNotFound says that there is no such record, session, document or position.
+var ErrNotFound = errors.New("not found")
 
 // InvalidError says which field of an event, payload or name is wrong, and why.
 // Nothing was written when it is returned.

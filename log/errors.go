@@ -29,7 +29,7 @@ var (
 	ErrAborted = errors.New("aborted")
 
 	// ErrNotFound: there is no such record.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = events.ErrNotFound
 
 	// ErrFull: the store has no room. Nothing was written.
 	ErrFull = errors.New("store full")

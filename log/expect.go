@@ -48,6 +48,12 @@ func (e Expect) String() string {
 	return "any"
 }
 
+// Excludes reports whether an event of this type, since what the writer knows, would be
+// a conflict.
+func (e Expect) Excludes(typ string) bool {
+	return e.kind == expectAt || e.kind == expectSince && e.concerns(typ)
+}
+
 // concerns reports whether Since named this type.
 func (e Expect) concerns(typ string) bool {
 	for t := range strings.SplitSeq(e.types, "\n") {

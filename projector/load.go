@@ -22,7 +22,7 @@ type Source interface {
 }
 
 // ErrNotFound says that there is no such session, document or position.
-var ErrNotFound = errors.New("not found")
+var ErrNotFound = events.ErrNotFound
 
 // Loader loads sessions and documents from a log, with the help of snapshots.
 // It is safe for concurrent use, and not to be copied.

@@ -28,6 +28,44 @@ func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offs
 	return o, err
 }
 
+// Peek opens a session as it is now. One without records is there, and empty.
+func (l *Loader) Peek(ctx context.Context, sub events.Subject) (*Outline, error) {
+	o, err := l.Outline(ctx, sub, 0)
+	if errors.Is(err, ErrNotFound) {
+		return &Outline{l: l, s: newState(sub, l.chunkSizes())}, nil
+	}
+	return o, err
+}
+
+// Session reads the session with all of its turns and costs. What it shares with the
+// outline is not to be altered.
+func (o *Outline) Session(ctx context.Context) (s *Session, err error) {
+	err = o.with(ctx, func(st *state) error {
+		copied, ledger, history := *st, *st.ledger, o.history(ctx, st)
+		history.marks = slices.Clip(history.marks)
+		copied.ledger, copied.history = &ledger, history
+		s, err = (&loading{Loader: o.l, sub: st.subject, s: &copied}).complete(ctx)
+		return err
+	})
+	return s, err
+}
+
+// Look calls look with the session's history, which is not to be kept.
+func (o *Outline) Look(ctx context.Context, look func(*History)) error {
+	return o.with(ctx, func(s *state) (err error) {
+		defer CatchUnread(&err)
+		look(o.history(ctx, s))
+		return nil
+	})
+}
+
+// history returns a history that reads what is stored of it with the caller's context.
+func (o *Outline) history(ctx context.Context, s *state) *History {
+	h := *s.history
+	h.elder = &elders{ctx, o.l, s}
+	return &h
+}
+
 // Subject names the session.
 func (o *Outline) Subject() events.Subject { return o.s.subject }
 
@@ -151,9 +189,7 @@ func (o *Outline) Resolve(ctx context.Context, p Position) (at events.Offset, er
 		return o.l.Resolve(ctx, s, p)
 	}
 	err = o.with(ctx, func(s *state) error {
-		h := *s.history
-		h.elder = &elders{ctx, o.l, s}
-		at, err = resolver{s.subject, &h, o.Len, func(thread string, from, to int) ([]Turn, error) {
+		at, err = resolver{s.subject, o.history(ctx, s), o.Len, func(thread string, from, to int) ([]Turn, error) {
 			return s.turns(ctx, o.l, thread, from, to)
 		}}.resolve(p)
 		return err

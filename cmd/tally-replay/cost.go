@@ -49,7 +49,7 @@ branch" counts only what led to the threads as they are now.`,
 			t := tab{by: by}
 			var err error
 			if len(args) == 1 {
-				err = a.WithStore(cmd.Context(), func(st *tally.Store) error { return t.session(cmd.Context(), st, args[0]) })
+				err = a.WithExisting(cmd.Context(), func(st *tally.Store) error { return t.session(cmd.Context(), st, args[0]) })
 			} else {
 				err = a.WithViews(cmd.Context(), "catalog", func(c config.Config, v app.Views) error { return t.all(cmd.Context(), c, v) })
 			}

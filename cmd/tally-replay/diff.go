@@ -23,7 +23,7 @@ func newDiff(a *app.App) *cobra.Command {
 		Use: "diff SESSION A B", Short: "Compare the turns at two positions of a session", Args: cobra.ExactArgs(3),
 		Example: app.Examples("tally-replay diff last ~2 head", "tally-replay diff travel '#3' '#9' --stat", "tally-replay diff travel @10 head --exit-code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				s, err := app.Session(cmd.Context(), st, args[0])
 				if err != nil {
 					return err

@@ -51,7 +51,7 @@ replaced, and nothing is deleted.`,
 			if x.dir == "" {
 				return cli.Usagef("-o DIR is missing: the folder to write to")
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return x.run(cmd.Context(), st, args) })
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return x.run(cmd.Context(), st, args) })
 		},
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")

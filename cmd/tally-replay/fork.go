@@ -28,7 +28,7 @@ copied, and what either does later does not matter to the other. Runs, costs and
 the rewind stack do not come along.`,
 		Example: app.Examples("tally-replay fork last --at ~1", "tally-replay fork travel --at '#5' --as travel-b", "tally-replay fork travel --at @120 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				s, err := app.Session(cmd.Context(), st, args[0])
 				if err != nil {
 					return err

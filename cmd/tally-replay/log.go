@@ -31,7 +31,7 @@ A..B is a range of positions, A exclusive; either may be left out.`,
 			if r.everything != (len(args) == 0) || r.everything && (r.graph || len(args) > 0) {
 				return cli.Usagef("give a SESSION, or --all-sessions without one")
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })
 		},
 	}
 	cmd.Flags().BoolVar(&r.everything, "all-sessions", false, "every session and document of the namespace, in one order")

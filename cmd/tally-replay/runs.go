@@ -33,7 +33,7 @@ STALE says whether the turns that a run judged are others now: yes, no, or - if
 the run did not say which turns it judged.`,
 		Example: app.Examples("tally-replay runs order-desk", "tally-replay runs last -o jsonl", "tally-replay show order-desk --run run-1785748100000-b4k3ry1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return r.list(cmd.Context(), st, args[0]) })
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.list(cmd.Context(), st, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&r.at, "at", "", "position; default head")

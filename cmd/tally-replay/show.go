@@ -48,7 +48,7 @@ it would be changed by a rewind that is undone again.`,
 			if v.run != "" && v.traces || (v.run != "" || v.traces) && (v.thread != "" || v.all) {
 				return cli.Usagef("--run and --traces show something else than turns: give one of them, without --thread and --all")
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&v.at, "at", "", "position; default head")

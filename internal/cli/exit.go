@@ -13,7 +13,6 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/projector"
 )
 
 // Exit codes. They are part of the interface: scripts branch on them.
@@ -80,7 +79,7 @@ func ExitCode(err error) int {
 		return Incompatible
 	}
 	switch {
-	case errors.Is(err, projector.ErrNotFound), errors.Is(err, log.ErrNotFound):
+	case errors.Is(err, events.ErrNotFound):
 		return NotFound
 	case errors.Is(err, log.ErrConflict):
 		return Conflict

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -433,4 +435,17 @@ func xdg(getenv func(string) string, variable string, below ...string) string {
 		return ""
 	}
 	return filepath.Join(append([]string{home}, below...)...)
+}
+
+// Variables lists the variables that say where a store or a server is, or how to get at
+// it: tally's own, those of tally-evals, and those of the nats command. Besides them the
+// product finds its files by HOME and the XDG variables.
+func Variables() []string {
+	list := []string{pathVariable, backendVariable}
+	for _, s := range settings {
+		if s.variable != "" {
+			list = append(list, s.variable)
+		}
+	}
+	return slices.Sorted(slices.Values(slices.AppendSeq(list, maps.Values(foreignVariables))))
 }

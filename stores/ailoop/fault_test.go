@@ -1,10 +1,12 @@
 package ailoop_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
@@ -51,18 +53,37 @@ func TestHistorySaveRepeated(t *testing.T) {
 // A save that was stored without anybody hearing of it stands in the way of
 // another one, until it was loaded.
 func TestHistorySaveUnheard(t *testing.T) {
-	fault := logtest.None
-	st := storetest.Faulty(t, func() logtest.Fault { return fault })
+	backend := &hangingUp{Backend: logtest.NewMem(logtest.MemConfig{})}
+	st, err := tally.Open(t.Context(), logtest.OpenOn(t, backend, log.Config{}), tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := ailoop.Of(st, "c")
 	mustSave(t, h, talk("a"))
-	fault = logtest.AckLost
-	if err := h.Save(t.Context(), talk("a", "b")); !errors.Is(err, log.ErrUnknown) {
+	ctx, cancel := context.WithCancel(t.Context())
+	backend.hangUp = cancel
+	if err := h.Save(ctx, talk("a", "b")); !errors.Is(err, log.ErrUnknown) {
 		t.Fatalf("%v", err)
 	}
-	fault = logtest.None
+	backend.hangUp = nil
 	if err := h.Save(t.Context(), talk("a", "c")); !errors.Is(err, log.ErrConflict) {
 		t.Errorf("%v", err)
 	}
 	wantSnapshot(t, mustLoad(t, h), talk("a", "b"))
 	mustSave(t, h, talk("a", "b", "c"))
+}
+
+// hangingUp stores what is published, and then hangs up.
+type hangingUp struct {
+	log.Backend
+	hangUp func()
+}
+
+func (b *hangingUp) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	receipt, err := b.Backend.Publish(ctx, p)
+	if b.hangUp != nil {
+		b.hangUp()
+		return log.Receipt{}, log.ErrUnknown
+	}
+	return receipt, err
 }

@@ -31,8 +31,8 @@ const idPrefix = "history/"
 // is made on the condition that nobody else changed the conversation since: if
 // somebody did, nothing is written and the error matches log.ErrConflict. Load
 // again, and decide again. A handle that has loaded nothing writes a new history,
-// or adds to one that the snapshot begins with. A save whose outcome is not known
-// (log.ErrUnknown) can be repeated.
+// or adds to one that the snapshot begins with; Overwrite asks for no condition. A save
+// whose outcome is not known (log.ErrUnknown) can be repeated.
 //
 // A handle does no I/O until a method is called, and is safe for concurrent use:
 // its saves happen one after the other. Handles of different ids have nothing to
@@ -42,9 +42,9 @@ type History struct {
 	sub events.Subject
 	id  string
 
-	mu     sync.Mutex   // guards what follows; held during a save
-	base   *state       // nil: neither loaded nor saved
-	unsure *pendingSave // the last save, if its outcome is not known
+	mu     sync.Mutex // guards what follows; held during a save
+	base   *state     // nil: neither loaded nor saved
+	unsure bool       // it is not known whether the last save was stored
 }
 
 // state is what a handle knows of its session.
@@ -124,32 +124,59 @@ func (h *History) save(ctx context.Context, s Snapshot, compaction *CompactionRe
 	if err != nil {
 		return err
 	}
-	evs, err := h.pending(base, to, compaction)
-	if err != nil {
-		return err
-	}
-	if len(evs) == 0 {
+	payloads := h.changes(base, to, compaction)
+	if len(payloads) == 0 {
 		return h.confirm(ctx, to, base.at)
 	}
 	expect := log.At(0)
 	if base.at > 0 {
 		expect = log.Since(base.at, projector.MoveTypes()...)
 	}
-	h.unsure = nil
-	ack, err := h.st.Append(ctx, h.sub, expect, evs...)
+	again := h.unsure
+	ack, err := h.Session().Append(ctx, expect, payloads...)
+	h.unsure = errors.Is(err, log.ErrUnknown)
 	switch {
-	case errors.Is(err, log.ErrUnknown):
-		h.unsure = &pendingSave{base.at, to, compaction, evs}
-		fallthrough
+	case again && errors.Is(err, log.ErrConflict): // perhaps with the save before, and that was this one
+		return h.confirm(ctx, to, base.at)
 	case err != nil:
 		return fmt.Errorf("save %s: %w", h.sub, err)
 	case ack.Duplicate: // stored by the try before, and perhaps not in effect any more
 		return h.confirm(ctx, to, base.at)
 	}
-	next := *base
-	next.at, next.created, next.found, next.content = ack.Last, true, true, to
-	h.base = &next
+	h.base = base.saved(to, ack.Last)
 	return nil
+}
+
+// Overwrite makes the history hold this snapshot and no other, whatever is there and
+// whoever saved it: a Save without its condition. What it replaces is not gone: LoadAt
+// reads it.
+func (h *History) Overwrite(ctx context.Context, s Snapshot) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to := s.raw()
+	ack, err := h.Session().Update(ctx, projector.MoveTypes(), func(now *projector.Outline) ([]events.Payload, error) {
+		whole, err := now.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if h.base, err = h.stateOf(whole); err != nil {
+			return nil, err
+		}
+		return h.changes(h.base, to, nil), nil
+	})
+	h.unsure = errors.Is(err, log.ErrUnknown)
+	switch {
+	case err != nil:
+		return fmt.Errorf("overwrite %s: %w", h.sub, err)
+	case ack.Last > 0:
+		h.base = h.base.saved(to, ack.Last)
+	}
+	return nil
+}
+
+// saved returns what is known after a snapshot was saved at an offset.
+func (k *state) saved(content chat.Snapshot, at events.Offset) *state {
+	return &state{at: at, created: true, found: true, meta: k.meta, content: content}
 }
 
 // confirm holds a snapshot that was stored before against what is there now.
@@ -181,27 +208,9 @@ func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*state, error)
 	return now, nil
 }
 
-// pendingSave is a save of which it is not known whether it was stored.
-type pendingSave struct {
-	base       events.Offset
-	content    chat.Snapshot
-	compaction *CompactionReport
-	events     []events.Event
-}
-
-// pending returns the events of a save: those of the try before, if this is the
-// same save again, so that the log recognises them.
-func (h *History) pending(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
-	if u := h.unsure; u != nil && u.base == base.at && chat.Equal(u.content, to) &&
-		(u.compaction == nil) == (compaction == nil) && (compaction == nil || *u.compaction == *compaction) {
-		return u.events, nil
-	}
-	return h.changes(base, to, compaction)
-}
-
-// changes returns the events of a save: one, and a second where the session is new
+// changes says what a save appends: one event, and a second where the session is new
 // or the members change that are not of this version.
-func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionReport) ([]events.Event, error) {
+func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionReport) []events.Payload {
 	var payloads []events.Payload
 	if !base.created {
 		payloads = append(payloads, &events.SessionCreated{Kind: events.KindHistory, CreatedAt: events.TimestampOf(h.st.Now())})
@@ -217,20 +226,7 @@ func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionR
 	if !chat.EqualUnknown(base.content.Unknown, to.Unknown) {
 		payloads = append(payloads, &events.SessionUpdated{Set: events.Fields{chat.UnknownMember(to.Unknown)}, Reason: "save"})
 	}
-	return h.stamped(payloads)
-}
-
-// stamped makes events of payloads, with ids of their own.
-func (h *History) stamped(payloads []events.Payload) ([]events.Event, error) {
-	evs := make([]events.Event, len(payloads))
-	for i, p := range payloads {
-		e, err := events.New(h.st.Source(), h.sub, p)
-		if err != nil {
-			return nil, err
-		}
-		evs[i] = h.st.Stamp(e)
-	}
-	return evs, nil
+	return payloads
 }
 
 // compacted is a replacement, also where nothing but its end would change.
@@ -250,8 +246,13 @@ func (h *History) load(ctx context.Context, position string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	return h.stateOf(s)
+}
+
+// stateOf reads the snapshot of a session.
+func (h *History) stateOf(s *projector.Session) (_ *state, err error) {
 	if s.Ledger.Created != 0 {
-		if err := tally.CheckKind(s, events.KindHistory); err != nil {
+		if err := tally.CheckKind(s.Subject, s.Ledger, events.KindHistory); err != nil {
 			return nil, err
 		}
 	}

@@ -39,7 +39,7 @@ func (h *History) Revisions(ctx context.Context) ([]Revision, error) {
 		return nil, err
 	}
 	if s.Ledger.Created != 0 {
-		if err := tally.CheckKind(s, events.KindHistory); err != nil {
+		if err := tally.CheckKind(s.Subject, s.Ledger, events.KindHistory); err != nil {
 			return nil, err
 		}
 	}

@@ -24,9 +24,9 @@ func TestPanelCost(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-24 sums per model and in total, exactly", func(t *testing.T) {
 			s := errata.Of(st, "e24")
-			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.1", Tokens: &events.Tokens{Input: 1, CacheRead: 2}}))
-			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.2", Tokens: &events.Tokens{Input: 10, Output: 5, Reasoning: 5}}))
-			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "b", USD: "1", Purpose: "compaction"}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Tokens: &events.Tokens{Input: 1, CacheRead: 2}}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Tokens: &events.Tokens{Input: 10, Output: 5, Reasoning: 5}}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "b", USD: "1", Purpose: "compaction"}))
 			per, err := errata.Of(st, "e24").CostPerModel(t.Context())
 			must(t, err)
 			wantEqual(t, "per model", per, map[string]events.Amount{"a": "0.3", "b": "1"})
@@ -39,13 +39,13 @@ func TestPanelCost(t *testing.T) {
 		t.Run("E-24 not counted twice", func(t *testing.T) {
 			s := errata.Of(st, "e24b")
 			for range 3 {
-				must(t, errata.Of(st, "e24b").AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.1", Run: "r"}))
+				must(t, errata.Of(st, "e24b").AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1", Run: events.RunRef{ID: "r"}}))
 			}
-			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.2", Run: "r", Part: "retry"}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.2", Run: events.RunRef{ID: "r"}, Part: "retry"}))
 			if total, err := s.TotalCost(t.Context()); err != nil || total != "0.3" {
 				t.Errorf("%v, %v", total, err)
 			}
-			err := s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.7", Run: "r"})
+			err := s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.7", Run: events.RunRef{ID: "r"}})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 				t.Errorf("another amount for the same cost: %v", err)
 			}
@@ -53,9 +53,9 @@ func TestPanelCost(t *testing.T) {
 		t.Run("spent, and on this branch; a fork spends for itself", func(t *testing.T) {
 			s := errata.Of(st, "branch")
 			playRun(t, s, "q1", 0)
-			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.1"}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1"}))
 			playRun(t, s, "q2", 0)
-			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.02"}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.02"}))
 			fork, _, err := s.Fork(t.Context(), "head", "fork")
 			must(t, err)
 			mustRewind(t, s, errata.WorkTree{})
@@ -74,7 +74,7 @@ func TestPanelCost(t *testing.T) {
 		})
 		t.Run("what cannot be is refused", func(t *testing.T) {
 			s := errata.Of(st, "wrong")
-			for name, c := range map[string]errata.Cost{"negative": {Model: "a", USD: "-1"}, "no number": {Model: "a", USD: "NaN"}, "no model": {USD: "1"}, "exponent": {Model: "a", USD: "1e3"},
+			for name, c := range map[string]tally.Cost{"negative": {Model: "a", USD: "-1"}, "no number": {Model: "a", USD: "NaN"}, "no model": {USD: "1"}, "exponent": {Model: "a", USD: "1e3"},
 				"negative tokens": {Model: "a", Tokens: &events.Tokens{Input: -1}}, "overflow": {Model: "a", Tokens: &events.Tokens{Output: 1 << 60}}, "reasoning": {Model: "a", Tokens: &events.Tokens{Output: 1, Reasoning: 2}}} {
 				if _, ok := errors.AsType[*events.InvalidError](s.AccumulateCost(t.Context(), c)); !ok {
 					t.Errorf("%s is accepted", name)
@@ -108,7 +108,7 @@ func randomCosts(n int) (list []*events.CostAccrued, sum *big.Rat, models map[st
 	return list, sum, models
 }
 
-func wantCosts(t *testing.T, when string, costs errata.Costs, sum *big.Rat, models map[string]*big.Rat) {
+func wantCosts(t *testing.T, when string, costs tally.Costs, sum *big.Rat, models map[string]*big.Rat) {
 	t.Helper()
 	if costs.Spent.Total.USD != events.AmountOf(sum) {
 		t.Errorf("%s: %s, want %s", when, costs.Spent.Total.USD, events.AmountOf(sum))
@@ -138,7 +138,7 @@ func TestPanelCostOfMany(t *testing.T) {
 	l.Source = records[len(records)-1:] // the snapshot is all there is of the others
 	stored, err := l.Session(t.Context(), sub, 0)
 	must(t, err)
-	costs, err := errata.CostsOf(stored)
+	costs, err := tally.CostsOf(stored)
 	must(t, err)
 	wantCosts(t, "all", costs, sum, models)
 }
@@ -175,12 +175,12 @@ func TestPanelCostStays(t *testing.T) {
 	sum.Add(sum, mustRat(least))
 	models["a"].Add(models["a"], mustRat(least))
 	for range 3 {
-		must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: least, Run: "r"}))
+		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: least, Run: events.RunRef{ID: "r"}}))
 	}
 	check("after a repeated cost")
 	rebuilt, err := (&projector.Loader{Source: st.Log}).Session(t.Context(), s.Subject(), 0)
 	must(t, err)
-	costs, err := errata.CostsOf(rebuilt)
+	costs, err := tally.CostsOf(rebuilt)
 	must(t, err)
 	wantCosts(t, "rebuilt", costs, sum, models)
 }
@@ -199,7 +199,7 @@ func TestPanelTokensOverflow(t *testing.T) {
 	for range 2000 {
 		head.Ledger.Costs = append(head.Ledger.Costs, projector.Cost{Model: "a", Tokens: events.Tokens{Input: 1 << 53}})
 	}
-	if _, err := errata.CostsOf(head); !errors.Is(err, errata.ErrOverflow) {
+	if _, err := tally.CostsOf(head); !errors.Is(err, tally.ErrOverflow) {
 		t.Errorf("%v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/stores/errata"
 )
@@ -43,7 +44,7 @@ func panel(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.AccumulateCost(ctx, errata.Cost{Model: "gpt-5", USD: "0.0125", Run: run.ID}); err != nil {
+	if err := s.AccumulateCost(ctx, tally.Cost{Model: "gpt-5", USD: "0.0125", Run: run}); err != nil {
 		return err
 	}
 	entry := errata.RewindEntry{At: added.At, Run: run.ID, Prompt: "Write a poem.", HistoryLengths: added.Lengths}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
@@ -27,65 +26,19 @@ type Appended struct {
 	Ack log.Ack
 }
 
-// known is how much of a session went through a handle.
-type known struct {
-	mu    sync.Mutex
-	seen  events.Offset // the producer knows the session up to here
-	base  events.Offset // the histories were read, or written without anybody between, up to here
-	turns int           // in effect at base
+// peek opens the session as it is now; one without events is empty. It does not count
+// as read.
+func (s *Session) peek(ctx context.Context) (*projector.Outline, error) {
+	return s.Store().Loader().Peek(ctx, s.Subject())
 }
 
-// read notes that the whole session was given to the caller.
-func (k *known) read(s *projector.Session) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if s.Offset() >= k.seen {
-		k.seen, k.base, k.turns = s.Offset(), s.Offset(), s.History.Turns()
-	}
-}
-
-// appended notes turns of the handle's own, and whether anybody else's came in
-// between since the histories were read.
-func (k *known) appended(s *projector.Session, own int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.seen = max(k.seen, s.Offset())
-	if k.base > 0 && s.History.Turns()-own == k.turns {
-		k.base, k.turns = s.Offset(), s.History.Turns()
-	}
-}
-
-func (k *known) offsets() (seen, base events.Offset) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.seen, k.base
-}
-
-// head loads the session as it is now; one without events is empty.
+// head is peek with all turns and costs.
 func (s *Session) head(ctx context.Context) (*projector.Session, error) {
-	head, err := s.Store().Loader().Session(ctx, s.Subject(), 0)
-	if errors.Is(err, tally.ErrNotFound) {
-		return projector.NewSession(s.Subject()), nil
-	}
-	return head, err
-}
-
-// put appends one event, with what its producer had seen. When no answer came it
-// asks again: the event is the same, so it is there once.
-func (s *Session) put(ctx context.Context, expect log.Expect, e events.Event) (log.Ack, error) {
-	if seen, _ := s.known.offsets(); seen > 0 {
-		e = e.WithExtension(events.ExtSeen, fmt.Sprintf("%020d", uint64(seen)))
-	}
-	ready, err := s.Store().Prepare(ctx, s.Subject(), []events.Event{e})
+	o, err := s.peek(ctx)
 	if err != nil {
-		return log.Ack{}, err
+		return nil, err
 	}
-	for attempt := 0; ; attempt++ {
-		ack, err := s.Store().Log.Append(ctx, s.Subject(), expect, ready...)
-		if !errors.Is(err, log.ErrUnknown) || attempt == 3 || ctx.Err() != nil {
-			return ack, err
-		}
-	}
+	return o.Session(ctx)
 }
 
 // ensure appends the first event of a session without one, so that there is a point to
@@ -114,15 +67,14 @@ func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
 // Histories returns the turns in effect of every model. They are the caller's own.
 // A turn that is no {role, content} is an *events.InvalidError.
 func (s *Session) Histories(ctx context.Context) (map[string][]Turn, error) {
-	head, err := s.head(ctx)
+	head, err := s.Load(ctx, "")
+	if errors.Is(err, tally.ErrNotFound) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	histories, err := historiesOf(head.Threads)
-	if err == nil {
-		s.known.read(head)
-	}
-	return histories, err
+	return historiesOf(head.Threads)
 }
 
 func historiesOf(threads projector.Threads) (map[string][]Turn, error) {
@@ -166,17 +118,13 @@ func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, respon
 		return Appended{}, err
 	}
 	if len(p.Entries) == 0 {
-		head, err := s.head(ctx)
+		now, err := s.peek(ctx)
 		if err != nil {
 			return Appended{}, err
 		}
-		return Appended{Lengths: lengthsOf(panelIDs, head.Threads, nil), At: head.Offset()}, nil
+		return Appended{Lengths: lengthsOf(panelIDs, now, nil), At: now.Offset()}, nil
 	}
-	e, err := events.New(s.Store().Source(), s.Subject(), p)
-	if err != nil {
-		return Appended{}, err
-	}
-	ack, err := s.put(ctx, log.Any, e)
+	ack, err := s.Append(ctx, log.Any, p)
 	if err != nil {
 		return Appended{}, err
 	}
@@ -185,18 +133,22 @@ func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, respon
 
 // appended says what an append did: the session right after it tells.
 func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.TurnAppended, ack log.Ack) (Appended, error) {
-	after, err := s.Store().Loader().Session(ctx, s.Subject(), ack.Last)
+	done := Appended{Ack: ack}
+	after, err := s.Store().Loader().Outline(ctx, s.Subject(), ack.Last)
+	if err == nil {
+		err = after.Look(ctx, func(h *projector.History) { done.At = h.Before(ack.First) })
+	}
 	if err != nil {
-		return Appended{Ack: ack}, fmt.Errorf("appended at %v, but not read back: %w", ack.First, err)
+		return done, fmt.Errorf("appended at %v, but not read back: %w", ack.First, err)
 	}
 	own := make(map[string]int)
-	if ack.Late = !after.History.IsLive(ack.First); !ack.Late {
+	if !ack.Late {
 		for _, entry := range p.Entries {
 			own[entry.Thread]++
 		}
-		s.known.appended(after, len(p.Entries))
 	}
-	return Appended{lengthsOf(panelIDs, after.Threads, own), after.History.Before(ack.First), ack}, nil
+	done.Lengths = lengthsOf(panelIDs, after, own)
+	return done, nil
 }
 
 func entriesOf(panelIDs []string, responses []Response, prompt string) *events.TurnAppended {
@@ -221,11 +173,11 @@ func checkPanel(panelIDs []string) error {
 	return nil
 }
 
-// lengthsOf returns the lengths of histories without the turns of one append.
-func lengthsOf(panelIDs []string, threads projector.Threads, own map[string]int) map[string]int {
+// lengthsOf gives the lengths of histories without the turns of one append.
+func lengthsOf(panelIDs []string, now *projector.Outline, own map[string]int) map[string]int {
 	lengths := make(map[string]int, len(panelIDs))
 	for _, id := range panelIDs {
-		lengths[id] = len(threads.Turns(id)) - own[id]
+		lengths[id] = now.Len(id) - own[id]
 	}
 	return lengths
 }
@@ -250,17 +202,34 @@ func (s *Session) replace(ctx context.Context, histories map[string][]Turn, more
 	if err := s.ensure(ctx); err != nil {
 		return err
 	}
-	decide := func(head *projector.Session) ([]events.Payload, error) {
+	decide := func(now *projector.Outline) ([]events.Payload, error) {
 		p := &events.ThreadReplaced{Threads: make(map[string]events.Replacement), Others: "drop", Reason: "compact"}
 		for name, turns := range histories {
-			p.Threads[name] = events.Replacement{Items: replacement(head.Threads.Turns(name), turns)}
+			have, err := now.Last(ctx, name, now.Len(name))
+			if err != nil {
+				return nil, err
+			}
+			p.Threads[name] = events.Replacement{Items: replacement(have, turns)}
 		}
 		return append([]events.Payload{p}, more...), nil
 	}
-	if _, base := s.known.offsets(); base > 0 {
-		return s.changeSince(ctx, base, decide)
+	expect, err := s.Unchanged(ctx)
+	if err != nil {
+		return err
 	}
-	return s.change(ctx, decide)
+	if expect == log.Any {
+		return s.change(ctx, decide)
+	}
+	now, err := s.peek(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := decide(now)
+	if err != nil {
+		return err
+	}
+	_, err = s.Append(ctx, expect, list...)
+	return err
 }
 
 // replacement keeps what a history begins and ends with, and brings what is new.
@@ -297,10 +266,10 @@ func (s *Session) TruncateHistories(ctx context.Context, lengths map[string]int)
 			return &events.InvalidError{Field: fmt.Sprintf("lengths[%q]", name), Reason: fmt.Sprintf("%d is negative", n)}
 		}
 	}
-	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
+	return s.change(ctx, func(now *projector.Outline) ([]events.Payload, error) {
 		p := &events.ThreadTruncated{Lengths: make(map[string]int), Reason: "truncate"}
 		for name, n := range lengths {
-			if th := head.Threads[name]; th != nil && (n < len(th.Turns) || len(th.Turns) == 0) {
+			if slices.Contains(now.Names(), name) && (n < now.Len(name) || now.Len(name) == 0) {
 				p.Lengths[name] = n
 			}
 		}
@@ -328,12 +297,12 @@ const (
 // Clear wipes all histories and, unless it is kept, the rewind stack, in one
 // append.
 func (s *Session) Clear(ctx context.Context, stack Stack) error {
-	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
+	return s.change(ctx, func(now *projector.Outline) ([]events.Payload, error) {
 		var list []events.Payload
-		if len(head.Threads) > 0 {
+		if len(now.Names()) > 0 {
 			list = append(list, &events.ThreadTruncated{Lengths: map[string]int{events.AllThreads: 0}, Reason: "clear"})
 		}
-		if stack == DropStack && len(head.Ledger.Stack) > 0 {
+		if stack == DropStack && len(now.Ledger().Stack) > 0 {
 			list = append(list, &events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: "clear"})
 		}
 		return list, nil
@@ -342,63 +311,12 @@ func (s *Session) Clear(ctx context.Context, stack Stack) error {
 
 // change makes a decision about histories or rewind stack, again if one of them
 // changed before it was written.
-func (s *Session) change(ctx context.Context, decide func(*projector.Session) ([]events.Payload, error)) error {
-	return tally.Retry(ctx, func() error { return s.changeSince(ctx, 0, decide) }, log.ErrConflict)
-}
-
-// changeSince makes a decision on what the caller knows since an offset, 0 for
-// what the session is now.
-func (s *Session) changeSince(ctx context.Context, base events.Offset, decide func(*projector.Session) ([]events.Payload, error)) error {
-	head, err := s.head(ctx)
-	if err != nil {
-		return err
-	}
-	list, err := decide(head)
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	evs, err := s.events(list...)
-	if err != nil {
-		return err
-	}
-	expect := log.Since(head.Offset(), stackTypes()...)
-	switch {
-	case head.Offset() == 0:
-		expect = log.At(0)
-	case base > 0:
-		expect = log.Since(base, projector.MoveTypes()...)
-	}
-	ack, err := s.Store().Append(ctx, s.Subject(), expect, evs...)
-	if err != nil {
-		return err
-	}
-	return s.reread(ctx, ack.Last)
-}
-
-// reread notes the session as it is right after a decision of the caller.
-func (s *Session) reread(ctx context.Context, at events.Offset) error {
-	after, err := s.Store().Loader().Session(ctx, s.Subject(), at)
-	if err != nil {
-		return fmt.Errorf("written at %v, but not read back: %w", at, err)
-	}
-	s.known.read(after)
-	return nil
+func (s *Session) change(ctx context.Context, decide func(*projector.Outline) ([]events.Payload, error)) error {
+	_, err := s.Update(ctx, stackTypes(), decide)
+	return err
 }
 
 // stackTypes are the types that change histories or rewind stack.
 func stackTypes() []string {
 	return append(projector.MoveTypes(), events.TypeCheckpointSaved, events.TypeCheckpointCleared)
-}
-
-// events makes events of payloads.
-func (s *Session) events(list ...events.Payload) ([]events.Event, error) {
-	var evs []events.Event
-	for _, p := range list {
-		e, err := events.New(s.Store().Source(), s.Subject(), p)
-		if err != nil {
-			return nil, err
-		}
-		evs = append(evs, e)
-	}
-	return evs, nil
 }

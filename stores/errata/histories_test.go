@@ -188,7 +188,7 @@ func TestPanelLate(t *testing.T) {
 		}
 		ref, err := producer.PersistRunState(t.Context(), errata.Run{Prompt: "q2", Responses: []errata.Response{answer("a", "too late")}})
 		must(t, err)
-		must(t, producer.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.5"}))
+		must(t, producer.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.5"}))
 		if h := mustHistories(t, ui); len(h) != 0 {
 			t.Errorf("the late answer is in effect: %v", h)
 		}

@@ -237,7 +237,7 @@ func (m *panelMachine) say(s *errata.Session, op panelOp, prompt string) {
 		}
 	case "cost":
 		usd := events.Amount(fmt.Sprintf("0.%d%d", op.a, op.b))
-		if m.call(func() error { return s.AccumulateCost(ctx, errata.Cost{Model: model, USD: usd}) }) {
+		if m.call(func() error { return s.AccumulateCost(ctx, tally.Cost{Model: model, USD: usd}) }) {
 			o.spend(model, usd)
 		}
 	case "together":
@@ -332,7 +332,7 @@ func (m *panelMachine) actTogether(said string) {
 					return err
 				},
 				func() error { _, err := errata.PromptsOf(m.st).Record(ctx, said); return err },
-				func() error { return s.AccumulateCost(ctx, errata.Cost{Model: "a", USD: "0.1"}) },
+				func() error { return s.AccumulateCost(ctx, tally.Cost{Model: "a", USD: "0.1"}) },
 			} {
 				if errs[i] = call(); errs[i] != nil {
 					return

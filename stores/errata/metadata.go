@@ -96,8 +96,8 @@ func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error 
 	if err := s.ensure(ctx); err != nil {
 		return err
 	}
-	_, err = s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionUpdated}, func(*projector.Session) ([]events.Event, error) {
-		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}})
+	_, err = s.Update(ctx, []string{events.TypeSessionUpdated}, func(*projector.Outline) ([]events.Payload, error) {
+		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}}}, nil
 	})
 	return err
 }

@@ -40,79 +40,48 @@ func (p *Prompts) List(ctx context.Context) ([]string, error) {
 
 // Record adds a prompt unless it is exactly the newest one, and reports whether it
 // did. Of several writers of the same prompt at once, one adds it.
-func (p *Prompts) Record(ctx context.Context, prompt string) (bool, error) {
+func (p *Prompts) Record(ctx context.Context, prompt string) (added bool, err error) {
 	turn := mustJSON(prompt)
-	e, err := events.New(p.s.Store().Source(), p.s.Subject(), &events.TurnAppended{Entries: []events.Entry{{Thread: PromptsSession, Turn: turn}}})
-	if err != nil {
-		return false, err
-	}
-	ready, err := p.s.Store().Prepare(ctx, p.s.Subject(), []events.Event{e})
-	if err != nil {
-		return false, err
-	}
 	prompt, _ = promptOf(turn) // as it will be read
-	// The same event in every attempt, so that a lost answer does not add it twice.
-	added := false
-	err = tally.Retry(ctx, func() (err error) {
-		added, err = p.record(ctx, prompt, ready[0])
-		return err
-	}, log.ErrConflict, log.ErrUnknown)
-	return added, err
+	add := &events.TurnAppended{Entries: []events.Entry{{Thread: PromptsSession, Turn: turn}}}
+	if last, err := p.s.Store().Log.Last(ctx, p.s.Subject()); err == nil {
+		// As a rule the last record is the newest prompt, and nothing else needs to be read.
+		if newest, ok := plainPrompt(last); ok {
+			if newest == prompt {
+				return false, nil
+			}
+			_, err := p.s.Append(ctx, log.At(last.Offset), add)
+			if !errors.Is(err, log.ErrConflict) {
+				return err == nil, err
+			}
+		}
+	}
+	_, err = p.s.Update(ctx, nil, func(now *projector.Outline) ([]events.Payload, error) {
+		newest, err := newestPrompt(ctx, now)
+		added = err == nil && (newest == nil || *newest != prompt)
+		switch {
+		case !added:
+			return nil, err
+		case now.Offset() == 0:
+			return []events.Payload{&events.SessionCreated{Kind: events.KindPrompts, CreatedAt: events.TimestampOf(p.s.Store().Now())}, add}, nil
+		}
+		return []events.Payload{add}, nil
+	})
+	return added && err == nil, err
 }
 
-// record decides on what is there now.
-func (p *Prompts) record(ctx context.Context, prompt string, e events.Event) (bool, error) {
-	last, id, at, err := p.last(ctx)
-	switch {
-	case err != nil:
-		return false, err
-	case id == e.ID:
-		return true, nil // an earlier attempt was stored, its answer was lost
-	case last != nil && *last == prompt:
-		return false, nil
-	case at == 0:
-		at, err = p.begin(ctx)
+// newestPrompt returns the newest turn that is a prompt, nil if there is none.
+func newestPrompt(ctx context.Context, now *projector.Outline) (*string, error) {
+	for n := now.Len(PromptsSession); n > 0; n-- {
+		turns, err := now.Turns(ctx, PromptsSession, n-1, n)
 		if err != nil {
-			return false, err
+			return nil, err
+		}
+		if text, ok := promptOf(turns[0].Raw); ok {
+			return &text, nil
 		}
 	}
-	_, err = p.s.Store().Log.Append(ctx, p.s.Subject(), log.At(at), e)
-	return err == nil, err
-}
-
-// begin creates the session, with its kind.
-func (p *Prompts) begin(ctx context.Context) (events.Offset, error) {
-	ack, err := p.s.Create(ctx, events.SessionCreated{Kind: events.KindPrompts, CreatedAt: events.TimestampOf(p.s.Store().Now())})
-	if errors.Is(err, tally.ErrExists) {
-		return 0, &log.ConflictError{Subject: p.s.Subject()} // somebody else began it: look again
-	}
-	return ack.Last, err
-}
-
-// last returns the newest prompt and the session's last record. As a rule the
-// record is the prompt, and nothing else needs to be read.
-func (p *Prompts) last(ctx context.Context) (prompt *string, id string, at events.Offset, err error) {
-	rec, err := p.s.Store().Log.Last(ctx, p.s.Subject())
-	if errors.Is(err, log.ErrNotFound) {
-		return nil, "", 0, nil
-	}
-	if err != nil {
-		return nil, "", 0, err
-	}
-	if text, ok := plainPrompt(rec); ok {
-		return &text, rec.ID, rec.Offset, nil
-	}
-	head, err := p.s.head(ctx)
-	if err != nil {
-		return nil, "", 0, err
-	}
-	turns := head.Threads.Turns(PromptsSession)
-	for i := len(turns) - 1; i >= 0; i-- {
-		if text, ok := promptOf(turns[i].Raw); ok {
-			return &text, head.Ledger.LastID, head.Offset(), nil
-		}
-	}
-	return nil, head.Ledger.LastID, head.Offset(), nil
+	return nil, nil
 }
 
 // plainPrompt returns the prompt of a record that brings one and does nothing else.

@@ -131,11 +131,11 @@ func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 
 // SessionRecipe returns the recipe that was set for the session, nil if none was.
 func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ref := events.DocRef(head.Ledger.Text("recipe"))
+	ref := events.DocRef(now.Ledger().Text("recipe"))
 	if ref == "" {
 		return nil, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -170,9 +171,10 @@ func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error
 	if err != nil {
 		return err
 	}
-	return c.s.save(ctx, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
+	_, err = c.s.Append(ctx, log.Any, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
 		Run: &events.RunRef{Kind: runKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: mustJSON(c.head),
 		Responses: mustJSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
+	return err
 }
 
 // End is called when the run is over: if no response is interrupted the checkpoint
@@ -204,12 +206,12 @@ func (e *CheckpointError) Unwrap() error { return e.Err }
 // LoadCheckpoint gives the newest run that was not finished, nil if there is none.
 // One that cannot be read is a *CheckpointError.
 func (s *Session) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var newest *projector.Checkpoint
-	for _, c := range head.Ledger.Checkpoints {
+	for _, c := range now.Ledger().Checkpoints {
 		if c.Kind == events.CheckpointResume && !c.Cleared && (newest == nil || lastOf(c) > lastOf(newest)) {
 			newest = c
 		}
@@ -304,12 +306,14 @@ func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) e
 // ClearCheckpoint says that there is nothing to resume any more. Without a
 // checkpoint it does nothing.
 func (s *Session) ClearCheckpoint(ctx context.Context) error {
-	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
-		for _, c := range head.Ledger.Checkpoints {
+	types := []string{events.TypeCheckpointSaved, events.TypeCheckpointCleared}
+	_, err := s.Update(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
+		for _, c := range now.Ledger().Checkpoints {
 			if c.Kind == events.CheckpointResume && !c.Cleared {
 				return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointResume, Reason: "finished"}}, nil
 			}
 		}
 		return nil, nil
 	})
+	return err
 }

@@ -101,7 +101,7 @@ func (s *Session) steps(n int) planner {
 		used := stack[len(stack)-n:]
 		p := &stackPlan{head: head, event: &events.SessionRewound{To: head.History.At(used[0].At), Checkpoint: used[0].ID, Reason: "rewind"}}
 		for _, e := range used {
-			entry, err := s.entry(ctx, head, e.ID)
+			entry, err := s.entry(ctx, head.Ledger, e.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -165,7 +165,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 		}
 		var entries []*events.CheckpointSaved
 		for _, e := range panel.UsedUp(r) {
-			entry, err := s.entry(ctx, head, e.ID)
+			entry, err := s.entry(ctx, head.Ledger, e.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -225,7 +225,9 @@ func (s *Session) MoveStack(ctx context.Context, w WorkTree, m *StackMove) (Rewi
 	if err := s.stillAt(ctx, m.Seen); err != nil {
 		return RewindResult{}, err
 	}
-	return s.move(ctx, w, m.plan, make(map[string]FileChange))
+	result := s.restore(ctx, w, m.plan, make(map[string]FileChange))
+	ack, err := s.Append(ctx, log.Since(m.Seen, stackTypes()...), m.plan.event)
+	return s.moved(ctx, m.plan, result, ack, err)
 }
 
 // stillAt refuses if histories or rewind stack changed after an offset.
@@ -243,30 +245,31 @@ func (s *Session) stillAt(ctx context.Context, seen events.Offset) error {
 }
 
 // perform decides on a move and makes it, again if somebody changed histories or
-// stack meanwhile.
+// stack meanwhile. First the files are restored, then the event is appended. A crash in
+// between leaves the entry on the stack and the files restored: the next call finds
+// nothing to do for them and goes on.
 func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (RewindResult, error) {
 	first := make(map[string]FileChange) // what the first attempt found
 	var result RewindResult
-	err := tally.Retry(ctx, func() error {
+	var p *stackPlan
+	ack, err := s.Update(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 		result = RewindResult{}
-		head, err := s.head(ctx)
+		head, err := now.Session(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		p, err := plan(ctx, head)
-		if err != nil {
-			return err
+		if p, err = plan(ctx, head); err != nil {
+			return nil, err
 		}
-		result, err = s.move(ctx, w, p, first)
-		return err
-	}, log.ErrConflict)
-	return result, err
+		result = s.restore(ctx, w, p, first)
+		return []events.Payload{p.event}, nil
+	})
+	return s.moved(ctx, p, result, ack, err)
 }
 
-// move restores the files, then appends the event. A crash in between leaves the
-// entry on the stack and the files restored: the next call finds nothing to do
-// for them and goes on.
-func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[string]FileChange) (RewindResult, error) {
+// restore brings the files of a move to what they shall be, and notes in its event how it
+// found them.
+func (s *Session) restore(ctx context.Context, w WorkTree, p *stackPlan, first map[string]FileChange) RewindResult {
 	result := RewindResult{FeedIndex: -1}
 	t := w.tree()
 	defer t.close()
@@ -279,21 +282,18 @@ func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[
 		result.Files = append(result.Files, change)
 	}
 	p.event.Files = recorded(result.Files)
-	evs, err := s.events(p.event)
+	return result
+}
+
+// moved says what a move did. Its event is durable: everybody sees it.
+func (s *Session) moved(ctx context.Context, p *stackPlan, result RewindResult, ack log.Ack, err error) (RewindResult, error) {
 	if err != nil {
 		return result, err
 	}
-	result.Ack, err = s.Store().Append(ctx, s.Subject(), log.Since(p.head.Offset(), stackTypes()...), evs...)
-	if err != nil {
-		return result, err
-	}
-	// The event is durable: from here on everybody sees the move.
+	result.Ack = ack
 	result.FileMsg = fileMessage(result.Files)
 	if len(p.entries) > 0 {
 		result.FeedIndex = entryOf(p.entries[0]).FeedIndex
-	}
-	if err := s.reread(ctx, result.Ack.Last); err != nil {
-		return result, err
 	}
 	return result, s.noteOf(ctx, &result)
 }

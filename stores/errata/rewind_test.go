@@ -101,7 +101,7 @@ func TestPanelRewind(t *testing.T) {
 			playRun(t, s, "q1", 0)
 			before := mustHistories(t, s)
 			playRun(t, s, "q2", 1)
-			must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.1"}))
+			must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.1"}))
 			must(t, s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a", Rating: "good"}))
 			must(t, s.UpdateLastRunNote(t.Context(), "note"))
 			must(t, s.SetSessionRecipe(t.Context(), &errata.Recipe{Version: 1, Name: "r"}))
@@ -434,7 +434,7 @@ func TestPanelMoveStack(t *testing.T) {
 
 		plan, err = s.PlanRewindSteps(t.Context(), w, 2)
 		must(t, err)
-		must(t, s.AccumulateCost(t.Context(), errata.Cost{Model: "a", USD: "0.5"})) // does not get in the way
+		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.5"})) // does not get in the way
 		result, err := s.MoveStack(t.Context(), w, plan)
 		if err != nil || result.Ack.Last == 0 || len(mustHistories(t, s)) != 0 {
 			t.Errorf("%+v, %v", result, err)

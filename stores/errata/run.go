@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
@@ -29,25 +28,25 @@ type Run struct {
 // PersistRunState records a run as one event. The views Metadata and Content, the
 // number of prompts and the first and last of them follow from it.
 func (s *Session) PersistRunState(ctx context.Context, run Run) (events.RunRef, error) {
-	ref, e, err := s.runFinished(run)
+	ref, p, err := s.runFinished(run)
 	if err != nil {
 		return ref, err
 	}
 	if err := s.ensure(ctx); err != nil {
 		return ref, err
 	}
-	_, err = s.put(ctx, log.Any, e)
+	_, err = s.Append(ctx, log.Any, p)
 	return ref, err
 }
 
-func (s *Session) runFinished(run Run) (events.RunRef, events.Event, error) {
+func (s *Session) runFinished(run Run) (events.RunRef, *events.RunFinished, error) {
 	if run.ID == "" {
 		run.ID = NewID(RunIDPrefix)
 	}
 	ref := events.RunRef{Kind: panel.Kind, ID: run.ID}
 	for i, r := range run.Responses {
 		if err := r.check(i); err != nil {
-			return ref, events.Event{}, err
+			return ref, nil, err
 		}
 	}
 	if run.At.IsZero() {
@@ -58,8 +57,7 @@ func (s *Session) runFinished(run Run) (events.RunRef, events.Event, error) {
 	if run.Tools != nil {
 		p.Tools = mustJSON(run.Tools)
 	}
-	e, err := events.New(s.Store().Source(), s.Subject(), p)
-	return ref, e, err
+	return ref, p, nil
 }
 
 // Schema names the form of a panel run's result, which is Result.
@@ -117,11 +115,22 @@ func (run *Run) content() RunContent {
 // SelectionParams is a person's choice among the answers of the last run, or a
 // rating of one.
 type SelectionParams struct {
-	Prompt          string
+	Prompt          string // of the run; default: not said
 	SelectedModelID string
-	Responses       []Response
-	AppliedFiles    []string // nil for votes and ratings
-	Rating          string   // "", good or bad
+	Responses       []Response // among which the choice was made; nil: not said
+	AppliedFiles    []string   // nil for votes and ratings
+	Rating          string     // "", good or bad
+}
+
+// OtherRunError says that a choice was made among the answers of another run than the
+// last one.
+type OtherRunError struct {
+	Run  events.RunRef // the last one
+	Want string        // what the choice is about: a prompt, or the answer of a model
+}
+
+func (e *OtherRunError) Error() string {
+	return fmt.Sprintf("the choice is about another run: the last one, %s, has not the %s", e.Run, e.Want)
 }
 
 // UnknownModelError says that a model took no part in a run.
@@ -137,13 +146,14 @@ func (e *UnknownModelError) Error() string {
 
 // RecordSelection records a selection or rating of the last run that is not
 // withdrawn. Without one it does nothing. A model that took no part in the run is
-// an *UnknownModelError. One that is rated bad is not selected.
+// an *UnknownModelError, and a prompt or responses of another run, such as the one before
+// it, are an *OtherRunError: nothing is written. A model that is rated bad is not selected.
 func (s *Session) RecordSelection(ctx context.Context, p SelectionParams) error {
 	if p.Rating != "" && p.Rating != "good" && p.Rating != "bad" {
 		return &events.InvalidError{Field: "rating", Reason: fmt.Sprintf("%q: want good, bad or nothing", p.Rating)}
 	}
-	return s.annotateLast(ctx, func(head *projector.Session, run *projector.Run) (*events.RunAnnotated, error) {
-		if err := s.tookPart(ctx, run, p.SelectedModelID); err != nil {
+	return s.annotateLast(ctx, func(run *projector.Run) (*events.RunAnnotated, error) {
+		if err := s.checkSelection(ctx, run, p); err != nil {
 			return nil, err
 		}
 		a := &events.RunAnnotated{Run: run.Ref(), Selected: &p.SelectedModelID, Rating: &p.Rating}
@@ -164,29 +174,34 @@ func withRated(tags []string, model string) []string {
 	return append(kept, panel.RatedTag+model)
 }
 
-// tookPart refuses a model that the run's result does not name.
-func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string) error {
-	if model == "" || run.Last() == nil {
+// checkSelection refuses a choice that is not one among the answers of a run.
+func (s *Session) checkSelection(ctx context.Context, run *projector.Run, p SelectionParams) error {
+	if run.Last() == nil {
 		return nil
 	}
-	rec, err := s.Store().Log.Record(ctx, run.Last().Offset)
+	rec, err := s.record(ctx, run.Last().Offset)
 	if err != nil {
 		return err
 	}
-	if rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue()); err != nil {
-		return err
-	}
-	p, ok := projector.Decode(rec).Payload.(*events.RunFinished)
+	raw, ok := panel.RowOf(projector.Decode(rec))
 	if !ok {
 		return nil
 	}
-	var result Result
-	var summary RunSummary
-	if err := rawjson.Unmarshal(p.Result, &result); err != nil || json.Unmarshal(result.Summary, &summary) != nil {
-		return &events.InvalidError{Field: "result", Reason: fmt.Sprintf("of the record at %v cannot be read", rec.Offset)}
+	row, err := rowOf(&raw)
+	if err != nil {
+		return err
 	}
-	if !slices.Contains(summary.Models, model) {
-		return &UnknownModelError{run.Ref(), model, summary.Models}
+	if p.Prompt != "" && !row.noSummary && panel.PromptHash(p.Prompt) != row.Summary.PromptHash {
+		return &OtherRunError{run.Ref(), fmt.Sprintf("prompt %q", panel.Cut(p.Prompt))}
+	}
+	for _, r := range p.Responses {
+		answered := slices.ContainsFunc(row.Content.Models, func(m ModelContent) bool { return m.ModelID == r.ModelID && m.Text == r.Text })
+		if !answered && !row.noContent {
+			return &OtherRunError{run.Ref(), fmt.Sprintf("answer of %q", r.ModelID)}
+		}
+	}
+	if p.SelectedModelID != "" && !slices.Contains(row.Summary.Models, p.SelectedModelID) {
+		return &UnknownModelError{run.Ref(), p.SelectedModelID, row.Summary.Models}
 	}
 	return nil
 }
@@ -194,38 +209,38 @@ func (s *Session) tookPart(ctx context.Context, run *projector.Run, model string
 // UpdateLastRunNote puts a note in the place of that of the last run that is not
 // withdrawn. Without one it does nothing.
 func (s *Session) UpdateLastRunNote(ctx context.Context, note string) error {
-	return s.annotateLast(ctx, func(_ *projector.Session, run *projector.Run) (*events.RunAnnotated, error) {
+	return s.annotateLast(ctx, func(run *projector.Run) (*events.RunAnnotated, error) {
 		return &events.RunAnnotated{Run: run.Ref(), Note: &note}, nil
 	})
 }
 
 // annotateLast appends what a person says of the last run, decided anew if there
 // is another last run meanwhile.
-func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Session, *projector.Run) (*events.RunAnnotated, error)) error {
+func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) (*events.RunAnnotated, error)) error {
 	types := []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionRewound}
-	_, err := s.Store().Update(ctx, s.Subject(), types, func(head *projector.Session) ([]events.Event, error) {
-		run := lastRun(head)
-		if run == nil {
-			return nil, nil
-		}
-		a, err := decide(head, run)
-		if err != nil {
+	_, err := s.Update(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
+		run, err := lastRun(ctx, now)
+		if err != nil || run == nil {
 			return nil, err
 		}
-		return s.events(a)
+		a, err := decide(run)
+		return []events.Payload{a}, err
 	})
 	return err
 }
 
-// lastRun gives the newest run of a panel that is not withdrawn, nil if there
+// lastRun returns the newest run of a panel that is not withdrawn, nil if there
 // is none.
-func lastRun(s *projector.Session) *projector.Run {
-	for i := len(s.Ledger.Runs) - 1; i >= 0; i-- {
-		if r := s.Ledger.Runs[i]; r.Kind == panel.Kind && !s.Withdrawn(r.At) {
-			return r
+func lastRun(ctx context.Context, now *projector.Outline) (last *projector.Run, err error) {
+	err = now.Look(ctx, func(h *projector.History) {
+		for _, r := range slices.Backward(now.Ledger().Runs) {
+			if r.Kind == runKind && h.IsLive(r.At) {
+				last = r
+				return
+			}
 		}
-	}
-	return nil
+	})
+	return last, err
 }
 
 // SaveInitialMeta makes the session visible with its metadata before any run. A
@@ -242,11 +257,11 @@ func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
 		return &events.InvalidError{Field: "metadata", Reason: err.Error()}
 	}
 	p := &events.SessionCreated{Kind: events.KindPanel, CreatedAt: events.Timestamp(meta.CreatedAt.Format(time.RFC3339Nano)), Models: meta.Models, Raw: raw}
-	_, err = s.Store().Update(ctx, s.Subject(), nil, func(head *projector.Session) ([]events.Event, error) {
-		if head.Ledger.Created != 0 {
+	_, err = s.Update(ctx, []string{events.TypeSessionCreated}, func(now *projector.Outline) ([]events.Payload, error) {
+		if now.Ledger().Created != 0 {
 			return nil, nil
 		}
-		return s.events(p)
+		return []events.Payload{p}, nil
 	})
 	return err
 }
@@ -261,12 +276,12 @@ func (s *Session) set(ctx context.Context, name string, value json.RawMessage) e
 	if err := s.ensure(ctx); err != nil { // or the session would be of another kind for ever
 		return err
 	}
-	_, err := s.Store().Update(ctx, s.Subject(), []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(head *projector.Session) ([]events.Event, error) {
-		have, ok := head.Ledger.Fields.Get(name)
+	_, err := s.Update(ctx, []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(now *projector.Outline) ([]events.Payload, error) {
+		have, ok := now.Ledger().Fields.Get(name)
 		if string(have) == string(value) || !ok && string(value) == "null" {
 			return nil, nil
 		}
-		return s.events(&events.SessionUpdated{Set: events.Fields{{Name: name, Value: value}}})
+		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: name, Value: value}}}}, nil
 	})
 	return err
 }

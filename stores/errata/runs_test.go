@@ -115,6 +115,21 @@ func TestPanelRuns(t *testing.T) {
 			if u, ok := errors.AsType[*errata.UnknownModelError](err); !ok || u.Model != "c" {
 				t.Errorf("an unknown model: %v", err)
 			}
+			ours := errata.SelectionParams{Prompt: "2", SelectedModelID: "a", Responses: []errata.Response{answer("b", "B"), answer("a", "A")}}
+			must(t, s.RecordSelection(t.Context(), ours))
+			late := ours
+			late.Prompt = "1"
+			other := ours
+			other.Responses = []errata.Response{answer("a", "A"), answer("b", "of yesterday")}
+			for _, p := range []errata.SelectionParams{late, other} {
+				p.SelectedModelID = "b"
+				if e, ok := errors.AsType[*errata.OtherRunError](s.RecordSelection(t.Context(), p)); !ok || e.Run.ID != m.Runs[1].Run {
+					t.Errorf("a choice of another run: %+v", e)
+				}
+			}
+			if r := mustMetadata(t, s).Runs[1]; r.Selected != "a" {
+				t.Errorf("a choice of another run is recorded: %+v", r)
+			}
 			err = s.RecordSelection(t.Context(), errata.SelectionParams{SelectedModelID: "a", Rating: "so-so"})
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 				t.Errorf("an unknown rating: %v", err)

@@ -4,12 +4,9 @@ import "github.com/tallylog/tally"
 
 // Session is a handle on one panel session. It is cheap, does no I/O until a method
 // is called, and is safe for concurrent use. It remembers how much of the session
-// was read or written through it, so that an answer to a question which somebody
-// else rewound meanwhile is known to be late: a producer has a handle of its own.
-type Session struct {
-	*tally.Session
-	known known
-}
+// was read or written through it, as [tally.Session] does: Histories counts as read. So
+// a producer has a handle of its own.
+type Session struct{ *tally.Session }
 
 // Of returns a handle on a session, whether it exists or not.
-func Of(st *tally.Store, id string) *Session { return &Session{Session: st.Session(id)} }
+func Of(st *tally.Store, id string) *Session { return &Session{st.Session(id)} }

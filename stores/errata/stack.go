@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 
 	"github.com/tallylog/tally"
@@ -34,11 +33,11 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	if err := s.ensure(ctx); err != nil {
 		return "", err
 	}
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return "", err
 	}
-	at, err := entryPoint(head, entry)
+	at, err := s.entryPoint(ctx, now, entry)
 	if err != nil {
 		return "", err
 	}
@@ -53,57 +52,88 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	if err := attach(ctx, s.Store(), p, entry.FileSnapshots); err != nil {
 		return "", err
 	}
-	return entry.ID, s.save(ctx, p)
-}
-
-// save appends a checkpoint.
-func (s *Session) save(ctx context.Context, p *events.CheckpointSaved) error {
-	e, err := events.New(s.Store().Source(), s.Subject(), p)
-	if err != nil {
-		return err
-	}
-	_, err = s.put(ctx, log.Any, e)
-	return err
+	_, err = s.Append(ctx, log.Any, p)
+	return entry.ID, err
 }
 
 // entryPoint returns the offset to which an entry goes back: below the first event
 // of its run, and at or above the session's first.
-func entryPoint(head *projector.Session, entry RewindEntry) (events.Offset, error) {
-	at := entry.At
-	if at == 0 {
-		at = beforeLengths(head, entry.HistoryLengths)
+func (s *Session) entryPoint(ctx context.Context, now *projector.Outline, entry RewindEntry) (at events.Offset, err error) {
+	if at = entry.At; at == 0 {
+		if at, err = beforeLengths(ctx, now, entry.HistoryLengths); err != nil {
+			return 0, err
+		}
 	}
 	if entry.Run != "" {
 		ref := events.RunRef{Kind: runKind, ID: entry.Run}
-		if run := head.Ledger.Run(ref); run != nil {
-			at = min(at, head.History.Before(run.At))
+		if run := now.Ledger().Run(ref); run != nil {
+			at = min(at, run.At-1)
 		}
-		for _, c := range head.Ledger.Costs {
-			if c.Run != nil && *c.Run == ref {
-				at = min(at, head.History.Before(c.Offset))
-			}
+		cost, err := s.firstCost(ctx, now.Ledger(), ref, at)
+		if err != nil {
+			return 0, err
 		}
+		at = min(at, cost-1)
 	}
-	if at = head.History.At(at); at == 0 {
+	if err := now.Look(ctx, func(h *projector.History) { at = h.At(at) }); err != nil {
+		return 0, err
+	}
+	if at == 0 {
 		return 0, &events.InvalidError{Field: "at", Reason: "the session has no event to go back to"}
 	}
 	return at, nil
 }
 
+// firstCost returns the offset of the first cost of a run up to an offset, without a cost
+// one behind that. What came before another run was over does not belong to it.
+func (s *Session) firstCost(ctx context.Context, l *projector.Ledger, ref events.RunRef, at events.Offset) (events.Offset, error) {
+	after := l.Created
+	over := func(end events.Offset) {
+		if end <= at {
+			after = max(after, end)
+		}
+	}
+	for _, r := range l.Runs {
+		for _, result := range r.Results {
+			if r.Ref() != ref {
+				over(result.Offset)
+			}
+		}
+	}
+	for _, r := range l.Rewinds {
+		over(r.Offset)
+	}
+	if after >= at {
+		return at + 1, nil
+	}
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: after, Upto: at}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if c, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok && c.Run != nil && *c.Run == ref {
+			return rec.Offset, nil
+		}
+	}
+	return at + 1, nil
+}
+
 // beforeLengths returns the last offset before the first turn that would leave if
 // the histories were cut to lengths; the head if none would.
-func beforeLengths(head *projector.Session, lengths map[string]int) events.Offset {
-	first := events.Offset(math.MaxUint64)
+func beforeLengths(ctx context.Context, now *projector.Outline, lengths map[string]int) (events.Offset, error) {
+	first := now.Offset() + 1
 	for name, n := range lengths {
-		turns := head.Threads.Turns(name)
-		for _, t := range turns[min(max(n, 0), len(turns)):] {
+		turns, err := now.Turns(ctx, name, max(n, 0), now.Len(name))
+		if err != nil {
+			return 0, err
+		}
+		for _, t := range turns {
 			first = min(first, t.Offset)
 		}
 	}
-	if first == math.MaxUint64 {
-		return head.Offset()
-	}
-	return head.History.Before(first)
+	return first - 1, nil
 }
 
 // entryExtra is what a rewind checkpoint knows beyond the vocabulary.
@@ -143,11 +173,11 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	if snaps == nil {
 		return nil
 	}
-	head, err := s.head(ctx)
-	if err != nil || len(head.Ledger.Stack) == 0 {
+	now, err := s.peek(ctx)
+	if err != nil || len(now.Ledger().Stack) == 0 {
 		return err
 	}
-	p, err := s.entry(ctx, head, head.Ledger.Stack[len(head.Ledger.Stack)-1].ID)
+	p, err := s.entry(ctx, now.Ledger(), now.Ledger().Stack[len(now.Ledger().Stack)-1].ID)
 	if err != nil {
 		return err
 	}
@@ -157,7 +187,8 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	if err := attach(ctx, s.Store(), p, snaps); err != nil {
 		return err
 	}
-	return s.save(ctx, p)
+	_, err = s.Append(ctx, log.Any, p)
+	return err
 }
 
 // leftByRun adds to snapshots what stands in the tree now. Without a tree nothing
@@ -186,8 +217,8 @@ func (w WorkTree) leftByRun(snaps []FileSnapshot) ([]FileSnapshot, error) {
 }
 
 // entry reads the newest version of a rewind checkpoint.
-func (s *Session) entry(ctx context.Context, head *projector.Session, id string) (*events.CheckpointSaved, error) {
-	c := head.Ledger.Checkpoint(events.CheckpointRewind, id)
+func (s *Session) entry(ctx context.Context, l *projector.Ledger, id string) (*events.CheckpointSaved, error) {
+	c := l.Checkpoint(events.CheckpointRewind, id)
 	rec, err := s.record(ctx, c.Saved[len(c.Saved)-1])
 	if err != nil {
 		return nil, err
@@ -212,23 +243,23 @@ func (s *Session) CanRewind(ctx context.Context) (bool, error) {
 
 // RewindStackLen is the number of entries on the rewind stack.
 func (s *Session) RewindStackLen(ctx context.Context) (int, error) {
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return len(head.Ledger.Stack), nil
+	return len(now.Ledger().Stack), nil
 }
 
 // RewindStack returns the entries of the rewind stack, oldest first, without the
 // content of their files.
 func (s *Session) RewindStack(ctx context.Context) ([]RewindEntry, error) {
-	head, err := s.head(ctx)
+	now, err := s.peek(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var list []RewindEntry
-	for _, e := range head.Ledger.Stack {
-		p, err := s.entry(ctx, head, e.ID)
+	for _, e := range now.Ledger().Stack {
+		p, err := s.entry(ctx, now.Ledger(), e.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -254,8 +285,8 @@ func entryOf(p *events.CheckpointSaved) RewindEntry {
 // ClearRewindStack empties the rewind stack; reason says why: clear, wipe,
 // compact. An empty one stays as it is.
 func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
-	return s.change(ctx, func(head *projector.Session) ([]events.Payload, error) {
-		if len(head.Ledger.Stack) == 0 {
+	return s.change(ctx, func(now *projector.Outline) ([]events.Payload, error) {
+		if len(now.Ledger().Stack) == 0 {
 			return nil, nil
 		}
 		return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: reason}}, nil

@@ -2,6 +2,7 @@ package errata
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -68,15 +69,14 @@ func New(ctx context.Context, st *tally.Store, o Options) (*Store, error) {
 	if err := e.s.Subject().Validate(); err != nil {
 		return nil, err
 	}
-	head, err := e.s.head(ctx)
+	now, err := e.s.Outline(ctx)
+	if errors.Is(err, tally.ErrNotFound) {
+		return e, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := tally.CheckKind(head, events.KindPanel); err != nil {
-		return nil, err
-	}
-	e.s.known.read(head)
-	return e, nil
+	return e, tally.CheckKind(now.Subject(), now.Ledger(), events.KindPanel)
 }
 
 // Session is the handle behind the store, with what the original lacks.
@@ -171,7 +171,9 @@ func (e *Store) SaveInitialMeta(ctx context.Context) error {
 }
 
 // PersistRunState records a run. The models of the options take the place of those
-// that the session began with.
+// that the session began with. Up to four events are appended, the run itself last: a
+// crash before that leaves a session of the same kind, models and recipe without the run,
+// and the same call again appends what is missing.
 func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, responses []Response, collector Collector, toolNames []string) error {
 	if err := e.SaveInitialMeta(ctx); err != nil {
 		return err
@@ -263,7 +265,7 @@ func (e *Store) AccumulateCost(ctx context.Context, modelID string, cost float64
 	if run.checkpoint != nil && slices.Contains(run.checkpoint.Remaining(), modelID) {
 		part = fmt.Sprintf("%d after %v", n, run.checkpoint.At)
 	}
-	if err := e.s.AccumulateCost(ctx, Cost{Model: modelID, USD: usd, Run: run.id, Part: part}); err != nil {
+	if err := e.s.AccumulateCost(ctx, tally.Cost{Model: modelID, USD: usd, Run: events.RunRef{ID: run.id}, Part: part}); err != nil {
 		return err
 	}
 	run.costs[modelID]++

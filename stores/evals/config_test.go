@@ -30,7 +30,7 @@ func TestConfiguration(t *testing.T) {
 func alone(t *testing.T) (dir string) {
 	t.Helper()
 	home := t.TempDir()
-	for _, name := range []string{"TALLY_BACKEND", "TALLY_STORE", "TALLY_NAMESPACE", "TALLY_SERVER", "TALLY_CONTEXT", "NATS_URL", "NATS_CONTEXT", "TALLY_STORAGE_PATH", "TALLY_STORAGE_BACKEND"} {
+	for _, name := range config.Variables() {
 		t.Setenv(name, "")
 	}
 	t.Setenv("HOME", home)

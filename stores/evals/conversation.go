@@ -25,8 +25,8 @@ import (
 type Conversation struct {
 	s *tally.Session
 
-	mu   sync.Mutex
-	tail *tail // what Append knows, nil: nothing yet
+	mu sync.Mutex // held while steps are appended
+	id string     // that the first line says, as Append knows it; "": it has to look
 }
 
 // Of returns a handle on a conversation, whether it exists or not.
@@ -47,20 +47,41 @@ func (c *Conversation) Path() string { return "conversations/" + filename.Of(c.I
 func (c *Conversation) Session() *tally.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tail = nil
+	c.id = ""
 	return c.s
 }
 
-// head loads the session, empty if it does not exist.
-func (c *Conversation) head(ctx context.Context) (*projector.Session, error) {
-	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), 0)
-	if errors.Is(err, tally.ErrNotFound) {
-		return projector.NewSession(c.s.Subject()), nil
-	}
+// head opens the session as it is now, empty if it does not exist.
+func (c *Conversation) head(ctx context.Context) (*projector.Outline, error) {
+	o, err := c.s.Store().Loader().Peek(ctx, c.s.Subject())
 	if err != nil {
 		return nil, err
 	}
-	return s, tally.CheckKind(s, events.KindConversation)
+	return o, tally.CheckKind(o.Subject(), o.Ledger(), events.KindConversation)
+}
+
+// full is head with all steps.
+func (c *Conversation) full(ctx context.Context) (*projector.Session, error) {
+	o, err := c.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return o.Session(ctx)
+}
+
+// update decides on the session, of this kind, and appends what was decided, again if an
+// event of the types came in between.
+func (c *Conversation) update(ctx context.Context, types []string, decide func(*projector.Outline) (events.Payload, error)) (log.Ack, error) {
+	return c.s.Update(ctx, types, func(o *projector.Outline) ([]events.Payload, error) {
+		if err := tally.CheckKind(o.Subject(), o.Ledger(), events.KindConversation); err != nil {
+			return nil, err
+		}
+		p, err := decide(o)
+		if err != nil || p == nil {
+			return nil, err
+		}
+		return []events.Payload{p}, nil
+	})
 }
 
 // Exists reports whether anything was ever recorded of the conversation.
@@ -71,14 +92,17 @@ func (c *Conversation) Exists(ctx context.Context) (bool, error) {
 
 // CreatedAt is when the conversation was created, or began if nobody said so.
 func (c *Conversation) CreatedAt(ctx context.Context) (events.Timestamp, error) {
-	s, err := c.loaded(ctx, "")
+	o, err := c.s.Store().Loader().Outline(ctx, c.s.Subject(), 0)
+	if err == nil {
+		err = tally.CheckKind(o.Subject(), o.Ledger(), events.KindConversation)
+	}
 	if err != nil {
 		return "", err
 	}
-	if s.Ledger.CreatedAt != "" {
-		return s.Ledger.CreatedAt, nil
+	if at := o.Ledger().CreatedAt; at != "" {
+		return at, nil
 	}
-	rec, err := c.s.Store().Log.Record(ctx, s.History.First())
+	rec, err := c.s.Store().Log.Record(ctx, o.First())
 	if err != nil {
 		return "", err
 	}
@@ -94,7 +118,7 @@ func (c *Conversation) loaded(ctx context.Context, position string) (*projector.
 	if err != nil {
 		return nil, err
 	}
-	return s, tally.CheckKind(s, events.KindConversation)
+	return s, tally.CheckKind(s.Subject, s.Ledger, events.KindConversation)
 }
 
 // Load returns the conversation as it is now. One that does not exist is
@@ -116,7 +140,7 @@ func (c *Conversation) LoadAt(ctx context.Context, position string) (*Data, erro
 		return nil, fmt.Errorf("load %s: %w", c.s.Subject(), err)
 	}
 	if position == "" {
-		c.see(s.Offset(), d.filled, d.c.ID)
+		c.see(d.filled, d.c.ID)
 	}
 	return d.c, nil
 }
@@ -161,39 +185,22 @@ func (c *Conversation) SetMetadata(ctx context.Context, metadata events.Raw) (Sa
 	if err := checkMetadata(metadata); err != nil {
 		return Saved{}, err
 	}
-	var saved Saved
-	err := tally.Retry(ctx, func() error {
-		s, err := c.head(ctx)
-		if err != nil {
-			return err
-		}
+	return c.save(ctx, func(s *projector.Session) *Data {
 		data := &Data{ID: c.ID()}
 		if d, err := decodeThread(s); err == nil {
 			data = d.c
 		}
 		data.Metadata = metadata
-		saved, err = c.saveOn(ctx, s, s.Offset(), data)
-		return err
-	}, log.ErrConflict)
-	return saved, err
+		return data
+	})
 }
 
-// tail is what Append knows of the end of the thread: at an offset it has a first
-// line, and that one says the id.
-type tail struct {
-	seen events.Offset
-	id   string
-}
-
-// see notes what the user of the handle has seen: what he appends comes after that.
-func (c *Conversation) see(at events.Offset, lines int, id string) {
+// see notes what the first of a number of lines says.
+func (c *Conversation) see(lines int, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case lines == 0:
-		c.tail = nil
-	case c.tail == nil || at > c.tail.seen:
-		c.tail = &tail{at, id}
+	if c.id = id; lines == 0 {
+		c.id = ""
 	}
 }
 
@@ -202,8 +209,9 @@ func (c *Conversation) see(at events.Offset, lines int, id string) {
 // later ones cost what they append.
 //
 // Somebody else may append, too. If somebody rewound the conversation below what
-// this handle has seen (by Load, Save or Append), the steps are late: kept, but not in effect, and the ack
-// says so. What is not a step is *events.InvalidError, and nothing is written.
+// this handle has seen (by Load, Save or Append), the steps are late: kept, but not in
+// effect, and the ack says so. What is not a step is *events.InvalidError, and nothing is
+// written.
 //
 // After log.ErrUnknown it is not known whether the steps are there: Load says.
 func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, error) {
@@ -215,70 +223,53 @@ func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, erro
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock() // steps of one handle are stored in the order of the calls
-	if c.tail == nil {
+	if c.id == "" {
 		return c.appendFirst(ctx, steps)
 	}
-	return c.appendNext(ctx, steps)
+	p, err := appended(&Data{ID: c.id}, 1, steps)
+	if err != nil {
+		return log.Ack{}, err
+	}
+	ack, err := c.s.Append(ctx, log.Any, p)
+	if ack.Late {
+		c.id = "" // look again
+	}
+	return ack, err
 }
 
 // appendFirst looks at the conversation before it appends. The first line of all
 // says the metadata that a conversation without lines has.
 func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, error) {
-	var ack log.Ack
-	err := tally.Retry(ctx, func() error {
-		s, err := c.head(ctx)
+	var id string
+	ack, err := c.update(ctx, projector.MoveTypes(), func(o *projector.Outline) (events.Payload, error) {
+		s, err := o.Session(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		d, err := decodeThread(s)
 		if errors.Is(err, ErrNoSteps) {
 			d = &decoding{c: &Data{ID: c.ID()}}
 		}
-		e, err := c.appended(d.c, d.filled, steps)
-		if err != nil {
-			return err
-		}
-		ack, err = c.s.Store().Append(ctx, c.s.Subject(), sinceMoves(s.Offset()), e)
-		if err == nil {
-			c.tail = &tail{ack.Last, d.c.ID}
-		}
-		return err
-	}, log.ErrConflict)
-	return ack, err
-}
-
-// appendNext appends behind what the handle has seen. Whether that was rewound
-// meanwhile costs a look at what came since, not a load.
-func (c *Conversation) appendNext(ctx context.Context, steps []Step) (log.Ack, error) {
-	e, err := c.appended(&Data{ID: c.tail.id}, 1, steps)
-	if err != nil {
-		return log.Ack{}, err
-	}
-	e = c.s.Store().Stamp(e)
-	ack, err := c.s.Store().Append(ctx, c.s.Subject(), log.Since(c.tail.seen, events.TypeSessionRewound), e)
-	if errors.Is(err, log.ErrConflict) {
-		seen := fmt.Sprintf("%020d", uint64(c.tail.seen))
-		ack, err = c.s.Store().Append(ctx, c.s.Subject(), log.Any, e.WithExtension(events.ExtSeen, seen))
-		c.tail = nil // look again
-		return ack, err
-	}
+		id = d.c.ID
+		return appended(d.c, d.filled, steps)
+	})
 	if err == nil {
-		c.tail.seen = ack.Last
+		c.id = id
 	}
 	return ack, err
 }
 
-// appended returns the event that appends steps behind a number of lines.
-func (c *Conversation) appended(d *Data, lines int, steps []Step) (events.Event, error) {
+// appended returns what appends steps behind a number of lines.
+func appended(d *Data, lines int, steps []Step) (*events.TurnAppended, error) {
 	p := &events.TurnAppended{}
 	for i, s := range steps {
 		raw, err := encodeStep(s, lines+i, d.ID, d.Metadata)
 		if err != nil {
-			return events.Event{}, inside("steps["+strconv.Itoa(i)+"]", rawError("", err))
+			return nil, inside("steps["+strconv.Itoa(i)+"]", rawError("", err))
 		}
 		p.Entries = append(p.Entries, stepEntry(s, raw))
 	}
-	return events.New(c.s.Store().Source(), c.s.Subject(), p)
+	return p, nil
 }
 
 // stepEntry returns a step as an entry of main, with the id and the time that it says
@@ -294,13 +285,4 @@ func stepEntry(s Step, raw events.Raw) events.Entry {
 		}
 	}
 	return e
-}
-
-// sinceMoves expects that nothing moved the threads since an offset; 0: that there
-// is nothing at all.
-func sinceMoves(seen events.Offset) log.Expect {
-	if seen == 0 {
-		return log.At(0)
-	}
-	return log.Since(seen, projector.MoveTypes()...)
 }

@@ -82,7 +82,7 @@ func (c *Conversation) now(ctx context.Context, at events.Offset) (Update, error
 		return Update{}, nil
 	}
 	if err == nil {
-		err = tally.CheckKind(s, events.KindConversation)
+		err = tally.CheckKind(s.Subject, s.Ledger, events.KindConversation)
 	}
 	if err != nil {
 		return Update{}, err

@@ -37,7 +37,7 @@ func (s Staleness) String() string {
 // that was imported does not say what it is about; then its stepCount, if it has
 // one that differs, still shows that it is stale.
 func (r *Run) Stale(ctx context.Context) (Staleness, error) {
-	s, err := r.c.head(ctx)
+	s, err := r.c.full(ctx)
 	if err != nil {
 		return NotKnown, err
 	}

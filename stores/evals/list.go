@@ -55,16 +55,12 @@ type Created struct {
 func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Created, error) {
 	c := Of(st, id)
 	made := Created{}
-	_, err := st.Update(ctx, c.s.Subject(), nil, func(s *projector.Session) ([]events.Event, error) {
-		if err := tally.CheckKind(s, events.KindConversation); err != nil {
-			return nil, err
-		}
-		if made.Existed = s.Offset() > 0; made.Existed {
+	_, err := c.update(ctx, nil, func(o *projector.Outline) (events.Payload, error) {
+		if made.Existed = o.Offset() > 0; made.Existed {
 			return nil, nil
 		}
 		made.At = events.TimestampOf(st.Now())
-		e, err := events.New(st.Source(), c.s.Subject(), &events.SessionCreated{Kind: events.KindConversation, CreatedAt: made.At})
-		return []events.Event{e}, err
+		return &events.SessionCreated{Kind: events.KindConversation, CreatedAt: made.At}, nil
 	})
 	if err == nil && made.Existed {
 		made.At, err = c.CreatedAt(ctx)
@@ -104,14 +100,11 @@ func kindOf(ctx context.Context, st *tally.Store, sub events.Subject) (string, e
 			return p.Kind, nil
 		}
 	}
-	s, err := st.Loader().Session(ctx, sub, 0)
-	if errors.Is(err, tally.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
+	o, err := st.Loader().Peek(ctx, sub)
+	if err != nil || o.Ledger().Records == 0 {
 		return "", err
 	}
-	return s.Ledger.Kind, nil
+	return o.Ledger().Kind, nil
 }
 
 // Change says what a save did.

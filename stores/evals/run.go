@@ -71,22 +71,18 @@ func (c *Conversation) PendingRuns(ctx context.Context) ([]*Run, error) {
 }
 
 func (c *Conversation) runs(ctx context.Context, want func(*projector.Run) bool) ([]*Run, error) {
-	s, err := c.head(ctx)
+	o, err := c.head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.runsOf(s, want), nil
-}
-
-func (c *Conversation) runsOf(s *projector.Session, want func(*projector.Run) bool) []*Run {
 	var list []*Run
-	for _, r := range s.Ledger.Runs {
+	for _, r := range o.Ledger().Runs {
 		if t := RunType(r.Kind); slices.Contains(runTypes, t) && want(r) {
 			list = append(list, c.Run(t, r.ID))
 		}
 	}
 	slices.SortFunc(list, compareRuns)
-	return list
+	return list, nil
 }
 
 func compareRuns(a, b *Run) int {
@@ -107,13 +103,13 @@ func compareRuns(a, b *Run) int {
 // GetRun finds a run that has a result by its id, and says whether there is one. An
 // evaluation is found before a simulation of the same id.
 func (c *Conversation) GetRun(ctx context.Context, id string) (*Run, bool, error) {
-	s, err := c.head(ctx)
+	o, err := c.head(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, t := range runTypes {
 		r := c.Run(t, id)
-		if have := s.Ledger.Run(r.ref); have != nil && have.Last() != nil {
+		if have := o.Ledger().Run(r.ref); have != nil && have.Last() != nil {
 			return r, true, nil
 		}
 	}
@@ -127,36 +123,35 @@ func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Ru
 	if !slices.Contains(runTypes, t) {
 		return nil, &events.InvalidError{Field: "type", Reason: fmt.Sprintf("%q: want tally or trajectory", string(t))}
 	}
-	s, err := c.head(ctx)
-	if err != nil {
-		return nil, err
-	}
-	now := events.TimestampOf(c.s.Store().Now())
-	for id == "" {
-		at, _ := now.Time()
-		id = NewRunID(at)
-		for _, other := range runTypes {
-			if s.Ledger.Run(events.RunRef{Kind: string(other), ID: id}) != nil {
-				id = ""
-				break
-			}
+	var r *Run
+	_, err := c.update(ctx, []string{events.TypeRunCreated}, func(o *projector.Outline) (events.Payload, error) {
+		now := events.TimestampOf(c.s.Store().Now())
+		if r = c.Run(t, id); id == "" {
+			r = c.newRun(o.Ledger(), t, now)
 		}
-	}
-	r := c.Run(t, id)
-	if s.Ledger.Run(r.ref) != nil {
-		return r, nil
-	}
-	e, err := events.New(c.s.Store().Source(), c.s.Subject(), &events.RunCreated{Run: r.ref, CreatedAt: now})
+		if o.Ledger().Run(r.ref) != nil {
+			return nil, nil
+		}
+		return &events.RunCreated{Run: r.ref, CreatedAt: now}, nil
+	})
 	if err != nil {
-		return nil, err
-	}
-	if _, err := c.s.Store().Append(ctx, c.s.Subject(), log.Any, e); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// Judging returns the same run with the revision of the conversation that its result
+// newRun returns a run with an id that none has.
+func (c *Conversation) newRun(l *projector.Ledger, t RunType, now events.Timestamp) *Run {
+	for {
+		at, _ := now.Time()
+		id := NewRunID(at)
+		if !slices.ContainsFunc(runTypes, func(other RunType) bool { return l.Run(c.Run(other, id).ref) != nil }) {
+			return c.Run(t, id)
+		}
+	}
+}
+
+// Judging gives the same run with the revision of the conversation that its result
 // is about: the Revision of the Data that was looked at. Without it a
 // result is taken to be about what stands at head when it is saved.
 func (r *Run) Judging(revision events.Offset) *Run {
@@ -179,41 +174,43 @@ func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
 	if err := checkResult(r.Type(), result); err != nil {
 		return SavedRun{}, err
 	}
-	s, err := r.c.head(ctx)
+	var done SavedRun
+	ack, err := r.c.update(ctx, []string{events.TypeRunFinished}, func(o *projector.Outline) (p events.Payload, err error) {
+		s, err := o.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		done, p, err = r.plan(ctx, s, result)
+		return p, err
+	})
 	if err != nil {
 		return SavedRun{}, err
 	}
+	done.Ack = ack
+	return done, nil
+}
+
+// plan says what saving a result does, and what is to be appended for it: nil if the
+// newest version is this one.
+func (r *Run) plan(ctx context.Context, s *projector.Session, result events.Raw) (SavedRun, events.Payload, error) {
 	judged, err := r.judgedAt(ctx, s)
 	if err != nil {
-		return SavedRun{}, err
+		return SavedRun{}, nil, err
 	}
-	done := SavedRun{Version: 1}
+	done := SavedRun{Version: 1, Change: Extension}
 	if have := s.Ledger.Run(r.ref); have != nil && have.Last() != nil {
-		done.Version = len(have.Results)
 		newest, err := r.finished(ctx, have.Last().Offset)
 		if err != nil {
-			return SavedRun{}, err
+			return SavedRun{}, nil, err
 		}
 		if equalRaw(newest.Result, result) && sameThreads(newest.Judged, judged) {
-			return done, nil
+			return SavedRun{Version: len(have.Results)}, nil, nil
 		}
-		done.Version++
+		done = SavedRun{Version: len(have.Results) + 1, Change: Replacement}
 	}
 	p := &events.RunFinished{Run: r.ref, Result: result, Judged: judged}
 	p.Outcome, p.FinishedAt = outcomeOf(r.Type(), result)
-	e, err := events.New(r.c.s.Store().Source(), r.c.s.Subject(), p)
-	if err != nil {
-		return SavedRun{}, err
-	}
-	done.Ack, err = r.c.s.Store().Append(ctx, r.c.s.Subject(), log.Any, e)
-	if err != nil {
-		return SavedRun{}, err
-	}
-	done.Change = Extension
-	if done.Version > 1 {
-		done.Change = Replacement
-	}
-	return done, nil
+	return done, p, nil
 }
 
 // RunVersion is one result of a run. The newest is what Load returns.
@@ -228,11 +225,11 @@ type RunVersion struct {
 // Versions lists the results of a run, oldest first. A run without one is
 // ErrNotFound.
 func (r *Run) Versions(ctx context.Context) ([]RunVersion, error) {
-	s, err := r.c.head(ctx)
+	o, err := r.c.head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	have := s.Ledger.Run(r.ref)
+	have := o.Ledger().Run(r.ref)
 	if have == nil || have.Last() == nil {
 		return nil, r.notFound()
 	}

@@ -1,10 +1,8 @@
 package evals
 
 import (
-	"cmp"
 	"context"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
@@ -25,52 +23,48 @@ func (c *Conversation) Save(ctx context.Context, data *Data) (Saved, error) {
 	if err := data.validate(); err != nil {
 		return Saved{}, err
 	}
-	if data.Revision > 0 {
-		return c.saveOnce(ctx, data)
+	if data.Revision == 0 {
+		return c.save(ctx, func(*projector.Session) *Data { return data })
 	}
-	var saved Saved
-	err := tally.Retry(ctx, func() (err error) {
-		saved, err = c.saveOnce(ctx, data)
-		return err
-	}, log.ErrConflict)
-	return saved, err
-}
-
-// saveOnce saves on what is there, or on the condition that nothing changed since
-// the content's revision.
-func (c *Conversation) saveOnce(ctx context.Context, data *Data) (Saved, error) {
-	s, err := c.head(ctx)
+	s, err := c.full(ctx)
 	if err != nil {
 		return Saved{}, err
 	}
 	if data.Revision > s.Offset() {
 		return Saved{}, &log.ConflictError{Subject: c.s.Subject(), Want: data.Revision, Have: s.Offset()}
 	}
-	return c.saveOn(ctx, s, cmp.Or(data.Revision, s.Offset()), data)
+	p, err := planSave(s, data)
+	if err != nil || p.payload == nil {
+		return c.saved(data, p, s.Offset(), log.Ack{}, err)
+	}
+	ack, err := c.s.Append(ctx, log.Since(data.Revision, projector.MoveTypes()...), p.payload)
+	return c.saved(data, p, ack.Last, ack, err)
 }
 
-// saveOn brings the session s, as loaded at head, to hold the content, on the
-// condition that its threads did not move since base.
-func (c *Conversation) saveOn(ctx context.Context, s *projector.Session, base events.Offset, data *Data) (Saved, error) {
-	p, err := planSave(s, data)
+// save brings the session to hold what content says of it as it is now.
+func (c *Conversation) save(ctx context.Context, content func(*projector.Session) *Data) (Saved, error) {
+	var data *Data
+	var p savePlan
+	var at events.Offset
+	ack, err := c.update(ctx, projector.MoveTypes(), func(o *projector.Outline) (events.Payload, error) {
+		s, err := o.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		data, at = content(s), s.Offset()
+		p, err = planSave(s, data)
+		return p.payload, err
+	})
+	return c.saved(data, p, max(at, ack.Last), ack, err)
+}
+
+// saved says what a save did and notes that the content is that of an offset.
+func (c *Conversation) saved(data *Data, p savePlan, at events.Offset, ack log.Ack, err error) (Saved, error) {
 	if err != nil {
 		return Saved{}, err
 	}
-	if p.payload == nil {
-		data.Revision = s.Offset()
-		c.see(data.Revision, len(data.Steps), data.ID)
-		return Saved{}, nil
-	}
-	e, err := events.New(c.s.Store().Source(), c.s.Subject(), p.payload)
-	if err != nil {
-		return Saved{}, err
-	}
-	ack, err := c.s.Store().Append(ctx, c.s.Subject(), sinceMoves(base), e)
-	if err != nil {
-		return Saved{}, err
-	}
-	data.Revision = ack.Last
-	c.see(ack.Last, len(data.Steps), data.ID)
+	data.Revision = at
+	c.see(len(data.Steps), data.ID)
 	return Saved{Change: p.change, New: p.fresh, Ack: ack}, nil
 }
 

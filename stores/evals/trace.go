@@ -7,10 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
@@ -178,7 +176,7 @@ const tracesFile = "stepTraces.json"
 // LoadTrajectoryStepTraces returns the step traces, nil if there are none. Where
 // nobody stored others they are those that follow from the steps of a simulation.
 func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrace, error) {
-	s, err := c.head(ctx)
+	s, err := c.full(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +237,11 @@ func (c *Conversation) SaveTrajectoryStepTraces(ctx context.Context, traces []St
 	}
 	change := NoChange
 	types := append(projector.MoveTypes(), events.TypeSessionUpdated)
-	_, err := c.update(ctx, types, func(s *projector.Session) (events.Payload, error) {
+	_, err := c.update(ctx, types, func(o *projector.Outline) (events.Payload, error) {
+		s, err := o.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
 		p, made, err := planTraces(s, raws)
 		change = made
 		return p, err
@@ -275,18 +277,3 @@ func planTraces(s *projector.Session, raws []events.Raw) (events.Payload, Change
 }
 
 func sameTokens(a, b events.Raw) bool { return rawjson.Equal(a, b) }
-
-// update decides on the session, of this kind, and appends what was decided.
-func (c *Conversation) update(ctx context.Context, types []string, decide func(*projector.Session) (events.Payload, error)) (log.Ack, error) {
-	return c.s.Store().Update(ctx, c.s.Subject(), types, func(s *projector.Session) ([]events.Event, error) {
-		if err := tally.CheckKind(s, events.KindConversation); err != nil {
-			return nil, err
-		}
-		p, err := decide(s)
-		if err != nil || p == nil {
-			return nil, err
-		}
-		e, err := events.New(c.s.Store().Source(), c.s.Subject(), p)
-		return []events.Event{e}, err
-	})
-}

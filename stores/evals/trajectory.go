@@ -124,7 +124,7 @@ func (c *Conversation) TrajectoryMetaRaw(ctx context.Context) (events.Raw, error
 	if err != nil {
 		return nil, err
 	}
-	raw, _ := s.Ledger.Fields.Get(fieldTrajectory)
+	raw, _ := s.Ledger().Fields.Get(fieldTrajectory)
 	return raw, nil
 }
 
@@ -144,8 +144,8 @@ func (c *Conversation) SaveTrajectoryMetaRaw(ctx context.Context, raw events.Raw
 		return NoChange, err
 	}
 	change := NoChange
-	_, err := c.update(ctx, []string{events.TypeSessionUpdated}, func(s *projector.Session) (events.Payload, error) {
-		have, ok := s.Ledger.Fields.Get(fieldTrajectory)
+	_, err := c.update(ctx, []string{events.TypeSessionUpdated}, func(o *projector.Outline) (events.Payload, error) {
+		have, ok := o.Ledger().Fields.Get(fieldTrajectory)
 		switch {
 		case ok && rawjson.Equal(have, raw):
 			change = NoChange

@@ -132,10 +132,16 @@ func (a *App) WithStore(ctx context.Context, f func(*tally.Store) error) error {
 	return a.with(ctx, embedded.Options{}, f)
 }
 
-// WithStillStore is WithStore for a command that looks at snapshots and views:
+// WithExisting is WithStore for a command that begins nothing: a local store that is not
+// there is empty, and stays so.
+func (a *App) WithExisting(ctx context.Context, f func(*tally.Store) error) error {
+	return a.with(ctx, embedded.Options{Existing: true}, f)
+}
+
+// WithStillStore is WithExisting for a command that looks at snapshots and views:
 // nobody mends them meanwhile, unless another process owns the store.
 func (a *App) WithStillStore(ctx context.Context, f func(*tally.Store) error) error {
-	return a.with(ctx, embedded.Options{Still: true}, f)
+	return a.with(ctx, embedded.Options{Existing: true, Still: true}, f)
 }
 
 func (a *App) with(ctx context.Context, o embedded.Options, f func(*tally.Store) error) error {

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
@@ -125,7 +128,10 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	}
 	if c.Backend == config.Local {
 		s.Store, s.Bytes, s.LogBytes = c.Store, DiskUse(c.Store), DiskUse(filepath.Join(c.Store, "jetstream"))
-		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil {
+		if !embedded.Exists(c.Store) {
+			s.Durability = log.Durable.String() // as it will be
+		}
+		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
 	}

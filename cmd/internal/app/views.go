@@ -40,6 +40,9 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 		return err
 	}
 	if c.Backend == config.Local {
+		if !embedded.Exists(c.Store) {
+			return a.WithExisting(ctx, func(st *tally.Store) error { return a.withFolded(ctx, c, st, f) })
+		}
 		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
 			if err := withFiles(ctx, c, c.Store, f); !errors.Is(err, catalog.ErrNoView) {
 				return err

@@ -95,7 +95,7 @@ func (v *View) Apply(f projector.Fact) {
 			v.born, v.bornAt, v.bornInFile = p.Raw, f.Offset, true
 		}
 	case *events.RunFinished:
-		v.finished(f, p)
+		v.finished(f)
 	case *events.RunAnnotated:
 		v.annotated(f, p)
 	case *events.SessionRewound:
@@ -103,12 +103,13 @@ func (v *View) Apply(f projector.Fact) {
 	}
 }
 
-// finished adds a run. A newer version of it stands where the first one did.
-func (v *View) finished(f projector.Fact, p *events.RunFinished) {
-	if p.Run.Kind != Kind {
-		return
+// RowOf reads a run from the record of its result. ok is false if it is not of a panel.
+func RowOf(f projector.Fact) (row Row, ok bool) {
+	p, ok := f.Payload.(*events.RunFinished)
+	if !ok || p.Run.Kind != Kind {
+		return Row{}, false
 	}
-	row := Row{Run: p.Run.ID, Offset: f.Offset, Live: f.Source != ImportSource}
+	row = Row{Run: p.Run.ID, Offset: f.Offset, Live: f.Source != ImportSource}
 	var result struct {
 		Summary events.Raw `json:"summary"`
 		Content events.Raw `json:"content"`
@@ -119,6 +120,15 @@ func (v *View) finished(f projector.Fact, p *events.RunFinished) {
 	m := Object(p.Result)
 	row.Summary, _ = m.Get("summary")
 	row.Content, _ = m.Get("content")
+	return row, true
+}
+
+// finished adds a run. A newer version of it stands where the first one did.
+func (v *View) finished(f projector.Fact) {
+	row, ok := RowOf(f)
+	if !ok {
+		return
+	}
 	if !row.Live {
 		delete(v.said, row.Run) // the file says it
 	}

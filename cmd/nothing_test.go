@@ -1,0 +1,66 @@
+package cmd_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A command that begins nothing makes nothing, whatever store it is asked for: one that
+// is not there is empty.
+func TestReadingMakesNothing(t *testing.T) {
+	for name, where := range map[string][]string{"the default": nil, "a slip in --store": {"--store", "stroe"}, "a folder that is something else": {"--store", "documents"}} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			project, temp := filepath.Join(home, "project"), t.TempDir()
+			if err := os.MkdirAll(filepath.Join(project, "documents", "letters"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			before := paths(t, home)
+			for _, c := range []struct {
+				args string
+				code int
+			}{{"ls", 0}, {"cost", 0}, {"search word", 4}, {"show last", 4}, {"show s", 4}, {"log --all-sessions", 0}, {"log s", 4}, {"cost s", 4}, {"runs s", 4}, {"diff s #1 #2", 4},
+				{"export s --format ailoop -o out", 4}, {"verify", 0}, {"status", 0}, {"fork s --at #1", 4}, {"rewind s --to #1", 4}, {"undo s", 4}, {"redo s", 4}} {
+				cmd := exec.Command(filepath.Join(bin, "tally-replay"), append(strings.Fields(c.args), where...)...)
+				cmd.Dir = project
+				cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temp, "PATH=" + os.Getenv("PATH")}
+				for _, name := range []string{"DATA", "CONFIG", "STATE", "CACHE"} {
+					cmd.Env = append(cmd.Env, "XDG_"+name+"_HOME="+filepath.Join(home, "xdg", name))
+				}
+				out, err := cmd.CombinedOutput()
+				code := 0
+				if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+					code = exit.ExitCode()
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if code != c.code {
+					t.Errorf("%s: exit code %d, want %d\n%s", c.args, code, c.code, out)
+				}
+				if now := paths(t, home) + paths(t, temp); now != before+"." {
+					t.Fatalf("%s made something:\n%s\n%s", c.args, now, out)
+				}
+			}
+		})
+	}
+}
+
+// paths lists what is in a folder.
+func paths(t *testing.T, dir string) string {
+	t.Helper()
+	var list []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir, path)
+		list = append(list, name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(list, "\n")
+}

@@ -1,0 +1,42 @@
+package tally_test
+
+import (
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+)
+
+// Costs are of runs of any kind; two kinds may have a run of one id.
+func TestCosts(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		s := st.Session("s")
+		ids := make(map[string]bool)
+		for _, kind := range []string{"panel", "tally", "trajectory"} {
+			for range 2 { // a repeated call is the same cost
+				ack, err := s.AddCost(t.Context(), tally.Cost{Model: "m", USD: "0.1", Run: events.RunRef{Kind: kind, ID: "r"}})
+				must(t, err)
+				rec, err := st.Log.Record(t.Context(), ack.First)
+				must(t, err)
+				if ids[rec.ID] = true; rec.Source != "urn:tally:cost" {
+					t.Errorf("source %q", rec.Source)
+				}
+			}
+		}
+		// events.DerivedID("cost", "s", "r", "m", "run", ""), as stores have it since there were panels
+		if len(ids) != 3 || !ids["e25aAsv9V86L8dlp6eY1p9Es"] {
+			t.Errorf("%v", ids)
+		}
+		_, err := s.AddCost(t.Context(), tally.Cost{Model: "m", USD: "0.05"})
+		must(t, err)
+		costs, err := s.Costs(t.Context())
+		must(t, err)
+		if spent := costs.Spent; spent.Total.USD != "0.35" || len(spent.Runs) != 3 || spent.Runs[events.RunRef{Kind: "tally", ID: "r"}].USD != "0.1" {
+			t.Errorf("%+v", spent)
+		}
+		if costs, err := st.Session("nobody").Costs(t.Context()); err != nil || costs.Spent.Total.Events != 0 {
+			t.Errorf("%+v, %v", costs, err)
+		}
+	})
+}

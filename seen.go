@@ -1,0 +1,118 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// seen is what a handle knows of its session. The zero value is nothing.
+type seen struct {
+	mu   sync.Mutex
+	at   events.Offset // read or written up to here: what follows is late if that is gone
+	base events.Offset // the threads are known as they were here; 0: they were not read
+	own  int           // changes of the threads that the handle made since
+}
+
+// offset returns up to where the session is known.
+func (k *seen) offset() events.Offset {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.at
+}
+
+// read notes that the caller was given the session as it was at an offset.
+func (k *seen) read(at events.Offset) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at >= k.at {
+		k.at, k.base, k.own = at, at, 0
+	}
+}
+
+// wrote notes an append of the handle. What was appended on the condition that the
+// threads are as the caller knows them leaves them known.
+func (k *seen) wrote(expect log.Expect, evs []events.Event, ack log.Ack) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case ack.Late, expect != log.Any && !expect.Excludes(events.TypeSessionRewound):
+		return // nobody looked at what was rewound
+	case isWhole(expect):
+		if ack.Last > k.base {
+			k.base, k.own = ack.Last, 0
+		}
+	case ack.Last > k.base:
+		k.own += moves(evs)
+	}
+	k.at = max(k.at, ack.Last)
+}
+
+// isWhole reports whether an expectation is about all that changes threads.
+func isWhole(expect log.Expect) bool {
+	return !slices.ContainsFunc(projector.MoveTypes(), func(typ string) bool { return !expect.Excludes(typ) })
+}
+
+// moves counts the events that change threads.
+func moves(evs []events.Event) int {
+	n := 0
+	for _, e := range evs {
+		if slices.Contains(projector.MoveTypes(), e.Type) {
+			n++
+		}
+	}
+	return n
+}
+
+// Unchanged returns the expectation that nobody else changed the threads since they
+// were read or decided on through this handle, for a decision that rests on that. If
+// somebody did, the error matches log.ErrConflict. For a handle through which they were
+// not read it is log.Any.
+func (s *Session) Unchanged(ctx context.Context) (log.Expect, error) {
+	s.seen.mu.Lock()
+	base, own := s.seen.base, s.seen.own
+	s.seen.mu.Unlock()
+	last := base
+	switch {
+	case base == 0:
+		return log.Any, nil
+	case own == 0:
+		return log.Since(base, projector.MoveTypes()...), nil
+	}
+	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: base}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue // what it was is not known
+		}
+		if err != nil {
+			return log.Any, err
+		}
+		if slices.Contains(projector.MoveTypes(), rec.Type) {
+			last, own = rec.Offset, own-1
+		}
+	}
+	if own != 0 {
+		return log.Any, &log.ConflictError{Subject: s.sub, Want: base, Have: last}
+	}
+	return log.Since(last, projector.MoveTypes()...), nil
+}
+
+// behind returns the expectation that what this handle knows is not rewound, for events
+// that are appended whatever else happens, and the same events with what their producer
+// had seen, for when it is.
+func (s *Session) behind(evs []events.Event) (log.Expect, []events.Event) {
+	at := s.seen.offset()
+	if at == 0 || slices.ContainsFunc(evs, func(e events.Event) bool { return events.GuardOf(e.Type) == events.GuardSince }) {
+		return log.Any, nil
+	}
+	late := slices.Clone(evs)
+	for i, e := range late {
+		late[i] = e.WithExtension(events.ExtSeen, fmt.Sprintf("%020d", uint64(at)))
+	}
+	return log.Since(at, events.TypeSessionRewound), late
+}

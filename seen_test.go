@@ -1,0 +1,72 @@
+package tally_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log"
+)
+
+// An answer to what somebody else rewound meanwhile is late, whoever appends it: the
+// handle remembers how much was read or written through it.
+func TestSessionRemembers(t *testing.T) {
+	answer := func(t *testing.T, s *tally.Session) log.Ack {
+		t.Helper()
+		ack, err := s.AppendTurns(t.Context(), events.MainThread, json.RawMessage(`"answer"`))
+		must(t, err)
+		return ack
+	}
+	rewind := func(t *testing.T, s *tally.Session) {
+		t.Helper()
+		m, err := s.PlanRewind(t.Context(), "#1", "")
+		mustMove(t, s, m, err)
+	}
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		s, other := st.Session("s"), st.Session("s")
+		for _, turn := range []string{"a", "b", "c"} {
+			mustTurns(t, s, turn)
+		}
+		rewind(t, other)
+		if ack := answer(t, s); !ack.Late {
+			t.Errorf("written three turns, rewound to the first: %+v", ack)
+		}
+		if ack := answer(t, s); !ack.Late {
+			t.Errorf("it has not looked since: %+v", ack)
+		}
+		mustBe(t, s, "head", "a") // it looks
+		if ack := answer(t, s); ack.Late {
+			t.Errorf("after a look: %+v", ack)
+		}
+		reader := st.Session("s")
+		o, err := reader.Outline(t.Context())
+		must(t, err)
+		if o.Len(events.MainThread) != 2 {
+			t.Errorf("%d turns", o.Len(events.MainThread))
+		}
+		rewind(t, other)
+		if ack := answer(t, reader); !ack.Late {
+			t.Errorf("read, not written: %+v", ack)
+		}
+		if ack, err := s.Append(t.Context(), log.Any, cost); err != nil || !ack.Late {
+			t.Errorf("a cost of what is gone: %+v, %v", ack, err)
+		}
+		if ack := answer(t, st.Session("s")); ack.Late {
+			t.Errorf("a handle that knows nothing: %+v", ack)
+		}
+		rewind(t, s) // its own move
+		if ack := answer(t, s); ack.Late {
+			t.Errorf("after its own rewind: %+v", ack)
+		}
+		mustBe(t, st.Session("s"), "", "a", "answer")
+		if _, err := s.Load(t.Context(), "#1"); err != nil { // an earlier position is not what the session is now
+			t.Fatal(err)
+		}
+		rewind(t, other)
+		if ack := answer(t, s); !ack.Late {
+			t.Errorf("a look at an earlier position: %+v", ack)
+		}
+	})
+}
