@@ -263,13 +263,14 @@ func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (Rewind
 	return result, err
 }
 
-// move restores the files, then appends the event. A crash in between leaves the
-// entry on the stack and the files restored: the next call finds nothing to do
-// for them and goes on.
+// move restores the files, makes that durable, then appends the event. A crash in
+// between leaves the entry on the stack and the files restored: the next call finds
+// nothing to do for them and goes on.
 func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[string]FileChange) (RewindResult, error) {
 	result := RewindResult{FeedIndex: -1}
 	t := w.tree()
 	defer t.close()
+	t.sweep(p.goals)
 	for _, g := range p.goals {
 		change := restore(ctx, s.Store(), t, g)
 		if had, again := first[change.Path]; again && had.Err == nil && change.Err == nil {
@@ -278,6 +279,7 @@ func (s *Session) move(ctx context.Context, w WorkTree, p *stackPlan, first map[
 		first[change.Path] = change
 		result.Files = append(result.Files, change)
 	}
+	t.sync(result.Files) // the event says that they are restored
 	p.event.Files = recorded(result.Files)
 	evs, err := s.events(p.event)
 	if err != nil {
