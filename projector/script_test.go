@@ -184,6 +184,9 @@ func describe(s *projector.Session) string {
 	for _, v := range s.Ledger.Void {
 		fmt.Fprintf(&b, "void: %v %s\n", v.Offset, v.Reason)
 	}
+	for _, f := range s.Ledger.Fields {
+		fmt.Fprintf(&b, "field: %s %s\n", f.Name, f.Value)
+	}
 	for _, e := range s.Ledger.Stack {
 		fmt.Fprintf(&b, "stack: %s at %v\n", e.ID, e.At)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 )
 
 // Sync says whether a replacement also survives a power cut.
@@ -44,7 +45,7 @@ func Replace(path string, data []byte, mode os.FileMode, sync Sync) (err error) 
 		err = f.Chmod(mode)
 	}
 	if err == nil && sync == WithSync {
-		err = f.Sync()
+		err = SyncFile(f)
 	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
@@ -68,8 +69,40 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && !unsupported(err) {
-		return fmt.Errorf("sync %s: %w", dir, err)
+	return SyncDir(d)
+}
+
+// SyncFile makes what was written to a file durable.
+func SyncFile(f *os.File) error {
+	if err := f.Sync(); err != nil {
+		return err
 	}
+	synced(f)
 	return nil
+}
+
+// SyncDir makes the names in an open directory durable, on systems that know how.
+func SyncDir(d *os.File) error {
+	if err := d.Sync(); err != nil && !unsupported(err) {
+		return fmt.Errorf("sync %s: %w", d.Name(), err)
+	}
+	synced(d)
+	return nil
+}
+
+// watcher is told of what was synced; nil: nobody is.
+var watcher atomic.Pointer[func(path string)]
+
+func synced(f *os.File) {
+	if tell := watcher.Load(); tell != nil {
+		(*tell)(f.Name())
+	}
+}
+
+// Watch has tell called with the name of each file and directory that was synced, until
+// stop is called. It is for tests, one at a time: what is not synced looks the same
+// until the power is cut.
+func Watch(tell func(path string)) (stop func()) {
+	watcher.Store(&tell)
+	return func() { watcher.Store(nil) }
 }

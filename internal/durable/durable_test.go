@@ -98,3 +98,36 @@ func TestLeftover(t *testing.T) {
 		t.Error("temporary files are not told from others")
 	}
 }
+
+// A replacement that shall survive the machine syncs the new content before it takes the
+// name, and the directory after.
+func TestReplaceSyncs(t *testing.T) {
+	for _, sync := range []durable.Sync{durable.NoSync, durable.WithSync} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "file")
+		if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		stop := durable.Watch(func(name string) {
+			have, err := os.ReadFile(path)
+			if err != nil {
+				t.Error(err)
+			}
+			what := "directory"
+			if durable.IsTemporary(name) {
+				what = "file"
+			}
+			list = append(list, what+" while there is "+string(have))
+		})
+		err := durable.Replace(path, []byte("new"), 0o600, sync)
+		stop()
+		want := "file while there is old, directory while there is new"
+		if !sync {
+			want = ""
+		}
+		if got := strings.Join(list, ", "); err != nil || got != want {
+			t.Errorf("with sync %v: %q, want %q (%v)", sync, got, want, err)
+		}
+	}
+}

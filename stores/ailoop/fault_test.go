@@ -87,3 +87,42 @@ func (b *hangingUp) Publish(ctx context.Context, p log.Publication) (log.Receipt
 	}
 	return receipt, err
 }
+
+// A save that was stored unheard and taken back by a rewind is not in effect, though the
+// log says of its repetition that it has it already: that is a conflict, and nothing is
+// saved that nobody sees.
+func TestHistorySaveUnheardAndRewound(t *testing.T) {
+	backend := &hangingUp{Backend: logtest.NewMem(logtest.MemConfig{})}
+	st, err := tally.Open(t.Context(), logtest.OpenOn(t, backend, log.Config{}), tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := ailoop.Of(st, "c")
+	mustSave(t, h, talk("a"))
+	before, err := h.Session().Load(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	backend.hangUp = cancel
+	if err := h.Save(ctx, talk("a", "b")); !errors.Is(err, log.ErrUnknown) {
+		t.Fatalf("%v", err)
+	}
+	backend.hangUp = nil
+	other := ailoop.Of(st, "c")
+	wantSnapshot(t, mustLoad(t, other), talk("a", "b"))
+	back, err := other.Session().PlanRewind(t.Context(), before.Offset().String(), "not that")
+	if err == nil {
+		_, err = other.Session().Move(t.Context(), back)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Save(t.Context(), talk("a", "b")); !errors.Is(err, log.ErrConflict) {
+		t.Errorf("a save that was taken back is saved: %v", err)
+	}
+	wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("a"))
+	wantSnapshot(t, mustLoad(t, h), talk("a")) // which resolves the conflict
+	mustSave(t, h, talk("a", "b"))
+	wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("a", "b"))
+}

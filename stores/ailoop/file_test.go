@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
@@ -329,4 +330,23 @@ func FuzzConversationSnapshot(f *testing.F) {
 			t.Errorf("%s: %v", written, err)
 		}
 	})
+}
+
+// When Save returns, the snapshot is on disk: the new file was synced before it took the
+// name, and the folder after.
+func TestFileSyncs(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "h.json")
+	for _, text := range []string{"a", "b"} {
+		var synced []string
+		stop := durable.Watch(func(name string) { synced = append(synced, name) })
+		err := ailoop.NewFile(path).Save(t.Context(), talk(text))
+		stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(synced) != 2 || !durable.IsTemporary(synced[0]) || filepath.Dir(synced[0]) != dir || filepath.Clean(synced[1]) != dir {
+			t.Errorf("synced are %q, want the new file and its folder", synced)
+		}
+	}
 }

@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/durable"
 )
 
 // FileSnapshot is a file of the working tree before a run wrote to it.
@@ -152,7 +154,7 @@ func (t *tree) write(name string, content []byte, mode fs.FileMode, was found) e
 	if was.link {
 		return t.writeNew(name, content, mode)
 	}
-	temporary := path.Join(path.Dir(name), ".tally-tmp-"+uuid.NewString())
+	temporary := path.Join(path.Dir(name), temporaryPrefix+uuid.NewString())
 	err := t.writeNew(temporary, content, mode)
 	if err == nil {
 		err = t.root.Rename(temporary, name)
@@ -173,9 +175,85 @@ func (t *tree) writeNew(name string, content []byte, mode fs.FileMode) error {
 		err = f.Chmod(mode)
 	}
 	if err == nil {
-		err = f.Sync()
+		err = durable.SyncFile(f)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// temporaryPrefix begins the names of files that are being written.
+const temporaryPrefix = ".tally-tmp-"
+
+// started is when this process began, about.
+var started = time.Now()
+
+// sweep removes what a process that died while it restored files left in their folders:
+// temporary files that are older than this process, so that nobody writes them now.
+func (t *tree) sweep(goals []fileGoal) {
+	if t.err != nil {
+		return
+	}
+	swept := make(map[string]bool)
+	for _, g := range goals {
+		name, err := t.name(g.path)
+		dir := path.Dir(name)
+		if err != nil || swept[dir] {
+			continue
+		}
+		swept[dir] = true
+		infos, err := t.list(dir)
+		if err != nil {
+			continue // restoring the files says what is wrong with it
+		}
+		for _, info := range infos {
+			if strings.HasPrefix(info.Name(), temporaryPrefix) && info.Mode().IsRegular() && info.ModTime().Before(started) {
+				t.root.Remove(path.Join(dir, info.Name()))
+			}
+		}
+	}
+}
+
+func (t *tree) list(dir string) ([]fs.FileInfo, error) {
+	d, err := t.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdir(-1)
+}
+
+// sync makes durable what was done to files: the names in their folders, and in those
+// above, which may be new. It asks nothing of what was there already, as a process that
+// died may have restored a file and not come to this. A file in a folder that cannot be
+// synced has failed.
+func (t *tree) sync(changes []FileChange) {
+	synced := make(map[string]error)
+	for i := range changes {
+		c := &changes[i]
+		for dir := path.Dir(c.Path); c.Err == nil; dir = path.Dir(dir) {
+			if _, done := synced[dir]; !done {
+				synced[dir] = t.syncDir(dir)
+			}
+			if err := synced[dir]; err != nil {
+				c.Action, c.Err = "failed", err
+			}
+			if dir == "." {
+				break
+			}
+		}
+	}
+}
+
+// syncDir syncs a folder. One that is not there holds nothing.
+func (t *tree) syncDir(dir string) error {
+	d, err := t.root.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return durable.SyncDir(d)
 }
 
 // keep puts what is about to be overwritten beside it, under a name of its own.

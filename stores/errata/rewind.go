@@ -245,7 +245,7 @@ func (s *Session) stillAt(ctx context.Context, seen events.Offset) error {
 }
 
 // perform decides on a move and makes it, again if somebody changed histories or
-// stack meanwhile. First the files are restored, then the event is appended. A crash in
+// stack meanwhile. First the files are restored and durable, then the event is appended. A crash in
 // between leaves the entry on the stack and the files restored: the next call finds
 // nothing to do for them and goes on.
 func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (RewindResult, error) {
@@ -273,6 +273,7 @@ func (s *Session) restore(ctx context.Context, w WorkTree, p *stackPlan, first m
 	result := RewindResult{FeedIndex: -1}
 	t := w.tree()
 	defer t.close()
+	t.sweep(p.goals)
 	for _, g := range p.goals {
 		change := restore(ctx, s.Store(), t, g)
 		if had, again := first[change.Path]; again && had.Err == nil && change.Err == nil {
@@ -281,6 +282,7 @@ func (s *Session) restore(ctx context.Context, w WorkTree, p *stackPlan, first m
 		first[change.Path] = change
 		result.Files = append(result.Files, change)
 	}
+	t.sync(result.Files) // the event says that they are restored
 	p.event.Files = recorded(result.Files)
 	return result
 }
