@@ -76,3 +76,19 @@ func TestOutcomeUnknown(t *testing.T) {
 		t.Errorf("%v after %d tries", err, tries)
 	}
 }
+
+// An append of somebody else that fails in front of one, as a conflict of an attached
+// process does, is nothing to it.
+func TestBehindAConflict(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		s := st.Session("s")
+		mustTurns(t, s, "first")
+		for i := range 100 {
+			other := st.Log.AppendAsync(t.Context(), s.Subject(), log.At(0), mustEvent(t, s, cost))
+			mustTurns(t, s, "turn")
+			if _, err := other.Wait(t.Context()); !errors.Is(err, log.ErrConflict) {
+				t.Fatalf("%d: %v", i, err)
+			}
+		}
+	})
+}

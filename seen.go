@@ -72,8 +72,8 @@ func moves(evs []events.Event) int {
 
 // Unchanged returns the expectation that nobody else changed the threads since they
 // were read or decided on through this handle, for a decision that rests on that. If
-// somebody did, the error matches log.ErrConflict. For a handle through which they were
-// not read it is log.Any.
+// somebody did, this call or the append fails with an error that matches
+// log.ErrConflict. For a handle through which they were not read it is log.Any.
 func (s *Session) Unchanged(ctx context.Context) (log.Expect, error) {
 	s.seen.mu.Lock()
 	base, own := s.seen.base, s.seen.own

@@ -2,12 +2,14 @@ package tally_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 // An answer to what somebody else rewound meanwhile is late, whoever appends it: the
@@ -68,5 +70,46 @@ func TestSessionRemembers(t *testing.T) {
 		if ack := answer(t, s); !ack.Late {
 			t.Errorf("a look at an earlier position: %+v", ack)
 		}
+	})
+}
+
+// What a handle read stays known while only the handle itself changes the threads.
+func TestUnchanged(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		s, other := st.Session("s"), st.Session("s")
+		want := func(when string, known bool) {
+			t.Helper()
+			expect, err := s.Unchanged(t.Context())
+			if err == nil && !known { // the append finds out
+				_, err = s.Append(t.Context(), expect, &events.ThreadTruncated{Lengths: map[string]int{events.MainThread: 0}, Reason: "clear"})
+			}
+			if (err == nil) != known || err != nil && !errors.Is(err, log.ErrConflict) || known && expect == log.Any {
+				t.Errorf("%s: %v, %v", when, expect, err)
+			}
+		}
+		if expect, err := s.Unchanged(t.Context()); err != nil || expect != log.Any {
+			t.Errorf("nothing was read: %v, %v", expect, err)
+		}
+		mustTurns(t, other, "a", "b")
+		mustBe(t, s, "head", "a", "b")
+		want("read", true)
+		mustTurns(t, s, "c")
+		mustTurns(t, s, "d")
+		if _, err := other.Append(t.Context(), log.Any, cost); err != nil {
+			t.Fatal(err)
+		}
+		want("its own turns, and a cost", true)
+		mustTurns(t, other, "e")
+		want("somebody else's turn", false)
+		mustBe(t, s, "head", "a", "b", "c", "d", "e")
+		want("read again", true)
+		m, err := other.PlanRewind(t.Context(), "#1", "")
+		mustMove(t, other, m, err)
+		want("somebody else's rewind", false)
+		_, err = s.Update(t.Context(), projector.MoveTypes(), func(now *projector.Outline) ([]events.Payload, error) {
+			return []events.Payload{&events.ThreadTruncated{Lengths: map[string]int{events.MainThread: 0}, Reason: "clear"}}, nil
+		})
+		must(t, err)
+		want("its own decision on what was there", true)
 	})
 }

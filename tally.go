@@ -42,9 +42,14 @@ type Config struct {
 	// writes it.
 	ViewsDir string
 	Shown    func(ctx context.Context, view string, at events.Offset) error
-	Policy   projector.Policy // of Snapshots: how often one is written
-	Cursor   string           // file that says how far the projector of snapshots has got
-	Room     func() error     // asked before a view is written: projector.Runner's
+
+	// Catalog lists sessions of a namespace and kind, "" for all, by their ids, as the
+	// view "catalog" has them; nil: lists are made of the log.
+	Catalog func(ctx context.Context, namespace, kind string) ([]projector.Listed, error)
+
+	Policy projector.Policy // of Snapshots: how often one is written
+	Cursor string           // file that says how far the projector of snapshots has got
+	Room   func() error     // asked before a view is written: projector.Runner's
 
 	// OnClose is called by Close, last: it closes what the log stands on.
 	OnClose func() error

@@ -151,8 +151,15 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 // views has the store keep the catalog and the search view in a directory.
 func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	list, search := catalog.New(dir, o.Logger), catalog.NewSearch(dir, render.Text, o.Logger)
-	st.Views, st.PatientViews, st.ViewsDir = []projector.View{list}, []projector.View{search}, dir
+	st.Views, st.PatientViews, st.ViewsDir, st.Catalog = []projector.View{list}, []projector.View{search}, dir, listed(dir)
 	return func() error { return errors.Join(list.Close(), search.Close()) }
+}
+
+// listed lists the sessions of the catalog in a directory.
+func listed(dir string) func(ctx context.Context, namespace, kind string) ([]projector.Listed, error) {
+	return func(ctx context.Context, namespace, kind string) ([]projector.Listed, error) {
+		return catalog.Listed(ctx, dir, namespace, kind)
+	}
 }
 
 // openLocal owns the directory, or attaches to the process that does. Between the two states
@@ -209,7 +216,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	}
 	st := o.store(c)
 	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, reserve)}, a.Close
-	st.ViewsDir = c.Store
+	st.ViewsDir, st.Catalog = c.Store, listed(c.Store)
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		return catalog.Wait(ctx, c.Store, view, at)
 	}

@@ -2,7 +2,6 @@ package errata
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -142,23 +141,12 @@ func (e *AmbiguousError) Is(target error) bool {
 
 // sessionIDs lists the panel sessions of the namespace.
 func sessionIDs(ctx context.Context, st *tally.Store) ([]string, error) {
+	list, err := st.Sessions(ctx, events.KindPanel)
 	var ids []string
-	for info, err := range st.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return nil, err
-		}
-		head, err := st.Loader().Session(ctx, info.Subject, 0)
-		if errors.Is(err, tally.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if head.Ledger.Kind == events.KindPanel {
-			ids = append(ids, info.Subject.ID)
-		}
+	for _, s := range list {
+		ids = append(ids, s.ID)
 	}
-	return ids, nil
+	return ids, err
 }
 
 // List lists the panel sessions, the one that was active last first.

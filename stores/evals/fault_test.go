@@ -36,9 +36,12 @@ func TestFaults(t *testing.T) {
 			return err
 		})
 		call("SaveTrajectoryStepTraces", 1, func() error { _, err := c.SaveTrajectoryStepTraces(ctx, []evals.StepTrace{}); return err })
-		call("AddCost", 1, func() error {
-			_, err := c.Session().AddCost(ctx, tally.Cost{Model: "m", USD: "1", Run: events.RunRef{Kind: "trajectory", ID: "r"}})
+		call("Run.AddCost", 1, func() error {
+			_, err := c.Run(evals.TrajectoryRun, "r").AddCost(ctx, tally.Cost{Model: "m", USD: "1"})
 			return err
 		})
+		if costs := need(c.Session().Costs(ctx)); costs.Spent.Runs[events.RunRef{Kind: "trajectory", ID: "r"}].USD != "1" {
+			t.Errorf("%+v", costs)
+		}
 	})
 }

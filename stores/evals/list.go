@@ -14,20 +14,12 @@ import (
 // List returns a handle on each conversation of the store's namespace,
 // in the order of their ids. Sessions of other kinds are not among them.
 func List(ctx context.Context, st *tally.Store) ([]*Conversation, error) {
+	sessions, err := st.Sessions(ctx, events.KindConversation)
 	var list []*Conversation
-	for info, err := range st.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return nil, err
-		}
-		kind, err := kindOf(ctx, st, info.Subject)
-		if err != nil {
-			return nil, err
-		}
-		if kind == events.KindConversation {
-			list = append(list, Of(st, info.Subject.ID))
-		}
+	for _, s := range sessions {
+		list = append(list, Of(st, s.ID))
 	}
-	return list, nil
+	return list, err
 }
 
 // Get returns a handle on a conversation, and whether it exists.

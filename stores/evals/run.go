@@ -213,6 +213,13 @@ func (r *Run) plan(ctx context.Context, s *projector.Session, result events.Raw)
 	return done, p, nil
 }
 
+// AddCost records what was spent in the run, as [tally.Session.AddCost] does; the run need
+// not have a result.
+func (r *Run) AddCost(ctx context.Context, cost tally.Cost) (log.Ack, error) {
+	cost.Run = r.ref
+	return r.c.s.AddCost(ctx, cost)
+}
+
 // RunVersion is one result of a run. The newest is what Load returns.
 type RunVersion struct {
 	Version    int // from 1, oldest first

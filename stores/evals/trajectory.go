@@ -188,17 +188,16 @@ type Summary struct {
 
 // Summaries lists the conversations with the number of their runs.
 func Summaries(ctx context.Context, st *tally.Store) ([]Summary, error) {
-	list, err := List(ctx, st)
+	list, err := st.Sessions(ctx, events.KindConversation)
 	if err != nil {
 		return nil, err
 	}
 	sums := make([]Summary, len(list))
-	for i, c := range list {
-		runs, err := c.ListRuns(ctx)
-		if err != nil {
-			return nil, err
+	for i, s := range list {
+		sums[i].ID = s.ID
+		for _, t := range runTypes {
+			sums[i].RunCount += s.Results[string(t)]
 		}
-		sums[i] = Summary{c.ID(), len(runs)}
 	}
 	return sums, nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -49,7 +48,11 @@ func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView
 
 // projectOnce brings a view up to date that nobody keeps; a process that keeps it is
 // waited for.
-func (a *App) projectOnce(ctx context.Context, st *tally.Store, view string, at events.Offset) error {
+func (a *App) projectOnce(ctx context.Context, st *tally.Store, view string) error {
+	at, err := st.Log.Durable(ctx)
+	if err != nil {
+		return err
+	}
 	kept, err := catalog.Keep(st.ViewsDir())
 	if errors.Is(err, catalog.ErrKept) {
 		waiting, stop := context.WithTimeout(ctx, patient)

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
@@ -68,22 +66,7 @@ func (a *App) withFolded(ctx context.Context, c config.Config, st *tally.Store, 
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "tally-views-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	list, search := catalog.New(dir, lg), catalog.NewSearch(dir, render.Text, lg)
-	for _, v := range []projector.View{list, search} {
-		r := &projector.Runner{Log: st.Log, View: v, Logger: lg}
-		if err := r.CatchUp(ctx, nil); err != nil {
-			return errors.Join(err, list.Close(), search.Close())
-		}
-	}
-	if err := errors.Join(list.Close(), search.Close()); err != nil {
-		return err
-	}
-	return withFiles(ctx, c, dir, f)
+	return catalog.Folded(ctx, st.Log, render.Text, lg, func(dir string) error { return withFiles(ctx, c, dir, f) })
 }
 
 func withFiles(ctx context.Context, c config.Config, dir string, f func(config.Config, Views) error) error {
@@ -98,27 +81,22 @@ func withFiles(ctx context.Context, c config.Config, dir string, f func(config.C
 // upToDate returns when a view shows what is acknowledged now. A process that
 // keeps it is waited for; where none does, this one brings it up to date.
 func (a *App) upToDate(ctx context.Context, st *tally.Store, view string) error {
-	at, err := st.Log.Durable(ctx)
-	if err != nil {
-		return err
-	}
 	if len(st.Runners()) > 0 {
-		return a.watch(ctx, st, view, at)
+		return a.watch(ctx, st, view)
 	}
-	waiting, stop := context.WithTimeout(ctx, patient)
-	defer stop()
-	err = st.Wait(waiting, view, at)
-	switch {
-	case errors.Is(err, projector.ErrNotFound):
-		return a.projectOnce(ctx, st, view, at)
-	case waiting.Err() != nil:
-		return ctx.Err() // what is there is shown, with how far it goes
+	_, err := st.Shows(ctx, view) // if not in time, what is there is shown, with how far it goes
+	if errors.Is(err, projector.ErrNotFound) {
+		return a.projectOnce(ctx, st, view)
 	}
 	return err
 }
 
 // watch waits for a view that this process keeps, and shows how far it is.
-func (a *App) watch(ctx context.Context, st *tally.Store, view string, at events.Offset) error {
+func (a *App) watch(ctx context.Context, st *tally.Store, view string) error {
+	at, err := st.Log.Durable(ctx)
+	if err != nil {
+		return err
+	}
 	progress, done, err := a.pace(ctx, st, "reading the log for the "+view)
 	if err != nil {
 		return err

@@ -1,0 +1,96 @@
+package tally_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// A list is the same from the catalog and from the log, whatever happened, and shows what
+// was acknowledged before.
+func TestSessionsLaw(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		random := rand.New(rand.NewPCG(1, 2))
+		for i := range 60 {
+			s := st.Session(fmt.Sprint("s/", random.IntN(9), " é"))
+			run := events.RunRef{Kind: []string{"tally", "panel"}[random.IntN(2)], ID: fmt.Sprint(random.IntN(3))}
+			var err error
+			switch random.IntN(6) {
+			case 0:
+				_, err = s.Create(t.Context(), events.SessionCreated{Kind: events.KindPanel, CreatedAt: "2026-01-01T00:00:00Z"})
+			case 1:
+				_, err = s.Append(t.Context(), log.Any, &events.RunCreated{Run: run, CreatedAt: "2026-01-01T00:00:00Z"})
+			case 2, 3:
+				_, err = s.Append(t.Context(), log.Any, &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{}`)})
+			case 4:
+				if m, err := s.PlanRewind(t.Context(), "#1", ""); err == nil {
+					_, err = s.Move(t.Context(), m)
+					must(t, err)
+				}
+			default:
+				mustTurns(t, s, "a", "b")
+			}
+			if err != nil && !errors.Is(err, tally.ErrExists) {
+				t.Fatal(err)
+			}
+			if i%10 != 9 {
+				continue
+			}
+			for _, kind := range []string{"", events.KindPanel, events.KindConversation, "none"} {
+				got, err := st.Sessions(t.Context(), kind)
+				must(t, err)
+				var want []projector.Listed
+				for info, err := range st.Subjects(t.Context(), events.KindSession) {
+					must(t, err)
+					l, err := st.Loader().Listed(t.Context(), info.Subject)
+					must(t, err)
+					if kind == "" || l.Kind == kind {
+						want = append(want, l)
+					}
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("after %d steps, kind %q:\n%s", i, kind, diff)
+				}
+			}
+		}
+	})
+}
+
+// The catalog is asked once it shows what is acknowledged, and the log where it does not,
+// or cannot be read.
+func TestSessionsWithoutCatalog(t *testing.T) {
+	wrong := errors.New("wrong")
+	var shown, read error
+	st := storetest.Memory(t, tally.Config{
+		Shown: func(_ context.Context, view string, at events.Offset) error {
+			if view != "catalog" || at != 1 {
+				t.Errorf("waited for %s to show %v", view, at)
+			}
+			return shown
+		},
+		Catalog: func(context.Context, string, string) ([]projector.Listed, error) {
+			return []projector.Listed{{ID: "of the catalog"}}, read
+		},
+	})
+	mustTurns(t, st.Session("of the log"), "a")
+	for _, c := range []struct {
+		shown, read error
+		want        string
+	}{{nil, nil, "of the catalog"}, {tally.ErrNotFound, nil, "of the log"}, {log.ErrFull, nil, "of the log"}, {context.DeadlineExceeded, nil, "of the log"}, {nil, wrong, "of the log"}} {
+		shown, read = c.shown, c.read
+		list, err := st.Sessions(t.Context(), "")
+		if err != nil || len(list) != 1 || list[0].ID != c.want {
+			t.Errorf("%+v: %v, %v", c, list, err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/tallylog/tally/projector"
+)
+
+// Listed lists the sessions of a kind, "" for all, in the order of their ids, as the
+// catalog in a directory has them. One that left a session aside is ErrNoView.
+func Listed(ctx context.Context, dir, namespace, kind string) ([]projector.Listed, error) {
+	r, err := Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	aside, err := readQuarantine(ctx, r.db, current)
+	if err == nil && len(aside) > 0 {
+		return nil, fmt.Errorf("%w: %s was left aside", ErrNoView, aside[0].Subject)
+	}
+	if err != nil {
+		return nil, r.wrap(err)
+	}
+	rows, err := r.db.QueryContext(ctx, `SELECT s.id, s.kind, coalesce(r.kind, ''), count(r.id) FROM sessions s
+		LEFT JOIN runs r ON r.session=s.session AND r.versions>0
+		WHERE s.namespace=? AND (s.kind=? OR ?='') GROUP BY s.session, r.kind ORDER BY s.id`, namespace, kind, kind)
+	if err != nil {
+		return nil, r.wrap(err)
+	}
+	defer rows.Close()
+	var list []projector.Listed
+	for rows.Next() {
+		var id, kind, run string
+		var results int
+		if err := rows.Scan(&id, &kind, &run, &results); err != nil {
+			return nil, r.wrap(err)
+		}
+		if n := len(list); n == 0 || list[n-1].ID != id {
+			list = append(list, projector.Listed{ID: id, Kind: kind, Results: make(map[string]int)})
+		}
+		if results > 0 {
+			list[len(list)-1].Results[run] = results
+		}
+	}
+	return list, r.wrap(rows.Err())
+}
+
+// Folded calls f with a directory in which both views are, made of the log for that and
+// removed afterwards: for those who need them where they cannot be kept. text is what the
+// search view finds of an event.
+func Folded(ctx context.Context, l projector.Follower, text Text, lg *slog.Logger, f func(dir string) error) error {
+	dir, err := os.MkdirTemp("", "tally-views-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	list, search := New(dir, lg), NewSearch(dir, text, lg)
+	for _, v := range []projector.View{list, search} {
+		r := &projector.Runner{Log: l, View: v, Logger: lg}
+		if err := r.CatchUp(ctx, nil); err != nil {
+			return errors.Join(err, list.Close(), search.Close())
+		}
+	}
+	if err := errors.Join(list.Close(), search.Close()); err != nil {
+		return err
+	}
+	return f(dir)
+}
