@@ -130,7 +130,9 @@ func TestExportedViews(t *testing.T) {
 	cp, err := s.LoadCheckpoint(ctx)
 	must(t, err)
 	got := exported(t, st)
-	mustEqual(t, map[string]string{oneMeta: marshal(meta), oneCont: marshal(content), one + "checkpoint.json": got[one+"checkpoint.json"], one + "recipe.md": "# R\nversion: 1\n",
+	unfinished := marshal(checkpoint{Prompt: "three", Timestamp: cp.Timestamp, AdapterIDs: []string{"n", "m"},
+		Responses: []response{{ModelID: "n", Text: "half"}, {ModelID: "m", Text: "x", Completed: true}}, Verbose: true})
+	mustEqual(t, map[string]string{oneMeta: marshal(meta), oneCont: marshal(content), one + "checkpoint.json": unfinished, one + "recipe.md": "# R\nversion: 1\n",
 		"prompt_history.jsonl": "\"one \\u003c\\u0026\\u003e\"\n\"two\"\n", "recipes.json": "{\n  \"" + hash + "\": \"# R\\nversion: 1\\n\"\n}"}, got)
 
 	// Another store that takes it over shows the same.
