@@ -287,6 +287,13 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 					}
 					tried++
 				}
+				// The owner answers a request for a consumer itself.
+				for n, body := range []string{`{"stream_name":"TALLY_1","config":{"name":"r0","ack_policy":"none"}}`, `{}`} {
+					if err := nc.PublishRequest(fmt.Sprintf("$JS.API.CONSUMER.CREATE.TALLY_1.r%d", n), aim, []byte(body)); err != nil {
+						t.Fatal(err)
+					}
+					tried++
+				}
 				for _, more := range []string{"", `,"headers_only":true`} {
 					answer, err := create(nc, "evil", fmt.Sprintf(`,"deliver_subject":%q%s`, aim, more))
 					if err != nil || !strings.Contains(answer, `"code":403`) {

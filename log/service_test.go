@@ -1,12 +1,14 @@
 package log_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 )
 
@@ -49,5 +51,62 @@ func TestServiceTakesNothingBehindItsEnd(t *testing.T) {
 	}
 	if head, err := l.Head(t.Context()); err != nil || head != 0 {
 		t.Errorf("the log ends at %v, %v", head, err)
+	}
+}
+
+// F-5: a watermark that somebody claims is asked about, not believed: until the owner says
+// so, nobody who attached to it sees what a power cut could take.
+func TestForgedWatermarkIsNotBelieved(t *testing.T) {
+	s := mustServe(t, t.TempDir(), nil)
+	d := &disk{}
+	owner := mustOpen(t, mustDial(t, s), log.Config{Owner: true, Sync: d.sync})
+	svc, err := log.Serve(mustDial(t, s), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer svc.Close()
+	attached := mustOpen(t, mustDial(t, s), log.Config{Via: true, Durability: log.Durable})
+	release := d.holdBack()
+	defer release()
+	sub := events.Session("", "s")
+	pending := owner.AppendAsync(t.Context(), sub, log.Any, someTurn("e1"))
+	for head := events.Offset(0); head < 1; {
+		if head, err = owner.Head(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	seen := make(chan events.Offset, 1)
+	go func() {
+		for rec, err := range attached.Follow(ctx, events.Range{}) {
+			if err == nil {
+				seen <- rec.Offset
+				return
+			}
+		}
+	}()
+	forger := mustDial(t, s)
+	for range 20 {
+		if err := forger.Publish("tally.api.v1.watermark.moved", []byte(`{"durable":4000000000}`)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case at := <-seen:
+			t.Fatalf("%v is seen, and it is not durable", at)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	if n := read(t, attached, events.Range{}); n != 0 {
+		t.Error("a read sees it, too")
+	}
+	release()
+	if _, err := pending.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-seen:
+	case <-time.After(10 * time.Second):
+		t.Error("when it is durable nobody sees it")
 	}
 }
