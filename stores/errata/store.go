@@ -182,6 +182,9 @@ func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, response
 		}
 	}
 	hash, err := e.RecipeHash(ctx)
+	if err == nil {
+		err = e.keepRecipe(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -360,6 +363,16 @@ func (e *Store) RecipeHash(ctx context.Context) (string, error) {
 	}
 	hash := r.Hash()
 	return hash, e.opts.RecipeStore.PutAs(ctx, hash, []byte(r.Markdown()))
+}
+
+// keepRecipe stores the active recipe as the session's own: recipe.md of what it ran
+// under, with its models.
+func (e *Store) keepRecipe(ctx context.Context) error {
+	r, err := e.ActiveRecipe(ctx)
+	if err != nil || r == nil {
+		return err
+	}
+	return e.s.keepRecipe(ctx, []byte(r.Markdown()))
 }
 
 // RecipeNameLookup gives a function from hashes to names of recipes.
