@@ -22,6 +22,7 @@ import (
 	_ "modernc.org/sqlite" // to alter views as another program would
 
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // bin is the directory with the two commands, built once.
@@ -49,7 +50,7 @@ func run(m *testing.M) int {
 }
 
 func TestScripts(t *testing.T) {
-	shared, hasShared := sharedData()
+	shared, hasShared := testkit.DataRoot(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -90,16 +91,6 @@ func TestScripts(t *testing.T) {
 			"flip":        flipByte,
 		},
 	})
-}
-
-// sharedData is the folder of real input beside the repository.
-func sharedData() (string, bool) {
-	dir, err := filepath.Abs("../../shared/data")
-	if err != nil {
-		return "", false
-	}
-	_, err = os.Stat(dir)
-	return dir, err == nil
 }
 
 // exitCode runs a command and wants one exit code: exitcode N cmd args...

@@ -50,7 +50,7 @@ func TestFaults(t *testing.T) {
 // A process that dies while it persists a run leaves no part of one, and the next one's
 // call appends what is missing, once.
 func TestPersistKilled(t *testing.T) {
-	for n := 1; n < 5; n++ { // so many publications reach the log before it dies
+	for n := 1; n < 6; n++ { // so many publications reach the log before it dies
 		left := n
 		st := storetest.Faulty(t, func() logtest.Fault {
 			if left--; left < 0 {
@@ -68,10 +68,10 @@ func TestPersistKilled(t *testing.T) {
 		}
 		must(t, errata.Of(st, "s").SaveInitialMeta(t.Context(), errata.Metadata{})) // takes the first
 		err := persist()
-		if (err == nil) != (n > 3) {
+		if (err == nil) != (n > 4) {
 			t.Fatalf("%d publications: %v", n, err)
 		}
-		if runs := mustMetadata(t, errata.Of(st, "s")).Runs; len(runs) != max(n-3, 0) {
+		if runs := mustMetadata(t, errata.Of(st, "s")).Runs; len(runs) != max(n-4, 0) {
 			t.Errorf("%d publications leave %d runs", n, len(runs))
 		}
 		if left = 100; err != nil {
@@ -82,7 +82,7 @@ func TestPersistKilled(t *testing.T) {
 			must(t, err)
 			records++
 		}
-		if records != 4 || len(mustMetadata(t, errata.Of(st, "s")).Runs) != 1 {
+		if records != 5 || len(mustMetadata(t, errata.Of(st, "s")).Runs) != 1 {
 			t.Errorf("%d publications: in the end there are %d records", n, records)
 		}
 	}

@@ -1,6 +1,7 @@
 package errata
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
@@ -22,6 +25,10 @@ type RecipeSnapshot = recipe.Snapshot
 
 // KindRecipe is the kind of documents that hold recipes; their id is the hash.
 const KindRecipe = "recipe"
+
+// KindRecipeText is the kind of documents that hold recipe.md of a session; their id is
+// the session's.
+const KindRecipeText = panel.KindRecipeText
 
 // Recipes keeps recipes by their hash. It is safe for concurrent use, also by
 // several processes. Hashes of three generations are known: cfg_v and rcp_v name
@@ -127,6 +134,27 @@ func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 		return "", err
 	}
 	return recipe.NameOf(hash, text), nil
+}
+
+// keepRecipe stores the text of the recipe that the session runs under, unless it is
+// what was stored last.
+func (s *Session) keepRecipe(ctx context.Context, text []byte) error {
+	st := s.Store()
+	doc := events.Document(st.Namespace(), KindRecipeText, s.ID())
+	last, err := st.Log.Last(ctx, doc)
+	if err == nil {
+		last, err = projector.Resolve(ctx, st.Log, last, st.MaxValue())
+	}
+	switch {
+	case err == nil && last.Type == events.TypeDocumentWritten && bytes.Equal(last.Data, text):
+		return nil
+	case err != nil && !errors.Is(err, log.ErrNotFound):
+		return err
+	}
+	meta := events.DocMeta{Links: []events.Link{{Rel: "session", To: s.Subject().String()}}}
+	e := events.Event{Type: events.TypeDocumentWritten, Subject: doc, ContentType: "text/markdown", Data: text}
+	_, err = st.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
+	return err
 }
 
 // SessionRecipe returns the recipe that was set for the session, nil if none was.

@@ -171,7 +171,7 @@ func (e *Store) SaveInitialMeta(ctx context.Context) error {
 }
 
 // PersistRunState records a run. The models of the options take the place of those
-// that the session began with. Up to four events are appended, the run itself last: a
+// that the session began with. Up to five events are appended, the run itself last: a
 // crash before that leaves a session of the same kind, models and recipe without the run,
 // and the same call again appends what is missing.
 func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, responses []Response, collector Collector, toolNames []string) error {
@@ -184,6 +184,9 @@ func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, response
 		}
 	}
 	hash, err := e.RecipeHash(ctx)
+	if err == nil {
+		err = e.keepRecipe(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -362,6 +365,16 @@ func (e *Store) RecipeHash(ctx context.Context) (string, error) {
 	}
 	hash := r.Hash()
 	return hash, e.opts.RecipeStore.PutAs(ctx, hash, []byte(r.Markdown()))
+}
+
+// keepRecipe stores the active recipe as the session's own: recipe.md of what it ran
+// under, with its models.
+func (e *Store) keepRecipe(ctx context.Context) error {
+	r, err := e.ActiveRecipe(ctx)
+	if err != nil || r == nil {
+		return err
+	}
+	return e.s.keepRecipe(ctx, []byte(r.Markdown()))
 }
 
 // RecipeNameLookup gives a function from hashes to names of recipes.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/evals"
 )
 
@@ -310,12 +311,12 @@ func testJudged(t *testing.T, st *tally.Store) {
 
 // Every recorded evaluation passes the schema and comes back as it is.
 func TestRecordedEvaluations(t *testing.T) {
-	list, err := filepath.Glob(filepath.Join("..", "..", "..", "shared", "data", "tally", "*", "conversations", "*", "runs", "tally", "*.json"))
+	list, err := filepath.Glob(filepath.Join(testkit.Data(t, "tally"), "*", "conversations", "*", "runs", "tally", "*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(list) == 0 {
-		t.Skip("no recorded sessions beside the repository")
+		t.Fatal("there are no results of evaluations in the recorded data")
 	}
 	for _, name := range list {
 		raw, err := os.ReadFile(name)

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
@@ -157,10 +158,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 
 func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 	for _, root := range []string{"travel", "cashflow"} {
-		dir := filepath.Join("..", "..", "..", "shared", "data", "tally", root)
-		if _, err := os.Stat(dir); err != nil {
-			t.Skipf("no recorded sessions beside the repository: %v", err)
-		}
+		dir := testkit.Data(t, "tally", root)
 		own := need(st.In(st.Namespace() + "-" + root))
 		if r, err := tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("%v, %v", r.Problems, err)

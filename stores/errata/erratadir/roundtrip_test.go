@@ -11,7 +11,6 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // two is a session with two models, a failure, a selection and a rewind.
@@ -149,7 +148,7 @@ func TestRoot(t *testing.T) {
 }
 
 func TestRecorded(t *testing.T) {
-	dir := formattest.Recorded(t, "errata")
+	dir := testkit.Data(t, "errata")
 	st := openStore(t)
 	r := mustBeClean(t, st, dir)
 	if r.Files != (formats.Files{Exact: 1, Whole: 1}) || r.Events != 13 {

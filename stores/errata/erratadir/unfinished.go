@@ -16,7 +16,8 @@ import (
 )
 
 // recipe gives the text of the recipe in force: that of the session, else that of
-// the last run that no import brought.
+// the last run that no import brought. The session's own text comes first, as a hash
+// says nothing of models; a store that has none has what is under the hash.
 func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
 	ref := events.DocRef(v.s.Ledger.Text("recipe"))
 	text, err := v.document(ctx, ref)
@@ -32,10 +33,34 @@ func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
 		if !r.live || hash == "" {
 			continue
 		}
-		text, err := v.document(ctx, events.RefOf(events.Document(v.s.Subject.Namespace, kindRecipe, hash), 0))
+		text, err := v.ownRecipe(ctx, hash)
+		if text == nil && err == nil {
+			text, err = v.document(ctx, events.RefOf(events.Document(v.s.Subject.Namespace, kindRecipe, hash), 0))
+		}
 		return text, text != nil && !recipe.IsSnapshotHash(hash), err
 	}
-	return nil, false, nil
+	text, err = v.ownRecipe(ctx, "")
+	return text, text != nil, err
+}
+
+// ownRecipe gives the newest text that was stored for the session, of a recipe with a
+// hash, or of any; nil if there is none.
+func (v view) ownRecipe(ctx context.Context, hash string) ([]byte, error) {
+	doc := events.Document(v.s.Subject.Namespace, panel.KindRecipeText, v.s.Subject.ID)
+	d, err := v.src.Loader().Document(ctx, doc, 0)
+	if errors.Is(err, projector.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range slices.Backward(d.Revisions) {
+		text, err := v.document(ctx, events.RefOf(doc, r.Offset))
+		if err != nil || text != nil && (hash == "" || recipe.TextHash(text) == hash) {
+			return text, err
+		}
+	}
+	return nil, nil
 }
 
 // asMarkdown gives a recipe as recipe.md has it: one that was set by a program is a

@@ -3,7 +3,6 @@ package recipe_test
 import (
 	_ "embed"
 	"errors"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
@@ -83,10 +83,7 @@ func TestParse(t *testing.T) {
 
 // The recipe that the original brings along, where it is on the machine.
 func TestParseDefault(t *testing.T) {
-	text, err := os.ReadFile("../../../../shared/data/errata/default.recipe.md")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("no recorded data beside the repository: %v", err)
-	}
+	text, err := os.ReadFile(testkit.Data(t, "errata", "default.recipe.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

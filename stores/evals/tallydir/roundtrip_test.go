@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // Every file of recorded folders comes out as it went in.
@@ -19,7 +19,7 @@ func TestRealFolders(t *testing.T) {
 		{"cashflow", formats.Files{Exact: 32, Derived: 8}, 190},
 	} {
 		t.Run("T-27/"+c.name, func(t *testing.T) {
-			dir := formattest.Recorded(t, "tally", c.name)
+			dir := testkit.Data(t, "tally", c.name)
 			st := openStore(t)
 			r := mustBeClean(t, st, dir)
 			if r.Files != c.want || r.Root != c.name {

@@ -128,24 +128,3 @@ func MustEqual(t testing.TB, want, have map[string]string) {
 		}
 	}
 }
-
-// Recorded returns a folder of recorded sessions beside the repository; without it
-// the test is skipped.
-func Recorded(t testing.TB, name ...string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	for err == nil {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if filepath.Dir(dir) == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-	dir = filepath.Join(append([]string{dir, "..", "shared", "data"}, name...)...)
-	if _, statErr := os.Stat(dir); err != nil || statErr != nil {
-		t.Skipf("no recorded sessions beside the repository: %v", errors.Join(err, statErr))
-	}
-	return dir
-}

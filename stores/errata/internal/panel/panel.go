@@ -33,6 +33,11 @@ const (
 	promptRunes  = 120
 )
 
+// KindRecipeText is the kind of documents that hold recipe.md of a session, whose id is
+// theirs. It is there beside what is stored under the recipe's hash, as the hash leaves
+// the models out.
+const KindRecipeText = "recipe-text"
+
 // PromptHash returns the name of a prompt: ph_ and its SHA-256 in hex.
 func PromptHash(prompt string) string {
 	sum := sha256.Sum256([]byte(prompt))
