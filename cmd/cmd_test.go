@@ -220,11 +220,16 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(errors.Join(err, db.Close()))
 }
 
-// cutFile cuts a file in half: cutfile file
+// cutFile cuts the one file that a pattern matches in half: cutfile pattern
 func cutFile(ts *testscript.TestScript, _ bool, args []string) {
-	info, err := os.Stat(ts.MkAbs(args[0]))
+	files, err := filepath.Glob(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()/2))
+	if len(files) != 1 {
+		ts.Fatalf("%s matches %v", args[0], files)
+	}
+	info, err := os.Stat(files[0])
+	ts.Check(err)
+	ts.Check(os.Truncate(files[0], info.Size()/2))
 }
 
 // flipByte alters the last byte of the one file that a pattern matches: flip pattern

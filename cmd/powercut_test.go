@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -92,17 +93,120 @@ func buildWith(t *testing.T, tag string) string {
 }
 
 // holdWriteback has the kernel write nothing back that nobody syncs, until the test
-// is over.
+// is over. That is of the whole machine: what was set is written to a file first, and if
+// this process is killed, the next one that comes here sets it again.
 func holdWriteback(t *testing.T) {
 	t.Helper()
-	for name, value := range map[string]string{"dirty_writeback_centisecs": "0", "dirty_expire_centisecs": "360000"} {
-		path := "/proc/sys/vm/" + name
-		before, err := os.ReadFile(path)
-		if err == nil {
-			err = os.WriteFile(path, []byte(value), 0)
-		}
+	note := filepath.Join(os.TempDir(), "tally-test-writeback.json")
+	if err := restoreWriteback(vmDir, note); err != nil {
+		t.Fatal(err)
+	}
+	before := writeback{PID: os.Getpid(), Settings: make(map[string]string)}
+	held := map[string]string{"dirty_writeback_centisecs": "0", "dirty_expire_centisecs": "360000"}
+	for name := range held {
+		value, err := os.ReadFile(filepath.Join(vmDir, name))
 		testkit.Needs(t, err == nil, "writeback that can be held back")
-		t.Cleanup(func() { os.WriteFile(path, bytes.TrimSpace(before), 0) })
+		before.Settings[name] = strings.TrimSpace(string(value))
+	}
+	text, err := json.Marshal(before)
+	if err == nil {
+		err = os.WriteFile(note, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := before.restore(vmDir); err != nil {
+			t.Error(err)
+			return // the note stays, for the next
+		}
+		os.Remove(note)
+	})
+	for name, value := range held {
+		err := os.WriteFile(filepath.Join(vmDir, name), []byte(value), 0)
+		testkit.Needs(t, err == nil, "writeback that can be held back")
+	}
+}
+
+const vmDir = "/proc/sys/vm"
+
+// writeback is what a process found before it held writeback back.
+type writeback struct {
+	PID      int
+	Settings map[string]string
+}
+
+func (w writeback) restore(dir string) error {
+	var errs []error
+	for name, value := range w.Settings {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, filepath.Base(name)), []byte(value), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// restoreWriteback sets again what a process noted that is gone without doing so itself.
+func restoreWriteback(dir, note string) error {
+	text, err := os.ReadFile(note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var w writeback
+	if err == nil {
+		err = json.Unmarshal(text, &w)
+	}
+	if err != nil {
+		return fmt.Errorf("writeback was held back, and what it was is not known: %w", err)
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", w.PID)); err == nil && w.PID != os.Getpid() {
+		return fmt.Errorf("process %d holds writeback back: %s", w.PID, note)
+	}
+	if err := w.restore(dir); err != nil {
+		return err
+	}
+	return os.Remove(note)
+}
+
+// What a killed test left set on the machine is put back by the next, and only then.
+func TestWritebackIsRestored(t *testing.T) {
+	dir := t.TempDir()
+	note, setting := filepath.Join(dir, "note"), filepath.Join(dir, "dirty_expire_centisecs")
+	look := func(want string, noted bool) {
+		t.Helper()
+		have, err := os.ReadFile(setting)
+		_, noteErr := os.Stat(note)
+		if err != nil || string(have) != want || (noteErr == nil) != noted {
+			t.Errorf("set is %q, want %q; %v, %v", have, want, err, noteErr)
+		}
+	}
+	leave := func(pid int) {
+		t.Helper()
+		text, err := json.Marshal(writeback{pid, map[string]string{"dirty_expire_centisecs": "3000"}})
+		if err = errors.Join(err, os.WriteFile(setting, []byte("360000"), 0o600), os.WriteFile(note, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	leave(dead.Process.Pid)
+	if err := restoreWriteback(dir, note); err != nil {
+		t.Error(err)
+	}
+	look("3000", false)
+	if err := restoreWriteback(dir, note); err != nil {
+		t.Errorf("nothing is noted: %v", err)
+	}
+	leave(os.Getppid()) // it lives: what it holds stays held
+	if err := restoreWriteback(dir, note); err == nil {
+		t.Error("taken away from a process that needs it")
+	}
+	look("360000", true)
+	if err := os.WriteFile(note, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := restoreWriteback(dir, note); err == nil {
+		t.Error("a note that cannot be read is passed over")
 	}
 }
 

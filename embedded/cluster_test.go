@@ -424,6 +424,9 @@ func (c *cluster) mustHold(producers []*producer) {
 				}
 			}
 		}
+		if total == 0 || tries == 0 {
+			c.t.Errorf("%s: %d events were acknowledged, %d appends had to be repeated: no disturbance was felt, the test showed nothing", m.name, total, tries)
+		}
 		c.t.Logf("%s: %d acknowledged events are there, %d appends were repeated", m.name, total, tries)
 	}
 }
