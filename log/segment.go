@@ -134,8 +134,10 @@ func (b *jetStream) load(ctx context.Context) ([]*segment, error) {
 		if n != i+1 {
 			return nil, &ConfigError{Stream: b.name, Field: "segments", Have: fmt.Sprint(numbers), Need: "all from 1 on"}
 		}
+		// Others read the segments of a line, so what is not known of one yet, such as its end,
+		// is noted in another that nobody has seen.
 		s := b.known(n)
-		if s == nil || !s.sealed.Load() {
+		if s == nil || !s.sealed.Load() || s.last == 0 {
 			var err error
 			if s, err = b.fetch(ctx, n); err != nil {
 				return nil, err
