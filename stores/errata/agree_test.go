@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
@@ -179,7 +179,11 @@ func (a *agreement) edit(note string) {
 // calls, Metadata and Content are the export, byte for byte.
 func TestViewsAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		st, err := embedded.Open(t.Context(), embedded.Options{Backend: config.Memory, Source: "urn:test"})
+		l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		st, err := tally.Open(t.Context(), l, tally.Config{Source: "urn:test"})
 		if err != nil {
 			rt.Fatal(err)
 		}

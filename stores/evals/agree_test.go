@@ -7,10 +7,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 	"github.com/tallylog/tally/stores/internal/formattest"
@@ -42,7 +43,11 @@ func plain(name, value string) bool {
 // cannot hold is an error that names it, never another value.
 func TestTracesAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		st, err := embedded.Open(t.Context(), embedded.Options{Backend: config.Memory})
+		l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		st, err := tally.Open(t.Context(), l, tally.Config{Source: "urn:test"})
 		if err != nil {
 			rt.Fatal(err)
 		}
