@@ -157,11 +157,11 @@ func (f *feed) read(in *natswire.Reader) error {
 
 // incomingOf reads what a consumer says about a message. Its header stays text.
 func incomingOf(m natswire.Message) (incoming, error) {
-	a := incoming{Message: Message{Subject: m.Subject, wire: string(m.Header), Data: m.Data}, size: m.Size()}
-	if m.Reply == "" {
+	a := incoming{Message: Message{Subject: string(m.Subject), wire: string(m.Header), Data: m.Data}, size: m.Size()}
+	if len(m.Reply) == 0 {
 		return a, nil
 	}
-	d, err := parseDelivery(m.Reply)
+	d, err := parseDelivery(string(m.Reply))
 	a.Offset, a.Time, a.number = d.offset, d.time, d.number
 	return a, err
 }

@@ -213,7 +213,7 @@ func (p *publisher) read(in *natswire.Reader) error {
 
 // answer wakes the caller that a message answers.
 func (p *publisher) answer(m natswire.Message) error {
-	n, err := strconv.ParseUint(m.Subject[min(len(p.inbox)+len("."), len(m.Subject)):], 10, 64)
+	n, err := strconv.ParseUint(string(m.Subject[min(len(p.inbox)+len("."), len(m.Subject)):]), 10, 64)
 	if err != nil {
 		return fmt.Errorf("the server answers to %q", m.Subject)
 	}

@@ -28,10 +28,13 @@ type Hello struct {
 }
 
 // Reader reads what a server says.
-type Reader struct{ in *bufio.Reader }
+type Reader struct {
+	in             *bufio.Reader
+	subject, reply []byte // of the message at hand
+}
 
 // NewReader returns a Reader of what was greeted already, or of what a test wrote.
-func NewReader(r io.Reader, size int) *Reader { return &Reader{bufio.NewReaderSize(r, size)} }
+func NewReader(r io.Reader, size int) *Reader { return &Reader{in: bufio.NewReaderSize(r, size)} }
 
 // Dial says to a server who this is and where its answers shall go, and returns when the
 // server has agreed. The connection stays the caller's.
@@ -66,11 +69,11 @@ func Dial(conn net.Conn, h Hello) (*Reader, error) {
 	}
 }
 
-// Message is what came to the inbox. Header and Data are the reader's own.
+// Message is what came to the inbox.
 type Message struct {
-	Subject, Reply string
+	Subject, Reply []byte // valid until the handler returns
 	Header         []byte // as text, its first line and the empty last one among it; nil: none
-	Data           []byte
+	Data           []byte // like Header, the handler's own
 }
 
 // Size is what the server counts of a message, in bytes.
@@ -137,10 +140,11 @@ func (r *Reader) message(line []byte) (Message, error) {
 	if !ok || header > size {
 		return Message{}, fmt.Errorf("the server says %q", line)
 	}
-	m := Message{Subject: string(fields[1])}
+	r.subject, r.reply = append(r.subject[:0], fields[1]...), r.reply[:0]
 	if n == 4+numbers {
-		m.Reply = string(fields[3])
+		r.reply = append(r.reply, fields[3]...)
 	}
+	m := Message{Subject: r.subject, Reply: r.reply}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r.in, body); err != nil {
 		return Message{}, err

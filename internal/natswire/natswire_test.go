@@ -20,7 +20,11 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, subject, reply, header string, data, raw []byte) {
 		pings, idle := 0, 0
 		read := func(b []byte) (list []Message, err error) {
-			err = NewReader(bytes.NewReader(b), 64).Read(Handler{Message: func(m Message) error { list = append(list, m); return nil }, Ping: func() error { pings++; return nil }, Idle: func() { idle++ }})
+			err = NewReader(bytes.NewReader(b), 64).Read(Handler{Message: func(m Message) error {
+				m.Subject, m.Reply = bytes.Clone(m.Subject), bytes.Clone(m.Reply)
+				list = append(list, m)
+				return nil
+			}, Ping: func() error { pings++; return nil }, Idle: func() { idle++ }})
 			return list, err
 		}
 		if _, err := read(raw); err == nil {
@@ -42,7 +46,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d messages, %d pings, idle %d times, %v", len(list), pings, idle, err)
 		}
 		for _, m := range list {
-			if m.Subject != subject || m.Reply != reply || string(m.Header) != header || !bytes.Equal(m.Data, data) || m.Size() != len(subject)+len(reply)+len(header)+len(data) {
+			if string(m.Subject) != subject || string(m.Reply) != reply || string(m.Header) != header || !bytes.Equal(m.Data, data) || m.Size() != len(subject)+len(reply)+len(header)+len(data) {
 				t.Fatalf("read %+v", m)
 			}
 		}
