@@ -30,6 +30,7 @@ const (
 type service struct {
 	subject  string
 	streamed bool // more than one message answers
+	byDesk   bool // the desk looks through what is asked, and asks the server
 }
 
 // services is all that others may publish.
@@ -39,7 +40,7 @@ var services = []service{
 	{subject: "$JS.API.STREAM.INFO.*"},
 	{subject: "$JS.API.STREAM.MSG.GET.*"},
 	{subject: "$JS.API.DIRECT.GET.>", streamed: true},
-	{subject: apiCreate + ">"}, // which the desk looks through
+	{subject: apiCreate + ">", byDesk: true},
 	{subject: "$JS.API.CONSUMER.DELETE.*.*"},
 	{subject: "$JS.API.CONSUMER.INFO.*.*"},
 	{subject: "$JS.API.CONSUMER.MSG.NEXT.*.*", streamed: true},
@@ -79,16 +80,16 @@ func (s *Server) admit(opts *server.Options, l *Listen) error {
 	opts.Accounts = []*server.Account{own}
 	opts.Users = []*server.User{{Username: userOwner, Password: s.secret, Account: own, AllowedConnectionTypes: inside}}
 	for _, v := range services {
-		kind := server.Singleton
+		kind, subject := server.Singleton, v.subject
 		if v.streamed {
 			kind = server.Streamed
 		}
-		if err := own.AddServiceExportWithResponse(v.subject, kind, nil); err != nil {
-			return fmt.Errorf("export %s: %w", v.subject, err)
+		if v.byDesk {
+			subject = deskSubject + ">"
 		}
-	}
-	if err := own.AddServiceExport(deskSubject+">", nil); err != nil {
-		return fmt.Errorf("export %s: %w", deskSubject, err)
+		if err := own.AddServiceExportWithResponse(subject, kind, nil); err != nil {
+			return fmt.Errorf("export %s: %w", subject, err)
+		}
 	}
 	for _, subject := range notices {
 		if err := own.AddStreamExport(subject, nil); err != nil {
@@ -118,7 +119,7 @@ func foreignAccount(own *server.Account, n int) (*server.Account, error) {
 	a := server.NewAccount(fmt.Sprintf("tally-%d", n))
 	for _, v := range services {
 		to := v.subject
-		if v.subject == apiCreate+">" {
+		if v.byDesk {
 			to = fmt.Sprintf("%s%d.>", deskSubject, n)
 		}
 		if err := a.AddServiceImport(own, v.subject, to); err != nil {

@@ -26,7 +26,6 @@ const (
 	mostConsumers = 2048             // of one account, at a time
 	mostWait      = 30 * time.Second // for the server's answer: it may have much to count, on a slow disk
 	mostAsked     = 64               // requests that the server has not answered yet
-	mostIdle      = 5 * time.Minute  // after which a consumer that nobody asks is gone
 )
 
 // desk looks through the consumers that others ask for. A consumer delivers with the
@@ -37,15 +36,12 @@ type desk struct {
 	js  jetstream.JetStream
 	sub *nats.Subscription
 
-	life   context.Context // of what is asked of the server
-	end    context.CancelFunc
-	busy   chan struct{} // holds a place for each request under way
-	asking sync.WaitGroup
-	gate   sync.Mutex // held while a request is taken in
-	closed bool       // guarded by gate
+	life context.Context // of what is asked of the server
+	end  context.CancelFunc
+	busy chan struct{} // holds a place for each request under way
 
 	mu     sync.Mutex                 // guards what follows
-	made   map[string]map[string]bool // by account: stream and name of each consumer that was asked for
+	made   map[string]map[string]bool // by account: stream and name of each consumer that was asked for, and whether the server made it
 	looked map[string]time.Time       // by account: when the server was asked which are left
 }
 
@@ -64,10 +60,9 @@ func openDesk(nc *nats.Conn) (*desk, error) {
 func (d *desk) close() error {
 	err := d.sub.Unsubscribe()
 	d.end()
-	d.gate.Lock()
-	d.closed = true
-	d.gate.Unlock()
-	d.asking.Wait()
+	for range cap(d.busy) {
+		d.busy <- struct{}{}
+	}
 	return err
 }
 
@@ -81,7 +76,7 @@ func (d *desk) take(m *nats.Msg) {
 	account, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, deskSubject), ".")
 	request, err := pull.Check(rest, m.Data)
 	if err == nil {
-		err = d.admit(account, request)
+		err = d.admit(account, key(request))
 	}
 	var body []byte
 	if err == nil {
@@ -91,13 +86,12 @@ func (d *desk) take(m *nats.Msg) {
 		d.refuse(m.Reply, err)
 		return
 	}
-	d.gate.Lock()
-	defer d.gate.Unlock()
-	if d.closed {
+	select {
+	case d.busy <- struct{}{}:
+	case <-d.life.Done():
 		return
 	}
-	d.busy <- struct{}{}
-	d.asking.Go(func() {
+	go func() {
 		defer func() { <-d.busy }()
 		ctx, cancel := context.WithTimeout(d.life, mostWait)
 		defer cancel()
@@ -105,12 +99,15 @@ func (d *desk) take(m *nats.Msg) {
 		if err != nil {
 			return // whoever hears nothing asks again
 		}
+		d.settle(account, key(request), made.Data)
 		_ = d.nc.Publish(m.Reply, made.Data)
-	})
+	}()
 }
 
+func key(r pull.Request) string { return r.Stream + "." + r.Config.Name }
+
 // admit counts a consumer among those of an account.
-func (d *desk) admit(account string, r pull.Request) error {
+func (d *desk) admit(account, key string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	made := d.made[account]
@@ -127,13 +124,32 @@ func (d *desk) admit(account string, r pull.Request) error {
 	if len(made) >= mostConsumers {
 		return fmt.Errorf("this user has %d consumers already", len(made))
 	}
-	made[r.Stream+"."+r.Config.Name] = true
+	if !made[key] {
+		made[key] = false // until it is answered
+	}
 	return nil
+}
+
+// settle takes a consumer out of the count that the server did not make. Names of streams
+// that do not exist would otherwise fill an account, and [desk.forget] ask for each.
+func (d *desk) settle(account, key string, answer []byte) {
+	var said struct {
+		Error json.RawMessage `json:"error"`
+	}
+	made := json.Unmarshal(answer, &said) == nil && said.Error == nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case made:
+		d.made[account][key] = true
+	case !d.made[account][key]: // nor did it when it was asked otherwise
+		delete(d.made[account], key)
+	}
 }
 
 // forget takes the consumers out of a list that the server no longer has.
 func (d *desk) forget(made map[string]bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answer)
+	ctx, cancel := context.WithTimeout(d.life, answer)
 	defer cancel()
 	left := make(map[string]bool)
 	asked := make(map[string]bool)
@@ -144,8 +160,10 @@ func (d *desk) forget(made map[string]bool) error {
 		}
 		asked[name] = true
 		stream, err := d.js.Stream(ctx, name)
-		if err != nil {
-			continue // there is none, or there will be no consumer either
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		} else if err != nil {
+			return err
 		}
 		list := stream.ConsumerNames(ctx)
 		for consumer := range list.Name() {
