@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -357,7 +358,7 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 	if ack.Late {
 		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", e.ID, ack.First)
 	}
-	if e.Type != events.TypeTurnAppended && e.Subject.IsSession() {
+	if canBeVoid(e) {
 		if p.moves == nil {
 			p.moves = make(map[events.Subject]map[events.Offset]bool)
 		}
@@ -370,6 +371,19 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 		return nil
 	}
 	return cli.WriteJSON(p.app.Out, cli.JSONL, acked{e.ID, ack.First, ack.Durability.String(), ack.Duplicate, ack.Late})
+}
+
+// canBeVoid reports whether an event may have no effect at its place. Whatever else is
+// appended has one, or was refused, so its session need not be looked at.
+func canBeVoid(e events.Event) bool {
+	switch e.Type {
+	case events.TypeTurnAppended:
+		return bytes.Contains(e.Data, []byte(`"pins"`))
+	case events.TypeThreadReplaced, events.TypeThreadTruncated, events.TypeThreadPinned,
+		events.TypeSessionRewound, events.TypeSessionCreated, events.TypeCheckpointSaved:
+		return true
+	}
+	return false
 }
 
 func (p *appender) refuse(line int, err error) {
