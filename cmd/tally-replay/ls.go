@@ -134,17 +134,14 @@ func nothingListed(a *app.App, q catalog.Query) error {
 }
 
 func writeListed(a *app.App, page catalog.Page) error {
-	list := cli.NewList(a.Out, a.Format)
+	list := make([]listed, len(page.Sessions))
 	for i, s := range page.Sessions {
-		l := listedOf(s)
-		if i == len(page.Sessions)-1 {
-			l.Next = page.Next
-		}
-		if err := list.Add(l); err != nil {
-			return err
-		}
+		list[i] = listedOf(s)
 	}
-	return list.Close()
+	if len(list) > 0 {
+		list[len(list)-1].Next = page.Next
+	}
+	return cli.WriteList(a.Out, a.Format, list)
 }
 
 func listedOf(s catalog.Session) listed {

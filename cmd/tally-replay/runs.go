@@ -84,13 +84,7 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 	}
 	slices.SortStableFunc(runs, compareRuns)
 	if r.app.Format != cli.Text {
-		list := cli.NewList(r.app.Out, r.app.Format)
-		for _, l := range runs {
-			if err := list.Add(l); err != nil {
-				return err
-			}
-		}
-		return errors.Join(list.Close(), r.app.WarnDamaged(s))
+		return errors.Join(cli.WriteList(r.app.Out, r.app.Format, runs), r.app.WarnDamaged(s))
 	}
 	r.print(s, runs)
 	return r.app.WarnDamaged(s)

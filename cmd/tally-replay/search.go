@@ -79,14 +79,12 @@ func search(ctx context.Context, a *app.App, v app.Views, l catalog.Lookup) erro
 }
 
 func listHits(a *app.App, hits []catalog.Hit) error {
-	list := cli.NewList(a.Out, a.Format)
-	for _, h := range hits {
+	list := make([]hit, len(hits))
+	for i, h := range hits {
 		plain := strings.NewReplacer(catalog.MatchBegin, "", catalog.MatchEnd, "").Replace(h.Snippet)
-		if err := list.Add(hit{cli.ID(h.Session), h.Offset, h.Thread, h.Number, h.Roles, h.At, plain, h.Live}); err != nil {
-			return err
-		}
+		list[i] = hit{cli.ID(h.Session), h.Offset, h.Thread, h.Number, h.Roles, h.At, plain, h.Live}
 	}
-	return list.Close()
+	return cli.WriteList(a.Out, a.Format, list)
 }
 
 // writeHits prints two lines for each turn: where it is, and what stands around the

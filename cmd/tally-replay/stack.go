@@ -59,13 +59,7 @@ func (m *mover) chooseSteps(ctx context.Context, s *errata.Session) (int, error)
 // offer prints the entries of a stack.
 func (m *mover) offer(list []stacked) error {
 	if m.app.Format != cli.Text {
-		out := cli.NewList(m.app.Out, m.app.Format)
-		for _, e := range list {
-			if err := out.Add(e); err != nil {
-				return err
-			}
-		}
-		return out.Close()
+		return cli.WriteList(m.app.Out, m.app.Format, list)
 	}
 	style := m.app.Style()
 	t := render.Table{Head: []string{"FLAG", "TO", "FILES", "PROMPT"}, Right: []int{2}, Cut: []int{3}}

@@ -94,6 +94,17 @@ func (l *List) Close() error {
 	return err
 }
 
+// WriteList writes items that are all there already.
+func WriteList[T any](w io.Writer, f Format, items []T) error {
+	list := NewList(w, f)
+	for _, item := range items {
+		if err := list.Add(item); err != nil {
+			return err
+		}
+	}
+	return list.Close()
+}
+
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)

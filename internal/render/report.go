@@ -40,31 +40,21 @@ func ReportOf(raw events.Raw) (r Report, ok bool) {
 	if targets, has := members.Get("perTargetResults"); has {
 		return r, r.targets(members, targets)
 	}
-	result, err := objectOf(members, "result")
+	raw, _ = members.Get("result")
+	result, err := rawjson.Object(raw)
 	if err != nil {
 		return r, false
 	}
 	if n, err := strconv.Atoi(compact(result, "stepCount")); err == nil {
 		r.Steps = n
 	}
-	definitions, _ := objectOf(members, "defs")
-	evals, _ := objectOf(definitions, "evals")
+	definitions := members.Object("defs").Object("evals")
 	for _, group := range []string{"singleTurn", "multiTurn", "scorers"} {
-		list, err := objectOf(result, group)
-		if err != nil {
-			continue
-		}
-		for _, e := range list {
-			definition, _ := objectOf(evals, e.Name)
-			r.Evals = append(r.Evals, evalOf(group, e, definition))
+		for _, e := range result.Object(group) {
+			r.Evals = append(r.Evals, evalOf(group, e, definitions.Object(e.Name)))
 		}
 	}
 	return r, true
-}
-
-func objectOf(m rawjson.Members, name string) (rawjson.Members, error) {
-	raw, _ := m.Get(name)
-	return rawjson.Object(raw)
 }
 
 // evalOf reads one evaluation: a series by step, or a single result.
@@ -78,9 +68,9 @@ func evalOf(group string, member rawjson.Member, definition rawjson.Members) Eva
 		return e
 	}
 	single := body
-	if inner, err := objectOf(body, "series"); err == nil {
+	if inner := body.Object("series"); inner != nil {
 		body = inner
-	} else if inner, err := objectOf(body, "result"); err == nil {
+	} else if inner := body.Object("result"); inner != nil {
 		single = inner
 	}
 	raw, _ := body.Get("byStepIndex")
@@ -99,9 +89,9 @@ func evalOf(group string, member rawjson.Member, definition rawjson.Members) Eva
 
 // take counts one result.
 func (e *Eval) take(where string, record rawjson.Members) {
-	outcome, _ := objectOf(record, "outcome")
-	measurement, _ := objectOf(record, "measurement")
-	e.verdict(where, text(outcome, "verdict"))
+	outcome := record.Object("outcome")
+	measurement := record.Object("measurement")
+	e.verdict(where, outcome.Text("verdict"))
 	e.score(compact(measurement, "score"))
 }
 
@@ -134,12 +124,9 @@ func (e *Eval) mean() {
 
 // rule spells the policy by which a verdict is made.
 func rule(definition rawjson.Members) string {
-	policy, err := objectOf(definition, "verdict")
-	if err != nil {
-		return ""
-	}
-	switch kind := text(policy, "kind"); {
-	case kind == "number" && text(policy, "type") == "threshold":
+	policy := definition.Object("verdict")
+	switch kind := policy.Text("kind"); {
+	case kind == "number" && policy.Text("type") == "threshold":
 		return ">= " + compact(policy, "passAt")
 	case kind == "number":
 		low, high := compact(policy, "min"), compact(policy, "max")
@@ -167,19 +154,19 @@ func (r *Report) targets(report rawjson.Members, raw events.Raw) bool {
 	if err != nil {
 		return false
 	}
-	summaries, _ := objectOf(report, "evalSummaries")
+	summaries := report.Object("evalSummaries")
 	at := make(map[string]int)
 	for _, s := range summaries {
 		at[s.Name] = len(r.Evals)
 		summary, _ := rawjson.Object(s.Value)
-		r.Evals = append(r.Evals, Eval{Name: s.Name, Kind: text(summary, "evalKind")})
+		r.Evals = append(r.Evals, Eval{Name: s.Name, Kind: summary.Text("evalKind")})
 	}
 	for _, t := range list {
 		target, err := rawjson.Object(t)
 		if err != nil {
 			continue
 		}
-		verdicts, _ := objectOf(target, "verdicts")
+		verdicts := target.Object("verdicts")
 		for _, v := range verdicts {
 			if _, known := at[v.Name]; !known {
 				at[v.Name] = len(r.Evals)
@@ -187,7 +174,7 @@ func (r *Report) targets(report rawjson.Members, raw events.Raw) bool {
 			}
 			e := &r.Evals[at[v.Name]]
 			record, _ := rawjson.Object(v.Value)
-			e.verdict(text(target, "targetId"), text(record, "verdict"))
+			e.verdict(target.Text("targetId"), record.Text("verdict"))
 			e.score(compact(record, "score"))
 		}
 	}

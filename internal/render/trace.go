@@ -52,15 +52,15 @@ func TraceOf(raw []byte) (t Trace, ok bool) {
 		return t, false
 	}
 	t.Selection = selection
-	t.TurnIndex, t.StepID = compact(members, "turnIndex", "originalTurnIndex"), text(members, "stepId")
+	t.TurnIndex, t.StepID = compact(members, "turnIndex", "originalTurnIndex"), members.Text("stepId")
 	if chosen, err := rawjson.Object(selection); err == nil {
-		t.Method = text(chosen, "method")
+		t.Method = chosen.Text("method")
 		t.Candidates = candidates(chosen)
 	}
 	if raw, has := members.Get("end"); has {
 		t.RawEnd = raw
 		if end, err := rawjson.Object(raw); err == nil {
-			t.End = &End{text(end, "reason"), compact(end, "completed") == "true", text(end, "summary")}
+			t.End = &End{end.Text("reason"), compact(end, "completed") == "true", end.Text("summary")}
 		}
 	}
 	return t, true
@@ -78,7 +78,7 @@ func candidates(selection rawjson.Members) []Candidate {
 		if err != nil {
 			continue
 		}
-		list = append(list, Candidate{text(members, "stepId"), compact(members, "score"), texts(members, "reasons")})
+		list = append(list, Candidate{members.Text("stepId"), compact(members, "score"), texts(members, "reasons")})
 	}
 	return list
 }
@@ -100,16 +100,12 @@ func Goal(definition events.Raw) (goal, persona string) {
 	if err != nil {
 		return "", ""
 	}
-	raw, _ := members.Get("persona")
-	who, err := rawjson.Object(raw)
-	if err != nil {
-		return text(members, "goal"), ""
-	}
+	who := members.Object("persona")
 	var parts []string
 	for _, name := range []string{"name", "description"} {
-		if s := text(who, name); s != "" {
+		if s := who.Text(name); s != "" {
 			parts = append(parts, s)
 		}
 	}
-	return text(members, "goal"), strings.Join(parts, ": ")
+	return members.Text("goal"), strings.Join(parts, ": ")
 }

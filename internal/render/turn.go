@@ -101,15 +101,15 @@ func part(role string, raw []byte) Line {
 	if err != nil {
 		return Line{role, string(rawjson.AppendCompact(nil, raw))}
 	}
-	switch kind := text(members, "type"); kind {
+	switch kind := members.Text("type"); kind {
 	case "text":
-		return Line{role, text(members, "text")}
+		return Line{role, members.Text("text")}
 	case "thinking", "reasoning":
 		return Line{role, "(thinking) " + text(members, "thinking", "text", "reasoning")}
 	case "tool-call", "tool_use", "toolCallPart":
 		return Line{"call", text(members, "toolName", "name") + " " + compact(members, "input", "args")}
 	case "tool-result", "tool_result", "toolResultPart":
-		return Line{"result", strings.TrimSpace(text(members, "toolName") + " " + result(members))}
+		return Line{"result", strings.TrimSpace(members.Text("toolName") + " " + result(members))}
 	case "image", "file", "document":
 		return Line{role, "(" + kind + ", " + plain.Bytes(int64(len(raw))) + ")"}
 	}
@@ -119,7 +119,7 @@ func part(role string, raw []byte) Line {
 // result returns what a tool answered, without the wrapping {type, value}.
 func result(members rawjson.Members) string {
 	if output, ok := members.Get("output"); ok {
-		if wrapped, err := rawjson.Object(output); err == nil && len(wrapped) == 2 && text(wrapped, "type") != "" {
+		if wrapped, err := rawjson.Object(output); err == nil && len(wrapped) == 2 && wrapped.Text("type") != "" {
 			if value := compact(wrapped, "value"); value != "" {
 				return value
 			}

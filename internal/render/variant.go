@@ -44,13 +44,13 @@ func block(role string, raw []byte) Line {
 	}
 	switch kinds[0].Name {
 	case "Text":
-		return Line{role, text(members, "text")}
+		return Line{role, members.Text("text")}
 	case "Reasoning":
-		return Line{role, "(thinking) " + text(members, "text")}
+		return Line{role, "(thinking) " + members.Text("text")}
 	case "RedactedReasoning":
 		return Line{role, "(thinking, redacted)"}
 	case "ToolCall":
-		return Line{"call", text(members, "name") + " " + compact(members, "args")}
+		return Line{"call", members.Text("name") + " " + compact(members, "args")}
 	case "ToolResult":
 		return Line{"result", toolResult(members)}
 	case "Image", "Document":
@@ -69,8 +69,8 @@ func toolResult(members rawjson.Members) string {
 	said := compact(content, "blocks")
 	if list, ok := content.Get("blocks"); ok {
 		if parts, err := rawjson.Array(list); err == nil && len(parts) == 1 {
-			if part, err := rawjson.Object(parts[0]); err == nil && text(part, "type") == "text" {
-				said = text(part, "text")
+			if part, err := rawjson.Object(parts[0]); err == nil && part.Text("type") == "text" {
+				said = part.Text("text")
 			}
 		}
 	}
