@@ -61,7 +61,7 @@ replaced, and nothing is deleted.`,
 	// Here -o is the folder, as everywhere where a command writes files; the form of
 	// the summary is --output.
 	cmd.Flags().StringVarP(&x.dir, "out", "o", "", "folder to write to")
-	cmd.Flags().Var(&x.summary, "output", "form of the summary: text, json or jsonl")
+	cmd.Flags().Var(x.summary.Flag(), "output", "form of the summary: text, json or jsonl")
 	return cmd
 }
 

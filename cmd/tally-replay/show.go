@@ -58,7 +58,7 @@ it would be changed by a rewind that is undone again.`,
 	cmd.Flags().BoolVar(&v.raw, "raw", false, "only the turns' bytes as the producer gave them, one after the other")
 	cmd.Flags().StringVar(&v.run, "run", "", "the result of the run with this id")
 	cmd.Flags().BoolVar(&v.traces, "traces", false, "how each step of a simulation was chosen")
-	cmd.Flags().Var(&v.tools, "tools", "calls of tools and their results: none, brief or full")
+	cmd.Flags().Var(cli.OneOf(&v.tools, "how", toolsNone, toolsBrief, toolsFull), "tools", "calls of tools and their results: none, brief or full")
 	return cmd
 }
 

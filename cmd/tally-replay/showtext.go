@@ -22,22 +22,6 @@ const (
 	toolsFull  toolMode = "full"
 )
 
-// Set implements pflag.Value.
-func (m *toolMode) Set(s string) error {
-	switch toolMode(s) {
-	case toolsNone, toolsBrief, toolsFull:
-		*m = toolMode(s)
-		return nil
-	}
-	return fmt.Errorf("want none, brief or full")
-}
-
-// String implements pflag.Value.
-func (m *toolMode) String() string { return string(*m) }
-
-// Type implements pflag.Value.
-func (m *toolMode) Type() string { return "how" }
-
 func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error {
 	p := newPrinter(v)
 	p.header(s)

@@ -153,14 +153,14 @@ func TestFlags(t *testing.T) {
 		text string
 		ok   bool
 	}{
-		{&f, "text", true}, {&f, "json", true}, {&f, "jsonl", true}, {&f, "yaml", false}, {&f, "", false},
-		{&m, "auto", true}, {&m, "tty", true}, {&m, "plain", true}, {&m, "json", true}, {&m, "none", true}, {&m, "loud", false},
+		{f.Flag(), "text", true}, {f.Flag(), "json", true}, {f.Flag(), "jsonl", true}, {f.Flag(), "yaml", false}, {f.Flag(), "", false},
+		{m.Flag(), "auto", true}, {m.Flag(), "tty", true}, {m.Flag(), "plain", true}, {m.Flag(), "json", true}, {m.Flag(), "none", true}, {m.Flag(), "loud", false},
 	} {
 		if err := c.flag.Set(c.text); (err == nil) != c.ok {
 			t.Errorf("%q: %v", c.text, err)
 		}
 	}
-	if f.String() != "jsonl" || m.String() != "none" {
+	if f != JSONL || m != ProgressNone {
 		t.Errorf("a wrong value changed %q, %q", f, m)
 	}
 }

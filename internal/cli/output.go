@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/tallylog/tally/events"
@@ -21,21 +21,8 @@ const (
 	JSONL Format = "jsonl" // a compact line for each item
 )
 
-// Set implements pflag.Value.
-func (f *Format) Set(s string) error {
-	switch Format(s) {
-	case Text, JSON, JSONL:
-		*f = Format(s)
-		return nil
-	}
-	return fmt.Errorf("want text, json or jsonl")
-}
-
-// String implements pflag.Value.
-func (f *Format) String() string { return string(*f) }
-
-// Type implements pflag.Value.
-func (f *Format) Type() string { return "format" }
+// Flag takes the format from a command line.
+func (f *Format) Flag() pflag.Value { return OneOf(f, "format", Text, JSON, JSONL) }
 
 // WriteJSON writes one value: indented, or on one line for JSONL.
 func WriteJSON(w io.Writer, f Format, v any) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
 
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -22,21 +23,10 @@ const (
 	ProgressNone  ProgressMode = "none"
 )
 
-// Set implements pflag.Value.
-func (m *ProgressMode) Set(s string) error {
-	switch ProgressMode(s) {
-	case ProgressAuto, ProgressTTY, ProgressPlain, ProgressJSON, ProgressNone:
-		*m = ProgressMode(s)
-		return nil
-	}
-	return fmt.Errorf("want auto, tty, plain, json or none")
+// Flag takes the mode from a command line.
+func (m *ProgressMode) Flag() pflag.Value {
+	return OneOf(m, "mode", ProgressAuto, ProgressTTY, ProgressPlain, ProgressJSON, ProgressNone)
 }
-
-// String implements pflag.Value.
-func (m *ProgressMode) String() string { return string(*m) }
-
-// Type implements pflag.Value.
-func (m *ProgressMode) Type() string { return "mode" }
 
 // Progress tells on stderr how far something has got, once it has taken a second:
 // a bar on a terminal; otherwise a line every ten seconds or ten percent. It is

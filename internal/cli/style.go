@@ -1,10 +1,11 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strconv"
+
+	"github.com/spf13/pflag"
 )
 
 // ColorMode says when text is coloured.
@@ -16,21 +17,8 @@ const (
 	ColorNever  ColorMode = "never"
 )
 
-// Set implements pflag.Value.
-func (m *ColorMode) Set(s string) error {
-	switch ColorMode(s) {
-	case ColorAuto, ColorAlways, ColorNever:
-		*m = ColorMode(s)
-		return nil
-	}
-	return fmt.Errorf("want auto, always or never")
-}
-
-// String implements pflag.Value.
-func (m *ColorMode) String() string { return string(*m) }
-
-// Type implements pflag.Value.
-func (m *ColorMode) Type() string { return "when" }
+// Flag takes the mode from a command line.
+func (m *ColorMode) Flag() pflag.Value { return OneOf(m, "when", ColorAuto, ColorAlways, ColorNever) }
 
 // Style colours text, or leaves it as it is. The zero value leaves it.
 type Style struct{ on bool }

@@ -31,7 +31,7 @@ func TestStyle(t *testing.T) {
 		}
 	}
 	var m cli.ColorMode
-	if m.Set("sometimes") == nil || m.Set("always") != nil || m != cli.ColorAlways {
+	if m.Flag().Set("sometimes") == nil || m.Flag().Set("always") != nil || m != cli.ColorAlways {
 		t.Errorf("%q", m)
 	}
 }

@@ -69,9 +69,9 @@ func (a *App) flags(cmd *cobra.Command) {
 	f.StringVar(&a.call.Context, "context", "", "context of the nats command that says how to get at the server (default $TALLY_CONTEXT, tally.toml, else $NATS_CONTEXT)")
 	f.StringVar(&a.call.MinDurability, "min-durability", "", "refuse a store whose acknowledgements are worth less: buffered, durable or replicated (default $TALLY_MIN_DURABILITY, tally.toml, else any)")
 	f.StringVar(&a.call.Namespace, "namespace", "", "namespace of sessions and documents (default $TALLY_NAMESPACE, tally.toml, else \"default\")")
-	f.VarP(&a.Format, "output", "o", "text, json or jsonl")
-	f.Var(&a.Progress, "progress", "auto, tty, plain, json or none")
-	f.Var(&a.Color, "color", "auto, always or never; auto is NO_COLOR, FORCE_COLOR, else whether stdout is a terminal")
+	f.VarP(a.Format.Flag(), "output", "o", "text, json or jsonl")
+	f.Var(a.Progress.Flag(), "progress", "auto, tty, plain, json or none")
+	f.Var(a.Color.Flag(), "color", "auto, always or never; auto is NO_COLOR, FORCE_COLOR, else whether stdout is a terminal")
 	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error; the log goes to stderr")
 }
 

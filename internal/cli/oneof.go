@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// oneOf is a flag whose value is one of some words.
+type oneOf[T ~string] struct {
+	value *T
+	kind  string
+	words []T
+}
+
+// OneOf returns a flag that sets value to one of some words; kind names what it takes in
+// the help.
+func OneOf[T ~string](value *T, kind string, words ...T) pflag.Value {
+	return &oneOf[T]{value, kind, words}
+}
+
+// Set implements pflag.Value.
+func (o *oneOf[T]) Set(s string) error {
+	if !slices.Contains(o.words, T(s)) {
+		last := len(o.words) - 1
+		var first []string
+		for _, word := range o.words[:last] {
+			first = append(first, string(word))
+		}
+		return fmt.Errorf("want %s or %s", strings.Join(first, ", "), o.words[last])
+	}
+	*o.value = T(s)
+	return nil
+}
+
+// String implements pflag.Value.
+func (o *oneOf[T]) String() string {
+	if o.value == nil { // pflag makes one to see what the zero value is
+		return ""
+	}
+	return string(*o.value)
+}
+
+// Type implements pflag.Value.
+func (o *oneOf[T]) Type() string { return o.kind }
