@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -120,12 +119,6 @@ func (c Config) withDefaults() Config {
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
-
-// Login is a connection that was made to a server, and who may publish on it.
-type Login struct {
-	Conn           net.Conn
-	User, Password string
-}
 
 // Hole is a record that is lost.
 type Hole struct {
@@ -250,7 +243,7 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 		return work()
 	}
 	if js.own != nil {
-		js.own.abandon()
+		js.own.giveUp(fmt.Errorf("%w: the server could not write", ErrUnknown))
 	}
 	js.appending.Lock()
 	defer js.appending.Unlock()

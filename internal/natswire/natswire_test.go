@@ -1,6 +1,7 @@
 package natswire
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -20,11 +21,11 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, subject, reply, header string, data, raw []byte) {
 		pings, idle := 0, 0
 		read := func(b []byte) (list []Message, err error) {
-			err = NewReader(bytes.NewReader(b), 64).Read(Handler{Message: func(m Message) error {
+			err = newReader(bytes.NewReader(b), 64).read(Handler{Message: func(m Message) error {
 				m.Subject, m.Reply = bytes.Clone(m.Subject), bytes.Clone(m.Reply)
 				list = append(list, m)
 				return nil
-			}, Ping: func() error { pings++; return nil }, Idle: func() { idle++ }})
+			}, Idle: func() { idle++ }}, func() { pings++ })
 			return list, err
 		}
 		if _, err := read(raw); err == nil {
@@ -73,11 +74,70 @@ func TestDial(t *testing.T) {
 				}
 			}()
 			defer there.Close()
-			_, err := Dial(here, Hello{Name: "t", Inbox: "_INBOX.x", Wait: 200 * time.Millisecond, Buffer: 1 << 10})
+			conn, err := Dial(here, Hello{Name: "t", Wait: 200 * time.Millisecond, Buffer: 1 << 10}, Handler{Over: func(error) {}})
+			if err == nil {
+				conn.Close()
+			}
 			said := fmt.Sprint(err)
 			if (err == nil) != (c.want == "") || err != nil && !slices.ContainsFunc(strings.Split(c.want, "|"), func(want string) bool { return strings.Contains(said, want) }) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// What is published leaves in its order and as the protocol has it, also that which nobody
+// pushed before something else is; an answer comes with its number, and the end of the
+// connection is told once and refuses what is published behind it.
+func TestConn(t *testing.T) {
+	here, there := net.Pipe()
+	in := bufio.NewReader(there)
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(in, got); err != nil || string(got) != want {
+			t.Errorf("the server reads %q, want %q: %v", got, want, err)
+		}
+	}
+	agreed := make(chan string)
+	go func() {
+		io.WriteString(there, "INFO {}\r\n")
+		in.ReadString('\n')
+		sub, _ := in.ReadString('\n')
+		in.ReadString('\n')
+		io.WriteString(there, "PONG\r\n")
+		agreed <- strings.TrimSuffix(strings.Fields(sub)[1], ".*")
+	}()
+	numbers, over := make(chan uint64, 1), make(chan error, 2)
+	c, err := Dial(here, Hello{Name: "t", Wait: 5 * time.Second, Buffer: 1 << 10}, Handler{
+		Message: func(m Message) error { n, err := m.Number(); numbers <- n; return err },
+		Over:    func(err error) { over <- err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inbox := <-agreed
+	if err := c.Publish(Publication{Subject: "a.b", Extra: []Field{{"Id", "1"}}, Header: []byte("ce-id: x\r\n"), Data: []byte("data")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Publish(Publication{Subject: "c", Number: 7, Data: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	go c.Push()
+	expect("HPUB a.b 29 33\r\nNATS/1.0\r\nId: 1\r\nce-id: x\r\n\r\ndata\r\nPUB c " + c.Answers(7) + " 2\r\n{}\r\n")
+	io.WriteString(there, "PING\r\n")
+	expect("PONG\r\n")
+	io.WriteString(there, "MSG "+inbox+".7 1 2\r\nok\r\n")
+	if n := <-numbers; n != 7 || c.Answers(7) != inbox+".7" {
+		t.Errorf("an answer to %d at %s", n, c.Answers(7))
+	}
+	there.Close()
+	if err := <-over; err == nil || c.Publish(Publication{Subject: "d"}) == nil {
+		t.Errorf("after the end: %v", err)
+	}
+	c.Kick()
+	c.Close()
+	if len(over) > 0 {
+		t.Errorf("told again: %v", <-over)
 	}
 }
