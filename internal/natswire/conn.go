@@ -61,12 +61,18 @@ type Publication struct {
 // Field is a field of a header.
 type Field struct{ Name, Value string }
 
-// mostWaiting bounds the bytes that wait for the connection.
-const mostWaiting = 16 << 20
+const (
+	mostWaiting = 16 << 20  // bytes that wait for the connection
+	large       = 256 << 10 // bytes of a message's data, from which on they are not copied
+)
 
 // Publish writes a message behind those that wait, for a Push or Kick. It waits for room
-// if there are too many. Its error says that the connection is over.
+// if there are too many, and for the server to read a large message. Its error says that
+// the connection is over, and that nothing of the message was sent.
 func (c *Conn) Publish(p Publication) error {
+	if len(p.Data) >= large {
+		return c.hand(p)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.out) > mostWaiting && c.err == nil {
@@ -75,18 +81,38 @@ func (c *Conn) Publish(p Publication) error {
 	if c.err != nil {
 		return c.err
 	}
-	c.out = c.append(c.out, p)
+	c.out = append(append(c.head(c.out, p), p.Data...), "\r\n"...)
 	if len(c.out) > mostWaiting/4 {
 		c.kick() // whoever is to push it has more
 	}
 	return nil
 }
 
-// append writes a message as the server reads it,
+// hand hands over what waits, and then a message, whose data it does not keep.
+func (c *Conn) hand(p Publication) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.drain()
+	c.mu.Lock()
+	err := c.err
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, part := range [][]byte{c.head(nil, p), p.Data, []byte("\r\n")} {
+		if _, err := c.conn.Write(part); err != nil {
+			c.end(err) // nobody answers any more
+			return nil
+		}
+	}
+	return nil
+}
+
+// head writes what stands before the data of a message, as the server reads it:
 //
 //	PUB <subject> [<reply>] <size>
 //	HPUB <subject> [<reply>] <size of the header> <size>
-func (c *Conn) append(b []byte, p Publication) []byte {
+func (c *Conn) head(b []byte, p Publication) []byte {
 	const version, end = "NATS/1.0\r\n", "\r\n"
 	header := len(p.Extra)+len(p.Header) > 0
 	verb, size := "PUB ", 0
@@ -113,7 +139,7 @@ func (c *Conn) append(b []byte, p Publication) []byte {
 		}
 		b = append(append(b, p.Header...), end...)
 	}
-	return append(append(b, p.Data...), end...)
+	return b
 }
 
 // Kick has what waits handed over by another goroutine.

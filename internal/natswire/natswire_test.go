@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -90,33 +91,18 @@ func TestDial(t *testing.T) {
 // pushed before something else is; an answer comes with its number, and the end of the
 // connection is told once and refuses what is published behind it.
 func TestConn(t *testing.T) {
-	here, there := net.Pipe()
-	in := bufio.NewReader(there)
-	expect := func(want string) {
-		t.Helper()
-		got := make([]byte, len(want))
-		if _, err := io.ReadFull(in, got); err != nil || string(got) != want {
-			t.Errorf("the server reads %q, want %q: %v", got, want, err)
-		}
-	}
-	agreed := make(chan string)
-	go func() {
-		io.WriteString(there, "INFO {}\r\n")
-		in.ReadString('\n')
-		sub, _ := in.ReadString('\n')
-		in.ReadString('\n')
-		io.WriteString(there, "PONG\r\n")
-		agreed <- strings.TrimSuffix(strings.Fields(sub)[1], ".*")
-	}()
 	numbers, over := make(chan uint64, 1), make(chan error, 2)
-	c, err := Dial(here, Hello{Name: "t", Wait: 5 * time.Second, Buffer: 1 << 10}, Handler{
+	c, there, inbox := mustAgree(t, Handler{
 		Message: func(m Message) error { n, err := m.Number(); numbers <- n; return err },
 		Over:    func(err error) { over <- err },
 	})
-	if err != nil {
-		t.Fatal(err)
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(there, got); err != nil || string(got) != want {
+			t.Errorf("the server reads %q, want %q: %v", got, want, err)
+		}
 	}
-	inbox := <-agreed
 	if err := c.Publish(Publication{Subject: "a.b", Extra: []Field{{"Id", "1"}}, Header: []byte("ce-id: x\r\n"), Data: []byte("data")}); err != nil {
 		t.Fatal(err)
 	}
@@ -139,5 +125,56 @@ func TestConn(t *testing.T) {
 	c.Close()
 	if len(over) > 0 {
 		t.Errorf("told again: %v", <-over)
+	}
+}
+
+// mustAgree dials a server that agrees to everything, and returns its side of the connection
+// and the inbox.
+func mustAgree(t *testing.T, h Handler) (c *Conn, there net.Conn, inbox string) {
+	t.Helper()
+	here, there := net.Pipe()
+	agreed := make(chan string)
+	go func() {
+		in := bufio.NewReader(there)
+		io.WriteString(there, "INFO {}\r\n")
+		in.ReadString('\n')
+		sub, _ := in.ReadString('\n')
+		in.ReadString('\n')
+		io.WriteString(there, "PONG\r\n")
+		agreed <- strings.TrimSuffix(strings.Fields(sub)[1], ".*")
+	}()
+	c, err := Dial(here, Hello{Name: "t", Wait: 5 * time.Second, Buffer: 1 << 10}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, there, <-agreed
+}
+
+// Large data are not copied on their way, nor are buffers kept that had room for them.
+func TestLargeIsNotCopied(t *testing.T) {
+	c, there, _ := mustAgree(t, Handler{Over: func(error) {}})
+	defer c.Close()
+	read := make(chan int64)
+	go func() {
+		n, _ := io.Copy(io.Discard, there)
+		read <- n
+	}()
+	data := make([]byte, 8<<20)
+	const times = 8
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range times {
+		if err := c.Publish(Publication{Subject: "a", Header: []byte("ce-id: x\r\n"), Data: data}); err != nil {
+			t.Fatal(err)
+		}
+		c.Push()
+	}
+	runtime.ReadMemStats(&after)
+	if perByte := float64(after.TotalAlloc-before.TotalAlloc) / times / float64(len(data)); perByte > 0.1 {
+		t.Errorf("%.2f bytes were allocated for each byte of a large message", perByte)
+	}
+	there.Close()
+	if n := <-read; n < times*int64(len(data)) {
+		t.Errorf("the server reads %d bytes", n)
 	}
 }
