@@ -3,7 +3,6 @@ package log
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -137,22 +136,10 @@ func (m Message) header() nats.Header {
 }
 
 // field gives the value of a header field, "" if it is not there or there more than once.
-func (m Message) field(name string) (value string) {
-	if m.wire == "" {
-		if values := m.Header[name]; len(values) == 1 {
-			value = values[0]
-		}
-		return value
-	}
-	found := 0
-	for line := range strings.SplitSeq(m.wire, "\r\n") {
-		if rest, ok := strings.CutPrefix(line, name); ok && strings.HasPrefix(rest, ":") {
-			value = strings.TrimSpace(rest[1:])
-			found++
-		}
-	}
-	if found > 1 {
+func (m Message) field(name string) string {
+	values := m.header()[name]
+	if len(values) != 1 {
 		return ""
 	}
-	return value
+	return values[0]
 }
