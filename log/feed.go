@@ -65,12 +65,10 @@ func (f *feed) receive(ctx context.Context, _ <-chan struct{}) (incoming, error)
 
 // await returns when there may be something to take.
 func (f *feed) await(ctx context.Context) error {
-	timer := time.NewTimer(silence)
-	defer timer.Stop()
 	select {
 	case <-f.more:
 		return nil
-	case <-timer.C:
+	case <-time.After(silence):
 		return fmt.Errorf("%w: the server is silent", ErrUnavailable)
 	case <-ctx.Done():
 		return ctx.Err()

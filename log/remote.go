@@ -166,14 +166,11 @@ func (r *remote) await(ctx context.Context, at events.Offset) error {
 		if err != nil || safe >= at {
 			return err
 		}
-		timer := time.NewTimer(askAgain)
 		select {
 		case <-moved:
-		case <-timer.C:
+		case <-time.After(askAgain):
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		}
-		timer.Stop()
 	}
 }

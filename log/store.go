@@ -111,10 +111,8 @@ func pause(ctx context.Context, try int) error {
 		return ctx.Err()
 	}
 	most := min(time.Millisecond<<min(try, 6), 50*time.Millisecond)
-	timer := time.NewTimer(rand.N(most))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(most)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
