@@ -128,9 +128,7 @@ func (e Event) Seen() (Offset, bool) {
 // WithExtension returns the event with one extension attribute more.
 func (e Event) WithExtension(name, value string) Event {
 	ext := make(map[string]string, len(e.Extensions)+1)
-	for k, v := range e.Extensions {
-		ext[k] = v
-	}
+	maps.Copy(ext, e.Extensions)
 	ext[name] = value
 	e.Extensions = ext
 	return e

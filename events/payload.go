@@ -1,8 +1,10 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/internal/rawjson"
@@ -49,37 +51,22 @@ func validate(p Payload) error {
 }
 
 // Encode writes and validates a payload.
-func Encode(p Payload) ([]byte, error) {
-	if err := validate(p); err != nil {
-		return nil, err
-	}
-	data, err := rawjson.Marshal(p)
-	if err != nil {
-		return nil, encodeError(p, err)
-	}
-	return data, nil
-}
+func Encode(p Payload) ([]byte, error) { return encode(p, rawjson.Append) }
 
 // EncodeVerbatim is Encode where every raw field is known to be JSON without white
 // space around it, such as a part of a value that was scanned: it is not scanned again.
 // Of other bytes the result means nothing.
-func EncodeVerbatim(p Payload) ([]byte, error) {
+func EncodeVerbatim(p Payload) ([]byte, error) { return encode(p, rawjson.AppendVerbatim) }
+
+func encode(p Payload, write func([]byte, any) ([]byte, error)) ([]byte, error) {
 	if err := validate(p); err != nil {
 		return nil, err
 	}
-	data, err := rawjson.AppendVerbatim(nil, p)
-	if err != nil {
-		return nil, encodeError(p, err)
+	data, err := write(nil, p)
+	if err != nil { // said in the words of Validate, if it can
+		return nil, cmp.Or(p.Validate(), dataError("data", err))
 	}
 	return data, nil
-}
-
-// encodeError says what is wrong with a payload in the words of Validate, if it can.
-func encodeError(p Payload, err error) error {
-	if invalid := p.Validate(); invalid != nil {
-		return invalid
-	}
-	return dataError(err)
 }
 
 // Decode reads the payload of a known type and validates it. The payload's raw
@@ -114,17 +101,17 @@ func DecodeAs[T any, P interface {
 
 func decodeInto(data []byte, p Payload) error {
 	if err := rawjson.Unmarshal(data, p); err != nil {
-		return dataError(err)
+		return dataError("data", err)
 	}
 	return validate(p)
 }
 
-// dataError returns an error of the scanner in the form that callers know.
-func dataError(err error) error {
+// dataError returns an error of the scanner at a path in the form that callers know.
+func dataError(path string, err error) error {
 	if f, ok := err.(*rawjson.FieldError); ok {
-		return &InvalidError{Field: join("data", f.Path), Reason: f.Reason}
+		return &InvalidError{Field: join(path, f.Path), Reason: f.Reason}
 	}
-	return &InvalidError{Field: "data", Reason: err.Error()}
+	return &InvalidError{Field: path, Reason: err.Error()}
 }
 
 // wrong reports a field of the data; the path is relative to them.
@@ -133,14 +120,7 @@ func wrong(path, format string, args ...any) error {
 }
 
 // first returns the first error there is.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func first(errs ...error) error { return cmp.Or(errs...) }
 
 func required(path, value string) error {
 	if value == "" {
@@ -150,10 +130,8 @@ func required(path, value string) error {
 }
 
 func oneOf(path, value string, allowed ...string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
 	return wrong(path, "%q: want one of %q", value, allowed)
 }
@@ -192,14 +170,10 @@ func validRaw(path string, raw Raw) error {
 
 // setInto decodes a raw field into v, with errors that name its path.
 func setInto(path string, raw Raw, v any) error {
-	err := rawjson.Unmarshal(raw, v)
-	if err == nil {
-		return nil
+	if err := rawjson.Unmarshal(raw, v); err != nil {
+		return dataError("data."+path, err)
 	}
-	if f, ok := err.(*rawjson.FieldError); ok {
-		return &InvalidError{Field: "data." + join(path, f.Path), Reason: f.Reason}
-	}
-	return wrong(path, "%v", err)
+	return nil
 }
 
 func join(path, rest string) string {

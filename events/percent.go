@@ -1,6 +1,7 @@
 package events
 
 import (
+	"net/url"
 	"strings"
 	"unicode/utf8"
 )
@@ -37,36 +38,12 @@ func mustEncode(c byte) bool { return c < 0x21 || c > 0x7e || c == '"' || c == '
 // and were not stand for themselves; what is no UTF-8 (overlong forms too) and a
 // % without two hexadecimal digits are refused.
 func percentDecode(name, s string) (string, error) {
-	if i := strings.IndexByte(s, '%'); i >= 0 {
-		var b strings.Builder
-		b.Grow(len(s))
-		for i := 0; i < len(s); i++ {
-			if s[i] != '%' {
-				b.WriteByte(s[i])
-				continue
-			}
-			if i+2 >= len(s) || unhex(s[i+1]) < 0 || unhex(s[i+2]) < 0 {
-				return "", invalid(name, "%q: a %% without two hexadecimal digits", s)
-			}
-			b.WriteByte(byte(unhex(s[i+1])<<4 | unhex(s[i+2])))
-			i += 2
-		}
-		s = b.String()
+	text, err := url.PathUnescape(s)
+	if err != nil {
+		return "", invalid(name, "%q: a %% without two hexadecimal digits", s)
 	}
-	if !utf8.ValidString(s) {
-		return "", invalid(name, "%q is no valid UTF-8", s)
+	if !utf8.ValidString(text) {
+		return "", invalid(name, "%q is no valid UTF-8", text)
 	}
-	return s, nil
-}
-
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
+	return text, nil
 }

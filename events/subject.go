@@ -1,6 +1,9 @@
 package events
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 const (
 	// DefaultNamespace is where subjects live unless somebody says otherwise.
@@ -31,19 +34,12 @@ type Subject struct {
 
 // Session names the session id in namespace ns ("" is DefaultNamespace).
 func Session(ns, id string) Subject {
-	return Subject{Namespace: orDefault(ns), Kind: KindSession, ID: id}
+	return Subject{Namespace: cmp.Or(ns, DefaultNamespace), Kind: KindSession, ID: id}
 }
 
 // Document names the document id of a kind in namespace ns ("" is DefaultNamespace).
 func Document(ns, kind, id string) Subject {
-	return Subject{Namespace: orDefault(ns), Kind: kind, ID: id}
-}
-
-func orDefault(ns string) string {
-	if ns == "" {
-		return DefaultNamespace
-	}
-	return ns
+	return Subject{Namespace: cmp.Or(ns, DefaultNamespace), Kind: kind, ID: id}
 }
 
 // IsSession reports whether s names a session.

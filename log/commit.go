@@ -217,13 +217,6 @@ func (c *committer) place(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
 
-// covers reports whether an offset is safe.
-func (c *committer) covers(at events.Offset) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.safe >= at
-}
-
 // enlist returns a channel that is closed when an offset is safe or a sync failed; nil
 // if that is so already.
 func (c *committer) enlist(at events.Offset) <-chan struct{} {
@@ -274,7 +267,7 @@ func (c *committer) await(ctx context.Context, at events.Offset) error {
 
 // awaitFor is await that also ends when patience does.
 func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
-	if !c.covers(at) {
+	if safe, _ := c.durable(ctx); safe < at {
 		c.lead()
 	}
 	err := error(nil)

@@ -66,9 +66,9 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // Existing is an event of an append that the log already holds.
 type Existing struct {
-	Index  int // among the events of the append
-	ID     string
-	Offset events.Offset
+	Index  int           `json:"index"` // among the events of the append
+	ID     string        `json:"id"`
+	Offset events.Offset `json:"offset"`
 }
 
 // PartialError says that some events of an append are in the log and others are

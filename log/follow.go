@@ -43,24 +43,13 @@ func (l *Log) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Recor
 				try = 0
 			}
 			l.config.Logger.Debug("follow starts again", "after", f.r.After, "error", fmt.Sprint(err))
-			if !l.idle(ctx, min(10*time.Millisecond<<min(try, 7), time.Second)) {
-				continue // closed or done: the switch above says which
+			select {
+			case <-time.After(min(10*time.Millisecond<<min(try, 7), time.Second)):
+			case <-ctx.Done(): // the switch above says which
+			case <-l.life.Done():
 			}
 		}
 	}
-}
-
-// idle waits and reports whether it waited to the end.
-func (l *Log) idle(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-l.life.Done():
-	}
-	return false
 }
 
 // follower is a Follow under way. r.After is the offset of what it yielded last.

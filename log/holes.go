@@ -88,7 +88,7 @@ func (h *holes) has(at events.Offset) bool {
 
 // of reports whether a lost record may have been of a filter: nobody knows whose
 // one without subject was.
-func (h Hole) of(filter string) bool { return h.Subject == "" || matches(filter, h.Subject) }
+func (h Hole) of(filter string) bool { return h.Subject == "" || matcher(filter)(h.Subject) }
 
 // Lose makes reads report these records as lost from now on, where the backend does not
 // have them any more.

@@ -44,13 +44,7 @@ func (in *clientInbox) receive(ctx context.Context, moved <-chan struct{}) (inco
 	if err != nil {
 		return incoming{}, err
 	}
-	a := incoming{Message: Message{Subject: m.Subject, Header: m.Header, Data: m.Data}, size: m.Size()}
-	if m.Reply == "" {
-		return a, nil
-	}
-	d, err := parseDelivery(m.Reply)
-	a.Offset, a.Time, a.number = d.offset, d.time, d.number
-	return a, err
+	return incomingOf(Message{Subject: m.Subject, Header: m.Header, Data: m.Data}, m.Reply, m.Size())
 }
 
 // wait returns the next message. A connection that was lost, even if it is back, took
@@ -89,16 +83,15 @@ func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.M
 
 func (in *clientInbox) close() { in.sub.Unsubscribe() }
 
-// delivery is what a consumer says about a message, in its reply subject.
-type delivery struct {
-	offset events.Offset
-	number uint64 // among those of the consumer, from 1
-	time   time.Time
-}
-
-// parseDelivery reads $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.
-// <stream seq>.<consumer seq>.<time>.<pending>[.<token>].
-func parseDelivery(reply string) (delivery, error) {
+// incomingOf reads what a consumer says about a message, in its reply subject:
+// $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.
+// <stream seq>.<consumer seq>.<time>.<pending>[.<token>]. Without one it is the server's
+// own word.
+func incomingOf(m Message, reply string, size int) (incoming, error) {
+	a := incoming{Message: m, size: size}
+	if reply == "" {
+		return a, nil
+	}
 	var tokens [12]string
 	n := 0
 	for token := range strings.SplitSeq(reply, ".") {
@@ -111,14 +104,12 @@ func parseDelivery(reply string) (delivery, error) {
 	if n >= 11 {
 		i = 7
 	}
-	if n < 9 || tokens[0] != "$JS" || tokens[1] != "ACK" {
-		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
-	}
 	seq, err1 := strconv.ParseUint(tokens[i], 10, 64)
 	number, err2 := strconv.ParseUint(tokens[i+1], 10, 64)
 	ns, err3 := strconv.ParseInt(tokens[i+2], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil || number == 0 {
-		return delivery{}, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
+	if n < 9 || tokens[0] != "$JS" || tokens[1] != "ACK" || err1 != nil || err2 != nil || err3 != nil || number == 0 {
+		return a, fmt.Errorf("%w: a message with the reply subject %q", ErrUnavailable, reply)
 	}
-	return delivery{offset: events.Offset(seq), number: number, time: time.Unix(0, ns).UTC()}, nil
+	a.Offset, a.Time, a.number = events.Offset(seq), time.Unix(0, ns).UTC(), number
+	return a, nil
 }

@@ -57,7 +57,7 @@ func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, er
 	}
 	if err := b.open(ctx); err != nil {
 		if b.own != nil {
-			b.own.close()
+			b.own.conn.Close()
 		}
 		if _, refused := errors.AsType[*ConfigError](err); refused {
 			return nil, err
@@ -405,7 +405,7 @@ func (b *jetStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 func (b *jetStream) Close() error {
 	var errs []error
 	if b.own != nil {
-		b.own.close()
+		b.own.conn.Close()
 	}
 	for _, s := range b.line.Load().segments {
 		if x := s.index.Swap(nil); x != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
@@ -129,15 +128,6 @@ func (r leaderReply) message() (Message, error) {
 	case m == nil:
 		return Message{}, errors.New("the leader's answer has no message")
 	default:
-		out := Message{Subject: m.Subject, Data: m.Data, Offset: events.Offset(m.Seq), Time: m.Time}
-		if len(m.Header) == 0 {
-			return out, nil
-		}
-		header, err := nats.DecodeHeadersMsg(m.Header)
-		if err != nil {
-			return out, fmt.Errorf("the header of %v: %v", out.Offset, err)
-		}
-		out.Header = header
-		return out, nil
+		return Message{Subject: m.Subject, wire: string(m.Header), Data: m.Data, Offset: events.Offset(m.Seq), Time: m.Time}, nil
 	}
 }

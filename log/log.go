@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -121,12 +120,6 @@ func (c Config) withDefaults() Config {
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// Login is a connection that was made to a server, and who may publish on it.
-type Login struct {
-	Conn           net.Conn
-	User, Password string
-}
-
 // Hole is a record that is lost.
 type Hole struct {
 	Offset  events.Offset `json:"offset"`
@@ -136,6 +129,7 @@ type Hole struct {
 // Log is an event log. It is safe for concurrent use.
 type Log struct {
 	backend Backend
+	js      *jetStream // the backend, if it is a server; else nil
 	config  Config
 	ids     *idIndex
 	life    context.Context // until Close
@@ -174,6 +168,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		holes:   holes{known: slices.Clone(c.Holes)},
 		queues:  make(map[events.Subject]*queue),
 	}
+	l.js, _ = b.(*jetStream)
 	l.life, l.end = context.WithCancel(context.Background())
 	if l.config.Sync != nil {
 		l.config.Durability = Durable
@@ -188,8 +183,8 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		l.end()
 		return nil, &DurabilityError{Want: c.MinDurability, Have: have, Why: cmp.Or(c.why, "that is what this store gives")}
 	}
-	if js, ok := b.(*jetStream); ok && l.config.Owner && l.config.Segments.Bytes > 0 {
-		l.roller = newRoller(js, l.drain)
+	if l.js != nil && l.config.Owner && l.config.Segments.Bytes > 0 {
+		l.roller = newRoller(l.js, l.drain)
 		go l.roller.run(l.life)
 	}
 	return l, nil
@@ -200,8 +195,8 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 // before, which a Sync covers too.
 func (l *Log) sync() error {
 	stream := ""
-	if js, ok := l.backend.(*jetStream); ok {
-		stream = js.line.Load().active().name
+	if l.js != nil {
+		stream = l.js.line.Load().active().name
 	}
 	return l.config.Sync(stream)
 }
@@ -245,12 +240,12 @@ func (l *Log) Close() error {
 // while nothing is being appended, and is to see to it that everything that is stored
 // can be made durable. If it fails, appends are still refused.
 func (l *Log) Recover(ctx context.Context, work func() error) error {
-	js, ok := l.backend.(*jetStream)
-	if !ok {
+	js := l.js
+	if js == nil {
 		return work()
 	}
 	if js.own != nil {
-		js.own.abandon()
+		js.own.giveUp(fmt.Errorf("%w: the server could not write", ErrUnknown))
 	}
 	js.appending.Lock()
 	defer js.appending.Unlock()
@@ -273,11 +268,10 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 // AtRest runs work while nothing is being appended and everything that was is as safe as
 // it was asked to be. Appends wait for it, and reads ask again.
 func (l *Log) AtRest(ctx context.Context, work func() error) error {
-	js, ok := l.backend.(*jetStream)
-	if !ok {
+	if l.js == nil {
 		return work()
 	}
-	return js.atRest(ctx, l.drain, func(context.Context) error { return work() })
+	return l.js.atRest(ctx, l.drain, func(context.Context) error { return work() })
 }
 
 func (l *Log) isClosed() bool { return l.life.Err() != nil }

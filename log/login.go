@@ -1,18 +1,24 @@
 package log
 
 import (
-	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/tallylog/tally/internal/natswire"
 )
 
-// dial begins a connection that was made to the server, which is closed after an error.
-func (l Login) dial(name, inbox string, wait time.Duration, buffer int) (*natswire.Reader, error) {
-	in, err := natswire.Dial(l.Conn, natswire.Hello{Name: name, Version: serviceVersion, User: l.User, Password: l.Password, Inbox: inbox, Wait: wait, Buffer: buffer})
+// Login is a connection that was made to a server, and who may publish on it.
+type Login struct {
+	Conn           net.Conn
+	User, Password string
+}
+
+// dial begins such a connection, which is closed after an error.
+func (l Login) dial(name string, wait time.Duration, buffer int, h natswire.Handler) (*natswire.Conn, error) {
+	c, err := natswire.Dial(l.Conn, natswire.Hello{Name: name, Version: serviceVersion, User: l.User, Password: l.Password, Wait: wait, Buffer: buffer}, h)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %v", ErrUnavailable, err), l.Conn.Close())
+		return nil, fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
-	return in, nil
+	return c, nil
 }

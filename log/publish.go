@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/natswire"
 )
 
 // Headers by which a publisher tells the server what it wants.
@@ -72,19 +73,10 @@ func parseAck(data []byte) (pubAck, error) {
 // A sender carries messages to the server.
 type sender interface {
 	// publish sends a message of which no answer is wanted.
-	publish(outbound) error
+	publish(natswire.Publication) error
 	// request sends a message and waits for the server's answer to it.
-	request(context.Context, outbound) (pubAck, error)
+	request(context.Context, natswire.Publication) (pubAck, error)
 }
-
-// outbound is a message on its way.
-type outbound struct {
-	subject string
-	out     Outgoing
-	extra   []headerField // of the header, beside those of out
-}
-
-type headerField struct{ name, value string }
 
 // connSender sends over a connection of the NATS client.
 type connSender struct {
@@ -92,15 +84,15 @@ type connSender struct {
 	wait time.Duration // for one answer
 }
 
-func (c connSender) message(m outbound) *nats.Msg {
-	h := nats.Header(m.out.Fields())
-	for _, f := range m.extra {
-		h[f.name] = []string{f.value}
+func (c connSender) message(p natswire.Publication) *nats.Msg {
+	h := nats.Header(Outgoing{Header: p.Header}.Fields())
+	for _, f := range p.Extra {
+		h[f.Name] = []string{f.Value}
 	}
-	return &nats.Msg{Subject: m.subject, Header: h, Data: m.out.Data}
+	return &nats.Msg{Subject: p.Subject, Header: h, Data: p.Data}
 }
 
-func (c connSender) publish(m outbound) error {
+func (c connSender) publish(m natswire.Publication) error {
 	if c.nc.IsClosed() {
 		return fmt.Errorf("%w: the connection is closed", ErrUnavailable)
 	}
@@ -110,7 +102,7 @@ func (c connSender) publish(m outbound) error {
 	return nil
 }
 
-func (c connSender) request(ctx context.Context, m outbound) (pubAck, error) {
+func (c connSender) request(ctx context.Context, m natswire.Publication) (pubAck, error) {
 	if c.nc.IsClosed() {
 		return pubAck{}, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
 	}
@@ -126,11 +118,11 @@ func (c connSender) request(ctx context.Context, m outbound) (pubAck, error) {
 // message addresses an outgoing message to a segment: one that was meant for the
 // segment before must not be stored in this one, where neither its id nor what it
 // expects would be known.
-func message(s *segment, subject string, out Outgoing, exact Exactly) outbound {
-	m := outbound{subject: subject, out: out, extra: make([]headerField, 2, 6)}
-	m.extra[0], m.extra[1] = headerField{headerMsgID, out.ID}, headerField{headerStream, s.name}
+func message(s *segment, subject string, out Outgoing, exact Exactly) natswire.Publication {
+	m := natswire.Publication{Subject: subject, Header: out.Header, Data: out.Data, Extra: make([]natswire.Field, 2, 6)}
+	m.Extra[0], m.Extra[1] = natswire.Field{Name: headerMsgID, Value: out.ID}, natswire.Field{Name: headerStream, Value: s.name}
 	if exact.Set {
-		m.extra = append(m.extra, headerField{headerLastSubject, strconv.FormatUint(uint64(exact.At), 10)})
+		m.Extra = append(m.Extra, natswire.Field{Name: headerLastSubject, Value: strconv.FormatUint(uint64(exact.At), 10)})
 	}
 	return m
 }
@@ -146,7 +138,7 @@ func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication,
 			exact = Exactly{} // the batch itself moves the subject on
 		}
 		m := message(s, p.Subject, out, exact)
-		m.extra = append(m.extra, headerField{headerBatchID, id}, headerField{headerBatchSequence, strconv.Itoa(i + 1)})
+		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchID, Value: id}, natswire.Field{Name: headerBatchSequence, Value: strconv.Itoa(i + 1)})
 		if i < n-1 {
 			// An error here leaves a batch without commit, which the server forgets.
 			if err := b.writes.publish(m); err != nil {
@@ -155,7 +147,7 @@ func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication,
 			continue
 		}
 		// The commit point: from here on the batch may be stored, whatever happens.
-		m.extra = append(m.extra, headerField{headerBatchCommit, "1"})
+		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchCommit, Value: "1"})
 		ack, err := b.writes.request(ctx, m)
 		if err != nil {
 			return Receipt{}, err

@@ -146,9 +146,8 @@ const (
 // isDense reports whether to read a stretch as a whole takes less than to have its
 // records looked up.
 func (l *Log) isDense(s stretch) bool {
-	b, ok := l.backend.(*jetStream)
 	length := uint64(s.upto - s.after)
-	return ok && s.want == 0 && length > longStretch && denseShare*b.about(s.filter, s.after, s.upto) > length
+	return l.js != nil && s.want == 0 && length > longStretch && denseShare*l.js.about(s.filter, s.after, s.upto) > length
 }
 
 // scanDense reads every record of a stretch and passes on those of its filter. Whose a
@@ -379,10 +378,7 @@ func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yie
 	return true
 }
 
-// matches reports whether a subject is one of a filter's, which may have the wildcard *.
-func matches(filter, subject string) bool { return matcher(filter)(subject) }
-
-// matcher returns matches for one filter and many subjects.
+// matcher returns whether a subject is one of a filter's, which may have the wildcard *.
 func matcher(filter string) func(subject string) bool {
 	if !strings.Contains(filter, "*") {
 		return func(subject string) bool { return subject == filter }

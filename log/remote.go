@@ -107,12 +107,8 @@ func (r *remote) append(ctx context.Context, p *appending) (Ack, error) {
 		return Ack{}, reply.Error.errorOf(p.sub)
 	}
 	ack := Ack{First: reply.First, Last: reply.Last, Duplicate: reply.Duplicate}
-	switch reply.Durability {
-	case Durable.String():
-		ack.Durability = Durable
+	if ack.Durability.UnmarshalText([]byte(reply.Durability)) == nil && ack.Durability == Durable {
 		r.hear(reply.Last)
-	case Replicated.String():
-		ack.Durability = Replicated
 	}
 	return ack, nil
 }
@@ -170,14 +166,11 @@ func (r *remote) await(ctx context.Context, at events.Offset) error {
 		if err != nil || safe >= at {
 			return err
 		}
-		timer := time.NewTimer(askAgain)
 		select {
 		case <-moved:
-		case <-timer.C:
+		case <-time.After(askAgain):
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		}
-		timer.Stop()
 	}
 }

@@ -211,8 +211,8 @@ func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 type roller struct {
 	b     *jetStream
 	drain func(context.Context) error
-	tell  atomic.Pointer[func()]
-	bytes atomic.Int64 // stored since the server was asked last
+	tell  atomic.Pointer[func()] // tells those who look on that there is another segment
+	bytes atomic.Int64           // stored since the server was asked last
 	kick  chan struct{}
 	done  chan struct{}
 }
@@ -269,14 +269,9 @@ func (r *roller) work(ctx context.Context) error {
 		if err := r.atRest(whole, r.b.begin); err != nil {
 			return err
 		}
-		r.told()
+		if tell := r.tell.Load(); tell != nil {
+			(*tell)()
+		}
 	}
 	return r.b.settle(ctx)
-}
-
-// told tells those who look on that there is another segment.
-func (r *roller) told() {
-	if tell := r.tell.Load(); tell != nil {
-		(*tell)()
-	}
 }

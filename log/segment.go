@@ -309,20 +309,13 @@ func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches [
 		stretch := Stretch{After: s.first - 1, Upto: s.last}
 		if known {
 			stretch = Stretch{After: events.Offset(e.First) - 1, Upto: events.Offset(e.Last)}
-			may, err := s.mayHold(id)
-			if err == nil && !may {
-				continue
+			if x := s.index.Load(); x != nil {
+				if may, err := x.MayHold(id); err == nil && !may {
+					continue
+				}
 			}
 		}
 		stretches = append(stretches, stretch)
 	}
 	return stretches
-}
-
-func (s *segment) mayHold(id string) (bool, error) {
-	x := s.index.Load()
-	if x == nil {
-		return true, nil
-	}
-	return x.MayHold(id)
 }

@@ -42,14 +42,13 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 	var err error
 	s.micro, err = micro.AddService(nc, micro.Config{Name: serviceName, Version: serviceVersion, Description: "appends to the event log, and says how far it is durable",
 		Metadata: map[string]string{metaAPI: apiVersion, metaDurability: l.Durability().String()}})
-	if err == nil {
-		err = s.micro.AddEndpoint("append", micro.HandlerFunc(s.append), micro.WithEndpointSubject(subjectAppend))
-	}
-	if err == nil {
-		err = s.micro.AddEndpoint("watermark", micro.HandlerFunc(s.watermark), micro.WithEndpointSubject(subjectWatermark))
-	}
-	if err == nil {
-		err = s.micro.AddEndpoint("holes", micro.HandlerFunc(s.holes), micro.WithEndpointSubject(subjectHoles))
+	for _, e := range []struct {
+		name, subject string
+		answer        micro.HandlerFunc
+	}{{"append", subjectAppend, s.append}, {"watermark", subjectWatermark, s.watermark}, {"holes", subjectHoles, s.holes}} {
+		if err == nil {
+			err = s.micro.AddEndpoint(e.name, e.answer, micro.WithEndpointSubject(e.subject))
+		}
 	}
 	if err == nil {
 		err = nc.Flush() // those who hear of the owner from now on are to find it

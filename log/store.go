@@ -27,8 +27,11 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 		}
 		segment := l.segment(p)
 		exact, ack, err := l.decide(ctx, p)
-		if ack != nil || err != nil {
-			return deref(ack), err
+		if ack != nil {
+			return *ack, nil
+		}
+		if err != nil {
+			return Ack{}, err
 		}
 		if p.look && tried == exact && claimed.Set {
 			lost, err := l.cannotRead(ctx, claimed.At)
@@ -40,7 +43,7 @@ func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
 			}
 			exact = claimed // the backend counts from a record that nobody can see
 		}
-		receipt, err := l.publish(ctx, p, exact, segment)
+		receipt, err := l.backend.Publish(ctx, Publication{Subject: p.name, Messages: p.msgs, Expect: exact, Segment: segment})
 		last = err
 		switch conflict, _ := errors.AsType[*ConflictError](err); {
 		case err == nil && receipt.Duplicate:
@@ -85,13 +88,6 @@ func (l *Log) cannotRead(ctx context.Context, at events.Offset) (bool, error) {
 	return false, err
 }
 
-func deref(a *Ack) Ack {
-	if a == nil {
-		return Ack{}
-	}
-	return *a
-}
-
 // segment notes whether the backend can still know the append's ids by itself, and
 // gives the segment that this is said of. Producers' clocks may be ahead of this
 // one's: an id counts as older than it says.
@@ -108,10 +104,6 @@ func (l *Log) segment(p *appending) int {
 	return n
 }
 
-func (l *Log) publish(ctx context.Context, p *appending, exact Exactly, segment int) (Receipt, error) {
-	return l.backend.Publish(ctx, Publication{Subject: p.name, Messages: p.msgs, Expect: exact, Segment: segment})
-}
-
 // pause waits before a repeated try, longer each time and by chance, so that two
 // writers do not stay in step.
 func pause(ctx context.Context, try int) error {
@@ -119,10 +111,8 @@ func pause(ctx context.Context, try int) error {
 		return ctx.Err()
 	}
 	most := min(time.Millisecond<<min(try, 6), 50*time.Millisecond)
-	timer := time.NewTimer(rand.N(most))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(most)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

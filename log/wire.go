@@ -49,25 +49,19 @@ type appendReply struct {
 
 // wireError is an error with its facts. Code says which.
 type wireError struct {
-	Code    string         `json:"code"`
-	Message string         `json:"message"`
-	Field   string         `json:"field,omitempty"`  // invalid
-	Reason  string         `json:"reason,omitempty"` // invalid
-	Want    events.Offset  `json:"want,omitempty"`   // conflict
-	Have    events.Offset  `json:"have,omitempty"`   // conflict
-	Found   []wireExisting `json:"found,omitempty"`  // partial
-	Index   int            `json:"index,omitempty"`  // tooLarge; -1: the append as a whole
-	What    string         `json:"what,omitempty"`   // tooLarge
-	Size    int            `json:"size,omitempty"`   // tooLarge
-	Max     int            `json:"max,omitempty"`    // tooLarge
-	Number  uint64         `json:"number,omitempty"` // gap, outOfOrder
-	Next    uint64         `json:"next,omitempty"`   // gap, outOfOrder
-}
-
-type wireExisting struct {
-	Index  int           `json:"index"`
-	ID     string        `json:"id"`
-	Offset events.Offset `json:"offset"`
+	Code    string        `json:"code"`
+	Message string        `json:"message"`
+	Field   string        `json:"field,omitempty"`  // invalid
+	Reason  string        `json:"reason,omitempty"` // invalid
+	Want    events.Offset `json:"want,omitempty"`   // conflict
+	Have    events.Offset `json:"have,omitempty"`   // conflict
+	Found   []Existing    `json:"found,omitempty"`  // partial
+	Index   int           `json:"index,omitempty"`  // tooLarge; -1: the append as a whole
+	What    string        `json:"what,omitempty"`   // tooLarge
+	Size    int           `json:"size,omitempty"`   // tooLarge
+	Max     int           `json:"max,omitempty"`    // tooLarge
+	Number  uint64        `json:"number,omitempty"` // gap, outOfOrder
+	Next    uint64        `json:"next,omitempty"`   // gap, outOfOrder
 }
 
 // watermarkReply says how far the store is safe.
@@ -111,10 +105,7 @@ func wireErrorOf(err error) *wireError {
 		return w
 	}
 	if e, ok := errors.AsType[*PartialError](err); ok {
-		w.Code = wirePartial
-		for _, h := range e.Have {
-			w.Found = append(w.Found, wireExisting(h))
-		}
+		w.Code, w.Found = wirePartial, e.Have
 		return w
 	}
 	if e, ok := errors.AsType[*orderError](err); ok {
@@ -150,11 +141,7 @@ func (w *wireError) errorOf(sub events.Subject) error {
 	case wireConflict:
 		return &ConflictError{Subject: sub, Want: w.Want, Have: w.Have}
 	case wirePartial:
-		e := &PartialError{Subject: sub}
-		for _, f := range w.Found {
-			e.Have = append(e.Have, Existing(f))
-		}
-		return e
+		return &PartialError{Subject: sub, Have: w.Found}
 	}
 	for _, known := range wireSentinels {
 		if w.Code == known.code {

@@ -1,8 +1,9 @@
 // Package natswire speaks as much of the NATS protocol as a log needs over a connection of
-// its own to a server in this process: who it is, one inbox, and the messages that come
-// there. A general client parses every header into a map and hands messages over one by
-// one; here headers stay the text they are, and whoever reads decides how many messages
-// make a hand-over.
+// its own to a server in this process: who it is, one inbox, the messages that come there,
+// and those that go to the server. A general client parses every header into a map and
+// hands messages over one by one; here headers stay the text they are, whoever reads
+// decides how many messages make a hand-over, and what many callers publish at the same
+// time leaves in one write.
 //
 // Such a connection does not break but with the server: there is no reconnecting.
 package natswire
@@ -22,27 +23,25 @@ type Hello struct {
 	Name           string // of the connection, for those who look at the server
 	Version        string // of this program
 	User, Password string
-	Inbox          string        // answers go to <Inbox>.<anything>
 	Wait           time.Duration // for the server to agree
 	Buffer         int           // bytes that are read at once
 }
 
-// Reader reads what a server says.
-type Reader struct {
+// reader reads what a server says.
+type reader struct {
 	in             *bufio.Reader
 	subject, reply []byte // of the message at hand
 }
 
-// NewReader returns a Reader of what was greeted already, or of what a test wrote.
-func NewReader(r io.Reader, size int) *Reader { return &Reader{in: bufio.NewReaderSize(r, size)} }
+func newReader(r io.Reader, size int) *reader { return &reader{in: bufio.NewReaderSize(r, size)} }
 
-// Dial says to a server who this is and where its answers shall go, and returns when the
-// server has agreed. The connection stays the caller's.
-func Dial(conn net.Conn, h Hello) (*Reader, error) {
+// greet says to a server who this is and where its answers shall go, and returns when the
+// server has agreed.
+func greet(conn net.Conn, h Hello, inbox string) (*reader, error) {
 	if err := conn.SetDeadline(time.Now().Add(h.Wait)); err != nil {
 		return nil, err
 	}
-	r := NewReader(conn, h.Buffer)
+	r := newReader(conn, h.Buffer)
 	if _, err := r.in.ReadSlice('\n'); err != nil { // INFO {...}
 		return nil, err
 	}
@@ -53,7 +52,7 @@ func Dial(conn net.Conn, h Hello) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\nSUB %s.* 1\r\nPING\r\n", hello, h.Inbox); err != nil {
+	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\nSUB %s.* 1\r\nPING\r\n", hello, inbox); err != nil {
 		return nil, err
 	}
 	for {
@@ -82,15 +81,16 @@ func (m Message) Size() int { return len(m.Subject) + len(m.Reply) + len(m.Heade
 // MostMessage bounds what a message has, header and data, in bytes.
 const MostMessage = 64 << 20
 
-// Handler is told what a server says. An error ends the reading.
+// Handler is told what a server says, by one goroutine.
 type Handler struct {
-	Message func(Message) error
-	Ping    func() error // the server wants to know whether somebody is here
-	Idle    func()       // nothing that came is left to read; may be nil
+	Message func(Message) error // an error ends the connection
+	Idle    func()              // nothing that came is left to read; may be nil
+	Over    func(error)         // the connection is over: nothing more comes
 }
 
-// Read takes what the server says until the connection ends, and returns why.
-func (r *Reader) Read(h Handler) error {
+// read takes what the server says until the connection ends, and returns why. ping is
+// called when the server wants to know whether somebody is here.
+func (r *reader) read(h Handler, ping func()) error {
 	for {
 		line, err := r.in.ReadSlice('\n')
 		if err != nil {
@@ -104,7 +104,7 @@ func (r *Reader) Read(h Handler) error {
 				err = h.Message(m)
 			}
 		case "PING":
-			err = h.Ping()
+			ping()
 		case "-ERR":
 			err = fmt.Errorf("the server says %s", bytes.TrimSpace(line))
 		}
@@ -123,7 +123,7 @@ func (r *Reader) Read(h Handler) error {
 //	HMSG <subject> <sid> [<reply>] <size of the header> <size>
 //
 // which is no longer valid then.
-func (r *Reader) message(line []byte) (Message, error) {
+func (r *reader) message(line []byte) (Message, error) {
 	fields, n := split(line)
 	numbers := 1
 	if string(fields[0]) == "HMSG" {

@@ -1,10 +1,12 @@
 package natswire
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,11 +22,11 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, subject, reply, header string, data, raw []byte) {
 		pings, idle := 0, 0
 		read := func(b []byte) (list []Message, err error) {
-			err = NewReader(bytes.NewReader(b), 64).Read(Handler{Message: func(m Message) error {
+			err = newReader(bytes.NewReader(b), 64).read(Handler{Message: func(m Message) error {
 				m.Subject, m.Reply = bytes.Clone(m.Subject), bytes.Clone(m.Reply)
 				list = append(list, m)
 				return nil
-			}, Ping: func() error { pings++; return nil }, Idle: func() { idle++ }})
+			}, Idle: func() { idle++ }}, func() { pings++ })
 			return list, err
 		}
 		if _, err := read(raw); err == nil {
@@ -73,11 +75,106 @@ func TestDial(t *testing.T) {
 				}
 			}()
 			defer there.Close()
-			_, err := Dial(here, Hello{Name: "t", Inbox: "_INBOX.x", Wait: 200 * time.Millisecond, Buffer: 1 << 10})
+			conn, err := Dial(here, Hello{Name: "t", Wait: 200 * time.Millisecond, Buffer: 1 << 10}, Handler{Over: func(error) {}})
+			if err == nil {
+				conn.Close()
+			}
 			said := fmt.Sprint(err)
 			if (err == nil) != (c.want == "") || err != nil && !slices.ContainsFunc(strings.Split(c.want, "|"), func(want string) bool { return strings.Contains(said, want) }) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// What is published leaves in its order and as the protocol has it, also that which nobody
+// pushed before something else is; an answer comes with its number, and the end of the
+// connection is told once and refuses what is published behind it.
+func TestConn(t *testing.T) {
+	numbers, over := make(chan uint64, 1), make(chan error, 2)
+	c, there, inbox := mustAgree(t, Handler{
+		Message: func(m Message) error { n, err := m.Number(); numbers <- n; return err },
+		Over:    func(err error) { over <- err },
+	})
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(there, got); err != nil || string(got) != want {
+			t.Errorf("the server reads %q, want %q: %v", got, want, err)
+		}
+	}
+	if err := c.Publish(Publication{Subject: "a.b", Extra: []Field{{"Id", "1"}}, Header: []byte("ce-id: x\r\n"), Data: []byte("data")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Publish(Publication{Subject: "c", Number: 7, Data: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	go c.Push()
+	expect("HPUB a.b 29 33\r\nNATS/1.0\r\nId: 1\r\nce-id: x\r\n\r\ndata\r\nPUB c " + c.Answers(7) + " 2\r\n{}\r\n")
+	io.WriteString(there, "PING\r\n")
+	expect("PONG\r\n")
+	io.WriteString(there, "MSG "+inbox+".7 1 2\r\nok\r\n")
+	if n := <-numbers; n != 7 || c.Answers(7) != inbox+".7" {
+		t.Errorf("an answer to %d at %s", n, c.Answers(7))
+	}
+	there.Close()
+	if err := <-over; err == nil || c.Publish(Publication{Subject: "d"}) == nil {
+		t.Errorf("after the end: %v", err)
+	}
+	c.Kick()
+	c.Close()
+	if len(over) > 0 {
+		t.Errorf("told again: %v", <-over)
+	}
+}
+
+// mustAgree dials a server that agrees to everything, and returns its side of the connection
+// and the inbox.
+func mustAgree(t *testing.T, h Handler) (c *Conn, there net.Conn, inbox string) {
+	t.Helper()
+	here, there := net.Pipe()
+	agreed := make(chan string)
+	go func() {
+		in := bufio.NewReader(there)
+		io.WriteString(there, "INFO {}\r\n")
+		in.ReadString('\n')
+		sub, _ := in.ReadString('\n')
+		in.ReadString('\n')
+		io.WriteString(there, "PONG\r\n")
+		agreed <- strings.TrimSuffix(strings.Fields(sub)[1], ".*")
+	}()
+	c, err := Dial(here, Hello{Name: "t", Wait: 5 * time.Second, Buffer: 1 << 10}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, there, <-agreed
+}
+
+// Large data are not copied on their way, nor are buffers kept that had room for them.
+func TestLargeIsNotCopied(t *testing.T) {
+	c, there, _ := mustAgree(t, Handler{Over: func(error) {}})
+	defer c.Close()
+	read := make(chan int64)
+	go func() {
+		n, _ := io.Copy(io.Discard, there)
+		read <- n
+	}()
+	data := make([]byte, 8<<20)
+	const times = 8
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range times {
+		if err := c.Publish(Publication{Subject: "a", Header: []byte("ce-id: x\r\n"), Data: data}); err != nil {
+			t.Fatal(err)
+		}
+		c.Push()
+	}
+	runtime.ReadMemStats(&after)
+	if perByte := float64(after.TotalAlloc-before.TotalAlloc) / times / float64(len(data)); perByte > 0.1 {
+		t.Errorf("%.2f bytes were allocated for each byte of a large message", perByte)
+	}
+	there.Close()
+	if n := <-read; n < times*int64(len(data)) {
+		t.Errorf("the server reads %d bytes", n)
 	}
 }

@@ -75,49 +75,25 @@ func decodeBool(r *reader, i int, v reflect.Value) (int, error) {
 	return end, err
 }
 
-// integer reads an integer as its sign and size. fits is false if the size is
-// beyond 64 bits.
-func (r *reader) integer(i int) (size uint64, negative, fits bool, end int, err error) {
+// integer returns the end of an integer.
+func (r *reader) integer(i int) (end int, err error) {
 	if i >= len(r.b) || kindOf(r.b[i]) != "a number" {
-		return 0, false, false, 0, r.want(i, "an integer")
+		return 0, r.want(i, "an integer")
 	}
 	end, integer, err := scanNumber(r.b, i)
-	if err != nil {
-		return 0, false, false, 0, err
+	if err == nil && !integer {
+		err = misfit("want an integer, have %s", clip(r.b[i:end]))
 	}
-	if !integer {
-		return 0, false, false, 0, misfit("want an integer, have %s", clip(r.b[i:end]))
-	}
-	digits := r.b[i:end]
-	if negative = digits[0] == '-'; negative {
-		digits = digits[1:]
-	}
-	if len(digits) > 20 {
-		return 0, negative, false, end, nil
-	}
-	for _, c := range digits {
-		next := size*10 + uint64(c-'0')
-		if size > (1<<64-1)/10 || next < size*10 {
-			return 0, negative, false, end, nil
-		}
-		size = next
-	}
-	return size, negative, true, end, nil
+	return end, err
 }
 
 func decodeInt(r *reader, i int, v reflect.Value) (int, error) {
-	size, negative, fits, end, err := r.integer(i)
+	end, err := r.integer(i)
 	if err != nil {
 		return 0, err
 	}
-	n := int64(size)
-	if negative {
-		n = -n
-		fits = fits && size <= 1<<63
-	} else {
-		fits = fits && size < 1<<63
-	}
-	if !fits || v.OverflowInt(n) {
+	n, err := strconv.ParseInt(string(r.b[i:end]), 10, v.Type().Bits())
+	if err != nil {
 		return 0, outOfRange(r.b[i:end], v)
 	}
 	v.SetInt(n)
@@ -125,14 +101,15 @@ func decodeInt(r *reader, i int, v reflect.Value) (int, error) {
 }
 
 func decodeUint(r *reader, i int, v reflect.Value) (int, error) {
-	size, negative, fits, end, err := r.integer(i)
+	end, err := r.integer(i)
 	if err != nil {
 		return 0, err
 	}
-	if !fits || negative || v.OverflowUint(size) {
+	n, err := strconv.ParseUint(string(r.b[i:end]), 10, v.Type().Bits())
+	if err != nil {
 		return 0, outOfRange(r.b[i:end], v)
 	}
-	v.SetUint(size)
+	v.SetUint(n)
 	return end, nil
 }
 

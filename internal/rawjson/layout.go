@@ -41,14 +41,7 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 	if indent == "" {
 		return AppendCompact(dst, src)
 	}
-	line := "\n" + strings.Repeat(indent, min(max(depth, 0)+8, MaxDepth)) // grown when something is deeper
-	newline := func(dst []byte, depth int) []byte {
-		n := 1 + min(max(depth, 0), MaxDepth)*len(indent)
-		if n > len(line) {
-			line = "\n" + strings.Repeat(indent, min(2*depth, MaxDepth))
-		}
-		return append(dst, line[:n]...)
-	}
+	line := lines{indent: indent}
 	for i := space(src, 0); i < len(src); i = space(src, i) {
 		switch c := src[i]; c {
 		case '"':
@@ -64,13 +57,13 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 				continue
 			}
 			depth++
-			dst = newline(dst, depth)
+			dst = append(dst, line.of(depth)...)
 		case '}', ']':
 			depth--
-			dst = append(newline(dst, depth), c)
+			dst = append(append(dst, line.of(depth)...), c)
 			i++
 		case ',':
-			dst = newline(append(dst, c), depth)
+			dst = append(append(dst, c), line.of(depth)...)
 			i++
 		case ':':
 			dst = append(dst, ':', ' ')

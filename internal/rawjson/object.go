@@ -85,33 +85,27 @@ func ObjectInside(b []byte, depth int) (Members, error) {
 // around them. It returns a *SyntaxError if b does not pass [Check], and a
 // *FieldError if b is not an array.
 func Array(b []byte) ([]json.RawMessage, error) {
-	elems, err := array(b)
-	if err != nil {
-		return nil, settle(b, err)
-	}
-	return elems, nil
-}
-
-func array(b []byte) ([]json.RawMessage, error) {
 	r := reader{b: b}
 	i, err := start(b)
-	if err != nil {
-		return nil, err
+	more := false
+	if err == nil {
+		i, more, err = r.open(i, '[')
 	}
 	elems := []json.RawMessage{}
-	i, more, err := r.open(i, '[')
 	for more && err == nil {
 		var raw json.RawMessage
-		if raw, i, err = r.raw(i); err != nil {
-			return nil, err
+		if raw, i, err = r.raw(i); err == nil {
+			elems = append(elems, raw)
+			i, more, err = r.next(i, false)
 		}
-		elems = append(elems, raw)
-		i, more, err = r.next(i, false)
 	}
 	if err == nil {
 		err = finish(b, i)
 	}
-	return elems, err
+	if err != nil {
+		return nil, settle(b, err)
+	}
+	return elems, nil
 }
 
 func (r *reader) members(i int) (Members, int, error) {

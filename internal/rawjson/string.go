@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -36,18 +37,7 @@ func unescape(s []byte) ([]byte, bool) {
 		}
 		c := s[i+1]
 		i += 2
-		switch c {
-		case 'b':
-			c = '\b'
-		case 'f':
-			c = '\f'
-		case 'n':
-			c = '\n'
-		case 'r':
-			c = '\r'
-		case 't':
-			c = '\t'
-		case 'u':
+		if c == 'u' {
 			r, _ := hex4(s, i)
 			i += 4
 			if utf16.IsSurrogate(r) {
@@ -63,10 +53,19 @@ func unescape(s []byte) ([]byte, bool) {
 			out = utf8.AppendRune(out, r)
 			continue
 		}
+		if n := strings.IndexByte(shortEscapes, c); n >= 0 {
+			c = shortEscaped[n]
+		}
 		out = append(out, c)
 	}
 	return out, true
 }
+
+// The controls that have an escape of one letter, and these letters.
+const (
+	shortEscaped = "\b\t\n\f\r"
+	shortEscapes = "btnfr"
+)
 
 func hex4(b []byte, i int) (r rune, ok bool) {
 	if i+4 > len(b) {
@@ -115,22 +114,13 @@ func AppendString(dst []byte, s string) []byte {
 			continue
 		}
 		i++
-		switch {
-		case c == '"' || c == '\\':
+		if c == '"' || c == '\\' {
 			dst = append(dst, '\\', c)
-		case c >= ' ':
+		} else if c >= ' ' {
 			dst = append(dst, c)
-		case c == '\b':
-			dst = append(dst, '\\', 'b')
-		case c == '\t':
-			dst = append(dst, '\\', 't')
-		case c == '\n':
-			dst = append(dst, '\\', 'n')
-		case c == '\f':
-			dst = append(dst, '\\', 'f')
-		case c == '\r':
-			dst = append(dst, '\\', 'r')
-		default:
+		} else if n := strings.IndexByte(shortEscaped, c); n >= 0 {
+			dst = append(dst, '\\', shortEscapes[n])
+		} else {
 			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}
 	}

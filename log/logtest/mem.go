@@ -150,14 +150,11 @@ func clone(msg log.Message) log.Message {
 func (m *Mem) Last(_ context.Context, subject string) (log.Message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	offsets := m.subjects[subject]
-	if len(offsets) == 0 && !m.closed {
-		return log.Message{}, log.ErrNotFound
+	at := events.Offset(0) // where nothing is
+	if offsets := m.subjects[subject]; len(offsets) > 0 {
+		at = offsets[len(offsets)-1]
 	}
-	if m.closed {
-		return log.Message{}, log.ErrUnavailable
-	}
-	return m.get(offsets[len(offsets)-1])
+	return m.get(at)
 }
 
 // State implements log.Backend.

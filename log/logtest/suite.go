@@ -70,6 +70,15 @@ func turn(id, text string) events.Event {
 	}
 }
 
+// turns are n turns "0" to "n-1", with ids that the log makes.
+func turns(n int) []events.Event {
+	evs := make([]events.Event, n)
+	for i := range evs {
+		evs[i] = turn("", strconv.Itoa(i))
+	}
+	return evs
+}
+
 // foreign is an event of no type that tally knows.
 func foreign(id, typ, text string) events.Event {
 	return events.Event{ID: id, Source: source, Type: typ, ContentType: "text/plain", Data: []byte(text)}
@@ -119,6 +128,29 @@ func mustHead(t *testing.T, l *log.Log) events.Offset {
 		t.Fatal(err)
 	}
 	return head
+}
+
+// mustHaveEachOnce wants n records of a subject, of n ids.
+func mustHaveEachOnce(t *testing.T, l *log.Log, sub events.Subject, n int) {
+	t.Helper()
+	seen := make(map[string]bool)
+	for _, rec := range mustRead(t, l, events.Range{Subject: sub}) {
+		if seen[rec.ID] {
+			t.Fatalf("%v: %s is there twice", rec.Offset, rec.ID)
+		}
+		seen[rec.ID] = true
+	}
+	mustBe(t, "records", len(seen), n)
+}
+
+// mustBeConflict wants a *log.ConflictError.
+func mustBeConflict(t *testing.T, err error, sub events.Subject, want, have events.Offset) {
+	t.Helper()
+	conflict, ok := errors.AsType[*log.ConflictError](err)
+	if !ok || !errors.Is(err, log.ErrConflict) {
+		t.Fatalf("got %v, want a conflict", err)
+	}
+	mustBe(t, "conflict", *conflict, log.ConflictError{Subject: sub, Want: want, Have: have})
 }
 
 func mustHaveNothing(t *testing.T, l *log.Log) {
@@ -191,10 +223,7 @@ func appendIsAtomic(t *testing.T, l *log.Log) {
 		}
 		mustBe(t, "head after: "+name, mustHead(t, l), 1)
 	}
-	many := make([]events.Event, events.MaxAppend)
-	for i := range many {
-		many[i] = turn("", strconv.Itoa(i))
-	}
+	many := turns(events.MaxAppend)
 	ack := mustAppend(t, l, s, log.At(1), many...)
 	mustBe(t, "the largest append", []events.Offset{ack.First, ack.Last}, []events.Offset{2, 1 + events.MaxAppend})
 	for i, rec := range mustRead(t, l, events.Range{Subject: s, After: 1}) {

@@ -23,11 +23,7 @@ func atExpectsTheExactOffset(t *testing.T, l *log.Log) {
 		9: {turn("old", "x")},
 	} {
 		_, err := l.Append(t.Context(), s, log.At(want), evs...)
-		conflict, ok := errors.AsType[*log.ConflictError](err)
-		if !ok || !errors.Is(err, log.ErrConflict) {
-			t.Fatalf("at %v: got %v, want a conflict", want, err)
-		}
-		mustBe(t, "conflict", *conflict, log.ConflictError{Subject: s, Want: want, Have: 4})
+		mustBeConflict(t, err, s, want, 4)
 	}
 	mustBe(t, "head", mustHead(t, l), 4)
 }
@@ -83,10 +79,7 @@ func sinceIgnoresOtherTypes(t *testing.T, l *log.Log) {
 	mustAppend(t, l, session("other"), log.Any, foreign("", typ, "elsewhere"))
 	mustBe(t, "after noise", mustAppend(t, l, s, log.Since(1, typ), foreign("", typ, "second")).Last, 5)
 	_, err := l.Append(t.Context(), s, log.Since(1, typ, "com.example.unused"), foreign("", typ, "third"))
-	conflict, ok := errors.AsType[*log.ConflictError](err)
-	if !ok || conflict.Want != 1 || conflict.Have != 5 {
-		t.Fatalf("got %v, want a conflict of @1 with @5", err)
-	}
+	mustBeConflict(t, err, s, 1, 5)
 	_, err = l.Append(t.Context(), s, log.Since(1, typ), foreign("old id", typ, "third"))
 	if !errors.Is(err, log.ErrConflict) {
 		t.Fatalf("with an old id: got %v, want a conflict", err)
@@ -173,10 +166,7 @@ func idFor(i int) string {
 func abortAfterFailure(t *testing.T, l *log.Log) {
 	s := session("s")
 	var pending []*log.Pending
-	first := make([]events.Event, 500) // which take a while
-	for i := range first {
-		first[i] = turn("", strconv.Itoa(i))
-	}
+	first := turns(500) // which take a while
 	pending = append(pending, l.AppendAsync(t.Context(), s, log.Any, first...))
 	pending = append(pending, l.AppendAsync(t.Context(), s, log.At(77), turn("", "1")))
 	for i := range 5 {
@@ -234,12 +224,5 @@ func writersShareASubject(t *testing.T, l *log.Log) {
 		})
 	}
 	wg.Wait()
-	seen := make(map[string]bool)
-	for _, rec := range mustRead(t, l, events.Range{Subject: s}) {
-		if seen[rec.ID] {
-			t.Fatalf("%s is there twice", rec.ID)
-		}
-		seen[rec.ID] = true
-	}
-	mustBe(t, "records", len(seen), 2*each)
+	mustHaveEachOnce(t, l, s, 2*each)
 }

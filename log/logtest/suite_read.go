@@ -162,11 +162,7 @@ func readBackIsReadReversed(t *testing.T, l *log.Log) {
 	a, b := session("a"), session("b")
 	mustFill(t, l, 3, b)
 	for range 3 { // b is dense, then rare
-		evs := make([]events.Event, 900)
-		for i := range evs {
-			evs[i] = turn("", strconv.Itoa(i))
-		}
-		mustAppend(t, l, a, log.Any, evs...)
+		mustAppend(t, l, a, log.Any, turns(900)...)
 		mustFill(t, l, 2, b)
 	}
 	for _, r := range []events.Range{
