@@ -47,7 +47,9 @@ type said struct {
 type View struct {
 	head *projector.Session
 	gone map[events.Offset]bool // rewinds that an undo took back
+	late map[events.Offset]bool // records that came late
 	rows []Row
+	runs map[string]int   // which row is that of a run
 	said map[string]*said // by run
 
 	born       events.Raw    // what session_metadata.json says beside the runs, as it was given last
@@ -57,7 +59,11 @@ type View struct {
 
 // New begins a view of a session as it was loaded.
 func New(head *projector.Session) *View {
-	v := &View{head: head, gone: make(map[events.Offset]bool), said: make(map[string]*said)}
+	v := &View{head: head, gone: make(map[events.Offset]bool), late: make(map[events.Offset]bool),
+		runs: make(map[string]int), said: make(map[string]*said)}
+	for _, at := range head.History.Late() {
+		v.late[at] = true
+	}
 	for _, r := range slices.Backward(head.Ledger.Rewinds) {
 		if r.Undoes != 0 && !v.gone[r.Offset] {
 			v.gone[r.Undoes] = true
@@ -132,13 +138,14 @@ func (v *View) finished(f projector.Fact) {
 	if !row.Live {
 		delete(v.said, row.Run) // the file says it
 	}
-	if i := slices.IndexFunc(v.rows, func(r Row) bool { return !r.Marker && r.Run == row.Run }); i >= 0 {
+	if i, again := v.runs[row.Run]; again {
 		row.Offset, row.Live = v.rows[i].Offset, v.rows[i].Live
 		v.rows[i] = row
 		return
 	}
+	v.runs[row.Run] = len(v.rows)
 	v.rows = append(v.rows, row)
-	if slices.Contains(v.head.History.Late(), f.Offset) {
+	if v.late[f.Offset] {
 		v.mark(f, row.hash(), row.Run)
 	}
 }
