@@ -29,6 +29,34 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 	return nil, false
 }
 
+// Text returns the first member called name if it is a string, "" if there is none or
+// it is something else.
+func (m Members) Text(name string) string {
+	raw, ok := m.Get(name)
+	if !ok {
+		return ""
+	}
+	text, err := String(raw)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// Object returns the first member called name if it is an object, nil if there is none
+// or it is something else.
+func (m Members) Object(name string) Members {
+	raw, ok := m.Get(name)
+	if !ok {
+		return nil
+	}
+	inner, err := Object(raw)
+	if err != nil {
+		return nil
+	}
+	return inner
+}
+
 // Object reads the members of one object, in order. The values alias b and
 // have no white space around them. It returns a *SyntaxError if b does not pass
 // [Check], and a *FieldError if b is not an object, has a name twice (after

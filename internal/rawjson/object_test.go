@@ -38,6 +38,25 @@ func TestObject(t *testing.T) {
 	}
 }
 
+func TestMembers(t *testing.T) {
+	m, err := Object([]byte(`{"t":"a\nb","e":"","l":"\ud800","n":null,"i":1,"o":{"k":"v"},"none":{},"d":{"k":1,"k":2},"a":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range m {
+		if got, want := m.Text(member.Name), map[string]string{"t": "a\nb"}[member.Name]; got != want {
+			t.Errorf("Text(%s) = %q, want %q", member.Name, got, want)
+		}
+		want := map[string]Members{"o": {{"k", json.RawMessage(`"v"`)}}, "none": {}}[member.Name]
+		if diff := cmp.Diff(want, m.Object(member.Name)); diff != "" {
+			t.Errorf("Object(%s):\n%s", member.Name, diff)
+		}
+	}
+	if m.Text("x") != "" || m.Object("x") != nil || Members(nil).Text("t") != "" || Members(nil).Object("o") != nil {
+		t.Error("a member that is not there was found")
+	}
+}
+
 func TestObjectRefuses(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"a":1,"\u0061":2}`, "a: duplicate name"},
