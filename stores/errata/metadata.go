@@ -24,7 +24,7 @@ func (s *Session) Metadata(ctx context.Context) (Metadata, error) {
 func (v *view) metadata(id string) Metadata {
 	var m Metadata
 	// Somebody else's file may be anything: what cannot be read says nothing.
-	_ = json.Unmarshal(panel.AppendMembers(nil, v.Head()), &m)
+	_ = json.Unmarshal(panel.ObjectJSON(v.Head()), &m)
 	m.ID, m.Runs = cmp.Or(m.ID, id), nil
 	for _, row := range v.rows {
 		if !row.noSummary {
@@ -53,7 +53,7 @@ func (v *view) content(id string) (Content, error) {
 		}
 	}
 	if raw, said := v.head.Ledger.Fields.Get(panel.FieldContent); said {
-		c.SessionID = panel.Text(panel.Object(raw), "session_id")
+		c.SessionID = panel.Object(raw).Text("session_id")
 	}
 	var err error
 	c.Histories, err = historiesOf(v.head.Threads)
@@ -97,7 +97,7 @@ func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error 
 		return err
 	}
 	_, err = s.Update(ctx, []string{events.TypeSessionUpdated}, func(*projector.Outline) ([]events.Payload, error) {
-		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}}}, nil
+		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: panel.JSON(names)}}}}, nil
 	})
 	return err
 }

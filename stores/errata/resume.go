@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // Checkpoint is a run that is under way or was interrupted, so that it can be
@@ -172,8 +173,8 @@ func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error
 		return err
 	}
 	_, err = c.s.Append(ctx, log.Any, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
-		Run: &events.RunRef{Kind: runKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: mustJSON(c.head),
-		Responses: mustJSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
+		Run: &events.RunRef{Kind: runKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: panel.JSON(c.head),
+		Responses: panel.JSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
 	return err
 }
 

@@ -52,10 +52,10 @@ func (s *Session) runFinished(run Run) (events.RunRef, *events.RunFinished, erro
 	if run.At.IsZero() {
 		run.At = s.Store().Now().Local()
 	}
-	result := Result{Summary: mustJSON(run.summary()), Content: mustJSON(run.content())}
-	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: mustJSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: Schema}
+	result := Result{Summary: panel.JSON(run.summary()), Content: panel.JSON(run.content())}
+	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: panel.JSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: Schema}
 	if run.Tools != nil {
-		p.Tools = mustJSON(run.Tools)
+		p.Tools = panel.JSON(run.Tools)
 	}
 	return ref, p, nil
 }
@@ -268,7 +268,7 @@ func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
 
 // SetModels names the models of the session's panel from now on.
 func (s *Session) SetModels(ctx context.Context, models []string) error {
-	return s.set(ctx, "models", mustJSON(models))
+	return s.set(ctx, "models", panel.JSON(models))
 }
 
 // set changes one field of the session, unless it has the value already.

@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // ErrNothingToRewind says that the rewind stack is empty, or not so deep.
@@ -160,7 +161,7 @@ func attach(ctx context.Context, st *tally.Store, p *events.CheckpointSaved, sna
 		p.Files = append(p.Files, f)
 	}
 	if len(extra.Written) > 0 {
-		p.Raw = mustJSON(extra)
+		p.Raw = panel.JSON(extra)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -177,7 +176,7 @@ func (im *importer) identify(u *unit) error {
 	}
 	if formats.IsShortened(path.Base(u.dir)) {
 		if s := u.file(metadataName); s != nil && u.scanFile(s) == nil {
-			if id := panel.Text(u.metadata, "id"); formats.FileName(id) == path.Base(u.dir) {
+			if id := u.metadata.Text("id"); formats.FileName(id) == path.Base(u.dir) {
 				u.id = id
 			}
 		}

@@ -117,7 +117,7 @@ func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
 	if p.u.of(partMetadata) == nil {
 		return nil, nil
 	}
-	want := events.Raw(panel.AppendMembers(nil, p.u.metadata))
+	want := panel.ObjectJSON(p.u.metadata)
 	have, err := foreign.Imported(ctx, p.src, p.s)
 	if err != nil || bytes.Equal(have, want) {
 		return nil, err
@@ -142,7 +142,7 @@ func (p *plan) planFields() events.Fields {
 	if p.u.of(partContent) != nil {
 		var want events.Raw
 		if !slices.EqualFunc(p.u.content, panel.UsualContent(p.u.id, len(p.u.contents)), sameMember) {
-			want = panel.AppendMembers(nil, p.u.content)
+			want = panel.ObjectJSON(p.u.content)
 		}
 		change(panel.FieldContent, want)
 	}
@@ -156,7 +156,7 @@ func (p *plan) planFields() events.Fields {
 	}
 	switch {
 	case p.recipe != nil:
-		change("recipe", panel.AppendString(nil, string(events.RefOf(p.recipe.doc, 0))))
+		change("recipe", panel.JSON(string(events.RefOf(p.recipe.doc, 0))))
 	case !p.u.has(partRecipe):
 		change("recipe", nil)
 	}
@@ -343,7 +343,7 @@ func (p *plan) planCheckpoint(ctx context.Context) error {
 	}
 	m := panel.Object(p.u.checkpoint)
 	at := panel.Time(m, "timestamp")
-	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), panel.Text(m, "prompt")), Kind: events.CheckpointResume, Prompt: panel.Text(m, "prompt"), Raw: p.u.checkpoint}
+	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), m.Text("prompt")), Kind: events.CheckpointResume, Prompt: m.Text("prompt"), Raw: p.u.checkpoint}
 	if open != nil {
 		p.head = true
 	}

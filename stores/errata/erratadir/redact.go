@@ -57,15 +57,15 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 }
 
 func redactMetadata(m rawjson.Members) []byte {
-	return panel.AppendMembers(nil, eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
-		return panel.AppendMembers(nil, shared(panel.Object(run), sharedSummary))
+	return panel.ObjectJSON(eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
+		return panel.ObjectJSON(shared(panel.Object(run), sharedSummary))
 	}))
 }
 
 func redactContent(m rawjson.Members) []byte {
-	return panel.AppendMembers(nil, eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
-		return panel.AppendMembers(nil, eachOf(shared(panel.Object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
-			return panel.AppendMembers(nil, eachOf(shared(panel.Object(model), sharedModel, "events"), "events", nil))
+	return panel.ObjectJSON(eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
+		return panel.ObjectJSON(eachOf(shared(panel.Object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
+			return panel.ObjectJSON(eachOf(shared(panel.Object(model), sharedModel, "events"), "events", nil))
 		}))
 	}))
 }
@@ -120,5 +120,5 @@ func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawj
 			out = append(out, change(raw))
 		}
 	}
-	return panel.With(m, nil, name, panel.AppendArray(nil, out))
+	return panel.With(m, nil, name, panel.ArrayJSON(out))
 }

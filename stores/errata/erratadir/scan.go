@@ -256,7 +256,7 @@ func (u *unit) take(p part, raw events.Raw, m rawjson.Members) error {
 			return &rawjson.FieldError{Path: "runs", Reason: "want an array"}
 		}
 		u.summaries, u.metadata = runs, shell(m, "runs")
-		u.birth, u.created = panel.Text(m, "created_at"), panel.Time(m, "created_at")
+		u.birth, u.created = m.Text("created_at"), panel.Time(m, "created_at")
 	case partContent:
 		runs, ok := panel.List(m, "runs")
 		if !ok {

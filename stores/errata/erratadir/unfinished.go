@@ -77,7 +77,7 @@ func asMarkdown(ref events.DocRef, data []byte) []byte {
 	return []byte(r.Markdown())
 }
 
-func hashIn(summary events.Raw) string { return panel.Text(panel.Object(summary), "config_hash") }
+func hashIn(summary events.Raw) string { return panel.Object(summary).Text("config_hash") }
 
 // document gives the content of a document, nil if there is none.
 func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
@@ -175,8 +175,8 @@ func (s *saved) add(rec events.Record, p *events.CheckpointSaved) {
 func (s *saved) keep(responses []events.Raw) {
 	for _, raw := range responses {
 		m := slices.DeleteFunc(panel.Object(raw), func(x rawjson.Member) bool { return x.Name == "stop_reason" || x.Name == "steps" }) // the file has no place for them
-		id := panel.Text(m, "model_id")
-		s.responses[id] = panel.AppendMembers(nil, m)
+		id := m.Text("model_id")
+		s.responses[id] = panel.ObjectJSON(m)
 		if !slices.Contains(s.models, id) {
 			s.models = append(s.models, id)
 		}
@@ -187,17 +187,17 @@ func (s *saved) render() []byte {
 	if s.file != nil {
 		return s.file
 	}
-	ids, list := []events.Raw{}, []events.Raw{}
+	list := []events.Raw{}
 	for _, id := range s.models {
-		ids = append(ids, panel.AppendString(nil, id))
 		if raw := s.responses[id]; raw != nil {
 			list = append(list, raw)
 		}
 	}
-	verbose := events.Raw("false")
-	if s.verbose {
-		verbose = events.Raw("true")
-	}
-	return panel.AppendMembers(nil, rawjson.Members{{Name: "prompt", Value: panel.AppendString(nil, s.prompt)}, {Name: "timestamp", Value: panel.AppendString(nil, s.at.Format(time.RFC3339Nano))},
-		{Name: "adapter_ids", Value: panel.AppendArray(nil, ids)}, {Name: "responses", Value: panel.AppendArray(nil, list)}, {Name: "verbose", Value: verbose}})
+	return panel.ObjectJSON(rawjson.Members{
+		{Name: "prompt", Value: panel.JSON(s.prompt)},
+		{Name: "timestamp", Value: panel.JSON(s.at.Format(time.RFC3339Nano))},
+		{Name: "adapter_ids", Value: panel.JSON(append([]string{}, s.models...))}, // never null
+		{Name: "responses", Value: panel.ArrayJSON(list)},
+		{Name: "verbose", Value: panel.JSON(s.verbose)},
+	})
 }
