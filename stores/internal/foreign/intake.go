@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"sync"
 
 	"github.com/tallylog/tally/events"
@@ -22,9 +23,11 @@ type Intake struct {
 	Tree    Tree
 	Root    string          // name under which the folder is exported
 	Marker  string          // of the folder's place
+	Single  string          // name of the one session that was asked for; "": all
 	Adopted bool            // Root is the name of an earlier import of this folder
 	There   map[string]bool // ids of the sessions that existed in the beginning
 	Report  formats.Report
+	Dry     *Rehearsal // the target of a dry run, else nil
 
 	progress *progress
 }
@@ -45,6 +48,28 @@ func NewIntake(target formats.Target, stamp Stamp, at Location, o formats.Import
 	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker,
 		There: make(map[string]bool), progress: &progress{tell: o.Progress}}, nil
 }
+
+// Import opens a folder and has it brought in by run. A dry run appends to a rehearsal.
+func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
+	root, err := os.OpenRoot(at.Root)
+	if err != nil {
+		return formats.Report{}, err
+	}
+	defer root.Close()
+	in := &Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single,
+		There: make(map[string]bool), progress: &progress{tell: o.Progress}}
+	if o.DryRun {
+		in.Dry = NewRehearsal(target)
+		in.Target = in.Dry
+	}
+	err = run(in)
+	in.Report.Root = in.Root
+	return in.Report, err
+}
+
+// IsPart reports whether only some sessions are imported: then files that belong to none
+// are left alone.
+func (in *Intake) IsPart() bool { return in.Single != "" || len(in.Options.Only) > 0 }
 
 // Part returns an intake with a report of its own, for a part that is imported beside
 // others.
@@ -101,6 +126,35 @@ func (in *Intake) Refuse(id, place, reason string) {
 	in.Problem(place, 0, reason)
 }
 
+// Finish reports a session that was dealt with.
+func (in *Intake) Finish(f Folder, outcome *int) {
+	in.Skipped(f.Links...)
+	*outcome++
+	in.Report.Sessions++
+	for _, file := range f.Files {
+		in.Report.Problems = append(in.Report.Problems, file.Issues...)
+		in.Read(file.Size)
+	}
+}
+
+// Outcome returns what counts a session to which events were added.
+func (in *Intake) Outcome(fresh bool, added int) *int {
+	switch {
+	case fresh:
+		return &in.Report.Added
+	case added == 0:
+		return &in.Report.Unchanged // somebody else brought it in meanwhile
+	}
+	return &in.Report.Changed
+}
+
+// NotAsItIs reports files that the store does not give back.
+func (in *Intake) NotAsItIs(dir string, names []string) {
+	for _, name := range names {
+		in.Problem(path.Join(dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
+	}
+}
+
 // Settle ends the import of one session. What is wrong with its files is reported
 // and does not end the whole; what is wrong with the store does.
 func (in *Intake) Settle(ctx context.Context, place string, err error) error {
@@ -140,9 +194,19 @@ func (in *Intake) Load(ctx context.Context, id string) (*projector.Session, erro
 	return s, err
 }
 
-// Know finds out which sessions there are, and under which name this folder was
-// imported before: the first name stays. birthOf reads what the folder of the n-th
-// id says of its beginning.
+// Begin finds out which sessions there are, and under which name this folder was
+// imported before: the first name stays. birthOf reads what a session's folder says of
+// its beginning.
+func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) string) error {
+	in.Expect(len(units))
+	ids := make([]string, len(units))
+	for i, u := range units {
+		ids[i] = u.ID
+	}
+	return in.Know(ctx, ids, func(n int) string { return birthOf(units[n]) })
+}
+
+// Know does that for ids, of which birthOf takes the number.
 func (in *Intake) Know(ctx context.Context, ids []string, birthOf func(n int) string) error {
 	for info, err := range in.Target.Subjects(ctx, events.KindSession) {
 		if err != nil {
