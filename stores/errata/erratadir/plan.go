@@ -76,7 +76,7 @@ func (p *plan) planHead(ctx context.Context) error {
 	set := p.planFields()
 	formats := p.planFormats()
 	if p.s.Ledger.Created == 0 {
-		c := &events.SessionCreated{Kind: kindOf(p.u.id), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
+		c := &events.SessionCreated{Kind: kindOf(p.u.ID), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
 		if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
 			c.Models = panel.Texts(p.u.metadata, "models")
 		}
@@ -141,7 +141,7 @@ func (p *plan) planFields() events.Fields {
 	}
 	if p.u.of(partContent) != nil {
 		var want events.Raw
-		if !slices.EqualFunc(p.u.content, panel.UsualContent(p.u.id, len(p.u.contents)), sameMember) {
+		if !slices.EqualFunc(p.u.content, panel.UsualContent(p.u.ID, len(p.u.contents)), sameMember) {
 			want = panel.ObjectJSON(p.u.content)
 		}
 		change(panel.FieldContent, want)
@@ -175,13 +175,13 @@ func sameMember(a, b rawjson.Member) bool {
 // whether they do shows afterwards.
 func (p *plan) planFormats() map[string]events.FileFormat {
 	list := make(map[string]events.FileFormat)
-	for _, s := range p.u.files {
-		key := foreign.KeyOf(s.path)
-		if _, ok := p.s.Ledger.Formats[key]; ok || !s.value {
+	for _, s := range p.u.Files {
+		key := foreign.KeyOf(s.Path)
+		if _, ok := p.s.Ledger.Formats[key]; ok || !s.Value {
 			continue
 		}
-		format := s.format
-		format.Mode = s.mode
+		format := s.Format
+		format.Mode = s.Mode
 		list[key] = format
 	}
 	return list
@@ -191,7 +191,7 @@ func (p *plan) planFormats() map[string]events.FileFormat {
 // takes nothing away.
 func (p *plan) planThreads() {
 	switch {
-	case p.u.id == promptsID:
+	case p.u.ID == promptsID:
 		p.planThread(promptsID, p.u.prompts, nil)
 		return
 	case p.u.of(partContent) == nil && p.u.of(partHistory) == nil:
@@ -262,7 +262,7 @@ func (p *plan) planRuns(ctx context.Context) error {
 			runs[have[i].id] = &have[i]
 		}
 	}
-	entries := pair(p.u.id, p.u.summaries, p.u.contents)
+	entries := pair(p.u.ID, p.u.summaries, p.u.contents)
 	recognise(entries, have)
 	for i, e := range entries {
 		switch {
@@ -301,7 +301,7 @@ func (p *plan) planRun(e entry, have *row) {
 	costs, bad := e.costs()
 	for _, model := range bad {
 		if s := p.u.of(partMetadata); s != nil {
-			s.problem(0, "run of "+string(e.at())+": costs or tokens of "+strconv.Quote(model)+" are none: not counted (kept as they stand)")
+			s.Problem(0, "run of "+string(e.at())+": costs or tokens of "+strconv.Quote(model)+" are none: not counted (kept as they stand)")
 		}
 	}
 	for _, c := range costs {
@@ -343,7 +343,7 @@ func (p *plan) planCheckpoint(ctx context.Context) error {
 	}
 	m := panel.Object(p.u.checkpoint)
 	at := panel.Time(m, "timestamp")
-	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), m.Text("prompt")), Kind: events.CheckpointResume, Prompt: m.Text("prompt"), Raw: p.u.checkpoint}
+	c := events.CheckpointSaved{ID: runID(at, p.u.ID, string(at), m.Text("prompt")), Kind: events.CheckpointResume, Prompt: m.Text("prompt"), Raw: p.u.checkpoint}
 	if open != nil {
 		p.head = true
 	}

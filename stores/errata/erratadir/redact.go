@@ -2,7 +2,6 @@ package erratadir
 
 import (
 	"context"
-	"io"
 	"iter"
 	"path"
 	"slices"
@@ -45,11 +44,10 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 			if err == nil && data == nil {
 				continue
 			}
-			f := formats.File{Path: path.Join(dirOf(id), of.name), Mode: formats.FileMode(privateMode), Way: formats.Derived, Write: func(w io.Writer) error {
-				_, err := w.Write(of.redact(panel.Object(data)))
-				return err
-			}}
-			if !yield(f, err) {
+			if err == nil {
+				data = of.redact(panel.Object(data))
+			}
+			if !yield(privateFile(path.Join(dirOf(id), of.name), formats.Derived, data), err) {
 				return
 			}
 		}

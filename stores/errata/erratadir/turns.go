@@ -55,7 +55,7 @@ func (p *plan) planAnswers(n int, e entry) {
 func (p *plan) planRest() {
 	at := p.began()
 	size := 2 // a question and its answer
-	if p.u.id == promptsID {
+	if p.u.ID == promptsID {
 		size = 1
 	}
 	for n := 0; len(p.pending) > 0; n++ {

@@ -18,15 +18,15 @@ import (
 // recipe gives the text of the recipe in force: that of the session, else that of
 // the last run that no import brought. The session's own text comes first, as a hash
 // says nothing of models; a store that has none has what is under the hash.
-func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
+func (v view) recipe(ctx context.Context) ([]byte, error) {
 	ref := events.DocRef(v.s.Ledger.Text("recipe"))
 	text, err := v.document(ctx, ref)
 	if err != nil || text != nil {
-		return asMarkdown(ref, text), err == nil, err
+		return asMarkdown(ref, text), err
 	}
 	rows, err := v.rows(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for _, r := range slices.Backward(rows) {
 		hash := hashIn(r.summary)
@@ -37,10 +37,12 @@ func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
 		if text == nil && err == nil {
 			text, err = v.document(ctx, events.RefOf(events.Document(v.s.Subject.Namespace, kindRecipe, hash), 0))
 		}
-		return text, text != nil && !recipe.IsSnapshotHash(hash), err
+		if recipe.IsSnapshotHash(hash) {
+			return nil, err
+		}
+		return text, err
 	}
-	text, err = v.ownRecipe(ctx, "")
-	return text, text != nil, err
+	return v.ownRecipe(ctx, "")
 }
 
 // ownRecipe gives the newest text that was stored for the session, of a recipe with a
