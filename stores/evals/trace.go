@@ -152,19 +152,19 @@ func ToStepTraces(c *Data, o TraceOptions) []StepTrace {
 func traceOf(s Step, index int, o TraceOptions) StepTrace {
 	step, _ := rawjson.Object(s.raw) // which it is
 	trace, _ := rawjson.Object(steps.AppendTrace(nil, step, index, false))
-	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Timestamp: events.Timestamp(steps.Text(trace, fieldTimestamp))}
+	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Timestamp: events.Timestamp(trace.Text(fieldTimestamp))}
 	t.Selection, _ = trace.Get("selection")
 	t.End, _ = trace.Get("end")
 	if t.Timestamp == "" && o.Now != nil {
 		t.Timestamp = events.TimestampOf(o.Now())
 	}
-	if raw, ok := steps.Object(step, fieldMetadata).Get("originalTurnIndex"); ok && o.PreserveTurnIndices {
+	if raw, ok := step.Object(fieldMetadata).Get("originalTurnIndex"); ok && o.PreserveTurnIndices {
 		if n, err := strconv.Atoi(string(raw)); err == nil {
 			t.TurnIndex = n
 		}
 	}
 	if raw, _ := trace.Get("stepId"); startsWith(raw, `"`) {
-		id := steps.Text(trace, "stepId")
+		id := trace.Text("stepId")
 		t.StepID = &id
 	}
 	return t

@@ -93,7 +93,7 @@ func (g *emitter) turns() {
 		return
 	}
 	for n := g.p.main; n < len(s.lines.list) && !g.done; n++ {
-		g.turn(events.MainThread, n+1, s.lines.list[n])
+		g.turn(n+1, s.lines.list[n])
 	}
 }
 
@@ -111,7 +111,7 @@ func (g *emitter) turnsAgain(s *source) {
 			return foreign.ErrChanged
 		}
 		if n > g.p.main {
-			g.turn(events.MainThread, n, turnOf(t.Raw, t.Step))
+			g.turn(n, steps.Entry(t.Raw, t.Step))
 		}
 		if g.done {
 			return errStop
@@ -127,9 +127,8 @@ func (g *emitter) turnsAgain(s *source) {
 }
 
 // turn appends one turn.
-func (g *emitter) turn(thread string, n int, t turn) {
-	entry := events.Entry{Thread: thread, Turn: t.raw, ID: t.id, Timestamp: t.at}
-	g.emit(&events.TurnAppended{Entries: []events.Entry{entry}}, thread+"/"+strconv.Itoa(n), t.at)
+func (g *emitter) turn(n int, e events.Entry) {
+	g.emit(&events.TurnAppended{Entries: []events.Entry{e}}, e.Thread+"/"+strconv.Itoa(n), e.Timestamp)
 }
 
 func (g *emitter) traces() {
@@ -152,7 +151,7 @@ func (g *emitter) traces() {
 		if s.format.Indent != "" {
 			raw = rawjson.AppendCompact(nil, raw) // the indent gives the white space back
 		}
-		g.turn(steps.TracesThread, n+1, turn{raw: raw})
+		g.turn(n+1, events.Entry{Thread: steps.TracesThread, Turn: raw})
 	}
 }
 
@@ -172,25 +171,6 @@ func (g *emitter) run(s *source) {
 		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.path): format}
 	}
 	g.emit(p, "run", p.FinishedAt)
-}
-
-// outcomeOf reads from a result how the run ended, and when. One that is not an object
-// says nothing.
-func outcomeOf(kind string, result rawjson.Members) (string, events.Timestamp) {
-	at := validTime(result, "createdAt")
-	if at == "" {
-		at = validTime(result, "timestamp")
-	}
-	completed, said := result.Get("completed")
-	if kind != kindTrajectory || !said || string(completed) != "false" {
-		return "completed", at
-	}
-	switch reason := steps.Text(result, "reason"); reason {
-	case "", "error":
-		return "failed", at
-	default:
-		return "stopped:" + reason, at
-	}
 }
 
 // apply carries a plan out, or counts what it comes to. It returns the number of

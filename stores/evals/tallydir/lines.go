@@ -24,23 +24,7 @@ type lines struct {
 	id string           // conversationId of the first turn
 	at events.Timestamp // first time of a turn
 
-	list []turn // all of them, if they are kept
-}
-
-// turn is a turn, with the id and the time that it says itself.
-type turn struct {
-	raw events.Raw
-	id  string
-	at  events.Timestamp
-}
-
-// turnOf reads a turn; step is nil if it is not an object, and says nothing then.
-func turnOf(raw events.Raw, step rawjson.Members) turn {
-	t := turn{raw: raw, at: validTime(step, "timestamp")}
-	if id := steps.Text(step, "id"); len(id) <= events.MaxIDLen {
-		t.id = id
-	}
-	return t
+	list []events.Entry // all of them, if they are kept
 }
 
 // issue is a line that did not go in, or not as what it should be.
@@ -93,13 +77,13 @@ func (sc *lineScan) run() (*lines, error) {
 			l.report(t.Line, reason+" (kept as it stands)")
 		}
 		if l.turns == 0 {
-			l.id = steps.Text(t.Step, "conversationId")
+			l.id = t.Step.Text("conversationId")
 		}
 		if l.at == "" {
-			l.at = validTime(t.Step, "timestamp")
+			l.at = steps.TimeIn(t.Step, "timestamp")
 		}
 		if sc.keep {
-			l.list = append(l.list, turnOf(t.Raw, t.Step))
+			l.list = append(l.list, steps.Entry(t.Raw, t.Step))
 		}
 		if same = same && l.turns < len(sc.have) && bytes.Equal(sc.have[l.turns].Raw, t.Raw); same {
 			l.kept++
@@ -122,7 +106,7 @@ func (l *lines) rendered() (string, error) {
 	h := sha256.New()
 	out := foreign.LinesWriter{W: h, Format: l.format}
 	for _, t := range l.list {
-		if err := out.Turn(t.raw, false); err != nil {
+		if err := out.Turn(t.Turn, false); err != nil {
 			return "", err
 		}
 	}
@@ -144,18 +128,9 @@ func wrongStep(step rawjson.Members, err error) string {
 		if ok && !bytes.ContainsAny(raw[:1], field.first) {
 			return field.name + ": want " + field.want
 		}
-		if ok && field.name == "timestamp" && validTime(step, field.name) == "" {
+		if ok && field.name == "timestamp" && steps.TimeIn(step, field.name) == "" {
 			return field.name + ": want " + field.want
 		}
 	}
 	return ""
-}
-
-// validTime returns a member that is a time, "" if it is not.
-func validTime(m rawjson.Members, name string) events.Timestamp {
-	at := events.Timestamp(steps.Text(m, name))
-	if _, ok := at.Time(); !ok {
-		return ""
-	}
-	return at
 }

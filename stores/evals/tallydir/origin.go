@@ -4,7 +4,6 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -58,7 +57,7 @@ func (im importer) idIn(f *folder, name string) string {
 		if err != nil {
 			return ""
 		}
-		return steps.Text(object, "id")
+		return object.Text("id")
 	}
 	r, err := f.tree.Open(s.full)
 	if err != nil {
@@ -67,7 +66,7 @@ func (im importer) idIn(f *folder, name string) string {
 	defer r.Close()
 	id := ""
 	_ = foreign.EachTurn(r, f.limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
-		id = steps.Text(t.Step, "conversationId")
+		id = t.Step.Text("conversationId")
 		return errStop
 	})
 	return id

@@ -383,13 +383,13 @@ func (f *folder) scanJSON(s *source) error {
 	}
 	object := v.Object
 	if s.place.part == partRun {
-		s.outcome, s.finished = outcomeOf(s.place.run.Kind, object)
+		s.outcome, s.finished = steps.Outcome(s.place.run.Kind, object)
 	}
 	switch {
 	case v.NoObject != nil:
 		s.problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
 	case s.place.part == partMeta:
-		f.birth, f.created = steps.Text(object, "createdAt"), validTime(object, "createdAt")
+		f.birth, f.created = object.Text("createdAt"), steps.TimeIn(object, "createdAt")
 		if _, said := object.Get("createdAt"); said && f.created == "" {
 			s.problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
 		}
@@ -402,7 +402,7 @@ func (f *folder) scanJSON(s *source) error {
 // nameRun sets the id of a run whose file name was shortened to that which stands inside.
 func (s *source) nameRun(object rawjson.Members) {
 	name := strings.TrimSuffix(path.Base(s.path), runSuffix)
-	if id := steps.Text(object, "runId"); formats.IsShortened(name) && formats.FileName(id) == name {
+	if id := object.Text("runId"); formats.IsShortened(name) && formats.FileName(id) == name {
 		s.place.run.ID = id
 	}
 }
