@@ -3,12 +3,10 @@ package tallydir
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"strconv"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
@@ -99,14 +97,14 @@ func (g *emitter) turns() {
 
 // turnsAgain reads them once more for it.
 func (g *emitter) turnsAgain(s *source) {
-	r, err := g.p.f.tree.Open(s.full)
+	r, err := g.p.f.Tree.Open(s.Full)
 	if err != nil {
 		g.fail(err)
 		return
 	}
 	defer r.Close()
 	n := 0
-	err = foreign.EachTurn(r, g.p.f.limit, func(t foreign.TurnLine) error {
+	err = foreign.EachTurn(r, g.p.f.Limit, func(t foreign.TurnLine) error {
 		if n++; n > s.lines.turns {
 			return foreign.ErrChanged
 		}
@@ -137,7 +135,7 @@ func (g *emitter) traces() {
 	}
 	s := g.p.f.file(tracesName)
 	data, err := g.p.f.read(s)
-	if err == nil && foreign.SumOf(data) != s.sum {
+	if err == nil && foreign.SumOf(data) != s.Sum {
 		err = foreign.ErrChanged
 	}
 	if err != nil {
@@ -148,7 +146,7 @@ func (g *emitter) traces() {
 	g.fail(err)
 	for n := g.p.traces; n < len(elements) && !g.done; n++ {
 		raw := []byte(elements[n])
-		if s.format.Indent != "" {
+		if s.Format.Indent != "" {
 			raw = rawjson.AppendCompact(nil, raw) // the indent gives the white space back
 		}
 		g.turn(n+1, events.Entry{Thread: steps.TracesThread, Turn: raw})
@@ -167,29 +165,22 @@ func (g *emitter) run(s *source) {
 	}
 	p := &events.RunFinished{Run: s.place.run, Result: raw}
 	p.Outcome, p.FinishedAt = s.outcome, s.finished
-	if format, ok := g.p.formats[foreign.KeyOf(s.path)]; ok {
-		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.path): format}
+	if format, ok := g.p.formats[foreign.KeyOf(s.Path)]; ok {
+		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.Path): format}
 	}
 	g.emit(p, "run", p.FinishedAt)
 }
 
-// apply carries a plan out, or counts what it comes to. It returns the number of
-// events added.
-func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told func(int)) (int, error) {
-	added, err := p.applyDocuments(ctx, target, dry)
-	told(added)
-	if err != nil {
+// apply carries a plan out. It returns the number of events added.
+func (p *plan) apply(ctx context.Context, im *foreign.Intake) (int, error) {
+	added, err := p.applyDocuments(ctx, im)
+	if im.Added(added); err != nil {
 		return added, err
 	}
-	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w := foreign.NewWriter(im.Target, p.s.Subject, p.base, guardTypes(), im.Added)
 	w.Rewrites = p.rewrites
 	for e, err := range p.events() {
-		switch {
-		case err != nil:
-		case dry:
-			w.Added++
-			told(1)
-		default:
+		if err == nil {
 			err = w.Add(ctx, e)
 		}
 		if err != nil {
@@ -202,23 +193,17 @@ func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told 
 }
 
 // applyDocuments keeps files whole, before any event names them.
-func (p *plan) applyDocuments(ctx context.Context, target formats.Target, dry bool) (int, error) {
+func (p *plan) applyDocuments(ctx context.Context, im *foreign.Intake) (int, error) {
 	added := 0
 	for _, s := range p.whole {
-		link := events.Link{Rel: "session", To: p.s.Subject.String()}
-		n, err := stamp.PutDocument(ctx, target, foreign.WholeFile{
-			Doc: p.document(s), Meta: docMeta(p.origin.Root, p.origin.Marker, s, link), Size: s.size, Sum: s.sum,
-			Content: func() (io.ReadCloser, error) { return p.f.tree.Open(s.full) },
-		}, dry)
-		added += n
-		if err != nil {
+		n, err := im.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()})
+		if added += n; err != nil {
 			return added, err
 		}
 	}
 	for _, doc := range p.gone {
-		n, err := stamp.DeleteDocument(ctx, target, doc, dry)
-		added += n
-		if err != nil {
+		n, err := im.DeleteDocument(ctx, im.Target, doc, false)
+		if added += n; err != nil {
 			return added, err
 		}
 	}

@@ -18,8 +18,6 @@ type lines struct {
 	turns  int
 	kept   int  // of them: the first ones, equal to those that the session has
 	traced bool // stepTraces.json is what follows from the turns
-	bad    []issue
-	more   int // bad lines beyond those listed
 
 	id string           // conversationId of the first turn
 	at events.Timestamp // first time of a turn
@@ -27,24 +25,9 @@ type lines struct {
 	list []events.Entry // all of them, if they are kept
 }
 
-// issue is a line that did not go in, or not as what it should be.
-type issue struct {
-	line   int
-	reason string
-}
-
-const maxIssues = 50 // listed for one file
-
-func (l *lines) report(line int, reason string) {
-	if len(l.bad) < maxIssues {
-		l.bad = append(l.bad, issue{line, reason})
-	} else {
-		l.more++
-	}
-}
-
 // lineScan reads a file of turns once.
 type lineScan struct {
+	file   *foreign.File                            // whose bad lines are reported
 	each   func(func(foreign.TurnLine) error) error // line of the file
 	have   []projector.Turn                         // of the session
 	render foreign.LinesWriter                      // of what the turns give when rendered
@@ -58,23 +41,19 @@ func (sc *lineScan) run() (*lines, error) {
 	l := &lines{}
 	same := true
 	err := sc.each(func(t foreign.TurnLine) error {
+		t.Spells(&l.format)
 		if t.Line == 1 {
-			l.format.BOM = t.BOM
-			if t.End == "\r\n" {
-				l.format.Separator = t.End
-			}
 			sc.render.Format = l.format
 		}
-		l.format.FinalNewline = t.End != ""
 		if t.Err != nil {
-			l.report(t.Line, t.Err.Error())
+			sc.file.BadLine(t.Line, t.Err.Error())
 			return nil
 		}
 		if t.Raw == nil {
 			return nil
 		}
 		if reason := wrongStep(t.Step, t.NoStep); reason != "" {
-			l.report(t.Line, reason+" (kept as it stands)")
+			sc.file.BadLine(t.Line, reason+" (kept as it stands)")
 		}
 		if l.turns == 0 {
 			l.id = t.Step.Text("conversationId")

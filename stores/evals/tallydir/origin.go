@@ -31,11 +31,11 @@ func contradicts(since map[string]bool, p *plan) bool {
 // say it.
 func (im importer) fullID(f *folder) string {
 	for _, name := range []string{metaName, turnsName} {
-		if id := im.idIn(f, name); formats.FileName(id) == f.name {
+		if id := im.idIn(f, name); formats.FileName(id) == f.name() {
 			return id
 		}
 	}
-	return f.name
+	return f.name()
 }
 
 // idIn reads the id from meta.json or from the first line of a conversation.
@@ -59,13 +59,13 @@ func (im importer) idIn(f *folder, name string) string {
 		}
 		return object.Text("id")
 	}
-	r, err := f.tree.Open(s.full)
+	r, err := f.Tree.Open(s.Full)
 	if err != nil {
 		return ""
 	}
 	defer r.Close()
 	id := ""
-	_ = foreign.EachTurn(r, f.limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
+	_ = foreign.EachTurn(r, f.Limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
 		id = t.Step.Text("conversationId")
 		return errStop
 	})
