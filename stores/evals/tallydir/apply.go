@@ -45,16 +45,14 @@ type emitter struct {
 	done  bool
 }
 
-// emit makes an event of a payload. Its id follows from the base, what it is and
-// its content: the same difference stated again is the same event.
+// emit makes an event of a payload.
 func (g *emitter) emit(payload events.Payload, what string, at events.Timestamp) {
 	if g.done {
 		return
 	}
 	e, err := events.NewVerbatim(EventSource, g.p.s.Subject, payload)
 	if err == nil {
-		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), foreign.SumOf(e.Data))
-		e.Time = foreign.TimeOf(at)
+		e = stamp.Named(e, g.p.base, what, at)
 	}
 	if err == nil && g.p.recall {
 		g.p.made = append(g.p.made, projector.Fact{Record: events.Record{Event: e}, Payload: payload})

@@ -153,8 +153,8 @@ func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
 	if err != nil || have == nil {
 		return false, err
 	}
-	if s.same && s.data != nil {
-		return bytes.Equal(foreign.SpellJSON(have, s.Format), s.data), nil
+	if s.same && s.Data != nil {
+		return bytes.Equal(foreign.SpellJSON(have, s.Format), s.Data), nil
 	}
 	want, err := p.f.rendered(s)
 	return foreign.SumOf(foreign.SpellJSON(have, s.Format)) == want, err

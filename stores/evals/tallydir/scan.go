@@ -26,8 +26,7 @@ type source struct {
 	place  place
 	same   bool       // which gives the file when rendered
 	render string     // of what it gives, if that is not the file
-	data   []byte     // the file, if the folder is small and the state holds what is in it
-	raw    events.Raw // the value of a JSON file, likewise
+	raw    events.Raw // the value of a JSON file, if the folder is small
 
 	outcome  string           // of a run
 	finished events.Timestamp // likewise; "": its result does not say
@@ -122,8 +121,8 @@ func (f *folder) scanFile(s *source, have projector.Threads) error {
 // sum returns the hash of a file, which is made when somebody needs it: that the state
 // renders a file is found by comparing.
 func (f *folder) sum(s *source) (string, error) {
-	if s.Sum == "" && s.data != nil {
-		s.Sum = foreign.SumOf(s.data)
+	if s.Sum == "" && s.Data != nil {
+		s.Sum = foreign.SumOf(s.Data)
 	}
 	if s.Sum == "" {
 		if err := f.Tree.Hash(s.File); err != nil {
@@ -172,19 +171,19 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 // scanSmallTurns scans a file in memory, where it stays.
 func (f *folder) scanSmallTurns(s *source, sc *lineScan) error {
 	var err error
-	if s.data, err = f.Tree.Read(s.File, math.MaxInt64); err != nil {
+	if s.Data, err = f.Tree.Read(s.File, math.MaxInt64); err != nil {
 		return err
 	}
-	m := &matcher{rest: s.data}
+	m := &matcher{rest: s.Data}
 	sc.render.W = m
-	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.data, f.Limit, take) }
+	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.Data, f.Limit, take) }
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
 	if s.same, err = m.matched(); err != nil || s.same {
 		return err
 	}
-	s.Sum = foreign.SumOf(s.data)
+	s.Sum = foreign.SumOf(s.Data)
 	s.render, err = s.lines.rendered()
 	return err
 }
@@ -313,7 +312,7 @@ func (f *folder) scanJSON(s *source) error {
 		s.render = foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
 	}
 	if f.small() {
-		s.data, s.raw = data, v.Raw
+		s.Data, s.raw = data, v.Raw
 	}
 	object := v.Object
 	if s.place.part == partRun {

@@ -69,8 +69,8 @@ func (v view) same(ctx context.Context, have foreign.Output, f *folder, s *sourc
 	if have.Format.Mode != s.Mode {
 		return false, nil
 	}
-	if s.data != nil && !have.Whole {
-		m := &matcher{rest: s.data}
+	if s.Data != nil && !have.Whole {
+		m := &matcher{rest: s.Data}
 		if err := have.Write(ctx, m); err != nil {
 			return false, err
 		}

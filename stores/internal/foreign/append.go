@@ -50,6 +50,14 @@ func TimeOf(at events.Timestamp) time.Time {
 	return t
 }
 
+// Named gives an event its time, and its id: that follows from the base, what the event is
+// and its content, so that the same difference stated again is the same event.
+func (s Stamp) Named(e events.Event, base events.Offset, what string, at events.Timestamp) events.Event {
+	e.ID = events.DerivedID(s.Format, e.Subject.ID, base.String(), what, e.Type, SumOf(e.Data))
+	e.Time = TimeOf(at)
+	return e
+}
+
 // IsOwnFault reports whether an error is one session's, not the store's.
 func IsOwnFault(err error) bool {
 	_, file := errors.AsType[*fs.PathError](err)

@@ -26,6 +26,7 @@ type File struct {
 	Format events.FileFormat // by which the state renders it
 	Value  bool              // the state gets something from it
 	Issues []formats.Problem
+	Data   []byte // the file, if it is in memory
 	bad    int // lines
 }
 
@@ -193,7 +194,12 @@ func (in *Intake) Wants(id string) bool {
 func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origin, f *File, links ...events.Link) (int, error) {
 	return in.PutDocument(ctx, in.Target, WholeFile{
 		Doc: doc, Meta: f.Meta(at, links...), Size: f.Size, Sum: f.Sum,
-		Content: func() (io.ReadCloser, error) { return in.Tree.Open(f.Full) },
+		Content: func() (io.ReadCloser, error) {
+			if f.Data != nil {
+				return io.NopCloser(bytes.NewReader(f.Data)), nil
+			}
+			return in.Tree.Open(f.Full)
+		},
 	}, false)
 }
 

@@ -29,6 +29,7 @@ type Intake struct {
 	Report  formats.Report
 	Dry     *Rehearsal // the target of a dry run, else nil
 
+	unit     string // what one session is imported from
 	progress *progress
 }
 
@@ -46,7 +47,7 @@ func NewIntake(target formats.Target, stamp Stamp, at Location, o formats.Import
 		return nil, err
 	}
 	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker,
-		There: make(map[string]bool), progress: &progress{tell: o.Progress}}, nil
+		unit: "folder", There: make(map[string]bool), progress: &progress{tell: o.Progress}}, nil
 }
 
 // Import opens a folder and has it brought in by run. A dry run appends to a rehearsal.
@@ -56,13 +57,23 @@ func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOpt
 		return formats.Report{}, err
 	}
 	defer root.Close()
-	in := &Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single,
-		There: make(map[string]bool), progress: &progress{tell: o.Progress}}
-	if o.DryRun {
-		in.Dry = NewRehearsal(target)
+	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
+	return in.carriedOut(run)
+}
+
+// ImportFile is Import of one file, which the caller reads.
+func ImportFile(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
+	in := Intake{Stamp: stamp, Target: target, Options: o, Root: at.Name, Marker: at.Marker, unit: "file"}
+	return in.carriedOut(run)
+}
+
+func (in *Intake) carriedOut(run func(*Intake) error) (formats.Report, error) {
+	in.There, in.progress = make(map[string]bool), &progress{tell: in.Options.Progress}
+	if in.Options.DryRun {
+		in.Dry = NewRehearsal(in.Target)
 		in.Target = in.Dry
 	}
-	err = run(in)
+	err := run(in)
 	in.Report.Root = in.Root
 	return in.Report, err
 }
@@ -245,7 +256,7 @@ func (in *Intake) isSameOrigin(have *events.Origin, birth string) bool {
 func (in *Intake) Origin(s *projector.Session, birth string) *events.Origin {
 	o := &events.Origin{Format: in.Format, Root: in.Root, Marker: in.Marker, Birth: birth}
 	if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birth) {
-		o.Root, o.Birth = have.Root, cmp.Or(o.Birth, have.Birth)
+		o.Root, o.Birth = cmp.Or(have.Root, o.Root), cmp.Or(o.Birth, have.Birth)
 	}
 	return o
 }
@@ -260,13 +271,25 @@ func (in *Intake) Refusal(ctx context.Context, s *projector.Session, birth strin
 	have := s.Ledger.Origin()
 	switch {
 	case have == nil:
-		return "the session exists, was not imported and differs from the folder: " + WayOut, nil
+		return "the session exists, was not imported and differs from the " + in.unit + ": " + in.WayOut(), nil
 	case !in.isSameOrigin(have, birth):
-		return fmt.Sprintf("the session exists, was imported from another folder (%q) and differs from this one: %s", have.Root, WayOut), nil
+		return fmt.Sprintf("the session exists, was imported from %s and differs from this one: %s", in.another(have.Root), in.WayOut()), nil
 	}
 	since, err := ChangedSince(ctx, in.Target, s.Subject, in.Source)
 	if err != nil || !contradicts(since) {
 		return "", err
 	}
-	return "the session was changed after its last import, and differs from the folder: " + WayOut, nil
+	return "the session was changed after its last import, and differs from the " + in.unit + ": " + in.WayOut(), nil
+}
+
+func (in *Intake) another(root string) string {
+	if in.unit == "file" {
+		return fmt.Sprintf("another file (below %q)", root)
+	}
+	return fmt.Sprintf("another folder (%q)", root)
+}
+
+// WayOut says what a user can do about a session that was refused.
+func (in *Intake) WayOut() string {
+	return "import into another namespace (--namespace), or take the " + in.unit + "'s content over it (--merge)"
 }

@@ -104,7 +104,7 @@ func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func
 		return nil, err
 	}
 	if have.Exists && have.Sum != f.Sum && have.Meta.Attributes[AttrMarker] != in.Marker && !in.Adopted && !in.Options.Merge {
-		in.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", in.Root, WayOut))
+		in.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", in.Root, in.WayOut()))
 		return nil, nil
 	}
 	n, err := in.Keep(ctx, doc, &events.Origin{Root: in.Root, Marker: in.Marker}, f)
