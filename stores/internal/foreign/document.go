@@ -2,7 +2,6 @@ package foreign
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -126,24 +125,47 @@ type WholeFile struct {
 // PutDocument keeps a file whole. It returns the events added: none if the
 // document holds it already. dry writes nothing and says what would be added.
 func (s Stamp) PutDocument(ctx context.Context, target formats.Target, f WholeFile, dry bool) (int, error) {
+	return s.change(ctx, target, f.Doc, dry, func(have Stored) (events.Event, bool, error) {
+		if have.Exists && have.Sum == f.Sum && have.Meta.Attributes[AttrMode] == f.Meta.Attributes[AttrMode] {
+			return events.Event{}, false, nil
+		}
+		data, contentType, err := readWhole(ctx, target, f)
+		e := events.Event{Source: s.Source, Type: events.TypeDocumentWritten, Subject: f.Doc, ContentType: contentType, Data: data}
+		e.ID = events.DerivedID(s.Format, f.Doc.String(), have.Last.String(), "file", f.Sum)
+		return e.WithExtension(events.ExtDoc, f.Meta.String()), true, err
+	})
+}
+
+// DeleteDocument takes a document away, if it is there.
+func (s Stamp) DeleteDocument(ctx context.Context, target formats.Target, doc events.Subject, dry bool) (int, error) {
+	return s.change(ctx, target, doc, dry, func(have Stored) (events.Event, bool, error) {
+		if !have.Exists {
+			return events.Event{}, false, nil
+		}
+		e, err := events.New(s.Source, doc, &events.DocumentDeleted{Reason: "the file is gone from the imported folder"})
+		e.ID = events.DerivedID(s.Format, doc.String(), have.Last.String(), "gone")
+		return e, true, err
+	})
+}
+
+// change appends to a document what follows from what it is, if anything does, and
+// returns the number of events added. If somebody else wrote to it meanwhile, it decides
+// again.
+func (s Stamp) change(ctx context.Context, target formats.Target, doc events.Subject, dry bool,
+	decide func(Stored) (e events.Event, needed bool, err error)) (int, error) {
 	for try := range MaxTries {
-		have, err := Load(ctx, target, f.Doc)
+		have, err := Load(ctx, target, doc)
 		if err != nil {
 			return 0, err
 		}
-		if have.Exists && have.Sum == f.Sum && have.Meta.Attributes[AttrMode] == f.Meta.Attributes[AttrMode] {
-			return 0, nil
+		e, needed, err := decide(have)
+		if err != nil || !needed {
+			return 0, err
 		}
 		if dry {
 			return 1, nil
 		}
-		data, contentType, err := readWhole(ctx, target, f)
-		if err != nil {
-			return 0, err
-		}
-		e := events.Event{Source: s.Source, Type: events.TypeDocumentWritten, Subject: f.Doc, ContentType: contentType, Data: data}
-		e.ID = events.DerivedID(s.Format, f.Doc.String(), have.Last.String(), "file", f.Sum)
-		ack, err := target.Append(ctx, f.Doc, log.At(have.Last), e.WithExtension(events.ExtDoc, f.Meta.String()))
+		ack, err := target.Append(ctx, doc, log.At(have.Last), e)
 		switch {
 		case err == nil && ack.Duplicate:
 			return 0, nil
@@ -156,7 +178,7 @@ func (s Stamp) PutDocument(ctx context.Context, target formats.Target, f WholeFi
 			return 0, err
 		}
 	}
-	return 0, fmt.Errorf("%s: %w", f.Doc, log.ErrConflict)
+	return 0, fmt.Errorf("%s: %w", doc, log.ErrConflict)
 }
 
 // readWhole returns the data of a file's document: the file, or the list of its
@@ -217,37 +239,6 @@ func putPieces(ctx context.Context, target formats.Target, r io.Reader) ([]byte,
 	}
 	list.SHA256 = HexSum(whole)
 	return rawjson.Marshal(list)
-}
-
-// DeleteDocument takes a document away, if it is there.
-func (s Stamp) DeleteDocument(ctx context.Context, target formats.Target, doc events.Subject, dry bool) (int, error) {
-	for try := range MaxTries {
-		have, err := Load(ctx, target, doc)
-		if err != nil || !have.Exists {
-			return 0, err
-		}
-		if dry {
-			return 1, nil
-		}
-		e, err := events.New(s.Source, doc, &events.DocumentDeleted{Reason: "the file is gone from the imported folder"})
-		if err != nil {
-			return 0, err
-		}
-		e.ID = events.DerivedID(s.Format, doc.String(), have.Last.String(), "gone")
-		ack, err := target.Append(ctx, doc, log.At(have.Last), e)
-		switch {
-		case err == nil && ack.Duplicate:
-			return 0, nil
-		case err == nil:
-			return 1, nil
-		case !IsRace(err):
-			return 0, err
-		}
-		if err := Pause(ctx, try); err != nil {
-			return 0, err
-		}
-	}
-	return 0, fmt.Errorf("%s: %w", doc, cmp.Or(ctx.Err(), log.ErrConflict))
 }
 
 // FormatMode spells the mode of a file for an attribute.
