@@ -149,14 +149,14 @@ func (im importer) session(ctx context.Context) error {
 		im.Refuse(im.f.id, im.f.Path, reason)
 		return err
 	}
-	added, err := p.apply(ctx)
-	if err == nil {
+	before := im.Report.Events
+	if err = p.apply(ctx); err == nil {
 		err = im.verify(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	im.finish(im.Outcome(fresh, added))
+	im.finish(im.Outcome(fresh, before))
 	return nil
 }
 

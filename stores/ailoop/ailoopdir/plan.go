@@ -110,36 +110,34 @@ func guardTypes() []string {
 	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated)
 }
 
-// apply carries the plan out. It returns the number of events added.
-func (p *plan) apply(ctx context.Context) (int, error) {
-	added, err := p.documents(ctx)
-	if p.im.Added(added); err != nil {
-		return added, err
+// apply carries the plan out.
+func (p *plan) apply(ctx context.Context) error {
+	if err := p.documents(ctx); err != nil {
+		return err
 	}
 	evs, err := p.events()
 	if err != nil {
-		return added, err
+		return err
 	}
-	w := foreign.NewWriter(p.im.Target, p.base.Subject, p.base.Offset(), guardTypes(), p.im.Added)
+	w := p.im.Writer(p.base.Subject, p.base.Offset(), guardTypes())
 	w.Rewrites = p.change.Replaced
 	for _, e := range evs {
 		if err := w.Add(ctx, e); err != nil {
-			return added + w.Added, err
+			return err
 		}
 	}
-	err = w.Flush(ctx)
-	return added + w.Added, err
+	return w.Flush(ctx)
 }
 
 // documents keeps the file whole, before any event says so.
-func (p *plan) documents(ctx context.Context) (int, error) {
+func (p *plan) documents(ctx context.Context) error {
 	switch {
 	case p.doc != events.Subject{}:
 		return p.im.Keep(ctx, p.doc, p.origin, p.im.f.File, events.Link{Rel: "session", To: p.base.Subject.String()})
 	case p.gone != events.Subject{}:
-		return p.im.DeleteDocument(ctx, p.im.Target, p.gone, false)
+		return p.im.Drop(ctx, p.gone)
 	}
-	return 0, nil
+	return nil
 }
 
 // events returns what the plan comes to, in the order in which it is appended. Each

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -18,14 +17,14 @@ func guardTypes() []string {
 }
 
 // apply carries a plan out.
-func (p *plan) apply(ctx context.Context, target formats.Target, told func(int)) error {
+func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
 	if p.recipe != nil {
-		n, err := p.recipe.put(ctx, target, p.origin.Root)
-		if told(n); err != nil {
+		n, err := p.recipe.put(ctx, im.Target, p.origin.Root)
+		if im.Added(n); err != nil {
 			return err
 		}
 	}
-	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w := im.Writer(p.s.Subject, p.base, guardTypes())
 	w.Rewrites = p.rewrites
 	for _, s := range p.steps {
 		if err := p.applyStep(ctx, w, s); err != nil {
@@ -70,7 +69,7 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 		}
 	}
 	if len(wanted) > 0 {
-		w := foreign.NewWriter(im.Target, v.s.Subject, v.s.Offset(), guardTypes(), im.Added)
+		w := im.Writer(v.s.Subject, v.s.Offset(), guardTypes())
 		e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
 		if err != nil {
 			return err
@@ -87,8 +86,7 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 		}
 	}
 	for _, doc := range gone {
-		n, err := im.DeleteDocument(ctx, im.Target, doc, false)
-		if im.Added(n); err != nil {
+		if err := im.Drop(ctx, doc); err != nil {
 			return err
 		}
 	}
@@ -108,8 +106,7 @@ func (im importer) spellings(ctx context.Context, v view, u *unit, origin *event
 		}
 		if data == nil || foreign.SumOf(data) != f.Sum {
 			doc := documentOf(im.Target.Namespace(), origin.Root, f.Full)
-			n, err := im.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()})
-			if im.Added(n); err != nil {
+			if err := im.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()}); err != nil {
 				return nil, err
 			}
 			format.Doc, format.Of = events.RefOf(doc, 0), asRendered(u, f.Path, data)

@@ -177,14 +177,14 @@ func (im importer) session(ctx context.Context, u *unit) error {
 	if err := im.carryOut(ctx, p, u, origin); err != nil {
 		return err
 	}
-	im.Finish(u.Folder, im.Outcome(fresh, im.Report.Events-before))
+	im.Finish(u.Folder, im.Outcome(fresh, before))
 	return nil
 }
 
 // carryOut appends what a plan comes to, settles how the files are spelled, and
 // looks whether they come out.
 func (im importer) carryOut(ctx context.Context, p *plan, u *unit, origin *events.Origin) error {
-	if err := p.apply(ctx, im.Target, im.Added); err != nil {
+	if err := p.apply(ctx, im.Intake); err != nil {
 		return err
 	}
 	s, err := im.Load(ctx, u.ID)

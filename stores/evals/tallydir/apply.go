@@ -169,41 +169,37 @@ func (g *emitter) run(s *source) {
 	g.emit(p, "run", p.FinishedAt)
 }
 
-// apply carries a plan out. It returns the number of events added.
-func (p *plan) apply(ctx context.Context, im *foreign.Intake) (int, error) {
-	added, err := p.applyDocuments(ctx, im)
-	if im.Added(added); err != nil {
-		return added, err
+// apply carries a plan out.
+func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
+	if err := p.applyDocuments(ctx, im); err != nil {
+		return err
 	}
-	w := foreign.NewWriter(im.Target, p.s.Subject, p.base, guardTypes(), im.Added)
+	w := im.Writer(p.s.Subject, p.base, guardTypes())
 	w.Rewrites = p.rewrites
 	for e, err := range p.events() {
 		if err == nil {
 			err = w.Add(ctx, e)
 		}
 		if err != nil {
-			return added + w.Added, err
+			return err
 		}
 	}
-	err = w.Flush(ctx)
+	err := w.Flush(ctx)
 	p.alone = w.Added == len(p.made)
-	return added + w.Added, err
+	return err
 }
 
 // applyDocuments keeps files whole, before any event names them.
-func (p *plan) applyDocuments(ctx context.Context, im *foreign.Intake) (int, error) {
-	added := 0
+func (p *plan) applyDocuments(ctx context.Context, im *foreign.Intake) error {
 	for _, s := range p.whole {
-		n, err := im.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()})
-		if added += n; err != nil {
-			return added, err
+		if err := im.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()}); err != nil {
+			return err
 		}
 	}
 	for _, doc := range p.gone {
-		n, err := im.DeleteDocument(ctx, im.Target, doc, false)
-		if added += n; err != nil {
-			return added, err
+		if err := im.Drop(ctx, doc); err != nil {
+			return err
 		}
 	}
-	return added, nil
+	return nil
 }

@@ -180,14 +180,15 @@ func (im importer) session(ctx context.Context, f *folder, again bool) error {
 		return err
 	}
 	p.recall = fresh && f.small() && !im.Options.DryRun
-	added, err := p.apply(ctx, im.Intake)
+	before := im.Report.Events
+	err = p.apply(ctx, im.Intake)
 	if err == nil && !im.Options.DryRun {
 		err = im.verify(ctx, f, p)
 	}
 	if err != nil {
 		return err
 	}
-	im.finish(f, im.Outcome(fresh, added))
+	im.finish(f, im.Outcome(fresh, before))
 	return nil
 }
 

@@ -2,7 +2,6 @@ package foreign
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -27,7 +27,7 @@ type File struct {
 	Value  bool              // the state gets something from it
 	Issues []formats.Problem
 	Data   []byte // the file, if it is in memory
-	bad    int // lines
+	bad    int    // lines
 }
 
 // Problem says what is wrong with the file, or a line of it.
@@ -156,11 +156,17 @@ func (f *Folder) add(e fs.DirEntry, rel string) error {
 
 // Oldest returns the time at which the first of the files was changed last.
 func (f *Folder) Oldest() (events.Timestamp, error) {
-	names := make([]string, len(f.Files))
-	for i, file := range f.Files {
-		names[i] = file.Full
+	oldest := time.Time{}
+	for _, file := range f.Files {
+		info, err := f.Tree.Root.Lstat(file.Full)
+		if err != nil {
+			return "", err
+		}
+		if oldest.IsZero() || info.ModTime().Before(oldest) {
+			oldest = info.ModTime()
+		}
 	}
-	return f.Tree.Oldest(names)
+	return events.TimestampOf(oldest), nil
 }
 
 // Unit is a session to import: its id, and its folder below the root.
@@ -170,7 +176,7 @@ type Unit struct{ ID, Dir string }
 // asked for.
 func (in *Intake) Units(dir string) ([]Unit, error) {
 	if in.Single != "" {
-		return []Unit{{IDOf(in.Single), path.Join(dir, in.Single)}}, nil
+		return []Unit{{idOf(in.Single), path.Join(dir, in.Single)}}, nil
 	}
 	entries, err := in.Tree.Entries(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +184,7 @@ func (in *Intake) Units(dir string) ([]Unit, error) {
 	}
 	var list []Unit
 	for _, e := range entries {
-		if id := IDOf(e.Name()); e.IsDir() && (in.Wants(id) || in.Wants(e.Name())) {
+		if id := idOf(e.Name()); e.IsDir() && (in.Wants(id) || in.Wants(e.Name())) {
 			list = append(list, Unit{id, path.Join(dir, e.Name())})
 		}
 	}
@@ -188,26 +194,4 @@ func (in *Intake) Units(dir string) ([]Unit, error) {
 // Wants reports whether a session is among those asked for.
 func (in *Intake) Wants(id string) bool {
 	return len(in.Options.Only) == 0 || slices.Contains(in.Options.Only, id)
-}
-
-// Keep keeps a file whole, in a document that says where it comes from.
-func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origin, f *File, links ...events.Link) (int, error) {
-	return in.PutDocument(ctx, in.Target, WholeFile{
-		Doc: doc, Meta: f.Meta(at, links...), Size: f.Size, Sum: f.Sum,
-		Content: func() (io.ReadCloser, error) {
-			if f.Data != nil {
-				return io.NopCloser(bytes.NewReader(f.Data)), nil
-			}
-			return in.Tree.Open(f.Full)
-		},
-	}, false)
-}
-
-// Meta describes a file that is kept whole.
-func (f *File) Meta(at *events.Origin, links ...events.Link) events.DocMeta {
-	attributes := map[string]string{AttrRoot: at.Root, AttrPath: KeyOf(path.Clean(f.Full)), AttrMarker: at.Marker, AttrSHA256: f.Sum}
-	if f.Mode != 0 {
-		attributes[AttrMode] = FormatMode(f.Mode)
-	}
-	return events.DocMeta{Attributes: attributes, Links: links}
 }

@@ -40,16 +40,6 @@ type progress struct {
 	tell func(formats.Progress)
 }
 
-// NewIntake opens a folder. Its Tree.Root is for the caller to close.
-func NewIntake(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions) (*Intake, error) {
-	root, err := os.OpenRoot(at.Root)
-	if err != nil {
-		return nil, err
-	}
-	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker,
-		unit: "folder", There: make(map[string]bool), progress: &progress{tell: o.Progress}}, nil
-}
-
 // Import opens a folder and has it brought in by run. A dry run appends to a rehearsal.
 func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
 	root, err := os.OpenRoot(at.Root)
@@ -148,12 +138,13 @@ func (in *Intake) Finish(f Folder, outcome *int) {
 	}
 }
 
-// Outcome returns what counts a session to which events were added.
-func (in *Intake) Outcome(fresh bool, added int) *int {
+// Outcome returns what counts a session to which events were added: before says how many
+// the import had added until then.
+func (in *Intake) Outcome(fresh bool, before int) *int {
 	switch {
 	case fresh:
 		return &in.Report.Added
-	case added == 0:
+	case in.Report.Events == before:
 		return &in.Report.Unchanged // somebody else brought it in meanwhile
 	}
 	return &in.Report.Changed
@@ -186,10 +177,10 @@ func (in *Intake) Settle(ctx context.Context, place string, err error) error {
 func Retry(ctx context.Context, attempt func(again bool) error) error {
 	for try := 0; ; try++ {
 		err := attempt(try > 0)
-		if err == nil || !IsRace(err) || try == MaxTries {
+		if err == nil || !isRace(err) || try == maxTries {
 			return err
 		}
-		if err := Pause(ctx, try); err != nil {
+		if err := pause(ctx, try); err != nil {
 			return err
 		}
 	}
@@ -210,30 +201,21 @@ func (in *Intake) Load(ctx context.Context, id string) (*projector.Session, erro
 // its beginning.
 func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) string) error {
 	in.Expect(len(units))
-	ids := make([]string, len(units))
-	for i, u := range units {
-		ids[i] = u.ID
-	}
-	return in.Know(ctx, ids, func(n int) string { return birthOf(units[n]) })
-}
-
-// Know does that for ids, of which birthOf takes the number.
-func (in *Intake) Know(ctx context.Context, ids []string, birthOf func(n int) string) error {
 	for info, err := range in.Target.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			return err
 		}
 		in.There[info.Subject.ID] = true
 	}
-	for n, id := range ids {
-		if !in.There[id] {
+	for _, u := range units {
+		if !in.There[u.ID] {
 			continue
 		}
-		s, err := in.Load(ctx, id)
+		s, err := in.Load(ctx, u.ID)
 		if err != nil {
 			return err
 		}
-		if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birthOf(n)) && have.Root != "" {
+		if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birthOf(u)) && have.Root != "" {
 			in.Root, in.Adopted = have.Root, true
 			return nil
 		}

@@ -17,23 +17,6 @@ type Location struct {
 	Marker string // hash of the place
 }
 
-// LocationOf begins with the folder of a path that a user gave. layout is named if
-// there is none.
-func LocationOf(layout, path string) (Location, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return Location{}, err
-	}
-	info, err := os.Stat(abs)
-	if err != nil {
-		return Location{}, err
-	}
-	if !info.IsDir() {
-		return Location{}, fmt.Errorf("%s: %s: is not a folder: %w", layout, path, formats.ErrUnknownLayout)
-	}
-	return Location{Root: abs, Name: filepath.Base(abs)}, nil
-}
-
 // Shape says how the folders of a layout are known.
 type Shape struct {
 	Layout     string
@@ -47,11 +30,18 @@ type Shape struct {
 // Find returns the root for a path that a user gave: that of the root itself, of the
 // folder around it, of the folder that holds the sessions, or of one session's.
 func (s Shape) Find(path string) (Location, error) {
-	at, err := LocationOf(s.Layout, path)
+	abs, err := filepath.Abs(path)
 	if err != nil {
-		return at, err
+		return Location{}, err
 	}
-	abs, parent := at.Root, filepath.Dir(at.Root)
+	info, err := os.Stat(abs)
+	if err != nil {
+		return Location{}, err
+	}
+	if !info.IsDir() {
+		return Location{}, fmt.Errorf("%s: %s: is not a folder: %w", s.Layout, path, formats.ErrUnknownLayout)
+	}
+	at, parent := Location{Root: abs, Name: filepath.Base(abs)}, filepath.Dir(abs)
 	switch {
 	case s.IsRoot(abs):
 	case s.IsRoot(filepath.Join(abs, s.Inside)):

@@ -62,7 +62,7 @@ func OutputOf(src formats.Source, s *projector.Session, path string, sum func(ev
 // Write writes the bytes of the file.
 func (o Output) Write(ctx context.Context, w io.Writer) error {
 	if o.Whole {
-		return WriteDocument(ctx, o.src, o.doc, o.at, w)
+		return writeDocument(ctx, o.src, o.doc, o.at, w)
 	}
 	return o.Render(w)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 
 	"github.com/tallylog/tally/events"
@@ -50,8 +51,8 @@ func RootFiles(ctx context.Context, src formats.Source, root string, isOwn func(
 func ExportRoot(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
 		for have, err := range RootFiles(ctx, src, root, isOwn) {
-			f := formats.File{Path: have.pathIn(root), Mode: formats.FileMode(ParseMode(have.Meta.Attributes[AttrMode])), Way: formats.Whole,
-				Write: func(w io.Writer) error { return WriteDocument(ctx, src, have.Doc, 0, w) }}
+			f := formats.File{Path: have.pathIn(root), Mode: formats.FileMode(have.mode()), Way: formats.Whole,
+				Write: func(w io.Writer) error { return writeDocument(ctx, src, have.Doc, 0, w) }}
 			if !yield(f, err) {
 				return
 			}
@@ -68,9 +69,18 @@ func (st Stored) ofSession() bool {
 	return false
 }
 
+// mode returns the mode of the file, 0 for that of an ordinary one.
+func (st Stored) mode() int64 {
+	mode, err := strconv.ParseInt(st.Meta.Attributes[attrMode], 8, 32)
+	if err != nil {
+		return 0
+	}
+	return mode
+}
+
 // pathIn returns the path of the file below its root.
 func (st Stored) pathIn(root string) string {
-	if path := st.Meta.Attributes[AttrPath]; path != "" {
+	if path := st.Meta.Attributes[attrPath]; path != "" {
 		return PathOf(path)
 	}
 	return strings.TrimPrefix(st.Doc.ID, root+"/")
@@ -103,12 +113,11 @@ func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func
 	if err != nil {
 		return nil, err
 	}
-	if have.Exists && have.Sum != f.Sum && have.Meta.Attributes[AttrMarker] != in.Marker && !in.Adopted && !in.Options.Merge {
+	if have.Exists && have.Sum != f.Sum && have.Meta.Attributes[attrMarker] != in.Marker && !in.Adopted && !in.Options.Merge {
 		in.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", in.Root, in.WayOut()))
 		return nil, nil
 	}
-	n, err := in.Keep(ctx, doc, &events.Origin{Root: in.Root, Marker: in.Marker}, f)
-	if in.Added(n); err != nil {
+	if err := in.Keep(ctx, doc, &events.Origin{Root: in.Root, Marker: in.Marker}, f); err != nil {
 		return nil, err
 	}
 	in.Report.Files.Add(formats.Whole)
@@ -122,11 +131,10 @@ func (in *Intake) DropRootFiles(ctx context.Context, seen map[string]bool, isOwn
 		if err != nil {
 			return err
 		}
-		if seen[have.pathIn(in.Root)] || have.Meta.Attributes[AttrMarker] != in.Marker {
+		if seen[have.pathIn(in.Root)] || have.Meta.Attributes[attrMarker] != in.Marker {
 			continue
 		}
-		n, err := in.DeleteDocument(ctx, in.Target, have.Doc, false)
-		if in.Added(n); err != nil {
+		if err := in.Drop(ctx, have.Doc); err != nil {
 			return err
 		}
 	}
