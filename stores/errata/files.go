@@ -52,11 +52,16 @@ type tree struct {
 	err  error // why there is none
 }
 
-// tree opens the folder; what goes wrong shows at each file.
-func (w WorkTree) tree() *tree {
-	t, err := w.open()
-	if err != nil {
-		return &tree{err: err}
+var errNoTree = errors.New("no working tree")
+
+// open opens the folder; what goes wrong shows at each file.
+func (w WorkTree) open() *tree {
+	if w.Dir == "" {
+		return &tree{err: errNoTree}
+	}
+	t := &tree{tell: w.Report}
+	if t.dir, t.err = filepath.Abs(w.Dir); t.err == nil {
+		t.root, t.err = os.OpenRoot(t.dir)
 	}
 	return t
 }
@@ -65,23 +70,6 @@ func (t *tree) close() {
 	if t.root != nil {
 		t.root.Close()
 	}
-}
-
-var errNoTree = errors.New("no working tree")
-
-func (w WorkTree) open() (*tree, error) {
-	if w.Dir == "" {
-		return nil, errNoTree
-	}
-	dir, err := filepath.Abs(w.Dir)
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	return &tree{root: root, dir: dir, tell: w.Report}, nil
 }
 
 // name returns the path of a file relative to the tree, with slashes.
@@ -435,11 +423,11 @@ func recorded(changes []FileChange) []events.RestoredFile {
 // restored. A path outside dir is an error; a file that is to be deleted and is
 // not there is left out.
 func SnapshotFiles(dir string, writes []FileWrite) ([]FileSnapshot, error) {
-	t, err := WorkTree{Dir: dir}.open()
-	if err != nil {
-		return nil, err
+	t := WorkTree{Dir: dir}.open()
+	defer t.close()
+	if t.err != nil {
+		return nil, t.err
 	}
-	defer t.root.Close()
 	snaps := []FileSnapshot{}
 	for _, w := range writes {
 		name, err := t.name(w.Path)

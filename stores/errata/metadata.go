@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -63,17 +62,11 @@ func (v *view) content(id string) (Content, error) {
 // LastActiveTools gives the names of the tools of the last run, or as they were
 // set since; nil before either.
 func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
-	for rec, err := range s.Store().Log.ReadBack(ctx, events.Range{Subject: s.Subject()}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
-		if err == nil && panel.Wanted(rec.Type) {
-			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
-		}
+	for f, err := range s.facts(ctx, s.Store().Log.ReadBack(ctx, events.Range{Subject: s.Subject()})) {
 		if err != nil {
 			return nil, err
 		}
-		switch p := projector.Decode(rec).Payload.(type) {
+		switch p := f.Payload.(type) {
 		case *events.RunFinished:
 			if p.Run.Kind == panel.Kind && p.Tools != nil {
 				return toolNames(p.Tools), nil

@@ -40,16 +40,12 @@ func (p *plan) applyStep(ctx context.Context, w *foreign.Writer, s step) error {
 			return err
 		}
 	}
-	payload := s.payload(w.Last)
-	e, err := events.New(cmp.Or(s.source, EventSource), p.s.Subject, payload)
+	e, err := events.New(cmp.Or(s.source, EventSource), p.s.Subject, s.payload(w.Last))
 	if err != nil {
 		return err
 	}
-	// The same difference stated again is the same event.
-	if e.ID = s.id; e.ID == "" {
-		e.ID = events.DerivedID(Format, p.s.Subject.ID, p.base.String(), s.what, payload.EventType(), foreign.SumOf(e.Data))
-	}
-	e.Time = foreign.TimeOf(s.at)
+	e = stamp.Named(e, p.base, s.what, s.at) // the same difference stated again is the same event
+	e.ID = cmp.Or(s.id, e.ID)
 	return w.Add(ctx, e)
 }
 
@@ -58,7 +54,7 @@ func (p *plan) applyStep(ctx context.Context, w *foreign.Writer, s step) error {
 // that, and one that is gone stays away for as long.
 func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Origin) error {
 	wanted, err := im.spellings(ctx, v, u, origin)
-	if err != nil {
+	if err != nil || len(wanted) == 0 {
 		return err
 	}
 	var gone []events.Subject
@@ -68,22 +64,20 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 			gone = append(gone, doc)
 		}
 	}
-	if len(wanted) > 0 {
-		w := im.Writer(v.s.Subject, v.s.Offset(), guardTypes())
-		e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
-		if err != nil {
-			return err
-		}
-		e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", foreign.SumOf(e.Data))
-		if v.s.Ledger.CreatedAt == u.created && !im.There[u.ID] {
-			e.Time = foreign.TimeOf(u.created)
-		}
-		if err := w.Add(ctx, e); err != nil {
-			return err
-		}
-		if err := w.Flush(ctx); err != nil {
-			return err
-		}
+	w := im.Writer(v.s.Subject, v.s.Offset(), guardTypes())
+	e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
+	if err != nil {
+		return err
+	}
+	e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", foreign.SumOf(e.Data))
+	if v.s.Ledger.CreatedAt == u.created && !im.There[u.ID] {
+		e.Time = foreign.TimeOf(u.created)
+	}
+	if err := w.Add(ctx, e); err != nil {
+		return err
+	}
+	if err := w.Flush(ctx); err != nil {
+		return err
 	}
 	for _, doc := range gone {
 		if err := im.Drop(ctx, doc); err != nil {

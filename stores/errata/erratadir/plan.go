@@ -295,7 +295,7 @@ func (p *plan) planRun(e entry, have *row) {
 		p.again = p.again || have != nil
 		p.add("run/"+e.id, e.at(), &events.RunFinished{Run: e.ref(), Outcome: e.outcome(), Result: e.result(), Schema: panel.Schema, FinishedAt: e.at()})
 	}
-	if a := e.annotationOf(have); a != nil && (have == nil || !isNoted(have.run, a)) {
+	if a := e.annotation(have); a != nil && (have == nil || !isNoted(have.run, a)) {
 		p.add("note/"+e.id, e.at(), a)
 	}
 	costs, bad := e.costs()
@@ -329,7 +329,7 @@ func (p *plan) isCounted(c *events.CostAccrued) bool {
 
 // planCheckpoint states the unfinished run.
 func (p *plan) planCheckpoint(ctx context.Context) error {
-	open := p.openCheckpoint()
+	open := panel.Unfinished(p.s.Ledger)
 	if p.u.of(partCheckpoint) == nil {
 		if open != nil && !p.u.has(partCheckpoint) {
 			p.add("checkpoint", "", &events.CheckpointCleared{Kind: events.CheckpointResume, ID: open.ID, Reason: "import"})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
@@ -168,54 +169,32 @@ func (e entry) outcome() string {
 	return "failed"
 }
 
-// annotation gives what a person said of a run, nil if nothing.
-func (e entry) annotation() *events.RunAnnotated {
+// annotation returns what a person said of a run, nil if nothing. What was said of it in
+// the session that has it, and the file no longer says, is taken back.
+func (e entry) annotation(have *row) *events.RunAnnotated {
+	var had projector.Run
+	if have != nil && have.run != nil && e.summary != nil {
+		had = *have.run
+	}
 	m := panel.Object(e.summary)
 	p := &events.RunAnnotated{Run: e.ref(), AppliedFiles: panel.Texts(m, "applied_files")}
 	said := p.AppliedFiles != nil
 	for _, f := range []struct {
-		name string
-		to   **string
-	}{{"selected", &p.Selected}, {"rating", &p.Rating}, {"note", &p.Note}} {
-		if s := m.Text(f.name); s != "" {
+		name, had string
+		to        **string
+	}{{"selected", had.Selected, &p.Selected}, {"rating", had.Rating, &p.Rating}, {"note", had.Note, &p.Note}} {
+		if s := m.Text(f.name); s != "" || f.had != "" {
 			*f.to, said = &s, true
 		}
 	}
 	if !said {
 		return nil
 	}
-	if p.Rating != nil && *p.Rating == "bad" && p.Selected != nil {
+	if selected := m.Text("selected"); m.Text("rating") == "bad" && selected != "" {
 		// The original selects what it rates bad, as if it had won.
-		p.Tags, p.Selected = []string{panel.RatedTag + *p.Selected}, new(string)
+		p.Tags, p.Selected = []string{panel.RatedTag + selected}, new(string)
 	}
 	return p
-}
-
-// annotationOf is annotation for a run that the session may have: what was said of it
-// there and the file no longer says is taken back.
-func (e entry) annotationOf(have *row) *events.RunAnnotated {
-	a := e.annotation()
-	if have == nil || have.run == nil || e.summary == nil {
-		return a
-	}
-	m := panel.Object(e.summary)
-	for _, f := range []struct{ name, said string }{{"selected", have.run.Selected}, {"rating", have.run.Rating}, {"note", have.run.Note}} {
-		if f.said == "" || m.Text(f.name) != "" {
-			continue
-		}
-		if a == nil {
-			a = &events.RunAnnotated{Run: e.ref()}
-		}
-		switch f.name {
-		case "selected":
-			a.Selected = new(string)
-		case "rating":
-			a.Rating = new(string)
-		case "note":
-			a.Note = new(string)
-		}
-	}
-	return a
 }
 
 // costs gives what each model of a run cost. What is no cost is left out and

@@ -100,29 +100,16 @@ func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
 	return d.Data, nil
 }
 
-// openCheckpoint gives the resume checkpoint that was saved last and not cleared.
-func (v view) openCheckpoint() *projector.Checkpoint {
-	var open *projector.Checkpoint
-	for _, c := range v.s.Ledger.Checkpoints {
-		if c.Kind == events.CheckpointResume && !c.Cleared && (open == nil || newest(c) > newest(open)) {
-			open = c
-		}
-	}
-	return open
-}
-
-func newest(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
-
 // checkpoint renders the checkpoint of an unfinished run, nil if there is none:
 // the file as it was imported, or what was saved of each model since.
 func (v view) checkpoint(ctx context.Context) ([]byte, error) {
-	c := v.openCheckpoint()
+	c := panel.Unfinished(v.s.Ledger)
 	if c == nil {
 		return nil, nil
 	}
 	parts := saved{responses: make(map[string]events.Raw)}
 	source := v.src.Loader().Source
-	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, After: c.Saved[0] - 1, Upto: newest(c)}) {
+	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, After: c.Saved[0] - 1, Upto: panel.Newest(c)}) {
 		if err == nil {
 			rec, err = projector.Resolve(ctx, source, rec, foreign.MaxValue(v.src))
 		}

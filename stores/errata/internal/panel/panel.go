@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
 )
 
 const (
@@ -70,6 +71,21 @@ func Cut(prompt string) string {
 
 // IsMarker reports whether a summary stands for a rewind.
 func IsMarker(summary rawjson.Members) bool { return summary.Text("type") == MarkerType }
+
+// Unfinished returns the checkpoint of the run that was saved last and not cleared, nil
+// if there is none.
+func Unfinished(l *projector.Ledger) *projector.Checkpoint {
+	var open *projector.Checkpoint
+	for _, c := range l.Checkpoints {
+		if c.Kind == events.CheckpointResume && !c.Cleared && (open == nil || Newest(c) > Newest(open)) {
+			open = c
+		}
+	}
+	return open
+}
+
+// Newest returns the offset of a checkpoint's newest version.
+func Newest(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
 
 // UsualContent is what surrounds runs and histories as the original writes it.
 func UsualContent(session string, runs int) rawjson.Members {

@@ -161,22 +161,21 @@ func (v *View) annotated(f projector.Fact, p *events.RunAnnotated) {
 		s = &said{}
 		v.said[p.Run.ID] = s
 	}
-	for _, x := range []struct {
-		now  *string
-		keep **string
-	}{{p.Selected, &s.selected}, {p.Rating, &s.rating}, {p.Note, &s.note}} {
-		if x.now != nil {
-			*x.keep = x.now
-		}
-		if x.now != nil && f.Source == ImportSource {
-			*x.keep = nil
+	brought := f.Source == ImportSource
+	keep := func(now *string, kept **string) {
+		if now != nil && brought {
+			*kept = nil
+		} else if now != nil {
+			*kept = now
 		}
 	}
-	if p.AppliedFiles != nil {
-		s.appliedFiles = p.AppliedFiles
-	}
-	if p.AppliedFiles != nil && f.Source == ImportSource {
+	keep(p.Selected, &s.selected)
+	keep(p.Rating, &s.rating)
+	keep(p.Note, &s.note)
+	if p.AppliedFiles != nil && brought {
 		s.appliedFiles = nil
+	} else if p.AppliedFiles != nil {
+		s.appliedFiles = p.AppliedFiles
 	}
 }
 
