@@ -3,7 +3,6 @@ package tallydir
 import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -53,11 +52,7 @@ func (im importer) idIn(f *folder, name string) string {
 		if err != nil {
 			return ""
 		}
-		object, err := rawjson.Object(v.Raw)
-		if err != nil {
-			return ""
-		}
-		return object.Text("id")
+		return v.Object.Text("id")
 	}
 	r, err := f.Tree.Open(s.Full)
 	if err != nil {

@@ -141,35 +141,37 @@ func (f *folder) rendered(s *source) (string, error) {
 }
 
 func (f *folder) scanTurns(s *source, have []projector.Turn) error {
+	traces, err := f.traceFormat()
+	if err != nil {
+		return err
+	}
 	sc := lineScan{file: s.File, have: have, keep: f.small()}
-	traces, err := f.openTraces()
-	if err != nil {
-		return err
-	}
-	if traces != nil {
-		defer traces.close()
-		sc.derive = &deriver{out: arrayWriter{w: traces.comparison, format: traces.format}}
-	}
 	if f.small() {
-		err = f.scanSmallTurns(s, &sc)
+		err = f.scanSmallTurns(s, &sc, traces)
 	} else {
-		err = f.scanLargeTurns(s, &sc)
+		err = f.scanLargeTurns(s, &sc, traces)
 	}
 	if err != nil {
 		return err
-	}
-	if traces != nil {
-		if s.lines.traced, err = traces.matched(); err != nil {
-			return err
-		}
 	}
 	s.Format, s.Value = s.lines.format, true
 	s.EndLines()
 	return nil
 }
 
-// scanSmallTurns scans a file in memory, where it stays.
-func (f *folder) scanSmallTurns(s *source, sc *lineScan) error {
+// scanSmallTurns scans a file in memory, where it stays. The step traces, if there are
+// any, are compared with what follows from the turns.
+func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileFormat) error {
+	var traces *matcher
+	if layout != nil {
+		buf, err := f.readTraces()
+		if err != nil {
+			return err
+		}
+		defer traceBuffers.Put(buf)
+		traces = &matcher{rest: buf.Bytes()}
+		sc.derive = &deriver{out: arrayWriter{w: traces, format: *layout}}
+	}
 	var err error
 	if s.Data, err = f.Tree.Read(s.File, math.MaxInt64); err != nil {
 		return err
@@ -180,23 +182,27 @@ func (f *folder) scanSmallTurns(s *source, sc *lineScan) error {
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
-	if s.same, err = m.matched(); err != nil || s.same {
-		return err
+	s.lines.traced = traces != nil && traces.matched()
+	if s.same = m.matched(); s.same {
+		return nil
 	}
 	s.Sum = foreign.SumOf(s.Data)
 	s.render, err = s.lines.rendered()
 	return err
 }
 
-// scanLargeTurns scans a file as it is read.
-func (f *folder) scanLargeTurns(s *source, sc *lineScan) error {
+// scanLargeTurns scans a file as it is read. What it gives is compared by hashes.
+func (f *folder) scanLargeTurns(s *source, sc *lineScan, layout *events.FileFormat) error {
 	r, err := f.Tree.Open(s.Full)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	file, render := sha256.New(), sha256.New()
+	file, render, traces := sha256.New(), sha256.New(), sha256.New()
 	sc.render.W = render
+	if layout != nil {
+		sc.derive = &deriver{out: arrayWriter{w: traces, format: *layout}}
+	}
 	sc.each = func(take func(foreign.TurnLine) error) error {
 		return foreign.EachLine(io.TeeReader(r, file), f.Limit, take)
 	}
@@ -205,45 +211,31 @@ func (f *folder) scanLargeTurns(s *source, sc *lineScan) error {
 	}
 	s.Sum, s.render = foreign.HexSum(file), foreign.HexSum(render)
 	s.same = s.Sum == s.render
+	if layout != nil {
+		want, err := f.sum(f.file(tracesName))
+		s.lines.traced = want == foreign.HexSum(traces)
+		return err
+	}
 	return nil
 }
 
-// traceFile is stepTraces.json, to be compared with what follows from the steps.
-type traceFile struct {
-	comparison
-	close  func()
-	format events.FileFormat
-}
+// traceBuffers hold the step traces of small folders while they are compared. Nothing of
+// them stays.
+var traceBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// traceBuffers hold such files of small folders while they are compared. Nothing of them
-// stays.
-var traceBuffers sync.Pool // of *bytes.Buffer
-
-// openTraces returns nil if there are no step traces.
-func (f *folder) openTraces() (*traceFile, error) {
-	layout, err := f.traceFormat()
-	if layout == nil || err != nil {
-		return nil, err
-	}
+// readTraces reads the step traces into such a buffer.
+func (f *folder) readTraces() (*bytes.Buffer, error) {
 	s := f.file(tracesName)
 	r, err := f.Tree.Open(s.Full)
 	if err != nil {
 		return nil, err
 	}
-	if !f.small() {
-		return &traceFile{comparison: &fileMatcher{r: r}, close: func() { r.Close() }, format: *layout}, nil
-	}
 	defer r.Close()
-	buf, _ := traceBuffers.Get().(*bytes.Buffer)
-	if buf == nil {
-		buf = new(bytes.Buffer)
-	}
+	buf := traceBuffers.Get().(*bytes.Buffer)
 	buf.Reset()
 	buf.Grow(int(s.Size) + bytes.MinRead)
-	if _, err := buf.ReadFrom(io.LimitReader(r, s.Size+1)); err != nil { // what has grown differs
-		return nil, err
-	}
-	return &traceFile{comparison: &matcher{rest: buf.Bytes()}, close: func() { traceBuffers.Put(buf) }, format: *layout}, nil
+	_, err = buf.ReadFrom(io.LimitReader(r, s.Size+1)) // what has grown differs
+	return buf, err
 }
 
 // traceFormat guesses how stepTraces.json is laid out, nil if there is none.
@@ -356,7 +348,7 @@ func (f *folder) scanTraces() error {
 		s.Format.Derived = true
 		return nil
 	}
-	if err := f.Tree.Hash(s.File); err != nil {
+	if _, err := f.sum(s); err != nil {
 		return err
 	}
 	data, err := f.read(s)

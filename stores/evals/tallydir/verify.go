@@ -71,10 +71,8 @@ func (v view) same(ctx context.Context, have foreign.Output, f *folder, s *sourc
 	}
 	if s.Data != nil && !have.Whole {
 		m := &matcher{rest: s.Data}
-		if err := have.Write(ctx, m); err != nil {
-			return false, err
-		}
-		return m.matched()
+		err := have.Write(ctx, m)
+		return err == nil && m.matched(), err
 	}
 	want, err := f.sum(s)
 	if err != nil {
