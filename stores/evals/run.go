@@ -91,6 +91,12 @@ func compareRuns(a, b *Run) int {
 	if order := cmp.Compare(a.Type(), b.Type()); order != 0 {
 		return order // tally is before trajectory in the alphabet, too
 	}
+	return cmp.Or(compareTimes(a, b, 1), cmp.Compare(a.ID(), b.ID()))
+}
+
+// compareTimes compares the times in the ids, forwards or (-1) backwards; an id without
+// one comes last.
+func compareTimes(a, b *Run, direction int) int {
 	at, aOK := a.Timestamp()
 	bt, bOK := b.Timestamp()
 	switch {
@@ -99,7 +105,7 @@ func compareRuns(a, b *Run) int {
 	case !aOK && bOK:
 		return 1
 	}
-	return cmp.Or(at.Compare(bt), cmp.Compare(a.ID(), b.ID()))
+	return direction * at.Compare(bt)
 }
 
 // GetRun finds a run that has a result by its id, and says whether there is one. An

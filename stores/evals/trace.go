@@ -74,19 +74,19 @@ func (t StepTrace) Ended() (*TraceEnd, error) {
 // ParseStepTrace reads a step trace. What is wrong is *events.InvalidError naming
 // the path.
 func ParseStepTrace(raw events.Raw) (StepTrace, error) {
-	var t StepTrace
-	if err := rawjson.Unmarshal(raw, &t); err != nil {
-		return t, rawError("", err)
+	t, err := parsed(raw, func(c *checker, t *StepTrace) {
+		c.present(raw, "turnIndex", "userMessage", "agentMessages", "stepId", "selection")
+		if !startsWith(t.Selection, "{") {
+			c.fail("selection", "want an object")
+		}
+		if t.Timestamp != "" {
+			c.time(fieldTimestamp, t.Timestamp)
+		}
+	})
+	if t == nil {
+		return StepTrace{}, err
 	}
-	c := &checker{}
-	c.present(raw, "", "turnIndex", "userMessage", "agentMessages", "stepId", "selection")
-	if !startsWith(t.Selection, "{") {
-		c.fail("selection", "want an object")
-	}
-	if t.Timestamp != "" {
-		c.time(fieldTimestamp, t.Timestamp)
-	}
-	return t, c.result()
+	return *t, err
 }
 
 // FromStepTraces makes a conversation of step traces. A step's index is
