@@ -130,34 +130,19 @@ func (im importer) session(ctx context.Context) error {
 		return err
 	}
 	v := view{im.Target, s}
-	fresh := s.Offset() == 0
-	if !fresh {
-		same, err := im.f.isFile(ctx, v)
-		if err != nil {
-			return err
-		}
-		if same {
-			im.finish(&im.Report.Unchanged)
-			return nil
-		}
-	}
-	p, err := im.plan(v)
-	if err != nil {
-		return err
-	}
-	if reason, err := im.refusal(ctx, p); reason != "" || err != nil {
-		im.Refuse(im.f.id, im.f.Path, reason)
-		return err
-	}
-	before := im.Report.Events
-	if err = p.apply(ctx); err == nil {
-		err = im.verify(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	im.finish(im.Outcome(fresh, before))
-	return nil
+	return im.Bring(ctx, s, foreign.Work{ID: im.f.id, Place: im.f.Path, Kind: events.KindHistory,
+		Same: func() (bool, error) { return im.f.isFile(ctx, v) },
+		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+			p, err := im.plan(v, origin)
+			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error {
+				if err := p.apply(ctx); err != nil {
+					return err
+				}
+				return im.verify(ctx)
+			}}, err
+		},
+		Finish: im.finish,
+	})
 }
 
 // isFile reports whether the session gives the file back as it is.

@@ -2,7 +2,6 @@ package ailoopdir
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"unicode/utf8"
 
@@ -27,8 +26,8 @@ type plan struct {
 }
 
 // plan compares the file with the session.
-func (im importer) plan(v view) (p *plan, err error) {
-	p = &plan{im: im, base: v.s, origin: im.Origin(v.s, "")}
+func (im importer) plan(v view, origin *events.Origin) (p *plan, err error) {
+	p = &plan{im: im, base: v.s, origin: origin}
 	have, err := v.snapshot()
 	if err != nil { // it has turns that are not messages
 		have = chat.Snapshot{}
@@ -94,15 +93,10 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	return nil
 }
 
-// refusal says why a session must not be changed by the file, "" if it may.
-func (im importer) refusal(ctx context.Context, p *plan) (string, error) {
-	if kind := p.base.Ledger.Kind; p.base.Offset() != 0 && kind != events.KindHistory && !im.Options.Merge {
-		return fmt.Sprintf("the session exists and is of kind %s: %s", kind, im.WayOut()), nil
-	}
-	return im.Refusal(ctx, p.base, "", func(since map[string]bool) bool {
-		undoes := p.change.Replaced || len(p.change.Pins) > 0
-		return !p.change.Nothing() && (since[events.TypeSessionRewound] || foreign.MovesThreads(since) && undoes)
-	})
+// contradicts reports whether the plan would undo what others did after the last import.
+func (p *plan) contradicts(since map[string]bool) bool {
+	undoes := p.change.Replaced || len(p.change.Pins) > 0
+	return !p.change.Nothing() && (since[events.TypeSessionRewound] || foreign.MovesThreads(since) && undoes)
 }
 
 // guardTypes are those that would make a plan wrong.

@@ -152,33 +152,17 @@ func (im importer) session(ctx context.Context, u *unit) error {
 		return err
 	}
 	v := newView(im.Target, s)
-	fresh := s.Offset() == 0
-	if !fresh {
-		differing, err := v.differing(ctx, u)
-		if err != nil {
-			return err
-		}
-		if len(differing) == 0 {
-			im.Finish(u.Folder, &im.Report.Unchanged)
-			return nil
-		}
-	}
-	origin := im.Origin(s, u.birth)
-	p, err := makePlan(ctx, v, u, origin)
-	if err != nil {
-		return err
-	}
-	reason, err := im.Refusal(ctx, s, u.birth, func(since map[string]bool) bool { return contradicts(since, p) })
-	if err != nil || reason != "" {
-		im.Refuse(u.ID, path.Join(u.Dir, beside[u.ID]), reason)
-		return err
-	}
-	before := im.Report.Events
-	if err := im.carryOut(ctx, p, u, origin); err != nil {
-		return err
-	}
-	im.Finish(u.Folder, im.Outcome(fresh, before))
-	return nil
+	return im.Bring(ctx, s, foreign.Work{ID: u.ID, Place: path.Join(u.Dir, beside[u.ID]), Birth: u.birth,
+		Same: func() (bool, error) {
+			differing, err := v.differing(ctx, u)
+			return len(differing) == 0, err
+		},
+		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+			p, err := makePlan(ctx, v, u, origin)
+			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p, u, origin) }}, err
+		},
+		Finish: func(outcome *int) { im.Finish(u.Folder, outcome) },
+	})
 }
 
 // carryOut appends what a plan comes to, settles how the files are spelled, and

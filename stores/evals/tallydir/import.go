@@ -159,37 +159,27 @@ func (im importer) session(ctx context.Context, f *folder, again bool) error {
 	if err := im.turns.scan(ctx, func() error { return f.scan(v.s.Threads) }); err != nil {
 		return err
 	}
-	fresh := v.s.Offset() == 0
-	if !fresh {
-		differing, err := v.differing(ctx, f)
-		if err != nil {
-			return err
-		}
-		if len(differing) == 0 {
-			im.finish(f, &im.Report.Unchanged)
-			return nil
-		}
-	}
-	p, err := makePlan(ctx, v, f, im.Origin(v.s, f.birth))
-	if err != nil {
+	return im.Bring(ctx, v.s, foreign.Work{ID: f.ID, Place: f.Dir, Birth: f.birth,
+		Same: func() (bool, error) {
+			differing, err := v.differing(ctx, f)
+			return len(differing) == 0, err
+		},
+		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+			p, err := makePlan(ctx, v, f, origin)
+			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, f, p) }}, err
+		},
+		Finish: func(outcome *int) { im.finish(f, outcome) },
+	})
+}
+
+// carryOut appends what a plan comes to, and looks whether the files come out. What a dry
+// run would append cannot be read back.
+func (im importer) carryOut(ctx context.Context, f *folder, p *plan) error {
+	p.recall = p.fresh && f.small() && im.Dry == nil
+	if err := p.apply(ctx, im.Intake); err != nil || im.Dry != nil {
 		return err
 	}
-	reason, err := im.Refusal(ctx, v.s, f.birth, func(since map[string]bool) bool { return contradicts(since, p) })
-	if err != nil || reason != "" {
-		im.Refuse(f.ID, f.Dir, reason)
-		return err
-	}
-	p.recall = fresh && f.small() && !im.Options.DryRun
-	before := im.Report.Events
-	err = p.apply(ctx, im.Intake)
-	if err == nil && !im.Options.DryRun {
-		err = im.verify(ctx, f, p)
-	}
-	if err != nil {
-		return err
-	}
-	im.finish(f, im.Outcome(fresh, before))
-	return nil
+	return im.verify(ctx, f, p)
 }
 
 // finish reports a conversation that was dealt with.

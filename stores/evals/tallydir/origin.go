@@ -6,9 +6,9 @@ import (
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
-// contradicts reports whether a plan would undo what others did after the last
+// contradicts reports whether the plan would undo what others did after the last
 // import. To add turns to what others added takes nothing away.
-func contradicts(since map[string]bool, p *plan) bool {
+func (p *plan) contradicts(since map[string]bool) bool {
 	if foreign.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.main >= 0 || p.traces >= 0) {
 		return true
 	}

@@ -117,16 +117,6 @@ func (in *Intake) Skipped(links ...string) {
 	}
 }
 
-// Refuse reports a session that is left as it is, if there is a reason.
-func (in *Intake) Refuse(id, place, reason string) {
-	if reason == "" {
-		return
-	}
-	in.Report.Sessions++
-	in.Report.Refused = append(in.Report.Refused, id)
-	in.Problem(place, 0, reason)
-}
-
 // Finish reports a session that was dealt with.
 func (in *Intake) Finish(f Folder, outcome *int) {
 	in.Skipped(f.Links...)
@@ -136,18 +126,6 @@ func (in *Intake) Finish(f Folder, outcome *int) {
 		in.Report.Problems = append(in.Report.Problems, file.Issues...)
 		in.Read(file.Size)
 	}
-}
-
-// Outcome returns what counts a session to which events were added: before says how many
-// the import had added until then.
-func (in *Intake) Outcome(fresh bool, before int) *int {
-	switch {
-	case fresh:
-		return &in.Report.Added
-	case in.Report.Events == before:
-		return &in.Report.Unchanged // somebody else brought it in meanwhile
-	}
-	return &in.Report.Changed
 }
 
 // NotAsItIs reports files that the store does not give back.
@@ -241,37 +219,4 @@ func (in *Intake) Origin(s *projector.Session, birth string) *events.Origin {
 		o.Root, o.Birth = cmp.Or(have.Root, o.Root), cmp.Or(o.Birth, have.Birth)
 	}
 	return o
-}
-
-// Refusal says why a session must not be changed by this folder, "" if it may.
-// contradicts says whether the folder would undo what others did after the last
-// import: events of the types that it is given.
-func (in *Intake) Refusal(ctx context.Context, s *projector.Session, birth string, contradicts func(since map[string]bool) bool) (string, error) {
-	if s.Offset() == 0 || in.Options.Merge {
-		return "", nil
-	}
-	have := s.Ledger.Origin()
-	switch {
-	case have == nil:
-		return "the session exists, was not imported and differs from the " + in.unit + ": " + in.WayOut(), nil
-	case !in.isSameOrigin(have, birth):
-		return fmt.Sprintf("the session exists, was imported from %s and differs from this one: %s", in.another(have.Root), in.WayOut()), nil
-	}
-	since, err := ChangedSince(ctx, in.Target, s.Subject, in.Source)
-	if err != nil || !contradicts(since) {
-		return "", err
-	}
-	return "the session was changed after its last import, and differs from the " + in.unit + ": " + in.WayOut(), nil
-}
-
-func (in *Intake) another(root string) string {
-	if in.unit == "file" {
-		return fmt.Sprintf("another file (below %q)", root)
-	}
-	return fmt.Sprintf("another folder (%q)", root)
-}
-
-// WayOut says what a user can do about a session that was refused.
-func (in *Intake) WayOut() string {
-	return "import into another namespace (--namespace), or take the " + in.unit + "'s content over it (--merge)"
 }

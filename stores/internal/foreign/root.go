@@ -114,7 +114,7 @@ func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func
 		return nil, err
 	}
 	if have.Exists && have.Sum != f.Sum && have.Meta.Attributes[attrMarker] != in.Marker && !in.Adopted && !in.Options.Merge {
-		in.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", in.Root, in.WayOut()))
+		in.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", in.Root, in.wayOut()))
 		return nil, nil
 	}
 	if err := in.Keep(ctx, doc, &events.Origin{Root: in.Root, Marker: in.Marker}, f); err != nil {
