@@ -2,6 +2,7 @@ package errata
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -221,9 +222,7 @@ func (t *tree) sync(changes []FileChange) {
 			if _, done := synced[dir]; !done {
 				synced[dir] = t.syncDir(dir)
 			}
-			if err := synced[dir]; err != nil {
-				c.Action, c.Err = "failed", err
-			}
+			c.failed(synced[dir])
 			if dir == "." {
 				break
 			}
@@ -286,44 +285,51 @@ type FileChange struct {
 // look says what restoring a file would do, and with what content.
 func look(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) (change FileChange, was found, content []byte) {
 	change = FileChange{Path: goal.path, Action: "restored"}
-	fail := func(err error) (FileChange, found, []byte) {
-		change.Action, change.Err = "failed", err
-		return change, was, nil
+	if goal.blob == events.Absent {
+		change.Action = "removed"
 	}
+	was, content, err := t.look(ctx, st, goal, &change)
+	change.failed(err)
+	return change, was, content
+}
+
+func (t *tree) look(ctx context.Context, st *tally.Store, goal fileGoal, change *FileChange) (was found, content []byte, err error) {
 	if t.err != nil {
-		return fail(t.err)
+		return was, nil, t.err
 	}
 	name, err := t.name(goal.path)
 	if err != nil {
-		return fail(err)
+		return was, nil, err
 	}
 	if was, err = t.read(name); err != nil {
-		return fail(err)
+		return was, nil, err
 	}
 	change.Path, change.Mode = name, was.mode
 	target := absentHash
-	if goal.blob == events.Absent {
-		change.Action = "removed"
-	} else {
+	if goal.blob != events.Absent {
 		if content, err = blobOf(ctx, st, goal.blob); err != nil {
-			return fail(err)
+			return was, nil, err
 		}
 		target = hashOf(content)
 	}
 	have := was.hash()
 	change.Changed = goal.expect != "" && was.exists && have != goal.expect && have != target
-	return change, was, content
+	return was, content, nil
+}
+
+// failed notes why a change cannot be made, if there is a reason.
+func (c *FileChange) failed(err error) {
+	if err != nil {
+		c.Action, c.Err = "failed", err
+	}
 }
 
 // restore makes a file what it shall be. What is found on disk is stored first.
 // Doing it again changes nothing.
 func restore(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) FileChange {
 	change, was, content := look(ctx, st, t, goal)
-	if change.Err != nil {
-		return change
-	}
-	if err := makeSo(ctx, st, t, goal, &change, was, content); err != nil {
-		change.Action, change.Err = "failed", err
+	if change.Err == nil {
+		change.failed(makeSo(ctx, st, t, goal, &change, was, content))
 	}
 	return change
 }
@@ -346,13 +352,7 @@ func makeSo(ctx context.Context, st *tally.Store, t *tree, goal fileGoal, change
 		}
 		return t.root.Remove(change.Path)
 	}
-	mode := goal.mode
-	if mode == 0 {
-		mode = was.mode
-	}
-	if mode == 0 {
-		mode = 0o644
-	}
+	mode := cmp.Or(goal.mode, was.mode, 0o644)
 	if was.exists && was.mode == mode && bytes.Equal(was.content, content) {
 		return nil
 	}

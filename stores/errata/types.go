@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // Turn is one turn of a model's history.
@@ -17,8 +16,6 @@ type Turn struct {
 	Role    string `json:"role"` // user or assistant
 	Content string `json:"content"`
 }
-
-func (t Turn) raw() json.RawMessage { return panel.JSON(t) }
 
 // Response is what one model of a panel answered.
 type Response struct {

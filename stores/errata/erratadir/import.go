@@ -67,14 +67,11 @@ func (im importer) units() ([]foreign.Unit, error) {
 
 // isBeside reports whether a file of the root is a session of its own.
 func (im importer) isBeside(name string) bool {
-	info, err := im.Tree.Root.Lstat(name)
-	switch {
-	case err != nil || !info.Mode().IsRegular():
+	if partsBeside[name] == partOther {
 		return false
-	case name == historyName:
-		return isHistory(im.Tree.Open(name))
 	}
-	return name == promptsName || name == checkpointName
+	_, err := im.Tree.File(name)
+	return err == nil && (name != historyName || isHistory(im.Tree.Open(name)))
 }
 
 // birthOf reads what a folder says of its beginning.
@@ -91,25 +88,17 @@ func (im importer) newUnit(at foreign.Unit) *unit { return &unit{Folder: im.Fold
 
 // unit imports one session.
 func (im importer) unit(ctx context.Context, at foreign.Unit) error {
-	err := im.reserved(at)
-	if err == nil {
-		err = foreign.Retry(ctx, func(bool) error { return im.try(ctx, at) })
-	}
+	err := foreign.Retry(ctx, func(bool) error { return im.try(ctx, at) })
 	if im.Dry != nil {
 		im.Dry.Forget(events.Session(im.Target.Namespace(), at.ID))
 	}
 	return im.Settle(ctx, path.Join(at.Dir, beside[at.ID]), err)
 }
 
-// reserved refuses a folder that has the name of a session beside the folders.
-func (im importer) reserved(at foreign.Unit) error {
+func (im importer) try(ctx context.Context, at foreign.Unit) error {
 	if file, reserved := beside[at.ID]; reserved && at.Dir != "" {
 		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is the session of %s", at.ID, file)}
 	}
-	return nil
-}
-
-func (im importer) try(ctx context.Context, at foreign.Unit) error {
 	u := im.newUnit(at)
 	if err := u.list(); err != nil {
 		return err

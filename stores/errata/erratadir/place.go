@@ -55,28 +55,20 @@ const (
 	partHistory
 )
 
+// The parts by the names of their files, in a session's folder and beside them.
+var (
+	partsInside = map[string]part{metadataName: partMetadata, contentName: partContent, checkpointName: partCheckpoint, recipeName: partRecipe}
+	partsBeside = map[string]part{promptsName: partPrompts, historyName: partHistory, checkpointName: partCheckpoint}
+)
+
 // partOf says what a file of a session holds.
 func partOf(id, name string) part {
-	if own, ok := beside[id]; ok {
-		switch {
-		case name != own:
-			return partOther
-		case id == promptsID:
-			return partPrompts
-		case id == historyID:
-			return partHistory
-		}
-		return partCheckpoint
-	}
-	switch name {
-	case metadataName:
-		return partMetadata
-	case contentName:
-		return partContent
-	case checkpointName:
-		return partCheckpoint
-	case recipeName:
-		return partRecipe
+	own, ok := beside[id]
+	switch {
+	case !ok:
+		return partsInside[name]
+	case name == own:
+		return partsBeside[name]
 	}
 	return partOther
 }

@@ -27,7 +27,7 @@ func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]b
 	for _, e := range entries {
 		full := path.Join(dir, e.Name())
 		switch {
-		case e.IsDir() && dir == sessions, im.isUnit(full):
+		case e.IsDir() && dir == sessions, im.isBeside(full):
 		case e.IsDir():
 			err = im.rootFolder(ctx, full, seen)
 		case e.Type().IsRegular():
@@ -41,16 +41,6 @@ func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]b
 		}
 	}
 	return nil
-}
-
-// isUnit reports whether a file of the root is a session of its own.
-func (im importer) isUnit(full string) bool {
-	for _, name := range beside {
-		if name == full {
-			return im.isBeside(name)
-		}
-	}
-	return false
 }
 
 // rootFile keeps one file whole; the recipes in it go in besides.
