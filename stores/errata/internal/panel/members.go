@@ -81,11 +81,7 @@ func Object(raw events.Raw) rawjson.Members {
 
 // Texts returns the strings of a member that is an array.
 func Texts(m rawjson.Members, name string) []string {
-	raw, _ := m.Get(name)
-	list, err := rawjson.Array(raw)
-	if err != nil {
-		return nil
-	}
+	list, _ := List(m, name)
 	var out []string
 	for _, raw := range list {
 		if s, err := rawjson.String(raw); err == nil {
