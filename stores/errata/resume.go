@@ -158,7 +158,7 @@ func (c *CheckpointSaver) Finish(ctx context.Context, r Response) error {
 func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error {
 	i := slices.Index(c.head.AdapterIDs, snap.ModelID)
 	if i < 0 {
-		return &UnknownModelError{events.RunRef{Kind: runKind, ID: c.head.Run}, snap.ModelID, c.head.AdapterIDs}
+		return &UnknownModelError{events.RunRef{Kind: panel.Kind, ID: c.head.Run}, snap.ModelID, c.head.AdapterIDs}
 	}
 	if err := snap.Response().check(i); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error
 		return err
 	}
 	_, err = c.s.Append(ctx, log.Any, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
-		Run: &events.RunRef{Kind: runKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: panel.JSON(c.head),
+		Run: &events.RunRef{Kind: panel.Kind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: panel.JSON(c.head),
 		Responses: panel.JSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
 	return err
 }

@@ -234,7 +234,7 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) 
 func lastRun(ctx context.Context, now *projector.Outline) (last *projector.Run, err error) {
 	err = now.Look(ctx, func(h *projector.History) {
 		for _, r := range slices.Backward(now.Ledger().Runs) {
-			if r.Kind == runKind && h.IsLive(r.At) {
+			if r.Kind == panel.Kind && h.IsLive(r.At) {
 				last = r
 				return
 			}

@@ -48,7 +48,7 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	index := int64(entry.FeedIndex)
 	p := &events.CheckpointSaved{ID: entry.ID, Kind: events.CheckpointRewind, At: at, Prompt: entry.Prompt, FeedIndex: &index, Lengths: entry.HistoryLengths}
 	if entry.Run != "" {
-		p.Run = &events.RunRef{Kind: runKind, ID: entry.Run}
+		p.Run = &events.RunRef{Kind: panel.Kind, ID: entry.Run}
 	}
 	if err := attach(ctx, s.Store(), p, entry.FileSnapshots); err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func (s *Session) entryPoint(ctx context.Context, now *projector.Outline, entry 
 		}
 	}
 	if entry.Run != "" {
-		ref := events.RunRef{Kind: runKind, ID: entry.Run}
+		ref := events.RunRef{Kind: panel.Kind, ID: entry.Run}
 		if run := now.Ledger().Run(ref); run != nil {
 			at = min(at, run.At-1)
 		}

@@ -12,9 +12,6 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// runKind is the kind of a panel's runs.
-const runKind = panel.Kind
-
 // Row is a run of a panel, or the marker of a rewind, with both its views.
 // They belong together by the run's identity, never by their place in a list.
 type Row struct {
