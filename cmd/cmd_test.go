@@ -29,6 +29,9 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(cutPlay); text != "" {
+		playUntilKilled(text)
+	}
 	os.Exit(run(m))
 }
 

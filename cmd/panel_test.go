@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/stores/errata"
 )
 
@@ -87,4 +90,91 @@ func (p *player) run(prompt, plan string) error {
 		}
 	}
 	return p.s.PushFileSnapshots(p.ctx, errata.WorkTree{Dir: p.tree}, snaps)
+}
+
+// cutPlay tells a copy of these tests to make panel calls until it is killed.
+const cutPlay = "TALLY_TEST_PANEL_CUT"
+
+// cutScript is what it is told.
+type cutScript struct {
+	Store    string
+	Round    int
+	Buffered bool // calls return before what they appended is durable
+}
+
+// said is a line by which it says that a call has returned.
+type said struct{ Call, Key string }
+
+// playUntilKilled makes panel calls on one session, and says of each that it has returned.
+func playUntilKilled(text string) {
+	var c cutScript
+	ctx := context.Background()
+	err := json.Unmarshal([]byte(text), &c)
+	if err == nil {
+		err = c.play(ctx)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func (c cutScript) play(ctx context.Context) error {
+	srv, err := embedded.Start(ctx, embedded.ServerOptions{Dir: c.Store, NoSync: c.Buffered})
+	if err != nil {
+		return err
+	}
+	st, err := tally.Open(ctx, srv.Log(), tally.Config{})
+	for n := 0; err == nil; n++ {
+		err = playCalls(ctx, st, fmt.Sprintf("r%d-%d", c.Round, n), n%4 == 3)
+	}
+	return err
+}
+
+// playCalls makes each call that changes a panel once, under a key by which it is found
+// again. A run that is rewound says only that: what it appended is not in effect.
+func playCalls(ctx context.Context, st *tally.Store, key string, rewound bool) error {
+	s := errata.Of(st, "ses_cut")
+	responses := []errata.Response{{ModelID: "m", Text: "answer to " + key}}
+	var before errata.Appended
+	for _, c := range []struct {
+		name  string
+		quiet bool
+		call  func() error
+	}{
+		{"AppendHistories", rewound, func() (err error) {
+			before, err = s.AppendHistories(ctx, []string{"m"}, responses, key)
+			return err
+		}},
+		{"PersistRunState", false, func() error {
+			_, err := s.PersistRunState(ctx, errata.Run{ID: key, Prompt: key, Responses: responses})
+			return err
+		}},
+		{"PushRewindEntry", rewound, func() error {
+			_, err := s.PushRewindEntry(ctx, errata.RewindEntry{ID: key, At: before.At, Run: key, HistoryLengths: before.Lengths})
+			return err
+		}},
+		{"UpdateLastRunNote", rewound, func() error { return s.UpdateLastRunNote(ctx, key) }},
+		{"RecordSelection", false, func() error { return s.RecordSelection(ctx, errata.SelectionParams{SelectedModelID: "m"}) }},
+		{"AccumulateCost", false, func() error {
+			return s.AccumulateCost(ctx, tally.Cost{Model: key, USD: "1", Run: events.RunRef{ID: key}})
+		}},
+		{"RecordPrompt", false, func() error {
+			_, err := errata.PromptsOf(st).Record(ctx, key)
+			return err
+		}},
+		{"Rewind", !rewound, func() error {
+			if !rewound {
+				return nil
+			}
+			_, err := s.Rewind(ctx, errata.WorkTree{})
+			return err
+		}},
+	} {
+		if err := c.call(); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		if !c.quiet {
+			fmt.Printf("{\"Call\":%q,\"Key\":%q}\n", c.name, key)
+		}
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,12 +27,7 @@ import (
 // moment is all that the next process gets. And the test would notice if it did
 // not: builds that sync nothing, or the newest block file alone, lose events.
 func TestPowerCut(t *testing.T) {
-	testkit.Needs(t, os.Getuid() == 0, "root, to mount an image")
-	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
-		_, err := exec.LookPath(tool)
-		testkit.Needs(t, err == nil, tool)
-	}
-	holdWriteback(t)
+	needImages(t)
 	cuts := 4
 	if soak() {
 		cuts = 300
@@ -79,6 +75,17 @@ func TestPowerCut(t *testing.T) {
 			t.Error("a build that does not sync lost nothing: this test cannot tell")
 		})
 	}
+}
+
+// needImages skips a test that cannot mount images here, and holds writeback back.
+func needImages(t *testing.T) {
+	t.Helper()
+	testkit.Needs(t, os.Getuid() == 0, "root, to mount an image")
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
+		_, err := exec.LookPath(tool)
+		testkit.Needs(t, err == nil, tool)
+	}
+	holdWriteback(t)
 }
 
 // buildWith builds the ingest command with a tag.
@@ -234,12 +241,15 @@ func mustRun(t *testing.T, name string, args ...string) {
 	}
 }
 
-// mount mounts an image; its journal commits only when somebody syncs.
+// mount mounts an image, at the latest until the test ends; its journal commits only
+// when somebody syncs.
 func mount(t *testing.T, image string) (dir string, unmount func()) {
 	t.Helper()
 	dir = t.TempDir()
 	mustRun(t, "mount", "-o", "loop,commit=3000", image, dir)
-	return dir, func() { mustRun(t, "umount", dir) }
+	unmount = sync.OnceFunc(func() { mustRun(t, "umount", dir) })
+	t.Cleanup(unmount)
+	return dir, unmount
 }
 
 // cut appends for a while, once or several times the same, kills the process each
@@ -248,20 +258,29 @@ func mount(t *testing.T, image string) (dir string, unmount func()) {
 func (d *cutDisk) cut(t *testing.T, ingest string, runs ...time.Duration) {
 	t.Helper()
 	d.round++
-	dir, unmount := mount(t, d.image)
-	for _, after := range runs {
-		d.run(t, filepath.Join(dir, "store"), ingest, after)
+	d.power(t, func(store string) {
+		for _, after := range runs {
+			d.run(t, store, ingest, after)
+		}
+	})
+	if ingest == bin {
+		d.verify(t)
 	}
+	d.look(t)
+}
+
+// power has a store used until its process is killed, and takes what the image holds at
+// that moment for all there is.
+func (d *cutDisk) power(t *testing.T, use func(store string)) {
+	t.Helper()
+	dir, unmount := mount(t, d.image)
+	use(filepath.Join(dir, "store"))
 	survived := d.image + ".cut"
 	mustRun(t, "cp", "--sparse=always", d.image, survived)
 	unmount()
 	if err := os.Rename(survived, d.image); err != nil { // the power is back
 		t.Fatal(err)
 	}
-	if ingest == bin {
-		d.verify(t)
-	}
-	d.look(t)
 }
 
 // run appends until the process is killed.

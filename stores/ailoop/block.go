@@ -193,15 +193,18 @@ func (s MediaSource) AppendRawJSON(dst []byte) ([]byte, error) {
 
 // ParseRawJSON reads the fields that count for the type.
 func (s *MediaSource) ParseRawJSON(raw []byte) error {
-	members := decoded[kindedObject](raw).Rest
-	s.Type = MediaSourceType(memberText(members, "type"))
+	members, err := rawjson.Object(raw)
+	if err != nil {
+		return err
+	}
+	s.Type = MediaSourceType(members.Text("type"))
 	switch s.Type {
 	case SourceBase64:
-		s.MediaType, s.Data = memberText(members, "media_type"), memberText(members, "data")
+		s.MediaType, s.Data = members.Text("media_type"), members.Text("data")
 	case SourceURL:
-		s.URL = memberText(members, "url")
+		s.URL = members.Text("url")
 	case SourceFileID:
-		s.ID = memberText(members, "id")
+		s.ID = members.Text("id")
 	}
 	return nil
 }
@@ -222,24 +225,16 @@ func (p ToolResultPart) AppendRawJSON(dst []byte) ([]byte, error) {
 
 // ParseRawJSON reads a part.
 func (p *ToolResultPart) ParseRawJSON(raw []byte) error {
-	members := decoded[kindedObject](raw).Rest
-	if memberText(members, "type") == "image" {
+	members, err := rawjson.Object(raw)
+	if err != nil {
+		return err
+	}
+	if members.Text("type") == "image" {
 		source, _ := members.Get("source")
 		image := decoded[MediaSource](source)
 		p.Image = &image
 		return nil
 	}
-	p.Text = memberText(members, "text")
+	p.Text = members.Text("text")
 	return nil
-}
-
-// kindedObject is an object of which one member says what the others are.
-type kindedObject struct {
-	Rest events.Fields `json:",unknown"`
-}
-
-// memberText returns a member that is known to be a text.
-func memberText(members events.Fields, name string) string {
-	raw, _ := members.Get(name)
-	return decoded[string](raw)
 }

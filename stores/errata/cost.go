@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // USD gives the amount that a float is written as: 0.1 is exactly 0.1. What is
@@ -27,7 +28,7 @@ func USD(v float64) (events.Amount, error) {
 // panel unless it says another kind.
 func (s *Session) AccumulateCost(ctx context.Context, c tally.Cost) error {
 	if c.Run.ID != "" && c.Run.Kind == "" {
-		c.Run.Kind = runKind
+		c.Run.Kind = panel.Kind
 	}
 	if err := s.ensure(ctx); err != nil {
 		return err

@@ -2,6 +2,7 @@ package errata
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -52,11 +53,16 @@ type tree struct {
 	err  error // why there is none
 }
 
-// tree opens the folder; what goes wrong shows at each file.
-func (w WorkTree) tree() *tree {
-	t, err := w.open()
-	if err != nil {
-		return &tree{err: err}
+var errNoTree = errors.New("no working tree")
+
+// open opens the folder; what goes wrong shows at each file.
+func (w WorkTree) open() *tree {
+	if w.Dir == "" {
+		return &tree{err: errNoTree}
+	}
+	t := &tree{tell: w.Report}
+	if t.dir, t.err = filepath.Abs(w.Dir); t.err == nil {
+		t.root, t.err = os.OpenRoot(t.dir)
 	}
 	return t
 }
@@ -65,23 +71,6 @@ func (t *tree) close() {
 	if t.root != nil {
 		t.root.Close()
 	}
-}
-
-var errNoTree = errors.New("no working tree")
-
-func (w WorkTree) open() (*tree, error) {
-	if w.Dir == "" {
-		return nil, errNoTree
-	}
-	dir, err := filepath.Abs(w.Dir)
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	return &tree{root: root, dir: dir, tell: w.Report}, nil
 }
 
 // name returns the path of a file relative to the tree, with slashes.
@@ -233,9 +222,7 @@ func (t *tree) sync(changes []FileChange) {
 			if _, done := synced[dir]; !done {
 				synced[dir] = t.syncDir(dir)
 			}
-			if err := synced[dir]; err != nil {
-				c.Action, c.Err = "failed", err
-			}
+			c.failed(synced[dir])
 			if dir == "." {
 				break
 			}
@@ -298,44 +285,51 @@ type FileChange struct {
 // look says what restoring a file would do, and with what content.
 func look(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) (change FileChange, was found, content []byte) {
 	change = FileChange{Path: goal.path, Action: "restored"}
-	fail := func(err error) (FileChange, found, []byte) {
-		change.Action, change.Err = "failed", err
-		return change, was, nil
+	if goal.blob == events.Absent {
+		change.Action = "removed"
 	}
+	was, content, err := t.look(ctx, st, goal, &change)
+	change.failed(err)
+	return change, was, content
+}
+
+func (t *tree) look(ctx context.Context, st *tally.Store, goal fileGoal, change *FileChange) (was found, content []byte, err error) {
 	if t.err != nil {
-		return fail(t.err)
+		return was, nil, t.err
 	}
 	name, err := t.name(goal.path)
 	if err != nil {
-		return fail(err)
+		return was, nil, err
 	}
 	if was, err = t.read(name); err != nil {
-		return fail(err)
+		return was, nil, err
 	}
 	change.Path, change.Mode = name, was.mode
 	target := absentHash
-	if goal.blob == events.Absent {
-		change.Action = "removed"
-	} else {
+	if goal.blob != events.Absent {
 		if content, err = blobOf(ctx, st, goal.blob); err != nil {
-			return fail(err)
+			return was, nil, err
 		}
 		target = hashOf(content)
 	}
 	have := was.hash()
 	change.Changed = goal.expect != "" && was.exists && have != goal.expect && have != target
-	return change, was, content
+	return was, content, nil
+}
+
+// failed notes why a change cannot be made, if there is a reason.
+func (c *FileChange) failed(err error) {
+	if err != nil {
+		c.Action, c.Err = "failed", err
+	}
 }
 
 // restore makes a file what it shall be. What is found on disk is stored first.
 // Doing it again changes nothing.
 func restore(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) FileChange {
 	change, was, content := look(ctx, st, t, goal)
-	if change.Err != nil {
-		return change
-	}
-	if err := makeSo(ctx, st, t, goal, &change, was, content); err != nil {
-		change.Action, change.Err = "failed", err
+	if change.Err == nil {
+		change.failed(makeSo(ctx, st, t, goal, &change, was, content))
 	}
 	return change
 }
@@ -358,13 +352,7 @@ func makeSo(ctx context.Context, st *tally.Store, t *tree, goal fileGoal, change
 		}
 		return t.root.Remove(change.Path)
 	}
-	mode := goal.mode
-	if mode == 0 {
-		mode = was.mode
-	}
-	if mode == 0 {
-		mode = 0o644
-	}
+	mode := cmp.Or(goal.mode, was.mode, 0o644)
 	if was.exists && was.mode == mode && bytes.Equal(was.content, content) {
 		return nil
 	}
@@ -435,11 +423,11 @@ func recorded(changes []FileChange) []events.RestoredFile {
 // restored. A path outside dir is an error; a file that is to be deleted and is
 // not there is left out.
 func SnapshotFiles(dir string, writes []FileWrite) ([]FileSnapshot, error) {
-	t, err := WorkTree{Dir: dir}.open()
-	if err != nil {
-		return nil, err
+	t := WorkTree{Dir: dir}.open()
+	defer t.close()
+	if t.err != nil {
+		return nil, t.err
 	}
-	defer t.root.Close()
 	snaps := []FileSnapshot{}
 	for _, w := range writes {
 		name, err := t.name(w.Path)

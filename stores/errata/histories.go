@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // Appended is what AppendHistories did.
@@ -158,8 +159,8 @@ func entriesOf(panelIDs []string, responses []Response, prompt string) *events.T
 			continue
 		}
 		p.Entries = append(p.Entries,
-			events.Entry{Thread: panelIDs[i], Turn: Turn{"user", prompt}.raw()},
-			events.Entry{Thread: panelIDs[i], Turn: Turn{"assistant", r.Text}.raw()})
+			events.Entry{Thread: panelIDs[i], Turn: panel.JSON(Turn{"user", prompt})},
+			events.Entry{Thread: panelIDs[i], Turn: panel.JSON(Turn{"assistant", r.Text})})
 	}
 	return p
 }
@@ -250,7 +251,7 @@ func replacement(have []projector.Turn, want []Turn) []events.Item {
 		items = append(items, events.Item{Keep: &[2]int{0, head}})
 	}
 	for _, t := range want[head : len(want)-tail] {
-		items = append(items, events.Item{Turn: t.raw()})
+		items = append(items, events.Item{Turn: panel.JSON(t)})
 	}
 	if tail > 0 {
 		items = append(items, events.Item{Keep: &[2]int{len(have) - tail, len(have)}})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -24,7 +23,7 @@ func (s *Session) Metadata(ctx context.Context) (Metadata, error) {
 func (v *view) metadata(id string) Metadata {
 	var m Metadata
 	// Somebody else's file may be anything: what cannot be read says nothing.
-	_ = json.Unmarshal(panel.AppendMembers(nil, v.Head()), &m)
+	_ = json.Unmarshal(panel.ObjectJSON(v.Head()), &m)
 	m.ID, m.Runs = cmp.Or(m.ID, id), nil
 	for _, row := range v.rows {
 		if !row.noSummary {
@@ -53,7 +52,7 @@ func (v *view) content(id string) (Content, error) {
 		}
 	}
 	if raw, said := v.head.Ledger.Fields.Get(panel.FieldContent); said {
-		c.SessionID = panel.Text(panel.Object(raw), "session_id")
+		c.SessionID = panel.Object(raw).Text("session_id")
 	}
 	var err error
 	c.Histories, err = historiesOf(v.head.Threads)
@@ -63,17 +62,11 @@ func (v *view) content(id string) (Content, error) {
 // LastActiveTools gives the names of the tools of the last run, or as they were
 // set since; nil before either.
 func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
-	for rec, err := range s.Store().Log.ReadBack(ctx, events.Range{Subject: s.Subject()}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
-		if err == nil && panel.Wanted(rec.Type) {
-			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
-		}
+	for f, err := range s.facts(ctx, s.Store().Log.ReadBack(ctx, events.Range{Subject: s.Subject()})) {
 		if err != nil {
 			return nil, err
 		}
-		switch p := projector.Decode(rec).Payload.(type) {
+		switch p := f.Payload.(type) {
 		case *events.RunFinished:
 			if p.Run.Kind == panel.Kind && p.Tools != nil {
 				return toolNames(p.Tools), nil
@@ -97,7 +90,7 @@ func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error 
 		return err
 	}
 	_, err = s.Update(ctx, []string{events.TypeSessionUpdated}, func(*projector.Outline) ([]events.Payload, error) {
-		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: mustJSON(names)}}}}, nil
+		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: panel.JSON(names)}}}}, nil
 	})
 	return err
 }

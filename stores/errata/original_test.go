@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // panelSession is what both tally and the model of the original offer for one
@@ -92,7 +93,7 @@ func (o *ourPanels) tear(id string) {
 		panic(r.Problems)
 	}
 	name := "sessions/" + id + "/session_content.json"
-	content := folder(o.t, dir)[name]
+	content := formattest.ReadTree(o.t, dir)[name]
 	writeTree(o.t, dir, map[string]string{name: content[:len(content)/2]})
 	if r := need(erratadir.Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) != 1 || r.Problems[0].File != name {
 		panic(fmt.Sprintf("the torn file is not named: %v", r.Problems))

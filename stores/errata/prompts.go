@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // PromptsSession is the session, and the thread in it, that hold what users typed,
@@ -41,7 +42,7 @@ func (p *Prompts) List(ctx context.Context) ([]string, error) {
 // Record adds a prompt unless it is exactly the newest one, and reports whether it
 // did. Of several writers of the same prompt at once, one adds it.
 func (p *Prompts) Record(ctx context.Context, prompt string) (added bool, err error) {
-	turn := mustJSON(prompt)
+	turn := panel.JSON(prompt)
 	prompt, _ = promptOf(turn) // as it will be read
 	add := &events.TurnAppended{Entries: []events.Entry{{Thread: PromptsSession, Turn: turn}}}
 	if last, err := p.s.Store().Log.Last(ctx, p.s.Subject()); err == nil {

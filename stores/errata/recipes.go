@@ -48,7 +48,7 @@ func (r *Recipes) Put(ctx context.Context, text []byte) (string, error) {
 // PutSnapshot stores a configuration under the hash of the second generation.
 func (r *Recipes) PutSnapshot(ctx context.Context, s RecipeSnapshot) (string, error) {
 	hash := s.VersionedHash()
-	return hash, r.PutAs(ctx, hash, mustJSON(s))
+	return hash, r.PutAs(ctx, hash, panel.JSON(s))
 }
 
 // PutAs stores text under the hash that somebody gave it. Of several texts of one
@@ -187,5 +187,5 @@ func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
 	if err != nil {
 		return err
 	}
-	return s.set(ctx, "recipe", mustJSON(string(ref)))
+	return s.set(ctx, "recipe", panel.JSON(string(ref)))
 }

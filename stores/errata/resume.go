@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // Checkpoint is a run that is under way or was interrupted, so that it can be
@@ -157,7 +158,7 @@ func (c *CheckpointSaver) Finish(ctx context.Context, r Response) error {
 func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error {
 	i := slices.Index(c.head.AdapterIDs, snap.ModelID)
 	if i < 0 {
-		return &UnknownModelError{events.RunRef{Kind: runKind, ID: c.head.Run}, snap.ModelID, c.head.AdapterIDs}
+		return &UnknownModelError{events.RunRef{Kind: panel.Kind, ID: c.head.Run}, snap.ModelID, c.head.AdapterIDs}
 	}
 	if err := snap.Response().check(i); err != nil {
 		return err
@@ -172,8 +173,8 @@ func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error
 		return err
 	}
 	_, err = c.s.Append(ctx, log.Any, &events.CheckpointSaved{ID: c.head.Run, Kind: events.CheckpointResume, At: last,
-		Run: &events.RunRef{Kind: runKind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: mustJSON(c.head),
-		Responses: mustJSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
+		Run: &events.RunRef{Kind: panel.Kind, ID: c.head.Run}, Prompt: c.head.Prompt, Raw: panel.JSON(c.head),
+		Responses: panel.JSON([]storedSnapshot{{snap, snap.StopReason, snap.Steps}})})
 	return err
 }
 
@@ -210,26 +211,19 @@ func (s *Session) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	var newest *projector.Checkpoint
-	for _, c := range now.Ledger().Checkpoints {
-		if c.Kind == events.CheckpointResume && !c.Cleared && (newest == nil || lastOf(c) > lastOf(newest)) {
-			newest = c
-		}
-	}
-	if newest == nil {
+	c := panel.Unfinished(now.Ledger())
+	if c == nil {
 		return nil, nil
 	}
-	return s.assemble(ctx, newest)
+	return s.assemble(ctx, c)
 }
-
-func lastOf(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
 
 // assemble puts the parts of a checkpoint together: the newest of each model, of
 // those saved since it was cleared last.
 func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Checkpoint, error) {
-	cp := &Checkpoint{Run: c.ID, At: lastOf(c)}
+	cp := &Checkpoint{Run: c.ID, At: panel.Newest(c)}
 	parts := make(map[string]ResponseSnapshot)
-	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: c.Saved[0] - 1, Upto: lastOf(c)}) {
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: c.Saved[0] - 1, Upto: panel.Newest(c)}) {
 		saved := slices.Contains(c.Saved, rec.Offset)
 		if err == nil && saved {
 			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
@@ -308,12 +302,10 @@ func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) e
 func (s *Session) ClearCheckpoint(ctx context.Context) error {
 	types := []string{events.TypeCheckpointSaved, events.TypeCheckpointCleared}
 	_, err := s.Update(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
-		for _, c := range now.Ledger().Checkpoints {
-			if c.Kind == events.CheckpointResume && !c.Cleared {
-				return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointResume, Reason: "finished"}}, nil
-			}
+		if panel.Unfinished(now.Ledger()) == nil {
+			return nil, nil
 		}
-		return nil, nil
+		return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointResume, Reason: "finished"}}, nil
 	})
 	return err
 }

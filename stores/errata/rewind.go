@@ -100,15 +100,10 @@ func (s *Session) steps(n int) planner {
 		}
 		used := stack[len(stack)-n:]
 		p := &stackPlan{head: head, event: &events.SessionRewound{To: head.History.At(used[0].At), Checkpoint: used[0].ID, Reason: "rewind"}}
-		for _, e := range used {
-			entry, err := s.entry(ctx, head.Ledger, e.ID)
-			if err != nil {
-				return nil, err
-			}
-			p.entries = append(p.entries, entry)
-		}
+		var err error
+		p.entries, err = s.entries(ctx, head.Ledger, used)
 		p.goals = goals(p.entries)
-		return p, nil
+		return p, err
 	}
 }
 
@@ -163,13 +158,9 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 		if r.Offset != at {
 			continue
 		}
-		var entries []*events.CheckpointSaved
-		for _, e := range panel.UsedUp(r) {
-			entry, err := s.entry(ctx, head.Ledger, e.ID)
-			if err != nil {
-				return nil, err
-			}
-			entries = append(entries, entry)
+		entries, err := s.entries(ctx, head.Ledger, panel.UsedUp(r))
+		if err != nil {
+			return nil, err
 		}
 		for _, g := range goals(entries) {
 			hashes[g.path] = hashOfRef(s.Store(), g.blob)
@@ -206,10 +197,8 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	}
 	m := &StackMove{Move: tally.Move{Event: p.event, Seen: head.Offset()}, plan: p}
 	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
-	for _, e := range p.entries {
-		m.Entries = append(m.Entries, entryOf(e))
-	}
-	t := w.tree()
+	m.Entries = listed(p.entries)
+	t := w.open()
 	defer t.close()
 	for _, g := range p.goals {
 		change, _, _ := look(ctx, s.Store(), t, g)
@@ -271,7 +260,7 @@ func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (Rewind
 // found them.
 func (s *Session) restore(ctx context.Context, w WorkTree, p *stackPlan, first map[string]FileChange) RewindResult {
 	result := RewindResult{FeedIndex: -1}
-	t := w.tree()
+	t := w.open()
 	defer t.close()
 	t.sweep(p.goals)
 	for _, g := range p.goals {

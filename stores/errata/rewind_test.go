@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // playRun does what a program does for one run of a panel.
@@ -92,6 +93,36 @@ func TestPanelRewind(t *testing.T) {
 			wantEqual(t, "markers", marked, []string{"rewind " + second, "rewind " + first})
 			if m.Runs[1].Note != "[rewound] Applied: x" || m.Runs[2].PromptHash != m.Runs[1].PromptHash {
 				t.Errorf("%+v", m.Runs)
+			}
+		})
+		t.Run("E-19 one marker for an entry, and one for a run without", func(t *testing.T) {
+			s := errata.Of(st, "e19-without")
+			_, first := playRun(t, s, "one", -1)
+			responses := []errata.Response{answer("a", "A"), answer("b", "B")}
+			mustAppendHistories(t, s, []string{"a", "b"}, responses, "two") // and nothing is pushed
+			second := mustPersist(t, s, errata.Run{Prompt: "two", Responses: responses})
+			if r := mustRewind(t, s, errata.WorkTree{}); r.Run != first || r.Note != "[rewound]" {
+				t.Errorf("%+v", r)
+			}
+			// The first run's entry leads to before both. Each run that goes has one marker,
+			// the newest first, as two rewinds of the original would have left them.
+			const one = "ph_7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed" // printf one | sha256sum
+			const two = "ph_3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
+			want := []string{" " + first + " " + one, " " + second + " " + two, "rewind " + second + " " + two, "rewind " + first + " " + one}
+			var runs, contents []string
+			for _, sum := range mustMetadata(t, s).Runs {
+				runs = append(runs, sum.Type+" "+sum.Run+" "+sum.PromptHash)
+			}
+			wantEqual(t, "runs", runs, want)
+			c, err := s.Content(t.Context())
+			must(t, err)
+			for _, run := range c.Runs {
+				contents = append(contents, run.Run+" "+run.Prompt)
+			}
+			wantEqual(t, "contents", contents, []string{first + " one", second + " two", second + " ", first + " "})
+			stats, err := errata.StatsOf(t.Context(), st, errata.Filter{Session: s.ID()})
+			if err != nil || len(stats) != 0 {
+				t.Errorf("withdrawn runs count: %+v, %v", stats, err)
 			}
 		})
 		t.Run("E-20 E-45 what a rewind leaves alone", func(t *testing.T) {
@@ -231,25 +262,15 @@ func writeTree(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
+// readTree reads the files below a folder, each with its permissions.
 func readTree(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	files := make(map[string]string)
-	must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := os.Lstat(path)
+	files := formattest.ReadTree(t, dir)
+	for name, content := range files {
+		info, err := os.Lstat(filepath.Join(dir, name))
 		must(t, err)
-		if info.Mode()&os.ModeSymlink != 0 {
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		must(t, err)
-		rel, err := filepath.Rel(dir, path)
-		must(t, err)
-		files[rel] = info.Mode().Perm().String() + " " + string(data)
-		return nil
-	}))
+		files[name] = info.Mode().Perm().String() + " " + content
+	}
 	return files
 }
 

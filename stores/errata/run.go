@@ -52,10 +52,10 @@ func (s *Session) runFinished(run Run) (events.RunRef, *events.RunFinished, erro
 	if run.At.IsZero() {
 		run.At = s.Store().Now().Local()
 	}
-	result := Result{Summary: mustJSON(run.summary()), Content: mustJSON(run.content())}
-	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: mustJSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: Schema}
+	result := Result{Summary: panel.JSON(run.summary()), Content: panel.JSON(run.content())}
+	p := &events.RunFinished{Run: ref, Outcome: run.outcome(), Result: panel.JSON(result), FinishedAt: events.Timestamp(run.At.Format(time.RFC3339Nano)), Schema: Schema}
 	if run.Tools != nil {
-		p.Tools = mustJSON(run.Tools)
+		p.Tools = panel.JSON(run.Tools)
 	}
 	return ref, p, nil
 }
@@ -234,7 +234,7 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) 
 func lastRun(ctx context.Context, now *projector.Outline) (last *projector.Run, err error) {
 	err = now.Look(ctx, func(h *projector.History) {
 		for _, r := range slices.Backward(now.Ledger().Runs) {
-			if r.Kind == runKind && h.IsLive(r.At) {
+			if r.Kind == panel.Kind && h.IsLive(r.At) {
 				last = r
 				return
 			}
@@ -268,7 +268,7 @@ func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
 
 // SetModels names the models of the session's panel from now on.
 func (s *Session) SetModels(ctx context.Context, models []string) error {
-	return s.set(ctx, "models", mustJSON(models))
+	return s.set(ctx, "models", panel.JSON(models))
 }
 
 // set changes one field of the session, unless it has the value already.

@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // ErrNothingToRewind says that the rewind stack is empty, or not so deep.
@@ -47,7 +48,7 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	index := int64(entry.FeedIndex)
 	p := &events.CheckpointSaved{ID: entry.ID, Kind: events.CheckpointRewind, At: at, Prompt: entry.Prompt, FeedIndex: &index, Lengths: entry.HistoryLengths}
 	if entry.Run != "" {
-		p.Run = &events.RunRef{Kind: runKind, ID: entry.Run}
+		p.Run = &events.RunRef{Kind: panel.Kind, ID: entry.Run}
 	}
 	if err := attach(ctx, s.Store(), p, entry.FileSnapshots); err != nil {
 		return "", err
@@ -65,7 +66,7 @@ func (s *Session) entryPoint(ctx context.Context, now *projector.Outline, entry 
 		}
 	}
 	if entry.Run != "" {
-		ref := events.RunRef{Kind: runKind, ID: entry.Run}
+		ref := events.RunRef{Kind: panel.Kind, ID: entry.Run}
 		if run := now.Ledger().Run(ref); run != nil {
 			at = min(at, run.At-1)
 		}
@@ -106,15 +107,12 @@ func (s *Session) firstCost(ctx context.Context, l *projector.Ledger, ref events
 	if after >= at {
 		return at + 1, nil
 	}
-	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: after, Upto: at}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
+	for f, err := range s.facts(ctx, s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: after, Upto: at})) {
 		if err != nil {
 			return 0, err
 		}
-		if c, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok && c.Run != nil && *c.Run == ref {
-			return rec.Offset, nil
+		if c, ok := f.Payload.(*events.CostAccrued); ok && c.Run != nil && *c.Run == ref {
+			return f.Offset, nil
 		}
 	}
 	return at + 1, nil
@@ -160,7 +158,7 @@ func attach(ctx context.Context, st *tally.Store, p *events.CheckpointSaved, sna
 		p.Files = append(p.Files, f)
 	}
 	if len(extra.Written) > 0 {
-		p.Raw = mustJSON(extra)
+		p.Raw = panel.JSON(extra)
 	}
 	return nil
 }
@@ -177,10 +175,12 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	if err != nil || len(now.Ledger().Stack) == 0 {
 		return err
 	}
-	p, err := s.entry(ctx, now.Ledger(), now.Ledger().Stack[len(now.Ledger().Stack)-1].ID)
+	stack := now.Ledger().Stack
+	newest, err := s.entries(ctx, now.Ledger(), stack[len(stack)-1:])
 	if err != nil {
 		return err
 	}
+	p := newest[0]
 	if snaps, err = w.leftByRun(snaps); err != nil {
 		return err
 	}
@@ -194,14 +194,14 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 // leftByRun adds to snapshots what stands in the tree now. Without a tree nothing
 // is known of that.
 func (w WorkTree) leftByRun(snaps []FileSnapshot) ([]FileSnapshot, error) {
-	t, err := w.open()
-	if errors.Is(err, errNoTree) {
+	t := w.open()
+	defer t.close()
+	if errors.Is(t.err, errNoTree) {
 		return snaps, nil
 	}
-	if err != nil {
-		return nil, err
+	if t.err != nil {
+		return nil, t.err
 	}
-	defer t.root.Close()
 	snaps = slices.Clone(snaps)
 	for i := range snaps {
 		name, err := t.name(snaps[i].Path)
@@ -216,14 +216,22 @@ func (w WorkTree) leftByRun(snaps []FileSnapshot) ([]FileSnapshot, error) {
 	return snaps, nil
 }
 
-// entry reads the newest version of a rewind checkpoint.
-func (s *Session) entry(ctx context.Context, l *projector.Ledger, id string) (*events.CheckpointSaved, error) {
-	c := l.Checkpoint(events.CheckpointRewind, id)
-	rec, err := s.record(ctx, c.Saved[len(c.Saved)-1])
-	if err != nil {
-		return nil, err
+// entries reads the newest versions of rewind checkpoints.
+func (s *Session) entries(ctx context.Context, l *projector.Ledger, stack []projector.StackEntry) ([]*events.CheckpointSaved, error) {
+	var list []*events.CheckpointSaved
+	for _, e := range stack {
+		c := l.Checkpoint(events.CheckpointRewind, e.ID)
+		rec, err := s.record(ctx, panel.Newest(c))
+		if err != nil {
+			return nil, err
+		}
+		p, err := events.DecodeAs[events.CheckpointSaved](rec.Event)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
 	}
-	return events.DecodeAs[events.CheckpointSaved](rec.Event)
+	return list, nil
 }
 
 // record reads a record with its data.
@@ -257,15 +265,19 @@ func (s *Session) RewindStack(ctx context.Context) ([]RewindEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	entries, err := s.entries(ctx, now.Ledger(), now.Ledger().Stack)
+	if err != nil {
+		return nil, err
+	}
+	return listed(entries), nil
+}
+
+func listed(entries []*events.CheckpointSaved) []RewindEntry {
 	var list []RewindEntry
-	for _, e := range now.Ledger().Stack {
-		p, err := s.entry(ctx, now.Ledger(), e.ID)
-		if err != nil {
-			return nil, err
-		}
+	for _, p := range entries {
 		list = append(list, entryOf(p))
 	}
-	return list, nil
+	return list
 }
 
 func entryOf(p *events.CheckpointSaved) RewindEntry {

@@ -44,7 +44,7 @@ func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, 
 			return nil, err
 		}
 	}
-	var t statsTable
+	t := make(statsTable)
 	for _, id := range ids {
 		rows, err := Of(st, id).Runs(ctx)
 		if err != nil {
@@ -65,25 +65,18 @@ func counted(rows []Row) []Row {
 }
 
 // statsTable collects sums by model.
-type statsTable struct{ models map[string]*Stats }
+type statsTable map[string]*Stats
 
-func (t *statsTable) of(model string) *Stats {
-	if t.models == nil {
-		t.models = make(map[string]*Stats)
-	}
-	if t.models[model] == nil {
-		t.models[model] = new(Stats)
-	}
-	return t.models[model]
-}
-
-func (t *statsTable) add(row Row) {
+func (t statsTable) add(row Row) {
 	sum := row.Summary
 	for i, model := range sum.Models {
 		if slices.Contains(sum.Models[:i], model) {
 			continue // twice in one panel: the maps have it once
 		}
-		s := t.of(model)
+		if t[model] == nil {
+			t[model] = new(Stats)
+		}
+		s := t[model]
 		s.Participations++
 		switch {
 		case sum.Selected == model:
@@ -105,9 +98,9 @@ func (t *statsTable) add(row Row) {
 }
 
 // finish makes averages and rates of the sums.
-func (t *statsTable) finish() map[string]Stats {
-	list := make(map[string]Stats, len(t.models))
-	for model, s := range t.models {
+func (t statsTable) finish() map[string]Stats {
+	list := make(map[string]Stats, len(t))
+	for model, s := range t {
 		n := float64(s.Participations)
 		for _, sum := range []*float64{&s.AvgLatencyMS, &s.AvgCostUSD, &s.AvgInputTokens, &s.AvgOutputTokens, &s.AvgToolCalls, &s.AvgProposedWrites} {
 			*sum /= n

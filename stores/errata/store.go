@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
 // Options says which session a Store is for.
@@ -154,7 +155,7 @@ func (e *Store) Metadata(ctx context.Context) (Metadata, error) {
 	if err != nil {
 		return Metadata{}, err
 	}
-	v.Assume(events.Raw(mustJSON(e.opts.Meta)))
+	v.Assume(events.Raw(panel.JSON(e.opts.Meta)))
 	m := v.metadata(e.s.ID())
 	if len(m.Models) == 0 {
 		m.Models = slices.Clone(e.opts.Meta.Models)

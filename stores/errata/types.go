@@ -17,8 +17,6 @@ type Turn struct {
 	Content string `json:"content"`
 }
 
-func (t Turn) raw() json.RawMessage { return mustJSON(t) }
-
 // Response is what one model of a panel answered.
 type Response struct {
 	ModelID         string
@@ -177,13 +175,3 @@ const (
 
 // NewID makes an id: a prefix and a UUIDv7, so that ids sort by age.
 func NewID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }
-
-// mustJSON writes a value as the original did, HTML escapes included. Of what it
-// is given only a NaN could fail, and that was refused before.
-func mustJSON(v any) json.RawMessage {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("tally: %v", err))
-	}
-	return data
-}

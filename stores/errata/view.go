@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
-
-// runKind is the kind of a panel's runs.
-const runKind = panel.Kind
 
 // Row is a run of a panel, or the marker of a rewind, with both its views.
 // They belong together by the run's identity, never by their place in a list.
@@ -55,17 +53,11 @@ func (s *Session) viewAt(ctx context.Context, head *projector.Session) (*view, e
 	if head.Offset() == 0 {
 		return v, nil
 	}
-	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), Upto: head.Offset()}) {
-		if err == nil && panel.Wanted(rec.Type) {
-			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
-		}
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue // head.Damaged names it
-		}
+	for f, err := range s.facts(ctx, s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), Upto: head.Offset()})) {
 		if err != nil {
 			return nil, fmt.Errorf("panel %s: %w", s.Subject(), err)
 		}
-		v.Apply(projector.Decode(rec))
+		v.Apply(f)
 	}
 	for _, r := range v.Rows() {
 		row, err := rowOf(&r)
@@ -75,6 +67,24 @@ func (s *Session) viewAt(ctx context.Context, head *projector.Session) (*view, e
 		v.rows = append(v.rows, row)
 	}
 	return v, nil
+}
+
+// facts reads records, those that a view looks into with their data. What is damaged is
+// left out: projector.Session.Damaged names it.
+func (s *Session) facts(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[projector.Fact, error] {
+	return func(yield func(projector.Fact, error) bool) {
+		for rec, err := range records {
+			if err == nil && panel.Wanted(rec.Type) {
+				rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
+			}
+			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+				continue
+			}
+			if !yield(projector.Decode(rec), err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // rowOf reads a row. Another form of result than Result is an error that names the

@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 func TestConfiguration(t *testing.T) {
@@ -60,7 +61,7 @@ func testNothing(t *testing.T) {
 	for info, err := range local.Subjects(t.Context(), "") { // the log's own directory is there, with nothing in it
 		t.Errorf("%v, %v", info, err)
 	}
-	if files := folder(t, dir); len(files) != 0 {
+	if files := formattest.ReadTree(t, dir); len(files) != 0 {
 		t.Errorf("written into the project: %v", files)
 	}
 }
@@ -198,27 +199,15 @@ func testProjects(t *testing.T, st *tally.Store) {
 	}
 	bring(t, one, files("one"))
 	bring(t, two, files("second"))
-	sameFiles(t, export(t, one), files("one"))
-	sameFiles(t, export(t, two), files("second"))
+	formattest.MustEqual(t, files("one"), export(t, one))
+	formattest.MustEqual(t, files("second"), export(t, two))
 	// Into the same namespace the second is refused, and the first stays.
-	dir := t.TempDir()
-	mustWriteTree(t, dir, files("three"))
+	dir := formattest.WriteTree(t, t.TempDir(), 0o644, files("three"))
 	if r, err := tallydir.Import(t.Context(), one, dir, formats.ImportOptions{}); err != nil || len(r.Refused) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	sameFiles(t, export(t, one), files("one"))
+	formattest.MustEqual(t, files("one"), export(t, one))
 	if got := texts(mustContent(t, evals.Of(one, "golden"))); got != "one" {
 		t.Errorf("%s", got)
-	}
-}
-
-func mustWriteTree(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		mustWrite(t, path, content)
 	}
 }

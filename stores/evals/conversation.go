@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
 // Conversation is a handle on a recorded conversation: its steps, the simulation
@@ -260,29 +261,14 @@ func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, 
 }
 
 // appended returns what appends steps behind a number of lines.
-func appended(d *Data, lines int, steps []Step) (*events.TurnAppended, error) {
+func appended(d *Data, lines int, added []Step) (*events.TurnAppended, error) {
 	p := &events.TurnAppended{}
-	for i, s := range steps {
+	for i, s := range added {
 		raw, err := encodeStep(s, lines+i, d.ID, d.Metadata)
 		if err != nil {
 			return nil, inside("steps["+strconv.Itoa(i)+"]", rawError("", err))
 		}
-		p.Entries = append(p.Entries, stepEntry(s, raw))
+		p.Entries = append(p.Entries, steps.Entry(raw, s.fields))
 	}
 	return p, nil
-}
-
-// stepEntry returns a step as an entry of main, with the id and the time that it says
-// itself.
-func stepEntry(s Step, raw events.Raw) events.Entry {
-	e := events.Entry{Thread: events.MainThread, Turn: raw}
-	if id := s.ID(); len(id) <= events.MaxIDLen {
-		e.ID = id
-	}
-	if at := events.Timestamp(textOf(s.fields, fieldTimestamp)); at != "" {
-		if _, ok := at.Time(); ok {
-			e.Timestamp = at
-		}
-	}
-	return e
 }

@@ -120,7 +120,7 @@ func (d *decoding) add(line int, raw events.Raw) {
 
 // head takes id and metadata from the first line.
 func (d *decoding) head(fields events.Fields) {
-	if id := textOf(fields, fieldConversationID); id != "" {
+	if id := fields.Text(fieldConversationID); id != "" {
 		d.c.ID = id
 	}
 	if meta, ok := fields.Get(fieldConversationMetadata); ok && startsWith(meta, "{") {

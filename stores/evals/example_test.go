@@ -83,6 +83,50 @@ func ExampleList() {
 	//   trajectory run-1769171838912-5790h4t 2026-01-23
 }
 
+// Save a whole simulation: get or create the conversation, save what was traced, make a run
+// of it and save the result. What is loaded back is the same.
+func ExampleFromStepTraces() {
+	withStore(func(ctx context.Context, st *tally.Store) error {
+		c, found, err := evals.Get(ctx, st, "travel")
+		if err == nil && !found {
+			c, _, err = evals.Create(ctx, st, "travel")
+		}
+		if err != nil {
+			return err
+		}
+		traces := []evals.StepTrace{{UserMessage: json.RawMessage(`{"role":"user","content":"To Rome."}`),
+			AgentMessages: []json.RawMessage{json.RawMessage(`{"role":"assistant","content":"When?"}`)}, Timestamp: "2026-01-23T12:35:42.341Z"}}
+		data, err := evals.FromStepTraces(traces, "travel", nil)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Save(ctx, data); err != nil {
+			return err
+		}
+		run, err := c.CreateRun(ctx, evals.TrajectoryRun, "")
+		if err != nil {
+			return err
+		}
+		if _, err := run.Save(ctx, json.RawMessage(`{"completed":true}`)); err != nil {
+			return err
+		}
+
+		loaded, err := evals.Of(st, "travel").Load(ctx)
+		if err != nil {
+			return err
+		}
+		result, err := evals.Of(st, "travel").Run(run.Type(), run.ID()).Load(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%d step: %s\n%s: %s\n", len(loaded.Steps), loaded.Steps[0].Input(), result.Type, result.Raw)
+		return nil
+	})
+	// Output:
+	// 1 step: {"role":"user","content":"To Rome."}
+	// trajectory: {"completed":true}
+}
+
 // Write a simulation turn by turn: what was acknowledged survives a crash.
 func ExampleConversation_Append() {
 	withStore(func(ctx context.Context, st *tally.Store) error {

@@ -106,28 +106,3 @@ func stepCount(result events.Raw) (int, bool) {
 	}
 	return *seen.Result.StepCount, true
 }
-
-// outcomeOf reads from a result how the run ended, and when.
-func outcomeOf(t RunType, raw events.Raw) (string, events.Timestamp) {
-	result, err := rawjson.Object(raw)
-	if err != nil {
-		return "completed", ""
-	}
-	at := events.Timestamp(textOf(result, "createdAt"))
-	if _, ok := at.Time(); !ok {
-		at = events.Timestamp(textOf(result, fieldTimestamp))
-	}
-	if _, ok := at.Time(); !ok {
-		at = ""
-	}
-	completed, said := result.Get("completed")
-	if t != TrajectoryRun || !said || string(completed) != "false" {
-		return "completed", at
-	}
-	switch reason := textOf(result, "reason"); reason {
-	case "", "error":
-		return "failed", at
-	default:
-		return "stopped:" + reason, at
-	}
-}

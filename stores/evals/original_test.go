@@ -23,7 +23,6 @@ type system interface {
 	save(id string, d *evals.Data) error
 	load(id string) (*evals.Data, error)
 	earlier(id string) []string // texts of all contents that can still be read
-	createRun(conversation, id string) error
 	saveRun(conversation, kind, id, result string) error
 	runs(conversation string) []string
 	versions(conversation, id string) []string
@@ -87,11 +86,6 @@ func (o ours) earlier(id string) []string {
 		}
 	}
 	return list
-}
-
-func (o ours) createRun(conversation, id string) error {
-	_, err := evals.Of(o.st, conversation).CreateRun(o.ctx, evals.TallyRun, id)
-	return err
 }
 
 func (o ours) saveRun(conversation, kind, id, result string) error {
@@ -215,8 +209,6 @@ func (o *original) earlier(id string) []string {
 	}
 	return []string{texts(d)}
 }
-
-func (o *original) createRun(string, string) error { return nil } // no I/O
 
 func (o *original) saveRun(conversation, kind, id, result string) error {
 	o.write("conversations/"+conversation+"/runs/"+kind+"/"+id+".json", result)

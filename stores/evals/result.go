@@ -70,8 +70,7 @@ func rawInvalid(err error) error {
 func checkResult(t RunType, raw events.Raw) error {
 	switch {
 	case t != TallyRun:
-		_, err := rawjson.Object(raw)
-		if err != nil {
+		if _, err := rawjson.Object(raw); err != nil {
 			return rawError("", err)
 		}
 		return nil
@@ -97,39 +96,33 @@ func isReport(raw events.Raw) bool {
 // ParseArtifact reads an Artifact: schema version 1, scores and rates from 0
 // to 1. What is wrong is *events.InvalidError naming the path.
 func ParseArtifact(raw events.Raw) (*Artifact, error) {
-	a := &Artifact{}
-	if err := rawjson.Unmarshal(raw, a); err != nil {
-		return nil, rawError("", err)
-	}
-	c := &checker{}
-	if a.SchemaVersion != 1 {
-		c.fail("schemaVersion", "%d: want 1", a.SchemaVersion)
-	}
-	c.present(raw, "", "runId", "createdAt", "defs", "result")
-	c.artifact(a)
-	return a, c.result()
+	return parsed(raw, func(c *checker, a *Artifact) {
+		c.version("schemaVersion", a.SchemaVersion)
+		c.present(raw, "runId", "createdAt", "defs", "result")
+		c.artifact(a)
+	})
 }
 
 // ParseReport reads a Report.
 func ParseReport(raw events.Raw) (*Report, error) {
-	r := &Report{}
-	if err := rawjson.Unmarshal(raw, r); err != nil {
+	return parsed(raw, func(c *checker, r *Report) {
+		c.present(raw, "runId", "perTargetResults")
+		c.report(r)
+	})
+}
+
+// parsed reads a typed view and checks it.
+func parsed[T any](raw events.Raw, check func(*checker, *T)) (*T, error) {
+	v := new(T)
+	if err := rawjson.Unmarshal(raw, v); err != nil {
 		return nil, rawError("", err)
 	}
 	c := &checker{}
-	c.present(raw, "", "runId", "perTargetResults")
-	for i, t := range r.PerTargetResults {
-		at := fmt.Sprintf("perTargetResults[%d]", i)
-		for j, m := range t.DerivedMetrics {
-			c.ratio(fmt.Sprintf("%s.derivedMetrics[%d].value", at, j), &m.Value)
-		}
-		for name, v := range t.Verdicts.All() {
-			at := fmt.Sprintf("%s.verdicts[%q]", at, name)
-			c.ratio(at+".score", &v.Score)
-			c.oneOf(at+".verdict", v.Verdict, "pass", "fail", "unknown")
-		}
+	check(c, v)
+	if c.err != nil {
+		return v, c.err
 	}
-	return r, c.result()
+	return v, nil
 }
 
 // checker collects the first thing that is wrong.
@@ -141,22 +134,37 @@ func (c *checker) fail(path, format string, args ...any) {
 	}
 }
 
-func (c *checker) result() error {
-	if c.err == nil {
-		return nil
-	}
-	return c.err
-}
-
-func (c *checker) present(raw events.Raw, path string, names ...string) {
+// present wants an object to have members of these names.
+func (c *checker) present(raw events.Raw, names ...string) {
 	fields, err := rawjson.Object(raw)
 	if err != nil {
 		return
 	}
 	for _, name := range names {
 		if _, ok := fields.Get(name); !ok {
-			c.fail(joinPath(path, name), "missing")
+			c.fail(name, "missing")
 		}
+	}
+}
+
+func (c *checker) report(r *Report) {
+	for i, t := range r.PerTargetResults {
+		at := fmt.Sprintf("perTargetResults[%d]", i)
+		for j, m := range t.DerivedMetrics {
+			c.ratio(fmt.Sprintf("%s.derivedMetrics[%d].value", at, j), &m.Value)
+		}
+		for name, v := range t.Verdicts.All() {
+			at := fmt.Sprintf("%s.verdicts[%q]", at, name)
+			c.ratio(at+".score", &v.Score)
+			c.oneOf(at+".verdict", v.Verdict, "pass", "fail", "unknown")
+		}
+	}
+}
+
+// version wants the one version that there is.
+func (c *checker) version(path string, have int) {
+	if have != 1 {
+		c.fail(path, "%d: want 1", have)
 	}
 }
 

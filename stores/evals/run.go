@@ -11,8 +11,10 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
 // RunType is what a run of a conversation is.
@@ -20,8 +22,8 @@ type RunType string
 
 // The two types. An id can be taken once in each.
 const (
-	TallyRun      RunType = "tally"      // an evaluation
-	TrajectoryRun RunType = "trajectory" // a simulation
+	TallyRun      RunType = steps.KindTally      // an evaluation
+	TrajectoryRun RunType = steps.KindTrajectory // a simulation
 )
 
 // runTypes is the order in which runs are listed and looked for.
@@ -89,6 +91,12 @@ func compareRuns(a, b *Run) int {
 	if order := cmp.Compare(a.Type(), b.Type()); order != 0 {
 		return order // tally is before trajectory in the alphabet, too
 	}
+	return cmp.Or(compareTimes(a, b, 1), cmp.Compare(a.ID(), b.ID()))
+}
+
+// compareTimes compares the times in the ids, forwards or (-1) backwards; an id without
+// one comes last.
+func compareTimes(a, b *Run, direction int) int {
 	at, aOK := a.Timestamp()
 	bt, bOK := b.Timestamp()
 	switch {
@@ -97,7 +105,7 @@ func compareRuns(a, b *Run) int {
 	case !aOK && bOK:
 		return 1
 	}
-	return cmp.Or(at.Compare(bt), cmp.Compare(a.ID(), b.ID()))
+	return direction * at.Compare(bt)
 }
 
 // GetRun finds a run that has a result by its id, and says whether there is one. An
@@ -209,7 +217,8 @@ func (r *Run) plan(ctx context.Context, s *projector.Session, result events.Raw)
 		done = SavedRun{Version: len(have.Results) + 1, Change: Replacement}
 	}
 	p := &events.RunFinished{Run: r.ref, Result: result, Judged: judged}
-	p.Outcome, p.FinishedAt = outcomeOf(r.Type(), result)
+	members, _ := rawjson.Object(result) // which it need not be
+	p.Outcome, p.FinishedAt = steps.Outcome(r.ref.Kind, members)
 	return done, p, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
 // Save makes the conversation hold this content and no other.
@@ -182,7 +183,7 @@ func (v *saving) prefix() int {
 func (v *saving) extend(kept int, meta events.Raw, sameMeta bool) savePlan {
 	p := &events.TurnAppended{}
 	for i := kept; i < len(v.lines); i++ {
-		p.Entries = append(p.Entries, stepEntry(v.steps[i], v.lines[i]))
+		p.Entries = append(p.Entries, steps.Entry(v.lines[i], v.steps[i].fields))
 	}
 	if meta != nil && !sameMeta {
 		p.ThreadMeta = map[string]events.Raw{events.MainThread: meta}
@@ -196,7 +197,7 @@ func (v *saving) replace(meta events.Raw) savePlan {
 	for i, from := range v.matches() {
 		if from < 0 {
 			fresh++
-			e := stepEntry(v.steps[i], v.lines[i])
+			e := steps.Entry(v.lines[i], v.steps[i].fields)
 			items = append(items, events.Item{Turn: e.Turn, ID: e.ID, Timestamp: e.Timestamp})
 			continue
 		}

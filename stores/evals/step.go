@@ -130,11 +130,11 @@ func (s Step) Output() []events.Raw {
 }
 
 // ID is the provider's message id, "" if there is none.
-func (s Step) ID() string { return textOf(s.fields, fieldID) }
+func (s Step) ID() string { return s.fields.Text(fieldID) }
 
 // Timestamp is the time that the step says, and whether it says one. Field has
 // its spelling.
-func (s Step) Timestamp() (time.Time, bool) { return parseDate(textOf(s.fields, fieldTimestamp)) }
+func (s Step) Timestamp() (time.Time, bool) { return parseDate(s.fields.Text(fieldTimestamp)) }
 
 // Metadata is the step's free object, nil if there is none.
 func (s Step) Metadata() events.Raw { return s.Field(fieldMetadata) }
@@ -238,19 +238,6 @@ func (s *Step) UnmarshalJSON(raw []byte) error {
 		*s = parsed
 	}
 	return err
-}
-
-// textOf returns a member that is a string, "" if it is not.
-func textOf(m events.Fields, name string) string {
-	raw, ok := m.Get(name)
-	if !ok || !startsWith(raw, `"`) {
-		return ""
-	}
-	text, err := rawjson.String(raw)
-	if err != nil {
-		return ""
-	}
-	return text
 }
 
 // parseDate reads the spellings of a time that occur: with a zone, or without one,

@@ -74,19 +74,19 @@ func (t StepTrace) Ended() (*TraceEnd, error) {
 // ParseStepTrace reads a step trace. What is wrong is *events.InvalidError naming
 // the path.
 func ParseStepTrace(raw events.Raw) (StepTrace, error) {
-	var t StepTrace
-	if err := rawjson.Unmarshal(raw, &t); err != nil {
-		return t, rawError("", err)
+	t, err := parsed(raw, func(c *checker, t *StepTrace) {
+		c.present(raw, "turnIndex", "userMessage", "agentMessages", "stepId", "selection")
+		if !startsWith(t.Selection, "{") {
+			c.fail("selection", "want an object")
+		}
+		if t.Timestamp != "" {
+			c.time(fieldTimestamp, t.Timestamp)
+		}
+	})
+	if t == nil {
+		return StepTrace{}, err
 	}
-	c := &checker{}
-	c.present(raw, "", "turnIndex", "userMessage", "agentMessages", "stepId", "selection")
-	if !startsWith(t.Selection, "{") {
-		c.fail("selection", "want an object")
-	}
-	if t.Timestamp != "" {
-		c.time(fieldTimestamp, t.Timestamp)
-	}
-	return t, c.result()
+	return *t, err
 }
 
 // FromStepTraces makes a conversation of step traces. A step's index is
@@ -152,19 +152,19 @@ func ToStepTraces(c *Data, o TraceOptions) []StepTrace {
 func traceOf(s Step, index int, o TraceOptions) StepTrace {
 	step, _ := rawjson.Object(s.raw) // which it is
 	trace, _ := rawjson.Object(steps.AppendTrace(nil, step, index, false))
-	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Timestamp: events.Timestamp(steps.Text(trace, fieldTimestamp))}
+	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Timestamp: events.Timestamp(trace.Text(fieldTimestamp))}
 	t.Selection, _ = trace.Get("selection")
 	t.End, _ = trace.Get("end")
 	if t.Timestamp == "" && o.Now != nil {
 		t.Timestamp = events.TimestampOf(o.Now())
 	}
-	if raw, ok := steps.Object(step, fieldMetadata).Get("originalTurnIndex"); ok && o.PreserveTurnIndices {
+	if raw, ok := step.Object(fieldMetadata).Get("originalTurnIndex"); ok && o.PreserveTurnIndices {
 		if n, err := strconv.Atoi(string(raw)); err == nil {
 			t.TurnIndex = n
 		}
 	}
 	if raw, _ := trace.Get("stepId"); startsWith(raw, `"`) {
-		id := steps.Text(trace, "stepId")
+		id := trace.Text("stepId")
 		t.StepID = &id
 	}
 	return t

@@ -70,29 +70,19 @@ type TrajectoryRunMeta struct {
 // ParseTrajectoryMeta reads a TrajectoryMeta. What is wrong is *events.InvalidError
 // naming the path.
 func ParseTrajectoryMeta(raw events.Raw) (*TrajectoryMeta, error) {
-	m := &TrajectoryMeta{}
-	if err := rawjson.Unmarshal(raw, m); err != nil {
-		return nil, rawError("", err)
-	}
-	c := &checker{}
-	if m.Version != 1 {
-		c.fail("version", "%d: want 1", m.Version)
-	}
-	c.present(raw, "", "trajectoryId", "createdAt", "goal", "persona")
-	c.time("createdAt", m.CreatedAt)
-	return m, c.result()
+	return parsed(raw, func(c *checker, m *TrajectoryMeta) {
+		c.version("version", m.Version)
+		c.present(raw, "trajectoryId", "createdAt", "goal", "persona")
+		c.time("createdAt", m.CreatedAt)
+	})
 }
 
 // ParseTrajectoryRun reads a TrajectoryRunMeta.
 func ParseTrajectoryRun(raw events.Raw) (*TrajectoryRunMeta, error) {
-	m := &TrajectoryRunMeta{}
-	if err := rawjson.Unmarshal(raw, m); err != nil {
-		return nil, rawError("", err)
-	}
-	c := &checker{}
-	c.present(raw, "", "runId", "conversationId", "timestamp")
-	c.time("timestamp", m.Timestamp)
-	return m, c.result()
+	return parsed(raw, func(c *checker, m *TrajectoryRunMeta) {
+		c.present(raw, "runId", "conversationId", "timestamp")
+		c.time("timestamp", m.Timestamp)
+	})
 }
 
 func (c *checker) time(path string, at events.Timestamp) {
@@ -206,16 +196,6 @@ func Summaries(ctx context.Context, st *tally.Store) ([]Summary, error) {
 // ids without one come last.
 func NewestFirst(runs []*Run) []*Run {
 	sorted := slices.Clone(runs)
-	slices.SortStableFunc(sorted, func(a, b *Run) int {
-		at, aOK := a.Timestamp()
-		bt, bOK := b.Timestamp()
-		switch {
-		case aOK && !bOK:
-			return -1
-		case !aOK && bOK:
-			return 1
-		}
-		return bt.Compare(at)
-	})
+	slices.SortStableFunc(sorted, func(a, b *Run) int { return compareTimes(a, b, -1) })
 	return sorted
 }

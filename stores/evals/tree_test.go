@@ -2,9 +2,6 @@ package evals_test
 
 import (
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // What the handles record comes out as the folder that the original would have
@@ -36,49 +34,13 @@ func TestFolder(t *testing.T) {
 func export(t *testing.T, st *tally.Store) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := formats.OpenDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	r, err := formats.Export(t.Context(), st, tallydir.Layout{}, d, formats.ExportOptions{All: true})
-	if err != nil || len(r.Problems) > 0 {
-		t.Fatalf("%v, %v", r.Problems, err)
-	}
-	return folder(t, dir)
-}
-
-// folder reads all files below a directory.
-func folder(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := make(map[string]string)
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		rel, _ := filepath.Rel(dir, path)
-		files[filepath.ToSlash(rel)] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
+	formattest.MustExport(t, st, tallydir.Layout{}, dir, formats.ExportOptions{})
+	return formattest.ReadTree(t, dir)
 }
 
 func bring(t *testing.T, st *tally.Store, files map[string]string) formats.Report {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "project")
-	for name, content := range files {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := formattest.WriteTree(t, filepath.Join(t.TempDir(), "project"), 0o644, files)
 	r, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -86,26 +48,12 @@ func bring(t *testing.T, st *tally.Store, files map[string]string) formats.Repor
 	return r
 }
 
-func sameFiles(t *testing.T, have, want map[string]string) {
-	t.Helper()
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if have[name] != want[name] {
-			t.Errorf("%s: have\n%.600s\nwant\n%.600s", name, have[name], want[name])
-		}
-	}
-	for name := range have {
-		if _, ok := want[name]; !ok {
-			t.Errorf("%s: should not be there", name)
-		}
-	}
-}
-
 func testMetaFile(t *testing.T, st *tally.Store) {
 	c, made, err := evals.Create(t.Context(), st, "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameFiles(t, export(t, st), map[string]string{c.Path() + "/meta.json": "{\n  \"id\": \"c1\",\n  \"createdAt\": \"" + string(made.At) + "\"\n}"})
+	formattest.MustEqual(t, map[string]string{c.Path() + "/meta.json": "{\n  \"id\": \"c1\",\n  \"createdAt\": \"" + string(made.At) + "\"\n}"}, export(t, st))
 }
 
 // recorded is a conversation with all that can be recorded.
@@ -137,7 +85,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 		"conversations/c1/trajectory.meta.json":    "{\n  \"version\": 1,\n  \"trajectoryId\": \"c1\",\n  \"createdAt\": \"2026-01-23T12:35:42.341Z\",\n  \"goal\": \"a < b & c\",\n  \"persona\": {\n    \"description\": \"d\"\n  }\n}",
 		"conversations/c1/runs/tally/run-1-a.json": "{\n  \"runId\": \"run-1-a\",\n  \"timestamp\": \"\",\n  \"perTargetResults\": [],\n  \"aggregateSummaries\": [],\n  \"evalSummaries\": {}\n}",
 	}
-	sameFiles(t, files, want)
+	formattest.MustEqual(t, want, files)
 	if traces := files["conversations/c1/stepTraces.json"]; !strings.HasPrefix(traces, "[\n  {\n    \"turnIndex\": 0,\n    \"userMessage\": {") || !strings.HasSuffix(traces, "\n  }\n]") {
 		t.Errorf("traces\n%s", traces)
 	}
@@ -146,7 +94,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 	if r := bring(t, other, files); len(r.Problems) != 0 {
 		t.Errorf("%v", r.Problems)
 	}
-	sameFiles(t, export(t, other), files)
+	formattest.MustEqual(t, files, export(t, other))
 	d, back := mustContent(t, evals.Of(st, "c1")), mustContent(t, evals.Of(other, "c1"))
 	if len(d.Steps) != len(back.Steps) || string(d.Metadata) != `{"k": 1.0}` || string(back.Metadata) != `{"k":1.0}` {
 		t.Errorf("%+v, %+v", d, back)
@@ -163,8 +111,8 @@ func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 		if r, err := tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("%v, %v", r.Problems, err)
 		}
-		files := folder(t, dir)
-		sameFiles(t, export(t, own), files)
+		files := formattest.ReadTree(t, dir)
+		formattest.MustEqual(t, files, export(t, own))
 		for _, c := range need(evals.List(t.Context(), own)) {
 			savedAsLoaded(t, own, c, files)
 			goesOn(t, own, c)
@@ -225,7 +173,7 @@ func TestGeneratedFolders(t *testing.T) {
 			}
 			own := need(st.In(fmt.Sprint("folder-", seed)))
 			need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}))
-			sameFiles(t, export(t, own), folder(t, dir))
+			formattest.MustEqual(t, formattest.ReadTree(t, dir), export(t, own))
 			if again := need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{})); again.Events != 0 {
 				t.Errorf("a second import added %d events", again.Events)
 			}
@@ -240,7 +188,7 @@ func testOldLayout(t *testing.T, st *tally.Store) {
 		"conversations/c1/runs/run-1-a.json":  "{ \"old\": 1 }\n",
 	}
 	bring(t, st, files)
-	sameFiles(t, export(t, st), files)
+	formattest.MustEqual(t, files, export(t, st))
 	c := evals.Of(st, "c1")
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 0 {
 		t.Errorf("runs %v", runs)

@@ -2,19 +2,17 @@ package ailoopdir
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
@@ -28,263 +26,160 @@ import (
 // nothing of it goes in. An error means that the store or the file could not be
 // used.
 func Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
-	im := &importer{target: target, o: o}
-	err := im.open(path)
-	if err == nil && im.wanted() {
-		err = im.run(ctx)
+	f, at, err := open(path, foreign.WholeLimit(target))
+	if err != nil {
+		return formats.Report{}, err
 	}
-	return im.report, err
+	return foreign.ImportFile(target, stamp, at, o, func(in *foreign.Intake) error {
+		return importer{in, f}.run(ctx)
+	})
 }
 
 type importer struct {
-	target   formats.Target
-	o        formats.ImportOptions
-	f        *snapshotFile
-	report   formats.Report
-	progress formats.Progress
+	*foreign.Intake
+	f *snapshotFile
 }
 
 // snapshotFile is the file to import.
 type snapshotFile struct {
-	path    string // absolute
-	name    string // of the file
-	id      string // of the session
-	root    string // name of the folder
-	marker  string // hash of the place
-	mode    int64
+	*foreign.File
+	id      string           // of the session
 	written events.Timestamp // when the file was written last
 
-	data    []byte
 	content chat.Snapshot
-	format  events.FileFormat
 	exact   bool // the state of a session renders the file
 	old     bool // some messages have shapes of older writers
 }
 
-func (im *importer) open(path string) error {
+func open(path string, limit int64) (*snapshotFile, foreign.Location, error) {
+	at := foreign.Location{}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return err
+		return nil, at, err
 	}
 	info, err := os.Stat(abs)
 	if err != nil {
-		return err
+		return nil, at, err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
+		return nil, at, fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
 	}
-	real, err := filepath.EvalSymlinks(abs)
-	if err != nil {
-		return err
+	at = foreign.Location{Root: abs, Name: filepath.Base(filepath.Dir(abs))}
+	if !utf8.ValidString(at.Name) {
+		at.Name = ""
 	}
-	f := &snapshotFile{path: abs, name: filepath.Base(abs), root: filepath.Base(filepath.Dir(abs)), marker: foreign.SumOf([]byte(real))[:16],
-		mode: formats.ModeOf(info.Mode().Perm()), written: events.TimestampOf(info.ModTime())}
-	if !formats.IsFileName(f.root) || f.root == string(filepath.Separator) || !utf8.ValidString(f.root) {
-		f.root = "root"
+	if at, err = at.Settled(); err != nil {
+		return nil, at, err
 	}
-	f.id, _ = idOf(f.name)
-	im.f, im.report.Root, im.progress.Of = f, f.root, 1
-	if limit := foreign.WholeLimit(im.target); info.Size() > limit {
-		return &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%d bytes, at most %d are read", info.Size(), limit)}
+	if info.Size() > limit {
+		return nil, at, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%d bytes, at most %d are read", info.Size(), limit)}
 	}
-	f.data, err = os.ReadFile(abs)
-	return err
+	name := filepath.Base(abs)
+	f := &snapshotFile{written: events.TimestampOf(info.ModTime())}
+	f.id, _ = idOf(name)
+	if f.File, err = foreign.Found(info, name, name); err != nil {
+		return nil, at, err
+	}
+	f.Data, err = os.ReadFile(abs)
+	f.Size, f.Sum = int64(len(f.Data)), foreign.SumOf(f.Data)
+	return f, at, err
 }
 
-// wanted reports whether the session is among those asked for.
-func (im *importer) wanted() bool {
-	if len(im.o.Only) == 0 {
-		return true
+// run imports the file, if its session is among those asked for.
+func (im importer) run(ctx context.Context) error {
+	im.Expect(1)
+	if !im.Wants(im.f.id) && !im.Wants(strings.TrimPrefix(im.f.id, prefix)) {
+		return nil
 	}
-	for _, id := range im.o.Only {
-		if id == im.f.id || prefix+id == im.f.id {
-			return true
-		}
-	}
-	return false
-}
-
-// run imports the file, again if somebody else wrote to its session meanwhile.
-func (im *importer) run(ctx context.Context) error {
 	if err := im.f.parse(); err != nil {
 		im.malformed(err)
 		return nil
 	}
-	if err := events.Session(im.target.Namespace(), im.f.id).Validate(); err != nil {
-		im.problem(0, err.Error())
-		return nil
+	err := events.Session(im.Target.Namespace(), im.f.id).Validate()
+	if err == nil {
+		err = foreign.Retry(ctx, func(bool) error { return im.session(ctx) })
 	}
-	for try := 0; ; try++ {
-		err := im.session(ctx)
-		if err == nil || !foreign.IsRace(err) || try == foreign.MaxTries {
-			if err != nil && ctx.Err() == nil && foreign.IsOwnFault(err) {
-				im.problem(0, err.Error())
-				return nil
-			}
-			return err
-		}
-		if err := foreign.Pause(ctx, try); err != nil {
-			return err
-		}
-	}
+	return im.Settle(ctx, im.f.Path, err)
 }
 
 // parse reads the snapshot. What is said of places counts from the beginning of
 // the file.
 func (f *snapshotFile) parse() error {
 	var err error
-	if f.content, f.old, err = chat.ParseAny(bytes.TrimPrefix(f.data, []byte(bom))); err != nil {
+	if f.content, f.old, err = chat.ParseAny(bytes.TrimPrefix(f.Data, []byte(foreign.BOM))); err != nil {
 		return err
 	}
-	f.format, f.exact = spelling(f.data, f.content)
+	f.Format, f.exact = spelling(f.Data, f.content)
 	f.exact = f.exact && !f.old
-	f.format.Mode = f.mode
+	f.Format.Mode = f.Mode
 	return nil
 }
 
-func (im *importer) malformed(err error) {
+func (im importer) malformed(err error) {
 	if d, ok := errors.AsType[*chat.DecodeError](err); ok && d.Line > 0 {
-		im.problem(d.Line, fmt.Sprintf("column %d: %v", d.Column, d.Err))
+		im.Problem(im.f.Path, d.Line, fmt.Sprintf("column %d: %v", d.Column, d.Err))
 		return
 	}
-	im.problem(0, err.Error())
-}
-
-func (im *importer) problem(line int, reason string) {
-	im.report.Problems = append(im.report.Problems, formats.Problem{File: im.f.name, Line: line, Reason: reason})
-}
-
-// load returns the session, an empty one if it does not exist.
-func (im *importer) load(ctx context.Context) (view, error) {
-	sub := events.Session(im.target.Namespace(), im.f.id)
-	s, err := im.target.Loader().Session(ctx, sub, 0)
-	if errors.Is(err, projector.ErrNotFound) {
-		s, err = projector.NewSession(sub), nil
-	}
-	return view{im.target, s}, err
+	im.Problem(im.f.Path, 0, err.Error())
 }
 
 // session brings the file in.
-func (im *importer) session(ctx context.Context) error {
-	v, err := im.load(ctx)
+func (im importer) session(ctx context.Context) error {
+	s, err := im.Load(ctx, im.f.id)
 	if err != nil {
 		return err
 	}
-	fresh := v.s.Offset() == 0
-	if !fresh {
-		if same, err := im.same(ctx, v); same || err != nil {
-			if err == nil {
-				im.finish(&im.report.Unchanged)
-			}
-			return err
-		}
-	}
-	p, reason, err := im.plan(ctx, v)
-	if err != nil {
-		return err
-	}
-	if reason != "" {
-		im.report.Sessions++
-		im.report.Refused = append(im.report.Refused, im.f.id)
-		im.problem(0, reason)
-		return nil
-	}
-	added, err := p.apply(ctx)
-	if err == nil && !im.o.DryRun {
-		err = im.verify(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	switch {
-	case fresh:
-		im.finish(&im.report.Added)
-	case added == 0:
-		im.finish(&im.report.Unchanged)
-	default:
-		im.finish(&im.report.Changed)
-	}
-	return nil
+	v := view{im.Target, s}
+	return im.Bring(ctx, s, foreign.Work{ID: im.f.id, Place: im.f.Path, Kind: events.KindHistory,
+		Same: func() (bool, error) { return im.f.isFile(ctx, v) },
+		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+			p, err := im.plan(v, origin)
+			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error {
+				if err := p.apply(ctx); err != nil {
+					return err
+				}
+				return im.verify(ctx)
+			}}, err
+		},
+		Finish: im.finish,
+	})
 }
 
-// same reports whether the session gives the file back as it is.
-func (im *importer) same(ctx context.Context, v view) (bool, error) {
-	b, err := v.file()
-	if err != nil || fileOf(v.s) != im.f.name && utf8.ValidString(im.f.name) || b.moved || b.format.Mode != im.f.mode {
+// isFile reports whether the session gives the file back as it is.
+func (f *snapshotFile) isFile(ctx context.Context, v view) (bool, error) {
+	o, err := v.file()
+	if err != nil || o.Path != f.Path && utf8.ValidString(f.Path) || o.Moved || o.Format.Mode != f.Mode {
 		return false, nil //nolint:nilerr // what the layout cannot render is not the file
 	}
 	var have bytes.Buffer
-	if err := v.write(ctx, b, &have); err != nil {
+	if err := o.Write(ctx, &have); err != nil {
 		return false, err
 	}
-	return bytes.Equal(have.Bytes(), im.f.data), nil
+	return bytes.Equal(have.Bytes(), f.Data), nil
 }
 
 // verify compares what the store has now with the file.
-func (im *importer) verify(ctx context.Context) error {
-	v, err := im.load(ctx)
+func (im importer) verify(ctx context.Context) error {
+	s, err := im.Load(ctx, im.f.id)
 	if err != nil {
 		return err
 	}
-	same, err := im.same(ctx, v)
+	same, err := im.f.isFile(ctx, view{im.Target, s})
 	if err == nil && !same {
-		im.problem(0, "does not come out of the store as it is: the session changed while it was imported")
+		im.Problem(im.f.Path, 0, "does not come out of the store as it is: the session changed while it was imported")
 	}
 	return err
 }
 
 // finish reports the session.
-func (im *importer) finish(outcome *int) {
-	*outcome++
-	im.report.Sessions++
-	im.report.Bytes += int64(len(im.f.data))
+func (im importer) finish(outcome *int) {
+	im.Finish(foreign.Folder{Files: []*foreign.File{im.f.File}}, outcome)
 	way := formats.Exact
 	if !im.f.exact {
 		way = formats.Whole
 	}
-	im.report.Files.Add(way)
+	im.Report.Files.Add(way)
 	if im.f.old {
-		im.report.Notes = append(im.report.Notes, formats.Problem{File: im.f.name, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
+		im.Report.Notes = append(im.Report.Notes, formats.Problem{File: im.f.Path, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
 	}
-	im.progress.Sessions, im.progress.Files, im.progress.Bytes = 1, 1, int64(len(im.f.data))
-	im.tell()
-}
-
-// added counts events as they go in.
-func (im *importer) added(n int) {
-	im.report.Events += n
-	im.progress.Events += n
-	im.tell()
-}
-
-func (im *importer) tell() {
-	if im.o.Progress != nil {
-		im.o.Progress(im.progress)
-	}
-}
-
-// whole describes the file as a document.
-func (im *importer) whole(doc events.Subject, root string) foreign.WholeFile {
-	sum := foreign.SumOf(im.f.data)
-	attributes := map[string]string{foreign.AttrRoot: root, foreign.AttrPath: foreign.KeyOf(im.f.name), foreign.AttrMarker: im.f.marker, foreign.AttrSHA256: sum}
-	if im.f.mode != 0 {
-		attributes[foreign.AttrMode] = foreign.FormatMode(im.f.mode)
-	}
-	meta := events.DocMeta{Attributes: attributes, Links: []events.Link{{Rel: "session", To: events.Session(im.target.Namespace(), im.f.id).String()}}}
-	return foreign.WholeFile{Doc: doc, Meta: meta, Size: int64(len(im.f.data)), Sum: sum,
-		Content: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(im.f.data)), nil }}
-}
-
-// origin is what the session shall say of where it comes from. The first name of
-// the root stays.
-func (im *importer) origin(s *projector.Session) *events.Origin {
-	o := &events.Origin{Format: Format, Root: im.f.root, Marker: im.f.marker}
-	if have := s.Ledger.Origin(); have != nil && im.isSameOrigin(have) {
-		o.Root = cmp.Or(have.Root, o.Root)
-	}
-	return o
-}
-
-func (im *importer) isSameOrigin(have *events.Origin) bool {
-	return have.Format == Format && have.Marker == im.f.marker
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
 // Format is the layout's name.
@@ -53,7 +53,7 @@ func (Layout) Sniff(path string) bool {
 	if err != nil {
 		return false
 	}
-	data = bytes.TrimPrefix(data, []byte(bom))
+	data = bytes.TrimPrefix(data, []byte(foreign.BOM))
 	members, err := rawjson.Object(data)
 	if err == nil {
 		return has(members, "version") && has(members, "messages") && has(members, "pinned")
@@ -74,24 +74,10 @@ func (Layout) Import(ctx context.Context, target formats.Target, path string, o 
 
 // Files implements formats.Layout: the one file of a session.
 func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
-		v := view{src, s}
-		f := formats.File{Path: fileOf(s), Mode: formats.FileMode(v.format().Mode)}
-		body, err := v.file()
-		if err != nil {
-			yield(f, err)
-			return
-		}
-		f.Way = formats.Exact
-		switch {
-		case body.whole:
-			f.Way = formats.Whole
-		case body.moved:
-			f.Note = "the session has moved on since this file was kept whole: rendered from the state"
-		}
-		f.Write = func(w io.Writer) error { return v.write(ctx, body, w) }
-		yield(f, nil)
-	}
+	return foreign.Files(ctx, "", []string{formatKey}, func(context.Context, string) (foreign.Output, bool, error) {
+		o, err := view{src, s}.file()
+		return o, true, err
+	})
 }
 
 // RootFiles implements formats.Layout: there are none.

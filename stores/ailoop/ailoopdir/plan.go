@@ -2,8 +2,6 @@ package ailoopdir
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 	"unicode/utf8"
 
@@ -14,13 +12,11 @@ import (
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
-const wayOut = "import into another namespace (--namespace), or take the file's content over it (--merge)"
-
 var stamp = foreign.Stamp{Format: Format, Source: EventSource}
 
 // plan is what has to happen so that the session renders the file.
 type plan struct {
-	im     *importer
+	im     importer
 	base   *projector.Session
 	origin *events.Origin
 	change chat.Change
@@ -29,13 +25,11 @@ type plan struct {
 	head   []events.Payload
 }
 
-// plan compares the file with the session. reason says why the session must not
-// be changed by it, "" if it may.
-func (im *importer) plan(ctx context.Context, v view) (p *plan, reason string, err error) {
-	p = &plan{im: im, base: v.s, origin: im.origin(v.s)}
+// plan compares the file with the session.
+func (im importer) plan(v view, origin *events.Origin) (p *plan, err error) {
+	p = &plan{im: im, base: v.s, origin: origin}
 	have, err := v.snapshot()
-	foreignTurns := err != nil
-	if foreignTurns {
+	if err != nil { // it has turns that are not messages
 		have = chat.Snapshot{}
 		p.change = chat.Replace(have, im.f.content)
 	} else {
@@ -44,20 +38,16 @@ func (im *importer) plan(ctx context.Context, v view) (p *plan, reason string, e
 	if p.change.Nothing() && v.s.Threads[events.MainThread] == nil {
 		p.change.Replaced = true // nothing was said, and the thread exists
 	}
-	if reason, err := im.refusal(ctx, p); reason != "" || err != nil {
-		return p, reason, err
-	}
-	format := im.f.format
-	if old := v.format(); old.Doc != "" {
+	format := im.f.Format
+	if !im.f.exact {
+		p.doc = events.Document(v.s.Subject.Namespace, events.KindFile, docID(im.f.id))
+		format.Doc, format.Of = events.RefOf(p.doc, 0), foreign.SumOf(spell(im.f.content, format))
+	} else if old := v.s.Ledger.Formats[formatKey]; old.Doc != "" {
 		if p.gone, _, err = old.Doc.Parse(v.s.Subject.Namespace); err != nil {
-			return p, "", err
+			return p, err
 		}
 	}
-	if !im.f.exact {
-		p.doc, p.gone = events.Document(v.s.Subject.Namespace, events.KindFile, docID(im.f.id)), events.Subject{}
-		format.Doc, format.Of = events.RefOf(p.doc, 0), foreign.SumOf(spell(im.f.content, format))
-	}
-	return p, "", p.planHead(have, format)
+	return p, p.planHead(have, format)
 }
 
 // docID names the document of a file that is kept whole. It has two slashes, so
@@ -76,7 +66,7 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	if !chat.EqualUnknown(have.Unknown, p.im.f.content.Unknown) {
 		set = append(set, chat.UnknownMember(p.im.f.content.Unknown))
 	}
-	if name := p.im.f.name; fileOf(p.base) != name && utf8.ValidString(name) {
+	if name := p.im.f.Path; fileOf(p.base) != name && utf8.ValidString(name) {
 		field := events.Field{Name: fieldFile, Value: events.Raw("null")}
 		if nameOf(p.im.f.id) != name {
 			field.Value = rawjson.AppendString(nil, name)
@@ -103,45 +93,10 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	return nil
 }
 
-// refusal says why a session must not be changed by the file.
-func (im *importer) refusal(ctx context.Context, p *plan) (string, error) {
-	if p.base.Offset() == 0 || im.o.Merge {
-		return "", nil
-	}
-	have := p.base.Ledger.Origin()
-	switch {
-	case p.base.Ledger.Kind != events.KindHistory:
-		return fmt.Sprintf("the session exists and is of kind %s: %s", p.base.Ledger.Kind, wayOut), nil
-	case have == nil:
-		return "the session exists, was not imported and differs from the file: " + wayOut, nil
-	case !im.isSameOrigin(have):
-		return fmt.Sprintf("the session exists, was imported from another file (below %q) and differs from this one: %s", have.Root, wayOut), nil
-	}
-	threads, rewound, err := im.since(ctx, p.base.Subject)
-	if err != nil || !rewound && !(threads && (p.change.Replaced || len(p.change.Pins) > 0)) || p.change.Nothing() {
-		return "", err
-	}
-	return "the session was changed after its last import, and differs from the file: " + wayOut, nil
-}
-
-// since says what others did to a session after its last import.
-func (im *importer) since(ctx context.Context, sub events.Subject) (threads, rewound bool, err error) {
-	for rec, err := range im.target.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
-		switch {
-		case err != nil:
-			return false, false, err
-		case rec.Source == EventSource:
-			threads, rewound = false, false
-		case events.IsThread(rec.Type):
-			threads = true
-		case rec.Type == events.TypeSessionRewound:
-			rewound = true
-		}
-	}
-	return threads, rewound, nil
+// contradicts reports whether the plan would undo what others did after the last import.
+func (p *plan) contradicts(since map[string]bool) bool {
+	undoes := p.change.Replaced || len(p.change.Pins) > 0
+	return !p.change.Nothing() && (since[events.TypeSessionRewound] || foreign.MovesThreads(since) && undoes)
 }
 
 // guardTypes are those that would make a plan wrong.
@@ -149,42 +104,34 @@ func guardTypes() []string {
 	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated)
 }
 
-// apply carries the plan out, or counts what it comes to. It returns the number
-// of events added.
-func (p *plan) apply(ctx context.Context) (int, error) {
-	added, err := p.documents(ctx)
-	p.im.added(added)
-	if err != nil {
-		return added, err
+// apply carries the plan out.
+func (p *plan) apply(ctx context.Context) error {
+	if err := p.documents(ctx); err != nil {
+		return err
 	}
 	evs, err := p.events()
 	if err != nil {
-		return added, err
+		return err
 	}
-	if p.im.o.DryRun {
-		p.im.added(len(evs))
-		return added + len(evs), nil
-	}
-	w := foreign.NewWriter(p.im.target, p.base.Subject, p.base.Offset(), guardTypes(), p.im.added)
+	w := p.im.Writer(p.base.Subject, p.base.Offset(), guardTypes())
 	w.Rewrites = p.change.Replaced
 	for _, e := range evs {
 		if err := w.Add(ctx, e); err != nil {
-			return added + w.Added, err
+			return err
 		}
 	}
-	err = w.Flush(ctx)
-	return added + w.Added, err
+	return w.Flush(ctx)
 }
 
 // documents keeps the file whole, before any event says so.
-func (p *plan) documents(ctx context.Context) (int, error) {
+func (p *plan) documents(ctx context.Context) error {
 	switch {
 	case p.doc != events.Subject{}:
-		return stamp.PutDocument(ctx, p.im.target, p.im.whole(p.doc, p.origin.Root), p.im.o.DryRun)
+		return p.im.Keep(ctx, p.doc, p.origin, p.im.f.File, events.Link{Rel: "session", To: p.base.Subject.String()})
 	case p.gone != events.Subject{}:
-		return stamp.DeleteDocument(ctx, p.im.target, p.gone, p.im.o.DryRun)
+		return p.im.Drop(ctx, p.gone)
 	}
-	return 0, nil
+	return nil
 }
 
 // events returns what the plan comes to, in the order in which it is appended. Each
@@ -198,9 +145,7 @@ func (p *plan) events() ([]events.Event, error) {
 			failed = err
 			return
 		}
-		e.ID = events.DerivedID(Format, p.base.Subject.ID, p.base.Offset().String(), what, e.Type, foreign.SumOf(e.Data))
-		e.Time = foreign.TimeOf(p.im.f.written)
-		evs = append(evs, e)
+		evs = append(evs, stamp.Named(e, p.base.Offset(), what, p.im.f.written))
 	}
 	for _, payload := range p.head {
 		emit(payload, "head")

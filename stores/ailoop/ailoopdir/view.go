@@ -2,7 +2,6 @@ package ailoopdir
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 
@@ -14,8 +13,6 @@ import (
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
-const bom = foreign.BOM
-
 // indents are those by which a file can be rendered; the first one is the
 // original's.
 var indents = []string{chat.Indent, "", "    ", "\t", " "}
@@ -24,15 +21,6 @@ var indents = []string{chat.Indent, "", "    ", "\t", " "}
 type view struct {
 	src formats.Source
 	s   *projector.Session
-}
-
-// format returns how the file is spelled: as it was imported, else as the original
-// writes it.
-func (v view) format() events.FileFormat {
-	if f, ok := v.s.Ledger.Formats[formatKey]; ok {
-		return f
-	}
-	return events.FileFormat{Indent: chat.Indent}
 }
 
 // snapshot returns what the session holds. A turn that is not a message is an error.
@@ -63,7 +51,7 @@ func spell(c chat.Snapshot, f events.FileFormat) []byte {
 // spelling finds how a file is spelled, and whether it is what the state of the
 // session renders.
 func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
-	body, marked := bytes.CutPrefix(data, []byte(bom))
+	body, marked := bytes.CutPrefix(data, []byte(foreign.BOM))
 	f := events.FileFormat{BOM: marked}
 	switch rest := body[len(bytes.TrimRight(body, " \t\r\n")):]; string(rest) {
 	case "\n":
@@ -79,37 +67,20 @@ func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
 	return events.FileFormat{Indent: chat.Indent}, false
 }
 
-// body is where the bytes of a session's file come from.
-type body struct {
-	whole    bool // the document has them
-	moved    bool // a document has what they were, but the state has moved on
-	format   events.FileFormat
-	snapshot chat.Snapshot
-}
-
-// file decides where the bytes come from.
-func (v view) file() (body, error) {
-	b := body{format: v.format()}
-	var err error
-	if b.snapshot, err = v.snapshot(); err != nil {
-		return b, err
+// file decides where the bytes of the session's file come from.
+func (v view) file() (foreign.Output, error) {
+	c, err := v.snapshot()
+	if err != nil {
+		return foreign.Output{Path: fileOf(v.s)}, err
 	}
-	if b.format.Doc != "" {
-		b.whole = b.format.Of == foreign.SumOf(spell(b.snapshot, b.format))
-		b.moved = !b.whole
+	o, err := foreign.OutputOf(v.src, v.s, formatKey, func(f events.FileFormat) (string, error) { return foreign.SumOf(spell(c, f)), nil })
+	o.Path = fileOf(v.s)
+	if !o.Known {
+		o.Format.Indent = chat.Indent // as the original writes it
 	}
-	return b, nil
-}
-
-// write writes the file.
-func (v view) write(ctx context.Context, b body, w io.Writer) error {
-	if b.whole {
-		doc, at, err := b.format.Doc.Parse(v.s.Subject.Namespace)
-		if err != nil {
-			return err
-		}
-		return foreign.WriteDocument(ctx, v.src, doc, at, w)
+	o.Render = func(w io.Writer) error {
+		_, err := w.Write(spell(c, o.Format))
+		return err
 	}
-	_, err := w.Write(spell(b.snapshot, b.format))
-	return err
+	return o, err
 }

@@ -3,12 +3,10 @@ package erratadir
 import (
 	"cmp"
 	"context"
-	"io"
 	"maps"
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -19,14 +17,14 @@ func guardTypes() []string {
 }
 
 // apply carries a plan out.
-func (p *plan) apply(ctx context.Context, target formats.Target, told func(int)) error {
+func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
 	if p.recipe != nil {
-		n, err := p.recipe.put(ctx, target, p.origin.Root)
-		if told(n); err != nil {
+		n, err := p.recipe.put(ctx, im.Target, p.origin.Root)
+		if im.Added(n); err != nil {
 			return err
 		}
 	}
-	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w := im.Writer(p.s.Subject, p.base, guardTypes())
 	w.Rewrites = p.rewrites
 	for _, s := range p.steps {
 		if err := p.applyStep(ctx, w, s); err != nil {
@@ -42,34 +40,21 @@ func (p *plan) applyStep(ctx context.Context, w *foreign.Writer, s step) error {
 			return err
 		}
 	}
-	payload := s.payload(w.Last)
-	e, err := events.New(cmp.Or(s.source, EventSource), p.s.Subject, payload)
+	e, err := events.New(cmp.Or(s.source, EventSource), p.s.Subject, s.payload(w.Last))
 	if err != nil {
 		return err
 	}
-	// The same difference stated again is the same event.
-	if e.ID = s.id; e.ID == "" {
-		e.ID = events.DerivedID(Format, p.s.Subject.ID, p.base.String(), s.what, payload.EventType(), foreign.SumOf(e.Data))
-	}
-	e.Time = foreign.TimeOf(s.at)
+	e = stamp.Named(e, p.base, s.what, s.at) // the same difference stated again is the same event
+	e.ID = cmp.Or(s.id, e.ID)
 	return w.Add(ctx, e)
-}
-
-// putFile keeps a file of a session whole.
-func putFile(ctx context.Context, target formats.Target, u *unit, origin *events.Origin, s *source) (int, error) {
-	link := events.Link{Rel: "session", To: events.Session(target.Namespace(), u.id).String()}
-	return stamp.PutDocument(ctx, target, foreign.WholeFile{
-		Doc: documentOf(target.Namespace(), origin.Root, s.full), Meta: docMeta(origin.Root, origin.Marker, s, link), Size: s.size, Sum: s.sum,
-		Content: func() (io.ReadCloser, error) { return u.tree.Open(s.full) },
-	}, false)
 }
 
 // seal settles how each file is spelled, now that the state shows what it renders:
 // a file that does not come out is kept whole for as long as the state renders
 // that, and one that is gone stays away for as long.
-func (im *importer) seal(ctx context.Context, v view, u *unit, origin *events.Origin) error {
+func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Origin) error {
 	wanted, err := im.spellings(ctx, v, u, origin)
-	if err != nil {
+	if err != nil || len(wanted) == 0 {
 		return err
 	}
 	var gone []events.Subject
@@ -79,56 +64,49 @@ func (im *importer) seal(ctx context.Context, v view, u *unit, origin *events.Or
 			gone = append(gone, doc)
 		}
 	}
-	if len(wanted) > 0 {
-		w := foreign.NewWriter(im.Target, v.s.Subject, v.s.Offset(), guardTypes(), im.Added)
-		e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
-		if err != nil {
-			return err
-		}
-		e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", foreign.SumOf(e.Data))
-		if v.s.Ledger.CreatedAt == u.created && !im.There[u.id] {
-			e.Time = foreign.TimeOf(u.created)
-		}
-		if err := w.Add(ctx, e); err != nil {
-			return err
-		}
-		if err := w.Flush(ctx); err != nil {
-			return err
-		}
+	w := im.Writer(v.s.Subject, v.s.Offset(), guardTypes())
+	e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
+	if err != nil {
+		return err
+	}
+	e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", foreign.SumOf(e.Data))
+	if v.s.Ledger.CreatedAt == u.created && !im.There[u.ID] {
+		e.Time = foreign.TimeOf(u.created)
+	}
+	if err := w.Add(ctx, e); err != nil {
+		return err
+	}
+	if err := w.Flush(ctx); err != nil {
+		return err
 	}
 	for _, doc := range gone {
-		n, err := stamp.DeleteDocument(ctx, im.Target, doc, false)
-		if im.Added(n); err != nil {
+		if err := im.Drop(ctx, doc); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// spellings gives the formats that the session does not have yet. Files that must
+// spellings returns the formats that the session does not have yet. Files that must
 // be kept whole are kept.
-func (im *importer) spellings(ctx context.Context, v view, u *unit, origin *events.Origin) (map[string]events.FileFormat, error) {
+func (im importer) spellings(ctx context.Context, v view, u *unit, origin *events.Origin) (map[string]events.FileFormat, error) {
 	wanted := make(map[string]events.FileFormat)
-	for _, s := range u.files {
-		format := s.format
-		format.Mode = s.mode
-		data, there, err := v.render(ctx, s.path, format, true)
+	for _, f := range u.Files {
+		format := f.Format
+		format.Mode = f.Mode
+		data, err := v.render(ctx, f.Path, format, true)
 		if err != nil {
 			return nil, err
 		}
-		if !there || foreign.SumOf(data) != s.sum {
-			n, err := putFile(ctx, im.Target, u, origin, s)
-			if im.Added(n); err != nil {
+		if data == nil || foreign.SumOf(data) != f.Sum {
+			doc := documentOf(im.Target.Namespace(), origin.Root, f.Full)
+			if err := im.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()}); err != nil {
 				return nil, err
 			}
-			format.Doc = events.RefOf(documentOf(im.Target.Namespace(), origin.Root, s.full), 0)
-			if s.part != partOther {
-				f := file{data: data, there: there}
-				format.Of = f.sum()
-			}
+			format.Doc, format.Of = events.RefOf(doc, 0), asRendered(u, f.Path, data)
 		}
-		if have, ok := v.s.Ledger.Formats[foreign.KeyOf(s.path)]; !ok || have != format {
-			wanted[foreign.KeyOf(s.path)] = format
+		if have, ok := v.s.Ledger.Formats[foreign.KeyOf(f.Path)]; !ok || have != format {
+			wanted[foreign.KeyOf(f.Path)] = format
 		}
 	}
 	for _, name := range v.paths() {
@@ -136,18 +114,24 @@ func (im *importer) spellings(ctx context.Context, v view, u *unit, origin *even
 			continue
 		}
 		format := events.FileFormat{Gone: true}
-		data, there, err := v.render(ctx, name, format, true)
+		data, err := v.render(ctx, name, format, true)
 		if err != nil {
 			return nil, err
 		}
-		if partOf(u.id, name) != partOther {
-			f := file{data: data, there: there}
-			format.Of = f.sum()
-		}
+		format.Of = asRendered(u, name, data)
 		have, known := v.s.Ledger.Formats[foreign.KeyOf(name)]
-		if known && have != format || !known && there {
+		if known && have != format || !known && data != nil {
 			wanted[foreign.KeyOf(name)] = format
 		}
 	}
 	return wanted, nil
+}
+
+// asRendered says for how long a file stays as it was found: for as long as the state
+// renders this in its place; "" is for ever, as it renders nothing there.
+func asRendered(u *unit, name string, data []byte) string {
+	if partOf(u.ID, name) == partOther {
+		return ""
+	}
+	return foreign.SumOf(data)
 }

@@ -2,15 +2,13 @@ package erratadir
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -29,37 +27,17 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	in, err := foreign.NewIntake(target, stamp, at, o)
-	if err != nil {
-		return formats.Report{}, err
-	}
-	defer in.Tree.Root.Close()
-	im := &importer{Intake: in}
-	if o.DryRun {
-		im.dry = foreign.NewRehearsal(target)
-		im.Target = im.dry
-	}
-	err = im.run(ctx, at.Single)
-	im.Report.Root = im.Root
-	return im.Report, err
+	return foreign.Import(target, stamp, at, o, func(in *foreign.Intake) error { return importer{in}.run(ctx) })
 }
 
-type importer struct {
-	*foreign.Intake
-	dry *foreign.Rehearsal // of a dry run
-}
+type importer struct{ *foreign.Intake }
 
-func (im *importer) run(ctx context.Context, single string) error {
-	units, err := im.units(single)
+func (im importer) run(ctx context.Context) error {
+	units, err := im.units()
 	if err != nil {
 		return err
 	}
-	im.Expect(len(units))
-	ids := make([]string, len(units))
-	for i, u := range units {
-		ids[i] = u.id
-	}
-	if err := im.Know(ctx, ids, func(n int) string { return im.birthOf(units[n]) }); err != nil {
+	if err := im.Begin(ctx, units, im.birthOf); err != nil {
 		return err
 	}
 	for _, u := range units {
@@ -67,101 +45,66 @@ func (im *importer) run(ctx context.Context, single string) error {
 			return err
 		}
 	}
-	if single != "" || len(im.Options.Only) > 0 {
+	if im.IsPart() {
 		return ctx.Err()
 	}
 	return im.rootFiles(ctx)
 }
 
-// unitName is a session to import: its id and its folder.
-type unitName struct{ id, dir string }
-
 // units lists the sessions to import.
-func (im *importer) units(single string) ([]unitName, error) {
-	if single != "" {
-		return []unitName{{foreign.IDOf(single), path.Join(sessions, single)}}, nil
-	}
-	var list []unitName
-	entries, err := im.Tree.Entries(sessions)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			list = append(list, unitName{foreign.IDOf(e.Name()), path.Join(sessions, e.Name())})
-		}
+func (im importer) units() ([]foreign.Unit, error) {
+	list, err := im.Units(sessions)
+	if err != nil || im.Single != "" {
+		return list, err
 	}
 	for _, id := range []string{headlessID, historyID, promptsID} {
-		if im.isBeside(beside[id]) {
-			list = append(list, unitName{id: id})
+		if im.Wants(id) && im.isBeside(beside[id]) {
+			list = append(list, foreign.Unit{ID: id})
 		}
 	}
-	return slices.DeleteFunc(list, func(u unitName) bool { return len(im.Options.Only) > 0 && !slices.Contains(im.Options.Only, u.id) }), nil
+	return list, nil
 }
 
 // isBeside reports whether a file of the root is a session of its own.
-func (im *importer) isBeside(name string) bool {
-	info, err := im.Tree.Root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() {
+func (im importer) isBeside(name string) bool {
+	if partsBeside[name] == partOther {
 		return false
 	}
-	if name != historyName {
-		return name == promptsName || name == checkpointName
-	}
-	r, err := im.Tree.Open(name)
-	if err != nil {
-		return false
-	}
-	defer r.Close()
-	head := make([]byte, 4<<10)
-	n, _ := r.Read(head)
-	return historyHead.Match(head[:n])
+	_, err := im.Tree.File(name)
+	return err == nil && (name != historyName || isHistory(im.Tree.Open(name)))
 }
 
 // birthOf reads what a folder says of its beginning.
-func (im *importer) birthOf(name unitName) string {
-	u := im.newUnit(name)
-	if name.dir == "" || u.add(metadataName, path.Join(name.dir, metadataName)) != nil {
-		return ""
-	}
-	s := u.files[0]
-	if s.part != partMetadata || u.scanFile(s) != nil {
+func (im importer) birthOf(at foreign.Unit) string {
+	u := im.newUnit(at)
+	f, err := im.Tree.File(path.Join(at.Dir, metadataName))
+	if _, own := beside[at.ID]; own || err != nil || u.scanFile(f, partMetadata) != nil {
 		return ""
 	}
 	return u.birth
 }
 
-func (im *importer) newUnit(name unitName) *unit {
-	return &unit{tree: im.Tree, limit: int(foreign.WholeLimit(im.Target)) - 64<<10, id: name.id, dir: name.dir}
-}
+func (im importer) newUnit(at foreign.Unit) *unit { return &unit{Folder: im.Folder(at)} }
 
 // unit imports one session.
-func (im *importer) unit(ctx context.Context, name unitName) error {
-	err := im.reserved(name)
-	if err == nil {
-		err = foreign.Retry(ctx, func(bool) error { return im.try(ctx, name) })
+func (im importer) unit(ctx context.Context, at foreign.Unit) error {
+	err := foreign.Retry(ctx, func(bool) error { return im.try(ctx, at) })
+	if im.Dry != nil {
+		im.Dry.Forget(events.Session(im.Target.Namespace(), at.ID))
 	}
-	if im.dry != nil {
-		im.dry.Forget(events.Session(im.Target.Namespace(), name.id))
-	}
-	return im.Settle(ctx, path.Join(name.dir, beside[name.id]), err)
+	return im.Settle(ctx, path.Join(at.Dir, beside[at.ID]), err)
 }
 
-// reserved refuses a folder that has the name of a session beside the folders.
-func (im *importer) reserved(name unitName) error {
-	if file, reserved := beside[name.id]; reserved && name.dir != "" {
-		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is the session of %s", name.id, file)}
+func (im importer) try(ctx context.Context, at foreign.Unit) error {
+	if file, reserved := beside[at.ID]; reserved && at.Dir != "" {
+		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is the session of %s", at.ID, file)}
 	}
-	return nil
-}
-
-func (im *importer) try(ctx context.Context, name unitName) error {
-	u := im.newUnit(name)
-	if err := u.list(""); err != nil {
+	u := im.newUnit(at)
+	if err := u.list(); err != nil {
 		return err
 	}
-	if len(u.files) == 0 {
-		im.finish(u, nil)
+	if len(u.Files) == 0 {
+		im.Skipped(u.Links...)
 		return nil
 	}
 	if err := im.identify(u); err != nil {
@@ -171,96 +114,71 @@ func (im *importer) try(ctx context.Context, name unitName) error {
 }
 
 // identify checks that a folder's name says the id.
-func (im *importer) identify(u *unit) error {
-	if u.dir == "" {
+func (im importer) identify(u *unit) error {
+	if u.Dir == "" {
 		return nil
 	}
-	if formats.IsShortened(path.Base(u.dir)) {
-		if s := u.file(metadataName); s != nil && u.scanFile(s) == nil {
-			if id := panel.Text(u.metadata, "id"); formats.FileName(id) == path.Base(u.dir) {
-				u.id = id
+	if formats.IsShortened(path.Base(u.Dir)) {
+		if f := u.file(metadataName); f != nil && u.scanFile(f, partMetadata) == nil {
+			if id := u.metadata.Text("id"); formats.FileName(id) == path.Base(u.Dir) {
+				u.ID = id
 			}
 		}
 	}
-	if dirOf(u.id) != u.dir {
-		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("the folder of session %q is called %q", u.id, dirOf(u.id))}
+	if dirOf(u.ID) != u.Dir {
+		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("the folder of session %q is called %q", u.ID, dirOf(u.ID))}
 	}
-	return events.Session(im.Target.Namespace(), u.id).Validate()
+	return events.Session(im.Target.Namespace(), u.ID).Validate()
 }
 
 // session brings one unit in.
-func (im *importer) session(ctx context.Context, u *unit) error {
+func (im importer) session(ctx context.Context, u *unit) error {
 	if err := u.scan(); err != nil {
 		return err
 	}
-	s, err := im.Load(ctx, u.id)
+	s, err := im.Load(ctx, u.ID)
 	if err != nil {
 		return err
 	}
 	v := newView(im.Target, s)
-	fresh := s.Offset() == 0
-	if !fresh {
-		differing, err := v.differing(ctx, u)
-		if err != nil {
-			return err
-		}
-		if len(differing) == 0 {
-			im.finish(u, &im.Report.Unchanged)
-			return nil
-		}
-	}
-	origin := im.Origin(s, u.birth)
-	p, err := makePlan(ctx, v, u, origin)
-	if err != nil {
-		return err
-	}
-	reason, err := im.Refusal(ctx, s, u.birth, func(since map[string]bool) bool { return contradicts(since, p) })
-	if err != nil || reason != "" {
-		im.Refuse(u.id, path.Join(u.dir, beside[u.id]), reason)
-		return err
-	}
-	before := im.Report.Events
-	if err := im.carryOut(ctx, p, u, origin); err != nil {
-		return err
-	}
-	switch {
-	case fresh:
-		im.finish(u, &im.Report.Added)
-	case im.Report.Events == before:
-		im.finish(u, &im.Report.Unchanged) // somebody else brought it in meanwhile
-	default:
-		im.finish(u, &im.Report.Changed)
-	}
-	return nil
+	return im.Bring(ctx, s, foreign.Work{ID: u.ID, Place: path.Join(u.Dir, beside[u.ID]), Birth: u.birth,
+		Same: func() (bool, error) {
+			differing, err := v.differing(ctx, u)
+			return len(differing) == 0, err
+		},
+		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+			p, err := makePlan(ctx, v, u, origin)
+			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p, u, origin) }}, err
+		},
+		Finish: func(outcome *int) { im.Finish(u.Folder, outcome) },
+	})
 }
 
 // carryOut appends what a plan comes to, settles how the files are spelled, and
 // looks whether they come out.
-func (im *importer) carryOut(ctx context.Context, p *plan, u *unit, origin *events.Origin) error {
-	if err := p.apply(ctx, im.Target, im.Added); err != nil {
+func (im importer) carryOut(ctx context.Context, p *plan, u *unit, origin *events.Origin) error {
+	if err := p.apply(ctx, im.Intake); err != nil {
 		return err
 	}
-	s, err := im.Load(ctx, u.id)
+	s, err := im.Load(ctx, u.ID)
 	if err != nil {
 		return err
 	}
 	if err := im.seal(ctx, newView(im.Target, s), u, origin); err != nil {
 		return err
 	}
-	if s, err = im.Load(ctx, u.id); err != nil {
+	if s, err = im.Load(ctx, u.ID); err != nil {
 		return err
 	}
 	v := newView(im.Target, s)
 	differing, err := v.differing(ctx, u)
-	for _, name := range differing {
-		im.Problem(path.Join(u.dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
-	}
-	for _, s := range u.files {
-		f, _, err := v.file(ctx, s.path)
+	im.NotAsItIs(u.Dir, differing)
+	for _, f := range u.Files {
+		out, _, err := v.file(ctx, f.Path)
 		if err != nil {
 			return err
 		}
-		im.Report.Files.Add(f.way())
+		im.Report.Files.Add(out.Way())
 	}
 	return err
 }
@@ -269,20 +187,20 @@ func (im *importer) carryOut(ctx context.Context, p *plan, u *unit, origin *even
 // that only one of both has.
 func (v view) differing(ctx context.Context, u *unit) ([]string, error) {
 	names := v.paths()
-	for _, s := range u.files {
-		names = append(names, s.path)
+	for _, f := range u.Files {
+		names = append(names, f.Path)
 	}
 	slices.Sort(names)
 	var list []string
 	for _, name := range slices.Compact(names) {
-		f, ok, err := v.file(ctx, name)
+		out, ok, err := v.file(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		s := u.file(name)
-		same := !ok && s == nil
-		if ok && s != nil {
-			if same, err = v.same(ctx, f, s); err != nil {
+		f := u.file(name)
+		same := !ok && f == nil
+		if ok && f != nil && out.Format.Mode == f.Mode {
+			if same, err = holds(ctx, out, f.Sum); err != nil {
 				return nil, err
 			}
 		}
@@ -293,32 +211,12 @@ func (v view) differing(ctx context.Context, u *unit) ([]string, error) {
 	return list, nil
 }
 
-// same reports whether a file comes out as it is.
-func (v view) same(ctx context.Context, f file, s *source) (bool, error) {
-	switch {
-	case f.mode() != s.mode:
-		return false, nil
-	case !f.whole:
-		return f.sum() == s.sum, nil
+// holds reports whether a file comes out with the bytes of a hash.
+func holds(ctx context.Context, out foreign.Output, sum string) (bool, error) {
+	if out.Whole {
+		return out.Holds(ctx, sum)
 	}
-	doc, at, err := f.format.Doc.Parse(v.s.Subject.Namespace)
-	if err != nil || at != 0 {
-		return false, err
-	}
-	have, err := foreign.Load(ctx, v.src, doc)
-	return have.Exists && have.Sum == s.sum, err
-}
-
-// finish reports a session that was dealt with.
-func (im *importer) finish(u *unit, outcome *int) {
-	im.Skipped(u.links...)
-	if outcome == nil {
-		return
-	}
-	*outcome++
-	im.Report.Sessions++
-	for _, s := range u.files {
-		im.Report.Problems = append(im.Report.Problems, s.issues...)
-		im.Read(s.size)
-	}
+	h := sha256.New()
+	err := out.Write(ctx, h)
+	return foreign.HexSum(h) == sum, err
 }

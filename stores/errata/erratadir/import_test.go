@@ -87,6 +87,40 @@ func TestRatedBad(t *testing.T) {
 	mustEqual(t, s.files(), exported(t, st))
 }
 
+// What a person said of a run and the file no longer says is taken back by the next
+// import, and what the file still says stays.
+func TestSaidNoMore(t *testing.T) {
+	st, dir := openStore(t), folder(t, two("ses_1").files())
+	mustBeClean(t, st, dir)
+	type said struct{ selected, rating, note string }
+	now := func() said {
+		run := load(t, st, "ses_1").Ledger.Runs[0]
+		return said{run.Selected, run.Rating, run.Note}
+	}
+	if have, want := now(), (said{"gpt", "good", "nice"}); have != want {
+		t.Fatalf("imported: %+v, want %+v", have, want)
+	}
+	s := two("ses_1")
+	for _, c := range []struct {
+		change func(*summary)
+		want   said
+	}{
+		{func(s *summary) { s.Note = "" }, said{"gpt", "good", ""}},
+		{func(s *summary) { s.Rating = "" }, said{"gpt", "", ""}},
+		{func(s *summary) { s.Selected = "" }, said{"", "", ""}},
+		{func(s *summary) { s.Selected, s.Rating, s.Note = "gpt", "good", "nice" }, said{"gpt", "good", "nice"}},
+		{func(s *summary) { s.Selected, s.Rating, s.Note = "", "", "" }, said{"", "", ""}},
+	} {
+		c.change(&s.meta.Runs[0])
+		replaceTree(t, dir, s.files())
+		mustBeClean(t, st, dir)
+		if have := now(); have != c.want {
+			t.Errorf("after the next import: %+v, want %+v", have, c.want)
+		}
+		mustEqual(t, s.files(), exported(t, st))
+	}
+}
+
 // A folder, another in its place, then the first again: each time the export is
 // the folder, to the byte, and nothing is counted twice.
 func TestAgainAndAgain(t *testing.T) {

@@ -2,10 +2,8 @@ package erratadir
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"iter"
-	"path"
 	"slices"
 	"strings"
 
@@ -54,73 +52,37 @@ func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Sess
 	if l.Redact {
 		return v.redactedFiles(ctx)
 	}
-	return func(yield func(formats.File, error) bool) {
-		for _, name := range v.paths() {
-			f, ok, err := v.file(ctx, name)
-			out := formats.File{Path: path.Join(dirOf(s.Subject.ID), name), Mode: formats.FileMode(f.mode()), Way: f.way()}
-			if err == nil && !ok {
-				if !f.moved {
-					continue
-				}
-				err = fmt.Errorf("the session has moved on, and has nothing any more that this file could hold")
-			}
-			if f.moved {
-				out.Note = "the session has moved on since this file was kept whole: rendered from the state"
-			}
-			out.Write = func(w io.Writer) error { return v.write(ctx, f, w) }
-			if !yield(out, err) {
-				return
-			}
-		}
+	prefix := dirOf(s.Subject.ID)
+	if prefix != "" {
+		prefix += "/"
 	}
+	return foreign.Files(ctx, prefix, v.paths(), v.file)
 }
 
 // RootFiles implements formats.Layout.
 func (l Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
+	if l.Redact {
+		return func(func(formats.File, error) bool) {}
+	}
+	kept := foreign.ExportRoot(ctx, src, root, nil)
+	if root != formats.LiveRoot {
+		return kept
+	}
 	return func(yield func(formats.File, error) bool) {
-		if l.Redact {
+		data, err := liveRecipes(ctx, src)
+		if (data != nil || err != nil) && !yield(privateFile(recipesName, formats.Exact, data), err) {
 			return
 		}
-		if root == formats.LiveRoot {
-			data, err := liveRecipes(ctx, src)
-			f := formats.File{Path: recipesName, Mode: formats.FileMode(privateMode), Write: func(w io.Writer) error {
-				_, err := w.Write(data)
-				return err
-			}}
-			if (data != nil || err != nil) && !yield(f, err) {
-				return
-			}
-		}
-		for have, err := range rootFiles(ctx, src, root) {
-			f := formats.File{Path: pathIn(have, root), Mode: formats.FileMode(foreign.ParseMode(have.Meta.Attributes[foreign.AttrMode])), Way: formats.Whole,
-				Write: func(w io.Writer) error { return foreign.WriteDocument(ctx, src, have.Doc, 0, w) }}
-			if !yield(f, err) {
-				return
-			}
-		}
+		kept(yield)
 	}
 }
 
-// rootFiles yields the documents of a root's own files.
-func rootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[foreign.Stored, error] {
-	return func(yield func(foreign.Stored, error) bool) {
-		for info, err := range src.Subjects(ctx, events.KindFile) {
-			if err != nil {
-				yield(foreign.Stored{}, err)
-				return
-			}
-			if !isBelow(info.Subject.ID, root) {
-				continue
-			}
-			have, err := foreign.Load(ctx, src, info.Subject)
-			if err == nil && (!have.Exists || ofSession(have)) {
-				continue
-			}
-			if !yield(have, err) {
-				return
-			}
-		}
-	}
+// privateFile is a file that no import brought.
+func privateFile(name string, way formats.Way, data []byte) formats.File {
+	return formats.File{Path: name, Mode: formats.FileMode(privateMode), Way: way, Write: func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}}
 }
 
 // Subject implements formats.Layout: the session of a file in a session's folder

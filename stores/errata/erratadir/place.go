@@ -1,11 +1,6 @@
 package erratadir
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"path"
-	"strings"
-
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
@@ -60,28 +55,20 @@ const (
 	partHistory
 )
 
+// The parts by the names of their files, in a session's folder and beside them.
+var (
+	partsInside = map[string]part{metadataName: partMetadata, contentName: partContent, checkpointName: partCheckpoint, recipeName: partRecipe}
+	partsBeside = map[string]part{promptsName: partPrompts, historyName: partHistory, checkpointName: partCheckpoint}
+)
+
 // partOf says what a file of a session holds.
 func partOf(id, name string) part {
-	if own, ok := beside[id]; ok {
-		switch {
-		case name != own:
-			return partOther
-		case id == promptsID:
-			return partPrompts
-		case id == historyID:
-			return partHistory
-		}
-		return partCheckpoint
-	}
-	switch name {
-	case metadataName:
-		return partMetadata
-	case contentName:
-		return partContent
-	case checkpointName:
-		return partCheckpoint
-	case recipeName:
-		return partRecipe
+	own, ok := beside[id]
+	switch {
+	case !ok:
+		return partsInside[name]
+	case name == own:
+		return partsBeside[name]
 	}
 	return partOther
 }
@@ -96,41 +83,5 @@ func dirOf(id string) string {
 
 // documentOf names the document of a file that is kept whole.
 func documentOf(ns, root, full string) events.Subject {
-	id := root + "/" + full
-	if len(id) > events.MaxIDLen {
-		sum := sha256.Sum256([]byte(full))
-		id = root[:min(len(root), 255)] + "/=~" + hex.EncodeToString(sum[:])
-	}
-	return events.Document(ns, events.KindFile, id)
-}
-
-// isBelow reports whether a document of kind file is one of a root.
-func isBelow(id, root string) bool { return strings.HasPrefix(id, root+"/") }
-
-// ofSession reports whether a document that is kept whole belongs to a session.
-func ofSession(have foreign.Stored) bool {
-	for _, l := range have.Meta.Links {
-		if l.Rel == "session" {
-			return true
-		}
-	}
-	return false
-}
-
-// pathIn gives the path of a kept file below its root.
-func pathIn(have foreign.Stored, root string) string {
-	if name := have.Meta.Attributes[foreign.AttrPath]; name != "" {
-		return foreign.PathOf(name)
-	}
-	return strings.TrimPrefix(have.Doc.ID, root+"/")
-}
-
-// docMeta describes a file that is kept whole.
-func docMeta(root, marker string, s *source, links ...events.Link) events.DocMeta {
-	attributes := map[string]string{foreign.AttrRoot: root, foreign.AttrPath: foreign.KeyOf(path.Clean(s.full)),
-		foreign.AttrMarker: marker, foreign.AttrSHA256: s.sum}
-	if s.mode != 0 {
-		attributes[foreign.AttrMode] = foreign.FormatMode(s.mode)
-	}
-	return events.DocMeta{Attributes: attributes, Links: links}
+	return foreign.DocumentOf(ns, root, full, "")
 }

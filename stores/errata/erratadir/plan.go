@@ -76,7 +76,7 @@ func (p *plan) planHead(ctx context.Context) error {
 	set := p.planFields()
 	formats := p.planFormats()
 	if p.s.Ledger.Created == 0 {
-		c := &events.SessionCreated{Kind: kindOf(p.u.id), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
+		c := &events.SessionCreated{Kind: kindOf(p.u.ID), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
 		if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
 			c.Models = panel.Texts(p.u.metadata, "models")
 		}
@@ -117,7 +117,7 @@ func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
 	if p.u.of(partMetadata) == nil {
 		return nil, nil
 	}
-	want := events.Raw(panel.AppendMembers(nil, p.u.metadata))
+	want := panel.ObjectJSON(p.u.metadata)
 	have, err := foreign.Imported(ctx, p.src, p.s)
 	if err != nil || bytes.Equal(have, want) {
 		return nil, err
@@ -141,8 +141,8 @@ func (p *plan) planFields() events.Fields {
 	}
 	if p.u.of(partContent) != nil {
 		var want events.Raw
-		if !slices.EqualFunc(p.u.content, panel.UsualContent(p.u.id, len(p.u.contents)), sameMember) {
-			want = panel.AppendMembers(nil, p.u.content)
+		if !slices.EqualFunc(p.u.content, panel.UsualContent(p.u.ID, len(p.u.contents)), sameMember) {
+			want = panel.ObjectJSON(p.u.content)
 		}
 		change(panel.FieldContent, want)
 	}
@@ -156,7 +156,7 @@ func (p *plan) planFields() events.Fields {
 	}
 	switch {
 	case p.recipe != nil:
-		change("recipe", panel.AppendString(nil, string(events.RefOf(p.recipe.doc, 0))))
+		change("recipe", panel.JSON(string(events.RefOf(p.recipe.doc, 0))))
 	case !p.u.has(partRecipe):
 		change("recipe", nil)
 	}
@@ -175,13 +175,13 @@ func sameMember(a, b rawjson.Member) bool {
 // whether they do shows afterwards.
 func (p *plan) planFormats() map[string]events.FileFormat {
 	list := make(map[string]events.FileFormat)
-	for _, s := range p.u.files {
-		key := foreign.KeyOf(s.path)
-		if _, ok := p.s.Ledger.Formats[key]; ok || !s.value {
+	for _, s := range p.u.Files {
+		key := foreign.KeyOf(s.Path)
+		if _, ok := p.s.Ledger.Formats[key]; ok || !s.Value {
 			continue
 		}
-		format := s.format
-		format.Mode = s.mode
+		format := s.Format
+		format.Mode = s.Mode
 		list[key] = format
 	}
 	return list
@@ -191,7 +191,7 @@ func (p *plan) planFormats() map[string]events.FileFormat {
 // takes nothing away.
 func (p *plan) planThreads() {
 	switch {
-	case p.u.id == promptsID:
+	case p.u.ID == promptsID:
 		p.planThread(promptsID, p.u.prompts, nil)
 		return
 	case p.u.of(partContent) == nil && p.u.of(partHistory) == nil:
@@ -262,7 +262,7 @@ func (p *plan) planRuns(ctx context.Context) error {
 			runs[have[i].id] = &have[i]
 		}
 	}
-	entries := pair(p.u.id, p.u.summaries, p.u.contents)
+	entries := pair(p.u.ID, p.u.summaries, p.u.contents)
 	recognise(entries, have)
 	for i, e := range entries {
 		switch {
@@ -295,13 +295,13 @@ func (p *plan) planRun(e entry, have *row) {
 		p.again = p.again || have != nil
 		p.add("run/"+e.id, e.at(), &events.RunFinished{Run: e.ref(), Outcome: e.outcome(), Result: e.result(), Schema: panel.Schema, FinishedAt: e.at()})
 	}
-	if a := e.annotationOf(have); a != nil && (have == nil || !isNoted(have.run, a)) {
+	if a := e.annotation(have); a != nil && (have == nil || !isNoted(have.run, a)) {
 		p.add("note/"+e.id, e.at(), a)
 	}
 	costs, bad := e.costs()
 	for _, model := range bad {
 		if s := p.u.of(partMetadata); s != nil {
-			s.problem(0, "run of "+string(e.at())+": costs or tokens of "+strconv.Quote(model)+" are none: not counted (kept as they stand)")
+			s.Problem(0, "run of "+string(e.at())+": costs or tokens of "+strconv.Quote(model)+" are none: not counted (kept as they stand)")
 		}
 	}
 	for _, c := range costs {
@@ -329,7 +329,7 @@ func (p *plan) isCounted(c *events.CostAccrued) bool {
 
 // planCheckpoint states the unfinished run.
 func (p *plan) planCheckpoint(ctx context.Context) error {
-	open := p.openCheckpoint()
+	open := panel.Unfinished(p.s.Ledger)
 	if p.u.of(partCheckpoint) == nil {
 		if open != nil && !p.u.has(partCheckpoint) {
 			p.add("checkpoint", "", &events.CheckpointCleared{Kind: events.CheckpointResume, ID: open.ID, Reason: "import"})
@@ -343,7 +343,7 @@ func (p *plan) planCheckpoint(ctx context.Context) error {
 	}
 	m := panel.Object(p.u.checkpoint)
 	at := panel.Time(m, "timestamp")
-	c := events.CheckpointSaved{ID: runID(at, p.u.id, string(at), panel.Text(m, "prompt")), Kind: events.CheckpointResume, Prompt: panel.Text(m, "prompt"), Raw: p.u.checkpoint}
+	c := events.CheckpointSaved{ID: runID(at, p.u.ID, string(at), m.Text("prompt")), Kind: events.CheckpointResume, Prompt: m.Text("prompt"), Raw: p.u.checkpoint}
 	if open != nil {
 		p.head = true
 	}

@@ -97,7 +97,7 @@ func liveRecipes(ctx context.Context, src formats.Source) ([]byte, error) {
 		if d.Last().Meta.Attributes[foreign.AttrRoot] != "" {
 			continue
 		}
-		value := events.Raw(panel.AppendString(nil, string(d.Data)))
+		value := panel.JSON(string(d.Data))
 		if events.IsJSON(d.Last().ContentType) {
 			value = d.Data
 		}
@@ -108,7 +108,7 @@ func liveRecipes(ctx context.Context, src formats.Source) ([]byte, error) {
 	}
 	slices.SortFunc(m, func(a, b rawjson.Member) int { return strings.Compare(a.Name, b.Name) })
 	var b bytes.Buffer
-	if err := json.Indent(&b, panel.AppendMembers(nil, m), "", "  "); err != nil {
+	if err := json.Indent(&b, panel.ObjectJSON(m), "", "  "); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -2,7 +2,6 @@ package erratadir
 
 import (
 	"context"
-	"io"
 	"iter"
 	"path"
 	"slices"
@@ -45,11 +44,10 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 			if err == nil && data == nil {
 				continue
 			}
-			f := formats.File{Path: path.Join(dirOf(id), of.name), Mode: formats.FileMode(privateMode), Way: formats.Derived, Write: func(w io.Writer) error {
-				_, err := w.Write(of.redact(panel.Object(data)))
-				return err
-			}}
-			if !yield(f, err) {
+			if err == nil {
+				data = of.redact(panel.Object(data))
+			}
+			if !yield(privateFile(path.Join(dirOf(id), of.name), formats.Derived, data), err) {
 				return
 			}
 		}
@@ -57,15 +55,15 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 }
 
 func redactMetadata(m rawjson.Members) []byte {
-	return panel.AppendMembers(nil, eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
-		return panel.AppendMembers(nil, shared(panel.Object(run), sharedSummary))
+	return panel.ObjectJSON(eachOf(shared(m, sharedMetadata, "runs"), "runs", func(run events.Raw) []byte {
+		return panel.ObjectJSON(shared(panel.Object(run), sharedSummary))
 	}))
 }
 
 func redactContent(m rawjson.Members) []byte {
-	return panel.AppendMembers(nil, eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
-		return panel.AppendMembers(nil, eachOf(shared(panel.Object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
-			return panel.AppendMembers(nil, eachOf(shared(panel.Object(model), sharedModel, "events"), "events", nil))
+	return panel.ObjectJSON(eachOf(shared(m, sharedContent, "runs"), "runs", func(run events.Raw) []byte {
+		return panel.ObjectJSON(eachOf(shared(panel.Object(run), sharedRun, "models"), "models", func(model events.Raw) []byte {
+			return panel.ObjectJSON(eachOf(shared(panel.Object(model), sharedModel, "events"), "events", nil))
 		}))
 	}))
 }
@@ -120,5 +118,5 @@ func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawj
 			out = append(out, change(raw))
 		}
 	}
-	return panel.With(m, nil, name, panel.AppendArray(nil, out))
+	return panel.With(m, nil, name, panel.ArrayJSON(out))
 }

@@ -3,7 +3,6 @@ package erratadir
 import (
 	"context"
 	"fmt"
-	"io"
 	"path"
 
 	"github.com/tallylog/tally/stores/internal/foreign"
@@ -11,29 +10,16 @@ import (
 
 // rootFiles keeps the files that belong to no session, and takes away those that
 // are gone.
-func (im *importer) rootFiles(ctx context.Context) error {
+func (im importer) rootFiles(ctx context.Context) error {
 	seen := make(map[string]bool)
 	if err := im.rootFolder(ctx, ".", seen); err != nil {
 		return err
 	}
-	for have, err := range rootFiles(ctx, im.Target, im.Root) {
-		if err != nil {
-			return err
-		}
-		if seen[pathIn(have, im.Root)] || have.Meta.Attributes[foreign.AttrMarker] != im.Marker {
-			continue
-		}
-		n, err := stamp.DeleteDocument(ctx, im.Target, have.Doc, false)
-		if err != nil {
-			return err
-		}
-		im.Added(n)
-	}
-	return ctx.Err()
+	return im.DropRootFiles(ctx, seen, nil)
 }
 
 // rootFolder walks over a folder that is no session's.
-func (im *importer) rootFolder(ctx context.Context, dir string, seen map[string]bool) error {
+func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]bool) error {
 	entries, err := im.Tree.Entries(dir)
 	if err != nil {
 		return err
@@ -41,7 +27,7 @@ func (im *importer) rootFolder(ctx context.Context, dir string, seen map[string]
 	for _, e := range entries {
 		full := path.Join(dir, e.Name())
 		switch {
-		case e.IsDir() && dir == sessions, im.isUnit(full):
+		case e.IsDir() && dir == sessions, im.isBeside(full):
 		case e.IsDir():
 			err = im.rootFolder(ctx, full, seen)
 		case e.Type().IsRegular():
@@ -57,19 +43,13 @@ func (im *importer) rootFolder(ctx context.Context, dir string, seen map[string]
 	return nil
 }
 
-// isUnit reports whether a file of the root is a session of its own.
-func (im *importer) isUnit(full string) bool {
-	for _, name := range beside {
-		if name == full {
-			return im.isBeside(name)
-		}
-	}
-	return false
-}
-
 // rootFile keeps one file whole; the recipes in it go in besides.
-func (im *importer) rootFile(ctx context.Context, full string) error {
-	err := im.keepRootFile(ctx, full)
+func (im importer) rootFile(ctx context.Context, full string) error {
+	f, err := im.KeepRootFile(ctx, full, documentOf)
+	if err != nil || f == nil || full != recipesName && full != configsName {
+		return err
+	}
+	err = im.recipes(ctx, f)
 	if err == nil || ctx.Err() != nil || !foreign.IsOwnFault(err) {
 		return err
 	}
@@ -77,52 +57,20 @@ func (im *importer) rootFile(ctx context.Context, full string) error {
 	return nil
 }
 
-func (im *importer) keepRootFile(ctx context.Context, full string) error {
-	s, err := newSource(im.Tree, full, full)
-	if err != nil {
-		return err
-	}
-	if err := scanWhole(im.Tree, s); err != nil {
-		return err
-	}
-	doc := documentOf(im.Target.Namespace(), im.Root, full)
-	if err := doc.Validate(); err != nil {
-		return err
-	}
-	have, err := foreign.Load(ctx, im.Target, doc)
-	if err != nil {
-		return err
-	}
-	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.Marker && !im.Adopted && !im.Options.Merge {
-		im.Problem(full, 0, "another folder has another file of this name, which stays: "+foreign.WayOut)
-		return nil
-	}
-	n, err := stamp.PutDocument(ctx, im.Target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.Root, im.Marker, s), Size: s.size, Sum: s.sum,
-		Content: func() (io.ReadCloser, error) { return im.Tree.Open(full) }}, false)
-	if im.Added(n); err != nil {
-		return err
-	}
-	im.Report.Files.Whole++
-	im.Read(s.size)
-	if full == recipesName || full == configsName {
-		return im.recipes(ctx, s)
-	}
-	return nil
-}
-
 // recipes stores the recipes of a file by their hashes.
-func (im *importer) recipes(ctx context.Context, s *source) error {
-	if s.size > int64(foreign.WholeLimit(im.Target)) {
-		im.Problem(s.full, 0, fmt.Sprintf("longer than %d bytes: the recipes in it were not read", foreign.WholeLimit(im.Target)))
+func (im importer) recipes(ctx context.Context, f *foreign.File) error {
+	limit := foreign.WholeLimit(im.Target)
+	if f.Size > limit {
+		im.Problem(f.Full, 0, fmt.Sprintf("longer than %d bytes: the recipes in it were not read", limit))
 		return nil
 	}
-	data, err := read(im.Tree, s)
+	data, err := im.Tree.Read(f, f.Size+1)
 	if err != nil {
 		return err
 	}
 	list, err := readRecipes(im.Target.Namespace(), data)
 	if err != nil {
-		im.Problem(s.full, foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, no recipes are taken from it")
+		im.Problem(f.Full, foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, no recipes are taken from it")
 		return nil
 	}
 	for _, r := range list {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
@@ -36,7 +37,7 @@ func pair(session string, summaries, contents []events.Raw) []entry {
 		if !e.marker {
 			at := 0
 			if !inStep {
-				at = contentOf(panel.Text(m, "prompt_hash"), contents[next:])
+				at = contentOf(m.Text("prompt_hash"), contents[next:])
 			}
 			if at >= 0 {
 				for _, skipped := range contents[next : next+at] {
@@ -67,7 +68,7 @@ func areInStep(summaries, contents []events.Raw) bool {
 		if n == len(contents) {
 			return false
 		}
-		if hash := panel.Text(panel.Object(contents[n]), "prompt_hash"); hash != "" && hash != panel.Text(m, "prompt_hash") {
+		if hash := panel.Object(contents[n]).Text("prompt_hash"); hash != "" && hash != m.Text("prompt_hash") {
 			return false
 		}
 		n++
@@ -101,7 +102,7 @@ func (e entry) key() string {
 		return "\n" + panel.HashOf(panel.Object(e.content))
 	}
 	m := panel.Object(e.summary)
-	return panel.Text(m, "timestamp") + "\n" + panel.Text(m, "prompt_hash")
+	return m.Text("timestamp") + "\n" + m.Text("prompt_hash")
 }
 
 // recognise gives entries the ids of the runs that the session has already, under
@@ -146,7 +147,7 @@ func (e entry) result() events.Raw {
 	if e.content != nil {
 		m = append(m, rawjson.Member{Name: "content", Value: e.content})
 	}
-	return panel.AppendMembers(nil, m)
+	return panel.ObjectJSON(m)
 }
 
 func (e entry) ref() events.RunRef { return events.RunRef{Kind: panel.Kind, ID: e.id} }
@@ -161,68 +162,46 @@ func (e entry) outcome() string {
 		return "completed"
 	}
 	for _, raw := range models {
-		if reason := panel.Text(panel.Object(raw), "stop_reason"); reason != "error" && reason != "cancelled" {
+		if reason := panel.Object(raw).Text("stop_reason"); reason != "error" && reason != "cancelled" {
 			return "completed"
 		}
 	}
 	return "failed"
 }
 
-// annotation gives what a person said of a run, nil if nothing.
-func (e entry) annotation() *events.RunAnnotated {
+// annotation returns what a person said of a run, nil if nothing. What was said of it in
+// the session that has it, and the file no longer says, is taken back.
+func (e entry) annotation(have *row) *events.RunAnnotated {
+	var had projector.Run
+	if have != nil && have.run != nil && e.summary != nil {
+		had = *have.run
+	}
 	m := panel.Object(e.summary)
 	p := &events.RunAnnotated{Run: e.ref(), AppliedFiles: panel.Texts(m, "applied_files")}
 	said := p.AppliedFiles != nil
 	for _, f := range []struct {
-		name string
-		to   **string
-	}{{"selected", &p.Selected}, {"rating", &p.Rating}, {"note", &p.Note}} {
-		if s := panel.Text(m, f.name); s != "" {
+		name, had string
+		to        **string
+	}{{"selected", had.Selected, &p.Selected}, {"rating", had.Rating, &p.Rating}, {"note", had.Note, &p.Note}} {
+		if s := m.Text(f.name); s != "" || f.had != "" {
 			*f.to, said = &s, true
 		}
 	}
 	if !said {
 		return nil
 	}
-	if p.Rating != nil && *p.Rating == "bad" && p.Selected != nil {
+	if selected := m.Text("selected"); m.Text("rating") == "bad" && selected != "" {
 		// The original selects what it rates bad, as if it had won.
-		p.Tags, p.Selected = []string{panel.RatedTag + *p.Selected}, new(string)
+		p.Tags, p.Selected = []string{panel.RatedTag + selected}, new(string)
 	}
 	return p
-}
-
-// annotationOf is annotation for a run that the session may have: what was said of it
-// there and the file no longer says is taken back.
-func (e entry) annotationOf(have *row) *events.RunAnnotated {
-	a := e.annotation()
-	if have == nil || have.run == nil || e.summary == nil {
-		return a
-	}
-	m := panel.Object(e.summary)
-	for _, f := range []struct{ name, said string }{{"selected", have.run.Selected}, {"rating", have.run.Rating}, {"note", have.run.Note}} {
-		if f.said == "" || panel.Text(m, f.name) != "" {
-			continue
-		}
-		if a == nil {
-			a = &events.RunAnnotated{Run: e.ref()}
-		}
-		switch f.name {
-		case "selected":
-			a.Selected = new(string)
-		case "rating":
-			a.Rating = new(string)
-		case "note":
-			a.Note = new(string)
-		}
-	}
-	return a
 }
 
 // costs gives what each model of a run cost. What is no cost is left out and
 // named.
 func (e entry) costs() (list []*events.CostAccrued, bad []string) {
 	m := panel.Object(e.summary)
-	usd, input, output := member(m, "costs_usd"), member(m, "input_tokens"), member(m, "output_tokens")
+	usd, input, output := m.Object("costs_usd"), m.Object("input_tokens"), m.Object("output_tokens")
 	var models []string
 	for _, of := range []rawjson.Members{usd, input, output} {
 		for _, x := range of {
@@ -255,18 +234,12 @@ func (e entry) costs() (list []*events.CostAccrued, bad []string) {
 func (e entry) reasoning(model string) int64 {
 	models, _ := panel.List(panel.Object(e.content), "models")
 	for _, raw := range models {
-		if m := panel.Object(raw); panel.Text(m, "model_id") == model {
+		if m := panel.Object(raw); m.Text("model_id") == model {
 			n, _ := panel.CountOf(m, "reasoning_tokens")
 			return max(n, 0)
 		}
 	}
 	return 0
-}
-
-// member gives a member that is an object.
-func member(m rawjson.Members, name string) rawjson.Members {
-	raw, _ := m.Get(name)
-	return panel.Object(raw)
 }
 
 // amountOf gives the exact decimal of a number, however it is spelled.
@@ -298,9 +271,9 @@ func (e entry) answers() (prompt string, texts map[string]string) {
 	texts = make(map[string]string)
 	for _, raw := range models {
 		answer := panel.Object(raw)
-		if said := panel.Text(answer, "text"); said != "" {
-			texts[panel.Text(answer, "model_id")] = said
+		if said := answer.Text("text"); said != "" {
+			texts[answer.Text("model_id")] = said
 		}
 	}
-	return panel.Text(m, "prompt"), texts
+	return m.Text("prompt"), texts
 }

@@ -1,52 +1,19 @@
 package erratadir
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"fmt"
-	"io"
-	"io/fs"
-	"path"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
-// historyHead is how the oldest history begins.
-var historyHead = regexp.MustCompile(`^(\x{feff})?\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(\]|\{\s*"(?i:role)"\s*:)`)
-
-// source is a file as the importer found it.
-type source struct {
-	path   string // inside the session's folder
-	full   string // below the root
-	part   part
-	size   int64
-	mode   int64
-	sum    string            // of the file
-	format events.FileFormat // by which the state renders it
-	value  bool              // the state gets something from it
-	issues []formats.Problem
-}
-
-func (s *source) problem(line int, reason string) {
-	s.issues = append(s.issues, formats.Problem{File: s.full, Line: line, Reason: reason})
-}
-
 // unit is the folder of a session, or the file beside sessions/ that is one, as
 // the importer found it.
 type unit struct {
-	tree  foreign.Tree
-	limit int // bytes that a value may have
-	id    string
-	dir   string    // below the root
-	files []*source // sorted by path
-	links []string  // what is neither file nor folder
+	foreign.Folder
 
 	metadata   rawjson.Members // of session_metadata.json, its runs emptied
 	summaries  []events.Raw
@@ -61,188 +28,112 @@ type unit struct {
 	created events.Timestamp // best knowledge of the beginning
 }
 
-// file gives the file of a path, nil if the unit has none.
-func (u *unit) file(name string) *source {
-	for _, s := range u.files {
-		if s.path == name {
-			return s
-		}
+// list finds the files of a session.
+func (u *unit) list() error {
+	own, ok := beside[u.ID]
+	if !ok {
+		return u.List()
 	}
-	return nil
-}
-
-// of gives the file that holds a part, nil if there is none or nothing could be
-// read from it.
-func (u *unit) of(p part) *source {
-	for _, s := range u.files {
-		if s.part == p && s.value {
-			return s
-		}
-	}
-	return nil
-}
-
-// has reports whether there is a file for a part, whatever is in it.
-func (u *unit) has(p part) bool {
-	return slices.ContainsFunc(u.files, func(s *source) bool { return s.part == p })
-}
-
-// list finds the files of a session's folder.
-func (u *unit) list(dir string) error {
-	if name, ok := beside[u.id]; ok {
-		return u.add(name, name)
-	}
-	entries, err := u.tree.Entries(path.Join(u.dir, dir))
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		rel := path.Join(dir, e.Name())
-		switch {
-		case e.IsDir():
-			err = u.list(rel)
-		case !e.Type().IsRegular():
-			u.links = append(u.links, path.Join(u.dir, rel))
-		default:
-			err = u.add(rel, path.Join(u.dir, rel))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	slices.SortFunc(u.files, func(a, b *source) int { return strings.Compare(a.path, b.path) })
-	return nil
-}
-
-func (u *unit) add(rel, full string) error {
-	s, err := newSource(u.tree, rel, full)
+	f, err := u.Tree.File(own)
 	if err == nil {
-		s.part = partOf(u.id, rel)
-		u.files = append(u.files, s)
+		u.Files = append(u.Files, f)
 	}
 	return err
 }
 
-func newSource(tree foreign.Tree, rel, full string) (*source, error) {
-	info, err := tree.Root.Lstat(full)
-	if err != nil {
-		return nil, err
+// file returns the file of a path, nil if the unit has none.
+func (u *unit) file(name string) *foreign.File {
+	return u.find(func(f *foreign.File) bool { return f.Path == name })
+}
+
+// of returns the file that holds a part, nil if there is none or nothing could be
+// read from it.
+func (u *unit) of(p part) *foreign.File {
+	return u.find(func(f *foreign.File) bool { return f.Value && partOf(u.ID, f.Path) == p })
+}
+
+// has reports whether there is a file for a part, whatever is in it.
+func (u *unit) has(p part) bool {
+	return u.find(func(f *foreign.File) bool { return partOf(u.ID, f.Path) == p }) != nil
+}
+
+func (u *unit) find(is func(*foreign.File) bool) *foreign.File {
+	if i := slices.IndexFunc(u.Files, is); i >= 0 {
+		return u.Files[i]
 	}
-	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "import", Path: full, Err: fs.ErrInvalid}
-	}
-	return &source{path: rel, full: full, size: info.Size(), mode: formats.ModeOf(info.Mode().Perm())}, nil
+	return nil
 }
 
 // scan reads every file once.
 func (u *unit) scan() error {
-	for _, s := range u.files {
-		if err := u.scanFile(s); err != nil {
+	for _, f := range u.Files {
+		if err := u.scanFile(f, partOf(u.ID, f.Path)); err != nil {
 			return err
 		}
 	}
 	return u.begin()
 }
 
-func (u *unit) scanFile(s *source) error {
-	if s.part == partOther || s.size > int64(u.limit) {
-		if s.part != partOther {
-			s.problem(0, fmt.Sprintf("longer than %d bytes: kept as it is", u.limit))
+func (u *unit) scanFile(f *foreign.File, p part) error {
+	if p == partOther || f.Size > int64(u.Limit) {
+		if p != partOther {
+			f.Problem(0, fmt.Sprintf("longer than %d bytes: kept as it is", u.Limit))
 		}
-		return scanWhole(u.tree, s)
+		return u.Tree.Hash(f)
 	}
-	data, err := read(u.tree, s)
+	data, err := u.Tree.Read(f, f.Size+1)
 	if err != nil {
 		return err
 	}
-	s.sum, s.size = foreign.SumOf(data), int64(len(data))
-	switch s.part {
+	f.Sum, f.Size = foreign.SumOf(data), int64(len(data))
+	switch p {
 	case partRecipe:
-		u.recipe, s.value = data, true
-		return nil
+		u.recipe, f.Value = data, true
 	case partPrompts:
-		return u.scanPrompts(s, data)
+		return u.scanPrompts(f, data)
+	default:
+		u.scanJSON(f, p, data)
 	}
-	u.scanJSON(s, data)
 	return nil
 }
 
-func read(tree foreign.Tree, s *source) ([]byte, error) {
-	r, err := tree.Open(s.full)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return io.ReadAll(io.LimitReader(r, s.size+1))
-}
-
-func scanWhole(tree foreign.Tree, s *source) error {
-	r, err := tree.Open(s.full)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	h := sha256.New()
-	s.size, err = io.Copy(h, r)
-	s.sum = foreign.HexSum(h)
-	return err
-}
-
 // scanPrompts reads the prompts, each a JSON string. Other lines are reported.
-func (u *unit) scanPrompts(s *source, data []byte) error {
-	bad := 0
-	err := foreign.EachLine(bytes.NewReader(data), u.limit, func(t foreign.TurnLine) error {
-		if t.Line == 1 {
-			s.format.BOM = t.BOM
-			if t.End == "\r\n" {
-				s.format.Separator = t.End
-			}
-		}
-		s.format.FinalNewline = t.End != ""
+func (u *unit) scanPrompts(f *foreign.File, data []byte) error {
+	f.Value = true
+	defer f.EndLines()
+	return foreign.EachLineOf(data, u.Limit, func(t foreign.TurnLine) error {
+		t.Spells(&f.Format)
 		switch {
-		case t.Err == nil && t.Raw == nil:
-			return nil
-		case t.Err == nil && t.Raw[0] == '"':
-			u.prompts = append(u.prompts, bytes.Clone(t.Raw))
-			return nil
-		}
-		if bad++; bad <= maxIssues {
-			reason := "no prompt: want a JSON string"
-			if t.Err != nil {
-				reason = foreign.ReasonOf(t.Err)
-			}
-			s.problem(t.Line, reason)
+		case t.Err != nil:
+			f.BadLine(t.Line, foreign.ReasonOf(t.Err))
+		case t.Raw == nil:
+		case t.Raw[0] != '"':
+			f.BadLine(t.Line, "no prompt: want a JSON string")
+		default:
+			u.prompts = append(u.prompts, t.Raw)
 		}
 		return nil
 	})
-	if bad > maxIssues {
-		s.problem(0, fmt.Sprintf("and %d more such lines", bad-maxIssues))
-	}
-	s.value = true
-	return err
 }
-
-const maxIssues = 50 // listed for one file
 
 // scanJSON takes a JSON file apart. One that cannot be read is reported, and
 // nothing is taken from it.
-func (u *unit) scanJSON(s *source, data []byte) {
+func (u *unit) scanJSON(f *foreign.File, p part, data []byte) {
 	v, err := foreign.ReadJSON(data, foreign.TurnInside+2)
-	var m rawjson.Members
 	if err == nil {
-		m, err = rawjson.Object(v.Raw)
+		err = v.NoObject
 	}
 	if err == nil {
-		err = u.take(s.part, v.Raw, m)
+		err = u.take(p, v.Raw, v.Object)
 	}
 	if err != nil {
-		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, nothing is taken from it")
+		f.Problem(foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, nothing is taken from it")
 		return
 	}
-	s.value, s.format = true, v.Format
-	if s.part == partMetadata {
-		if _, said := m.Get("created_at"); said && u.created == "" {
-			s.problem(0, "created_at: want a time such as 2026-01-02T03:04:05.678-08:00 (kept as it stands)")
+	f.Value, f.Format = true, v.Format
+	if p == partMetadata {
+		if _, said := v.Object.Get("created_at"); said && u.created == "" {
+			f.Problem(0, "created_at: want a time such as 2026-01-02T03:04:05.678-08:00 (kept as it stands)")
 		}
 	}
 }
@@ -256,7 +147,7 @@ func (u *unit) take(p part, raw events.Raw, m rawjson.Members) error {
 			return &rawjson.FieldError{Path: "runs", Reason: "want an array"}
 		}
 		u.summaries, u.metadata = runs, shell(m, "runs")
-		u.birth, u.created = panel.Text(m, "created_at"), panel.Time(m, "created_at")
+		u.birth, u.created = m.Text("created_at"), panel.Time(m, "created_at")
 	case partContent:
 		runs, ok := panel.List(m, "runs")
 		if !ok {
@@ -322,11 +213,7 @@ func (u *unit) begin() error {
 	if u.created != "" {
 		return nil
 	}
-	names := make([]string, len(u.files))
-	for i, s := range u.files {
-		names[i] = s.full
-	}
 	var err error
-	u.created, err = u.tree.Oldest(names)
+	u.created, err = u.Oldest()
 	return err
 }

@@ -20,9 +20,9 @@ func said(raw events.Raw) (role, content string) {
 
 func textOr(m rawjson.Members, name, old string) string {
 	if _, ok := m.Get(name); ok {
-		return panel.Text(m, name)
+		return m.Text(name)
 	}
-	return panel.Text(m, old)
+	return m.Text(old)
 }
 
 // planAnswers appends, before a run, the turns that it brought: of every model
@@ -55,7 +55,7 @@ func (p *plan) planAnswers(n int, e entry) {
 func (p *plan) planRest() {
 	at := p.began()
 	size := 2 // a question and its answer
-	if p.u.id == promptsID {
+	if p.u.ID == promptsID {
 		size = 1
 	}
 	for n := 0; len(p.pending) > 0; n++ {

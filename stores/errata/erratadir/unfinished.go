@@ -18,15 +18,15 @@ import (
 // recipe gives the text of the recipe in force: that of the session, else that of
 // the last run that no import brought. The session's own text comes first, as a hash
 // says nothing of models; a store that has none has what is under the hash.
-func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
+func (v view) recipe(ctx context.Context) ([]byte, error) {
 	ref := events.DocRef(v.s.Ledger.Text("recipe"))
 	text, err := v.document(ctx, ref)
 	if err != nil || text != nil {
-		return asMarkdown(ref, text), err == nil, err
+		return asMarkdown(ref, text), err
 	}
 	rows, err := v.rows(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for _, r := range slices.Backward(rows) {
 		hash := hashIn(r.summary)
@@ -37,10 +37,12 @@ func (v view) recipe(ctx context.Context) ([]byte, bool, error) {
 		if text == nil && err == nil {
 			text, err = v.document(ctx, events.RefOf(events.Document(v.s.Subject.Namespace, kindRecipe, hash), 0))
 		}
-		return text, text != nil && !recipe.IsSnapshotHash(hash), err
+		if recipe.IsSnapshotHash(hash) {
+			return nil, err
+		}
+		return text, err
 	}
-	text, err = v.ownRecipe(ctx, "")
-	return text, text != nil, err
+	return v.ownRecipe(ctx, "")
 }
 
 // ownRecipe gives the newest text that was stored for the session, of a recipe with a
@@ -77,7 +79,7 @@ func asMarkdown(ref events.DocRef, data []byte) []byte {
 	return []byte(r.Markdown())
 }
 
-func hashIn(summary events.Raw) string { return panel.Text(panel.Object(summary), "config_hash") }
+func hashIn(summary events.Raw) string { return panel.Object(summary).Text("config_hash") }
 
 // document gives the content of a document, nil if there is none.
 func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
@@ -98,29 +100,16 @@ func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
 	return d.Data, nil
 }
 
-// openCheckpoint gives the resume checkpoint that was saved last and not cleared.
-func (v view) openCheckpoint() *projector.Checkpoint {
-	var open *projector.Checkpoint
-	for _, c := range v.s.Ledger.Checkpoints {
-		if c.Kind == events.CheckpointResume && !c.Cleared && (open == nil || newest(c) > newest(open)) {
-			open = c
-		}
-	}
-	return open
-}
-
-func newest(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
-
 // checkpoint renders the checkpoint of an unfinished run, nil if there is none:
 // the file as it was imported, or what was saved of each model since.
 func (v view) checkpoint(ctx context.Context) ([]byte, error) {
-	c := v.openCheckpoint()
+	c := panel.Unfinished(v.s.Ledger)
 	if c == nil {
 		return nil, nil
 	}
 	parts := saved{responses: make(map[string]events.Raw)}
 	source := v.src.Loader().Source
-	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, After: c.Saved[0] - 1, Upto: newest(c)}) {
+	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, After: c.Saved[0] - 1, Upto: panel.Newest(c)}) {
 		if err == nil {
 			rec, err = projector.Resolve(ctx, source, rec, foreign.MaxValue(v.src))
 		}
@@ -175,8 +164,8 @@ func (s *saved) add(rec events.Record, p *events.CheckpointSaved) {
 func (s *saved) keep(responses []events.Raw) {
 	for _, raw := range responses {
 		m := slices.DeleteFunc(panel.Object(raw), func(x rawjson.Member) bool { return x.Name == "stop_reason" || x.Name == "steps" }) // the file has no place for them
-		id := panel.Text(m, "model_id")
-		s.responses[id] = panel.AppendMembers(nil, m)
+		id := m.Text("model_id")
+		s.responses[id] = panel.ObjectJSON(m)
 		if !slices.Contains(s.models, id) {
 			s.models = append(s.models, id)
 		}
@@ -187,17 +176,17 @@ func (s *saved) render() []byte {
 	if s.file != nil {
 		return s.file
 	}
-	ids, list := []events.Raw{}, []events.Raw{}
+	list := []events.Raw{}
 	for _, id := range s.models {
-		ids = append(ids, panel.AppendString(nil, id))
 		if raw := s.responses[id]; raw != nil {
 			list = append(list, raw)
 		}
 	}
-	verbose := events.Raw("false")
-	if s.verbose {
-		verbose = events.Raw("true")
-	}
-	return panel.AppendMembers(nil, rawjson.Members{{Name: "prompt", Value: panel.AppendString(nil, s.prompt)}, {Name: "timestamp", Value: panel.AppendString(nil, s.at.Format(time.RFC3339Nano))},
-		{Name: "adapter_ids", Value: panel.AppendArray(nil, ids)}, {Name: "responses", Value: panel.AppendArray(nil, list)}, {Name: "verbose", Value: verbose}})
+	return panel.ObjectJSON(rawjson.Members{
+		{Name: "prompt", Value: panel.JSON(s.prompt)},
+		{Name: "timestamp", Value: panel.JSON(s.at.Format(time.RFC3339Nano))},
+		{Name: "adapter_ids", Value: panel.JSON(append([]string{}, s.models...))}, // never null
+		{Name: "responses", Value: panel.ArrayJSON(list)},
+		{Name: "verbose", Value: panel.JSON(s.verbose)},
+	})
 }

@@ -24,38 +24,6 @@ func newView(src formats.Source, s *projector.Session) view {
 	return view{src: src, s: s, known: new(shown)}
 }
 
-// file is a file of a session: where its bytes come from.
-type file struct {
-	path   string
-	format events.FileFormat
-	known  bool   // the session has a format for it
-	whole  bool   // the document has the bytes
-	moved  bool   // a document has what it was, but the state has moved on
-	data   []byte // what the state renders
-	there  bool   // it renders something
-}
-
-func (f *file) sum() string {
-	if !f.there {
-		return foreign.Nothing
-	}
-	return foreign.SumOf(f.data)
-}
-
-func (f *file) way() formats.Way {
-	if f.whole {
-		return formats.Whole
-	}
-	return formats.Exact
-}
-
-func (f *file) mode() int64 {
-	if !f.known {
-		return privateMode
-	}
-	return f.format.Mode
-}
-
 // paths lists the files that the session may have, sorted.
 func (v view) paths() []string {
 	list := []string{metadataName, contentName, checkpointName, recipeName}
@@ -71,41 +39,28 @@ func (v view) paths() []string {
 
 // file decides where the bytes of a path come from. ok is false if the session has
 // no such file.
-func (v view) file(ctx context.Context, path string) (f file, ok bool, err error) {
-	f.path = path
-	f.format, f.known = v.s.Ledger.Formats[foreign.KeyOf(path)]
-	if f.data, f.there, err = v.render(ctx, path, f.format, f.known); err != nil {
+func (v view) file(ctx context.Context, path string) (f foreign.Output, ok bool, err error) {
+	format, known := v.s.Ledger.Formats[foreign.KeyOf(path)]
+	data, err := v.render(ctx, path, format, known)
+	if err != nil {
 		return f, false, err
 	}
-	asKept := f.format.Of == "" || f.format.Of == f.sum()
-	switch {
-	case f.format.Gone && asKept:
-		return f, false, nil
-	case f.format.Doc != "" && asKept:
-		f.whole = true
-		return f, true, nil
+	f, err = foreign.OutputOf(v.src, v.s, path, func(events.FileFormat) (string, error) { return foreign.SumOf(data), nil })
+	if !f.Known {
+		f.Format.Mode = privateMode
 	}
-	f.moved = f.format.Doc != ""
-	f.known = f.known && !f.format.Gone // what came after it was gone was never in a folder
-	return f, f.there, nil
-}
-
-// write writes the bytes of a file.
-func (v view) write(ctx context.Context, f file, w io.Writer) error {
-	if !f.whole {
-		_, err := w.Write(f.data)
+	f.Render = func(w io.Writer) error {
+		_, err := w.Write(data)
 		return err
 	}
-	doc, at, err := f.format.Doc.Parse(v.s.Subject.Namespace)
-	if err != nil {
-		return err
-	}
-	return foreign.WriteDocument(ctx, v.src, doc, at, w)
+	return f, f.Whole || !f.Gone && data != nil, err
 }
 
-// render gives a file as the state has it, whatever document is kept beside it,
-// and whether there is one.
-func (v view) render(ctx context.Context, path string, format events.FileFormat, known bool) (data []byte, there bool, err error) {
+// render returns a file as the state has it, whatever document is kept beside it, nil if
+// there is none.
+func (v view) render(ctx context.Context, path string, format events.FileFormat, known bool) ([]byte, error) {
+	var data []byte
+	var err error
 	switch partOf(v.s.Subject.ID, path) {
 	case partRecipe:
 		return v.recipe(ctx)
@@ -123,30 +78,29 @@ func (v view) render(ctx context.Context, path string, format events.FileFormat,
 		}
 	}
 	if err != nil || data == nil {
-		return nil, false, err
+		return nil, err
 	}
-	return foreign.SpellJSON(data, format), true, nil
+	return foreign.SpellJSON(data, format), nil
 }
 
 // prompts renders prompt_history.jsonl.
-func (v view) prompts(format events.FileFormat, known bool) ([]byte, bool, error) {
-	th := v.s.Threads[promptsID]
-	if th == nil && (!known || format.Gone) {
-		return nil, false, nil
+func (v view) prompts(format events.FileFormat, known bool) ([]byte, error) {
+	if v.s.Threads[promptsID] == nil && (!known || format.Gone) {
+		return nil, nil
 	}
 	if !known {
 		format.FinalNewline = true
 	}
-	var b bytes.Buffer
-	out := foreign.LinesWriter{W: &b, Format: format}
+	b := bytes.NewBuffer([]byte{}) // a file without prompts is a file
+	out := foreign.LinesWriter{W: b, Format: format}
 	turns := v.s.Threads.Turns(promptsID)
 	for i := range turns {
 		if err := out.Turn(panel.RawOf(&turns[i]), false); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	err := out.End()
-	return b.Bytes(), true, err
+	return b.Bytes(), err
 }
 
 // row is a run or a marker as the state has it.

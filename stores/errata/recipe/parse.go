@@ -12,14 +12,23 @@ import (
 // it is a *Error; settings that are not understood are left out, as in the
 // original.
 func Parse(text []byte) (*Recipe, error) {
-	title, header, sections := split(string(text))
-	version, err := versionOf(header)
-	if err != nil {
+	lines := strings.Split(string(text), "\n")
+	r := new(Recipe)
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		title, ok := strings.CutPrefix(line, "# ")
+		if !ok || r.Name != "" {
+			return false
+		}
+		r.Name = strings.TrimSpace(title)
+		return true
+	})
+	header, sections := under("## ", lines)
+	var err error
+	if r.Version, err = versionOf(header); err != nil {
 		return nil, err
 	}
-	r := &Recipe{Version: version, Name: title}
 	for _, s := range sections {
-		r.section(strings.ToLower(s.title), s.lines)
+		r.take(s)
 	}
 	return r, nil
 }
@@ -30,27 +39,26 @@ type section struct {
 	lines []string
 }
 
-func (s section) text() string { return strings.TrimSpace(strings.Join(s.lines, "\n")) }
-
-// split returns the title, the lines above the first section, and the
-// sections.
-func split(text string) (title string, header []string, sections []section) {
-	for line := range strings.SplitSeq(text, "\n") {
-		if rest, ok := strings.CutPrefix(line, "# "); ok && title == "" {
-			title = strings.TrimSpace(rest)
-			continue
-		}
-		if rest, ok := strings.CutPrefix(line, "## "); ok {
-			sections = append(sections, section{title: strings.TrimSpace(rest)})
-			continue
-		}
-		if n := len(sections); n > 0 {
+// under returns the lines above the first heading of a level, and what stands under each.
+func under(heading string, lines []string) (above []string, sections []section) {
+	for _, line := range lines {
+		if title, ok := strings.CutPrefix(line, heading); ok {
+			sections = append(sections, section{title: strings.TrimSpace(title)})
+		} else if n := len(sections); n > 0 {
 			sections[n-1].lines = append(sections[n-1].lines, line)
 		} else {
-			header = append(header, line)
+			above = append(above, line)
 		}
 	}
-	return title, header, sections
+	return above, sections
+}
+
+func (s section) text() string { return strings.TrimSpace(strings.Join(s.lines, "\n")) }
+
+// parts returns what stands under headings of the third level.
+func (s section) parts() []section {
+	_, list := under("### ", s.lines)
+	return list
 }
 
 func versionOf(header []string) (int, error) {
@@ -71,10 +79,9 @@ func versionOf(header []string) (int, error) {
 	return 0, &Error{`the version is missing: "version: 1" stands above the first section`}
 }
 
-// section reads one section; those of other names say nothing here.
-func (r *Recipe) section(title string, lines []string) {
-	s := section{title, lines}
-	switch title {
+// take reads one section; those of other names say nothing here.
+func (r *Recipe) take(s section) {
+	switch strings.ToLower(s.title) {
 	case "models":
 		r.Models = s.items()
 	case "system prompt":
@@ -94,17 +101,11 @@ func (r *Recipe) section(title string, lines []string) {
 	case "success criteria":
 		r.SuccessCriteria = s.items()
 	case "tool descriptions":
-		r.ToolDescriptions = nil
-		for _, sub := range s.parts() {
-			if r.ToolDescriptions == nil {
-				r.ToolDescriptions = make(map[string]string)
-			}
-			r.ToolDescriptions[sub.title] = sub.text()
-		}
+		r.ToolDescriptions = byTitle(s, section.text)
 	case "context summarization prompt":
 		r.SummarizationPrompt = s.text()
 	case "output processing":
-		r.OutputProcessing = s.rules()
+		r.OutputProcessing = byTitle(s, section.rule)
 	}
 }
 
@@ -131,19 +132,6 @@ func (s section) values() map[string]string {
 		}
 	}
 	return m
-}
-
-// parts returns what stands under headings of the third level.
-func (s section) parts() []section {
-	var list []section
-	for _, line := range s.lines {
-		if rest, ok := strings.CutPrefix(line, "### "); ok {
-			list = append(list, section{title: strings.TrimSpace(rest)})
-		} else if n := len(list); n > 0 {
-			list[n-1].lines = append(list[n-1].lines, line)
-		}
-	}
-	return list
 }
 
 // tools reads "- name", "- name: guidance" and "- bash(prefix, ...): guidance". A
@@ -219,17 +207,22 @@ func (s section) sandbox() Sandbox {
 		AllowLocalFetch: strings.EqualFold(v["allow_local_fetch"], "true")}
 }
 
-func (s section) rules() map[string]OutputRule {
-	var rules map[string]OutputRule
+func (s section) rule() OutputRule {
+	v := s.values()
+	return OutputRule{MaxLines: count(v["max_lines"]), MaxTokens: count(v["max_tokens"]),
+		Truncation: among(v["truncation"], "head", "tail", "head_tail"), TruncationMessage: v["truncation_message"]}
+}
+
+// byTitle reads the parts of a section, nil if it has none.
+func byTitle[V any](s section, read func(section) V) map[string]V {
+	var m map[string]V
 	for _, part := range s.parts() {
-		v := part.values()
-		if rules == nil {
-			rules = make(map[string]OutputRule)
+		if m == nil {
+			m = make(map[string]V)
 		}
-		rules[part.title] = OutputRule{MaxLines: count(v["max_lines"]), MaxTokens: count(v["max_tokens"]),
-			Truncation: among(v["truncation"], "head", "tail", "head_tail"), TruncationMessage: v["truncation_message"]}
+		m[part.title] = read(part)
 	}
-	return rules
+	return m
 }
 
 // among returns a word if it is one of those allowed.

@@ -3,12 +3,10 @@ package tallydir
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"strconv"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
@@ -47,16 +45,14 @@ type emitter struct {
 	done  bool
 }
 
-// emit makes an event of a payload. Its id follows from the base, what it is and
-// its content: the same difference stated again is the same event.
+// emit makes an event of a payload.
 func (g *emitter) emit(payload events.Payload, what string, at events.Timestamp) {
 	if g.done {
 		return
 	}
 	e, err := events.NewVerbatim(EventSource, g.p.s.Subject, payload)
 	if err == nil {
-		e.ID = events.DerivedID(Format, g.p.s.Subject.ID, g.p.base.String(), what, payload.EventType(), foreign.SumOf(e.Data))
-		e.Time = foreign.TimeOf(at)
+		e = stamp.Named(e, g.p.base, what, at)
 	}
 	if err == nil && g.p.recall {
 		g.p.made = append(g.p.made, projector.Fact{Record: events.Record{Event: e}, Payload: payload})
@@ -93,25 +89,25 @@ func (g *emitter) turns() {
 		return
 	}
 	for n := g.p.main; n < len(s.lines.list) && !g.done; n++ {
-		g.turn(events.MainThread, n+1, s.lines.list[n])
+		g.turn(n+1, s.lines.list[n])
 	}
 }
 
 // turnsAgain reads them once more for it.
 func (g *emitter) turnsAgain(s *source) {
-	r, err := g.p.f.tree.Open(s.full)
+	r, err := g.p.f.Tree.Open(s.Full)
 	if err != nil {
 		g.fail(err)
 		return
 	}
 	defer r.Close()
 	n := 0
-	err = foreign.EachTurn(r, g.p.f.limit, func(t foreign.TurnLine) error {
+	err = foreign.EachTurn(r, g.p.f.Limit, func(t foreign.TurnLine) error {
 		if n++; n > s.lines.turns {
 			return foreign.ErrChanged
 		}
 		if n > g.p.main {
-			g.turn(events.MainThread, n, turnOf(t.Raw, t.Step))
+			g.turn(n, steps.Entry(t.Raw, t.Step))
 		}
 		if g.done {
 			return errStop
@@ -127,9 +123,8 @@ func (g *emitter) turnsAgain(s *source) {
 }
 
 // turn appends one turn.
-func (g *emitter) turn(thread string, n int, t turn) {
-	entry := events.Entry{Thread: thread, Turn: t.raw, ID: t.id, Timestamp: t.at}
-	g.emit(&events.TurnAppended{Entries: []events.Entry{entry}}, thread+"/"+strconv.Itoa(n), t.at)
+func (g *emitter) turn(n int, e events.Entry) {
+	g.emit(&events.TurnAppended{Entries: []events.Entry{e}}, e.Thread+"/"+strconv.Itoa(n), e.Timestamp)
 }
 
 func (g *emitter) traces() {
@@ -138,7 +133,7 @@ func (g *emitter) traces() {
 	}
 	s := g.p.f.file(tracesName)
 	data, err := g.p.f.read(s)
-	if err == nil && foreign.SumOf(data) != s.sum {
+	if err == nil && foreign.SumOf(data) != s.Sum {
 		err = foreign.ErrChanged
 	}
 	if err != nil {
@@ -149,10 +144,10 @@ func (g *emitter) traces() {
 	g.fail(err)
 	for n := g.p.traces; n < len(elements) && !g.done; n++ {
 		raw := []byte(elements[n])
-		if s.format.Indent != "" {
+		if s.Format.Indent != "" {
 			raw = rawjson.AppendCompact(nil, raw) // the indent gives the white space back
 		}
-		g.turn(steps.TracesThread, n+1, turn{raw: raw})
+		g.turn(n+1, events.Entry{Thread: steps.TracesThread, Turn: raw})
 	}
 }
 
@@ -168,79 +163,43 @@ func (g *emitter) run(s *source) {
 	}
 	p := &events.RunFinished{Run: s.place.run, Result: raw}
 	p.Outcome, p.FinishedAt = s.outcome, s.finished
-	if format, ok := g.p.formats[foreign.KeyOf(s.path)]; ok {
-		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.path): format}
+	if format, ok := g.p.formats[foreign.KeyOf(s.Path)]; ok {
+		p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.Path): format}
 	}
 	g.emit(p, "run", p.FinishedAt)
 }
 
-// outcomeOf reads from a result how the run ended, and when. One that is not an object
-// says nothing.
-func outcomeOf(kind string, result rawjson.Members) (string, events.Timestamp) {
-	at := validTime(result, "createdAt")
-	if at == "" {
-		at = validTime(result, "timestamp")
+// apply carries a plan out.
+func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
+	if err := p.applyDocuments(ctx, im); err != nil {
+		return err
 	}
-	completed, said := result.Get("completed")
-	if kind != kindTrajectory || !said || string(completed) != "false" {
-		return "completed", at
-	}
-	switch reason := steps.Text(result, "reason"); reason {
-	case "", "error":
-		return "failed", at
-	default:
-		return "stopped:" + reason, at
-	}
-}
-
-// apply carries a plan out, or counts what it comes to. It returns the number of
-// events added.
-func (p *plan) apply(ctx context.Context, target formats.Target, dry bool, told func(int)) (int, error) {
-	added, err := p.applyDocuments(ctx, target, dry)
-	told(added)
-	if err != nil {
-		return added, err
-	}
-	w := foreign.NewWriter(target, p.s.Subject, p.base, guardTypes(), told)
+	w := im.Writer(p.s.Subject, p.base, guardTypes())
 	w.Rewrites = p.rewrites
 	for e, err := range p.events() {
-		switch {
-		case err != nil:
-		case dry:
-			w.Added++
-			told(1)
-		default:
+		if err == nil {
 			err = w.Add(ctx, e)
 		}
 		if err != nil {
-			return added + w.Added, err
+			return err
 		}
 	}
-	err = w.Flush(ctx)
+	err := w.Flush(ctx)
 	p.alone = w.Added == len(p.made)
-	return added + w.Added, err
+	return err
 }
 
 // applyDocuments keeps files whole, before any event names them.
-func (p *plan) applyDocuments(ctx context.Context, target formats.Target, dry bool) (int, error) {
-	added := 0
+func (p *plan) applyDocuments(ctx context.Context, im *foreign.Intake) error {
 	for _, s := range p.whole {
-		link := events.Link{Rel: "session", To: p.s.Subject.String()}
-		n, err := stamp.PutDocument(ctx, target, foreign.WholeFile{
-			Doc: p.document(s), Meta: docMeta(p.origin.Root, p.origin.Marker, s, link), Size: s.size, Sum: s.sum,
-			Content: func() (io.ReadCloser, error) { return p.f.tree.Open(s.full) },
-		}, dry)
-		added += n
-		if err != nil {
-			return added, err
+		if err := im.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()}); err != nil {
+			return err
 		}
 	}
 	for _, doc := range p.gone {
-		n, err := stamp.DeleteDocument(ctx, target, doc, dry)
-		added += n
-		if err != nil {
-			return added, err
+		if err := im.Drop(ctx, doc); err != nil {
+			return err
 		}
 	}
-	return added, nil
+	return nil
 }

@@ -1,31 +1,23 @@
 package tallydir
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
 // documentOf names the document of a file that is kept whole.
 func documentOf(ns, root, path string) events.Subject {
-	id := root + "/" + path
-	if len(id) > events.MaxIDLen {
-		dir := ""
-		if strings.HasPrefix(path, conversations+"/") && strings.Count(path, "/") > 1 {
-			dir = conversations + "/=~/" // as many folders as tell a session's file from the root's
-		}
-		sum := sha256.Sum256([]byte(path))
-		id = root[:min(len(root), 255)] + "/" + dir + "=~" + hex.EncodeToString(sum[:])
+	dir := ""
+	if strings.HasPrefix(path, conversations+"/") && strings.Count(path, "/") > 1 {
+		dir = conversations + "/=~/" // as many folders as tell a session's file from the root's
 	}
-	return events.Document(ns, events.KindFile, id)
+	return foreign.DocumentOf(ns, root, path, dir)
 }
 
-// isRootFile reports whether a document of kind file is one of a root itself, not
-// of a session.
-func isRootFile(id, root string) bool {
-	path, ok := strings.CutPrefix(id, root+"/")
+// isRootFile reports whether a file is one of a root itself, not of a session.
+func isRootFile(path string) bool {
 	rest, _ := strings.CutPrefix(path, conversations+"/")
-	return ok && !strings.Contains(rest, "/")
+	return !strings.Contains(rest, "/")
 }

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"path"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,15 +29,12 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	in, err := foreign.NewIntake(target, stamp, at, o)
-	if err != nil {
-		return formats.Report{}, err
-	}
-	defer in.Tree.Root.Close()
-	im := importer{Intake: in}
-	err = im.run(ctx, at.Single)
-	im.Report.Root = im.Root
-	return im.Report, err
+	return foreign.Import(target, stamp, at, o, func(in *foreign.Intake) error {
+		if in.Dry != nil {
+			in.Dry.Brief = true
+		}
+		return importer{Intake: in}.run(ctx)
+	})
 }
 
 // importer imports a root, or one of its conversations.
@@ -49,23 +43,18 @@ type importer struct {
 	turns *turns // among its conversations; nil before they are begun
 }
 
-func (im importer) run(ctx context.Context, single string) error {
-	names, err := im.folders(single)
+func (im importer) run(ctx context.Context) error {
+	units, err := im.Units(conversations)
 	if err != nil {
 		return err
 	}
-	im.Expect(len(names))
-	ids := make([]string, len(names))
-	for i, name := range names {
-		ids[i] = foreign.IDOf(name)
-	}
-	if err := im.Know(ctx, ids, func(n int) string { return im.birthOf(names[n]) }); err != nil {
+	if err := im.Begin(ctx, units, im.birthOf); err != nil {
 		return err
 	}
-	if err := im.conversations(ctx, names); err != nil {
+	if err := im.conversations(ctx, units); err != nil {
 		return err
 	}
-	if single != "" || len(im.Options.Only) > 0 {
+	if im.IsPart() {
 		return ctx.Err()
 	}
 	return im.rootFiles(ctx)
@@ -73,18 +62,18 @@ func (im importer) run(ctx context.Context, single string) error {
 
 // conversations imports several at the same time: while one waits for the disk,
 // others are read. What they report is put together in the order of their names.
-func (im importer) conversations(ctx context.Context, names []string) error {
+func (im importer) conversations(ctx context.Context, units []foreign.Unit) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var group sync.WaitGroup
 	var next atomic.Int64
-	reports, errs := make([]formats.Report, len(names)), make([]error, len(names))
+	reports, errs := make([]formats.Report, len(units)), make([]error, len(units))
 	turns := newTurns()
-	for range min(most, len(names)) {
+	for range min(most, len(units)) {
 		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
+			for i := int(next.Add(1)) - 1; i < len(units); i = int(next.Add(1)) - 1 {
 				one := importer{im.Part(), turns}
-				if errs[i] = one.folder(ctx, names[i]); errs[i] != nil {
+				if errs[i] = one.folder(ctx, units[i]); errs[i] != nil {
 					stop()
 				}
 				reports[i] = one.Report
@@ -110,46 +99,25 @@ func firstCause(errs []error) error {
 	return ended
 }
 
-// folders lists the conversations to import.
-func (im importer) folders(single string) ([]string, error) {
-	if single != "" {
-		return []string{single}, nil
-	}
-	entries, err := im.Tree.Entries(conversations)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() && (len(im.Options.Only) == 0 || slices.Contains(im.Options.Only, e.Name()) || slices.Contains(im.Options.Only, foreign.IDOf(e.Name()))) {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
-}
-
 // birthOf reads what a folder says of its beginning.
-func (im importer) birthOf(name string) string {
-	f := &folder{tree: im.Tree, limit: im.limit(), name: name}
-	s := &source{path: metaName, full: path.Join(conversations, name, metaName), place: place{part: partMeta}}
-	if f.scanJSON(s) != nil {
+func (im importer) birthOf(u foreign.Unit) string {
+	f := &folder{Folder: im.Folder(u)}
+	file, err := im.Tree.File(path.Join(u.Dir, metaName))
+	if err != nil || f.scanJSON(&source{File: file, place: place{part: partMeta}}) != nil {
 		return ""
 	}
 	return f.birth
 }
 
-// limit is how long a value may be: the event around it must fit too.
-func (im importer) limit() int { return int(foreign.WholeLimit(im.Target)) - 64<<10 }
-
 // folder imports one conversation.
-func (im importer) folder(ctx context.Context, name string) error {
+func (im importer) folder(ctx context.Context, u foreign.Unit) error {
 	err := foreign.Retry(ctx, func(again bool) error {
-		f := &folder{tree: im.Tree, limit: im.limit(), name: name}
-		if err := f.list(""); err != nil {
+		f := &folder{Folder: im.Folder(u)}
+		if err := f.list(); err != nil {
 			return err
 		}
 		if len(f.files) == 0 {
-			im.finish(f, nil)
+			im.Skipped(f.Links...)
 			return nil
 		}
 		if err := im.identify(f); err != nil {
@@ -162,28 +130,27 @@ func (im importer) folder(ctx context.Context, name string) error {
 		defer release()
 		return im.session(ctx, f, again)
 	})
-	return im.Settle(ctx, path.Join(conversations, name), err)
+	return im.Settle(ctx, u.Dir, err)
 }
 
 // identify finds the id of the session that a folder is.
 func (im importer) identify(f *folder) error {
-	f.id = foreign.IDOf(f.name)
-	if formats.IsShortened(f.name) {
-		f.id = im.fullID(f)
+	if formats.IsShortened(f.name()) {
+		f.ID = im.fullID(f)
 	}
-	if other := formats.FileName(f.id); other != f.name {
+	if other := formats.FileName(f.ID); other != f.name() {
 		if info, err := im.Tree.Root.Lstat(path.Join(conversations, other)); err == nil && info.IsDir() {
-			return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q and %q are folders of the same session", f.name, other)}
+			return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q and %q are folders of the same session", f.name(), other)}
 		}
 	}
-	return events.Session(im.Target.Namespace(), f.id).Validate()
+	return events.Session(im.Target.Namespace(), f.ID).Validate()
 }
 
 // session brings one scanned folder in.
 func (im importer) session(ctx context.Context, f *folder, again bool) error {
-	v := view{src: im.Target, s: projector.NewSession(events.Session(im.Target.Namespace(), f.id))}
-	if im.There[f.id] || again {
-		s, err := im.Load(ctx, f.id)
+	v := view{src: im.Target, s: projector.NewSession(events.Session(im.Target.Namespace(), f.ID))}
+	if im.There[f.ID] || again {
+		s, err := im.Load(ctx, f.ID)
 		if err != nil {
 			return err
 		}
@@ -192,69 +159,35 @@ func (im importer) session(ctx context.Context, f *folder, again bool) error {
 	if err := im.turns.scan(ctx, func() error { return f.scan(v.s.Threads) }); err != nil {
 		return err
 	}
-	fresh := v.s.Offset() == 0
-	if !fresh {
-		differing, err := v.differing(ctx, f)
-		if err != nil {
-			return err
-		}
-		if len(differing) == 0 {
-			im.finish(f, &im.Report.Unchanged)
-			return nil
-		}
-	}
-	p, err := makePlan(ctx, v, f, im.Origin(v.s, f.birth))
-	if err != nil {
+	return im.Bring(ctx, v.s, foreign.Work{ID: f.ID, Place: f.Dir, Birth: f.birth,
+		Same: func() (bool, error) {
+			differing, err := v.differing(ctx, f)
+			return len(differing) == 0, err
+		},
+		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+			p, err := makePlan(ctx, v, f, origin)
+			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, f, p) }}, err
+		},
+		Finish: func(outcome *int) { im.finish(f, outcome) },
+	})
+}
+
+// carryOut appends what a plan comes to, and looks whether the files come out. What a dry
+// run would append cannot be read back.
+func (im importer) carryOut(ctx context.Context, f *folder, p *plan) error {
+	p.recall = p.fresh && f.small() && im.Dry == nil
+	if err := p.apply(ctx, im.Intake); err != nil || im.Dry != nil {
 		return err
 	}
-	reason, err := im.Refusal(ctx, v.s, f.birth, func(since map[string]bool) bool { return contradicts(since, p) })
-	if err != nil || reason != "" {
-		im.Refuse(f.id, path.Join(conversations, f.name), reason)
-		return err
-	}
-	p.recall = fresh && f.small() && !im.Options.DryRun
-	added, err := p.apply(ctx, im.Target, im.Options.DryRun, im.Added)
-	if err == nil && !im.Options.DryRun {
-		err = im.verify(ctx, f, p)
-	}
-	if err != nil {
-		return err
-	}
-	switch {
-	case fresh:
-		im.finish(f, &im.Report.Added)
-	case added == 0:
-		im.finish(f, &im.Report.Unchanged) // somebody else brought it in meanwhile
-	default:
-		im.finish(f, &im.Report.Changed)
-	}
-	return nil
+	return im.verify(ctx, f, p)
 }
 
 // finish reports a conversation that was dealt with.
 func (im importer) finish(f *folder, outcome *int) {
-	im.Skipped(f.links...)
-	if outcome == nil {
-		return
-	}
-	*outcome++
-	im.Report.Sessions++
+	im.Finish(f.Folder, outcome)
 	for _, s := range f.files {
-		im.Report.Problems = append(im.Report.Problems, s.issues...)
-		im.count(s)
+		im.Report.Files.Add(s.way())
 	}
-}
-
-func (im importer) count(s *source) {
-	way := formats.Exact
-	switch {
-	case !s.exact():
-		way = formats.Whole
-	case s.format.Derived:
-		way = formats.Derived
-	}
-	im.Report.Files.Add(way)
-	im.Read(s.size)
 }
 
 // rootFiles keeps the files that belong to no conversation, and takes away those
@@ -277,67 +210,11 @@ func (im importer) rootFiles(ctx context.Context) error {
 				im.Skipped(full)
 			default:
 				seen[full] = true
-				if err := im.rootFile(ctx, e, full); err != nil {
+				if _, err := im.KeepRootFile(ctx, full, documentOf); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	return im.dropRootFiles(ctx, seen)
-}
-
-func (im importer) rootFile(ctx context.Context, e fs.DirEntry, full string) error {
-	s, err := newSource(e, full, full)
-	if err == nil {
-		err = (&folder{tree: im.Tree}).scanWhole(s)
-	}
-	if err != nil {
-		im.Problem(full, 0, err.Error())
-		return nil
-	}
-	doc := documentOf(im.Target.Namespace(), im.Root, full)
-	have, err := foreign.Load(ctx, im.Target, doc)
-	if err != nil {
-		return err
-	}
-	if have.Exists && have.Sum != s.sum && have.Meta.Attributes[foreign.AttrMarker] != im.Marker && !im.Adopted && !im.Options.Merge {
-		im.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", im.Root, foreign.WayOut))
-		return nil
-	}
-	n, err := stamp.PutDocument(ctx, im.Target, foreign.WholeFile{Doc: doc, Meta: docMeta(im.Root, im.Marker, s), Size: s.size, Sum: s.sum,
-		Content: func() (io.ReadCloser, error) { return im.Tree.Open(full) }}, im.Options.DryRun)
-	if err != nil && !foreign.IsOwnFault(err) {
-		return err
-	}
-	if err != nil {
-		im.Problem(full, 0, err.Error())
-	}
-	im.Added(n)
-	im.count(s)
-	return nil
-}
-
-// dropRootFiles deletes the documents of files that this folder had.
-func (im importer) dropRootFiles(ctx context.Context, seen map[string]bool) error {
-	for info, err := range im.Target.Subjects(ctx, events.KindFile) {
-		if err != nil {
-			return err
-		}
-		if !isRootFile(info.Subject.ID, im.Root) {
-			continue
-		}
-		have, err := foreign.Load(ctx, im.Target, info.Subject)
-		if err != nil {
-			return err
-		}
-		if !have.Exists || seen[rootPath(have, im.Root)] || have.Meta.Attributes[foreign.AttrMarker] != im.Marker {
-			continue
-		}
-		n, err := stamp.DeleteDocument(ctx, im.Target, info.Subject, im.Options.DryRun)
-		if err != nil {
-			return err
-		}
-		im.Added(n)
-	}
-	return ctx.Err()
+	return im.DropRootFiles(ctx, seen, isRootFile)
 }

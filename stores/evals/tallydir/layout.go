@@ -2,8 +2,6 @@ package tallydir
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"iter"
 	"strings"
 
@@ -35,28 +33,8 @@ func (Layout) Import(ctx context.Context, target formats.Target, path string, o 
 
 // Files implements formats.Layout.
 func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
-		v := view{src, s}
-		dir := conversations + "/" + folderOf(s) + "/"
-		for _, path := range v.paths() {
-			f, ok, err := v.file(ctx, path)
-			out := formats.File{Path: dir + path, Mode: formats.FileMode(f.format.Mode), Way: f.way()}
-			if err == nil && !ok {
-				if f.moved {
-					err = fmt.Errorf("the session has moved on, and has nothing any more that this file could hold")
-				} else {
-					continue
-				}
-			}
-			if f.moved {
-				out.Note = "the session has moved on since this file was kept whole: rendered from the state"
-			}
-			out.Write = func(w io.Writer) error { return v.write(ctx, f, w) }
-			if !yield(out, err) {
-				return
-			}
-		}
-	}
+	v := view{src, s}
+	return foreign.Files(ctx, conversations+"/"+folderOf(s)+"/", v.paths(), v.file)
 }
 
 // folderOf returns the name of a session's folder: the one it was imported from,
@@ -70,34 +48,7 @@ func folderOf(s *projector.Session) string {
 
 // RootFiles implements formats.Layout.
 func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
-		for info, err := range src.Subjects(ctx, events.KindFile) {
-			if err != nil {
-				yield(formats.File{}, err)
-				return
-			}
-			if !isRootFile(info.Subject.ID, root) {
-				continue
-			}
-			have, err := foreign.Load(ctx, src, info.Subject)
-			if err == nil && !have.Exists {
-				continue
-			}
-			f := formats.File{Path: rootPath(have, root), Mode: formats.FileMode(foreign.ParseMode(have.Meta.Attributes[foreign.AttrMode])), Way: formats.Whole}
-			f.Write = func(w io.Writer) error { return foreign.WriteDocument(ctx, src, info.Subject, 0, w) }
-			if !yield(f, err) {
-				return
-			}
-		}
-	}
-}
-
-// rootPath returns the path of a root's own file.
-func rootPath(have foreign.Stored, root string) string {
-	if path := have.Meta.Attributes[foreign.AttrPath]; path != "" {
-		return foreign.PathOf(path)
-	}
-	return strings.TrimPrefix(have.Doc.ID, root+"/")
+	return foreign.ExportRoot(ctx, src, root, isRootFile)
 }
 
 // Subject implements formats.Layout: the session of a file in a conversation's

@@ -18,49 +18,16 @@ type lines struct {
 	turns  int
 	kept   int  // of them: the first ones, equal to those that the session has
 	traced bool // stepTraces.json is what follows from the turns
-	bad    []issue
-	more   int // bad lines beyond those listed
 
 	id string           // conversationId of the first turn
 	at events.Timestamp // first time of a turn
 
-	list []turn // all of them, if they are kept
-}
-
-// turn is a turn, with the id and the time that it says itself.
-type turn struct {
-	raw events.Raw
-	id  string
-	at  events.Timestamp
-}
-
-// turnOf reads a turn; step is nil if it is not an object, and says nothing then.
-func turnOf(raw events.Raw, step rawjson.Members) turn {
-	t := turn{raw: raw, at: validTime(step, "timestamp")}
-	if id := steps.Text(step, "id"); len(id) <= events.MaxIDLen {
-		t.id = id
-	}
-	return t
-}
-
-// issue is a line that did not go in, or not as what it should be.
-type issue struct {
-	line   int
-	reason string
-}
-
-const maxIssues = 50 // listed for one file
-
-func (l *lines) report(line int, reason string) {
-	if len(l.bad) < maxIssues {
-		l.bad = append(l.bad, issue{line, reason})
-	} else {
-		l.more++
-	}
+	list []events.Entry // all of them, if they are kept
 }
 
 // lineScan reads a file of turns once.
 type lineScan struct {
+	file   *foreign.File                            // whose bad lines are reported
 	each   func(func(foreign.TurnLine) error) error // line of the file
 	have   []projector.Turn                         // of the session
 	render foreign.LinesWriter                      // of what the turns give when rendered
@@ -74,32 +41,28 @@ func (sc *lineScan) run() (*lines, error) {
 	l := &lines{}
 	same := true
 	err := sc.each(func(t foreign.TurnLine) error {
+		t.Spells(&l.format)
 		if t.Line == 1 {
-			l.format.BOM = t.BOM
-			if t.End == "\r\n" {
-				l.format.Separator = t.End
-			}
 			sc.render.Format = l.format
 		}
-		l.format.FinalNewline = t.End != ""
 		if t.Err != nil {
-			l.report(t.Line, t.Err.Error())
+			sc.file.BadLine(t.Line, t.Err.Error())
 			return nil
 		}
 		if t.Raw == nil {
 			return nil
 		}
 		if reason := wrongStep(t.Step, t.NoStep); reason != "" {
-			l.report(t.Line, reason+" (kept as it stands)")
+			sc.file.BadLine(t.Line, reason+" (kept as it stands)")
 		}
 		if l.turns == 0 {
-			l.id = steps.Text(t.Step, "conversationId")
+			l.id = t.Step.Text("conversationId")
 		}
 		if l.at == "" {
-			l.at = validTime(t.Step, "timestamp")
+			l.at = steps.TimeIn(t.Step, "timestamp")
 		}
 		if sc.keep {
-			l.list = append(l.list, turnOf(t.Raw, t.Step))
+			l.list = append(l.list, steps.Entry(t.Raw, t.Step))
 		}
 		if same = same && l.turns < len(sc.have) && bytes.Equal(sc.have[l.turns].Raw, t.Raw); same {
 			l.kept++
@@ -122,7 +85,7 @@ func (l *lines) rendered() (string, error) {
 	h := sha256.New()
 	out := foreign.LinesWriter{W: h, Format: l.format}
 	for _, t := range l.list {
-		if err := out.Turn(t.raw, false); err != nil {
+		if err := out.Turn(t.Turn, false); err != nil {
 			return "", err
 		}
 	}
@@ -144,18 +107,9 @@ func wrongStep(step rawjson.Members, err error) string {
 		if ok && !bytes.ContainsAny(raw[:1], field.first) {
 			return field.name + ": want " + field.want
 		}
-		if ok && field.name == "timestamp" && validTime(step, field.name) == "" {
+		if ok && field.name == "timestamp" && steps.TimeIn(step, field.name) == "" {
 			return field.name + ": want " + field.want
 		}
 	}
 	return ""
-}
-
-// validTime returns a member that is a time, "" if it is not.
-func validTime(m rawjson.Members, name string) events.Timestamp {
-	at := events.Timestamp(steps.Text(m, name))
-	if _, ok := at.Time(); !ok {
-		return ""
-	}
-	return at
 }

@@ -3,14 +3,12 @@ package tallydir
 import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
-// contradicts reports whether a plan would undo what others did after the last
+// contradicts reports whether the plan would undo what others did after the last
 // import. To add turns to what others added takes nothing away.
-func contradicts(since map[string]bool, p *plan) bool {
+func (p *plan) contradicts(since map[string]bool) bool {
 	if foreign.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.main >= 0 || p.traces >= 0) {
 		return true
 	}
@@ -32,11 +30,11 @@ func contradicts(since map[string]bool, p *plan) bool {
 // say it.
 func (im importer) fullID(f *folder) string {
 	for _, name := range []string{metaName, turnsName} {
-		if id := im.idIn(f, name); formats.FileName(id) == f.name {
+		if id := im.idIn(f, name); formats.FileName(id) == f.name() {
 			return id
 		}
 	}
-	return f.name
+	return f.name()
 }
 
 // idIn reads the id from meta.json or from the first line of a conversation.
@@ -54,20 +52,16 @@ func (im importer) idIn(f *folder, name string) string {
 		if err != nil {
 			return ""
 		}
-		object, err := rawjson.Object(v.Raw)
-		if err != nil {
-			return ""
-		}
-		return steps.Text(object, "id")
+		return v.Object.Text("id")
 	}
-	r, err := f.tree.Open(s.full)
+	r, err := f.Tree.Open(s.Full)
 	if err != nil {
 		return ""
 	}
 	defer r.Close()
 	id := ""
-	_ = foreign.EachTurn(r, f.limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
-		id = steps.Text(t.Step, "conversationId")
+	_ = foreign.EachTurn(r, f.Limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
+		id = t.Step.Text("conversationId")
 		return errStop
 	})
 	return id

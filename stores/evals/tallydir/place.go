@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -25,9 +26,6 @@ const (
 	trajectoryName = "trajectory.meta.json"
 	tracesName     = "stepTraces.json"
 	runSuffix      = ".json"
-
-	kindTally      = "tally"
-	kindTrajectory = "trajectory"
 
 	fieldFolder = "tallydirFolder" // name of the folder, where it is not the one made of the id
 )
@@ -62,7 +60,7 @@ func placeOf(path string) place {
 	case tracesName:
 		return place{part: partTraces}
 	}
-	for _, kind := range []string{kindTally, kindTrajectory} {
+	for _, kind := range []string{steps.KindTally, steps.KindTrajectory} {
 		name, ok := strings.CutPrefix(path, "runs/"+kind+"/")
 		name, isJSON := strings.CutSuffix(name, runSuffix)
 		if !ok || !isJSON || strings.Contains(name, "/") || name == "" {
@@ -80,7 +78,7 @@ func placeOf(path string) place {
 }
 
 // isRunKind reports whether runs of a kind have files in this layout.
-func isRunKind(kind string) bool { return kind == kindTally || kind == kindTrajectory }
+func isRunKind(kind string) bool { return kind == steps.KindTally || kind == steps.KindTrajectory }
 
 // runPath returns the file of a run: the one it was imported from, else the one
 // made of its id.

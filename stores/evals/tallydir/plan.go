@@ -3,7 +3,6 @@ package tallydir
 import (
 	"bytes"
 	"context"
-	"path"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -61,9 +60,9 @@ func (p *plan) planThreads() {
 		p.dropThread(events.MainThread)
 	}
 	switch s := p.f.file(tracesName); {
-	case s == nil, s.format.Derived:
+	case s == nil, s.Format.Derived:
 		p.dropThread(steps.TracesThread)
-	case s.value:
+	case s.Value:
 		p.traces = p.planThread(steps.TracesThread, s.traces, p.keptTraces(s))
 	}
 }
@@ -122,7 +121,7 @@ func (p *plan) keptTraces(s *source) int {
 	}
 	kept := 0
 	same := bytes.Equal
-	if s.format.Indent != "" {
+	if s.Format.Indent != "" {
 		same = rawjson.Equal // the indent gives the white space back
 	}
 	for kept < min(len(have), len(elements)) && same(have[kept].Raw, elements[kept]) {
@@ -134,7 +133,7 @@ func (p *plan) keptTraces(s *source) int {
 // planRuns finds the runs whose newest result is another.
 func (p *plan) planRuns(ctx context.Context) error {
 	for _, s := range p.f.files {
-		if s.place.part != partRun || !s.value {
+		if s.place.part != partRun || !s.Value {
 			continue
 		}
 		same, err := p.holds(ctx, s)
@@ -154,11 +153,11 @@ func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
 	if err != nil || have == nil {
 		return false, err
 	}
-	if s.same && s.data != nil {
-		return bytes.Equal(foreign.SpellJSON(have, s.format), s.data), nil
+	if s.same && s.Data != nil {
+		return bytes.Equal(foreign.SpellJSON(have, s.Format), s.Data), nil
 	}
 	want, err := p.f.rendered(s)
-	return foreign.SumOf(foreign.SpellJSON(have, s.format)) == want, err
+	return foreign.SumOf(foreign.SpellJSON(have, s.Format)) == want, err
 }
 
 // planFormats decides how each file is spelled or kept, and which are gone.
@@ -169,8 +168,8 @@ func (p *plan) planFormats(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if have, ok := p.format(s.path); !ok || have != format {
-			p.formats[foreign.KeyOf(s.path)] = format
+		if have, ok := p.format(s.Path); !ok || have != format {
+			p.formats[foreign.KeyOf(s.Path)] = format
 		}
 	}
 	for _, name := range p.missing() {
@@ -193,8 +192,8 @@ func (p *plan) planFormats(ctx context.Context) error {
 
 // formatOf returns the format of a file that is there.
 func (p *plan) formatOf(ctx context.Context, s *source) (events.FileFormat, error) {
-	format := s.format
-	format.Mode = s.mode
+	format := s.Format
+	format.Mode = s.Mode
 	if s.exact() {
 		return format, nil
 	}
@@ -209,7 +208,7 @@ func (p *plan) formatOf(ctx context.Context, s *source) (events.FileFormat, erro
 }
 
 func (p *plan) document(s *source) events.Subject {
-	return documentOf(p.s.Subject.Namespace, p.origin.Root, s.full)
+	return documentOf(p.s.Subject.Namespace, p.origin.Root, s.Full)
 }
 
 // missing lists the files that the session would render, or did have, and the
@@ -243,12 +242,12 @@ func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, 
 // future hashes what the state will render of a part once the plan is carried out.
 func (p *plan) future(ctx context.Context, at place, s *source, format events.FileFormat) (string, error) {
 	switch {
-	case s != nil && s.value:
+	case s != nil && s.Value:
 		return p.f.rendered(s)
 	case s == nil && at.part != partMeta && at.part != partRun:
 		return foreign.Nothing, nil // what holds it is taken away
 	case p.s.Ledger.Created == 0 && at.part == partMeta:
-		return foreign.SumOf(foreign.SpellJSON(defaultMeta(p.f.id, p.f.created), events.FileFormat{Indent: writerStyle})), nil
+		return foreign.SumOf(foreign.SpellJSON(defaultMeta(p.f.ID, p.f.created), events.FileFormat{Indent: writerStyle})), nil
 	}
 	return p.sum(ctx, at, format, true)
 }
@@ -257,7 +256,7 @@ func (p *plan) future(ctx context.Context, at place, s *source, format events.Fi
 func (p *plan) planHead(ctx context.Context) error {
 	runFormats := make(map[string]bool)
 	for _, s := range p.runs {
-		runFormats[foreign.KeyOf(s.path)] = true // it stands in the run's own event
+		runFormats[foreign.KeyOf(s.Path)] = true // it stands in the run's own event
 	}
 	formats := make(map[string]events.FileFormat)
 	for key, f := range p.formats {
@@ -289,7 +288,7 @@ func (p *plan) planHead(ctx context.Context) error {
 // planMeta returns the value of meta.json if the session has another.
 func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
 	s := p.f.file(metaName)
-	if s == nil || !s.value {
+	if s == nil || !s.Value {
 		return nil, nil
 	}
 	if same, err := p.holds(ctx, s); same || err != nil {
@@ -307,7 +306,7 @@ func (p *plan) reread(s *source) (events.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	if foreign.SumOf(data) != s.sum {
+	if foreign.SumOf(data) != s.Sum {
 		return nil, foreign.ErrChanged
 	}
 	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
@@ -322,7 +321,7 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 		if _, ok := p.s.Ledger.Fields.Get("trajectory"); ok {
 			set = append(set, events.Field{Name: "trajectory", Value: events.Raw("null")})
 		}
-	case s.value:
+	case s.Value:
 		same, err := p.holds(ctx, s)
 		if err != nil {
 			return nil, err
@@ -335,10 +334,10 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 			set = append(set, events.Field{Name: "trajectory", Value: raw})
 		}
 	}
-	if folderOf(p.s) != p.f.name {
+	if folderOf(p.s) != p.f.name() {
 		field := events.Field{Name: fieldFolder, Value: events.Raw("null")}
-		if formats.FileName(p.f.id) != p.f.name {
-			field.Value = rawjson.AppendString(nil, foreign.KeyOf(p.f.name))
+		if formats.FileName(p.f.ID) != p.f.name() {
+			field.Value = rawjson.AppendString(nil, foreign.KeyOf(p.f.name()))
 		}
 		set = append(set, field)
 	}
@@ -350,13 +349,4 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 		set = append(set, events.Field{Name: "origin", Value: raw})
 	}
 	return set, nil
-}
-
-// docMeta describes a file that is kept whole.
-func docMeta(root, marker string, s *source, links ...events.Link) events.DocMeta {
-	attributes := map[string]string{foreign.AttrRoot: root, foreign.AttrPath: foreign.KeyOf(path.Clean(s.full)), foreign.AttrMarker: marker, foreign.AttrSHA256: s.sum}
-	if s.mode != 0 {
-		attributes[foreign.AttrMode] = foreign.FormatMode(s.mode)
-	}
-	return events.DocMeta{Attributes: attributes, Links: links}
 }

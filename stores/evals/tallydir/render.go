@@ -181,17 +181,6 @@ func (v *view) paths() []string {
 	return slices.Compact(list)
 }
 
-// way says how the bytes of a file are kept.
-func (f *file) way() formats.Way {
-	switch {
-	case f.whole:
-		return formats.Whole
-	case f.format.Derived:
-		return formats.Derived
-	}
-	return formats.Exact
-}
-
 // place says what a file of the session holds. The name of a run with a long id
 // does not say the id.
 func (v *view) place(path string) place {
@@ -207,72 +196,40 @@ func (v *view) place(path string) place {
 	return p
 }
 
-// file is a file of a session: where its bytes come from.
-type file struct {
-	path   string // inside the conversation's folder
-	format events.FileFormat
-	known  bool   // the session has a format for it
-	whole  bool   // the document has the bytes
-	moved  bool   // a document has what it was, but the state has moved on
-	sum    string // of what the state renders; "" if nobody asked
-}
-
 // file decides where the bytes of a path come from. ok is false if the session
 // has no such file.
-func (v *view) file(ctx context.Context, path string) (f file, ok bool, err error) {
-	f.path = path
-	f.format, f.known = v.format(path)
+func (v *view) file(ctx context.Context, path string) (f foreign.Output, ok bool, err error) {
 	p := v.place(path)
-	if (f.format.Doc != "" || f.format.Gone) && f.format.Of != "" {
-		if f.sum, err = v.sum(ctx, p, f.format, true); err != nil {
-			return f, false, err
+	f, err = foreign.OutputOf(v.src, v.s, path, func(format events.FileFormat) (string, error) { return v.sum(ctx, p, format, true) })
+	if err != nil || f.Gone || f.Whole {
+		return f, f.Whole, err
+	}
+	f.Render = func(w io.Writer) error {
+		there, err := v.render(ctx, p, f.Format, f.Known, w)
+		if err == nil && !there {
+			err = fmt.Errorf("%s: %w", path, projector.ErrNotFound)
 		}
+		return err
 	}
-	asKept := f.format.Of == "" || f.format.Of == f.sum
-	switch {
-	case f.format.Gone && asKept:
-		return f, false, nil
-	case f.format.Doc != "" && asKept:
-		f.whole = true
-		return f, true, nil
-	}
-	f.moved = f.format.Doc != ""
-	f.known = f.known && !f.format.Gone // what came after it was gone was never in a folder
 	return f, v.has(p, f), nil
 }
 
 // has reports whether the state itself renders a part.
-func (v *view) has(p place, f file) bool {
+func (v *view) has(p place, f foreign.Output) bool {
 	switch p.part {
 	case partMeta:
 		return true
 	case partTurns:
-		return f.known || v.s.Threads[events.MainThread] != nil
+		return f.Known || v.s.Threads[events.MainThread] != nil
 	case partTrajectory:
 		_, ok := v.s.Ledger.Fields.Get("trajectory")
 		return ok
 	case partTraces:
-		there, _ := steps.HasTraces(v.s, f.format, f.known)
+		there, _ := steps.HasTraces(v.s, f.Format, f.Known)
 		return there
 	case partRun:
 		r := v.s.Ledger.Run(p.run)
 		return r != nil && r.Last() != nil
 	}
 	return false
-}
-
-// write writes the bytes of a file.
-func (v *view) write(ctx context.Context, f file, w io.Writer) error {
-	if f.whole {
-		doc, at, err := f.format.Doc.Parse(v.s.Subject.Namespace)
-		if err != nil {
-			return err
-		}
-		return foreign.WriteDocument(ctx, v.src, doc, at, w)
-	}
-	there, err := v.render(ctx, v.place(f.path), f.format, f.known, w)
-	if err == nil && !there {
-		err = fmt.Errorf("%s: %w", f.path, projector.ErrNotFound)
-	}
-	return err
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 
@@ -24,19 +22,11 @@ import (
 // source is a file of a folder as the importer found it: hashes and lay-out, and of
 // a small folder the values in it.
 type source struct {
-	path   string // inside the conversation's folder, or below the root
-	full   string // below the root
+	*foreign.File
 	place  place
-	size   int64
-	mode   int64
-	sum    string            // of the file; "": nobody needed it yet, see folder.sum
-	format events.FileFormat // by which the state renders it
-	value  bool              // the state gets a value from it
-	same   bool              // which gives the file when rendered
-	render string            // of what it gives, if that is not the file
-	data   []byte            // the file, if the folder is small and the state holds what is in it
-	raw    events.Raw        // the value of a JSON file, likewise
-	issues []formats.Problem
+	same   bool       // which gives the file when rendered
+	render string     // of what it gives, if that is not the file
+	raw    events.Raw // the value of a JSON file, if the folder is small
 
 	outcome  string           // of a run
 	finished events.Timestamp // likewise; "": its result does not say
@@ -46,24 +36,30 @@ type source struct {
 }
 
 // exact reports whether the state renders the file.
-func (s *source) exact() bool { return s.value && s.same }
+func (s *source) exact() bool { return s.Value && s.same }
 
-func (s *source) problem(line int, reason string) {
-	s.issues = append(s.issues, formats.Problem{File: s.full, Line: line, Reason: reason})
+// way says how its bytes are kept.
+func (s *source) way() formats.Way {
+	switch {
+	case !s.exact():
+		return formats.Whole
+	case s.Format.Derived:
+		return formats.Derived
+	}
+	return formats.Exact
 }
 
 // folder is a conversation's folder as the importer found it.
 type folder struct {
-	tree    foreign.Tree
-	limit   int // bytes that a value may have
-	name    string
-	id      string
-	files   []*source        // sorted by path
-	links   []string         // what is neither file nor folder
+	foreign.Folder
+	files   []*source        // of Files, in that order
 	size    int64            // of the files, as they were listed
 	birth   string           // createdAt of meta.json, as it stands there
 	created events.Timestamp // best knowledge of the beginning
 }
+
+// name returns the name of the folder, which need not be the one made of the id.
+func (f *folder) name() string { return path.Base(f.Dir) }
 
 // small reports whether what was read of the folder is kept in memory until it is
 // in the store. What a larger one holds is read again.
@@ -72,7 +68,7 @@ func (f *folder) small() bool { return f.size <= streamBeyond }
 // file returns the file of a path, nil if the folder has none.
 func (f *folder) file(path string) *source {
 	for _, s := range f.files {
-		if s.path == path {
+		if s.Path == path {
 			return s
 		}
 	}
@@ -80,44 +76,17 @@ func (f *folder) file(path string) *source {
 }
 
 // list finds the files of a conversation's folder.
-func (f *folder) list(dir string) error {
-	entries, err := f.tree.Entries(path.Join(conversations, f.name, dir))
-	if err != nil {
-		return err
+func (f *folder) list() error {
+	err := f.List()
+	for _, file := range f.Files {
+		f.files = append(f.files, &source{File: file, place: placeOf(file.Path)})
+		f.size += file.Size
 	}
-	for _, e := range entries {
-		rel := path.Join(dir, e.Name())
-		switch {
-		case e.IsDir():
-			if err := f.list(rel); err != nil {
-				return err
-			}
-		case !e.Type().IsRegular():
-			f.links = append(f.links, path.Join(conversations, f.name, rel))
-		default:
-			s, err := newSource(e, rel, path.Join(conversations, f.name, rel))
-			if err != nil {
-				return err
-			}
-			s.place = placeOf(rel)
-			f.files = append(f.files, s)
-			f.size += s.size
-		}
-	}
-	return nil
-}
-
-func newSource(e fs.DirEntry, rel, full string) (*source, error) {
-	info, err := e.Info()
-	if err != nil {
-		return nil, err
-	}
-	return &source{path: rel, full: full, size: info.Size(), mode: formats.ModeOf(info.Mode().Perm())}, nil
+	return err
 }
 
 // scan reads every file once. have is what the session has, for the turns.
 func (f *folder) scan(have projector.Threads) error {
-	slices.SortFunc(f.files, func(a, b *source) int { return strings.Compare(a.path, b.path) })
 	taken := make(map[events.RunRef]bool)
 	for _, s := range f.files {
 		if s.place.part == partRun {
@@ -140,7 +109,7 @@ func (f *folder) scan(have projector.Threads) error {
 func (f *folder) scanFile(s *source, have projector.Threads) error {
 	switch s.place.part {
 	case partOther:
-		return f.scanWhole(s)
+		return f.Tree.Hash(s.File)
 	case partTurns:
 		return f.scanTurns(s, have.Turns(events.MainThread))
 	case partTraces:
@@ -149,32 +118,18 @@ func (f *folder) scanFile(s *source, have projector.Threads) error {
 	return f.scanJSON(s)
 }
 
-func (f *folder) scanWhole(s *source) error {
-	r, err := f.tree.Open(s.full)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	h := sha256.New()
-	if s.size, err = io.Copy(h, r); err != nil {
-		return err
-	}
-	s.sum = foreign.HexSum(h)
-	return nil
-}
-
 // sum returns the hash of a file, which is made when somebody needs it: that the state
 // renders a file is found by comparing.
 func (f *folder) sum(s *source) (string, error) {
-	if s.sum == "" && s.data != nil {
-		s.sum = foreign.SumOf(s.data)
+	if s.Sum == "" && s.Data != nil {
+		s.Sum = foreign.SumOf(s.Data)
 	}
-	if s.sum == "" {
-		if err := f.scanWhole(s); err != nil {
+	if s.Sum == "" {
+		if err := f.Tree.Hash(s.File); err != nil {
 			return "", err
 		}
 	}
-	return s.sum, nil
+	return s.Sum, nil
 }
 
 // rendered returns the hash of what the value in a file gives when rendered.
@@ -186,114 +141,101 @@ func (f *folder) rendered(s *source) (string, error) {
 }
 
 func (f *folder) scanTurns(s *source, have []projector.Turn) error {
-	sc := lineScan{have: have, keep: f.small()}
-	traces, err := f.openTraces()
+	traces, err := f.traceFormat()
 	if err != nil {
 		return err
 	}
-	if traces != nil {
-		defer traces.close()
-		sc.derive = &deriver{out: arrayWriter{w: traces.comparison, format: traces.format}}
-	}
+	sc := lineScan{file: s.File, have: have, keep: f.small()}
 	if f.small() {
-		err = f.scanSmallTurns(s, &sc)
+		err = f.scanSmallTurns(s, &sc, traces)
 	} else {
-		err = f.scanLargeTurns(s, &sc)
+		err = f.scanLargeTurns(s, &sc, traces)
 	}
 	if err != nil {
 		return err
 	}
-	if traces != nil {
-		if s.lines.traced, err = traces.matched(); err != nil {
-			return err
-		}
-	}
-	s.format, s.value = s.lines.format, true
-	for _, i := range s.lines.bad {
-		s.problem(i.line, i.reason)
-	}
-	if s.lines.more > 0 {
-		s.problem(0, fmt.Sprintf("and %d more such lines", s.lines.more))
-	}
+	s.Format, s.Value = s.lines.format, true
+	s.EndLines()
 	return nil
 }
 
-// scanSmallTurns scans a file in memory, where it stays.
-func (f *folder) scanSmallTurns(s *source, sc *lineScan) error {
+// scanSmallTurns scans a file in memory, where it stays. The step traces, if there are
+// any, are compared with what follows from the turns.
+func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileFormat) error {
+	var traces *matcher
+	if layout != nil {
+		buf, err := f.readTraces()
+		if err != nil {
+			return err
+		}
+		defer traceBuffers.Put(buf)
+		traces = &matcher{rest: buf.Bytes()}
+		sc.derive = &deriver{out: arrayWriter{w: traces, format: *layout}}
+	}
 	var err error
-	if s.data, err = f.readAll(s); err != nil {
+	if s.Data, err = f.Tree.Read(s.File, math.MaxInt64); err != nil {
 		return err
 	}
-	m := &matcher{rest: s.data}
+	m := &matcher{rest: s.Data}
 	sc.render.W = m
-	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.data, f.limit, take) }
+	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.Data, f.Limit, take) }
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
-	if s.same, err = m.matched(); err != nil || s.same {
-		return err
+	s.lines.traced = traces != nil && traces.matched()
+	if s.same = m.matched(); s.same {
+		return nil
 	}
-	s.sum = foreign.SumOf(s.data)
+	s.Sum = foreign.SumOf(s.Data)
 	s.render, err = s.lines.rendered()
 	return err
 }
 
-// scanLargeTurns scans a file as it is read.
-func (f *folder) scanLargeTurns(s *source, sc *lineScan) error {
-	r, err := f.tree.Open(s.full)
+// scanLargeTurns scans a file as it is read. What it gives is compared by hashes.
+func (f *folder) scanLargeTurns(s *source, sc *lineScan, layout *events.FileFormat) error {
+	r, err := f.Tree.Open(s.Full)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	file, render := sha256.New(), sha256.New()
+	file, render, traces := sha256.New(), sha256.New(), sha256.New()
 	sc.render.W = render
+	if layout != nil {
+		sc.derive = &deriver{out: arrayWriter{w: traces, format: *layout}}
+	}
 	sc.each = func(take func(foreign.TurnLine) error) error {
-		return foreign.EachLine(io.TeeReader(r, file), f.limit, take)
+		return foreign.EachLine(io.TeeReader(r, file), f.Limit, take)
 	}
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
-	s.sum, s.render = foreign.HexSum(file), foreign.HexSum(render)
-	s.same = s.sum == s.render
+	s.Sum, s.render = foreign.HexSum(file), foreign.HexSum(render)
+	s.same = s.Sum == s.render
+	if layout != nil {
+		want, err := f.sum(f.file(tracesName))
+		s.lines.traced = want == foreign.HexSum(traces)
+		return err
+	}
 	return nil
 }
 
-// traceFile is stepTraces.json, to be compared with what follows from the steps.
-type traceFile struct {
-	comparison
-	close  func()
-	format events.FileFormat
-}
+// traceBuffers hold the step traces of small folders while they are compared. Nothing of
+// them stays.
+var traceBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// traceBuffers hold such files of small folders while they are compared. Nothing of them
-// stays.
-var traceBuffers sync.Pool // of *bytes.Buffer
-
-// openTraces returns nil if there are no step traces.
-func (f *folder) openTraces() (*traceFile, error) {
-	layout, err := f.traceFormat()
-	if layout == nil || err != nil {
-		return nil, err
-	}
+// readTraces reads the step traces into such a buffer.
+func (f *folder) readTraces() (*bytes.Buffer, error) {
 	s := f.file(tracesName)
-	r, err := f.tree.Open(s.full)
+	r, err := f.Tree.Open(s.Full)
 	if err != nil {
 		return nil, err
 	}
-	if !f.small() {
-		return &traceFile{comparison: &fileMatcher{r: r}, close: func() { r.Close() }, format: *layout}, nil
-	}
 	defer r.Close()
-	buf, _ := traceBuffers.Get().(*bytes.Buffer)
-	if buf == nil {
-		buf = new(bytes.Buffer)
-	}
+	buf := traceBuffers.Get().(*bytes.Buffer)
 	buf.Reset()
-	buf.Grow(int(s.size) + bytes.MinRead)
-	if _, err := buf.ReadFrom(io.LimitReader(r, s.size+1)); err != nil { // what has grown differs
-		return nil, err
-	}
-	return &traceFile{comparison: &matcher{rest: buf.Bytes()}, close: func() { traceBuffers.Put(buf) }, format: *layout}, nil
+	buf.Grow(int(s.Size) + bytes.MinRead)
+	_, err = buf.ReadFrom(io.LimitReader(r, s.Size+1)) // what has grown differs
+	return buf, err
 }
 
 // traceFormat guesses how stepTraces.json is laid out, nil if there is none.
@@ -302,7 +244,7 @@ func (f *folder) traceFormat() (*events.FileFormat, error) {
 	if s == nil {
 		return nil, nil
 	}
-	r, err := f.tree.Root.Open(s.full)
+	r, err := f.Tree.Root.Open(s.Full)
 	if err != nil {
 		return nil, err
 	}
@@ -312,10 +254,10 @@ func (f *folder) traceFormat() (*events.FileFormat, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if s.size < 2 {
+	if s.Size < 2 {
 		return &events.FileFormat{}, nil
 	}
-	if _, err := r.ReadAt(tail, s.size-2); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := r.ReadAt(tail, s.Size-2); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	format := arrayFormat(head[:n], tail)
@@ -325,27 +267,10 @@ func (f *folder) traceFormat() (*events.FileFormat, error) {
 // read reads a file that is one JSON value. A larger one than a value may be gives
 // nil.
 func (f *folder) read(s *source) ([]byte, error) {
-	if s.size > int64(f.limit) {
+	if s.Size > int64(f.Limit) {
 		return nil, nil
 	}
-	return f.readUpto(s, int64(f.limit))
-}
-
-// readAll reads a file of a small folder.
-func (f *folder) readAll(s *source) ([]byte, error) { return f.readUpto(s, math.MaxInt64) }
-
-func (f *folder) readUpto(s *source, limit int64) ([]byte, error) {
-	r, err := f.tree.Open(s.full)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	var b bytes.Buffer
-	b.Grow(int(s.size) + bytes.MinRead)
-	if _, err := b.ReadFrom(io.LimitReader(r, limit)); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	return f.Tree.Read(s.File, int64(f.Limit))
 }
 
 // insideOf returns how many containers stand around the value of a part in its event.
@@ -362,36 +287,36 @@ func (f *folder) scanJSON(s *source) error {
 		return err
 	}
 	if data == nil {
-		s.problem(0, fmt.Sprintf("longer than %d bytes", f.limit))
-		return f.scanWhole(s)
+		s.Problem(0, fmt.Sprintf("longer than %d bytes", f.Limit))
+		return f.Tree.Hash(s.File)
 	}
-	s.size = int64(len(data))
+	s.Size = int64(len(data))
 	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
 	if err != nil || !v.Exact || !f.small() {
-		s.sum = foreign.SumOf(data)
+		s.Sum = foreign.SumOf(data)
 	}
 	if err != nil {
-		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
+		s.Problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
 		return nil
 	}
-	s.value, s.format, s.same = true, v.Format, v.Exact
+	s.Value, s.Format, s.same = true, v.Format, v.Exact
 	if !v.Exact {
 		s.render = foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
 	}
 	if f.small() {
-		s.data, s.raw = data, v.Raw
+		s.Data, s.raw = data, v.Raw
 	}
 	object := v.Object
 	if s.place.part == partRun {
-		s.outcome, s.finished = outcomeOf(s.place.run.Kind, object)
+		s.outcome, s.finished = steps.Outcome(s.place.run.Kind, object)
 	}
 	switch {
 	case v.NoObject != nil:
-		s.problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
+		s.Problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
 	case s.place.part == partMeta:
-		f.birth, f.created = steps.Text(object, "createdAt"), validTime(object, "createdAt")
+		f.birth, f.created = object.Text("createdAt"), steps.TimeIn(object, "createdAt")
 		if _, said := object.Get("createdAt"); said && f.created == "" {
-			s.problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
+			s.Problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
 		}
 	case s.place.part == partRun:
 		s.nameRun(object)
@@ -401,8 +326,8 @@ func (f *folder) scanJSON(s *source) error {
 
 // nameRun sets the id of a run whose file name was shortened to that which stands inside.
 func (s *source) nameRun(object rawjson.Members) {
-	name := strings.TrimSuffix(path.Base(s.path), runSuffix)
-	if id := steps.Text(object, "runId"); formats.IsShortened(name) && formats.FileName(id) == name {
+	name := strings.TrimSuffix(path.Base(s.Path), runSuffix)
+	if id := object.Text("runId"); formats.IsShortened(name) && formats.FileName(id) == name {
 		s.place.run.ID = id
 	}
 }
@@ -419,11 +344,11 @@ func (f *folder) scanTraces() error {
 		return err
 	}
 	if t := f.file(turnsName); t != nil && t.lines.traced {
-		s.value, s.same, s.format = true, true, *layout
-		s.format.Derived = true
+		s.Value, s.same, s.Format = true, true, *layout
+		s.Format.Derived = true
 		return nil
 	}
-	if err := f.scanWhole(s); err != nil {
+	if _, err := f.sum(s); err != nil {
 		return err
 	}
 	data, err := f.read(s)
@@ -432,7 +357,7 @@ func (f *folder) scanTraces() error {
 	}
 	elements, err := readArray(data)
 	if err != nil {
-		s.problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
+		s.Problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
 		return nil
 	}
 	h := sha256.New()
@@ -445,8 +370,8 @@ func (f *folder) scanTraces() error {
 	if err := out.end(); err != nil {
 		return err
 	}
-	s.value, s.render, s.format, s.traces = true, foreign.HexSum(h), *layout, len(elements)
-	s.same = s.render == s.sum
+	s.Value, s.render, s.Format, s.traces = true, foreign.HexSum(h), *layout, len(elements)
+	s.same = s.render == s.Sum
 	return nil
 }
 
@@ -472,11 +397,7 @@ func (f *folder) begin() error {
 	if f.created != "" {
 		return nil
 	}
-	names := make([]string, len(f.files))
-	for i, s := range f.files {
-		names[i] = s.full
-	}
 	var err error
-	f.created, err = f.tree.Oldest(names)
+	f.created, err = f.Oldest()
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"hash"
-	"path"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -34,12 +33,12 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 		case v.s.Threads == nil && s != nil && (at == partTurns || at == partTraces):
 			found++
 		case !ok && s == nil:
-		case s == nil && at == partRun && !have.known:
+		case s == nil && at == partRun && !have.Known:
 		case !ok, s == nil:
 			list = append(list, name)
 		default:
 			found++
-			if at == partTraces && stepsSame && s.derives(have.format) {
+			if at == partTraces && stepsSame && s.derives(have.Format) {
 				continue // they follow from the steps, and the scan has seen that they do
 			}
 			same, err := v.same(ctx, have, f, s)
@@ -52,7 +51,7 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 			stepsSame = stepsSame || same && at == partTurns && s.exact()
 		}
 	}
-	if len(list) == 0 && (found < len(f.files) || folderOf(v.s) != f.name) {
+	if len(list) == 0 && (found < len(f.files) || folderOf(v.s) != f.name()) {
 		list = append(list, ".")
 	}
 	return list, nil
@@ -60,41 +59,30 @@ func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
 
 // derives reports whether a file follows from the steps by a format.
 func (s *source) derives(by events.FileFormat) bool {
-	want := s.format
-	want.Mode = s.mode
+	want := s.Format
+	want.Mode = s.Mode
 	return want.Derived && want == by
 }
 
 // same reports whether a file of a folder comes out as it is.
-func (v view) same(ctx context.Context, have file, f *folder, s *source) (bool, error) {
-	if have.format.Mode != s.mode {
+func (v view) same(ctx context.Context, have foreign.Output, f *folder, s *source) (bool, error) {
+	if have.Format.Mode != s.Mode {
 		return false, nil
 	}
-	if have.whole {
-		doc, at, err := have.format.Doc.Parse(v.s.Subject.Namespace)
-		if err != nil || at != 0 {
-			return false, err
-		}
-		want, err := f.sum(s)
-		if err != nil {
-			return false, err
-		}
-		stored, err := foreign.Load(ctx, v.src, doc)
-		return stored.Exists && stored.Sum == want, err
-	}
-	if s.data != nil {
-		m := &matcher{rest: s.data}
-		if err := v.write(ctx, have, m); err != nil {
-			return false, err
-		}
-		return m.matched()
+	if s.Data != nil && !have.Whole {
+		m := &matcher{rest: s.Data}
+		err := have.Write(ctx, m)
+		return err == nil && m.matched(), err
 	}
 	want, err := f.sum(s)
 	if err != nil {
 		return false, err
 	}
+	if have.Whole {
+		return have.Holds(ctx, want)
+	}
 	h := sha256.New()
-	err = v.write(ctx, have, h)
+	err = have.Write(ctx, h)
 	return foreign.HexSum(h) == want, err
 }
 
@@ -117,7 +105,7 @@ func (im importer) verify(ctx context.Context, f *folder, p *plan) error {
 			return err
 		}
 	}
-	s, err := im.Load(ctx, f.id)
+	s, err := im.Load(ctx, f.ID)
 	if err != nil {
 		return err
 	}
@@ -126,9 +114,7 @@ func (im importer) verify(ctx context.Context, f *folder, p *plan) error {
 
 func (im importer) reportDiffering(ctx context.Context, v view, f *folder) error {
 	list, err := v.differing(ctx, f)
-	for _, name := range list {
-		im.Problem(path.Join(conversations, f.name, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
-	}
+	im.NotAsItIs(f.Dir, list)
 	return err
 }
 
@@ -136,16 +122,16 @@ func (im importer) reportDiffering(ctx context.Context, v view, f *folder) error
 // is false if something moved the threads otherwise than by appending: then only
 // a load can tell.
 func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err error) {
-	sub := events.Session(im.Target.Namespace(), f.id)
+	sub := events.Session(im.Target.Namespace(), f.ID)
 	turns, derived := f.file(turnsName), f.file(tracesName)
 	main, traces := sha256.New(), sha256.New()
 	out := foreign.LinesWriter{W: main}
 	d := deriver{out: arrayWriter{w: traces}}
 	if turns != nil {
-		out.Format = turns.format
+		out.Format = turns.Format
 	}
 	if derived != nil {
-		d.out.format = derived.format
+		d.out.format = derived.Format
 	}
 	s := projector.NewSession(sub)
 	s.Threads = nil
@@ -183,14 +169,14 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 			return false, err
 		}
 		if foreign.HexSum(main) != want {
-			im.Problem(turns.full, 0, "the store has other turns than the file: it changed while it was imported")
+			im.Problem(turns.Full, 0, "the store has other turns than the file: it changed while it was imported")
 		}
 	}
 	if same, err := f.isDerived(derived, traces); !same || err != nil {
 		if err != nil {
 			return false, err
 		}
-		im.Problem(derived.full, 0, "does not follow from the turns in the store: it changed while it was imported")
+		im.Problem(derived.Full, 0, "does not follow from the turns in the store: it changed while it was imported")
 	}
 	if s.History.Len() == 0 {
 		return false, nil
@@ -201,7 +187,7 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 // isDerived reports whether a hash is that of step traces that follow from the steps.
 // Without such, or without any, there is nothing to say against it.
 func (f *folder) isDerived(s *source, have hash.Hash) (bool, error) {
-	if s == nil || !s.format.Derived {
+	if s == nil || !s.Format.Derived {
 		return true, nil
 	}
 	want, err := f.sum(s)

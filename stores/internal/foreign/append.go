@@ -17,20 +17,20 @@ const (
 	batchBytes  = 4 << 20
 )
 
-// MaxTries bounds deciding again after somebody else wrote.
-const MaxTries = 25
+// maxTries bounds deciding again after somebody else wrote.
+const maxTries = 25
 
 // ErrChanged says that a file is not any more what it was a moment ago.
 var ErrChanged = errors.New("the file changed while it was read")
 
-// IsRace reports whether loading and deciding again may help.
-func IsRace(err error) bool {
+// isRace reports whether loading and deciding again may help.
+func isRace(err error) bool {
 	_, partial := errors.AsType[*log.PartialError](err)
 	return partial || errors.Is(err, log.ErrConflict) || errors.Is(err, ErrChanged)
 }
 
-// Pause waits before another try, longer each time.
-func Pause(ctx context.Context, try int) error {
+// pause waits before another try, longer each time.
+func pause(ctx context.Context, try int) error {
 	t := time.NewTimer(2 * time.Millisecond << min(try, 7))
 	defer t.Stop()
 	select {
@@ -50,12 +50,24 @@ func TimeOf(at events.Timestamp) time.Time {
 	return t
 }
 
+// Stamp is what the events of an import carry: the name of the layout, of which
+// their ids are made, and their CloudEvents source.
+type Stamp struct{ Format, Source string }
+
+// Named gives an event its time, and its id: that follows from the base, what the event is
+// and its content, so that the same difference stated again is the same event.
+func (s Stamp) Named(e events.Event, base events.Offset, what string, at events.Timestamp) events.Event {
+	e.ID = events.DerivedID(s.Format, e.Subject.ID, base.String(), what, e.Type, SumOf(e.Data))
+	e.Time = TimeOf(at)
+	return e
+}
+
 // IsOwnFault reports whether an error is one session's, not the store's.
 func IsOwnFault(err error) bool {
 	_, file := errors.AsType[*fs.PathError](err)
 	_, invalid := errors.AsType[*events.InvalidError](err)
 	_, size := errors.AsType[*log.SizeError](err)
-	return file || invalid || size || IsRace(err)
+	return file || invalid || size || isRace(err)
 }
 
 // Writer appends events of one session in batches, each on the condition that
@@ -73,16 +85,16 @@ type Writer struct {
 	batch  []events.Event
 	size   int
 	guard  []string
-	told   func(added int)
+	added  func(n int)
 
 	Added int           // events that were not there before
 	Last  events.Offset // of the last append, the base before it
 }
 
-// NewWriter returns a writer for a plan that was made on a base. guard lists the
-// types that would make it wrong; told hears of events as they go in.
-func NewWriter(target formats.Target, sub events.Subject, base events.Offset, guard []string, told func(int)) *Writer {
-	w := &Writer{target: target, sub: sub, expect: log.At(0), guard: guard, told: told, Last: base}
+// Writer returns a writer for a plan that was made on a base. guard lists the types that
+// would make it wrong.
+func (in *Intake) Writer(sub events.Subject, base events.Offset, guard []string) *Writer {
+	w := &Writer{target: in.Target, sub: sub, expect: log.At(0), guard: guard, added: in.Added, Last: base}
 	if base != 0 {
 		w.expect = log.Since(base, guard...)
 	}
@@ -109,7 +121,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 	ack, added, err := w.append(ctx)
 	if added > 0 {
 		w.Added += added
-		w.told(added)
+		w.added(added)
 	}
 	if err != nil {
 		return err

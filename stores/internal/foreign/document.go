@@ -1,20 +1,15 @@
 package foreign
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -35,10 +30,10 @@ type pieces struct {
 // Attributes of documents of kind file.
 const (
 	AttrRoot   = "root"
-	AttrPath   = "path" // below the root
-	AttrMarker = "marker"
-	AttrSHA256 = "sha256"
-	AttrMode   = "mode"
+	attrPath   = "path"   // below the root
+	attrMarker = "marker" // of the folder that it came from
+	attrSHA256 = "sha256"
+	attrMode   = "mode" // octal; none: that of an ordinary file
 )
 
 // Stored is a document as the log has it, deleted or not.
@@ -70,9 +65,9 @@ func Load(ctx context.Context, src formats.Source, doc events.Subject) (Stored, 
 		return st, nil
 	}
 	st.Exists, st.Meta = true, d.Last().Meta
-	if st.Sum = st.Meta.Attributes[AttrSHA256]; st.Sum == "" {
+	if st.Sum = st.Meta.Attributes[attrSHA256]; st.Sum == "" {
 		h := sha256.New()
-		if err := WriteDocument(ctx, src, doc, newest.Offset, h); err != nil {
+		if err := writeDocument(ctx, src, doc, newest.Offset, h); err != nil {
 			return st, err
 		}
 		st.Sum = HexSum(h)
@@ -80,8 +75,8 @@ func Load(ctx context.Context, src formats.Source, doc events.Subject) (Stored, 
 	return st, nil
 }
 
-// WriteDocument writes the file that a document holds at an offset, 0 for now.
-func WriteDocument(ctx context.Context, src formats.Source, doc events.Subject, at events.Offset, w io.Writer) error {
+// writeDocument writes the file that a document holds at an offset, 0 for now.
+func writeDocument(ctx context.Context, src formats.Source, doc events.Subject, at events.Offset, w io.Writer) error {
 	d, err := src.Loader().Document(ctx, doc, at)
 	if err != nil {
 		return err
@@ -110,157 +105,9 @@ func WriteDocument(ctx context.Context, src formats.Source, doc events.Subject, 
 	return nil
 }
 
-// Stamp is what the events of an import carry: the name of the layout, of which
-// their ids are made, and their CloudEvents source.
-type Stamp struct{ Format, Source string }
-
-// WholeFile is a file to keep whole.
-type WholeFile struct {
-	Doc     events.Subject
-	Meta    events.DocMeta
-	Size    int64
-	Sum     string
-	Content func() (io.ReadCloser, error)
-}
-
-// PutDocument keeps a file whole. It returns the events added: none if the
-// document holds it already. dry writes nothing and says what would be added.
-func (s Stamp) PutDocument(ctx context.Context, target formats.Target, f WholeFile, dry bool) (int, error) {
-	for try := range MaxTries {
-		have, err := Load(ctx, target, f.Doc)
-		if err != nil {
-			return 0, err
-		}
-		if have.Exists && have.Sum == f.Sum && have.Meta.Attributes[AttrMode] == f.Meta.Attributes[AttrMode] {
-			return 0, nil
-		}
-		if dry {
-			return 1, nil
-		}
-		data, contentType, err := readWhole(ctx, target, f)
-		if err != nil {
-			return 0, err
-		}
-		e := events.Event{Source: s.Source, Type: events.TypeDocumentWritten, Subject: f.Doc, ContentType: contentType, Data: data}
-		e.ID = events.DerivedID(s.Format, f.Doc.String(), have.Last.String(), "file", f.Sum)
-		ack, err := target.Append(ctx, f.Doc, log.At(have.Last), e.WithExtension(events.ExtDoc, f.Meta.String()))
-		switch {
-		case err == nil && ack.Duplicate:
-			return 0, nil
-		case err == nil:
-			return 1, nil
-		case !IsRace(err):
-			return 0, err
-		}
-		if err := Pause(ctx, try); err != nil {
-			return 0, err
-		}
-	}
-	return 0, fmt.Errorf("%s: %w", f.Doc, log.ErrConflict)
-}
-
-// readWhole returns the data of a file's document: the file, or the list of its
-// pieces, each stored before.
-func readWhole(ctx context.Context, target formats.Target, f WholeFile) ([]byte, string, error) {
-	r, err := f.Content()
-	if err != nil {
-		return nil, "", err
-	}
-	defer r.Close()
-	h := sha256.New()
-	var data []byte
-	contentType := events.ContentTypeRaw
-	if f.Size <= WholeLimit(target) {
-		var b bytes.Buffer
-		if _, err := io.Copy(&b, io.LimitReader(io.TeeReader(r, h), f.Size+1)); err != nil {
-			return nil, "", err
-		}
-		data = b.Bytes()
-		if utf8.Valid(data) {
-			contentType = "text/plain; charset=utf-8"
-		}
-	} else if data, err = putPieces(ctx, target, io.TeeReader(r, h)); err != nil {
-		return nil, "", err
-	} else {
-		contentType = piecesType
-	}
-	if HexSum(h) != f.Sum {
-		return nil, "", ErrChanged
-	}
-	return data, contentType, nil
-}
-
 // WholeLimit is the size up to which one event holds a file, if need be by
 // reference.
 func WholeLimit(src formats.Source) int64 { return max(MaxValue(src), events.MaxData) }
-
-func putPieces(ctx context.Context, target formats.Target, r io.Reader) ([]byte, error) {
-	list := pieces{}
-	whole, buf := sha256.New(), make([]byte, pieceSize)
-	for {
-		n, err := io.ReadFull(r, buf)
-		if n > 0 {
-			ref, err := target.PutBlob(ctx, buf[:n])
-			if err != nil {
-				return nil, err
-			}
-			list.Pieces = append(list.Pieces, ref)
-			list.Size += int64(n)
-			whole.Write(buf[:n])
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	list.SHA256 = HexSum(whole)
-	return rawjson.Marshal(list)
-}
-
-// DeleteDocument takes a document away, if it is there.
-func (s Stamp) DeleteDocument(ctx context.Context, target formats.Target, doc events.Subject, dry bool) (int, error) {
-	for try := range MaxTries {
-		have, err := Load(ctx, target, doc)
-		if err != nil || !have.Exists {
-			return 0, err
-		}
-		if dry {
-			return 1, nil
-		}
-		e, err := events.New(s.Source, doc, &events.DocumentDeleted{Reason: "the file is gone from the imported folder"})
-		if err != nil {
-			return 0, err
-		}
-		e.ID = events.DerivedID(s.Format, doc.String(), have.Last.String(), "gone")
-		ack, err := target.Append(ctx, doc, log.At(have.Last), e)
-		switch {
-		case err == nil && ack.Duplicate:
-			return 0, nil
-		case err == nil:
-			return 1, nil
-		case !IsRace(err):
-			return 0, err
-		}
-		if err := Pause(ctx, try); err != nil {
-			return 0, err
-		}
-	}
-	return 0, fmt.Errorf("%s: %w", doc, cmp.Or(ctx.Err(), log.ErrConflict))
-}
-
-// FormatMode spells the mode of a file for an attribute.
-func FormatMode(mode int64) string { return strconv.FormatInt(mode, 8) }
-
-// ParseMode reads it.
-func ParseMode(text string) int64 {
-	mode, err := strconv.ParseInt(text, 8, 32)
-	if err != nil {
-		return 0
-	}
-	return mode
-}
 
 // MaxValue is the largest value that a source resolves.
 func MaxValue(src formats.Source) int64 {

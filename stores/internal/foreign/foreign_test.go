@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -136,7 +137,14 @@ func TestTree(t *testing.T) {
 	if list, err := tree.Entries("."); err != nil || len(list) != 2 || list[0].Name() != "a" {
 		t.Error(list, err)
 	}
-	if at, err := tree.Oldest([]string{"a", "b"}); err != nil || at == "" {
+	if err := os.Chtimes(dir+"/b", time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	folder := foreign.Folder{Tree: tree, Dir: "."}
+	if err := folder.List(); err != nil || len(folder.Files) != 2 || folder.Files[1].Path != "b" {
+		t.Error(folder, err)
+	}
+	if at, err := folder.Oldest(); err != nil || at != "1970-01-01T00:00:01.000Z" {
 		t.Error(at, err)
 	}
 	if _, err := tree.Open("../x"); err == nil {

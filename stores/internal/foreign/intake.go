@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"sync"
 
 	"github.com/tallylog/tally/events"
@@ -22,10 +23,13 @@ type Intake struct {
 	Tree    Tree
 	Root    string          // name under which the folder is exported
 	Marker  string          // of the folder's place
+	Single  string          // name of the one session that was asked for; "": all
 	Adopted bool            // Root is the name of an earlier import of this folder
 	There   map[string]bool // ids of the sessions that existed in the beginning
 	Report  formats.Report
+	Dry     *Rehearsal // the target of a dry run, else nil
 
+	unit     string // what one session is imported from
 	progress *progress
 }
 
@@ -36,15 +40,37 @@ type progress struct {
 	tell func(formats.Progress)
 }
 
-// NewIntake opens a folder. Its Tree.Root is for the caller to close.
-func NewIntake(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions) (*Intake, error) {
+// Import opens a folder and has it brought in by run. A dry run appends to a rehearsal.
+func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
 	root, err := os.OpenRoot(at.Root)
 	if err != nil {
-		return nil, err
+		return formats.Report{}, err
 	}
-	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker,
-		There: make(map[string]bool), progress: &progress{tell: o.Progress}}, nil
+	defer root.Close()
+	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
+	return in.carriedOut(run)
 }
+
+// ImportFile is Import of one file, which the caller reads.
+func ImportFile(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
+	in := Intake{Stamp: stamp, Target: target, Options: o, Root: at.Name, Marker: at.Marker, unit: "file"}
+	return in.carriedOut(run)
+}
+
+func (in *Intake) carriedOut(run func(*Intake) error) (formats.Report, error) {
+	in.There, in.progress = make(map[string]bool), &progress{tell: in.Options.Progress}
+	if in.Options.DryRun {
+		in.Dry = NewRehearsal(in.Target)
+		in.Target = in.Dry
+	}
+	err := run(in)
+	in.Report.Root = in.Root
+	return in.Report, err
+}
+
+// IsPart reports whether only some sessions are imported: then files that belong to none
+// are left alone.
+func (in *Intake) IsPart() bool { return in.Single != "" || len(in.Options.Only) > 0 }
 
 // Part returns an intake with a report of its own, for a part that is imported beside
 // others.
@@ -91,14 +117,22 @@ func (in *Intake) Skipped(links ...string) {
 	}
 }
 
-// Refuse reports a session that is left as it is, if there is a reason.
-func (in *Intake) Refuse(id, place, reason string) {
-	if reason == "" {
-		return
-	}
+// Finish reports a session that was dealt with.
+func (in *Intake) Finish(f Folder, outcome *int) {
+	in.Skipped(f.Links...)
+	*outcome++
 	in.Report.Sessions++
-	in.Report.Refused = append(in.Report.Refused, id)
-	in.Problem(place, 0, reason)
+	for _, file := range f.Files {
+		in.Report.Problems = append(in.Report.Problems, file.Issues...)
+		in.Read(file.Size)
+	}
+}
+
+// NotAsItIs reports files that the store does not give back.
+func (in *Intake) NotAsItIs(dir string, names []string) {
+	for _, name := range names {
+		in.Problem(path.Join(dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
+	}
 }
 
 // Settle ends the import of one session. What is wrong with its files is reported
@@ -121,10 +155,10 @@ func (in *Intake) Settle(ctx context.Context, place string, err error) error {
 func Retry(ctx context.Context, attempt func(again bool) error) error {
 	for try := 0; ; try++ {
 		err := attempt(try > 0)
-		if err == nil || !IsRace(err) || try == MaxTries {
+		if err == nil || !isRace(err) || try == maxTries {
 			return err
 		}
-		if err := Pause(ctx, try); err != nil {
+		if err := pause(ctx, try); err != nil {
 			return err
 		}
 	}
@@ -140,25 +174,26 @@ func (in *Intake) Load(ctx context.Context, id string) (*projector.Session, erro
 	return s, err
 }
 
-// Know finds out which sessions there are, and under which name this folder was
-// imported before: the first name stays. birthOf reads what the folder of the n-th
-// id says of its beginning.
-func (in *Intake) Know(ctx context.Context, ids []string, birthOf func(n int) string) error {
+// Begin finds out which sessions there are, and under which name this folder was
+// imported before: the first name stays. birthOf reads what a session's folder says of
+// its beginning.
+func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) string) error {
+	in.Expect(len(units))
 	for info, err := range in.Target.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			return err
 		}
 		in.There[info.Subject.ID] = true
 	}
-	for n, id := range ids {
-		if !in.There[id] {
+	for _, u := range units {
+		if !in.There[u.ID] {
 			continue
 		}
-		s, err := in.Load(ctx, id)
+		s, err := in.Load(ctx, u.ID)
 		if err != nil {
 			return err
 		}
-		if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birthOf(n)) && have.Root != "" {
+		if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birthOf(u)) && have.Root != "" {
 			in.Root, in.Adopted = have.Root, true
 			return nil
 		}
@@ -181,28 +216,7 @@ func (in *Intake) isSameOrigin(have *events.Origin, birth string) bool {
 func (in *Intake) Origin(s *projector.Session, birth string) *events.Origin {
 	o := &events.Origin{Format: in.Format, Root: in.Root, Marker: in.Marker, Birth: birth}
 	if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birth) {
-		o.Root, o.Birth = have.Root, cmp.Or(o.Birth, have.Birth)
+		o.Root, o.Birth = cmp.Or(have.Root, o.Root), cmp.Or(o.Birth, have.Birth)
 	}
 	return o
-}
-
-// Refusal says why a session must not be changed by this folder, "" if it may.
-// contradicts says whether the folder would undo what others did after the last
-// import: events of the types that it is given.
-func (in *Intake) Refusal(ctx context.Context, s *projector.Session, birth string, contradicts func(since map[string]bool) bool) (string, error) {
-	if s.Offset() == 0 || in.Options.Merge {
-		return "", nil
-	}
-	have := s.Ledger.Origin()
-	switch {
-	case have == nil:
-		return "the session exists, was not imported and differs from the folder: " + WayOut, nil
-	case !in.isSameOrigin(have, birth):
-		return fmt.Sprintf("the session exists, was imported from another folder (%q) and differs from this one: %s", have.Root, WayOut), nil
-	}
-	since, err := ChangedSince(ctx, in.Target, s.Subject, in.Source)
-	if err != nil || !contradicts(since) {
-		return "", err
-	}
-	return "the session was changed after its last import, and differs from the folder: " + WayOut, nil
 }

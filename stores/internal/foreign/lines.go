@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -93,6 +94,17 @@ type TurnLine struct {
 
 	NoStep error
 	Err    error
+}
+
+// Spells notes what a line tells of how the file is spelled.
+func (t *TurnLine) Spells(f *events.FileFormat) {
+	if t.Line == 1 {
+		f.BOM = t.BOM
+		if t.End == "\r\n" {
+			f.Separator = t.End
+		}
+	}
+	f.FinalNewline = t.End != ""
 }
 
 // read takes a line apart. A value that is an object is scanned once.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tallylog/tally/formats"
 )
@@ -16,9 +17,19 @@ type Location struct {
 	Marker string // hash of the place
 }
 
-// LocationOf begins with the folder of a path that a user gave. layout is named if
-// there is none.
-func LocationOf(layout, path string) (Location, error) {
+// Shape says how the folders of a layout are known.
+type Shape struct {
+	Layout     string
+	Sessions   string // name of the folder that holds the sessions' folders
+	Inside     string // where the root may stand in the folder that a user names
+	IsRoot     func(dir string) bool
+	HasSession func(dir string) bool // the folder of one
+	Nothing    string                // what is wrong with any other folder
+}
+
+// Find returns the root for a path that a user gave: that of the root itself, of the
+// folder around it, of the folder that holds the sessions, or of one session's.
+func (s Shape) Find(path string) (Location, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return Location{}, err
@@ -28,9 +39,36 @@ func LocationOf(layout, path string) (Location, error) {
 		return Location{}, err
 	}
 	if !info.IsDir() {
-		return Location{}, fmt.Errorf("%s: %s: is not a folder: %w", layout, path, formats.ErrUnknownLayout)
+		return Location{}, fmt.Errorf("%s: %s: is not a folder: %w", s.Layout, path, formats.ErrUnknownLayout)
 	}
-	return Location{Root: abs, Name: filepath.Base(abs)}, nil
+	at, parent := Location{Root: abs, Name: filepath.Base(abs)}, filepath.Dir(abs)
+	switch {
+	case s.IsRoot(abs):
+	case s.IsRoot(filepath.Join(abs, s.Inside)):
+		at.Root = filepath.Join(abs, s.Inside)
+	case filepath.Base(abs) == s.Sessions && s.HoldsSession(abs):
+		at.Root, at.Name = parent, filepath.Base(parent)
+	case filepath.Base(parent) == s.Sessions && s.HasSession(abs):
+		at.Single, at.Root = at.Name, filepath.Dir(parent)
+		at.Name = filepath.Base(at.Root)
+	default:
+		return at, fmt.Errorf("%s: %s: %s: %w", s.Layout, path, s.Nothing, formats.ErrUnknownLayout)
+	}
+	return at, nil
+}
+
+// HoldsSession reports whether a folder holds one of a session.
+func (s Shape) HoldsSession(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return e.IsDir() && s.HasSession(filepath.Join(dir, e.Name()))
+	})
+}
+
+// IsFile reports whether there is a regular file, and not a link to one.
+func IsFile(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // Settled gives the location a name that files can have, and the marker of its

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"iter"
 	"slices"
+	"sync"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -21,6 +22,12 @@ const rehearsed = events.MaxOffset / 2
 // and leaves no trace.
 type Rehearsal struct {
 	formats.Target
+
+	// Brief says that nothing which is appended will be read back: it is counted and
+	// not kept.
+	Brief bool
+
+	mu      sync.Mutex // guards what follows
 	records []events.Record
 	last    events.Offset
 }
@@ -56,6 +63,8 @@ func (r *Rehearsal) Loader() *projector.Loader {
 
 // Append keeps events in memory. They are not checked against anything.
 func (r *Rehearsal) Append(_ context.Context, sub events.Subject, _ log.Expect, evs ...events.Event) (log.Ack, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	first := r.last + 1
 	for _, e := range evs {
 		e.Subject = sub
@@ -63,7 +72,9 @@ func (r *Rehearsal) Append(_ context.Context, sub events.Subject, _ log.Expect, 
 			return log.Ack{}, err
 		}
 		r.last++
-		r.records = append(r.records, events.Record{Event: e, Offset: r.last, Recorded: e.Time})
+		if !r.Brief {
+			r.records = append(r.records, events.Record{Event: e, Offset: r.last, Recorded: e.Time})
+		}
 	}
 	return log.Ack{First: first, Last: r.last}, nil
 }
@@ -92,7 +103,7 @@ func (r *Rehearsal) Read(ctx context.Context, q events.Range) iter.Seq2[events.R
 				return
 			}
 		}
-		for _, rec := range r.records {
+		for _, rec := range r.kept() {
 			if q.Includes(rec.Subject, rec.Offset) && !yield(rec, nil) {
 				return
 			}
@@ -102,7 +113,7 @@ func (r *Rehearsal) Read(ctx context.Context, q events.Range) iter.Seq2[events.R
 
 // Record implements projector.Source.
 func (r *Rehearsal) Record(ctx context.Context, at events.Offset) (events.Record, error) {
-	for _, rec := range r.records {
+	for _, rec := range r.kept() {
 		if rec.Offset == at {
 			return rec, nil
 		}
@@ -112,5 +123,14 @@ func (r *Rehearsal) Record(ctx context.Context, at events.Offset) (events.Record
 
 // Forget drops what was appended to a subject.
 func (r *Rehearsal) Forget(sub events.Subject) {
-	r.records = slices.DeleteFunc(r.records, func(rec events.Record) bool { return rec.Subject == sub })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.records = slices.DeleteFunc(slices.Clone(r.records), func(rec events.Record) bool { return rec.Subject == sub })
+}
+
+// kept returns what was appended: more of it comes behind that, and none of it changes.
+func (r *Rehearsal) kept() []events.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.records
 }

@@ -3,18 +3,14 @@ package foreign
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/projector"
 )
 
-// WayOut says what a user can do about a session that was refused.
-const WayOut = "import into another namespace (--namespace), or take the folder's content over it (--merge)"
-
-// IDOf returns the id that a folder's name stands for.
-func IDOf(name string) string {
+// idOf returns the id that a folder's name stands for.
+func idOf(name string) string {
 	if id, ok := formats.ParseFileName(name); ok {
 		return id
 	}
@@ -25,7 +21,7 @@ func IDOf(name string) string {
 // is looked for among the sessions there are.
 func SessionOf(ctx context.Context, src formats.Source, name string) (string, bool) {
 	if !formats.IsShortened(name) {
-		return IDOf(name), true
+		return idOf(name), true
 	}
 	for info, err := range src.Subjects(ctx, events.KindSession) {
 		if err != nil {
@@ -87,19 +83,4 @@ func MovesThreads(types map[string]bool) bool {
 		}
 	}
 	return false
-}
-
-// Oldest returns the time at which the first of these files was changed last.
-func (t Tree) Oldest(names []string) (events.Timestamp, error) {
-	oldest := time.Time{}
-	for _, name := range names {
-		info, err := t.Root.Lstat(name)
-		if err != nil {
-			return "", err
-		}
-		if oldest.IsZero() || info.ModTime().Before(oldest) {
-			oldest = info.ModTime()
-		}
-	}
-	return events.TimestampOf(oldest), nil
 }

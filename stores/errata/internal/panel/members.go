@@ -3,6 +3,7 @@ package panel
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -17,30 +18,31 @@ var (
 		"input_tokens", "output_tokens", "tool_calls", "proposed_writes_count", "applied_files", "config_hash", "note"}
 )
 
-// AppendString appends a string as Go's encoder spells it.
-func AppendString(dst []byte, s string) []byte {
-	text, err := json.Marshal(s)
+// JSON spells a value as the original did, HTML escapes included. Of what it is given
+// only a NaN could fail, and that was refused before.
+func JSON(v any) events.Raw {
+	data, err := json.Marshal(v)
 	if err != nil {
-		panic("panel: a string cannot be written: " + err.Error())
+		panic(fmt.Sprintf("panel: %v", err))
 	}
-	return append(dst, text...)
+	return data
 }
 
-// AppendMembers appends an object.
-func AppendMembers(dst []byte, m rawjson.Members) []byte {
-	dst = append(dst, '{')
+// ObjectJSON spells an object, its values as they stand.
+func ObjectJSON(m rawjson.Members) events.Raw {
+	dst := []byte{'{'}
 	for i, member := range m {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(AppendString(dst, member.Name), ':'), member.Value...)
+		dst = append(append(append(dst, JSON(member.Name)...), ':'), member.Value...)
 	}
 	return append(dst, '}')
 }
 
-// AppendArray appends an array.
-func AppendArray[T ~[]byte](dst []byte, list []T) []byte {
-	dst = append(dst, '[')
+// ArrayJSON spells an array, its elements as they stand.
+func ArrayJSON(list []events.Raw) events.Raw {
+	dst := []byte{'['}
 	for i, raw := range list {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -73,33 +75,13 @@ func With(m rawjson.Members, order []string, name string, value events.Raw) rawj
 
 // Object returns the members of a value, nil if it is not an object.
 func Object(raw events.Raw) rawjson.Members {
-	m, err := rawjson.Object(raw)
-	if err != nil {
-		return nil
-	}
+	m, _ := rawjson.Object(raw)
 	return m
-}
-
-// Text returns a member that is a string, "" if it is not one.
-func Text(m rawjson.Members, name string) string {
-	raw, ok := m.Get(name)
-	if !ok {
-		return ""
-	}
-	s, err := rawjson.String(raw)
-	if err != nil {
-		return ""
-	}
-	return s
 }
 
 // Texts returns the strings of a member that is an array.
 func Texts(m rawjson.Members, name string) []string {
-	raw, _ := m.Get(name)
-	list, err := rawjson.Array(raw)
-	if err != nil {
-		return nil
-	}
+	list, _ := List(m, name)
 	var out []string
 	for _, raw := range list {
 		if s, err := rawjson.String(raw); err == nil {
@@ -122,7 +104,7 @@ func List(m rawjson.Members, name string) ([]events.Raw, bool) {
 
 // Time returns a member that is a time, "" if it is not one.
 func Time(m rawjson.Members, name string) events.Timestamp {
-	at := events.Timestamp(Text(m, name))
+	at := events.Timestamp(m.Text(name))
 	if _, ok := at.Time(); !ok {
 		return ""
 	}

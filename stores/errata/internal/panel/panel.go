@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
 )
 
 const (
@@ -47,10 +48,10 @@ func PromptHash(prompt string) string {
 // HashOf returns the hash of a content's prompt: as it says, since bytes that are not
 // UTF-8 are lost from the prompt, else by the prompt.
 func HashOf(content rawjson.Members) string {
-	if hash := Text(content, "prompt_hash"); hash != "" {
+	if hash := content.Text("prompt_hash"); hash != "" {
 		return hash
 	}
-	return PromptHash(Text(content, "prompt"))
+	return PromptHash(content.Text("prompt"))
 }
 
 // Preview cuts a prompt to what a summary shows, if need be in the middle of a rune.
@@ -69,12 +70,27 @@ func Cut(prompt string) string {
 }
 
 // IsMarker reports whether a summary stands for a rewind.
-func IsMarker(summary rawjson.Members) bool { return Text(summary, "type") == MarkerType }
+func IsMarker(summary rawjson.Members) bool { return summary.Text("type") == MarkerType }
+
+// Unfinished returns the checkpoint of the run that was saved last and not cleared, nil
+// if there is none.
+func Unfinished(l *projector.Ledger) *projector.Checkpoint {
+	var open *projector.Checkpoint
+	for _, c := range l.Checkpoints {
+		if c.Kind == events.CheckpointResume && !c.Cleared && (open == nil || Newest(c) > Newest(open)) {
+			open = c
+		}
+	}
+	return open
+}
+
+// Newest returns the offset of a checkpoint's newest version.
+func Newest(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
 
 // UsualContent is what surrounds runs and histories as the original writes it.
 func UsualContent(session string, runs int) rawjson.Members {
 	if runs == 0 {
 		return rawjson.Members{{Name: "runs", Value: events.Raw("null")}}
 	}
-	return rawjson.Members{{Name: "session_id", Value: AppendString(nil, session)}, {Name: "runs", Value: events.Raw("[]")}}
+	return rawjson.Members{{Name: "session_id", Value: JSON(session)}, {Name: "runs", Value: events.Raw("[]")}}
 }

@@ -32,6 +32,7 @@ type Row struct {
 	// Malformed says why the run's result is not of the form that panels have.
 	Malformed error
 
+	hash string // of the prompt, as the summary says
 	said said
 }
 
@@ -47,7 +48,9 @@ type said struct {
 type View struct {
 	head *projector.Session
 	gone map[events.Offset]bool // rewinds that an undo took back
+	late map[events.Offset]bool // records that came late
 	rows []Row
+	runs map[string]int   // which row is that of a run
 	said map[string]*said // by run
 
 	born       events.Raw    // what session_metadata.json says beside the runs, as it was given last
@@ -57,7 +60,11 @@ type View struct {
 
 // New begins a view of a session as it was loaded.
 func New(head *projector.Session) *View {
-	v := &View{head: head, gone: make(map[events.Offset]bool), said: make(map[string]*said)}
+	v := &View{head: head, gone: make(map[events.Offset]bool), late: make(map[events.Offset]bool),
+		runs: make(map[string]int), said: make(map[string]*said)}
+	for _, at := range head.History.Late() {
+		v.late[at] = true
+	}
 	for _, r := range slices.Backward(head.Ledger.Rewinds) {
 		if r.Undoes != 0 && !v.gone[r.Offset] {
 			v.gone[r.Undoes] = true
@@ -110,18 +117,17 @@ func RowOf(f projector.Fact) (row Row, ok bool) {
 		return Row{}, false
 	}
 	row = Row{Run: p.Run.ID, Offset: f.Offset, Live: f.Source != ImportSource}
-	var result struct {
-		Summary events.Raw `json:"summary"`
-		Content events.Raw `json:"content"`
-	}
-	if err := rawjson.Unmarshal(p.Result, &result); err != nil {
+	m, err := rawjson.Object(p.Result)
+	if err != nil {
 		row.Malformed = &events.InvalidError{Field: "result", Reason: fmt.Sprintf("of the record at %v: %v", f.Offset, err)}
 	}
-	m := Object(p.Result)
 	row.Summary, _ = m.Get("summary")
 	row.Content, _ = m.Get("content")
+	row.hash = hashIn(row.Summary)
 	return row, true
 }
+
+func hashIn(summary events.Raw) string { return Object(summary).Text("prompt_hash") }
 
 // finished adds a run. A newer version of it stands where the first one did.
 func (v *View) finished(f projector.Fact) {
@@ -132,18 +138,17 @@ func (v *View) finished(f projector.Fact) {
 	if !row.Live {
 		delete(v.said, row.Run) // the file says it
 	}
-	if i := slices.IndexFunc(v.rows, func(r Row) bool { return !r.Marker && r.Run == row.Run }); i >= 0 {
+	if i, again := v.runs[row.Run]; again {
 		row.Offset, row.Live = v.rows[i].Offset, v.rows[i].Live
 		v.rows[i] = row
 		return
 	}
+	v.runs[row.Run] = len(v.rows)
 	v.rows = append(v.rows, row)
-	if slices.Contains(v.head.History.Late(), f.Offset) {
-		v.mark(f, row.hash(), row.Run)
+	if v.late[f.Offset] {
+		v.mark(f, row.hash, row.Run)
 	}
 }
-
-func (r *Row) hash() string { return Text(Object(r.Summary), "prompt_hash") }
 
 // annotated keeps what a person said last. What an import says stands in the summary
 // that it brought.
@@ -156,22 +161,21 @@ func (v *View) annotated(f projector.Fact, p *events.RunAnnotated) {
 		s = &said{}
 		v.said[p.Run.ID] = s
 	}
-	for _, x := range []struct {
-		now  *string
-		keep **string
-	}{{p.Selected, &s.selected}, {p.Rating, &s.rating}, {p.Note, &s.note}} {
-		if x.now != nil {
-			*x.keep = x.now
-		}
-		if x.now != nil && f.Source == ImportSource {
-			*x.keep = nil
+	brought := f.Source == ImportSource
+	keep := func(now *string, kept **string) {
+		if now != nil && brought {
+			*kept = nil
+		} else if now != nil {
+			*kept = now
 		}
 	}
-	if p.AppliedFiles != nil {
-		s.appliedFiles = p.AppliedFiles
-	}
-	if p.AppliedFiles != nil && f.Source == ImportSource {
+	keep(p.Selected, &s.selected)
+	keep(p.Rating, &s.rating)
+	keep(p.Note, &s.note)
+	if p.AppliedFiles != nil && brought {
 		s.appliedFiles = nil
+	} else if p.AppliedFiles != nil {
+		s.appliedFiles = p.AppliedFiles
 	}
 }
 
@@ -181,7 +185,7 @@ func (v *View) annotated(f projector.Fact, p *events.RunAnnotated) {
 // for, the newest first.
 func (v *View) rewound(f projector.Fact, p *events.SessionRewound) {
 	if p.Reason == MarkerReason && p.Raw != nil {
-		v.rows = append(v.rows, Row{Summary: p.Raw, Offset: f.Offset, Marker: true})
+		v.rows = append(v.rows, Row{Summary: p.Raw, Offset: f.Offset, Marker: true, hash: hashIn(p.Raw)})
 		return
 	}
 	i := slices.IndexFunc(v.head.Ledger.Rewinds, func(r projector.Rewind) bool { return r.Offset == f.Offset })
@@ -200,7 +204,7 @@ func (v *View) rewound(f projector.Fact, p *events.SessionRewound) {
 		markers = append(markers, marker{max(e.At, run.Offset), PromptHash(c.Prompt), run.Run})
 	}
 	for _, run := range slices.Backward(runs) {
-		markers = append(markers, marker{run.Offset, run.hash(), run.Run})
+		markers = append(markers, marker{run.Offset, run.hash, run.Run})
 	}
 	slices.SortStableFunc(markers, func(a, b marker) int { return cmp.Compare(b.at, a.at) })
 	for _, m := range markers {
@@ -265,10 +269,15 @@ func within(list []projector.Interval, at events.Offset) bool {
 // mark adds a marker: a summary with little in it, and an empty content, so that the two
 // lists stay side by side.
 func (v *View) mark(f projector.Fact, hash, run string) {
-	at := AppendString(nil, cmp.Or(f.Time, f.Recorded).Format(time.RFC3339Nano))
-	summary := AppendMembers(nil, rawjson.Members{{Name: "timestamp", Value: at}, {Name: "prompt_hash", Value: AppendString(nil, hash)},
-		{Name: "prompt_preview", Value: events.Raw(`""`)}, {Name: "models", Value: events.Raw("null")}, {Name: "type", Value: events.Raw(`"` + MarkerType + `"`)}})
-	v.rows = append(v.rows, Row{Run: run, Summary: summary, Content: events.Raw(`{"prompt":"","models":null}`), Offset: f.Offset, Marker: true, Live: true})
+	summary := JSON(struct {
+		Timestamp     string   `json:"timestamp"`
+		PromptHash    string   `json:"prompt_hash"`
+		PromptPreview string   `json:"prompt_preview"`
+		Models        []string `json:"models"`
+		Type          string   `json:"type"`
+	}{Timestamp: cmp.Or(f.Time, f.Recorded).Format(time.RFC3339Nano), PromptHash: hash, Type: MarkerType})
+	v.rows = append(v.rows, Row{Run: run, Summary: summary, Content: events.Raw(`{"prompt":"","models":null}`),
+		Offset: f.Offset, Marker: true, Live: true, hash: hash})
 }
 
 // Rows returns the runs and markers, the oldest first. Every record was applied.
@@ -305,7 +314,7 @@ func (v *View) pairImported() {
 			continue
 		}
 		for j := i - 1; j >= 0; j-- {
-			if run := &v.rows[j]; !run.Marker && !run.Rewound && run.hash() == row.hash() {
+			if run := &v.rows[j]; !run.Marker && !run.Rewound && run.hash == row.hash {
 				run.Rewound, row.Run = true, run.Run
 				break
 			}
@@ -322,7 +331,7 @@ func (r *Row) Shown() events.Raw {
 	}
 	note := r.said.note
 	if r.Withdrawn {
-		was := Text(m, "note")
+		was := m.Text("note")
 		if note != nil {
 			was = *note
 		}
@@ -339,26 +348,22 @@ func (r *Row) Shown() events.Raw {
 		now  *string
 	}{{"selected", r.said.selected}, {"rating", r.said.rating}, {"note", note}} {
 		switch {
-		case x.now == nil || *x.now == Text(m, x.name):
+		case x.now == nil || *x.now == m.Text(x.name):
 			continue
 		case *x.now == "":
 			m = without(m, x.name)
 		default:
-			m = With(m, SummaryOrder, x.name, AppendString(nil, *x.now))
+			m = With(m, SummaryOrder, x.name, JSON(*x.now))
 		}
 		changed = true
 	}
 	if now := r.said.appliedFiles; len(now) > 0 && !slices.Equal(now, Texts(m, "applied_files")) {
-		list := make([]events.Raw, len(now))
-		for i, name := range now {
-			list[i] = AppendString(nil, name)
-		}
-		m, changed = With(m, SummaryOrder, "applied_files", AppendArray(nil, list)), true
+		m, changed = With(m, SummaryOrder, "applied_files", JSON(now)), true
 	}
 	if !changed {
 		return r.Summary
 	}
-	return AppendMembers(nil, m)
+	return ObjectJSON(m)
 }
 
 // Head returns what session_metadata.json says beside the runs: as it was given last, and
@@ -379,22 +384,27 @@ func (v *View) given() rawjson.Members {
 	m := Object(v.born)
 	if m == nil {
 		at := cmp.Or(l.CreatedAt, l.LastAt)
-		created := events.Raw(AppendString(nil, string(at)))
+		created := JSON(string(at))
 		if t, ok := at.Time(); ok {
-			created = AppendString(nil, t.Format(time.RFC3339Nano)) // as the original spells a time
+			created = JSON(t.Format(time.RFC3339Nano)) // as the original spells a time
 		}
 		m = rawjson.Members{{Name: "created_at", Value: created}, {Name: "last_active_at", Value: created},
 			{Name: "prompt_count", Value: events.Raw("0")}, {Name: "runs", Value: events.Raw("null")}}
 	}
-	if !v.bornInFile && Text(m, "id") == "" {
-		m = With(m, MetadataOrder, "id", AppendString(nil, v.head.Subject.ID))
+	if !v.bornInFile && m.Text("id") == "" {
+		m = With(m, MetadataOrder, "id", JSON(v.head.Subject.ID))
 	}
 	// The models are those of the last time that it was begun or resumed.
-	if raw, ok := l.Fields.Get("models"); ok && !slices.Equal(Texts(rawjson.Members{{Name: "models", Value: raw}}, "models"), Texts(m, "models")) {
-		if list, _ := List(rawjson.Members{{Name: "models", Value: raw}}, "models"); len(list) == 0 {
-			return without(m, "models")
+	if raw, ok := l.Fields.Get("models"); ok {
+		now := With(m, MetadataOrder, "models", raw)
+		list, _ := List(now, "models")
+		switch {
+		case slices.Equal(Texts(now, "models"), Texts(m, "models")):
+		case len(list) == 0:
+			m = without(m, "models")
+		default:
+			m = now
 		}
-		m = With(m, MetadataOrder, "models", raw)
 	}
 	return m
 }
@@ -405,14 +415,14 @@ func grown(m rawjson.Members, r *Row) rawjson.Members {
 		m = With(m, MetadataOrder, "last_active_at", at)
 	}
 	if r.Content != nil {
-		prompt := Cut(Text(Object(r.Content), "prompt"))
+		prompt := Cut(Object(r.Content).Text("prompt"))
 		if prompt == "" {
 			m = without(m, "last_prompt")
 		} else {
-			if Text(m, "first_prompt") == "" {
-				m = With(m, MetadataOrder, "first_prompt", AppendString(nil, prompt))
+			if m.Text("first_prompt") == "" {
+				m = With(m, MetadataOrder, "first_prompt", JSON(prompt))
 			}
-			m = With(m, MetadataOrder, "last_prompt", AppendString(nil, prompt))
+			m = With(m, MetadataOrder, "last_prompt", JSON(prompt))
 		}
 	}
 	n, _ := CountOf(m, "prompt_count")
@@ -429,9 +439,9 @@ func (v *View) Metadata() events.Raw {
 		}
 	}
 	if len(list) > 0 {
-		m = With(m, MetadataOrder, "runs", AppendArray(nil, list))
+		m = With(m, MetadataOrder, "runs", ArrayJSON(list))
 	}
-	return AppendMembers(nil, m)
+	return ObjectJSON(m)
 }
 
 // Content returns the content of session_content.json. ok is false if there is nothing
@@ -449,12 +459,12 @@ func (v *View) Content() (data events.Raw, ok bool) {
 		m = UsualContent(v.head.Subject.ID, len(list))
 	}
 	if len(list) > 0 {
-		m = With(m, ContentOrder, "runs", AppendArray(nil, list))
+		m = With(m, ContentOrder, "runs", ArrayJSON(list))
 	}
 	if len(v.head.Threads) > 0 {
 		m = With(m, ContentOrder, "histories", Histories(v.head.Threads))
 	}
-	return AppendMembers(nil, m), said || len(list) > 0 || len(v.head.Threads) > 0
+	return ObjectJSON(m), said || len(list) > 0 || len(v.head.Threads) > 0
 }
 
 // Histories returns the turns of all models, sorted by name.
@@ -466,13 +476,13 @@ func Histories(threads projector.Threads) events.Raw {
 		for i := range turns {
 			list[i] = RawOf(&turns[i])
 		}
-		value := events.Raw(AppendArray(nil, list))
+		value := ArrayJSON(list)
 		if meta := threads[name].Meta; len(list) == 0 && string(meta) == "null" {
 			value = meta
 		}
 		m = append(m, rawjson.Member{Name: name, Value: value})
 	}
-	return AppendMembers(nil, m)
+	return ObjectJSON(m)
 }
 
 // RawOf returns a turn as JSON, also where its producer gave other bytes.

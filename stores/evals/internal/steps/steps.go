@@ -5,6 +5,7 @@
 package steps
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/tallylog/tally/events"
@@ -23,7 +24,7 @@ const NoSelection = `{"method":"none"}`
 // recorded is left out.
 func AppendTrace(dst []byte, step rawjson.Members, index int, compact bool) []byte {
 	t := tracer{compact}
-	metadata := Object(step, "metadata")
+	metadata := step.Object("metadata")
 	dst = append(dst, `{"turnIndex":`...)
 	if at, ok := metadata.Get("originalTurnIndex"); ok {
 		dst = t.value(dst, at)
@@ -81,28 +82,44 @@ func (t tracer) value(dst []byte, raw events.Raw) []byte {
 	return append(dst, raw...)
 }
 
-// Object returns a member that is an object, nil if it is not one.
-func Object(m rawjson.Members, name string) rawjson.Members {
-	raw, ok := m.Get(name)
-	if !ok {
-		return nil
+// Entry returns a step as a turn of main, with the id and the time that it says itself.
+// One that is not an object, and has no members, says neither.
+func Entry(raw events.Raw, step rawjson.Members) events.Entry {
+	e := events.Entry{Thread: events.MainThread, Turn: raw, Timestamp: TimeIn(step, "timestamp")}
+	if id := step.Text("id"); len(id) <= events.MaxIDLen {
+		e.ID = id
 	}
-	inner, err := rawjson.Object(raw)
-	if err != nil {
-		return nil
-	}
-	return inner
+	return e
 }
 
-// Text returns a member that is a string, "" if it is not one.
-func Text(m rawjson.Members, name string) string {
-	raw, ok := m.Get(name)
-	if !ok {
+// Kinds of runs: those that judge a conversation, and those that simulate one. Only the
+// latter may end without having completed.
+const (
+	KindTally      = "tally"
+	KindTrajectory = "trajectory"
+)
+
+// Outcome reads from a result how a run of a kind ended, and when. One that is not an
+// object says nothing.
+func Outcome(kind string, result rawjson.Members) (string, events.Timestamp) {
+	at := cmp.Or(TimeIn(result, "createdAt"), TimeIn(result, "timestamp"))
+	completed, said := result.Get("completed")
+	if kind != KindTrajectory || !said || string(completed) != "false" {
+		return "completed", at
+	}
+	switch reason := result.Text("reason"); reason {
+	case "", "error":
+		return "failed", at
+	default:
+		return "stopped:" + reason, at
+	}
+}
+
+// TimeIn returns a member that is a time, "" if it is not.
+func TimeIn(m rawjson.Members, name string) events.Timestamp {
+	at := events.Timestamp(m.Text(name))
+	if _, ok := at.Time(); !ok {
 		return ""
 	}
-	text, err := rawjson.String(raw)
-	if err != nil {
-		return ""
-	}
-	return text
+	return at
 }

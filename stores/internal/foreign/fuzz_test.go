@@ -1,0 +1,99 @@
+package foreign_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// A JSON file comes out of its value and its format: exactly where ReadJSON says so, else
+// as a file with the same value.
+func FuzzSpelling(f *testing.F) {
+	for _, seed := range []string{"{}", "{ }\n", "\ufeff[1]\r\n", " {}", "{}\n\n", "{}\t\r\n", `{"a":{"a":1}}`, "\ufeff", "[[[]]]", "1", `"{}"`, "{}\r"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v, err := foreign.ReadJSON(data, 1)
+		if err != nil {
+			return
+		}
+		spelled := foreign.SpellJSON(v.Raw, v.Format)
+		if bytes.Equal(spelled, data) != v.Exact {
+			t.Errorf("%q comes out as %q, exact: %v", data, spelled, v.Exact)
+		}
+		again, err := foreign.ReadJSON(spelled, 1)
+		if err != nil || !again.Exact || again.Format != v.Format || !bytes.Equal(again.Raw, v.Raw) {
+			t.Errorf("%q was spelled as %q, and read as %+v, %v", data, spelled, again, err)
+		}
+		var written bytes.Buffer
+		if err := foreign.WriteJSON(&written, v.Raw, v.Format); err != nil || !bytes.Equal(written.Bytes(), spelled) {
+			t.Errorf("written as %q, spelled as %q", written.Bytes(), spelled)
+		}
+	})
+}
+
+// read is what a reader of lines found.
+type read struct {
+	turns [][]byte
+	seen  []foreign.TurnLine
+}
+
+func readLines(t *testing.T, each func(func(foreign.TurnLine) error) error) (r read, spelled []byte) {
+	t.Helper()
+	var b bytes.Buffer
+	out := foreign.LinesWriter{W: &b}
+	err := each(func(l foreign.TurnLine) error {
+		l.Spells(&out.Format)
+		if l.Raw != nil {
+			r.turns = append(r.turns, bytes.Clone(l.Raw))
+		}
+		r.seen = append(r.seen, foreign.TurnLine{Line: l.Line, End: l.End, BOM: l.BOM, Err: l.Err})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, turn := range r.turns {
+		if err := out.Turn(turn, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.End(); err != nil {
+		t.Fatal(err)
+	}
+	return r, b.Bytes()
+}
+
+// A file of lines is the same whether it is in memory or read, and what is written of its
+// turns has these turns.
+func FuzzLines(f *testing.F) {
+	for _, seed := range []string{"", "\n", "{}\n{}", "{}\r\n{}\r\n", "\ufeff{\"a\":1}\n\n[2]\n", "{}\r{}\n", "{\r}", " {} \n{\n", "null\n1", "\ufeff", "\r\n\r\n", "{\"long\":\"01234567890123456789\"}\n{}\n"} {
+		f.Add([]byte(seed))
+	}
+	const limit = 24
+	f.Fuzz(func(t *testing.T, data []byte) {
+		inMemory, spelled := readLines(t, func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(data, limit, take) })
+		fromFile, other := readLines(t, func(take func(foreign.TurnLine) error) error {
+			return foreign.EachLine(bytes.NewReader(data), limit, take)
+		})
+		if len(inMemory.seen) != len(fromFile.seen) || !bytes.Equal(spelled, other) {
+			t.Fatalf("%q: %d lines in memory, %d in a file; %q, %q", data, len(inMemory.seen), len(fromFile.seen), spelled, other)
+		}
+		for i, a := range inMemory.seen {
+			if b := fromFile.seen[i]; a.Line != b.Line || a.End != b.End || a.BOM != b.BOM || (a.Err == nil) != (b.Err == nil) {
+				t.Errorf("line %d of %q: %+v in memory, %+v in a file", i+1, data, a, b)
+			}
+		}
+		again, twice := readLines(t, func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(spelled, limit+5, take) })
+		if len(again.turns) != len(inMemory.turns) || !bytes.Equal(twice, spelled) {
+			t.Fatalf("%q was written as %q, and that as %q", data, spelled, twice)
+		}
+		for i := range again.turns {
+			if !rawjson.Equal(again.turns[i], inMemory.turns[i]) { // a line end inside is not written
+				t.Errorf("turn %d of %q is %q", i+1, data, again.turns[i])
+			}
+		}
+	})
+}

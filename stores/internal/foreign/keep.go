@@ -1,0 +1,137 @@
+package foreign
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+)
+
+// Keep keeps a file whole, in a document that says where it comes from. Nothing is added
+// if the document holds it already.
+func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origin, f *File, links ...events.Link) error {
+	return in.change(ctx, doc, func(have Stored) (events.Event, bool, error) {
+		meta := f.meta(at, links)
+		if have.Exists && have.Sum == f.Sum && have.Meta.Attributes[attrMode] == meta.Attributes[attrMode] {
+			return events.Event{}, false, nil
+		}
+		data, contentType, err := in.wholeFile(ctx, f)
+		e := events.Event{Source: in.Source, Type: events.TypeDocumentWritten, Subject: doc, ContentType: contentType, Data: data}
+		e.ID = events.DerivedID(in.Format, doc.String(), have.Last.String(), "file", f.Sum)
+		return e.WithExtension(events.ExtDoc, meta.String()), true, err
+	})
+}
+
+// Drop takes a document away, if it is there.
+func (in *Intake) Drop(ctx context.Context, doc events.Subject) error {
+	return in.change(ctx, doc, func(have Stored) (events.Event, bool, error) {
+		if !have.Exists {
+			return events.Event{}, false, nil
+		}
+		e, err := events.New(in.Source, doc, &events.DocumentDeleted{Reason: "the file is gone from the imported folder"})
+		e.ID = events.DerivedID(in.Format, doc.String(), have.Last.String(), "gone")
+		return e, true, err
+	})
+}
+
+// change appends to a document what follows from what it is, if anything does. If
+// somebody else wrote to it meanwhile, it decides again.
+func (in *Intake) change(ctx context.Context, doc events.Subject, decide func(Stored) (e events.Event, needed bool, err error)) error {
+	for try := range maxTries {
+		have, err := Load(ctx, in.Target, doc)
+		if err != nil {
+			return err
+		}
+		e, needed, err := decide(have)
+		if err != nil || !needed {
+			return err
+		}
+		ack, err := in.Target.Append(ctx, doc, log.At(have.Last), e)
+		if err == nil && !ack.Duplicate {
+			in.Added(1)
+		}
+		if err == nil || !isRace(err) {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", doc, log.ErrConflict)
+}
+
+// meta describes a file that is kept whole.
+func (f *File) meta(at *events.Origin, links []events.Link) events.DocMeta {
+	attributes := map[string]string{AttrRoot: at.Root, attrPath: KeyOf(path.Clean(f.Full)), attrMarker: at.Marker, attrSHA256: f.Sum}
+	if f.Mode != 0 {
+		attributes[attrMode] = strconv.FormatInt(f.Mode, 8)
+	}
+	return events.DocMeta{Attributes: attributes, Links: links}
+}
+
+// wholeFile returns the data of a file's document: the file, or the list of its
+// pieces, each stored before.
+func (in *Intake) wholeFile(ctx context.Context, f *File) (data []byte, contentType string, err error) {
+	r, err := in.Tree.content(f)
+	if err != nil {
+		return nil, "", err
+	}
+	defer r.Close()
+	h := sha256.New()
+	contentType = events.ContentTypeRaw
+	if f.Size > WholeLimit(in.Target) {
+		contentType = piecesType
+		data, err = in.putPieces(ctx, io.TeeReader(r, h))
+	} else {
+		data, err = io.ReadAll(io.LimitReader(io.TeeReader(r, h), f.Size+1))
+		if utf8.Valid(data) {
+			contentType = "text/plain; charset=utf-8"
+		}
+	}
+	if err == nil && HexSum(h) != f.Sum {
+		err = ErrChanged
+	}
+	return data, contentType, err
+}
+
+// content opens a file, which may be in memory.
+func (t Tree) content(f *File) (io.ReadCloser, error) {
+	if f.Data != nil {
+		return io.NopCloser(bytes.NewReader(f.Data)), nil
+	}
+	return t.Open(f.Full)
+}
+
+func (in *Intake) putPieces(ctx context.Context, r io.Reader) ([]byte, error) {
+	list := pieces{}
+	whole, buf := sha256.New(), make([]byte, pieceSize)
+	for {
+		n, err := io.ReadFull(r, buf)
+		if n > 0 {
+			ref, err := in.Target.PutBlob(ctx, buf[:n])
+			if err != nil {
+				return nil, err
+			}
+			list.Pieces = append(list.Pieces, ref)
+			list.Size += int64(n)
+			whole.Write(buf[:n])
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	list.SHA256 = HexSum(whole)
+	return rawjson.Marshal(list)
+}

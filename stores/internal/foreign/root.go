@@ -1,0 +1,142 @@
+package foreign
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+)
+
+// DocumentOf names the document of a file of a root that is kept whole. One with a long
+// path gets a name by its hash, below dir.
+func DocumentOf(ns, root, path, dir string) events.Subject {
+	id := root + "/" + path
+	if len(id) > events.MaxIDLen {
+		id = root[:min(len(root), 255)] + "/" + dir + "=~" + SumOf([]byte(path))
+	}
+	return events.Document(ns, events.KindFile, id)
+}
+
+// RootFiles yields the documents of the files that belong to a root and to none of its
+// sessions. isOwn says so of a path, as far as the path tells (nil: it does not); the links
+// of a document tell the rest.
+func RootFiles(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[Stored, error] {
+	return func(yield func(Stored, error) bool) {
+		for info, err := range src.Subjects(ctx, events.KindFile) {
+			if err != nil {
+				yield(Stored{}, err)
+				return
+			}
+			path, below := strings.CutPrefix(info.Subject.ID, root+"/")
+			if !below || isOwn != nil && !isOwn(path) {
+				continue
+			}
+			have, err := Load(ctx, src, info.Subject)
+			if err == nil && (!have.Exists || have.ofSession()) {
+				continue
+			}
+			if !yield(have, err) {
+				return
+			}
+		}
+	}
+}
+
+// ExportRoot yields the files of a root that RootFiles finds.
+func ExportRoot(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		for have, err := range RootFiles(ctx, src, root, isOwn) {
+			f := formats.File{Path: have.pathIn(root), Mode: formats.FileMode(have.mode()), Way: formats.Whole,
+				Write: func(w io.Writer) error { return writeDocument(ctx, src, have.Doc, 0, w) }}
+			if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+func (st Stored) ofSession() bool {
+	for _, l := range st.Meta.Links {
+		if l.Rel == "session" {
+			return true
+		}
+	}
+	return false
+}
+
+// mode returns the mode of the file, 0 for that of an ordinary one.
+func (st Stored) mode() int64 {
+	mode, err := strconv.ParseInt(st.Meta.Attributes[attrMode], 8, 32)
+	if err != nil {
+		return 0
+	}
+	return mode
+}
+
+// pathIn returns the path of the file below its root.
+func (st Stored) pathIn(root string) string {
+	if path := st.Meta.Attributes[attrPath]; path != "" {
+		return PathOf(path)
+	}
+	return strings.TrimPrefix(st.Doc.ID, root+"/")
+}
+
+// KeepRootFile keeps a file whole that belongs to no session, and counts it. What is
+// wrong with it is reported. It returns nil for a file that is not kept.
+func (in *Intake) KeepRootFile(ctx context.Context, full string, documentOf func(ns, root, path string) events.Subject) (*File, error) {
+	f, err := in.keepRootFile(ctx, full, documentOf)
+	if err == nil || ctx.Err() != nil || !IsOwnFault(err) {
+		return f, err
+	}
+	in.Problem(full, 0, err.Error())
+	return nil, nil
+}
+
+func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func(ns, root, path string) events.Subject) (*File, error) {
+	f, err := in.Tree.File(full)
+	if err == nil {
+		err = in.Tree.Hash(f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	doc := documentOf(in.Target.Namespace(), in.Root, full)
+	if err := doc.Validate(); err != nil {
+		return nil, err
+	}
+	have, err := Load(ctx, in.Target, doc)
+	if err != nil {
+		return nil, err
+	}
+	if have.Exists && have.Sum != f.Sum && have.Meta.Attributes[attrMarker] != in.Marker && !in.Adopted && !in.Options.Merge {
+		in.Problem(full, 0, fmt.Sprintf("the store has another file of this name, from another folder called %q: %s", in.Root, in.wayOut()))
+		return nil, nil
+	}
+	if err := in.Keep(ctx, doc, &events.Origin{Root: in.Root, Marker: in.Marker}, f); err != nil {
+		return nil, err
+	}
+	in.Report.Files.Add(formats.Whole)
+	in.Read(f.Size)
+	return f, nil
+}
+
+// DropRootFiles deletes the documents of files that this folder had and has not any more.
+func (in *Intake) DropRootFiles(ctx context.Context, seen map[string]bool, isOwn func(path string) bool) error {
+	for have, err := range RootFiles(ctx, in.Target, in.Root, isOwn) {
+		if err != nil {
+			return err
+		}
+		if seen[have.pathIn(in.Root)] || have.Meta.Attributes[attrMarker] != in.Marker {
+			continue
+		}
+		if err := in.Drop(ctx, have.Doc); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
