@@ -87,9 +87,9 @@ func (o Output) Way() formats.Way {
 	return formats.Exact
 }
 
-// ErrMovedOn says that a file was kept whole, and that the session has nothing for it any
+// errMovedOn says that a file was kept whole, and that the session has nothing for it any
 // more.
-var ErrMovedOn = errors.New("the session has moved on, and has nothing any more that this file could hold")
+var errMovedOn = errors.New("the session has moved on, and has nothing any more that this file could hold")
 
 // Files yields the files of a session, whose paths begin with a prefix there. find returns
 // the file of a path and whether there is one.
@@ -101,7 +101,7 @@ func Files(ctx context.Context, prefix string, paths []string, find func(context
 				if !o.Moved {
 					continue
 				}
-				err = ErrMovedOn
+				err = errMovedOn
 			}
 			if !yield(o.file(ctx, prefix), err) {
 				return
