@@ -47,7 +47,8 @@ func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOpt
 		return formats.Report{}, err
 	}
 	defer root.Close()
-	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
+	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root},
+		Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
 	return in.carriedOut(run)
 }
 

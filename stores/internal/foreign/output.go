@@ -93,7 +93,8 @@ var errMovedOn = errors.New("the session has moved on, and has nothing any more 
 
 // Files yields the files of a session, whose paths begin with a prefix there. find returns
 // the file of a path and whether there is one.
-func Files(ctx context.Context, prefix string, paths []string, find func(context.Context, string) (Output, bool, error)) iter.Seq2[formats.File, error] {
+func Files(ctx context.Context, prefix string, paths []string,
+	find func(context.Context, string) (Output, bool, error)) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
 		for _, name := range paths {
 			o, ok, err := find(ctx, name)
