@@ -8,7 +8,6 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
@@ -265,33 +264,8 @@ func (h *History) stateOf(s *projector.Session) (_ *state, err error) {
 		return known, nil
 	}
 	known.found, known.meta = true, th.Meta
-	for i, t := range th.Turns {
-		if err := chat.CheckMessage(t.Raw); err != nil {
-			return nil, &MessageError{Subject: h.sub, Offset: t.Offset, Index: i, Err: chat.Place(t.Raw, err)}
-		}
-		known.content.Messages = append(known.content.Messages, t.Raw)
-		known.content.Pinned = append(known.content.Pinned, t.Pinned)
-	}
-	if raw, ok := s.Ledger.Fields.Get(chat.UnknownField); ok {
-		if known.content.Unknown, err = rawjson.Object(raw); err != nil {
-			return nil, fmt.Errorf("load %s: %s: %v", h.sub, chat.UnknownField, err)
-		}
+	if known.content, err = chat.Of(s); err != nil {
+		return nil, err
 	}
 	return known, nil
 }
-
-// MessageError says that a turn of a history is not a message: somebody appended it
-// by other means.
-type MessageError struct {
-	Subject events.Subject
-	Offset  events.Offset // of the event that brought the turn
-	Index   int           // of the turn, from 0
-	Err     error         // *SnapshotDecodeError
-}
-
-func (e *MessageError) Error() string {
-	return fmt.Sprintf("load %s: turn %d, by %v, is not a message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
-}
-
-// Unwrap returns what is wrong with the turn.
-func (e *MessageError) Unwrap() error { return e.Err }

@@ -52,6 +52,10 @@ type (
 	// Offset, Line and Column, or by the Field. It wraps one of the other two, or a
 	// plain reason.
 	SnapshotDecodeError = chat.DecodeError
+
+	// MessageError says that a turn of a history is not a message: somebody appended it
+	// by other means. It wraps a *SnapshotDecodeError.
+	MessageError = chat.MessageError
 )
 
 // Snapshot is a conversation at one moment: its messages and, for

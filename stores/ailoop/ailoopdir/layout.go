@@ -3,7 +3,6 @@ package ailoopdir
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"iter"
 	"os"
 	"strings"
@@ -127,9 +126,4 @@ func fileOf(s *projector.Session) string {
 		return name
 	}
 	return nameOf(s.Subject.ID)
-}
-
-// turnError names the turn of a session that has no place in this layout.
-func turnError(i int, t projector.Turn, err error) error {
-	return fmt.Errorf("turn %d, by %v, is not a message of this layout: %v", i+1, t.Offset, err)
 }

@@ -28,7 +28,7 @@ type plan struct {
 // plan compares the file with the session.
 func (im importer) plan(v view, origin *events.Origin) (p *plan, err error) {
 	p = &plan{im: im, base: v.s, origin: origin}
-	have, err := v.snapshot()
+	have, err := chat.Of(v.s)
 	if err != nil { // it has turns that are not messages
 		have = chat.Snapshot{}
 		p.change = chat.Replace(have, im.f.content)

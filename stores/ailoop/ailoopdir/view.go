@@ -2,7 +2,6 @@ package ailoopdir
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 
 	"github.com/tallylog/tally/events"
@@ -21,26 +20,6 @@ var indents = []string{chat.Indent, "", "    ", "\t", " "}
 type view struct {
 	src formats.Source
 	s   *projector.Session
-}
-
-// snapshot returns what the session holds. A turn that is not a message is an error.
-func (v view) snapshot() (chat.Snapshot, error) {
-	var c chat.Snapshot
-	for i, t := range v.s.Threads.Turns(events.MainThread) {
-		if err := chat.CheckMessage(t.Raw); err != nil {
-			return c, turnError(i, t, err)
-		}
-		c.Messages = append(c.Messages, t.Raw)
-		c.Pinned = append(c.Pinned, t.Pinned)
-	}
-	if raw, ok := v.s.Ledger.Fields.Get(chat.UnknownField); ok {
-		unknown, err := rawjson.Object(raw)
-		if err != nil {
-			return c, fmt.Errorf("%s: %v", chat.UnknownField, err)
-		}
-		c.Unknown = unknown
-	}
-	return c, nil
 }
 
 // spell writes a snapshot as a file.
@@ -69,7 +48,7 @@ func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
 
 // file decides where the bytes of the session's file come from.
 func (v view) file() (foreign.Output, error) {
-	c, err := v.snapshot()
+	c, err := chat.Of(v.s)
 	if err != nil {
 		return foreign.Output{Path: fileOf(v.s)}, err
 	}

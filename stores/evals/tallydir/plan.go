@@ -287,10 +287,14 @@ func (p *plan) planHead(ctx context.Context) error {
 
 // planMeta returns the value of meta.json if the session has another.
 func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
-	s := p.f.file(metaName)
-	if s == nil || !s.Value {
-		return nil, nil
+	if s := p.f.file(metaName); s != nil && s.Value {
+		return p.changed(ctx, s)
 	}
+	return nil, nil
+}
+
+// changed returns the value of a JSON file, nil if the session has it.
+func (p *plan) changed(ctx context.Context, s *source) (events.Raw, error) {
 	if same, err := p.holds(ctx, s); same || err != nil {
 		return nil, err
 	}
@@ -322,15 +326,11 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 			set = append(set, events.Field{Name: "trajectory", Value: events.Raw("null")})
 		}
 	case s.Value:
-		same, err := p.holds(ctx, s)
+		raw, err := p.changed(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		if !same {
-			raw, err := p.reread(s)
-			if err != nil {
-				return nil, err
-			}
+		if raw != nil {
 			set = append(set, events.Field{Name: "trajectory", Value: raw})
 		}
 	}

@@ -47,7 +47,8 @@ func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOpt
 		return formats.Report{}, err
 	}
 	defer root.Close()
-	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root}, Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
+	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root},
+		Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
 	return in.carriedOut(run)
 }
 
@@ -83,8 +84,8 @@ func (in *Intake) Part() *Intake {
 // Expect says how many sessions will be looked at.
 func (in *Intake) Expect(sessions int) { in.progress.now.Of = sessions }
 
-// Progressed tells how far the import has got.
-func (in *Intake) Progressed(change func(*formats.Progress)) {
+// progressed tells how far the import has got.
+func (in *Intake) progressed(change func(*formats.Progress)) {
 	in.progress.mu.Lock()
 	defer in.progress.mu.Unlock()
 	change(&in.progress.now)
@@ -96,13 +97,13 @@ func (in *Intake) Progressed(change func(*formats.Progress)) {
 // Added counts events as they go in.
 func (in *Intake) Added(n int) {
 	in.Report.Events += n
-	in.Progressed(func(p *formats.Progress) { p.Events += n })
+	in.progressed(func(p *formats.Progress) { p.Events += n })
 }
 
 // Read counts a file that was read.
 func (in *Intake) Read(size int64) {
 	in.Report.Bytes += size
-	in.Progressed(func(p *formats.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+size })
+	in.progressed(func(p *formats.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+size })
 }
 
 // Problem reports what is wrong with a file.
@@ -147,7 +148,7 @@ func (in *Intake) Settle(ctx context.Context, place string, err error) error {
 	default:
 		return fmt.Errorf("%s: %w", place, err)
 	}
-	in.Progressed(func(p *formats.Progress) { p.Sessions++ })
+	in.progressed(func(p *formats.Progress) { p.Sessions++ })
 	return nil
 }
 

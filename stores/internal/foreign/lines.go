@@ -114,7 +114,7 @@ func (t *TurnLine) read(line []byte) {
 		return
 	}
 	if t.Step, t.NoStep = rawjson.ObjectInside(t.Raw, TurnInside); t.NoStep != nil {
-		t.Err = CheckValue(t.Raw, TurnInside)
+		t.Err = checkValue(t.Raw, TurnInside)
 	}
 	if t.Err != nil {
 		t.Raw, t.Step = nil, nil

@@ -87,13 +87,14 @@ func (o Output) Way() formats.Way {
 	return formats.Exact
 }
 
-// ErrMovedOn says that a file was kept whole, and that the session has nothing for it any
+// errMovedOn says that a file was kept whole, and that the session has nothing for it any
 // more.
-var ErrMovedOn = errors.New("the session has moved on, and has nothing any more that this file could hold")
+var errMovedOn = errors.New("the session has moved on, and has nothing any more that this file could hold")
 
 // Files yields the files of a session, whose paths begin with a prefix there. find returns
 // the file of a path and whether there is one.
-func Files(ctx context.Context, prefix string, paths []string, find func(context.Context, string) (Output, bool, error)) iter.Seq2[formats.File, error] {
+func Files(ctx context.Context, prefix string, paths []string,
+	find func(context.Context, string) (Output, bool, error)) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
 		for _, name := range paths {
 			o, ok, err := find(ctx, name)
@@ -101,7 +102,7 @@ func Files(ctx context.Context, prefix string, paths []string, find func(context
 				if !o.Moved {
 					continue
 				}
-				err = ErrMovedOn
+				err = errMovedOn
 			}
 			if !yield(o.file(ctx, prefix), err) {
 				return

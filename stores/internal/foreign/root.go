@@ -22,10 +22,10 @@ func DocumentOf(ns, root, path, dir string) events.Subject {
 	return events.Document(ns, events.KindFile, id)
 }
 
-// RootFiles yields the documents of the files that belong to a root and to none of its
+// rootFiles yields the documents of the files that belong to a root and to none of its
 // sessions. isOwn says so of a path, as far as the path tells (nil: it does not); the links
 // of a document tell the rest.
-func RootFiles(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[Stored, error] {
+func rootFiles(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		for info, err := range src.Subjects(ctx, events.KindFile) {
 			if err != nil {
@@ -47,10 +47,10 @@ func RootFiles(ctx context.Context, src formats.Source, root string, isOwn func(
 	}
 }
 
-// ExportRoot yields the files of a root that RootFiles finds.
+// ExportRoot yields the files of a root that rootFiles finds.
 func ExportRoot(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
-		for have, err := range RootFiles(ctx, src, root, isOwn) {
+		for have, err := range rootFiles(ctx, src, root, isOwn) {
 			f := formats.File{Path: have.pathIn(root), Mode: formats.FileMode(have.mode()), Way: formats.Whole,
 				Write: func(w io.Writer) error { return writeDocument(ctx, src, have.Doc, 0, w) }}
 			if !yield(f, err) {
@@ -127,7 +127,7 @@ func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func
 
 // DropRootFiles deletes the documents of files that this folder had and has not any more.
 func (in *Intake) DropRootFiles(ctx context.Context, seen map[string]bool, isOwn func(path string) bool) error {
-	for have, err := range RootFiles(ctx, in.Target, in.Root, isOwn) {
+	for have, err := range rootFiles(ctx, in.Target, in.Root, isOwn) {
 		if err != nil {
 			return err
 		}

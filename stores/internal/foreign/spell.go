@@ -90,8 +90,8 @@ func ReadJSON(data []byte, inside int) (JSONValue, error) {
 	return v, nil
 }
 
-// CheckValue says why a value cannot stand inside of so many containers.
-func CheckValue(raw []byte, inside int) error {
+// checkValue says why a value cannot stand inside of so many containers.
+func checkValue(raw []byte, inside int) error {
 	if err := rawjson.Check(raw); err != nil {
 		return err
 	}

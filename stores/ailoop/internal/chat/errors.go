@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -50,6 +51,22 @@ func (e *DecodeError) Error() string {
 
 // Unwrap returns the reason.
 func (e *DecodeError) Unwrap() error { return e.Err }
+
+// MessageError says that a turn of a history is not a message: somebody appended it
+// by other means.
+type MessageError struct {
+	Subject events.Subject
+	Offset  events.Offset // of the event that brought the turn
+	Index   int           // of the turn, from 0
+	Err     error         // *DecodeError
+}
+
+func (e *MessageError) Error() string {
+	return fmt.Sprintf("load %s: turn %d, by %v, is not a message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
+}
+
+// Unwrap returns what is wrong with the turn.
+func (e *MessageError) Unwrap() error { return e.Err }
 
 // fieldError is a reason with the path of a value.
 type fieldError struct {

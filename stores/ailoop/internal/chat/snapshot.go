@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
 )
 
 // Version is the one version of snapshots that there is.
@@ -25,6 +27,26 @@ type Snapshot struct {
 	Messages []events.Raw
 	Pinned   []bool        // as long as Messages
 	Unknown  events.Fields // members of the file that are not of this version
+}
+
+// Of returns the snapshot that a session holds. A turn that is not a message is a
+// *MessageError.
+func Of(s *projector.Session) (Snapshot, error) {
+	var c Snapshot
+	for i, t := range s.Threads.Turns(events.MainThread) {
+		if err := CheckMessage(t.Raw); err != nil {
+			return c, &MessageError{Subject: s.Subject, Offset: t.Offset, Index: i, Err: Place(t.Raw, err)}
+		}
+		c.Messages = append(c.Messages, t.Raw)
+		c.Pinned = append(c.Pinned, t.Pinned)
+	}
+	if raw, ok := s.Ledger.Fields.Get(UnknownField); ok {
+		var err error
+		if c.Unknown, err = rawjson.Object(raw); err != nil {
+			return c, fmt.Errorf("load %s: %s: %v", s.Subject, UnknownField, err)
+		}
+	}
+	return c, nil
 }
 
 // Parse reads a snapshot. What is wrong with it is a *DecodeError.
@@ -145,28 +167,12 @@ func AppendPretty(dst []byte, s Snapshot) []byte {
 // Equal reports whether two snapshots are the same: their tokens, the white space
 // between them aside.
 func Equal(a, b Snapshot) bool {
-	if len(a.Messages) != len(b.Messages) || !EqualUnknown(a.Unknown, b.Unknown) {
-		return false
-	}
-	for i := range a.Messages {
-		if a.Pinned[i] != b.Pinned[i] || !equalRaw(a.Messages[i], b.Messages[i]) {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(a.Pinned, b.Pinned) && slices.EqualFunc(a.Messages, b.Messages, equalRaw) && EqualUnknown(a.Unknown, b.Unknown)
 }
 
 // EqualUnknown compares the members that this version does not know.
 func EqualUnknown(a, b events.Fields) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Name != b[i].Name || !equalRaw(a[i].Value, b[i].Value) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y events.Field) bool { return x.Name == y.Name && equalRaw(x.Value, y.Value) })
 }
 
 // equalRaw compares tokens. Most messages of a grown conversation are the very
