@@ -74,7 +74,8 @@ func (c *Config) fillNATS(getenv func(string) string) error {
 		s.fill(at)
 	}
 	if s.URL == "" {
-		return c.wrong("backend", "nats.url", "the backend nats needs a server: --server, --context, or a section [nats] with url or context")
+		at := c.origins["backend"]
+		return &Error{at.name, at.line, "nats.url", "the backend nats needs a server: --server, --context, or a section [nats] with url or context"}
 	}
 	foreign := make(map[string]string)
 	for name, variable := range foreignVariables {
@@ -144,12 +145,12 @@ type contextFile struct {
 // context reads a context of the nats command, which a setting names.
 func (c *Config) context(setting, name string, getenv func(string) string) (Server, error) {
 	if name == "." || name == ".." || strings.ContainsAny(name, `/\`) {
-		return Server{}, c.wrong(setting, "nats."+setting, "%q is not a name of a context", name)
+		return Server{}, c.wrong(setting, "%q is not a name of a context", name)
 	}
 	path := filepath.Join(configHome(getenv), "nats", "context", name+".json")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Server{}, c.wrong(setting, "nats."+setting, "there is no context %q: %s is missing", name, path)
+		return Server{}, c.wrong(setting, "there is no context %q: %s is missing", name, path)
 	}
 	if err != nil {
 		return Server{}, &Error{File: path, Reason: err.Error()}
