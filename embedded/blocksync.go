@@ -33,6 +33,19 @@ func groupSyncs(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.EXT4_SUPER_MAGIC
 }
 
+// syncTree makes everything below a directory durable: files, directories, renames.
+func syncTree(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("sync: %v", err)
+	}
+	return nil
+}
+
 // blockSync makes a log durable whose server acknowledges as soon as a message is
 // in the system's memory. The server appends to the newest block file of a stream,
 // <stream>/msgs/<n>.blk, and begins the next when it is full; it never goes back

@@ -63,7 +63,7 @@ func openedOnce(t *testing.T) opened {
 		t.Fatal(err)
 	}
 	mustAppend(t, s.Log(), events.Session("", "s"), turn("a", "x"))
-	count(t, s.Log())
+	mustRead(t, s.Log(), events.Range{})
 	o := opened{weak.Make(s), weak.Make(embedded.NATS(s)), weak.Make(said)}
 	mustClose(t, s)
 	return o

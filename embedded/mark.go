@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tallylog/tally/events"
@@ -29,6 +30,13 @@ type mark struct {
 	Clean   bool          `json:"clean"`   // it stopped by itself
 	Durable events.Offset `json:"durable"` // the last offset then
 	Servers []string      `json:"servers"` // versions of the servers that wrote to the store, each once
+}
+
+// bootID names the time for which the machine has been running. Where the system does not
+// say it, every start counts as one after a power cut.
+func bootID() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text))
 }
 
 // readMark gives the mark. One that cannot be read says nothing, and is said.

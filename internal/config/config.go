@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"math"
 	"os"
@@ -370,17 +371,26 @@ func findUp(dir string) (string, error) {
 	if err != nil {
 		return "", &Error{File: dir, Reason: err.Error()}
 	}
-	for {
-		path := filepath.Join(dir, FileName)
-		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+	for dir := range upward(dir) {
+		if path := filepath.Join(dir, FileName); isFile(path) {
 			return path, nil
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", nil
-		}
-		dir = parent
 	}
+	return "", nil
+}
+
+// upward yields a directory and those above it.
+func upward(dir string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(dir) && filepath.Dir(dir) != dir {
+			dir = filepath.Dir(dir)
+		}
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
 }
 
 func dataHome(getenv func(string) string) string {
@@ -395,10 +405,7 @@ func xdg(getenv func(string) string, variable string, below ...string) string {
 	if dir := getenv(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	home := getenv("HOME")
-	if home == "" {
-		home = getenv("USERPROFILE")
-	}
+	home := cmp.Or(getenv("HOME"), getenv("USERPROFILE"))
 	if home == "" {
 		return ""
 	}

@@ -10,24 +10,27 @@ import (
 	"strings"
 )
 
-// Server says how to get at a server that somebody else runs.
+// Server says how to get at a server that somebody else runs. Its names in JSON are those
+// of a context of the nats command.
 type Server struct {
-	URL         string // one or several, with commas between them
-	User        string
-	Password    string
-	Token       string
-	Creds       string // path of a file with a JWT and its seed
-	NKey        string // path of a file with a seed
-	JWT, Seed   string
-	CA          string // path
-	Cert, Key   string // paths
-	InboxPrefix string
-	TLSFirst    bool // the handshake comes before the server's greeting
+	URL         string `json:"url"` // one or several, with commas between them
+	User        string `json:"user"`
+	Password    string `json:"password"`
+	Token       string `json:"token"`
+	Creds       string `json:"creds"` // path of a file with a JWT and its seed
+	NKey        string `json:"nkey"`  // path of a file with a seed
+	JWT         string `json:"user_jwt"`
+	Seed        string `json:"user_seed"`
+	CA          string `json:"ca"`   // path
+	Cert        string `json:"cert"` // path, as the next
+	Key         string `json:"key"`
+	InboxPrefix string `json:"inbox_prefix"`
+	TLSFirst    bool   `json:"tls_first"` // the handshake comes before the server's greeting
 
 	// System is how to get at the same server's system account, nil if nobody said.
-	System *Server
+	System *Server `json:"-"`
 
-	Replicas int // of new streams; 0: what the server can do
+	Replicas int `json:"-"` // of new streams; 0: what the server can do
 }
 
 // foreignVariables are those of the nats command. They count where nothing of
@@ -120,19 +123,7 @@ func (s *Server) fill(from Server) {
 // contextFile is what a context of the nats command says. Of its other members none
 // matters here.
 type contextFile struct {
-	URL         string `json:"url"`
-	User        string `json:"user"`
-	Password    string `json:"password"`
-	Token       string `json:"token"`
-	Creds       string `json:"creds"`
-	NKey        string `json:"nkey"`
-	JWT         string `json:"user_jwt"`
-	Seed        string `json:"user_seed"`
-	CA          string `json:"ca"`
-	Cert        string `json:"cert"`
-	Key         string `json:"key"`
-	InboxPrefix string `json:"inbox_prefix"`
-	TLSFirst    bool   `json:"tls_first"`
+	Server
 
 	// These lead to another place, and would be wrong to leave out.
 	NSC       string `json:"nsc"`
@@ -162,25 +153,21 @@ func (c *Config) context(setting, name string, getenv func(string) string) (Serv
 	return f.server(path, getenv)
 }
 
-func (f contextFile) server(path string, getenv func(string) string) (Server, error) {
+func (f contextFile) server(name string, getenv func(string) string) (Server, error) {
 	for field, value := range map[string]string{"nsc": f.NSC, "socks_proxy": f.Proxy, "jetstream_domain": f.Domain,
 		"jetstream_api_prefix": f.APIPrefix, "windows_cert_store": f.CertStore} {
 		if value != "" {
-			return Server{}, &Error{File: path, Field: field, Reason: "is not supported here"}
+			return Server{}, &Error{File: name, Field: field, Reason: "is not supported here"}
 		}
 	}
-	s := Server{URL: f.URL, User: f.User, Password: f.Password, Token: f.Token, JWT: f.JWT, Seed: f.Seed, InboxPrefix: f.InboxPrefix, TLSFirst: f.TLSFirst}
-	for _, p := range []struct {
-		field, value string
-		to           *string
-	}{{"creds", f.Creds, &s.Creds}, {"nkey", f.NKey, &s.NKey}, {"ca", f.CA, &s.CA}, {"cert", f.Cert, &s.Cert}, {"key", f.Key, &s.Key}} {
-		value := strings.TrimPrefix(p.value, "file://")
+	for field, path := range map[string]*string{"creds": &f.Creds, "nkey": &f.NKey, "ca": &f.CA, "cert": &f.Cert, "key": &f.Key} {
+		value := strings.TrimPrefix(*path, "file://")
 		if strings.Contains(value, "://") || strings.HasPrefix(value, "data:") {
-			return Server{}, &Error{File: path, Field: p.field, Reason: "is not a path of a file, which is all that is supported here"}
+			return Server{}, &Error{File: name, Field: field, Reason: "is not a path of a file, which is all that is supported here"}
 		}
-		*p.to = expand(value, getenv)
+		*path = expand(value, getenv)
 	}
-	return s, nil
+	return f.Server, nil
 }
 
 // selectedContext is the one that the nats command uses if none is named; "" if none
