@@ -79,7 +79,7 @@ func newBlockSync(dir string, tree func(string) error) *blockSync {
 func (b *blockSync) sync(stream string) error {
 	if stream != b.stream {
 		b.close()
-		b.stream, b.blk, b.n = stream, nil, 0
+		b.stream = stream
 		// Which block is the newest is asked before the sync, for the same reason as below.
 		if err := b.newest(); err != nil {
 			return err
@@ -216,16 +216,12 @@ func (b *blockSync) rewrite() error {
 		}
 	}
 	b.close()
-	b.stream, b.blk, b.n, b.owes = "", nil, 0, false
+	b.stream, b.owes = "", false
 	return nil
 }
 
 // close gives the block up: it was synced, and gets nothing more.
-func (b *blockSync) close() {
-	if b.blk != nil {
-		b.blk.Close() // it was synced: closing cannot lose anything
-	}
-}
+func (b *blockSync) close() { b.advance(nil, 0) }
 
 func (b *blockSync) open(n int) (*os.File, error) {
 	return os.OpenFile(natsfile.Path(b.msgs(), n), os.O_RDWR, 0)

@@ -409,21 +409,16 @@ func (s *Server) inspect(expected []string) error {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	for _, stream := range open {
-		s.report(stream)
+		if lost := stream.State.Lost; lost != nil {
+			s.logger.Error("the store lost records: verify it, and restore them from a copy",
+				"dir", s.dir, "stream", stream.Name, "records", len(lost.Msgs), "bytes", lost.Bytes)
+		}
 	}
 	missing := without(expected, open)
 	if len(missing) > 0 {
 		return &LostStreamError{Dir: s.dir, Streams: missing, Said: s.bridge.complaints()}
 	}
 	return nil
-}
-
-func (s *Server) report(stream server.StreamDetail) {
-	if stream.State.Lost == nil {
-		return
-	}
-	s.logger.Error("the store lost records: verify it, and restore them from a copy",
-		"dir", s.dir, "stream", stream.Name, "records", len(stream.State.Lost.Msgs), "bytes", stream.State.Lost.Bytes)
 }
 
 // login makes a connection of the owner's to the server.

@@ -55,10 +55,6 @@ type origin struct {
 	line int
 }
 
-// Origin says where a setting, by its name in a file (backend, store for its dir,
-// namespace, url ...), comes from: a file, a variable, "call" or "default".
-func (c Config) Origin(setting string) string { return c.origins[setting].name }
-
 // Overrides are settings given in the call; "" is not given.
 type Overrides struct {
 	Backend       string

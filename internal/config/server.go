@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -109,14 +110,9 @@ func (s *Server) fill(from Server) {
 	if s.User+s.Token+s.Creds+s.NKey+s.JWT == "" {
 		s.User, s.Password, s.Token, s.Creds, s.NKey, s.JWT, s.Seed = from.User, from.Password, from.Token, from.Creds, from.NKey, from.JWT, from.Seed
 	}
-	if s.CA == "" {
-		s.CA = from.CA
-	}
+	s.CA, s.InboxPrefix = cmp.Or(s.CA, from.CA), cmp.Or(s.InboxPrefix, from.InboxPrefix)
 	if s.Cert == "" {
 		s.Cert, s.Key = from.Cert, from.Key
-	}
-	if s.InboxPrefix == "" {
-		s.InboxPrefix = from.InboxPrefix
 	}
 }
 

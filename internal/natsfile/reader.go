@@ -62,10 +62,8 @@ func Load(path string, buf []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := int(info.Size()); n > cap(buf) {
-		buf = make([]byte, n)
-	}
-	buf = buf[:info.Size()]
+	n := int(info.Size())
+	buf = slices.Grow(buf[:0], n)[:n]
 	_, err = io.ReadFull(f, buf)
 	return buf, err
 }
