@@ -138,18 +138,14 @@ func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 		return nil
 	}
 	for _, name := range names {
-		msgs := natsfile.Messages(dir, name)
 		first, err := natsfile.FirstSequence(dir, name)
 		if err != nil || events.Offset(first) > slices.Max(offsets) {
 			continue
 		}
-		blocks, err := natsfile.Numbers(msgs)
-		if err != nil {
-			continue
-		}
-		x, stream := &examination{dir: dir}, examined{name: name, msgs: msgs}
+		x, stream := &examination{dir: dir}, examined{name: name, msgs: natsfile.Messages(dir, name)}
+		blocks, _ := natsfile.Numbers(stream.msgs) // what cannot be read says nothing
 		for _, number := range blocks {
-			b, _ := stream.beside(number) // without gaps if it cannot be read
+			b, _ := stream.beside(number)
 			for _, g := range b.gaps {
 				if _, err := events.ParseNATS(g.Subject); err == nil {
 					found[x.firstLost(&b, g)] = g.Subject
