@@ -79,7 +79,8 @@ func (c *Config) fillNATS(getenv func(string) string) error {
 	}
 	if s.URL == "" {
 		at := c.origins["backend"]
-		return &Error{at.name, at.line, "nats.url", "the backend nats needs a server: --server, --context, or a section [nats] with url or context"}
+		return &Error{at.name, at.line, "nats.url",
+			"the backend nats needs a server: --server, --context, or a section [nats] with url or context"}
 	}
 	foreign := make(map[string]string)
 	for name, variable := range foreignVariables {
