@@ -28,6 +28,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	disk, unmount := mount(t, image)
 	defer unmount()
 	store := filepath.Join(disk, "store")
+	const left = 30 << 20 // less than half of the reserve
 	free := func() uint64 {
 		var st unix.Statfs_t
 		if err := unix.Statfs(disk, &st); err != nil {
@@ -81,6 +82,32 @@ func TestFullDiskIsRead(t *testing.T) {
 	if n := free(); n < 24<<20 {
 		t.Errorf("%d MiB are free: views or snapshots took of the reserve", n>>20)
 	}
+	// Views that were lost are not made anew out of the reserve.
+	views := []string{"views.db", "views.db-wal", "views.db-shm", "search.db", "search.db-wal", "search.db-shm"}
+	aside := filepath.Join(disk, "aside")
+	move := func(from, to string) {
+		t.Helper()
+		for _, name := range views {
+			if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+	filler := filepath.Join(disk, "filler")
+	if err := os.Mkdir(aside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	move(store, aside)
+	mustRun(t, "fallocate", "-l", fmt.Sprint(free()-left), filler)
+	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}, {"show", "s0", "--last", "1"}} {
+		if out, code := run("", "tally-replay", args...); code != 0 {
+			t.Errorf("half of the reserve is left: %s ended with %d: %s", args[0], code, out)
+		}
+	}
+	if n := free(); n < left-(1<<20) {
+		t.Errorf("of %d MiB %d are free: views were made of the reserve", left>>20, n>>20)
+	}
+	move(aside, store)
 	ballast := filepath.Join(disk, "ballast")
 	f, err := os.Create(ballast)
 	if err != nil {
@@ -101,7 +128,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	if out, code := run(`{"role":"user","content":"x"}`, "tally-ingest", "append", "s0"); code != 7 {
 		t.Errorf("an append ended with %d: %s", code, out)
 	}
-	for _, name := range []string{"views.db", "views.db-wal", "views.db-shm", "search.db", "search.db-wal", "search.db-shm"} {
+	for _, name := range views {
 		if err := os.Remove(filepath.Join(store, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -115,7 +142,7 @@ func TestFullDiskIsRead(t *testing.T) {
 			t.Errorf("without views: %s ended with %d: %s", args[0], code, out)
 		}
 	}
-	for _, name := range []string{ballast, filepath.Join(disk, "more")} {
+	for _, name := range []string{ballast, filler, filepath.Join(disk, "more")} {
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,19 @@ func groupSyncs(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.EXT4_SUPER_MAGIC
 }
 
+// syncTree makes everything below a directory durable: files, directories, renames.
+func syncTree(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("sync: %v", err)
+	}
+	return nil
+}
+
 // blockSync makes a log durable whose server acknowledges as soon as a message is
 // in the system's memory. The server appends to the newest block file of a stream,
 // <stream>/msgs/<n>.blk, and begins the next when it is full; it never goes back
@@ -66,7 +79,7 @@ func newBlockSync(dir string, tree func(string) error) *blockSync {
 func (b *blockSync) sync(stream string) error {
 	if stream != b.stream {
 		b.close()
-		b.stream, b.blk, b.n = stream, nil, 0
+		b.stream = stream
 		// Which block is the newest is asked before the sync, for the same reason as below.
 		if err := b.newest(); err != nil {
 			return err
@@ -203,16 +216,12 @@ func (b *blockSync) rewrite() error {
 		}
 	}
 	b.close()
-	b.stream, b.blk, b.n, b.owes = "", nil, 0, false
+	b.stream, b.owes = "", false
 	return nil
 }
 
 // close gives the block up: it was synced, and gets nothing more.
-func (b *blockSync) close() {
-	if b.blk != nil {
-		b.blk.Close() // it was synced: closing cannot lose anything
-	}
-}
+func (b *blockSync) close() { b.advance(nil, 0) }
 
 func (b *blockSync) open(n int) (*os.File, error) {
 	return os.OpenFile(natsfile.Path(b.msgs(), n), os.O_RDWR, 0)

@@ -185,8 +185,8 @@ func (x *examination) vouch(b *examined) error {
 		return err
 	}
 	for _, number := range numbers {
-		other := examined{name: b.name, msgs: b.msgs, number: number}
-		if err := other.read(); err != nil {
+		other, err := b.beside(number)
+		if err != nil {
 			return err
 		}
 		if other.vouches() {
@@ -241,6 +241,30 @@ func (b *examined) read() (err error) {
 	return err
 }
 
+// beside reads another block of the stream.
+func (b *examined) beside(number int) (examined, error) {
+	other := examined{name: b.name, msgs: b.msgs, number: number}
+	err := other.read()
+	return other, err
+}
+
+// behind gives the first offset behind a gap that is there for sure, in the block or else
+// in the next one.
+func (b *examined) behind(gap natsfile.Gap) (at events.Offset, known bool) {
+	records := b.records
+	i := slices.IndexFunc(records, func(r natsfile.Record) bool { return r.Begin >= gap.End })
+	if i < 0 && b.next != 0 {
+		next, err := b.beside(b.next)
+		if err == nil && len(next.records) > 0 {
+			records, i = next.records, 0
+		}
+	}
+	if i < 0 {
+		return 0, false
+	}
+	return events.Offset(records[i].Seq), true
+}
+
 // block mends what can be mended in a block, keeps one aside of which the server will
 // throw something away, and notes what that is. It reports whether the server will
 // want to read the stream again, if the block is its last one.
@@ -290,17 +314,14 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 // extent gives the offsets that a damaged record takes with it: all behind it in its
 // block. Or it is torn: what was being written when the process or the power went.
 func (x *examination) extent(b *examined, gap natsfile.Gap) (from, upto events.Offset, torn bool) {
-	behind := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= gap.End })
 	from = x.firstLost(b, gap)
 	upto = from
-	switch {
-	case behind >= 0:
-		upto = events.Offset(b.records[len(b.records)-1].Seq)
-	case b.next != 0:
-		if first, ok := firstOf(b.msgs, b.name, b.next); ok {
-			upto = first - 1
-		}
-	case b.end:
+	if n := len(b.records); n > 0 && b.records[n-1].Begin >= gap.End {
+		return from, events.Offset(b.records[n-1].Seq), false
+	}
+	if next, known := b.behind(gap); known {
+		upto = next - 1
+	} else if b.end {
 		upto = max(from, x.durable)
 		torn = from > x.durable && !(x.sameBoot && gap.Whole)
 	}
@@ -309,17 +330,14 @@ func (x *examination) extent(b *examined, gap natsfile.Gap) (from, upto events.O
 
 // firstLost gives the offset of the damaged record: the one behind the last sound one.
 func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
-	before := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= gap.Begin })
-	if before < 0 {
-		before = len(b.records)
-	}
-	if before > 0 {
-		return events.Offset(b.records[before-1].Seq) + 1
+	for _, r := range slices.Backward(b.records) {
+		if r.Begin < gap.Begin {
+			return events.Offset(r.Seq) + 1
+		}
 	}
 	if b.number > 1 {
-		earlier := examined{name: b.name, msgs: b.msgs, number: b.number - 1}
-		if earlier.read() == nil && len(earlier.records) > 0 {
-			return events.Offset(earlier.records[len(earlier.records)-1].Seq) + 1
+		if before, err := b.beside(b.number - 1); err == nil && len(before.records) > 0 {
+			return events.Offset(before.records[len(before.records)-1].Seq) + 1
 		}
 	}
 	if first, err := natsfile.FirstSequence(x.dir, b.name); err == nil {
@@ -329,19 +347,6 @@ func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
 		return events.Offset(b.records[0].Seq) - 1
 	}
 	return x.durable
-}
-
-// firstOf gives the first offset that a block holds for sure.
-func firstOf(msgs, stream string, number int) (events.Offset, bool) {
-	data, err := os.ReadFile(natsfile.Path(msgs, number))
-	if err != nil {
-		return 0, false
-	}
-	records, _ := natsfile.Scan(stream, number, data)
-	if len(records) == 0 {
-		return 0, false
-	}
-	return events.Offset(records[0].Seq), true
 }
 
 // note adds to what is lost the offsets from one to another, with the subjects of

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -151,34 +153,38 @@ func (d *desk) settle(account, key string, answer []byte) {
 func (d *desk) forget(made map[string]bool) error {
 	ctx, cancel := context.WithTimeout(d.life, answer)
 	defer cancel()
-	left := make(map[string]bool)
-	asked := make(map[string]bool)
+	left := make(map[string][]string) // by stream
 	for key := range made {
-		name, _, _ := strings.Cut(key, ".")
-		if asked[name] {
+		stream, _, _ := strings.Cut(key, ".")
+		if _, asked := left[stream]; asked {
 			continue
 		}
-		asked[name] = true
-		stream, err := d.js.Stream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue
-		} else if err != nil {
+		names, err := consumersOf(ctx, d.js, stream)
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
 		}
-		list := stream.ConsumerNames(ctx)
-		for consumer := range list.Name() {
-			left[name+"."+consumer] = true
-		}
-		if err := list.Err(); err != nil {
-			return err
-		}
+		left[stream] = names
 	}
-	for key := range made {
-		if !left[key] {
-			delete(made, key)
-		}
-	}
+	maps.DeleteFunc(made, func(key string, _ bool) bool {
+		stream, name, _ := strings.Cut(key, ".")
+		_, there := slices.BinarySearch(left[stream], name)
+		return !there
+	})
 	return nil
+}
+
+// consumersOf lists the consumers of a stream, in the order of their names.
+func consumersOf(ctx context.Context, js jetstream.JetStream, stream string) (names []string, err error) {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	list := s.ConsumerNames(ctx)
+	for name := range list.Name() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, list.Err()
 }
 
 // removeConsumers removes the durable consumers that a store has. None is tally's: whoever
@@ -196,21 +202,16 @@ func (s *Server) removeConsumers(ctx context.Context, streams []string) error {
 		if err != nil {
 			return err
 		}
-		stream, err := js.Stream(ctx, name)
+		consumers, err := consumersOf(ctx, js, name)
 		if err != nil {
 			return err
 		}
-		list, removed := stream.ConsumerNames(ctx), 0
-		for consumer := range list.Name() {
-			if err := stream.DeleteConsumer(ctx, consumer); err != nil {
+		for _, consumer := range consumers {
+			if err := js.DeleteConsumer(ctx, name, consumer); err != nil {
 				return err
 			}
-			removed++
 		}
-		if err := list.Err(); err != nil {
-			return err
-		}
-		s.logger.Warn("consumers that are not tally's were removed", "dir", s.dir, "stream", name, "consumers", removed)
+		s.logger.Warn("consumers that are not tally's were removed", "dir", s.dir, "stream", name, "consumers", len(consumers))
 	}
 	return nil
 }

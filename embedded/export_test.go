@@ -3,6 +3,9 @@ package embedded
 import (
 	"context"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // Scrub looks through all blocks of a store that is in use.
@@ -28,3 +31,14 @@ func SetServerVersion(t *testing.T, version string) {
 
 // SyncsAlways reports whether a store's server syncs each message before it acknowledges.
 func SyncsAlways(s *Server) bool { return s.nats.JetStreamConfig().SyncAlways }
+
+// NATS is the server that a store runs.
+func NATS(s *Server) *server.Server { return s.nats }
+
+// SetForgetAnswers sets for how long servers remember what they were asked, until a test
+// is over.
+func SetForgetAnswers(t *testing.T, after time.Duration) {
+	before := forgetAnswers
+	forgetAnswers = after
+	t.Cleanup(func() { forgetAnswers = before })
+}

@@ -53,11 +53,7 @@ func addHoles(dir string, lost []log.Hole) error {
 	all := append(known, lost...)
 	slices.SortStableFunc(all, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
 	all = slices.CompactFunc(all, func(a, b log.Hole) bool { return a.Offset == b.Offset })
-	text, err := json.Marshal(holes{Version: 1, Lost: all})
-	if err != nil {
-		return err
-	}
-	return durable.Replace(filepath.Join(damagedDir(dir), holesFile), append(text, '\n'), 0o600, durable.WithSync)
+	return writeJSON(filepath.Join(damagedDir(dir), holesFile), holes{Version: 1, Lost: all}, durable.WithSync)
 }
 
 // unknown gives the offsets from one on and before another that are not known to be lost.
@@ -142,21 +138,14 @@ func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 		return nil
 	}
 	for _, name := range names {
-		msgs := natsfile.Messages(dir, name)
 		first, err := natsfile.FirstSequence(dir, name)
 		if err != nil || events.Offset(first) > slices.Max(offsets) {
 			continue
 		}
-		blocks, err := natsfile.Numbers(msgs)
-		if err != nil {
-			continue
-		}
-		x := &examination{dir: dir}
+		x, stream := &examination{dir: dir}, examined{name: name, msgs: natsfile.Messages(dir, name)}
+		blocks, _ := natsfile.Numbers(stream.msgs) // what cannot be read says nothing
 		for _, number := range blocks {
-			b := examined{name: name, msgs: msgs, number: number}
-			if b.read() != nil {
-				continue
-			}
+			b, _ := stream.beside(number)
 			for _, g := range b.gaps {
 				if _, err := events.ParseNATS(g.Subject); err == nil {
 					found[x.firstLost(&b, g)] = g.Subject

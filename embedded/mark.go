@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tallylog/tally/events"
@@ -29,6 +30,13 @@ type mark struct {
 	Clean   bool          `json:"clean"`   // it stopped by itself
 	Durable events.Offset `json:"durable"` // the last offset then
 	Servers []string      `json:"servers"` // versions of the servers that wrote to the store, each once
+}
+
+// bootID names the time for which the machine has been running. Where the system does not
+// say it, every start counts as one after a power cut.
+func bootID() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text))
 }
 
 // readMark gives the mark. One that cannot be read says nothing, and is said.
@@ -61,11 +69,7 @@ func (s *Server) writeMark(clean bool) error {
 }
 
 func replaceMark(dir string, m mark) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return durable.Replace(filepath.Join(dir, markFile), append(text, '\n'), 0o600, durable.WithSync)
+	return writeJSON(filepath.Join(dir, markFile), m, durable.WithSync)
 }
 
 // expectedStreams lists the streams that a directory says it has: by its mark, and by
@@ -75,9 +79,7 @@ func expectedStreams(dir string, m mark) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	expected := append(slices.Clone(m.Streams), folders...)
-	slices.Sort(expected)
-	return slices.Compact(expected), nil
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Streams, folders)))), nil
 }
 
 // watermark keeps the highest durable offset in a file of its own, written in place
@@ -102,13 +104,12 @@ func openWatermark(dir string) (*watermark, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watermark{file: f}
-	text := make([]byte, watermarkSize)
-	if n, _ := f.ReadAt(text, 0); n == watermarkSize {
-		var at uint64
-		if _, err := fmt.Sscanf(string(text), "%016x", &at); err == nil && string(watermarkText(events.Offset(at))) == string(text) {
-			w.at = events.Offset(at)
-		}
+	w, text := &watermark{file: f}, make([]byte, watermarkSize)
+	_, _ = f.ReadAt(text, 0)
+	var at events.Offset
+	_, _ = fmt.Sscanf(string(text), "%016x", &at)
+	if string(watermarkText(at)) == string(text) {
+		w.at = at
 	}
 	return w, nil
 }

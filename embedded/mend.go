@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,22 +12,17 @@ import (
 
 // mend flips back the bits that explain the damage.
 func (x *examination) mend(b *examined) error {
-	bits := 0
-	for _, g := range b.gaps {
-		if g.Bit >= 0 {
-			if bits == 0 {
-				if err := x.keep(b); err != nil {
-					return err
-				}
-			}
-			b.data[g.Bit/8] ^= 1 << (g.Bit % 8)
-			bits++
-		}
-	}
-	if bits == 0 {
+	flipped := slices.DeleteFunc(slices.Clone(b.gaps), func(g natsfile.Gap) bool { return g.Bit < 0 })
+	if len(flipped) == 0 {
 		return nil
 	}
-	x.mended += bits
+	if err := x.keep(b); err != nil {
+		return err
+	}
+	for _, g := range flipped {
+		b.data[g.Bit/8] ^= 1 << (g.Bit % 8)
+	}
+	x.mended += len(flipped)
 	return b.write()
 }
 
@@ -72,14 +65,9 @@ func (x *examination) place(b *examined, g natsfile.Gap) (from, upto events.Offs
 	}
 	from = x.firstLost(b, g)
 	upto = from
-	if behind := slices.IndexFunc(b.records, func(r natsfile.Record) bool { return r.Begin >= g.End }); behind >= 0 {
-		upto = events.Offset(b.records[behind].Seq) - 1
-	} else if b.next != 0 {
-		if first, ok := firstOf(b.msgs, b.name, b.next); ok {
-			upto = first - 1
-		}
+	if next, known := b.behind(g); known {
+		upto = max(from, next-1)
 	}
-	upto = max(from, upto)
 	return from, upto, natsfile.Framed(b.data[g.Begin:g.End], uint64(from), uint64(upto))
 }
 
@@ -112,9 +100,5 @@ func (b *examined) cut(at int) error {
 
 // forgetIndex has the server read the block's stream anew.
 func (b *examined) forgetIndex() error {
-	err := os.Remove(filepath.Join(b.msgs, natsfile.IndexFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return remove(filepath.Join(b.msgs, natsfile.IndexFile))
 }

@@ -25,10 +25,8 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// What a version command prints.
-const (
-	ServerVersion = server.VERSION
-)
+// ServerVersion is what a version command prints.
+const ServerVersion = server.VERSION
 
 // Options say which store is opened. The zero value opens the one that the
 // configuration names, as the working directory sees it.

@@ -103,19 +103,26 @@ func readOwner(dir string) (o owner, err error) {
 
 // writeOwner puts the file there whole, for this user alone.
 func writeOwner(dir string, o owner) error {
-	text, err := json.Marshal(o)
+	return writeJSON(filepath.Join(dir, ownerFile), o, durable.NoSync)
+}
+
+func removeOwner(dir string) error { return remove(filepath.Join(dir, ownerFile)) }
+
+// writeJSON replaces a file, which is for this user alone.
+func writeJSON(path string, v any, sync durable.Sync) error {
+	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return durable.Replace(filepath.Join(dir, ownerFile), append(text, '\n'), 0o600, durable.NoSync)
+	return durable.Replace(path, append(text, '\n'), 0o600, sync)
 }
 
-func removeOwner(dir string) error {
-	err := os.Remove(filepath.Join(dir, ownerFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// remove removes a file, if it is there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // Attached is the log of a directory that another process owns.

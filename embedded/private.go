@@ -54,7 +54,7 @@ func makePrivate(dir string) error {
 	if !info.IsDir() {
 		return &fs.PathError{Op: "open", Path: dir, Err: errors.New("not a directory")}
 	}
-	if err := checkOwner(dir); err != nil {
+	if err := checkMine(dir, info); err != nil {
 		return err
 	}
 	if err := mayWrite(dir); err != nil {
@@ -77,12 +77,8 @@ func makePrivate(dir string) error {
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(dir, e.Name())
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return &OwnershipError{Path: path, User: -1}
-		}
-		if user, mine := ownerOf(info); !mine {
-			return &OwnershipError{Path: path, User: user}
+		if err := checkMine(filepath.Join(dir, e.Name()), info); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -94,8 +90,16 @@ func checkOwner(dir string) error {
 	if err != nil {
 		return nil // whoever needs it says so
 	}
+	return checkMine(dir, info)
+}
+
+// checkMine refuses what is somebody else's, or a link.
+func checkMine(path string, info fs.FileInfo) error {
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return &OwnershipError{Path: path, User: -1}
+	}
 	if user, mine := ownerOf(info); !mine {
-		return &OwnershipError{Path: dir, User: user}
+		return &OwnershipError{Path: path, User: user}
 	}
 	return nil
 }

@@ -303,6 +303,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		SyncInterval:           time.Second,
 		MaxPayload:             16 << 20,
 		MaxPending:             128 << 20,
+		MaxClosedClients:       1, // that it remembers, which nobody asks for; 10,000 take 80 KB
 	}
 	if err := s.admit(opts, o.Listen); err != nil {
 		return err
@@ -324,6 +325,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	if !ns.JetStreamEnabled() {
 		return errors.New("the server runs without JetStream")
 	}
+	_ = ns.SystemAccount().SetServiceExportResponseThreshold(serverAPI, forgetAnswers) // an error: it is remembered for longer
 	if err := s.openAccount(ctx, o.Progress); err != nil {
 		return err
 	}
@@ -332,6 +334,14 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	}
 	return err
 }
+
+// serverAPI is the service by which the server's own interface answers to other accounts.
+// A timer of it, which nobody can stop, keeps a server that was stopped in memory until
+// forgetAnswers after the last request: by then nobody waits for the answer. A variable
+// for tests.
+const serverAPI = "$JS.API.>"
+
+var forgetAnswers = mostWait
 
 // openAccount has the server open the streams of this process's account, which it reads
 // after an unclean stop. With several accounts it does so only when it is told.
@@ -399,21 +409,16 @@ func (s *Server) inspect(expected []string) error {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	for _, stream := range open {
-		s.report(stream)
+		if lost := stream.State.Lost; lost != nil {
+			s.logger.Error("the store lost records: verify it, and restore them from a copy",
+				"dir", s.dir, "stream", stream.Name, "records", len(lost.Msgs), "bytes", lost.Bytes)
+		}
 	}
 	missing := without(expected, open)
 	if len(missing) > 0 {
 		return &LostStreamError{Dir: s.dir, Streams: missing, Said: s.bridge.complaints()}
 	}
 	return nil
-}
-
-func (s *Server) report(stream server.StreamDetail) {
-	if stream.State.Lost == nil {
-		return
-	}
-	s.logger.Error("the store lost records: verify it, and restore them from a copy",
-		"dir", s.dir, "stream", stream.Name, "records", len(stream.State.Lost.Msgs), "bytes", stream.State.Lost.Bytes)
 }
 
 // login makes a connection of the owner's to the server.
@@ -531,7 +536,8 @@ func (s *Server) stop() error {
 	if s.nats != nil {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		s.opening.Wait() // a start that was given up
+		s.opening.Wait()                             // a start that was given up
+		s.nats.SetLoggerV2(nil, false, false, false) // it stays in memory for a while: see serverAPI
 		// A clean stop of the server leaves its last writes in memory.
 		if s.sync {
 			errs = append(errs, wholeTree(s.dir))

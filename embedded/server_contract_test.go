@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -43,6 +44,7 @@ var contract = []struct {
 	{"A request for messages with bytes to spare ends with Batch Completed", contractBatch},
 	{"A request for messages that is exactly full ends without a word", contractFull},
 	{"A request from another account has a reply subject of the server's, from which the answer goes to that account alone", contractAccounts},
+	{"JetStream answers through the export $JS.API.> of the system account, which forgets after its response threshold", contractForgets},
 }
 
 func TestServerContract(t *testing.T) {
@@ -121,6 +123,9 @@ func runPlain(t *testing.T, dir string) *plain {
 func (p *plain) stop() {
 	if p.nc != nil {
 		p.nc.Close()
+	}
+	if p.Server == nil {
+		return
 	}
 	p.Shutdown()
 	p.WaitForShutdown()
@@ -530,4 +535,17 @@ func contractAccounts(t *testing.T) {
 	if n, _, _ := here.Pending(); n != 0 {
 		t.Error("the answer came to the answerer's own account, too")
 	}
+}
+
+func contractForgets(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	const threshold = 50 * time.Millisecond
+	if err := p.SystemAccount().SetServiceExportResponseThreshold("$JS.API.>", threshold); err != nil {
+		t.Fatal(err)
+	}
+	p.stream()
+	gone := weak.Make(p.Server)
+	p.stop()
+	p.Server, p.nc, p.js = nil, nil, nil
+	mustCollect(t, "a server that was stopped", func() bool { return gone.Value() == nil })
 }

@@ -222,10 +222,7 @@ func (s *Server) streams() (open []server.StreamDetail, err error) {
 
 // without gives those of some names that are not open.
 func without(names []string, open []server.StreamDetail) (missing []string) {
-	for _, name := range names {
-		if !slices.ContainsFunc(open, func(s server.StreamDetail) bool { return s.Name == name }) {
-			missing = append(missing, name)
-		}
-	}
-	return missing
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(open, func(s server.StreamDetail) bool { return s.Name == name })
+	})
 }

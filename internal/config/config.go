@@ -4,9 +4,11 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"math"
 	"os"
@@ -53,10 +55,6 @@ type origin struct {
 	line int
 }
 
-// Origin says where a setting, by its name in a file (backend, store for its dir,
-// namespace, url ...), comes from: a file, a variable, "call" or "default".
-func (c Config) Origin(setting string) string { return c.origins[setting].name }
-
 // Overrides are settings given in the call; "" is not given.
 type Overrides struct {
 	Backend       string
@@ -90,81 +88,12 @@ func (e *Error) Error() string {
 	return text + ": " + e.Reason
 }
 
-// file is what a tally.toml or config.toml may say.
-type file struct {
-	Namespace text `toml:"namespace"`
-	Store     struct {
-		Backend       text `toml:"backend"`
-		Dir           text `toml:"dir"`
-		Segment       text `toml:"segment"`
-		MinDurability text `toml:"min_durability"`
-	} `toml:"store"`
-	NATS struct {
-		URL         text  `toml:"url"`
-		Context     text  `toml:"context"`
-		User        text  `toml:"user"`
-		Password    text  `toml:"password"`
-		Token       text  `toml:"token"`
-		Creds       text  `toml:"creds"`
-		NKey        text  `toml:"nkey"`
-		CA          text  `toml:"ca"`
-		Cert        text  `toml:"cert"`
-		Key         text  `toml:"key"`
-		InboxPrefix text  `toml:"inbox_prefix"`
-		System      text  `toml:"system_context"`
-		Replicas    count `toml:"replicas"`
-	} `toml:"nats"`
-}
-
-// said returns what a file in a directory says. Paths in it are relative to that.
-func (f file) said(dir string) map[string]string {
-	within := func(t text) string {
-		if t == "" || filepath.IsAbs(string(t)) {
-			return string(t)
-		}
-		return filepath.Join(dir, string(t))
-	}
-	n := f.NATS
-	return map[string]string{
-		"namespace": string(f.Namespace), "backend": string(f.Store.Backend), "store": within(f.Store.Dir), "segment": string(f.Store.Segment),
-		"min_durability": string(f.Store.MinDurability), "url": string(n.URL), "context": string(n.Context), "user": string(n.User),
-		"password": string(n.Password), "token": string(n.Token), "creds": within(n.Creds), "nkey": within(n.NKey), "ca": within(n.CA),
-		"cert": within(n.Cert), "key": within(n.Key), "inbox_prefix": string(n.InboxPrefix), "system_context": string(n.System), "replicas": string(n.Replicas),
-	}
-}
-
-// text is a string whose absence of one is an error with a place.
-type text string
-
-// UnmarshalTOML implements toml.Unmarshaler.
-func (t *text) UnmarshalTOML(v any) error {
-	s, ok := v.(string)
-	if !ok {
-		return errors.New("want a string")
-	}
-	*t = text(s)
-	return nil
-}
-
-// count is a number of one digit, as its text.
-type count string
-
-// UnmarshalTOML implements toml.Unmarshaler.
-func (n *count) UnmarshalTOML(v any) error {
-	i, ok := v.(int64)
-	if !ok || i < 1 || i > 5 {
-		return errors.New("want a number from 1 to 5")
-	}
-	*n = count(strconv.FormatInt(i, 10))
-	return nil
-}
-
 // Resolve reads the configuration as seen from a directory. getenv is os.Getenv
 // but for tests. Problems are *Error.
 func Resolve(dir string, call Overrides, getenv func(string) string) (Config, error) {
 	c := Config{said: map[string]string{"backend": Local, "namespace": events.DefaultNamespace}, origins: make(map[string]origin)}
-	for _, setting := range settings {
-		c.origins[setting.name] = origin{name: "default"}
+	for _, s := range settings {
+		c.origins[s.name] = origin{name: "default"}
 	}
 	if home := dataHome(getenv); home != "" {
 		c.said["store"] = filepath.Join(home, "tally")
@@ -185,9 +114,9 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 		}
 	}
 	environment := make(map[string]string)
-	for _, setting := range settings {
-		if setting.variable != "" {
-			environment[setting.name] = getenv(setting.variable)
+	for _, s := range settings {
+		if s.variable != "" {
+			environment[s.name] = getenv(s.variable)
 		}
 	}
 	c.take(environment, variable)
@@ -204,48 +133,58 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	return c, c.fill(getenv)
 }
 
-// settings are what can be said: by which name, where in a file, in which variable.
-var settings = []struct {
-	name     string
-	key      toml.Key
-	variable string // "": in none of tally's
-}{
-	{"backend", toml.Key{"store", "backend"}, "TALLY_BACKEND"},
-	{"store", toml.Key{"store", "dir"}, "TALLY_STORE"},
-	{"segment", toml.Key{"store", "segment"}, "TALLY_SEGMENT"},
-	{"min_durability", toml.Key{"store", "min_durability"}, "TALLY_MIN_DURABILITY"},
-	{"namespace", toml.Key{"namespace"}, "TALLY_NAMESPACE"},
-	{"url", toml.Key{"nats", "url"}, "TALLY_SERVER"},
-	{"context", toml.Key{"nats", "context"}, "TALLY_CONTEXT"},
-	{"user", toml.Key{"nats", "user"}, ""},
-	{"password", toml.Key{"nats", "password"}, ""},
-	{"token", toml.Key{"nats", "token"}, ""},
-	{"creds", toml.Key{"nats", "creds"}, ""},
-	{"nkey", toml.Key{"nats", "nkey"}, ""},
-	{"ca", toml.Key{"nats", "ca"}, ""},
-	{"cert", toml.Key{"nats", "cert"}, ""},
-	{"key", toml.Key{"nats", "key"}, ""},
-	{"inbox_prefix", toml.Key{"nats", "inbox_prefix"}, ""},
-	{"system_context", toml.Key{"nats", "system_context"}, ""},
-	{"replicas", toml.Key{"nats", "replicas"}, ""},
+// setting is something that can be said: by which name, under which key of a file, in
+// which variable of tally's own, if any. A path in a file is relative to its folder.
+type setting struct {
+	name, key, variable string
+	path                bool
 }
 
-func variable(setting string) origin {
-	for _, s := range settings {
-		if s.name == setting {
-			return origin{name: s.variable}
-		}
-	}
-	panic("config: there is no setting " + setting)
+var settings = []setting{
+	{name: "backend", key: "store.backend", variable: "TALLY_BACKEND"},
+	{name: "store", key: "store.dir", variable: "TALLY_STORE", path: true},
+	{name: "segment", key: "store.segment", variable: "TALLY_SEGMENT"},
+	{name: "min_durability", key: "store.min_durability", variable: "TALLY_MIN_DURABILITY"},
+	{name: "namespace", key: "namespace", variable: "TALLY_NAMESPACE"},
+	{name: "url", key: "nats.url", variable: "TALLY_SERVER"},
+	{name: "context", key: "nats.context", variable: "TALLY_CONTEXT"},
+	{name: "user", key: "nats.user"},
+	{name: "password", key: "nats.password"},
+	{name: "token", key: "nats.token"},
+	{name: "creds", key: "nats.creds", path: true},
+	{name: "nkey", key: "nats.nkey", path: true},
+	{name: "ca", key: "nats.ca", path: true},
+	{name: "cert", key: "nats.cert", path: true},
+	{name: "key", key: "nats.key", path: true},
+	{name: "inbox_prefix", key: "nats.inbox_prefix"},
+	{name: "system_context", key: "nats.system_context"},
+	{name: "replicas", key: "nats.replicas"},
 }
 
-func keyOf(setting string) toml.Key {
-	for _, s := range settings {
-		if s.name == setting {
-			return s.key
+// settingOf returns a setting by its name, which is one.
+func settingOf(name string) setting {
+	return settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
+}
+
+func variable(name string) origin { return origin{name: settingOf(name).variable} }
+
+// in returns what a file in a directory says of the setting.
+func (s setting) in(dir string, value any) (string, error) {
+	if s.name == "replicas" {
+		n, ok := value.(int64)
+		if !ok || n < 1 || n > 5 {
+			return "", errors.New("want a number from 1 to 5")
 		}
+		return strconv.FormatInt(n, 10), nil
 	}
-	panic("config: there is no setting " + setting)
+	text, ok := value.(string)
+	if !ok {
+		return "", errors.New("want a string")
+	}
+	if s.path && text != "" && !filepath.IsAbs(text) {
+		text = filepath.Join(dir, text)
+	}
+	return text, nil
 }
 
 // take takes over what is given; from says where each setting was. Who names
@@ -253,7 +192,7 @@ func keyOf(setting string) toml.Key {
 func (c *Config) take(given map[string]string, from func(setting string) origin) {
 	if given["url"] != "" || given["context"] != "" {
 		for _, s := range settings {
-			if s.key[0] == "nats" && s.name != "replicas" {
+			if strings.HasPrefix(s.key, "nats.") && s.name != "replicas" {
 				delete(c.said, s.name)
 			}
 		}
@@ -282,19 +221,19 @@ func (c *Config) choose(given map[string]string) {
 }
 
 // wrong is the error of a setting, at its place.
-func (c *Config) wrong(setting, field, format string, args ...any) error {
-	at := c.origins[setting]
-	return &Error{File: at.name, Line: at.line, Field: field, Reason: fmt.Sprintf(format, args...)}
+func (c *Config) wrong(name, format string, args ...any) error {
+	at := c.origins[name]
+	return &Error{File: at.name, Line: at.line, Field: settingOf(name).key, Reason: fmt.Sprintf(format, args...)}
 }
 
 // fill sets the fields to what was said, and holds that to what it can be.
 func (c *Config) fill(getenv func(string) string) error {
 	c.Backend, c.Store, c.Namespace = c.said["backend"], c.said["store"], c.said["namespace"]
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
-		return c.wrong("namespace", "namespace", "%q: want 1 to 64 of [A-Za-z0-9_-]", c.Namespace)
+		return c.wrong("namespace", "%q: want 1 to 64 of [A-Za-z0-9_-]", c.Namespace)
 	}
 	if d := c.said["min_durability"]; d != "" && c.MinDurability.UnmarshalText([]byte(d)) != nil {
-		return c.wrong("min_durability", "store.min_durability", "%q: want buffered, durable or replicated", d)
+		return c.wrong("min_durability", "%q: want buffered, durable or replicated", d)
 	}
 	switch c.Backend {
 	case Memory:
@@ -304,7 +243,7 @@ func (c *Config) fill(getenv func(string) string) error {
 	case NATS:
 		return c.fillNATS(getenv)
 	}
-	return c.wrong("backend", "store.backend", "%q: want local, memory or nats", c.Backend)
+	return c.wrong("backend", "%q: want local, memory or nats", c.Backend)
 }
 
 func (c *Config) fillLocal() (err error) {
@@ -312,10 +251,10 @@ func (c *Config) fillLocal() (err error) {
 		return &Error{File: "environment", Field: "HOME", Reason: "not set, and no store directory was given: use --store or TALLY_STORE"}
 	}
 	if c.Store, err = filepath.Abs(c.Store); err != nil {
-		return c.wrong("store", "store.dir", "%v", err)
+		return c.wrong("store", "%v", err)
 	}
 	if c.Segment, err = parseSize(c.said["segment"]); err != nil {
-		return c.wrong("segment", "store.segment", "%q: want a number of bytes, or of KiB, MiB or GiB", c.said["segment"])
+		return c.wrong("segment", "%q: want a number of bytes, or of KiB, MiB or GiB", c.said["segment"])
 	}
 	return nil
 }
@@ -348,25 +287,51 @@ func (c *Config) read(path string) error {
 	if err != nil {
 		return &Error{File: path, Reason: err.Error()}
 	}
-	var f file
-	meta, err := toml.Decode(string(data), &f)
+	var all map[string]any
+	meta, err := toml.Decode(string(data), &all)
 	if err != nil {
-		return fileError(path, err)
+		parse, _ := errors.AsType[toml.ParseError](err)
+		line := max(parse.Position.Line, 1) // it is 0 where a quoted key of the first line does not end
+		return &Error{File: path, Line: line, Field: parse.LastKey, Reason: cmp.Or(parse.Message, err.Error())}
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return &Error{File: path, Line: lineOf(string(data), unknown[0]), Field: unknown[0].String(), Reason: "there is no such setting"}
+	said, lines := make(map[string]string), make(map[string]int)
+	for _, key := range meta.Keys() {
+		line := lineOf(string(data), key)
+		name, text, err := settingIn(all, key, filepath.Dir(path))
+		if _, twice := said[name]; err == nil && twice {
+			err = errors.New("is there twice")
+		}
+		if err != nil {
+			return &Error{File: path, Line: line, Field: key.String(), Reason: err.Error()}
+		}
+		if name != "" {
+			said[name], lines[name] = text, line
+		}
 	}
-	c.take(f.said(filepath.Dir(path)), func(setting string) origin {
-		return origin{path, lineOf(string(data), keyOf(setting))}
-	})
+	c.take(said, func(name string) origin { return origin{path, lines[name]} })
 	return nil
 }
 
-func fileError(path string, err error) error {
-	if parse, ok := errors.AsType[toml.ParseError](err); ok {
-		return &Error{File: path, Line: parse.Position.Line, Field: parse.LastKey, Reason: parse.Message}
+// settingIn returns the setting under a key of a file in a directory, and what it says;
+// no name for a section.
+func settingIn(file map[string]any, key toml.Key, dir string) (name, text string, err error) {
+	table, last := file, len(key)-1
+	for _, part := range key[:last] {
+		table, _ = table[part].(map[string]any)
 	}
-	return &Error{File: path, Reason: err.Error()}
+	value := table[key[last]]
+	if full := key.String(); strings.EqualFold(full, "store") || strings.EqualFold(full, "nats") {
+		if _, ok := value.(map[string]any); !ok {
+			err = errors.New("want a section")
+		}
+		return "", "", err
+	}
+	i := slices.IndexFunc(settings, func(s setting) bool { return strings.EqualFold(s.key, key.String()) })
+	if i < 0 {
+		return "", "", errors.New("there is no such setting")
+	}
+	text, err = settings[i].in(dir, value)
+	return settings[i].name, text, err
 }
 
 // lineOf finds the line that sets a key, or begins its section; 0 if none does.
@@ -402,17 +367,26 @@ func findUp(dir string) (string, error) {
 	if err != nil {
 		return "", &Error{File: dir, Reason: err.Error()}
 	}
-	for {
-		path := filepath.Join(dir, FileName)
-		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+	for dir := range upward(dir) {
+		if path := filepath.Join(dir, FileName); isFile(path) {
 			return path, nil
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", nil
-		}
-		dir = parent
 	}
+	return "", nil
+}
+
+// upward yields a directory and those above it.
+func upward(dir string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(dir) && filepath.Dir(dir) != dir {
+			dir = filepath.Dir(dir)
+		}
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
 }
 
 func dataHome(getenv func(string) string) string {
@@ -427,10 +401,7 @@ func xdg(getenv func(string) string, variable string, below ...string) string {
 	if dir := getenv(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	home := getenv("HOME")
-	if home == "" {
-		home = getenv("USERPROFILE")
-	}
+	home := cmp.Or(getenv("HOME"), getenv("USERPROFILE"))
 	if home == "" {
 		return ""
 	}

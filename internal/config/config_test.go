@@ -171,6 +171,8 @@ func TestErrors(t *testing.T) {
 		"unknown section":        {file: userFile, content: "namespace = \"a\"\n[natss]\nurl = \"x\"\n", want: config.Error{Line: 2, Field: "natss"}},
 		"a number":               {file: projectFile, content: "\nnamespace = 5\n", want: config.Error{Line: 2, Field: "namespace"}},
 		"a list":                 {file: projectFile, content: "[store]\ndir = [\"a\"]\n", want: config.Error{Line: 2, Field: "store.dir"}},
+		"no section":             {file: projectFile, content: "namespace = \"a\"\nstore = 5\n", want: config.Error{Line: 2, Field: "store"}},
+		"a setting twice":        {file: projectFile, content: "namespace = \"a\"\nNamespace = \"b\"\n", want: config.Error{Line: 2, Field: "Namespace"}},
 		"bad namespace":          {file: projectFile, content: "\n\nnamespace = \"a.b\"\n", want: config.Error{Line: 3, Field: "namespace"}},
 		"bad namespace of user":  {file: userFile, content: "namespace = \" \"\n", want: config.Error{Line: 1, Field: "namespace"}},
 		"unknown backend":        {file: projectFile, content: "namespace = \"a\"\n[store]\nbackend = \"postgres\"\n", want: config.Error{Line: 3, Field: "store.backend"}},

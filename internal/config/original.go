@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 )
 
@@ -62,7 +61,7 @@ type Notice struct {
 // foreign finds the nearest configuration of tally-evals at or above a directory,
 // "" if there is none or a tally.toml stands beside it or nearer.
 func foreign(dir string) string {
-	for {
+	for dir := range upward(dir) {
 		if isFile(filepath.Join(dir, FileName)) {
 			return ""
 		}
@@ -71,15 +70,6 @@ func foreign(dir string) string {
 				return path
 			}
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return ""
-		}
-		dir = parent
 	}
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && !info.IsDir()
+	return ""
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -10,24 +11,27 @@ import (
 	"strings"
 )
 
-// Server says how to get at a server that somebody else runs.
+// Server says how to get at a server that somebody else runs. Its names in JSON are those
+// of a context of the nats command.
 type Server struct {
-	URL         string // one or several, with commas between them
-	User        string
-	Password    string
-	Token       string
-	Creds       string // path of a file with a JWT and its seed
-	NKey        string // path of a file with a seed
-	JWT, Seed   string
-	CA          string // path
-	Cert, Key   string // paths
-	InboxPrefix string
-	TLSFirst    bool // the handshake comes before the server's greeting
+	URL         string `json:"url"` // one or several, with commas between them
+	User        string `json:"user"`
+	Password    string `json:"password"`
+	Token       string `json:"token"`
+	Creds       string `json:"creds"` // path of a file with a JWT and its seed
+	NKey        string `json:"nkey"`  // path of a file with a seed
+	JWT         string `json:"user_jwt"`
+	Seed        string `json:"user_seed"`
+	CA          string `json:"ca"`   // path
+	Cert        string `json:"cert"` // path, as the next
+	Key         string `json:"key"`
+	InboxPrefix string `json:"inbox_prefix"`
+	TLSFirst    bool   `json:"tls_first"` // the handshake comes before the server's greeting
 
 	// System is how to get at the same server's system account, nil if nobody said.
-	System *Server
+	System *Server `json:"-"`
 
-	Replicas int // of new streams; 0: what the server can do
+	Replicas int `json:"-"` // of new streams; 0: what the server can do
 }
 
 // foreignVariables are those of the nats command. They count where nothing of
@@ -74,7 +78,9 @@ func (c *Config) fillNATS(getenv func(string) string) error {
 		s.fill(at)
 	}
 	if s.URL == "" {
-		return c.wrong("backend", "nats.url", "the backend nats needs a server: --server, --context, or a section [nats] with url or context")
+		at := c.origins["backend"]
+		return &Error{at.name, at.line, "nats.url",
+			"the backend nats needs a server: --server, --context, or a section [nats] with url or context"}
 	}
 	foreign := make(map[string]string)
 	for name, variable := range foreignVariables {
@@ -105,33 +111,16 @@ func (s *Server) fill(from Server) {
 	if s.User+s.Token+s.Creds+s.NKey+s.JWT == "" {
 		s.User, s.Password, s.Token, s.Creds, s.NKey, s.JWT, s.Seed = from.User, from.Password, from.Token, from.Creds, from.NKey, from.JWT, from.Seed
 	}
-	if s.CA == "" {
-		s.CA = from.CA
-	}
+	s.CA, s.InboxPrefix = cmp.Or(s.CA, from.CA), cmp.Or(s.InboxPrefix, from.InboxPrefix)
 	if s.Cert == "" {
 		s.Cert, s.Key = from.Cert, from.Key
-	}
-	if s.InboxPrefix == "" {
-		s.InboxPrefix = from.InboxPrefix
 	}
 }
 
 // contextFile is what a context of the nats command says. Of its other members none
 // matters here.
 type contextFile struct {
-	URL         string `json:"url"`
-	User        string `json:"user"`
-	Password    string `json:"password"`
-	Token       string `json:"token"`
-	Creds       string `json:"creds"`
-	NKey        string `json:"nkey"`
-	JWT         string `json:"user_jwt"`
-	Seed        string `json:"user_seed"`
-	CA          string `json:"ca"`
-	Cert        string `json:"cert"`
-	Key         string `json:"key"`
-	InboxPrefix string `json:"inbox_prefix"`
-	TLSFirst    bool   `json:"tls_first"`
+	Server
 
 	// These lead to another place, and would be wrong to leave out.
 	NSC       string `json:"nsc"`
@@ -144,12 +133,12 @@ type contextFile struct {
 // context reads a context of the nats command, which a setting names.
 func (c *Config) context(setting, name string, getenv func(string) string) (Server, error) {
 	if name == "." || name == ".." || strings.ContainsAny(name, `/\`) {
-		return Server{}, c.wrong(setting, "nats."+setting, "%q is not a name of a context", name)
+		return Server{}, c.wrong(setting, "%q is not a name of a context", name)
 	}
 	path := filepath.Join(configHome(getenv), "nats", "context", name+".json")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Server{}, c.wrong(setting, "nats."+setting, "there is no context %q: %s is missing", name, path)
+		return Server{}, c.wrong(setting, "there is no context %q: %s is missing", name, path)
 	}
 	if err != nil {
 		return Server{}, &Error{File: path, Reason: err.Error()}
@@ -161,25 +150,21 @@ func (c *Config) context(setting, name string, getenv func(string) string) (Serv
 	return f.server(path, getenv)
 }
 
-func (f contextFile) server(path string, getenv func(string) string) (Server, error) {
+func (f contextFile) server(name string, getenv func(string) string) (Server, error) {
 	for field, value := range map[string]string{"nsc": f.NSC, "socks_proxy": f.Proxy, "jetstream_domain": f.Domain,
 		"jetstream_api_prefix": f.APIPrefix, "windows_cert_store": f.CertStore} {
 		if value != "" {
-			return Server{}, &Error{File: path, Field: field, Reason: "is not supported here"}
+			return Server{}, &Error{File: name, Field: field, Reason: "is not supported here"}
 		}
 	}
-	s := Server{URL: f.URL, User: f.User, Password: f.Password, Token: f.Token, JWT: f.JWT, Seed: f.Seed, InboxPrefix: f.InboxPrefix, TLSFirst: f.TLSFirst}
-	for _, p := range []struct {
-		field, value string
-		to           *string
-	}{{"creds", f.Creds, &s.Creds}, {"nkey", f.NKey, &s.NKey}, {"ca", f.CA, &s.CA}, {"cert", f.Cert, &s.Cert}, {"key", f.Key, &s.Key}} {
-		value := strings.TrimPrefix(p.value, "file://")
+	for field, path := range map[string]*string{"creds": &f.Creds, "nkey": &f.NKey, "ca": &f.CA, "cert": &f.Cert, "key": &f.Key} {
+		value := strings.TrimPrefix(*path, "file://")
 		if strings.Contains(value, "://") || strings.HasPrefix(value, "data:") {
-			return Server{}, &Error{File: path, Field: p.field, Reason: "is not a path of a file, which is all that is supported here"}
+			return Server{}, &Error{File: name, Field: field, Reason: "is not a path of a file, which is all that is supported here"}
 		}
-		*p.to = expand(value, getenv)
+		*path = expand(value, getenv)
 	}
-	return s, nil
+	return f.Server, nil
 }
 
 // selectedContext is the one that the nats command uses if none is named; "" if none

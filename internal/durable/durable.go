@@ -3,11 +3,15 @@
 package durable
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 )
 
 // Sync says whether a replacement also survives a power cut.
@@ -61,10 +65,7 @@ func Replace(path string, data []byte, mode os.FileMode, sync Sync) (err error) 
 
 // syncDir makes the names in a directory durable, on systems that know how.
 func syncDir(dir string) error {
-	if dir == "" {
-		dir = "."
-	}
-	d, err := os.Open(dir)
+	d, err := os.Open(cmp.Or(dir, "."))
 	if err != nil {
 		return err
 	}
@@ -74,16 +75,18 @@ func syncDir(dir string) error {
 
 // SyncFile makes what was written to a file durable.
 func SyncFile(f *os.File) error {
-	if err := f.Sync(); err != nil {
-		return err
+	err := f.Sync()
+	if err == nil {
+		synced(f)
 	}
-	synced(f)
-	return nil
+	return err
 }
 
-// SyncDir makes the names in an open directory durable, on systems that know how.
+// SyncDir makes the names in an open directory durable, on systems that know how. Windows
+// has no sync of directories: a rename there is durable with the file system's own journal.
+// Of other systems some file systems refuse it (EINVAL).
 func SyncDir(d *os.File) error {
-	if err := d.Sync(); err != nil && !unsupported(err) {
+	if err := d.Sync(); err != nil && runtime.GOOS != "windows" && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("sync %s: %w", d.Name(), err)
 	}
 	synced(d)

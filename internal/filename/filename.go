@@ -4,6 +4,7 @@ package filename
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,9 +30,7 @@ func Of(id string) string {
 	reserved := isReserved(id)
 	for i := 0; i < len(id); i++ {
 		if c := id[i]; isUnsafe(id, i) || reserved && i == 0 {
-			b.WriteByte('=')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
+			fmt.Fprintf(&b, "=%02X", c)
 		} else {
 			b.WriteByte(c)
 		}

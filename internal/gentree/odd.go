@@ -43,13 +43,10 @@ func (s *session) oddLine(i int) string {
 	if s.once(10) {
 		o = append(o, member{"id", "msg-" + s.word(5)})
 	}
-	var b strings.Builder
 	if s.once(10) {
-		pretty(&b, o, "", " ")
-		return strings.ReplaceAll(b.String(), "\n", " ")
+		return strings.ReplaceAll(spell(o, "", " "), "\n", " ")
 	}
-	compact(&b, o)
-	return b.String()
+	return spell(o, "", "")
 }
 
 // badLine returns a line that is not a turn.
@@ -76,18 +73,8 @@ func (s *session) writeOdd() error {
 
 // spell writes a value in a random layout.
 func (s *session) spell(v value) string {
-	var b strings.Builder
-	switch s.IntN(6) {
-	case 0:
-		compact(&b, v)
-	case 1:
-		pretty(&b, v, "", "\t")
-	case 2:
-		pretty(&b, v, "", "    ")
-	default:
-		pretty(&b, v, "", "  ")
-	}
-	text := b.String()
+	indents := []string{"", "\t", "    ", "  ", "  ", "  "}
+	text := spell(v, "", indents[s.IntN(len(indents))])
 	switch s.IntN(12) {
 	case 0, 1:
 		text += "\n"

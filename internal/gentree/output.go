@@ -3,6 +3,7 @@ package gentree
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 )
@@ -40,29 +41,27 @@ type (
 	raw    string // any other value, as it is spelled
 )
 
-// compact spells a value as JSON.stringify(v) does.
-func compact(b *strings.Builder, v value) {
+// spell spells a value as JSON.stringify(v, null, indent) does, its lines after the
+// first behind prefix; all in one line without indent.
+func spell(v value, prefix, indent string) string {
+	var b strings.Builder
+	write(&b, v, prefix, indent)
+	return b.String()
+}
+
+func write(b *strings.Builder, v value, prefix, indent string) {
 	switch v := v.(type) {
 	case object:
-		b.WriteByte('{')
-		for i, m := range v {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(quote(m.name))
-			b.WriteByte(':')
-			compact(b, m.value)
+		colon := ":"
+		if indent != "" {
+			colon = ": "
 		}
-		b.WriteByte('}')
+		writeAll(b, "{}", len(v), prefix, indent, func(i int, prefix string) {
+			b.WriteString(quote(v[i].name) + colon)
+			write(b, v[i].value, prefix, indent)
+		})
 	case array:
-		b.WriteByte('[')
-		for i, e := range v {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			compact(b, e)
-		}
-		b.WriteByte(']')
+		writeAll(b, "[]", len(v), prefix, indent, func(i int, prefix string) { write(b, v[i], prefix, indent) })
 	case string:
 		b.WriteString(quote(v))
 	case raw:
@@ -70,42 +69,22 @@ func compact(b *strings.Builder, v value) {
 	}
 }
 
-// pretty spells a value as JSON.stringify(v, null, indent) does, its lines after
-// the first behind prefix.
-func pretty(b *strings.Builder, v value, prefix, indent string) {
-	inner := prefix + indent
-	switch v := v.(type) {
-	case object:
-		if len(v) == 0 {
-			b.WriteString("{}")
-			return
-		}
-		b.WriteByte('{')
-		for i, m := range v {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString("\n" + inner + quote(m.name) + ": ")
-			pretty(b, m.value, inner, indent)
-		}
-		b.WriteString("\n" + prefix + "}")
-	case array:
-		if len(v) == 0 {
-			b.WriteString("[]")
-			return
-		}
-		b.WriteByte('[')
-		for i, e := range v {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString("\n" + inner)
-			pretty(b, e, inner, indent)
-		}
-		b.WriteString("\n" + prefix + "]")
-	default:
-		compact(b, v)
+// writeAll writes n things between brackets.
+func writeAll(b *strings.Builder, brackets string, n int, prefix, indent string, each func(i int, prefix string)) {
+	line := func(string) {}
+	if indent != "" && n > 0 {
+		line = func(prefix string) { b.WriteString("\n" + prefix) }
 	}
+	b.WriteByte(brackets[0])
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		line(prefix + indent)
+		each(i, prefix+indent)
+	}
+	line(prefix)
+	b.WriteByte(brackets[1])
 }
 
 // quote spells a string as JavaScript does.
@@ -122,10 +101,7 @@ func quote(s string) string {
 		case r == '\t':
 			b.WriteString(`\t`)
 		case r < 0x20:
-			const hex = "0123456789abcdef"
-			b.WriteString(`\u00`)
-			b.WriteByte(hex[r>>4])
-			b.WriteByte(hex[r&15])
+			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			b.WriteRune(r)
 		}

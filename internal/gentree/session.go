@@ -1,6 +1,7 @@
 package gentree
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -121,24 +122,20 @@ func (s *session) writePlain() error {
 }
 
 // steps writes conversation.jsonl, and the traces beside it as they come.
-func (s *session) steps(traces bool) (err error) {
+func (s *session) steps(traces bool) error {
 	write := func(lines, array *output) {
 		for i := range s.turns {
 			st := s.step(i)
-			var b strings.Builder
 			if i > 0 {
-				b.WriteByte('\n')
+				lines.text("\n")
 			}
-			compact(&b, st.line(s.id))
-			lines.text(b.String())
+			lines.text(spell(st.line(s.id), "", ""))
 			s.stats.Turns++
 			if array == nil {
 				continue
 			}
-			b.Reset()
-			b.WriteString(map[bool]string{true: "[\n  ", false: ",\n  "}[i == 0])
-			pretty(&b, st.trace(), "  ", "  ")
-			array.text(b.String())
+			array.text(map[bool]string{true: "[\n  ", false: ",\n  "}[i == 0])
+			array.text(spell(st.trace(), "  ", "  "))
 		}
 		if array != nil {
 			array.text("\n]")
@@ -149,13 +146,10 @@ func (s *session) steps(traces bool) (err error) {
 		return s.file(name, func(w *output) { write(w, nil) })
 	}
 	var inner error
-	err = s.file(name, func(lines *output) {
+	err := s.file(name, func(lines *output) {
 		inner = s.file(filepath.Join(s.dir, "stepTraces.json"), func(array *output) { write(lines, array) })
 	})
-	if err == nil {
-		err = inner
-	}
-	return err
+	return errors.Join(err, inner)
 }
 
 func (s *session) trajectory() object {
@@ -166,9 +160,7 @@ func (s *session) trajectory() object {
 // json writes a file in the original's layout.
 func (s *session) json(name string, v value) error {
 	return s.file(filepath.Join(s.dir, filepath.FromSlash(name)), func(w *output) {
-		var b strings.Builder
-		pretty(&b, v, "", "  ")
-		w.text(b.String())
+		w.text(spell(v, "", "  "))
 	})
 }
 

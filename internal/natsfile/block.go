@@ -175,7 +175,7 @@ func newScanner(stream string, number int, data []byte) *scanner {
 type extent struct {
 	begin, end int
 	subject    int // bytes
-	headers    bool
+	skip       int // bytes of the length of the headers, between subject and headers: 0 without
 	seq        uint64
 }
 
@@ -187,18 +187,13 @@ func (s *scanner) extent(at int) (e extent, ok bool) {
 	}
 	head := s.data[at : at+headerSize]
 	length := binary.LittleEndian.Uint32(head)
-	e = extent{begin: at, end: at + int(length&^headersBit), subject: int(binary.LittleEndian.Uint16(head[20:])),
-		headers: length&headersBit != 0, seq: binary.LittleEndian.Uint64(head[4:])}
-	size := e.end - e.begin
-	return e, size <= maxRecord && size >= headerSize+e.subject+e.skip()+hashSize && e.end <= len(s.data)
-}
-
-// skip is the size of the field between subject and headers.
-func (e extent) skip() int {
-	if e.headers {
-		return 4
+	e = extent{begin: at, end: at + int(length&^headersBit), seq: binary.LittleEndian.Uint64(head[4:])}
+	e.subject = int(binary.LittleEndian.Uint16(head[20:]))
+	if length&headersBit != 0 {
+		e.skip = 4
 	}
-	return 0
+	size := e.end - e.begin
+	return e, size <= maxRecord && size >= headerSize+e.subject+e.skip+hashSize && e.end <= len(s.data)
 }
 
 // record reads the record at a place. It is not sound if it cannot be one (End is 0
@@ -214,7 +209,7 @@ func (s *scanner) record(at int) (r Record, sound bool) {
 
 // whole reports whether a record is as it was written.
 func (s *scanner) whole(e extent) bool {
-	return s.hashed(e) && (!e.headers || framed(s.data[e.begin+headerSize+e.subject:e.end-hashSize]))
+	return s.hashed(e) && (e.skip == 0 || framed(s.data[e.begin+headerSize+e.subject:e.end-hashSize]))
 }
 
 // hashed reports whether a record's hash is right.
@@ -223,7 +218,7 @@ func (s *scanner) hashed(e extent) bool {
 	s.hash.Reset()
 	s.hash.Write(head[4:20])
 	s.hash.Write(body[:e.subject])
-	s.hash.Write(body[e.subject+e.skip():])
+	s.hash.Write(body[e.subject+e.skip:])
 	return bytes.Equal(s.hash.Sum(s.sum[:0]), s.data[e.end-hashSize:e.end])
 }
 

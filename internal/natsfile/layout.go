@@ -92,10 +92,6 @@ func Unindexed(store, stream string) (total int64, err error) {
 	}
 	var index, youngest time.Time
 	for _, e := range entries {
-		_, isBlock := number(e.Name())
-		if !isBlock && e.Name() != IndexFile {
-			continue
-		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -103,13 +99,14 @@ func Unindexed(store, stream string) (total int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if !isBlock {
+		if e.Name() == IndexFile {
 			index = info.ModTime()
-			continue
 		}
-		total += info.Size()
-		if info.ModTime().After(youngest) {
-			youngest = info.ModTime()
+		if _, isBlock := number(e.Name()); isBlock {
+			total += info.Size()
+			if info.ModTime().After(youngest) {
+				youngest = info.ModTime()
+			}
 		}
 	}
 	if !youngest.After(index) {

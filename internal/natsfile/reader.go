@@ -62,10 +62,8 @@ func Load(path string, buf []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := int(info.Size()); n > cap(buf) {
-		buf = make([]byte, n)
-	}
-	buf = buf[:info.Size()]
+	n := int(info.Size())
+	buf = slices.Grow(buf[:0], n)[:n]
 	_, err = io.ReadFull(f, buf)
 	return buf, err
 }
@@ -229,7 +227,7 @@ func (r *Reader) message(e extent) Message {
 	data := r.scanner.data
 	m := Message{Seq: e.seq, Time: int64(binary.LittleEndian.Uint64(data[12:])), Subject: r.subject}
 	body := data[headerSize+e.subject : e.end-hashSize]
-	if e.headers {
+	if e.skip > 0 {
 		n := binary.LittleEndian.Uint32(body)
 		m.Header, body = string(body[4:4+n]), body[4+n:]
 	}

@@ -42,13 +42,6 @@ func Open(t testing.TB, backend string) *tally.Store {
 	if err := os.WriteFile(filepath.Join(dir, config.FileName), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return openDir(t, dir)
-}
-
-// openDir opens the store that a directory's tally.toml names, closed with the
-// test.
-func openDir(t testing.TB, dir string) *tally.Store {
-	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
 	if err != nil {
 		t.Fatal(err)

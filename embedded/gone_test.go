@@ -1,0 +1,115 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+)
+
+// lines is a handler that keeps what is logged, of every level.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (*lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprint(&l.all, r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprint(&l.all, " ", a)
+		return true
+	})
+	l.all.WriteByte('\n')
+	return nil
+}
+
+func (l *lines) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *lines) WithGroup(string) slog.Handler      { return l }
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// opened is what is left of a store that was opened, used and closed.
+type opened struct {
+	store  weak.Pointer[embedded.Server]
+	server weak.Pointer[server.Server]
+	logger weak.Pointer[lines]
+}
+
+// openedOnce opens a store, uses and closes it.
+func openedOnce(t *testing.T) opened {
+	t.Helper()
+	said := new(lines)
+	s, err := embedded.Start(t.Context(), embedded.ServerOptions{Dir: t.TempDir(), Logger: slog.New(said)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, s.Log(), events.Session("", "s"), turn("a", "x"))
+	mustRead(t, s.Log(), events.Range{})
+	o := opened{weak.Make(s), weak.Make(embedded.NATS(s)), weak.Make(said)}
+	mustClose(t, s)
+	return o
+}
+
+// The server of a store that was closed is given back to the system as soon as it has
+// forgotten what it was asked.
+func TestClosedServerIsCollected(t *testing.T) {
+	embedded.SetForgetAnswers(t, 500*time.Millisecond)
+	o := openedOnce(t)
+	mustCollect(t, "the server of a closed store", func() bool { return o.server.Value() == nil })
+}
+
+// While it still remembers, nothing of tally's hangs on it, nor of the program's.
+func TestClosedStoreIsCollectedAtOnce(t *testing.T) {
+	embedded.SetForgetAnswers(t, time.Hour)
+	o := openedOnce(t)
+	mustCollect(t, "a closed store", func() bool { return o.store.Value() == nil })
+	mustCollect(t, "the logger of a closed store", func() bool { return o.logger.Value() == nil })
+}
+
+func mustCollect(t *testing.T, what string, gone func() bool) {
+	t.Helper()
+	eventually(t, func() error {
+		if runtime.GC(); !gone() {
+			return errors.New(what + " is in memory")
+		}
+		return nil
+	})
+}
+
+// What the server is told to do is not warned of, and no secret is in the log.
+func TestDebugLogHasNoSecrets(t *testing.T) {
+	dir, said := t.TempDir(), new(lines)
+	listen := &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "plain-secret"}}}
+	s := mustStart(t, embedded.ServerOptions{Dir: dir, Logger: slog.New(said), Listen: listen})
+	_, token := mustReadToken(t, dir)
+	mustAppend(t, s.Log(), events.Session("", "s"), turn("a", "the content"))
+	mustClose(t, s)
+	text := said.String()
+	if !strings.Contains(text, "Server is ready") {
+		t.Errorf("the server's log is not in it:\n%s", text)
+	}
+	for _, word := range []string{"Plaintext", "plain-secret", token, "the content"} {
+		if strings.Contains(text, word) {
+			t.Errorf("%q is in the log:\n%s", word, text)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/tallylog/tally/internal/config"
+)
+
+// known are the settings of a file, and its sections.
+var known = strings.Fields(`namespace store store.backend store.dir store.segment store.min_durability
+	nats nats.url nats.context nats.user nats.password nats.token nats.creds nats.nkey nats.ca nats.cert nats.key
+	nats.inbox_prefix nats.system_context nats.replicas`)
+
+// Whatever is in a tally.toml, an error says where in it something is wrong, nothing that
+// is not a setting is passed over, and what is taken means the same when it is written anew.
+func FuzzFile(f *testing.F) {
+	for _, text := range []string{
+		"", "# nothing", "namespace = \"a\"", "namespace = 5", "NameSpace = \"a\"", "namespace = \"a\"\nNAMESPACE = \"b\"", "namspace = \"a\"",
+		"[store]\nbackend = \"local\"\ndir = \"a/../b\"\nsegment = \"64 KiB\"\nmin_durability = \"durable\"",
+		"store = 5", "store = [\n", "[[store]]\ndir = \"x\"",
+		"store.dir = \"x\"\n[nats]\n",
+		"store = {dir = \"x\", \"backend\" = \"memory\"}", "[store.dir]\n", "[store.sub]\n", "[store]\n[nats.\"u\\u0072l\"]",
+		"[store]\nbackend = \"nats\"\n[nats]\nurl = \"nats://a,nats://b\"\nuser = \"u\"\npassword = '''p\n[store]\ndir = 1'''\nreplicas = 3",
+		"[store]\nbackend = \"nats\"\n[nats]\ncontext = \"../x\"\n",
+		"[store]\nbackend = \"nats\"\n[nats]\nurl = \"x\"\nsystem_context = \"gone\"\nreplicas = 6",
+		"[store]\nbackend = \"nats\"\n[nats]\nurl = \"x\"\ntoken = \"t\"\ncreds = \"/c\"\n" +
+			"nkey = \"n\"\nca = \"a\"\ncert = \"c\"\nkey = \"k\"\ninbox_prefix = \"i\"",
+		"\ufeffnamespace = \"a\"", "\xff", "a = 1e400", "\"shore]\n", "[store]\r\ndir = \"\\u0000\"\r\n",
+	} {
+		f.Add([]byte(text))
+	}
+	dir, err := filepath.EvalSymlinks(f.TempDir())
+	if err != nil {
+		f.Fatal(err)
+	}
+	path := filepath.Join(dir, config.FileName)
+	resolve := func(t *testing.T, text []byte) (config.Config, error) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return config.Resolve(dir, config.Overrides{}, func(name string) string { return map[string]string{"HOME": dir}[name] })
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := resolve(t, text)
+		if err != nil {
+			lines := strings.Count(string(text), "\n") + 1
+			wrong, ok := errors.AsType[*config.Error](err)
+			if !ok || wrong.File != path || wrong.Line < 0 || wrong.Line > lines || wrong.Line == 0 && wrong.Field == "" || wrong.Reason == "" {
+				t.Fatalf("%v: %+v of %d lines", err, wrong, lines)
+			}
+			return
+		}
+		for _, key := range keys(t, text) {
+			if !slices.ContainsFunc(known, func(name string) bool { return strings.EqualFold(name, key) }) {
+				t.Fatalf("%s is taken for a setting", key)
+			}
+		}
+		again, err := toml.Marshal(written(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range [][]byte{text, again} {
+			if c2, err := resolve(t, text); err != nil || spelled(c2) != spelled(c) {
+				t.Fatalf("%s\n%v\nis  %s\nwas %s", text, err, spelled(c2), spelled(c))
+			}
+		}
+	})
+}
+
+// keys lists the keys of a file, those of tables, too.
+func keys(t *testing.T, text []byte) (list []string) {
+	var all map[string]any
+	if err := toml.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(prefix string, table map[string]any)
+	walk = func(prefix string, table map[string]any) {
+		for name, value := range table {
+			list = append(list, prefix+name)
+			if below, ok := value.(map[string]any); ok {
+				walk(prefix+name+".", below)
+			}
+		}
+	}
+	walk("", all)
+	return list
+}
+
+// written is a configuration as a file.
+func written(c config.Config) map[string]any {
+	store := map[string]any{"backend": c.Backend, "dir": c.Store}
+	if c.Segment > 0 {
+		store["segment"] = fmt.Sprint(c.Segment)
+	}
+	if c.MinDurability > 0 {
+		store["min_durability"] = c.MinDurability.String()
+	}
+	s := c.Server
+	nats := map[string]any{"url": s.URL, "user": s.User, "password": s.Password, "token": s.Token, "creds": s.Creds, "nkey": s.NKey,
+		"ca": s.CA, "cert": s.Cert, "key": s.Key, "inbox_prefix": s.InboxPrefix}
+	if s.Replicas > 0 {
+		nats["replicas"] = s.Replicas
+	}
+	return map[string]any{"namespace": c.Namespace, "store": store, "nats": nats}
+}
+
+// spelled is what a configuration says, wherever that stands.
+func spelled(c config.Config) string {
+	return fmt.Sprintf("%q %q %q %+v %d %v %q %q %v",
+		c.Backend, c.Store, c.Namespace, c.Server, c.Segment, c.MinDurability, c.Project, c.Base, c.Notices)
+}
