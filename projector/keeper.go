@@ -57,7 +57,7 @@ type Keeper struct {
 	Snapshots snapshot.Store
 	Policy    Policy
 	Cursor    string           // file that says how far the keeper has got; "": start at the head of the log
-	Yield     Yield            // to those who append; default: it does not
+	Pace      Pace             // default: none
 	Logger    *slog.Logger     // default: discard
 	MaxValue  int64            // largest value kept by reference, in bytes; default events.MaxValue
 	Now       func() time.Time // default: time.Now
@@ -112,46 +112,36 @@ func (k *Keeper) Run(ctx context.Context) error {
 // follow takes records as they come. Ages are looked at between them, at least
 // once a second.
 func (k *Keeper) follow(ctx context.Context) error {
-	type item struct {
-		rec events.Record
-		err error
-	}
-	items := make(chan item)
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		defer close(items)
-		for rec, err := range k.Yield.follow(k.Log, nil)(reading, events.Range{After: k.reached}) {
-			select {
-			case items <- item{rec, err}:
-			case <-reading.Done():
-				return
-			}
-		}
-	}()
-	defer func() {
-		stop()
-		for range items { // until the reader is gone
-		}
-	}()
 	tick := time.NewTicker(time.Second)
 	if age := k.Policy.Age; age > 0 && age < time.Second {
 		tick.Reset(age)
 	}
 	defer tick.Stop()
 	for {
-		select {
-		case it, ok := <-items:
-			if !ok {
-				return errors.New("projector: the log's follow ended")
-			}
-			if err := k.take(ctx, it.rec, it.err); err != nil {
+		for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
+			if err := k.take(ctx, rec, err); err != nil {
 				return err
 			}
-		case <-tick.C:
+		}
+		if err := k.await(ctx, tick.C); err != nil {
+			return err
+		}
+	}
+}
+
+// await returns when there are records to be read, and writes what is of age until
+// then.
+func (k *Keeper) await(ctx context.Context, tick <-chan time.Time) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	came := make(chan error, 1)
+	go func() { came <- k.Pace.await(waiting, k.Log, k.reached) }()
+	for {
+		select {
+		case err := <-came:
+			return err
+		case <-tick:
 			k.writeAged(ctx)
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }
