@@ -124,7 +124,7 @@ func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) err
 	if v, err := s.apply(f); v.Void != "" || err != nil {
 		return err
 	}
-	if ref := runOf(f.Payload); ref != nil {
+	if ref := projector.RunOf(f.Payload); ref != nil {
 		return c.applyRun(ctx, s, *ref, f)
 	}
 	if p, ok := f.Payload.(*events.CostAccrued); ok {
@@ -248,12 +248,7 @@ func (c *Catalog) Quarantine(q projector.Quarantine) {
 		return
 	}
 	s := e.Value.(*session)
-	for i, d := range c.dirty {
-		if d == s {
-			c.dirty = append(c.dirty[:i], c.dirty[i+1:]...)
-			break
-		}
-	}
+	c.dirty = slices.DeleteFunc(c.dirty, func(d *session) bool { return d == s })
 	delete(c.sessions, q.Subject)
 	c.recent.Remove(e)
 }
