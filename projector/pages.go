@@ -22,16 +22,8 @@ func (p *page) end() int { return p.first + len(p.offsets) }
 
 // numberAt returns the last record at or below an offset, the one before the page if
 // its records are all above.
-func (p *page) numberAt(at events.Offset) int { return p.first + lastAt(p.offsets, at) }
-
-// lastAt returns the place of the last offset that is at or below one, -1 if there is
-// none.
-func lastAt(offsets []events.Offset, at events.Offset) int {
-	i, found := slices.BinarySearch(offsets, at)
-	if !found {
-		i--
-	}
-	return i
+func (p *page) numberAt(at events.Offset) int {
+	return p.first + sort.Search(len(p.offsets), func(i int) bool { return p.offsets[i] > at }) - 1
 }
 
 // pager looks up the records of a timeline below its base. It holds the page that was

@@ -206,7 +206,7 @@ func (l *Loader) search(ctx context.Context, s *Session, p Position) (events.Off
 	var times []time.Time // the running maximum, by record
 	var offsets, matches []events.Offset
 	var latest time.Time
-	for rec, err := range l.history(ctx, s) {
+	for rec, err := range l.Records(ctx, s) {
 		if err != nil {
 			return 0, err
 		}
@@ -241,9 +241,9 @@ func (l *Loader) search(ctx context.Context, s *Session, p Position) (events.Off
 	return 0, &PositionError{s.Subject, p.String(), "its records are all later"}
 }
 
-// history yields the records of a session's history, inherited ones first.
-// Damaged ones are left out.
-func (l *Loader) history(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
+// Records yields the records of a session's history: those of the live list that
+// a fork inherited, then its own. Damaged ones are left out.
+func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
 	return func(yield func(events.Record, error) bool) {
 		h := s.History
 		begin := 0
@@ -267,10 +267,4 @@ func (l *Loader) history(ctx context.Context, s *Session) func(func(events.Recor
 			begin = src.end
 		}
 	}
-}
-
-// Records yields the records of a session's history: those of the live list that
-// a fork inherited, then its own.
-func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
-	return l.history(ctx, s)
 }
