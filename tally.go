@@ -33,7 +33,7 @@ type Config struct {
 	Views []projector.View // over all subjects
 
 	// PatientViews are views that may be a little behind: they leave the machine to
-	// those who append, as projector.PatientYield says, until a call of Wait asks for them.
+	// those who append, as projector.Patient says, until a call of Wait asks for them.
 	PatientViews []projector.View
 
 	// ViewsDir is where the files of the views are, which may be another process's; "":
@@ -101,23 +101,23 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 func (st *Store) project(life context.Context) {
 	c := st.config
 	if c.Snapshots != nil {
-		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Yield: projector.PatientYield, Logger: c.Logger, MaxValue: c.MaxValue}
+		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Pace: projector.Patient, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.running.Go(func() {
 			if err := k.Run(life); err != nil {
 				c.Logger.Warn("snapshots are not written any more", "err", err)
 			}
 		})
 	}
-	run := func(v projector.View, y projector.Yield) {
-		r := &projector.Runner{Log: st.Log, View: v, Yield: y, Room: c.Room, Logger: c.Logger, MaxValue: c.MaxValue}
+	run := func(v projector.View, p projector.Pace) {
+		r := &projector.Runner{Log: st.Log, View: v, Pace: p, Room: c.Room, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.runners = append(st.runners, r)
 		st.running.Go(func() { r.Run(life) })
 	}
 	for _, v := range c.Views {
-		run(v, projector.Yield{})
+		run(v, 0)
 	}
 	for _, v := range c.PatientViews {
-		run(v, projector.PatientYield)
+		run(v, projector.Patient)
 	}
 }
 

@@ -187,3 +187,20 @@ func BenchmarkVisible(b *testing.B) {
 	b.ReportMetric(float64(list[len(list)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(list[len(list)*99/100].Microseconds())/1000, "p99-ms")
 }
+
+// BenchmarkAppendBesideViews reports durable appends of 512-byte turns per second in a
+// store that keeps its views, each producer waiting for its acknowledgement.
+func BenchmarkAppendBesideViews(b *testing.B) {
+	for _, producers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
+			st, err := embedded.Open(b.Context(), embedded.Options{Backend: "local", Store: b.TempDir()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(appendsTo(b, st.Log, producers, b.N*producers), "appends/s")
+			if err := st.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

@@ -141,7 +141,7 @@ type Log struct {
 	safe    horizon        // nil: what is stored is as safe as it gets
 
 	holes holes
-	bulk  bulk
+	bulk  atomic.Int32 // large series that are being appended
 
 	// doubtful is set when something was sent of which nobody knows whether it was
 	// stored, or will be.

@@ -32,8 +32,8 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expec
 		return Ack{}, 0, err
 	}
 	if list[0].size*len(list) >= large {
-		l.bulk.enter()
-		defer l.bulk.leave()
+		l.bulk.Add(1)
+		defer l.bulk.Add(-1)
 	}
 	t, err := l.enter(sub)
 	if err != nil {
@@ -50,6 +50,12 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expec
 	ack, err = l.settle(ctx, list[len(list)-1], ack)
 	return ack, added, err
 }
+
+// large is the size, in bytes, of a series that views stand aside for.
+const large = 64 << 10
+
+// Bulk reports whether this Log is appending a large series, some 64 KiB or more.
+func (l *Log) Bulk() bool { return l.bulk.Load() > 0 }
 
 // prepareSeries refuses what must not be stored, all of it before anything is, and
 // encodes each event by itself.

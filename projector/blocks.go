@@ -8,44 +8,48 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A history is written in blocks of BlockRecords records, which nothing that comes
-// later changes, and a rest, which is small. So what is written of a history that
+// A timeline is written in blocks of BlockRecords records, which nothing that comes
+// later changes, and a rest, which is small. So what is written of one that
 // grows is in proportion to what it has grown by.
 
 // BlockRecords is the number of records of a block.
 const BlockRecords = markEvery
 
 // Blocks is the number of blocks that are full.
-func (h *History) Blocks() int { return h.Len() / BlockRecords }
+func (t *Timeline) Blocks() int { return t.Len() / BlockRecords }
 
 // Block encodes a full block that is in memory, by number from 0.
-func (h *History) Block(n int) []byte {
-	return h.appendRecords(nil, n*BlockRecords, (n+1)*BlockRecords)
+func (t *Timeline) Block(n int) []byte {
+	return t.appendRecords(nil, n*BlockRecords, (n+1)*BlockRecords)
 }
 
 // BlockEnd returns the offset of the last record of a block, and how many turns were
 // in effect right after it, over all threads.
-func (h *History) BlockEnd(n int) (at events.Offset, turns int) {
+func (t *Timeline) BlockEnd(n int) (at events.Offset, turns int, err error) {
 	last := (n+1)*BlockRecords - 1
-	return h.offset(last), h.lengthsAt(last).sum()
+	if at, err = t.offset(last); err != nil {
+		return 0, 0, err
+	}
+	l, err := t.lengthsAt(last)
+	return at, l.sum(), err
 }
 
 // Rest encodes everything but the full blocks.
-func (h *History) Rest() []byte {
-	b := binary.AppendUvarint(nil, uint64(len(h.names)))
-	for _, name := range h.names {
+func (t *Timeline) Rest() []byte {
+	b := binary.AppendUvarint(nil, uint64(len(t.names)))
+	for _, name := range t.names {
 		b = appendText(b, name)
 	}
-	b = binary.AppendUvarint(b, uint64(len(h.sources)))
-	for _, s := range h.sources {
+	b = binary.AppendUvarint(b, uint64(len(t.sources)))
+	for _, s := range t.sources {
 		b = appendInts(appendText(b, s.subject.NATS()), s.end)
 	}
-	b = binary.AppendUvarint(b, uint64(len(h.points)-1))
-	for _, p := range h.points[1:] {
+	b = binary.AppendUvarint(b, uint64(len(t.points)-1))
+	for _, p := range t.points[1:] {
 		b = appendInts(b, p.number, p.last())
 	}
-	b = appendPlaces(appendPlaces(b, h.late), h.rewinds)
-	return h.appendRecords(b, h.Blocks()*BlockRecords, h.Len())
+	b = appendPlaces(appendPlaces(b, t.late), t.rewinds)
+	return t.appendRecords(b, t.Blocks()*BlockRecords, t.Len())
 }
 
 // last is the last record of the prefix, -1 if that is empty. A prefix is always
@@ -59,137 +63,115 @@ func (p point) last() int {
 
 // appendRecords encodes the records from one number up to another: how many, their
 // offsets, and what they did to the lengths of threads.
-func (h *History) appendRecords(b []byte, from, to int) []byte {
+func (t *Timeline) appendRecords(b []byte, from, to int) []byte {
 	b = binary.AppendUvarint(b, uint64(to-from))
-	prev := events.Offset(0)
-	for _, at := range h.offsets[from-h.base : to-h.base] {
-		b = binary.AppendUvarint(b, uint64(at-prev))
-		prev = at
-	}
-	deltas := between(h.deltas, from, to-1)
+	b = appendOffsets(b, t.offsets[from-t.base:to-t.base])
+	deltas := between(t.deltas, from, to-1)
 	b = binary.AppendUvarint(b, uint64(len(deltas)))
 	for _, d := range deltas {
-		set := 0
-		if d.set {
-			set = 1
-		}
-		b = appendInts(b, d.record-from, d.thread, set, d.n)
+		b = appendDelta(b, from, d)
 	}
 	return b
 }
 
-// DecodeHistory reads what Block, for each block in order, and Rest wrote.
-func DecodeHistory(sub events.Subject, blocks [][]byte, rest []byte) (*History, error) {
-	h := NewHistory(sub)
-	d := &decoder{}
+// DecodeTimeline reads what Block, for each block in order, and Rest wrote.
+func DecodeTimeline(sub events.Subject, blocks [][]byte, rest []byte) (*Timeline, error) {
+	t := NewTimeline(sub)
+	d := &decoder{b: rest}
+	t.readNames(d)
+	points, late, rewinds := d.pairs(), d.list(), d.list()
 	for _, b := range blocks {
-		d.b = b
-		h.readRecords(d)
+		block := &decoder{b: b, err: d.err}
+		t.readRecords(block)
+		d.err = block.end()
 	}
-	d.b = rest
-	h.readRest(d)
-	if d.err == nil && len(d.b) > 0 {
-		d.fail("%d bytes too many", len(d.b))
+	t.readRecords(d)
+	d.end()
+	t.readPoints(d, points)
+	t.late, t.rewinds = t.places(d, late), t.places(d, rewinds)
+	err := d.err
+	if err == nil {
+		err = t.remember()
 	}
-	if d.err != nil {
-		return nil, fmt.Errorf("projector: decode the history of %s: %w", sub, d.err)
+	if err != nil {
+		return nil, fmt.Errorf("projector: decode the history of %s: %w", sub, err)
 	}
-	h.remember()
-	return h, nil
+	return t, nil
 }
 
-// readRest reads what Rest wrote. The names come before the deltas of the last
-// records, which are counted with them; those of the blocks are checked here.
-func (h *History) readRest(d *decoder) {
+func (t *Timeline) readNames(d *decoder) {
 	for range d.count() {
-		h.names = append(h.names, d.text())
+		t.names = append(t.names, d.text())
 	}
 	for range d.count() {
 		sub, err := events.ParseNATS(d.text())
 		if err != nil {
 			d.fail("%v", err)
 		}
-		h.sources = append(h.sources, source{sub, d.int()})
-	}
-	type prefix struct{ number, last int }
-	var points []prefix
-	for range d.count() {
-		points = append(points, prefix{d.int(), d.int()})
-	}
-	late, rewinds := d.ascending(), d.ascending()
-	h.readRecords(d)
-	if d.err != nil {
-		return
-	}
-	for _, p := range points {
-		if p.number <= h.points[len(h.points)-1].number || p.number >= len(h.offsets) || p.last < -1 || p.last >= p.number {
-			d.fail("points do not ascend")
-			return
-		}
-		next := point{number: p.number, prefix: h.settled(p.last), open: p.number + 1}
-		if next.open < h.Len() {
-			next.openAt = h.offset(next.open)
-		}
-		h.points = append(h.points, next)
-	}
-	if !numbers(late, len(h.offsets)) || !numbers(rewinds, len(h.offsets)) {
-		d.fail("late records or rewinds do not ascend")
-		return
-	}
-	for _, n := range late {
-		h.late = append(h.late, place{n, h.offset(n)})
-	}
-	for _, n := range rewinds {
-		h.rewinds = append(h.rewinds, place{n, h.offset(n)})
-	}
-	h.ends.own = 0
-	if own := h.inherited(); own < h.Len() {
-		h.ends.own = h.offset(own)
-	}
-	for _, delta := range h.deltas {
-		if delta.thread < 0 && !delta.everywhere() || delta.thread >= len(h.names) {
-			d.fail("a delta of thread %d", delta.thread)
-			return
-		}
+		t.sources = append(t.sources, source{sub, d.int()})
 	}
 }
 
-func (h *History) readRecords(d *decoder) {
-	first, at := len(h.offsets), events.Offset(0)
-	for range d.count() {
-		at += events.Offset(d.uint())
-		if at > events.MaxOffset || len(h.offsets) > 0 && at <= h.lastOffset() {
-			d.fail("offsets do not ascend")
+// readRecords reads the records after those that there are.
+func (t *Timeline) readRecords(d *decoder) {
+	p := d.page(t.Len(), len(t.names))
+	if len(p.offsets) > 0 && p.offsets[0] <= t.ends.last {
+		d.fail("offsets do not ascend")
+	}
+	for _, at := range p.offsets {
+		t.enter(at)
+	}
+	t.deltas = append(t.deltas, p.deltas...)
+}
+
+func (t *Timeline) readPoints(d *decoder, points [][2]int) {
+	for _, p := range points {
+		number, last := p[0], p[1]
+		if d.err != nil || number <= t.points[len(t.points)-1].number || number >= t.Len() || last < -1 || last >= number {
+			d.fail("points do not ascend")
 			return
 		}
-		h.enter(at)
-	}
-	for range d.count() {
-		x := delta{first + d.int(), d.int(), d.int() == 1, d.int()}
-		if x.record < first || x.record >= len(h.offsets) || len(h.deltas) > 0 && x.record < h.deltas[len(h.deltas)-1].record {
-			d.fail("a delta of record %d", x.record)
-			return
+		next := point{number: number, open: number + 1}
+		if next.prefix, d.err = t.settled(last); next.open < t.Len() {
+			next.openAt = t.offsets[next.open]
 		}
-		h.deltas = append(h.deltas, x)
+		t.points = append(t.points, next)
 	}
+}
+
+// places returns records by their numbers, which ascend.
+func (t *Timeline) places(d *decoder, list []int) []place {
+	var places []place
+	for i, n := range list {
+		if d.err != nil || n < 0 || n >= t.Len() || i > 0 && n <= list[i-1] {
+			d.fail("late records or rewinds do not ascend")
+			return nil
+		}
+		places = append(places, place{n, t.offsets[n]})
+	}
+	return places
 }
 
 // remember counts what is not stored: the lengths after the last record, and a
 // mark from which later rewinds count.
-func (h *History) remember() {
-	h.lengths = h.lengthsAt(h.Len() - 1)
-	if last := h.lastLive(h.Len() - 1); last >= 0 {
-		h.marks = append(h.marks, mark{last, slices.Clone(h.lengths)})
+func (t *Timeline) remember() (err error) {
+	t.lengths, err = t.lengthsAt(t.Len() - 1)
+	if last := t.lastLive(t.Len() - 1); last >= 0 {
+		t.marks = append(t.marks, mark{last, slices.Clone(t.lengths)})
 	}
+	return err
 }
 
-// Footprint is about how many bytes of memory the history takes.
-func (h *History) Footprint() int {
-	n := 8*cap(h.offsets) + 32*cap(h.deltas) + 64*len(h.points) + 64*len(h.marks)
-	if s, ok := h.elder.(*shelf); ok {
-		n += s.footprint()
+// Footprint is about how many bytes of memory the timeline takes.
+func (t *Timeline) Footprint() int {
+	n := 8*cap(t.offsets) + 32*cap(t.deltas) + 64*len(t.points) + 64*len(t.marks)
+	if t.older == nil {
+		return n
 	}
-	return n
+	if l := t.older.last; l != nil {
+		n += 8*cap(l.offsets) + 32*cap(l.deltas)
+	}
+	return n + 80*t.base/BlockRecords
 }
 
 func (l lengths) sum() int {
@@ -200,74 +182,10 @@ func (l lengths) sum() int {
 	return n
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
 func appendPlaces(b []byte, list []place) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, p := range list {
 		b = appendInts(b, p.number)
 	}
 	return b
-}
-
-// decoder reads numbers and texts off a slice. After the first error everything
-// reads as zero.
-type decoder struct {
-	b   []byte
-	err error
-}
-
-func (d *decoder) fail(format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf(format, args...)
-	}
-	d.b = nil
-}
-
-func (d *decoder) uint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.fail("it is cut off")
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) int() int {
-	var v [1]int
-	rest, err := readInts(d.b, v[:])
-	if err != nil {
-		d.fail("%v", err)
-		return 0
-	}
-	d.b = rest
-	return v[0]
-}
-
-// count reads the length of a list, each element of which takes a byte or more.
-func (d *decoder) count() int {
-	n := d.uint()
-	if n > uint64(len(d.b)) {
-		d.fail("it is cut off")
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) text() string {
-	n := d.count()
-	s := string(d.b[:n])
-	d.b = d.b[n:]
-	return s
-}
-
-func (d *decoder) ascending() []int {
-	var list []int
-	for range d.count() {
-		list = append(list, d.int())
-	}
-	return list
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// longHistory folds a history of several blocks, with rewinds across them.
-func longHistory(t *testing.T, seed uint64, n int) (*projector.History, []projector.Fact) {
+// longTimeline folds a timeline of several blocks, with rewinds across them.
+func longTimeline(t *testing.T, seed uint64, n int) (*projector.Timeline, []projector.Fact) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))
-	h := projector.NewHistory(s1)
+	h := projector.NewTimeline(s1)
 	var facts []projector.Fact
 	for at := events.Offset(1); len(facts) < n; at += events.Offset(1 + r.IntN(3)) {
 		var p events.Payload = &events.TurnAppended{Entries: []events.Entry{{Thread: fmt.Sprintf("t%d", r.IntN(3)), Turn: events.Raw(`1`)}}}
@@ -29,13 +29,29 @@ func longHistory(t *testing.T, seed uint64, n int) (*projector.History, []projec
 			e = e.WithExtension(events.ExtSeen, events.Offset(1+r.Uint64N(uint64(at))).Padded())
 		}
 		f := projector.Decode(events.Record{Event: e, Offset: at})
-		h.Add(f)
+		add(t, h, f)
 		facts = append(facts, f)
 	}
 	return h, facts
 }
 
-func inBlocks(h *projector.History) (blocks [][]byte, rest []byte) {
+func add(t *testing.T, h *projector.Timeline, f projector.Fact) {
+	t.Helper()
+	if _, err := h.Add(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func liveNow(t *testing.T, h *projector.Timeline) string {
+	t.Helper()
+	live, err := h.Live(h.Last())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(live)
+}
+
+func inBlocks(h *projector.Timeline) (blocks [][]byte, rest []byte) {
 	for n := range h.Blocks() {
 		blocks = append(blocks, h.Block(n))
 	}
@@ -47,15 +63,15 @@ func inBlocks(h *projector.History) (blocks [][]byte, rest []byte) {
 func TestBlocksRoundTrip(t *testing.T) {
 	for seed := range uint64(20) {
 		n := int(400 + 100*seed)
-		want, facts := longHistory(t, seed, n)
-		half, _ := longHistory(t, seed, n/2)
+		want, facts := longTimeline(t, seed, n)
+		half, _ := longTimeline(t, seed, n/2)
 		early, rest := inBlocks(half)
-		got, err := projector.DecodeHistory(s1, early, rest)
+		got, err := projector.DecodeTimeline(s1, early, rest)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range facts[n/2:] {
-			got.Add(f)
+			add(t, got, f)
 		}
 		wantBlocks, wantRest := inBlocks(want)
 		gotBlocks, gotRest := inBlocks(got)
@@ -67,25 +83,25 @@ func TestBlocksRoundTrip(t *testing.T) {
 		if !bytes.Equal(wantRest, gotRest) {
 			t.Fatalf("seed %d: the rest differs", seed)
 		}
-		if want.Turns() != got.Turns() || fmt.Sprint(want.Live(want.Last())) != fmt.Sprint(got.Live(got.Last())) {
-			t.Fatalf("seed %d: %d turns in %v, want %d in %v", seed, got.Turns(), got.Live(got.Last()), want.Turns(), want.Live(want.Last()))
+		if want.Turns() != got.Turns() || liveNow(t, want) != liveNow(t, got) {
+			t.Fatalf("seed %d: %d turns in %v, want %d in %v", seed, got.Turns(), liveNow(t, got), want.Turns(), liveNow(t, want))
 		}
 	}
 }
 
 // What is cut off or altered is an error or another history, never a panic.
 func TestBlocksOfAnything(t *testing.T) {
-	h, _ := longHistory(t, 1, 700)
+	h, _ := longTimeline(t, 1, 700)
 	blocks, rest := inBlocks(h)
 	for n := range rest {
-		if _, err := projector.DecodeHistory(s1, blocks, rest[:n]); err == nil {
+		if _, err := projector.DecodeTimeline(s1, blocks, rest[:n]); err == nil {
 			t.Fatalf("%d of %d bytes are a history", n, len(rest))
 		}
 		odd := bytes.Clone(rest)
 		odd[n] ^= 0x55
-		projector.DecodeHistory(s1, blocks, odd)
+		projector.DecodeTimeline(s1, blocks, odd)
 	}
-	if _, err := projector.DecodeHistory(s1, blocks[1:], rest); err == nil {
+	if _, err := projector.DecodeTimeline(s1, blocks[1:], rest); err == nil {
 		t.Error("a history without its first block is one")
 	}
 }

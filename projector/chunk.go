@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"sort"
@@ -118,15 +117,6 @@ func (c *chunk) full(s sizes) bool { return len(c.offsets) >= s.records || c.byt
 // end is the number of the record after the last.
 func (c *chunk) end() int { return c.first + len(c.offsets) }
 
-// numberAt returns the last record at or below an offset, by its number.
-func (c *chunk) numberAt(at events.Offset) int {
-	i, found := slices.BinarySearch(c.offsets, at)
-	if !found {
-		i--
-	}
-	return c.first + i
-}
-
 // chunkState is the stored form of a chunk: lists of numbers as integers of variable
 // length, differences where they ascend.
 type chunkState struct {
@@ -139,48 +129,39 @@ type chunkState struct {
 }
 
 func (c *chunk) state() chunkState {
-	st := chunkState{First: c.first, Turns: c.turns, Costs: c.costs}
-	prev := events.Offset(0)
-	for _, at := range c.offsets {
-		st.Offsets = binary.AppendUvarint(st.Offsets, uint64(at-prev))
-		prev = at
-	}
+	st := chunkState{First: c.first, Offsets: appendOffsets(nil, c.offsets), Turns: c.turns, Costs: c.costs}
 	for _, e := range c.effects {
-		thread, set := slices.Index(st.Names, e.thread), 0
+		thread := slices.Index(st.Names, e.thread)
 		if thread < 0 {
 			thread = len(st.Names)
 			st.Names = append(st.Names, e.thread)
 		}
-		if e.set {
-			set = 1
-		}
-		st.Effects = appendInts(st.Effects, e.record, thread, set, e.n)
+		st.Effects = appendDelta(st.Effects, 0, delta{e.record, thread, e.set, e.n})
 	}
 	return st
 }
 
 func (st chunkState) chunk() (*chunk, error) {
 	c := &chunk{first: st.First, turns: st.Turns, costs: st.Costs}
-	at := events.Offset(0)
-	for b := st.Offsets; len(b) > 0; {
-		d, n := binary.Uvarint(b)
-		if n <= 0 || d == 0 || events.Offset(d) > events.MaxOffset-at {
-			return nil, fmt.Errorf("offsets do not ascend")
-		}
-		at += events.Offset(d)
-		c.offsets, b = append(c.offsets, at), b[n:]
+	d := &decoder{b: st.Offsets}
+	for at := events.Offset(0); d.more(); {
+		at = d.offset(at)
+		c.offsets = append(c.offsets, at)
 	}
-	for b := st.Effects; len(b) > 0; {
-		var v [4]int
-		var err error
-		if b, err = readInts(b, v[:]); err != nil {
-			return nil, err
+	d.b = st.Effects
+	for record := 0; d.more(); {
+		x := d.delta(0, len(c.offsets), len(st.Names))
+		if x.record < record || x.thread < 0 {
+			d.fail("an effect of record %d on thread %d", x.record, x.thread)
 		}
-		last := len(c.effects) - 1
-		if v[0] < 0 || v[0] >= len(c.offsets) || last >= 0 && v[0] < c.effects[last].record || v[1] < 0 || v[1] >= len(st.Names) {
-			return nil, fmt.Errorf("an effect of record %d on thread %d", v[0], v[1])
+		if d.err != nil {
+			break
 		}
-		c.effects = append(c.effects, placedEffect{v[0], effect{st.Names[v[1]], v[2] == 1, v[3]}})
+		record = x.record
+		c.effects = append(c.effects, placedEffect{record, effect{st.Names[x.thread], x.set, x.n}})
+	}
+	if d.err != nil {
+		return nil, d.err
 	}
 	for name, b := range c.turns {
 		if b == nil || b.First < 0 {

@@ -8,12 +8,11 @@ import (
 // complete returns the session with all of its turns, offsets and costs in memory. Each
 // chunk is read once.
 func (ld *loading) complete(ctx context.Context) (*Session, error) {
-	s := ld.s
-	out := &Session{Subject: s.subject, History: s.history, Threads: make(Threads, len(s.strands)), Ledger: s.ledger, Damaged: s.damaged}
+	s, h := ld.s, ld.s.history
+	ledger, whole := *s.ledger, *h
+	out := &Session{Subject: s.subject, Threads: make(Threads, len(s.strands)), Ledger: &ledger, Damaged: s.damaged}
 	fill := newFilling(s, out.Threads)
-	h := s.history
-	whole := *h
-	whole.base, whole.elder, whole.offsets, whole.deltas = 0, nil, nil, nil
+	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks = 0, nil, nil, nil, slices.Clip(h.marks)
 	for _, seg := range append(slices.Clip(s.segments), s.ownSegment()) {
 		t, own, shift := s.sources[seg.source], seg.source == len(s.sources)-1, seg.first-seg.from
 		take := func(c *chunk) {
@@ -24,7 +23,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 			whole.offsets = append(whole.offsets, c.offsets[from-c.first:to-c.first]...)
 			whole.deltas = append(whole.deltas, h.deltasOf(c, from, to, shift)...)
 			if own {
-				s.ledger.Costs = append(s.ledger.Costs, c.costs...)
+				ledger.Costs = append(ledger.Costs, c.costs...)
 			}
 			fill.take(seg.source, c)
 		}
@@ -44,9 +43,8 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	if whole.Len() != h.Len() || !fill.full() {
 		return nil, lost("the chunks of %s do not have all of its records", s.subject)
 	}
-	*h = whole
-	h.remember()
-	return out, nil
+	out.History = &History{whole}
+	return out, out.History.remember()
 }
 
 // filling puts the turns of chunks where strands refer to them.

@@ -39,13 +39,11 @@ func (l *Loader) DecodeHead(data []byte) (again func(events.Record) ([]byte, err
 		return nil, err
 	}
 	return func(rec events.Record) ([]byte, error) {
-		s.history.elder = &elders{context.Background(), l, s}
-		err := func() (err error) {
-			defer CatchUnread(&err)
-			s.history.Live(s.offset())
-			return s.apply(Decode(rec), func() error { return nil })
-		}()
-		if err != nil {
+		s.history.older = &pager{pages: &chunkPages{context.Background(), l, s}}
+		if _, err := s.history.Live(s.offset()); err != nil {
+			return nil, err
+		}
+		if err := s.apply(Decode(rec), func() error { return nil }); err != nil {
 			return nil, err
 		}
 		return s.encode()

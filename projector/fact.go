@@ -67,11 +67,11 @@ func (f Fact) Impossible(created, before events.Offset) Fact {
 	return f
 }
 
-// ForkOf returns the fork that the first record of a history declares, nil if the
+// ForkOf returns the fork that the first record of a timeline declares, nil if the
 // fact is not that, or declares none or an impossible one.
-func (f Fact) ForkOf(h *History) *events.Fork {
+func (f Fact) ForkOf(t *Timeline) *events.Fork {
 	p, ok := f.Payload.(*events.SessionCreated)
-	if !ok || p.Fork == nil || h.Len() > 0 || p.Fork.Offset >= f.Offset {
+	if !ok || p.Fork == nil || t.Len() > 0 || p.Fork.Offset >= f.Offset {
 		return nil
 	}
 	return p.Fork

@@ -57,7 +57,7 @@ type Keeper struct {
 	Snapshots snapshot.Store
 	Policy    Policy
 	Cursor    string           // file that says how far the keeper has got; "": start at the head of the log
-	Yield     Yield            // to those who append; default: it does not
+	Pace      Pace             // default: none
 	Logger    *slog.Logger     // default: discard
 	MaxValue  int64            // largest value kept by reference, in bytes; default events.MaxValue
 	Now       func() time.Time // default: time.Now
@@ -65,6 +65,7 @@ type Keeper struct {
 	loader      *Loader
 	reached     events.Offset
 	reachedID   string
+	news        bool // since the cursor was read
 	changed     map[events.Subject]*change
 	quarantined map[events.Subject]bool
 	heads       map[events.Subject]int64 // bytes of the heads written last, if they are large
@@ -78,6 +79,7 @@ type change struct {
 	bytes   int64
 	last    events.Offset
 	at      time.Time // when the keeper saw the last record
+	seen    bool      // by this keeper: else by an earlier one
 
 	// kept is the offset of a snapshot that is ahead of the keeper: records up to
 	// there do not count. So a keeper that begins anew writes each state once.
@@ -112,46 +114,36 @@ func (k *Keeper) Run(ctx context.Context) error {
 // follow takes records as they come. Ages are looked at between them, at least
 // once a second.
 func (k *Keeper) follow(ctx context.Context) error {
-	type item struct {
-		rec events.Record
-		err error
-	}
-	items := make(chan item)
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		defer close(items)
-		for rec, err := range k.Yield.follow(k.Log, nil)(reading, events.Range{After: k.reached}) {
-			select {
-			case items <- item{rec, err}:
-			case <-reading.Done():
-				return
-			}
-		}
-	}()
-	defer func() {
-		stop()
-		for range items { // until the reader is gone
-		}
-	}()
 	tick := time.NewTicker(time.Second)
 	if age := k.Policy.Age; age > 0 && age < time.Second {
 		tick.Reset(age)
 	}
 	defer tick.Stop()
 	for {
-		select {
-		case it, ok := <-items:
-			if !ok {
-				return errors.New("projector: the log's follow ended")
-			}
-			if err := k.take(ctx, it.rec, it.err); err != nil {
+		for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
+			if err := k.take(ctx, rec, err); err != nil {
 				return err
 			}
-		case <-tick.C:
+		}
+		if err := k.await(ctx, tick.C); err != nil {
+			return err
+		}
+	}
+}
+
+// await returns when there are records to be read, and writes what is of age until
+// then.
+func (k *Keeper) await(ctx context.Context, tick <-chan time.Time) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	came := make(chan error, 1)
+	go func() { came <- k.Pace.await(waiting, k.Log, k.reached) }()
+	for {
+		select {
+		case err := <-came:
+			return err
+		case <-tick:
 			k.writeAged(ctx)
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }
@@ -217,7 +209,7 @@ const (
 func due(n, limit int64) bool { return limit > 0 && n >= limit }
 
 func (k *Keeper) count(rec events.Record) {
-	k.reached, k.reachedID = rec.Offset, rec.ID
+	k.reached, k.reachedID, k.news = rec.Offset, rec.ID, true
 	if !rec.Subject.IsSession() {
 		return
 	}
@@ -234,7 +226,7 @@ func (k *Keeper) count(rec events.Record) {
 	}
 	c.records++
 	c.bytes += int64(len(rec.Data))
-	c.last, c.at = rec.Offset, k.Now()
+	c.last, c.at, c.seen = rec.Offset, k.Now(), true
 }
 
 // keepTargets writes the states that a rewind and a fork go back to: somebody is
@@ -268,6 +260,7 @@ func (k *Keeper) writeAged(ctx context.Context) {
 
 // write stores the session's state at head and forgets what changed.
 func (k *Keeper) write(ctx context.Context, sub events.Subject) {
+	k.news = true
 	switch at, settled := k.writeAt(ctx, sub, 0, ""); {
 	case at > k.reached:
 		k.changed[sub] = &change{kept: at}
@@ -351,7 +344,9 @@ func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int)
 }
 
 // leave catches up with the log, writes the sessions that changed most, and says
-// in the cursor how far it got. What there is no time for is left to the next.
+// in the cursor how far it got. What there is no time for, and what an earlier keeper
+// left, is written when it is of age or changes again: a process that only looks at
+// something is not to write for others.
 func (k *Keeper) leave(ctx context.Context) error {
 	for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
@@ -363,9 +358,9 @@ func (k *Keeper) leave(ctx context.Context) error {
 		k.count(rec)
 		k.keepTargets(ctx, rec)
 	}
-	subjects := make([]events.Subject, 0, len(k.changed))
+	var subjects []events.Subject
 	for sub, c := range k.changed {
-		if c.records > 0 && k.worthwhile(sub, largeWhenIdle) {
+		if c.seen && k.worthwhile(sub, largeWhenIdle) {
 			subjects = append(subjects, sub)
 		}
 	}
@@ -396,7 +391,7 @@ type changedRecord struct {
 }
 
 func (k *Keeper) save() error {
-	if k.Cursor == "" {
+	if k.Cursor == "" || !k.news {
 		return nil
 	}
 	st := cursorState{Offset: uint64(k.reached), EventID: k.reachedID}

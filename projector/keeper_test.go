@@ -306,6 +306,40 @@ func TestKeeperResumes(t *testing.T) {
 	})
 }
 
+// A keeper that is told to stop looks at nothing that an earlier one left: a process that
+// shows one of many sessions ends at once.
+func TestKeeperLeavesOthersAlone(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Leave: -1})
+		sub := func(i int) events.Subject { return events.Session("", fmt.Sprint("many-", i)) }
+		for i := range 100 {
+			b.turns(sub(i), 1)
+		}
+		stop()
+		cursor := filepath.Join(b.dir, "state", "cursor")
+		before, err := os.Stat(cursor)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.keep(projector.Policy{})()
+		after, err := os.Stat(cursor)
+		if err != nil || !os.SameFile(before, after) || b.store.puts != 0 {
+			b.t.Errorf("nothing happened: %d snapshots, another cursor %v, %v", b.store.puts, !os.SameFile(before, after), err)
+		}
+		stop = b.keep(projector.Policy{})
+		b.turns(sub(7), 1)
+		stop()
+		b.must(sub(7), 101)
+		if b.store.puts != 1 {
+			b.t.Errorf("one session changed: %d snapshots", b.store.puts)
+		}
+		stop = b.keep(projector.Policy{})
+		time.Sleep(11 * time.Minute) // of age
+		b.must(sub(8), 9)
+		stop()
+	})
+}
+
 // A cursor that was not written, cannot be read, or is of another log costs
 // counting again, and not a snapshot for each part of it.
 func TestKeeperWithoutCursor(t *testing.T) {

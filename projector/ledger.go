@@ -168,6 +168,9 @@ func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
 
 // fold applies a payload.
 func (l *Ledger) fold(f Fact, before events.Offset) {
+	if ref := RunOf(f.Payload); ref != nil {
+		l.run(f, *ref).Apply(f)
+	}
 	switch p := f.Payload.(type) {
 	case *events.SessionCreated:
 		l.created(f, p)
@@ -179,17 +182,8 @@ func (l *Ledger) fold(f Fact, before events.Offset) {
 		l.addFormats(p.Formats)
 	case *events.SessionRewound:
 		l.rewound(f, p, before)
-	case *events.RunCreated:
-		l.run(f, p.Run).Apply(f)
-	case *events.RunStarted:
-		l.run(f, p.Run).Apply(f)
-	case *events.RunProgressed:
-		l.run(f, p.Run).Apply(f)
 	case *events.RunFinished:
-		l.run(f, p.Run).Apply(f)
 		l.addFormats(p.Formats)
-	case *events.RunAnnotated:
-		l.run(f, p.Run).Apply(f)
 	case *events.CheckpointSaved:
 		l.checkpointSaved(f, p)
 	case *events.CheckpointCleared:

@@ -79,7 +79,6 @@ func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offs
 func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, err error) {
 	ld := &loading{Loader: new(Loader), sub: sub}
 	ld.begin(ctx)
-	defer CatchUnread(&err)
 	for _, f := range facts {
 		if f.ForkOf(ld.s.history) != nil {
 			return nil, fmt.Errorf("fold %s: a fork needs the log", sub)
@@ -97,7 +96,7 @@ func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, er
 // begin makes the state of a session without records.
 func (ld *loading) begin(ctx context.Context) {
 	ld.s = newState(ld.sub, ld.chunkSizes())
-	ld.s.history.elder = &elders{ctx, ld.Loader, ld.s}
+	ld.s.history.older = &pager{pages: &chunkPages{ctx, ld.Loader, ld.s}}
 }
 
 // head loads a session, stores its chunks, and returns the head that refers to them.
@@ -259,7 +258,6 @@ func (ld *loading) session(ctx context.Context) error {
 // rest folds the records after those that the state has.
 func (ld *loading) rest(ctx context.Context) (err error) {
 	s := ld.s
-	defer CatchUnread(&err)
 	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: s.offset(), Upto: ld.at}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			s.damaged = append(s.damaged, damage.Offset)
@@ -319,12 +317,14 @@ func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born even
 		if rec.Offset >= born {
 			return sub, at, ErrNotFound
 		}
-		err := ld.loadWithout(ctx, sub, rec.Offset, ld.sink, ld.useless, func(begun *loading) (err error) {
-			defer CatchUnread(&err)
-			if n := begun.s.history.numberAt(at); n >= 0 {
-				from, there = begun.s.history.sourceOf(n), begun.s.history.offset(n)
+		err := ld.loadWithout(ctx, sub, rec.Offset, ld.sink, ld.useless, func(begun *loading) error {
+			n, err := begun.s.history.numberAt(at)
+			if n < 0 || err != nil {
+				return err
 			}
-			return nil
+			from = begun.s.history.sourceOf(n)
+			there, err = begun.s.history.offset(n)
+			return err
 		})
 		return from, there, err
 	}
@@ -339,7 +339,6 @@ func (ld *loading) resolve(ctx context.Context) (err error) {
 	if !s.behind {
 		return nil
 	}
-	defer CatchUnread(&err)
 	var list []segment // the live list, as records of the sources
 	for _, st := range s.history.stretches(s.history.Len() - 1) {
 		list = append(list, s.segmentsOf(st)...)
@@ -388,18 +387,32 @@ func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segme
 // this one, and what of the list comes after it. Without any, it is all of it.
 func (ld *loading) prefix(ctx context.Context, list []segment) (strands, []segment, error) {
 	h := ld.s.history
+	var failed error // to look whether a snapshot is usable
 	usable := func(m snapshot.Meta) bool {
-		if len(m.Live) == 0 {
+		if len(m.Live) == 0 || failed != nil {
 			return false
 		}
 		last := m.Live[len(m.Live)-1].To
-		return last >= h.First() && h.IsLive(last)
+		if last < h.First() {
+			return false
+		}
+		var live bool
+		live, failed = h.IsLive(last)
+		return live
 	}
 	earlier := ld.newest(ctx, usable)
-	if earlier == nil {
-		return make(strands), list, nil
+	if earlier == nil || failed != nil {
+		return make(strands), list, failed
 	}
-	n := h.numberAt(earlier.history.LastLive(earlier.offset())) - h.inherited()
+	last, err := earlier.history.LastLive(earlier.offset())
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := h.numberAt(last)
+	if err != nil {
+		return nil, nil, err
+	}
+	n -= h.inherited()
 	for i, seg := range list {
 		if seg.source == len(ld.s.sources)-1 && seg.from <= n && n <= seg.to {
 			seg.from = n + 1
@@ -518,33 +531,26 @@ func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*state, error
 	if err != nil {
 		return nil, err
 	}
-	if s.subject != ld.sub || s.offset() != m.Offset || !equalLive(s.history.Live(m.Offset), m.Live) {
+	s.history.older = &pager{pages: &chunkPages{ctx, ld.Loader, s}}
+	live, err := s.history.Live(m.Offset)
+	if err != nil {
+		return nil, err
+	}
+	sameLive := slices.EqualFunc(live, m.Live, func(a Interval, b snapshot.Interval) bool { return a == Interval(b) })
+	if s.subject != ld.sub || s.offset() != m.Offset || !sameLive {
 		return nil, errors.New("the state is of another subject, offset or live list")
 	}
-	s.history.elder = &elders{ctx, ld.Loader, s}
 	return s, nil
-}
-
-func equalLive(live []Interval, stored []snapshot.Interval) bool {
-	if len(live) != len(stored) {
-		return false
-	}
-	for i := range live {
-		if live[i].From != stored[i].From || live[i].To != stored[i].To {
-			return false
-		}
-	}
-	return true
 }
 
 // InheritedThreads returns the threads of a fork as of an offset below its own
 // first record: those of the session whose record the last inherited one is.
 func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Offset) (Threads, error) {
-	n := s.History.numberAt(at)
+	n := sure(s.History.numberAt(at))
 	if n < 0 {
 		return make(Threads), nil
 	}
-	from, err := l.Session(ctx, s.History.sourceOf(n), s.History.offset(n))
+	from, err := l.Session(ctx, s.History.sourceOf(n), sure(s.History.offset(n)))
 	if err != nil {
 		return nil, err
 	}

@@ -69,22 +69,22 @@ func grown(list []effect, name string, by int) []effect {
 // measure records what a live record does to the threads' lengths. Whether a
 // thread event is possible at its place depends on them alone; the reason why it
 // is not is returned, and then nothing was changed.
-func (h *History) measure(n int, p events.Payload) string {
-	if reason := h.cannotApply(p); reason != "" {
+func (t *Timeline) measure(n int, p events.Payload) string {
+	if reason := t.cannotApply(p); reason != "" {
 		return reason
 	}
 	for _, e := range effectsOf(p) {
-		d := delta{n, h.threadOf(e.thread), e.set, e.n}
-		h.lengths = d.apply(h.lengths)
-		h.deltas = append(h.deltas, d)
+		d := delta{n, t.threadOf(e.thread), e.set, e.n}
+		t.lengths = d.apply(t.lengths)
+		t.deltas = append(t.deltas, d)
 	}
 	return ""
 }
 
 // cannotApply says why a thread event is impossible after the last record; "" if
 // it is possible.
-func (h *History) cannotApply(p events.Payload) string {
-	had := func(name string) int { return max(h.lengths.of(slices.Index(h.names, name)), 0) }
+func (t *Timeline) cannotApply(p events.Payload) string {
+	had := func(name string) int { return max(t.lengths.of(slices.Index(t.names, name)), 0) }
 	cannotPin := func(name string, n int, pins map[int]bool) string {
 		for _, i := range sortedKeys(pins) {
 			if i >= n {
@@ -134,15 +134,15 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 }
 
 // threadOf returns the number of a thread's name, everyThread for that of all.
-func (h *History) threadOf(name string) int {
+func (t *Timeline) threadOf(name string) int {
 	if name == events.AllThreads {
 		return everyThread
 	}
-	if i := slices.Index(h.names, name); i >= 0 {
+	if i := slices.Index(t.names, name); i >= 0 {
 		return i
 	}
-	h.names = append(h.names, name)
-	return len(h.names) - 1
+	t.names = append(t.names, name)
+	return len(t.names) - 1
 }
 
 func (l lengths) of(thread int) int {
@@ -179,50 +179,57 @@ func (d delta) apply(l lengths) lengths {
 
 // lengthsAt counts the lengths of the threads in the list after record n, from
 // the newest mark in that list.
-func (h *History) lengthsAt(n int) lengths {
+func (t *Timeline) lengthsAt(n int) (lengths, error) {
 	var l lengths
 	after := -1
-	for i := len(h.marks) - 1; i >= 0; i-- {
-		if m := h.marks[i]; m.record <= n && h.contains(n, m.record) {
+	for i := len(t.marks) - 1; i >= 0; i-- {
+		if m := t.marks[i]; m.record <= n && t.contains(n, m.record) {
 			l, after = slices.Clone(m.lengths), m.record
 			break
 		}
 	}
-	list := h.stretches(n)
-	if after < 0 && h.base > 0 {
-		l, after = h.elderLengths(list), h.base-1
+	list := t.stretches(n)
+	if after < 0 && t.base > 0 {
+		var err error
+		if l, err = t.olderLengths(list); err != nil {
+			return nil, err
+		}
+		after = t.base - 1
 	}
 	for _, s := range list {
-		for _, d := range between(h.deltas, max(s.from, after+1), s.to) {
-			l = d.apply(l)
-		}
+		l = l.after(between(t.deltas, max(s.from, after+1), s.to))
 	}
-	return l
+	return l, nil
 }
 
-// elderLengths counts the lengths of the threads in the part of a list that is
+// olderLengths counts the lengths of the threads in the part of a list that is
 // below the base, from the newest mark in it.
-func (h *History) elderLengths(list []stretch) (l lengths) {
+func (t *Timeline) olderLengths(list []stretch) (l lengths, err error) {
 	var parts [][]delta // newest first
-	defer func() {
-		for _, part := range slices.Backward(parts) {
-			for _, d := range part {
-				l = d.apply(l)
-			}
-		}
-	}()
 	for _, s := range slices.Backward(list) {
-		for to := min(s.to, h.base-1); to >= s.from; {
-			b := h.elder.block(to)
-			from := max(s.from, b.first)
-			if m := b.mark; m != nil && m.record >= from && m.record <= to {
-				l = slices.Clone(m.lengths)
-				parts = append(parts, between(b.deltas, m.record+1, to))
-				return l
+		for to := min(s.to, t.base-1); to >= s.from && l == nil; {
+			p, err := t.older.having(to)
+			if err != nil {
+				return nil, err
 			}
-			parts = append(parts, between(b.deltas, from, to))
+			from := max(s.from, p.first)
+			if m := p.mark; m != nil && m.record >= from && m.record <= to {
+				l, from = append(lengths{}, m.lengths...), m.record+1
+			}
+			parts = append(parts, between(p.deltas, from, to))
 			to = from - 1
 		}
+	}
+	for _, part := range slices.Backward(parts) {
+		l = l.after(part)
+	}
+	return l, nil
+}
+
+// after returns the lengths after some deltas. It may change l.
+func (l lengths) after(deltas []delta) lengths {
+	for _, d := range deltas {
+		l = d.apply(l)
 	}
 	return l
 }

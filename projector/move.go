@@ -88,7 +88,7 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 		void[v.Offset] = true
 	}
 	ever := make(Threads) // every turn that any record brought
-	for rec, err := range l.history(ctx, s) {
+	for rec, err := range l.Records(ctx, s) {
 		if err == nil {
 			rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
 		}

@@ -41,29 +41,43 @@ func (l *Loader) Peek(ctx context.Context, sub events.Subject) (*Outline, error)
 // outline is not to be altered.
 func (o *Outline) Session(ctx context.Context) (s *Session, err error) {
 	err = o.with(ctx, func(st *state) error {
-		copied, ledger, history := *st, *st.ledger, o.history(ctx, st)
-		history.marks = slices.Clip(history.marks)
-		copied.ledger, copied.history = &ledger, history
-		s, err = (&loading{Loader: o.l, sub: st.subject, s: &copied}).complete(ctx)
+		s, err = (&loading{Loader: o.l, sub: st.subject, s: st}).complete(ctx)
 		return err
 	})
 	return s, err
 }
 
-// Look calls look with the session's history, which is not to be kept.
-func (o *Outline) Look(ctx context.Context, look func(*History)) error {
-	return o.with(ctx, func(s *state) (err error) {
-		defer CatchUnread(&err)
-		look(o.history(ctx, s))
-		return nil
+// At returns the last record at or below an offset, 0 if there is none.
+func (o *Outline) At(ctx context.Context, at events.Offset) (there events.Offset, err error) {
+	err = o.with(ctx, func(s *state) error {
+		there, err = o.history(ctx, s).At(at)
+		return err
 	})
+	return there, err
 }
 
-// history returns a history that reads what is stored of it with the caller's context.
-func (o *Outline) history(ctx context.Context, s *state) *History {
-	h := *s.history
-	h.elder = &elders{ctx, o.l, s}
-	return &h
+// Before returns the last record below an offset, 0 if there is none.
+func (o *Outline) Before(ctx context.Context, at events.Offset) (events.Offset, error) {
+	if at == 0 {
+		return 0, nil
+	}
+	return o.At(ctx, at-1)
+}
+
+// IsLive reports whether the record at an offset is in effect after the last one.
+func (o *Outline) IsLive(ctx context.Context, at events.Offset) (live bool, err error) {
+	err = o.with(ctx, func(s *state) error {
+		live, err = o.history(ctx, s).IsLive(at)
+		return err
+	})
+	return live, err
+}
+
+// history returns a timeline that reads what is stored of it with the caller's context.
+func (o *Outline) history(ctx context.Context, s *state) *Timeline {
+	t := *s.history
+	t.older = &pager{pages: &chunkPages{ctx, o.l, s}}
+	return &t
 }
 
 // Subject names the session.

@@ -143,7 +143,7 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 	case atTime, atAgo, atEvent:
 		return l.search(ctx, s, p)
 	}
-	return resolver{s.Subject, s.History, func(thread string) int { return len(s.Threads.Turns(thread)) },
+	return resolver{s.Subject, &s.History.Timeline, func(thread string) int { return len(s.Threads.Turns(thread)) },
 		func(thread string, from, to int) ([]Turn, error) { return s.Threads.Turns(thread)[from:to], nil }}.resolve(p)
 }
 
@@ -151,13 +151,12 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 // its turns.
 type resolver struct {
 	subject events.Subject
-	history *History
+	history *Timeline
 	length  func(thread string) int
 	turns   func(thread string, from, to int) ([]Turn, error)
 }
 
 func (r resolver) resolve(p Position) (at events.Offset, err error) {
-	defer CatchUnread(&err)
 	missing := func(format string, args ...any) (events.Offset, error) {
 		return 0, &PositionError{r.subject, p.String(), fmt.Sprintf(format, args...)}
 	}
@@ -169,8 +168,8 @@ func (r resolver) resolve(p Position) (at events.Offset, err error) {
 	case atStart:
 		return 0, nil
 	case atOffset:
-		if at := r.history.At(p.offset); at != 0 {
-			return at, nil
+		if at, err := r.history.At(p.offset); at != 0 || err != nil {
+			return at, err
 		}
 		if r.history.Len() == 0 {
 			return missing("no record of it can be read")
@@ -194,26 +193,12 @@ func (r resolver) resolve(p Position) (at events.Offset, err error) {
 		for _, t := range turns { // turns that were kept may stand in another order
 			first = min(first, t.Offset)
 		}
-		if at := r.history.liveBefore(first); at != 0 {
-			return at, nil
+		if at, err := r.history.liveBefore(first); at != 0 || err != nil {
+			return at, err
 		}
 		return missing("there is no record before turn %d", n-p.n+1)
 	}
 	return r.history.Last(), nil
-}
-
-// liveBefore returns the last live record below an offset, 0 if there is none.
-func (h *History) liveBefore(at events.Offset) events.Offset {
-	if at == 0 {
-		return 0
-	}
-	below := h.numberAt(at - 1)
-	for c := h.chain(h.Len() - 1); c != nil; c = c.prev {
-		if c.from <= below {
-			return h.offset(min(c.to, below))
-		}
-	}
-	return 0
 }
 
 // search resolves the positions that only the records themselves can tell.
@@ -221,7 +206,7 @@ func (l *Loader) search(ctx context.Context, s *Session, p Position) (events.Off
 	var times []time.Time // the running maximum, by record
 	var offsets, matches []events.Offset
 	var latest time.Time
-	for rec, err := range l.history(ctx, s) {
+	for rec, err := range l.Records(ctx, s) {
 		if err != nil {
 			return 0, err
 		}
@@ -256,9 +241,9 @@ func (l *Loader) search(ctx context.Context, s *Session, p Position) (events.Off
 	return 0, &PositionError{s.Subject, p.String(), "its records are all later"}
 }
 
-// history yields the records of a session's history, inherited ones first.
-// Damaged ones are left out.
-func (l *Loader) history(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
+// Records yields the records of a session's history: those of the live list that
+// a fork inherited, then its own. Damaged ones are left out.
+func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
 	return func(yield func(events.Record, error) bool) {
 		h := s.History
 		begin := 0
@@ -282,10 +267,4 @@ func (l *Loader) history(ctx context.Context, s *Session) func(func(events.Recor
 			begin = src.end
 		}
 	}
-}
-
-// Records yields the records of a session's history: those of the live list that
-// a fork inherited, then its own.
-func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
-	return l.history(ctx, s)
 }

@@ -74,22 +74,21 @@ func (e *FoldError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *FoldError) Unwrap() error { return e.Err }
 
-// Runner brings one view up to date with the log and keeps it so: catch-up, then
-// live, or in bursts if it yields. Records are decoded beside the fold, as many ahead
-// of it as Ahead allows.
+// Runner brings one view up to date with the log and keeps it so: it reads what there
+// is, and what comes at its Pace. Records are decoded beside the fold, as many ahead of
+// it as Ahead allows.
 type Runner struct {
 	Log      Follower
 	View     View
 	Logger   *slog.Logger // default: discard
 	MaxValue int64        // largest value kept by reference, in bytes; default events.MaxValue
 
-	Batch   int           // most records of a commit; default: any number
-	Hold    int64         // bytes that a view holds before it commits; default 8 MiB
-	Latency time.Duration // most time between a record and its commit when live; default 2 ms
-	Ahead   int64         // bytes of data decoded ahead; default 4 MiB, one record always
-	Leave   time.Duration // how long a runner that stops may catch up; default 1 s
-	Upto    events.Offset // where CatchUp ends at the latest; 0: where the log does
-	Yield   Yield         // to those who append, while nobody waits for the view; default: it does not
+	Batch int           // most records of a commit; default: any number
+	Hold  int64         // bytes that a view holds before it commits; default 8 MiB
+	Ahead int64         // bytes of data decoded ahead; default 4 MiB, one record always
+	Leave time.Duration // how long a runner that stops may catch up; default 1 s
+	Upto  events.Offset // where CatchUp ends at the latest; 0: where the log does
+	Pace  Pace          // while nobody waits for the view; default: each record as it comes
 
 	// Room is asked before anything is written: as long as it returns an error the view
 	// stands still, and Wait returns that error. Default: there is always room.
@@ -105,12 +104,9 @@ type Runner struct {
 	full        error         // what Room said last
 }
 
-// How a runner behaves where nothing says otherwise.
 const (
-	oldNews  = time.Second           // since a record was recorded: while they come, commits are few and large
-	patience = 2 * time.Second       // between a record that is old news and its commit
-	quiet    = 20 * time.Millisecond // without another record, after which old news is committed
-	longest  = 5 * time.Second       // between two tries of a view that fails
+	longest = 5 * time.Second      // between two tries of a view that fails
+	window  = 2 * time.Millisecond // in which records that come one by one are gathered for a commit
 )
 
 func (r *Runner) withDefaults() {
@@ -118,7 +114,6 @@ func (r *Runner) withDefaults() {
 	r.MaxValue = cmp.Or(r.MaxValue, events.MaxValue)
 	r.Batch = cmp.Or(r.Batch, math.MaxInt)
 	r.Hold = cmp.Or(r.Hold, 8<<20)
-	r.Latency = cmp.Or(r.Latency, 2*time.Millisecond)
 	r.Ahead = cmp.Or(r.Ahead, 4<<20)
 	r.Leave = cmp.Or(r.Leave, time.Second)
 }
@@ -127,7 +122,7 @@ func (r *Runner) withDefaults() {
 // for Leave at most. A view that fails is begun again, a little later each time.
 func (r *Runner) Run(ctx context.Context) {
 	r.withDefaults()
-	r.Yield.start(ctx, r.hurried)
+	r.Pace.rest(ctx, r.Log, r.hurried()) // a program that opens a log mostly has something to append, and goes first
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, longest) {
 		before := r.Cursor()
 		err := r.follow(ctx)
@@ -165,6 +160,7 @@ func (r *Runner) leave(ctx context.Context) error {
 	return err
 }
 
+// sleep returns after a while, or when ctx is done.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -178,17 +174,16 @@ func (r *Runner) follow(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	if r.Yield.Quiet <= 0 {
-		// What is there already a read yields with less effort than a follow. One that
-		// yields reads anyway.
-		if err := r.pump(ctx, r.Log.Read, nil); err != nil {
+	for {
+		// What is there already a read yields with less effort than a follow.
+		if err := r.pump(ctx, r.Log.Read, 0, nil); err != nil {
 			return err
 		}
+		if err := r.pump(ctx, r.Pace.follow(r.Log), window, nil); err != nil {
+			return err
+		}
+		r.Pace.rest(ctx, r.Log, r.hurried())
 	}
-	if err := r.pump(ctx, r.Yield.follow(r.Log, r.hurried), nil); err != nil {
-		return err
-	}
-	return errors.New("projector: the log's follow ended")
 }
 
 // CatchUp brings the view to where the log ends now. progress, if not nil, is told
@@ -207,7 +202,7 @@ func (r *Runner) catchUp(ctx context.Context, progress func(Cursor)) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	return r.pump(ctx, r.Log.Read, progress)
+	return r.pump(ctx, r.Log.Read, 0, progress)
 }
 
 // Retry folds each subject that the view left aside from its first record on. It
@@ -333,20 +328,17 @@ func (r *Runner) moveTo(c Cursor) {
 	}
 }
 
-// reading is Read or Follow.
-type reading func(context.Context, events.Range) iter.Seq2[events.Record, error]
-
 // pump applies the records after the cursor and commits them, until there are no
 // more.
-func (r *Runner) pump(ctx context.Context, read reading, progress func(Cursor)) error {
+func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, progress func(Cursor)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	q := &queue{most: r.Ahead, facts: make(chan decoded, 1024), room: make(chan struct{}, 1)}
+	q := &queue{most: r.Ahead, facts: make(chan decoded, 64), room: make(chan struct{}, 1)}
 	go r.decode(ctx, read(ctx, events.Range{After: r.Cursor().Offset, Upto: r.Upto}), q)
 	defer q.drain()
 	defer stop()
 	for {
-		c, more, err := r.batch(ctx, q)
+		c, more, err := r.batch(ctx, q, window)
 		if err != nil {
 			return err
 		}
@@ -384,22 +376,17 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 	}
 }
 
-// batch applies the next records until a commit is due: the view holds enough, the
-// first of them has waited long enough, or ctx is done, so that nothing was done in
-// vain. more is false at the end of the records.
-func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err error) {
+// batch applies the next records until a commit is due: the view holds enough, nothing
+// more is there behind a window, if there is one, or ctx is done, so that nothing was
+// done in vain. more is false at the end of the records.
+func (r *Runner) batch(ctx context.Context, q *queue, window time.Duration) (c Cursor, more bool, err error) {
 	c = r.Cursor()
-	d, ok := <-q.facts
-	if !ok {
-		return c, false, nil
+	d, more := <-q.facts
+	var over <-chan time.Time
+	if window > 0 {
+		over = time.After(window)
 	}
-	wait, old := r.Latency, r.Yield.Quiet > 0 || time.Since(d.fact.Recorded) > oldNews
-	if old {
-		wait = max(wait, patience)
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for n := 1; ; n++ {
+	for n := 1; more; n++ {
 		q.took(d)
 		err := d.err
 		if err == nil {
@@ -412,21 +399,18 @@ func (r *Runner) batch(ctx context.Context, q *queue) (c Cursor, more bool, err 
 		if n == r.Batch || r.View.Held() >= r.Hold || ctx.Err() != nil {
 			return c, true, nil
 		}
-		var silence <-chan time.Time
-		if old && len(q.facts) == 0 {
-			silence = time.After(quiet)
+		select {
+		case d, more = <-q.facts:
+			continue
+		default:
 		}
 		select {
-		case d, ok = <-q.facts:
-			if !ok {
-				return c, false, nil
-			}
-		case <-timer.C:
-			return c, true, nil
-		case <-silence:
+		case d, more = <-q.facts:
+		case <-over:
 			return c, true, nil
 		}
 	}
+	return c, false, nil
 }
 
 // apply folds one record. What goes wrong in the fold puts its subject aside; the
@@ -486,8 +470,8 @@ func (r *Runner) Quarantined() int {
 	return len(r.quarantined)
 }
 
-// Wait returns when the view shows at least the record at an offset. A view that
-// yields does not while somebody waits.
+// Wait returns when the view shows at least the record at an offset. A view does not
+// rest while somebody waits.
 func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
 	defer r.await()()
 	for {
@@ -511,7 +495,7 @@ func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
 	}
 }
 
-// await says that somebody waits, until done is called.
+// await ends the view's rest, and keeps it from resting until done is called.
 func (r *Runner) await() (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -534,7 +518,8 @@ func (r *Runner) hurried() <-chan struct{} {
 	return r.hurriedLocked()
 }
 
-// hurriedLocked is hurried. The caller holds mu.
+// hurriedLocked returns the channel of this moment, open if nobody waits. The caller
+// holds mu.
 func (r *Runner) hurriedLocked() chan struct{} {
 	if r.hurry == nil {
 		r.hurry = make(chan struct{})

@@ -2,17 +2,33 @@ package projector
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/events"
 )
 
+// RunOf returns the run that a payload names, nil if it names none.
+func RunOf(p events.Payload) *events.RunRef {
+	switch p := p.(type) {
+	case *events.RunCreated:
+		return &p.Run
+	case *events.RunStarted:
+		return &p.Run
+	case *events.RunProgressed:
+		return &p.Run
+	case *events.RunFinished:
+		return &p.Run
+	case *events.RunAnnotated:
+		return &p.Run
+	}
+	return nil
+}
+
 // Run returns a run by its identity, nil if no event names it.
 func (l *Ledger) Run(ref events.RunRef) *Run {
-	for _, r := range l.Runs {
-		if r.Kind == ref.Kind && r.ID == ref.ID {
-			return r
-		}
+	if i := slices.IndexFunc(l.Runs, func(r *Run) bool { return r.Ref() == ref }); i >= 0 {
+		return l.Runs[i]
 	}
 	return nil
 }

@@ -25,15 +25,17 @@ func (s *Session) Offset() events.Offset { return s.History.Last() }
 // Apply folds the next record onto history and ledger, and says what it is. The
 // threads are left to the caller, who knows which records they are folded over, and
 // so is what a fork inherits.
-func (s *Session) Apply(f Fact) Verdict { return fold(s.History, s.Ledger, f) }
+func (s *Session) Apply(f Fact) Verdict { return sure(fold(&s.History.Timeline, s.Ledger, f)) }
 
-// fold applies the next record to history and ledger.
-func fold(h *History, l *Ledger, f Fact) Verdict {
-	before := h.Last()
+// fold applies the next record to timeline and ledger.
+func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
+	before := t.Last()
 	f = f.Impossible(l.Created, before)
-	v := h.Add(f)
-	l.apply(f, v, before)
-	return v
+	v, err := t.Add(f)
+	if err == nil {
+		l.apply(f, v, before)
+	}
+	return v, err
 }
 
 // Withdrawn reports whether the event that made a run or a checkpoint is not

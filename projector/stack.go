@@ -39,7 +39,7 @@ func (l *Ledger) checkpointCleared(p *events.CheckpointCleared) {
 		}
 	}
 	if p.Kind == events.CheckpointRewind {
-		l.Stack = without(l.Stack, func(e StackEntry) bool { return p.ID == "" || e.ID == p.ID })
+		l.Stack = slices.DeleteFunc(slices.Clone(l.Stack), func(e StackEntry) bool { return p.ID == "" || e.ID == p.ID })
 	}
 }
 
@@ -47,6 +47,8 @@ func (l *Ledger) checkpointCleared(p *events.CheckpointCleared) {
 //   - with a checkpoint, it and what was pushed after it are used up;
 //   - with undoes, the stack is again as it was before the rewind taken back;
 //   - otherwise the entries whose point lies at or above the target are gone.
+//
+// Older stacks stand in Rewinds and do not change.
 func (l *Ledger) rewound(f Fact, p *events.SessionRewound, before events.Offset) {
 	r := Rewind{f.Offset, p.To, p.Undoes, p.Checkpoint, p.Reason, before, l.Stack}
 	stack := l.Stack
@@ -58,7 +60,7 @@ func (l *Ledger) rewound(f Fact, p *events.SessionRewound, before events.Offset)
 			stack = slices.Clip(stack[:i])
 		}
 	default:
-		stack = without(stack, func(e StackEntry) bool { return e.At >= p.To })
+		stack = slices.DeleteFunc(slices.Clone(stack), func(e StackEntry) bool { return e.At >= p.To })
 	}
 	l.Stack = stack
 	l.Rewinds = append(l.Rewinds, r)
@@ -71,18 +73,6 @@ func (l *Ledger) rewindAt(at events.Offset) *Rewind {
 		}
 	}
 	return nil
-}
-
-// without returns the entries that do not match, in a list of their own: older
-// stacks stand in Rewinds and must not change.
-func without(stack []StackEntry, match func(StackEntry) bool) []StackEntry {
-	var kept []StackEntry
-	for _, e := range stack {
-		if !match(e) {
-			kept = append(kept, e)
-		}
-	}
-	return kept
 }
 
 // undoable returns the newest rewind that is neither an undo nor taken back, nil if

@@ -2,7 +2,6 @@ package projector
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +24,7 @@ const (
 // the chunks, not in the ledger.
 type state struct {
 	subject  events.Subject
-	history  *History
+	history  *Timeline
 	strands  strands
 	ledger   *Ledger
 	damaged  []events.Offset
@@ -46,7 +45,7 @@ type segment struct {
 }
 
 func newState(sub events.Subject, s sizes) *state {
-	return &state{subject: sub, history: NewHistory(sub), strands: make(strands), ledger: newLedger(), sources: []*table{newTable(sub)}, sizes: s}
+	return &state{subject: sub, history: NewTimeline(sub), strands: make(strands), ledger: newLedger(), sources: []*table{newTable(sub)}, sizes: s}
 }
 
 // own is the table of the session's own records.
@@ -57,10 +56,12 @@ func (s *state) offset() events.Offset { return s.history.Last() }
 // apply folds the next record. resolve is called when the strands are needed and
 // behind.
 func (s *state) apply(f Fact, resolve func() error) error {
-	own := s.own()
+	own, rewound := s.own(), len(s.ledger.Rewinds)
+	v, err := fold(s.history, s.ledger, f)
+	if err != nil {
+		return err
+	}
 	own.open.add(f, own.next)
-	rewound := len(s.ledger.Rewinds)
-	v := fold(s.history, s.ledger, f)
 	s.ledger.Costs = nil // the chunk has it
 	switch {
 	case len(s.ledger.Rewinds) > rewound:
@@ -102,8 +103,8 @@ func (s *state) inherit(parent *state) {
 	sealed[len(sealed)-1] = own.sealed(parent.mark(own.open))
 	s.sources = append(sealed, s.sources...)
 	for _, st := range p.stretches(p.Len() - 1) {
-		if st.toAt == 0 {
-			st.toAt = p.offset(st.to)
+		if st.toAt == 0 { // it goes on with the last record
+			st.toAt = p.ends.last
 		}
 		for _, seg := range parent.segmentsOf(st) {
 			seg.first = h.base
@@ -164,17 +165,6 @@ func (s *state) save(ctx context.Context, into sink) error {
 		}
 	}
 	return nil
-}
-
-// forget lets go of the records below a number, which are in chunks.
-func (h *History) forget(base int) {
-	if base <= h.base {
-		return
-	}
-	h.deltas = slices.Clone(h.deltas[firstDelta(h.deltas, base):])
-	h.offsets = slices.Clone(h.offsets[base-h.base:])
-	h.marks = slices.DeleteFunc(h.marks, func(m mark) bool { return m.record < base })
-	h.base = base
 }
 
 // headState is the stored form of a state.
@@ -248,10 +238,11 @@ func (s *state) snapshot(kept string) (snapshot.Snapshot, error) {
 		return snapshot.Snapshot{}, err
 	}
 	m := snapshot.Meta{Subject: s.subject, Fold: SessionFold, Version: SessionFoldVersion, Offset: s.offset(), EventID: s.ledger.LastID, Kept: kept}
-	for _, i := range s.history.Live(s.offset()) {
+	live, err := s.history.Live(s.offset())
+	for _, i := range live {
 		m.Live = append(m.Live, snapshot.Interval(i))
 	}
-	return snapshot.Snapshot{Meta: m, Data: data}, nil
+	return snapshot.Snapshot{Meta: m, Data: data}, err
 }
 
 // decodeState reads what encode wrote.
@@ -264,7 +255,7 @@ func decodeState(data []byte, z sizes) (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: decode session: %v", err)
 	}
-	s := &state{subject: sub, history: NewHistory(sub), ledger: st.Ledger, sizes: z}
+	s := &state{subject: sub, history: NewTimeline(sub), ledger: st.Ledger, sizes: z}
 	for _, part := range []func(headState) error{s.readSources, s.readHistory, s.readThreads, s.readLedger} {
 		if err := part(st); err != nil {
 			return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
@@ -339,23 +330,23 @@ func (s *state) readHistory(st headState) error {
 		return errors.New("its records do not add up")
 	}
 	h.points = nil
-	for b := st.Points; len(b) > 0; {
-		var v [4]int
-		var err error
-		if b, err = readInts(b, v[:]); err != nil {
-			return err
-		}
-		p := point{number: v[0], open: v[0] + 1, openAt: events.Offset(v[2])}
+	d := &decoder{b: st.Points}
+	for d.more() {
+		number, end := d.int(), d.int()
+		p := point{number: number, open: number + 1, openAt: events.Offset(d.int())}
+		toAt := events.Offset(d.int())
 		switch last := len(h.points) - 1; {
-		case last < 0 && (v[0] != -1 || v[1] != -1):
+		case d.err != nil:
+			return d.err
+		case last < 0 && (number != -1 || end != -1):
 			return errors.New("there is no first point")
-		case last >= 0 && (v[0] <= h.points[last].number || v[0] >= n || v[1] < -1 || v[1] >= v[0]):
+		case last >= 0 && (number <= h.points[last].number || number >= n || end < -1 || end >= number):
 			return errors.New("points do not ascend")
 		case last >= 0:
-			p.prefix = h.chain(v[1])
+			p.prefix = h.chain(end)
 		}
 		if p.prefix != nil && p.prefix.toAt == 0 {
-			p.prefix.toAt = events.Offset(v[3])
+			p.prefix.toAt = toAt
 		}
 		h.points = append(h.points, p)
 	}
@@ -376,16 +367,15 @@ func (s *state) readHistory(st headState) error {
 // readPlaced reads what appendPlaced wrote; the numbers are below n.
 func readPlaced(b []byte, n int) ([]place, error) {
 	var list []place
-	for len(b) > 0 {
-		var v [2]int
-		var err error
-		if b, err = readInts(b, v[:]); err != nil {
-			return nil, err
+	for d := (&decoder{b: b}); d.more(); {
+		p := place{d.int(), events.Offset(d.int())}
+		if d.err != nil {
+			return nil, d.err
 		}
-		if v[0] < 0 || v[0] >= n || len(list) > 0 && v[0] <= list[len(list)-1].number {
+		if p.number < 0 || p.number >= n || len(list) > 0 && p.number <= list[len(list)-1].number {
 			return nil, errors.New("late records or rewinds do not ascend")
 		}
-		list = append(list, place{v[0], events.Offset(v[1])})
+		list = append(list, p)
 	}
 	return list, nil
 }
@@ -422,53 +412,4 @@ func (s *state) readLedger(headState) error {
 		return errors.New("history and ledger have other rewinds")
 	}
 	return nil
-}
-
-// deltasOf returns the deltas of the records of a chunk from one number in its source
-// up to another, as records of this history, where their numbers are higher by
-// shift. Those of records that never were live are left out.
-func (h *History) deltasOf(c *chunk, from, to, shift int) []delta {
-	var list []delta
-	for _, e := range c.effects {
-		own := c.first + e.record
-		if own < from || own >= to || h.point(own+shift).number == own+shift {
-			continue
-		}
-		thread := everyThread
-		if e.thread != events.AllThreads {
-			if thread = slices.Index(h.names, e.thread); thread < 0 {
-				continue
-			}
-		}
-		list = append(list, delta{own + shift, thread, e.set, e.n})
-	}
-	return list
-}
-
-// numbers reports whether a list ascends and has only numbers of n records.
-func numbers(list []int, n int) bool {
-	for i, k := range list {
-		if k < 0 || k >= n || i > 0 && k <= list[i-1] {
-			return false
-		}
-	}
-	return true
-}
-
-func appendInts(b []byte, list ...int) []byte {
-	for _, n := range list {
-		b = binary.AppendVarint(b, int64(n))
-	}
-	return b
-}
-
-func readInts(b []byte, into []int) ([]byte, error) {
-	for i := range into {
-		n, size := binary.Varint(b)
-		if size <= 0 || int64(int(n)) != n {
-			return nil, fmt.Errorf("numbers are cut off")
-		}
-		into[i], b = int(n), b[size:]
-	}
-	return b, nil
 }

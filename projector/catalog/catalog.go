@@ -85,8 +85,7 @@ func (c *Catalog) Reset(ctx context.Context) error {
 }
 
 // Apply implements projector.View.
-func (c *Catalog) Apply(ctx context.Context, f projector.Fact) (err error) {
-	defer projector.CatchUnread(&err)
+func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 	ctx = context.WithoutCancel(ctx)
 	c.held += perRecord
 	if !f.Subject.IsSession() {
@@ -122,10 +121,10 @@ func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) err
 			return err
 		}
 	}
-	if v := s.apply(f); v.Void != "" {
-		return nil
+	if v, err := s.apply(f); v.Void != "" || err != nil {
+		return err
 	}
-	if ref := runOf(f.Payload); ref != nil {
+	if ref := projector.RunOf(f.Payload); ref != nil {
 		return c.applyRun(ctx, s, *ref, f)
 	}
 	if p, ok := f.Payload.(*events.CostAccrued); ok {
@@ -145,9 +144,9 @@ func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) er
 	if err != nil || parent == nil || parent == s {
 		return err
 	}
-	s.history.Inherit(parent.history, fork.Offset)
+	err = s.history.Inherit(parent.history, fork.Offset)
 	c.held += int64(s.history.Footprint())
-	return nil
+	return err
 }
 
 // begins makes a session that has no record yet.
@@ -249,12 +248,7 @@ func (c *Catalog) Quarantine(q projector.Quarantine) {
 		return
 	}
 	s := e.Value.(*session)
-	for i, d := range c.dirty {
-		if d == s {
-			c.dirty = append(c.dirty[:i], c.dirty[i+1:]...)
-			break
-		}
-	}
+	c.dirty = slices.DeleteFunc(c.dirty, func(d *session) bool { return d == s })
 	delete(c.sessions, q.Subject)
 	c.recent.Remove(e)
 }
@@ -308,8 +302,7 @@ func (c *Catalog) erase(ctx context.Context, key int64) error {
 }
 
 // store writes what was touched.
-func (c *Catalog) store(ctx context.Context) (err error) {
-	defer projector.CatchUnread(&err)
+func (c *Catalog) store(ctx context.Context) error {
 	for _, key := range c.gone {
 		if err := c.erase(ctx, key); err != nil {
 			return err
@@ -344,7 +337,9 @@ func placeholders(n int) string {
 }
 
 func (c *Catalog) storeSession(ctx context.Context, s *session) error {
-	s.settle()
+	if err := s.settle(); err != nil {
+		return err
+	}
 	text, values := insertSession, append(s.values(), s.key)
 	if s.stored {
 		text, values = updateSession, values[2:]
@@ -356,7 +351,10 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 		return err
 	}
 	for n := s.blocks; n < s.history.Blocks(); n++ {
-		at, turns := s.history.BlockEnd(n)
+		at, turns, err := s.history.BlockEnd(n)
+		if err != nil {
+			return err
+		}
 		if err := c.run(ctx, "INSERT OR REPLACE INTO marks{set} VALUES(?,?,?,?,?)", s.key, n, int64(at), turns, s.history.Block(n)); err != nil {
 			return err
 		}

@@ -22,23 +22,6 @@ func (r *run) apply(f projector.Fact) {
 	}
 }
 
-// runOf returns the run that a payload names, nil if it names none.
-func runOf(p events.Payload) *events.RunRef {
-	switch p := p.(type) {
-	case *events.RunCreated:
-		return &p.Run
-	case *events.RunStarted:
-		return &p.Run
-	case *events.RunProgressed:
-		return &p.Run
-	case *events.RunFinished:
-		return &p.Run
-	case *events.RunAnnotated:
-		return &p.Run
-	}
-	return nil
-}
-
 // applyRun folds an event that names a run, and makes the run if it is the first.
 func (c *Catalog) applyRun(ctx context.Context, s *session, ref events.RunRef, f projector.Fact) error {
 	r := s.runs[ref]

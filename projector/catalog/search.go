@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -120,13 +121,7 @@ func cut(s string, most int) string {
 // Quarantine implements projector.View.
 func (s *Search) Quarantine(q projector.Quarantine) {
 	s.aside = append(s.aside, q)
-	kept := s.pending[:0]
-	for _, t := range s.pending {
-		if t.subject != q.Subject {
-			kept = append(kept, t)
-		}
-	}
-	s.pending = kept
+	s.pending = slices.DeleteFunc(s.pending, func(t found) bool { return t.subject == q.Subject })
 }
 
 // Forget implements projector.View.

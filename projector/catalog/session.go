@@ -15,7 +15,7 @@ type session struct {
 	Session
 	key     int64
 	subject events.Subject
-	history *projector.History
+	history *projector.Timeline
 	created events.Offset // of the session.created that counts
 	set     fields        // that were set and not taken away again
 
@@ -29,14 +29,17 @@ type session struct {
 func newSession(sub events.Subject) *session {
 	return &session{
 		Session: Session{Namespace: sub.Namespace, ID: sub.ID, Kind: events.KindConversation, Spent: projector.Total{USD: "0"}},
-		subject: sub, history: projector.NewHistory(sub),
+		subject: sub, history: projector.NewTimeline(sub),
 	}
 }
 
 // apply folds the next record onto everything but runs and costs.
-func (s *session) apply(f projector.Fact) projector.Verdict {
+func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 	f = f.Impossible(s.created, s.history.Last())
-	v := s.history.Add(f)
+	v, err := s.history.Add(f)
+	if err != nil {
+		return v, err
+	}
 	s.Records++
 	s.LastAt = max(s.LastAt, f.Happened())
 	if v.Late {
@@ -44,7 +47,7 @@ func (s *session) apply(f projector.Fact) projector.Verdict {
 	}
 	if v.Void != "" {
 		s.Void++
-		return v
+		return v, nil
 	}
 	switch p := f.Payload.(type) {
 	case *events.SessionCreated:
@@ -62,7 +65,7 @@ func (s *session) apply(f projector.Fact) projector.Verdict {
 	case *events.CostAccrued:
 		s.Spent = s.Spent.Plus(projector.CostOf(f, p))
 	}
-	return v
+	return v, nil
 }
 
 // broughtBy counts the turns that a replacement does not keep but bring.
@@ -127,10 +130,11 @@ func (s *session) update(f events.Field) {
 }
 
 // settle computes what follows from the history.
-func (s *session) settle() {
+func (s *session) settle() (err error) {
 	s.Turns = s.history.Turns()
 	s.First, s.Head = s.history.First(), s.history.Last()
-	s.Live = s.history.Live(s.Head)
+	s.Live, err = s.history.Live(s.Head)
+	return err
 }
 
 // state encodes what stands neither in the row nor in the marks.
@@ -148,7 +152,7 @@ func (s *session) restore(state []byte, blocks [][]byte) error {
 	}
 	s.created, s.set = events.Offset(created), fields(set)
 	var err error
-	s.history, err = projector.DecodeHistory(s.subject, blocks, state[n+m:])
+	s.history, err = projector.DecodeTimeline(s.subject, blocks, state[n+m:])
 	s.blocks = len(blocks)
 	return err
 }

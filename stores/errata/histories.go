@@ -137,7 +137,7 @@ func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.Tur
 	done := Appended{Ack: ack}
 	after, err := s.Store().Loader().Outline(ctx, s.Subject(), ack.Last)
 	if err == nil {
-		err = after.Look(ctx, func(h *projector.History) { done.At = h.Before(ack.First) })
+		done.At, err = after.Before(ctx, ack.First)
 	}
 	if err != nil {
 		return done, fmt.Errorf("appended at %v, but not read back: %w", ack.First, err)

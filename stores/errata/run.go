@@ -231,16 +231,16 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) 
 
 // lastRun returns the newest run of a panel that is not withdrawn, nil if there
 // is none.
-func lastRun(ctx context.Context, now *projector.Outline) (last *projector.Run, err error) {
-	err = now.Look(ctx, func(h *projector.History) {
-		for _, r := range slices.Backward(now.Ledger().Runs) {
-			if r.Kind == panel.Kind && h.IsLive(r.At) {
-				last = r
-				return
-			}
+func lastRun(ctx context.Context, now *projector.Outline) (*projector.Run, error) {
+	for _, r := range slices.Backward(now.Ledger().Runs) {
+		if r.Kind != panel.Kind {
+			continue
 		}
-	})
-	return last, err
+		if live, err := now.IsLive(ctx, r.At); live || err != nil {
+			return r, err
+		}
+	}
+	return nil, nil
 }
 
 // SaveInitialMeta makes the session visible with its metadata before any run. A

@@ -76,7 +76,8 @@ func (s *Session) entryPoint(ctx context.Context, now *projector.Outline, entry 
 		}
 		at = min(at, cost-1)
 	}
-	if err := now.Look(ctx, func(h *projector.History) { at = h.At(at) }); err != nil {
+	at, err = now.At(ctx, at)
+	if err != nil {
 		return 0, err
 	}
 	if at == 0 {

@@ -23,7 +23,7 @@ import (
 // BenchmarkImportCorpus imports the recorded folders, or generated ones where there
 // are none, into a store whose acknowledgements are durable. x-hash is how many
 // times as long that takes as to read and hash the same files. The catalog stands
-// aside for a tenth of a second at most, search and snapshots yield for longer; they
+// aside for a tenth of a second at most, search and snapshots rest for longer; they
 // catch up behind it. As the import command has it, garbage is collected a third as
 // often, and one thread more than there are processors runs Go: one is mostly in a sync.
 func BenchmarkImportCorpus(b *testing.B) {

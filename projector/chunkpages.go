@@ -1,0 +1,90 @@
+package projector
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+)
+
+// chunkPages are the pages of a state's timeline: what its chunks have.
+type chunkPages struct {
+	ctx context.Context // of the one load that this is made for
+	l   *Loader
+	s   *state
+}
+
+// segments are all of the timeline's records that are in chunks, in order.
+func (c *chunkPages) segments() []segment {
+	own := c.s.ownSegment()
+	own.to = c.s.history.base - own.first - 1
+	if own.to < own.from {
+		return c.s.segments
+	}
+	return append(slices.Clip(c.s.segments), own)
+}
+
+// having implements pages.
+func (c *chunkPages) having(n int) (*page, error) {
+	for _, seg := range c.segments() {
+		if own := n - seg.first + seg.from; own >= seg.from && own <= seg.to {
+			return c.page(seg, hasRecord(own))
+		}
+	}
+	return nil, lost("no chunk has record %d of %s", n, c.s.subject)
+}
+
+// reaching implements pages.
+func (c *chunkPages) reaching(at events.Offset) (*page, error) {
+	for _, seg := range slices.Backward(c.segments()) {
+		if seg.fromAt <= at {
+			return c.page(seg, reaches(min(at, seg.toAt)))
+		}
+	}
+	return new(page), nil
+}
+
+// page returns what a segment has of the chunk that matches, as records of the timeline.
+func (c *chunkPages) page(seg segment, match func(*entry) bool) (*page, error) {
+	t := c.s.sources[seg.source]
+	e, err := t.find(c.ctx, c.l, match)
+	if err != nil {
+		return nil, err
+	}
+	chunk, err := c.l.chunk(c.ctx, t.subject, e)
+	if err != nil {
+		return nil, err
+	}
+	h, shift := c.s.history, seg.first-seg.from
+	from, to := max(chunk.first, seg.from), min(chunk.end(), seg.to+1)
+	p := &page{first: from + shift, offsets: chunk.offsets[from-chunk.first : to-chunk.first], deltas: h.deltasOf(chunk, from, to, shift)}
+	if m := e.Mark; m != nil && m.Record >= from && m.Record < to {
+		threads, err := strandsOf(m.Threads, seg.source+1)
+		if err != nil {
+			return nil, lost("a mark at %v: %v", e.To, err)
+		}
+		p.mark = &mark{m.Record + shift, threads.lengths(h.names)}
+	}
+	return p, nil
+}
+
+// deltasOf returns the deltas of the records of a chunk from one number in its source
+// up to another, as records of this history, where their numbers are higher by
+// shift. Those of records that never were live are left out.
+func (t *Timeline) deltasOf(c *chunk, from, to, shift int) []delta {
+	var list []delta
+	for _, e := range c.effects {
+		own := c.first + e.record
+		if own < from || own >= to || t.point(own+shift).number == own+shift {
+			continue
+		}
+		thread := everyThread
+		if e.thread != events.AllThreads {
+			if thread = slices.Index(t.names, e.thread); thread < 0 {
+				continue
+			}
+		}
+		list = append(list, delta{own + shift, thread, e.set, e.n})
+	}
+	return list
+}

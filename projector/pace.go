@@ -1,0 +1,97 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Pace is how a view leaves the machine to those who append: once there is something to
+// read it rests until nothing was appended for a moment, and for so long at the most;
+// then it reads what has come, all at once. Whoever waits for the view ends the rest.
+//
+// With the zero Pace a view reads each record as it comes, and rests only while a large
+// series is appended (see Bulk).
+type Pace time.Duration
+
+// Patient is for views that may be a little behind.
+const Patient = Pace(time.Second)
+
+const (
+	aside = Pace(100 * time.Millisecond) // of every view while a large series is appended
+	quiet = 50 * time.Millisecond        // without another record, after which no view rests
+)
+
+// Bulk is a Follower that knows whether large series are being appended to the log by this
+// process: an import, which wants the whole machine for a moment.
+type Bulk interface {
+	Bulk() bool
+}
+
+// now is the pace at this moment.
+func (p Pace) now(l Follower) Pace {
+	if b, ok := l.(Bulk); ok && b.Bulk() {
+		return max(p, aside)
+	}
+	return p
+}
+
+// reading is Read or Follow.
+type reading func(context.Context, events.Range) iter.Seq2[events.Record, error]
+
+// follow is Follow up to the first record before which the view is to rest.
+func (p Pace) follow(l Follower) reading {
+	return func(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+		return func(yield func(events.Record, error) bool) {
+			for rec, err := range l.Follow(ctx, r) {
+				if err == nil && p.now(l) > 0 || !yield(rec, err) {
+					return
+				}
+			}
+			if ctx.Err() == nil {
+				yield(events.Record{}, errors.New("projector: the log's follow ended"))
+			}
+		}
+	}
+}
+
+// await returns when there is a record after an offset and the view has rested.
+func (p Pace) await(ctx context.Context, l Follower, after events.Offset) error {
+	for _, err := range p.follow(l)(ctx, events.Range{After: after}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		break
+	}
+	p.rest(ctx, l, nil)
+	return ctx.Err()
+}
+
+// rest returns when the view has rested, hurried is closed, or ctx is done. A log whose
+// head is not to be had is not rested for.
+func (p Pace) rest(ctx context.Context, l Follower, hurried <-chan struct{}) {
+	ctx, stop := context.WithTimeout(ctx, time.Duration(p.now(l)))
+	defer stop()
+	tick := time.NewTicker(quiet)
+	defer tick.Stop()
+	before, err := l.Head(ctx)
+	for err == nil {
+		select {
+		case <-tick.C:
+		case <-hurried:
+			return
+		case <-ctx.Done():
+			return
+		}
+		head := before
+		if before, err = l.Head(ctx); head == before {
+			return
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package projector_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+)
+
+// quiet is for how long nothing is appended to a log at which a view goes on.
+const quiet = 50 * time.Millisecond
+
+func TestPatientViewRestsUntilTheLogIsQuiet(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		v := &shelf{}
+		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
+		defer stop()
+		time.Sleep(time.Second)
+		var want []string
+		for i := range 10 { // 0.3 s, never quiet
+			id := string(rune('a' + i))
+			want = append(want, id)
+			put(t, l, s1, id)
+			time.Sleep(30 * time.Millisecond)
+		}
+		v.has(t)
+		time.Sleep(3 * quiet)
+		v.has(t, want...)
+		if v.commits != 1 {
+			t.Errorf("%d commits, want one for the whole burst", v.commits)
+		}
+		put(t, l, s2, "z")
+		time.Sleep(3 * quiet)
+		v.has(t, append(want, "z")...)
+	})
+}
+
+func TestPatientViewRestsNoLongerThanItMay(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		const pace = 400 * time.Millisecond
+		v := &shelf{}
+		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Pace(pace)})
+		defer stop()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		for n := 0; v.count() == 0 && n < 1000; n++ {
+			put(t, l, s1, fmt.Sprint(n))
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(begun); took < pace || took > pace+2*quiet {
+			t.Errorf("the view showed the first record after %v, want about %v", took, pace)
+		}
+	})
+}
+
+// A view whose log is never quiet before its first look begins all the same, and a
+// program that opens a log and appends goes first.
+func TestPatientViewLetsOthersBegin(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		put(t, l, s1, "a")
+		v := &shelf{}
+		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
+		defer stop()
+		v.has(t)
+		time.Sleep(2 * quiet)
+		v.has(t, "a")
+	})
+}
+
+func TestWaiterEndsTheRest(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		v := &shelf{}
+		r := &projector.Runner{Log: l, View: v, Pace: projector.Pace(24 * time.Hour)}
+		stop := running(t, r)
+		defer stop()
+		for _, id := range []string{"a", "b"} {
+			put(t, l, s1, id)
+			synctest.Wait()
+			begun := time.Now()
+			if err := r.Wait(t.Context(), lastOffset(t, l)); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took > 50*time.Millisecond {
+				t.Errorf("waited for %v", took)
+			}
+		}
+		v.has(t, "a", "b")
+		put(t, l, s1, "c")
+		synctest.Wait()
+		v.has(t, "a", "b") // nobody waits any more
+	})
+}
+
+func TestPatientViewCatchesUpWhenItStops(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		v := &shelf{}
+		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
+		put(t, l, s1, "a", "b")
+		stop()
+		v.has(t, "a", "b")
+	})
+}
+
+func TestPatientViewPassesDamage(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, mem *logtest.Mem) {
+		v, b := &shelf{}, &bulky{Log: l}
+		stop := running(t, &projector.Runner{Log: b, View: v, Pace: projector.Patient})
+		defer stop()
+		put(t, l, s1, "a", "b")
+		mem.Damage(2)
+		time.Sleep(3 * quiet)
+		v.has(t, "a")
+		follows := b.follows.Load()
+		time.Sleep(time.Minute)
+		if more := b.follows.Load() - follows; more > 1 {
+			t.Errorf("it woke up %d times", more)
+		}
+		put(t, l, s1, "c")
+		time.Sleep(3 * quiet)
+		v.has(t, "a", "c")
+	})
+}
+
+func lastOffset(t *testing.T, l *log.Log) events.Offset {
+	t.Helper()
+	head, err := l.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
+}
+
+// bulky is a log to which a large series is appended when the test says so.
+type bulky struct {
+	*log.Log
+	now     atomic.Bool
+	follows atomic.Int32 // how often it was followed
+}
+
+func (b *bulky) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	b.follows.Add(1)
+	return b.Log.Follow(ctx, r)
+}
+
+func (b *bulky) Bulk() bool { return b.now.Load() }
+
+// While a large series is appended every view stands aside, for a tenth of a second at
+// the most.
+func TestViewStandsAsideForALargeSeries(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		v, b := &shelf{}, &bulky{Log: l}
+		stop := running(t, &projector.Runner{Log: b, View: v})
+		defer stop()
+		put(t, l, s1, "a")
+		time.Sleep(5 * time.Millisecond)
+		v.has(t, "a")
+		b.now.Store(true)
+		for n := range 3 {
+			begun := time.Now()
+			for time.Since(begun) < 90*time.Millisecond {
+				put(t, l, s1, time.Now().String())
+				time.Sleep(10 * time.Millisecond)
+			}
+			if have := v.count(); have != 1+10*n {
+				t.Errorf("%d records are shown beside a series, want %d", have, 1+10*n)
+			}
+			put(t, l, s1, time.Now().String())
+			time.Sleep(15 * time.Millisecond)
+			if have := v.count(); have != 1+10*(n+1) {
+				t.Errorf("%d records are shown after a tenth of a second, want %d", have, 1+10*(n+1))
+			}
+		}
+		b.now.Store(false)
+		put(t, l, s1, "z")
+		time.Sleep(5 * time.Millisecond)
+		if have := v.count(); have != 32 {
+			t.Errorf("%d records are shown behind the series, want 32", have)
+		}
+	})
+}
+
+func TestNobodyWaitsForALargeSeries(t *testing.T) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		v, b := &shelf{}, &bulky{Log: l}
+		r := &projector.Runner{Log: b, View: v}
+		stop := running(t, r)
+		defer stop()
+		b.now.Store(true)
+		for _, id := range []string{"a", "b"} {
+			put(t, l, s1, id)
+			begun := time.Now()
+			if err := r.Wait(t.Context(), lastOffset(t, l)); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took > 5*time.Millisecond {
+				t.Errorf("waited for %v", took)
+			}
+		}
+	})
+}

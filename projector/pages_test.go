@@ -1,0 +1,190 @@
+package projector_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// kept is a timeline that lets go of its full blocks now and then, and reads them back
+// by way of fault.
+type kept struct {
+	*projector.Timeline
+	stored [][]byte
+	reads  int
+	fault  func() error // nil: there is none
+}
+
+func newKept() *kept { return &kept{Timeline: projector.NewTimeline(s1)} }
+
+func (k *kept) shorten() {
+	for n := len(k.stored); n < k.Blocks(); n++ {
+		k.stored = append(k.stored, k.Block(n))
+	}
+	k.Shorten(func(n int) ([]byte, error) {
+		k.reads++
+		if k.fault != nil {
+			if err := k.fault(); err != nil {
+				return nil, err
+			}
+		}
+		return k.stored[n], nil
+	})
+}
+
+// equals says whether it was written as another timeline was.
+func (k *kept) equals(t *testing.T, want *projector.Timeline) {
+	t.Helper()
+	k.shorten()
+	blocks, rest := inBlocks(want)
+	for i, b := range blocks {
+		if !bytes.Equal(b, k.stored[i]) {
+			t.Fatalf("block %d differs", i)
+		}
+	}
+	if !bytes.Equal(rest, k.Rest()) {
+		t.Fatal("the rest differs")
+	}
+}
+
+// looksBack is everything that a timeline says of an offset.
+func looksBack(h *projector.Timeline, at events.Offset) (string, error) {
+	there, err := h.At(at)
+	before, err2 := h.Before(at)
+	isLive, err3 := h.IsLive(at)
+	live, err4 := h.Live(at)
+	last, err5 := h.LastLive(at)
+	turns, err6 := h.TurnsAt("t1", at)
+	return fmt.Sprint(there, before, isLive, live, last, turns), errors.Join(err, err2, err3, err4, err5, err6)
+}
+
+// A timeline that lets go of its stored blocks goes on as the one that does not: late
+// records, rewinds and forks look back at what it let go of.
+func TestShortenedTimeline(t *testing.T) {
+	for seed := range uint64(10) {
+		want, facts := longTimeline(t, seed, 5000)
+		got := newKept()
+		for i, f := range facts {
+			add(t, got.Timeline, f)
+			if i%97 != 0 {
+				continue
+			}
+			got.shorten()
+			if got.Footprint() > 100_000 {
+				t.Fatalf("seed %d: %d bytes after %d records", seed, got.Footprint(), i)
+			}
+		}
+		got.equals(t, want)
+		if got.reads == 0 {
+			t.Errorf("seed %d: no record looks back far", seed)
+		}
+		for at := events.Offset(1); at <= want.Last(); at += 37 {
+			w, _ := looksBack(want, at)
+			if g, err := looksBack(got.Timeline, at); g != w || err != nil {
+				t.Fatalf("seed %d: at %v it has %s, want %s: %v", seed, at, g, w, err)
+			}
+		}
+		for _, at := range []events.Offset{1, 700, want.Last() / 2, want.Last()} {
+			if w, g := forkOf(t, want, at), forkOf(t, got.Timeline, at); w != g {
+				t.Fatalf("seed %d: the fork at %v differs", seed, at)
+			}
+		}
+	}
+}
+
+// forkOf is what a fork begins with.
+func forkOf(t *testing.T, parent *projector.Timeline, at events.Offset) string {
+	t.Helper()
+	fork := projector.NewTimeline(events.Session("", "fork"))
+	if err := fork.Inherit(parent, at); err != nil {
+		t.Fatal(err)
+	}
+	blocks, rest := inBlocks(fork)
+	return fmt.Sprint(blocks, rest, fork.Turns())
+}
+
+// A block that cannot be read while a record is added, a fork begins or somebody looks
+// back is an error, and nothing has changed: done again it does what it does where
+// nothing ever fails.
+func TestTimelineWithAFailingReader(t *testing.T) {
+	for seed := range uint64(10) {
+		want, facts := longTimeline(t, seed, 5000)
+		r, got, failed := rand.New(rand.NewPCG(seed, 1)), newKept(), 0
+		flaky := errors.New("flaky")
+		got.fault = func() error {
+			if r.IntN(3) == 0 {
+				return flaky
+			}
+			return nil
+		}
+		again := func(do func() error) {
+			t.Helper()
+			for err := do(); err != nil; err = do() {
+				if failed++; !errors.Is(err, flaky) || !strings.Contains(err.Error(), "block ") || !strings.Contains(err.Error(), s1.String()) {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+		}
+		for i, f := range facts {
+			again(func() error {
+				before := fmt.Sprint(got.Len(), got.Last(), got.Turns(), got.Late(), got.Rest())
+				_, err := got.Add(f)
+				if after := fmt.Sprint(got.Len(), got.Last(), got.Turns(), got.Late(), got.Rest()); err != nil && before != after {
+					t.Fatalf("seed %d: record %v has changed something and failed", seed, f.Offset)
+				}
+				return err
+			})
+			if i%97 == 0 {
+				got.shorten()
+			}
+		}
+		got.equals(t, want)
+		for at := events.Offset(1); at <= want.Last(); at += 97 {
+			w, _ := looksBack(want, at)
+			again(func() error {
+				g, err := looksBack(got.Timeline, at)
+				if err == nil && g != w {
+					t.Fatalf("seed %d: at %v it has %s, want %s", seed, at, g, w)
+				}
+				return err
+			})
+		}
+		fork := projector.NewTimeline(events.Session("", "fork"))
+		again(func() error {
+			err := fork.Inherit(got.Timeline, want.Last()/2)
+			if err != nil && fork.Len() > 0 {
+				t.Fatalf("seed %d: half a fork", seed)
+			}
+			return err
+		})
+		if blocks, rest := inBlocks(fork); fmt.Sprint(blocks, rest, fork.Turns()) != forkOf(t, want, want.Last()/2) {
+			t.Fatalf("seed %d: the fork differs", seed)
+		}
+		if failed < 10 {
+			t.Errorf("seed %d: %d reads failed", seed, failed)
+		}
+	}
+}
+
+// What is not the block that was stored is an error of who asks.
+func TestTimelineWithWrongBlocks(t *testing.T) {
+	for name, read := range map[string]func(h [][]byte, n int) []byte{
+		"another": func(stored [][]byte, n int) []byte { return stored[n+1] },
+		"cut off": func(stored [][]byte, n int) []byte { return stored[n][:100] },
+		"empty":   func([][]byte, int) []byte { return nil },
+		"longer":  func(stored [][]byte, n int) []byte { return append(bytes.Clone(stored[n]), 0) },
+	} {
+		h, _ := longTimeline(t, 1, 3000)
+		stored, _ := inBlocks(h)
+		h.Shorten(func(n int) ([]byte, error) { return read(stored, n), nil })
+		if at, err := h.At(300); err == nil || !strings.Contains(err.Error(), "block 0 of the history of "+s1.String()) {
+			t.Errorf("%s: %v, %v", name, at, err)
+		}
+	}
+}

@@ -1,0 +1,516 @@
+package projector
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Timeline is the order of a session's records together with the list of live
+// records after each of them:
+//
+//   - after session.rewound{to: T}, the list is again what it was after the last
+//     record at or below T;
+//   - a late or void record leaves the list as it was;
+//   - every other record is appended to the list.
+//
+// The timeline of a fork begins with its parent's live list at the fork offset.
+//
+// Records are numbered here from 0 in their order; a list of live records is a
+// chain of stretches of such numbers that shares its older part with the lists it
+// grew from. So a list is always a prefix of every list that contains its last
+// record, and one look-up decides whether that is so.
+//
+// Of a long timeline only the newest records need be in memory: those below base
+// are in pages that are read when somebody looks back at them. Whatever may do so
+// returns an error, and then has changed nothing.
+type Timeline struct {
+	subject events.Subject
+	base    int             // the number of the first record that offsets has
+	older   *pager          // has those below base
+	offsets []events.Offset // of every record from base on, inherited ones first, ascending
+	ends    ends
+	sources []source // whose records the inherited ones are
+	points  []point  // where the list did something else than grow
+	names   []string // thread names, in order of appearance
+	deltas  []delta  // what each record from base on did to the threads' lengths
+	lengths lengths  // of the threads in the list after the last record
+	marks   []mark   // lengths at some records, so that a rewind need not count from the start
+	late    []place  // the late records
+	rewinds []place  // the rewinds that had an effect
+}
+
+// ends are the offsets of records that are asked for all the time.
+type ends struct {
+	first, own, last events.Offset // of the first record, the first that is not inherited, the last; 0: there is none
+}
+
+// place is a record by its number and its offset.
+type place struct {
+	number int
+	at     events.Offset
+}
+
+// source says that records up to number end come from a subject.
+type source struct {
+	subject events.Subject
+	end     int
+}
+
+// point says: from record number on, the list is prefix, then all records from
+// number open to the present one.
+type point struct {
+	number int
+	prefix *stretch
+	open   int
+	openAt events.Offset // of record open, 0 as long as there is none
+}
+
+// stretch is a run of consecutive record numbers at the end of a chain.
+type stretch struct {
+	prev         *stretch
+	from, to     int
+	fromAt, toAt events.Offset // toAt is 0 in a stretch that may still grow
+}
+
+// absent is the length of a thread that does not exist; an empty one has 0.
+const absent = -1
+
+type lengths []int // by thread number
+
+// everyThread stands in a delta for all threads there are.
+const everyThread = -1
+
+type delta struct {
+	record, thread int
+	set            bool // to n, else n more
+	n              int
+}
+
+type mark struct {
+	record  int
+	lengths lengths
+}
+
+// markEvery bounds how many records a rewind counts over.
+const markEvery = 256
+
+// Verdict says what a record is at its place in the history.
+type Verdict struct {
+	Live bool   // it was appended to the live list
+	Late bool   // its producer had seen what is not in effect any more
+	Void string // why it has no effect; "" if it has
+}
+
+// Interval is a stretch of live records by their offsets, both inclusive.
+type Interval struct {
+	From events.Offset `json:"from"`
+	To   events.Offset `json:"to"`
+}
+
+func (i Interval) String() string {
+	if i.From == i.To {
+		return i.From.String()
+	}
+	return fmt.Sprintf("%v-%v", i.From, i.To)
+}
+
+// NewTimeline returns the timeline of no records.
+func NewTimeline(sub events.Subject) *Timeline {
+	return &Timeline{subject: sub, points: []point{{number: -1}}}
+}
+
+// Inherit begins the timeline with the live list that parent has after its last
+// record at or below an offset: that of a fork.
+func (t *Timeline) Inherit(parent *Timeline, at events.Offset) error {
+	if t.Len() > 0 {
+		panic("projector: a timeline inherits before its own first record")
+	}
+	upto, err := parent.numberAt(at)
+	if err != nil {
+		return err
+	}
+	fork := NewTimeline(t.subject)
+	for _, s := range parent.stretches(upto) {
+		for s.from <= s.to {
+			p, err := parent.page(s.from)
+			if err != nil {
+				return err
+			}
+			fork.take(parent, p, s.from, min(s.to, p.end()-1))
+			s.from = p.end()
+		}
+	}
+	fork.ends.own = 0
+	fork.names = slices.Clone(parent.names)
+	if fork.lengths, err = parent.lengthsAt(upto); err == nil {
+		*t = *fork
+	}
+	return err
+}
+
+// take enters the records of a parent from one number to another, both inclusive,
+// which are in a page.
+func (t *Timeline) take(parent *Timeline, p *page, from, to int) {
+	shift := t.Len() - from
+	for n := from; n <= to; n++ {
+		t.enter(p.offsets[n-p.first])
+		t.addSource(parent.sourceOf(n), t.Len())
+	}
+	for _, d := range between(p.deltas, from, to) {
+		d.record += shift
+		t.deltas = append(t.deltas, d)
+	}
+}
+
+// enter takes the offset of the next record.
+func (t *Timeline) enter(at events.Offset) {
+	n := t.Len()
+	t.offsets = append(t.offsets, at)
+	t.ends.last = at
+	if n == 0 {
+		t.ends.first = at
+	}
+	if n == t.inherited() {
+		t.ends.own = at
+	}
+	if p := &t.points[len(t.points)-1]; p.open == n {
+		p.openAt = at
+	}
+}
+
+func (t *Timeline) addSource(sub events.Subject, end int) {
+	if last := len(t.sources) - 1; last >= 0 && t.sources[last].subject == sub {
+		t.sources[last].end = end
+		return
+	}
+	t.sources = append(t.sources, source{sub, end})
+}
+
+// inherited is the number of records that come from other sessions.
+func (t *Timeline) inherited() int {
+	if len(t.sources) == 0 {
+		return 0
+	}
+	return t.sources[len(t.sources)-1].end
+}
+
+// sourceOf returns the subject of a record.
+func (t *Timeline) sourceOf(n int) events.Subject {
+	i := sort.Search(len(t.sources), func(i int) bool { return n < t.sources[i].end })
+	if i == len(t.sources) {
+		return t.subject
+	}
+	return t.sources[i].subject
+}
+
+// Add takes the next record and says what it is at its place. The fact has passed
+// Fact.Impossible.
+func (t *Timeline) Add(f Fact) (Verdict, error) {
+	if f.Offset <= t.ends.last {
+		panic(fmt.Sprintf("projector: record %v after %v", f.Offset, t.ends.last))
+	}
+	if f.Invalid != nil {
+		t.skip(f)
+		return Verdict{Void: f.Invalid.Error()}, nil
+	}
+	if p, ok := f.Payload.(*events.SessionRewound); ok {
+		if reason := t.cannotRewind(f, p); reason != "" {
+			t.skip(f)
+			return Verdict{Void: reason}, nil
+		}
+		return Verdict{}, t.rewind(f, p.To)
+	}
+	late, err := t.isLate(f)
+	if err != nil {
+		return Verdict{}, err
+	}
+	n := t.Len()
+	if late {
+		t.skip(f)
+		t.late = append(t.late, place{n, f.Offset})
+		return Verdict{Late: true}, nil
+	}
+	if reason := t.measure(n, f.Payload); reason != "" {
+		t.skip(f)
+		return Verdict{Void: reason}, nil
+	}
+	t.enter(f.Offset)
+	if n%markEvery == 0 {
+		t.marks = append(t.marks, mark{n, slices.Clone(t.lengths)})
+	}
+	return Verdict{Live: true}, nil
+}
+
+// skip enters a record that leaves the list as it was.
+func (t *Timeline) skip(f Fact) {
+	n := t.Len()
+	list := t.chain(n - 1)
+	if list != nil && list.toAt == 0 {
+		list.toAt = t.ends.last
+	}
+	t.enter(f.Offset)
+	t.points = append(t.points, point{number: n, prefix: list, open: n + 1})
+}
+
+// rewind enters a record after which the list is again what it was after the last one
+// at or below an offset.
+func (t *Timeline) rewind(f Fact, to events.Offset) error {
+	j, err := t.numberAt(to)
+	if err != nil {
+		return err
+	}
+	list, err := t.settled(j)
+	if err != nil {
+		return err
+	}
+	lengths, err := t.lengthsAt(j)
+	if err != nil {
+		return err
+	}
+	n := t.Len()
+	t.enter(f.Offset)
+	t.points = append(t.points, point{number: n, prefix: list, open: n + 1})
+	t.rewinds, t.lengths = append(t.rewinds, place{n, f.Offset}), lengths
+	return nil
+}
+
+func (t *Timeline) cannotRewind(f Fact, p *events.SessionRewound) string {
+	switch {
+	case p.To >= f.Offset:
+		return fmt.Sprintf("a rewind to %v, which is not below itself", p.To)
+	case p.To < t.ends.first || t.Len() == 0:
+		return fmt.Sprintf("a rewind to %v, before the session's first record", p.To)
+	case p.Undoes != 0 && !slices.ContainsFunc(t.rewinds, func(r place) bool { return r.at == p.Undoes }):
+		return fmt.Sprintf("takes back %v, which is no rewind of this session", p.Undoes)
+	}
+	return ""
+}
+
+// numberAt returns the last record at or below an offset, -1 if there is none.
+func (t *Timeline) numberAt(at events.Offset) (int, error) {
+	switch {
+	case at >= t.ends.last:
+		return t.Len() - 1, nil
+	case t.base > 0 && (len(t.offsets) == 0 || at < t.offsets[0]):
+		p, err := t.older.reaching(at)
+		if err != nil {
+			return 0, err
+		}
+		return p.numberAt(at), nil
+	}
+	return t.newest().numberAt(at), nil
+}
+
+// offset returns the offset of a record.
+func (t *Timeline) offset(n int) (events.Offset, error) {
+	switch {
+	case n == t.Len()-1:
+		return t.ends.last, nil
+	case n >= t.base:
+		return t.offsets[n-t.base], nil
+	}
+	p, err := t.older.having(n)
+	if err != nil {
+		return 0, err
+	}
+	return p.offsets[n-p.first], nil
+}
+
+// page returns the records around one, those in memory or those stored with it.
+func (t *Timeline) page(n int) (*page, error) {
+	if n < t.base {
+		return t.older.having(n)
+	}
+	return t.newest(), nil
+}
+
+// newest are the records in memory.
+func (t *Timeline) newest() *page { return &page{first: t.base, offsets: t.offsets, deltas: t.deltas} }
+
+// isLate reports whether the next record's producer had seen a list that is no longer
+// a prefix of the present one.
+func (t *Timeline) isLate(f Fact) (bool, error) {
+	seen, ok := f.Seen()
+	if !ok {
+		return false, nil
+	}
+	n, err := t.numberAt(seen)
+	if err != nil {
+		return false, err
+	}
+	last := t.lastLive(n)
+	return last >= 0 && !t.contains(t.Len()-1, last), nil
+}
+
+// point returns the last point at or before record n.
+func (t *Timeline) point(n int) point {
+	return t.points[sort.Search(len(t.points), func(i int) bool { return t.points[i].number > n })-1]
+}
+
+// chain returns the list after record n; nil is the empty one.
+func (t *Timeline) chain(n int) *stretch {
+	if n < 0 {
+		return nil
+	}
+	p := t.point(n)
+	if p.open > n {
+		return p.prefix
+	}
+	return &stretch{prev: p.prefix, from: p.open, to: n, fromAt: p.openAt}
+}
+
+// settled returns the list after record n as it stays, whatever comes next.
+func (t *Timeline) settled(n int) (c *stretch, err error) {
+	c = t.chain(n)
+	if c != nil && c.toAt == 0 {
+		c.toAt, err = t.offset(c.to)
+	}
+	return c, err
+}
+
+// lastLive returns the last record of the list after record n, -1 if it is empty.
+func (t *Timeline) lastLive(n int) int {
+	if c := t.chain(n); c != nil {
+		return c.to
+	}
+	return -1
+}
+
+// contains reports whether record x is in the list after record n.
+func (t *Timeline) contains(n, x int) bool {
+	c := t.chain(n)
+	for c != nil && c.from > x {
+		c = c.prev
+	}
+	return c != nil && x <= c.to
+}
+
+// stretches returns the list after record n, oldest first.
+func (t *Timeline) stretches(n int) []stretch {
+	var list []stretch
+	for c := t.chain(n); c != nil; c = c.prev {
+		if last := len(list) - 1; last >= 0 && list[last].from == c.to+1 {
+			list[last].from, list[last].fromAt = c.from, c.fromAt
+			continue
+		}
+		list = append(list, stretch{from: c.from, to: c.to, fromAt: c.fromAt, toAt: c.toAt})
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// Len is the number of records, inherited ones included.
+func (t *Timeline) Len() int { return t.base + len(t.offsets) }
+
+// First is the offset of the session's own first record, 0 if it has none.
+func (t *Timeline) First() events.Offset { return t.ends.own }
+
+// Last is the offset of the session's own last record, 0 if it has none.
+func (t *Timeline) Last() events.Offset {
+	if t.ends.own == 0 {
+		return 0
+	}
+	return t.ends.last
+}
+
+// At returns the last record at or below an offset, 0 if there is none.
+func (t *Timeline) At(at events.Offset) (events.Offset, error) {
+	n, err := t.numberAt(at)
+	if n < 0 || err != nil {
+		return 0, err
+	}
+	return t.offset(n)
+}
+
+// Before returns the last record below an offset, 0 if there is none.
+func (t *Timeline) Before(at events.Offset) (events.Offset, error) {
+	if at == 0 {
+		return 0, nil
+	}
+	return t.At(at - 1)
+}
+
+// IsLive reports whether the record at an offset is in effect after the last one.
+func (t *Timeline) IsLive(at events.Offset) (bool, error) {
+	n, err := t.numberAt(at)
+	if n < 0 || err != nil || !t.contains(t.Len()-1, n) {
+		return false, err
+	}
+	there, err := t.offset(n)
+	return there == at, err
+}
+
+// Live returns the list in effect after the last record at or below an offset.
+func (t *Timeline) Live(at events.Offset) ([]Interval, error) {
+	n, err := t.numberAt(at)
+	if err != nil {
+		return nil, err
+	}
+	var list []Interval
+	for _, s := range t.stretches(n) {
+		if s.toAt == 0 {
+			if s.toAt, err = t.offset(s.to); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, Interval{s.fromAt, s.toAt})
+	}
+	return list, nil
+}
+
+// LastLive returns the last offset of that list, 0 if it is empty.
+func (t *Timeline) LastLive(at events.Offset) (events.Offset, error) {
+	n, err := t.numberAt(at)
+	if err != nil {
+		return 0, err
+	}
+	if n = t.lastLive(n); n < 0 {
+		return 0, nil
+	}
+	return t.offset(n)
+}
+
+// liveBefore returns the last live record below an offset, 0 if there is none.
+func (t *Timeline) liveBefore(at events.Offset) (events.Offset, error) {
+	if at == 0 {
+		return 0, nil
+	}
+	below, err := t.numberAt(at - 1)
+	if err != nil {
+		return 0, err
+	}
+	for c := t.chain(t.Len() - 1); c != nil; c = c.prev {
+		if c.from <= below {
+			return t.offset(min(c.to, below))
+		}
+	}
+	return 0, nil
+}
+
+// Late lists the records whose producer had seen what was rewound meanwhile.
+func (t *Timeline) Late() []events.Offset {
+	var list []events.Offset
+	for _, p := range t.late {
+		list = append(list, p.at)
+	}
+	return list
+}
+
+// Turns returns the number of turns in effect after the last record, over all
+// threads.
+func (t *Timeline) Turns() int { return t.lengths.sum() }
+
+// TurnsAt returns the number of turns of a thread in effect after the last record
+// at or below an offset.
+func (t *Timeline) TurnsAt(thread string, at events.Offset) (int, error) {
+	n, err := t.numberAt(at)
+	i := slices.Index(t.names, thread)
+	if n < 0 || i < 0 || err != nil {
+		return 0, err
+	}
+	l, err := t.lengthsAt(n)
+	return max(l.of(i), 0), err
+}
