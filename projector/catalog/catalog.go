@@ -178,7 +178,7 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, er
 	s := newSession(sub)
 	var state []byte
 	found, err := c.find(ctx, "SELECT session, data, "+sessionColumns+" FROM sessions{set} JOIN state{set} USING(session) WHERE namespace=? AND id=?",
-		[]any{sub.Namespace, sub.ID}, append([]any{&s.key, &state}, s.targets()...))
+		[]any{sub.Namespace, sub.ID}, append([]any{&s.key, &state}, s.columns()...))
 	if err != nil {
 		return nil, c.wrap(err)
 	}
@@ -219,20 +219,15 @@ func (c *Catalog) loadBlocks(ctx context.Context, key int64) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.QueryContext(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var blocks [][]byte
-	for rows.Next() {
+	rows, err := st.QueryContext(ctx, key)
+	err = each(rows, err, func() error {
 		var b []byte
-		if err := rows.Scan(&b); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&b)
 		blocks = append(blocks, b)
-	}
-	return blocks, rows.Err()
+		return err
+	})
+	return blocks, err
 }
 
 // Held implements projector.View.
@@ -328,23 +323,15 @@ var (
 	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(28) + ") WHERE session=?"
 )
 
-func placeholders(n int) string {
-	b := []byte("?")
-	for range n - 1 {
-		b = append(b, ",?"...)
-	}
-	return string(b)
-}
-
 func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 	if err := s.settle(); err != nil {
 		return err
 	}
-	text, values := insertSession, append(s.values(), s.key)
+	text, row := insertSession, values(append(s.columns(), &s.key))
 	if s.stored {
-		text, values = updateSession, values[2:]
+		text, row = updateSession, row[2:]
 	}
-	if err := c.run(ctx, text, values...); err != nil {
+	if err := c.run(ctx, text, row...); err != nil {
 		return err
 	}
 	if err := c.run(ctx, "INSERT OR REPLACE INTO state{set} VALUES(?,?)", s.key, s.state()); err != nil {
@@ -365,7 +352,7 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 		}
 	}
 	for k, t := range s.costs {
-		if err := c.storeCost(ctx, s, k, t); err != nil {
+		if err := c.put(ctx, "costs", k.columns(s, t)); err != nil {
 			return err
 		}
 	}

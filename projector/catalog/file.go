@@ -270,7 +270,7 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 			return err
 		}
 		for _, q := range f.aside {
-			if err := f.run(ctx, "INSERT OR REPLACE INTO quarantine{set} VALUES(?,?,?,?,?,?)",
+			if err := f.run(ctx, insert("quarantine", 6),
 				q.Subject.Namespace, q.Subject.Kind, q.Subject.ID, int64(q.Offset), q.Reason, now()); err != nil {
 				return err
 			}
@@ -420,20 +420,15 @@ func readCursor(ctx context.Context, q querier, view string) (c projector.Cursor
 }
 
 func readQuarantine(ctx context.Context, q querier, set string) ([]projector.Quarantine, error) {
-	rows, err := q.QueryContext(ctx, "SELECT namespace, kind, id, offset, reason FROM quarantine"+set+" ORDER BY offset")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var list []projector.Quarantine
-	for rows.Next() {
+	rows, err := q.QueryContext(ctx, "SELECT namespace, kind, id, offset, reason FROM quarantine"+set+" ORDER BY offset")
+	err = each(rows, err, func() error {
 		var x projector.Quarantine
-		if err := rows.Scan(&x.Subject.Namespace, &x.Subject.Kind, &x.Subject.ID, offset(&x.Offset), &x.Reason); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&x.Subject.Namespace, &x.Subject.Kind, &x.Subject.ID, offset(&x.Offset), &x.Reason)
 		list = append(list, x)
-	}
-	return list, rows.Err()
+		return err
+	})
+	return list, err
 }
 
 func now() string { return instant(time.Now()) }

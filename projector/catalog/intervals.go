@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"database/sql/driver"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,6 +41,9 @@ func (l Intervals) String() string {
 	}
 	return string(b)
 }
+
+// Value implements driver.Valuer.
+func (l Intervals) Value() (driver.Value, error) { return l.String(), nil }
 
 // Scan reads a column.
 func (l *Intervals) Scan(v any) error {

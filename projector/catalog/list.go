@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -83,43 +85,30 @@ func (r Reader) List(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	rows, err := r.db.QueryContext(ctx, text, args...)
-	if err != nil {
-		return Page{}, r.wrap(err)
-	}
-	defer rows.Close()
 	var p Page
 	var last mark
-	for rows.Next() {
+	rows, err := r.db.QueryContext(ctx, text, args...)
+	err = each(rows, err, func() error {
 		if q.Limit > 0 && len(p.Sessions) == q.Limit {
-			p.Next = last.token(q.Sort)
-			break
+			p.Next = last.token(q.Sort) // of the row before: this one says that there is more
+			return nil
 		}
 		var s Session
-		if err := rows.Scan(append(s.targets(), &last.key, &last.value)...); err != nil {
-			return Page{}, r.wrap(err)
-		}
+		err := rows.Scan(append(s.columns(), &last.key, &last.value)...)
 		p.Sessions = append(p.Sessions, s)
-	}
-	return p, r.wrap(rows.Err())
+		return err
+	})
+	return p, r.wrap(err)
 }
 
 // Session returns one session, and false if there is none of that id.
 func (r Reader) Session(ctx context.Context, namespace, id string) (Session, bool, error) {
-	rows, err := r.db.QueryContext(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE namespace=? AND id=?", namespace, id)
-	if err != nil {
-		return Session{}, false, r.wrap(err)
-	}
-	defer rows.Close()
 	var s Session
-	found := rows.Next()
-	if found {
-		err = rows.Scan(s.targets()...)
+	err := r.db.QueryRowContext(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE namespace=? AND id=?", namespace, id).Scan(s.columns()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Session{}, false, nil
 	}
-	if err == nil {
-		err = rows.Err()
-	}
-	return s, found, r.wrap(err)
+	return s, err == nil, r.wrap(err)
 }
 
 // sql returns the statement of a query. One row more than the limit says whether

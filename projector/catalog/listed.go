@@ -28,16 +28,12 @@ func Listed(ctx context.Context, dir, namespace, kind string) ([]projector.Liste
 	rows, err := r.db.QueryContext(ctx, `SELECT s.id, s.kind, coalesce(r.kind, ''), count(r.id) FROM sessions s
 		LEFT JOIN runs r ON r.session=s.session AND r.versions>0
 		WHERE s.namespace=? AND (s.kind=? OR ?='') GROUP BY s.session, r.kind ORDER BY s.id`, namespace, kind, kind)
-	if err != nil {
-		return nil, r.wrap(err)
-	}
-	defer rows.Close()
 	var list []projector.Listed
-	for rows.Next() {
+	err = each(rows, err, func() error {
 		var id, kind, run string
 		var results int
 		if err := rows.Scan(&id, &kind, &run, &results); err != nil {
-			return nil, r.wrap(err)
+			return err
 		}
 		if n := len(list); n == 0 || list[n-1].ID != id {
 			list = append(list, projector.Listed{ID: id, Kind: kind, Results: make(map[string]int)})
@@ -45,8 +41,9 @@ func Listed(ctx context.Context, dir, namespace, kind string) ([]projector.Liste
 		if results > 0 {
 			list[len(list)-1].Results[run] = results
 		}
-	}
-	return list, r.wrap(rows.Err())
+		return nil
+	})
+	return list, r.wrap(err)
 }
 
 // Folded calls f with a directory in which both views are, made of the log for that and

@@ -48,11 +48,7 @@ func (c *Catalog) applyRun(ctx context.Context, s *session, ref events.RunRef, f
 
 func (c *Catalog) loadRun(ctx context.Context, s *session, r *run) (bool, error) {
 	var last projector.Result
-	found, err := c.find(ctx, `SELECT offset, created_offset, created_at, touched_at, state, starts, progress,
-		versions, outcome, finished_at, result_offset, result_bytes, note, selected, rating FROM runs{set} WHERE session=? AND kind=? AND id=?`,
-		[]any{s.key, r.Kind, r.ID},
-		[]any{offset(&r.At), offset(&r.Created), &r.CreatedAt, &r.TouchedAt, &r.State, &r.Starts, &r.Progress,
-			&r.versions, &last.Outcome, &last.FinishedAt, offset(&last.Offset), &last.Size, &r.Note, &r.Selected, &r.Rating})
+	found, err := c.find(ctx, "SELECT * FROM runs{set} WHERE session=? AND kind=? AND id=?", []any{s.key, r.Kind, r.ID}, r.columns(s, &last))
 	if r.versions > 0 {
 		r.Results = []projector.Result{last}
 	}
@@ -64,9 +60,13 @@ func (c *Catalog) storeRun(ctx context.Context, s *session, r *run) error {
 	if l := r.Last(); l != nil {
 		last = *l
 	}
-	return c.run(ctx, "INSERT OR REPLACE INTO runs{set} VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-		s.key, r.Kind, r.ID, int64(r.At), int64(r.Created), string(r.CreatedAt), string(r.TouchedAt), r.State, r.Starts, r.Progress,
-		r.versions, last.Outcome, string(last.FinishedAt), int64(last.Offset), last.Size, r.Note, r.Selected, r.Rating)
+	return c.put(ctx, "runs", r.columns(s, &last))
+}
+
+// columns points to what is stored of a run and its newest result.
+func (r *run) columns(s *session, last *projector.Result) []any {
+	return []any{&s.key, &r.Kind, &r.ID, offset(&r.At), offset(&r.Created), &r.CreatedAt, &r.TouchedAt, &r.State, &r.Starts, &r.Progress,
+		&r.versions, &last.Outcome, &last.FinishedAt, offset(&last.Offset), &last.Size, &r.Note, &r.Selected, &r.Rating}
 }
 
 // costKey is what costs of a session are summed by.
@@ -89,9 +89,8 @@ func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost
 	if t == nil {
 		t = &projector.Total{USD: "0"}
 		if s.stored {
-			if _, err := c.find(ctx, `SELECT usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens
-				FROM costs{set} WHERE session=? AND day=? AND model=? AND run_kind=? AND run_id=?`,
-				[]any{s.key, k.day, k.model, k.run.Kind, k.run.ID}, totalTargets(t)); err != nil {
+			row := k.columns(s, t)
+			if _, err := c.find(ctx, "SELECT * FROM costs{set} WHERE session=? AND day=? AND model=? AND run_kind=? AND run_id=?", values(row[:costKeys]), row); err != nil {
 				return err
 			}
 		}
@@ -104,9 +103,12 @@ func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost
 	return nil
 }
 
-func (c *Catalog) storeCost(ctx context.Context, s *session, k costKey, t *projector.Total) error {
-	return c.run(ctx, "INSERT OR REPLACE INTO costs{set} VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
-		append([]any{s.key, k.day, k.model, k.run.Kind, k.run.ID}, totalValues(*t)...)...)
+// costKeys is how many columns of a cost are its key.
+const costKeys = 5
+
+// columns points to what is stored of a sum.
+func (k costKey) columns(s *session, t *projector.Total) []any {
+	return append([]any{&s.key, &k.day, &k.model, &k.run.Kind, &k.run.ID}, totalColumns(t)...)
 }
 
 // document is a row of a document. Of its revisions it has the newest.
@@ -136,9 +138,7 @@ func (c *Catalog) document(ctx context.Context, sub events.Subject) (*document, 
 	}
 	d := &document{Document: projector.Document{Subject: sub}}
 	var last projector.Revision
-	_, err := c.find(ctx, `SELECT content_type, bytes, owner, layer, revisions, void, deleted, first_offset, head_offset, updated_at
-		FROM documents{set} WHERE namespace=? AND kind=? AND id=?`, []any{sub.Namespace, sub.Kind, sub.ID},
-		[]any{&last.ContentType, &last.Size, &last.Meta.Owner, &last.Meta.Layer, &d.revisions, &d.void, &last.Deleted, offset(&d.first), offset(&last.Offset), &last.Time})
+	_, err := c.find(ctx, "SELECT * FROM documents{set} WHERE namespace=? AND kind=? AND id=?", []any{sub.Namespace, sub.Kind, sub.ID}, d.columns(&last))
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,16 @@ func (c *Catalog) storeDocument(ctx context.Context, d *document) error {
 	if l := d.Last(); l != nil {
 		last = *l
 	}
-	return c.run(ctx, "INSERT OR REPLACE INTO documents{set} VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
-		d.Subject.Namespace, d.Subject.Kind, d.Subject.ID, last.ContentType, last.Size, last.Meta.Owner, last.Meta.Layer,
-		d.revisions, d.void, last.Deleted, int64(d.first), int64(last.Offset), string(last.Time))
+	return c.put(ctx, "documents", d.columns(&last))
+}
+
+// columns points to what is stored of a document and its newest revision.
+func (d *document) columns(last *projector.Revision) []any {
+	return []any{&d.Subject.Namespace, &d.Subject.Kind, &d.Subject.ID, &last.ContentType, &last.Size, &last.Meta.Owner, &last.Meta.Layer,
+		&d.revisions, &d.void, &last.Deleted, offset(&d.first), offset(&last.Offset), &last.Time}
+}
+
+// put stores a row of a table that has all its columns.
+func (c *Catalog) put(ctx context.Context, table string, columns []any) error {
+	return c.run(ctx, insert(table, len(columns)), values(columns)...)
 }

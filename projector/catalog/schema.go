@@ -79,36 +79,26 @@ type Session struct {
 	Live        Intervals // the records in effect
 }
 
-// sessionColumns are in the order of values and targets.
+// sessionColumns are in the order of columns.
 const sessionColumns = `namespace, id, kind, title, status, project, cwd, created_at, last_at,
 	turns, total_turns, runs, rewinds, records, late, void,
 	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
 	parent, fork_session, fork_offset, first_offset, head_offset, live`
 
-func (s *Session) values() []any {
-	list := []any{s.Namespace, s.ID, s.Kind, s.Title, s.Status, s.Project, s.CWD, string(s.CreatedAt), string(s.LastAt),
-		s.Turns, s.TotalTurns, s.Runs, s.Rewinds, s.Records, s.Late, s.Void}
-	list = append(list, totalValues(s.Spent)...)
-	return append(list, s.Parent, s.Fork.Session, int64(s.Fork.Offset), int64(s.First), int64(s.Head), s.Live.String())
-}
-
-func (s *Session) targets() []any {
+// columns points to what is stored of a session.
+func (s *Session) columns() []any {
 	list := []any{&s.Namespace, &s.ID, &s.Kind, &s.Title, &s.Status, &s.Project, &s.CWD, &s.CreatedAt, &s.LastAt,
 		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
-	list = append(list, totalTargets(&s.Spent)...)
+	list = append(list, totalColumns(&s.Spent)...)
 	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live)
 }
 
-// totalValues are the columns of a sum: the exact decimal, and a number to sort by.
-func totalValues(t projector.Total) []any {
+// totalColumns points to the columns of a sum: the exact decimal, a number to sort by,
+// which nobody reads back, and the counts.
+func totalColumns(t *projector.Total) []any {
 	near := 0.0
 	if r, ok := t.USD.Rat(); ok {
 		near, _ = r.Float64()
 	}
-	return []any{string(t.USD), near, t.Events, t.Tokens.Input, t.Tokens.Output, t.Tokens.Reasoning, t.Tokens.CacheRead, t.Tokens.CacheWrite}
-}
-
-func totalTargets(t *projector.Total) []any {
-	var near float64 // what it is near to is known
 	return []any{&t.USD, &near, &t.Events, &t.Tokens.Input, &t.Tokens.Output, &t.Tokens.Reasoning, &t.Tokens.CacheRead, &t.Tokens.CacheWrite}
 }

@@ -31,7 +31,7 @@ func (r Reader) Spendings(ctx context.Context, namespace string) iter.Seq2[Spend
 		for rows.Next() {
 			var s Spending
 			var run events.RunRef
-			err := rows.Scan(append([]any{&s.Session, &s.Day, &s.Model, &run.Kind, &run.ID}, totalTargets(&s.Total)...)...)
+			err := rows.Scan(append([]any{&s.Session, &s.Day, &s.Model, &run.Kind, &run.ID}, totalColumns(&s.Total)...)...)
 			if run != (events.RunRef{}) {
 				s.Run = &run
 			}
