@@ -150,22 +150,3 @@ func TestConversationFileLaw(t *testing.T) {
 		}
 	})
 }
-
-func FuzzDecodeConversation(f *testing.F) {
-	f.Add([]byte("{\"stepIndex\":0,\"input\":{},\"output\":[],\"timestamp\":1}\n\n{\"conversationId\":\"a\"}"))
-	f.Add([]byte("\xef\xbb\xbf{}\r\n[]"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := evals.Decode(text)
-		if err != nil {
-			return
-		}
-		for _, s := range d.Steps {
-			if _, err := evals.ParseStep(s.Raw()); err != nil {
-				t.Fatalf("a step that is none: %v", err)
-			}
-		}
-		if d.ID == "" {
-			t.Fatal("no id")
-		}
-	})
-}

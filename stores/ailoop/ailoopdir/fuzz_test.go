@@ -1,10 +1,12 @@
 package ailoopdir_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/ailoop"
 )
 
 // Whatever stands in a file, an import never panics; what it takes comes out as
@@ -30,6 +32,36 @@ func FuzzImport(f *testing.F) {
 		wantFile(t, st, "chat.json", string(data))
 		if again := mustBeClean(t, st, path); again.Events != 0 {
 			t.Errorf("a second import: %+v", again)
+		}
+	})
+}
+
+// Whatever a file holds: it is read or refused with a place, and what was read is
+// read again from what is written of it. It stands here, and not with the Go side, since
+// that one's tests link a server, which takes a minute to build for a fuzzer.
+func FuzzConversationSnapshot(f *testing.F) {
+	whole := pretty(f, "true,false,false", message1, message2, message3)
+	for _, seed := range []string{whole, whole[:200], `{"version":1,"messages":[],"pinned":[]}`, `{"version":2}`, `{"pinned":[true],"version":1,"messages":[{"User":{"blocks":[]}}],"x":1}`, "\ufeff{}", "null", "[", `{"version":1,"messages":[{"User":{"blocks":[{"Text":"old"}]}}],"pinned":[false]}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ailoop.ParseSnapshot(data)
+		if err != nil {
+			if _, known := errors.AsType[*ailoop.SnapshotDecodeError](err); !known || err.Error() == "" {
+				t.Errorf("%T %v", err, err)
+			}
+			return
+		}
+		for _, m := range s.Messages() {
+			_ = m.Text()
+		}
+		written, err := s.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ailoop.ParseSnapshot(written)
+		if err != nil || !again.Equal(s) {
+			t.Errorf("%s: %v", written, err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/evals"
 )
 
 // Whatever stands in the files, an import never panics, the files come out as they
@@ -24,6 +25,43 @@ func FuzzImportLines(f *testing.F) {
 		mustEqual(t, tree, exported(t, st))
 		if again, err := layout.Import(t.Context(), st, dir, formats.ImportOptions{}); err != nil || again.Events != 0 {
 			t.Errorf("a second import: %+v, %v", again, err)
+		}
+	})
+}
+
+// Whatever a conversation's text is, what the Go side reads of it are steps, and what it
+// writes of them it reads and writes again as the same. It stands here, and not with the
+// Go side, since that one's tests link a server, which takes a minute to build for a
+// fuzzer.
+func FuzzDecodeConversation(f *testing.F) {
+	f.Add([]byte("{\"stepIndex\":0,\"input\":{},\"output\":[],\"timestamp\":1}\n\n{\"conversationId\":\"a\"}"))
+	f.Add([]byte("\xef\xbb\xbf{}\r\n[]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, err := evals.Decode(text)
+		if err != nil {
+			return
+		}
+		if d.ID == "" {
+			t.Fatal("no id")
+		}
+		if len(d.Steps) == 0 {
+			return // the original writes nothing then, and refuses to read that
+		}
+		written, err := evals.Encode(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := evals.Decode(written)
+		if err != nil || back.ID != d.ID || string(back.Metadata) != string(d.Metadata) || len(back.Steps) != len(d.Steps) {
+			t.Fatalf("%+v read again from %q: %+v, %v", d, written, back, err)
+		}
+		for _, s := range d.Steps {
+			if _, err := evals.ParseStep(s.Raw()); err != nil {
+				t.Fatalf("%s is not a step: %v", s.Raw(), err)
+			}
+		}
+		if again, err := evals.Encode(back); err != nil || string(again) != string(written) {
+			t.Fatalf("written as %q, then as %q, %v", written, again, err)
 		}
 	})
 }
