@@ -12,12 +12,14 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // What was acknowledged as durable and is gone from the end of the log, or with the whole
 // log, is named to the first process that opens the store, whatever it reads first, and
 // to every later one.
 func TestLostTailIsNamedAtOnce(t *testing.T) {
+	testkit.NotUnderRace(t)
 	t.Parallel()
 	const n = 40
 	for name, stop := range map[string]func(*testing.T, *embedded.Server){"closed": mustClose, "killed": func(*testing.T, *embedded.Server) {}} {

@@ -105,6 +105,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 }
 
 func testFolderRoundTrip(t *testing.T, st *tally.Store) {
+	testkit.NotUnderRace(t)
 	for _, root := range []string{"travel", "cashflow"} {
 		dir := testkit.Data(t, "tally", root)
 		own := need(st.In(st.Namespace() + "-" + root))
@@ -164,6 +165,7 @@ func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
 
 // What an embedded server has on disk is what the folder was.
 func TestGeneratedFolders(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "local")
 	for seed := range 50 {
 		t.Run(fmt.Sprint("T-27 generated folder ", seed), func(t *testing.T) {
