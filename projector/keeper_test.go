@@ -483,6 +483,7 @@ func TestKeeperOfClosedLog(t *testing.T) {
 // head lists (see TestSnapshotsAreLinear), and for the record that the log may be ahead
 // of the keeper by when a head is written. However long the session, it has a snapshot.
 func TestKeeperWritesInProportion(t *testing.T) {
+	testkit.NotUnderRace(t)
 	written := func(turns int) int64 {
 		var records testkit.Records
 		sub := events.Session("", "large")

@@ -129,6 +129,7 @@ func lastTurns(tb testing.TB, src longLog, st snapshot.Store) {
 
 // What the last turns cost to read does not depend on how many came before.
 func TestLastTurnsReadLittle(t *testing.T) {
+	testkit.NotUnderRace(t)
 	cost := func(records int) (read, allocated int64) {
 		src, st := longStore(t, records, 150)
 		lastTurns(t, src, st) // what is made once in a process
@@ -157,6 +158,7 @@ func TestLastTurnsReadLittle(t *testing.T) {
 // A snapshot after another one reads what is new, and so does the look at a session
 // that was rewound to its middle.
 func TestSnapshotsReadWhatIsNew(t *testing.T) {
+	testkit.NotUnderRace(t)
 	src, st := longStore(t, 50_200, 200)
 	st.read.Store(0)
 	if _, err := (&projector.Loader{Source: src, Snapshots: st}).Keep(t.Context(), long, 0, ""); err != nil {
@@ -196,6 +198,7 @@ func TestSnapshotFarBackWritesNoChunks(t *testing.T) {
 
 // Chunks leave memory as soon as they are stored.
 func TestSnapshotsTakeLittleMemory(t *testing.T) {
+	testkit.NotUnderRace(t)
 	var puts int
 	var most uint64
 	st := &metered{Store: snapshot.NewFiles(t.TempDir())}
@@ -223,6 +226,7 @@ func TestSnapshotsTakeLittleMemory(t *testing.T) {
 // lists up to 15 entries of each of their levels, whose number grows with the logarithm
 // of the session's length.
 func TestSnapshotsAreLinear(t *testing.T) {
+	testkit.NotUnderRace(t)
 	written := func(records int) int64 {
 		st := &metered{Store: &snapshot.Mem{}}
 		l := &projector.Loader{Source: longLog{records: records, read: new(atomic.Int64)}, Snapshots: st}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 	"github.com/tallylog/tally/stores/internal/formattest"
@@ -24,6 +25,7 @@ func largeStep(n int) string {
 
 // A large conversation that grew: what is new goes in, once, and nothing else.
 func TestLargeGrows(t *testing.T) {
+	testkit.NotUnderRace(t)
 	var list []string
 	for n := range 5 {
 		list = append(list, largeStep(n))

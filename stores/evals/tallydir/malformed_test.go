@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -174,6 +175,7 @@ func TestMovedOn(t *testing.T) {
 // Values beyond what an event holds go by reference, files beyond what a value may
 // be in pieces.
 func TestLarge(t *testing.T) {
+	testkit.NotUnderRace(t)
 	large := `{"text":"` + strings.Repeat("0123456789abcdef", 20<<20/16) + `"}`
 	t.Run("turn", func(t *testing.T) {
 		st, dir := openStore(t), filepath.Join(t.TempDir(), "p")
