@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/tallylog/tally/events"
@@ -11,7 +12,7 @@ import (
 )
 
 // longTimeline folds a timeline of several blocks, with rewinds across them.
-func longTimeline(t *testing.T, seed uint64, n int) (*projector.Timeline, []projector.Fact) {
+func longTimeline(t testing.TB, seed uint64, n int) (*projector.Timeline, []projector.Fact) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))
 	h := projector.NewTimeline(s1)
@@ -35,7 +36,7 @@ func longTimeline(t *testing.T, seed uint64, n int) (*projector.Timeline, []proj
 	return h, facts
 }
 
-func add(t *testing.T, h *projector.Timeline, f projector.Fact) {
+func add(t testing.TB, h *projector.Timeline, f projector.Fact) {
 	t.Helper()
 	if _, err := h.Add(f); err != nil {
 		t.Fatal(err)
@@ -104,4 +105,44 @@ func TestBlocksOfAnything(t *testing.T) {
 	if _, err := projector.DecodeTimeline(s1, blocks[1:], rest); err == nil {
 		t.Error("a history without its first block is one")
 	}
+}
+
+// Whatever the catalog's file holds of a history: it is an error, or a history that can be
+// looked at and gone on with, and that is written and read again as the same.
+func FuzzDecodeTimeline(f *testing.F) {
+	for seed, n := range []int{0, 1, 40, projector.BlockRecords, projector.BlockRecords + 60} {
+		h, _ := longTimeline(f, uint64(seed), n)
+		blocks, rest := inBlocks(h)
+		f.Add(slices.Concat(blocks...), rest)
+	}
+	f.Fuzz(func(t *testing.T, block, rest []byte) {
+		var blocks [][]byte
+		if len(block) > 0 {
+			blocks = append(blocks, block)
+		}
+		h, err := projector.DecodeTimeline(s1, blocks, rest)
+		if err != nil {
+			return
+		}
+		blocks, rest = inBlocks(h)
+		for at := h.First(); at > 0 && at <= h.Last(); at += 1 + h.Last()/10 {
+			if _, err := looksBack(h, at); err != nil {
+				t.Fatalf("at %v: %v", at, err)
+			}
+		}
+		back, err := projector.DecodeTimeline(s1, blocks, rest)
+		if err != nil {
+			t.Fatalf("what was read is written as what cannot be: %v", err)
+		}
+		if again, least := inBlocks(back); !slices.EqualFunc(again, blocks, bytes.Equal) || !bytes.Equal(least, rest) {
+			t.Fatalf("written as %x %x, then as %x %x", blocks, rest, again, least)
+		}
+		next, err := events.New("urn:test", s1, &events.TurnAppended{Entries: []events.Entry{{Thread: "t1", Turn: events.Raw("1")}}})
+		if err == nil && h.Last() < events.MaxOffset {
+			_, err = h.Add(projector.Decode(events.Record{Event: next, Offset: h.Last() + 1}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }
