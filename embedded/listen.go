@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -145,9 +146,8 @@ type door struct {
 	listener net.Listener
 	server   *server.Server
 	running  sync.WaitGroup
-
-	mu    sync.Mutex        // guards conns
-	conns map[net.Conn]bool // nil: closed
+	open     context.Context // until close
+	shut     context.CancelFunc
 }
 
 func openDoor(s *server.Server) (*door, error) {
@@ -155,7 +155,8 @@ func openDoor(s *server.Server) (*door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l, server: s, conns: make(map[net.Conn]bool)}
+	d := &door{listener: l, server: s}
+	d.open, d.shut = context.WithCancel(context.Background())
 	d.running.Go(d.run)
 	return d, nil
 }
@@ -166,55 +167,30 @@ func (d *door) run() {
 		if err != nil {
 			return
 		}
-		in, err := d.server.InProcessConn()
-		if err != nil {
-			out.Close()
-			continue
-		}
-		if !d.enter(out) {
-			out.Close()
-			in.Close()
-			return
-		}
-		d.running.Go(func() { d.carry(out, in) })
+		d.running.Go(func() { d.carry(out) })
 	}
 }
 
-// enter notes a connection in the door, unless it is being closed.
-func (d *door) enter(c net.Conn) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.conns == nil {
-		return false
+// carry copies both ways until either end is closed, or the door.
+func (d *door) carry(out net.Conn) {
+	defer out.Close()
+	defer context.AfterFunc(d.open, func() { out.Close() })()
+	in, err := d.server.InProcessConn()
+	if err != nil {
+		return
 	}
-	d.conns[c] = true
-	return true
-}
-
-// carry copies both ways until either end is closed.
-func (d *door) carry(out, in net.Conn) {
-	var back sync.WaitGroup
-	back.Go(func() {
+	d.running.Go(func() {
 		io.Copy(out, in)
 		out.Close()
 	})
 	io.Copy(in, out)
 	in.Close()
-	back.Wait()
-	d.mu.Lock()
-	delete(d.conns, out)
-	d.mu.Unlock()
 }
 
 // close returns when nobody is in the door any more.
 func (d *door) close() error {
 	err := d.listener.Close()
-	d.mu.Lock()
-	for c := range d.conns {
-		c.Close() // perhaps for the second time
-	}
-	d.conns = nil
-	d.mu.Unlock()
+	d.shut()
 	d.running.Wait()
 	return err
 }

@@ -86,8 +86,8 @@ func expectedStreams(dir string, m mark) ([]string, error) {
 // before anybody is told of it. It is not synced: it survives the process, and after
 // a power cut it may be an older one.
 type watermark struct {
-	mu   sync.Mutex // guards what follows
 	file *os.File
+	mu   sync.Mutex // guards at
 	at   events.Offset
 }
 
@@ -119,7 +119,7 @@ func openWatermark(dir string) (*watermark, error) {
 func (w *watermark) set(at events.Offset) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at > w.at && w.file != nil {
+	if at > w.at {
 		w.at = at
 		_, _ = w.file.WriteAt(watermarkText(at), 0)
 	}
@@ -132,16 +132,4 @@ func (w *watermark) get() events.Offset {
 	return w.at
 }
 
-func (w *watermark) close() error {
-	if w == nil {
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.file
-	w.file = nil
-	if f == nil {
-		return nil
-	}
-	return f.Close()
-}
+func (w *watermark) close() error { return w.file.Close() }

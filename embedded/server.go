@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,18 +90,15 @@ func (o ServerOptions) withDefaults() ServerOptions {
 type Server struct {
 	dir      string
 	logger   *slog.Logger
-	lock     *os.File
 	secret   string // of this process
 	token    string // of those who attach
 	nats     *server.Server
 	bridge   *bridge
 	door     *door          // nil: the server itself is where others attach
-	desk     *desk          // nil: it serves nobody
 	opening  sync.WaitGroup // held while the server opens its streams
 	unmarked atomic.Bool    // the mark does not say yet that this process is at work
 	conns    []*nats.Conn
 	events   *log.Log
-	serves   *log.Service
 	blocks   *blockSync // nil: the server syncs for itself
 	durable  *watermark
 	seen     events.Offset // the highest offset that was ever given
@@ -118,7 +116,8 @@ type Server struct {
 	watching sync.WaitGroup
 
 	closing sync.Once
-	err     error // of Close
+	ends    []func() error // what Close does, the last one first
+	err     error          // of Close
 }
 
 // Start takes the directory's lock and starts its server. It waits for what a
@@ -166,12 +165,16 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err := s.removeConsumers(ctx, expected); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	if s.desk, err = openDesk(s.conns[1]); err != nil {
+	desk, err := openDesk(s.conns[1])
+	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	if s.serves, err = log.Serve(s.conns[1], s.events); err != nil {
+	s.atEnd(desk.close)
+	serves, err := log.Serve(s.conns[1], s.events)
+	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
+	s.atEnd(serves.Close)
 	if o.Listen != nil && o.Listen.Ready != nil {
 		scheme := "nats://"
 		if o.Listen.TLS != nil {
@@ -179,6 +182,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 		}
 		o.Listen.Ready(scheme + s.nats.Addr().String())
 	}
+	s.atEnd(func() error { return removeOwner(s.dir) })
 	err = writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
 	if isFull(err) {
 		// Who attaches does so through this file: until this process ends, nobody does.
@@ -213,14 +217,17 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if err := makePrivate(s.dir); err != nil {
 		return nil, startError(s.dir, err)
 	}
-	if s.lock, err = takeLock(s.dir); err != nil {
+	lock, err := takeLock(s.dir)
+	if err != nil {
 		return nil, err
 	}
+	s.atEnd(lock.Close)      // which gives the lock up
 	err = removeOwner(s.dir) // of a process that was killed
 	if err == nil {
 		s.durable, err = openWatermark(s.dir)
 	}
 	if err == nil {
+		s.atEnd(s.durable.close)
 		expected, err = s.restore(o.VetBytes)
 	}
 	if err != nil {
@@ -274,6 +281,7 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 		return nil, err
 	}
 	s.found = &findings{dir: s.dir, known: s.known, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
+	s.atEnd(s.found.close)
 	return expectedStreams(s.dir, m)
 }
 
@@ -317,6 +325,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		return err
 	}
 	s.nats, s.bridge = ns, newBridge(s.logger, s.health.heard)
+	s.atEnd(s.stopServer)
 	ns.SetLoggerV2(s.bridge, false, false, false)
 	go ns.Start()
 	if err := s.await(ctx, func(d time.Duration) bool { return ns.ReadyForConnections(d) }, nil); err != nil {
@@ -329,8 +338,11 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	if err := s.openAccount(ctx, o.Progress); err != nil {
 		return err
 	}
-	if opts.TLSConfig != nil && !o.Private {
-		s.door, err = openDoor(ns)
+	if opts.TLSConfig == nil || o.Private {
+		return nil
+	}
+	if s.door, err = openDoor(ns); err == nil {
+		s.atEnd(s.door.close)
 	}
 	return err
 }
@@ -434,6 +446,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 			return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 		}
 		s.conns = append(s.conns, nc)
+		s.atEnd(func() error { nc.Close(); return nil })
 	}
 	if err := s.nameLost(ctx); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
@@ -452,6 +465,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	switch {
 	case s.group:
 		s.blocks = newBlockSync(s.dir, wholeTree)
+		s.atEnd(func() error { s.blocks.close(); return nil })
 		c.Sync = func(stream string) error {
 			err := s.blocks.sync(stream)
 			if err != nil {
@@ -466,8 +480,10 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
 		return err
 	}
+	s.atEnd(s.events.Close)
 	var watching context.Context
 	watching, s.unwatch = context.WithCancel(context.Background())
+	s.atEnd(func() error { s.unwatch(); s.watching.Wait(); return nil })
 	s.watching.Go(func() { s.watch(watching) })
 	s.watching.Go(func() { s.scrub(watching, s.unvetted) })
 	return nil
@@ -501,67 +517,44 @@ func (s *Server) Lost() []log.Hole { return s.holes }
 // Close waits for the appends under way, stops the server, makes everything
 // durable and gives the directory up. Nothing is left running.
 func (s *Server) Close() error {
-	s.closing.Do(func() { s.err = s.stop() })
+	s.closing.Do(s.stop)
 	return s.err
 }
 
+// atEnd has stop call a function, before those that it was to call so far.
+func (s *Server) atEnd(f func() error) { s.ends = append(s.ends, f) }
+
 // stop undoes as much of start as was done.
-func (s *Server) stop() error {
-	var errs []error
-	if s.lock != nil {
-		errs = append(errs, removeOwner(s.dir)) // nobody attaches any more
+func (s *Server) stop() {
+	for _, end := range slices.Backward(s.ends) {
+		s.err = errors.Join(s.err, end())
 	}
-	if s.serves != nil {
-		errs = append(errs, s.serves.Close())
+	if s.err != nil {
+		s.err = fmt.Errorf("embedded: close %s: %w", s.dir, s.err)
 	}
-	if s.desk != nil {
-		errs = append(errs, s.desk.close())
-	}
-	if s.unwatch != nil {
-		s.unwatch()
-		s.watching.Wait()
-	}
-	if s.events != nil {
-		errs = append(errs, s.events.Close())
-	}
-	if s.blocks != nil {
-		s.blocks.close()
-	}
-	for _, nc := range s.conns {
-		nc.Close()
-	}
-	if s.door != nil {
-		errs = append(errs, s.door.close())
-	}
-	if s.nats != nil {
-		s.nats.Shutdown()
-		s.nats.WaitForShutdown()
-		s.opening.Wait()                             // a start that was given up
-		s.nats.SetLoggerV2(nil, false, false, false) // it stays in memory for a while: see serverAPI
-		// A clean stop of the server leaves its last writes in memory.
-		if s.sync {
-			errs = append(errs, wholeTree(s.dir))
-		}
-		if s.events != nil && errors.Join(errs...) == nil {
-			err := s.writeMark(true)
-			if isFull(err) { // the next start looks through more than it would have to
-				s.logger.Warn("the disk is full: the store is not marked as closed", "dir", s.dir, "error", err)
-				err = nil
-			}
-			errs = append(errs, err)
+}
+
+// stopServer stops the server, and marks the store as closed if nothing went wrong so far.
+func (s *Server) stopServer() error {
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+	s.opening.Wait()                             // a start that was given up
+	s.nats.SetLoggerV2(nil, false, false, false) // it stays in memory for a while: see serverAPI
+	// A clean stop of the server leaves its last writes in memory.
+	if s.sync {
+		if err := wholeTree(s.dir); err != nil {
+			return err
 		}
 	}
-	if s.found != nil {
-		errs = append(errs, s.found.close())
+	if s.events == nil || s.err != nil {
+		return nil
 	}
-	errs = append(errs, s.durable.close())
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close()) // which gives the lock up
+	err := s.writeMark(true)
+	if isFull(err) { // the next start looks through more than it would have to
+		s.logger.Warn("the disk is full: the store is not marked as closed", "dir", s.dir, "error", err)
+		return nil
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("embedded: close %s: %w", s.dir, err)
-	}
-	return nil
+	return err
 }
 
 // LostStreamError says that parts of the log did not come back at a start. Nothing

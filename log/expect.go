@@ -57,12 +57,7 @@ func (e Expect) Excludes(typ string) bool {
 
 // concerns reports whether Since named this type.
 func (e Expect) concerns(typ string) bool {
-	for t := range strings.SplitSeq(e.types, "\n") {
-		if t == typ && t != "" {
-			return true
-		}
-	}
-	return false
+	return typ != "" && slices.Contains(e.list(), typ)
 }
 
 // list returns the types that Since named.

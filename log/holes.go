@@ -12,10 +12,9 @@ import (
 
 // holes are the records that are known to be lost.
 type holes struct {
-	mu    sync.Mutex             // guards what follows
-	known []Hole                 // by offset; what a reader holds of it does not change
-	found map[events.Offset]bool // and not known, though the backend may count them still
-	told  map[events.Offset]Hole // those of the found ones of which somebody said whose they were
+	mu    sync.Mutex              // guards what follows
+	known []Hole                  // by offset; what a reader holds of it does not change
+	found map[events.Offset]*Hole // and not known, though the backend may count them still; nil: nobody said whose it was
 }
 
 // find returns the place of an offset among the known ones. The caller holds mu.
@@ -36,13 +35,13 @@ func (h *holes) reported(at events.Offset) []Hole {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i, _ := h.find(at + 1)
-	if len(h.told) == 0 {
+	if len(h.found) == 0 {
 		return h.known[i:]
 	}
 	list := slices.Clone(h.known[i:])
-	for _, told := range h.told {
-		if told.Offset > at {
-			list = append(list, told)
+	for _, told := range h.found {
+		if told != nil && told.Offset > at {
+			list = append(list, *told)
 		}
 	}
 	slices.SortFunc(list, byOffset)
@@ -60,7 +59,6 @@ func (h *holes) lose(more []Hole) {
 	h.known = slices.CompactFunc(all, func(a, b Hole) bool { return a.Offset == b.Offset })
 	for _, m := range more {
 		delete(h.found, m.Offset)
-		delete(h.told, m.Offset)
 	}
 }
 
@@ -68,13 +66,14 @@ func (h *holes) lose(more []Hole) {
 func (h *holes) add(at events.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, known := h.find(at); known || h.found[at] {
+	_, known := h.find(at)
+	if _, found := h.found[at]; known || found {
 		return false
 	}
 	if h.found == nil {
-		h.found = make(map[events.Offset]bool)
+		h.found = make(map[events.Offset]*Hole)
 	}
-	h.found[at] = true
+	h.found[at] = nil
 	return true
 }
 
@@ -101,11 +100,8 @@ func (l *Log) Tell(found []Hole) {
 	l.holes.mu.Lock()
 	defer l.holes.mu.Unlock()
 	for _, f := range found {
-		if l.holes.found[f.Offset] {
-			if l.holes.told == nil {
-				l.holes.told = make(map[events.Offset]Hole)
-			}
-			l.holes.told[f.Offset] = f
+		if _, is := l.holes.found[f.Offset]; is {
+			l.holes.found[f.Offset] = &f
 		}
 	}
 }

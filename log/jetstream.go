@@ -223,7 +223,7 @@ func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error)
 		conflict.Want = p.Expect.At
 		if conflict.Have == 0 && len(l.segments) > 1 {
 			var lookErr error
-			if conflict.Have, lookErr = b.lastBelow(ctx, l, len(l.segments)-1, p.Subject); lookErr != nil {
+			if conflict.Have, lookErr = b.lastBelow(ctx, l, p.Subject); lookErr != nil {
 				return Receipt{}, lookErr
 			}
 		}
@@ -246,7 +246,7 @@ func (b *jetStream) exactIn(ctx context.Context, l *line, p Publication) (Exactl
 	if !p.Expect.Set || len(l.segments) == 1 || p.Expect.At >= l.active().first {
 		return p.Expect, nil
 	}
-	have, err := b.lastBelow(ctx, l, len(l.segments)-1, p.Subject)
+	have, err := b.lastBelow(ctx, l, p.Subject)
 	if err != nil {
 		return Exactly{}, err
 	}

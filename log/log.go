@@ -148,7 +148,7 @@ type Log struct {
 	doubtful atomic.Bool
 
 	mu     sync.Mutex // guards queues and shut
-	queues map[events.Subject]*queue
+	queues map[events.Subject]queue
 	shut   bool
 }
 
@@ -166,7 +166,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		config:  c.withDefaults(),
 		ids:     newIDIndex(maxIndexedIDs),
 		holes:   holes{known: slices.Clone(c.Holes)},
-		queues:  make(map[events.Subject]*queue),
+		queues:  make(map[events.Subject]queue),
 	}
 	l.js, _ = b.(*jetStream)
 	l.life, l.end = context.WithCancel(context.Background())

@@ -8,11 +8,9 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// queue orders the appends of one Log to one subject. The one at its head is
-// being stored; it is no longer in waiting. A subject without appends has none.
-type queue struct {
-	waiting []*ticket
-}
+// queue orders the appends of one Log to one subject: those that wait behind the one that
+// is being stored. A subject without appends has none.
+type queue []*ticket
 
 // ticket is an append's place in the queue of its subject.
 type ticket struct {
@@ -31,10 +29,10 @@ func (l *Log) enter(sub events.Subject) (*ticket, error) {
 	}
 	l.running.Add(1)
 	if q, busy := l.queues[sub]; busy {
-		q.waiting = append(q.waiting, t)
+		l.queues[sub] = append(q, t)
 		return t, nil
 	}
-	l.queues[sub] = &queue{}
+	l.queues[sub] = nil
 	close(t.turn)
 	return t, nil
 }
@@ -60,15 +58,12 @@ func (l *Log) await(ctx context.Context, t *ticket) error {
 func (l *Log) withdraw(t *ticket) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q, busy := l.queues[t.sub]
-	if !busy {
-		return false
-	}
-	i := slices.Index(q.waiting, t)
+	q := l.queues[t.sub]
+	i := slices.Index(q, t)
 	if i < 0 {
 		return false
 	}
-	q.waiting = slices.Delete(q.waiting, i, i+1)
+	l.queues[t.sub] = slices.Delete(q, i, i+1)
 	return true
 }
 
@@ -79,18 +74,18 @@ func (l *Log) leave(t *ticket, abort bool) {
 	defer l.running.Done()
 	q := l.queues[t.sub]
 	if abort {
-		for _, w := range q.waiting {
+		for _, w := range q {
 			w.err = fmt.Errorf("log: append %s: %w: an earlier one failed", w.sub.NATS(), ErrAborted)
 			close(w.turn)
 		}
-		q.waiting = nil
+		q = nil
 	}
-	if len(q.waiting) == 0 {
+	if len(q) == 0 {
 		delete(l.queues, t.sub)
 		return
 	}
-	next := q.waiting[0]
-	q.waiting[0] = nil
-	q.waiting = q.waiting[1:]
+	next := q[0]
+	q[0] = nil
+	l.queues[t.sub] = q[1:]
 	close(next.turn)
 }

@@ -160,13 +160,11 @@ func (b *jetStream) index(ctx context.Context, s *segment) error {
 	if err := build.Write(b.indexPath(s), s.identity()); err != nil {
 		return err
 	}
-	x, err := segindex.Open(b.indexPath(s), s.identity())
-	if err != nil {
-		return err
+	err := b.openIndex(s)
+	if err == nil {
+		s.known = nil
 	}
-	s.index.Store(x)
-	s.known = nil
-	return nil
+	return err
 }
 
 // indexOf reads the headers of a full segment for its subjects and ids.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -99,19 +100,8 @@ func (l *line) active() *segment { return l.segments[len(l.segments)-1] }
 // place returns the index of the segment for an offset: the first one for offsets
 // below all of them.
 func (l *line) place(at events.Offset) int {
-	i, found := slices.BinarySearchFunc(l.segments, at, func(s *segment, at events.Offset) int {
-		switch {
-		case s.first > at:
-			return 1
-		case s.last != 0 && s.last < at:
-			return -1
-		}
-		return 0
-	})
-	if !found && i > 0 {
-		i--
-	}
-	return i
+	behind := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].first > at })
+	return max(0, behind-1)
 }
 
 func segmentName(line string, n int) string { return line + "_" + strconv.Itoa(n) }
@@ -162,12 +152,8 @@ func (b *jetStream) numbers(ctx context.Context) (list []int, err error) {
 
 // known returns a segment that was loaded before.
 func (b *jetStream) known(n int) *segment {
-	if l := b.line.Load(); l != nil {
-		for _, s := range l.segments {
-			if s.n == n {
-				return s
-			}
-		}
+	if l := b.line.Load(); l != nil && n <= len(l.segments) {
+		return l.segments[n-1]
 	}
 	return nil
 }
@@ -194,10 +180,7 @@ func newSegment(n int, stream jetstream.Stream) *segment {
 // join sets each segment's end, below the beginning of the next, and looks for
 // its index.
 func (b *jetStream) join(found []*segment) ([]*segment, error) {
-	for i, s := range found {
-		if i == len(found)-1 {
-			continue
-		}
+	for i, s := range found[:max(0, len(found)-1)] {
 		next := found[i+1]
 		if have := events.Offset(s.stream.CachedInfo().State.LastSeq); have >= next.first {
 			return nil, &ConfigError{Stream: next.name, Field: "first_seq", Have: strconv.FormatUint(uint64(next.first), 10), Need: fmt.Sprintf("above %d, the last of %s", have, s.name)}
@@ -205,20 +188,20 @@ func (b *jetStream) join(found []*segment) ([]*segment, error) {
 		if s.last == 0 {
 			s.last = next.first - 1
 		}
-		b.openIndex(s)
+		if b.segments.Dir != "" && s.sealed.Load() && s.index.Load() == nil {
+			_ = b.openIndex(s) // or it is made anew
+		}
 	}
 	return found, nil
 }
 
-// openIndex looks for the index of a full segment.
-func (b *jetStream) openIndex(s *segment) {
-	if b.segments.Dir == "" || !s.sealed.Load() || s.index.Load() != nil {
-		return
-	}
+// openIndex opens the index of a full segment.
+func (b *jetStream) openIndex(s *segment) error {
 	x, err := segindex.Open(b.indexPath(s), s.identity())
 	if err == nil {
 		s.index.Store(x)
 	}
+	return err
 }
 
 func (b *jetStream) indexPath(s *segment) string {
@@ -264,10 +247,10 @@ func (b *jetStream) stale(ctx context.Context, s *segment, c jetstream.StreamCon
 	return b.line.Load().active() != s, nil
 }
 
-// lastBelow returns the offset of a subject's last message in the segments before the i-th
-// one of the line, 0 if there is none.
-func (b *jetStream) lastBelow(ctx context.Context, l *line, i int, subject string) (events.Offset, error) {
-	for _, s := range slices.Backward(l.segments[:i]) {
+// lastBelow returns the offset of a subject's last message in the full segments of the line,
+// 0 if there is none.
+func (b *jetStream) lastBelow(ctx context.Context, l *line, subject string) (events.Offset, error) {
+	for _, s := range slices.Backward(l.segments[:len(l.segments)-1]) {
 		e, there, known := s.find(subject)
 		if known {
 			if there {

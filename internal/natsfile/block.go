@@ -72,24 +72,19 @@ type Gap struct {
 func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap) {
 	s := newScanner(stream, number, data)
 	for at := 0; at < len(data); {
-		r, sound := s.record(at)
+		e, sound := s.sound(at)
 		if sound {
-			if r.Seq&(erasedBit|tombstoneBit) == 0 {
-				records = append(records, r)
+			if e.seq&(erasedBit|tombstoneBit) == 0 {
+				records = append(records, Record{Seq: e.seq, Subject: s.subject(at), Begin: at, End: e.end})
 			}
-			at = r.End
+			at = e.end
 			continue
 		}
 		gap := Gap{Begin: at, End: s.resume(at)}
 		if e, ok := s.extent(at); ok && e.end == gap.End {
 			gap.Whole, gap.Taken, gap.Seq = true, s.hashed(e), e.seq
 		}
-		bit, mended := s.mend(at, gap.End)
-		if gap.Bit = bit; bit >= 0 {
-			gap.Subject = mended.Subject
-		} else {
-			gap.Subject = s.subject(at)
-		}
+		gap.Bit, gap.Subject = s.mend(at, gap.End)
 		if n := len(records); n > 0 {
 			gap.Misleading = s.misleading(at, records[n-1].Seq)
 		}
@@ -104,8 +99,8 @@ func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap)
 func Sound(stream string, number int, data []byte) (last uint64, sound bool) {
 	s := newScanner(stream, number, data)
 	for at := 0; at < len(data); {
-		e, ok := s.extent(at)
-		if !ok || !s.whole(e) {
+		e, ok := s.sound(at)
+		if !ok {
 			return 0, false
 		}
 		if e.seq&(erasedBit|tombstoneBit) == 0 {
@@ -196,15 +191,10 @@ func (s *scanner) extent(at int) (e extent, ok bool) {
 	return e, size <= maxRecord && size >= headerSize+e.subject+e.skip+hashSize && e.end <= len(s.data)
 }
 
-// record reads the record at a place. It is not sound if it cannot be one (End is 0
-// then) or its hash is wrong.
-func (s *scanner) record(at int) (r Record, sound bool) {
-	e, ok := s.extent(at)
-	if !ok {
-		return r, false
-	}
-	from := e.begin + headerSize
-	return Record{Seq: e.seq, Subject: string(s.data[from : from+e.subject]), Begin: e.begin, End: e.end}, s.whole(e)
+// sound reads the record at a place, and reports whether it is as it was written.
+func (s *scanner) sound(at int) (e extent, ok bool) {
+	e, ok = s.extent(at)
+	return e, ok && s.whole(e)
 }
 
 // whole reports whether a record is as it was written.
@@ -232,7 +222,7 @@ func framed(b []byte) bool {
 // resume finds the next sound record behind a place that holds none.
 func (s *scanner) resume(at int) int {
 	if e, ok := s.extent(at); ok {
-		if _, sound := s.record(e.end); sound || e.end == len(s.data) {
+		if _, sound := s.sound(e.end); sound || e.end == len(s.data) {
 			return e.end // only what it holds is damaged, not how long it is
 		}
 	}
@@ -240,7 +230,7 @@ func (s *scanner) resume(at int) int {
 		if !s.likely(next) {
 			continue
 		}
-		if _, sound := s.record(next); sound {
+		if _, sound := s.sound(next); sound {
 			return next
 		}
 	}
@@ -256,26 +246,26 @@ func (s *scanner) likely(at int) bool {
 // mostMended bounds the size of a record of which each bit is tried.
 const mostMended = 16 << 10
 
-// mend looks for the one bit that makes the record at a place sound, such that it
-// ends at another; -1 if none does. That a wrong one does is as likely as a collision
-// of the hash.
-func (s *scanner) mend(at, end int) (bit int, r Record) {
+// mend looks for the one bit that makes the record at a place sound, such that it ends at
+// another; -1 if none does. That a wrong one does is as likely as a collision of the hash.
+// It gives the subject with that bit, too.
+func (s *scanner) mend(at, end int) (bit int, subject string) {
 	if end-at > mostMended {
-		return -1, r
+		return -1, s.subject(at)
 	}
 	for bit := at * 8; bit < end*8; bit++ {
 		s.data[bit/8] ^= 1 << (bit % 8)
-		e, ok := s.extent(at)
-		found := ok && e.end == end && s.whole(e)
+		e, ok := s.sound(at)
+		found := ok && e.end == end
 		if found {
-			r, _ = s.record(at)
+			subject = s.subject(at)
 		}
 		s.data[bit/8] ^= 1 << (bit % 8)
 		if found {
-			return bit, r
+			return bit, subject
 		}
 	}
-	return -1, r
+	return -1, s.subject(at)
 }
 
 // subject gives what stands where the subject of the record at a place does.
@@ -297,7 +287,7 @@ const farAhead = 1 << 20
 // misleading reports whether the server would take a damaged record for one of a
 // sequence far ahead.
 func (s *scanner) misleading(at int, last uint64) bool {
-	r, _ := s.record(at)
-	seq := r.Seq &^ erasedBit
-	return r.End != 0 && seq&tombstoneBit == 0 && seq > last+farAhead
+	e, ok := s.extent(at)
+	seq := e.seq &^ erasedBit
+	return ok && seq&tombstoneBit == 0 && seq > last+farAhead
 }

@@ -98,7 +98,7 @@ type Reader struct {
 	file    *os.File
 	in      *bufio.Reader
 	scanner *scanner
-	large   []byte // a record that is larger than what is read ahead
+	buffer  []byte // holds the record that the scanner has
 	subject string // of the record before: mostly that of the next one, too
 }
 
@@ -185,18 +185,12 @@ func (r *Reader) record() (extent, error) {
 // take gives the scanner the next n bytes.
 func (r *Reader) take(n int) (err error) {
 	r.scanner.data = nil
-	switch {
-	case n > maxRecord:
+	if n > maxRecord {
 		return nil // there is no such record
-	case n > readAhead:
-		r.large = slices.Grow(r.large[:0], n)[:n]
-		r.scanner.data = r.large
-		_, err = io.ReadFull(r.in, r.large)
-	default:
-		if r.scanner.data, err = r.in.Peek(n); err == nil {
-			_, err = r.in.Discard(n) // what was peeked at stays until the next read
-		}
 	}
+	r.buffer = slices.Grow(r.buffer[:0], n)[:n]
+	r.scanner.data = r.buffer
+	_, err = io.ReadFull(r.in, r.buffer)
 	return err
 }
 
