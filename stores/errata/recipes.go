@@ -177,9 +177,6 @@ func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 // SetSessionRecipe sets the recipe of the session, nil to have none again. All of
 // it is kept, also what recipe.md has no words for.
 func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
-	if err := s.ensure(ctx); err != nil {
-		return err
-	}
 	if r == nil {
 		return s.set(ctx, "recipe", json.RawMessage("null"))
 	}
