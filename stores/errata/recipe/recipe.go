@@ -4,6 +4,7 @@ package recipe
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -109,11 +110,7 @@ func Decode(data []byte) (*Recipe, error) {
 // descriptions of tools, the rules for output and the task mode.
 func (r *Recipe) Markdown() string {
 	var b bytes.Buffer
-	name := r.Name
-	if name == "" {
-		name = "Errata Recipe"
-	}
-	fmt.Fprintf(&b, "# %s\n", name)
+	fmt.Fprintf(&b, "# %s\n", cmp.Or(r.Name, "Errata Recipe"))
 	if r.Version > 0 {
 		fmt.Fprintf(&b, "version: %d\n", r.Version)
 	}
