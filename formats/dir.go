@@ -2,6 +2,7 @@ package formats
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -75,13 +76,8 @@ func (d *Dir) Read(_ context.Context, name string) (io.ReadCloser, error) {
 // Write implements Storage: by way of a temporary file in the same folder. It
 // streams, so that a file may be larger than memory.
 func (d *Dir) Write(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (err error) {
-	if err := checkPath(name); err != nil {
+	if err := d.makeAbove(name); err != nil {
 		return err
-	}
-	if dir := path.Dir(name); dir != "." {
-		if err := d.root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
 	}
 	temporary := temporaryName(name)
 	f, err := d.root.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -93,17 +89,18 @@ func (d *Dir) Write(ctx context.Context, name string, mode fs.FileMode, content 
 			d.root.Remove(temporary)
 		}
 	}()
-	err = fill(f, mode, content)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := cmp.Or(fill(f, mode, content), f.Close(), ctx.Err()); err != nil {
 		return err
 	}
 	return d.root.Rename(temporary, name)
+}
+
+// makeAbove makes the folders above a file.
+func (d *Dir) makeAbove(name string) error {
+	if err := checkPath(name); err != nil {
+		return err
+	}
+	return d.root.MkdirAll(path.Dir(name), 0o755)
 }
 
 func fill(f *os.File, mode fs.FileMode, content func(io.Writer) error) error {
@@ -126,13 +123,8 @@ func temporaryName(name string) string {
 
 // Append implements Storage.
 func (d *Dir) Append(_ context.Context, name string, content []byte) error {
-	if err := checkPath(name); err != nil {
+	if err := d.makeAbove(name); err != nil {
 		return err
-	}
-	if dir := path.Dir(name); dir != "." {
-		if err := d.root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
 	}
 	f, err := d.root.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, modeFile)
 	if err != nil {

@@ -3,6 +3,7 @@ package ailoop
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -139,28 +140,19 @@ func (ToolCallBlock) ofAssistant()          {}
 func (ReasoningBlock) ofAssistant()         {}
 func (RedactedReasoningBlock) ofAssistant() {}
 
-// blockOf reads a block whose shape is known.
-func blockOf(role Role, name string, raw events.Raw) Block {
-	switch {
-	case name == "Text":
-		return decoded[TextBlock](raw)
-	case name == "ToolResult" && role == RoleUser:
-		return decoded[ToolResultBlock](raw)
-	case name == "Image" && role == RoleUser:
-		return decoded[ImageBlock](raw)
-	case name == "Document" && role == RoleUser:
-		return decoded[DocumentBlock](raw)
-	case name == "ToolCall":
-		b := decoded[ToolCallBlock](raw)
-		b.Args = append(json.RawMessage(nil), b.Args...)
-		return b
-	case name == "Reasoning":
-		return decoded[ReasoningBlock](raw)
-	case name == "RedactedReasoning":
-		return decoded[RedactedReasoningBlock](raw)
-	}
-	panic("ailoop: not a block of a message: " + name)
+// blockKinds read the blocks of a message, by the names of their kinds.
+var blockKinds = map[string]func(events.Raw) Block{
+	"Text":              blockOf[TextBlock],
+	"ToolResult":        blockOf[ToolResultBlock],
+	"Image":             blockOf[ImageBlock],
+	"Document":          blockOf[DocumentBlock],
+	"ToolCall":          func(raw events.Raw) Block { return blockOf[ToolCallBlock](slices.Clone(raw)) }, // nobody may alter raw
+	"Reasoning":         blockOf[ReasoningBlock],
+	"RedactedReasoning": blockOf[RedactedReasoningBlock],
 }
+
+// blockOf reads a block whose shape is known.
+func blockOf[B Block](raw events.Raw) Block { return decoded[B](raw) }
 
 func decoded[B any](raw events.Raw) B {
 	var b B

@@ -128,14 +128,14 @@ func (m Message) variant() (Role, events.Raw) {
 
 // Blocks returns what the message is made of, in order.
 func (m Message) Blocks() []Block {
-	role, body := m.variant()
+	_, body := m.variant()
 	var content struct {
 		Blocks []events.Fields `json:"blocks"`
 	}
 	mustDecode(body, &content)
 	list := make([]Block, len(content.Blocks))
 	for i, block := range content.Blocks {
-		list[i] = blockOf(role, block[0].Name, block[0].Value)
+		list[i] = blockKinds[block[0].Name](block[0].Value)
 	}
 	return list
 }

@@ -189,25 +189,16 @@ func (t *tree) sweep(goals []fileGoal) {
 			continue
 		}
 		swept[dir] = true
-		infos, err := t.list(dir)
-		if err != nil {
-			continue // restoring the files says what is wrong with it
-		}
-		for _, info := range infos {
-			if strings.HasPrefix(info.Name(), temporaryPrefix) && info.Mode().IsRegular() && info.ModTime().Before(started) {
-				t.root.Remove(path.Join(dir, info.Name()))
+		there, _ := fs.ReadDir(t.root.FS(), dir) // restoring the files says what is wrong with it
+		for _, entry := range there {
+			if !strings.HasPrefix(entry.Name(), temporaryPrefix) || !entry.Type().IsRegular() {
+				continue
+			}
+			if info, err := entry.Info(); err == nil && info.ModTime().Before(started) {
+				t.root.Remove(path.Join(dir, entry.Name()))
 			}
 		}
 	}
-}
-
-func (t *tree) list(dir string) ([]fs.FileInfo, error) {
-	d, err := t.root.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdir(-1)
 }
 
 // sync makes durable what was done to files: the names in their folders, and in those

@@ -219,7 +219,7 @@ func (s *Session) replace(ctx context.Context, histories map[string][]Turn, more
 		return err
 	}
 	if expect == log.Any {
-		return s.change(ctx, decide)
+		return s.change(ctx, stackTypes(), decide)
 	}
 	now, err := s.peek(ctx)
 	if err != nil {
@@ -267,7 +267,7 @@ func (s *Session) TruncateHistories(ctx context.Context, lengths map[string]int)
 			return &events.InvalidError{Field: fmt.Sprintf("lengths[%q]", name), Reason: fmt.Sprintf("%d is negative", n)}
 		}
 	}
-	return s.change(ctx, func(now *projector.Outline) ([]events.Payload, error) {
+	return s.change(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 		p := &events.ThreadTruncated{Lengths: make(map[string]int), Reason: "truncate"}
 		for name, n := range lengths {
 			if slices.Contains(now.Names(), name) && (n < now.Len(name) || now.Len(name) == 0) {
@@ -298,7 +298,7 @@ const (
 // Clear wipes all histories and, unless it is kept, the rewind stack, in one
 // append.
 func (s *Session) Clear(ctx context.Context, stack Stack) error {
-	return s.change(ctx, func(now *projector.Outline) ([]events.Payload, error) {
+	return s.change(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 		var list []events.Payload
 		if len(now.Names()) > 0 {
 			list = append(list, &events.ThreadTruncated{Lengths: map[string]int{events.AllThreads: 0}, Reason: "clear"})
@@ -310,10 +310,10 @@ func (s *Session) Clear(ctx context.Context, stack Stack) error {
 	})
 }
 
-// change makes a decision about histories or rewind stack, again if one of them
-// changed before it was written.
-func (s *Session) change(ctx context.Context, decide func(*projector.Outline) ([]events.Payload, error)) error {
-	_, err := s.Update(ctx, stackTypes(), decide)
+// change appends what was decided of the session as it is now, and decides again if an
+// event of the types came before it was written.
+func (s *Session) change(ctx context.Context, types []string, decide func(*projector.Outline) ([]events.Payload, error)) error {
+	_, err := s.Update(ctx, types, decide)
 	return err
 }
 

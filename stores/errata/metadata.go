@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
@@ -86,13 +85,7 @@ func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error 
 	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
 		return err
 	}
-	if err := s.ensure(ctx); err != nil {
-		return err
-	}
-	_, err = s.Update(ctx, []string{events.TypeSessionUpdated}, func(*projector.Outline) ([]events.Payload, error) {
-		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "lastActiveTools", Value: panel.JSON(names)}}}}, nil
-	})
-	return err
+	return s.set(ctx, "lastActiveTools", panel.JSON(names), true)
 }
 
 // Redacted gives the metadata without what persons and models wrote: prompts,

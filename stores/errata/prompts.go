@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
@@ -30,9 +31,8 @@ func (p *Prompts) List(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var list []string
-	turns := head.Threads.Turns(PromptsSession)
-	for i := len(turns) - 1; i >= 0; i-- {
-		if text, ok := promptOf(turns[i].Raw); ok {
+	for _, turn := range slices.Backward(head.Threads.Turns(PromptsSession)) {
+		if text, ok := promptOf(turn.Raw); ok {
 			list = append(list, text)
 		}
 	}

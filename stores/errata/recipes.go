@@ -177,15 +177,13 @@ func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 // SetSessionRecipe sets the recipe of the session, nil to have none again. All of
 // it is kept, also what recipe.md has no words for.
 func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
-	if err := s.ensure(ctx); err != nil {
-		return err
+	value := json.RawMessage("null")
+	if r != nil {
+		ref, err := putFile(ctx, s.Store(), r.Encode())
+		if err != nil {
+			return err
+		}
+		value = panel.JSON(string(ref))
 	}
-	if r == nil {
-		return s.set(ctx, "recipe", json.RawMessage("null"))
-	}
-	ref, err := putFile(ctx, s.Store(), r.Encode())
-	if err != nil {
-		return err
-	}
-	return s.set(ctx, "recipe", panel.JSON(string(ref)))
+	return s.set(ctx, "recipe", value, false)
 }

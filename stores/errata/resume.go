@@ -301,11 +301,10 @@ func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) e
 // checkpoint it does nothing.
 func (s *Session) ClearCheckpoint(ctx context.Context) error {
 	types := []string{events.TypeCheckpointSaved, events.TypeCheckpointCleared}
-	_, err := s.Update(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
+	return s.change(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
 		if panel.Unfinished(now.Ledger()) == nil {
 			return nil, nil
 		}
 		return []events.Payload{&events.CheckpointCleared{Kind: events.CheckpointResume, Reason: "finished"}}, nil
 	})
-	return err
 }

@@ -218,7 +218,7 @@ func (s *Session) UpdateLastRunNote(ctx context.Context, note string) error {
 // is another last run meanwhile.
 func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) (*events.RunAnnotated, error)) error {
 	types := []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionRewound}
-	_, err := s.Update(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
+	return s.change(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
 		run, err := lastRun(ctx, now)
 		if err != nil || run == nil {
 			return nil, err
@@ -226,7 +226,6 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) 
 		a, err := decide(run)
 		return []events.Payload{a}, err
 	})
-	return err
 }
 
 // lastRun returns the newest run of a panel that is not withdrawn, nil if there
@@ -257,31 +256,30 @@ func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
 		return &events.InvalidError{Field: "metadata", Reason: err.Error()}
 	}
 	p := &events.SessionCreated{Kind: events.KindPanel, CreatedAt: events.Timestamp(meta.CreatedAt.Format(time.RFC3339Nano)), Models: meta.Models, Raw: raw}
-	_, err = s.Update(ctx, []string{events.TypeSessionCreated}, func(now *projector.Outline) ([]events.Payload, error) {
+	return s.change(ctx, []string{events.TypeSessionCreated}, func(now *projector.Outline) ([]events.Payload, error) {
 		if now.Ledger().Created != 0 {
 			return nil, nil
 		}
 		return []events.Payload{p}, nil
 	})
-	return err
 }
 
 // SetModels names the models of the session's panel from now on.
 func (s *Session) SetModels(ctx context.Context, models []string) error {
-	return s.set(ctx, "models", panel.JSON(models))
+	return s.set(ctx, "models", panel.JSON(models), false)
 }
 
-// set changes one field of the session, unless it has the value already.
-func (s *Session) set(ctx context.Context, name string, value json.RawMessage) error {
+// set changes one field of the session. One that has the value already is set again only
+// if something else came to count in its place meanwhile.
+func (s *Session) set(ctx context.Context, name string, value json.RawMessage, again bool) error {
 	if err := s.ensure(ctx); err != nil { // or the session would be of another kind for ever
 		return err
 	}
-	_, err := s.Update(ctx, []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(now *projector.Outline) ([]events.Payload, error) {
+	return s.change(ctx, []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(now *projector.Outline) ([]events.Payload, error) {
 		have, ok := now.Ledger().Fields.Get(name)
-		if string(have) == string(value) || !ok && string(value) == "null" {
+		if !again && (string(have) == string(value) || !ok && string(value) == "null") {
 			return nil, nil
 		}
 		return []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: name, Value: value}}}}, nil
 	})
-	return err
 }

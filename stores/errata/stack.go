@@ -298,7 +298,7 @@ func entryOf(p *events.CheckpointSaved) RewindEntry {
 // ClearRewindStack empties the rewind stack; reason says why: clear, wipe,
 // compact. An empty one stays as it is.
 func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
-	return s.change(ctx, func(now *projector.Outline) ([]events.Payload, error) {
+	return s.change(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 		if len(now.Ledger().Stack) == 0 {
 			return nil, nil
 		}

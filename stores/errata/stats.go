@@ -111,9 +111,6 @@ func (t statsTable) finish() map[string]Stats {
 	return list
 }
 
-// errNone says that there is no panel session at all.
-var errNone = fmt.Errorf("no sessions found: %w", tally.ErrNotFound)
-
 // AmbiguousError says that a prefix fits no session, or several.
 type AmbiguousError struct {
 	Prefix  string
@@ -169,7 +166,7 @@ func Latest(ctx context.Context, st *tally.Store) (string, error) {
 		return "", err
 	}
 	if len(list) == 0 {
-		return "", errNone
+		return "", fmt.Errorf("no sessions found: %w", tally.ErrNotFound)
 	}
 	return list[0].ID, nil
 }

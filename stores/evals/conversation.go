@@ -1,6 +1,7 @@
 package evals
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,10 +108,7 @@ func (c *Conversation) CreatedAt(ctx context.Context) (events.Timestamp, error) 
 	if err != nil {
 		return "", err
 	}
-	if rec.Time.IsZero() {
-		rec.Time = rec.Recorded
-	}
-	return events.TimestampOf(rec.Time), nil
+	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded)), nil
 }
 
 // loaded returns the session at a position; that it does not exist is ErrNotFound.

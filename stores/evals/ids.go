@@ -39,21 +39,16 @@ func newID(prefix string, now time.Time) string {
 // TimestampOfID returns the time in an id that begins with run-, conv- or traj- and
 // milliseconds, and whether there is one.
 func TimestampOfID(id string) (time.Time, bool) {
-	for _, prefix := range []string{"run-", "conv-", "traj-"} {
-		if rest, ok := strings.CutPrefix(id, prefix); ok {
-			ms, _, _ := strings.Cut(rest, "-")
-			return timeOfMillis(ms)
-		}
+	switch prefix, _, _ := strings.Cut(id, "-"); prefix {
+	case "run", "conv", "traj":
+		return timestampOfRun(id)
 	}
 	return time.Time{}, false
 }
 
 // timestampOfRun is the time of a run, whatever its id begins with.
 func timestampOfRun(id string) (time.Time, bool) {
-	_, rest, ok := strings.Cut(id, "-")
-	if !ok {
-		return time.Time{}, false
-	}
+	_, rest, _ := strings.Cut(id, "-")
 	ms, _, _ := strings.Cut(rest, "-")
 	return timeOfMillis(ms)
 }

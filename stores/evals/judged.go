@@ -45,10 +45,10 @@ func (r *Run) Stale(ctx context.Context) (Staleness, error) {
 	if have == nil || have.Last() == nil {
 		return NotKnown, r.notFound()
 	}
-	if judged := have.Last().Judged; judged != nil {
-		if sameThreads(judged, judgedOf(s)) {
-			return Fresh, nil
-		}
+	switch judged := have.Last().Judged; {
+	case judged != nil && sameThreads(judged, judgedOf(s)):
+		return Fresh, nil
+	case judged != nil:
 		return Stale, nil
 	}
 	p, err := r.finished(ctx, have.Last().Offset)
@@ -88,10 +88,7 @@ func judgedOf(s *projector.Session) *events.Judged {
 
 // sameThreads reports whether two results are about the same steps.
 func sameThreads(a, b *events.Judged) bool {
-	if a == nil || b == nil {
-		return false
-	}
-	return maps.Equal(a.Threads, b.Threads)
+	return a != nil && b != nil && maps.Equal(a.Threads, b.Threads)
 }
 
 // stepCount reads how many steps an evaluation saw.

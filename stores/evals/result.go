@@ -45,7 +45,7 @@ func (r *Run) SaveTrajectory(ctx context.Context, m *TrajectoryRunMeta) (SavedRu
 		_, err = ParseTrajectoryRun(raw)
 	}
 	if err != nil {
-		return SavedRun{}, rawInvalid(err)
+		return SavedRun{}, rawError("", err)
 	}
 	return r.Save(ctx, raw)
 }
@@ -56,14 +56,6 @@ func (r *Run) saveTyped(ctx context.Context, v any) (SavedRun, error) {
 		return SavedRun{}, rawError("", err)
 	}
 	return r.Save(ctx, raw)
-}
-
-// rawInvalid leaves an *events.InvalidError as it is.
-func rawInvalid(err error) error {
-	if e, ok := err.(*events.InvalidError); ok {
-		return e
-	}
-	return rawError("", err)
 }
 
 // checkResult holds a result to what its type says.

@@ -88,10 +88,8 @@ func (c *Conversation) runs(ctx context.Context, want func(*projector.Run) bool)
 }
 
 func compareRuns(a, b *Run) int {
-	if order := cmp.Compare(a.Type(), b.Type()); order != 0 {
-		return order // tally is before trajectory in the alphabet, too
-	}
-	return cmp.Or(compareTimes(a, b, 1), cmp.Compare(a.ID(), b.ID()))
+	// tally is before trajectory in the alphabet, too
+	return cmp.Or(cmp.Compare(a.Type(), b.Type()), compareTimes(a, b, 1), cmp.Compare(a.ID(), b.ID()))
 }
 
 // compareTimes compares the times in the ids, forwards or (-1) backwards; an id without

@@ -3,6 +3,7 @@ package evals
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -36,14 +37,19 @@ const (
 func NewStep(index int, input events.Raw, output ...events.Raw) (Step, error) {
 	b := strconv.AppendInt([]byte(`{"stepIndex":`), int64(index), 10)
 	b = append(append(b, `,"input":`...), input...)
-	b = append(b, `,"output":[`...)
-	for i, message := range output {
+	b = append(append(b, `,"output":`...), arrayOf(output)...)
+	return ParseStep(append(b, '}'))
+}
+
+func arrayOf(messages []events.Raw) events.Raw {
+	b := []byte{'['}
+	for i, message := range messages {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = append(b, message...)
 	}
-	return ParseStep(append(b, "]}"...))
+	return append(b, ']')
 }
 
 // ParseStep takes a step as it stands. What is not JSON, or has a field of a type
@@ -92,12 +98,7 @@ func (s Step) check() error {
 }
 
 func startsWith(raw events.Raw, any string) bool {
-	for i := range len(any) {
-		if len(raw) > 0 && raw[0] == any[i] {
-			return true
-		}
-	}
-	return false
+	return len(raw) > 0 && strings.IndexByte(any, raw[0]) >= 0
 }
 
 // Raw returns the step's JSON, byte for byte. It must not be altered.
@@ -188,16 +189,7 @@ func (s *Step) SetStepIndex(n int) error {
 func (s *Step) SetInput(message events.Raw) error { return s.Set(fieldInput, message) }
 
 // SetOutput changes the messages that answer it.
-func (s *Step) SetOutput(messages ...events.Raw) error {
-	b := []byte{'['}
-	for i, m := range messages {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, m...)
-	}
-	return s.Set(fieldOutput, append(b, ']'))
-}
+func (s *Step) SetOutput(messages ...events.Raw) error { return s.Set(fieldOutput, arrayOf(messages)) }
 
 // SetID changes the provider's message id, "" takes it away.
 func (s *Step) SetID(id string) error {
@@ -255,8 +247,11 @@ func parseDate(text string) (time.Time, bool) {
 }
 
 // rawError returns an error of the scanner in the form that callers know. The path is
-// that of the value that was read.
+// that of the value that was read. An *events.InvalidError has that form.
 func rawError(path string, err error) error {
+	if e, ok := err.(*events.InvalidError); ok {
+		return inside(path, e)
+	}
 	e := &events.InvalidError{Field: path, Reason: err.Error()}
 	if f, ok := err.(*rawjson.FieldError); ok {
 		e.Field, e.Reason = joinPath(path, f.Path), f.Reason

@@ -231,7 +231,7 @@ func (c *Conversation) SaveTrajectoryStepTraces(ctx context.Context, traces []St
 			_, err = ParseStepTrace(raw)
 		}
 		if err != nil {
-			return NoChange, inside(fmt.Sprintf("[%d]", i), rawInvalid(err))
+			return NoChange, inside(fmt.Sprintf("[%d]", i), rawError("", err))
 		}
 		raws[i] = raw
 	}

@@ -136,14 +136,11 @@ func (c *Conversation) SaveTrajectoryMetaRaw(ctx context.Context, raw events.Raw
 	change := NoChange
 	_, err := c.update(ctx, []string{events.TypeSessionUpdated}, func(o *projector.Outline) (events.Payload, error) {
 		have, ok := o.Ledger().Fields.Get(fieldTrajectory)
-		switch {
-		case ok && rawjson.Equal(have, raw):
-			change = NoChange
+		if change = NoChange; ok && rawjson.Equal(have, raw) {
 			return nil, nil
-		case ok:
+		}
+		if change = Extension; ok {
 			change = Replacement
-		default:
-			change = Extension
 		}
 		return &events.SessionUpdated{Set: events.Fields{{Name: fieldTrajectory, Value: raw}}}, nil
 	})

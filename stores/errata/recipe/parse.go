@@ -27,8 +27,11 @@ func Parse(text []byte) (*Recipe, error) {
 	if r.Version, err = versionOf(header); err != nil {
 		return nil, err
 	}
-	for _, s := range sections {
-		r.take(s)
+	for _, s := range sections { // those of other names say nothing here
+		title := strings.ToLower(s.title)
+		if i := slices.IndexFunc(parts, func(p part) bool { return strings.ToLower(p.title) == title }); i >= 0 {
+			parts[i].take(r, s)
+		}
 	}
 	return r, nil
 }
@@ -77,36 +80,6 @@ func versionOf(header []string) (int, error) {
 		return n, nil
 	}
 	return 0, &Error{`the version is missing: "version: 1" stands above the first section`}
-}
-
-// take reads one section; those of other names say nothing here.
-func (r *Recipe) take(s section) {
-	switch strings.ToLower(s.title) {
-	case "models":
-		r.Models = s.items()
-	case "system prompt":
-		r.SystemPrompt = s.text()
-	case "tools":
-		r.Tools = s.tools()
-	case "mcp servers":
-		r.MCPServers = s.servers()
-	case "constraints":
-		r.Constraints = s.constraints()
-	case "context":
-		r.Context = s.context()
-	case "sandbox":
-		r.Sandbox = s.sandbox()
-	case "tasks":
-		r.Tasks = s.items()
-	case "success criteria":
-		r.SuccessCriteria = s.items()
-	case "tool descriptions":
-		r.ToolDescriptions = byTitle(s, section.text)
-	case "context summarization prompt":
-		r.SummarizationPrompt = s.text()
-	case "output processing":
-		r.OutputProcessing = byTitle(s, section.rule)
-	}
 }
 
 // items returns the bullets of a list.

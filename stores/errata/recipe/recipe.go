@@ -4,6 +4,7 @@ package recipe
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -109,46 +110,55 @@ func Decode(data []byte) (*Recipe, error) {
 // descriptions of tools, the rules for output and the task mode.
 func (r *Recipe) Markdown() string {
 	var b bytes.Buffer
-	name := r.Name
-	if name == "" {
-		name = "Errata Recipe"
-	}
-	fmt.Fprintf(&b, "# %s\n", name)
+	fmt.Fprintf(&b, "# %s\n", cmp.Or(r.Name, "Errata Recipe"))
 	if r.Version > 0 {
 		fmt.Fprintf(&b, "version: %d\n", r.Version)
 	}
-	writeSection(&b, "Models", bullets(r.Models))
-	writeSection(&b, "System Prompt", prose(r.SystemPrompt))
-	if r.Tools != nil {
-		b.WriteString("\n## Tools\n")
-		writeLines(&b, r.Tools.bullets())
+	for _, part := range parts {
+		lines := part.lines(r)
+		if lines == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n", part.title)
+		for _, line := range lines {
+			b.WriteString(line + "\n")
+		}
 	}
-	var servers []string
-	for _, s := range r.MCPServers {
-		servers = append(servers, "- "+s.Name+": "+s.Command)
-	}
-	writeSection(&b, "MCP Servers", servers)
-	writeSection(&b, "Constraints", r.Constraints.lines())
-	writeSection(&b, "Context", r.Context.lines())
-	writeSection(&b, "Sandbox", r.Sandbox.lines())
-	writeSection(&b, "Tasks", bullets(r.Tasks))
-	writeSection(&b, "Success Criteria", bullets(r.SuccessCriteria))
-	writeSection(&b, "Context Summarization Prompt", prose(r.SummarizationPrompt))
 	return b.String()
 }
 
-// writeSection writes a section, unless it has no lines.
-func writeSection(b *bytes.Buffer, title string, lines []string) {
-	if len(lines) > 0 {
-		fmt.Fprintf(b, "\n## %s\n", title)
-		writeLines(b, lines)
-	}
+// part is a section of recipe.md.
+type part struct {
+	title string
+	lines func(*Recipe) []string // that are written; nil: the section is left out
+	take  func(*Recipe, section) // reads what stands in the section
 }
 
-func writeLines(b *bytes.Buffer, lines []string) {
-	for _, line := range lines {
-		b.WriteString(line + "\n")
+// parts are the sections in the order in which they are written. The last two are read only.
+var parts = []part{
+	{"Models", func(r *Recipe) []string { return bullets(r.Models) }, func(r *Recipe, s section) { r.Models = s.items() }},
+	{"System Prompt", func(r *Recipe) []string { return prose(r.SystemPrompt) }, func(r *Recipe, s section) { r.SystemPrompt = s.text() }},
+	{"Tools", func(r *Recipe) []string { return r.Tools.lines() }, func(r *Recipe, s section) { r.Tools = s.tools() }},
+	{"MCP Servers", (*Recipe).servers, func(r *Recipe, s section) { r.MCPServers = s.servers() }},
+	{"Constraints", func(r *Recipe) []string { return r.Constraints.lines() }, func(r *Recipe, s section) { r.Constraints = s.constraints() }},
+	{"Context", func(r *Recipe) []string { return r.Context.lines() }, func(r *Recipe, s section) { r.Context = s.context() }},
+	{"Sandbox", func(r *Recipe) []string { return r.Sandbox.lines() }, func(r *Recipe, s section) { r.Sandbox = s.sandbox() }},
+	{"Tasks", func(r *Recipe) []string { return bullets(r.Tasks) }, func(r *Recipe, s section) { r.Tasks = s.items() }},
+	{"Success Criteria", func(r *Recipe) []string { return bullets(r.SuccessCriteria) }, func(r *Recipe, s section) { r.SuccessCriteria = s.items() }},
+	{"Context Summarization Prompt", func(r *Recipe) []string { return prose(r.SummarizationPrompt) },
+		func(r *Recipe, s section) { r.SummarizationPrompt = s.text() }},
+	{"Tool Descriptions", unwritten, func(r *Recipe, s section) { r.ToolDescriptions = byTitle(s, section.text) }},
+	{"Output Processing", unwritten, func(r *Recipe, s section) { r.OutputProcessing = byTitle(s, section.rule) }},
+}
+
+func unwritten(*Recipe) []string { return nil }
+
+func (r *Recipe) servers() []string {
+	var lines []string
+	for _, s := range r.MCPServers {
+		lines = append(lines, "- "+s.Name+": "+s.Command)
 	}
+	return lines
 }
 
 func bullets(items []string) []string {
@@ -166,8 +176,12 @@ func prose(text string) []string {
 	return []string{text}
 }
 
-func (t *Tools) bullets() []string {
-	var lines []string
+// lines are none at all if there is no section, which is not the same as an empty one.
+func (t *Tools) lines() []string {
+	if t == nil {
+		return nil
+	}
+	lines := []string{}
 	for _, tool := range t.Allowlist {
 		line := "- " + tool
 		if tool == "bash" && len(t.BashPrefixes) > 0 {

@@ -45,9 +45,7 @@ func (r *Recipe) Snapshot(tools []string) Snapshot {
 		return s
 	}
 	c := r.Clone()
-	if c.Name != "" {
-		s.Name = c.Name
-	}
+	s.Name = cmp.Or(c.Name, s.Name)
 	s.Version, s.SystemPrompt, s.ToolDescriptions = c.Version, c.SystemPrompt, c.ToolDescriptions
 	s.SummarizationPrompt, s.OutputProcessing = c.SummarizationPrompt, c.OutputProcessing
 	if c.Tools != nil {

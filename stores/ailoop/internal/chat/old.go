@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"fmt"
+
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -16,65 +18,41 @@ func Modern(raw []byte) (modern events.Raw, changed bool, err error) {
 	if err == nil {
 		return raw, false, nil
 	}
-	modern, ok := modernMessage(raw)
-	if !ok || CheckMessage(modern) != nil {
+	if modern = modernMessage(raw); CheckMessage(modern) != nil {
 		return nil, false, err
 	}
 	return modern, true, nil
 }
 
-// modernMessage rewrites the blocks of a message.
-func modernMessage(raw []byte) (events.Raw, bool) {
-	role, body, ok := only(raw)
-	if !ok {
-		return nil, false
-	}
-	members, err := rawjson.Object(body)
-	if err != nil {
-		return nil, false
-	}
-	for i := range members {
-		if members[i].Name != "blocks" {
-			continue
-		}
-		blocks, err := rawjson.Array(members[i].Value)
+// modernMessage returns a message with its blocks in today's shape.
+func modernMessage(raw events.Raw) events.Raw {
+	role, body := only(raw)
+	return variant(role, edited(body, "blocks", func(list events.Raw) events.Raw {
+		blocks, err := rawjson.Array(list)
 		if err != nil {
-			return nil, false
+			return list
 		}
-		for k := range blocks {
-			blocks[k] = modernBlock(blocks[k])
+		for i := range blocks {
+			blocks[i] = modernBlock(blocks[i])
 		}
-		members[i].Value = appendArray(nil, blocks)
-	}
-	return appendVariant(nil, role, appendObject(nil, members)), true
+		return spelled(nil, blocks)
+	}))
 }
 
 // modernBlock returns a block as it is if it has no old shape.
 func modernBlock(raw events.Raw) events.Raw {
-	kind, body, ok := only(raw)
-	switch {
-	case !ok:
-		return raw
+	switch kind, body := only(raw); {
 	case kind == "Text" && body[0] == '"':
-		return appendVariant(nil, kind, appendVariant(nil, "text", body))
-	case kind != "ToolResult":
-		return raw
+		return variant(kind, variant("text", body))
+	case kind == "ToolResult":
+		return variant(kind, edited(body, "content", modernContent))
 	}
-	members, err := rawjson.Object(body)
-	if err != nil {
-		return raw
-	}
-	for i := range members {
-		if members[i].Name == "content" {
-			members[i].Value = modernContent(members[i].Value)
-		}
-	}
-	return appendVariant(nil, kind, appendObject(nil, members))
+	return raw
 }
 
 func modernContent(raw events.Raw) events.Raw {
-	kind, body, ok := only(raw)
-	if !ok || body[0] != '"' || kind != "Text" && kind != "Error" {
+	kind, body := only(raw)
+	if kind != "Text" && kind != "Error" || body[0] != '"' {
 		return raw
 	}
 	b := append([]byte(`{"blocks":[{"type":"text","text":`), body...)
@@ -85,38 +63,39 @@ func modernContent(raw events.Raw) events.Raw {
 	return append(b, '}')
 }
 
-// only returns the one member of an object.
-func only(raw []byte) (name string, value events.Raw, ok bool) {
+// edited returns an object with another value of a member. What is no object, or has no
+// such member, stays as it is.
+func edited(raw events.Raw, name string, edit func(events.Raw) events.Raw) events.Raw {
+	members, err := rawjson.Object(raw)
+	if err != nil {
+		return raw
+	}
+	for i := range members {
+		if members[i].Name == name {
+			members[i].Value = edit(members[i].Value)
+		}
+	}
+	return spelled(nil, members)
+}
+
+// only returns the one member of an object, no value if it is none or has others.
+func only(raw []byte) (name string, value events.Raw) {
 	members, err := rawjson.Object(raw)
 	if err != nil || len(members) != 1 {
-		return "", nil, false
+		return "", nil
 	}
-	return members[0].Name, members[0].Value, true
+	return members[0].Name, members[0].Value
 }
 
-func appendVariant(dst []byte, name string, value events.Raw) events.Raw {
-	return appendObject(dst, events.Fields{{Name: name, Value: value}})
+func variant(name string, value events.Raw) events.Raw {
+	return spelled(nil, events.Fields{{Name: name, Value: value}})
 }
 
-func appendObject(dst []byte, members events.Fields) events.Raw {
-	dst = append(dst, '{')
-	for i, m := range members {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(rawjson.AppendString(dst, m.Name), ':')
-		dst = append(dst, m.Value...)
+// spelled appends a value made of raw ones that were read, so that their names are good.
+func spelled(dst []byte, v any) events.Raw {
+	raw, err := rawjson.AppendVerbatim(dst, v)
+	if err != nil {
+		panic(fmt.Sprintf("chat: %v", err))
 	}
-	return append(dst, '}')
-}
-
-func appendArray(dst []byte, elements []events.Raw) events.Raw {
-	dst = append(dst, '[')
-	for i, e := range elements {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, e...)
-	}
-	return append(dst, ']')
+	return raw
 }

@@ -135,28 +135,12 @@ func CheckLengths(messages, pinned int) error {
 // Append appends a snapshot as JSON, without white space between its tokens but
 // for that inside of messages.
 func Append(dst []byte, s Snapshot) []byte {
-	dst = append(dst, `{"version":`...)
-	dst = strconv.AppendInt(dst, Version, 10)
-	dst = append(dst, `,"messages":[`...)
-	for i, m := range s.Messages {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, m...)
-	}
-	dst = append(dst, `],"pinned":[`...)
-	for i, p := range s.Pinned {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendBool(dst, p)
-	}
-	dst = append(dst, ']')
-	for _, m := range s.Unknown {
-		dst = append(rawjson.AppendString(append(dst, ','), m.Name), ':')
-		dst = append(dst, m.Value...)
-	}
-	return append(dst, '}')
+	return spelled(dst, struct {
+		Version  int           `json:"version"`
+		Messages []events.Raw  `json:"messages"`
+		Pinned   []bool        `json:"pinned"`
+		Unknown  events.Fields `json:",unknown"`
+	}{Version, append([]events.Raw{}, s.Messages...), append([]bool{}, s.Pinned...), s.Unknown})
 }
 
 // AppendPretty appends a snapshot in the layout of the original's files.
@@ -191,7 +175,7 @@ var errMissing = errors.New("missing")
 func UnknownMember(unknown events.Fields) events.Field {
 	f := events.Field{Name: UnknownField, Value: events.Raw("null")}
 	if len(unknown) > 0 {
-		f.Value = appendObject(nil, unknown)
+		f.Value = spelled(nil, unknown)
 	}
 	return f
 }

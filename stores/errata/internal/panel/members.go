@@ -56,19 +56,14 @@ func ArrayJSON(list []events.Raw) events.Raw {
 // there comes to its place in the order.
 func With(m rawjson.Members, order []string, name string, value events.Raw) rawjson.Members {
 	m = slices.Clone(m)
-	for i := range m {
-		if m[i].Name == name {
-			m[i].Value = value
-			return m
-		}
+	if i := slices.IndexFunc(m, func(x rawjson.Member) bool { return x.Name == name }); i >= 0 {
+		m[i].Value = value
+		return m
 	}
 	rank := slices.Index(order, name)
-	at := len(m)
-	for i := range m {
-		if slices.Index(order, m[i].Name) > rank {
-			at = i
-			break
-		}
+	at := slices.IndexFunc(m, func(x rawjson.Member) bool { return slices.Index(order, x.Name) > rank })
+	if at < 0 {
+		at = len(m)
 	}
 	return slices.Insert(m, at, rawjson.Member{Name: name, Value: value})
 }
