@@ -73,24 +73,18 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 		}
 		set = append(set, field)
 	}
-	var spelled map[string]events.FileFormat
+	c := events.SessionCreated{Kind: events.KindHistory, CreatedAt: p.im.f.written, Origin: p.origin}
 	if old, ok := p.base.Ledger.Formats[formatKey]; !ok || old != format {
-		spelled = map[string]events.FileFormat{formatKey: format}
+		c.Formats = map[string]events.FileFormat{formatKey: format}
 	}
-	if p.base.Ledger.Created == 0 {
-		p.head = append(p.head, &events.SessionCreated{Kind: events.KindHistory, CreatedAt: p.im.f.written, Origin: p.origin, Formats: spelled})
-		spelled = nil
-	} else if old := p.base.Ledger.Origin(); old == nil || *old != *p.origin {
-		raw, err := rawjson.Marshal(p.origin)
-		if err != nil {
-			return err
-		}
-		set = append(set, events.Field{Name: "origin", Value: raw})
+	created, updated, err := foreign.Head(p.base, c, set)
+	if created != nil {
+		p.head = append(p.head, created)
 	}
-	if len(set) > 0 || spelled != nil {
-		p.head = append(p.head, &events.SessionUpdated{Set: set, Reason: "import", Formats: spelled})
+	if updated != nil {
+		p.head = append(p.head, updated)
 	}
-	return nil
+	return err
 }
 
 // contradicts reports whether the plan would undo what others did after the last import.

@@ -73,26 +73,21 @@ func (p *plan) planHead(ctx context.Context) error {
 	if s := p.u.of(partRecipe); s != nil {
 		p.recipe = newRecipe(p.s.Subject.Namespace, p.u.recipe)
 	}
-	set := p.planFields()
-	formats := p.planFormats()
-	if p.s.Ledger.Created == 0 {
-		c := &events.SessionCreated{Kind: kindOf(p.u.ID), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
-		if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
-			c.Models = panel.Texts(p.u.metadata, "models")
-		}
-		if p.recipe != nil {
-			c.Recipe = events.RefOf(p.recipe.doc, 0)
-		}
-		p.add("created", p.u.created, c)
-		raw, formats = nil, nil
+	c := events.SessionCreated{Kind: kindOf(p.u.ID), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: p.planFormats()}
+	if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
+		c.Models = panel.Texts(p.u.metadata, "models")
 	}
-	if len(set) > 0 || raw != nil || len(formats) > 0 {
-		if set == nil {
-			set = events.Fields{}
-		}
-		p.add("updated", p.began(), &events.SessionUpdated{Set: set, Reason: "import", Raw: raw, Formats: formats})
+	if p.recipe != nil {
+		c.Recipe = events.RefOf(p.recipe.doc, 0)
 	}
-	return nil
+	created, updated, err := foreign.Head(p.s, c, p.planFields())
+	if created != nil {
+		p.add("created", p.u.created, created)
+	}
+	if updated != nil {
+		p.add("updated", p.began(), updated)
+	}
+	return err
 }
 
 // began is the time of what an import says of a session that is new: its past is
@@ -161,9 +156,6 @@ func (p *plan) planFields() events.Fields {
 		change("recipe", nil)
 	}
 	p.head = p.head || len(set) > 0
-	if raw, err := rawjson.Marshal(p.origin); err == nil {
-		change("origin", raw)
-	}
 	return set
 }
 

@@ -3,6 +3,7 @@ package tallydir
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -254,43 +255,22 @@ func (p *plan) future(ctx context.Context, at place, s *source, format events.Fi
 
 // planHead puts what is not a turn or a run into one event, or two for a new session.
 func (p *plan) planHead(ctx context.Context) error {
-	runFormats := make(map[string]bool)
+	created := events.SessionCreated{Kind: events.KindConversation, CreatedAt: p.f.created, Origin: p.origin, Formats: maps.Clone(p.formats)}
 	for _, s := range p.runs {
-		runFormats[foreign.KeyOf(s.Path)] = true // it stands in the run's own event
+		delete(created.Formats, foreign.KeyOf(s.Path)) // it stands in the run's own event
 	}
-	formats := make(map[string]events.FileFormat)
-	for key, f := range p.formats {
-		if !runFormats[key] {
-			formats[key] = f
+	var err error
+	if s := p.f.file(metaName); s != nil && s.Value {
+		if created.Raw, err = p.changed(ctx, s); err != nil {
+			return err
 		}
-	}
-	raw, err := p.planMeta(ctx)
-	if err != nil {
-		return err
 	}
 	set, err := p.planFields(ctx)
 	if err != nil {
 		return err
 	}
-	if p.s.Ledger.Created == 0 {
-		p.created = &events.SessionCreated{Kind: events.KindConversation, CreatedAt: p.f.created, Origin: p.origin, Raw: raw, Formats: formats}
-		raw, formats = nil, nil
-	}
-	if len(set) > 0 || raw != nil || len(formats) > 0 {
-		if set == nil {
-			set = events.Fields{}
-		}
-		p.updated = &events.SessionUpdated{Set: set, Reason: "import", Raw: raw, Formats: formats}
-	}
-	return nil
-}
-
-// planMeta returns the value of meta.json if the session has another.
-func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
-	if s := p.f.file(metaName); s != nil && s.Value {
-		return p.changed(ctx, s)
-	}
-	return nil, nil
+	p.created, p.updated, err = foreign.Head(p.s, created, set)
+	return err
 }
 
 // changed returns the value of a JSON file, nil if the session has it.
@@ -340,13 +320,6 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 			field.Value = rawjson.AppendString(nil, foreign.KeyOf(p.f.name()))
 		}
 		set = append(set, field)
-	}
-	if have := p.s.Ledger.Origin(); p.s.Ledger.Created != 0 && (have == nil || *have != *p.origin) {
-		raw, err := rawjson.Marshal(p.origin)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, events.Field{Name: "origin", Value: raw})
 	}
 	return set, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -52,6 +53,26 @@ func Imported(ctx context.Context, src formats.Source, s *projector.Session) (ev
 		return p.Raw, nil
 	}
 	return nil, nil
+}
+
+// Head returns the events by which an import says of a session what is no turn and no run:
+// created if there is none yet, and updated if set, or else what c says, is not in it. What
+// is not needed is nil.
+func Head(s *projector.Session, c events.SessionCreated, set events.Fields) (created *events.SessionCreated, updated *events.SessionUpdated, err error) {
+	raw, formats := c.Raw, c.Formats
+	if have := s.Ledger.Origin(); s.Ledger.Created == 0 {
+		created, raw, formats = &c, nil, nil
+	} else if have == nil || *have != *c.Origin {
+		origin, err := rawjson.Marshal(c.Origin)
+		if err != nil {
+			return nil, nil, err
+		}
+		set = append(set, events.Field{Name: "origin", Value: origin})
+	}
+	if len(set) > 0 || raw != nil || len(formats) > 0 {
+		updated = &events.SessionUpdated{Set: append(events.Fields{}, set...), Reason: "import", Raw: raw, Formats: formats}
+	}
+	return created, updated, nil
 }
 
 // ChangedSince returns the types of the events that others appended to a session
