@@ -30,7 +30,7 @@ var arrows = []struct{ pkg, may string }{
 	{".", "log projector snapshot events"},
 
 	{"formats", "log projector events internal/filename"},
-	{"stores/internal/foreign", "formats log projector events internal/rawjson"},
+	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
 	{"stores/internal/formattest", "formats log log/logtest projector events"},
 	{"stores/*/internal/*", "projector events internal/rawjson"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
