@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -26,15 +25,10 @@ func newView(src formats.Source, s *projector.Session) view {
 
 // paths lists the files that the session may have, sorted.
 func (v view) paths() []string {
-	list := []string{metadataName, contentName, checkpointName, recipeName}
 	if own, ok := beside[v.s.Subject.ID]; ok {
-		list = []string{own}
+		return foreign.Paths(v.s, own)
 	}
-	for key := range v.s.Ledger.Formats {
-		list = append(list, foreign.PathOf(key))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return foreign.Paths(v.s, metadataName, contentName, checkpointName, recipeName)
 }
 
 // file decides where the bytes of a path come from. ok is false if the session has

@@ -215,16 +215,11 @@ func (p *plan) document(s *source) events.Subject {
 // missing lists the files that the session would render, or did have, and the
 // folder has not. Runs that were never in a folder are the session's own.
 func (p *plan) missing() []string {
-	var list []string
-	for key := range p.s.Ledger.Formats {
-		list = append(list, foreign.PathOf(key))
-	}
-	list = append(list, metaName)
+	others := []string{metaName}
 	if p.f.file(trajectoryName) != nil {
-		list = append(list, tracesName) // they would be derived
+		others = append(others, tracesName) // they would be derived
 	}
-	slices.Sort(list)
-	return slices.DeleteFunc(slices.Compact(list), func(path string) bool { return p.f.file(path) != nil })
+	return slices.DeleteFunc(foreign.Paths(p.s, others...), func(path string) bool { return p.f.file(path) != nil })
 }
 
 // goneFormat says that a file is not there for as long as the state renders what

@@ -62,8 +62,8 @@ func (s Stamp) Named(e events.Event, base events.Offset, what string, at events.
 	return e
 }
 
-// IsOwnFault reports whether an error is one session's, not the store's.
-func IsOwnFault(err error) bool {
+// isOwnFault reports whether an error is one session's, not the store's.
+func isOwnFault(err error) bool {
 	_, file := errors.AsType[*fs.PathError](err)
 	_, invalid := errors.AsType[*events.InvalidError](err)
 	_, size := errors.AsType[*log.SizeError](err)

@@ -3,6 +3,7 @@ package foreign
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -98,10 +99,5 @@ func ChangedSince(ctx context.Context, src formats.Source, sub events.Subject, s
 // MovesThreads reports whether one of the types changes threads otherwise than by
 // moving the head.
 func MovesThreads(types map[string]bool) bool {
-	for _, typ := range events.ThreadTypes() {
-		if types[typ] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(events.ThreadTypes(), func(typ string) bool { return types[typ] })
 }
