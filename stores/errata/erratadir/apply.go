@@ -19,8 +19,7 @@ func guardTypes() []string {
 // apply carries a plan out.
 func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
 	if p.recipe != nil {
-		n, err := p.recipe.put(ctx, im.Target, p.origin.Root)
-		if im.Added(n); err != nil {
+		if err := p.recipe.put(ctx, im, p.origin.Root); err != nil {
 			return err
 		}
 	}

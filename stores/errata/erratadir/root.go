@@ -69,8 +69,7 @@ func (im importer) recipes(ctx context.Context, f *foreign.File) error {
 		return nil
 	}
 	for _, r := range list {
-		n, err := r.put(ctx, im.Target, im.Root)
-		if im.Added(n); err != nil {
+		if err := r.put(ctx, im.Intake, im.Root); err != nil {
 			return err
 		}
 	}
