@@ -49,7 +49,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/config", "log events"},
 	{"internal/durable", ""},
 	{"internal/filename", ""},
-	{"internal/gentree", ""},
+	{"internal/gentree", "internal/rawjson"},
 	{"internal/lines", ""},
 	{"internal/lockfile", ""},
 	{"internal/metrics", ". log"},

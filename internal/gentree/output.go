@@ -3,9 +3,10 @@ package gentree
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
+
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // output is a file being written. The first error stays until close.
@@ -88,24 +89,4 @@ func writeAll(b *strings.Builder, brackets string, n int, prefix, indent string,
 }
 
 // quote spells a string as JavaScript does.
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x20:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
+func quote(s string) string { return string(rawjson.AppendString(nil, s)) }
