@@ -151,11 +151,7 @@ func (f *snapshotFile) isFile(ctx context.Context, v view) (bool, error) {
 	if err != nil || o.Path != f.Path && utf8.ValidString(f.Path) || o.Moved || o.Format.Mode != f.Mode {
 		return false, nil //nolint:nilerr // what the layout cannot render is not the file
 	}
-	var have bytes.Buffer
-	if err := o.Write(ctx, &have); err != nil {
-		return false, err
-	}
-	return bytes.Equal(have.Bytes(), f.Data), nil
+	return o.Holds(ctx, f.Sum)
 }
 
 // verify compares what the store has now with the file.
