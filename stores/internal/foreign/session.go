@@ -25,15 +25,21 @@ func SessionOf(ctx context.Context, src formats.Source, name string) (string, bo
 	if !formats.IsShortened(name) {
 		return idOf(name), true
 	}
+	sub, ok := FindSession(ctx, src, func(id string) bool { return formats.FileName(id) == name })
+	return sub.ID, ok
+}
+
+// FindSession returns the first session with an id that is as it should be.
+func FindSession(ctx context.Context, src formats.Source, is func(id string) bool) (events.Subject, bool) {
 	for info, err := range src.Subjects(ctx, events.KindSession) {
 		if err != nil {
-			return "", false
+			break
 		}
-		if formats.FileName(info.Subject.ID) == name {
-			return info.Subject.ID, true
+		if is(info.Subject.ID) {
+			return info.Subject, true
 		}
 	}
-	return "", false
+	return events.Subject{}, false
 }
 
 // Imported returns the file that session.created or session.updated carries, as it
