@@ -170,11 +170,7 @@ func (im importer) verify(ctx context.Context) error {
 // finish reports the session.
 func (im importer) finish(outcome *int) {
 	im.Finish(foreign.Folder{Files: []*foreign.File{im.f.File}}, outcome)
-	way := formats.Exact
-	if !im.f.exact {
-		way = formats.Whole
-	}
-	im.Report.Files.Add(way)
+	im.Report.Files.Add(foreign.WayOf(!im.f.exact, im.f.Format))
 	if im.f.old {
 		im.Report.Notes = append(im.Report.Notes, formats.Problem{File: im.f.Path, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
 	}

@@ -173,7 +173,7 @@ func (im importer) carryOut(ctx context.Context, f *folder, p *plan) error {
 func (im importer) finish(f *folder, outcome *int) {
 	im.Finish(f.Folder, outcome)
 	for _, s := range f.files {
-		im.Report.Files.Add(s.way())
+		im.Report.Files.Add(foreign.WayOf(!s.exact(), s.Format))
 	}
 }
 

@@ -37,17 +37,6 @@ type source struct {
 // exact reports whether the state renders the file.
 func (s *source) exact() bool { return s.Value && s.same }
 
-// way says how its bytes are kept.
-func (s *source) way() formats.Way {
-	switch {
-	case !s.exact():
-		return formats.Whole
-	case s.Format.Derived:
-		return formats.Derived
-	}
-	return formats.Exact
-}
-
 // folder is a conversation's folder as the importer found it.
 type folder struct {
 	foreign.Folder

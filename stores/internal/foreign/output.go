@@ -85,11 +85,14 @@ func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
 }
 
 // Way says how the bytes of the file are kept.
-func (o Output) Way() formats.Way {
+func (o Output) Way() formats.Way { return WayOf(o.Whole, o.Format) }
+
+// WayOf says how the bytes of a file are kept that has a format.
+func WayOf(whole bool, f events.FileFormat) formats.Way {
 	switch {
-	case o.Whole:
+	case whole:
 		return formats.Whole
-	case o.Format.Derived:
+	case f.Derived:
 		return formats.Derived
 	}
 	return formats.Exact
