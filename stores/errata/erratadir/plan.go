@@ -209,14 +209,11 @@ func (p *plan) planThread(name string, want []events.Raw, value events.Raw) {
 		kept++
 	}
 	if th == nil && len(want) == 0 && value != nil || len(have) > kept {
-		r := events.Replacement{Items: []events.Item{}}
-		if kept > 0 {
-			r.Items = append(r.Items, events.Item{Keep: &[2]int{0, kept}})
-		}
+		var meta events.Raw
 		if string(value) == "null" {
-			r.Meta = value
+			meta = value
 		}
-		p.add("thread", p.began(), &events.ThreadReplaced{Threads: map[string]events.Replacement{name: r}, Others: "keep", Reason: "import"})
+		p.add("thread", p.began(), foreign.KeepFirst(name, kept, meta))
 		p.rewrites = p.rewrites || th != nil
 	}
 	if kept < len(want) {
@@ -241,10 +238,11 @@ func (p *plan) dropThreads(wanted rawjson.Members) {
 // planRuns walks over the runs and markers of the folder. The turns that a run
 // brought come before it, where they can be told.
 func (p *plan) planRuns(ctx context.Context) error {
-	have, err := p.rows(ctx)
+	shown, err := p.records(ctx)
 	if err != nil {
 		return err
 	}
+	have := shown.rows
 	markers := make(map[string]int)
 	runs := make(map[string]*row)
 	for i := range have {

@@ -107,7 +107,7 @@ type row struct {
 // shown is what the session's records show.
 type shown struct {
 	*panel.View
-	rows []row
+	rows []row // the runs and markers, in the order of the log
 }
 
 // records reads what the session's records show.
@@ -132,15 +132,6 @@ func (v view) records(ctx context.Context) (*shown, error) {
 	}
 	*v.known = out
 	return v.known, nil
-}
-
-// rows lists the runs and markers of the session, in the order of the log.
-func (v view) rows(ctx context.Context) ([]row, error) {
-	s, err := v.records(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.rows, nil
 }
 
 // metadata renders session_metadata.json.

@@ -76,25 +76,16 @@ func (p *plan) planThread(name string, n, kept int) int {
 	case have == nil && n > 0:
 	case have != nil && len(have.Turns) == kept:
 	default: // it has turns that the folder has not, or shall exist and be empty
-		items := []events.Item{}
-		if kept > 0 {
-			items = append(items, events.Item{Keep: &[2]int{0, kept}})
+		var meta events.Raw
+		if have != nil {
+			meta, p.rewrites = have.Meta, true
 		}
-		p.moves = append(p.moves, &events.ThreadReplaced{
-			Threads: map[string]events.Replacement{name: {Items: items, Meta: metaOf(have)}}, Others: "keep", Reason: "import"})
-		p.rewrites = p.rewrites || have != nil
+		p.moves = append(p.moves, foreign.KeepFirst(name, kept, meta))
 	}
 	if n == kept {
 		return -1
 	}
 	return kept
-}
-
-func metaOf(th *projector.Thread) events.Raw {
-	if th == nil {
-		return nil
-	}
-	return th.Meta
 }
 
 // dropThread takes away a thread that the folder does not have.

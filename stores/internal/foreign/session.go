@@ -82,6 +82,15 @@ func Head(s *projector.Session, c events.SessionCreated, set events.Fields) (cre
 	return created, updated, nil
 }
 
+// KeepFirst makes a thread hold the first n of its turns, and these members beside.
+func KeepFirst(thread string, n int, meta events.Raw) *events.ThreadReplaced {
+	r := events.Replacement{Items: []events.Item{}, Meta: meta}
+	if n > 0 {
+		r.Items = append(r.Items, events.Item{Keep: &[2]int{0, n}})
+	}
+	return &events.ThreadReplaced{Threads: map[string]events.Replacement{thread: r}, Others: "keep", Reason: "import"}
+}
+
 // ChangedSince returns the types of the events that others appended to a session
 // after the last one of a source.
 func ChangedSince(ctx context.Context, src formats.Source, sub events.Subject, source string) (map[string]bool, error) {
