@@ -93,18 +93,13 @@ func (p *plan) contradicts(since map[string]bool) bool {
 	return !p.change.Nothing() && (since[events.TypeSessionRewound] || foreign.MovesThreads(since) && undoes)
 }
 
-// guardTypes are those that would make a plan wrong.
-func guardTypes() []string {
-	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated)
-}
-
 // apply carries the plan out. Each message is an event of its own, so that the session can
 // be rewound to any.
 func (p *plan) apply(ctx context.Context) error {
 	if err := p.documents(ctx); err != nil {
 		return err
 	}
-	w := p.im.Writer(p.base.Subject, p.base.Offset(), guardTypes())
+	w := p.im.Writer(p.base.Subject, p.base.Offset())
 	w.Rewrites = p.change.Replaced
 	for _, it := range p.steps() {
 		e, err := events.New(EventSource, p.base.Subject, it.payload)

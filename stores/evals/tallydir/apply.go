@@ -11,17 +11,12 @@ import (
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
-// guardTypes are those that would make a plan wrong.
-func guardTypes() []string {
-	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated, events.TypeRunFinished)
-}
-
 // apply carries a plan out.
 func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
 	if err := p.applyDocuments(ctx, im); err != nil {
 		return err
 	}
-	g := emitter{p: p, w: im.Writer(p.s.Subject, p.base, guardTypes())}
+	g := emitter{p: p, w: im.Writer(p.s.Subject, p.base, events.TypeRunFinished)}
 	g.w.Rewrites = p.rewrites
 	for _, emit := range []func(context.Context) error{g.head, g.turns, g.traces, g.runs, g.w.Flush} {
 		if err := emit(ctx); err != nil {
