@@ -64,6 +64,14 @@ func makePlan(ctx context.Context, v view, u *unit, origin *events.Origin) (*pla
 	return p, p.planCheckpoint(ctx)
 }
 
+// contradicts reports whether the plan would undo what others did after the last
+// import. To add turns to what others added takes nothing away.
+func (p *plan) contradicts(since map[string]bool) bool {
+	head := since[events.TypeSessionUpdated] || since[events.TypeCheckpointSaved] || since[events.TypeCheckpointCleared]
+	return foreign.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.extends) ||
+		(since[events.TypeRunFinished] || since[events.TypeRunAnnotated]) && p.again || head && p.head
+}
+
 // planHead says what the session says of itself.
 func (p *plan) planHead(ctx context.Context) error {
 	raw, err := p.planMetadata(ctx)
