@@ -65,7 +65,8 @@ func Imported(ctx context.Context, src formats.Source, s *projector.Session) (ev
 // Head returns the events by which an import says of a session what is no turn and no run:
 // created if there is none yet, and updated if set, or else what c says, is not in it. What
 // is not needed is nil.
-func Head(s *projector.Session, c events.SessionCreated, set events.Fields) (created *events.SessionCreated, updated *events.SessionUpdated, err error) {
+func Head(s *projector.Session, c events.SessionCreated, set events.Fields) (
+	created *events.SessionCreated, updated *events.SessionUpdated, err error) {
 	raw, formats := c.Raw, c.Formats
 	if have := s.Ledger.Origin(); s.Ledger.Created == 0 {
 		created, raw, formats = &c, nil, nil
