@@ -51,8 +51,7 @@ func isUnsafe(id string, i int) bool {
 	case c == '.' || c == ' ':
 		return i == len(id)-1 // Windows drops these at the end; "." and ".." are none either
 	case c == '=': // where it would look like an escape
-		rest := id[i+1:]
-		return strings.HasPrefix(rest, "~") || len(rest) >= 2 && isHex(rest[0]) && isHex(rest[1])
+		return strings.HasPrefix(id[i:], shortMark) || IsEscape(id[i:])
 	}
 	return false
 }
@@ -86,7 +85,7 @@ func shorten(escaped, id string) string {
 // Parse returns the id of which Of makes name, and whether there is
 // one that can be read from it: a shortened name does not say its id.
 func Parse(name string) (id string, ok bool) {
-	id = unescape(name)
+	id = Unescape(name)
 	return id, id != "" && Of(id) == name
 }
 
@@ -99,13 +98,19 @@ func IsShortened(name string) bool {
 	return strings.Trim(name[at+len(shortMark):], "0123456789abcdef") == ""
 }
 
-func unescape(name string) string {
+// IsEscape reports whether a name begins with a byte that is spelled =XX.
+func IsEscape(name string) bool {
+	return len(name) >= 3 && name[0] == '=' && isHex(name[1]) && isHex(name[2])
+}
+
+// Unescape returns a name with each byte that is spelled =XX in its place.
+func Unescape(name string) string {
 	if !strings.Contains(name, "=") {
 		return name
 	}
 	b := make([]byte, 0, len(name))
 	for i := 0; i < len(name); i++ {
-		if name[i] == '=' && i+2 < len(name) && isHex(name[i+1]) && isHex(name[i+2]) {
+		if IsEscape(name[i:]) {
 			b = append(b, byte(strings.IndexByte(upperHex, name[i+1])<<4|strings.IndexByte(upperHex, name[i+2])))
 			i += 2
 			continue

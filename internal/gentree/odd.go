@@ -44,9 +44,9 @@ func (s *session) oddLine(i int) string {
 		o = append(o, member{"id", "msg-" + s.word(5)})
 	}
 	if s.once(10) {
-		return strings.ReplaceAll(spell(o, "", " "), "\n", " ")
+		return strings.ReplaceAll(spell(o, 0, " "), "\n", " ")
 	}
-	return spell(o, "", "")
+	return spell(o, 0, "")
 }
 
 // badLine returns a line that is not a turn.
@@ -74,7 +74,7 @@ func (s *session) writeOdd() error {
 // spell writes a value in a random layout.
 func (s *session) spell(v value) string {
 	indents := []string{"", "\t", "    ", "  ", "  ", "  "}
-	text := spell(v, "", indents[s.IntN(len(indents))])
+	text := spell(v, 0, indents[s.IntN(len(indents))])
 	switch s.IntN(12) {
 	case 0, 1:
 		text += "\n"

@@ -3,9 +3,9 @@ package gentree
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
+
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // output is a file being written. The first error stays until close.
@@ -41,71 +41,40 @@ type (
 	raw    string // any other value, as it is spelled
 )
 
-// spell spells a value as JSON.stringify(v, null, indent) does, its lines after the
-// first behind prefix; all in one line without indent.
-func spell(v value, prefix, indent string) string {
-	var b strings.Builder
-	write(&b, v, prefix, indent)
-	return b.String()
+// spell spells a value that stands inside of so many others as JSON.stringify(v, null,
+// indent) does; all in one line without indent.
+func spell(v value, depth int, indent string) string {
+	b := appendValue(nil, v)
+	if indent != "" {
+		b = rawjson.AppendIndentAt(nil, b, indent, depth)
+	}
+	return string(b)
 }
 
-func write(b *strings.Builder, v value, prefix, indent string) {
+func appendValue(b []byte, v value) []byte {
 	switch v := v.(type) {
 	case object:
-		colon := ":"
-		if indent != "" {
-			colon = ": "
+		b = append(b, '{')
+		for i, m := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(append(rawjson.AppendString(b, m.name), ':'), m.value)
 		}
-		writeAll(b, "{}", len(v), prefix, indent, func(i int, prefix string) {
-			b.WriteString(quote(v[i].name) + colon)
-			write(b, v[i].value, prefix, indent)
-		})
+		return append(b, '}')
 	case array:
-		writeAll(b, "[]", len(v), prefix, indent, func(i int, prefix string) { write(b, v[i], prefix, indent) })
+		b = append(b, '[')
+		for i, element := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, element)
+		}
+		return append(b, ']')
 	case string:
-		b.WriteString(quote(v))
+		return rawjson.AppendString(b, v)
 	case raw:
-		b.WriteString(string(v))
+		return append(b, v...)
 	}
-}
-
-// writeAll writes n things between brackets.
-func writeAll(b *strings.Builder, brackets string, n int, prefix, indent string, each func(i int, prefix string)) {
-	line := func(string) {}
-	if indent != "" && n > 0 {
-		line = func(prefix string) { b.WriteString("\n" + prefix) }
-	}
-	b.WriteByte(brackets[0])
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		line(prefix + indent)
-		each(i, prefix+indent)
-	}
-	line(prefix)
-	b.WriteByte(brackets[1])
-}
-
-// quote spells a string as JavaScript does.
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x20:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+	return b
 }

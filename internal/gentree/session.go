@@ -129,13 +129,13 @@ func (s *session) steps(traces bool) error {
 			if i > 0 {
 				lines.text("\n")
 			}
-			lines.text(spell(st.line(s.id), "", ""))
+			lines.text(spell(st.line(s.id), 0, ""))
 			s.stats.Turns++
 			if array == nil {
 				continue
 			}
 			array.text(map[bool]string{true: "[\n  ", false: ",\n  "}[i == 0])
-			array.text(spell(st.trace(), "  ", "  "))
+			array.text(spell(st.trace(), 1, "  "))
 		}
 		if array != nil {
 			array.text("\n]")
@@ -160,7 +160,7 @@ func (s *session) trajectory() object {
 // json writes a file in the original's layout.
 func (s *session) json(name string, v value) error {
 	return s.file(filepath.Join(s.dir, filepath.FromSlash(name)), func(w *output) {
-		w.text(spell(v, "", "  "))
+		w.text(spell(v, 0, "  "))
 	})
 }
 

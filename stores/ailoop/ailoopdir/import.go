@@ -151,11 +151,7 @@ func (f *snapshotFile) isFile(ctx context.Context, v view) (bool, error) {
 	if err != nil || o.Path != f.Path && utf8.ValidString(f.Path) || o.Moved || o.Format.Mode != f.Mode {
 		return false, nil //nolint:nilerr // what the layout cannot render is not the file
 	}
-	var have bytes.Buffer
-	if err := o.Write(ctx, &have); err != nil {
-		return false, err
-	}
-	return bytes.Equal(have.Bytes(), f.Data), nil
+	return o.Holds(ctx, f.Sum)
 }
 
 // verify compares what the store has now with the file.
@@ -174,11 +170,7 @@ func (im importer) verify(ctx context.Context) error {
 // finish reports the session.
 func (im importer) finish(outcome *int) {
 	im.Finish(foreign.Folder{Files: []*foreign.File{im.f.File}}, outcome)
-	way := formats.Exact
-	if !im.f.exact {
-		way = formats.Whole
-	}
-	im.Report.Files.Add(way)
+	im.Report.Files.Add(foreign.WayOf(!im.f.exact, im.f.Format))
 	if im.f.old {
 		im.Report.Notes = append(im.Report.Notes, formats.Problem{File: im.f.Path, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
 	}

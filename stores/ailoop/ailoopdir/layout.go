@@ -92,15 +92,7 @@ func (Layout) Subject(ctx context.Context, src formats.Source, _, path string) (
 	if id, ok := idOf(path); ok {
 		return events.Session(src.Namespace(), id), true
 	}
-	for info, err := range src.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return events.Subject{}, false
-		}
-		if nameOf(info.Subject.ID) == path {
-			return info.Subject, true
-		}
-	}
-	return events.Subject{}, false
+	return foreign.FindSession(ctx, src, func(id string) bool { return nameOf(id) == path })
 }
 
 // idOf returns the id of the session that a file is, and whether the name of the

@@ -73,24 +73,18 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 		}
 		set = append(set, field)
 	}
-	var spelled map[string]events.FileFormat
+	c := events.SessionCreated{Kind: events.KindHistory, CreatedAt: p.im.f.written, Origin: p.origin}
 	if old, ok := p.base.Ledger.Formats[formatKey]; !ok || old != format {
-		spelled = map[string]events.FileFormat{formatKey: format}
+		c.Formats = map[string]events.FileFormat{formatKey: format}
 	}
-	if p.base.Ledger.Created == 0 {
-		p.head = append(p.head, &events.SessionCreated{Kind: events.KindHistory, CreatedAt: p.im.f.written, Origin: p.origin, Formats: spelled})
-		spelled = nil
-	} else if old := p.base.Ledger.Origin(); old == nil || *old != *p.origin {
-		raw, err := rawjson.Marshal(p.origin)
-		if err != nil {
-			return err
-		}
-		set = append(set, events.Field{Name: "origin", Value: raw})
+	created, updated, err := foreign.Head(p.base, c, set)
+	if created != nil {
+		p.head = append(p.head, created)
 	}
-	if len(set) > 0 || spelled != nil {
-		p.head = append(p.head, &events.SessionUpdated{Set: set, Reason: "import", Formats: spelled})
+	if updated != nil {
+		p.head = append(p.head, updated)
 	}
-	return nil
+	return err
 }
 
 // contradicts reports whether the plan would undo what others did after the last import.
@@ -99,24 +93,20 @@ func (p *plan) contradicts(since map[string]bool) bool {
 	return !p.change.Nothing() && (since[events.TypeSessionRewound] || foreign.MovesThreads(since) && undoes)
 }
 
-// guardTypes are those that would make a plan wrong.
-func guardTypes() []string {
-	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated)
-}
-
-// apply carries the plan out.
+// apply carries the plan out. Each message is an event of its own, so that the session can
+// be rewound to any.
 func (p *plan) apply(ctx context.Context) error {
 	if err := p.documents(ctx); err != nil {
 		return err
 	}
-	evs, err := p.events()
-	if err != nil {
-		return err
-	}
-	w := p.im.Writer(p.base.Subject, p.base.Offset(), guardTypes())
+	w := p.im.Writer(p.base.Subject, p.base.Offset())
 	w.Rewrites = p.change.Replaced
-	for _, e := range evs {
-		if err := w.Add(ctx, e); err != nil {
+	for _, it := range p.steps() {
+		e, err := events.New(EventSource, p.base.Subject, it.payload)
+		if err != nil {
+			return err
+		}
+		if err := w.Add(ctx, stamp.Named(e, p.base.Offset(), it.what, p.im.f.written)); err != nil {
 			return err
 		}
 	}
@@ -134,33 +124,30 @@ func (p *plan) documents(ctx context.Context) error {
 	return nil
 }
 
-// events returns what the plan comes to, in the order in which it is appended. Each
-// message is an event of its own, so that the session can be rewound to any.
-func (p *plan) events() ([]events.Event, error) {
-	var evs []events.Event
-	var failed error
-	emit := func(payload events.Payload, what string) {
-		e, err := events.New(EventSource, p.base.Subject, payload)
-		if err != nil {
-			failed = err
-			return
-		}
-		evs = append(evs, stamp.Named(e, p.base.Offset(), what, p.im.f.written))
-	}
+// step is an event of a plan, and what it is.
+type step struct {
+	what    string
+	payload events.Payload
+}
+
+// steps returns what the plan comes to, in the order in which it is appended.
+func (p *plan) steps() []step {
+	var list []step
 	for _, payload := range p.head {
-		emit(payload, "head")
+		list = append(list, step{"head", payload})
 	}
 	rest := p.change
 	rest.Appended = nil
-	if th := p.base.Threads[events.MainThread]; !rest.Nothing() {
+	if !rest.Nothing() {
 		var meta events.Raw
-		if th != nil {
+		if th := p.base.Threads[events.MainThread]; th != nil {
 			meta = th.Meta
 		}
-		emit(rest.Payload(events.MainThread, meta, "import"), "thread")
+		list = append(list, step{"thread", rest.Payload(events.MainThread, meta, "import")})
 	}
 	for i, it := range p.change.Appended {
-		emit((chat.Change{Appended: []events.Item{it}}).Payload(events.MainThread, nil, "import"), "message/"+strconv.Itoa(i))
+		one := chat.Change{Appended: []events.Item{it}}
+		list = append(list, step{"message/" + strconv.Itoa(i), one.Payload(events.MainThread, nil, "import")})
 	}
-	return evs, failed
+	return list
 }

@@ -10,21 +10,17 @@ import (
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
-// guardTypes are those that would make a plan wrong.
-func guardTypes() []string {
-	return append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated, events.TypeRunFinished,
-		events.TypeRunAnnotated, events.TypeCheckpointSaved, events.TypeCheckpointCleared)
-}
+// guards are types that would make a plan wrong.
+var guards = []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeCheckpointSaved, events.TypeCheckpointCleared}
 
 // apply carries a plan out.
 func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
 	if p.recipe != nil {
-		n, err := p.recipe.put(ctx, im.Target, p.origin.Root)
-		if im.Added(n); err != nil {
+		if err := p.recipe.put(ctx, im, p.origin.Root); err != nil {
 			return err
 		}
 	}
-	w := im.Writer(p.s.Subject, p.base, guardTypes())
+	w := im.Writer(p.s.Subject, p.base, guards...)
 	w.Rewrites = p.rewrites
 	for _, s := range p.steps {
 		if err := p.applyStep(ctx, w, s); err != nil {
@@ -64,7 +60,7 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 			gone = append(gone, doc)
 		}
 	}
-	w := im.Writer(v.s.Subject, v.s.Offset(), guardTypes())
+	w := im.Writer(v.s.Subject, v.s.Offset(), guards...)
 	e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package erratadir
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"path"
 	"slices"
@@ -200,7 +199,7 @@ func (v view) differing(ctx context.Context, u *unit) ([]string, error) {
 		f := u.file(name)
 		same := !ok && f == nil
 		if ok && f != nil && out.Format.Mode == f.Mode {
-			if same, err = holds(ctx, out, f.Sum); err != nil {
+			if same, err = out.Holds(ctx, f.Sum); err != nil {
 				return nil, err
 			}
 		}
@@ -209,14 +208,4 @@ func (v view) differing(ctx context.Context, u *unit) ([]string, error) {
 		}
 	}
 	return list, nil
-}
-
-// holds reports whether a file comes out with the bytes of a hash.
-func holds(ctx context.Context, out foreign.Output, sum string) (bool, error) {
-	if out.Whole {
-		return out.Holds(ctx, sum)
-	}
-	h := sha256.New()
-	err := out.Write(ctx, h)
-	return foreign.HexSum(h) == sum, err
 }

@@ -64,6 +64,14 @@ func makePlan(ctx context.Context, v view, u *unit, origin *events.Origin) (*pla
 	return p, p.planCheckpoint(ctx)
 }
 
+// contradicts reports whether the plan would undo what others did after the last
+// import. To add turns to what others added takes nothing away.
+func (p *plan) contradicts(since map[string]bool) bool {
+	head := since[events.TypeSessionUpdated] || since[events.TypeCheckpointSaved] || since[events.TypeCheckpointCleared]
+	return foreign.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.extends) ||
+		(since[events.TypeRunFinished] || since[events.TypeRunAnnotated]) && p.again || head && p.head
+}
+
 // planHead says what the session says of itself.
 func (p *plan) planHead(ctx context.Context) error {
 	raw, err := p.planMetadata(ctx)
@@ -73,26 +81,21 @@ func (p *plan) planHead(ctx context.Context) error {
 	if s := p.u.of(partRecipe); s != nil {
 		p.recipe = newRecipe(p.s.Subject.Namespace, p.u.recipe)
 	}
-	set := p.planFields()
-	formats := p.planFormats()
-	if p.s.Ledger.Created == 0 {
-		c := &events.SessionCreated{Kind: kindOf(p.u.ID), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: formats}
-		if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
-			c.Models = panel.Texts(p.u.metadata, "models")
-		}
-		if p.recipe != nil {
-			c.Recipe = events.RefOf(p.recipe.doc, 0)
-		}
-		p.add("created", p.u.created, c)
-		raw, formats = nil, nil
+	c := events.SessionCreated{Kind: kindOf(p.u.ID), CreatedAt: p.u.created, Origin: p.origin, Raw: raw, Formats: p.planFormats()}
+	if m, ok := p.u.metadata.Get("models"); ok && string(m) != "null" {
+		c.Models = panel.Texts(p.u.metadata, "models")
 	}
-	if len(set) > 0 || raw != nil || len(formats) > 0 {
-		if set == nil {
-			set = events.Fields{}
-		}
-		p.add("updated", p.began(), &events.SessionUpdated{Set: set, Reason: "import", Raw: raw, Formats: formats})
+	if p.recipe != nil {
+		c.Recipe = events.RefOf(p.recipe.doc, 0)
 	}
-	return nil
+	created, updated, err := foreign.Head(p.s, c, p.planFields())
+	if created != nil {
+		p.add("created", p.u.created, created)
+	}
+	if updated != nil {
+		p.add("updated", p.began(), updated)
+	}
+	return err
 }
 
 // began is the time of what an import says of a session that is new: its past is
@@ -161,9 +164,6 @@ func (p *plan) planFields() events.Fields {
 		change("recipe", nil)
 	}
 	p.head = p.head || len(set) > 0
-	if raw, err := rawjson.Marshal(p.origin); err == nil {
-		change("origin", raw)
-	}
 	return set
 }
 
@@ -217,14 +217,11 @@ func (p *plan) planThread(name string, want []events.Raw, value events.Raw) {
 		kept++
 	}
 	if th == nil && len(want) == 0 && value != nil || len(have) > kept {
-		r := events.Replacement{Items: []events.Item{}}
-		if kept > 0 {
-			r.Items = append(r.Items, events.Item{Keep: &[2]int{0, kept}})
-		}
+		var meta events.Raw
 		if string(value) == "null" {
-			r.Meta = value
+			meta = value
 		}
-		p.add("thread", p.began(), &events.ThreadReplaced{Threads: map[string]events.Replacement{name: r}, Others: "keep", Reason: "import"})
+		p.add("thread", p.began(), foreign.KeepFirst(name, kept, meta))
 		p.rewrites = p.rewrites || th != nil
 	}
 	if kept < len(want) {
@@ -249,10 +246,11 @@ func (p *plan) dropThreads(wanted rawjson.Members) {
 // planRuns walks over the runs and markers of the folder. The turns that a run
 // brought come before it, where they can be told.
 func (p *plan) planRuns(ctx context.Context) error {
-	have, err := p.rows(ctx)
+	shown, err := p.records(ctx)
 	if err != nil {
 		return err
 	}
+	have := shown.rows
 	markers := make(map[string]int)
 	runs := make(map[string]*row)
 	for i := range have {

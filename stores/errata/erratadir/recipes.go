@@ -11,7 +11,6 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/errata/recipe"
@@ -32,22 +31,13 @@ func newRecipe(ns string, data []byte) *recipeDoc {
 }
 
 // put stores the recipe unless there is one under its hash: the first text stays.
-func (r *recipeDoc) put(ctx context.Context, target formats.Target, root string) (int, error) {
-	have, err := foreign.Load(ctx, target, r.doc)
-	if err != nil || have.Exists {
-		return 0, err
-	}
-	meta := events.DocMeta{Attributes: map[string]string{foreign.AttrRoot: root}}
-	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: r.doc, ContentType: r.contentType, Data: r.data,
-		ID: events.DerivedID(Format, r.doc.String(), have.Last.String(), foreign.SumOf(r.data))}
-	ack, err := target.Append(ctx, r.doc, log.At(have.Last), e.WithExtension(events.ExtDoc, meta.String()))
-	switch {
-	case errors.Is(err, log.ErrConflict) || err == nil && ack.Duplicate:
-		return 0, nil // somebody else stored it
-	case err != nil:
-		return 0, err
-	}
-	return 1, nil
+func (r *recipeDoc) put(ctx context.Context, im *foreign.Intake, root string) error {
+	return im.Change(ctx, r.doc, func(have foreign.Stored) (events.Event, bool, error) {
+		meta := events.DocMeta{Attributes: map[string]string{foreign.AttrRoot: root}}
+		e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: r.doc, ContentType: r.contentType, Data: r.data,
+			ID: events.DerivedID(Format, r.doc.String(), have.Last.String(), foreign.SumOf(r.data))}
+		return e.WithExtension(events.ExtDoc, meta.String()), !have.Exists, nil
+	})
 }
 
 // readRecipes takes recipes.json apart: texts, or snapshots of the first

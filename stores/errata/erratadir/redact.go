@@ -32,25 +32,21 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 		if _, ok := beside[id]; ok {
 			return
 		}
-		for _, of := range []struct {
-			name   string
-			render func() ([]byte, error)
-			redact func(rawjson.Members) []byte
-		}{
-			{contentName, func() ([]byte, error) { return v.content(ctx, false) }, redactContent},
-			{metadataName, func() ([]byte, error) { return v.metadata(ctx) }, redactMetadata},
-		} {
-			data, err := of.render()
+		show := func(name string, data []byte, err error, redact func(rawjson.Members) []byte) bool {
 			if err == nil && data == nil {
-				continue
+				return true
 			}
 			if err == nil {
-				data = of.redact(panel.Object(data))
+				data = redact(panel.Object(data))
 			}
-			if !yield(privateFile(path.Join(dirOf(id), of.name), formats.Derived, data), err) {
-				return
-			}
+			return yield(privateFile(path.Join(dirOf(id), name), formats.Derived, data), err)
 		}
+		content, err := v.content(ctx, false)
+		if !show(contentName, content, err, redactContent) {
+			return
+		}
+		metadata, err := v.metadata(ctx)
+		show(metadataName, metadata, err, redactMetadata)
 	}
 }
 

@@ -49,12 +49,7 @@ func (im importer) rootFile(ctx context.Context, full string) error {
 	if err != nil || f == nil || full != recipesName && full != configsName {
 		return err
 	}
-	err = im.recipes(ctx, f)
-	if err == nil || ctx.Err() != nil || !foreign.IsOwnFault(err) {
-		return err
-	}
-	im.Problem(full, 0, err.Error())
-	return nil
+	return im.Spare(ctx, full, im.recipes(ctx, f))
 }
 
 // recipes stores the recipes of a file by their hashes.
@@ -74,8 +69,7 @@ func (im importer) recipes(ctx context.Context, f *foreign.File) error {
 		return nil
 	}
 	for _, r := range list {
-		n, err := r.put(ctx, im.Target, im.Root)
-		if im.Added(n); err != nil {
+		if err := r.put(ctx, im.Intake, im.Root); err != nil {
 			return err
 		}
 	}

@@ -24,11 +24,11 @@ func (v view) recipe(ctx context.Context) ([]byte, error) {
 	if err != nil || text != nil {
 		return asMarkdown(ref, text), err
 	}
-	rows, err := v.rows(ctx)
+	shown, err := v.records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range slices.Backward(rows) {
+	for _, r := range slices.Backward(shown.rows) {
 		hash := hashIn(r.summary)
 		if !r.live || hash == "" {
 			continue

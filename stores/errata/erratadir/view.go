@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -26,15 +25,10 @@ func newView(src formats.Source, s *projector.Session) view {
 
 // paths lists the files that the session may have, sorted.
 func (v view) paths() []string {
-	list := []string{metadataName, contentName, checkpointName, recipeName}
 	if own, ok := beside[v.s.Subject.ID]; ok {
-		list = []string{own}
+		return foreign.Paths(v.s, own)
 	}
-	for key := range v.s.Ledger.Formats {
-		list = append(list, foreign.PathOf(key))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return foreign.Paths(v.s, metadataName, contentName, checkpointName, recipeName)
 }
 
 // file decides where the bytes of a path come from. ok is false if the session has
@@ -113,7 +107,7 @@ type row struct {
 // shown is what the session's records show.
 type shown struct {
 	*panel.View
-	rows []row
+	rows []row // the runs and markers, in the order of the log
 }
 
 // records reads what the session's records show.
@@ -138,15 +132,6 @@ func (v view) records(ctx context.Context) (*shown, error) {
 	}
 	*v.known = out
 	return v.known, nil
-}
-
-// rows lists the runs and markers of the session, in the order of the log.
-func (v view) rows(ctx context.Context) ([]row, error) {
-	s, err := v.records(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.rows, nil
 }
 
 // metadata renders session_metadata.json.

@@ -3,7 +3,6 @@ package tallydir
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"sync"
@@ -63,18 +62,18 @@ func (im importer) run(ctx context.Context) error {
 // conversations imports several at the same time: while one waits for the disk,
 // others are read. What they report is put together in the order of their names.
 func (im importer) conversations(ctx context.Context, units []foreign.Unit) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var group sync.WaitGroup
 	var next atomic.Int64
-	reports, errs := make([]formats.Report, len(units)), make([]error, len(units))
+	reports := make([]formats.Report, len(units))
 	turns := newTurns()
 	for range min(most, len(units)) {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(units); i = int(next.Add(1)) - 1 {
 				one := importer{im.Part(), turns}
-				if errs[i] = one.folder(ctx, units[i]); errs[i] != nil {
-					stop()
+				if err := one.folder(work, units[i]); err != nil {
+					stop(err) // the others end by it
 				}
 				reports[i] = one.Report
 			}
@@ -84,19 +83,7 @@ func (im importer) conversations(ctx context.Context, units []foreign.Unit) erro
 	for _, r := range reports {
 		im.Report.Add(r)
 	}
-	return firstCause(errs)
-}
-
-// firstCause returns the first error that is not what another one ended.
-func firstCause(errs []error) error {
-	var ended error
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
-		ended = cmp.Or(ended, err)
-	}
-	return ended
+	return cmp.Or(ctx.Err(), context.Cause(work))
 }
 
 // birthOf reads what a folder says of its beginning.
@@ -186,7 +173,7 @@ func (im importer) carryOut(ctx context.Context, f *folder, p *plan) error {
 func (im importer) finish(f *folder, outcome *int) {
 	im.Finish(f.Folder, outcome)
 	for _, s := range f.files {
-		im.Report.Files.Add(s.way())
+		im.Report.Files.Add(foreign.WayOf(!s.exact(), s.Format))
 	}
 }
 

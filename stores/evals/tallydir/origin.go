@@ -1,6 +1,8 @@
 package tallydir
 
 import (
+	"io"
+
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/stores/internal/foreign"
@@ -62,7 +64,7 @@ func (im importer) idIn(f *folder, name string) string {
 	id := ""
 	_ = foreign.EachTurn(r, f.Limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
 		id = t.Step.Text("conversationId")
-		return errStop
+		return io.EOF // the rest is not needed
 	})
 	return id
 }

@@ -3,6 +3,7 @@ package tallydir
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -75,25 +76,16 @@ func (p *plan) planThread(name string, n, kept int) int {
 	case have == nil && n > 0:
 	case have != nil && len(have.Turns) == kept:
 	default: // it has turns that the folder has not, or shall exist and be empty
-		items := []events.Item{}
-		if kept > 0 {
-			items = append(items, events.Item{Keep: &[2]int{0, kept}})
+		var meta events.Raw
+		if have != nil {
+			meta, p.rewrites = have.Meta, true
 		}
-		p.moves = append(p.moves, &events.ThreadReplaced{
-			Threads: map[string]events.Replacement{name: {Items: items, Meta: metaOf(have)}}, Others: "keep", Reason: "import"})
-		p.rewrites = p.rewrites || have != nil
+		p.moves = append(p.moves, foreign.KeepFirst(name, kept, meta))
 	}
 	if n == kept {
 		return -1
 	}
 	return kept
-}
-
-func metaOf(th *projector.Thread) events.Raw {
-	if th == nil {
-		return nil
-	}
-	return th.Meta
 }
 
 // dropThread takes away a thread that the folder does not have.
@@ -214,16 +206,11 @@ func (p *plan) document(s *source) events.Subject {
 // missing lists the files that the session would render, or did have, and the
 // folder has not. Runs that were never in a folder are the session's own.
 func (p *plan) missing() []string {
-	var list []string
-	for key := range p.s.Ledger.Formats {
-		list = append(list, foreign.PathOf(key))
-	}
-	list = append(list, metaName)
+	others := []string{metaName}
 	if p.f.file(trajectoryName) != nil {
-		list = append(list, tracesName) // they would be derived
+		others = append(others, tracesName) // they would be derived
 	}
-	slices.Sort(list)
-	return slices.DeleteFunc(slices.Compact(list), func(path string) bool { return p.f.file(path) != nil })
+	return slices.DeleteFunc(foreign.Paths(p.s, others...), func(path string) bool { return p.f.file(path) != nil })
 }
 
 // goneFormat says that a file is not there for as long as the state renders what
@@ -254,43 +241,22 @@ func (p *plan) future(ctx context.Context, at place, s *source, format events.Fi
 
 // planHead puts what is not a turn or a run into one event, or two for a new session.
 func (p *plan) planHead(ctx context.Context) error {
-	runFormats := make(map[string]bool)
+	created := events.SessionCreated{Kind: events.KindConversation, CreatedAt: p.f.created, Origin: p.origin, Formats: maps.Clone(p.formats)}
 	for _, s := range p.runs {
-		runFormats[foreign.KeyOf(s.Path)] = true // it stands in the run's own event
+		delete(created.Formats, foreign.KeyOf(s.Path)) // it stands in the run's own event
 	}
-	formats := make(map[string]events.FileFormat)
-	for key, f := range p.formats {
-		if !runFormats[key] {
-			formats[key] = f
+	var err error
+	if s := p.f.file(metaName); s != nil && s.Value {
+		if created.Raw, err = p.changed(ctx, s); err != nil {
+			return err
 		}
-	}
-	raw, err := p.planMeta(ctx)
-	if err != nil {
-		return err
 	}
 	set, err := p.planFields(ctx)
 	if err != nil {
 		return err
 	}
-	if p.s.Ledger.Created == 0 {
-		p.created = &events.SessionCreated{Kind: events.KindConversation, CreatedAt: p.f.created, Origin: p.origin, Raw: raw, Formats: formats}
-		raw, formats = nil, nil
-	}
-	if len(set) > 0 || raw != nil || len(formats) > 0 {
-		if set == nil {
-			set = events.Fields{}
-		}
-		p.updated = &events.SessionUpdated{Set: set, Reason: "import", Raw: raw, Formats: formats}
-	}
-	return nil
-}
-
-// planMeta returns the value of meta.json if the session has another.
-func (p *plan) planMeta(ctx context.Context) (events.Raw, error) {
-	if s := p.f.file(metaName); s != nil && s.Value {
-		return p.changed(ctx, s)
-	}
-	return nil, nil
+	p.created, p.updated, err = foreign.Head(p.s, created, set)
+	return err
 }
 
 // changed returns the value of a JSON file, nil if the session has it.
@@ -340,13 +306,6 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 			field.Value = rawjson.AppendString(nil, foreign.KeyOf(p.f.name()))
 		}
 		set = append(set, field)
-	}
-	if have := p.s.Ledger.Origin(); p.s.Ledger.Created != 0 && (have == nil || *have != *p.origin) {
-		raw, err := rawjson.Marshal(p.origin)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, events.Field{Name: "origin", Value: raw})
 	}
 	return set, nil
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -174,11 +173,7 @@ func (v *view) paths() []string {
 			list = append(list, runPath(r.Ref(), v.s.Ledger.Formats))
 		}
 	}
-	for key := range v.s.Ledger.Formats {
-		list = append(list, foreign.PathOf(key))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return foreign.Paths(v.s, list...)
 }
 
 // place says what a file of the session holds. The name of a run with a long id

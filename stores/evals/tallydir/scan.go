@@ -9,7 +9,6 @@ import (
 	"math"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -37,17 +36,6 @@ type source struct {
 
 // exact reports whether the state renders the file.
 func (s *source) exact() bool { return s.Value && s.same }
-
-// way says how its bytes are kept.
-func (s *source) way() formats.Way {
-	switch {
-	case !s.exact():
-		return formats.Whole
-	case s.Format.Derived:
-		return formats.Derived
-	}
-	return formats.Exact
-}
 
 // folder is a conversation's folder as the importer found it.
 type folder struct {
@@ -164,12 +152,12 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileFormat) error {
 	var traces *matcher
 	if layout != nil {
-		buf, err := f.readTraces()
+		t := f.file(tracesName)
+		data, err := f.Tree.Read(t.File, t.Size+1) // what has grown differs
 		if err != nil {
 			return err
 		}
-		defer traceBuffers.Put(buf)
-		traces = &matcher{rest: buf.Bytes()}
+		traces = &matcher{rest: data}
 		sc.derive = &deriver{out: arrayWriter{w: traces, format: *layout}}
 	}
 	var err error
@@ -217,25 +205,6 @@ func (f *folder) scanLargeTurns(s *source, sc *lineScan, layout *events.FileForm
 		return err
 	}
 	return nil
-}
-
-// traceBuffers hold the step traces of small folders while they are compared. Nothing of
-// them stays.
-var traceBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// readTraces reads the step traces into such a buffer.
-func (f *folder) readTraces() (*bytes.Buffer, error) {
-	s := f.file(tracesName)
-	r, err := f.Tree.Open(s.Full)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	buf := traceBuffers.Get().(*bytes.Buffer)
-	buf.Reset()
-	buf.Grow(int(s.Size) + bytes.MinRead)
-	_, err = buf.ReadFrom(io.LimitReader(r, s.Size+1)) // what has grown differs
-	return buf, err
 }
 
 // traceFormat guesses how stepTraces.json is laid out, nil if there is none.

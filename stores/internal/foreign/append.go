@@ -62,8 +62,8 @@ func (s Stamp) Named(e events.Event, base events.Offset, what string, at events.
 	return e
 }
 
-// IsOwnFault reports whether an error is one session's, not the store's.
-func IsOwnFault(err error) bool {
+// isOwnFault reports whether an error is one session's, not the store's.
+func isOwnFault(err error) bool {
 	_, file := errors.AsType[*fs.PathError](err)
 	_, invalid := errors.AsType[*events.InvalidError](err)
 	_, size := errors.AsType[*log.SizeError](err)
@@ -91,9 +91,12 @@ type Writer struct {
 	Last  events.Offset // of the last append, the base before it
 }
 
-// Writer returns a writer for a plan that was made on a base. guard lists the types that
-// would make it wrong.
-func (in *Intake) Writer(sub events.Subject, base events.Offset, guard []string) *Writer {
+// Writer returns a writer for a plan that was made on a base. What others say of threads, or
+// of the session itself, would make any plan wrong; others lists the types that would make
+// this one wrong besides.
+func (in *Intake) Writer(sub events.Subject, base events.Offset, others ...string) *Writer {
+	guard := append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated)
+	guard = append(guard, others...)
 	w := &Writer{target: in.Target, sub: sub, expect: log.At(0), guard: guard, added: in.Added, Last: base}
 	if base != 0 {
 		w.expect = log.Since(base, guard...)

@@ -139,16 +139,20 @@ func (in *Intake) NotAsItIs(dir string, names []string) {
 // Settle ends the import of one session. What is wrong with its files is reported
 // and does not end the whole; what is wrong with the store does.
 func (in *Intake) Settle(ctx context.Context, place string, err error) error {
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case IsOwnFault(err):
-		in.Problem(place, 0, err.Error())
-	default:
-		return fmt.Errorf("%s: %w", place, err)
+	if err := in.Spare(ctx, place, err); err != nil {
+		return cmp.Or(ctx.Err(), fmt.Errorf("%s: %w", place, err))
 	}
 	in.progressed(func(p *formats.Progress) { p.Sessions++ })
+	return nil
+}
+
+// Spare reports what is wrong with the files of a place, and returns what is wrong with
+// the store.
+func (in *Intake) Spare(ctx context.Context, place string, err error) error {
+	if err == nil || ctx.Err() != nil || !isOwnFault(err) {
+		return err
+	}
+	in.Problem(place, 0, err.Error())
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 // Keep keeps a file whole, in a document that says where it comes from. Nothing is added
 // if the document holds it already.
 func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origin, f *File, links ...events.Link) error {
-	return in.change(ctx, doc, func(have Stored) (events.Event, bool, error) {
+	return in.Change(ctx, doc, func(have Stored) (events.Event, bool, error) {
 		meta := f.meta(at, links)
 		if have.Exists && have.Sum == f.Sum && have.Meta.Attributes[attrMode] == meta.Attributes[attrMode] {
 			return events.Event{}, false, nil
@@ -33,7 +33,7 @@ func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origi
 
 // Drop takes a document away, if it is there.
 func (in *Intake) Drop(ctx context.Context, doc events.Subject) error {
-	return in.change(ctx, doc, func(have Stored) (events.Event, bool, error) {
+	return in.Change(ctx, doc, func(have Stored) (events.Event, bool, error) {
 		if !have.Exists {
 			return events.Event{}, false, nil
 		}
@@ -43,9 +43,9 @@ func (in *Intake) Drop(ctx context.Context, doc events.Subject) error {
 	})
 }
 
-// change appends to a document what follows from what it is, if anything does. If
+// Change appends to a document what follows from what it is, if anything does. If
 // somebody else wrote to it meanwhile, it decides again.
-func (in *Intake) change(ctx context.Context, doc events.Subject, decide func(Stored) (e events.Event, needed bool, err error)) error {
+func (in *Intake) Change(ctx context.Context, doc events.Subject, decide func(Stored) (e events.Event, needed bool, err error)) error {
 	for try := range maxTries {
 		have, err := Load(ctx, in.Target, doc)
 		if err != nil {

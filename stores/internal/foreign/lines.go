@@ -14,37 +14,40 @@ import (
 // TurnInside is how many containers stand around a turn in its event.
 const TurnInside = 3
 
-// lineReader reads lines of bounded length and hashes all that it reads.
+// lineReader reads lines of bounded length.
 type lineReader struct {
 	r     *bufio.Reader
-	buf   []byte
 	limit int
 }
 
 var errLong = errors.New("too long")
 
 // next returns the next line without its end, and that end: "\n", "\r\n" or "". The
-// line is valid until the next call. errLong stands for a line that was skipped.
+// line is valid until the next call. errLong stands for a line that was skipped: what was
+// read of it is let go as soon as it is found too long.
 func (l *lineReader) next() (line []byte, end string, err error) {
-	l.buf = l.buf[:0]
-	long := false
-	for {
-		part, err := l.r.ReadSlice('\n')
-		if long = long || len(l.buf)+len(part) > l.limit; !long {
-			l.buf = append(l.buf, part...)
+	var parts [][]byte
+	var part []byte
+	size := 0
+	for full := true; full; size += len(part) {
+		part, err = l.r.ReadSlice('\n')
+		full = errors.Is(err, bufio.ErrBufferFull)
+		switch {
+		case size+len(part) > l.limit:
+			parts = nil
+		case full:
+			parts = append(parts, bytes.Clone(part)) // a buffer that grows takes several times the line
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil && (!errors.Is(err, io.EOF) || len(l.buf) == 0 && len(part) == 0 && !long) {
-			return nil, "", err
-		}
-		break
 	}
-	if long {
+	switch {
+	case err != nil && (!errors.Is(err, io.EOF) || size == 0):
+		return nil, "", err
+	case size > l.limit:
 		return nil, "\n", errLong
+	case parts != nil:
+		part = bytes.Join(append(parts, part), nil)
 	}
-	line, end = cutEnd(l.buf)
+	line, end = cutEnd(part)
 	return line, end, nil
 }
 

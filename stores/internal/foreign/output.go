@@ -2,9 +2,11 @@ package foreign
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"iter"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -67,8 +69,14 @@ func (o Output) Write(ctx context.Context, w io.Writer) error {
 	return o.Render(w)
 }
 
-// Holds reports whether the document of a file that is kept whole has these bytes now.
+// Holds reports whether the file comes out with the bytes of a hash. A document has to have
+// them now.
 func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
+	if !o.Whole {
+		h := sha256.New()
+		err := o.Render(h)
+		return HexSum(h) == sum, err
+	}
 	if o.at != 0 {
 		return false, nil
 	}
@@ -77,11 +85,14 @@ func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
 }
 
 // Way says how the bytes of the file are kept.
-func (o Output) Way() formats.Way {
+func (o Output) Way() formats.Way { return WayOf(o.Whole, o.Format) }
+
+// WayOf says how the bytes of a file are kept that has a format.
+func WayOf(whole bool, f events.FileFormat) formats.Way {
 	switch {
-	case o.Whole:
+	case whole:
 		return formats.Whole
-	case o.Format.Derived:
+	case f.Derived:
 		return formats.Derived
 	}
 	return formats.Exact
@@ -90,6 +101,15 @@ func (o Output) Way() formats.Way {
 // errMovedOn says that a file was kept whole, and that the session has nothing for it any
 // more.
 var errMovedOn = errors.New("the session has moved on, and has nothing any more that this file could hold")
+
+// Paths lists the files that a session has a format for, and others, sorted.
+func Paths(s *projector.Session, others ...string) []string {
+	for key := range s.Ledger.Formats {
+		others = append(others, PathOf(key))
+	}
+	slices.Sort(others)
+	return slices.Compact(others)
+}
 
 // Files yields the files of a session, whose paths begin with a prefix there. find returns
 // the file of a path and whether there is one.

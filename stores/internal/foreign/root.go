@@ -90,11 +90,7 @@ func (st Stored) pathIn(root string) string {
 // wrong with it is reported. It returns nil for a file that is not kept.
 func (in *Intake) KeepRootFile(ctx context.Context, full string, documentOf func(ns, root, path string) events.Subject) (*File, error) {
 	f, err := in.keepRootFile(ctx, full, documentOf)
-	if err == nil || ctx.Err() != nil || !IsOwnFault(err) {
-		return f, err
-	}
-	in.Problem(full, 0, err.Error())
-	return nil, nil
+	return f, in.Spare(ctx, full, err)
 }
 
 func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func(ns, root, path string) events.Subject) (*File, error) {

@@ -3,9 +3,11 @@ package foreign
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -23,15 +25,21 @@ func SessionOf(ctx context.Context, src formats.Source, name string) (string, bo
 	if !formats.IsShortened(name) {
 		return idOf(name), true
 	}
+	sub, ok := FindSession(ctx, src, func(id string) bool { return formats.FileName(id) == name })
+	return sub.ID, ok
+}
+
+// FindSession returns the first session with an id that is as it should be.
+func FindSession(ctx context.Context, src formats.Source, is func(id string) bool) (events.Subject, bool) {
 	for info, err := range src.Subjects(ctx, events.KindSession) {
 		if err != nil {
-			return "", false
+			break
 		}
-		if formats.FileName(info.Subject.ID) == name {
-			return info.Subject.ID, true
+		if is(info.Subject.ID) {
+			return info.Subject, true
 		}
 	}
-	return "", false
+	return events.Subject{}, false
 }
 
 // Imported returns the file that session.created or session.updated carries, as it
@@ -52,6 +60,36 @@ func Imported(ctx context.Context, src formats.Source, s *projector.Session) (ev
 		return p.Raw, nil
 	}
 	return nil, nil
+}
+
+// Head returns the events by which an import says of a session what is no turn and no run:
+// created if there is none yet, and updated if set, or else what c says, is not in it. What
+// is not needed is nil.
+func Head(s *projector.Session, c events.SessionCreated, set events.Fields) (
+	created *events.SessionCreated, updated *events.SessionUpdated, err error) {
+	raw, formats := c.Raw, c.Formats
+	if have := s.Ledger.Origin(); s.Ledger.Created == 0 {
+		created, raw, formats = &c, nil, nil
+	} else if have == nil || *have != *c.Origin {
+		origin, err := rawjson.Marshal(c.Origin)
+		if err != nil {
+			return nil, nil, err
+		}
+		set = append(set, events.Field{Name: "origin", Value: origin})
+	}
+	if len(set) > 0 || raw != nil || len(formats) > 0 {
+		updated = &events.SessionUpdated{Set: append(events.Fields{}, set...), Reason: "import", Raw: raw, Formats: formats}
+	}
+	return created, updated, nil
+}
+
+// KeepFirst makes a thread hold the first n of its turns, and these members beside.
+func KeepFirst(thread string, n int, meta events.Raw) *events.ThreadReplaced {
+	r := events.Replacement{Items: []events.Item{}, Meta: meta}
+	if n > 0 {
+		r.Items = append(r.Items, events.Item{Keep: &[2]int{0, n}})
+	}
+	return &events.ThreadReplaced{Threads: map[string]events.Replacement{thread: r}, Others: "keep", Reason: "import"}
 }
 
 // ChangedSince returns the types of the events that others appended to a session
@@ -77,10 +115,5 @@ func ChangedSince(ctx context.Context, src formats.Source, sub events.Subject, s
 // MovesThreads reports whether one of the types changes threads otherwise than by
 // moving the head.
 func MovesThreads(types map[string]bool) bool {
-	for _, typ := range events.ThreadTypes() {
-		if types[typ] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(events.ThreadTypes(), func(typ string) bool { return types[typ] })
 }

@@ -1,0 +1,65 @@
+package foreign_test
+
+import (
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// repeated reads as n bytes that are all the same.
+type repeated byte
+
+func (c repeated) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(c)
+	}
+	return len(p), nil
+}
+
+// Of a line that is too long nothing stays in memory while the rest of the file is read,
+// nor of a large one behind it, and reading either takes no multiple of what a line may be.
+func TestLargeLinesAreLetGo(t *testing.T) {
+	const limit, slack = 16 << 20, 2 << 20
+	line := func(n int64) io.Reader {
+		return io.MultiReader(strings.NewReader(`{"a":"`), io.LimitReader(repeated('x'), n), strings.NewReader("\"}\n"))
+	}
+	for _, of := range []struct {
+		name       string
+		size, most int64 // bytes of the line, and that reading it may take
+	}{
+		{"too long", 4 * limit, limit},
+		{"large", limit - 100, 2 * limit},
+	} {
+		t.Run(of.name, func(t *testing.T) {
+			before := memory()
+			var behind runtime.MemStats
+			err := foreign.EachLine(io.MultiReader(line(of.size), strings.NewReader("{}\n")), limit, func(l foreign.TurnLine) error {
+				if tooLong := of.size > limit; l.Line == 1 && (l.Err != nil) != tooLong {
+					t.Errorf("line 1: %v", l.Err)
+				}
+				if l.Line == 2 {
+					behind = memory()
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stays := int64(behind.HeapAlloc) - int64(before.HeapAlloc); stays > slack {
+				t.Errorf("%d bytes stay", stays)
+			}
+			if taken := int64(behind.TotalAlloc - before.TotalAlloc); taken > of.most+slack {
+				t.Errorf("took %d bytes, at most %d are needed", taken, of.most)
+			}
+		})
+	}
+}
+
+func memory() (m runtime.MemStats) {
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m
+}
