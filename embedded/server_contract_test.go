@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -538,14 +539,29 @@ func contractAccounts(t *testing.T) {
 }
 
 func contractForgets(t *testing.T) {
+	// Of a loaded machine one server may be held by something else for a while: what nobody
+	// has got to yet. So three have the chance.
+	for range 3 {
+		gone := forgetful(t)
+		for range 100 {
+			if runtime.GC(); gone.Value() == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	t.Error("three servers that were stopped are in memory")
+}
+
+// forgetful runs a server that forgets answers at once, and stops it.
+func forgetful(t *testing.T) weak.Pointer[server.Server] {
 	p := runPlain(t, t.TempDir())
-	const threshold = 50 * time.Millisecond
-	if err := p.SystemAccount().SetServiceExportResponseThreshold("$JS.API.>", threshold); err != nil {
+	if err := p.SystemAccount().SetServiceExportResponseThreshold("$JS.API.>", 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	p.stream()
 	gone := weak.Make(p.Server)
 	p.stop()
 	p.Server, p.nc, p.js = nil, nil, nil
-	mustCollect(t, "a server that was stopped", func() bool { return gone.Value() == nil })
+	return gone
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 )
@@ -21,6 +22,7 @@ func TestOwnerKeepsThePromises(t *testing.T) {
 
 // So does the log of a process that appends through the owner.
 func TestAttachedKeepsThePromises(t *testing.T) {
+	testkit.NotUnderRace(t) // as part of TestAttachedToSegmentsKeepsThePromises it runs there
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		dir := t.TempDir()
@@ -36,6 +38,7 @@ func TestAttachedKeepsThePromises(t *testing.T) {
 
 // Both do so while segments are begun all the time.
 func TestSegmentsKeepThePromises(t *testing.T) {
+	testkit.NotUnderRace(t) // as part of TestAttachedToSegmentsKeepsThePromises it runs there
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return mustStart(t, tiny(t.TempDir())).Log()
