@@ -102,7 +102,7 @@ func prove() (err error) {
 	}
 	go ns.Start()
 	err = errors.New("it does not start")
-	if ns.ReadyForConnections(10 * time.Second) {
+	if listens(ns, 10*time.Second) {
 		err = writeProof(ns)
 	}
 	ns.Shutdown()

@@ -328,7 +328,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	s.atEnd(s.stopServer)
 	ns.SetLoggerV2(s.bridge, false, false, false)
 	go ns.Start()
-	if err := s.await(ctx, func(d time.Duration) bool { return ns.ReadyForConnections(d) }, nil); err != nil {
+	if err := s.await(ctx, func(d time.Duration) bool { return listens(ns, d) }, nil); err != nil {
 		return err
 	}
 	if !ns.JetStreamEnabled() {
@@ -384,6 +384,18 @@ func (s *Server) openAccount(ctx context.Context, progress func(elapsed time.Dur
 		return waitErr
 	}
 	return err
+}
+
+// listens reports whether a server takes connections, and waits for that for so long. The
+// server's own wait looks every 25 ms; it is ready within one.
+func listens(ns *server.Server, wait time.Duration) bool {
+	const look = 100 * time.Microsecond // for which the server's own looks without a pause
+	for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(look) {
+		if ns.ReadyForConnections(look) {
+			return true
+		}
+	}
+	return false
 }
 
 // await waits until the server is ready, and tells about once a second that it is not.
