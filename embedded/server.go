@@ -387,10 +387,11 @@ func (s *Server) openAccount(ctx context.Context, progress func(elapsed time.Dur
 }
 
 // listens reports whether a server takes connections, and waits for that for so long. The
-// server's own wait looks every 25 ms; it is ready within one.
+// server's own wait looks every 25 ms; it is ready within one. A short one looks without a
+// pause, and keeps the server from starting by its lock.
 func listens(ns *server.Server, wait time.Duration) bool {
-	const look = 100 * time.Microsecond // for which the server's own looks without a pause
-	for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(look) {
+	const look, pause = 20 * time.Microsecond, time.Millisecond / 2
+	for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(pause) {
 		if ns.ReadyForConnections(look) {
 			return true
 		}
