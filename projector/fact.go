@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -65,6 +66,19 @@ func (f Fact) Impossible(created, before events.Offset) Fact {
 		}
 	}
 	return f
+}
+
+// CanBeVoid reports whether a valid event may have no effect at its place, which its
+// session then says (Ledger.Void). Of any other event nobody need look.
+func CanBeVoid(e events.Event) bool {
+	switch e.Type {
+	case events.TypeTurnAppended:
+		return bytes.Contains(e.Data, []byte(`"pins"`))
+	case events.TypeThreadReplaced, events.TypeThreadTruncated, events.TypeThreadPinned,
+		events.TypeSessionRewound, events.TypeSessionCreated, events.TypeCheckpointSaved:
+		return true
+	}
+	return false
 }
 
 // ForkOf returns the fork that the first record of a timeline declares, nil if the

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 // appendSource is the source of events that append makes of bare objects.
@@ -358,7 +358,7 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 	if ack.Late {
 		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", e.ID, ack.First)
 	}
-	if canBeVoid(e) {
+	if projector.CanBeVoid(e) {
 		if p.moves == nil {
 			p.moves = make(map[events.Subject]map[events.Offset]bool)
 		}
@@ -371,19 +371,6 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 		return nil
 	}
 	return cli.WriteJSON(p.app.Out, cli.JSONL, acked{e.ID, ack.First, ack.Durability.String(), ack.Duplicate, ack.Late})
-}
-
-// canBeVoid reports whether an event may have no effect at its place. Whatever else is
-// appended has one, or was refused, so its session need not be looked at.
-func canBeVoid(e events.Event) bool {
-	switch e.Type {
-	case events.TypeTurnAppended:
-		return bytes.Contains(e.Data, []byte(`"pins"`))
-	case events.TypeThreadReplaced, events.TypeThreadTruncated, events.TypeThreadPinned,
-		events.TypeSessionRewound, events.TypeSessionCreated, events.TypeCheckpointSaved:
-		return true
-	}
-	return false
 }
 
 func (p *appender) refuse(line int, err error) {
