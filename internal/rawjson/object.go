@@ -108,6 +108,18 @@ func Array(b []byte) ([]json.RawMessage, error) {
 	return elems, nil
 }
 
+// AppendArray appends an array of values, which stand in it as they are.
+func AppendArray(dst []byte, elems []json.RawMessage) []byte {
+	dst = append(dst, '[')
+	for i, raw := range elems {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, raw...)
+	}
+	return append(dst, ']')
+}
+
 func (r *reader) members(i int) (Members, int, error) {
 	var seen nameSet
 	m := Members{}

@@ -169,3 +169,16 @@ func TestStringRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// Elements stand in an array as they are, spaces and doubled names included.
+func TestAppendArray(t *testing.T) {
+	for want, elems := range map[string][]json.RawMessage{
+		`x[]`:                         nil,
+		`x[1.0]`:                      {json.RawMessage(`1.0`)},
+		`x[{"a": 1, "a":2},"\ud800"]`: {json.RawMessage(`{"a": 1, "a":2}`), json.RawMessage(`"\ud800"`)},
+	} {
+		if have := string(AppendArray([]byte("x"), elems)); have != want {
+			t.Errorf("%s, want %s", have, want)
+		}
+	}
+}

@@ -37,19 +37,8 @@ const (
 func NewStep(index int, input events.Raw, output ...events.Raw) (Step, error) {
 	b := strconv.AppendInt([]byte(`{"stepIndex":`), int64(index), 10)
 	b = append(append(b, `,"input":`...), input...)
-	b = append(append(b, `,"output":`...), arrayOf(output)...)
+	b = rawjson.AppendArray(append(b, `,"output":`...), output)
 	return ParseStep(append(b, '}'))
-}
-
-func arrayOf(messages []events.Raw) events.Raw {
-	b := []byte{'['}
-	for i, message := range messages {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, message...)
-	}
-	return append(b, ']')
 }
 
 // ParseStep takes a step as it stands. What is not JSON, or has a field of a type
@@ -189,7 +178,9 @@ func (s *Step) SetStepIndex(n int) error {
 func (s *Step) SetInput(message events.Raw) error { return s.Set(fieldInput, message) }
 
 // SetOutput changes the messages that answer it.
-func (s *Step) SetOutput(messages ...events.Raw) error { return s.Set(fieldOutput, arrayOf(messages)) }
+func (s *Step) SetOutput(messages ...events.Raw) error {
+	return s.Set(fieldOutput, rawjson.AppendArray(nil, messages))
+}
 
 // SetID changes the provider's message id, "" takes it away.
 func (s *Step) SetID(id string) error {

@@ -114,5 +114,5 @@ func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawj
 			out = append(out, change(raw))
 		}
 	}
-	return panel.With(m, nil, name, panel.ArrayJSON(out))
+	return panel.With(m, nil, name, rawjson.AppendArray(nil, out))
 }

@@ -186,7 +186,7 @@ func (s *saved) render() []byte {
 		{Name: "prompt", Value: panel.JSON(s.prompt)},
 		{Name: "timestamp", Value: panel.JSON(s.at.Format(time.RFC3339Nano))},
 		{Name: "adapter_ids", Value: panel.JSON(append([]string{}, s.models...))}, // never null
-		{Name: "responses", Value: panel.ArrayJSON(list)},
+		{Name: "responses", Value: rawjson.AppendArray(nil, list)},
 		{Name: "verbose", Value: panel.JSON(s.verbose)},
 	})
 }

@@ -40,18 +40,6 @@ func ObjectJSON(m rawjson.Members) events.Raw {
 	return append(dst, '}')
 }
 
-// ArrayJSON spells an array, its elements as they stand.
-func ArrayJSON(list []events.Raw) events.Raw {
-	dst := []byte{'['}
-	for i, raw := range list {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, raw...)
-	}
-	return append(dst, ']')
-}
-
 // With returns an object in which a member has another value. A member that was not
 // there comes to its place in the order.
 func With(m rawjson.Members, order []string, name string, value events.Raw) rawjson.Members {

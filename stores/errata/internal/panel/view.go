@@ -439,7 +439,7 @@ func (v *View) Metadata() events.Raw {
 		}
 	}
 	if len(list) > 0 {
-		m = With(m, MetadataOrder, "runs", ArrayJSON(list))
+		m = With(m, MetadataOrder, "runs", rawjson.AppendArray(nil, list))
 	}
 	return ObjectJSON(m)
 }
@@ -459,7 +459,7 @@ func (v *View) Content() (data events.Raw, ok bool) {
 		m = UsualContent(v.head.Subject.ID, len(list))
 	}
 	if len(list) > 0 {
-		m = With(m, ContentOrder, "runs", ArrayJSON(list))
+		m = With(m, ContentOrder, "runs", rawjson.AppendArray(nil, list))
 	}
 	if len(v.head.Threads) > 0 {
 		m = With(m, ContentOrder, "histories", Histories(v.head.Threads))
@@ -476,7 +476,7 @@ func Histories(threads projector.Threads) events.Raw {
 		for i := range turns {
 			list[i] = RawOf(&turns[i])
 		}
-		value := ArrayJSON(list)
+		value := rawjson.AppendArray(nil, list)
 		if meta := threads[name].Meta; len(list) == 0 && string(meta) == "null" {
 			value = meta
 		}
