@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -539,18 +538,8 @@ func contractAccounts(t *testing.T) {
 }
 
 func contractForgets(t *testing.T) {
-	// Of a loaded machine one server may be held by something else for a while: what nobody
-	// has got to yet. So three have the chance.
-	for range 3 {
-		gone := forgetful(t)
-		for range 100 {
-			if runtime.GC(); gone.Value() == nil {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-	t.Error("three servers that were stopped are in memory")
+	gone := forgetful(t)
+	mustCollect(t, "a server that was stopped", func() bool { return gone.Value() == nil })
 }
 
 // forgetful runs a server that forgets answers at once, and stops it.
