@@ -1,4 +1,4 @@
-// Package cmd_test runs the two commands as their users do: as processes, with
+// Package cmd_test runs tally as its users do: as a process, with
 // arguments, standard input and exit codes.
 package cmd_test
 
@@ -25,7 +25,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// bin is the directory with the two commands, built once.
+// bin is the directory with the program, built once.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", dir, "./tally-ingest", "./tally-replay")
+	build := exec.Command("go", "build", "-o", dir, "./tally")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
@@ -248,7 +248,7 @@ func flipByte(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(files[0], content, 0o600))
 }
 
-// command prepares a run of one of the two commands on a store.
+// command prepares a run of tally on a store.
 func command(ctx context.Context, store, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(bin, name), append(args, "--store", store)...)
 	c.Env = append(os.Environ(), "HOME="+store+"-home", "XDG_CONFIG_HOME="+store+"-home")

@@ -57,7 +57,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	code, acked := 0, 0
 	for i := 0; code == 0; i++ {
 		var out string
-		if out, code = run(turns.String(), "tally-ingest", "append", fmt.Sprintf("s%d", i), "-o", "jsonl"); i > 200 {
+		if out, code = run(turns.String(), "tally", "append", fmt.Sprintf("s%d", i), "-o", "jsonl"); i > 200 {
 			t.Fatalf("the disk does not fill up: %s", out)
 		}
 		acked += strings.Count(out, `"offset"`)
@@ -69,7 +69,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	look := func(when string) {
 		t.Helper()
 		for _, args := range looks {
-			out, code := run("", "tally-replay", args...)
+			out, code := run("", "tally", args...)
 			if args[0] == "verify" && code == 7 && strings.Contains(out, "no space left") {
 				continue // it cannot look at the views
 			}
@@ -100,7 +100,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	move(store, aside)
 	mustRun(t, "fallocate", "-l", fmt.Sprint(free()-left), filler)
 	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}, {"show", "s0", "--last", "1"}} {
-		if out, code := run("", "tally-replay", args...); code != 0 {
+		if out, code := run("", "tally", args...); code != 0 {
 			t.Errorf("half of the reserve is left: %s ended with %d: %s", args[0], code, out)
 		}
 	}
@@ -125,7 +125,7 @@ func TestFullDiskIsRead(t *testing.T) {
 		t.Fatalf("%d bytes are free", n)
 	}
 	look("not a byte free")
-	if out, code := run(`{"role":"user","content":"x"}`, "tally-ingest", "append", "s0"); code != 7 {
+	if out, code := run(`{"role":"user","content":"x"}`, "tally", "append", "s0"); code != 7 {
 		t.Errorf("an append ended with %d: %s", code, out)
 	}
 	for _, name := range views {
@@ -138,7 +138,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	}
 	_ = exec.Command("cp", "/dev/zero", filepath.Join(disk, "more")).Run() // ends when nothing is left
 	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}} {
-		if out, code := run("", "tally-replay", args...); code != 0 {
+		if out, code := run("", "tally", args...); code != 0 {
 			t.Errorf("without views: %s ended with %d: %s", args[0], code, out)
 		}
 	}
@@ -148,13 +148,13 @@ func TestFullDiskIsRead(t *testing.T) {
 		}
 	}
 	mustRun(t, "sync", "-f", disk)
-	if out, code := run(`{"role":"user","content":"again"}`, "tally-ingest", "append", "again"); code != 0 {
+	if out, code := run(`{"role":"user","content":"again"}`, "tally", "append", "again"); code != 0 {
 		t.Errorf("with room again an append ended with %d: %s", code, out)
 	}
-	if out, code := run("", "tally-replay", "verify"); code != 0 {
+	if out, code := run("", "tally", "verify"); code != 0 {
 		t.Errorf("verify ended with %d: %s", code, out)
 	}
-	if out, _ := run("", "tally-replay", "log", "again", "-o", "jsonl"); strings.Count(out, "\n") < 1 {
+	if out, _ := run("", "tally", "log", "again", "-o", "jsonl"); strings.Count(out, "\n") < 1 {
 		t.Errorf("what was appended at the end: %s", out)
 	}
 	t.Logf("%d events were acknowledged before the disk was full", acked)

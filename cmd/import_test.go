@@ -25,10 +25,10 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	}
 	dir := t.TempDir()
 	tree, store := filepath.Join(dir, "tree"), filepath.Join(dir, "store")
-	output(t, nil, store, "tally-ingest", "generate", tree, "--sessions", strconv.Itoa(sessions), "--turns", strconv.Itoa(turns))
+	output(t, nil, store, "tally", "generate", tree, "--sessions", strconv.Itoa(sessions), "--turns", strconv.Itoa(turns))
 
 	began := time.Now()
-	c := command(t.Context(), store, "tally-ingest", "import", tree)
+	c := command(t.Context(), store, "tally", "import", tree)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 		t.Log("the import was done before it could be killed")
 	}
 
-	c = command(t.Context(), store, "tally-ingest", "import", tree, "--progress", "json", "-o", "json")
+	c = command(t.Context(), store, "tally", "import", tree, "--progress", "json", "-o", "json")
 	var out, errw bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errw
 	used, err := runPeak(c)
@@ -62,18 +62,18 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	if !strings.Contains(errw.String(), `"kind":"status"`) && time.Since(began) > 10*time.Second {
 		t.Errorf("no progress was shown:\n%s", errw.String())
 	}
-	server := peakMemory(t, command(t.Context(), store, "tally-replay", "status"))
+	server := peakMemory(t, command(t.Context(), store, "tally", "status"))
 	t.Logf("%d sessions, %d events in the second run, %d MB read; peak memory %d MB, of a process that only opens the store %d MB; %v in all",
 		report.Sessions, report.Events, report.Bytes>>20, used>>20, server>>20, time.Since(began).Round(time.Millisecond))
 	if used-server > 200<<20 {
 		t.Errorf("the import took %d MB beyond the server's %d MB", (used-server)>>20, server>>20)
 	}
 	exported := filepath.Join(dir, "out")
-	output(t, nil, store, "tally-replay", "export", "--all", "--format", "tallydir", "-o", exported)
+	output(t, nil, store, "tally", "export", "--all", "--format", "tallydir", "-o", exported)
 	if diff, err := exec.Command("diff", "-r", tree, exported).CombinedOutput(); err != nil {
 		t.Errorf("the export differs: %v\n%.2000s", err, diff)
 	}
-	again := output(t, nil, store, "tally-ingest", "import", tree)
+	again := output(t, nil, store, "tally", "import", tree)
 	if !strings.Contains(again, " 0 events added") {
 		t.Errorf("a third run: %s", again)
 	}
@@ -83,7 +83,7 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 func sessionsIn(t *testing.T, store string) int {
 	t.Helper()
 	var s struct{ Sessions int }
-	if err := json.Unmarshal([]byte(output(t, nil, store, "tally-replay", "status", "-o", "json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(output(t, nil, store, "tally", "status", "-o", "json")), &s); err != nil {
 		t.Fatal(err)
 	}
 	return s.Sessions

@@ -56,7 +56,7 @@ func TestKillAppend(t *testing.T) {
 	acked := make(map[string]uint64)
 	killed := 0
 	for range kills {
-		c := command(ctx, store, "tally-ingest", "append", "-o", "jsonl")
+		c := command(ctx, store, "tally", "append", "-o", "jsonl")
 		var out, errw bytes.Buffer
 		c.Stdin, c.Stderr = strings.NewReader(text), &errw
 		// So many acknowledgements after the first that is new: however slow the machine
@@ -89,7 +89,7 @@ func TestKillAppend(t *testing.T) {
 	if killed == 0 || len(acked) == 0 {
 		t.Fatalf("%d processes were killed before they were done, %d events were acknowledged by those: the test showed nothing", killed, len(acked))
 	}
-	last := output(t, strings.NewReader(text), store, "tally-ingest", "append", "-o", "jsonl")
+	last := output(t, strings.NewReader(text), store, "tally", "append", "-o", "jsonl")
 	for _, ack := range jsonLines[ackLine](t, strings.NewReader(last)) {
 		if at, seen := acked[ack.ID]; seen && at != ack.Offset {
 			t.Fatalf("%s moved from %d to %d", ack.ID, at, ack.Offset)
@@ -97,7 +97,7 @@ func TestKillAppend(t *testing.T) {
 		acked[ack.ID] = ack.Offset
 	}
 	mustHold(t, store, acked, order, true)
-	output(t, nil, store, "tally-replay", "verify")
+	output(t, nil, store, "tally", "verify")
 	t.Logf("%d of %d runs were killed before they were done", killed, kills)
 }
 
@@ -125,7 +125,7 @@ func mustHold(t *testing.T, store string, acked map[string]uint64, order map[str
 	t.Helper()
 	found := make(map[string]uint64)
 	next := make(map[string]int)
-	for _, line := range jsonLines[logLine](t, strings.NewReader(output(t, nil, store, "tally-replay", "log", "--all-sessions", "-o", "jsonl"))) {
+	for _, line := range jsonLines[logLine](t, strings.NewReader(output(t, nil, store, "tally", "log", "--all-sessions", "-o", "jsonl"))) {
 		id, sub := line.Event.ID, line.Event.Subject
 		if at, twice := found[id]; twice {
 			t.Fatalf("%s is stored at %d and at %d", id, at, line.Offset)

@@ -153,7 +153,7 @@ func TestProducerInAnotherLanguage(t *testing.T) {
 		if moved := answers[len(answers)-1]; moved["durable"] != 8.0 {
 			t.Errorf("the watermark: %v", moved)
 		}
-		output(t, nil, store, "tally-replay", "verify")
+		output(t, nil, store, "tally", "verify")
 	})
 	t.Run("published to a server", func(t *testing.T) {
 		url := serveNATS(t)
@@ -178,7 +178,7 @@ func foldedBy(t *testing.T, flag, where string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, args := range [][]string{{"show", foreignSession, "--all", "-o", "json"}, {"cost", foreignSession, "-o", "json"}, {"log", foreignSession, "-o", "jsonl"}} {
-		c := remote(t.Context(), t.TempDir(), "tally-replay", append(args, flag, where)...)
+		c := remote(t.Context(), t.TempDir(), "tally", append(args, flag, where)...)
 		var errw bytes.Buffer
 		c.Stderr = &errw
 		text, err := c.Output()

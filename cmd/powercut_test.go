@@ -92,7 +92,7 @@ func needImages(t *testing.T) {
 func buildWith(t *testing.T, tag string) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-tags", tag, "-o", dir, "./tally-ingest")
+	build := exec.Command("go", "build", "-tags", tag, "-o", dir, "./tally")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -286,8 +286,8 @@ func (d *cutDisk) power(t *testing.T, use func(store string)) {
 // run appends until the process is killed.
 func (d *cutDisk) run(t *testing.T, store, ingest string, after time.Duration) {
 	t.Helper()
-	c := command(t.Context(), store, "tally-ingest", "append", "-o", "jsonl", "--log-level", "error")
-	c.Path = filepath.Join(ingest, "tally-ingest")
+	c := command(t.Context(), store, "tally", "append", "-o", "jsonl", "--log-level", "error")
+	c.Path = filepath.Join(ingest, "tally")
 	c.Env = append(c.Env, "TALLY_SEGMENT=2MiB")
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -320,7 +320,7 @@ func (d *cutDisk) verify(t *testing.T) {
 	var v struct {
 		Findings []struct{ Subject, What string }
 	}
-	c := command(t.Context(), filepath.Join(dir, "store"), "tally-replay", "verify", "-o", "json", "--log-level", "error")
+	c := command(t.Context(), filepath.Join(dir, "store"), "tally", "verify", "-o", "json", "--log-level", "error")
 	var said strings.Builder
 	c.Stderr = &said
 	out, err := c.Output()
@@ -352,7 +352,7 @@ func (d *cutDisk) look(t *testing.T) {
 	t.Helper()
 	dir, unmount := mount(t, d.image)
 	defer unmount()
-	c := command(t.Context(), filepath.Join(dir, "store"), "tally-replay", "log", "--all-sessions", "-o", "jsonl", "--log-level", "error")
+	c := command(t.Context(), filepath.Join(dir, "store"), "tally", "log", "--all-sessions", "-o", "jsonl", "--log-level", "error")
 	var out, errw bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errw
 	err := c.Run()

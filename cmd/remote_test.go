@@ -28,7 +28,7 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 	defer cancel()
 	serve := func() served {
 		t.Helper()
-		c := command(ctx, store, "tally-ingest", "serve", "-o", "json", "--listen", address, "--users", users)
+		c := command(ctx, store, "tally", "serve", "-o", "json", "--listen", address, "--users", users)
 		out, err := c.StdoutPipe()
 		if err == nil {
 			err = c.Start()
@@ -60,7 +60,7 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 			fmt.Fprintf(lines, `{"specversion":"1.0","id":"%s","source":"urn:test:remote","type":"tally.turn.appended.v1","subject":"session/s","data":{"entries":[{"thread":"main","turn":{"n":%d}}]}}`+"\n", id, i)
 		}
 	}()
-	producer := remote(ctx, dir, "tally-ingest", "append", "-o", "jsonl", "--log-level", "error", "--server", "nats://"+address)
+	producer := remote(ctx, dir, "tally", "append", "-o", "jsonl", "--log-level", "error", "--server", "nats://"+address)
 	var out, errw bytes.Buffer
 	producer.Stdin, producer.Stdout, producer.Stderr = input, &out, &errw
 	if err := producer.Start(); err != nil {
@@ -87,7 +87,7 @@ func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 	mustHold(t, store, acked, order, true)
 }
 
-// remote prepares a run of one of the two commands by somebody who has no store, as
+// remote prepares a run of tally by somebody who has no store, as
 // one of the users.
 func remote(ctx context.Context, home, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(bin, name), args...)

@@ -41,7 +41,7 @@ func TestKillOwnerUnderProducers(t *testing.T) {
 			}
 		}
 		all.Go(func() {
-			c := command(ctx, store, "tally-ingest", "append", "-o", "jsonl", "--log-level", "error")
+			c := command(ctx, store, "tally", "append", "-o", "jsonl", "--log-level", "error")
 			var out, errw bytes.Buffer
 			c.Stdin, c.Stdout, c.Stderr = strings.NewReader(text.String()), &out, &errw
 			if err := c.Run(); err != nil {
@@ -71,7 +71,7 @@ func TestKillOwnerUnderProducers(t *testing.T) {
 		t.Errorf("%d events were acknowledged, %d were sent", len(acked), processes*sessions*each)
 	}
 	mustHold(t, store, acked, order, true)
-	output(t, nil, store, "tally-replay", "verify")
+	output(t, nil, store, "tally", "verify")
 }
 
 // served is a process that owns a store, or waits to.
@@ -81,7 +81,7 @@ type served struct{ kill func() }
 // gone.
 func mustServe(t *testing.T, ctx context.Context, store string) served {
 	t.Helper()
-	c := command(ctx, store, "tally-ingest", "serve", "-o", "json", "--log-level", "error")
+	c := command(ctx, store, "tally", "serve", "-o", "json", "--log-level", "error")
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()

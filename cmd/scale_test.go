@@ -29,10 +29,10 @@ func TestViewsOfLargeStore(t *testing.T) {
 	}
 	store := filepath.Join(t.TempDir(), "store")
 	fillStore(t, store, count, sessions)
-	server := peakMemory(t, command(t.Context(), store, "tally-replay", "status"))
+	server := peakMemory(t, command(t.Context(), store, "tally", "status"))
 
 	began := time.Now()
-	c := command(t.Context(), store, "tally-replay", "project", "--once", "--progress", "none")
+	c := command(t.Context(), store, "tally", "project", "--once", "--progress", "none")
 	used := peakMemory(t, c)
 	t.Logf("%d events: both views in %v; peak memory %d MB, of a process that only opens the store %d MB",
 		count, time.Since(began).Round(time.Millisecond), used>>20, server>>20)
@@ -46,20 +46,20 @@ func TestViewsOfLargeStore(t *testing.T) {
 		}
 		t.Logf("%s has %.1f bytes for each event", name, float64(info.Size())/float64(count))
 	}
-	t.Logf("ls --limit 50: %v", timesOf(t, 9, func(int) { output(t, nil, store, "tally-replay", "ls", "--limit", "50") }))
-	t.Logf("ls --sort cost --limit 50: %v", timesOf(t, 9, func(int) { output(t, nil, store, "tally-replay", "ls", "--sort", "cost", "--limit", "50") }))
+	t.Logf("ls --limit 50: %v", timesOf(t, 9, func(int) { output(t, nil, store, "tally", "ls", "--limit", "50") }))
+	t.Logf("ls --sort cost --limit 50: %v", timesOf(t, 9, func(int) { output(t, nil, store, "tally", "ls", "--sort", "cost", "--limit", "50") }))
 	t.Logf("search: %v", timesOf(t, 40, func(i int) {
-		output(t, nil, store, "tally-replay", "search", scaleWords[i%len(scaleWords)], scaleWords[(i/7)%len(scaleWords)])
+		output(t, nil, store, "tally", "search", scaleWords[i%len(scaleWords)], scaleWords[(i/7)%len(scaleWords)])
 	}))
 	showsTail(t, store)
-	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
+	mustVerify(t, command(t.Context(), store, "tally", "verify"))
 }
 
 // showsTail shows the last turns of the largest session, as a process that attaches to
 // an owner, and those of a small one: what is read does not grow with the session.
 func showsTail(t *testing.T, store string) {
 	t.Helper()
-	owner := command(t.Context(), store, "tally-ingest", "serve", "-o", "json")
+	owner := command(t.Context(), store, "tally", "serve", "-o", "json")
 	out, err := owner.StdoutPipe()
 	if err == nil {
 		err = owner.Start()
@@ -84,7 +84,7 @@ func showsTail(t *testing.T, store string) {
 	used := make(map[string]int64)
 	for _, id := range []string{"short-1", "large"} {
 		t.Logf("show %s --last 50: %v", id, timesOf(t, 9, func(int) {
-			used[id] = max(used[id], peakMemory(t, command(t.Context(), store, "tally-replay", "show", id, "--last", "50")))
+			used[id] = max(used[id], peakMemory(t, command(t.Context(), store, "tally", "show", id, "--last", "50")))
 		}))
 	}
 	t.Logf("peak memory of that: %d MB and %d MB", used["short-1"]>>20, used["large"]>>20)

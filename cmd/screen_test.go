@@ -96,15 +96,15 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	}
 	escaped, panelID := events.EscapeID(id), events.EscapeID("p"+evil)
 	calls := [][]string{
-		{"tally-replay", "ls"}, {"tally-replay", "ls", "--all"}, {"tally-replay", "search", "word"}, {"tally-replay", "search", "hidden"}, {"tally-replay", "search", evil},
-		{"tally-replay", "log"}, {"tally-replay", "log", escaped, "--graph"}, {"tally-replay", "log", escaped}, {"tally-replay", "show", escaped}, {"tally-replay", "show", escaped, "--all"},
-		{"tally-replay", "show", escaped, "--tools", "full"}, {"tally-replay", "show", escaped, "--raw-none"}, {"tally-replay", "show", panelID}, {"tally-replay", "show", panelID, "--steps"}, {"tally-replay", "show", panelID, "--tree"},
-		{"tally-replay", "runs", escaped}, {"tally-replay", "runs", panelID}, {"tally-replay", "show", escaped, "--run", "run" + evil}, {"tally-replay", "cost"}, {"tally-replay", "cost", escaped}, {"tally-replay", "cost", "--by", "model"},
-		{"tally-replay", "diff", escaped, "@2", "@4"}, {"tally-replay", "rewind", panelID}, {"tally-replay", "rewind", escaped, "--to", "#1", "-y"}, {"tally-replay", "undo", escaped, "-y"}, {"tally-replay", "redo", escaped, "-y"},
-		{"tally-replay", "fork", escaped, "--at", "@3"}, {"tally-replay", "fork", escaped, "--at", "@3", "--id", "f" + evil}, {"tally-replay", "status"}, {"tally-replay", "verify"},
-		{"tally-replay", "show", "no" + evil}, {"tally-replay", "show", escaped, "--at", evil}, {"tally-replay", "show", evil, "--thread", evil}, {"tally-replay", "ls", "--sort", evil}, {"tally-replay", evil}, {"tally-replay", "ls", "--" + evil},
-		{"tally-replay", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally-replay", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally-replay", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
-		{"tally-ingest", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally-ingest", "append", "a" + evil}, {"tally-replay", "rebuild"},
+		{"tally", "ls"}, {"tally", "ls", "--all"}, {"tally", "search", "word"}, {"tally", "search", "hidden"}, {"tally", "search", evil},
+		{"tally", "log"}, {"tally", "log", escaped, "--graph"}, {"tally", "log", escaped}, {"tally", "show", escaped}, {"tally", "show", escaped, "--all"},
+		{"tally", "show", escaped, "--tools", "full"}, {"tally", "show", escaped, "--raw-none"}, {"tally", "show", panelID}, {"tally", "show", panelID, "--steps"}, {"tally", "show", panelID, "--tree"},
+		{"tally", "runs", escaped}, {"tally", "runs", panelID}, {"tally", "show", escaped, "--run", "run" + evil}, {"tally", "cost"}, {"tally", "cost", escaped}, {"tally", "cost", "--by", "model"},
+		{"tally", "diff", escaped, "@2", "@4"}, {"tally", "rewind", panelID}, {"tally", "rewind", escaped, "--to", "#1", "-y"}, {"tally", "undo", escaped, "-y"}, {"tally", "redo", escaped, "-y"},
+		{"tally", "fork", escaped, "--at", "@3"}, {"tally", "fork", escaped, "--at", "@3", "--id", "f" + evil}, {"tally", "status"}, {"tally", "verify"},
+		{"tally", "show", "no" + evil}, {"tally", "show", escaped, "--at", evil}, {"tally", "show", evil, "--thread", evil}, {"tally", "ls", "--sort", evil}, {"tally", evil}, {"tally", "ls", "--" + evil},
+		{"tally", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
+		{"tally", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally", "append", "a" + evil}, {"tally", "rebuild"},
 	}
 	shown := 0
 	for _, call := range calls {

@@ -97,14 +97,14 @@ func TestKillProjector(t *testing.T) {
 	store, text := filepath.Join(t.TempDir(), "store"), ""
 	killAll(t, kills, func(round int) *exec.Cmd {
 		text = tale(fmt.Sprintf("r%d-", round), 9, 150)
-		c := command(t.Context(), store, "tally-ingest", "append", "-o", "jsonl")
+		c := command(t.Context(), store, "tally", "append", "-o", "jsonl")
 		c.Stdin = strings.NewReader(text)
 		return c
-	}, func() { mustVerify(t, command(t.Context(), store, "tally-replay", "verify")) })
-	output(t, strings.NewReader(text), store, "tally-ingest", "append", "-o", "jsonl")
-	output(t, nil, store, "tally-replay", "project", "--once")
-	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
-	mustBeCaughtUp(t, output(t, nil, store, "tally-replay", "status", "-o", "json"))
+	}, func() { mustVerify(t, command(t.Context(), store, "tally", "verify")) })
+	output(t, strings.NewReader(text), store, "tally", "append", "-o", "jsonl")
+	output(t, nil, store, "tally", "project", "--once")
+	mustVerify(t, command(t.Context(), store, "tally", "verify"))
+	mustBeCaughtUp(t, output(t, nil, store, "tally", "status", "-o", "json"))
 }
 
 // mustBeCaughtUp wants every view to be as far as the log.
@@ -135,16 +135,16 @@ func TestKillRebuild(t *testing.T) {
 		kills = 100
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	output(t, strings.NewReader(tale("s", 9, 300)), store, "tally-ingest", "append", "-o", "jsonl")
-	output(t, nil, store, "tally-replay", "project", "--once")
-	want := output(t, nil, store, "tally-replay", "ls", "-o", "jsonl")
-	killAll(t, kills, func(int) *exec.Cmd { return command(t.Context(), store, "tally-replay", "rebuild") }, func() {
-		if got := output(t, nil, store, "tally-replay", "ls", "-o", "jsonl"); got != want {
+	output(t, strings.NewReader(tale("s", 9, 300)), store, "tally", "append", "-o", "jsonl")
+	output(t, nil, store, "tally", "project", "--once")
+	want := output(t, nil, store, "tally", "ls", "-o", "jsonl")
+	killAll(t, kills, func(int) *exec.Cmd { return command(t.Context(), store, "tally", "rebuild") }, func() {
+		if got := output(t, nil, store, "tally", "ls", "-o", "jsonl"); got != want {
 			t.Fatalf("after a killed rebuild the list is\n%s\nwant\n%s", got, want)
 		}
 	})
-	output(t, nil, store, "tally-replay", "rebuild")
-	mustVerify(t, command(t.Context(), store, "tally-replay", "verify"))
+	output(t, nil, store, "tally", "rebuild")
+	mustVerify(t, command(t.Context(), store, "tally", "verify"))
 }
 
 // Two processes keep the views beside one server: one works, one waits. The one that
@@ -162,7 +162,7 @@ func TestTwoProjectors(t *testing.T) {
 		return c
 	}
 	project := func() *exec.Cmd {
-		c := run("tally-replay", "project")
+		c := run("tally", "project")
 		c.Stderr = &bytes.Buffer{}
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestTwoProjectors(t *testing.T) {
 		return c
 	}
 	append1 := func(text string) {
-		c := run("tally-ingest", "append", "-o", "jsonl")
+		c := run("tally", "append", "-o", "jsonl")
 		c.Stdin = strings.NewReader(text)
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("append: %v\n%s", err, out)
@@ -191,7 +191,7 @@ func TestTwoProjectors(t *testing.T) {
 		append1(strings.Join(lines[(i+1)*part:min((i+2)*part, len(lines))], ""))
 		waitCaughtUp(t, run)
 		worst = max(worst, time.Since(began))
-		mustVerify(t, run("tally-replay", "verify"))
+		mustVerify(t, run("tally", "verify"))
 		active = standby
 	}
 	t.Logf("%d takeovers, the longest took %v with what was appended meanwhile", kills, worst.Round(time.Millisecond))
@@ -207,7 +207,7 @@ func waitCaughtUp(t *testing.T, run func(string, ...string) *exec.Cmd) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		out, err := run("tally-replay", "status", "-o", "json").Output()
+		out, err := run("tally", "status", "-o", "json").Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func serveNATS(t *testing.T) (url string) {
 // serve answers Prometheus about its log and its views.
 func TestServeMetrics(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
-	c := command(t.Context(), store, "tally-ingest", "serve", "--metrics", ":0", "-o", "json")
+	c := command(t.Context(), store, "tally", "serve", "--metrics", ":0", "-o", "json")
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -259,8 +259,8 @@ func TestServeMetrics(t *testing.T) {
 	if err := json.NewDecoder(out).Decode(&serving); err != nil {
 		t.Fatal(err)
 	}
-	output(t, strings.NewReader(tale("s", 3, 20)), store, "tally-ingest", "append", "-o", "jsonl")
-	output(t, nil, store, "tally-replay", "ls") // waits until the catalog shows them
+	output(t, strings.NewReader(tale("s", 3, 20)), store, "tally", "append", "-o", "jsonl")
+	output(t, nil, store, "tally", "ls") // waits until the catalog shows them
 	answer, err := http.Get(serving.Metrics)
 	if err != nil {
 		t.Fatal(err)

@@ -125,3 +125,11 @@ func ID(id string) string {
 	}
 	return events.EscapeID(id)
 }
+
+// NonNil returns a list that JSON writes as a list: empty rather than null.
+func NonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,4 +1,4 @@
-// Package app is what tally-ingest and tally-replay share: the common flags, how
+// Package app is what all verbs share: the common flags, how
 // a store is opened, how a session is named.
 package app
 
@@ -189,7 +189,7 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%q names %d sessions: %s", arg, len(found), some(found))}
 	}
 	return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", arg, st.Namespace()),
-		Hint: "tally-replay ls lists the sessions."}
+		Hint: "tally ls lists the sessions."}
 }
 
 // isWhole reports whether an argument is the whole id of a session and cannot stand for

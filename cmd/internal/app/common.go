@@ -2,57 +2,15 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
 )
-
-// version is what version prints.
-type version struct {
-	Version  string `json:"version"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	Server   string `json:"natsServer"`
-	Sync     string `json:"sync"`
-}
-
-// VersionCommand prints what this program is made of, and how it syncs.
-func (a *App) VersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version, and how acknowledged events reach the disk", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			v := version{"devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, embedded.SyncMethod(a.storeParent())}
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-				v.Version = info.Main.Version
-			}
-			if a.Format != cli.Text {
-				return cli.WriteJSON(a.Out, a.Format, v)
-			}
-			_, err := fmt.Fprintf(a.Out, "tally %s (%s, %s)\nnats-server %s, embedded\nsync: %s\n", v.Version, v.Go, v.Platform, v.Server, v.Sync)
-			return err
-		},
-	}
-}
-
-// storeParent is the directory of the store, or what there is above it.
-func (a *App) storeParent() string {
-	c, err := a.Config()
-	if err != nil {
-		return "."
-	}
-	for dir := c.Store; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-			return dir
-		}
-	}
-}
 
 // DiskUse sums the files below a directory; what vanishes meanwhile does not count.
 func DiskUse(dir string) int64 {
@@ -80,12 +38,12 @@ func Examples(lines ...string) string {
 	return text
 }
 
-// Sibling is how to run the other command: the way this one was run.
-func Sibling(name string) string {
+// Program is how to run tally: the way this one was run.
+func Program() string {
 	if exe, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
-		return "go run ./cmd/" + name
+		return "go run ./cmd/tally"
 	}
-	return name
+	return "tally"
 }
 
 // StoreFlags repeats the flags that name the store, for commands to try next.
@@ -102,4 +60,17 @@ func (a *App) StoreFlags() string {
 		text += " --" + f.name + " " + value
 	}
 	return text
+}
+
+// ListTurns prints turns on a line each, a sign before each, and how many there are.
+func ListTurns(w io.Writer, what, sign string, turns []projector.TurnAt) {
+	const most = 10
+	fmt.Fprintf(w, "%s: %s\n", what, plain.Count(len(turns), "turn"))
+	for i, t := range turns {
+		if i == most && len(turns) > most+1 {
+			fmt.Fprintf(w, "  %s ... and %d more\n", sign, len(turns)-most)
+			return
+		}
+		fmt.Fprintf(w, "  %s %s#%d %v  %s\n", sign, plain.Printable(t.Thread), t.Number, t.Offset, render.Summary(t.Turn, 80))
+	}
 }

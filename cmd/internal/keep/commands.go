@@ -1,0 +1,13 @@
+// Package keep has the verbs that take things out of a store, and look after it.
+package keep
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+)
+
+// Commands returns the verbs, anew for each run.
+func Commands(a *app.App) []*cobra.Command {
+	return []*cobra.Command{newExport(a), newVerify(a), newRebuild(a), newProject(a), newInit(a), newStatus(a), newVersion(a)}
+}

@@ -1,0 +1,86 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+)
+
+// written is what init prints with -o json.
+type written struct {
+	File      string `json:"file"`
+	Namespace string `json:"namespace"`
+}
+
+func newInit(a *app.App) *cobra.Command {
+	var local bool
+	cmd := &cobra.Command{
+		Use: "init [NAMESPACE]", Short: "Give the project in this directory a namespace of its own", Args: cobra.MaximumNArgs(1),
+		Long: `Write a tally.toml that gives the project in this directory a namespace of its
+own, by default named after the directory, so that its sessions stay apart from
+those of other projects in the same store. --local gives it a store of its own.`,
+		Example: app.Examples("tally init", "tally init travel-agent", "tally init --local"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			ns := namespaceOf(filepath.Base(dir))
+			if len(args) == 1 {
+				ns = args[0]
+			}
+			if err := events.ValidateNamespace(ns); err != nil {
+				return err
+			}
+			text := "# tally: see https://github.com/tallylog/tally\nnamespace = \"" + ns + "\"\n"
+			if local {
+				text += "\n[store]\ndir = \".tally-store\"\n"
+			}
+			if err := writeNew(config.FileName, text); err != nil {
+				return err
+			}
+			w := written{filepath.Join(dir, config.FileName), ns}
+			if a.Format != cli.Text {
+				return cli.WriteJSON(a.Out, a.Format, w)
+			}
+			_, err = fmt.Fprintf(a.Out, "Wrote %s: sessions of this project go to namespace %s.\n", config.FileName, ns)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&local, "local", false, "keep the store in .tally-store beside the file")
+	return cmd
+}
+
+// writeNew makes a file that must not exist yet.
+func writeNew(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists already", name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// namespaceOf makes a namespace of a directory's name.
+func namespaceOf(name string) string {
+	ns := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
+			return r
+		}
+		return '-'
+	}, name)
+	return ns[:min(len(ns), 64)]
+}

@@ -1,0 +1,235 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// status is what status prints.
+type status struct {
+	Head       events.Offset `json:"head"`
+	Durable    events.Offset `json:"durable"` // up to here, everything survives a power cut
+	Lost       int           `json:"lost"`    // records that are known to be lost
+	Sessions   int           `json:"sessions"`
+	Documents  int           `json:"documents"`
+	Namespace  string        `json:"namespace"`
+	Backend    string        `json:"backend"`
+	Store      string        `json:"store,omitempty"`
+	Owner      *ownerStatus  `json:"owner,omitempty"` // none: nobody but this process
+	Bytes      int64         `json:"bytes,omitempty"`
+	LogBytes   int64         `json:"logBytes,omitempty"`
+	FreeBytes  uint64        `json:"freeBytes,omitempty"`
+	Snapshots  int           `json:"snapshots"`
+	Durability string        `json:"durability"`
+	Views      []viewStatus  `json:"views"`
+}
+
+type ownerStatus struct {
+	PID int    `json:"pid"`
+	URL string `json:"url"`
+}
+
+// viewStatus is how far a view is behind the durable end of the log.
+type viewStatus struct {
+	View        string             `json:"view"`
+	Offset      events.Offset      `json:"offset"`
+	Event       string             `json:"event,omitempty"`
+	Updated     string             `json:"updated,omitempty"`
+	LagEvents   uint64             `json:"lagEvents"`
+	LagSeconds  float64            `json:"lagSeconds"`      // since the first event was recorded that the view does not show
+	Error       string             `json:"error,omitempty"` // why it cannot be read
+	Quarantined []quarantineStatus `json:"quarantined"`
+}
+
+type quarantineStatus struct {
+	Subject string        `json:"subject"`
+	Offset  events.Offset `json:"offset"`
+	Reason  string        `json:"reason"`
+}
+
+func newStatus(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show where the store is, how far it goes, its views and its size", Args: cobra.NoArgs,
+		Long: `Show where the store is, how far its log goes and is durable, how far each view is
+behind, what is quarantined, and how much room it takes. Nothing is changed; a view
+that is behind catches up with the next command that opens the store.`,
+		Example: app.Examples("tally status", "tally status -o json", "tally status --namespace other"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.Config()
+			if err != nil {
+				return err
+			}
+			return a.WithStillStore(cmd.Context(), func(st *tally.Store) error {
+				s, err := statusOf(cmd.Context(), c, st)
+				if err != nil {
+					return err
+				}
+				s.Owner = ownerOf(c)
+				if a.Format != cli.Text {
+					return cli.WriteJSON(a.Out, a.Format, s)
+				}
+				_, err = fmt.Fprint(a.Out, s)
+				return err
+			})
+		},
+	}
+}
+
+// ownerOf returns the process that owns a local store, nil if it is this one.
+func ownerOf(c config.Config) *ownerStatus {
+	if c.Backend != config.Local {
+		return nil
+	}
+	pid, url := embedded.OwnerOf(c.Store)
+	if pid == 0 || pid == os.Getpid() {
+		return nil
+	}
+	return &ownerStatus{pid, url}
+}
+
+func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, error) {
+	s := status{Namespace: c.Namespace, Backend: c.Backend, Durability: st.Log.Durability().String(), Lost: st.Log.Lost()}
+	var err error
+	if s.Head, err = st.Log.Head(ctx); err != nil {
+		return s, err
+	}
+	if s.Durable, err = st.Log.Durable(ctx); err != nil {
+		return s, err
+	}
+	if s.Sessions, s.Documents, err = countSubjects(ctx, c, st, s.Durable); err != nil {
+		return s, err
+	}
+	if snaps := st.Snapshots(); snaps != nil {
+		for m, err := range snaps.All(ctx) {
+			if err == nil && m.Fold == projector.SessionFold { // a session's chunks are parts of them
+				s.Snapshots++
+			}
+		}
+	}
+	if c.Backend == config.Local {
+		s.Store, s.Bytes, s.LogBytes = c.Store, app.DiskUse(c.Store), app.DiskUse(filepath.Join(c.Store, "jetstream"))
+		if !embedded.Exists(c.Store) {
+			s.Durability = log.Durable.String() // as it will be
+		}
+		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s, err
+		}
+	}
+	s.Views, err = viewsOf(ctx, st)
+	return s, err
+}
+
+// countSubjects counts the sessions and documents of the namespace. The catalog knows, if
+// it shows what is durable; to list the subjects of a large log takes seconds.
+func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durable events.Offset) (sessions, documents int, err error) {
+	if list, err := catalog.Open(ctx, st.ViewsDir()); err == nil {
+		defer list.Close()
+		if at, err := list.Standing(ctx); err == nil && at.Cursor.Offset >= durable {
+			return list.Count(ctx, c.Namespace)
+		}
+	}
+	for info, err := range st.Log.Subjects(ctx, c.Namespace, "") {
+		if err != nil {
+			return 0, 0, err
+		}
+		if info.Subject.IsSession() {
+			sessions++
+		} else {
+			documents++
+		}
+	}
+	return sessions, documents, nil
+}
+
+// viewsOf says how far the views are, as their files say.
+func viewsOf(ctx context.Context, st *tally.Store) ([]viewStatus, error) {
+	list := []viewStatus{}
+	if st.ViewsDir() == "" {
+		return list, nil
+	}
+	for _, name := range app.ViewNames(nil) {
+		v := viewStatus{View: name, Quarantined: []quarantineStatus{}}
+		standing, err := catalog.StandingOf(ctx, st.ViewsDir(), name)
+		if err != nil {
+			v.Error = err.Error()
+		}
+		v.Offset, v.Event = standing.Cursor.Offset, standing.Cursor.EventID
+		if !standing.Updated.IsZero() {
+			v.Updated = standing.Updated.Format(time.RFC3339Nano)
+		}
+		for _, q := range standing.Quarantined {
+			v.Quarantined = append(v.Quarantined, quarantineStatus{q.Subject.String(), q.Offset, q.Reason})
+		}
+		lag, err := st.Lag(ctx, v.Offset)
+		if err != nil {
+			return list, err
+		}
+		v.LagEvents, v.LagSeconds = lag.Events, lag.Age.Seconds()
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// String says it for people.
+func (s status) String() string {
+	var b strings.Builder
+	where := s.Backend
+	if s.Store != "" {
+		where = s.Store
+	}
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("store", "%s", where)
+	if s.Owner != nil {
+		line("owner", "process %d, serving %s", s.Owner.PID, s.Owner.URL)
+	}
+	line("namespace", "%s", s.Namespace)
+	line("head", "%v, durable up to %v", s.Head, s.Durable)
+	if s.Lost > 0 {
+		line("damage", "%s lost: verify names them", plain.Count(s.Lost, "record"))
+	}
+	line("sessions", "%d", s.Sessions)
+	line("documents", "%d", s.Documents)
+	line("snapshots", "%d", s.Snapshots)
+	for _, v := range s.Views {
+		line(v.View, "%s", v)
+		for _, q := range v.Quarantined {
+			line("", "quarantined: %s at %v: %s", plain.Printable(q.Subject), q.Offset, plain.Printable(q.Reason))
+		}
+	}
+	if s.Store != "" {
+		line("size", "%s, of it the log %s; %s free", plain.Bytes(s.Bytes), plain.Bytes(s.LogBytes), plain.Bytes(int64(s.FreeBytes)))
+	}
+	line("acks are", "%s", s.Durability)
+	return b.String()
+}
+
+func (v viewStatus) String() string {
+	switch {
+	case v.Error != "":
+		return plain.Printable(v.Error)
+	case v.LagEvents == 0:
+		return "as of " + v.Offset.String()
+	}
+	return fmt.Sprintf("as of %v, %s and %.1f s behind", v.Offset, plain.Count(int(v.LagEvents), "event"), v.LagSeconds)
+}

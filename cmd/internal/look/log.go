@@ -1,0 +1,288 @@
+package look
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
+)
+
+func newLog(a *app.App) *cobra.Command {
+	r := &reader{app: a}
+	cmd := &cobra.Command{
+		Use: "log [SESSION] [A..B]", Short: "List the events of a session, or of all", Args: cobra.MaximumNArgs(2),
+		Long: `List the events of a session in the order of the log, each with its offset and
+whether it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
+
+A..B is a range of positions, A exclusive; either may be left out.`,
+		Example: app.Examples("tally log last --graph", "tally log travel @10..head", "tally log --all-sessions -f -o jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.everything != (len(args) == 0) || r.everything && (r.graph || len(args) > 0) {
+				return cli.Usagef("give a SESSION, or --all-sessions without one")
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })
+		},
+	}
+	cmd.Flags().BoolVar(&r.everything, "all-sessions", false, "every session and document of the namespace, in one order")
+	cmd.Flags().BoolVar(&r.graph, "graph", false, "draw the branches that rewinds left")
+	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on with what is appended, until interrupted")
+	cmd.Flags().BoolVar(&r.raw, "raw", false, "only the data of each event, byte for byte, one after the other")
+	return cmd
+}
+
+// reader lists events.
+type reader struct {
+	app                            *app.App
+	everything, graph, follow, raw bool
+}
+
+func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error {
+	if r.everything {
+		return r.list(ctx, st, events.Range{Namespace: st.Namespace()}, nil)
+	}
+	handle, err := app.Session(ctx, st, args[0])
+	if err != nil {
+		return err
+	}
+	s, err := handle.Load(ctx, "")
+	if err != nil {
+		return err
+	}
+	rng := events.Range{Subject: s.Subject}
+	if len(args) == 2 {
+		if rng.After, rng.Upto, err = r.bounds(ctx, st, s, args[1]); err != nil {
+			return err
+		}
+	}
+	if r.graph && r.follow {
+		return cli.Usagef("--graph draws what is there; it cannot follow")
+	}
+	if r.graph {
+		return r.drawGraph(ctx, st, s, rng)
+	}
+	return r.list(ctx, st, rng, s)
+}
+
+// bounds resolves A..B to offsets: after A, up to B.
+func (r *reader) bounds(ctx context.Context, st *tally.Store, s *projector.Session, text string) (after, upto events.Offset, err error) {
+	from, to, ok := strings.Cut(text, "..")
+	if !ok {
+		return 0, 0, cli.Usagef("%q: want a range such as @10..@20 or @10..", text)
+	}
+	for _, end := range []struct {
+		text string
+		at   *events.Offset
+	}{{from, &after}, {to, &upto}} {
+		if end.text == "" {
+			continue
+		}
+		p, err := projector.ParsePosition(end.text)
+		if err != nil {
+			return 0, 0, err
+		}
+		if *end.at, err = st.Loader().Resolve(ctx, s, p); err != nil {
+			return 0, 0, err
+		}
+	}
+	return after, upto, nil
+}
+
+// logged is an event in log -o json.
+type logged struct {
+	Offset   events.Offset `json:"offset"`
+	Recorded string        `json:"recorded,omitempty"`
+	State    string        `json:"state,omitempty"` // live, rewound, rewind, late or void; not with --all-sessions or -f
+	Reason   string        `json:"reason,omitempty"`
+	Damaged  string        `json:"damaged,omitempty"`
+	Event    events.Raw    `json:"event,omitempty"` // CloudEvents JSON
+}
+
+// list prints records as they come. s, if there is one, says what is live.
+func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s *projector.Session) error {
+	records := st.Log.Read(ctx, rng)
+	format := r.app.Format
+	if r.follow {
+		records = st.Log.Follow(ctx, rng)
+		if format == cli.JSON {
+			format = cli.JSONL // an array has an end
+		}
+	}
+	list := cli.NewList(r.app.Out, format)
+	damaged := 0
+	for rec, err := range r.resolved(ctx, st, records) {
+		damage, isDamage := errors.AsType[*events.DamageError](err)
+		if isDamage {
+			damaged++
+			fmt.Fprintf(r.app.Err, "%v\n", damage)
+			if format != cli.Text && !r.raw {
+				if err := list.Add(logged{Offset: damage.Offset, Damaged: damage.Error()}); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.print(list, format, rec, s); err != nil {
+			return err
+		}
+	}
+	if r.follow && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if format != cli.Text && !r.raw {
+		if err := list.Close(); err != nil {
+			return err
+		}
+	}
+	if damaged > 0 {
+		return cli.Silent(cli.Integrity)
+	}
+	return nil
+}
+
+// resolved fetches data that are kept by reference.
+func (r *reader) resolved(ctx context.Context, st *tally.Store, records iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range records {
+			if err == nil {
+				rec, err = projector.Resolve(ctx, st.Log, rec, events.MaxValue)
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+func (r *reader) print(list *cli.List, format cli.Format, rec events.Record, s *projector.Session) error {
+	if r.raw {
+		_, err := r.app.Out.Write(append(rec.Data[:len(rec.Data):len(rec.Data)], '\n'))
+		return err
+	}
+	state, reason := "", ""
+	if s != nil && !r.follow {
+		state, reason = stateOf(s, rec)
+	}
+	if format == cli.Text {
+		mark := marks[state]
+		if mark == 0 {
+			mark = ' '
+		}
+		_, err := fmt.Fprintf(r.app.Out, "%c %s\n", mark, r.line(rec, s == nil, reason))
+		return err
+	}
+	event, err := events.AppendJSON(nil, rec.Event)
+	if err != nil {
+		return err
+	}
+	return list.Add(logged{Offset: rec.Offset, Recorded: rec.Recorded.UTC().Format(time.RFC3339Nano), State: state, Reason: reason, Event: event})
+}
+
+var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "late": '!', "void": '!'}
+
+// stateOf says what a record is in its session at head.
+func stateOf(s *projector.Session, rec events.Record) (state, reason string) {
+	for _, v := range s.Ledger.Void {
+		if v.Offset == rec.Offset {
+			return "void", v.Reason
+		}
+	}
+	for _, at := range s.Ledger.Late {
+		if at == rec.Offset {
+			seen, _ := rec.Seen()
+			return "late", "its producer had seen " + seen.String() + ", which is not in effect any more"
+		}
+	}
+	switch {
+	case rec.Type == events.TypeSessionRewound:
+		return "rewind", ""
+	case s.History.IsLive(rec.Offset):
+		return "live", ""
+	}
+	return "rewound", ""
+}
+
+// line is a record as text.
+func (r *reader) line(rec events.Record, withSubject bool, reason string) string {
+	name := strings.TrimSuffix(strings.TrimPrefix(rec.Type, "tally."), ".v1")
+	at := rec.Time
+	if at.IsZero() {
+		at = rec.Recorded
+	}
+	text := fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
+	if withSubject {
+		text += " " + render.Cut(rec.Subject.String(), 60)
+	}
+	if what := render.Event(rec.Event, 60); what != "" {
+		text += " " + what
+	}
+	if reason != "" {
+		text += "  (" + reason + ")"
+	}
+	return strings.TrimRight(text, " ")
+}
+
+// drawGraph prints the records of a session with its branches beside them.
+func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Session, rng events.Range) error {
+	var recs []events.Record
+	for rec, err := range r.resolved(ctx, st, st.Log.Read(ctx, rng)) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		recs = append(recs, rec)
+	}
+	nodes := make([]render.Node, len(recs))
+	reasons := make([]string, len(recs))
+	for i, rec := range recs {
+		state, reason := stateOf(s, rec)
+		mark := marks[state]
+		if state == "rewound" {
+			mark = '*'
+		}
+		nodes[i] = render.Node{Offset: rec.Offset, Live: s.History.IsLive(rec.Offset), After: s.History.LastLive(rec.Offset - 1), Mark: mark}
+		reasons[i] = reason
+	}
+	before, marks := render.Graph(nodes)
+	list := cli.NewList(r.app.Out, r.app.Format)
+	for i, rec := range recs {
+		if r.app.Format != cli.Text {
+			if err := list.Add(graphed{rec.Offset, nodes[i].After, nodes[i].Live, rec.Type, reasons[i]}); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, line := range before[i] {
+			fmt.Fprintln(r.app.Out, line)
+		}
+		fmt.Fprintln(r.app.Out, marks[i]+r.line(rec, false, reasons[i]))
+	}
+	if r.app.Format != cli.Text {
+		return list.Close()
+	}
+	return r.app.WarnDamaged(s)
+}
+
+// graphed is a record in log --graph -o json.
+type graphed struct {
+	Offset events.Offset `json:"offset"`
+	After  events.Offset `json:"after"` // the last live record before it
+	Live   bool          `json:"live"`
+	Type   string        `json:"type"`
+	Reason string        `json:"reason,omitempty"`
+}

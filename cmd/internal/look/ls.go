@@ -1,0 +1,166 @@
+package look
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// listed is a session in a list.
+type listed struct {
+	Session    string           `json:"session"`
+	Kind       string           `json:"kind"`
+	Title      string           `json:"title,omitempty"`
+	Status     string           `json:"status,omitempty"`
+	Project    string           `json:"project,omitempty"`
+	CWD        string           `json:"cwd,omitempty"`
+	CreatedAt  events.Timestamp `json:"createdAt,omitempty"`
+	LastAt     events.Timestamp `json:"lastAt,omitempty"`
+	Turns      int              `json:"turns"` // in effect, over all threads
+	TotalTurns int              `json:"totalTurns"`
+	Runs       int              `json:"runs"`
+	Rewinds    int              `json:"rewinds"`
+	Records    int              `json:"records"`
+	USD        events.Amount    `json:"usd"`
+	Tokens     events.Tokens    `json:"tokens"`
+	First      events.Offset    `json:"first"`
+	Head       events.Offset    `json:"head"`
+	Parent     string           `json:"parent,omitempty"`
+	Fork       *events.Fork     `json:"fork,omitempty"`
+	Next       string           `json:"next,omitempty"` // of the last one of a page, if there is another
+}
+
+// firstPage is how many sessions a terminal shows, unless asked for more.
+const firstPage = 100
+
+func newLs(a *app.App) *cobra.Command {
+	q := catalog.Query{}
+	var since, until, cwd string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the sessions, the one written to last first", Args: cobra.NoArgs,
+		Long: `List the sessions, the one written to last first, from the catalog: a view that the
+owner of the store keeps up to date, and that is read without opening the store if
+nobody owns it.`,
+		Example: app.Examples("tally ls --since 7d --min-cost 0.5", "tally ls --grep cake --sort cost -o jsonl", "tally ls -o json --limit 50"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if q.Since, err = app.When("since", since, time.Now()); err != nil {
+				return err
+			}
+			if q.Until, err = app.When("until", until, time.Now()); err != nil {
+				return err
+			}
+			if cwd != "" {
+				if q.CWD, err = filepath.Abs(cwd); err != nil {
+					return err
+				}
+			}
+			if !cmd.Flags().Changed("limit") && cli.IsTerminal(a.Out) {
+				q.Limit = firstPage
+			}
+			if q.Limit < 0 {
+				return cli.Usagef("--limit %d: want a number from 0", q.Limit)
+			}
+			return a.WithViews(cmd.Context(), "catalog", func(c config.Config, v app.Views) error {
+				q.Namespace = c.Namespace
+				return ls(cmd.Context(), a, v, q)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.Kind, "kind", "", "only sessions of this kind")
+	f.StringVar(&since, "since", "", "only those written to since a time, or for so long, such as 7d")
+	f.StringVar(&until, "until", "", "only those not written to since")
+	f.StringVar(&q.Grep, "grep", "", "only those with this text in their id or title")
+	f.StringVar(&cwd, "cwd", "", "only those that worked in this directory")
+	f.StringVar(&q.Project, "project", "", "only those of this project")
+	f.Float64Var(&q.MinCost, "min-cost", 0, "only those that cost so many USD or more")
+	f.StringVar(&q.Parent, "parent", "", "only those that this session started, and its forks")
+	f.StringVar((*string)(&q.Sort), "sort", string(catalog.ByHead), "last, created, cost, turns, records or id")
+	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
+	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
+	return cmd
+}
+
+func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
+	standing, err := v.Catalog.Standing(ctx)
+	if err != nil {
+		return err
+	}
+	page, err := v.Catalog.List(ctx, q)
+	if err != nil {
+		return err
+	}
+	if a.Format != cli.Text {
+		return writeListed(a, page)
+	}
+	if len(page.Sessions) == 0 {
+		return nothingListed(a, q)
+	}
+	w := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "SESSION\tKIND\tTURNS\tRUNS\tUSD\tHEAD\tLAST\tTITLE")
+	for _, s := range page.Sessions {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%v\t%s\t%s\n", render.Cut(cli.ID(s.ID), 60), s.Kind, s.Turns, s.Runs, s.Spent.USD, s.Head, minute(s.LastAt), render.Cut(s.Title, 40))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if page.Next != "" {
+		fmt.Fprintf(a.Err, "there are more: --after %s\n", page.Next)
+	}
+	a.AsOf(standing.Cursor)
+	return nil
+}
+
+func nothingListed(a *app.App, q catalog.Query) error {
+	plain := catalog.Query{Namespace: q.Namespace, Sort: q.Sort, Limit: q.Limit}
+	if q != plain {
+		fmt.Fprintln(a.Err, "No session is like that.")
+		return nil
+	}
+	fmt.Fprintln(a.Err, "There are no sessions yet. Try: tally import PATH")
+	return nil
+}
+
+func writeListed(a *app.App, page catalog.Page) error {
+	list := make([]listed, len(page.Sessions))
+	for i, s := range page.Sessions {
+		list[i] = listedOf(s)
+	}
+	if len(list) > 0 {
+		list[len(list)-1].Next = page.Next
+	}
+	return cli.WriteList(a.Out, a.Format, list)
+}
+
+func listedOf(s catalog.Session) listed {
+	l := listed{
+		Session: cli.ID(s.ID), Kind: s.Kind, Title: s.Title, Status: s.Status, Project: s.Project, CWD: s.CWD,
+		CreatedAt: s.CreatedAt, LastAt: s.LastAt, Turns: s.Turns, TotalTurns: s.TotalTurns, Runs: s.Runs, Rewinds: s.Rewinds,
+		Records: s.Records, USD: s.Spent.USD, Tokens: s.Spent.Tokens, First: s.First, Head: s.Head, Parent: cli.ID(s.Parent),
+	}
+	if s.Fork.Session != "" {
+		l.Fork = &s.Fork
+	}
+	return l
+}
+
+// minute spells a time for a table.
+func minute(t events.Timestamp) string {
+	at, ok := t.Time()
+	if !ok {
+		return "-"
+	}
+	return at.UTC().Format("2006-01-02 15:04")
+}

@@ -1,0 +1,172 @@
+package look
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
+)
+
+// toolMode says how much of the calls of tools is shown.
+type toolMode string
+
+const (
+	toolsNone  toolMode = "none"
+	toolsBrief toolMode = "brief" // a line for each
+	toolsFull  toolMode = "full"
+)
+
+func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error {
+	p := newPrinter(v)
+	p.header(s)
+	for _, name := range v.names(s) {
+		turns := s.Threads.Turns(name)
+		before := v.before[name]
+		p.printf("\n%s\n", p.style.Bold(plain.Printable(name)+", "+plain.Count(before+len(turns), "turn")))
+		for i, t := range turns {
+			p.turn(fmt.Sprintf("#%d", before+i+1), t)
+		}
+	}
+	p.gone(slices.DeleteFunc(gone, func(t projector.TurnAt) bool { return v.thread != "" && t.Thread != v.thread }))
+	return p.err
+}
+
+// gone shows turns that are not in effect.
+func (p *printer) gone(list []projector.TurnAt) {
+	if len(list) == 0 {
+		return
+	}
+	p.printf("\n%s\n", p.style.Bold("not in effect, "+plain.Count(len(list), "turn")))
+	for _, t := range list {
+		p.turn(plain.Printable(t.Thread), t.Turn)
+	}
+}
+
+// printer writes text that fits its width, and remembers the first error.
+type printer struct {
+	out   io.Writer
+	width int
+	style cli.Style
+	tools toolMode
+	err   error
+}
+
+func newPrinter(v *viewer) *printer {
+	return &printer{out: v.app.Out, width: cli.Width(v.app.Out), style: v.app.Style(), tools: v.tools}
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.out, format, args...)
+	}
+}
+
+// header says which session it is, and what it simulates if it does.
+func (p *printer) header(s *projector.Session) {
+	head := []string{p.style.Bold(plain.Printable(cli.ID(s.Subject.ID)))}
+	for _, part := range []string{s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
+		if part != "" {
+			head = append(head, plain.Printable(part))
+		}
+	}
+	p.printf("%s\n", strings.Join(head, " · "))
+	if f := s.Ledger.Fork; f != nil {
+		p.printf("fork of %s at %v\n", plain.Printable(f.Session), f.Offset)
+	}
+	if raw, ok := s.Ledger.Fields.Get("trajectory"); ok {
+		goal, persona := render.Goal(raw)
+		p.field("goal", goal)
+		p.field("persona", persona)
+	}
+}
+
+// labelled is the column at which the text behind a label begins.
+const labelled = 11
+
+// field prints a label and a text, if there is one.
+func (p *printer) field(label, text string) {
+	if text == "" {
+		return
+	}
+	for i, line := range render.Wrap(text, max(p.width-labelled, 20)) {
+		if i > 0 {
+			label = ""
+		}
+		p.printf("%s\n", strings.TrimRight(p.style.Dim(fmt.Sprintf("%-*s", labelled, label))+line, " "))
+	}
+}
+
+func (p *printer) turn(label string, t projector.Turn) {
+	marks := ""
+	if t.Pinned {
+		marks = "  pinned"
+	}
+	if t.Timestamp != "" {
+		marks += "  " + string(t.Timestamp)
+	}
+	p.printf("\n%s\n", p.style.Dim(fmt.Sprintf("%s  %v%s", label, t.Offset, marks)))
+	for _, line := range render.Turn(t) {
+		p.line(line)
+	}
+}
+
+// line prints one message of a turn.
+func (p *printer) line(line render.Line) {
+	const indent = 13
+	width := max(p.width-indent, 20)
+	texts := []string{""}
+	switch tool := line.Role == "call" || line.Role == "result"; {
+	case tool && p.tools == toolsNone:
+		return
+	case tool && p.tools == toolsBrief:
+		texts[0] = render.Cut(line.Text, width)
+	case tool:
+		texts = fullTool(line.Text, width)
+	default:
+		texts = render.Wrap(line.Text, width)
+	}
+	role := fmt.Sprintf("%-*s", indent-2, render.Cut(line.Role, indent-3))
+	for i, text := range texts {
+		if i > 0 {
+			role = strings.Repeat(" ", indent-2)
+		}
+		p.printf("%s\n", strings.TrimRight("  "+p.role(line.Role, role)+text, " "))
+	}
+}
+
+func (p *printer) role(role, padded string) string {
+	switch {
+	case strings.TrimSpace(padded) == "":
+		return padded
+	case role == "user":
+		return p.style.Cyan(padded)
+	case role == "assistant":
+		return p.style.Green(padded)
+	}
+	return p.style.Dim(padded)
+}
+
+// fullTool returns a call or a result with its JSON spread over lines.
+func fullTool(text string, width int) []string {
+	name, rest, ok := strings.Cut(text, " ")
+	if rawjson.Check([]byte(text)) == nil {
+		name, rest, ok = "", text, true
+	}
+	if !ok || rawjson.Check([]byte(rest)) != nil {
+		return render.Wrap(text, width)
+	}
+	lines := render.Wrap(string(rawjson.AppendIndent(nil, []byte(rest), "  ")), width)
+	if name == "" {
+		return lines
+	}
+	if len(lines) == 1 {
+		return render.Wrap(name+" "+lines[0], width)
+	}
+	return append(render.Wrap(name, width), lines...)
+}

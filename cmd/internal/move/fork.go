@@ -1,0 +1,63 @@
+package move
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+)
+
+// forked is what fork prints with -o json.
+type forked struct {
+	Session string        `json:"session"`
+	Fork    events.Fork   `json:"fork"`
+	Offset  events.Offset `json:"offset"`
+}
+
+func newFork(a *app.App) *cobra.Command {
+	var at, as string
+	cmd := &cobra.Command{
+		Use: "fork SESSION", Short: "Begin a new session with the threads of this one at a position", Args: cobra.ExactArgs(1),
+		Long: `Begin a new session with the threads that this one has at a position. Nothing is
+copied, and what either does later does not matter to the other. Runs, costs and
+the rewind stack do not come along.`,
+		Example: app.Examples("tally fork last --at ~1", "tally fork travel --at '#5' --as travel-b", "tally fork travel --at @120 -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+				s, err := app.Session(cmd.Context(), st, args[0])
+				if err != nil {
+					return err
+				}
+				head, err := s.Load(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				id := as
+				if id == "" {
+					id = fmt.Sprintf("%s-fork-%d", s.ID(), uint64(head.Offset()))
+				}
+				fork, ack, err := s.Fork(cmd.Context(), at, id)
+				if err != nil {
+					return err
+				}
+				begun, err := fork.Load(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				if a.Format != cli.Text {
+					return cli.WriteJSON(a.Out, a.Format, forked{cli.ID(fork.ID()), *begun.Ledger.Fork, ack.Last})
+				}
+				_, err = fmt.Fprintf(a.Out, "%s begins as %s was at %v, with %s.\n", plain.Printable(cli.ID(fork.ID())), plain.Printable(cli.ID(s.ID())), begun.Ledger.Fork.Offset, plain.Count(begun.History.Turns(), "turn"))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&at, "at", "", "position; default head")
+	cmd.Flags().StringVar(&as, "as", "", "id of the new session (default <id>-fork-<offset>)")
+	return cmd
+}

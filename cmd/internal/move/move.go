@@ -1,0 +1,194 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/errata"
+)
+
+func newRewind(a *app.App) *cobra.Command {
+	m := &mover{app: a, done: "rewound"}
+	var to, reason string
+	var steps int
+	cmd := &cobra.Command{
+		Use: "rewind SESSION", Short: "Move the head back; nothing is deleted", Args: cobra.ExactArgs(1),
+		Long: `Move the head of a session back to a position. The turns after it go out of
+effect; cost, runs and everything else in the ledger stay. Nothing is deleted:
+undo takes the rewind back. It says what leaves and what returns, and asks.
+
+Without --to it offers the rewind stack of the session, on which programs put a
+point for each run that can be taken back; --steps N takes back the N newest.
+The files that the runs wrote are restored in the folder that --tree names.`,
+		Example: app.Examples("tally rewind last --to ~2", "tally rewind travel --to '#5' --dry-run", "tally rewind travel --to @120 -y",
+			"tally rewind ses_0198c2", "tally rewind ses_0198c2 --steps 2 --tree ."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if to != "" && (cmd.Flags().Changed("steps") || m.tree != "") {
+				return cli.Usagef("--to moves the head alone: --steps and --tree go without it")
+			}
+			return m.run(ctx, args[0], func(s *errata.Session) (*plannedMove, error) {
+				if to != "" {
+					return headMove(s.Session)(s.PlanRewind(ctx, to, reason))
+				}
+				if !cmd.Flags().Changed("steps") {
+					var err error
+					if steps, err = m.chooseSteps(ctx, s); err != nil {
+						return nil, err
+					}
+				}
+				return m.stackMove(s)(s.PlanRewindSteps(ctx, m.workTree(), steps))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "position to go back to; default: choose from the rewind stack")
+	cmd.Flags().IntVar(&steps, "steps", 0, "take back this many runs of the rewind stack")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, kept in the log; goes with --to")
+	m.flags(cmd)
+	return cmd
+}
+
+func newUndo(a *app.App) *cobra.Command {
+	m := &mover{app: a, done: "undone"}
+	cmd := &cobra.Command{
+		Use: "undo SESSION", Short: "Take back the newest rewind", Args: cobra.ExactArgs(1),
+		Example: app.Examples("tally undo last", "tally undo travel --dry-run", "tally undo travel -y"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
+				return m.stackMove(s)(s.PlanUndoRewind(cmd.Context(), m.workTree()))
+			})
+		},
+	}
+	m.flags(cmd)
+	return cmd
+}
+
+func newRedo(a *app.App) *cobra.Command {
+	m := &mover{app: a, done: "redone"}
+	cmd := &cobra.Command{
+		Use: "redo SESSION", Short: "Take back the newest undo", Args: cobra.ExactArgs(1),
+		Example: app.Examples("tally redo last", "tally redo travel --dry-run", "tally redo travel -y"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
+				return m.stackMove(s)(s.PlanRedoRewind(cmd.Context(), m.workTree()))
+			})
+		},
+	}
+	m.flags(cmd)
+	return cmd
+}
+
+// mover shows a planned move, asks, and makes it.
+type mover struct {
+	app         *app.App
+	done        string
+	tree        string
+	yes, dryRun bool
+}
+
+func (m *mover) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&m.tree, "tree", "", "folder in which files are restored; default: none are")
+	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&m.dryRun, "dry-run", "n", false, "say what would happen, and write nothing")
+}
+
+// plannedMove is a move that was looked at, and how it is made.
+type plannedMove struct {
+	*tally.Move
+	files []errata.FileChange
+	make  func(context.Context) (log.Ack, []errata.FileChange, error)
+}
+
+// headMove is a move of the head alone.
+func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
+	return func(move *tally.Move, err error) (*plannedMove, error) {
+		if err != nil {
+			return nil, err
+		}
+		return &plannedMove{Move: move, make: func(ctx context.Context) (log.Ack, []errata.FileChange, error) {
+			ack, err := s.Move(ctx, move)
+			return ack, nil, err
+		}}, nil
+	}
+}
+
+// moved is what a move prints with -o json.
+type moved struct {
+	Session string             `json:"session"`
+	Offset  events.Offset      `json:"offset,omitempty"` // of the rewind; not with --dry-run
+	To      events.Offset      `json:"to"`
+	Undoes  events.Offset      `json:"undoes,omitempty"`
+	Leaves  []projector.TurnAt `json:"leaves"`
+	Returns []projector.TurnAt `json:"returns"`
+	Files   []movedFile        `json:"files,omitempty"`
+}
+
+func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) (*plannedMove, error)) error {
+	return m.app.WithExisting(ctx, func(st *tally.Store) error {
+		s, err := app.Session(ctx, st, arg)
+		if err != nil {
+			return err
+		}
+		move, err := plan(errata.Of(st, s.ID()))
+		if err != nil {
+			return err
+		}
+		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: cli.NonNil(move.Leaves), Returns: cli.NonNil(move.Returns), Files: movedFiles(move.files)}
+		if m.app.Format == cli.Text {
+			describe(m.app.Out, s, move)
+		}
+		if !m.dryRun {
+			if err := m.app.Confirm(m.yes, "Go on?"); err != nil {
+				return err
+			}
+			ack, files, err := move.make(ctx)
+			if err != nil {
+				return err
+			}
+			out.Offset, out.Files = ack.Last, movedFiles(files)
+		}
+		if m.app.Format != cli.Text {
+			return errors.Join(cli.WriteJSON(m.app.Out, m.app.Format, out), m.warnFiles(out))
+		}
+		if m.dryRun {
+			_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
+		} else {
+			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", plain.Printable(cli.ID(s.ID())), m.done, out.Offset)
+		}
+		return errors.Join(err, m.warnFiles(out))
+	})
+}
+
+// describe says what leaves and what returns.
+func describe(w io.Writer, s *tally.Session, move *plannedMove) {
+	fmt.Fprintf(w, "%s goes to %v.\n", plain.Printable(cli.ID(s.ID())), move.Event.To)
+	app.ListTurns(w, "leaves", "-", move.Leaves)
+	app.ListTurns(w, "returns", "+", move.Returns)
+	if n := sharing(move.Leaves); n > 0 {
+		fmt.Fprintf(w, "  (%s of one event each; the entries of an event stay together)\n", plain.Count(n, "group"))
+	}
+	listFiles(w, move.files)
+}
+
+// sharing counts the events that brought more than one of the turns.
+func sharing(turns []projector.TurnAt) int {
+	count := make(map[events.Offset]int)
+	n := 0
+	for _, t := range turns {
+		if count[t.Offset]++; count[t.Offset] == 2 {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,87 @@
+// Package program is the three programs: tally, which has all verbs, and two that have
+// a part of them.
+package program
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/keep"
+	"github.com/tallylog/tally/cmd/internal/look"
+	"github.com/tallylog/tally/cmd/internal/move"
+	"github.com/tallylog/tally/cmd/internal/serve"
+	"github.com/tallylog/tally/cmd/internal/write"
+)
+
+// groups are the verbs as the help lists them.
+var groups = []struct {
+	title    string
+	commands func(*app.App) []*cobra.Command
+}{
+	{"Write", write.Commands},
+	{"Look", look.Commands},
+	{"Move", move.Commands},
+	{"Keep", keep.Commands},
+	{"Serve", serve.Commands},
+}
+
+// exits is what every help ends with.
+const exits = `
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 partial (some input was unreadable, the
+rest went in), 4 not found, 5 integrity, 6 conflict, 7 store unreachable,
+8 store incompatible, 130 and 143 signals.`
+
+// positions says how sessions and positions are named.
+const positions = `
+
+A session is named by its id, a unique beginning of it, or "last".
+A position is head, start, @1234 (offset), #12 (turn 12 of main), gpt-5#3, ~2
+(without the last 2 turns), 2026-08-22T10:00Z, -10m, or e:<event id>.`
+
+// Tally is the program tally.
+func Tally(a *app.App) *cobra.Command {
+	return program(a, &cobra.Command{
+		Use: "tally", Short: "Durable memory for AI agents: an append-only log of their sessions",
+		Long: `Durable memory for AI agents: sessions go into an append-only log, are looked at as
+they are and as they were, rewound, forked, searched and exported. What was
+acknowledged is never lost, and nothing is deleted.` + positions + exits,
+	})
+}
+
+// Ingest is the program tally-ingest.
+func Ingest(a *app.App) *cobra.Command {
+	return program(a, &cobra.Command{
+		Use: "tally-ingest", Short: "Put sessions into an event log",
+		Long: `The verbs of tally that put sessions into an event log.` + exits,
+	}, "import", "append", "generate", "init", "serve", "bench", "status", "version")
+}
+
+// Replay is the program tally-replay.
+func Replay(a *app.App) *cobra.Command {
+	return program(a, &cobra.Command{
+		Use: "tally-replay", Short: "Look at sessions as they are and as they were; rewind, fork and export them",
+		Long: `The verbs of tally that look at sessions, move and keep them. They fold recorded
+events; none calls a model or runs a tool.` + positions + exits,
+	}, "ls", "show", "log", "search", "runs", "diff", "cost", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version")
+}
+
+// program gives a root its verbs: all, or those that are named.
+func program(a *app.App, root *cobra.Command, verbs ...string) *cobra.Command {
+	for _, g := range groups {
+		group := &cobra.Group{ID: g.title, Title: g.title + ":"}
+		for _, cmd := range g.commands(a) {
+			if len(verbs) > 0 && !slices.Contains(verbs, cmd.Name()) {
+				continue
+			}
+			if !root.ContainsGroup(group.ID) {
+				root.AddGroup(group)
+			}
+			cmd.GroupID = group.ID
+			root.AddCommand(cmd)
+		}
+	}
+	return root
+}

@@ -1,0 +1,177 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/cli"
+)
+
+// benched is what bench prints with -o json.
+type benched struct {
+	Directory  string             `json:"directory"`
+	FileSystem string             `json:"fileSystem"`
+	TurnBytes  int                `json:"turnBytes"`
+	Results    []measured         `json:"results"`
+	Ratios     map[string]float64 `json:"ratios"` // of this run; above 1: tally is faster
+}
+
+// measured is the outcome of one way to write with so many producers, each waiting
+// for its acknowledgement before it goes on.
+type measured struct {
+	What      string  `json:"what"`
+	Producers int     `json:"producers"`
+	PerSecond float64 `json:"perSecond"`
+	P50       int64   `json:"p50Micros"`
+	P99       int64   `json:"p99Micros"`
+	P999      int64   `json:"p999Micros"`
+	Appends   int     `json:"appends"`
+}
+
+func newBench(a *app.App) *cobra.Command {
+	b := &bencher{app: a}
+	cmd := &cobra.Command{
+		Use: "bench", Short: "Measure appends on this disk, and the raw server and disk beside them", Args: cobra.NoArgs,
+		Long: `Measure durable and buffered appends of 512-byte turns, and in the same run what the
+server and the disk do by themselves: JetStream with a sync of every message,
+JetStream without, one write and fdatasync after the other. Then 64 producers beside
+one that appends a hundred events at a time, and 16 beside the copy of a large file.
+With --postgres, or PGHOST in the environment, also a PostgreSQL server that commits
+each row; its tables are dropped again. Everything else is written to a folder of its
+own below --dir, which is removed at the end.
+
+The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
+		Example: app.Examples("tally bench", "tally bench --seconds 60 -o json", "tally bench --dir /srv --producers 1,16"),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
+	}
+	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "how long the whole may take, about")
+	cmd.Flags().IntSliceVar(&b.producers, "producers", []int{1, 16, 64, 256}, "numbers of producers")
+	cmd.Flags().StringVar(&b.dir, "dir", ".", "directory on the disk to measure")
+	cmd.Flags().StringVar(&b.postgres, "postgres", "", "URL of a PostgreSQL server on the same disk, to compare with")
+	return cmd
+}
+
+type bencher struct {
+	app       *app.App
+	seconds   int
+	producers []int
+	dir       string
+	postgres  string
+}
+
+func (b *bencher) run(ctx context.Context) (err error) {
+	if b.seconds < 1 || slices.ContainsFunc(b.producers, func(n int) bool { return n < 1 || n > 4096 }) || len(b.producers) == 0 {
+		return cli.Usagef("--seconds from 1 on, --producers from 1 to 4096")
+	}
+	app.CollectLess() // as serve does
+	dir, err := os.MkdirTemp(b.dir, ".tally-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	doc := benched{Directory: b.dir, FileSystem: fileSystem(dir), TurnBytes: benchTurn, Ratios: make(map[string]float64)}
+	steps := b.steps(dir)
+	each := time.Duration(b.seconds) * time.Second / time.Duration(len(steps))
+	progress := cli.NewProgress(b.app.Err, b.app.Progress, "measuring")
+	for i, s := range steps {
+		progress.At(int64(i+1), int64(len(steps)), s.what)
+		found, err := s.run(ctx, each)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+		doc.Results = append(doc.Results, found...)
+	}
+	step := len(steps)
+	progress.Done(int64(step), "")
+	doc.compare()
+	if b.app.Format != cli.Text {
+		return cli.WriteJSON(b.app.Out, b.app.Format, doc)
+	}
+	return b.table(doc)
+}
+
+// step is a part of the benchmark.
+type step struct {
+	what string
+	run  func(ctx context.Context, d time.Duration) ([]measured, error)
+}
+
+func (b *bencher) steps(dir string) []step {
+	// one is a step that measures one thing.
+	one := func(what string, producers int, run func(context.Context, time.Duration) (measured, error)) step {
+		return step{what, func(ctx context.Context, d time.Duration) ([]measured, error) {
+			m, err := run(ctx, d)
+			m.What, m.Producers = what, producers
+			return []measured{m}, err
+		}}
+	}
+	steps := []step{one(whatDisk, 1, func(ctx context.Context, d time.Duration) (measured, error) { return writeAndSync(ctx, dir, d) })}
+	for _, n := range b.producers {
+		for _, way := range ways {
+			steps = append(steps, one(way.what, n, func(ctx context.Context, d time.Duration) (measured, error) { return way.run(ctx, dir, n, d) }))
+		}
+		if b.postgres != "" || os.Getenv("PGHOST") != "" {
+			steps = append(steps, one(whatPostgres, n, func(ctx context.Context, d time.Duration) (measured, error) { return rowCommits(ctx, b.postgres, n, d) }))
+		}
+	}
+	return append(steps,
+		step{whatBatching, func(ctx context.Context, d time.Duration) ([]measured, error) { return besideBatches(ctx, dir, d) }},
+		step{whatBesideCopy, func(ctx context.Context, d time.Duration) ([]measured, error) { return besideCopy(ctx, dir, d) }})
+}
+
+// compare computes the ratios.
+func (d *benched) compare() {
+	rate := make(map[string]float64)
+	for _, m := range d.Results {
+		rate[fmt.Sprintf("%s/%d", m.What, m.Producers)] = m.PerSecond
+	}
+	for _, m := range d.Results {
+		other := map[string]string{whatDurable: whatSyncAlways, whatBuffered: whatAsync}[m.What]
+		if raw := rate[fmt.Sprintf("%s/%d", other, m.Producers)]; raw > 0 {
+			d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, other, m.Producers)] = m.PerSecond / raw
+		}
+		if raw := rate[fmt.Sprintf("%s/%d", whatPostgres, m.Producers)]; m.What == whatDurable && raw > 0 {
+			d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, whatPostgres, m.Producers)] = m.PerSecond / raw
+		}
+		if m.What == whatDurable && m.Producers == 1 && rate[whatDisk+"/1"] > 0 {
+			d.Ratios[whatDurable+" / "+whatDisk+", 1"] = m.PerSecond / rate[whatDisk+"/1"]
+		}
+	}
+}
+
+func (b *bencher) table(d benched) error {
+	fmt.Fprintf(b.app.Out, "%s, %s, turns of %d bytes\n\n", d.Directory, d.FileSystem, d.TurnBytes)
+	w := tabwriter.NewWriter(b.app.Out, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tPRODUCERS\tPER SECOND\tP50\tP99\tP99.9\t")
+	slices.SortStableFunc(d.Results, func(x, y measured) int { return cmp.Compare(x.What, y.What) })
+	for _, m := range d.Results {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%v\t%v\t%v\t\n", m.What, m.Producers, m.PerSecond, micros(m.P50), micros(m.P99), micros(m.P999))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(b.app.Out)
+	names := make([]string, 0, len(d.Ratios))
+	for name := range d.Ratios {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(b.app.Out, "%6.2f  %s\n", d.Ratios[name], name)
+	}
+	return nil
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,296 @@
+package serve
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	_ "github.com/lib/pq" // the driver of rowCommits
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// Names of what is measured.
+const (
+	whatDurable    = "tally durable"
+	whatBuffered   = "tally buffered"
+	whatSyncAlways = "JetStream sync_always"
+	whatAsync      = "JetStream default"
+	whatDisk       = "write + fdatasync"
+	whatPostgres   = "PostgreSQL row commits"
+	whatBatching   = "tally durable, batches of 100 beside 64"
+	whatBeside     = "tally durable, beside one that batches"
+	whatBesideCopy = "tally durable, beside a file copy"
+)
+
+// benchTurn is the size of a turn, in bytes.
+const benchTurn = 512
+
+// ways to write; each has a directory of its own.
+var ways = []struct {
+	what string
+	run  func(ctx context.Context, dir string, producers int, d time.Duration) (measured, error)
+}{
+	{whatDurable, func(ctx context.Context, dir string, producers int, d time.Duration) (measured, error) {
+		return tallyAppends(ctx, dir, producers, d, (*log.Log).Append)
+	}},
+	{whatSyncAlways, func(ctx context.Context, dir string, producers int, d time.Duration) (measured, error) {
+		return rawPublishes(ctx, dir, producers, d, true)
+	}},
+	{whatBuffered, func(ctx context.Context, dir string, producers int, d time.Duration) (measured, error) {
+		return tallyAppends(ctx, dir, producers, d, (*log.Log).AppendBuffered)
+	}},
+	{whatAsync, func(ctx context.Context, dir string, producers int, d time.Duration) (measured, error) {
+		return rawPublishes(ctx, dir, producers, d, false)
+	}},
+}
+
+// produce has so many producers call write for as long as d, and measures.
+func produce(ctx context.Context, producers int, d time.Duration, write func(ctx context.Context, producer int) error) (measured, error) {
+	var mu sync.Mutex
+	var all []int64 // microseconds
+	var failed error
+	var running sync.WaitGroup
+	began := time.Now()
+	for p := range producers {
+		running.Go(func() {
+			var own []int64
+			for time.Since(began) < d && ctx.Err() == nil {
+				before := time.Now()
+				if err := write(ctx, p); err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
+					return
+				}
+				own = append(own, time.Since(before).Microseconds())
+			}
+			mu.Lock()
+			all = append(all, own...)
+			mu.Unlock()
+		})
+	}
+	running.Wait()
+	took := time.Since(began)
+	if failed != nil || len(all) == 0 {
+		return measured{}, failed
+	}
+	slices.Sort(all)
+	at := func(part float64) int64 { return all[min(int(part*float64(len(all))), len(all)-1)] }
+	return measured{PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Appends: len(all)}, nil
+}
+
+// turnBytes is a turn of that size.
+var turnBytes = events.Raw(fmt.Sprintf(`{"role":"user","content":"%0*d"}`, benchTurn-30, 0))
+
+// benchEvent is a turn of a session of the producer's own.
+func benchEvent(producer int) (events.Event, error) {
+	sub := events.Session("bench", "producer-"+strconv.Itoa(producer))
+	return events.New("urn:tally:bench", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: turnBytes}}})
+}
+
+type appendMethod func(*log.Log, context.Context, events.Subject, log.Expect, ...events.Event) (log.Ack, error)
+
+func tallyAppends(ctx context.Context, dir string, producers int, d time.Duration, method appendMethod) (m measured, err error) {
+	err = withStore(ctx, dir, func(l *log.Log) (err error) {
+		m, err = produce(ctx, producers, d, appendOne(l, method))
+		return err
+	})
+	return m, err
+}
+
+// withStore runs f on a store of its own.
+func withStore(ctx context.Context, dir string, f func(*log.Log) error) error {
+	dir, err := os.MkdirTemp(dir, "store-")
+	if err != nil {
+		return err
+	}
+	s, err := embedded.Start(ctx, embedded.ServerOptions{Dir: dir, Private: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(s.Log()), s.Close(), discard(dir))
+}
+
+// discard removes what a step wrote, and what of it is still to be written back: the next
+// step shall have the disk to itself.
+func discard(dir string) error { return errors.Join(os.RemoveAll(dir), syncAll(filepath.Dir(dir))) }
+
+// appendOne appends an event of the producer's.
+func appendOne(l *log.Log, method appendMethod) func(context.Context, int) error {
+	return func(ctx context.Context, p int) error {
+		e, err := benchEvent(p)
+		if err == nil {
+			_, err = method(l, ctx, e.Subject, log.Any, e)
+		}
+		return err
+	}
+}
+
+// besideBatches measures 64 producers and, at the same time, one that appends a hundred
+// events at once, whose figures are of batches.
+func besideBatches(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
+	const others, batch = 64, 100
+	err = withStore(ctx, dir, func(l *log.Log) error {
+		var batches measured
+		var failed error
+		var running sync.WaitGroup
+		running.Go(func() {
+			batches, failed = produce(ctx, 1, d, func(ctx context.Context, _ int) error {
+				evs := make([]events.Event, batch)
+				for i := range evs {
+					if evs[i], failed = benchEvent(others); failed != nil {
+						return failed
+					}
+				}
+				_, err := l.Append(ctx, evs[0].Subject, log.Any, evs...)
+				return err
+			})
+		})
+		beside, err := produce(ctx, others, d, appendOne(l, (*log.Log).Append))
+		running.Wait()
+		batches.What, batches.Producers = whatBatching, 1
+		beside.What, beside.Producers = whatBeside, others
+		found = []measured{batches, beside}
+		return errors.Join(err, failed)
+	})
+	return found, err
+}
+
+// besideCopy measures 16 producers while a large file is written to the same disk
+// that nobody syncs.
+func besideCopy(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
+	const producers = 16
+	copying, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	var failed error
+	running.Go(func() { failed = copyFile(copying, filepath.Join(dir, "copy")) })
+	err = withStore(ctx, dir, func(l *log.Log) error {
+		m, err := produce(ctx, producers, d, appendOne(l, (*log.Log).Append))
+		m.What, m.Producers = whatBesideCopy, producers
+		found = []measured{m}
+		return err
+	})
+	stop()
+	running.Wait()
+	return found, errors.Join(err, failed)
+}
+
+// copyFile writes a file of half a gigabyte over and over until ctx is done.
+func copyFile(ctx context.Context, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	part := make([]byte, 1<<20)
+	for n := int64(0); ctx.Err() == nil && err == nil; n++ {
+		_, err = f.WriteAt(part, n%512*int64(len(part)))
+	}
+	return errors.Join(err, f.Close(), os.Remove(path))
+}
+
+// rowCommits measures a PostgreSQL server: each row of an event's size is a
+// transaction, and each producer has a connection.
+func rowCommits(ctx context.Context, url string, producers int, d time.Duration) (m measured, err error) {
+	db, err := sql.Open("postgres", url)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(producers)
+	db.SetMaxIdleConns(producers)
+	const table = "tally_bench"
+	if _, err := db.ExecContext(ctx, "CREATE TABLE "+table+" (n bigserial PRIMARY KEY, session text NOT NULL, data bytea NOT NULL)"); err != nil {
+		return m, err
+	}
+	defer func() {
+		_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE "+table)
+		err = errors.Join(err, dropped)
+	}()
+	insert, err := db.PrepareContext(ctx, "INSERT INTO "+table+" (session, data) VALUES ($1, $2)")
+	if err != nil {
+		return m, err
+	}
+	data := make([]byte, benchTurn)
+	return produce(ctx, producers, d, func(ctx context.Context, p int) error {
+		_, err := insert.ExecContext(ctx, fmt.Sprintf("producer-%d", p), data)
+		return err
+	})
+}
+
+// rawPublishes measures the server alone: the same messages to the same subjects,
+// by its own client.
+func rawPublishes(ctx context.Context, dir string, producers int, d time.Duration, syncAlways bool) (m measured, err error) {
+	dir, err = os.MkdirTemp(dir, "raw-")
+	if err != nil {
+		return m, err
+	}
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, SyncAlways: syncAlways, DisableJetStreamBanner: true})
+	if err != nil {
+		return m, err
+	}
+	go srv.Start()
+	defer func() {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		err = errors.Join(err, discard(dir))
+	}()
+	if !srv.ReadyForConnections(10 * time.Second) {
+		return m, fmt.Errorf("the server does not start")
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(srv))
+	if err != nil {
+		return m, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return m, err
+	}
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "RAW", Subjects: []string{events.SubjectFilter}, AllowDirect: true}); err != nil {
+		return m, err
+	}
+	return produce(ctx, producers, d, func(ctx context.Context, p int) error {
+		e, err := benchEvent(p)
+		if err != nil {
+			return err
+		}
+		e.ID, e.Time = events.DerivedID(fmt.Sprint(time.Now().UnixNano()), fmt.Sprint(p)), time.Now()
+		header, data := events.EncodeBinary(e)
+		msg := &nats.Msg{Subject: e.Subject.NATS(), Header: make(nats.Header, len(header)+1), Data: data}
+		maps.Copy(msg.Header, header)
+		msg.Header["Nats-Msg-Id"] = []string{e.MsgID()}
+		_, err = js.PublishMsg(ctx, msg)
+		return err
+	})
+}
+
+// writeAndSync measures the disk alone: one write of an event's size and a sync of
+// the file's data, one after the other.
+func writeAndSync(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
+	f, err := os.Create(filepath.Join(dir, "disk"))
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	line := make([]byte, benchTurn+300) // an event has headers too
+	return produce(ctx, 1, d, func(context.Context, int) error {
+		if _, err := f.Write(line); err != nil {
+			return err
+		}
+		return syncData(f)
+	})
+}

@@ -1,0 +1,173 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/metrics"
+)
+
+// serving is what serve prints with -o json, when others can attach.
+type serving struct {
+	Store   string `json:"store"`
+	Owner   bool   `json:"owner"`
+	Listen  string `json:"listen,omitempty"`
+	Metrics string `json:"metrics,omitempty"`
+}
+
+// listening are the flags that say where to listen for other machines.
+type listening struct {
+	address, cert, key, authorities, users string
+}
+
+func (l *listening) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&l.address, "listen", "", "HOST:PORT for clients that do not read the store directory (default: none)")
+	f.StringVar(&l.cert, "tls-cert", "", "file of the certificate for --listen, PEM")
+	f.StringVar(&l.key, "tls-key", "", "file of its key, PEM")
+	f.StringVar(&l.authorities, "tls-ca", "", "file of the authorities of which every client must have a certificate, PEM (default: clients need none)")
+	f.StringVar(&l.users, "users", "", "file of those who may connect to --listen: lines name:password, readable by its owner only; a password may be its bcrypt hash")
+}
+
+// options returns what the flags mean, nil if nobody else is to be listened for.
+func (l *listening) options() (*embedded.Listen, error) {
+	if l.address == "" {
+		if l.cert+l.key+l.authorities+l.users != "" {
+			return nil, cli.Usagef("--tls-cert, --tls-key, --tls-ca and --users go with --listen")
+		}
+		return nil, nil
+	}
+	o := &embedded.Listen{Address: l.address}
+	var err error
+	if l.cert+l.key+l.authorities != "" {
+		if o.TLS, err = embedded.LoadTLS(l.cert, l.key, l.authorities); err != nil {
+			return nil, cli.Usagef("--tls-cert, --tls-key, --tls-ca: %w", err)
+		}
+	}
+	if l.users != "" {
+		if o.Users, err = embedded.ReadUsers(l.users); err != nil {
+			return nil, cli.Usagef("--users: %w", err)
+		}
+	}
+	if err := o.Check(); err != nil {
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "Give --tls-cert, --tls-key and --users, or listen on 127.0.0.1."}
+	}
+	return o, nil
+}
+
+func newServe(a *app.App) *cobra.Command {
+	var address string
+	var others listening
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Own the store and keep it open for others, until stopped", Args: cobra.NoArgs,
+		Long: `Own the store and keep it open for others, until SIGINT or SIGTERM. Commands that
+need the store use it through this process then, without being asked, and need
+not start a server of their own. It listens on this machine only, for processes
+of the same user.
+
+With --listen, others reach it with --server tls://HOST:PORT, as one of --users: they
+read, and append through this process. Beyond this machine it listens with TLS and
+users only.
+
+If another process owns the store already, this one waits and takes over when that
+one is gone.
+
+With --metrics it answers Prometheus at /metrics; an address without a host is one
+of this machine.`,
+		Example: app.Examples("tally serve", "tally serve --store /srv/tally --log-level info", "tally serve --metrics :9464 -o json",
+			"tally serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.Config()
+			if err != nil {
+				return err
+			}
+			if c.Backend != config.Local {
+				return cli.Usagef("serve keeps a store on this machine open; the backend is %s", c.Backend)
+			}
+			listen, err := others.options()
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), a, c, address, listen)
+		},
+	}
+	cmd.Flags().StringVar(&address, "metrics", "", "address of a Prometheus endpoint, such as :9464 (default: none)")
+	others.flags(cmd)
+	return cmd
+}
+
+func serve(ctx context.Context, a *app.App, c config.Config, address string, listen *embedded.Listen) error {
+	app.CollectLess()
+	m := metrics.New()
+	said := serving{Store: c.Store, Owner: true}
+	if listen != nil {
+		listen.Ready = func(url string) { said.Listen = url }
+	}
+	st, err := a.Own(ctx, m, listen)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before it was this one's turn
+		}
+		return err
+	}
+	if address != "" {
+		web, err := serveMetrics(address, c, st, m)
+		if err != nil {
+			return errors.Join(err, st.Close())
+		}
+		defer web.Close()
+		said.Metrics = "http://" + web.Addr + "/metrics"
+	}
+	if err := announce(a, said); err != nil {
+		return errors.Join(err, st.Close())
+	}
+	<-ctx.Done()
+	// To be told to stop is how this ends.
+	return st.Close()
+}
+
+// serveMetrics answers requests for the metrics until it is closed.
+func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.Metrics) (*http.Server, error) {
+	if strings.HasPrefix(address, ":") {
+		address = "127.0.0.1" + address
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("--metrics: %w", err)}
+	}
+	m.Watch(st, func() (int64, uint64, error) {
+		free, err := embedded.FreeBytes(c.Store)
+		return app.DiskUse(c.Store), free, err
+	})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.Handler())
+	web := &http.Server{Addr: l.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go web.Serve(l) // until Close; nobody can act on its error
+	return web, nil
+}
+
+func announce(a *app.App, said serving) error {
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, cli.JSONL, said)
+	}
+	_, err := fmt.Fprintf(a.Out, "Serving %s; other commands use it through this process. Stop it with Ctrl-C.\n", said.Store)
+	if err == nil && said.Listen != "" {
+		_, err = fmt.Fprintf(a.Out, "Others reach it at %s.\n", said.Listen)
+	}
+	if err == nil && said.Metrics != "" {
+		_, err = fmt.Fprintf(a.Out, "Metrics are at %s.\n", said.Metrics)
+	}
+	return err
+}

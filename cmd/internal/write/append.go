@@ -1,0 +1,452 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/lines"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// appendSource is the source of events that append makes of bare objects.
+const appendSource = "urn:tally:append"
+
+// maxLine bounds a line: the data of an event, the rest of it, and escapes.
+const maxLine = 2*events.MaxData + events.MaxHeaders
+
+// inFlight bounds the appends that wait for their acknowledgement.
+const inFlight = 512
+
+func newAppend(a *app.App) *cobra.Command {
+	p := &appender{app: a}
+	var expect string
+	cmd := &cobra.Command{
+		Use: "append [SESSION]", Short: "Append events from standard input, one JSON object a line", Args: cobra.MaximumNArgs(1),
+		Long: `Append events from standard input, one JSON object a line.
+
+A line with "specversion" is a CloudEvent; its subject (session/<id> or
+document/<kind>/<id>) may be left out if SESSION is given. With SESSION, any
+other object is a turn and is kept byte for byte; one that has a name twice is
+refused, since nobody could say which is meant. Its identity is its own "id" or
+"uuid"; else K:<line> with --key K; else a fresh id that the acknowledgement
+shows. An identity that was appended before is stored once, so repeating an input
+after a failure is safe - but not for lines with fresh ids.
+
+An acknowledgement is printed only when the event is on disk; with --buffered,
+when it survives the process, which is faster and loses up to about a second of
+events in a power cut. A bad line is named
+on stderr, the others go in, and the exit code is 3.`,
+		Example: app.Examples(`echo '{"role":"user","content":"hi"}' | tally append chat-1`,
+			"tally append chat-1 --key today -o jsonl < turns.jsonl", "tally append -o jsonl < cloudevents.jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if expect != "" {
+				at, err := events.ParseOffset(expect)
+				if err != nil {
+					return err
+				}
+				p.expect = &at
+			}
+			if len(args) == 1 {
+				p.session = args[0]
+				if err := events.Session("", p.session).Validate(); err != nil {
+					return err
+				}
+			}
+			if p.session == "" && p.expect != nil {
+				return cli.Usagef("--expect needs a SESSION")
+			}
+			return p.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&p.thread, "thread", events.MainThread, "thread that bare objects go to")
+	cmd.Flags().StringVar(&p.key, "key", "", "bare objects without an id get the id KEY:<line number>")
+	cmd.Flags().StringVar(&expect, "expect", "", "the session's last offset as you know it, @0 for a new one; each line then expects to follow the one before")
+	cmd.Flags().BoolVar(&p.buffered, "buffered", false, "do not wait for the disk: a power cut may take what was acknowledged in the last second")
+	return cmd
+}
+
+// appender reads lines and appends their events, many at a time; those of one
+// subject in the order of the lines.
+type appender struct {
+	app                  *app.App
+	session, thread, key string
+	expect               *events.Offset
+	buffered             bool
+
+	st      *tally.Store
+	sub     events.Subject // of SESSION
+	waiting []waiting      // in the order of the lines
+	bad     int            // lines that did not go in
+	acked   int
+	stopped error // the store is gone: no line after this can go in
+
+	moves map[events.Subject]map[events.Offset]bool // acknowledged events that may be void at their place
+}
+
+// waiting is an append whose acknowledgement is not printed yet.
+type waiting struct {
+	line    int
+	event   events.Event
+	pending *log.Pending
+}
+
+func (p *appender) run(ctx context.Context) (err error) {
+	if err := p.open(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.st.Close()) }()
+	if p.session != "" {
+		p.sub = events.Session(p.st.Namespace(), p.session)
+	}
+	// What was sent is waited for, also when the reading is interrupted.
+	sending := context.WithoutCancel(ctx)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	for in := p.lines(reading); in != nil && p.stopped == nil; {
+		select {
+		case l, more := <-in:
+			if !more {
+				in = nil
+				break
+			}
+			if err := p.line(sending, l); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			in = nil
+		case <-p.first(): // an acknowledgement does not wait for the next line
+			if err := p.drain(sending, len(p.waiting)-1); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.drain(sending, 0); err != nil {
+		return err
+	}
+	return p.end(ctx)
+}
+
+// input is a line, or why there is none.
+type input struct {
+	n    int
+	text []byte
+	err  error
+}
+
+// lines reads standard input until its end, or until ctx is done.
+func (p *appender) lines(ctx context.Context) <-chan input {
+	out := make(chan input)
+	go func() {
+		defer close(out)
+		in := lines.NewReader(p.app.In, maxLine)
+		for {
+			text, err := in.Next()
+			if errors.Is(err, lines.ErrEnd) {
+				return
+			}
+			select {
+			case out <- input{in.Line(), text, err}:
+			case <-ctx.Done():
+				return
+			}
+			if _, tooLong := errors.AsType[*lines.TooLongError](err); err != nil && !tooLong {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// line takes a line, or says why not.
+func (p *appender) line(ctx context.Context, l input) error {
+	switch tooLong, ok := errors.AsType[*lines.TooLongError](l.err); {
+	case ok:
+		p.refuse(l.n, tooLong)
+		return nil
+	case l.err != nil:
+		return errors.Join(fmt.Errorf("standard input, line %d: %w", l.n, l.err), p.drain(ctx, 0))
+	case len(strings.TrimSpace(string(l.text))) == 0:
+		return nil
+	}
+	return p.take(ctx, l.n, l.text)
+}
+
+// first is closed when the append that was sent first is over; nil: none is under way.
+func (p *appender) first() <-chan struct{} {
+	if len(p.waiting) == 0 {
+		return nil
+	}
+	return p.waiting[0].pending.Done()
+}
+
+// nameVoid names what was appended and has no effect at its place.
+func (p *appender) nameVoid(ctx context.Context) error {
+	for sub, moves := range p.moves {
+		s, err := p.st.Loader().Outline(ctx, sub, 0)
+		if err != nil {
+			return err
+		}
+		for _, v := range s.Ledger().Void {
+			if moves[v.Offset] {
+				fmt.Fprintf(p.app.Err, "%s at %v is void: %s. It is kept, and has no effect.\n", v.Type, v.Offset, plain.Printable(v.Reason))
+			}
+		}
+	}
+	return nil
+}
+
+// end says what the command comes to.
+func (p *appender) end(ctx context.Context) error {
+	if p.stopped == nil {
+		if err := p.nameVoid(ctx); err != nil {
+			return err
+		}
+	}
+	if p.app.Format == cli.Text {
+		promise := p.st.Log.Durability()
+		if p.buffered {
+			promise = log.Buffered
+		}
+		fmt.Fprintf(p.app.Out, "%s appended, each %s.\n", plain.Count(p.acked, "event"), promise)
+	}
+	switch {
+	case p.stopped != nil:
+		return p.stopped
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case p.bad > 0:
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s did not go in", plain.Count(p.bad, "line"))}
+	}
+	return nil
+}
+
+// take appends the event of one line, once there is room.
+func (p *appender) take(ctx context.Context, n int, line []byte) error {
+	e, err := p.event(n, line)
+	if err == nil {
+		e = p.st.Stamp(e)
+		err = e.Validate()
+	}
+	if err != nil {
+		p.refuse(n, err)
+		return nil
+	}
+	if p.expect != nil {
+		return p.chain(ctx, n, e)
+	}
+	if err := p.drain(ctx, inFlight-1); err != nil {
+		return err
+	}
+	p.waiting = append(p.waiting, waiting{n, e, p.async(ctx, e)})
+	return nil
+}
+
+func (p *appender) append(ctx context.Context, expect log.Expect, e events.Event) (log.Ack, error) {
+	if p.buffered {
+		return p.st.Log.AppendBuffered(ctx, e.Subject, expect, e)
+	}
+	return p.st.Log.Append(ctx, e.Subject, expect, e)
+}
+
+func (p *appender) async(ctx context.Context, e events.Event) *log.Pending {
+	if p.buffered {
+		return p.st.Log.AppendAsyncBuffered(ctx, e.Subject, log.Any, e)
+	}
+	return p.st.Log.AppendAsync(ctx, e.Subject, log.Any, e)
+}
+
+func (p *appender) open(ctx context.Context) error {
+	st, err := p.app.Open(ctx)
+	if err == nil {
+		p.st = st
+	}
+	return err
+}
+
+// again appends an event anew that got no acknowledgement. Its identity is the
+// same, so it is stored once. If the process that owned the store is gone, the store
+// is opened again: another one owns it by now, or this one does. Owners may die one
+// after the other.
+func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
+	for giveUp := time.Now().Add(patience); ; {
+		ack, err := p.append(ctx, log.Any, e)
+		if errors.Is(err, log.ErrAborted) && time.Now().Before(giveUp) {
+			continue // it stood behind one of those that were sent before, which failed too
+		}
+		if err == nil || cli.ExitCode(err) != cli.Unreachable || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
+			return ack, err
+		}
+		_ = p.st.Close() // it is lost already; the next one says what is wrong, if anything is
+		for p.open(ctx) != nil && time.Now().Before(giveUp) {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// patience is how long a store is looked for that no process serves.
+const patience = 30 * time.Second
+
+// chain appends one event behind the one before, and waits.
+func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
+	ack, err := p.append(ctx, log.At(*p.expect), e)
+	if err != nil {
+		p.stopped = err // what follows would follow nothing
+		p.refuse(n, err)
+		return nil
+	}
+	*p.expect = ack.Last
+	return p.print(ctx, e, ack)
+}
+
+// drain prints acknowledgements in the order of the lines until at most so many
+// are waiting.
+func (p *appender) drain(ctx context.Context, most int) error {
+	for len(p.waiting) > most {
+		w := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		ack, err := w.pending.Wait(ctx)
+		if errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrUnavailable) {
+			// What was sent behind it fails too, and is appended anew before anything else
+			// is: the order is that of the lines.
+			most = 0
+			if p.stopped == nil {
+				ack, err = p.again(ctx, w.event)
+			}
+		}
+		if err != nil {
+			p.refuse(w.line, err)
+			if code := cli.ExitCode(err); code == cli.Unreachable {
+				p.stopped = err
+			}
+			continue
+		}
+		if err := p.print(ctx, w.event, ack); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acked is the acknowledgement of one event.
+type acked struct {
+	ID         string        `json:"id"`
+	Offset     events.Offset `json:"offset"`
+	Durability string        `json:"durability"`
+	Duplicate  bool          `json:"duplicate"`
+	Late       bool          `json:"late,omitempty"` // not in effect: what its producer had seen was rewound
+}
+
+func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error {
+	p.acked++
+	ack, err := p.st.Judge(ctx, e.Subject, ack, e)
+	if err != nil {
+		return err
+	}
+	if ack.Late {
+		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", e.ID, ack.First)
+	}
+	if projector.CanBeVoid(e) {
+		if p.moves == nil {
+			p.moves = make(map[events.Subject]map[events.Offset]bool)
+		}
+		if p.moves[e.Subject] == nil {
+			p.moves[e.Subject] = make(map[events.Offset]bool)
+		}
+		p.moves[e.Subject][ack.First] = true
+	}
+	if p.app.Format == cli.Text {
+		return nil
+	}
+	return cli.WriteJSON(p.app.Out, cli.JSONL, acked{e.ID, ack.First, ack.Durability.String(), ack.Duplicate, ack.Late})
+}
+
+func (p *appender) refuse(line int, err error) {
+	p.bad++
+	fmt.Fprintf(p.app.Err, "line %d: %s\n", line, plain.Printable(err.Error()))
+}
+
+// event makes the event of a line.
+func (p *appender) event(n int, line []byte) (events.Event, error) {
+	members, err := rawjson.Object(line)
+	if err != nil {
+		return events.Event{}, err
+	}
+	if _, ok := members.Get("specversion"); ok {
+		e, err := events.ParseJSON(p.st.Namespace(), line)
+		if _, said := members.Get("time"); err == nil && said && e.Time.IsZero() {
+			err = &events.InvalidError{Field: "time", Reason: "the zero time cannot be told from none"}
+		}
+		if err == nil && e.Subject == (events.Subject{}) {
+			if e.Subject = p.sub; p.session == "" {
+				err = &events.InvalidError{Field: "subject", Reason: "missing, and no SESSION was given"}
+			}
+		}
+		if err == nil && p.session != "" && e.Subject != p.sub {
+			err = &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s, but this appends to %s", e.Subject, p.sub)}
+		}
+		return e, err
+	}
+	if p.session == "" {
+		return events.Event{}, errors.New("no CloudEvent (specversion is missing), and no SESSION was given")
+	}
+	return p.turn(n, line, members)
+}
+
+// turn makes a turn.appended of a bare object.
+func (p *appender) turn(n int, line []byte, members rawjson.Members) (events.Event, error) {
+	id, err := ownID(members)
+	if err != nil {
+		return events.Event{}, err
+	}
+	entry := events.Entry{Thread: p.thread, Turn: rawjson.Trim(line), ID: id}
+	if raw, ok := members.Get("timestamp"); ok {
+		if text, err := rawjson.String(raw); err == nil {
+			if _, ok := events.Timestamp(text).Time(); ok {
+				entry.Timestamp = events.Timestamp(text)
+			}
+		}
+	}
+	e, err := events.New(appendSource, p.sub, &events.TurnAppended{Entries: []events.Entry{entry}})
+	if err != nil {
+		return events.Event{}, err
+	}
+	if at, ok := entry.Timestamp.Time(); ok {
+		e.Time = at
+	}
+	if e.ID = id; id == "" && p.key != "" {
+		e.ID = p.key + ":" + strconv.Itoa(n)
+	}
+	return e, nil
+}
+
+// ownID is the object's own id or uuid, "" if it has none.
+func ownID(members rawjson.Members) (string, error) {
+	for _, name := range []string{"id", "uuid"} {
+		raw, ok := members.Get(name)
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		id, err := rawjson.String(raw)
+		if err != nil { // a number is a fine id in its own spelling
+			id = string(rawjson.AppendCompact(nil, raw))
+		}
+		if id == "" {
+			return "", &events.InvalidError{Field: name, Reason: "empty"}
+		}
+		return id, nil
+	}
+	return "", nil
+}

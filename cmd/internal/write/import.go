@@ -1,0 +1,188 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/evals/tallydir"
+)
+
+// layouts are the folders and files that import recognises.
+func layouts() []formats.Layout {
+	return []formats.Layout{tallydir.Layout{}, erratadir.Layout{}, ailoopdir.Layout{}}
+}
+
+// layoutNames lists what --format takes.
+func layoutNames() string {
+	var names []string
+	for _, l := range layouts() {
+		names = append(names, l.Name())
+	}
+	return strings.Join(names, ", ")
+}
+
+func newImport(a *app.App) *cobra.Command {
+	i := &importer{app: a}
+	cmd := &cobra.Command{
+		Use: "import PATH...", Short: "Import folders and files that other programs wrote", Args: cobra.MinimumNArgs(1),
+		Long: `Import folders and files that other programs wrote. The format is recognised by
+what they hold:
+
+  tallydir   the folder of tally-evals: conversations/<id>/conversation.jsonl ...
+  errata     the data folder of errata: sessions/ses_<id>/session_metadata.json,
+             prompt_history.jsonl ...
+  ailoop     a snapshot file of ailoop: a JSON object with version, messages, pinned
+
+The source is only read. Importing again adds what has changed since and nothing
+else. A session that exists already but came from another place, or was appended
+to meanwhile, is left alone and named: give the folder a --namespace of its own,
+or take its content with --merge. A malformed piece is reported with file and
+line; the rest goes in, and the exit code is 3.`,
+		Example: app.Examples("tally import .tally", "tally import travel cashflow --namespace evals", "tally import chats/*.json --format ailoop", "tally import .tally --dry-run -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			app.CollectLess()
+			app.WorkBesideSyncs()
+			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return i.run(cmd.Context(), st, args) })
+		},
+	}
+	cmd.Flags().BoolVarP(&i.dryRun, "dry-run", "n", false, "say what would be added, and write nothing")
+	cmd.Flags().BoolVar(&i.merge, "merge", false, "take the content of the folder or file also for sessions that came from elsewhere or moved on")
+	cmd.Flags().StringVar(&i.format, "format", "", "format of the folders or files: "+layoutNames()+" (default: recognised)")
+	return cmd
+}
+
+type importer struct {
+	app           *app.App
+	dryRun, merge bool
+	format        string
+}
+
+// imported is what import prints with -o json.
+type imported struct {
+	formats.Report
+	Paths  []string      `json:"paths"`
+	DryRun bool          `json:"dryRun,omitempty"`
+	Head   events.Offset `json:"head"`
+}
+
+func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) error {
+	var total formats.Report
+	var failed error
+	progress := cli.NewProgress(i.app.Err, i.app.Progress, "importing")
+	for _, path := range paths {
+		report, err := i.one(ctx, st, path, total, progress)
+		total.Add(report)
+		for _, p := range report.Problems {
+			fmt.Fprintf(i.app.Err, "%s\n", plain.Printable(fullName(path, p.File)+strings.TrimPrefix(p.String(), p.File)))
+		}
+		if ctx.Err() != nil {
+			failed = context.Cause(ctx)
+			break
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	progress.Done(int64(total.Sessions), plain.Count(total.Events, "event"))
+	head, err := st.Log.Head(context.WithoutCancel(ctx))
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	if err := i.summary(total, paths, head); err != nil {
+		return errors.Join(failed, err)
+	}
+	if failed != nil && ctx.Err() != nil {
+		fmt.Fprintln(i.app.Err, "Interrupted. What was imported is safe; run the same command again to go on.")
+	}
+	if failed == nil && len(total.Problems) > 0 {
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else went in", plain.Count(len(total.Problems), "problem"))}
+	}
+	return failed
+}
+
+// fullName returns the path of a file that a report names, below the folder that
+// was imported or the file itself.
+func fullName(path, file string) string {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		path = filepath.Dir(path)
+	}
+	return filepath.Join(path, file)
+}
+
+// one imports one folder or file. before is what the folders before it came to.
+func (i *importer) one(ctx context.Context, st *tally.Store, path string, before formats.Report, progress *cli.Progress) (formats.Report, error) {
+	if _, err := os.Stat(path); err != nil {
+		return formats.Report{}, err
+	}
+	known := layouts()
+	if i.format != "" {
+		known = slices.DeleteFunc(known, func(l formats.Layout) bool { return l.Name() != i.format })
+		if len(known) == 0 {
+			return formats.Report{}, cli.Usagef("--format %q: want one of %s", i.format, layoutNames())
+		}
+	}
+	layout, err := formats.Sniff(path, known...)
+	if err != nil {
+		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
+			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; one of errata holds sessions/ or prompt_history.jsonl; a file of ailoop is a JSON object with version, messages and pinned."}
+	}
+	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, Progress: func(p formats.Progress) {
+		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
+			plain.Count(before.Events+p.Events, "event"), plain.Bytes(before.Bytes+p.Bytes)))
+	}})
+}
+
+func (i *importer) summary(r formats.Report, paths []string, head events.Offset) error {
+	if i.app.Format != cli.Text {
+		return cli.WriteJSON(i.app.Out, i.app.Format, imported{r, paths, i.dryRun, head})
+	}
+	verb := "Imported"
+	if i.dryRun {
+		verb = "Would import"
+	}
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{r.Added, "new"}, {r.Changed, "changed"}, {r.Unchanged, "unchanged"}, {len(r.Refused), "refused"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	how := ""
+	if len(parts) > 0 {
+		how = " (" + strings.Join(parts, ", ") + ")"
+	}
+	fmt.Fprintf(i.app.Out, "%s %s%s: %s added, %s read, head %v.\n", verb, plain.Count(r.Sessions, "session"), how, plain.Count(r.Events, "event"), plain.Bytes(r.Bytes), head)
+	if f := r.Files; f.Total() > 0 {
+		fmt.Fprintf(i.app.Out, "%s: %d rendered from the events, %d derived, %d kept whole.\n", plain.Count(f.Total(), "file"), f.Exact, f.Derived, f.Whole)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(i.app.Err, "note: %s\n", plain.Printable(n.String()))
+	}
+	if !i.dryRun && r.Sessions > 0 {
+		i.next()
+	}
+	return nil
+}
+
+// next says what to try now, with the flags that find the same store.
+func (i *importer) next() {
+	tally, flags := app.Program(), i.app.StoreFlags()
+	fmt.Fprintf(i.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s search TEXT%s\n", tally, flags, tally, flags, tally, flags)
+}
