@@ -105,6 +105,7 @@ func appendForever(srv *embedded.Server) {
 // The owner is killed in the middle of appends, again and again, also while it begins
 // segments all the time.
 func TestKilledOwner(t *testing.T) {
+	testkit.NotUnderRace(t) // who is killed reports nothing
 	t.Parallel()
 	for name, o := range map[string]embedded.ServerOptions{
 		"one segment":   {},

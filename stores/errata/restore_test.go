@@ -152,6 +152,7 @@ func TestRestoreIsKilled(t *testing.T) {
 		restoreUntilKilled(t, place)
 		return
 	}
+	testkit.NotUnderRace(t) // who is killed reports nothing
 	const files = 6
 	place := t.TempDir()
 	dir := filepath.Join(place, "tree")
