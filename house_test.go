@@ -55,10 +55,11 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/metrics", ". log"},
 	{"internal/plain", ""},
 	{"internal/rawjson", ""},
-	{"internal/render", "projector events internal/plain internal/rawjson"},
+	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
 	{"internal/segindex", "internal/durable"},
 	{"internal/storetest", ". embedded log log/logtest events internal/config"}, // for tests
 	{"internal/testkit", "events"},                                              // for tests
+	{"internal/turns", "events internal/rawjson"},
 }
 
 // reach says which packages may depend, directly or not, on what is heavy or has no

@@ -29,18 +29,27 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// Text returns the first member called name if it is a string, "" if there is none or
-// it is something else.
-func (m Members) Text(name string) string {
-	raw, ok := m.Get(name)
-	if !ok {
-		return ""
+// Text returns the first of several members that is there and a string, "" if none is.
+func (m Members) Text(names ...string) string {
+	for _, name := range names {
+		if raw, ok := m.Get(name); ok {
+			if text, err := String(raw); err == nil {
+				return text
+			}
+		}
 	}
-	text, err := String(raw)
-	if err != nil {
-		return ""
+	return ""
+}
+
+// Compact returns the first of several members that is there, without white space, "" if
+// none is.
+func (m Members) Compact(names ...string) string {
+	for _, name := range names {
+		if raw, ok := m.Get(name); ok {
+			return string(AppendCompact(nil, raw))
+		}
 	}
-	return text
+	return ""
 }
 
 // Object returns the first member called name if it is an object, nil if there is none

@@ -33,7 +33,7 @@ func Event(e events.Event, width int) string {
 		}
 		return Cut(strings.Join(names, ", "), width)
 	case *events.TurnAppended:
-		return turns(p, width)
+		return firstTurn(p, width)
 	case *events.ThreadReplaced:
 		return Cut(strings.Join(slices.Sorted(maps.Keys(p.Threads)), ", ")+" ("+p.Reason+")", width)
 	case *events.ThreadTruncated:
@@ -73,8 +73,8 @@ func Event(e events.Event, width int) string {
 	return ""
 }
 
-// turns shows the first turn of an event, and how many there are.
-func turns(p *events.TurnAppended, width int) string {
+// firstTurn shows the first turn of an event, and how many there are.
+func firstTurn(p *events.TurnAppended, width int) string {
 	if len(p.Entries) == 0 {
 		return ""
 	}

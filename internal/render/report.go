@@ -45,7 +45,7 @@ func ReportOf(raw events.Raw) (r Report, ok bool) {
 	if err != nil {
 		return r, false
 	}
-	if n, err := strconv.Atoi(compact(result, "stepCount")); err == nil {
+	if n, err := strconv.Atoi(result.Compact("stepCount")); err == nil {
 		r.Steps = n
 	}
 	definitions := members.Object("defs").Object("evals")
@@ -92,7 +92,7 @@ func (e *Eval) take(where string, record rawjson.Members) {
 	outcome := record.Object("outcome")
 	measurement := record.Object("measurement")
 	e.verdict(where, outcome.Text("verdict"))
-	e.score(compact(measurement, "score"))
+	e.score(measurement.Compact("score"))
 }
 
 func (e *Eval) verdict(where, verdict string) {
@@ -127,9 +127,9 @@ func rule(definition rawjson.Members) string {
 	policy := definition.Object("verdict")
 	switch kind := policy.Text("kind"); {
 	case kind == "number" && policy.Text("type") == "threshold":
-		return ">= " + compact(policy, "passAt")
+		return ">= " + policy.Compact("passAt")
 	case kind == "number":
-		low, high := compact(policy, "min"), compact(policy, "max")
+		low, high := policy.Compact("min"), policy.Compact("max")
 		switch {
 		case low == "":
 			return "<= " + high
@@ -138,9 +138,9 @@ func rule(definition rawjson.Members) string {
 		}
 		return low + " to " + high
 	case kind == "boolean":
-		return "is " + compact(policy, "passWhen")
+		return "is " + policy.Compact("passWhen")
 	case kind == "ordinal":
-		return "in " + compact(policy, "passWhenIn")
+		return "in " + policy.Compact("passWhenIn")
 	case kind == "custom":
 		return "custom"
 	}
@@ -175,7 +175,7 @@ func (r *Report) targets(report rawjson.Members, raw events.Raw) bool {
 			e := &r.Evals[at[v.Name]]
 			record, _ := rawjson.Object(v.Value)
 			e.verdict(target.Text("targetId"), record.Text("verdict"))
-			e.score(compact(record, "score"))
+			e.score(record.Compact("score"))
 		}
 	}
 	for i := range r.Evals {

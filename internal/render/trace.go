@@ -52,7 +52,7 @@ func TraceOf(raw []byte) (t Trace, ok bool) {
 		return t, false
 	}
 	t.Selection = selection
-	t.TurnIndex, t.StepID = compact(members, "turnIndex", "originalTurnIndex"), members.Text("stepId")
+	t.TurnIndex, t.StepID = members.Compact("turnIndex", "originalTurnIndex"), members.Text("stepId")
 	if chosen, err := rawjson.Object(selection); err == nil {
 		t.Method = chosen.Text("method")
 		t.Candidates = candidates(chosen)
@@ -60,7 +60,7 @@ func TraceOf(raw []byte) (t Trace, ok bool) {
 	if raw, has := members.Get("end"); has {
 		t.RawEnd = raw
 		if end, err := rawjson.Object(raw); err == nil {
-			t.End = &End{end.Text("reason"), compact(end, "completed") == "true", end.Text("summary")}
+			t.End = &End{end.Text("reason"), end.Compact("completed") == "true", end.Text("summary")}
 		}
 	}
 	return t, true
@@ -78,7 +78,7 @@ func candidates(selection rawjson.Members) []Candidate {
 		if err != nil {
 			continue
 		}
-		list = append(list, Candidate{members.Text("stepId"), compact(members, "score"), texts(members, "reasons")})
+		list = append(list, Candidate{members.Text("stepId"), members.Compact("score"), texts(members, "reasons")})
 	}
 	return list
 }

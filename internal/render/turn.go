@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/turns"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -19,133 +20,61 @@ type Line struct {
 	Text string
 }
 
-// Turn returns the messages of a turn. Steps with input and output, messages with
-// role and content, and plain strings are known; other JSON is one line.
+// Turn returns the messages of a turn. What is not of a known shape is one line.
 func Turn(t projector.Turn) []Line {
 	if t.Raw == nil {
 		return []Line{{"bytes", fmt.Sprintf("%s, not JSON", plain.Bytes(int64(len(t.Bytes))))}}
 	}
-	if lines, ok := step(t.Raw); ok {
-		return lines
-	}
-	if lines, ok := message(t.Raw); ok {
-		return lines
-	}
-	if text, err := rawjson.String(t.Raw); err == nil {
-		return []Line{{"text", text}}
-	}
-	return []Line{{"json", string(rawjson.AppendCompact(nil, t.Raw))}}
-}
-
-// step reads {input: message, output: [message...]}.
-func step(raw []byte) ([]Line, bool) {
-	members, err := rawjson.Object(raw)
-	if err != nil {
-		return nil, false
-	}
-	input, hasInput := members.Get("input")
-	output, hasOutput := members.Get("output")
-	if !hasInput || !hasOutput {
-		return nil, false
-	}
-	lines, ok := message(input)
-	outputs, err := rawjson.Array(output)
-	if !ok || err != nil {
-		return nil, false
-	}
-	for _, m := range outputs {
-		more, ok := message(m)
-		if !ok {
-			return nil, false
-		}
-		lines = append(lines, more...)
-	}
-	return lines, true
-}
-
-// message reads {role, content}, also with the names that an older Go encoder
-// wrote, and {User: {blocks}} or {Assistant: {blocks}}.
-func message(raw []byte) ([]Line, bool) {
-	members, err := rawjson.Object(raw)
-	if err != nil {
-		return nil, false
-	}
-	if lines, ok := variant(members); ok {
-		return lines, true
-	}
-	role := text(members, "role", "Role")
-	content, ok := members.Get("content")
+	read, ok := turns.Read(t.Raw)
 	if !ok {
-		content, ok = members.Get("Content")
-	}
-	if role == "" || !ok {
-		return nil, false
-	}
-	if s, err := rawjson.String(content); err == nil {
-		return []Line{{role, s}}, true
-	}
-	parts, err := rawjson.Array(content)
-	if err != nil {
-		return []Line{{role, string(rawjson.AppendCompact(nil, content))}}, true
+		return []Line{{"json", string(rawjson.AppendCompact(nil, t.Raw))}}
 	}
 	var lines []Line
-	for _, p := range parts {
-		lines = append(lines, part(role, p))
+	for _, p := range read.Parts {
+		lines = append(lines, part(p))
 	}
-	return lines, true
+	return lines
 }
 
-// part reads one part of a message's content.
-func part(role string, raw []byte) Line {
-	members, err := rawjson.Object(raw)
-	if err != nil {
-		return Line{role, string(rawjson.AppendCompact(nil, raw))}
+// part says one part of a turn in a line.
+func part(p turns.Part) Line {
+	switch p.Kind {
+	case turns.Reasoning:
+		if p.Text == "" {
+			return Line{p.Role, "(thinking, withheld)"}
+		}
+		return Line{p.Role, "(thinking) " + p.Text}
+	case turns.Call:
+		return Line{"call", strings.TrimSpace(p.Name + " " + p.Text)}
+	case turns.Result:
+		text := p.Text
+		if p.Error {
+			text = "error: " + text
+		}
+		return Line{"result", strings.TrimSpace(p.Name + " " + text)}
+	case turns.Media:
+		return Line{p.Role, "(" + media(p) + ")"}
+	case turns.Refusal:
+		return Line{p.Role, "(refusal) " + p.Text}
 	}
-	switch kind := members.Text("type"); kind {
-	case "text":
-		return Line{role, members.Text("text")}
-	case "thinking", "reasoning":
-		return Line{role, "(thinking) " + text(members, "thinking", "text", "reasoning")}
-	case "tool-call", "tool_use", "toolCallPart":
-		return Line{"call", text(members, "toolName", "name") + " " + compact(members, "input", "args")}
-	case "tool-result", "tool_result", "toolResultPart":
-		return Line{"result", strings.TrimSpace(members.Text("toolName") + " " + result(members))}
-	case "image", "file", "document":
-		return Line{role, "(" + kind + ", " + plain.Bytes(int64(len(raw))) + ")"}
+	if p.Text == "" {
+		return Line{p.Role, "(nothing)"}
 	}
-	return Line{role, string(rawjson.AppendCompact(nil, raw))}
+	return Line{p.Role, p.Text}
 }
 
-// result returns what a tool answered, without the wrapping {type, value}.
-func result(members rawjson.Members) string {
-	if output, ok := members.Get("output"); ok {
-		if wrapped, err := rawjson.Object(output); err == nil && len(wrapped) == 2 && wrapped.Text("type") != "" {
-			if value := compact(wrapped, "value"); value != "" {
-				return value
-			}
+// media says what an image or a file is: its name, what it is, its size.
+func media(p turns.Part) string {
+	var list []string
+	for _, word := range []string{p.Name, p.Media} {
+		if word != "" {
+			list = append(list, word)
 		}
 	}
-	return compact(members, "output", "content", "result", "contents")
-}
-
-func text(m rawjson.Members, names ...string) string {
-	for _, name := range names {
-		if raw, ok := m.Get(name); ok {
-			if s, err := rawjson.String(raw); err == nil {
-				return s
-			}
-		}
+	if p.Bytes > 0 {
+		list = append(list, plain.Bytes(p.Bytes))
 	}
-	return ""
-}
-
-func compact(m rawjson.Members, names ...string) string {
-	for _, name := range names {
-		if raw, ok := m.Get(name); ok {
-			return string(rawjson.AppendCompact(nil, raw))
-		}
-	}
-	return ""
+	return strings.Join(list, ", ")
 }
 
 // Wrap breaks text into lines of at most width columns, on spaces where it can.
