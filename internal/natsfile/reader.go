@@ -63,7 +63,10 @@ func Load(path string, buf []byte) ([]byte, error) {
 		return nil, err
 	}
 	n := int(info.Size())
-	buf = slices.Grow(buf[:0], n)[:n]
+	if n > cap(buf) {
+		buf = make([]byte, n) // slices.Grow would copy what is in it
+	}
+	buf = buf[:n]
 	_, err = io.ReadFull(f, buf)
 	return buf, err
 }
