@@ -43,8 +43,9 @@ func newBench(a *app.App) *cobra.Command {
 		Use: "bench", Short: "Measure appends on this disk, and the raw server and disk beside them", Args: cobra.NoArgs,
 		Long: `Measure durable and buffered appends of 512-byte turns, and in the same run what the
 server and the disk do by themselves: JetStream with a sync of every message,
-JetStream without, one write and fdatasync after the other. Then 64 producers beside
-one that appends a hundred events at a time, and 16 beside the copy of a large file.
+JetStream without, a row a commit in SQLite, one write and fdatasync after the other.
+Then 64 producers beside one that appends a hundred events at a time, and 16 beside
+the copy of a large file.
 With --postgres, or PGHOST in the environment, also a PostgreSQL server that commits
 each row; its tables are dropped again. Everything else is written to a folder of its
 own below --dir, which is removed at the end.
@@ -123,7 +124,7 @@ func (b *bencher) steps(dir string) []step {
 			steps = append(steps, one(way.what, n, func(ctx context.Context, d time.Duration) (measured, error) { return way.run(ctx, dir, n, d) }))
 		}
 		if b.postgres != "" || os.Getenv("PGHOST") != "" {
-			steps = append(steps, one(whatPostgres, n, func(ctx context.Context, d time.Duration) (measured, error) { return rowCommits(ctx, b.postgres, n, d) }))
+			steps = append(steps, one(whatPostgres, n, func(ctx context.Context, d time.Duration) (measured, error) { return postgresCommits(ctx, b.postgres, n, d) }))
 		}
 	}
 	return append(steps,
@@ -142,8 +143,10 @@ func (d *benched) compare() {
 		if raw := rate[fmt.Sprintf("%s/%d", other, m.Producers)]; raw > 0 {
 			d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, other, m.Producers)] = m.PerSecond / raw
 		}
-		if raw := rate[fmt.Sprintf("%s/%d", whatPostgres, m.Producers)]; m.What == whatDurable && raw > 0 {
-			d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, whatPostgres, m.Producers)] = m.PerSecond / raw
+		for _, rows := range []string{whatPostgres, whatSQLite} {
+			if raw := rate[fmt.Sprintf("%s/%d", rows, m.Producers)]; m.What == whatDurable && raw > 0 {
+				d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, rows, m.Producers)] = m.PerSecond / raw
+			}
 		}
 		if m.What == whatDurable && m.Producers == 1 && rate[whatDisk+"/1"] > 0 {
 			d.Ratios[whatDurable+" / "+whatDisk+", 1"] = m.PerSecond / rate[whatDisk+"/1"]

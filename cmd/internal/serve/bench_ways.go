@@ -13,10 +13,11 @@ import (
 	"sync"
 	"time"
 
-	_ "github.com/lib/pq" // the driver of rowCommits
+	_ "github.com/lib/pq" // a driver of rowCommits
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	_ "modernc.org/sqlite" // a driver of rowCommits
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
@@ -31,6 +32,7 @@ const (
 	whatAsync      = "JetStream default"
 	whatDisk       = "write + fdatasync"
 	whatPostgres   = "PostgreSQL row commits"
+	whatSQLite     = "SQLite row commits"
 	whatBatching   = "tally durable, batches of 100 beside 64"
 	whatBeside     = "tally durable, beside one that batches"
 	whatBesideCopy = "tally durable, beside a file copy"
@@ -56,6 +58,7 @@ var ways = []struct {
 	{whatAsync, func(ctx context.Context, dir string, producers int, d time.Duration) (measured, error) {
 		return rawPublishes(ctx, dir, producers, d, false)
 	}},
+	{whatSQLite, sqliteCommits},
 }
 
 // produce has so many producers call write for as long as d, and measures.
@@ -202,25 +205,41 @@ func copyFile(ctx context.Context, path string) error {
 	return errors.Join(err, f.Close(), os.Remove(path))
 }
 
-// rowCommits measures a PostgreSQL server: each row of an event's size is a
-// transaction, and each producer has a connection.
-func rowCommits(ctx context.Context, url string, producers int, d time.Duration) (m measured, err error) {
-	db, err := sql.Open("postgres", url)
+// postgresCommits measures a PostgreSQL server; each producer has a connection.
+func postgresCommits(ctx context.Context, url string, producers int, d time.Duration) (measured, error) {
+	return rowCommits(ctx, "postgres", url, "CREATE TABLE tally_bench (n bigserial PRIMARY KEY, session text NOT NULL, data bytea NOT NULL)", producers, producers, d)
+}
+
+// sqliteCommits measures a table in a file of SQLite that loses nothing with the power:
+// a write-ahead log, synced by each commit. It has one writer at a time, so that one
+// connection is faster than many that wait for each other's lock.
+func sqliteCommits(ctx context.Context, dir string, producers int, d time.Duration) (m measured, err error) {
+	dir, err = os.MkdirTemp(dir, "sqlite-")
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	url := "file:" + filepath.Join(dir, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+	return rowCommits(ctx, "sqlite", url, "CREATE TABLE tally_bench (n INTEGER PRIMARY KEY, session text NOT NULL, data blob NOT NULL)", 1, producers, d)
+}
+
+// rowCommits measures a database: each row of an event's size is a transaction.
+func rowCommits(ctx context.Context, driver, url, create string, connections, producers int, d time.Duration) (m measured, err error) {
+	db, err := sql.Open(driver, url)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(producers)
-	db.SetMaxIdleConns(producers)
-	const table = "tally_bench"
-	if _, err := db.ExecContext(ctx, "CREATE TABLE "+table+" (n bigserial PRIMARY KEY, session text NOT NULL, data bytea NOT NULL)"); err != nil {
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	if _, err := db.ExecContext(ctx, create); err != nil {
 		return m, err
 	}
 	defer func() {
-		_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE "+table)
+		_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE tally_bench")
 		err = errors.Join(err, dropped)
 	}()
-	insert, err := db.PrepareContext(ctx, "INSERT INTO "+table+" (session, data) VALUES ($1, $2)")
+	insert, err := db.PrepareContext(ctx, "INSERT INTO tally_bench (session, data) VALUES ($1, $2)")
 	if err != nil {
 		return m, err
 	}
