@@ -124,7 +124,9 @@ func (b *bencher) steps(dir string) []step {
 			steps = append(steps, one(way.what, n, func(ctx context.Context, d time.Duration) (measured, error) { return way.run(ctx, dir, n, d) }))
 		}
 		if b.postgres != "" || os.Getenv("PGHOST") != "" {
-			steps = append(steps, one(whatPostgres, n, func(ctx context.Context, d time.Duration) (measured, error) { return postgresCommits(ctx, b.postgres, n, d) }))
+			steps = append(steps, one(whatPostgres, n, func(ctx context.Context, d time.Duration) (measured, error) {
+				return postgresCommits(ctx, b.postgres, n, d)
+			}))
 		}
 	}
 	return append(steps,

@@ -1,0 +1,182 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What README.md shows is what happens: its commands are run from top to bottom by a
+// shell, as somebody does who has a home with nothing in it and this folder's examples.
+// TALLY_README=write puts what they print into the page.
+func TestReadme(t *testing.T) {
+	const page = "../README.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	if err := os.CopyFS(filepath.Join(home, "tally", "examples"), os.DirFS("../examples")); err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{t: t, dir: filepath.Join(home, "tally"), env: []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}}
+	written := r.page(string(text))
+	switch {
+	case r.commands < 10:
+		t.Errorf("the page has %d commands", r.commands)
+	case os.Getenv("TALLY_README") == "write":
+		if err := os.WriteFile(page, []byte(written), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// reader follows a page.
+type reader struct {
+	t        *testing.T
+	dir      string
+	env      []string
+	commands int
+	watching *watcher
+}
+
+// Marks above a block of commands: it is run by CI; it runs beside the next block.
+const (
+	byCI   = "<!-- two commands -->\n"
+	beside = "<!-- meanwhile, in another terminal -->\n"
+)
+
+// page runs the blocks of a page, and returns it with what they printed.
+func (r *reader) page(text string) string {
+	const begin, end = "```console\n", "```\n"
+	before, rest, more := strings.Cut(text, begin)
+	if !more {
+		return text
+	}
+	block, rest, _ := strings.Cut(rest, end)
+	switch {
+	case strings.HasSuffix(before, byCI):
+	case strings.HasSuffix(before, beside):
+		command, want, _ := strings.Cut(strings.TrimPrefix(block, "$ "), "\n")
+		r.watching = r.watch(command)
+		rest := r.page(rest) // the next block runs first, and ends this one
+		return before + begin + "$ " + command + "\n" + r.compare(command, want, r.watching.said) + end + rest
+	default:
+		block = r.block(block)
+		if r.watching != nil && r.watching.said == "" {
+			r.watching.end(r.t)
+		}
+	}
+	return before + begin + block + end + r.page(rest)
+}
+
+// block runs the commands of a block.
+func (r *reader) block(text string) string {
+	var done strings.Builder
+	for _, step := range strings.Split(strings.TrimPrefix(text, "$ "), "\n$ ") {
+		command, want, _ := strings.Cut(strings.TrimSuffix(step, "\n"), "\n")
+		if want != "" {
+			want = strings.TrimRight(want, "\n") + "\n"
+		}
+		c := r.shell(command)
+		got, err := c.CombinedOutput()
+		if err != nil {
+			r.t.Errorf("$ %s\n%v\n%s", command, err, got)
+		}
+		if done.Len() > 0 {
+			done.WriteByte('\n')
+		}
+		done.WriteString("$ " + command + "\n" + r.compare(command, want, string(got)))
+	}
+	return done.String()
+}
+
+func (r *reader) shell(command string) *exec.Cmd {
+	r.commands++
+	ctx, stop := context.WithTimeout(r.t.Context(), time.Minute)
+	r.t.Cleanup(stop)
+	c := exec.CommandContext(ctx, "bash", "-euc", command)
+	c.Dir, c.Env = r.dir, r.env
+	return c
+}
+
+// ofToday finds the times of what the reader writes; those of the examples are older.
+var ofToday = regexp.MustCompile(`20(2[6-9]-1[0-2]|2[7-9]-\d\d|[3-9]\d-\d\d)-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?Z?`)
+
+// compare wants a command to have printed what the page says, at whatever time, and
+// returns what the page should say.
+func (r *reader) compare(command, want, got string) string {
+	plain := func(s string) string { return ofToday.ReplaceAllString(strings.TrimSpace(s), "TIME") }
+	if plain(want) == plain(got) {
+		return want
+	}
+	if os.Getenv("TALLY_README") != "write" {
+		r.t.Errorf("$ %s\nprints\n%s\nREADME.md has\n%s", command, got, want)
+	}
+	return got
+}
+
+// watcher is a command that prints until it is stopped.
+type watcher struct {
+	cmd  *exec.Cmd
+	out  growing
+	said string
+}
+
+func (r *reader) watch(command string) *watcher {
+	w := &watcher{cmd: r.shell("exec " + command)}
+	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
+	if err := w.cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	w.out.settle()
+	return w
+}
+
+// end stops the command as Ctrl-C does, once nothing more comes.
+func (w *watcher) end(t *testing.T) {
+	w.out.settle()
+	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	_ = w.cmd.Wait() // 130
+	w.said = w.out.String()
+}
+
+// growing is an output that is looked at while it is written.
+type growing struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (g *growing) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.Write(p)
+}
+
+func (g *growing) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.String()
+}
+
+// settle waits until there is something and nothing came for a while.
+func (g *growing) settle() {
+	for last, n := -1, 0; n < 50; n++ {
+		time.Sleep(200 * time.Millisecond)
+		size := len(g.String())
+		if size == last && size > 0 {
+			return
+		}
+		last = size
+	}
+}
