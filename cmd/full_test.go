@@ -21,6 +21,7 @@ import (
 // snapshots leave the reserve alone, a process that starts when not a byte is free reads
 // as ever, and when there is room again appends work.
 func TestFullDiskIsRead(t *testing.T) {
+	testkit.Long(t)
 	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
 	image := filepath.Join(t.TempDir(), "image")
 	mustRun(t, "truncate", "-s", "200M", image)

@@ -14,11 +14,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // An import of many sessions that is killed in the middle and run again is whole,
 // stays small, and says how far it has got.
 func TestImportIsKilledAndStaysSmall(t *testing.T) {
+	testkit.Long(t)
 	sessions, turns := 400, 50
 	if soak() {
 		sessions, turns = 10000, 100

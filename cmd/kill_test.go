@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 type ackLine struct {
@@ -44,6 +46,7 @@ func input(sessions, each int) (text string, order map[string][]string) {
 // stored nothing twice and kept the order of each session; the same input again
 // adds only what was missing.
 func TestKillAppend(t *testing.T) {
+	testkit.Long(t)
 	kills := 20
 	if soak() {
 		kills = 500

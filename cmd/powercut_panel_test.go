@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/errata"
 )
 
@@ -21,6 +22,7 @@ import (
 // appends through the command. And the test would notice if it did not: calls that return
 // when their events are with the server, and not yet on disk, lose some.
 func TestPanelPowerCut(t *testing.T) {
+	testkit.Long(t)
 	needImages(t)
 	cuts := 3
 	if soak() {

@@ -27,6 +27,7 @@ import (
 // moment is all that the next process gets. And the test would notice if it did
 // not: builds that sync nothing, or the newest block file alone, lose events.
 func TestPowerCut(t *testing.T) {
+	testkit.Long(t)
 	needImages(t)
 	cuts := 4
 	if soak() {

@@ -13,11 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // A producer that knows a store by a server alone rides through the death of the
 // process that owns it, too.
 func TestKillOwnerUnderARemoteProducer(t *testing.T) {
+	testkit.Long(t)
 	const total = 3000
 	dir := t.TempDir()
 	store, users, address := filepath.Join(dir, "store"), filepath.Join(dir, "users"), freeAddress(t)

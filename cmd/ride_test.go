@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // Producers in several processes ride through the death of the process that owns
@@ -17,6 +19,7 @@ import (
 // acknowledged event is there, once, each session in its order, and all producers
 // finish.
 func TestKillOwnerUnderProducers(t *testing.T) {
+	testkit.Long(t)
 	kills, each := 3, 400
 	if soak() {
 		kills, each = 20, 4000

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -23,6 +24,7 @@ import (
 // are built in bounded memory and are a fold of the log; how long things take is
 // logged.
 func TestViewsOfLargeStore(t *testing.T) {
+	testkit.Long(t)
 	count, sessions := 100_000, 1_000
 	if soak() {
 		count, sessions = 10_000_000, 100_000

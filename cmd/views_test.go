@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // tale makes CloudEvents of several sessions: turns, costs, runs, forks, and documents.
@@ -90,6 +92,7 @@ func killAll(t *testing.T, kills int, begin func(round int) *exec.Cmd, check fun
 // The process that keeps the views is killed at any moment: what it leaves, and what
 // the next one makes of that, is a fold of the log.
 func TestKillProjector(t *testing.T) {
+	testkit.Long(t)
 	kills := 5
 	if soak() {
 		kills = 100
@@ -130,6 +133,7 @@ func mustBeCaughtUp(t *testing.T, status string) {
 // A rebuild that is killed goes on where it was, and readers have the old view
 // until it is done.
 func TestKillRebuild(t *testing.T) {
+	testkit.Long(t)
 	kills := 5
 	if soak() {
 		kills = 100

@@ -25,6 +25,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -337,6 +338,7 @@ func (p *producer) insist(ctx context.Context, expect log.Expect, evs []events.E
 // Nodes of a cluster are killed and one is cut off while producers append: whatever
 // was acknowledged is there, once, each session in its order, and all finish.
 func TestClusterLosesNothing(t *testing.T) {
+	testkit.Long(t)
 	home(t, nil)
 	rounds := 1
 	if os.Getenv("TALLY_SOAK") != "" {

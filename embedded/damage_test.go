@@ -25,6 +25,7 @@ import (
 // reads, and also the next time; none is given to another event. (The server alone
 // drops acknowledged events in silence and gives their numbers to others.)
 func TestDamage(t *testing.T) {
+	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	t.Parallel()
 	n := testkit.Times(25)
@@ -89,6 +90,7 @@ func TestDamagedEnd(t *testing.T) {
 // Damage to what frames a record, its length or its sequence, costs what it touches in a
 // store that was closed: the server would throw away all that is behind it in the block.
 func TestDamagedFrame(t *testing.T) {
+	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	t.Parallel()
 	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })

@@ -105,6 +105,7 @@ func appendForever(srv *embedded.Server) {
 // The owner is killed in the middle of appends, again and again, also while it begins
 // segments all the time.
 func TestKilledOwner(t *testing.T) {
+	testkit.Long(t)
 	testkit.NotUnderRace(t) // who is killed reports nothing
 	t.Parallel()
 	for name, o := range map[string]embedded.ServerOptions{
@@ -189,6 +190,7 @@ func runChild(t *testing.T, o embedded.ServerOptions, fill int64, n int) (acked 
 // However much was written: after a crash the server reads no more than a few
 // segments again. The others have its index.
 func TestStartAfterAKillIsBounded(t *testing.T) {
+	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	sizes, segment := []int64{20 << 20, 200 << 20}, uint64(8<<20)
 	if os.Getenv("TALLY_SOAK") != "" {

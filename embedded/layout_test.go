@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -29,6 +30,7 @@ func misread(t *testing.T, key, block string) {
 // what looks damaged is not touched, every record stays readable, and nothing is
 // acknowledged without a sync. So it is, whether or not the version is said to be known.
 func TestForeignLayoutIsNotDamage(t *testing.T) {
+	testkit.Long(t)
 	const n = 3000
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir, SegmentBytes: 200_000})

@@ -46,6 +46,7 @@ func TestSegmentsKeepThePromises(t *testing.T) {
 }
 
 func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		dir := t.TempDir()

@@ -19,6 +19,7 @@ import (
 // log, is named to the first process that opens the store, whatever it reads first, and
 // to every later one.
 func TestLostTailIsNamedAtOnce(t *testing.T) {
+	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	t.Parallel()
 	const n = 40

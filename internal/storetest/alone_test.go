@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -57,6 +58,7 @@ func canary(t *testing.T) (store, url string, visits *atomic.Int64) {
 // The tests of a package touch neither the store that the user's variables name, nor the
 // server, nor the home directory.
 func TestUserIsLeftAlone(t *testing.T) {
+	testkit.Long(t)
 	store, url, visits := canary(t)
 	user := t.TempDir()
 	before := contents(t, store) + contents(t, user)

@@ -30,6 +30,14 @@ func NotUnderRace(t testing.TB) {
 	}
 }
 
+// Long skips a test that takes seconds if only a look around is asked for: go test -short.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long; go test without -short runs it")
+	}
+}
+
 // Times is how often a random test plays: n times, and a fifth of that under the
 // race detector. CI runs the tests with it and without.
 func Times(n int) int {

@@ -55,6 +55,7 @@ func TestPanelKilled(t *testing.T) {
 		playKilled(t, text)
 		return
 	}
+	testkit.Long(t)
 	testkit.NotUnderRace(t) // who is killed reports nothing
 	count := 30
 	if os.Getenv("TALLY_SOAK") != "" {

@@ -147,6 +147,7 @@ func (o *errataModel) spend(model string, usd events.Amount) {
 // A thousand random programs of several handles do what the model of the original
 // does, and thirty with a real server that is closed and opened again.
 func TestPanelModel(t *testing.T) {
+	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	programs := panelProgram()
 	for i := range testkit.Times(10) { // rapid draws a hundred each time

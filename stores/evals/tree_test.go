@@ -165,6 +165,7 @@ func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
 
 // What an embedded server has on disk is what the folder was.
 func TestGeneratedFolders(t *testing.T) {
+	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "local")
 	for seed := range 50 {
