@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
 
@@ -120,6 +121,7 @@ func (g generator) layout(compact string) string {
 // A thousand generated snapshots come out byte for byte, and a second import finds
 // nothing to do; then each is changed into another, and that comes out too.
 func TestGenerated(t *testing.T) {
+	testkit.Long(t)
 	total := 0
 	t.Run("H-08 generated snapshots", rapid.MakeCheck(func(rt *rapid.T) {
 		g, st, dir := generator{rt}, openStore(t), t.TempDir()
