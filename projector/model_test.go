@@ -1,9 +1,11 @@
 package projector_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
@@ -225,4 +227,107 @@ func modelView(threads projector.Threads) modelThreads {
 		}
 	}
 	return t
+}
+
+// positions of a session, 0 for none
+
+// counted returns the name of the thread that a position counts in, "" for all.
+func (m *modelSession) counted(thread string) (string, bool) {
+	threads := m.threads(m.head())
+	if thread != "" {
+		return thread, true
+	}
+	if _, ok := threads["main"]; ok {
+		return "main", true
+	}
+	for name := range threads {
+		return name, len(threads) == 1
+	}
+	return "", false
+}
+
+func (m *modelSession) turn(thread string, n int) events.Offset {
+	name, one := m.counted(thread)
+	turns := m.threads(m.head())[name]
+	if !one || n > len(turns) {
+		return 0
+	}
+	return turns[n-1].offset
+}
+
+// without takes the last turns away one by one, then looks for the last record in effect
+// before all of them.
+func (m *modelSession) without(thread string, n int) events.Offset {
+	if n == 0 {
+		return m.history[len(m.history)-1].Offset
+	}
+	threads := m.threads(m.head())
+	if name, one := m.counted(thread); one {
+		threads = modelThreads{name: threads[name]}
+	}
+	first := events.MaxOffset
+	for range n {
+		last, at := "", events.Offset(0)
+		for _, name := range slices.Sorted(maps.Keys(threads)) {
+			turns := threads[name]
+			if len(turns) > 0 && turns[len(turns)-1].offset > at {
+				last, at = name, turns[len(turns)-1].offset
+			}
+		}
+		if at == 0 {
+			return 0
+		}
+		threads[last] = threads[last][:len(threads[last])-1]
+		first = min(first, at)
+	}
+	before := events.Offset(0)
+	for _, k := range m.head() {
+		if at := m.history[k-1].Offset; at < first {
+			before = at
+		}
+	}
+	return before
+}
+
+// asOf tries all prefixes for the longest in which no change of the threads, and nothing
+// after the last of them, is later.
+func (m *modelSession) asOf(until time.Time) events.Offset {
+	for k := len(m.history); k > 0; k-- {
+		ok, behind := true, true
+		for _, rec := range slices.Backward(m.history[:k]) {
+			changes := slices.Contains([]string{"tally.turn.appended.v1", "tally.thread.replaced.v1", "tally.thread.truncated.v1", "tally.thread.pinned.v1", "tally.session.rewound.v1"}, rec.Type)
+			behind = behind && !changes
+			if (changes || behind) && shownAt(rec).Truncate(time.Second).After(until) {
+				ok = false
+			}
+		}
+		if ok {
+			return m.history[k-1].Offset
+		}
+	}
+	return 0
+}
+
+// shownAt is the latest time that the turns of a record say, else the event's.
+func shownAt(rec events.Record) (latest time.Time) {
+	type said struct{ Timestamp time.Time }
+	var data struct {
+		Entries []said
+		Threads map[string]struct{ Items []said }
+	}
+	if json.Unmarshal(rec.Data, &data) != nil || rec.Type != "tally.turn.appended.v1" && rec.Type != "tally.thread.replaced.v1" {
+		return rec.Time
+	}
+	for _, r := range data.Threads {
+		data.Entries = append(data.Entries, r.Items...)
+	}
+	for _, e := range data.Entries {
+		if e.Timestamp.After(latest) {
+			latest = e.Timestamp
+		}
+	}
+	if latest.IsZero() {
+		return rec.Time
+	}
+	return latest
 }

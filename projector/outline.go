@@ -202,11 +202,19 @@ func (o *Outline) Resolve(ctx context.Context, p Position) (at events.Offset, er
 		}
 		return o.l.Resolve(ctx, s, p)
 	}
-	err = o.with(ctx, func(s *state) error {
-		at, err = resolver{s.subject, o.history(ctx, s), o.Len, func(thread string, from, to int) ([]Turn, error) {
+	var missing *PositionError // the answer, not a fault of the load
+	err = o.with(ctx, func(s *state) (err error) {
+		at, err = resolver{s.subject, o.history(ctx, s), sortedNames(s.strands), o.Len, func(thread string, from, to int) ([]Turn, error) {
 			return s.turns(ctx, o.l, thread, from, to)
 		}}.resolve(p)
+		var none bool
+		if missing, none = errors.AsType[*PositionError](err); none {
+			return nil
+		}
 		return err
 	})
+	if err == nil && missing != nil {
+		err = missing
+	}
 	return at, err
 }

@@ -296,7 +296,7 @@ func TestOutlineEqualsSession(t *testing.T) {
 			}
 		}
 		for _, text := range []string{"", "start", fmt.Sprintf("@%d", rapid.IntRange(1, 60).Draw(t, "at")), fmt.Sprintf("#%d", rapid.IntRange(1, 6).Draw(t, "turn")),
-			fmt.Sprintf("gpt-5~%d", rapid.IntRange(0, 3).Draw(t, "without")), "2026-01-01T00:00:30Z", "-10s"} {
+			fmt.Sprintf("gpt-5~%d", rapid.IntRange(0, 3).Draw(t, "without")), fmt.Sprintf("~%d", rapid.IntRange(1, 4).Draw(t, "last")), "2026-01-01T00:00:30Z", "-10s"} {
 			p, err := projector.ParsePosition(text)
 			if err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,18 +18,30 @@ import (
 //	head         where the session is now
 //	start        before everything, also @0
 //	@1234        after the last record at or below this offset
-//	#12          after turn 12, counted from 1, of thread main; gpt-5#12 of another
-//	~3           without the last 3 turns of thread main; gpt-5~3 of another
-//	2026-08-22T10:00Z   after the last record whose time is not later
-//	-10m         as many hours, minutes or seconds before the time of the head
+//	#12          after turn 12, counted from 1; gpt-5#12 of another thread than main
+//	~3           without the last 3 turns; gpt-5~3 of another thread than main
+//	2026-08-22T10:00Z   as it was at this time
+//	-10m         as it was so many hours, minutes or seconds before the latest of its times
 //	e:0198c2     after the event with this id, or a unique beginning of 6 characters or more
+//
+// #12 and ~3 without a thread are of main. In a session without main they are of its only
+// thread. If it has several, ~3 leaves out the last 3 turns of the log, whatever their
+// threads, and #12 is not found: the error names the threads.
+//
+// A time is one that is shown, see [Fact.Shown], and covers what is left out of it: 10:04
+// is the whole minute, 2026-08-22 the whole day; without a zone it is UTC. The order of
+// the log counts more than clocks do. What was then ends before the first change of the
+// threads, rewinds included, that is later. So nothing later is ever in it, and what
+// arrived after something later comes in with that. Other records do not hold up the
+// turns after them: many a session is said to be created later than its first turn. Those
+// after the last change are in it as long as they are not later themselves.
 type Position struct {
 	text   string
 	kind   positionKind
 	offset events.Offset
 	thread string
 	n      int
-	time   time.Time
+	time   time.Time // the end of what was written: the last nanosecond of 10:04
 	ago    time.Duration
 	id     string
 }
@@ -57,10 +70,7 @@ func (p Position) String() string {
 // IsHead reports whether the position is where the session now is.
 func (p Position) IsHead() bool { return p.kind == atHead }
 
-// timeLayouts are the spellings of a time, from the most exact on.
-var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"}
-
-// ParsePosition reads a position; "" is the head. A time without a zone is UTC.
+// ParsePosition reads a position; "" is the head.
 func ParsePosition(text string) (Position, error) {
 	p := Position{text: text}
 	switch {
@@ -88,11 +98,9 @@ func ParsePosition(text string) (Position, error) {
 		p.kind, p.ago = atAgo, ago
 		return p, nil
 	}
-	for _, layout := range timeLayouts {
-		if at, err := time.Parse(layout, text); err == nil {
-			p.kind, p.time = atTime, at
-			return p, nil
-		}
+	if at, ok := parseTime(text); ok {
+		p.kind, p.time = atTime, at
+		return p, nil
 	}
 	return parseTurn(p)
 }
@@ -111,9 +119,6 @@ func parseTurn(p Position) (Position, error) {
 	p.kind, p.n, p.thread = atTurn, n, p.text[:i]
 	if p.text[i] == '~' {
 		p.kind = withoutTurns
-	}
-	if p.thread == "" {
-		p.thread = events.MainThread
 	}
 	return p, nil
 }
@@ -140,10 +145,12 @@ func (e *PositionError) Is(target error) bool { return target == ErrNotFound }
 // always that of one of its records or of what it inherited. start is 0.
 func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Offset, error) {
 	switch p.kind {
-	case atTime, atAgo, atEvent:
-		return l.search(ctx, s, p)
+	case atTime, atAgo:
+		return l.asOf(ctx, s, p)
+	case atEvent:
+		return l.eventNamed(ctx, s, p)
 	}
-	return resolver{s.Subject, &s.History.Timeline, func(thread string) int { return len(s.Threads.Turns(thread)) },
+	return resolver{s.Subject, &s.History.Timeline, s.Threads.Names(), func(thread string) int { return len(s.Threads.Turns(thread)) },
 		func(thread string, from, to int) ([]Turn, error) { return s.Threads.Turns(thread)[from:to], nil }}.resolve(p)
 }
 
@@ -152,93 +159,170 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 type resolver struct {
 	subject events.Subject
 	history *Timeline
+	names   []string // of the threads
 	length  func(thread string) int
 	turns   func(thread string, from, to int) ([]Turn, error)
 }
 
 func (r resolver) resolve(p Position) (at events.Offset, err error) {
-	missing := func(format string, args ...any) (events.Offset, error) {
-		return 0, &PositionError{r.subject, p.String(), fmt.Sprintf(format, args...)}
-	}
-	n := r.length(p.thread)
-	if (p.kind == atTurn || p.kind == withoutTurns) && p.n > n {
-		return missing("thread %s has %d turns", p.thread, n)
-	}
 	switch p.kind {
 	case atStart:
 		return 0, nil
 	case atOffset:
-		if at, err := r.history.At(p.offset); at != 0 || err != nil {
-			return at, err
-		}
-		if r.history.Len() == 0 {
-			return missing("no record of it can be read")
-		}
-		return missing("its first record is %v", r.history.ends.first)
+		return r.record(p)
 	case atTurn:
-		turns, err := r.turns(p.thread, p.n-1, p.n)
-		if err != nil {
-			return 0, err
-		}
-		return turns[0].Offset, nil
+		return r.turn(p)
 	case withoutTurns:
-		if p.n == 0 {
-			break
+		if p.n > 0 {
+			return r.without(p)
 		}
-		turns, err := r.turns(p.thread, n-p.n, n)
-		if err != nil {
-			return 0, err
-		}
-		first := turns[0].Offset
-		for _, t := range turns { // turns that were kept may stand in another order
-			first = min(first, t.Offset)
-		}
-		if at, err := r.history.liveBefore(first); at != 0 || err != nil {
-			return at, err
-		}
-		return missing("there is no record before turn %d", n-p.n+1)
 	}
 	return r.history.Last(), nil
 }
 
-// search resolves the positions that only the records themselves can tell.
-func (l *Loader) search(ctx context.Context, s *Session, p Position) (events.Offset, error) {
-	var times []time.Time // the running maximum, by record
-	var offsets, matches []events.Offset
-	var latest time.Time
-	for rec, err := range l.Records(ctx, s) {
+func (r resolver) missing(p Position, format string, args ...any) error {
+	return &PositionError{r.subject, p.String(), fmt.Sprintf(format, args...)}
+}
+
+func (r resolver) record(p Position) (events.Offset, error) {
+	if at, err := r.history.At(p.offset); at != 0 || err != nil {
+		return at, err
+	}
+	if r.history.Len() == 0 {
+		return 0, r.missing(p, "no record of it can be read")
+	}
+	return 0, r.missing(p, "its first record is %v", r.history.ends.first)
+}
+
+func (r resolver) turn(p Position) (events.Offset, error) {
+	thread := r.thread(p)
+	if thread == "" {
+		return 0, r.missing(p, "it has no thread main but %s: say which, as in %s%s", r.list(), r.names[0], p)
+	}
+	if err := r.enough(p, thread); err != nil {
+		return 0, err
+	}
+	turns, err := r.turns(thread, p.n-1, p.n)
+	if err != nil {
+		return 0, err
+	}
+	return turns[0].Offset, nil
+}
+
+// without returns the last live record before the first of the turns to be left out.
+func (r resolver) without(p Position) (events.Offset, error) {
+	thread := r.thread(p)
+	var turns []Turn
+	var err error
+	if thread == "" {
+		turns, err = r.newest(p)
+	} else if err = r.enough(p, thread); err == nil {
+		n := r.length(thread)
+		turns, err = r.turns(thread, n-p.n, n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	first := turns[0].Offset
+	for _, t := range turns { // turns that were kept may stand in another order
+		first = min(first, t.Offset)
+	}
+	if at, err := r.history.liveBefore(first); at != 0 || err != nil {
+		return at, err
+	}
+	return 0, r.missing(p, "there is no record before these turns")
+}
+
+// thread returns the thread that a position counts in, "" if it names none and there are
+// several without main.
+func (r resolver) thread(p Position) string {
+	switch {
+	case p.thread != "":
+		return p.thread
+	case len(r.names) == 0 || slices.Contains(r.names, events.MainThread):
+		return events.MainThread
+	case len(r.names) == 1:
+		return r.names[0]
+	}
+	return ""
+}
+
+// enough refuses a thread that has less turns than a position counts.
+func (r resolver) enough(p Position, thread string) error {
+	n := r.length(thread)
+	switch {
+	case p.n <= n:
+		return nil
+	case len(r.names) == 0:
+		return r.missing(p, "it has no turns")
+	case !slices.Contains(r.names, thread):
+		return r.missing(p, "it has no thread %s, only %s", thread, r.list())
+	}
+	return r.missing(p, "thread %s has %d turns", thread, n)
+}
+
+// newest returns the last turns of the session: time and again, of the last turns of all
+// threads, the one that stands last in the log.
+func (r resolver) newest(p Position) ([]Turn, error) {
+	tails := make([][]Turn, len(r.names))
+	total := 0
+	for i, name := range r.names {
+		n := r.length(name)
+		turns, err := r.turns(name, max(0, n-p.n), n)
 		if err != nil {
+			return nil, err
+		}
+		tails[i], total = turns, total+n
+	}
+	if p.n > total {
+		return nil, r.missing(p, "its threads have %d turns", total)
+	}
+	var list []Turn
+	for range p.n {
+		last := slices.MaxFunc(tails, func(a, b []Turn) int { return cmp.Compare(end(a), end(b)) })
+		i := slices.IndexFunc(tails, func(tail []Turn) bool { return end(tail) == end(last) })
+		list, tails[i] = append(list, last[len(last)-1]), last[:len(last)-1]
+	}
+	return list, nil
+}
+
+// end is the offset of the last of some turns, 0 if there are none.
+func end(turns []Turn) events.Offset {
+	if len(turns) == 0 {
+		return 0
+	}
+	return turns[len(turns)-1].Offset
+}
+
+// list names the threads, the first of them if there are many.
+func (r resolver) list() string {
+	const most = 8
+	if more := len(r.names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(r.names[:most], ", "), more)
+	}
+	return strings.Join(r.names, ", ")
+}
+
+// eventNamed finds the record of an event by its id.
+func (l *Loader) eventNamed(ctx context.Context, s *Session, p Position) (events.Offset, error) {
+	var matches []events.Offset
+	for rec, err := range l.Records(ctx, s) {
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		if at := cmp.Or(rec.Time, rec.Recorded); at.After(latest) {
-			latest = at
-		}
-		times, offsets = append(times, latest), append(offsets, rec.Offset)
-		if p.kind == atEvent && strings.HasPrefix(rec.ID, p.id) {
-			if matches = append(matches, rec.Offset); rec.ID == p.id {
-				return rec.Offset, nil
-			}
+		case rec.ID == p.id:
+			return rec.Offset, nil
+		case strings.HasPrefix(rec.ID, p.id):
+			matches = append(matches, rec.Offset)
 		}
 	}
-	if p.kind == atEvent {
-		switch len(matches) {
-		case 0:
-			return 0, &PositionError{s.Subject, p.String(), "no event has such an id"}
-		case 1:
-			return matches[0], nil
-		}
-		return 0, &PositionError{s.Subject, p.String(), fmt.Sprintf("%d events have ids that begin so", len(matches))}
+	switch len(matches) {
+	case 0:
+		return 0, &PositionError{s.Subject, p.String(), "no event has such an id"}
+	case 1:
+		return matches[0], nil
 	}
-	until := p.time
-	if p.kind == atAgo {
-		until = latest.Add(-p.ago)
-	}
-	for i := len(times) - 1; i >= 0; i-- {
-		if !times[i].IsZero() && !times[i].After(until) {
-			return offsets[i], nil
-		}
-	}
-	return 0, &PositionError{s.Subject, p.String(), "its records are all later"}
+	return 0, &PositionError{s.Subject, p.String(), fmt.Sprintf("%d events have ids that begin so", len(matches))}
 }
 
 // Records yields the records of a session's history: those of the live list that

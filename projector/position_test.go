@@ -7,13 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
 
 func TestParsePosition(t *testing.T) {
 	for _, text := range []string{"", "head", "start", "@0", "@1", "@00000000000000000012", "@9007199254740991", "#1", "#12", "~0", "~3", "gpt-5#3", "a#b#2", "a~b~2", "head#1",
-		"-x#1", "2026-08-22T10:00Z", "2026-08-22T10:00:00.123456789+02:00", "2026-08-22", "2026-08-22T10:00", "-10m", "-1h30m", "-0s", "e:0198c2", "e:a#1 bc"} {
+		"-x#1", "2026-08-22T10:00Z", "2026-08-22T10:00:00.123456789+02:00", "2026-08-22", "2026-08-22T10:00", "2026-08-22 10:00:07", "2026-08-22 10:00Z", "-10m", "-1h30m", "-0s", "e:0198c2", "e:a#1 bc"} {
 		p, err := projector.ParsePosition(text)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
@@ -23,7 +26,7 @@ func TestParsePosition(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"@", "@x", "@-1", "@9007199254740992", "@@1", "#", "#0", "#-1", "#x", "~", "~-1", "~x", "x#", "HEAD", "Start", "12", "e:", "e:12345", "-", "-10", "-x",
-		"--10m", "-10m -5m", "2026-13-01", "10:00", "#99999999999999999999", "yesterday", " head"} {
+		"--10m", "-10m -5m", "2026-13-01", "2026-08-22 ", "2026-08-22  10:00", "10:00", "#99999999999999999999", "yesterday", " head"} {
 		_, err := projector.ParsePosition(text)
 		if invalid, ok := errors.AsType[*events.InvalidError](err); !ok || invalid.Reason == "" {
 			t.Errorf("%q: %v", text, err)
@@ -34,7 +37,7 @@ func TestParsePosition(t *testing.T) {
 // FuzzParsePosition: what is parsed can be resolved in any session, to a record of
 // it or to the beginning, or is not found.
 func FuzzParsePosition(f *testing.F) {
-	for _, text := range []string{"", "start", "@5", "#2", "main~1", "gpt#1", "2026-01-01T00:00:04Z", "-2s", "e:event-4", "-", "e:eventx"} {
+	for _, text := range []string{"", "start", "@5", "#2", "main~1", "gpt#1", "2026-01-01T00:00:04Z", "2026-01-01 00:00:04.5", "2026-01-01", "-2s", "e:event-4", "-", "e:eventx"} {
 		f.Add(text)
 	}
 	st := &story{}
@@ -104,10 +107,11 @@ func TestResolve(t *testing.T) {
 		"": "@8", "head": "@8", "start": "@0", "@0": "@0",
 		"@1": "@1", "@2": "@2", "@4": "@3", "@6": "@6", "@99": "@8",
 		"#1": "@2", "#2": "@3", "#3": "@3", "#4": "@7", "main#4": "@7", "gpt-5#1": "@2", "odd#name#1": "@7",
-		"#5": "thread main has 4 turns", "gpt-5#2": "thread gpt-5 has 1 turns", "nobody#1": "thread nobody has 0 turns",
-		"~0": "@8", "~1": "@3", "~2": "@2", "~3": "@2", "~4": "@1", "gpt-5~1": "@1", "~5": "thread main has 4 turns", "nobody~0": "@8", "nobody~1": "thread nobody has 0 turns",
+		"#5": "thread main has 4 turns", "gpt-5#2": "thread gpt-5 has 1 turns", "nobody#1": "it has no thread nobody, only main, gpt-5, odd#name",
+		"~0": "@8", "~1": "@3", "~2": "@2", "~3": "@2", "~4": "@1", "gpt-5~1": "@1", "~5": "thread main has 4 turns", "nobody~0": "@8", "nobody~1": "it has no thread nobody, only main, gpt-5, odd#name",
 		"2026-08-22T10:00Z": "@1", "2026-08-22T10:00:59.999Z": "@1", "2026-08-22T12:01+02:00": "@2", "2026-08-22T10:04": "@2",
-		"2026-08-22T10:05": "@6", "2026-08-22T10:09": "@6", "2026-08-22T10:10": "@8", "2027-01-01": "@8", "2026-08-22": "its records are all later",
+		"2026-08-22T10:05": "@6", "2026-08-22T10:09": "@6", "2026-08-22T10:10": "@8", "2027-01-01": "@8",
+		"2026-08-22": "@8", "2026-08-21": "its records are all later", "2026-08-22 10:04:59": "@2", "2026-08-22 10:05Z": "@6", "2026-08-22T09:59": "its records are all later",
 		"-0s": "@8", "-1s": "@6", "-5m": "@6", "-5m1s": "@2", "-10m": "@1", "-11m": "its records are all later",
 		"e:0198c2-7": "@7", "e:0198c2": "7 events have ids that begin so", "e:0198c2-4": "no event has such an id", "e:0198c3": "no event has such an id",
 	} {
@@ -122,6 +126,141 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%q is %v, want %s", text, got, want)
 		}
 	}
+}
+
+// said appends turns of main that say their times, by an event whose producer's clock says
+// another.
+func (st *story) said(clock string, times ...string) {
+	p := &events.TurnAppended{}
+	for _, at := range times {
+		e := events.Entry{Thread: "main", Turn: events.Raw(`"x"`)}
+		if at != "" {
+			e.Timestamp = events.Timestamp("2026-08-22T" + at)
+		}
+		p.Entries = append(p.Entries, e)
+	}
+	st.clocked(clock, p)
+}
+
+func (st *story) clocked(clock string, p events.Payload) {
+	st.t.Helper()
+	e, err := events.New("urn:test", s1, p)
+	if err == nil {
+		e.Time, err = time.Parse(time.RFC3339, "2026-08-22T"+clock+"Z")
+	}
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	st.event(e)
+}
+
+func mustResolve(t *testing.T, st *story, list map[string]string) {
+	t.Helper()
+	l := &projector.Loader{Source: st.records}
+	for text, want := range list {
+		got, err := resolve(t.Context(), l, mustSession(t, l, s1, 0), text)
+		position, missing := errors.AsType[*projector.PositionError](err)
+		switch {
+		case missing && position.Reason != want, !missing && (err != nil || got.String() != want):
+			t.Errorf("%q: %v, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// A time is that of the turns: a session that is said to be created after them, as in what
+// the original of evals wrote, and what became of a run meanwhile do not get in its way.
+func TestResolveTimeOfTurns(t *testing.T) {
+	st := &story{t: t}
+	st.clocked("15:17:31", created())                                                                             // @1
+	st.said("15:17:31", "14:45:57.250Z")                                                                          // @2
+	st.said("15:17:32", "14:46:09Z", "14:46:28.5Z")                                                               // @3
+	st.clocked("16:00:00", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: events.Raw(`"t"`)}}}) // @4
+	st.said("15:17:33", "16:46:57+02:00", "")                                                                     // @5
+	st.clocked("14:46:00", &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported"})                   // @6
+	st.clocked("18:00:00", &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported"})                   // @7
+	mustResolve(t, st, map[string]string{
+		"2026-08-22T14:45": "@2", "2026-08-22T14:45:56": "its records are all later",
+		"2026-08-22T14:45:57": "@2", "2026-08-22T14:45:57.2": "@2", "2026-08-22T14:45:57.25": "@2", "2026-08-22T14:45:57.24": "its records are all later", // as it is shown, however exactly
+		"2026-08-22T14:46:09": "@2", "2026-08-22T14:46:28": "@3", "2026-08-22 14:46:28": "@3", // both turns of an event or none
+		"2026-08-22T14:46:57Z": "@6", "2026-08-22T16:46:57+02:00": "@6", "2026-08-22T17:59": "@6", "2026-08-22T18:00": "@7",
+		"-0s": "@6", "-28s": "@3", "-59s": "@2", "-2m": "its records are all later",
+	})
+}
+
+// What arrives late comes in with what was there before it: nothing that is later than
+// the time is shown, and the turns of the time are not hidden by a rewind that came after.
+func TestResolveTimeOfLateTurns(t *testing.T) {
+	st := &story{t: t}
+	st.said("10:00:00", "10:00:00Z")                      // @1
+	st.said("10:05:00", "10:05:00Z")                      // @2
+	st.said("10:06:00", "10:02:00Z")                      // @3, on its way for long
+	st.clocked("10:10:00", &events.SessionRewound{To: 1}) // @4
+	st.said("10:08:00", "10:08:00Z")                      // @5
+	mustResolve(t, st, map[string]string{"2026-08-22T10:00": "@1", "2026-08-22T10:02": "@1", "2026-08-22T10:04": "@1", "2026-08-22T10:05": "@3", "2026-08-22T10:08": "@3", "2026-08-22T10:10": "@5", "-0s": "@5", "-1s": "@3"})
+}
+
+// A turn whose value is lost says no time: its event's counts.
+func TestResolveTimeOfLostTurn(t *testing.T) {
+	st := &story{t: t}
+	st.said("10:00:00", "09:00:00Z")
+	st.said("10:01:00", "09:01:00Z")
+	l := &projector.Loader{Source: st.records}
+	s := mustSession(t, l, s1, 0)
+	lost := st.records[1].Event
+	lost.Data, lost.Extensions = nil, map[string]string{events.ExtDataRef: events.BlobRef(strings.Repeat("0", 64))}
+	st.records[1].Event = lost
+	for text, want := range map[string]events.Offset{"2026-08-22T09:01": 1, "2026-08-22T10:01": 2} {
+		if at, err := resolve(t.Context(), &projector.Loader{Source: st.records}, s, text); err != nil || at != want {
+			t.Errorf("%s: %v, %v, want %v", text, at, err, want)
+		}
+	}
+}
+
+// Without main, positions are those of the only thread; of several, ~n takes the turns
+// that came last, and #n says what there is.
+func TestResolveWithoutMain(t *testing.T) {
+	entry := func(thread string) *events.TurnAppended {
+		return &events.TurnAppended{Entries: []events.Entry{{Thread: thread, Turn: events.Raw(`"x"`)}}}
+	}
+	st := &story{t: t}
+	st.add(s1, created())
+	mustResolve(t, st, map[string]string{"#1": "it has no turns", "~1": "it has no turns", "~0": "@1", "x#1": "it has no turns"})
+	st.add(s1, entry("agent-1")) // @2
+	st.add(s1, entry("agent-1")) // @3
+	mustResolve(t, st, map[string]string{"#1": "@2", "#2": "@3", "#3": "thread agent-1 has 2 turns", "~1": "@2", "~2": "@1", "~3": "thread agent-1 has 2 turns", "main#1": "it has no thread main, only agent-1"})
+	st.add(s1, entry("agent-0"))                                                                                                                      // @4
+	st.add(s1, &events.TurnAppended{Entries: []events.Entry{{Thread: "agent-0", Turn: events.Raw(`1`)}, {Thread: "agent-1", Turn: events.Raw(`1`)}}}) // @5
+	hint := "it has no thread main but agent-0, agent-1: say which, as in agent-0#1"
+	mustResolve(t, st, map[string]string{"#1": hint, "agent-0#1": "@4", "agent-1#3": "@5",
+		"~1": "@4", "~2": "@4", "~3": "@3", "~4": "@2", "~5": "@1", "~6": "its threads have 5 turns", "agent-1~1": "@4", "agent-0~2": "@3", "~0": "@5"})
+	for i := range 9 {
+		st.add(s1, entry(fmt.Sprintf("b%d", i)))
+	}
+	mustResolve(t, st, map[string]string{"main~1": "it has no thread main, only agent-0, agent-1, b0, b1, b2, b3, b4, b5 and 3 more", "~9": "@5", "~10": "@4"})
+	st.add(s1, entry("main")) // from now on they are of main
+	mustResolve(t, st, map[string]string{"#1": "@15", "~1": "@14", "~2": "thread main has 1 turns"})
+}
+
+// Positions of turns and of times are what a model says that follows their definition.
+func TestResolveFollowsTheDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		rec := drawRecord(t, log)
+		l := &projector.Loader{Source: log}
+		s, m := mustLoad(t, l, rec.Subject, rec.Offset), modelOf(log, rec.Subject.ID, rec.Offset)
+		thread, n := rapid.SampledFrom([]string{"", "", "main", "gpt-5", "inbox"}).Draw(t, "thread"), rapid.IntRange(0, 6).Draw(t, "n")
+		until := time.Date(2026, 1, 1, 0, 0, rapid.IntRange(-60, 2000).Draw(t, "until"), 0, time.UTC)
+		for text, want := range map[string]events.Offset{
+			fmt.Sprintf("%s~%d", thread, n):   m.without(thread, n),
+			fmt.Sprintf("%s#%d", thread, n+1): m.turn(thread, n+1),
+			until.Format(time.RFC3339):        m.asOf(until),
+		} {
+			got, err := resolve(t.Context(), l, s, text)
+			if err != nil && (want != 0 || !errors.Is(err, projector.ErrNotFound)) || err == nil && got != want {
+				t.Fatalf("%s is %v, %v, want %v", text, got, err, want)
+			}
+		}
+	})
 }
 
 // An id that is the beginning of another names its own event.

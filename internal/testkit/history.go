@@ -14,7 +14,7 @@ import (
 // it together: turns on several threads, replacements, truncations, pins,
 // rewinds, undos and redos, forks of forks, late producers, ledger events, and
 // events that are void, invalid or of an unknown type. Offsets have gaps, clocks
-// run backwards.
+// run backwards, and some turns say a time of their own.
 func History() *rapid.Generator[Records] {
 	return rapid.Custom(func(t *rapid.T) Records {
 		g := &historian{t: t, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -91,10 +91,18 @@ func (g *historian) entry() events.Raw {
 	return events.Raw(fmt.Sprintf(`{"n": %d}`, len(g.records)))
 }
 
+// said is what a turn says of its time, at times.
+func (g *historian) said() events.Timestamp {
+	if g.n("said", 0, 2) > 0 {
+		return ""
+	}
+	return events.TimestampOf(g.clock.Add(time.Duration(g.n("before", -60, 600)) * -time.Second))
+}
+
 func (g *historian) turn(id string) {
 	p := &events.TurnAppended{}
 	for range g.n("entries", 1, 2) {
-		p.Entries = append(p.Entries, events.Entry{Thread: g.thread(), Turn: g.entry(), Pinned: g.n("pinned", 0, 5) == 0})
+		p.Entries = append(p.Entries, events.Entry{Thread: g.thread(), Turn: g.entry(), Timestamp: g.said(), Pinned: g.n("pinned", 0, 5) == 0})
 	}
 	if g.n("pins", 0, 7) == 0 {
 		p.Pins = map[string]map[int]bool{g.thread(): {g.n("index", 0, 3): true}}
@@ -118,7 +126,7 @@ func (g *historian) replacement() events.Payload {
 			r.Items = append(r.Items, events.Item{Keep: &[2]int{from, from + g.n("count", 0, 2)}})
 		}
 		for range g.n("items", 0, 2) {
-			r.Items = append(r.Items, events.Item{Turn: g.entry()})
+			r.Items = append(r.Items, events.Item{Turn: g.entry(), Timestamp: g.said()})
 		}
 		p.Threads[g.thread()] = r
 	}

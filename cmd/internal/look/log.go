@@ -95,6 +95,9 @@ func (r *reader) bounds(ctx context.Context, st *tally.Store, s *projector.Sessi
 			return 0, 0, err
 		}
 	}
+	if to != "" && (after > upto || upto == 0) {
+		return 0, 0, cli.Usagef("%q ends at %v, which is not after %v where it begins: the earlier position comes first", text, upto, after)
+	}
 	return after, upto, nil
 }
 
@@ -218,10 +221,7 @@ func stateOf(s *projector.Session, rec events.Record) (state, reason string) {
 // line is a record as text.
 func (r *reader) line(rec events.Record, withSubject bool, reason string) string {
 	name := strings.TrimSuffix(strings.TrimPrefix(rec.Type, "tally."), ".v1")
-	at := rec.Time
-	if at.IsZero() {
-		at = rec.Recorded
-	}
+	at := projector.Decode(rec).Shown()
 	text := fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
 	if withSubject {
 		text += " " + render.Cut(rec.Subject.String(), 60)
