@@ -84,6 +84,88 @@ func TestMoves(t *testing.T) {
 	mustBe(t, s, "", "a", "b")
 }
 
+// A rewind to where the threads are what they are now writes nothing, and what undo and
+// redo take back is the rewind before it. Pins are of the threads.
+func TestRewindToWhereOneIs(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		s := st.Session("s")
+		stays := func(position string) {
+			t.Helper()
+			before, err := st.Log.Head(t.Context())
+			must(t, err)
+			m, err := s.PlanRewind(t.Context(), position, "no reason")
+			if err != nil || !m.There || len(m.Leaves)+len(m.Returns) > 0 {
+				t.Fatalf("%s: %+v, %v", position, m, err)
+			}
+			if ack, err := s.Move(t.Context(), m); err != nil || ack != (log.Ack{}) {
+				t.Errorf("%s: %+v, %v", position, ack, err)
+			}
+			if head, err := st.Log.Head(t.Context()); err != nil || head != before {
+				t.Errorf("%s wrote: the head was %v and is %v, %v", position, before, head, err)
+			}
+		}
+		moves := func(position string) {
+			t.Helper()
+			m, err := s.PlanRewind(t.Context(), position, "")
+			must(t, err)
+			if m.There {
+				t.Errorf("%s is where one is", position)
+			}
+			mustMove(t, s, m, nil)
+		}
+		mustTurns(t, s, "a") // @1
+		mustTurns(t, s, "b") // @2
+		for _, position := range []string{"", "#2", "~0", "@2", "@99"} {
+			stays(position)
+		}
+		_, err := s.Append(t.Context(), log.Any, cost) // @3
+		must(t, err)
+		stays("#2") // the cost stays, as ever
+		moves("#1") // @4
+		for _, position := range []string{"#1", "~0", "@1", "head"} {
+			stays(position)
+		}
+		mustBe(t, s, "", "a")
+		m, err := s.PlanUndo(t.Context())
+		mustMove(t, s, m, err) // of the rewind, not of what was never written
+		mustBe(t, s, "", "a", "b")
+		stays("@2")
+		m, err = s.PlanRedo(t.Context())
+		mustMove(t, s, m, err)
+		mustBe(t, s, "", "a")
+		mustTurns(t, s, "b") // says the same at another place
+		moves("@3")
+		mustAppend(t, st, s, log.At(8), mustEvent(t, s, &events.ThreadPinned{Thread: "main", Pins: map[int]bool{0: true}}))
+		moves("@3")
+		stays("@3")
+	})
+}
+
+// To stay is to know where one is: what the handle had not seen before is no reason to
+// take what it then says for late. And it is refused if the head moved meanwhile.
+func TestStayIsAMove(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	s, other := st.Session("s"), st.Session("s")
+	mustTurns(t, s, "a")
+	mustTurns(t, s, "b")
+	m, err := other.PlanRewind(t.Context(), "#1", "")
+	mustMove(t, other, m, err)
+	m, err = s.PlanRewind(t.Context(), "#1", "")
+	if err != nil || !m.There {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	mustMove(t, s, m, nil)
+	if ack, err := s.AppendTurns(t.Context(), events.MainThread, []byte(`"c"`)); err != nil || ack.Late {
+		t.Errorf("%+v, %v", ack, err)
+	}
+	m, err = s.PlanRewind(t.Context(), "", "")
+	must(t, err)
+	mustTurns(t, other, "d")
+	if _, err := s.Move(t.Context(), m); !errors.Is(err, log.ErrConflict) {
+		t.Errorf("a turn came in between: %v", err)
+	}
+}
+
 // A turn or a rewind after the plan is a conflict; cost, progress and fields are
 // not.
 func TestMoveConflicts(t *testing.T) {
@@ -206,6 +288,28 @@ func TestFork(t *testing.T) {
 	mustBe(t, again, "", "a", "b")
 	if _, _, err := st.Session("nobody").Fork(t.Context(), "", "x"); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("fork of nobody: %v", err)
+	}
+}
+
+// A fork without a name is called after the offset that the position names, does not begin
+// as its parent does, and there may be more than one at a position.
+func TestForkNames(t *testing.T) {
+	for parent, names := range map[string][]string{
+		"travel":       {"fork-2-of-travel", "fork-2-2-of-travel", "fork-2-3-of-travel", "fork-3-of-travel"},
+		"shop/desk/o1": {"shop/desk/fork-2-of-o1", "shop/desk/fork-2-2-of-o1", "shop/desk/fork-2-3-of-o1", "shop/desk/fork-3-of-o1"},
+	} {
+		st := storetest.Memory(t, tally.Config{})
+		s := st.Session(parent)
+		for _, turn := range []string{"a", "b", "c"} {
+			mustTurns(t, s, turn)
+		}
+		for i, position := range []string{"#2", "~1", "@2", ""} {
+			fork, _, err := s.Fork(t.Context(), position, "")
+			if err != nil || fork.ID() != names[i] {
+				t.Fatalf("%s at %q: %v, %v", parent, position, fork, err)
+			}
+			mustBe(t, fork, "", []string{"a", "b", "c"}[:2+i/3]...)
+		}
 	}
 }
 

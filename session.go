@@ -1,10 +1,13 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
@@ -195,10 +198,13 @@ type Move struct {
 	Seen    events.Offset      // the head that the decision was made on
 	Leaves  []projector.TurnAt // turns that go out of effect
 	Returns []projector.TurnAt // turns that come back
+	There   bool               // a rewind to where the threads are what they are now: Move writes nothing
 }
 
 // PlanRewind says what moving the head to a position, as Load takes them, would do.
 // Nothing is written: Move does that. reason is for those who read the log; "" is none.
+// The threads alone decide whether the head is there already: a cost, a run or a field
+// that came since is no reason to move.
 func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Move, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -240,19 +246,45 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 	}
 	m := &Move{Event: p, Seen: head.Offset()}
 	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
+	m.There = p.Undoes == 0 && len(m.Leaves)+len(m.Returns) == 0 && head.Threads.Hash() == target.Threads.Hash()
 	return m, nil
 }
 
 // Move makes a planned move. If a turn was appended or the head moved since the
 // plan, nothing is written and the error matches log.ErrConflict; cost and
-// progress do not get in the way.
+// progress do not get in the way. If the head is there already, nothing is written
+// either, and the ack is empty.
 func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
+	if m.There {
+		return log.Ack{}, s.stay(ctx, m.Seen)
+	}
 	return s.Append(ctx, log.Since(m.Seen, projector.MoveTypes()...), m.Event)
+}
+
+// stay is a move to where the head was at an offset, unless it has moved since. As after
+// any move, the handle knows the session as it was there.
+func (s *Session) stay(ctx context.Context, seen events.Offset) error {
+	types := projector.MoveTypes()
+	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: seen}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue // what it was is not known
+		}
+		if err != nil {
+			return err
+		}
+		if slices.Contains(types, rec.Type) {
+			return &log.ConflictError{Subject: s.sub, Want: seen, Have: rec.Offset}
+		}
+	}
+	s.seen.read(seen)
+	return nil
 }
 
 // Fork makes a new session that begins with the threads of this one at a
 // position. Nothing is copied, and what either does later does not matter to the
-// other. If the new session exists already, the error is ErrExists.
+// other. If the new session exists already, the error is ErrExists. Without an id it is
+// called fork-971-of-travel, after the offset that the position names; the next one there
+// fork-971-2-of-travel. So a unique beginning of the parent's id stays one.
 func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.Ack, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -269,12 +301,28 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	if err != nil {
 		return nil, log.Ack{}, err
 	}
-	fork := s.st.Session(id)
-	ack, err := fork.Create(ctx, events.SessionCreated{
+	created := events.SessionCreated{
 		Kind:      head.Ledger().Kind,
 		CreatedAt: events.TimestampOf(s.st.Now()),
 		Title:     head.Ledger().Text("title"),
 		Fork:      &events.Fork{Session: s.sub.ID, Offset: at},
-	})
-	return fork, ack, err
+	}
+	for n := 1; ; n++ {
+		fork := s.st.Session(cmp.Or(id, forkID(s.sub.ID, at, n)))
+		ack, err := fork.Create(ctx, created)
+		if id != "" || !errors.Is(err, ErrExists) {
+			return fork, ack, err
+		}
+	}
+}
+
+// forkID names the n-th fork of a session at an offset. What stands before the last slash
+// of an id, as that of a project, stays in front.
+func forkID(parent string, at events.Offset, n int) string {
+	i := strings.LastIndexByte(parent, '/') + 1
+	number := fmt.Sprint(uint64(at))
+	if n > 1 {
+		number += fmt.Sprintf("-%d", n)
+	}
+	return parent[:i] + "fork-" + number + "-of-" + parent[i:]
 }

@@ -33,15 +33,7 @@ the rewind stack do not come along.`,
 				if err != nil {
 					return err
 				}
-				head, err := s.Load(cmd.Context(), "")
-				if err != nil {
-					return err
-				}
-				id := as
-				if id == "" {
-					id = fmt.Sprintf("%s-fork-%d", s.ID(), uint64(head.Offset()))
-				}
-				fork, ack, err := s.Fork(cmd.Context(), at, id)
+				fork, ack, err := s.Fork(cmd.Context(), at, as)
 				if err != nil {
 					return err
 				}
@@ -58,6 +50,6 @@ the rewind stack do not come along.`,
 		},
 	}
 	cmd.Flags().StringVar(&at, "at", "", "position; default head")
-	cmd.Flags().StringVar(&as, "as", "", "id of the new session (default <id>-fork-<offset>)")
+	cmd.Flags().StringVar(&as, "as", "", "id of the new session (default fork-<offset>-of-<id>)")
 	return cmd
 }

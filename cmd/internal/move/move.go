@@ -26,7 +26,8 @@ func newRewind(a *app.App) *cobra.Command {
 		Use: "rewind SESSION", Short: "Move the head back; nothing is deleted", Args: cobra.ExactArgs(1),
 		Long: `Move the head of a session back to a position. The turns after it go out of
 effect; cost, runs and everything else in the ledger stay. Nothing is deleted:
-undo takes the rewind back. It says what leaves and what returns, and asks.
+undo takes the rewind back. It says what leaves and what returns, and asks. Where
+nothing would leave or return, the head is there already, and nothing is written.
 
 Without --to it offers the rewind stack of the session, on which programs put a
 point for each run that can be taken back; --steps N takes back the N newest.
@@ -126,7 +127,8 @@ func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
 // moved is what a move prints with -o json.
 type moved struct {
 	Session string             `json:"session"`
-	Offset  events.Offset      `json:"offset,omitempty"` // of the rewind; not with --dry-run
+	Written bool               `json:"written"`          // not with --dry-run, nor if the head is there already
+	Offset  events.Offset      `json:"offset,omitempty"` // of the rewind, if it was written
 	To      events.Offset      `json:"to"`
 	Undoes  events.Offset      `json:"undoes,omitempty"`
 	Leaves  []projector.TurnAt `json:"leaves"`
@@ -145,29 +147,49 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 			return err
 		}
 		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: cli.NonNil(move.Leaves), Returns: cli.NonNil(move.Returns), Files: movedFiles(move.files)}
-		if m.app.Format == cli.Text {
+		if m.app.Format == cli.Text && !move.There {
 			describe(m.app.Out, s, move)
 		}
 		if !m.dryRun {
-			if err := m.app.Confirm(m.yes, "Go on?"); err != nil {
+			if err := m.make(ctx, move, &out); err != nil {
 				return err
 			}
-			ack, files, err := move.make(ctx)
-			if err != nil {
-				return err
-			}
-			out.Offset, out.Files = ack.Last, movedFiles(files)
 		}
 		if m.app.Format != cli.Text {
-			return errors.Join(cli.WriteJSON(m.app.Out, m.app.Format, out), m.warnFiles(out))
-		}
-		if m.dryRun {
-			_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
+			err = cli.WriteJSON(m.app.Out, m.app.Format, out)
 		} else {
-			_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", plain.Printable(cli.ID(s.ID())), m.done, out.Offset)
+			err = m.conclude(out, move.There)
 		}
 		return errors.Join(err, m.warnFiles(out))
 	})
+}
+
+// make asks, makes a move, and notes what it did. To stay where one is nobody is asked.
+func (m *mover) make(ctx context.Context, move *plannedMove, out *moved) error {
+	if !move.There {
+		if err := m.app.Confirm(m.yes, "Go on?"); err != nil {
+			return err
+		}
+	}
+	ack, files, err := move.make(ctx)
+	if err != nil {
+		return err
+	}
+	out.Written, out.Offset, out.Files = !move.There, ack.Last, movedFiles(files)
+	return nil
+}
+
+// conclude says what became of a move.
+func (m *mover) conclude(out moved, there bool) (err error) {
+	switch id := plain.Printable(out.Session); {
+	case there:
+		_, err = fmt.Fprintf(m.app.Out, "%s is there already: its turns are what they were at %v. Nothing was written.\n", id, out.To)
+	case m.dryRun:
+		_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
+	default:
+		_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", id, m.done, out.Offset)
+	}
+	return err
 }
 
 // describe says what leaves and what returns.
