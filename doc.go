@@ -16,8 +16,9 @@
 //
 // A position in a session is written as people and commands write it: "head" or ""
 // for now, "start", an offset such as "@1234", the n-th turn "#3" or "gpt-5#3" of
-// another thread than main, "~2" for without the last two turns, a time such as
-// "2026-08-22T10:00Z" or "-10m", or "e:" and the beginning of an event's id.
+// another thread than main, "~2" for without the last two turns, a time as it is shown
+// such as "2026-08-22T10:00Z", "-10m" for so long before the latest, or "e:" and the
+// beginning of an event's id. [projector.Position] says what each means.
 //
 // The stores that tally replaces have packages of their own below stores, each with the
 // words of the original: evals for recorded conversations and what judged them, errata

@@ -1,17 +1,22 @@
 package tally_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )
@@ -139,6 +144,91 @@ func TestRewindToWhereOneIs(t *testing.T) {
 		moves("@3")
 		stays("@3")
 	})
+}
+
+// Whatever happens to a session, a rewind is There exactly if its turns at the position are
+// those of now, and only what was written is undone.
+func TestMovesFollowAModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+		must(t, err)
+		st, err := tally.Open(t.Context(), l, tally.Config{Source: "urn:test"})
+		must(t, err)
+		defer st.Close()
+		s := st.Session("s")
+		states := []string{""} // the turns after each record, by offset
+		var undone []string    // what each undo brings back, the next one last
+		now := func() string { return states[len(states)-1] }
+		move := func(m *tally.Move, want string) {
+			_, err := s.Move(t.Context(), m)
+			must(t, err)
+			if !m.There {
+				states = append(states, want)
+			}
+		}
+		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
+			switch op := rapid.SampledFrom([]string{"turn", "turn", "cost", "rewind", "rewind", "undo"}).Draw(rt, "op"); {
+			case op == "turn" || len(states) == 1:
+				mustTurns(t, s, fmt.Sprint(len(states)))
+				states = append(states, now()+fmt.Sprint(" ", len(states)))
+			case op == "cost":
+				_, err := s.Append(t.Context(), log.Any, cost)
+				must(t, err)
+				states = append(states, now())
+			case op == "rewind":
+				to := rapid.IntRange(1, len(states)-1).Draw(rt, "to")
+				m, err := s.PlanRewind(t.Context(), fmt.Sprintf("@%d", to), "")
+				must(t, err)
+				if m.There != (states[to] == now()) {
+					rt.Fatalf("at @%d there are%s, now%s: %+v", to, states[to], now(), m)
+				}
+				if !m.There {
+					undone = append(undone, now())
+				}
+				move(m, states[to])
+			case len(undone) == 0:
+				if _, err := s.PlanUndo(t.Context()); !errors.Is(err, projector.ErrNothingToUndo) {
+					rt.Fatalf("nothing was rewound: %v", err)
+				}
+			default:
+				m, err := s.PlanUndo(t.Context())
+				must(t, err)
+				move(m, undone[len(undone)-1])
+				undone = undone[:len(undone)-1]
+			}
+			head, err := st.Log.Head(t.Context())
+			must(t, err)
+			state := mustBe(t, s, "", strings.Fields(now())...)
+			if int(head) != len(states)-1 || state.Offset() != head {
+				rt.Fatalf("the head is %v, want @%d", head, len(states)-1)
+			}
+		}
+		if t.Failed() {
+			rt.FailNow()
+		}
+	})
+}
+
+// Stores have rewinds that moved no turn: an older program wrote them. They are undone and
+// redone as any other.
+func TestOldRewindToWhereOneIs(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	s := st.Session("s")
+	mustTurns(t, s, "a")
+	mustAppend(t, st, s, log.At(1), mustEvent(t, s, &events.SessionRewound{To: 1})) // @2
+	for _, c := range []struct {
+		plan   func(context.Context) (*tally.Move, error)
+		undoes events.Offset
+	}{{s.PlanUndo, 2}, {s.PlanRedo, 3}} {
+		m, err := c.plan(t.Context())
+		if err != nil || m.There || m.Event.Undoes != c.undoes {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		if ack := mustMove(t, s, m, nil); ack.Last != c.undoes+1 {
+			t.Errorf("%+v", ack)
+		}
+	}
+	mustBe(t, s, "", "a")
 }
 
 // To stay is to know where one is: what the handle had not seen before is no reason to

@@ -25,7 +25,8 @@ type RewindResult struct {
 }
 
 // StackMove is a move of the head together with files, looked at before it is
-// made.
+// made. It is never There: also where no turn leaves, it takes entries from the stack
+// or brings them back.
 type StackMove struct {
 	tally.Move
 	Entries []RewindEntry // that the move takes from the rewind stack, oldest first

@@ -26,7 +26,7 @@ func newFork(a *app.App) *cobra.Command {
 		Long: `Begin a new session with the threads that this one has at a position. Nothing is
 copied, and what either does later does not matter to the other. Runs, costs and
 the rewind stack do not come along.`,
-		Example: app.Examples("tally fork last --at ~1", "tally fork travel --at '#5' --as travel-b", "tally fork travel --at @120 -o json"),
+		Example: app.Examples("tally fork last --at ~1", "tally fork travel --at '#5' --as by-train", "tally fork travel --at @120 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				s, err := app.Session(cmd.Context(), st, args[0])

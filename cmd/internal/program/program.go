@@ -39,7 +39,8 @@ const positions = `
 
 A session is named by its id, a unique beginning of it, or "last".
 A position is head, start, @1234 (offset), #12 (turn 12 of main), gpt-5#3, ~2
-(without the last 2 turns), 2026-08-22T10:00Z, -10m, or e:<event id>.`
+(without the last 2 turns), 2026-08-22T10:00Z, -10m, or e:<event id>. A time is
+one that show or log prints; without a zone it is UTC.`
 
 // Tally is the program tally.
 func Tally(a *app.App) *cobra.Command {
