@@ -310,6 +310,40 @@ func TestOutlineEqualsSession(t *testing.T) {
 	})
 }
 
+// That there is no such position is no fault of a load, also when a part of the snapshots
+// turns out to be lost on the way to say so.
+func TestOutlineMissingPosition(t *testing.T) {
+	st := &story{t: t}
+	st.add(s1, aTurn("a"))
+	st.add(s1, &events.SessionRewound{To: 1})
+	store := &snapshot.Mem{}
+	loader := func() *projector.Loader {
+		return (&projector.Loader{Source: st.records, Snapshots: store}).SetChunks(1, 2)
+	}
+	if _, err := loader().Keep(t.Context(), s1, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	o, err := loader().Outline(t.Context(), s1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range store.All(t.Context()) {
+		if m.Fold != projector.SessionFold {
+			if err := store.Delete(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p, err := projector.ParsePosition("~1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "session/s1 has no position ~1: there is no record before these turns"
+	if _, err := o.Resolve(t.Context(), p); !errors.Is(err, projector.ErrNotFound) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // A session that is not there has no outline, and threads that are not there no turns.
 func TestOutlineOfNothing(t *testing.T) {
 	l := &projector.Loader{Source: tale(t)}
