@@ -247,7 +247,7 @@ func (r resolver) thread(p Position) string {
 	return ""
 }
 
-// enough refuses a thread that has less turns than a position counts.
+// enough refuses a thread that has fewer turns than a position counts.
 func (r resolver) enough(p Position, thread string) error {
 	n := r.length(thread)
 	switch {
