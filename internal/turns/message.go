@@ -1,96 +1,158 @@
 package turns
 
 import (
+	"cmp"
+
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// readStep reads {input: message, output: [message...]}, a step of tally-evals.
-func readStep(_ []byte, m rawjson.Members) (Turn, bool) {
-	input, hasInput := m.Get("input")
-	output, hasOutput := m.Get("output")
-	if !hasInput || !hasOutput {
-		return Turn{}, false
-	}
-	outputs, err := rawjson.Array(output)
-	t, ok := readMember(input)
-	if !ok || err != nil {
-		return Turn{}, false
+// isStep recognises {input: message, output: [message...]}, a step of tally-evals.
+func isStep(o *object) bool {
+	outputs, ok := o.elements("output")
+	if !ok || !isMember(o.peek("input")) {
+		return false
 	}
 	for _, raw := range outputs {
-		more, ok := readMember(raw)
-		if !ok {
-			return Turn{}, false
-		}
-		t.Parts = append(t.Parts, more.Parts...)
-	}
-	return t, true
-}
-
-// readMember reads a message inside a turn.
-func readMember(raw []byte) (Turn, bool) {
-	members, err := rawjson.Object(raw)
-	if err != nil {
-		return Turn{}, false
-	}
-	if t, ok := readVariant(raw, members); ok {
-		return t, true
-	}
-	return readMessage(raw, members)
-}
-
-// readMessage reads {role, content}, also with the names that an older Go encoder wrote.
-func readMessage(_ []byte, m rawjson.Members) (Turn, bool) {
-	role := m.Text("role", "Role")
-	content, ok := m.Get("content")
-	if !ok {
-		content, ok = m.Get("Content")
-	}
-	if role == "" || !ok {
-		return Turn{}, false
-	}
-	if s, err := rawjson.String(content); err == nil {
-		return Turn{Parts: []Part{{Role: role, Text: s}}}, true
-	}
-	parts, err := rawjson.Array(content)
-	if err != nil {
-		return Turn{Parts: []Part{{Kind: Other, Role: role, Text: spell(content)}}}, true
-	}
-	var t Turn
-	for _, p := range parts {
-		t.Parts = append(t.Parts, readPart(role, p))
-	}
-	return t, true
-}
-
-// readPart reads one part of a message's content.
-func readPart(role string, raw []byte) Part {
-	m, err := rawjson.Object(raw)
-	if err != nil {
-		return Part{Kind: Other, Role: role, Text: spell(raw)}
-	}
-	switch kind := m.Text("type"); kind {
-	case "text":
-		return Part{Role: role, Text: m.Text("text")}
-	case "thinking", "reasoning":
-		return Part{Kind: Reasoning, Role: role, Text: m.Text("thinking", "text", "reasoning")}
-	case "tool-call", "tool_use", "toolCallPart":
-		return Part{Kind: Call, Role: role, Name: m.Text("toolName", "name"), ID: m.Text("toolCallId", "id"), Text: m.Compact("input", "args")}
-	case "tool-result", "tool_result", "toolResultPart":
-		return Part{Kind: Result, Role: role, Name: m.Text("toolName"), ID: m.Text("toolCallId", "tool_use_id"), Text: resultOf(m)}
-	case "image", "file", "document":
-		return Part{Kind: Media, Role: role, Media: kind, Bytes: int64(len(raw))}
-	}
-	return Part{Kind: Other, Role: role, Text: spell(raw)}
-}
-
-// resultOf returns what a tool answered, without the wrapping {type, value}.
-func resultOf(m rawjson.Members) string {
-	if output, ok := m.Get("output"); ok {
-		if wrapped, err := rawjson.Object(output); err == nil && len(wrapped) == 2 && wrapped.Text("type") != "" {
-			if value := wrapped.Compact("value"); value != "" {
-				return value
-			}
+		if !isMember(raw) {
+			return false
 		}
 	}
-	return m.Compact("output", "content", "result", "contents")
+	return true
+}
+
+func readStep(r *reading, o *object) {
+	readMember(r, o.take("input"))
+	for _, raw := range o.list("output") {
+		readMember(r, raw)
+	}
+	r.leave("step", o)
+	r.turn.Shape = "step" // whoever made its messages
+}
+
+// isMember recognises a message inside a turn.
+func isMember(raw []byte) bool {
+	o, ok := open("", raw)
+	return ok && (isVariant(o) || isUIMessage(o) || isMessage(o))
+}
+
+// readMember reads what isMember recognises, and keeps all else.
+func readMember(r *reading, raw []byte) {
+	o, ok := open("", raw)
+	switch {
+	case !ok:
+		r.keep("", raw)
+	case isVariant(o):
+		readVariant(r, o)
+	case isUIMessage(o):
+		readUIMessage(r, o)
+	case isMessage(o):
+		readMessage(r, o)
+	default:
+		r.keep("", raw)
+	}
+}
+
+// isMessage recognises {role, content}, also with the names that an older Go encoder
+// wrote, and a message that has something instead of the content.
+func isMessage(o *object) bool {
+	if o.word("role") == "" && o.word("Role") == "" {
+		return false
+	}
+	for _, m := range o.members {
+		switch m.Name {
+		case "content", "Content", "tool_calls", "function_call", "refusal", "toolInvocations":
+			return true
+		}
+	}
+	return false
+}
+
+// readMessage reads a message of any maker.
+func readMessage(r *reading, o *object) { readSpoken(r, roleOf(o.text("role", "Role")), o) }
+
+// roleOf is a maker's word for who speaks in the word that most use.
+func roleOf(role string) string {
+	switch role {
+	case "human":
+		return "user"
+	case "ai", "model":
+		return "assistant"
+	case "function":
+		return "tool"
+	}
+	return role
+}
+
+// readSpoken reads what somebody says in a message: what one maker has and another has
+// not is looked for in each.
+func readSpoken(r *reading, role string, o *object) {
+	start := len(r.turn.Parts)
+	r.turn.Model = cmp.Or(r.turn.Model, o.text("model"))
+	r.usage(o)
+	if thought := o.text("reasoning_content", "reasoning"); thought != "" {
+		r.add(Part{Kind: Reasoning, Role: role, Text: thought})
+	}
+	if isAnswer(role, o) {
+		readAnswer(r, role, o)
+	} else {
+		readContents(r, role, o)
+	}
+	readChatMembers(r, role, o)
+	readInvocations(r, role, o)
+	readAttachments(r, role, o)
+	readStop(r, role, o)
+	if len(r.turn.Parts) == start && !o.has("content", "Content") && !isEmpty(o) {
+		r.add(Part{Role: role})
+	}
+	if start < len(r.turn.Parts) && r.turn.Parts[start].Kind == Said && r.turn.Parts[start].Name == "" {
+		r.turn.Parts[start].Name = o.text("name")
+	}
+	r.leave(role, o)
+}
+
+// isEmpty reports whether the content is a list of no parts.
+func isEmpty(o *object) bool {
+	for _, m := range o.members {
+		if m.Name == "content" || m.Name == "Content" {
+			list, err := rawjson.Array(m.Value)
+			return err == nil && len(list) == 0
+		}
+	}
+	return false
+}
+
+// readContents reads the content of a message: a text, parts, or something else.
+func readContents(r *reading, role string, o *object) {
+	raw := o.take("content", "Content")
+	if raw == nil {
+		return
+	}
+	if text, err := rawjson.String(raw); err == nil {
+		if text != "" || !o.has("tool_calls", "function_call", "refusal", "parts", "toolInvocations") {
+			r.add(Part{Role: role, Text: text})
+		}
+		return
+	}
+	list, err := rawjson.Array(raw)
+	if err != nil {
+		r.keep(role, raw)
+		return
+	}
+	readBlocks(r, role, list)
+}
+
+// isAnswer reports whether a message is what a tool answered, and not a list of such.
+func isAnswer(role string, o *object) bool {
+	_, isList := o.elements("content")
+	return o.word("tool_call_id") != "" || role == "tool" && o.has("content") && !isList
+}
+
+// readAnswer reads a message that is what a tool answered.
+func readAnswer(r *reading, role string, o *object) {
+	if o.has("tool_call_id") {
+		r.by("openai")
+	}
+	p := Part{Role: role, Name: o.text("name", "tool_name"), ID: o.text("tool_call_id")}
+	p.Error = o.isTrue("is_error") || o.word("status") == "error"
+	r.result(p, o.take("content"))
 }

@@ -3,17 +3,23 @@
 // recognised for itself. What is read is for people and for search: the bytes of a turn
 // stay what they are, and a turn of no known shape is its JSON.
 //
+// Nothing that was said is lost. A part of an unknown kind is kept as its JSON, and so are
+// members of a known one that nobody reads, if there is text in them that is nowhere else
+// in the turn. Identifiers, types and what is base64 are no text; [quiet] lists them.
+//
 // The package is pure: it knows bytes, no log and no files.
 package turns
 
 import (
+	"cmp"
+
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // Turn is what a turn says.
 type Turn struct {
-	Shape    string        // the name of the shape that was recognised
+	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain; message if several do; step, variant, text
 	Parts    []Part        // in the order in which they stand in the turn
 	Model    string        // that spoke, if the turn says so
 	Response string        // the id that the maker gave the response, if there is one
@@ -23,9 +29,9 @@ type Turn struct {
 // Part is a piece of what a turn says.
 type Part struct {
 	Kind  Kind
-	Role  string // who speaks, as the turn has it: user, assistant, system, tool
-	Text  string // what is said; the arguments of a call, as JSON; what a tool answered, as text or JSON
-	Name  string // of the tool, or of the file
+	Role  string // who speaks: user, assistant, system, tool, or another word that the turn has
+	Text  string // what is said; the arguments of a call; what a tool answered; where an image or file is, if it is elsewhere
+	Name  string // of the tool, of the file, or of who says the text
 	ID    string // joins a call to its result
 	Error bool   // the result is an error
 	Media string // the media type of an image or file, or what it is called: "image"
@@ -41,22 +47,31 @@ const (
 	Reasoning             // text that the model thought; "" if it is withheld
 	Call                  // of a tool
 	Result                // of a call
-	Media                 // an image, a file, a sound
-	Refusal               // text in which the model declined
+	Media                 // an image, a file, a sound, a source
+	Refusal               // text in which the model declined, or the reason for which it was stopped; may be ""
 	Other                 // what is known to be a part and not what it means: Text is its JSON
 )
 
 // shape is a way to write a turn.
 type shape struct {
 	name string
-	read func(raw []byte, m rawjson.Members) (Turn, bool) // of an object; false: it has another shape
+	is   func(*object) bool // takes nothing
+	read func(*reading, *object)
 }
 
 // shapes are asked in this order; the first that recognises a turn has it.
 var shapes = []shape{
-	{"step", readStep},
-	{"variant", readVariant},
-	{"message", readMessage},
+	{"step", isStep, readStep},
+	{"variant", isVariant, readVariant},
+	{"openai", isCompletion, readCompletion},
+	{"openai-responses", isResponse, readResponse},
+	{"gemini", isGenerated, readGenerated},
+	{"gemini", isContent, readContent},
+	{"ai-sdk", isUIMessage, readUIMessage},
+	{"ai-sdk", isGenerateResult, readGenerateResult},
+	{"langchain", isChainMessage, readChainMessage},
+	{"openai-responses", isItem, readItem},
+	{"message", isMessage, readMessage},
 }
 
 // Read returns what a turn says. It is false if the turn has no known shape: it is not an
@@ -65,18 +80,18 @@ func Read(raw []byte) (Turn, bool) {
 	if text, err := rawjson.String(raw); err == nil {
 		return Turn{Shape: "text", Parts: []Part{{Role: "text", Text: text}}}, true
 	}
-	members, err := rawjson.Object(raw)
-	if err != nil {
+	o, ok := open("", raw)
+	if !ok {
 		return Turn{}, false
 	}
 	for _, s := range shapes {
-		if t, ok := s.read(raw, members); ok {
-			t.Shape = s.name
+		if s.is(o) {
+			r := &reading{}
+			s.read(r, o)
+			t := r.finish()
+			t.Shape = cmp.Or(t.Shape, s.name)
 			return t, true
 		}
 	}
 	return Turn{}, false
 }
-
-// spell is a value without white space.
-func spell(raw []byte) string { return string(rawjson.AppendCompact(nil, raw)) }

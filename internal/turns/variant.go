@@ -6,76 +6,74 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// readVariant reads a message whose one member is named after who speaks, and holds
+// isVariant recognises a message whose one member is named after who speaks, and holds
 // blocks of which each has one member named after its kind. errata writes them.
-func readVariant(_ []byte, m rawjson.Members) (Turn, bool) {
-	if len(m) != 1 || m[0].Name != "User" && m[0].Name != "Assistant" {
-		return Turn{}, false
+func isVariant(o *object) bool {
+	if len(o.members) != 1 || o.members[0].Name != "User" && o.members[0].Name != "Assistant" {
+		return false
 	}
-	body, err := rawjson.Object(m[0].Value)
-	if err != nil {
-		return Turn{}, false
+	body, ok := open("", o.members[0].Value)
+	if !ok {
+		return false
 	}
-	raw, _ := body.Get("blocks")
-	blocks, err := rawjson.Array(raw)
-	if err != nil {
-		return Turn{}, false
-	}
-	role := strings.ToLower(m[0].Name)
-	var t Turn
-	for _, b := range blocks {
-		t.Parts = append(t.Parts, readBlock(role, b))
-	}
-	if len(blocks) == 0 {
-		t.Parts = []Part{{Role: role}}
-	}
-	return t, true
+	_, ok = body.elements("blocks")
+	return ok
 }
 
-func readBlock(role string, raw []byte) Part {
-	whole := Part{Kind: Other, Role: role, Text: spell(raw)}
+func readVariant(r *reading, o *object) {
+	name := o.members[0].Name
+	role := strings.ToLower(name)
+	body, _ := o.object(name)
+	blocks := body.list("blocks")
+	for _, raw := range blocks {
+		readVariantBlock(r, role, raw)
+	}
+	if len(blocks) == 0 {
+		r.add(Part{Role: role})
+	}
+	r.leave(role, o)
+}
+
+func readVariantBlock(r *reading, role string, raw []byte) {
 	kinds, err := rawjson.Object(raw)
 	if err != nil || len(kinds) != 1 {
-		return whole
+		r.keep(role, raw)
+		return
 	}
-	m, err := rawjson.Object(kinds[0].Value)
-	if err != nil {
-		return whole
+	b, ok := open(kinds[0].Name, kinds[0].Value)
+	if !ok {
+		r.keep(role, raw)
+		return
 	}
 	switch kind := kinds[0].Name; kind {
 	case "Text":
-		return Part{Role: role, Text: m.Text("text")}
+		r.add(Part{Role: role, Text: b.text("text")})
 	case "Reasoning":
-		return Part{Kind: Reasoning, Role: role, Text: m.Text("text")}
+		r.add(Part{Kind: Reasoning, Role: role, Text: b.text("text")})
 	case "RedactedReasoning":
-		return Part{Kind: Reasoning, Role: role}
+		withhold(b)
+		r.add(Part{Kind: Reasoning, Role: role})
 	case "ToolCall":
-		return Part{Kind: Call, Role: role, Name: m.Text("name"), ID: m.Text("id"), Text: m.Compact("args")}
+		r.call(Part{Role: role, Name: b.text("name"), ID: b.text("id"), Text: b.value("args")})
 	case "ToolResult":
-		return readBlockResult(role, m)
+		readVariantResult(r, role, b)
 	case "Image", "Document":
-		return Part{Kind: Media, Role: role, Media: strings.ToLower(kind), Bytes: int64(len(raw))}
+		r.add(mediaOf(role, strings.ToLower(kind), b))
+	default:
+		r.keep(role, raw)
+		return
 	}
-	return whole
+	r.leave(role, b)
 }
 
-// readBlockResult reads what a tool answered: its one text, or all of it as JSON.
-func readBlockResult(role string, m rawjson.Members) Part {
-	p := Part{Kind: Result, Role: role, ID: m.Text("id")}
-	raw, _ := m.Get("content")
-	content, err := rawjson.Object(raw)
-	if err != nil {
-		p.Text = string(raw)
-		return p
+// readVariantResult reads what a tool answered: {content: {blocks, is_error}}.
+func readVariantResult(r *reading, role string, b *object) {
+	p := Part{Role: role, ID: b.text("id")}
+	content, ok := b.object("content")
+	if !ok {
+		r.result(p, b.take("content"))
+		return
 	}
-	p.Text = content.Compact("blocks")
-	p.Error = content.Compact("is_error") == "true"
-	if list, ok := content.Get("blocks"); ok {
-		if parts, err := rawjson.Array(list); err == nil && len(parts) == 1 {
-			if part, err := rawjson.Object(parts[0]); err == nil && part.Text("type") == "text" {
-				p.Text = part.Text("text")
-			}
-		}
-	}
-	return p
+	p.Error = content.isTrue("is_error")
+	r.result(p, content.take("blocks"))
 }

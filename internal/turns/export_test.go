@@ -1,0 +1,4 @@
+package turns
+
+// Quiet is quiet, for tests.
+var Quiet = quiet

@@ -1,0 +1,146 @@
+package turns
+
+import (
+	"cmp"
+	"encoding/json"
+)
+
+// The shapes of Gemini: a whole answer of generateContent, and a Content, of which its
+// parts have no type. Its clients in Python write the names with underscores.
+
+// isGenerated recognises a whole answer.
+func isGenerated(o *object) bool {
+	candidates, _ := o.elements("candidates")
+	for _, raw := range candidates {
+		if c, ok := open("", raw); !ok || !c.has("content", "finishReason", "finish_reason") {
+			return false
+		}
+	}
+	return len(candidates) > 0 || o.has("promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata") && o.has("modelVersion", "model_version", "promptFeedback", "prompt_feedback")
+}
+
+func readGenerated(r *reading, o *object) {
+	r.by("gemini")
+	r.turn.Response, r.turn.Model = o.text("responseId", "response_id"), o.text("modelVersion", "model_version")
+	r.usage(o)
+	for _, raw := range o.list("candidates") {
+		readCandidate(r, raw)
+	}
+	if feedback, ok := o.object("promptFeedback", "prompt_feedback"); ok {
+		if reason := feedback.text("blockReason", "block_reason"); reason != "" {
+			r.add(Part{Kind: Refusal, Role: "assistant", Text: colon(reason, feedback.text("blockReasonMessage", "block_reason_message"))})
+		}
+	}
+	r.leave("assistant", o)
+}
+
+func readCandidate(r *reading, raw []byte) {
+	c, _ := open("", raw)
+	if content, ok := c.object("content"); ok {
+		readParts(r, cmp.Or(roleOf(content.text("role")), "assistant"), content)
+	}
+	switch reason := c.word("finishReason") + c.word("finish_reason"); reason {
+	case "", "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED":
+	default:
+		r.add(Part{Kind: Refusal, Role: "assistant", Text: colon(reason, c.text("finishMessage", "finish_message"))})
+	}
+	r.leave("assistant", c)
+}
+
+func colon(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+// isContent recognises {role, parts}, with parts as Gemini has them.
+func isContent(o *object) bool {
+	parts, ok := o.elements("parts")
+	if !ok || len(parts) == 0 {
+		return false
+	}
+	for _, raw := range parts {
+		p, ok := open("", raw)
+		if !ok || p.has("type") || !p.has("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData", "inline_data",
+			"fileData", "file_data", "executableCode", "executable_code", "codeExecutionResult", "code_execution_result") {
+			return false
+		}
+	}
+	return true
+}
+
+func readContent(r *reading, o *object) {
+	r.by("gemini")
+	readParts(r, cmp.Or(roleOf(o.text("role")), "user"), o)
+	r.leave("", o)
+}
+
+func readParts(r *reading, role string, o *object) {
+	for _, raw := range o.list("parts") {
+		readGeminiPart(r, role, raw)
+	}
+}
+
+func readGeminiPart(r *reading, role string, raw json.RawMessage) {
+	p, ok := open("", raw)
+	if !ok {
+		r.keep(role, raw)
+		return
+	}
+	thought := p.isTrue("thought")
+	if p.word("text") != "" || len(p.members) == 1 && p.has("text") {
+		kind := Said
+		if thought {
+			kind = Reasoning
+		}
+		r.add(Part{Kind: kind, Role: role, Text: p.text("text")})
+	}
+	if call, ok := p.object("functionCall", "function_call"); ok {
+		r.call(callOf(role, call))
+	}
+	if answer, ok := p.object("functionResponse", "function_response"); ok {
+		readFunctionResponse(r, role, answer)
+	}
+	if blob, ok := p.object("inlineData", "inline_data", "fileData", "file_data"); ok {
+		r.add(mediaOf(role, "file", blob))
+	}
+	readExecution(r, role, p)
+	r.leave(role, p)
+}
+
+// readFunctionResponse reads what a function answered: the member output of the response,
+// its member error, or all of it.
+func readFunctionResponse(r *reading, role string, o *object) {
+	p := Part{Role: role, Name: o.text("name"), ID: o.text("id")}
+	inner, ok := open("response", o.peek("response"))
+	switch {
+	case ok && len(inner.members) == 1 && inner.has("error"):
+		p.Error = true
+		fallthrough
+	case ok && len(inner.members) == 1 && inner.has("output", "result"):
+		o.take("response")
+		r.result(p, inner.take("error", "output", "result"))
+	default:
+		r.result(p, o.take("response"))
+	}
+	if o.has("parts") {
+		readParts(r, role, o)
+	}
+}
+
+// readExecution reads code that the model wrote and Gemini ran, and what came of it.
+func readExecution(r *reading, role string, p *object) {
+	const name = "code_execution"
+	if code, ok := p.object("executableCode", "executable_code"); ok {
+		r.call(Part{Role: role, Name: name, ID: code.text("id"), Text: code.text("code")})
+	}
+	if done, ok := p.object("codeExecutionResult", "code_execution_result"); ok {
+		outcome := done.text("outcome")
+		answer := Part{Role: role, Name: name, ID: done.text("id"), Error: outcome != "OUTCOME_OK" && outcome != ""}
+		if answer.Error {
+			answer.Text = outcome + " "
+		}
+		r.result(answer, done.take("output"))
+	}
+}

@@ -1,0 +1,204 @@
+package turns
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// quietNames are members in which nobody says anything: types, states and times; proofs
+// and what is encrypted; counts; what a program keeps for itself; settings of a request
+// that a response repeats. With a dot it is a member of an object of that name. So is
+// every name that ends in id, as id, call_id and toolCallId do.
+var quietNames = names(`
+	type object role Role status state phase lc index finish_reason finishReason stop_reason stop_sequence
+	created_at createdAt timestamp expires_at createTime system_fingerprint service_tier serviceTier language
+	signature thoughtSignature thought_signature encrypted_content encrypted_index encrypted_stdout logprobs logprobsResult
+	usage usageMetadata usage_metadata token_usage totalUsage safetyRatings safety_ratings detail format
+	metadata providerOptions providerMetadata callProviderMetadata resultProviderMetadata experimental_providerMetadata
+	response_metadata cache_control caller videoMetadata video_metadata
+	tools tool_choice truncation prompt_cache_key prompt_cache_retention
+	text.format text.verbosity reasoning.effort reasoning.summary reasoning.mode response.headers response.body request.body
+	codeExecutionResult.outcome code_execution_result.outcome`)
+
+func names(list string) map[string]bool {
+	set := make(map[string]bool)
+	for _, name := range strings.Fields(list) {
+		set[name] = true
+	}
+	return set
+}
+
+// quiet reports whether nobody says anything in a member, whatever is in it.
+func quiet(object, name string) bool {
+	return quietNames[name] || quietNames[object+"."+name] || name == "id" || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "Id")
+}
+
+// encoded is the length from which a text of nothing but base64 is no text.
+const encoded = 256
+
+// Binary reports whether a text is none: data that is written as a text.
+func Binary(text string) bool {
+	return isDataURL(text) || len(text) >= encoded && isBase64(text)
+}
+
+func isDataURL(text string) bool {
+	head, _, ok := strings.Cut(text[:min(len(text), 200)], ",")
+	return ok && strings.HasPrefix(head, "data:") && strings.HasSuffix(head, ";base64")
+}
+
+// isBase64 reports whether a text could be base64, in either alphabet.
+func isBase64(text string) bool {
+	text = strings.TrimRight(text, "=")
+	for i := range len(text) {
+		c := text[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("+/-_", c) >= 0) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// A spot is where in a value a reader is: in a member called name of an object that is
+// the member called object.
+type spot struct {
+	object, name string
+	quiet        bool
+}
+
+// texts calls visit with every text in a valid JSON value that stands at a spot, up to the
+// first for which it is false. Names are not among them, nor is what is quiet or Binary.
+// It takes one pass, however deep the value is.
+func texts(at spot, raw []byte, visit func(text string) bool) {
+	var outer []spot
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '{':
+			outer = append(outer, at)
+			at = spot{object: at.name, quiet: at.quiet}
+		case '}':
+			at, outer = outer[len(outer)-1], outer[:len(outer)-1]
+		case '"':
+			end := stringEnd(raw, i)
+			text := words(raw[i:end])
+			i = end - 1
+			if isName(raw[end:]) {
+				at.name = text
+				at.quiet = outer[len(outer)-1].quiet || quiet(at.object, text)
+			} else if text != "" && !at.quiet && !Binary(text) && !visit(text) {
+				return
+			}
+		}
+	}
+}
+
+// stringEnd returns the place behind the string that begins at i.
+func stringEnd(raw []byte, i int) int {
+	for i++; raw[i] != '"'; i++ {
+		if raw[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// isName reports whether what stands before rest is the name of a member.
+func isName(rest []byte) bool {
+	for _, c := range rest {
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return c == ':'
+		}
+	}
+	return false
+}
+
+// Plain returns a text for search. Of one that is JSON, strings read as what they say,
+// without escapes, and what is Binary in it is left out; any other text is returned as it
+// is, "" if it is Binary.
+func Plain(text string) string {
+	raw := []byte(text)
+	if !isJSON(raw) {
+		if Binary(text) {
+			return ""
+		}
+		return text
+	}
+	var out []byte
+	for i := 0; i < len(raw); {
+		if raw[i] != '"' {
+			out = append(out, raw[i])
+			i++
+			continue
+		}
+		end := stringEnd(raw, i)
+		if said := words(raw[i:end]); !Binary(said) {
+			out = append(append(append(out, '"'), said...), '"')
+		}
+		i = end
+	}
+	return string(out)
+}
+
+// heard are the texts that parts of a turn have.
+type heard map[string]bool
+
+// hear adds a text, and if it is JSON those in it.
+func (h heard) hear(text string) {
+	h[text] = true
+	if raw := []byte(text); isJSON(raw) {
+		texts(spot{}, raw, func(text string) bool { h[text] = true; return true })
+	}
+}
+
+// has reports whether a text is known, or is JSON in which all are.
+func (h heard) has(text string) bool {
+	if h[text] {
+		return true
+	}
+	raw := []byte(text)
+	if !isJSON(raw) {
+		return false
+	}
+	all := true
+	texts(spot{}, raw, func(text string) bool { all = h[text]; return all })
+	return all
+}
+
+// isJSON reports whether a text is an object or a list.
+func isJSON(raw []byte) bool {
+	trimmed := rawjson.Trim(raw)
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && rawjson.Check(raw) == nil
+}
+
+// news reports whether a value has a text that was not heard.
+func (h heard) news(at spot, raw json.RawMessage) bool {
+	is := false
+	texts(at, raw, func(text string) bool { is = !h.has(text); return !is })
+	return is
+}
+
+// rest returns the members that are left over and say something new, as an object; nil if
+// none does.
+func (o *object) rest(h heard) []byte {
+	var out []byte
+	for i, m := range o.members {
+		var value []byte
+		switch {
+		case quiet(o.name, m.Name):
+		case o.inner[i] != nil:
+			value = o.inner[i].rest(h)
+		case !o.taken[i] && h.news(spot{object: o.name, name: m.Name}, m.Value):
+			value = rawjson.AppendCompact(nil, m.Value)
+		}
+		if value != nil {
+			out = append(rawjson.AppendString(append(out, ','), m.Name), ':')
+			out = append(out, value...)
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	out[0] = '{'
+	return append(out, '}')
+}

@@ -1,0 +1,62 @@
+package turns
+
+import (
+	"strings"
+)
+
+// readMedia reads an image, a file, a sound or a document. What it is and where it is
+// stand in the part or in a member of it, as the maker has it.
+func readMedia(r *reading, role string, b *object) { r.add(mediaOf(role, b.word("type"), b)) }
+
+// mediaOf takes what there is of an image or a file that is called kind.
+func mediaOf(role, kind string, b *object) Part {
+	p := Part{Kind: Media, Role: role, Media: kind}
+	p.describe(b)
+	for _, name := range []string{"source", "image_url", "file", "input_audio", "data", "image"} {
+		if inner, ok := b.object(name); ok {
+			p.describe(inner)
+		}
+	}
+	return p
+}
+
+// describe adds what an object says of an image or a file.
+func (p *Part) describe(o *object) {
+	if kind := o.text("media_type", "mediaType", "mimeType", "mime_type", "contentType"); kind != "" {
+		p.Media = kind
+	}
+	if name := o.text("filename", "fileName", "displayName", "display_name", "title", "name"); name != "" {
+		p.Name = name
+	}
+	if format := o.text("format"); format != "" && !strings.Contains(p.Media, "/") {
+		p.Media += "/" + format
+	}
+	for _, name := range []string{"url", "file_url", "image_url", "image", "data", "file_data", "base64", "fileUri", "file_uri", "file_id", "fileId"} {
+		if text := o.text(name); text != "" {
+			p.hold(text, o.word("type") == "text")
+		}
+	}
+}
+
+// hold adds where an image or file is, or its text, or how large it is if it is here.
+func (p *Part) hold(content string, isText bool) {
+	head, data, _ := strings.Cut(content, ",")
+	switch {
+	case isDataURL(content):
+		p.Media = strings.TrimSuffix(strings.TrimPrefix(head, "data:"), ";base64")
+		p.Bytes = decodedLen(data)
+	case !isText && isData(content):
+		p.Bytes = decodedLen(content)
+	default:
+		p.Text = join(p.Text, content)
+	}
+}
+
+// isData reports whether what stands for an image or file is it, and not its name or
+// address, or its text.
+func isData(content string) bool {
+	return isBase64(content) && len(content) >= 64
+}
+
+// decodedLen is how many bytes are in base64.
+func decodedLen(text string) int64 { return int64(len(strings.TrimRight(text, "="))) * 3 / 4 }

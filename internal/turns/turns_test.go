@@ -1,0 +1,89 @@
+package turns_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/turns"
+)
+
+// png is an image of 70 bytes.
+const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+// example is a turn of testdata, and what it says.
+type example struct{ file, name, turn, want string }
+
+// examples reads testdata. Everything in it was written by hand after what the makers
+// document, what is expected too.
+func examples(t testing.TB) []example {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) != 7 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	var list []example
+	for _, file := range files {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Files) < 10 {
+			t.Errorf("%s has %d turns, want ten or more", file, len(a.Files))
+		}
+		for _, f := range a.Files {
+			turn, want, ok := strings.Cut(strings.ReplaceAll(string(f.Data), "$PNG", png), "----\n")
+			if !ok {
+				t.Fatalf("%s: %s does not say what is expected", file, f.Name)
+			}
+			list = append(list, example{strings.TrimSuffix(filepath.Base(file), ".txtar"), f.Name, turn, want})
+		}
+	}
+	return list
+}
+
+var kinds = []string{turns.Said: "said", turns.Reasoning: "reasoning", turns.Call: "call", turns.Result: "result", turns.Media: "media", turns.Refusal: "refusal", turns.Other: "other"}
+
+// tell writes what a turn says as testdata has it.
+func tell(t turns.Turn) string {
+	b := &strings.Builder{}
+	fmt.Fprintln(b, strings.Join(strings.Fields(t.Shape+" "+t.Model+" "+t.Response), " "))
+	if u := t.Usage; u != (events.Tokens{}) {
+		fmt.Fprintf(b, "usage %d in, %d out, %d reasoning, %d read, %d written\n", u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite)
+	}
+	for _, p := range t.Parts {
+		words := []string{kinds[p.Kind], p.Role}
+		if p.Name != "" {
+			words = append(words, "("+p.Name+")")
+		}
+		words = append(words, p.ID, p.Media)
+		if p.Error {
+			words = append(words, "error")
+		}
+		if p.Bytes != 0 {
+			words = append(words, fmt.Sprintf("%d bytes", p.Bytes))
+		}
+		head := strings.Join(strings.Fields(strings.Join(words, " ")), " ")
+		if p.Kind == turns.Media && p.Text == "" {
+			fmt.Fprintln(b, head)
+			continue
+		}
+		fmt.Fprintln(b, strings.TrimRight(head+": "+strings.ReplaceAll(p.Text, "\n", `\n`), " "))
+	}
+	return b.String()
+}
+
+func TestRead(t *testing.T) {
+	for _, e := range examples(t) {
+		t.Run(e.file+"/"+e.name, func(t *testing.T) {
+			read, ok := turns.Read([]byte(e.turn))
+			if got := tell(read); !ok || got != e.want {
+				t.Errorf("%v\n%s\ngot\n%s\nwant\n%s", ok, e.turn, got, e.want)
+			}
+		})
+	}
+}
