@@ -52,7 +52,10 @@ func FuzzRead(f *testing.F) {
 }
 
 // check checks the law for one turn, and that what it says is text.
-func check(t *testing.T, turn []byte) {
+func check(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, turn []byte) {
 	t.Helper()
 	read, ok := turns.Read(turn)
 	if !ok {

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"strings"
 )
 
@@ -10,26 +11,28 @@ func readMedia(r *reading, role string, b *object) { r.add(mediaOf(role, b.word(
 
 // mediaOf takes what there is of an image or a file that is called kind.
 func mediaOf(role, kind string, b *object) Part {
-	p := Part{Kind: Media, Role: role, Media: kind}
+	p := Part{Kind: Media, Role: role}
 	p.describe(b)
+	format := b.text("format")
 	for _, name := range []string{"source", "image_url", "file", "input_audio", "data", "image"} {
 		if inner, ok := b.object(name); ok {
 			p.describe(inner)
+			format = cmp.Or(format, inner.text("format"))
 		}
+	}
+	if p.Media == "" {
+		p.Media = strings.TrimSuffix(kind+"/"+format, "/")
 	}
 	return p
 }
 
-// describe adds what an object says of an image or a file.
+// describe adds what an object says of an image or a file and is not known yet.
 func (p *Part) describe(o *object) {
-	if kind := o.text("media_type", "mediaType", "mimeType", "mime_type", "contentType"); kind != "" {
-		p.Media = kind
+	if p.Media == "" {
+		p.Media = o.text("media_type", "mediaType", "mimeType", "mime_type", "contentType")
 	}
-	if name := o.text("filename", "fileName", "displayName", "display_name", "title", "name"); name != "" {
-		p.Name = name
-	}
-	if format := o.text("format"); format != "" && !strings.Contains(p.Media, "/") {
-		p.Media += "/" + format
+	if p.Name == "" {
+		p.Name = o.text("filename", "fileName", "displayName", "display_name", "title", "name")
 	}
 	for _, name := range []string{"url", "file_url", "image_url", "image", "data", "file_data", "base64", "fileUri", "file_uri", "file_id", "fileId"} {
 		if text := o.text(name); text != "" {
@@ -43,7 +46,9 @@ func (p *Part) hold(content string, isText bool) {
 	head, data, _ := strings.Cut(content, ",")
 	switch {
 	case isDataURL(content):
-		p.Media = strings.TrimSuffix(strings.TrimPrefix(head, "data:"), ";base64")
+		if p.Media == "" {
+			p.Media = strings.TrimSuffix(strings.TrimPrefix(head, "data:"), ";base64")
+		}
 		p.Bytes = decodedLen(data)
 	case !isText && isData(content):
 		p.Bytes = decodedLen(content)

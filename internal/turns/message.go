@@ -1,8 +1,6 @@
 package turns
 
 import (
-	"cmp"
-
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -87,7 +85,9 @@ func roleOf(role string) string {
 // not is looked for in each.
 func readSpoken(r *reading, role string, o *object) {
 	start := len(r.turn.Parts)
-	r.turn.Model = cmp.Or(r.turn.Model, o.text("model"))
+	if r.turn.Model == "" {
+		r.turn.Model = o.text("model")
+	}
 	r.usage(o)
 	if thought := o.text("reasoning_content", "reasoning"); thought != "" {
 		r.add(Part{Kind: Reasoning, Role: role, Text: thought})
