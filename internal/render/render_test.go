@@ -159,11 +159,14 @@ func TestGraphOfAnyHistory(t *testing.T) {
 	})
 }
 
+// png is an image of 70 bytes.
+const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
 func TestTurn(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"role":"user","content":"hi\nthere"}`: "user: hi\nthere",
 		`{"Role":"user","Content":"hi"}`:        "user: hi",
-		`{"role":"user","content":null}`:        "user: null",
+		`{"role":"user","content":null}`:        "user: (nothing)",
 		`{"role":"user","content":[]}`:          "",
 		`"plain"`:                               "text: plain",
 		`{"a": [1, 2]}`:                         `json: {"a":[1,2]}`,
@@ -173,15 +176,15 @@ func TestTurn(t *testing.T) {
 		`"\ud800"`:                              `json: "\ud800"`,
 		`{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"thinking","thinking":"b"},{"type":"reasoning","text":"c"},
 			{"type":"tool-call","toolName":"ls","input":{"p": 1}},{"type":"tool_use","name":"ls","input":{}},{"type":"toolCallPart","toolName":"ls","args":[]},
-			{"type":"tool-result","toolName":"ls","output":"x"},{"type":"tool_result","content":[ ]},{"type":"image","data":"AAAA"},{"type":"odd"}, 5]}`: `assistant: a
+			{"type":"tool-result","toolName":"ls","output":"x"},{"type":"tool_result","content":[ ]},{"type":"image","data":"` + png + `"},{"type":"odd"}, 5]}`: `assistant: a
 assistant: (thinking) b
 assistant: (thinking) c
 call: ls {"p":1}
 call: ls {}
 call: ls []
-result: ls "x"
+result: ls x
 result: []
-assistant: (image, 30 B)
+assistant: (image, 70 B)
 assistant: {"type":"odd"}
 assistant: 5`,
 		`{"input":{"role":"user","content":"q"},"output":[{"role":"assistant","content":"a"},{"role":"tool","content":[{"type":"tool-result","output":1}]}]}`: "user: q\nassistant: a\nresult: 1",
@@ -199,6 +202,56 @@ assistant: 5`,
 	}
 	if lines := render.Turn(projector.Turn{Bytes: make([]byte, 2048)}); len(lines) != 1 || lines[0].Text != "2.0 KB, not JSON" {
 		t.Errorf("%v", lines)
+	}
+}
+
+// A result that has only the id of its call has the name of the tool, if the call stands
+// in the same turn or came before it.
+func TestCalls(t *testing.T) {
+	var c render.Calls
+	for _, turn := range []struct{ raw, want string }{
+		{`{"role":"tool","tool_call_id":"a","content":"early"}`, "result: early"},
+		{`{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"lookup","arguments":"{\"q\":\"France\"}"}}]}`, `call: lookup {"q":"France"}`},
+		{`{"role":"tool","tool_call_id":"a","content":"Paris"}`, "result: lookup Paris"},
+		{`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":true,"content":"gone"},{"type":"tool_result","tool_use_id":"b","content":"?"}]}`, "result: lookup error: gone\nresult: ?"},
+		{`{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"find","input":{}},{"type":"tool_result","tool_use_id":"a","content":"here"}]}`, "call: find {}\nresult: find here"},
+	} {
+		var got []string
+		for _, line := range c.Turn(projector.Turn{Raw: events.Raw(turn.raw)}) {
+			got = append(got, line.Role+": "+line.Text)
+		}
+		if strings.Join(got, "\n") != turn.want {
+			t.Errorf("%s:\n%s\nwant\n%s", turn.raw, strings.Join(got, "\n"), turn.want)
+		}
+	}
+}
+
+// What is searched has no labels and no images in it, and strings without their escapes.
+func TestText(t *testing.T) {
+	large := strings.Repeat(png[:64], 5)
+	for raw, want := range map[string]string{
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"redacted_thinking","data":"` + png + `"},{"type":"text","text":""}]}`:           "assistant|hm",
+		`{"role":"assistant","content":[{"type":"tool_use","name":"ls","input":{"p":"a\nb","n":12}}]}`:                                                               "call|ls\n{\"p\":\"a\nb\",\"n\":12}",
+		`{"role":"user","content":[{"type":"image","title":"boat","source":{"data":"` + large + `"}},{"type":"odd","data":"` + large + `","note":"\u00e9t\u00e9"}]}`: "user|boat\n{\"type\":\"odd\",\"data\":,\"note\":\"été\"}",
+		`{"role":"assistant","content":null,"refusal":"I must not."}`:                                                                                                "assistant|I must not.",
+		`{"a":["b\tc"]}`: "json|{\"a\":[\"b\tc\"]}",
+		`{"role":"user","content":"data:image/png;base64,` + png + `"}`: "user|",
+	} {
+		if roles, text := render.Text(projector.Turn{Raw: events.Raw(raw)}); roles+"|"+text != want {
+			t.Errorf("%s:\n%q\nwant\n%q", raw, roles+"|"+text, want)
+		}
+	}
+}
+
+// A line for a turn says what was said or called, and what was thought if there is nothing else.
+func TestSummaryPassesOverThoughts(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"tool_use","name":"ls","input":{}}]}`: "call: ls {} (+1)",
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}`:                                            "assistant: (thinking) hm",
+	} {
+		if got := render.Summary(projector.Turn{Raw: events.Raw(raw)}, 80); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

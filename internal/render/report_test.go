@@ -55,7 +55,7 @@ func TestMessagesWithBlocks(t *testing.T) {
 	for raw, want := range map[string][]render.Line{
 		`{"User":{"blocks":[]}}`: {{Role: "user", Text: "(nothing)"}},
 		`{"Assistant":{"blocks":[{"Reasoning":{"text":"hm","signature":null}},{"ToolCall":{"id":"c","name":"f","args":{"a": 1.0}}},{"RedactedReasoning":{"data":"z"}}]}}`: {
-			{Role: "assistant", Text: "(thinking) hm"}, {Role: "call", Text: `f {"a":1.0}`}, {Role: "assistant", Text: "(thinking, withheld)"}},
+			{Role: "assistant", Text: "(thinking) hm", Thought: true}, {Role: "call", Text: `f {"a":1.0}`}, {Role: "assistant", Text: "(thinking, withheld)", Thought: true}},
 		`{"User":{"blocks":[{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"no"}],"is_error":true}}},{"Other":{}},7]}}`: {
 			{Role: "result", Text: "error: no"}, {Role: "user", Text: `{"Other":{}}`}, {Role: "user", Text: "7"}},
 	} {

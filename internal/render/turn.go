@@ -4,6 +4,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rivo/uniseg"
@@ -16,19 +17,28 @@ import (
 
 // Line is one message of a turn: who speaks, and what.
 type Line struct {
-	Role string
-	Text string
+	Role, Text string
+	Thought    bool // the model did not say it
 }
 
+// Calls remembers which tools were called, so that a result that has only the id of its
+// call is shown with the tool's name. It is for the turns of one thread, in their order;
+// the zero value knows of no call.
+type Calls struct{ tools map[string]string }
+
 // Turn returns the messages of a turn. What is not of a known shape is one line.
-func Turn(t projector.Turn) []Line {
+func Turn(t projector.Turn) []Line { return new(Calls).Turn(t) }
+
+// Turn returns the messages of the thread's next turn, as the function Turn does.
+func (c *Calls) Turn(t projector.Turn) []Line {
 	if t.Raw == nil {
-		return []Line{{"bytes", fmt.Sprintf("%s, not JSON", plain.Bytes(int64(len(t.Bytes))))}}
+		return []Line{{Role: "bytes", Text: plain.Bytes(int64(len(t.Bytes))) + ", not JSON"}}
 	}
 	read, ok := turns.Read(t.Raw)
 	if !ok {
-		return []Line{{"json", string(rawjson.AppendCompact(nil, t.Raw))}}
+		return []Line{{Role: "json", Text: string(rawjson.AppendCompact(nil, t.Raw))}}
 	}
+	c.name(read.Parts)
 	var lines []Line
 	for _, p := range read.Parts {
 		lines = append(lines, part(p))
@@ -36,37 +46,72 @@ func Turn(t projector.Turn) []Line {
 	return lines
 }
 
+// name remembers the calls among the parts of a turn, and gives results the names of
+// theirs.
+func (c *Calls) name(parts []turns.Part) {
+	for i, p := range parts {
+		switch {
+		case p.ID == "":
+		case p.Kind == turns.Call:
+			if c.tools == nil {
+				c.tools = make(map[string]string)
+			}
+			c.tools[p.ID] = p.Name
+		case p.Kind == turns.Result && p.Name == "":
+			parts[i].Name = c.tools[p.ID]
+		}
+	}
+}
+
 // part says one part of a turn in a line.
 func part(p turns.Part) Line {
+	return Line{Role: speaker(p), Text: spoken(p), Thought: p.Kind == turns.Reasoning}
+}
+
+// speaker is who speaks, or that a tool is called or answers.
+func speaker(p turns.Part) string {
+	switch p.Kind {
+	case turns.Call:
+		return "call"
+	case turns.Result:
+		return "result"
+	}
+	return p.Role
+}
+
+// spoken is what is said, with a word for what it is if it is more than said.
+func spoken(p turns.Part) string {
 	switch p.Kind {
 	case turns.Reasoning:
 		if p.Text == "" {
-			return Line{p.Role, "(thinking, withheld)"}
+			return "(thinking, withheld)"
 		}
-		return Line{p.Role, "(thinking) " + p.Text}
+		return "(thinking) " + p.Text
 	case turns.Call:
-		return Line{"call", strings.TrimSpace(p.Name + " " + p.Text)}
+		return strings.TrimSpace(p.Name + " " + p.Text)
 	case turns.Result:
-		text := p.Text
 		if p.Error {
-			text = "error: " + text
+			p.Text = "error: " + p.Text
 		}
-		return Line{"result", strings.TrimSpace(p.Name + " " + text)}
+		return strings.TrimSpace(p.Name + " " + p.Text)
 	case turns.Media:
-		return Line{p.Role, "(" + media(p) + ")"}
+		return "(" + media(p) + ")"
 	case turns.Refusal:
-		return Line{p.Role, "(refusal) " + p.Text}
+		return strings.TrimSpace("(refusal) " + p.Text)
 	}
-	if p.Text == "" {
-		return Line{p.Role, "(nothing)"}
+	switch {
+	case p.Text == "":
+		return "(nothing)"
+	case p.Name != "":
+		return p.Name + ": " + p.Text
 	}
-	return Line{p.Role, p.Text}
+	return p.Text
 }
 
-// media says what an image or a file is: its name, what it is, its size.
+// media says what an image or a file is: its name, what it is, where it is, its size.
 func media(p turns.Part) string {
 	var list []string
-	for _, word := range []string{p.Name, p.Media} {
+	for _, word := range []string{p.Name, p.Media, p.Text} {
 		if word != "" {
 			list = append(list, word)
 		}
@@ -135,12 +180,14 @@ func head(s string, width int) string {
 	return s[:n]
 }
 
-// Summary is a turn on one line.
+// Summary is a turn on one line: the first of its messages that is not what the model
+// thought, and how many others there are.
 func Summary(t projector.Turn, width int) string {
 	lines := Turn(t)
 	if len(lines) == 0 {
 		return Cut("(empty)", width)
 	}
+	first := max(0, slices.IndexFunc(lines, func(l Line) bool { return !l.Thought }))
 	more := ""
 	if len(lines) > 1 {
 		more = fmt.Sprintf(" (+%d)", len(lines)-1)
@@ -148,5 +195,5 @@ func Summary(t projector.Turn, width int) string {
 	if len(more) > width {
 		more = ""
 	}
-	return Cut(lines[0].Role+": "+lines[0].Text, width-len(more)) + more
+	return Cut(lines[first].Role+": "+lines[first].Text, width-len(more)) + more
 }

@@ -20,7 +20,7 @@ var quietNames = names(`
 	response_metadata cache_control caller videoMetadata video_metadata
 	tools tool_choice truncation prompt_cache_key prompt_cache_retention
 	text.format text.verbosity reasoning.effort reasoning.summary reasoning.mode response.headers response.body request.body
-	codeExecutionResult.outcome code_execution_result.outcome`)
+	RedactedReasoning.data codeExecutionResult.outcome code_execution_result.outcome`)
 
 func names(list string) map[string]bool {
 	set := make(map[string]bool)

@@ -7,7 +7,15 @@ import (
 
 // readMedia reads an image, a file, a sound or a document. What it is and where it is
 // stand in the part or in a member of it, as the maker has it.
-func readMedia(r *reading, role string, b *object) { r.add(mediaOf(role, b.word("type"), b)) }
+func readMedia(r *reading, role string, b *object) {
+	kind := b.word("type")
+	for _, word := range []string{"image", "audio", "video", "file"} { // image_url, input_audio, file-data
+		if strings.Contains(kind, word) {
+			kind = word
+		}
+	}
+	r.add(mediaOf(role, kind, b))
+}
 
 // mediaOf takes what there is of an image or a file that is called kind.
 func mediaOf(role, kind string, b *object) Part {

@@ -51,7 +51,6 @@ func readVariantBlock(r *reading, role string, raw []byte) {
 	case "Reasoning":
 		r.add(Part{Kind: Reasoning, Role: role, Text: b.text("text")})
 	case "RedactedReasoning":
-		withhold(b)
 		r.add(Part{Kind: Reasoning, Role: role})
 	case "ToolCall":
 		r.call(Part{Role: role, Name: b.text("name"), ID: b.text("id"), Text: b.value("args")})
@@ -68,7 +67,7 @@ func readVariantBlock(r *reading, role string, raw []byte) {
 
 // readVariantResult reads what a tool answered: {content: {blocks, is_error}}.
 func readVariantResult(r *reading, role string, b *object) {
-	p := Part{Role: role, ID: b.text("id")}
+	p := Part{Role: role, ID: b.text("call_id", "id")}
 	content, ok := b.object("content")
 	if !ok {
 		r.result(p, b.take("content"))

@@ -18,7 +18,7 @@ import (
 // of a turn.
 var searchForm = form{
 	view:    "search",
-	version: 1,
+	version: 2,
 	tables:  []string{"turns"},
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(

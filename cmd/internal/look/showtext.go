@@ -30,7 +30,7 @@ func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error 
 		before := v.before[name]
 		p.printf("\n%s\n", p.style.Bold(plain.Printable(name)+", "+plain.Count(before+len(turns), "turn")))
 		for i, t := range turns {
-			p.turn(fmt.Sprintf("#%d", before+i+1), t)
+			p.turn(fmt.Sprintf("#%d", before+i+1), name, t)
 		}
 	}
 	p.gone(slices.DeleteFunc(gone, func(t projector.TurnAt) bool { return v.thread != "" && t.Thread != v.thread }))
@@ -44,7 +44,7 @@ func (p *printer) gone(list []projector.TurnAt) {
 	}
 	p.printf("\n%s\n", p.style.Bold("not in effect, "+plain.Count(len(list), "turn")))
 	for _, t := range list {
-		p.turn(plain.Printable(t.Thread), t.Turn)
+		p.turn(plain.Printable(t.Thread), t.Thread, t.Turn)
 	}
 }
 
@@ -54,11 +54,12 @@ type printer struct {
 	width int
 	style cli.Style
 	tools toolMode
+	calls map[string]*render.Calls // of each thread, for the names of what answers them
 	err   error
 }
 
 func newPrinter(v *viewer) *printer {
-	return &printer{out: v.app.Out, width: cli.Width(v.app.Out), style: v.app.Style(), tools: v.tools}
+	return &printer{out: v.app.Out, width: cli.Width(v.app.Out), style: v.app.Style(), tools: v.tools, calls: make(map[string]*render.Calls)}
 }
 
 func (p *printer) printf(format string, args ...any) {
@@ -102,7 +103,8 @@ func (p *printer) field(label, text string) {
 	}
 }
 
-func (p *printer) turn(label string, t projector.Turn) {
+// turn prints the next turn of a thread under a label.
+func (p *printer) turn(label, thread string, t projector.Turn) {
 	marks := ""
 	if t.Pinned {
 		marks = "  pinned"
@@ -111,7 +113,10 @@ func (p *printer) turn(label string, t projector.Turn) {
 		marks += "  " + string(t.Timestamp)
 	}
 	p.printf("\n%s\n", p.style.Dim(fmt.Sprintf("%s  %v%s", label, t.Offset, marks)))
-	for _, line := range render.Turn(t) {
+	if p.calls[thread] == nil {
+		p.calls[thread] = new(render.Calls)
+	}
+	for _, line := range p.calls[thread].Turn(t) {
 		p.line(line)
 	}
 }
