@@ -21,7 +21,10 @@ import (
 // damagedDir holds the blocks that were kept aside and the list of what was lost.
 func damagedDir(dir string) string { return filepath.Join(dir, "damaged") }
 
-const holesFile = "holes.json"
+const (
+	holesFile    = "holes.json"
+	holesVersion = 1 // of its format
+)
 
 // holes is the list of what was lost.
 type holes struct {
@@ -41,7 +44,7 @@ func readHoles(dir string) ([]log.Hole, error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return nil, fmt.Errorf("%s: %v", holesFile, err)
 	}
-	return h.Lost, nil
+	return h.Lost, checkVersion(dir, holesFile, h.Version, holesVersion)
 }
 
 // addHoles adds to the list of what was lost.
@@ -53,7 +56,7 @@ func addHoles(dir string, lost []log.Hole) error {
 	all := append(known, lost...)
 	slices.SortStableFunc(all, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
 	all = slices.CompactFunc(all, func(a, b log.Hole) bool { return a.Offset == b.Offset })
-	return writeJSON(filepath.Join(damagedDir(dir), holesFile), holes{Version: 1, Lost: all}, durable.WithSync)
+	return writeJSON(filepath.Join(damagedDir(dir), holesFile), holes{Version: holesVersion, Lost: all}, durable.WithSync)
 }
 
 // unknown gives the offsets from one on and before another that are not known to be lost.

@@ -1,11 +1,10 @@
 package embedded
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,22 +39,13 @@ func bootID() string {
 }
 
 // readMark gives the mark. One that cannot be read says nothing, and is said.
-func (s *Server) readMark() (m mark, err error) {
-	text, err := os.ReadFile(filepath.Join(s.dir, markFile))
-	if errors.Is(err, fs.ErrNotExist) {
+func (s *Server) readMark() (mark, error) {
+	m, err := loadMark(s.dir)
+	if _, unreadable := errors.AsType[*unreadableError](err); unreadable {
+		s.logger.Warn("the store's mark is made anew", "dir", s.dir, "error", err)
 		return mark{}, nil
 	}
-	if err != nil {
-		return mark{}, err
-	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		s.logger.Warn("the store's mark cannot be read, and is made anew", "dir", s.dir, "error", err)
-		return mark{}, nil
-	}
-	if m.Version != markVersion {
-		return mark{}, fmt.Errorf("%s has version %d, this program knows %d", markFile, m.Version, markVersion)
-	}
-	return m, nil
+	return m, err
 }
 
 // writeMark writes down which streams there are, and that this process is at work or
@@ -91,8 +81,6 @@ type watermark struct {
 	at   events.Offset
 }
 
-const watermarkSize = 16 + 1 + 8 + 1
-
 func watermarkText(at events.Offset) []byte {
 	number := fmt.Appendf(nil, "%016x", uint64(at))
 	return fmt.Appendf(number, " %08x\n", crc32.ChecksumIEEE(number))
@@ -104,14 +92,16 @@ func openWatermark(dir string) (*watermark, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, text := &watermark{file: f}, make([]byte, watermarkSize)
-	_, _ = f.ReadAt(text, 0)
-	var at events.Offset
+	return &watermark{file: f, at: loadWatermark(dir)}, nil
+}
+
+func loadWatermark(dir string) (at events.Offset) {
+	text, _ := os.ReadFile(filepath.Join(dir, watermarkFile))
 	_, _ = fmt.Sscanf(string(text), "%016x", &at)
-	if string(watermarkText(at)) == string(text) {
-		w.at = at
+	if !bytes.HasPrefix(text, watermarkText(at)) {
+		return 0
 	}
-	return w, nil
+	return at
 }
 
 // set moves the watermark on. An error is no reason to stop: the mark is a second

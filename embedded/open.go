@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -99,18 +97,14 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 	case config.NATS:
 		return dial(ctx, o, c)
 	}
-	if o.Existing && !Exists(c.Store) {
+	place, err := Look(c.Store)
+	if err != nil {
+		return nil, err
+	}
+	if o.Existing && place.State != Present {
 		return openNothing(ctx, o, c)
 	}
 	return openLocal(ctx, o, c)
-}
-
-// Exists reports whether a directory holds a store, or what is left of one.
-func Exists(dir string) bool {
-	return slices.ContainsFunc([]string{"jetstream", lockFile, markFile, catalog.FileName, "snapshots"}, func(name string) bool {
-		_, err := os.Lstat(filepath.Join(dir, name))
-		return !errors.Is(err, fs.ErrNotExist)
-	})
 }
 
 // openNothing opens what a store is before it is made. It takes no appends.

@@ -35,18 +35,30 @@ type owner struct {
 }
 
 // OwnedError says that another process owns the directory. PID and URL are zero
-// while it starts or stops.
+// while it starts or stops, or if what it wrote of itself cannot be read, which Err says.
 type OwnedError struct {
 	Dir string
 	PID int
 	URL string
+	Err error
 }
 
 func (e *OwnedError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("embedded: attach %s: another process owns it, and where it serves it is not known: %v", e.Dir, e.Err)
+	}
 	if e.PID == 0 {
 		return fmt.Sprintf("embedded: start %s: another process owns it", e.Dir)
 	}
 	return fmt.Sprintf("embedded: start %s: process %d owns it and serves %s", e.Dir, e.PID, e.URL)
+}
+
+// Unwrap returns log.ErrUnavailable, and Err.
+func (e *OwnedError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{log.ErrUnavailable}
+	}
+	return []error{log.ErrUnavailable, e.Err}
 }
 
 // NoOwnerError says that no process serves the directory: start it.
@@ -72,7 +84,7 @@ func takeLock(dir string) (*os.File, error) {
 		o, _ := readOwner(dir)
 		return nil, &OwnedError{Dir: dir, PID: o.PID, URL: o.URL}
 	case err != nil:
-		return nil, fmt.Errorf("embedded: start %s: lock: %v", dir, err)
+		return nil, fmt.Errorf("embedded: start %s: %w: lock: %v", dir, log.ErrUnavailable, err)
 	}
 	return f, nil
 }
@@ -93,10 +105,10 @@ func readOwner(dir string) (o owner, err error) {
 		return o, err
 	}
 	if err := json.Unmarshal(text, &o); err != nil {
-		return owner{}, fmt.Errorf("%s: %v", ownerFile, err)
+		return owner{}, &unreadableError{ownerFile, err}
 	}
-	if o.Version != ownerVersion {
-		return owner{}, fmt.Errorf("%s has version %d, this program knows %d", ownerFile, o.Version, ownerVersion)
+	if err := checkVersion(dir, ownerFile, o.Version, ownerVersion); err != nil {
+		return owner{}, err
 	}
 	return o, nil
 }
@@ -151,7 +163,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &NoOwnerError{Dir: dir}
 	case err != nil:
-		return nil, fmt.Errorf("embedded: attach %s: %v", dir, err)
+		return nil, &OwnedError{Dir: dir, Err: err}
 	}
 	// The owner may be killed while the log is opened: then nothing that was asked will be
 	// answered, and another process will own the directory.

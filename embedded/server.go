@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -126,8 +127,9 @@ type Server struct {
 // Errors: *OwnedError if another process owns the directory (attach to it);
 // *LostStreamError if a part of the log that should be there is not; *LayoutError if
 // nothing of a part of it can be read; *OwnershipError if the directory is not this user's
-// alone; *ReadOnlyError if nothing can be written there; anything else is the system's or
-// the server's. Nothing is left running after an error.
+// alone; *ReadOnlyError if nothing can be written there; *ForeignError if it holds other
+// things than a store; *NewerError if a newer version of tally wrote it; anything else is
+// the system's or the server's. Nothing is left running after an error.
 func Start(ctx context.Context, o ServerOptions) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{dir: o.Dir, logger: o.Logger, sync: !o.NoSync}
@@ -214,6 +216,9 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if s.dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, fmt.Errorf("embedded: start %s: %w", o.Dir, err)
 	}
+	if _, err := Look(s.dir); err != nil {
+		return nil, startError(s.dir, err)
+	}
 	if err := makePrivate(s.dir); err != nil {
 		return nil, startError(s.dir, err)
 	}
@@ -245,8 +250,12 @@ func startError(dir string, err error) error {
 	_, layout := errors.AsType[*LayoutError](err)
 	_, ownership := errors.AsType[*OwnershipError](err)
 	_, readOnly := errors.AsType[*ReadOnlyError](err)
-	if layout || ownership || readOnly {
+	_, foreign := errors.AsType[*ForeignError](err)
+	switch {
+	case layout || ownership || readOnly || foreign || errors.Is(err, log.ErrNewer):
 		return err
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("embedded: start %s: %w: %w", dir, log.ErrUnavailable, err)
 	}
 	return fmt.Errorf("embedded: start %s: %w", dir, err)
 }

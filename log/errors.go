@@ -37,6 +37,10 @@ var (
 	// ErrUnavailable: the store cannot serve the call now. Nothing was written.
 	ErrUnavailable = errors.New("store unavailable")
 
+	// ErrNewer: a newer version of tally wrote what is there, in a form that this one
+	// does not know. Nothing was changed.
+	ErrNewer = errors.New("written by a newer version")
+
 	// ErrTooLarge: see *SizeError. Nothing was written.
 	ErrTooLarge = errors.New("too large")
 

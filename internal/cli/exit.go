@@ -25,7 +25,7 @@ const (
 	Integrity    = 5 // verification found a difference, or the log is damaged
 	Conflict     = 6 // something came in between
 	Unreachable  = 7 // the store cannot be reached, is full, or did not answer in time
-	Incompatible = 8 // the store is too old, or configured such that it could lose records
+	Incompatible = 8 // the store is too old or too new, or configured such that it could lose records
 )
 
 // CodeError is an error with an exit code of its own.
@@ -75,7 +75,7 @@ func ExitCode(err error) int {
 	if is[*events.DamageError](err) {
 		return Integrity
 	}
-	if is[*log.ConfigError](err) || is[*log.DurabilityError](err) {
+	if is[*log.ConfigError](err) || is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {
 		return Incompatible
 	}
 	switch {

@@ -41,9 +41,12 @@ const (
 	IndexFile = "index.db"
 )
 
+// Folder is what a server makes in the directory that it is given.
+const Folder = "jetstream"
+
 // Streams is the folder of the streams in a server's store: those of the account that
 // clients have who name none.
-func Streams(store string) string { return filepath.Join(store, "jetstream", "$G", "streams") }
+func Streams(store string) string { return filepath.Join(store, Folder, "$G", "streams") }
 
 // Messages is the folder of a stream's blocks.
 func Messages(store, stream string) string { return filepath.Join(Streams(store), stream, "msgs") }

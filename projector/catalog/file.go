@@ -132,7 +132,13 @@ func (f *file) wrap(err error) error { return fmt.Errorf("catalog: %s: %w", f.pa
 type versionError struct{ have, want int }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("it has version %d, this is %d", e.have, e.want)
+	switch {
+	case e.have == 0:
+		return "nothing was written to it yet"
+	case e.have > e.want:
+		return fmt.Sprintf("a newer version of tally wrote it (it has version %d, this is %d)", e.have, e.want)
+	}
+	return fmt.Sprintf("an older version of tally wrote it (it has version %d, this is %d)", e.have, e.want)
 }
 
 func (f *file) load(ctx context.Context) ([]projector.Quarantine, error) {

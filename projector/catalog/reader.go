@@ -49,7 +49,7 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	r := &reader{form: f, path: path, db: db}
 	version, err := readVersion(ctx, db)
 	if err == nil && version != f.version {
-		err = fmt.Errorf("%w: %w", ErrNoView, &versionError{version, f.version})
+		err = &versionError{version, f.version}
 	}
 	if err == nil {
 		_, err = r.Standing(ctx)
@@ -64,13 +64,14 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 // wrap names the file in an error. Damage is as good as no file, a file may be removed at
 // any moment by the process that builds it anew, and on a full disk even reading needs room.
 func (r *reader) wrap(err error) error {
+	_, isOther := errors.AsType[*versionError](err)
 	switch {
 	case err == nil:
 		return nil
 	case isNoRoom(err):
 		return fmt.Errorf("%w: %s: %w: %v", ErrNoView, r.path, syscall.ENOSPC, err)
-	case isCode(err, corrupt, cannotOpen, notADatabase), errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%w: %s: %v", ErrNoView, r.path, err)
+	case isCode(err, corrupt, cannotOpen, notADatabase), errors.Is(err, sql.ErrNoRows), isOther:
+		return fmt.Errorf("%w: %s: %w", ErrNoView, r.path, err)
 	}
 	return fmt.Errorf("catalog: %s: %w", r.path, err)
 }

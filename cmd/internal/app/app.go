@@ -118,12 +118,46 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	o.Progress = func(elapsed time.Duration) {
 		fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
 	}
+	if o.Existing {
+		a.remarkNone()
+	}
 	st, err := embedded.Open(ctx, o)
-	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok {
-		return nil, &cli.CodeError{Code: cli.Unreachable, Err: owned, Hint: "Wait for the other process, or use another --store."}
+	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok && !errors.Is(err, log.ErrNewer) {
+		return nil, unanswered(owned)
 	}
 	makeRoom()
 	return st, err
+}
+
+// unanswered is the error of a store whose owner does not answer.
+func unanswered(e *embedded.OwnedError) error {
+	err := fmt.Errorf("process %d owns the store in %s and does not answer", e.PID, e.Dir)
+	hint := fmt.Sprintf("It starts, stops or stands still (ps -p %d): wait for it, or end it. Nothing is taken from a process that lives.", e.PID)
+	switch {
+	case e.Err != nil:
+		err = fmt.Errorf("another process owns the store in %s, and where it serves it is not known: %w", e.Dir, e.Err)
+		hint = "End that process: the next owner writes owner.json anew."
+	case e.PID == 0:
+		err = fmt.Errorf("another process owns the store in %s, and does not serve it yet, or no more", e.Dir)
+		hint = "Wait for it to start or to stop."
+	}
+	return &cli.CodeError{Code: cli.Unreachable, Err: err, Hint: hint}
+}
+
+// remarkNone says that there is no store where one was named, to who may have made a slip
+// in its name.
+func (a *App) remarkNone() {
+	c, err := a.Config()
+	if err != nil || c.Backend != config.Local {
+		return // what is wrong with it, opening says
+	}
+	switch place, err := embedded.Look(c.Store); {
+	case err != nil:
+	case place.State == embedded.Missing:
+		fmt.Fprintf(a.Err, "there is no store in %s yet: the first append or import makes it\n", plain.Printable(c.Store))
+	case place.State == embedded.Empty:
+		fmt.Fprintf(a.Err, "%s is empty: the first append or import makes a store of it\n", plain.Printable(c.Store))
+	}
 }
 
 // WithStore opens the store, runs f and closes it. An error of closing counts: it

@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -38,9 +39,14 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 		return err
 	}
 	if c.Backend == config.Local {
-		if !embedded.Exists(c.Store) {
+		place, err := embedded.Look(c.Store)
+		if err != nil {
+			return err
+		}
+		if place.State != embedded.Present {
 			return a.WithExisting(ctx, func(st *tally.Store) error { return a.withFolded(ctx, c, st, f) })
 		}
+		a.remarkLost(place)
 		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
 			if err := withFiles(ctx, c, c.Store, f); !errors.Is(err, catalog.ErrNoView) {
 				return err
@@ -53,11 +59,20 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 			return full
 		}
 		err := withFiles(ctx, c, st.ViewsDir(), f)
-		if full != nil && errors.Is(err, catalog.ErrNoView) {
+		if errors.Is(err, catalog.ErrNoView) {
+			fmt.Fprintf(a.Err, "%s; the log is read instead, which takes longer\n", plain.Printable(err.Error()))
 			return a.withFolded(ctx, c, st, f)
 		}
 		return err
 	})
+}
+
+// remarkLost says that a store has lost records, to who looks at a list in which nothing
+// tells that.
+func (a *App) remarkLost(p embedded.Place) {
+	if n := len(p.Lost); n > 0 {
+		fmt.Fprintf(a.Err, "%s of this store cannot be read any more: tally verify%s names them\n", plain.Count(n, "record"), a.StoreFlags())
+	}
 }
 
 // withFolded calls f with views that are made of the log and thrown away.

@@ -71,7 +71,8 @@ func newStatus(a *app.App) *cobra.Command {
 		Use: "status", Short: "Show where the store is, how far it goes, its views and its size", Args: cobra.NoArgs,
 		Long: `Show where the store is, how far its log goes and is durable, how far each view is
 behind, what is quarantined, and how much room it takes. Nothing is changed; a view
-that is behind catches up with the next command that opens the store.`,
+that is behind catches up with the next command that opens the store. If records are
+lost, the exit code is 5.`,
 		Example: app.Examples("tally status", "tally status -o json", "tally status --namespace other"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
@@ -85,9 +86,13 @@ that is behind catches up with the next command that opens the store.`,
 				}
 				s.Owner = ownerOf(c)
 				if a.Format != cli.Text {
-					return cli.WriteJSON(a.Out, a.Format, s)
+					err = cli.WriteJSON(a.Out, a.Format, s)
+				} else {
+					_, err = fmt.Fprint(a.Out, s)
 				}
-				_, err = fmt.Fprint(a.Out, s)
+				if err == nil && s.Lost > 0 {
+					err = cli.Silent(cli.Integrity)
+				}
 				return err
 			})
 		},
@@ -127,14 +132,14 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	}
 	if c.Backend == config.Local {
 		s.Store, s.Bytes, s.LogBytes = c.Store, app.DiskUse(c.Store), app.DiskUse(filepath.Join(c.Store, "jetstream"))
-		if !embedded.Exists(c.Store) {
+		if place, _ := embedded.Look(c.Store); place.State != embedded.Present {
 			s.Durability = log.Durable.String() // as it will be
 		}
 		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
 	}
-	s.Views, err = viewsOf(ctx, st)
+	s.Views, err = viewsOf(ctx, st, s.Durable)
 	return s, err
 }
 
@@ -161,7 +166,7 @@ func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durabl
 }
 
 // viewsOf says how far the views are, as their files say.
-func viewsOf(ctx context.Context, st *tally.Store) ([]viewStatus, error) {
+func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]viewStatus, error) {
 	list := []viewStatus{}
 	if st.ViewsDir() == "" {
 		return list, nil
@@ -169,7 +174,7 @@ func viewsOf(ctx context.Context, st *tally.Store) ([]viewStatus, error) {
 	for _, name := range app.ViewNames(nil) {
 		v := viewStatus{View: name, Quarantined: []quarantineStatus{}}
 		standing, err := catalog.StandingOf(ctx, st.ViewsDir(), name)
-		if err != nil {
+		if err != nil && durable > 0 { // there is no view of nothing
 			v.Error = err.Error()
 		}
 		v.Offset, v.Event = standing.Cursor.Offset, standing.Cursor.EventID

@@ -1,0 +1,186 @@
+package embedded
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// State is what a directory is, as a store.
+type State string
+
+// States. Of those that are no store, only the first two are made one.
+const (
+	Missing State = "missing" // nothing is there
+	Empty   State = "empty"   // a directory with nothing in it
+	Foreign State = "foreign" // other things, or what a nats-server by itself keeps
+	Present State = "store"   // a store, or what is left of one
+)
+
+// Place is a store directory as its files say. Nothing was opened, locked or changed to
+// know it, and an owner may be at work meanwhile.
+type Place struct {
+	Dir       string
+	State     State
+	Clean     bool          // its last owner stopped by itself; else one is at work, or was killed
+	Durable   events.Offset // the highest durable offset that its files know
+	Servers   []string      // versions of nats-server that wrote to it
+	Streams   []string      // that its mark says it has
+	Lost      []log.Hole    // records that are known to be lost
+	Leftovers []string      // paths of files that processes which were killed did not get to remove
+}
+
+// storeNames are those of which one at least is in a store that was ever opened.
+var storeNames = []string{lockFile, markFile, watermarkFile, "segments", "snapshots", catalog.FileName}
+
+// Look says what a directory is. The error says why it cannot be opened as it is:
+// *ForeignError, *NewerError, *OwnershipError, or the system's; the place is what could be
+// seen all the same.
+func Look(dir string) (Place, error) {
+	p := Place{Dir: dir, State: Missing}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, nil
+	case errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir():
+		p.State = Foreign
+		return p, &ForeignError{Dir: dir, File: true}
+	case err != nil:
+		return p, fmt.Errorf("embedded: %w: %v", log.ErrUnavailable, err)
+	}
+	names, err := namesIn(dir)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("embedded: %w: %v", log.ErrUnavailable, err)
+	case len(names) == 0:
+		p.State = Empty
+		return p, nil
+	case !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(storeNames, name) }):
+		p.State = Foreign
+		return p, &ForeignError{Dir: dir, Holds: names, Server: slices.Contains(names, natsfile.Folder)}
+	}
+	p.State = Present
+	return p, p.read(names)
+}
+
+// systemNames are what a system puts into a directory that nobody uses yet.
+var systemNames = []string{"lost+found", ".DS_Store"}
+
+func namesIn(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if !slices.Contains(systemNames, e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// read gathers what the files of a store say.
+func (p *Place) read(names []string) error {
+	if err := checkOwner(p.Dir); err != nil {
+		return err
+	}
+	m, err := loadMark(p.Dir)
+	if newer, ok := errors.AsType[*NewerError](err); ok {
+		return newer
+	}
+	p.Clean, p.Durable, p.Servers, p.Streams = m.Clean, max(m.Durable, loadWatermark(p.Dir)), m.Servers, m.Streams
+	for _, dir := range []string{p.Dir, damagedDir(p.Dir), segmentsDir(p.Dir)} {
+		within, _ := namesIn(dir) // one that is not there has none
+		for _, name := range within {
+			if durable.IsTemporary(name) {
+				p.Leftovers = append(p.Leftovers, filepath.Join(dir, name))
+			}
+		}
+	}
+	p.Lost, err = readHoles(p.Dir)
+	return err
+}
+
+// loadMark reads the mark. One that is not there says nothing; one that cannot be read
+// neither, and that is returned.
+func loadMark(dir string) (m mark, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, markFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return mark{}, nil
+	}
+	if err != nil {
+		return mark{}, err
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return mark{}, &unreadableError{markFile, err}
+	}
+	return m, checkVersion(dir, markFile, m.Version, markVersion)
+}
+
+// unreadableError says that a file beside the log is not what was written there.
+type unreadableError struct {
+	file string
+	err  error
+}
+
+func (e *unreadableError) Error() string { return fmt.Sprintf("%s cannot be read: %v", e.file, e.err) }
+
+func checkVersion(dir, file string, have, known int) error {
+	switch {
+	case have > known:
+		return &NewerError{Dir: dir, File: file, Version: have, Known: known}
+	case have < known:
+		return fmt.Errorf("%s has version %d, this program knows %d", file, have, known)
+	}
+	return nil
+}
+
+// NewerError says that a newer version of tally wrote a store, in a form that this one
+// does not know. Nothing was changed.
+type NewerError struct {
+	Dir            string
+	File           string
+	Version, Known int
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("embedded: a newer version of tally wrote the store in %s (%s has version %d, this program knows %d): use that version", e.Dir, e.File, e.Version, e.Known)
+}
+
+// Unwrap returns log.ErrNewer.
+func (e *NewerError) Unwrap() error { return log.ErrNewer }
+
+// ForeignError says that a directory is not a store and does not become one: it holds
+// what somebody else keeps there. Nothing was changed.
+type ForeignError struct {
+	Dir    string
+	File   bool     // it is not a directory at all
+	Server bool     // a nats-server keeps its streams there
+	Holds  []string // the names in it
+}
+
+func (e *ForeignError) Error() string {
+	const most = 3
+	switch holds := e.Holds; {
+	case e.File:
+		return fmt.Sprintf("embedded: %s is a file, and a store is a directory", e.Dir)
+	case e.Server:
+		return fmt.Sprintf("embedded: %s is the directory of a nats-server, not of a store: reach that server with --server, or take another directory", e.Dir)
+	case len(holds) > most:
+		return fmt.Sprintf("embedded: %s is not a store: it holds %s and %d more; take a directory that is empty or not there yet", e.Dir, strings.Join(holds[:most], ", "), len(holds)-most)
+	default:
+		return fmt.Sprintf("embedded: %s is not a store: it holds %s; take a directory that is empty or not there yet", e.Dir, strings.Join(holds, ", "))
+	}
+}
+
+// Unwrap returns log.ErrUnavailable.
+func (e *ForeignError) Unwrap() error { return log.ErrUnavailable }
