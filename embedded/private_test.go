@@ -62,7 +62,11 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 	for _, name := range []string{"snapshots", "jetstream", "segments", "damaged", "lock", "mark", "watermark", "owner.json", "views.db", "search.db-wal"} {
 		t.Run(name, func(t *testing.T) {
 			dir, elsewhere := t.TempDir(), t.TempDir()
-			if err := os.Symlink(elsewhere, filepath.Join(dir, name)); err != nil {
+			inUse := os.Mkdir(filepath.Join(dir, "segments"), 0o700) // it has been a store
+			if name == "segments" {
+				inUse = os.Remove(filepath.Join(dir, name))
+			}
+			if err := errors.Join(inUse, os.Symlink(elsewhere, filepath.Join(dir, name))); err != nil {
 				t.Fatal(err)
 			}
 			mustRefuse(t, dir, filepath.Join(dir, name), -1)

@@ -24,6 +24,9 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
+// DefaultSegment is how many bytes of the log are in one piece if nobody says it.
+const DefaultSegment = 256 << 20
+
 // ServerOptions of Start and Attach. Dir is required; the rest may be zero.
 type ServerOptions struct {
 	Dir    string       // of the store; made if need be, for this user alone
@@ -79,7 +82,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.SegmentBytes = cmp.Or(o.SegmentBytes, 256<<20)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, DefaultSegment)
 	o.Reserve = cmp.Or(o.Reserve, reserve)
 	o.RereadBytes = cmp.Or(o.RereadBytes, 2*o.SegmentBytes)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)

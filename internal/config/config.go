@@ -47,6 +47,7 @@ type Config struct {
 
 	said    map[string]string
 	origins map[string]origin
+	files   []File
 }
 
 // origin is a line of a file, or the name of something else with line 0.
@@ -134,23 +135,24 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 }
 
 // setting is something that can be said: by which name, under which key of a file, in
-// which variable of tally's own, if any. A path in a file is relative to its folder.
+// which variable of tally's own and by which flag, if any. A path in a file is relative to
+// its folder. A secret is never shown.
 type setting struct {
-	name, key, variable string
-	path                bool
+	name, key, variable, flag string
+	path, secret              bool
 }
 
 var settings = []setting{
 	{name: "backend", key: "store.backend", variable: "TALLY_BACKEND"},
-	{name: "store", key: "store.dir", variable: "TALLY_STORE", path: true},
+	{name: "store", key: "store.dir", variable: "TALLY_STORE", flag: "--store", path: true},
 	{name: "segment", key: "store.segment", variable: "TALLY_SEGMENT"},
-	{name: "min_durability", key: "store.min_durability", variable: "TALLY_MIN_DURABILITY"},
-	{name: "namespace", key: "namespace", variable: "TALLY_NAMESPACE"},
-	{name: "url", key: "nats.url", variable: "TALLY_SERVER"},
-	{name: "context", key: "nats.context", variable: "TALLY_CONTEXT"},
+	{name: "min_durability", key: "store.min_durability", variable: "TALLY_MIN_DURABILITY", flag: "--min-durability"},
+	{name: "namespace", key: "namespace", variable: "TALLY_NAMESPACE", flag: "--namespace"},
+	{name: "url", key: "nats.url", variable: "TALLY_SERVER", flag: "--server"},
+	{name: "context", key: "nats.context", variable: "TALLY_CONTEXT", flag: "--context"},
 	{name: "user", key: "nats.user"},
-	{name: "password", key: "nats.password"},
-	{name: "token", key: "nats.token"},
+	{name: "password", key: "nats.password", secret: true},
+	{name: "token", key: "nats.token", secret: true},
 	{name: "creds", key: "nats.creds", path: true},
 	{name: "nkey", key: "nats.nkey", path: true},
 	{name: "ca", key: "nats.ca", path: true},
@@ -281,6 +283,7 @@ func parseSize(s string) (uint64, error) {
 // read takes over what a file says; that it does not exist is not an error.
 func (c *Config) read(path string) error {
 	data, err := os.ReadFile(path)
+	c.files = append(c.files, File{path, err == nil})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -27,11 +27,12 @@ func (c *Config) original(dir string, getenv func(string) string) error {
 	if err != nil {
 		return &Error{File: dir, Reason: err.Error()}
 	}
-	c.Base = filepath.Join(dir, baseName)
+	c.Base, c.origins["base"] = filepath.Join(dir, baseName), origin{name: "default"}
 	if c.Project != "" {
 		c.Base = filepath.Join(c.Project, baseName)
 	}
 	if path := getenv(pathVariable); path != "" {
+		c.origins["base"] = origin{name: pathVariable}
 		if c.Base = path; !filepath.IsAbs(path) {
 			c.Base = filepath.Join(dir, path)
 		}

@@ -75,7 +75,8 @@ func (c *Config) fillNATS(getenv func(string) string) error {
 		if err != nil {
 			return err
 		}
-		s.fill(at)
+		c.said["context"] = name
+		c.fillServer(&s, at, func(string) origin { return origin{name: contextPath(name, getenv)} })
 	}
 	if s.URL == "" {
 		at := c.origins["backend"]
@@ -86,7 +87,7 @@ func (c *Config) fillNATS(getenv func(string) string) error {
 	for name, variable := range foreignVariables {
 		foreign[name] = getenv(variable)
 	}
-	s.fill(serverOf(foreign))
+	c.fillServer(&s, serverOf(foreign), func(name string) origin { return origin{name: foreignVariables[name]} })
 	if system := c.said["system_context"]; system != "" {
 		at, err := c.context("system_context", system, getenv)
 		if err != nil {
@@ -101,6 +102,23 @@ func (c *Config) fillNATS(getenv func(string) string) error {
 func serverOf(said map[string]string) Server {
 	return Server{URL: said["url"], User: said["user"], Password: said["password"], Token: said["token"], Creds: said["creds"], NKey: said["nkey"],
 		JWT: said["jwt"], Seed: said["seed"], CA: said["ca"], Cert: said["cert"], Key: said["key"], InboxPrefix: said["inbox_prefix"]}
+}
+
+// said is what serverOf makes a server of.
+func (s Server) said() map[string]string {
+	return map[string]string{"url": s.URL, "user": s.User, "password": s.Password, "token": s.Token, "creds": s.Creds, "nkey": s.NKey,
+		"jwt": s.JWT, "seed": s.Seed, "ca": s.CA, "cert": s.Cert, "key": s.Key, "inbox_prefix": s.InboxPrefix}
+}
+
+// fillServer takes over from another server what s does not say, and notes where that was.
+func (c *Config) fillServer(s *Server, from Server, at func(setting string) origin) {
+	before := s.said()
+	s.fill(from)
+	for name, value := range s.said() {
+		if value != before[name] {
+			c.said[name], c.origins[name] = value, at(name)
+		}
+	}
 }
 
 // fill takes over from another what s does not say.
@@ -135,7 +153,7 @@ func (c *Config) context(setting, name string, getenv func(string) string) (Serv
 	if name == "." || name == ".." || strings.ContainsAny(name, `/\`) {
 		return Server{}, c.wrong(setting, "%q is not a name of a context", name)
 	}
-	path := filepath.Join(configHome(getenv), "nats", "context", name+".json")
+	path := contextPath(name, getenv)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Server{}, c.wrong(setting, "there is no context %q: %s is missing", name, path)
@@ -148,6 +166,10 @@ func (c *Config) context(setting, name string, getenv func(string) string) (Serv
 		return Server{}, &Error{File: path, Reason: err.Error()}
 	}
 	return f.server(path, getenv)
+}
+
+func contextPath(name string, getenv func(string) string) string {
+	return filepath.Join(configHome(getenv), "nats", "context", name+".json")
 }
 
 func (f contextFile) server(name string, getenv func(string) string) (Server, error) {

@@ -1,0 +1,157 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/log"
+)
+
+// configuration is what config prints.
+type configuration struct {
+	Settings   []settingSaid `json:"settings"`
+	Files      []fileLooked  `json:"files"` // in which settings were looked for, in the order in which they count
+	Durability string        `json:"durability,omitempty"`
+	Sync       string        `json:"sync,omitempty"`
+	Notices    []string      `json:"notices,omitempty"`
+}
+
+type settingSaid struct {
+	Name   string     `json:"name"`
+	Value  string     `json:"value"`
+	Origin originSaid `json:"origin"`
+	Used   bool       `json:"used"` // by the backend
+}
+
+type originSaid struct {
+	Kind config.Kind `json:"kind"`
+	Name string      `json:"name,omitempty"`
+	Line int         `json:"line,omitempty"`
+}
+
+type fileLooked struct {
+	Path string `json:"path"`
+	Read bool   `json:"read"`
+}
+
+func newConfig(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "config", Short: "Show each setting, its value, and who said it", Args: cobra.NoArgs,
+		Long: `Show each setting with its value and who said it: a flag, a variable, a line of a
+file, or nobody, which is the default. What is said closest to the call wins: flag,
+variable, the nearest tally.toml, $XDG_CONFIG_HOME/tally/config.toml, the variables of
+the nats command. Secrets are not shown. Nothing is opened, and no server is asked.`,
+		Example: app.Examples("tally config", "tally config --store /srv/tally", "tally config -o json"),
+		RunE: func(*cobra.Command, []string) error {
+			c, wrong := a.Config()
+			err := printConfig(a, configurationOf(c))
+			return errors.Join(err, wrong) // what was known until then is shown
+		},
+	}
+}
+
+func configurationOf(c config.Config) configuration {
+	out := configuration{Files: []fileLooked{}}
+	for _, s := range c.Settings() {
+		said := settingSaid{s.Name, s.Value, originSaid{s.Origin.Kind, s.Origin.Name, s.Origin.Line}, s.Used}
+		if s.Value == "" {
+			said.Value = unsaid(s.Name)
+		}
+		if said.Value != "" {
+			out.Settings = append(out.Settings, said)
+		}
+	}
+	for _, f := range c.Files() {
+		out.Files = append(out.Files, fileLooked(f))
+	}
+	for _, n := range c.Notices {
+		out.Notices = append(out.Notices, fmt.Sprintf("%s (found %s; say it in %s)", n.Text, n.Path, n.Instead))
+	}
+	if c.Backend == config.Local {
+		out.Durability, out.Sync = log.Durable.String(), embedded.SyncMethod(standing(c.Store))
+	}
+	return out
+}
+
+// unsaid is what a setting is if nobody says it, as far as that is known without asking
+// a server.
+func unsaid(name string) string {
+	switch name {
+	case "store.segment":
+		return plain.Bytes(embedded.DefaultSegment)
+	case "store.min_durability":
+		return "any"
+	}
+	return ""
+}
+
+func printConfig(a *app.App, c configuration) error {
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, a.Format, c)
+	}
+	w := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "SETTING\tVALUE\tFROM")
+	for _, s := range c.Settings {
+		from := s.Origin.String()
+		if !s.Used {
+			from += " (of no use to this backend)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, plain.Printable(s.Value), plain.Printable(from))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return c.rest(a.Out)
+}
+
+// rest prints what is said below the table.
+func (c configuration) rest(w io.Writer) error {
+	fmt.Fprintln(w)
+	for _, f := range c.Files {
+		not := ""
+		if !f.Read {
+			not = ", which is not there"
+		}
+		fmt.Fprintf(w, "Looked in %s%s.\n", plain.Printable(f.Path), not)
+	}
+	for _, n := range c.Notices {
+		fmt.Fprintf(w, "Note: %s.\n", plain.Printable(n))
+	}
+	if c.Sync == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "What is acknowledged is %s: %s.\n", c.Durability, c.Sync)
+	return err
+}
+
+// String says it for people.
+func (o originSaid) String() string {
+	switch {
+	case o.Kind == config.FromDefault:
+		return "default"
+	case o.Kind == config.FromVariable:
+		return "$" + o.Name
+	case o.Line > 0:
+		return fmt.Sprintf("%s:%d", o.Name, o.Line)
+	}
+	return o.Name
+}
+
+// standing is a directory, or if it is not there, what there is above it.
+func standing(dir string) string {
+	for ; ; dir = filepath.Dir(dir) {
+		if place, _ := embedded.Look(dir); place.State != embedded.Missing || dir == filepath.Dir(dir) {
+			return dir
+		}
+	}
+}

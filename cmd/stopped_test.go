@@ -1,0 +1,58 @@
+//go:build unix
+
+package cmd_test
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// An owner that stands still is named, and nothing is taken from it: when it goes on, it
+// has what it had.
+func TestOwnerThatStandsStill(t *testing.T) {
+	t.Parallel() // it waits
+	dir := filepath.Join(t.TempDir(), "store")
+	output(t, strings.NewReader(`{"role":"user","content":"hello"}`), dir, "tally", "append", "s")
+	owner := command(t.Context(), dir, "tally", "serve", "-o", "json")
+	said, err := owner.StdoutPipe()
+	if err == nil {
+		err = owner.Start()
+	}
+	if err == nil {
+		_, err = said.Read(make([]byte, 1)) // it serves
+	}
+	if err == nil {
+		err = owner.Process.Signal(syscall.SIGSTOP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	for _, args := range looks {
+		waiting.Go(func() {
+			cmd := command(t.Context(), dir, "tally", strings.Fields(args)...)
+			var errw bytes.Buffer
+			cmd.Stderr = &errw
+			err := cmd.Run()
+			want := fmt.Sprintf("process %d owns the store in %s and does not answer", owner.Process.Pid, dir)
+			if code := cmd.ProcessState.ExitCode(); code != 7 || !strings.Contains(errw.String(), want) {
+				t.Errorf("%s: exit code %d (%v), says %q, want 7 and %q", args, code, err, errw.String(), want)
+			}
+		})
+	}
+	waiting.Wait()
+	for _, s := range []syscall.Signal{syscall.SIGCONT, syscall.SIGINT} {
+		if err := owner.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := owner.Wait(); err != nil {
+		t.Error(err)
+	}
+	output(t, nil, dir, "tally", "show", "s")
+}
