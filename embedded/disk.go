@@ -15,10 +15,10 @@ import (
 // syncEach is what SyncMethod says where nothing better is proven.
 const syncEach = "every message is synced before its acknowledgement (SyncAlways)"
 
-// reserve is the room on disk that a store leaves free: an append is refused before
+// Reserve is the room on disk that a store leaves free: an append is refused before
 // the system refuses a write, since from a failed write the server does not
 // recover, and closing, reading and recovering need some room too.
-const reserve = 64 << 20
+const Reserve = 64 << 20
 
 // unlimited is how much the server may store by its own account. It counts what it
 // wrote, not what the disk has left; room looks at the disk.

@@ -187,7 +187,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 		return nil, err
 	}
 	st := o.store(c)
-	st.Room = cacheRoom(c.Store, reserve)
+	st.Room = cacheRoom(c.Store, Reserve)
 	st.Snapshots, st.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Room}, !o.Still
 	st.Cursor = filepath.Join(c.Store, "snapshots", "cursor")
 	closeViews := o.views(&st, c.Store)
@@ -207,7 +207,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		return nil, err
 	}
 	st := o.store(c)
-	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, reserve)}, a.Close
+	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
 	st.ViewsDir, st.Catalog = c.Store, listed(c.Store)
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		return catalog.Wait(ctx, c.Store, view, at)

@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector/catalog"
@@ -32,14 +31,15 @@ const (
 // Place is a store directory as its files say. Nothing was opened, locked or changed to
 // know it, and an owner may be at work meanwhile.
 type Place struct {
-	Dir       string
-	State     State
-	Clean     bool          // its last owner stopped by itself; else one is at work, or was killed
-	Durable   events.Offset // the highest durable offset that its files know
-	Servers   []string      // versions of nats-server that wrote to it
-	Streams   []string      // that its mark says it has
-	Lost      []log.Hole    // records that are known to be lost
-	Leftovers []string      // paths of files that processes which were killed did not get to remove
+	Dir     string
+	State   State
+	Clean   bool          // its last owner stopped by itself; else one is at work, or was killed
+	Durable events.Offset // the highest durable offset that its files know
+	Servers []string      // versions of nats-server that wrote to it
+	Unknown []string      // those of them, and of this program, whose files this program does not know
+	Others  bool          // the rights of the directory let other users in; whoever opens it next ends that
+	Streams []string      // that its mark says it has
+	Lost    []log.Hole    // records that are known to be lost
 }
 
 // storeNames are those of which one at least is in a store that was ever opened.
@@ -90,7 +90,7 @@ func namesIn(dir string) (names []string, err error) {
 
 // read gathers what the files of a store say.
 func (p *Place) read(names []string) error {
-	if err := checkOwner(p.Dir); err != nil {
+	if err := p.checkRights(); err != nil {
 		return err
 	}
 	m, err := loadMark(p.Dir)
@@ -98,16 +98,31 @@ func (p *Place) read(names []string) error {
 		return newer
 	}
 	p.Clean, p.Durable, p.Servers, p.Streams = m.Clean, max(m.Durable, loadWatermark(p.Dir)), m.Servers, m.Streams
-	for _, dir := range []string{p.Dir, damagedDir(p.Dir), segmentsDir(p.Dir)} {
-		within, _ := namesIn(dir) // one that is not there has none
-		for _, name := range within {
-			if durable.IsTemporary(name) {
-				p.Leftovers = append(p.Leftovers, filepath.Join(dir, name))
-			}
+	for _, version := range append(slices.Clone(m.Servers), serverVersion) {
+		if !natsfile.Known(version) && !slices.Contains(p.Unknown, version) {
+			p.Unknown = append(p.Unknown, version)
 		}
 	}
 	p.Lost, err = readHoles(p.Dir)
 	return err
+}
+
+// Writable returns why nothing can be written to a directory: *ReadOnlyError, or the
+// system's error.
+func Writable(dir string) error { return orReadOnly(dir, mayWrite(dir)) }
+
+// checkRights returns why whoever opens the store is refused, if that is for whom it
+// belongs to.
+func (p *Place) checkRights() error {
+	info, err := os.Stat(p.Dir)
+	if err != nil {
+		return err
+	}
+	if err := checkMine(p.Dir, info); err != nil {
+		return err
+	}
+	p.Others = info.Mode().Perm()&0o077 != 0
+	return checkEntries(p.Dir)
 }
 
 // loadMark reads the mark. One that is not there says nothing; one that cannot be read

@@ -65,6 +65,11 @@ func makePrivate(dir string) error {
 			return err
 		}
 	}
+	return checkEntries(dir)
+}
+
+// checkEntries refuses what is somebody else's in a directory, or a link.
+func checkEntries(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, DefaultSegment)
-	o.Reserve = cmp.Or(o.Reserve, reserve)
+	o.Reserve = cmp.Or(o.Reserve, Reserve)
 	o.RereadBytes = cmp.Or(o.RereadBytes, 2*o.SegmentBytes)
 	o.SegmentSubjects = cmp.Or(o.SegmentSubjects, 500_000)
 	o.VetBytes = cmp.Or(o.VetBytes, 32<<20)

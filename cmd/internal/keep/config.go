@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"text/tabwriter"
 
@@ -150,7 +151,7 @@ func (o originSaid) String() string {
 // standing is a directory, or if it is not there, what there is above it.
 func standing(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
-		if place, _ := embedded.Look(dir); place.State != embedded.Missing || dir == filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
 			return dir
 		}
 	}

@@ -2,10 +2,7 @@ package keep
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +14,9 @@ import (
 // version is what version prints.
 type version struct {
 	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Date     string `json:"date,omitempty"`     // of the commit
+	Modified bool   `json:"modified,omitempty"` // the checkout had changes that were not committed
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Server   string `json:"natsServer"`
@@ -27,28 +27,18 @@ func newVersion(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version, and how acknowledged events reach the disk", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := version{"devel", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, embedded.SyncMethod(storeParent(a))}
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-				v.Version = info.Main.Version
+			c, err := a.Config()
+			dir := c.Store
+			if err != nil || dir == "" {
+				dir = "."
 			}
+			b := app.BuildOf()
+			v := version{b.Version, b.Commit, b.Date, b.Modified, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, embedded.SyncMethod(standing(dir))}
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, v)
 			}
-			_, err := fmt.Fprintf(a.Out, "tally %s (%s, %s)\nnats-server %s, embedded\nsync: %s\n", v.Version, v.Go, v.Platform, v.Server, v.Sync)
+			_, err = fmt.Fprintf(a.Out, "tally %s\nbuilt by %s for %s\nnats-server %s, embedded\nsync: %s\n", b, v.Go, v.Platform, v.Server, v.Sync)
 			return err
 		},
-	}
-}
-
-// storeParent is the directory of the store, or what there is above it.
-func storeParent(a *app.App) string {
-	c, err := a.Config()
-	if err != nil {
-		return "."
-	}
-	for dir := c.Store; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-			return dir
-		}
 	}
 }
