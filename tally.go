@@ -293,17 +293,27 @@ func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.E
 		}
 	}
 	for i, e := range ready {
-		if !isLarge(e) {
-			continue
-		}
-		ref, err := st.PutBlob(ctx, e.Data)
-		if err != nil {
+		var err error
+		if ready[i], err = st.ByReference(ctx, e); err != nil {
 			return nil, err
 		}
-		e.Data = nil
-		ready[i] = e.WithExtension(events.ExtDataRef, ref)
 	}
 	return ready, nil
+}
+
+// ByReference returns a valid event such as the log takes it: data that an event cannot
+// hold itself are stored, durable, and named in their place. Append does it already;
+// those who use the log itself ask. Data beyond Config.MaxValue are *events.InvalidError.
+func (st *Store) ByReference(ctx context.Context, e events.Event) (events.Event, error) {
+	if !isLarge(e) {
+		return e, nil
+	}
+	ref, err := st.PutBlob(ctx, e.Data)
+	if err != nil {
+		return e, err
+	}
+	e.Data = nil
+	return e.WithExtension(events.ExtDataRef, ref), nil
 }
 
 // isLarge reports whether an event cannot hold its data itself.

@@ -21,6 +21,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -55,10 +56,11 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 	cmd.SetIn(in)
 	cmd.SetOut(out)
 	cmd.SetErr(errw)
-	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "See " + c.CommandPath() + " --help."}
-	})
 	a.flags(cmd)
+	speak(cmd)
+	if err := isKnown(cmd, args); err != nil {
+		return err
+	}
 	return cli.Cause(ctx, cmd.ExecuteContext(ctx))
 }
 
@@ -187,11 +189,14 @@ func (a *App) with(ctx context.Context, o embedded.Options, f func(*tally.Store)
 	return errors.Join(err, st.Close())
 }
 
+// Last names the session that was written to last.
+const Last = "last"
+
 // Session finds the session that an argument names: its id, the id without its
 // kind's prefix, a unique beginning of either, or "last" for the one that was
 // written to last.
 func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
-	if arg == "last" {
+	if arg == Last {
 		return lastSession(ctx, st)
 	}
 	if isWhole(ctx, st, arg) {
@@ -220,7 +225,7 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 		case 1:
 			return st.Session(found[0]), nil
 		}
-		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%q names %d sessions: %s", arg, len(found), some(found))}
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%q names %d sessions", arg, len(found)), Hint: some(ctx, st, found)}
 	}
 	return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", arg, st.Namespace()),
 		Hint: "tally ls lists the sessions."}
@@ -237,12 +242,22 @@ func isWhole(ctx context.Context, st *tally.Store, arg string) bool {
 	return err == nil
 }
 
-func some(ids []string) string {
-	const most = 5
-	if len(ids) > most {
-		return strings.Join(ids[:most], ", ") + fmt.Sprintf(" and %d more", len(ids)-most)
+// some lists sessions, one a line with its title, so many at most.
+func some(ctx context.Context, st *tally.Store, ids []string) string {
+	const most = 10
+	rest := len(ids) - most
+	lines := make([]string, 0, most+1)
+	for _, id := range ids[:min(len(ids), most)] {
+		line := cli.ID(id)
+		if o, err := st.Session(id).Outline(ctx); err == nil { // else it is named without
+			line = strings.TrimSpace(line + "  " + render.Cut(o.Ledger().Text("title"), 60))
+		}
+		lines = append(lines, line)
 	}
-	return strings.Join(ids, ", ")
+	if rest > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(lines, "\n  ")
 }
 
 func lastSession(ctx context.Context, st *tally.Store) (*tally.Session, error) {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
@@ -140,26 +138,4 @@ func (a *App) AsOf(c projector.Cursor) {
 		return
 	}
 	fmt.Fprintf(a.Err, "as of %v\n", c.Offset)
-}
-
-// When reads a time of a filter: an RFC 3339 time or its beginning, or how long ago
-// such as 90m, 36h or 7d.
-func When(flag, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
-		}
-	}
-	ago, day := strings.TrimPrefix(text, "-"), time.Duration(1)
-	if days, ok := strings.CutSuffix(ago, "d"); ok {
-		ago, day = days+"h", 24
-	}
-	d, err := time.ParseDuration(ago)
-	if err != nil || d < 0 {
-		return time.Time{}, cli.Usagef("--%s %q: want a time such as 2026-08-22T10:00Z, or how long ago, such as 36h or 7d", flag, text)
-	}
-	return now.Add(-day * d), nil
 }

@@ -27,28 +27,15 @@ var groups = []struct {
 	{"Serve", serve.Commands},
 }
 
-// exits is what every help ends with.
-const exits = `
-
-Exit codes: 0 ok, 1 failed, 2 usage, 3 partial (some input was unreadable, the
-rest went in), 4 not found, 5 integrity, 6 conflict, 7 store unreachable,
-8 store incompatible, 130 and 143 signals.`
-
-// positions says how sessions and positions are named.
-const positions = `
-
-A session is named by its id, a unique beginning of it, or "last".
-A position is head, start, @1234 (offset), #12 (turn 12 of main), gpt-5#3, ~2
-(without the last 2 turns), 2026-08-22T10:00Z, -10m, or e:<event id>. A time is
-one that show or log prints; without a zone it is UTC.`
-
 // Tally is the program tally.
 func Tally(a *app.App) *cobra.Command {
 	return program(a, &cobra.Command{
 		Use: "tally", Short: "Durable memory for AI agents: an append-only log of their sessions",
 		Long: `Durable memory for AI agents: sessions go into an append-only log, are looked at as
 they are and as they were, rewound, forked, searched and exported. What was
-acknowledged is never lost, and nothing is deleted.` + positions + exits,
+acknowledged is never lost, and nothing is deleted.
+
+` + app.Positions + "\n\n" + app.Exits,
 	})
 }
 
@@ -56,7 +43,9 @@ acknowledged is never lost, and nothing is deleted.` + positions + exits,
 func Ingest(a *app.App) *cobra.Command {
 	return program(a, &cobra.Command{
 		Use: "tally-ingest", Short: "Put sessions into an event log",
-		Long: `The verbs of tally that put sessions into an event log.` + exits,
+		Long: `The verbs of tally that put sessions into an event log.
+
+` + app.Exits,
 	}, "import", "append", "generate", "init", "serve", "bench", "status", "version")
 }
 
@@ -65,7 +54,9 @@ func Replay(a *app.App) *cobra.Command {
 	return program(a, &cobra.Command{
 		Use: "tally-replay", Short: "Look at sessions as they are and as they were; rewind, fork and export them",
 		Long: `The verbs of tally that look at sessions, move and keep them. They fold recorded
-events; none calls a model or runs a tool.` + positions + exits,
+events; none calls a model or runs a tool.
+
+` + app.Positions + "\n\n" + app.Exits,
 	}, "ls", "show", "log", "search", "runs", "diff", "cost", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version")
 }
 

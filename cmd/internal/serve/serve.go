@@ -61,6 +61,10 @@ func (l *listening) options() (*embedded.Listen, error) {
 			return nil, cli.Usagef("--users: %w", err)
 		}
 	}
+	if l.users == "" && o.Check() == nil {
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("--listen without --users would let nobody in"),
+			Hint: "Give --users a file with a line name:password for each who may connect. Processes of this user need no --listen: they find the store by its directory."}
+	}
 	if err := o.Check(); err != nil {
 		return nil, &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "Give --tls-cert, --tls-key and --users, or listen on 127.0.0.1."}
 	}
@@ -78,8 +82,8 @@ not start a server of their own. It listens on this machine only, for processes
 of the same user.
 
 With --listen, others reach it with --server tls://HOST:PORT, as one of --users: they
-read, and append through this process. Beyond this machine it listens with TLS and
-users only.
+read, and append through this process. Without --users nobody could, so it is refused;
+beyond this machine it listens with TLS only.
 
 If another process owns the store already, this one waits and takes over when that
 one is gone.

@@ -24,11 +24,14 @@ import (
 // appendSource is the source of events that append makes of bare objects.
 const appendSource = "urn:tally:append"
 
-// maxLine bounds a line: the data of an event, the rest of it, and escapes.
-const maxLine = 2*events.MaxData + events.MaxHeaders
+// maxLine bounds a line: the data of an event, in base64 at worst, and the rest of it.
+const maxLine = events.MaxValue/3*4 + 4 + events.MaxHeaders
 
-// inFlight bounds the appends that wait for their acknowledgement.
-const inFlight = 512
+// These bound the appends that wait for their acknowledgement, and what they hold.
+const (
+	inFlight      = 512
+	inFlightBytes = 32 << 20
+)
 
 func newAppend(a *app.App) *cobra.Command {
 	p := &appender{app: a}
@@ -43,7 +46,8 @@ other object is a turn and is kept byte for byte; one that has a name twice is
 refused, since nobody could say which is meant. Its identity is its own "id" or
 "uuid"; else K:<line> with --key K; else a fresh id that the acknowledgement
 shows. An identity that was appended before is stored once, so repeating an input
-after a failure is safe - but not for lines with fresh ids.
+after a failure is safe - but not for lines with fresh ids. A line holds up to 64
+MiB of data; what is above 8 MiB is stored once by its content, and named.
 
 An acknowledgement is printed only when the event is on disk; with --buffered,
 when it survives the process, which is faster and loses up to about a second of
@@ -63,6 +67,9 @@ on stderr, the others go in, and the exit code is 3.`,
 				p.session = args[0]
 				if err := events.Session("", p.session).Validate(); err != nil {
 					return err
+				}
+				if p.session == app.Last {
+					return cli.Usagef("%q stands for the session that was written to last, so none can have that id: give it another", app.Last)
 				}
 			}
 			if p.session == "" && p.expect != nil {
@@ -89,6 +96,7 @@ type appender struct {
 	st      *tally.Store
 	sub     events.Subject // of SESSION
 	waiting []waiting      // in the order of the lines
+	held    int            // bytes of their data
 	bad     int            // lines that did not go in
 	acked   int
 	stopped error // the store is gone: no line after this can go in
@@ -244,13 +252,26 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 		p.refuse(n, err)
 		return nil
 	}
+	if e, err = p.st.ByReference(ctx, e); err != nil {
+		p.refuse(n, err)
+		if cli.ExitCode(err) == cli.Unreachable {
+			p.stopped = err
+		}
+		return nil
+	}
 	if p.expect != nil {
 		return p.chain(ctx, n, e)
 	}
 	if err := p.drain(ctx, inFlight-1); err != nil {
 		return err
 	}
+	for len(p.waiting) > 0 && p.held+len(e.Data) > inFlightBytes {
+		if err := p.drain(ctx, len(p.waiting)-1); err != nil {
+			return err
+		}
+	}
 	p.waiting = append(p.waiting, waiting{n, e, p.async(ctx, e)})
+	p.held += len(e.Data)
 	return nil
 }
 
@@ -316,7 +337,7 @@ func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
 func (p *appender) drain(ctx context.Context, most int) error {
 	for len(p.waiting) > most {
 		w := p.waiting[0]
-		p.waiting = p.waiting[1:]
+		p.waiting, p.held = p.waiting[1:], p.held-len(w.event.Data)
 		ack, err := w.pending.Wait(ctx)
 		if errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrUnavailable) {
 			// What was sent behind it fails too, and is appended anew before anything else

@@ -48,6 +48,8 @@ what they hold:
              prompt_history.jsonl ...
   ailoop     a snapshot file of ailoop: a JSON object with version, messages, pinned
 
+Of a folder that is none of these, what is directly below it and is one is imported.
+
 The source is only read. Importing again adds what has changed since and nothing
 else. A session that exists already but came from another place, or was appended
 to meanwhile, is left alone and named: give the folder a --namespace of its own,
@@ -83,6 +85,7 @@ type imported struct {
 func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) error {
 	var total formats.Report
 	var failed error
+	paths = i.within(paths)
 	progress := cli.NewProgress(i.app.Err, i.app.Progress, "importing")
 	for _, path := range paths {
 		report, err := i.one(ctx, st, path, total, progress)
@@ -103,8 +106,10 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	if err := i.summary(total, paths, head); err != nil {
-		return errors.Join(failed, err)
+	if failed == nil || total.Sessions > 0 || i.app.Format != cli.Text {
+		if err := i.summary(total, paths, head); err != nil {
+			return errors.Join(failed, err)
+		}
 	}
 	if failed != nil && ctx.Err() != nil {
 		fmt.Fprintln(i.app.Err, "Interrupted. What was imported is safe; run the same command again to go on.")
@@ -113,6 +118,63 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else went in", plain.Count(len(total.Problems), "problem"))}
 	}
 	return failed
+}
+
+// within replaces a folder of no known format by what it holds of one, directly below it.
+func (i *importer) within(paths []string) []string {
+	var list []string
+	for _, path := range paths {
+		below := i.below(path)
+		if len(below) == 0 {
+			list = append(list, path)
+			continue
+		}
+		fmt.Fprintf(i.app.Err, "%s holds %s to import: %s\n", plain.Printable(path), plain.Count(len(below), "folder or file"), plain.Printable(shortList(path, below)))
+		list = append(list, below...)
+	}
+	return list
+}
+
+// below lists what is directly below a folder and can be imported, nothing if the folder
+// itself can.
+func (i *importer) below(path string) []string {
+	if _, err := formats.Sniff(path, i.known()...); err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil // which importing it says
+	}
+	var list []string
+	for _, e := range entries {
+		name := filepath.Join(path, e.Name())
+		if !e.IsDir() && !e.Type().IsRegular() {
+			continue
+		}
+		if _, err := formats.Sniff(name, i.known()...); err == nil {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// shortList lists paths by their names below a folder, so many at most.
+func shortList(dir string, paths []string) string {
+	const most = 5
+	var names []string
+	for _, path := range paths[:min(most, len(paths))] {
+		name, _ := filepath.Rel(dir, path)
+		names = append(names, name)
+	}
+	if len(paths) > most {
+		names = append(names, fmt.Sprintf("and %d more", len(paths)-most))
+	}
+	return strings.Join(names, ", ")
+}
+
+// known are the layouts that may be meant.
+func (i *importer) known() []formats.Layout {
+	return slices.DeleteFunc(layouts(), func(l formats.Layout) bool { return i.format != "" && l.Name() != i.format })
 }
 
 // fullName returns the path of a file that a report names, below the folder that
@@ -129,12 +191,9 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	if _, err := os.Stat(path); err != nil {
 		return formats.Report{}, err
 	}
-	known := layouts()
-	if i.format != "" {
-		known = slices.DeleteFunc(known, func(l formats.Layout) bool { return l.Name() != i.format })
-		if len(known) == 0 {
-			return formats.Report{}, cli.Usagef("--format %q: want one of %s", i.format, layoutNames())
-		}
+	known := i.known()
+	if len(known) == 0 {
+		return formats.Report{}, cli.Usagef("--format %q: want one of %s", i.format, layoutNames())
 	}
 	layout, err := formats.Sniff(path, known...)
 	if err != nil {
