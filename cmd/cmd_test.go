@@ -92,6 +92,7 @@ func TestScripts(t *testing.T) {
 			"sql":         runSQL,
 			"cutfile":     cutFile,
 			"flip":        flipByte,
+			"backdate":    backdate,
 		},
 	})
 }
@@ -246,6 +247,12 @@ func flipByte(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	content[len(content)-1] ^= 1
 	ts.Check(os.WriteFile(files[0], content, 0o600))
+}
+
+// backdate makes a file look an hour old.
+func backdate(ts *testscript.TestScript, _ bool, args []string) {
+	old := time.Now().Add(-time.Hour)
+	ts.Check(os.Chtimes(ts.MkAbs(args[0]), old, old))
 }
 
 // command prepares a run of tally on a store.

@@ -89,7 +89,7 @@ func configurationOf(c config.Config) configuration {
 func unsaid(name string) string {
 	switch name {
 	case "store.segment":
-		return plain.Bytes(embedded.DefaultSegment)
+		return fmt.Sprintf("%dMiB", embedded.DefaultSegment>>20) // as a file says it
 	case "store.min_durability":
 		return "any"
 	}

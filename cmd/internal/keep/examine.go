@@ -189,7 +189,7 @@ func (x *examination) versions() {
 func (x *examination) log() {
 	if n := len(x.place.Lost); n > 0 {
 		x.bad("log", cli.Integrity, fmt.Sprintf("%s lost, the first is %v", plain.Count(n, "record")+isAre(n), x.place.Lost[0].Offset),
-			"tally verify names them; what a copy of the store has of them can be exported there and imported here. The owner mends what can be mended by itself")
+			"tally verify names them, and an older copy of the store may have them. What can be mended, the owner mends by itself")
 		return
 	}
 	x.ok("log", "durable up to %v, and nothing is known to be lost", x.place.Durable)
