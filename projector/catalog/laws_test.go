@@ -71,6 +71,7 @@ func mustBegin(t *rapid.T, c *Catalog) projector.Cursor {
 type failer interface {
 	Helper()
 	Fatal(...any)
+	Context() context.Context
 }
 
 func must(t failer, err error) {

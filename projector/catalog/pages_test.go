@@ -30,10 +30,10 @@ func TestFindInNamespace(t *testing.T) {
 		{Lookup{Namespace: "other", Text: "ours", All: true}, "[]"},
 		{Lookup{Namespace: "third", Text: "word", All: true}, "[]"},
 	} {
-		hits, err := f.Find(t.Context(), c.lookup)
+		found, err := f.Find(t.Context(), c.lookup)
 		must(t, err)
 		got := []string{}
-		for _, h := range hits {
+		for _, h := range found.Hits {
 			got = append(got, fmt.Sprint(h.Session, h.Offset))
 		}
 		if fmt.Sprint(got) != c.want {
@@ -112,10 +112,10 @@ func TestFindNewerThanCatalog(t *testing.T) {
 	f, err := OpenSearch(t.Context(), dir, r)
 	must(t, err)
 	defer f.Close()
-	hits, err := f.Find(t.Context(), Lookup{Namespace: "default", Text: "word"})
+	found, err := f.Find(t.Context(), Lookup{Namespace: "default", Text: "word"})
 	must(t, err)
 	var got []events.Offset
-	for _, h := range hits {
+	for _, h := range found.Hits {
 		got = append(got, h.Offset)
 	}
 	if want := "[@6 @5 @2 @1]"; fmt.Sprint(got) != want {

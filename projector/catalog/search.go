@@ -1,13 +1,10 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
@@ -22,7 +19,7 @@ var searchForm = form{
 	tables:  []string{"turns"},
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(
-	text, namespace UNINDEXED, session UNINDEXED, offset UNINDEXED, thread UNINDEXED, number UNINDEXED, roles UNINDEXED, at UNINDEXED,
+	text, namespace UNINDEXED, session UNINDEXED, offset UNINDEXED, thread UNINDEXED, number UNINDEXED, roles UNINDEXED, at UNINDEXED, scope,
 	tokenize='unicode61 remove_diacritics 2');
 `}
 
@@ -101,10 +98,19 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 			if text == "" {
 				continue
 			}
-			list = append(list, found{f.Subject, name, f.Offset, t.Index, cmp.Or(t.Timestamp, f.Happened()), roles, cut(text, maxText)})
+			list = append(list, found{f.Subject, name, f.Offset, t.Index, timeOf(t, f), roles, spread(cut(text, maxText))})
 		}
 	}
 	return list
+}
+
+// timeOf is when a turn was, as it says or else its event: spelled as all times of the
+// views are, so that they compare as text.
+func timeOf(t projector.Turn, f projector.Fact) events.Timestamp {
+	if at, ok := t.Timestamp.Time(); ok {
+		return events.TimestampOf(at)
+	}
+	return f.Happened()
 }
 
 // cut shortens a text to so many bytes, between two characters.
@@ -139,8 +145,8 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 			}
 		}
 		for _, t := range s.pending {
-			if err := s.run(ctx, "INSERT INTO turns{set}(text, namespace, session, offset, thread, number, roles, at) VALUES(?,?,?,?,?,?,?,?)",
-				t.spoken, t.subject.Namespace, t.subject.ID, int64(t.offset), t.thread, t.number, t.roles, string(t.at)); err != nil {
+			if err := s.run(ctx, "INSERT INTO turns{set}(text, namespace, session, offset, thread, number, roles, at, scope) VALUES(?,?,?,?,?,?,?,?,?)",
+				t.spoken, t.subject.Namespace, t.subject.ID, int64(t.offset), t.thread, t.number, t.roles, string(t.at), sessionWord(t.subject)+" "+dayWord(t.at)); err != nil {
 				return err
 			}
 		}
@@ -155,114 +161,3 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 
 // Close closes the file. What was not committed is read again by the next.
 func (s *Search) Close() error { return s.close() }
-
-// Finder finds turns by their text. It is safe for concurrent use.
-type Finder struct {
-	*reader
-	catalog Reader
-}
-
-// OpenSearch opens the search view in a directory to read it; the catalog says
-// which turns are in effect. If there is no view that can be read, that is
-// ErrNoView.
-func OpenSearch(ctx context.Context, dir string, catalog Reader) (Finder, error) {
-	r, err := openReader(ctx, searchForm, filepath.Join(dir, SearchFileName))
-	return Finder{r, catalog}, err
-}
-
-// Lookup selects turns of one namespace. Fields that are zero select all.
-type Lookup struct {
-	Namespace string
-	Text      string // words, all of which a turn must have; "quoted" ones in this order
-	Session   string
-	All       bool // also turns that were rewound
-	Limit     int  // 0: everything
-}
-
-// What stands around a word that was searched for, in a snippet.
-const (
-	MatchBegin = "\x01"
-	MatchEnd   = "\x02"
-)
-
-// Hit is a turn that was found.
-type Hit struct {
-	Session string
-	Offset  events.Offset // of the event that brought it
-	Thread  string
-	Number  int // among the turns that the event brought to the thread, from 0
-	Roles   string
-	At      events.Timestamp
-	Snippet string // what stands around the words, which are between \x01 and \x02
-	Live    bool   // the record is in effect
-}
-
-// Find returns turns, the newest first.
-func (f Finder) Find(ctx context.Context, l Lookup) ([]Hit, error) {
-	match, err := matchOf(l.Text)
-	if err != nil {
-		return nil, err
-	}
-	text := "SELECT session, offset, thread, number, roles, at, snippet(turns, 0, char(1), char(2), '…', 16) FROM turns WHERE turns MATCH ? AND namespace=?"
-	args := []any{match, l.Namespace}
-	if l.Session != "" {
-		text, args = text+" AND session=?", append(args, l.Session)
-	}
-	rows, err := f.db.QueryContext(ctx, text+" ORDER BY rowid DESC", args...)
-	if err != nil {
-		return nil, f.wrap(err)
-	}
-	defer rows.Close()
-	var hits []Hit
-	known := make(map[string]Session)
-	for rows.Next() && (l.Limit == 0 || len(hits) < l.Limit) {
-		var h Hit
-		if err := rows.Scan(&h.Session, offset(&h.Offset), &h.Thread, &h.Number, &h.Roles, &h.At, &h.Snippet); err != nil {
-			return nil, f.wrap(err)
-		}
-		if h.Live, err = f.isLive(ctx, known, l.Namespace, h); err != nil {
-			return nil, err
-		}
-		if h.Live || l.All {
-			hits = append(hits, h)
-		}
-	}
-	return hits, f.wrap(rows.Err())
-}
-
-// isLive asks the catalog, once for each session. What the catalog does not know
-// yet was never rewound as far as it knows.
-func (f Finder) isLive(ctx context.Context, known map[string]Session, namespace string, h Hit) (bool, error) {
-	s, asked := known[h.Session]
-	if !asked {
-		var err error
-		if s, _, err = f.catalog.Session(ctx, namespace, h.Session); err != nil {
-			return false, err
-		}
-		known[h.Session] = s
-	}
-	return h.Offset > s.Head || s.Live.Contains(h.Offset), nil
-}
-
-// matchOf turns words into what FTS5 understands: each one is itself, whatever
-// signs are in it.
-func matchOf(text string) (string, error) {
-	var terms []string
-	for i, part := range strings.Split(text, `"`) {
-		if quoted := i%2 == 1; quoted {
-			terms = append(terms, strings.TrimSpace(part))
-		} else {
-			terms = append(terms, strings.Fields(part)...)
-		}
-	}
-	match := ""
-	for _, term := range terms {
-		if term != "" {
-			match += fmt.Sprintf(` "%s"`, strings.ReplaceAll(term, "\x00", " "))
-		}
-	}
-	if match == "" {
-		return "", &events.InvalidError{Field: "text", Reason: "there is no word to search for"}
-	}
-	return match, nil
-}

@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// words opens a table with the words of nothing, tokenized as turns are.
+func words(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file::memory:")
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1)
+	_, err = db.ExecContext(t.Context(), strings.ReplaceAll(searchForm.schema, "{set}", ""))
+	must(t, err)
+	return db
+}
+
+// Whatever is typed is a query or has no word in it: FTS5 finds no mistake in it. And a
+// text between quotes finds itself.
+func FuzzMatch(f *testing.F) {
+	for _, text := range []string{"a b", `"a b" c*`, "a OR b -c", `-"a"* OR`, "((a", `"`, "a\x00b", "a:b^2 NEAR(c, 3)", "{x y}: z + w", "生日 蛋糕*", "é\u0301", "\u19b0 -a", "* -a", "--", "ab\xffc", "a\u200bb", strings.Repeat("a OR ", 20) + "b", strings.Repeat("-a ", 20) + "b"} {
+		f.Add(text)
+	}
+	db := words(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		ctx := t.Context()
+		tx, err := db.BeginTx(ctx, nil)
+		must(t, err)
+		defer tx.Rollback()
+		count := func(query string) (n int, isWord bool) {
+			match, err := matchOf(query)
+			if isInvalid(err) {
+				return 0, false
+			}
+			must(t, err)
+			if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM turns WHERE turns MATCH ?", match).Scan(&n); err != nil {
+				t.Fatalf("%q becomes %q: %v", query, match, err)
+			}
+			return n, true
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO turns(text) VALUES(?)", spread(text))
+		must(t, err)
+		count(text)
+		whole := `"` + strings.ReplaceAll(text, `"`, " ") + `"`
+		if n, isWord := count(whole); isWord && n != 1 && utf8.ValidString(text) {
+			t.Errorf("%q does not find itself", text)
+		}
+		if n, isWord := count(whole + " -" + whole); isWord && n != 0 {
+			t.Errorf("%q is found where it must not be", text)
+		}
+	})
+}
+
+// What counts as a letter is one to FTS5, and so a term that is not left out by matchOf is
+// not left out by FTS5, which would turn around what must not be there.
+func TestEveryLetterIsAWord(t *testing.T) {
+	db := words(t)
+	var all strings.Builder
+	letters := 0
+	for r := rune(1); r <= unicode.MaxRune; r++ {
+		if isLetter(r) && !unicode.Is(unicode.Co, r) || r == '\ue000' || r == '\U0010fffd' { // the private ones are alike
+			all.WriteString(" " + string(r))
+			letters++
+		}
+	}
+	_, err := db.ExecContext(t.Context(), "INSERT INTO turns(text) VALUES(?)", all.String())
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), "CREATE VIRTUAL TABLE found USING fts5vocab(turns, row)")
+	must(t, err)
+	n := 0
+	must(t, db.QueryRowContext(t.Context(), "SELECT sum(cnt) FROM found").Scan(&n))
+	if n != letters || letters < 100_000 {
+		t.Errorf("of %d letters %d are words", letters, n)
+	}
+}
+
+// A page of text that somebody pasted is a query too.
+func TestLongQuery(t *testing.T) {
+	db := words(t)
+	for _, part := range []string{"a ", "a OR ", "-a ", `"a b"* `, "(\"[ ", "蛋"} {
+		match, err := matchOf("b " + strings.Repeat(part, 3000) + "b")
+		must(t, err)
+		var n int
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM turns WHERE turns MATCH ?", match).Scan(&n); err != nil {
+			t.Errorf("%q, 3000 times: %v", part, err)
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""}, {"plain, éà", "plain, éà"}, {"蛋", "蛋"}, {"a蛋b", "a|蛋|b"}, {"生日 x", "生|日| x"}, {"ケーキ", "ケ|ー|キ"}, {"생일", "생일"},
+	} {
+		if got := strings.ReplaceAll(spread(c.text), string(apart), "|"); got != c.want {
+			t.Errorf("%q is spread to %q, want %q", c.text, got, c.want)
+		}
+		if got := joined(spread(c.text)); got != c.text {
+			t.Errorf("%q comes back as %q", c.text, got)
+		}
+	}
+}
