@@ -53,6 +53,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/lines", ""},
 	{"internal/lockfile", ""},
 	{"internal/metrics", ". log"},
+	{"internal/page", "events projector internal/plain internal/rawjson internal/render internal/turns"},
 	{"internal/plain", ""},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},

@@ -1,0 +1,212 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/projector"
+)
+
+// thread is a thread of the session.
+type thread struct {
+	Anchor, Name string
+	Count        string // of its turns
+	Turns        []turn
+}
+
+// Threads are those of the session, main first.
+func (p Page) Threads() []thread {
+	var list []thread
+	places := make(map[events.Offset]bool)
+	for _, name := range p.Session.Threads.Names() {
+		own := p.Session.Threads.Turns(name)
+		th := thread{"thread:" + anchor(name), inline(name), plain.Count(len(own), "turn"), make([]turn, len(own))}
+		for i, t := range own {
+			th.Turns[i] = newTurn(fmt.Sprintf("%s-%d", anchor(name), i+1), fmt.Sprintf("#%d", i+1), t)
+			th.Turns[i].atPlace(places)
+		}
+		list = append(list, th)
+	}
+	return list
+}
+
+// turn is a turn where it stands in the page. What it says is read when it is written, so
+// that a long session is not in memory twice.
+type turn struct {
+	Anchor, Number string // the anchor is "" if the turn is not in effect
+	Place          string // anchor of its offset, if it is the first of the event
+	Offset, Time   string
+	Thread         string // if the page does not say it otherwise
+	Marks          []string
+	turn           projector.Turn
+}
+
+func newTurn(anchor, number string, t projector.Turn) turn {
+	var marks []string
+	if t.Pinned {
+		marks = append(marks, "pinned")
+	}
+	if t.Run != nil {
+		marks = append(marks, "run "+inline(id(t.Run.String())))
+	}
+	return turn{Anchor: anchor, Number: number, Offset: t.Offset.String(), Time: clock(t.Timestamp), Marks: marks, turn: t}
+}
+
+// atPlace makes the turn the one that its offset leads to, if no other is.
+func (t *turn) atPlace(taken map[events.Offset]bool) {
+	if !taken[t.turn.Offset] {
+		taken[t.turn.Offset] = true
+		t.Place = t.Offset
+	}
+}
+
+// said is what a turn says.
+type said struct {
+	Model string
+	Parts []part
+}
+
+// part is a piece of what a turn says, ready to be shown.
+type part struct {
+	Class string // one of few words, for the style
+	Label string // what it is, or who speaks
+	Name  string // of a tool
+	ID    string // of a call
+	Text  string // never ""
+	JSON  bool
+	Fold  bool
+}
+
+// Said reads the turn.
+func (t turn) Said() said {
+	if b := t.turn.Bytes; t.turn.Raw == nil {
+		text := plain.Bytes(int64(len(b))) + ", not text"
+		if utf8.Valid(b) {
+			text = string(b)
+		}
+		return said{Parts: []part{newPart(turns.Part{Role: "bytes", Text: text})}}
+	}
+	read, ok := turns.Read(t.turn.Raw)
+	if !ok {
+		return said{Parts: []part{newPart(turns.Part{Kind: turns.Other, Role: "json", Text: string(t.turn.Raw)})}}
+	}
+	list := make([]part, len(read.Parts))
+	for i, p := range read.Parts {
+		list[i] = newPart(p)
+	}
+	return said{inline(read.Model), list}
+}
+
+func newPart(p turns.Part) part {
+	is := part{Class: classOf(p.Role), Label: inline(cmp.Or(p.Role, "nobody")), Name: inline(p.Name), ID: inline(p.ID)}
+	text := p.Text
+	switch p.Kind {
+	case turns.Reasoning:
+		is.Class, is.Label, is.Fold = "thought", is.Label+", reasoning", true
+		text = cmp.Or(text, "(withheld)")
+	case turns.Call:
+		is.Class, is.Label, is.Fold = "tool", "call", true
+	case turns.Result:
+		is.Class, is.Label, is.Fold = "tool", "result", true
+		if p.Error {
+			is.Class, is.Label = "error", "error"
+		}
+		if s, err := rawjson.String([]byte(text)); err == nil {
+			text = s // what a tool printed, line by line
+		}
+	case turns.Media:
+		text, is.Name = media(p), ""
+	case turns.Refusal:
+		is.Class, is.Label = "error", is.Label+", refusal"
+	}
+	if indented, ok := indent(text); ok && (is.Class == "tool" || is.Class == "error" || p.Kind == turns.Other) {
+		text, is.JSON = indented, true
+	}
+	is.Text = cmp.Or(visible(text), "(nothing)")
+	return is
+}
+
+// classOf returns the class of who speaks: a word of ours, whatever the turn says.
+func classOf(role string) string {
+	if role = strings.ToLower(role); slices.Contains([]string{"user", "assistant", "system", "tool"}, role) {
+		return role
+	}
+	return "other"
+}
+
+// indent spreads a JSON object or array over lines; ok is false for any other text.
+func indent(text string) (indented string, ok bool) {
+	trimmed := strings.TrimSpace(text)
+	if !strings.HasPrefix(trimmed, "{") && !strings.HasPrefix(trimmed, "[") || rawjson.Check([]byte(trimmed)) != nil {
+		return "", false
+	}
+	return string(rawjson.AppendIndent(nil, []byte(trimmed), "  ")), true
+}
+
+// media says what an image or a file is. A page has none of their bytes: what decodes
+// them is the least safe part of a program that shows a page.
+func media(p turns.Part) string {
+	words := slices.DeleteFunc([]string{p.Name, p.Media}, func(word string) bool { return word == "" })
+	if p.Bytes > 0 {
+		words = append(words, plain.Bytes(p.Bytes))
+	}
+	return strings.Join(append(words, "not shown"), ", ")
+}
+
+// item is what stands in the list of what is not in effect: a turn or a rewind.
+type item struct {
+	Turn   *turn
+	Rewind *rewind
+	at     events.Offset
+}
+
+// rewind is a move of the head.
+type rewind struct {
+	What, Offset string
+	Facts        []fact
+}
+
+// Items are what is not in effect, with the rewinds between, in the order of the log.
+func (p Page) Items() []item {
+	if !p.All {
+		return nil
+	}
+	places := make(map[events.Offset]bool)
+	for _, own := range p.Session.Threads {
+		for _, t := range own.Turns {
+			places[t.Offset] = true
+		}
+	}
+	var list []item
+	for _, g := range p.Gone {
+		t := newTurn("", fmt.Sprintf("#%d", g.Number), g.Turn)
+		t.Thread = inline(g.Thread)
+		list = append(list, item{Turn: &t, at: g.Offset})
+	}
+	for _, r := range p.Session.Ledger.Rewinds {
+		list = append(list, item{Rewind: newRewind(r), at: r.Offset})
+	}
+	slices.SortStableFunc(list, func(a, b item) int { return cmp.Compare(a.at, b.at) })
+	for _, i := range list {
+		if i.Turn != nil {
+			i.Turn.atPlace(places)
+		}
+	}
+	return list
+}
+
+func newRewind(r projector.Rewind) *rewind {
+	is := &rewind{What: "rewind", Offset: r.Offset.String(), Facts: add(nil, "to", r.To.String())}
+	if r.Undoes > 0 {
+		is.What, is.Facts = "undo", add(is.Facts, "undoes", r.Undoes.String())
+	}
+	is.Facts = spelled(add(is.Facts, "reason", r.Reason))
+	return is
+}
