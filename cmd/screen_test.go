@@ -104,6 +104,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		{"tally", "fork", escaped, "--at", "@3"}, {"tally", "fork", escaped, "--at", "@3", "--id", "f" + evil}, {"tally", "status"}, {"tally", "verify"},
 		{"tally", "show", "no" + evil}, {"tally", "show", escaped, "--at", evil}, {"tally", "show", evil, "--thread", evil}, {"tally", "ls", "--sort", evil}, {"tally", evil}, {"tally", "ls", "--" + evil},
 		{"tally", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
+		{"tally", "export", escaped, "--format", "markdown", "--rewound"}, {"tally", "export", escaped, "--format", "html", "--rewound"}, {"tally", "export", panelID, "--format", "markdown"}, {"tally", "export", panelID, "--format", "html"},
 		{"tally", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally", "append", "a" + evil}, {"tally", "rebuild"},
 	}
 	shown := 0

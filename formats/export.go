@@ -20,24 +20,26 @@ const LiveRoot = "live"
 
 // ExportOptions say what is exported: Session, or All.
 type ExportOptions struct {
-	Session  string         // id of one session
-	All      bool           // every session, and the files beside them
-	Root     string         // with All: only the sessions of the root of this name
-	Progress func(Progress) // called often, by the exporting goroutine
+	Session  string             // id of one session
+	State    *projector.Session // with Session: the state to export; default: the newest
+	All      bool               // every session, and the files beside them
+	Root     string             // with All: only the sessions of the root of this name
+	Any      bool               // sessions of any kind and origin; with All, without folders for their roots
+	Progress func(Progress)     // called often, by the exporting goroutine
 }
 
 // Export renders sessions into a storage, one at a time. Files that are there
 // with the same bytes are left alone, and nothing is deleted. With All, the one
 // root there is (or the one chosen) goes to the storage itself, several go to a
-// folder each.
+// folder each. One session that the form has no files for is refused.
 //
 // A session that does not exist, or a root without any, is projector.ErrNotFound.
 // What cannot be read or written is a problem of the report, and the rest goes on.
-func Export(ctx context.Context, src Source, layout Layout, st Storage, o ExportOptions) (Report, error) {
+func Export(ctx context.Context, src Source, layout Renderer, st Storage, o ExportOptions) (Report, error) {
 	x := &exporting{src: src, layout: layout, st: st, o: o}
 	if o.Session != "" {
 		x.progress.Of = 1
-		return x.report, errors.Join(x.session(ctx, o.Session, ""), ctx.Err())
+		return x.report, errors.Join(x.single(ctx), ctx.Err())
 	}
 	if !o.All {
 		panic("formats: an export of nothing: want Session or All")
@@ -66,7 +68,7 @@ func Export(ctx context.Context, src Source, layout Layout, st Storage, o Export
 
 type exporting struct {
 	src      Source
-	layout   Layout
+	layout   Renderer
 	st       Storage
 	o        ExportOptions
 	report   Report
@@ -101,6 +103,8 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 func (x *exporting) rootOf(s *projector.Session) (string, bool) {
 	o := s.Ledger.Origin()
 	switch {
+	case x.o.Any:
+		return LiveRoot, true
 	case o != nil && o.Root != "" && o.Format == x.layout.Name():
 		return o.Root, true
 	case o != nil && o.Format != x.layout.Name():
@@ -110,7 +114,7 @@ func (x *exporting) rootOf(s *projector.Session) (string, bool) {
 }
 
 // exports reports whether a layout has files for live sessions of a kind.
-func exports(layout Layout, kind string) bool {
+func exports(layout Renderer, kind string) bool {
 	if c, ok := layout.(Chooser); ok {
 		return c.Exports(kind)
 	}
@@ -131,11 +135,39 @@ func (x *exporting) root(ctx context.Context, root string, ids []string, prefix 
 	return nil
 }
 
+// single exports the one session that was asked for, if the form has files for it.
+func (x *exporting) single(ctx context.Context) error {
+	s := x.o.State
+	if s == nil {
+		var err error
+		if s, err = x.load(ctx, x.o.Session); err != nil {
+			return err
+		}
+	}
+	o := s.Ledger.Origin()
+	if back := o != nil && o.Format == x.layout.Name(); !back && !x.o.Any && !exports(x.layout, s.Ledger.Kind) {
+		x.report.Refused = append(x.report.Refused, x.o.Session)
+		x.problem(FileName(x.o.Session), fmt.Errorf("nothing was written: %s has no files for a session of kind %s", x.layout.Name(), s.Ledger.Kind))
+		return nil
+	}
+	return x.state(ctx, s, "")
+}
+
+func (x *exporting) load(ctx context.Context, id string) (*projector.Session, error) {
+	return x.src.Loader().Session(ctx, events.Session(x.src.Namespace(), id), 0)
+}
+
 func (x *exporting) session(ctx context.Context, id, prefix string) error {
-	s, err := x.src.Loader().Session(ctx, events.Session(x.src.Namespace(), id), 0)
+	s, err := x.load(ctx, id)
 	if err != nil {
 		return err
 	}
+	return x.state(ctx, s, prefix)
+}
+
+// state exports a session that is loaded.
+func (x *exporting) state(ctx context.Context, s *projector.Session, prefix string) error {
+	id := s.Subject.ID
 	for _, at := range s.Damaged {
 		x.problem(prefix+FileName(id), &events.DamageError{Offset: at})
 	}

@@ -12,10 +12,22 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
+// Renderer writes sessions as files of some form.
+type Renderer interface {
+	// Name is the form's name, such as tallydir. Origins of sessions that were imported
+	// from it carry it.
+	Name() string
+
+	// Files yields the files of a session's state, in the order of their paths.
+	Files(ctx context.Context, src Source, s *projector.Session) iter.Seq2[File, error]
+
+	// RootFiles yields the files of a root that belong to none of its sessions.
+	RootFiles(ctx context.Context, src Source, root string) iter.Seq2[File, error]
+}
+
 // Layout is one foreign layout on disk.
 type Layout interface {
-	// Name is the layout's name, such as tallydir. Origins of sessions carry it.
-	Name() string
+	Renderer
 
 	// Sniff reports whether path holds a folder of this layout.
 	Sniff(path string) bool
@@ -23,18 +35,12 @@ type Layout interface {
 	// Import brings a folder into a store.
 	Import(ctx context.Context, target Target, path string, o ImportOptions) (Report, error)
 
-	// Files yields the files of a session's state, in the order of their paths.
-	Files(ctx context.Context, src Source, s *projector.Session) iter.Seq2[File, error]
-
-	// RootFiles yields the files of a root that belong to none of its sessions.
-	RootFiles(ctx context.Context, src Source, root string) iter.Seq2[File, error]
-
 	// Subject returns the session or document that a path below the root belongs to,
 	// and whether there is one.
 	Subject(ctx context.Context, src Source, root, path string) (events.Subject, bool)
 }
 
-// Chooser is a Layout whose live sessions, those that no import brought, are not
+// Chooser is a Renderer whose live sessions, those that no import brought, are not
 // the conversations.
 type Chooser interface {
 	// Exports reports whether live sessions of a kind have files in the layout.

@@ -59,7 +59,7 @@ type Report struct {
 	Added     int      `json:"added"`          // of them: new in the store
 	Changed   int      `json:"changed"`        // of them: events were added
 	Unchanged int      `json:"unchanged"`
-	Refused   []string `json:"refused,omitempty"` // ids of sessions that were left alone; Problems say why
+	Refused   []string `json:"refused,omitempty"` // ids of sessions that were left alone, or not exported; Problems say why
 	Events    int      `json:"events"`            // added to the log
 	Files     Files    `json:"files"`
 	Bytes     int64    `json:"bytes"`

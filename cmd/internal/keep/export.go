@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,79 +19,149 @@ import (
 )
 
 func newExport(a *app.App) *cobra.Command {
-	x := &exporter{app: a}
+	x := &exporter{app: a, format: tallydir.Format, summary: cli.Text}
 	cmd := &cobra.Command{
-		Use: "export SESSION|--all -o DIR", Short: "Write sessions as files in the layout of another program", Args: cobra.MaximumNArgs(1),
-		Long: `Write sessions as files in the layout of another program. The files are rendered
-from the state of the log; what was imported comes out byte for byte.
+		Use: "export SESSION|--all -C DIR", Short: "Write sessions as pages for people, or as files of another program", Args: cobra.MaximumNArgs(1),
+		Long: `Write sessions as pages for people, or as files in the layout of another program.
 
+  markdown   a page for each session, <id>.md
+  html       the same as <id>.html: nothing beside it is needed, nothing in it
+             runs or asks anything of a network
   tallydir   conversations, each a folder, as tally-evals has them
   errata     panels, each a folder in sessions/, the prompts and the recipes, as
              errata has them; with --redact only what may be shared: neither
              prompts nor answers, previews, files or notes
   ailoop     histories, each a file <id>.json, as ailoop has them
 
---all exports every session of the namespace. What was imported from one folder
-goes to DIR itself; from several, to DIR/<name of the folder>/. --root chooses
-one of them. Files that are there with the same bytes are left alone, others are
-replaced, and nothing is deleted.`,
-		Example: app.Examples("tally export travel --format tallydir -o out", "tally export --all --format tallydir -o out", "tally export history/support-42 --format ailoop -o out", "tally export --all --format errata --redact -o shared"),
+A page has the turns in effect, with reasoning and the calls of tools folded, the
+runs and the costs. What a turn contains is shown as text, control characters and
+unseen ones included; images and files are named, not shown. --at shows the
+session as of a position, --rewound also what is not in effect: turns that were
+rewound, late or replaced, and the rewinds. Without -C the page of one session
+goes to standard output.
+
+Files of a layout are rendered from the state of the log; what was imported comes
+out byte for byte. A session of a kind that a layout has no files for is refused.
+
+--all exports every session of the namespace: as pages all, in a layout those
+that it has files for. What was imported from one folder goes to DIR itself; from
+several, to DIR/<name of the folder>/. --root chooses one of them. Files that are
+there with the same bytes are left alone, others are replaced, and nothing is
+deleted.
+
+-o is the form of the summary, as everywhere; any other word that it is given is
+taken for DIR.`,
+		Example: app.Examples("tally export last --format markdown", "tally export travel --format html -C pages --at '#5'", "tally export --all --format tallydir -C out",
+			"tally export history/support-42 --format ailoop -C out", "tally export --all --format errata --redact -C shared"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if x.all == (len(args) == 1) {
-				return cli.Usagef("give a SESSION, or --all without one")
-			}
-			if x.root != "" && !x.all {
-				return cli.Usagef("--root goes with --all")
-			}
-			if x.layout() == nil {
-				return cli.Usagef("--format %q: want tallydir, errata or ailoop", x.format)
-			}
-			if x.redact && x.format != erratadir.Format {
-				return cli.Usagef("--redact goes with --format errata")
-			}
-			if x.dir == "" {
-				return cli.Usagef("-o DIR is missing: the folder to write to")
+			if err := x.check(args); err != nil {
+				return err
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return x.run(cmd.Context(), st, args) })
 		},
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")
 	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
-	cmd.Flags().StringVar(&x.format, "format", tallydir.Format, "layout of the files: tallydir, errata or ailoop")
+	cmd.Flags().Var(cli.OneOf(&x.format, "form", markdown, html, tallydir.Format, erratadir.Format, ailoopdir.Format), "format", "pages, markdown or html, or a layout: tallydir, errata or ailoop")
 	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format errata, leave out what persons and models wrote")
-	// Here -o is the folder, as everywhere where a command writes files; the form of
-	// the summary is --output.
-	cmd.Flags().StringVarP(&x.dir, "out", "o", "", "folder to write to")
-	cmd.Flags().Var(x.summary.Flag(), "output", "form of the summary: text, json or jsonl")
+	cmd.Flags().StringVar(&x.at, "at", "", "with a page of one session, its position; default head")
+	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also what is not in effect: turns rewound, late or replaced, and the rewinds")
+	cmd.Flags().StringVarP(&x.dir, "dir", "C", "", "folder to write to")
+	cmd.Flags().VarP(&summaryOrDir{&x.summary, &x.dir}, "output", "o", "form of the summary: text, json or jsonl")
 	return cmd
 }
 
 type exporter struct {
-	app               *app.App
-	all, redact       bool
-	root, format, dir string
-	summary           cli.Format
+	app           *app.App
+	all, redact   bool
+	rewound       bool
+	root, at, dir string
+	format        string
+	summary       cli.Format
 }
 
-// layout returns the layout that was asked for, nil if there is none of that name.
-func (x *exporter) layout() formats.Layout {
-	for _, l := range []formats.Layout{tallydir.Layout{}, erratadir.Layout{Redact: x.redact}, ailoopdir.Layout{}} {
-		if l.Name() == x.format {
-			return l
-		}
+// summaryOrDir is -o: the form of the summary, or, as before there was -C, the folder.
+type summaryOrDir struct {
+	summary *cli.Format
+	dir     *string
+}
+
+// Set implements pflag.Value.
+func (f *summaryOrDir) Set(s string) error {
+	if f.summary.Flag().Set(s) != nil {
+		*f.dir = s
 	}
 	return nil
 }
 
-func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err error) {
-	o := formats.ExportOptions{All: x.all, Root: x.root}
+// String implements pflag.Value.
+func (f *summaryOrDir) String() string {
+	if f.summary == nil { // pflag makes one to see what the zero value is
+		return ""
+	}
+	return string(*f.summary)
+}
+
+// Type implements pflag.Value.
+func (f *summaryOrDir) Type() string { return "format" }
+
+// isPages reports whether pages were asked for.
+func (x *exporter) isPages() bool { return slices.Contains([]string{markdown, html}, x.format) }
+
+// check refuses flags that do not go together.
+func (x *exporter) check(args []string) error {
+	switch {
+	case x.all == (len(args) == 1):
+		return cli.Usagef("give a SESSION, or --all without one")
+	case x.root != "" && (!x.all || x.isPages()):
+		return cli.Usagef("--root goes with --all and a layout")
+	case x.redact && x.format != erratadir.Format:
+		return cli.Usagef("--redact goes with --format errata")
+	case x.rewound && !x.isPages():
+		return cli.Usagef("--rewound goes with --format markdown or html")
+	case x.at != "" && (!x.isPages() || x.all):
+		return cli.Usagef("--at goes with the page of one session: --format markdown or html")
+	case x.dir == "" && (!x.isPages() || x.all):
+		return cli.Usagef("-C DIR is missing: the folder to write to")
+	case x.dir == "" && x.summary != cli.Text:
+		return cli.Usagef("-o %s is the form of the summary, and without -C DIR there is none: the page goes to standard output", x.summary)
+	}
+	return nil
+}
+
+// form returns what writes the files.
+func (x *exporter) form() formats.Renderer {
+	switch x.format {
+	case erratadir.Format:
+		return erratadir.Layout{Redact: x.redact}
+	case ailoopdir.Format:
+		return ailoopdir.Layout{}
+	case tallydir.Format:
+		return tallydir.Layout{}
+	}
+	return pages{x.format, x.rewound}
+}
+
+func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) error {
+	o := formats.ExportOptions{All: x.all, Root: x.root, Any: x.isPages()}
 	if len(args) == 1 {
 		s, err := app.Session(ctx, st, args[0])
 		if err != nil {
 			return err
 		}
+		if o.State, err = s.Load(ctx, x.at); err != nil {
+			return err
+		}
 		o.Session = s.ID()
 	}
+	if x.dir == "" {
+		return pages{x.format, x.rewound}.print(ctx, x.app, st, o.State, x.app.Out)
+	}
+	return x.export(ctx, st, o)
+}
+
+// export writes to the folder and says what was written.
+func (x *exporter) export(ctx context.Context, st *tally.Store, o formats.ExportOptions) (err error) {
 	progress := cli.NewProgress(x.app.Err, x.app.Progress, "exporting")
 	o.Progress = func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s", p.Sessions, plain.Count(p.Of, "session"), plain.Count(p.Files, "file")))
@@ -100,7 +171,7 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	report, err := formats.Export(ctx, st, x.layout(), dir, o)
+	report, err := formats.Export(ctx, st, x.form(), dir, o)
 	progress.Done(int64(report.Sessions), plain.Count(report.Files.Total(), "file"))
 	for _, p := range report.Problems {
 		fmt.Fprintf(x.app.Err, "%s\n", plain.Printable(p.String()))
@@ -108,16 +179,26 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) (err
 	if err != nil {
 		return err
 	}
-	if x.summary == cli.JSON || x.summary == cli.JSONL {
+	if x.summary != cli.Text {
 		err = cli.WriteJSON(x.app.Out, x.summary, report)
 	} else {
-		for _, n := range report.Notes {
-			fmt.Fprintf(x.app.Err, "note: %s\n", plain.Printable(n.String()))
-		}
-		_, err = fmt.Fprintf(x.app.Out, "Exported %s to %s: %d written, %d there already.\n", plain.Count(report.Sessions, "session"), x.dir, report.Written, report.Kept)
+		err = x.say(report)
 	}
 	if err == nil && len(report.Problems) > 0 {
 		return cli.Silent(cli.Partial)
 	}
+	return err
+}
+
+// say sums an export up.
+func (x *exporter) say(report formats.Report) error {
+	for _, n := range report.Notes {
+		fmt.Fprintf(x.app.Err, "note: %s\n", plain.Printable(n.String()))
+	}
+	cannot := ""
+	if n := len(report.Refused); n > 0 {
+		cannot = fmt.Sprintf("; %s cannot be", plain.Count(n, "session"))
+	}
+	_, err := fmt.Fprintf(x.app.Out, "Exported %s to %s: %d written, %d there already%s.\n", plain.Count(report.Sessions, "session"), x.dir, report.Written, report.Kept, cannot)
 	return err
 }

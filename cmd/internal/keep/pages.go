@@ -1,0 +1,66 @@
+package keep
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/page"
+	"github.com/tallylog/tally/projector"
+)
+
+// The forms of pages, by the names of --format.
+const (
+	markdown = "markdown"
+	html     = "html"
+)
+
+// pages writes each session as one page for people.
+type pages struct {
+	form string
+	gone bool // also what is not in effect
+}
+
+// Name implements formats.Renderer.
+func (p pages) Name() string { return p.form }
+
+// Files implements formats.Renderer: the page.
+func (p pages) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		f := formats.File{Path: formats.FileName(s.Subject.ID) + ".html", Mode: formats.FileMode(0), Way: formats.Derived}
+		if p.form == markdown {
+			f.Path = formats.FileName(s.Subject.ID) + ".md"
+		}
+		content := page.Page{Session: s, All: p.gone}
+		var err error
+		if p.gone {
+			content.Gone, err = src.Loader().Gone(ctx, s)
+		}
+		f.Write = content.WriteHTML
+		if p.form == markdown {
+			f.Write = content.WriteMarkdown
+		}
+		yield(f, err)
+	}
+}
+
+// RootFiles implements formats.Renderer: pages stand alone.
+func (pages) RootFiles(context.Context, formats.Source, string) iter.Seq2[formats.File, error] {
+	return func(func(formats.File, error) bool) {}
+}
+
+// print writes the page of one session to a writer.
+func (p pages) print(ctx context.Context, a *app.App, st *tally.Store, s *projector.Session, w io.Writer) error {
+	for f, err := range p.Files(ctx, st, s) {
+		if err != nil {
+			return err
+		}
+		if err := f.Write(w); err != nil {
+			return err
+		}
+	}
+	return a.WarnDamaged(s)
+}
