@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/extension"
-	markup "github.com/yuin/goldmark/renderer/html"
 	"golang.org/x/net/html"
 
 	"github.com/tallylog/tally/events"
@@ -55,9 +52,6 @@ func alike(text string) string {
 	}
 	return "."
 }
-
-// markdown shows Markdown as GitHub does, and keeps raw HTML, which GitHub does in part.
-var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(markup.WithUnsafe()))
 
 // parsed returns the page as a browser has it.
 func parsed(t *testing.T, p Page, ext string) *html.Node {

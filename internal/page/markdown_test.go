@@ -1,0 +1,10 @@
+package page
+
+import (
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/renderer/html"
+)
+
+// markdown shows Markdown as GitHub does, and keeps raw HTML, of which GitHub keeps a part.
+var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(html.WithUnsafe()))
