@@ -23,7 +23,7 @@ func hostile(text string) Page {
 	said := []projector.Turn{
 		turn(1, `TEXT`),
 		turn(2, `{"role":TEXT,"content":TEXT}`),
-		turn(3, `{"role":"assistant","content":[{"type":"text","text":TEXT},{"type":"thinking","thinking":TEXT},{"type":"tool_use","name":TEXT,"id":TEXT,"input":{"k":TEXT}}]}`),
+		turn(3, `{"role":TEXT,"content":[{"type":"text","text":TEXT},{"type":"thinking","thinking":TEXT},{"type":"tool_use","name":TEXT,"id":TEXT,"input":{"k":TEXT}}]}`),
 		turn(4, `{"role":TEXT,"content":[{"type":"tool_result","toolName":TEXT,"tool_use_id":TEXT,"content":TEXT},{"type":"image","source":TEXT},{"type":TEXT}]}`),
 		turn(5, `{"User":{"blocks":[{"ToolResult":{"id":TEXT,"content":{"is_error":true,"blocks":[{"type":"text","text":TEXT}]}}},{"ToolCall":{"id":TEXT,"name":TEXT,"args":TEXT}}]}}`),
 		turn(6, `{"a":{TEXT:TEXT}}`),
