@@ -55,6 +55,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/metrics", ". log"},
 	{"internal/page", "events projector internal/plain internal/rawjson internal/render internal/turns"},
 	{"internal/plain", ""},
+	{"internal/prices", "events internal/rawjson"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
 	{"internal/segindex", "internal/durable"},

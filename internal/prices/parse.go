@@ -1,0 +1,168 @@
+package prices
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Error says which line of a table is wrong, and why.
+type Error struct {
+	Line   int    // from 1
+	Field  string // "" if the line is no JSON
+	Reason string
+}
+
+func (e *Error) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("line %d: %s", e.Line, e.Reason)
+	}
+	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Field, e.Reason)
+}
+
+// entry is an edition as it is spelled.
+type entry struct {
+	Models     []string        `json:"models"`
+	From       string          `json:"from,omitempty"`
+	UpTo       int64           `json:"upTo,omitempty"`
+	Input      events.Amount   `json:"input"`
+	Output     events.Amount   `json:"output"`
+	CacheRead  events.Amount   `json:"cacheRead,omitempty"`
+	CacheWrite events.Amount   `json:"cacheWrite,omitempty"`
+	Source     string          `json:"source,omitempty"`
+	Checked    string          `json:"checked,omitempty"`
+	Unknown    rawjson.Members `json:",unknown"`
+}
+
+// Parse reads a table: {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01",
+// "upTo": 200000, "input": "1.25", "output": "10", "cacheRead": "0.125", "cacheWrite":
+// "1.25", "source": "where", "checked": "2026-03-02"}]}, with USD for a million tokens.
+// Models, input and output are needed. source is that of entries which name none. What is
+// wrong is an *Error; nothing that is not understood is passed over.
+func Parse(data []byte, source string) (Table, error) {
+	members, err := rawjson.Object(data)
+	if err != nil {
+		return Table{}, errorAt(data, 0, err)
+	}
+	list, ok := members.Get("prices")
+	if !ok || len(members) != 1 {
+		return Table{}, &Error{1, "", `want {"prices": [...]} and nothing beside it`}
+	}
+	at := bytes.Index(data, list)
+	entries, err := rawjson.Array(list)
+	if err != nil {
+		return Table{}, &Error{lineOf(data, at), "prices", err.Error()}
+	}
+	var layer []edition
+	for _, raw := range entries {
+		at += bytes.Index(data[at:], raw)
+		e, err := readEntry(raw, source)
+		if err != nil {
+			return Table{}, errorAt(data, at, inside(raw, err))
+		}
+		layer = append(layer, e)
+		at += len(raw)
+	}
+	return Table{[][]edition{layer}}, nil
+}
+
+// readEntry reads an entry. Its error is a *rawjson.FieldError.
+func readEntry(raw []byte, source string) (edition, error) {
+	e := entry{Source: source}
+	if err := rawjson.Unmarshal(raw, &e); err != nil {
+		return edition{}, err
+	}
+	if err := e.check(); err != nil {
+		return edition{}, err
+	}
+	return edition{e.Models, e.From, e.UpTo, Price{e.Input, e.Output, e.CacheRead, e.CacheWrite, e.Source, e.Checked}}, nil
+}
+
+func (e *entry) check() error {
+	if len(e.Unknown) > 0 {
+		return &rawjson.FieldError{Path: e.Unknown[0].Name, Reason: "there is no such member"}
+	}
+	if len(e.Models) == 0 {
+		return &rawjson.FieldError{Path: "models", Reason: "missing: want names of models"}
+	}
+	for _, name := range e.Models {
+		if name == "" {
+			return &rawjson.FieldError{Path: "models", Reason: "a name is empty"}
+		}
+	}
+	if e.UpTo < 0 {
+		return &rawjson.FieldError{Path: "upTo", Reason: fmt.Sprintf("%d is negative", e.UpTo)}
+	}
+	for _, day := range []struct{ name, text string }{{"from", e.From}, {"checked", e.Checked}} {
+		if _, err := time.Parse(time.DateOnly, day.text); day.text != "" && err != nil {
+			return &rawjson.FieldError{Path: day.name, Reason: fmt.Sprintf("%q is not a day such as 2026-03-01", day.text)}
+		}
+	}
+	return e.checkPrices()
+}
+
+func (e *entry) checkPrices() error {
+	for _, p := range []struct {
+		name     string
+		price    events.Amount
+		required bool
+	}{{"input", e.Input, true}, {"output", e.Output, true}, {"cacheRead", e.CacheRead, false}, {"cacheWrite", e.CacheWrite, false}} {
+		if p.price == "" && !p.required {
+			continue
+		}
+		if p.price == "" {
+			return &rawjson.FieldError{Path: p.name, Reason: "missing"}
+		}
+		if _, ok := p.price.Rat(); !ok || p.price[0] == '-' {
+			return &rawjson.FieldError{Path: p.name, Reason: fmt.Sprintf("%q is not an amount such as 0.5", string(p.price))}
+		}
+	}
+	return nil
+}
+
+// placed is an error and where it is in the text that was read.
+type placed struct {
+	at  int
+	err error
+}
+
+func (p *placed) Error() string { return p.err.Error() }
+func (p *placed) Unwrap() error { return p.err }
+
+// inside says where in an entry the member is that an error names.
+func inside(raw []byte, err error) error {
+	if f, ok := errors.AsType[*rawjson.FieldError](err); ok && f.Path != "" {
+		name, _, _ := strings.Cut(f.Path, "[")
+		if at := bytes.Index(raw, rawjson.AppendString(nil, name)); at > 0 {
+			return &placed{at, err}
+		}
+	}
+	return err
+}
+
+// errorAt makes an *Error of what is wrong with the text behind a place of the data.
+func errorAt(data []byte, at int, err error) error {
+	if p, ok := err.(*placed); ok {
+		at += p.at
+	}
+	if s, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
+		return &Error{lineOf(data, at+int(s.Offset)), "", s.Reason}
+	}
+	f, ok := errors.AsType[*rawjson.FieldError](err)
+	if !ok {
+		return &Error{lineOf(data, at), "", err.Error()}
+	}
+	reason := f.Reason
+	if strings.HasSuffix(reason, "want a string, have a number") {
+		reason += `; write it as a text, such as "0.5"`
+	}
+	return &Error{lineOf(data, at), f.Path, reason}
+}
+
+// lineOf returns the number of the line in which a byte is.
+func lineOf(data []byte, at int) int { return 1 + bytes.Count(data[:min(at, len(data))], []byte("\n")) }
