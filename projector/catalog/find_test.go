@@ -259,8 +259,8 @@ func typed(all [][]asked) string {
 	return strings.Join(terms, " ")
 }
 
-// drawSaid draws a log, some of which is rewound, and what it says.
-func drawSaid(t *rapid.T) (testkit.Records, []said) {
+// drawSaying draws a log, some of which is rewound, and what it says.
+func drawSaying(t *rapid.T) (testkit.Records, []said) {
 	var records testkit.Records
 	var turns []said
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -315,7 +315,7 @@ func liveIn(turns []said, session string) (offsets []int) {
 // at every turn finds.
 func TestFindAgreesWithNaiveSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		records, turns := drawSaid(t)
+		records, turns := drawSaying(t)
 		f, closed := searchedIn(t, temporary(t), records)
 		defer closed()
 		for range 5 {

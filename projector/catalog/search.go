@@ -16,24 +16,25 @@ import (
 var searchForm = form{
 	view:    "search",
 	version: 2,
-	tables:  []string{"turns"},
+	tables:  append([]string{"turns"}, activityTables...),
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(
 	text, namespace UNINDEXED, session UNINDEXED, offset UNINDEXED, thread UNINDEXED, number UNINDEXED, roles UNINDEXED, at UNINDEXED, scope,
 	tokenize='unicode61 remove_diacritics 2');
-`}
+` + activitySchema}
 
-// Text makes of a turn what is searched, and says who speaks in it.
-type Text func(projector.Turn) (roles, text string)
+// Text makes of a turn what is searched and counted.
+type Text func(projector.Turn) projector.Said
 
-// Search is the view of the text of all turns, for the process that writes it. It
-// is a projector.View; Finder reads it. A turn that was rewound stays in it: what
-// is in effect is known to the catalog.
+// Search is the view of the text of all turns, and of what was spent and done in them,
+// for the process that writes it. It is a projector.View; Finder and Activity read it. A
+// turn that was rewound stays in it: what is in effect is known to the catalog.
 type Search struct {
 	file
-	text    Text
-	pending []found
-	held    int64 // bytes of those
+	text     Text
+	pending  []found
+	activity activity
+	held     int64 // bytes of these two
 }
 
 // found is a turn and its text.
@@ -63,23 +64,39 @@ func (s *Search) Name() string { return s.view }
 
 // Begin implements projector.View.
 func (s *Search) Begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
-	s.pending, s.held = nil, 0
+	s.pending, s.activity, s.held = nil, activity{}, 0
 	return s.begin(ctx)
 }
 
 // Reset implements projector.View.
 func (s *Search) Reset(ctx context.Context) error {
-	s.pending, s.held = nil, 0
+	s.pending, s.activity, s.held = nil, activity{}, 0
 	return s.reset(ctx)
 }
 
 // Apply implements projector.View.
 func (s *Search) Apply(_ context.Context, f projector.Fact) error {
-	for _, t := range s.turnsOf(f) {
-		s.pending = append(s.pending, t)
-		s.held += t.size()
+	brought := f.Brings()
+	for _, name := range brought.Names() {
+		for _, t := range brought.Turns(name) {
+			said := s.text(t)
+			s.held += s.activity.turn(f, name, t, said)
+			s.add(found{f.Subject, name, f.Offset, t.Index, timeOf(t, f), said.Roles, spread(cut(said.Text, maxText))})
+		}
+	}
+	if p, ok := f.Payload.(*events.CostAccrued); ok {
+		s.held += s.activity.cost(f, p)
 	}
 	return nil
+}
+
+// add takes a turn, if it says something.
+func (s *Search) add(t found) {
+	if t.spoken == "" {
+		return
+	}
+	s.pending = append(s.pending, t)
+	s.held += t.size()
 }
 
 // Held implements projector.View.
@@ -87,22 +104,6 @@ func (s *Search) Held() int64 { return s.held }
 
 // size is about how many bytes of memory a turn takes.
 func (t *found) size() int64 { return int64(400 + len(t.spoken)) }
-
-// turnsOf returns the turns that a record brings and that say something.
-func (s *Search) turnsOf(f projector.Fact) []found {
-	var list []found
-	brought := f.Brings()
-	for _, name := range brought.Names() {
-		for _, t := range brought.Turns(name) {
-			roles, text := s.text(t)
-			if text == "" {
-				continue
-			}
-			list = append(list, found{f.Subject, name, f.Offset, t.Index, timeOf(t, f), roles, spread(cut(text, maxText))})
-		}
-	}
-	return list
-}
 
 // timeOf is when a turn was, as it says or else its event: spelled as all times of the
 // views are, so that they compare as text.
@@ -128,6 +129,7 @@ func cut(s string, most int) string {
 func (s *Search) Quarantine(q projector.Quarantine) {
 	s.aside = append(s.aside, q)
 	s.pending = slices.DeleteFunc(s.pending, func(t found) bool { return t.subject == q.Subject })
+	s.activity.drop(q.Subject)
 }
 
 // Forget implements projector.View.
@@ -143,6 +145,9 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 			if err := s.run(ctx, "DELETE FROM turns{set} WHERE namespace=? AND session=?", sub.Namespace, sub.ID); err != nil {
 				return err
 			}
+			if err := s.activity.forget(ctx, &s.file, sub); err != nil {
+				return err
+			}
 		}
 		for _, t := range s.pending {
 			if err := s.run(ctx, "INSERT INTO turns{set}(text, namespace, session, offset, thread, number, roles, at, scope) VALUES(?,?,?,?,?,?,?,?,?)",
@@ -150,11 +155,11 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 				return err
 			}
 		}
-		return nil
+		return s.activity.store(ctx, &s.file)
 	})
 	if err == nil {
 		clear(s.pending)
-		s.pending, s.held = s.pending[:0], 0
+		s.pending, s.activity, s.held = s.pending[:0], activity{}, 0
 	}
 	return err
 }

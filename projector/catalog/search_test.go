@@ -13,15 +13,15 @@ import (
 )
 
 // textOf says what the tests' turns say: a JSON string, before which may stand who says it.
-func textOf(t projector.Turn) (roles, text string) {
+func textOf(t projector.Turn) projector.Said {
 	text, err := rawjson.String(t.Raw)
 	if err != nil {
-		return "user", string(t.Raw)
+		return projector.Said{Roles: "user", Text: string(t.Raw)}
 	}
 	if role, rest, ok := strings.Cut(text, "|"); ok {
-		return role + " tool", rest
+		return projector.Said{Roles: role + " tool", Text: rest}
 	}
-	return "user", text
+	return projector.Said{Roles: "user", Text: text}
 }
 
 // turnsOf makes a log of one turn of each text, in a session.

@@ -37,7 +37,7 @@ func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView
 			c := catalog.New(dir, lg)
 			list = append(list, keptView{&projector.Runner{Log: st.Log, View: c, Logger: lg}, c})
 		case "search":
-			s := catalog.NewSearch(dir, render.Text, lg)
+			s := catalog.NewSearch(dir, render.Said, lg)
 			list = append(list, keptView{&projector.Runner{Log: st.Log, View: s, Pace: projector.Patient, Logger: lg}, s})
 		default:
 			return nil, cli.Usagef("there is no view %q: want catalog or search", name)

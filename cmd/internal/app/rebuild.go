@@ -27,7 +27,7 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 	}
 	var e catalog.Edition = catalog.NextCatalog(st.ViewsDir(), lg)
 	if name == "search" {
-		e = catalog.NextSearch(st.ViewsDir(), render.Text, lg)
+		e = catalog.NextSearch(st.ViewsDir(), render.Said, lg)
 	}
 	defer e.Close()
 	r := &projector.Runner{Log: st.Log, Logger: lg}
@@ -120,7 +120,7 @@ func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Fin
 		defer done()
 		steps[name] = step
 	}
-	return catalog.Verify(ctx, st.Log, st.ViewsDir(), render.Text, func(view string, c projector.Cursor) { steps[view](c) })
+	return catalog.Verify(ctx, st.Log, st.ViewsDir(), render.Said, func(view string, c projector.Cursor) { steps[view](c) })
 }
 
 // ViewNames returns the views that arguments name: all if there are none.

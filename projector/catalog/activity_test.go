@@ -1,0 +1,318 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+)
+
+// saidTurn is a turn of these tests: JSON of what it says.
+type saidTurn struct {
+	Model, Response string
+	Tokens          events.Tokens
+	Tools           []projector.ToolUse
+}
+
+func (s saidTurn) raw() events.Raw {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+func saidOf(t projector.Turn) projector.Said {
+	var s saidTurn
+	if err := json.Unmarshal(t.Raw, &s); err != nil {
+		return projector.Said{}
+	}
+	return projector.Said{Roles: "user", Text: string(t.Raw), Model: s.Model, Response: s.Response, Usage: s.Tokens, Tools: s.Tools}
+}
+
+// drawSaid draws a turn of a few models, responses and calls, so that they come again.
+func drawSaid(t *rapid.T) saidTurn {
+	s := saidTurn{Model: rapid.SampledFrom([]string{"", "m", "n"}).Draw(t, "model"), Response: rapid.SampledFrom([]string{"", "", "r1", "r2", "r3"}).Draw(t, "response")}
+	if rapid.Bool().Draw(t, "usage") {
+		s.Tokens = events.Tokens{Input: rapid.Int64Range(0, 3).Draw(t, "in"), Output: rapid.Int64Range(0, 2).Draw(t, "out"), CacheRead: 1}
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "calls") {
+		s.Tools = append(s.Tools, projector.ToolUse{Tool: rapid.SampledFrom([]string{"read", "write"}).Draw(t, "tool"),
+			Call: rapid.SampledFrom([]string{"", "c1", "c2"}).Draw(t, "call"), Error: rapid.IntRange(0, 2).Draw(t, "error") == 0})
+	}
+	return s
+}
+
+// activityLog draws a log of turns, replacements, rewinds and costs in three sessions.
+func activityLog() *rapid.Generator[testkit.Records] {
+	return rapid.Custom(func(t *rapid.T) testkit.Records {
+		var list testkit.Records
+		for at := events.Offset(1); at <= events.Offset(rapid.IntRange(1, 25).Draw(t, "records")); at++ {
+			e, err := events.New("urn:test", events.Session("", rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "session")), drawActivity(t))
+			must(t, err)
+			e.ID, e.Time = fmt.Sprintf("event-%d", at), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "hours"))*time.Hour)
+			list = append(list, events.Record{Event: e, Offset: at, Recorded: e.Time})
+		}
+		return list
+	})
+}
+
+func drawActivity(t *rapid.T) events.Payload {
+	switch rapid.IntRange(0, 5).Draw(t, "what") {
+	case 0:
+		p := &events.CostAccrued{Model: "m", Purpose: "run", Source: rapid.SampledFrom([]string{"reported", "computed"}).Draw(t, "source"),
+			USD: rapid.SampledFrom([]events.Amount{"", "0.5"}).Draw(t, "usd"), Tokens: &events.Tokens{Input: 7}}
+		if r := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "response"); r != "" {
+			p.Unknown = events.Fields{{Name: "response", Value: events.Raw(`"` + r + `"`)}}
+		}
+		return p
+	case 1:
+		return &events.SessionRewound{To: 1}
+	case 2:
+		return &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Turn: drawSaid(t).raw()}}}}, Reason: "save", Others: "keep"}
+	}
+	p := &events.TurnAppended{}
+	for range rapid.IntRange(1, 3).Draw(t, "entries") {
+		p.Entries = append(p.Entries, events.Entry{Thread: rapid.SampledFrom([]string{"main", "aside"}).Draw(t, "thread"), Turn: drawSaid(t).raw()})
+	}
+	return p
+}
+
+// toldTurn is a turn of a log, with its place in the order in which later ones win.
+type toldTurn struct {
+	saidTurn
+	sub    events.Subject
+	offset events.Offset
+	thread string
+	index  int
+	day    string
+}
+
+func (a toldTurn) beats(b toldTurn) bool {
+	less := func(x, y toldTurn) bool {
+		return fmt.Sprintf("%06d %06d %s %06d", x.Tokens.Output, x.offset, x.thread, x.index) < fmt.Sprintf("%06d %06d %s %06d", y.Tokens.Output, y.offset, y.thread, y.index)
+	}
+	return less(b, a)
+}
+
+func toldTurns(records testkit.Records) (list []toldTurn) {
+	for _, rec := range records {
+		f := projector.Decode(rec)
+		brought := f.Brings()
+		for name, th := range brought {
+			for _, t := range th.Turns {
+				var s saidTurn
+				_ = json.Unmarshal(t.Raw, &s)
+				list = append(list, toldTurn{s, rec.Subject, rec.Offset, name, t.Index, rec.Time.UTC().Format(time.DateOnly)})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b toldTurn) int {
+		return strings.Compare(fmt.Sprintf("%06d %s %06d", a.offset, a.thread, a.index), fmt.Sprintf("%06d %s %06d", b.offset, b.thread, b.index))
+	})
+	return list
+}
+
+// naiveUsages says by definition what counts: one line for each.
+func naiveUsages(records testkit.Records) (lines []string) {
+	billed := make(map[string]bool)
+	for _, rec := range records {
+		if p, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok {
+			response := ""
+			if raw, ok := p.Unknown.Get("response"); ok {
+				response = strings.Trim(string(raw), `"`)
+				billed[response] = true
+			}
+			lines = append(lines, fmt.Sprint(rec.Subject.ID, rec.Offset, p.Source, rec.Time.UTC().Format(time.DateOnly), p.Model, response, p.USD, *p.Tokens))
+		}
+	}
+	turns := toldTurns(records)
+	for _, a := range turns {
+		counts := a.Tokens != (events.Tokens{}) && !billed[a.Response]
+		for _, b := range turns {
+			if a.Response != "" && b.Response == a.Response && b.Tokens != (events.Tokens{}) && b.beats(a) {
+				counts = false
+			}
+		}
+		if counts {
+			lines = append(lines, fmt.Sprint(a.sub.ID, a.offset, InTurn, a.day, a.Model, a.Response, "", a.Tokens))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// naiveCalls says by definition which calls count, and which failed.
+func naiveCalls(records testkit.Records) (lines []string) {
+	type call struct {
+		toldTurn
+		projector.ToolUse
+		failed bool
+	}
+	var counted []*call
+	for _, turn := range toldTurns(records) {
+		for _, use := range turn.Tools {
+			if !use.Error {
+				same := func(c *call) bool {
+					return use.Call != "" && c.Call == use.Call && c.Response == turn.Response && (turn.Response != "" || c.sub == turn.sub)
+				}
+				if !slices.ContainsFunc(counted, same) {
+					counted = append(counted, &call{toldTurn: turn, ToolUse: use})
+				}
+				continue
+			}
+			for _, c := range slices.Backward(counted) {
+				if use.Call != "" && c.Call == use.Call && c.sub == turn.sub {
+					c.failed = true
+					break
+				}
+			}
+		}
+	}
+	for _, c := range counted {
+		lines = append(lines, fmt.Sprint(c.sub.ID, c.offset, c.day, c.Model, c.Tool, c.failed))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func naiveDays(records testkit.Records) (lines []string) {
+	counts := make(map[string]int)
+	for _, t := range toldTurns(records) {
+		counts[fmt.Sprint(t.sub.ID, " ", t.day, " ", t.Model)]++
+	}
+	for key, n := range counts {
+		lines = append(lines, fmt.Sprint(key, " ", n))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// shownBy returns what the view in a directory says, in the lines of the naive folds.
+func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
+	a, err := OpenActivity(t.Context(), dir)
+	must(t, err)
+	defer a.Close()
+	for u, err := range a.Usages(t.Context(), "default") {
+		must(t, err)
+		usages = append(usages, fmt.Sprint(u.Session, u.Offset, u.Source, u.Day, u.Model, u.Response, u.USD, u.Tokens))
+	}
+	for c, err := range a.Calls(t.Context(), "default") {
+		must(t, err)
+		calls = append(calls, fmt.Sprint(c.Session, c.Offset, c.Day, c.Model, c.Tool, c.Failed))
+	}
+	for d, err := range a.Days(t.Context(), "default") {
+		must(t, err)
+		days = append(days, fmt.Sprint(d.Session, " ", d.Day, " ", d.Model, " ", d.Turns))
+	}
+	for _, list := range [][]string{usages, calls, days} {
+		slices.Sort(list)
+	}
+	return usages, calls, days
+}
+
+// However the records are split into commits, wherever the process dies, and whichever
+// session is folded anew, what is shown is what a reading of the whole log by definition
+// finds.
+func TestActivityAgreesWithTheLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records, dir := activityLog().Draw(t, "log"), temporary(t)
+		path := filepath.Join(dir, SearchFileName)
+		s := newSearch(path, current, saidOf, nullLogger)
+		cursor, _, err := s.Begin(t.Context())
+		must(t, err)
+		for i := 0; i < len(records); i++ {
+			if records[i].Offset > cursor.Offset {
+				must(t, s.Apply(t.Context(), projector.Decode(records[i])))
+			}
+			switch rapid.IntRange(0, 5).Draw(t, "then") {
+			case 0:
+				commitSearch(t, s, records[i])
+			case 1: // nothing since the last commit was stored
+				must(t, s.Close())
+				s = newSearch(path, current, saidOf, nullLogger)
+				cursor, _, err = s.Begin(t.Context())
+				must(t, err)
+				i = int(cursor.Offset) - 1
+			}
+		}
+		last := records[len(records)-1]
+		commitSearch(t, s, last)
+		if rapid.Bool().Draw(t, "anew") {
+			must(t, s.Forget(t.Context(), last.Subject))
+			for _, rec := range records.Of(last.Subject) {
+				must(t, s.Apply(t.Context(), projector.Decode(rec)))
+			}
+			commitSearch(t, s, last)
+		}
+		must(t, s.Close())
+		usages, calls, days := shownBy(t, dir)
+		for _, c := range []struct {
+			what      string
+			got, want []string
+		}{{"usage", usages, naiveUsages(records)}, {"calls", calls, naiveCalls(records)}, {"days", days, naiveDays(records)}} {
+			if !slices.Equal(c.got, c.want) {
+				t.Fatalf("%s:\n%s\nwant\n%s", c.what, strings.Join(c.got, "\n"), strings.Join(c.want, "\n"))
+			}
+		}
+	})
+}
+
+func commitSearch(t *rapid.T, s *Search, last events.Record) {
+	must(t, s.Commit(t.Context(), projector.Cursor{Offset: last.Offset, EventID: last.ID}))
+}
+
+// A subject in quarantine brings nothing to a commit; what others brought stays.
+func TestActivityInQuarantine(t *testing.T) {
+	a, b := events.Session("", "a"), events.Session("", "b")
+	turn := saidTurn{Model: "m", Tokens: events.Tokens{Output: 1}, Tools: []projector.ToolUse{{Tool: "read"}}}.raw()
+	s := NewSearch(t.TempDir(), saidOf, nullLogger)
+	defer s.Close()
+	_, _, err := s.Begin(t.Context())
+	must(t, err)
+	for at, sub := range []events.Subject{a, b} {
+		rec := record(t, sub, events.Offset(at+1), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: turn}}})
+		must(t, s.Apply(t.Context(), projector.Decode(rec)))
+	}
+	s.Quarantine(projector.Quarantine{Subject: a, Offset: 1, Reason: "a test"})
+	must(t, s.Commit(t.Context(), projector.Cursor{Offset: 2, EventID: "event-2"}))
+	for _, table := range activityTables {
+		var n int
+		var session string
+		must(t, s.conn.QueryRowContext(t.Context(), "SELECT count(*), max(session) FROM "+table).Scan(&n, &session))
+		if n != 1 || session != "b" {
+			t.Errorf("%s has %d rows, the last of session %s", table, n, session)
+		}
+	}
+}
+
+// Turns that nobody checked say anything; what is no count of tokens is not counted.
+func TestActivityOfOddTokens(t *testing.T) {
+	for _, tokens := range []events.Tokens{{Input: -1, Output: 5}, {Output: 1<<53 + 1}, {CacheWrite: -9}} {
+		if isCount(tokens) {
+			t.Errorf("%+v is a count", tokens)
+		}
+	}
+	if !isCount(events.Tokens{Input: 1 << 53}) {
+		t.Error("2^53 is none")
+	}
+}
+
+// A turn has its own day; without one it has that of its event. Both are days in UTC.
+func TestDayOf(t *testing.T) {
+	f := projector.Fact{Record: events.Record{Event: events.Event{Time: time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600))}}}
+	for own, want := range map[events.Timestamp]string{"": "2026-03-02", "2026-01-01T01:00:00+02:00": "2025-12-31", "soon": "2026-03-02"} {
+		if got := dayOf(own, f); got != want {
+			t.Errorf("%q: %s, want %s", own, got, want)
+		}
+	}
+}
