@@ -13,21 +13,20 @@ import (
 
 // activitySchema is the tables of what was spent and done, in the file of the search
 // view. What must be recognised when it comes again has a row of its own: a response that
-// several turns hold, a call and its error. Turns are only counted. Rows are as they came;
-// who reads them decides which count.
+// several turns hold, a call and its error. They stand in the order in which they are
+// recognised, so that reading them is one pass and no second index is needed; the rows of
+// one session are looked for only when it is folded anew. Turns are only counted.
 const activitySchema = `
 CREATE TABLE usage{set}(
 	namespace TEXT NOT NULL, session TEXT NOT NULL, offset INTEGER NOT NULL, thread TEXT NOT NULL, number INTEGER NOT NULL,
 	source TEXT NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, response TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL, usd TEXT NOT NULL,
 	input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
 	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
-	PRIMARY KEY(namespace, session, offset, thread, number),
-	UNIQUE(namespace, response, output_tokens, offset, thread, number)) WITHOUT ROWID;
+	PRIMARY KEY(namespace, response, output_tokens, offset, thread, number)) WITHOUT ROWID;
 CREATE TABLE calls{set}(
 	namespace TEXT NOT NULL, session TEXT NOT NULL, offset INTEGER NOT NULL, thread TEXT NOT NULL, number INTEGER NOT NULL, part INTEGER NOT NULL,
 	day TEXT NOT NULL, model TEXT NOT NULL, response TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL, error INTEGER NOT NULL,
-	PRIMARY KEY(namespace, session, offset, thread, number, part),
-	UNIQUE(namespace, call, offset, thread, number, part)) WITHOUT ROWID;
+	PRIMARY KEY(namespace, call, offset, thread, number, part)) WITHOUT ROWID;
 CREATE TABLE days{set}(
 	namespace TEXT NOT NULL, session TEXT NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, turns INTEGER NOT NULL,
 	PRIMARY KEY(namespace, session, day, model)) WITHOUT ROWID;

@@ -14,7 +14,7 @@ var tableOrders = map[string][]string{
 	"sessions": {"session"}, "state": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
 	"costs": {"session, day, model, run_kind, run_id"}, "documents": {"namespace, kind, id"},
 	"turns": {"rowid", "offset, thread, number"},
-	"usage": {"namespace, session, offset, thread, number"}, "calls": {"namespace, session, offset, thread, number, part"},
+	"usage": {"namespace, response, output_tokens, offset, thread, number"}, "calls": {"namespace, call, offset, thread, number, part"},
 	"days": {"namespace, session, day, model"},
 }
 

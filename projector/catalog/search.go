@@ -76,13 +76,9 @@ func (s *Search) Reset(ctx context.Context) error {
 
 // Apply implements projector.View.
 func (s *Search) Apply(_ context.Context, f projector.Fact) error {
-	brought := f.Brings()
-	for _, name := range brought.Names() {
-		for _, t := range brought.Turns(name) {
-			said := s.text(t)
-			s.held += s.activity.turn(f, name, t, said)
-			s.add(found{f.Subject, name, f.Offset, t.Index, timeOf(t, f), said.Roles, spread(cut(said.Text, maxText))})
-		}
+	for _, t := range s.turnsOf(f) {
+		s.pending = append(s.pending, t)
+		s.held += t.size()
 	}
 	if p, ok := f.Payload.(*events.CostAccrued); ok {
 		s.held += s.activity.cost(f, p)
@@ -90,20 +86,29 @@ func (s *Search) Apply(_ context.Context, f projector.Fact) error {
 	return nil
 }
 
-// add takes a turn, if it says something.
-func (s *Search) add(t found) {
-	if t.spoken == "" {
-		return
-	}
-	s.pending = append(s.pending, t)
-	s.held += t.size()
-}
-
 // Held implements projector.View.
 func (s *Search) Held() int64 { return s.held }
 
 // size is about how many bytes of memory a turn takes.
 func (t *found) size() int64 { return int64(400 + len(t.spoken)) }
+
+// turnsOf returns the turns that a record brings and that say something. What they tell of
+// is counted.
+func (s *Search) turnsOf(f projector.Fact) []found {
+	var list []found
+	brought := f.Brings()
+	for _, name := range brought.Names() {
+		for _, t := range brought.Turns(name) {
+			said := s.text(t)
+			s.held += s.activity.turn(f, name, t, said)
+			if said.Text == "" {
+				continue
+			}
+			list = append(list, found{f.Subject, name, f.Offset, t.Index, timeOf(t, f), said.Roles, spread(cut(said.Text, maxText))})
+		}
+	}
+	return list
+}
 
 // timeOf is when a turn was, as it says or else its event: spelled as all times of the
 // views are, so that they compare as text.

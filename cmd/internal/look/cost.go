@@ -3,30 +3,35 @@ package look
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
 
-// spent is what cost prints with -o json.
-type spent struct {
-	Spent    projector.Total  `json:"spent"`              // all of it, rewound or not
-	OnBranch *projector.Total `json:"onBranch,omitempty"` // what led to the threads as they are; of one session
-	By       string           `json:"by"`
-	Groups   []group          `json:"groups"`
+// costs is what cost prints with -o json.
+type costs struct {
+	Spent    spentSum    `json:"spent"`              // all of it, rewound or not
+	OnBranch *spentSum   `json:"onBranch,omitempty"` // what led to the threads as they are; of one session
+	By       string      `json:"by"`
+	Groups   []costGroup `json:"groups"`
+	InTurns  *toldSum    `json:"inTurns,omitempty"` // of responses of which no cost tells; in no other sum
+	Prices   []usedPrice `json:"prices,omitempty"`
 }
 
-type group struct {
+type costGroup struct {
 	Key string `json:"key"`
-	projector.Total
+	spentSum
 }
 
 func newCost(a *app.App) *cobra.Command {
@@ -34,7 +39,17 @@ func newCost(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cost [SESSION]", Short: "Sum what was spent, of one session or of all", Args: cobra.MaximumNArgs(1),
 		Long: `Sum the recorded costs. What was spent stays spent whatever is rewound; "on this
-branch" counts only what led to the threads as they are now.`,
+branch" counts only what led to the threads as they are now.
+
+USD is what makers reported. ~USD is computed: by who recorded the cost, else from its
+tokens at the list price of its day. The two are never added, and a dash stands where
+neither is known; UNKNOWN counts those costs. "In turns" are tokens that turns tell of
+and no recorded cost does: they are in no other sum.
+
+Prices are built in; prices.json beside config.toml comes first:
+{"prices": [{"models": ["name", "name-*"], "from": "2026-03-01", "input": "1.25",
+"output": "10", "cacheRead": "0.125", "cacheWrite": "1.25"}]}, in USD for a million
+tokens. "upTo": 200000 bounds an entry to prompts of so many tokens.`,
 		Example: app.Examples("tally cost", "tally cost last --by model", "tally cost --by day -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by == "" {
@@ -43,51 +58,73 @@ branch" counts only what led to the threads as they are now.`,
 					by = "model"
 				}
 			}
-			if keyOf[by] == nil {
+			if costKeys[by] == nil {
 				return cli.Usagef("--by %q: want model, run, day or session", by)
 			}
-			t := tab{by: by}
-			var err error
-			if len(args) == 1 {
-				err = a.WithExisting(cmd.Context(), func(st *tally.Store) error { return t.session(cmd.Context(), st, args[0]) })
-			} else {
-				err = a.WithViews(cmd.Context(), "catalog", func(c config.Config, v app.Views) error { return t.all(cmd.Context(), c, v) })
-			}
-			if err != nil {
-				return err
-			}
-			if a.Format != cli.Text {
-				return cli.WriteJSON(a.Out, a.Format, t.spent())
-			}
-			return writeCost(a, t.spent())
+			return cost(cmd.Context(), a, by, args)
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", "", "group by model, run, day or session (default model of one session, session of all)")
 	return cmd
 }
 
-var keyOf = map[string]func(catalog.Spending) string{
-	"model":   func(s catalog.Spending) string { return s.Model },
-	"session": func(s catalog.Spending) string { return cli.ID(s.Session) },
-	"day":     func(s catalog.Spending) string { return s.Day },
-	"run": func(s catalog.Spending) string {
-		if s.Run == nil {
+var costKeys = map[string]func(catalog.Usage) string{
+	"model":   func(u catalog.Usage) string { return u.Model },
+	"session": func(u catalog.Usage) string { return cli.ID(u.Session) },
+	"day":     func(u catalog.Usage) string { return u.Day },
+	"run": func(u catalog.Usage) string {
+		if u.Run == nil {
 			return "-"
 		}
-		return s.Run.String()
+		return u.Run.String()
 	},
+}
+
+func cost(ctx context.Context, a *app.App, by string, args []string) error {
+	table, err := pricesOf(os.Getenv)
+	if err != nil {
+		return err
+	}
+	t := tab{by: by, groups: newSums(table), whole: newSums(table)}
+	if len(args) == 1 {
+		err = a.WithExisting(ctx, func(st *tally.Store) error { return t.session(ctx, st, args[0]) })
+	}
+	if err == nil {
+		err = a.WithViews(ctx, "search", func(c config.Config, v app.Views) error { return t.views(ctx, c, v) })
+	}
+	if err != nil {
+		return err
+	}
+	doc := t.costs()
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, a.Format, doc)
+	}
+	if err := writeCosts(a, doc); err != nil {
+		return err
+	}
+	sayPrices(a, doc.Prices)
+	return nil
 }
 
 // tab sums what was spent.
 type tab struct {
 	by            string
-	groups, total projector.Totals[string]
-	onBranch      *projector.Total
+	groups, whole *sums
+	of            string // the session, "" for all
+	isOfOne       bool
 }
 
-func (t *tab) add(s catalog.Spending) {
-	t.groups.AddTotal(keyOf[t.by](s), s.Total)
-	t.total.AddTotal("", s.Total)
+// Keys of the sums of the whole.
+const (
+	everything = ""
+	onBranch   = "on this branch"
+)
+
+func (t *tab) add(u catalog.Usage) {
+	t.whole.add(everything, u)
+	if u.Source != catalog.InTurn {
+		t.groups.add(costKeys[t.by](u), u)
+	}
 }
 
 // session takes the costs of one session, of which it is known what is in effect.
@@ -100,45 +137,125 @@ func (t *tab) session(ctx context.Context, st *tally.Store, name string) error {
 	if err != nil {
 		return err
 	}
-	branch := s.OnBranch()
-	t.onBranch = &branch
+	t.of, t.isOfOne = s.Subject.ID, true
 	for _, c := range s.Ledger.Costs {
-		t.add(catalog.Spending{Session: s.Subject.ID, Day: c.Day(), Model: c.Model, Run: c.Run, Total: projector.Total{USD: c.USD, Tokens: c.Tokens, Events: 1}})
+		u := catalog.Usage{Session: t.of, Offset: c.Offset, Source: c.Source, Day: c.Day(), Model: c.Model, Run: c.Run, USD: c.USD, Tokens: c.Tokens}
+		t.add(u)
+		if s.History.IsLive(c.Offset) {
+			t.whole.add(onBranch, u)
+		}
 	}
 	return nil
 }
 
-// all takes the costs of all sessions from the catalog.
-func (t *tab) all(ctx context.Context, c config.Config, v app.Views) error {
-	for s, err := range v.Catalog.Spendings(ctx, c.Namespace) {
+// views takes what turns tell, and the costs too unless they are of one session.
+func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
+	activity, err := catalog.OpenActivity(ctx, v.Dir)
+	if err != nil {
+		return err
+	}
+	defer activity.Close()
+	for u, err := range activity.Usages(ctx, c.Namespace) {
 		if err != nil {
 			return err
 		}
-		t.add(s)
+		if !t.isOfOne || u.Session == t.of && u.Source == catalog.InTurn {
+			t.add(u)
+		}
 	}
 	return nil
 }
 
-func (t *tab) spent() spent {
-	doc := spent{Spent: t.total.Of(""), OnBranch: t.onBranch, By: t.by, Groups: []group{}}
-	for _, key := range t.groups.Keys() {
-		doc.Groups = append(doc.Groups, group{key, t.groups.Of(key)})
+func (t *tab) costs() costs {
+	doc := costs{Spent: t.whole.spent(everything), By: t.by, Groups: []costGroup{}, InTurns: t.whole.inTurns(everything), Prices: t.whole.prices()}
+	if t.isOfOne {
+		branch := t.whole.spent(onBranch)
+		doc.OnBranch = &branch
+	}
+	for _, key := range slices.Sorted(slices.Values(t.groups.costs.Keys())) {
+		doc.Groups = append(doc.Groups, costGroup{key, t.groups.spent(key)})
 	}
 	return doc
 }
 
-func writeCost(a *app.App, doc spent) error {
-	w := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "USD\tINPUT\tOUTPUT\tCACHE READ\tCACHE WRITE\t  \t")
-	row := func(t projector.Total, name string) {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t  %s\t\n", t.USD, t.Tokens.Input, t.Tokens.Output, t.Tokens.CacheRead, t.Tokens.CacheWrite, name)
+// writeCosts prints a table that is as detailed as the terminal is wide.
+func writeCosts(a *app.App, doc costs) error {
+	width := cli.Width(a.Out)
+	table := costTable(a, doc, true)
+	if table.Width(width) > width {
+		table = costTable(a, doc, false)
+	}
+	_, err := fmt.Fprintln(a.Out, strings.Join(table.Lines(width), "\n"))
+	return err
+}
+
+// costTable lays out costs, with each class of tokens or with all in one.
+func costTable(a *app.App, doc costs, classes bool) render.Table {
+	t := render.Table{Head: append([]string{strings.ToUpper(doc.By), "USD", "~USD"}, tokensHead(classes)...), Cut: []int{0}}
+	unknown := doc.Spent.Unknown > 0 || doc.InTurns != nil && doc.InTurns.Unknown > 0
+	if unknown {
+		t.Head = append(t.Head, "UNKNOWN")
+	}
+	row := func(label, usd, computed string, tokens events.Tokens, n int) {
+		cells := append([]string{label, usd, computed}, tokensCells(tokens, classes)...)
+		if unknown {
+			cells = append(cells, strconv.Itoa(n))
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	spent := func(label string, s spentSum) {
+		row(label, dashed(s.Reported), about(s.Computed), s.Tokens, s.Unknown)
 	}
 	for _, g := range doc.Groups {
-		row(g.Total, render.Cut(g.Key, 60))
+		spent(render.Cut(labelOf(g.Key), 60), g.spentSum)
 	}
-	row(doc.Spent, "spent")
+	spent("spent", doc.Spent)
 	if doc.OnBranch != nil {
-		row(*doc.OnBranch, "on this branch")
+		spent(onBranch, *doc.OnBranch)
 	}
-	return w.Flush()
+	if told := doc.InTurns; told != nil {
+		row("in turns", "-", about(told.Computed), told.Tokens, told.Unknown)
+	}
+	for c := 1; c < len(t.Head); c++ {
+		t.Right = append(t.Right, c)
+	}
+	style := a.Style()
+	t.Paint = func(row, column int, padded string) string {
+		switch {
+		case row < 0, row == len(doc.Groups):
+			return style.Bold(padded)
+		case t.Head[column] == "UNKNOWN" && strings.TrimSpace(padded) != "0":
+			return style.Yellow(padded)
+		case strings.TrimSpace(padded) == "-", t.Head[column] == "~USD":
+			return style.Dim(padded)
+		}
+		return padded
+	}
+	return t
+}
+
+// labelOf is a key of a group as a table names it.
+func labelOf(key string) string {
+	if key == "" {
+		return "-"
+	}
+	return key
+}
+
+func tokensHead(classes bool) []string {
+	if classes {
+		return []string{"INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE"}
+	}
+	return []string{"TOKENS"}
+}
+
+func tokensCells(t events.Tokens, classes bool) (cells []string) {
+	list := []int64{t.Total()}
+	if classes {
+		list = []int64{t.Input, t.Output, t.CacheRead, t.CacheWrite}
+	}
+	for _, n := range list {
+		cells = append(cells, strconv.FormatInt(n, 10))
+	}
+	return cells
 }

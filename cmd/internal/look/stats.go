@@ -1,0 +1,278 @@
+package look
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// stats is what stats prints with -o json.
+type stats struct {
+	By     string       `json:"by"`
+	Since  string       `json:"since,omitempty"` // the first day
+	Until  string       `json:"until,omitempty"` // the day behind the last one
+	Groups []statsGroup `json:"groups"`
+	Total  statsSum     `json:"total"`
+	Prices []usedPrice  `json:"prices,omitempty"`
+}
+
+type statsGroup struct {
+	Key string `json:"key"` // "" is none
+	statsSum
+}
+
+// statsSum is what happened. Tools have neither turns nor costs.
+type statsSum struct {
+	Turns   int       `json:"turns"` // that were brought, rewound or not
+	Calls   int       `json:"calls"` // of tools
+	Errors  int       `json:"errors"`
+	Spent   *spentSum `json:"spent,omitempty"`
+	InTurns *toldSum  `json:"inTurns,omitempty"`
+}
+
+// statKeys are what activity is grouped by.
+var statKeys = []string{"day", "model", "tool", "project", "kind"}
+
+func newStats(a *app.App) *cobra.Command {
+	var q statsQuery
+	var since, until string
+	cmd := &cobra.Command{
+		Use: "stats [SESSION]", Short: "Count turns, calls of tools and costs, by day, model, tool, project or kind", Args: cobra.MaximumNArgs(1),
+		Long: `Count what happened, in one session or in all: turns, calls of tools and the errors
+they ended with, tokens and costs. The bar is of turns; of calls, by tool. What was
+rewound since has happened too.
+
+TOKENS and USD are of recorded costs; IN TURNS are tokens that turns tell of and no cost
+does. A ~ is computed at list prices (tally cost --help). None is ever added to another.
+Days are whole days in UTC: --until ends before its day.`,
+		Example: app.Examples("tally stats --since 30d", "tally stats --by tool", "tally stats last --by model -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(statKeys, q.by) {
+				return cli.Usagef("--by %q: want day, model, tool, project or kind", q.by)
+			}
+			var err error
+			if q.since, err = dayFlag("since", since); err != nil {
+				return err
+			}
+			if q.until, err = dayFlag("until", until); err != nil {
+				return err
+			}
+			return runStats(cmd.Context(), a, q, args)
+		},
+	}
+	cmd.Flags().StringVar(&q.by, "by", "day", "group by day, model, tool, project or kind")
+	cmd.Flags().StringVar(&since, "since", "", "only from this day on, or so long ago, such as 30d")
+	cmd.Flags().StringVar(&until, "until", "", "only before this day")
+	return cmd
+}
+
+// dayFlag reads a time of a filter, of which the day counts.
+func dayFlag(name, text string) (string, error) {
+	at, err := app.When(name, text, time.Now())
+	if err != nil || at.IsZero() {
+		return "", err
+	}
+	return at.UTC().Format(time.DateOnly), nil
+}
+
+// statsQuery says what is counted. What is zero selects all.
+type statsQuery struct {
+	by, since, until, session string
+}
+
+func (q statsQuery) has(session, day string) bool {
+	return (q.session == "" || q.session == session) && q.since <= day && (q.until == "" || day < q.until)
+}
+
+func runStats(ctx context.Context, a *app.App, q statsQuery, args []string) error {
+	table, err := pricesOf(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		err = a.WithExisting(ctx, func(st *tally.Store) error {
+			s, err := app.Session(ctx, st, args[0])
+			if err == nil {
+				q.session = s.ID()
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return a.WithViews(ctx, "search", func(c config.Config, v app.Views) error {
+		n := &counter{query: q, groups: newSums(table), whole: newSums(table), counts: make(map[string]*statsSum)}
+		if err := n.count(ctx, c.Namespace, v); err != nil {
+			return err
+		}
+		return writeStats(a, n.cursor, n.stats())
+	})
+}
+
+// counter counts what happened, by keys and all of it.
+type counter struct {
+	query         statsQuery
+	of            map[string]string // the key of each session, by project and by kind
+	groups, whole *sums
+	counts        map[string]*statsSum
+	total         statsSum
+	cursor        projector.Cursor // up to where it has counted
+}
+
+func (n *counter) count(ctx context.Context, namespace string, v app.Views) error {
+	if err := n.label(ctx, namespace, v); err != nil {
+		return err
+	}
+	activity, err := catalog.OpenActivity(ctx, v.Dir)
+	if err != nil {
+		return err
+	}
+	defer activity.Close()
+	standing, err := activity.Standing(ctx)
+	if err != nil {
+		return err
+	}
+	n.cursor = standing.Cursor
+	for c, err := range activity.Calls(ctx, namespace) {
+		if err != nil {
+			return err
+		}
+		n.call(c)
+	}
+	if n.query.by == "tool" {
+		return nil
+	}
+	for d, err := range activity.Days(ctx, namespace) {
+		if err != nil {
+			return err
+		}
+		if n.query.has(d.Session, d.Day) {
+			n.each(n.key(d.Session, d.Day, d.Model, ""), func(s *statsSum) { s.Turns += d.Turns })
+		}
+	}
+	for u, err := range activity.Usages(ctx, namespace) {
+		if err != nil {
+			return err
+		}
+		if n.query.has(u.Session, u.Day) {
+			key := n.key(u.Session, u.Day, u.Model, "")
+			n.each(key, func(*statsSum) {})
+			n.groups.add(key, u)
+			n.whole.add(everything, u)
+		}
+	}
+	return nil
+}
+
+// label takes the project or the kind of each session from the catalog.
+func (n *counter) label(ctx context.Context, namespace string, v app.Views) error {
+	if n.query.by != "project" && n.query.by != "kind" {
+		return nil
+	}
+	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace})
+	if err != nil {
+		return err
+	}
+	n.of = make(map[string]string, len(page.Sessions))
+	for _, s := range page.Sessions {
+		n.of[s.ID] = s.Project
+		if n.query.by == "kind" {
+			n.of[s.ID] = s.Kind
+		}
+	}
+	return nil
+}
+
+// key is the group of something that happened.
+func (n *counter) key(session, day, model, tool string) string {
+	switch n.query.by {
+	case "day":
+		return day
+	case "model":
+		return model
+	case "tool":
+		return tool
+	}
+	return n.of[session]
+}
+
+// each counts under a key, and in all.
+func (n *counter) each(key string, count func(*statsSum)) {
+	if n.counts[key] == nil {
+		n.counts[key] = new(statsSum)
+	}
+	count(n.counts[key])
+	count(&n.total)
+}
+
+func (n *counter) call(c catalog.Call) {
+	if !n.query.has(c.Session, c.Day) {
+		return
+	}
+	n.each(n.key(c.Session, c.Day, c.Model, c.Tool), func(s *statsSum) {
+		s.Calls++
+		if c.Failed {
+			s.Errors++
+		}
+	})
+}
+
+// stats lists the groups: days in their order, others by size.
+func (n *counter) stats() stats {
+	doc := stats{By: n.query.by, Since: n.query.since, Until: n.query.until, Groups: []statsGroup{}, Prices: n.whole.prices()}
+	doc.Total = withSums(n.total, n.whole, everything)
+	for key, counts := range n.counts {
+		doc.Groups = append(doc.Groups, statsGroup{key, withSums(*counts, n.groups, key)})
+	}
+	slices.SortFunc(doc.Groups, func(a, b statsGroup) int {
+		if n.query.by == "day" {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Or(cmp.Compare(doc.measure(b.statsSum), doc.measure(a.statsSum)), cmp.Compare(a.Key, b.Key))
+	})
+	return doc
+}
+
+// withSums adds to counts what was spent under a key.
+func withSums(s statsSum, of *sums, key string) statsSum {
+	if spent := of.spent(key); spent.Events > 0 {
+		s.Spent = &spent
+	}
+	s.InTurns = of.inTurns(key)
+	return s
+}
+
+// measure is what the bar of a group shows.
+func (d stats) measure(s statsSum) int64 {
+	if d.By == "tool" {
+		return int64(s.Calls)
+	}
+	return int64(s.Turns)
+}
+
+func writeStats(a *app.App, at projector.Cursor, doc stats) error {
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, a.Format, doc)
+	}
+	if len(doc.Groups) == 0 {
+		fmt.Fprintln(a.Err, "Nothing like that has happened.")
+	} else if err := drawStats(a, doc); err != nil {
+		return err
+	}
+	sayPrices(a, doc.Prices)
+	a.AsOf(at)
+	return nil
+}

@@ -1,0 +1,192 @@
+package look
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/render"
+)
+
+// statColumn is a column of the chart, numbers but for the first one.
+type statColumn struct {
+	head  string
+	cell  func(statsSum) string
+	spare int // the larger, the sooner it is left out; 0: never
+}
+
+// Bars are between these widths: a shorter one says little, a longer one no more.
+const (
+	leastBar = 6
+	mostBar  = 40
+)
+
+// drawStats prints a line with a bar for each group. Columns are left out as far as the
+// width asks for it, and the bar takes what is left.
+func drawStats(a *app.App, doc stats) error {
+	width, columns := cli.Width(a.Out), doc.columns()
+	table, bar := layStats(a, doc, columns, width)
+	for bar < leastBar && leaveOut(&columns) {
+		table, bar = layStats(a, doc, columns, width)
+	}
+	_, err := fmt.Fprintln(a.Out, strings.Join(table.Lines(width), "\n"))
+	return err
+}
+
+// leaveOut takes the column away that can be spared most, and reports whether there was one.
+func leaveOut(columns *[]statColumn) bool {
+	most := 0
+	for i, c := range *columns {
+		if c.spare > (*columns)[most].spare {
+			most = i
+		}
+	}
+	if (*columns)[most].spare == 0 {
+		return false
+	}
+	*columns = slices.Delete(*columns, most, most+1)
+	return true
+}
+
+// columns are those that say something about any group.
+func (d stats) columns() []statColumn {
+	if d.By == "tool" {
+		return []statColumn{
+			{"CALLS", func(s statsSum) string { return strconv.Itoa(s.Calls) }, 0},
+			{"ERRORS", func(s statsSum) string { return strconv.Itoa(s.Errors) }, 1},
+		}
+	}
+	list := []statColumn{{"TURNS", func(s statsSum) string { return strconv.Itoa(s.Turns) }, 0}}
+	add := func(is bool, c statColumn) {
+		if is {
+			list = append(list, c)
+		}
+	}
+	spent, told := d.Total.Spent, d.Total.InTurns
+	add(d.Total.Calls > 0, statColumn{"CALLS", func(s statsSum) string { return strconv.Itoa(s.Calls) }, 4})
+	add(spent != nil, statColumn{"TOKENS", func(s statsSum) string { return tokensOf(s.Spent) }, 3})
+	add(spent != nil, statColumn{"USD", func(s statsSum) string { return reportedOf(s.Spent) }, 1})
+	add(spent != nil && spent.Computed != "", statColumn{"~USD", func(s statsSum) string { return computedOf(s.Spent) }, 5})
+	add(told != nil, statColumn{"IN TURNS", func(s statsSum) string { return toldOf(s.InTurns) }, 2})
+	add(told != nil, statColumn{"~USD IN TURNS", func(s statsSum) string { return toldCost(s.InTurns) }, 6})
+	return list
+}
+
+func tokensOf(s *spentSum) string {
+	if s == nil {
+		return "-"
+	}
+	return short(s.Tokens.Total())
+}
+
+func reportedOf(s *spentSum) string {
+	if s == nil {
+		return "-"
+	}
+	return dashed(s.Reported)
+}
+
+func computedOf(s *spentSum) string {
+	if s == nil {
+		return "-"
+	}
+	return about(s.Computed)
+}
+
+func toldOf(s *toldSum) string {
+	if s == nil {
+		return "-"
+	}
+	return short(s.Tokens.Total())
+}
+
+func toldCost(s *toldSum) string {
+	if s == nil {
+		return "-"
+	}
+	return about(s.Computed)
+}
+
+// layStats lays the chart out, and returns how wide the bars are in it.
+func layStats(a *app.App, doc stats, columns []statColumn, width int) (render.Table, int) {
+	t := render.Table{Head: []string{strings.ToUpper(doc.By)}, Cut: []int{0}}
+	for i, c := range columns {
+		t.Head = append(t.Head, c.head)
+		t.Right = append(t.Right, i+1)
+	}
+	for _, g := range append(slices.Clone(doc.Groups), statsGroup{"total", doc.Total}) {
+		row := []string{render.Cut(labelOf(g.Key), 40)}
+		for _, c := range columns {
+			row = append(row, c.cell(g.statsSum))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	bar := min(width-t.Width(width-leastBar-2)-2, mostBar)
+	return withBars(a, doc, t, bar), bar
+}
+
+// withBars puts a bar behind what it measures.
+func withBars(a *app.App, doc stats, t render.Table, width int) render.Table {
+	var most int64
+	for _, g := range doc.Groups {
+		most = max(most, doc.measure(g.statsSum))
+	}
+	const at = 2 // behind the name and the number
+	blocks, head := cli.IsUTF8(os.Getenv), t.Head
+	t.Head = slices.Insert(slices.Clone(head), at, strings.Repeat(" ", max(width, 0)))
+	for i := range t.Rows {
+		bar := ""
+		if i < len(doc.Groups) {
+			bar = render.Bar(doc.measure(doc.Groups[i].statsSum), most, width, blocks)
+		}
+		t.Rows[i] = slices.Insert(t.Rows[i], at, bar)
+	}
+	for i, column := range t.Right {
+		if column >= at {
+			t.Right[i]++
+		}
+	}
+	t.Paint = paintStats(a.Style(), t.Head, len(doc.Groups))
+	return t
+}
+
+// paintStats colours by meaning: errors, what is computed, what is not known.
+func paintStats(style cli.Style, head []string, total int) func(row, column int, padded string) string {
+	return func(row, column int, padded string) string {
+		text := strings.TrimSpace(padded)
+		switch {
+		case row < 0, row == total:
+			return style.Bold(padded)
+		case strings.TrimSpace(head[column]) == "":
+			return style.Cyan(padded)
+		case head[column] == "ERRORS" && text != "0":
+			return style.Red(padded)
+		case text == "-", strings.HasPrefix(head[column], "~"):
+			return style.Dim(padded)
+		}
+		return padded
+	}
+}
+
+// short spells a number of tokens with three digits or so.
+func short(n int64) string {
+	const thousand = 1000
+	if n < thousand {
+		return strconv.FormatInt(n, 10)
+	}
+	f := float64(n)
+	for _, unit := range []string{"k", "M", "G"} {
+		if f /= thousand; f < 999.5 {
+			digits := 2
+			for limit := 9.995; f >= limit && digits > 0; limit *= 10 {
+				digits--
+			}
+			return strconv.FormatFloat(f, 'f', digits, 64) + unit
+		}
+	}
+	return strconv.FormatFloat(f/thousand, 'f', 0, 64) + "T"
+}

@@ -1,0 +1,13 @@
+package cli
+
+import (
+	"cmp"
+	"strings"
+)
+
+// IsUTF8 reports whether the locale says that text is UTF-8. Where nothing says so, signs
+// beyond ASCII that are decoration alone are better left out.
+func IsUTF8(getenv func(string) string) bool {
+	locale := strings.ToLower(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
+}
