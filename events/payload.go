@@ -109,18 +109,9 @@ func decodeInto(data []byte, p Payload) error {
 // dataError returns an error of the scanner at a path in the form that callers know.
 func dataError(path string, err error) error {
 	if f, ok := err.(*rawjson.FieldError); ok {
-		return &InvalidError{Field: join(path, f.Path), Reason: f.Reason + hintFor(f)}
+		return &InvalidError{Field: join(path, f.Path), Reason: f.Reason}
 	}
 	return &InvalidError{Field: path, Reason: err.Error()}
-}
-
-// hintFor says how to write what is often written otherwise: an amount as a number, which
-// in most languages is a binary one that is not the amount.
-func hintFor(f *rawjson.FieldError) string {
-	if f.Path == "usd" && strings.HasSuffix(f.Reason, "have a number") {
-		return `; write it as a text, such as "0.5"`
-	}
-	return ""
 }
 
 // wrong reports a field of the data; the path is relative to them.

@@ -167,11 +167,3 @@ func TestRangeIncludes(t *testing.T) {
 		}
 	}
 }
-
-// An amount that is written as a number is refused, and the error says how to write it.
-func TestAmountAsNumber(t *testing.T) {
-	_, err := events.Decode(events.TypeCostAccrued, []byte(`{"model":"m","usd":0.5,"purpose":"run","source":"reported"}`))
-	if want := `invalid data.usd: want a string, have a number; write it as a text, such as "0.5"`; err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
-}

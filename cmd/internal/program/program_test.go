@@ -29,7 +29,7 @@ func TestPartsOfOneProgram(t *testing.T) {
 		verbs string
 	}{
 		"tally-ingest": {program.Ingest(new(app.App)), "import append generate init serve bench status version"},
-		"tally-replay": {program.Replay(new(app.App)), "ls show runs log rewind undo redo fork diff cost search project status rebuild verify export version"},
+		"tally-replay": {program.Replay(new(app.App)), "ls show runs log rewind undo redo fork diff cost stats search project status rebuild verify export version"},
 	} {
 		has := verbs(part.root)
 		for _, verb := range strings.Fields(part.verbs) {

@@ -396,7 +396,16 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 
 func (p *appender) refuse(line int, err error) {
 	p.bad++
-	fmt.Fprintf(p.app.Err, "line %d: %s\n", line, plain.Printable(err.Error()))
+	fmt.Fprintf(p.app.Err, "line %d: %s%s\n", line, plain.Printable(err.Error()), hintFor(err))
+}
+
+// hintFor says how to write what is often written otherwise: an amount as a number, which
+// in most languages is a binary one that is not the amount.
+func hintFor(err error) string {
+	if e, ok := errors.AsType[*events.InvalidError](err); ok && e.Field == "data.usd" && strings.HasSuffix(e.Reason, "have a number") {
+		return `; write it as a text, such as "0.5"`
+	}
+	return ""
 }
 
 // event makes the event of a line.
