@@ -81,7 +81,7 @@ func pages(t *testing.T) map[string]Page {
 		"tools": loaded(t, "agent",
 			says("main", "", `{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"c1","name":"read_file","input":{"path":"a.go","lines":[1,2.0]}}]}`),
 			says("main", "", `{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"package a\n\n`+"````"+`\n</pre></details><script>alert(1)</script>"}]}`),
-			says("main", "", `{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}},{"type":"unheard-of","x":1}]}`),
+			says("main", "", `{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"`+strings.Repeat("iVBORw0KGgoA", 40)+`"}},{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}},{"type":"unheard-of","x":1}]}`),
 			says("main", "", `{"Assistant":{"blocks":[{"RedactedReasoning":{}}]}}`),
 			says("main", "", `{"User":{"blocks":[{"ToolResult":{"id":"c2","content":{"is_error":true,"blocks":[{"type":"text","text":"no such file"}]}}}]}}`),
 			says("main", "", `{"of":"no known shape"}`),

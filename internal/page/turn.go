@@ -118,9 +118,6 @@ func newPart(p turns.Part) part {
 		if p.Error {
 			is.Class, is.Label = "error", "error"
 		}
-		if s, err := rawjson.String([]byte(text)); err == nil {
-			text = s // what a tool printed, line by line
-		}
 	case turns.Media:
 		text, is.Name = media(p), ""
 	case turns.Refusal:
@@ -150,10 +147,10 @@ func indent(text string) (indented string, ok bool) {
 	return string(rawjson.AppendIndent(nil, []byte(trimmed), "  ")), true
 }
 
-// media says what an image or a file is. A page has none of their bytes: what decodes
+// media says what an image or a file is, and where if it is elsewhere. A page has none of their bytes: what decodes
 // them is the least safe part of a program that shows a page.
 func media(p turns.Part) string {
-	words := slices.DeleteFunc([]string{p.Name, p.Media}, func(word string) bool { return word == "" })
+	words := slices.DeleteFunc([]string{p.Name, p.Media, p.Text}, func(word string) bool { return word == "" })
 	if p.Bytes > 0 {
 		words = append(words, plain.Bytes(p.Bytes))
 	}
