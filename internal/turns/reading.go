@@ -2,7 +2,6 @@ package turns
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/internal/rawjson"
@@ -13,6 +12,7 @@ type reading struct {
 	turn  Turn
 	left  []leftover
 	depth int // of results in results
+	calls map[Part]bool
 }
 
 // A leftover is an object that was read, of which something may be left.
@@ -28,17 +28,22 @@ const maxDepth = 4
 
 func (r *reading) add(p Part) { r.turn.Parts = append(r.turn.Parts, p) }
 
-// call adds a call, unless it stands there already: some write theirs twice.
+// call adds a call, unless it stands there already, whatever the white space of its
+// arguments: some write theirs twice.
 func (r *reading) call(p Part) {
 	p.Kind = Call
-	if p.ID == "" || !slices.ContainsFunc(r.turn.Parts, p.isAgain) {
-		r.add(p)
+	key := Part{ID: p.ID, Name: p.Name, Text: p.Text}
+	if raw := []byte(p.Text); isJSON(raw) {
+		key.Text = spell(raw)
 	}
-}
-
-// isAgain reports whether two calls are one, whatever the white space of its arguments.
-func (p Part) isAgain(q Part) bool {
-	return q.Kind == Call && q.ID == p.ID && q.Name == p.Name && (q.Text == p.Text || rawjson.Equal([]byte(q.Text), []byte(p.Text)))
+	if p.ID != "" && r.calls[key] {
+		return
+	}
+	if r.calls == nil {
+		r.calls = make(map[Part]bool)
+	}
+	r.calls[key] = true
+	r.add(p)
 }
 
 // by says who made the turn; who is named first did.
@@ -62,14 +67,20 @@ func (r *reading) keep(role string, raw []byte) {
 func (r *reading) finish() Turn {
 	t := r.turn
 	t.Parts = nil
-	h := r.heard()
+	var h heard // made only if something is left
 	for i := range len(r.turn.Parts) + 1 {
-		for len(r.left) > 0 && r.left[0].at == i {
-			if rest := r.left[0].o.rest(h); rest != nil {
-				t.Parts = append(t.Parts, Part{Kind: Other, Role: r.left[0].role, Text: string(rest)})
+		for ; len(r.left) > 0 && r.left[0].at == i; r.left = r.left[1:] {
+			l := r.left[0]
+			if l.o.rest(nil) == nil {
+				continue
+			}
+			if h == nil {
+				h = r.heard()
+			}
+			if rest := l.o.rest(h); rest != nil {
+				t.Parts = append(t.Parts, Part{Kind: Other, Role: l.role, Text: string(rest)})
 				h.hear(string(rest))
 			}
-			r.left = r.left[1:]
 		}
 		if i < len(r.turn.Parts) {
 			t.Parts = append(t.Parts, r.turn.Parts[i])
@@ -100,7 +111,7 @@ func (r *reading) result(p Part, raw json.RawMessage) {
 		r.add(p)
 		return
 	}
-	start := len(r.turn.Parts)
+	start, left := len(r.turn.Parts), len(r.left)
 	r.depth++
 	readBlocks(r, p.Role, list)
 	r.depth--
@@ -116,10 +127,8 @@ func (r *reading) result(p Part, raw json.RawMessage) {
 	p.Text += strings.Join(texts, "\n")
 	rest[0] = p
 	r.turn.Parts = append(r.turn.Parts[:start], rest...)
-	for i, l := range r.left {
-		if l.at > start {
-			r.left[i].at = len(r.turn.Parts)
-		}
+	for i := range r.left[left:] {
+		r.left[left+i].at = len(r.turn.Parts)
 	}
 }
 
