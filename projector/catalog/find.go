@@ -46,7 +46,7 @@ type Lookup struct {
 	// meaning: no text is malformed. Without a word that must be there it is an InvalidError.
 	Text string
 
-	Session string
+	Session string // the whole id
 	Thread  string
 	Role    string    // one of those who speak in the turn
 	Since   time.Time // the turn was then or after

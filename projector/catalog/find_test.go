@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -173,6 +175,47 @@ func TestFindRewound(t *testing.T) {
 		if fmt.Sprint(got) != c.want || found.Rewound != c.rewound {
 			t.Errorf("%+v: %v and %d rewound, want %s and %d", c.lookup, got, found.Rewound, c.want, c.rewound)
 		}
+	}
+}
+
+// A search since a time without an end finds what came just now, and what is of a time to
+// come as its producer's clock has it.
+func TestFindSince(t *testing.T) {
+	now := time.Now()
+	sub := events.Session("", "s")
+	var records testkit.Records
+	for i, at := range []time.Time{now.AddDate(0, 0, -3), now.Add(-time.Hour), now.Add(time.Hour), now.AddDate(0, 0, 2), now.AddDate(0, 2, 0), now.AddDate(974, 0, 0)} {
+		records = append(records, record(t, sub, events.Offset(i+1), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Timestamp: events.TimestampOf(at), Turn: quoted(t, "word")}}}))
+	}
+	f := searched(t, records)
+	for _, c := range []struct {
+		since time.Duration
+		want  []int
+	}{{-2 * time.Hour, []int{6, 5, 4, 3, 2}}, {0, []int{6, 5, 4, 3}}, {-100 * 24 * time.Hour, []int{6, 5, 4, 3, 2, 1}}, {-300 * 24 * time.Hour, []int{6, 5, 4, 3, 2, 1}}, {30 * 24 * time.Hour, []int{6, 5}}} {
+		if got, _ := mustFind(t, f, Lookup{Text: "word", Since: now.Add(c.since)}); !slices.Equal(got, c.want) {
+			t.Errorf("since %v: %v, want %v", c.since, got, c.want)
+		}
+	}
+}
+
+// A catalog that is gone meanwhile is a view that cannot be read, and no file is made in its
+// place. A search that was given up leaves the next one alone.
+func TestFindWithoutCatalog(t *testing.T) {
+	f := searched(t, turnsOf(t, events.Session("", "s"), "a word"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Find(ctx, Lookup{Namespace: "default", Text: "word"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	if got, _ := mustFind(t, f, Lookup{Text: "word"}); len(got) != 1 {
+		t.Errorf("after that: %v", got)
+	}
+	must(t, Remove(f.catalog.path))
+	if _, err := f.Find(t.Context(), Lookup{Namespace: "default", Text: "word"}); !errors.Is(err, ErrNoView) {
+		t.Errorf("without a catalog: %v", err)
+	}
+	if _, err := os.Stat(f.catalog.path); err == nil {
+		t.Error("there is a catalog again")
 	}
 }
 

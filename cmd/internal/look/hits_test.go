@@ -62,7 +62,7 @@ func TestHitHead(t *testing.T) {
 		want  string
 	}{
 		{h, 100, "s @7  rewound  2026-08-03 09:11  user assistant  thread side  A title of␛ some words"},
-		{h, 78, "s @7  rewound  2026-08-03 09:11  user assistant  thread side  A title of␛ so…"},
+		{h, 78, "s @7  rewound  2026-08-03 09:11  user assistant  thread side  A title of␛ som…"},
 		{h, 48, "s @7  rewound  2026-08-03 09:11  user assistant"}, {h, 33, "s @7  rewound  2026-08-03 09:11"}, {h, 20, "s @7  rewound"},
 		{long, 20, "xxxxxxxxxxxxxxxx… @7"}, {long, math.MaxInt, id + " @7  rewound  2026-08-03 09:11  user assistant  thread side  A title of␛ some words"},
 	} {
