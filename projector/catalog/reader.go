@@ -99,7 +99,8 @@ func (r *reader) Close() error { return r.db.Close() }
 const poll = 2 * time.Millisecond
 
 // Wait returns when a view in a directory, by name, shows at least the record at
-// an offset. Its writer may be another process, and may not have begun.
+// an offset. Its writer may be another process, and may not have begun; if a newer version
+// wrote the file, the error is ErrNoView.
 func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 	f, name := formOf(view)
 	ticks := time.NewTicker(poll)
@@ -110,7 +111,7 @@ func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 		reached, err := reachedIn(look, f, filepath.Join(dir, name), at, ticks.C)
 		late := look.Err() != nil // which says nothing about the file
 		stop()
-		if err != nil && !late && !errors.Is(err, ErrNoView) || err == nil && reached {
+		if err != nil && !late && (!errors.Is(err, ErrNoView) || isNewer(err)) || err == nil && reached {
 			return err
 		}
 		select {
@@ -119,6 +120,13 @@ func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 			return fmt.Errorf("catalog: waiting for view %s to show %v: %w", view, at, ctx.Err())
 		}
 	}
+}
+
+// isNewer reports whether a newer version wrote a file: its writer is of that version and
+// goes on with it, so this one does not come to read it.
+func isNewer(err error) bool {
+	other, ok := errors.AsType[*versionError](err)
+	return ok && other.have > other.want
 }
 
 // reachedIn looks at a file until it shows an offset. It ends before that, without

@@ -53,7 +53,7 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 	}
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		full := a.upToDate(ctx, st, need)
-		if full != nil && !errors.Is(full, log.ErrFull) {
+		if full != nil && !errors.Is(full, log.ErrFull) && !errors.Is(full, catalog.ErrNoView) {
 			return full
 		}
 		err := withFiles(ctx, c, st.ViewsDir(), f)
