@@ -42,6 +42,7 @@ var arrows = []struct{ pkg, may string }{
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
 
+	{"internal/backup", "internal/durable internal/lockfile"},
 	{"internal/natsfile", ""},
 	{"internal/natswire", ""},
 	{"internal/pull", ""},

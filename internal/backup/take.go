@@ -1,0 +1,279 @@
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tallylog/tally/internal/durable"
+)
+
+// A Source is a file to be copied.
+type Source struct {
+	Name string // with slashes, below the directory
+	Path string // its first Size bytes are copied; "": Text is
+	Size int64
+	Text []byte
+}
+
+// OtherError says that a folder has backups of something else.
+type OtherError struct {
+	Dir    string
+	Source string // what it has backups of
+}
+
+func (e *OtherError) Error() string {
+	return fmt.Sprintf("backup: %s has backups of another store, which was %s: take another folder", e.Dir, e.Source)
+}
+
+// mostParts bounds the parts of a file: what grows with each backup is copied as one again
+// then.
+const mostParts = 64
+
+// settled is for how long a file must not have been changed for its stamp to be relied on:
+// clocks of file systems are coarse.
+const settled = 2 * time.Second
+
+// Take copies files, and what m says of them. What the folder has already is not written
+// again, and what has the stamp that it had in the newest backup is not read. When it
+// returns, the backup is on disk.
+//
+// If it does not return, or returns an error, there is no backup.
+func (w *Writer) Take(ctx context.Context, m Manifest, files []Source, progress func(done, total int64)) (Manifest, error) {
+	if w.prev.Log != "" && w.prev.Log != m.Log {
+		return Manifest{}, &OtherError{Dir: w.dir, Source: w.prev.Source}
+	}
+	before := make(map[string]File)
+	for _, f := range w.prev.Files {
+		before[f.Name] = f
+	}
+	var total int64
+	for _, f := range files {
+		total += f.Size
+	}
+	m.Version, m.Files, m.Bytes, m.NewBytes = Version, nil, 0, 0
+	for _, source := range files {
+		if err := checkName(source.Name); err != nil {
+			return Manifest{}, fmt.Errorf("backup: %w", err)
+		}
+		f, added, err := w.take(ctx, source, before[source.Name])
+		if err != nil {
+			return Manifest{}, fmt.Errorf("backup: copy %s: %w", cmp.Or(source.Path, source.Name), err)
+		}
+		m.Files = append(m.Files, f)
+		m.Bytes += f.Size()
+		m.NewBytes += added
+		progress(m.Bytes, total)
+	}
+	return w.commit(m)
+}
+
+// commit writes the manifest.
+func (w *Writer) commit(m Manifest) (Manifest, error) {
+	for dir := range w.unsured {
+		if err := syncDir(dir); err != nil {
+			return Manifest{}, err
+		}
+	}
+	clear(w.unsured)
+	m.Time = m.Time.UTC().Truncate(time.Millisecond)
+	if n := len(w.list); n > 0 { // the newest one has the last name, whatever the clock says
+		last, err := time.Parse(nameLayout, w.list[n-1].Name)
+		if err == nil && !m.Time.After(last) {
+			m.Time = last.Add(time.Millisecond)
+		}
+	}
+	file, text, err := m.encode()
+	if err != nil {
+		return Manifest{}, err
+	}
+	if m, err = parse(file, text); err != nil { // what could not be read would be no backup
+		return Manifest{}, fmt.Errorf("backup: %w", err)
+	}
+	// The commit point: before it there is no backup, after it there is one.
+	if err := durable.Replace(filepath.Join(w.dir, backupsDir, file), text, 0o600, durable.WithSync); err != nil {
+		return Manifest{}, err
+	}
+	w.list, w.prev = append(w.list, Backup{Manifest: m, File: file}), m
+	return m, nil
+}
+
+// take copies a file, and returns how many bytes of it are new.
+func (w *Writer) take(ctx context.Context, s Source, before File) (f File, added int64, err error) {
+	f.Name = s.Name
+	if s.Path == "" {
+		p, added, err := w.keep(ctx, bytes.NewReader(s.Text), int64(len(s.Text)))
+		f.Parts = p
+		return f, added, err
+	}
+	file, err := openRegular(s.Path)
+	if err != nil {
+		return f, 0, err
+	}
+	defer file.Close()
+	if f.Stamp, err = stampOf(file, s.Size); err != nil {
+		return f, 0, err
+	}
+	if f.Stamp != (Stamp{}) && f.Stamp == before.Stamp && w.hasAll(before.Parts) {
+		f.Parts = before.Parts
+		return f, 0, nil
+	}
+	if f.Parts, err = w.same(ctx, file, s.Size, before.Parts); err != nil {
+		return f, 0, err
+	}
+	at := f.Size()
+	if _, err := file.Seek(at, io.SeekStart); err != nil {
+		return f, 0, err
+	}
+	rest, added, err := w.keep(ctx, file, s.Size-at)
+	f.Parts = append(f.Parts, rest...)
+	return f, added, err
+}
+
+// stampOf returns the stamp of a file that is copied whole; zero, if the next backup must
+// read it again.
+func stampOf(f *os.File, size int64) (Stamp, error) {
+	s, err := stamp(f)
+	if s.Size != size || s.Inode == 0 || time.Since(time.Unix(0, s.Changed)) < settled {
+		s = Stamp{}
+	}
+	return s, err
+}
+
+// openRegular opens a file that is not a link, nor anything else but a file.
+func openRegular(path string) (*os.File, error) {
+	named, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !named.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("it is not a regular file"), f.Close())
+	}
+	return f, nil
+}
+
+// same returns the parts of a file that are as they were.
+func (w *Writer) same(ctx context.Context, f io.Reader, size int64, before []Part) (parts []Part, err error) {
+	if len(before) >= mostParts {
+		return nil, nil
+	}
+	for _, p := range before {
+		if size -= p.Size; size < 0 || !w.has(p) {
+			return parts, nil
+		}
+		h := sha256.New()
+		if err := w.copy(ctx, h, f, p.Size); err != nil {
+			return nil, err
+		}
+		if sumOf(h) != p.Sum {
+			return parts, nil
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+// keep makes so many bytes an object, if there are any, and returns how many of them are
+// new.
+func (w *Writer) keep(ctx context.Context, r io.Reader, size int64) (parts []Part, added int64, err error) {
+	if size == 0 {
+		return nil, 0, nil
+	}
+	temp, err := os.CreateTemp(w.dir, tempName+"*")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, removed(temp.Name())) }()
+	h := sha256.New()
+	if err := w.copy(ctx, io.MultiWriter(temp, h), r, size); err != nil {
+		return nil, 0, errors.Join(err, temp.Close())
+	}
+	p := Part{Size: size, Sum: sumOf(h)}
+	// Also of one that is there: who gave it its name may have been ended before a sync.
+	w.unsured[filepath.Dir(object(w.dir, p.Sum))] = true
+	w.unsured[filepath.Join(w.dir, objectsDir)] = true
+	if w.has(p) {
+		return []Part{p}, 0, temp.Close()
+	}
+	if err := errors.Join(durable.SyncFile(temp), temp.Close()); err != nil {
+		return nil, 0, err
+	}
+	return []Part{p}, size, w.name(temp.Name(), p.Sum)
+}
+
+// name gives an object the name of its content.
+func (w *Writer) name(temp string, sum Sum) error {
+	path := object(w.dir, sum)
+	err := os.Mkdir(filepath.Dir(path), 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// removed removes a file that may have been renamed.
+func removed(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// has reports whether there is an object of the size that a part has. What was cut off is
+// written again; whether the content is right is for Verify.
+func (w *Writer) has(p Part) bool {
+	info, err := os.Lstat(object(w.dir, p.Sum))
+	return err == nil && info.Mode().IsRegular() && info.Size() == p.Size
+}
+
+func (w *Writer) hasAll(parts []Part) bool {
+	for _, p := range parts {
+		if !w.has(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// copy copies exactly so many bytes.
+func (w *Writer) copy(ctx context.Context, to io.Writer, from io.Reader, size int64) error {
+	return copyBytes(ctx, to, from, size, w.buffer)
+}
+
+func copyBytes(ctx context.Context, to io.Writer, from io.Reader, size int64, buffer []byte) error {
+	for size > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := io.ReadFull(from, buffer[:min(size, int64(len(buffer)))])
+		if err != nil {
+			return fmt.Errorf("it ends %d bytes too early: %w", size-int64(n), err)
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return err
+		}
+		size -= int64(n)
+	}
+	return nil
+}
+
+func sumOf(h hash.Hash) (s Sum) {
+	h.Sum(s[:0])
+	return s
+}
