@@ -40,8 +40,8 @@ func (e *OtherError) Error() string {
 const mostParts = 64
 
 // settled is for how long a file must not have been changed for its stamp to be relied on:
-// clocks of file systems are coarse.
-const settled = 2 * time.Second
+// clocks of file systems are coarse. A variable for tests.
+var settled = 2 * time.Second
 
 // Take copies files, and what m says of them. What the folder has already is not written
 // again, and what has the stamp that it had in the newest backup is not read. When it
