@@ -18,8 +18,9 @@ import (
 )
 
 // An Image is what a copy of a store must have: its log up to an offset, and what is
-// known to be lost of it. Indexes, snapshots and views are not part of it, as they are
-// made again.
+// known to be lost of it. Snapshots and views are not part of it, as they are made again.
+// So are indexes, but those of full streams are part of it: without its index the server
+// reads a stream again, and throws away what follows a damaged record in its block.
 //
 // What is durable is never written to again, whoever appends meanwhile. So an image of a
 // store in use ends with the last durable record, in the middle of a block if need be,
@@ -39,6 +40,9 @@ type ImageFile struct {
 	Path string // where it is: its first Size bytes are part of the image; "": Text is all of it
 	Size int64
 	Text []byte
+
+	// Optional says that the file may be replaced while it is copied, and can do without.
+	Optional bool
 }
 
 // ImageOf lists the files of a store that this process or another one owns. upto
@@ -245,6 +249,7 @@ func (x *imaging) blocks(name string, last bool) error {
 			return err
 		}
 	}
+	whole := end == len(numbers)
 	for i, n := range numbers[:end] {
 		path := natsfile.Path(msgs, n)
 		info, err := os.Lstat(path)
@@ -253,9 +258,40 @@ func (x *imaging) blocks(name string, last bool) error {
 		}
 		size := info.Size()
 		if i == end-1 && upto >= 0 {
+			whole = whole && size == upto
 			size = upto
 		}
 		x.file(path, size)
+	}
+	if whole {
+		err = x.indexes(name, last)
+	}
+	return err
+}
+
+// indexes adds those of a stream that is whole in the image, behind its blocks: the server
+// takes an index that is not older than they are.
+func (x *imaging) indexes(name string, last bool) error {
+	unindexed, err := natsfile.Unindexed(x.dir, name)
+	if err != nil {
+		return err
+	}
+	var paths []string
+	if unindexed == 0 {
+		paths = append(paths, filepath.Join(natsfile.Messages(x.dir, name), natsfile.IndexFile))
+	}
+	if !last {
+		paths = append(paths, filepath.Join(segmentsDir(x.dir), name+".index"))
+	}
+	for _, path := range paths {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		x.Files = append(x.Files, ImageFile{Name: x.name(path), Path: path, Size: info.Size(), Optional: true})
 	}
 	return nil
 }

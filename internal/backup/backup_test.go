@@ -152,12 +152,15 @@ func TestTakeTheBeginning(t *testing.T) {
 		mustRestore(t, dir, "", tree{"f": "durable, and not"[:size]})
 	}
 	_, err := take(t.Context(), dir, []backup.Source{{Name: "f", Path: filepath.Join(from, "f"), Size: 17}})
-	if err == nil || !strings.Contains(err.Error(), "1 bytes too early") {
+	if err == nil || !strings.Contains(err.Error(), "1 bytes are missing") {
 		t.Errorf("a file that is shorter: %v", err)
 	}
 	if n := len(mustList(t, dir)); n != 3 {
 		t.Errorf("%d backups", n)
 	}
+	mustTake(t, dir, []backup.Source{{Name: "f", Path: filepath.Join(from, "f"), Size: 17, Optional: true}, {Name: "gone", Path: filepath.Join(from, "gone"), Size: 1, Optional: true},
+		{Name: "g", Path: filepath.Join(from, "f"), Size: 7, Optional: true}})
+	mustRestore(t, dir, "", tree{"g": "durable"})
 }
 
 // A file that was not changed is not read again, however large it is; one that was changed

@@ -23,6 +23,8 @@ type Source struct {
 	Path string // its first Size bytes are copied; "": Text is
 	Size int64
 	Text []byte
+
+	Optional bool // it is left out if it has fewer bytes by now, or is not there
 }
 
 // OtherError says that a folder has backups of something else.
@@ -38,6 +40,9 @@ func (e *OtherError) Error() string {
 // mostParts bounds the parts of a file: what grows with each backup is copied as one again
 // then.
 const mostParts = 64
+
+// errShort says that a file is shorter than it was.
+var errShort = errors.New("it is shorter than it was")
 
 // settled is for how long a file must not have been changed for its stamp to be relied on:
 // clocks of file systems are coarse. A variable for tests.
@@ -66,6 +71,10 @@ func (w *Writer) Take(ctx context.Context, m Manifest, files []Source, progress 
 			return Manifest{}, fmt.Errorf("backup: %w", err)
 		}
 		f, added, err := w.take(ctx, source, before[source.Name])
+		if source.Optional && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errShort)) {
+			total -= source.Size
+			continue
+		}
 		if err != nil {
 			return Manifest{}, fmt.Errorf("backup: copy %s: %w", cmp.Or(source.Path, source.Name), err)
 		}
@@ -262,8 +271,11 @@ func copyBytes(ctx context.Context, to io.Writer, from io.Reader, size int64, bu
 			return context.Cause(ctx)
 		}
 		n, err := io.ReadFull(from, buffer[:min(size, int64(len(buffer)))])
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("%w: %d bytes are missing", errShort, size-int64(n))
+		}
 		if err != nil {
-			return fmt.Errorf("it ends %d bytes too early: %w", size-int64(n), err)
+			return err
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return err

@@ -32,20 +32,20 @@ type backedUp struct {
 
 // listedBackup is a backup in a list.
 type listedBackup struct {
-	Backup   string        `json:"backup"`
-	Time     time.Time     `json:"time,omitzero"`
-	Store    string        `json:"store,omitempty"`
-	Durable  events.Offset `json:"durable"`
-	Lost     int           `json:"lost"`
-	Files    int           `json:"files"`
-	Bytes    int64         `json:"bytes"`
-	NewBytes int64         `json:"newBytes"`
-	Tally    string        `json:"tally,omitempty"`
-	Error    string        `json:"error,omitempty"` // why it cannot be read
+	Backup   string           `json:"backup"`
+	Time     events.Timestamp `json:"time,omitempty"`
+	Store    string           `json:"store,omitempty"`
+	Durable  events.Offset    `json:"durable"`
+	Lost     int              `json:"lost"`
+	Files    int              `json:"files"`
+	Bytes    int64            `json:"bytes"`
+	NewBytes int64            `json:"newBytes"`
+	Tally    string           `json:"tally,omitempty"`
+	Error    string           `json:"error,omitempty"` // why it cannot be read
 }
 
 func listedOf(m backup.Manifest) listedBackup {
-	return listedBackup{Backup: m.Name, Time: m.Time, Store: m.Source, Durable: events.Offset(m.Durable), Lost: m.Lost, Files: len(m.Files),
+	return listedBackup{Backup: m.Name, Time: events.TimestampOf(m.Time), Store: m.Source, Durable: events.Offset(m.Durable), Lost: m.Lost, Files: len(m.Files),
 		Bytes: m.Bytes, NewBytes: m.NewBytes, Tally: m.Program}
 }
 
@@ -249,7 +249,7 @@ func listBackups(a *app.App, dir string) error {
 	for i, b := range list {
 		items[i] = listedOf(b.Manifest)
 		if b.Err != nil {
-			items[i].Error, damaged = b.Err.Error(), true
+			items[i].Time, items[i].Error, damaged = "", b.Err.Error(), true
 		}
 	}
 	if a.Format != cli.Text {

@@ -1,0 +1,218 @@
+package cmd_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// serve runs tally serve on a store until the test is over.
+func serve(t *testing.T, store string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	c := command(ctx, store, "tally", "serve")
+	c.Env = append(c.Env, "TALLY_SEGMENT=1MiB")
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(); c.Wait() })
+	for giveUp := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		if pid, _ := embedded.OwnerOf(store); pid > 0 {
+			return
+		}
+		if time.Now().After(giveUp) {
+			t.Fatal("it does not serve")
+		}
+	}
+}
+
+// acked are the events that were acknowledged, by id.
+type acked struct {
+	sync.Map
+	n atomic.Int64
+}
+
+// produce64 has 64 producers append to a store that another process serves, until they
+// are stopped.
+func produce64(t *testing.T, store string) (a *acked, stop func()) {
+	t.Helper()
+	at, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	a = new(acked)
+	var done sync.WaitGroup
+	for p := range 64 {
+		done.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				e := events.Event{ID: fmt.Sprint(p, "-", i), Source: "urn:test:backup", Type: events.TypeTurnAppended,
+					Data: []byte(`{"entries":[{"thread":"main","turn":"` + strings.Repeat("x", 500) + `"}]}`)}
+				ack, err := at.Log().Append(ctx, events.Session("", fmt.Sprint("p", p)), log.Any, e)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				a.Store(e.ID, ack.Last)
+				a.n.Add(1)
+			}
+		})
+	}
+	return a, func() { cancel(); done.Wait(); at.Close() }
+}
+
+// await waits until so many more are acknowledged.
+func (a *acked) await(t *testing.T, more int64) {
+	t.Helper()
+	want, giveUp := a.n.Load()+more, time.Now().Add(within)
+	for a.n.Load() < want {
+		if time.Now().After(giveUp) {
+			t.Fatalf("%d are acknowledged, want %d", a.n.Load(), want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// now returns what is acknowledged.
+func (a *acked) now() map[string]events.Offset {
+	m := make(map[string]events.Offset)
+	a.Range(func(id, at any) bool { m[id.(string)] = at.(events.Offset); return true })
+	return m
+}
+
+type backupLine struct {
+	Backup   string
+	Durable  events.Offset
+	Bytes    int64
+	NewBytes int64
+}
+
+func mustBackup(t *testing.T, store, dir string) (b backupLine) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(output(t, nil, store, "tally", "backup", dir, "-o", "json")), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A store to which 64 producers append through the process that serves it is copied twice
+// meanwhile. Each copy has everything that was acknowledged before, and verifies; the
+// second copies what is new, and not what the first has.
+func TestBackupWhileManyAppend(t *testing.T) {
+	root := t.TempDir()
+	store, dir := filepath.Join(root, "store"), filepath.Join(root, "backups")
+	serve(t, store)
+	a, stop := produce64(t, store)
+	var before []map[string]events.Offset
+	var backups []backupLine
+	for range 2 {
+		a.await(t, 3000)
+		before = append(before, a.now())
+		backups = append(backups, mustBackup(t, store, dir))
+	}
+	a.await(t, 100)
+	stop()
+
+	first, second := backups[0], backups[1]
+	const small = 10_000 // the mark, the watermark, descriptions of streams
+	if first.NewBytes != first.Bytes {
+		t.Errorf("of the first, %d of %d bytes are new", first.NewBytes, first.Bytes)
+	}
+	// Between them one or two indexes of segments come, and the index of no stream changes.
+	if grown := second.Bytes - first.Bytes; second.NewBytes > grown+small || grown <= 0 {
+		t.Errorf("of the second, which is %d bytes larger, %d bytes are new", grown, second.NewBytes)
+	}
+	if n := onDisk(t, filepath.Join(dir, "objects")); n != first.NewBytes+second.NewBytes {
+		t.Errorf("the folder has %d bytes, want %d and %d", n, first.NewBytes, second.NewBytes)
+	}
+	output(t, nil, store, "tally", "backup", "--verify", dir)
+	for i, b := range backups {
+		copied := filepath.Join(root, b.Backup)
+		output(t, nil, copied, "tally", "restore", dir, "--at", b.Backup)
+		found := make(map[string]events.Offset)
+		n := 0
+		for _, line := range jsonLines[logLine](t, strings.NewReader(output(t, nil, copied, "tally", "log", "--all-sessions", "-o", "jsonl"))) {
+			found[line.Event.ID] = events.Offset(line.Offset)
+			n++
+		}
+		if n != int(b.Durable) || len(found) != n {
+			t.Errorf("backup %d has %d records, %d ids, want %v", i, n, len(found), b.Durable)
+		}
+		for id, at := range before[i] {
+			if found[id] != at {
+				t.Fatalf("backup %d: %s was acknowledged at %v before it began, and is at %v", i, id, at, found[id])
+			}
+		}
+		output(t, nil, copied, "tally", "verify")
+	}
+}
+
+// onDisk sums the files below a directory.
+func onDisk(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		n += info.Size()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A backup by a process that is killed at any moment is none, and in nobody's way: the next
+// one is complete, and so is one that the killed process had completed.
+func TestKillBackup(t *testing.T) {
+	root := t.TempDir()
+	store, dir := filepath.Join(root, "store"), filepath.Join(root, "backups")
+	text, _ := input(5, 400)
+	output(t, strings.NewReader(text), store, "tally", "append", "-o", "jsonl")
+	mustBackup(t, store, dir)
+	kills := 0
+	for i := range 5 {
+		more, _ := input(5, 400+100*(i+1))
+		output(t, strings.NewReader(more), store, "tally", "append", "-o", "jsonl")
+		c := command(t.Context(), store, "tally", "backup", dir)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(20+20*i) * time.Millisecond) // where it is by then does not matter
+		c.Process.Kill()
+		if c.Wait() != nil {
+			kills++
+		}
+		output(t, nil, store, "tally", "backup", "--verify", dir)
+	}
+	if kills == 0 {
+		t.Error("no backup was killed: the test shows nothing")
+	}
+	last := mustBackup(t, store, dir)
+	copied := filepath.Join(root, "copied")
+	var r struct{ Head events.Offset }
+	if err := json.Unmarshal([]byte(output(t, nil, copied, "tally", "restore", dir, "-o", "json")), &r); err != nil || r.Head != last.Durable || r.Head != 5*900 {
+		t.Errorf("restored up to %v, want %v (%v)", r.Head, last.Durable, err)
+	}
+	output(t, nil, copied, "tally", "verify")
+	if _, err := os.Lstat(filepath.Join(copied, "owner.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the copy says that somebody owns it")
+	}
+}
