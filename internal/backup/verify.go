@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"path/filepath"
 )
@@ -78,6 +79,9 @@ func unused(dir string, list []Backup, f func(path string) error) (total int64, 
 		named[object(dir, p.Sum)] = true
 	}
 	err = filepath.WalkDir(filepath.Join(dir, objectsDir), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil || d.IsDir() || named[path] {
 			return err
 		}
