@@ -176,7 +176,7 @@ func localStore(a *app.App) (config.Config, error) {
 		return c, err
 	case c.Backend == config.NATS:
 		return c, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("the store is on a NATS server: its files are there, and the server's own tools copy them"),
-			Hint: "Run this where the store's directory is, or on a server that others run: nats stream backup TALLY_1 DIR, for each of its streams."}
+			Hint: "Run this where the store's directory is, or, of a server that others run: nats stream backup TALLY_1 DIR."}
 	case c.Backend == config.Memory:
 		return c, cli.Usagef("a store in memory has no files, and ends with the process")
 	}
