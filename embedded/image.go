@@ -102,13 +102,9 @@ func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
 
 // wroteTo returns the versions of the servers that wrote to a store, all of them known.
 func wroteTo(dir string) ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, markFile))
+	m, err := loadMark(dir)
 	if err != nil {
-		return nil, err
-	}
-	var m mark
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fmt.Errorf("embedded: image of %s: %s: %v", dir, markFile, err)
+		return nil, fmt.Errorf("embedded: image of %s: %w", dir, err)
 	}
 	for _, v := range m.Servers {
 		if !natsfile.Known(v) {

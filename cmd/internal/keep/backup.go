@@ -104,7 +104,11 @@ func (b *backer) run(ctx context.Context, dir string) error {
 	if err := apart(dir, c.Store); err != nil {
 		return err
 	}
-	if !embedded.Exists(c.Store) {
+	place, err := embedded.Look(c.Store)
+	if err != nil {
+		return err
+	}
+	if place.State != embedded.Present {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no store in %s", c.Store)}
 	}
 	if err := backup.Check(dir); err != nil {
