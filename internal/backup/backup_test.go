@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/internal/backup"
+	"github.com/tallylog/tally/internal/durable"
 )
 
 // tree is a directory that is copied: names of files to what is in them.
@@ -380,7 +381,9 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	source := func(text string) backup.Source { return backup.Source{Name: text, Size: int64(len(text)), Text: []byte(text)} }
+	source := func(text string) backup.Source {
+		return backup.Source{Name: text, Size: int64(len(text)), Text: []byte(text)}
+	}
 	for i := range 5 {
 		if _, err := w.Take(t.Context(), backup.Manifest{Time: at}, []backup.Source{source("all"), source(fmt.Sprint("only ", i))}, quiet); err != nil {
 			t.Fatal(err)
@@ -512,5 +515,38 @@ func TestTargets(t *testing.T) {
 	}
 	if left := backup.Stages(filepath.Join(parent, "empty")); len(left) > 0 {
 		t.Errorf("left are %v", left)
+	}
+}
+
+// The names of all contents are on disk before the manifest that needs them, also of those
+// that a process left which was ended before it could see to that.
+func TestNamesAreSyncedBeforeTheManifest(t *testing.T) {
+	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
+	files := tree{"f": "one", "g": "another", "h": "a third"}
+	files.write(t, from)
+	mustTake(t, dir, files.sources(from))
+	if err := os.Remove(filepath.Join(dir, "backups", mustList(t, dir)[0].File)); err != nil {
+		t.Fatal(err)
+	}
+	files["f"] = "new"
+	files.write(t, from)
+	synced := make(map[string]bool)
+	stop := durable.Watch(func(path string) {
+		if strings.HasPrefix(path, filepath.Join(dir, "backups")+string(filepath.Separator)) {
+			path = "the manifest" // and what comes after it is too late
+		}
+		if !synced["the manifest"] {
+			synced[filepath.Clean(path)] = true
+		}
+	})
+	m := mustTake(t, dir, files.sources(from))
+	stop()
+	if !synced["the manifest"] || !synced[filepath.Join(dir, "objects")] {
+		t.Errorf("synced are %v", synced)
+	}
+	for _, f := range m.Files {
+		if folder := filepath.Dir(backup.ObjectPath(dir, f.Parts[0])); !synced[folder] {
+			t.Errorf("%s was not synced before the manifest", folder)
+		}
 	}
 }

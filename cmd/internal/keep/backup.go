@@ -222,12 +222,15 @@ func private(dir string) error {
 // backupError gives errors of package backup their exit codes.
 func backupError(err error) error {
 	code, hint := 0, ""
+	folder, notFolder := errors.AsType[*backup.NotFolderError](err)
 	switch {
 	case is[*backup.DamageError](err), errors.Is(err, backup.ErrUnreadable):
 		code, hint = cli.Integrity, "tally backup --list lists the others; --at restores one of them."
 	case is[*backup.BusyError](err):
 		code, hint = cli.Unreachable, "Wait for the other process."
-	case is[*backup.NotFolderError](err), is[*backup.OtherError](err), is[*backup.TargetError](err), is[*backup.AmbiguousError](err):
+	case notFolder && folder.Other == "":
+		code = cli.NotFound
+	case notFolder, is[*backup.OtherError](err), is[*backup.TargetError](err), is[*backup.AmbiguousError](err):
 		code = cli.BadUsage
 	case errors.Is(err, backup.ErrNoBackup):
 		code, hint = cli.NotFound, "tally backup --list lists what is there."
