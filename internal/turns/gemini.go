@@ -16,7 +16,8 @@ func isGenerated(o *object) bool {
 			return false
 		}
 	}
-	return len(candidates) > 0 || o.has("promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata") && o.has("modelVersion", "model_version", "promptFeedback", "prompt_feedback")
+	return len(candidates) > 0 || o.has("promptFeedback", "prompt_feedback") ||
+		o.has("usageMetadata", "usage_metadata") && o.has("modelVersion", "model_version")
 }
 
 func readGenerated(r *reading, o *object) {
