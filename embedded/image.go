@@ -122,7 +122,8 @@ type UnknownServerError struct {
 }
 
 func (e *UnknownServerError) Error() string {
-	return fmt.Sprintf("embedded: nats-server %s wrote to %s, and this program does not know its files: end all processes that use the store, and copy the directory as it is", e.Version, e.Dir)
+	const format = "embedded: nats-server %s wrote to %s, and this program does not know its files: end all processes that use the store, and copy the directory as it is"
+	return fmt.Sprintf(format, e.Version, e.Dir)
 }
 
 // Unwrap returns log.ErrUnavailable.

@@ -159,7 +159,8 @@ func TestTakeTheBeginning(t *testing.T) {
 	if n := len(mustList(t, dir)); n != 3 {
 		t.Errorf("%d backups", n)
 	}
-	mustTake(t, dir, []backup.Source{{Name: "f", Path: filepath.Join(from, "f"), Size: 17, Optional: true}, {Name: "gone", Path: filepath.Join(from, "gone"), Size: 1, Optional: true},
+	mustTake(t, dir, []backup.Source{{Name: "f", Path: filepath.Join(from, "f"), Size: 17, Optional: true},
+		{Name: "gone", Path: filepath.Join(from, "gone"), Size: 1, Optional: true},
 		{Name: "g", Path: filepath.Join(from, "f"), Size: 7, Optional: true}})
 	mustRestore(t, dir, "", tree{"g": "durable"})
 }
@@ -278,7 +279,9 @@ func TestDamagedObject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, text := range map[string]string{"cut off": string(sound[:3]), "empty": "", "longer": string(sound) + "x", "altered": "X" + string(sound[1:]), "missing": "-"} {
+		for what, text := range map[string]string{
+			"cut off": string(sound[:3]), "empty": "", "longer": string(sound) + "x", "altered": "X" + string(sound[1:]), "missing": "-",
+		} {
 			err := os.WriteFile(path, []byte(text), 0o600)
 			if what == "missing" {
 				err = os.Remove(path)

@@ -29,7 +29,9 @@ func FuzzManifest(f *testing.F) {
 	for _, name := range []string{"../x", "/x", "a/../../x", "", ".", "a//b", "a/", `..\\x`, "C:x", "c", "c/d", "a\\u0000", "lock", strings.Repeat("x", 300)} {
 		f.Add([]byte(`{"version":1,"files":[{"name":"c"},{"name":"` + name + `"}]}`))
 	}
-	for _, part := range []string{`{"size":-1}`, `{"size":9223372036854775807},{"size":9223372036854775807}`, `{"size":0}`, `{"size":1,"sha256":"AB"}`, `null`} {
+	for _, part := range []string{
+		`{"size":-1}`, `{"size":9223372036854775807},{"size":9223372036854775807}`, `{"size":0}`, `{"size":1,"sha256":"AB"}`, `null`,
+	} {
 		f.Add([]byte(`{"version":1,"bytes":1,"files":[{"name":"c","parts":[` + part + `]}]}`))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

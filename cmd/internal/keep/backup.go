@@ -68,7 +68,8 @@ is not a backup; the next one goes on with what it has copied.
 
 --list lists the backups in a folder, --verify reads all of them and compares each
 content with its hash. --keep removes older ones. restore makes a store of one.`,
-		Example: app.Examples("tally backup /mnt/backups", "tally backup /mnt/backups --keep 30", "tally backup --list /mnt/backups", "tally backup --verify /mnt/backups"),
+		Example: app.Examples("tally backup /mnt/backups", "tally backup /mnt/backups --keep 30",
+			"tally backup --list /mnt/backups", "tally backup --verify /mnt/backups"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if b.list && b.verify {
 				return cli.Usagef("give one of --list and --verify")
@@ -141,7 +142,8 @@ func (b *backer) take(ctx context.Context, w *backup.Writer, st *tally.Store, st
 	for i, f := range image.Files {
 		files[i] = backup.Source(f)
 	}
-	m := backup.Manifest{Time: time.Now(), Source: store, Log: image.Log, Program: app.BuildOf().Version, Servers: image.Servers, Durable: uint64(image.Durable), Lost: image.Lost}
+	m := backup.Manifest{Time: time.Now(), Source: store, Log: image.Log, Program: app.BuildOf().Version,
+		Servers: image.Servers, Durable: uint64(image.Durable), Lost: image.Lost}
 	p := cli.NewProgress(b.app.Err, b.app.Progress, "backing up")
 	m, err = w.Take(ctx, m, files, func(done, total int64) { p.At(done, total, plain.Bytes(done)) })
 	p.Done(m.Bytes, plain.Bytes(m.Bytes))

@@ -38,7 +38,8 @@ func newRestore(a *app.App) *cobra.Command {
 another. The store's directory must be missing or empty. It is made beside its
 place, and put there when each content had its hash and the store was opened and
 has everything that the backup has. If that fails, nothing is there.`,
-		Example: app.Examples("tally restore /mnt/backups --store restored", "tally restore /mnt/backups --store restored --at 20261122T1502", "tally restore --list /mnt/backups"),
+		Example: app.Examples("tally restore /mnt/backups --store restored",
+			"tally restore /mnt/backups --store restored --at 20261122T1502", "tally restore --list /mnt/backups"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
