@@ -5,6 +5,7 @@ package plain
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bytes spells a size for people.
@@ -29,20 +30,77 @@ func Count(n int, thing string) string {
 }
 
 // Printable makes text from a log safe to print on a terminal: control
-// characters but line feed and tab become visible, and those that turn the
-// direction of text around or are not UTF-8 are replaced.
+// characters but line feed and tab become visible, and those are replaced that turn the
+// direction of text around, take no room, or are not UTF-8. What joins two characters of
+// a script that needs it, or two pictures, stays.
 func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r < 0x20:
-			return r + 0x2400 // the picture of the control character
-		case r == 0x7f:
-			return 0x2421
-		case r >= 0x80 && r < 0xa0, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-			return 0xfffd
+	if isPlain(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	before := rune(0)
+	for i, r := range s {
+		size := utf8.RuneLen(r)
+		if r == utf8.RuneError {
+			_, size = utf8.DecodeRuneInString(s[i:])
 		}
+		after, _ := utf8.DecodeRuneInString(s[i+size:])
+		if !joins(before, r, after) {
+			r = visible(r)
+		}
+		b.WriteRune(r)
+		before = r
+	}
+	return b.String()
+}
+
+// isPlain reports whether text is of nothing but ASCII that prints, line feeds and tabs.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 && c != '\n' && c != '\t' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// visible returns what is printed in the place of a character.
+func visible(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
 		return r
-	}, s)
+	case r < 0x20:
+		return r + 0x2400 // the picture of the control character
+	case r == 0x7f:
+		return 0x2421
+	case r == 0xad: // a hyphen where a line could break
+		return '-'
+	case r >= 0x80 && r < 0xa0, isHidden(r):
+		return utf8.RuneError
+	}
+	return r
+}
+
+// isHidden reports whether a character shows nothing of itself where it stands: it
+// turns the direction of text, or hides a word in another or beside it.
+func isHidden(r rune) bool {
+	switch {
+	case r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x206f, // spaces without width, joiners, directions, separators
+		r == 0x061c, r == 0x180e, r == 0xfeff, r >= 0xfff9 && r <= 0xfffb, // a mark of direction, a separator, the byte order mark, annotations
+		r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0, // fillers
+		r >= 0xe0000 && r <= 0xe0fff: // tags, and variants beyond the first sixteen
+		return true
+	}
+	return false
+}
+
+// joins reports whether a character joins, or keeps apart, its two neighbours, as they
+// are written in Arabic, Persian and the scripts of India, and in pictures made of several.
+func joins(before, r, after rune) bool {
+	return (r == 0x200c || r == 0x200d) && isJoined(before) && isJoined(after)
+}
+
+func isJoined(r rune) bool {
+	return r >= 0x0600 && r < 0x1000 || r >= 0x2190 && r < 0x2c00 || r == 0xfe0f || r >= 0x1f000 && r < 0x20000
 }

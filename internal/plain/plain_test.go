@@ -10,13 +10,20 @@ import (
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain é😀\n\tx":         "plain é😀\n\tx",
-		"\x1b[31mred\x07\r\x00": "␛[31mred␇␍␀",
-		"\x7f\u0085\u009b31m":   "␡\ufffd\ufffd31m",
-		"a\u202eb\u2066c\u202a": "a\ufffdb\ufffdc\ufffd",
-		"\u2069\u202c":          "\ufffd\ufffd",
-		"a\xffb":                "a\ufffdb",
-		"\u2028 \u00a0\u200d":   "\u2028 \u00a0\u200d",
+		"plain é😀\n\tx":                  "plain é😀\n\tx",
+		"\x1b[31mred\x07\r\x00":          "␛[31mred␇␍␀",
+		"\x7f\u0085\u009b31m":            "␡\ufffd\ufffd31m",
+		"a\u202eb\u2066c\u202a":          "a\ufffdb\ufffdc\ufffd",
+		"\u2069\u202c":                   "\ufffd\ufffd",
+		"a\xffb":                         "a\ufffdb",
+		"\u2028 \u00a0\u200d":            "\ufffd \u00a0\ufffd",
+		"pass\u200bword\u00adx":          "pass\ufffdword-x",
+		"a\u200db \u200d":                "a\ufffdb \ufffd",
+		"\u2060\ufeff\u3164":             "\ufffd\ufffd\ufffd",
+		"a\U000e0041\U000e0100":          "a\ufffd\ufffd",
+		"👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥": "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", // one picture of several
+		"می\u200cخواهم क्\u200dष":        "می\u200cخواهم क्\u200dष",        // as they are spelled
+		"م\u200c\u200cخ":                 "م\ufffd\ufffdخ",
 	} {
 		if got := Printable(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
@@ -24,7 +31,9 @@ func TestPrintable(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := Printable(string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
-		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }) {
+		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+			return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x2028 && r <= 0x202e
+		}) {
 			t.Fatalf("%q is not printable", s)
 		}
 		if Printable(s) != s {
