@@ -166,7 +166,8 @@ func TestFlags(t *testing.T) {
 }
 
 func TestNoTerminal(t *testing.T) {
-	if IsTerminal(&bytes.Buffer{}) || Width(&bytes.Buffer{}) != 100 {
+	t.Setenv("COLUMNS", "")
+	if IsTerminal(&bytes.Buffer{}) || Width(&bytes.Buffer{}) != NoWidth {
 		t.Error("a buffer is taken for a terminal")
 	}
 }

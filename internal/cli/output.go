@@ -2,11 +2,9 @@ package cli
 
 import (
 	"io"
-	"os"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -90,31 +88,6 @@ func WriteList[T any](w io.Writer, f Format, items []T) error {
 		}
 	}
 	return list.Close()
-}
-
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// leastWidth is the narrowest that text is laid out for.
-const leastWidth = 20
-
-// Width is the number of columns of a terminal; of a file or pipe what COLUMNS
-// says; else 100.
-func Width(w any) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 100
-	}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= leastWidth {
-		return width
-	}
-	if width := columnsOf(); width > 0 {
-		return width
-	}
-	return 100
 }
 
 // ID spells an id for output: as it is, or escaped if it is not UTF-8. Commands

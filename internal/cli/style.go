@@ -2,8 +2,6 @@ package cli
 
 import (
 	"io"
-	"os"
-	"strconv"
 
 	"github.com/spf13/pflag"
 )
@@ -52,13 +50,4 @@ func (s Style) with(code, text string) string {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-// columnsOf is the width that COLUMNS asks for, 0 if it asks for none.
-func columnsOf() int {
-	n, err := strconv.Atoi(os.Getenv("COLUMNS"))
-	if err != nil || n < leastWidth || n > 1000 {
-		return 0
-	}
-	return n
 }

@@ -36,7 +36,7 @@ func TestStyle(t *testing.T) {
 	}
 }
 
-// A pipe is as wide as COLUMNS says.
+// A pipe is as wide as COLUMNS says, else nothing is cut in it.
 func TestWidthOfPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -44,7 +44,7 @@ func TestWidthOfPipe(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	for columns, want := range map[string]int{"60": 60, "": 100, "5": 100, "wide": 100} {
+	for columns, want := range map[string]int{"60": 60, "": cli.NoWidth, "5": cli.NoWidth, "wide": cli.NoWidth} {
 		t.Setenv("COLUMNS", columns)
 		if have := cli.Width(w); have != want {
 			t.Errorf("COLUMNS=%q: %d", columns, have)

@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rivo/uniseg"
-	"pgregory.net/rapid"
-
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -63,22 +60,4 @@ func TestMessagesWithBlocks(t *testing.T) {
 			t.Errorf("%s: %+v", raw, have)
 		}
 	}
-}
-
-// A table is no wider than asked for, as long as the columns that may be cut
-// allow it, and every line has every column at the same place.
-func TestTable(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		cell := rapid.SampledFrom([]string{"", "a", "ä", "日本語", "a long text of some words", strings.Repeat("x", 90), "two\nlines", "\x1b[31m"})
-		table := render.Table{Head: []string{"ONE", "N", "LAST"}, Right: []int{1}, Cut: []int{2, 0}}
-		for range rapid.IntRange(0, 5).Draw(t, "rows") {
-			table.Rows = append(table.Rows, []string{cell.Draw(t, "0"), "17", cell.Draw(t, "2")})
-		}
-		width := rapid.IntRange(24, 120).Draw(t, "width")
-		for _, line := range table.Lines(width) {
-			if uniseg.StringWidth(line) > width || strings.ContainsAny(line, "\n\x1b") {
-				t.Fatalf("%d columns: %q", uniseg.StringWidth(line), line)
-			}
-		}
-	})
 }

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// Table lays out rows in columns, at most as wide as asked for as far as the
-// columns that may be cut allow.
+// Table lays out rows in columns. Where they do not all fit, texts are cut first, then
+// columns are left out, then texts are cut further: no line is wider than asked for.
 type Table struct {
 	Head  []string
 	Rows  [][]string
 	Right []int // columns that stand at the right, such as numbers
 	Cut   []int // columns that may be cut, the one that gives way first first
+	Drop  []int // columns that may be left out, the one that goes first first
 
 	// Paint colours a cell that has its width already. Row -1 is the head. nil
 	// paints nothing.
@@ -19,55 +20,110 @@ type Table struct {
 }
 
 const (
-	gap         = 2
-	leastColumn = 8 // columns are not cut below it
+	gap          = 2
+	enoughColumn = 20 // columns are cut to it before one is left out
+	leastColumn  = 8  // and to this if none is left to leave out
 )
 
-// Lines returns the table's lines.
+// Lines returns the table's lines, none of which is wider than width.
 func (t Table) Lines(width int) []string {
-	widths := t.widths(width)
-	lines := []string{t.line(-1, t.Head, widths)}
+	head, rows := flat(t.Head), make([][]string, len(t.Rows))
 	for i, row := range t.Rows {
+		rows[i] = flat(row)
+	}
+	widths := t.fit(natural(head, rows), width)
+	lines := []string{t.line(-1, head, widths)}
+	for i, row := range rows {
 		lines = append(lines, t.line(i, row, widths))
 	}
 	return lines
 }
 
-func (t Table) widths(width int) []int {
-	widths := make([]int, len(t.Head))
-	total := gap * (len(t.Head) - 1)
-	for c := range widths {
-		widths[c] = columns(t.Head[c])
-		for _, row := range t.Rows {
-			widths[c] = max(widths[c], columns(row[c]))
-		}
-		total += widths[c]
+// flat returns cells on one line each.
+func flat(cells []string) []string {
+	list := make([]string, len(cells))
+	for i, cell := range cells {
+		list[i] = oneLine(cell)
 	}
-	for _, c := range t.Cut {
-		least := max(leastColumn, columns(t.Head[c]))
-		if over := min(total-width, widths[c]-least); over > 0 {
-			widths[c] -= over
-			total -= over
+	return list
+}
+
+// natural returns the widths that cut nothing.
+func natural(head []string, rows [][]string) []int {
+	widths := make([]int, len(head))
+	for c := range widths {
+		widths[c] = columns(head[c])
+		for _, row := range rows {
+			widths[c] = max(widths[c], columns(row[c]))
 		}
 	}
 	return widths
 }
 
+// left is the width of a column that is left out.
+const left = -1
+
+// fit makes widths smaller until they fit.
+func (t Table) fit(widths []int, width int) []int {
+	for _, c := range t.Drop {
+		enough := slices.Clone(widths)
+		if t.shrink(enough, width, enoughColumn); total(enough) <= width {
+			break
+		}
+		widths[c] = left
+	}
+	t.shrink(widths, width, enoughColumn)
+	t.shrink(widths, width, leastColumn)
+	for c := len(widths) - 1; c >= 0; c-- { // there is no room for what cannot be cut
+		if over := total(widths) - width; over > 0 && widths[c] != left {
+			widths[c] = max(1, widths[c]-over)
+		}
+	}
+	return widths
+}
+
+// shrink cuts the columns that may be cut, none below least or its head.
+func (t Table) shrink(widths []int, width, least int) {
+	for _, c := range t.Cut {
+		if over := min(total(widths)-width, widths[c]-max(least, columns(t.Head[c]))); over > 0 && widths[c] != left {
+			widths[c] -= over
+		}
+	}
+}
+
+// total is the width of a line.
+func total(widths []int) int {
+	sum := -gap
+	for _, w := range widths {
+		if w != left {
+			sum += gap + w
+		}
+	}
+	return sum
+}
+
 func (t Table) line(row int, cells []string, widths []int) string {
 	var b strings.Builder
+	last := len(cells) - 1
+	for last > 0 && widths[last] == left {
+		last--
+	}
 	for c, cell := range cells {
+		if widths[c] == left {
+			continue
+		}
 		cell = Cut(cell, widths[c])
 		pad := strings.Repeat(" ", widths[c]-columns(cell))
 		switch {
 		case slices.Contains(t.Right, c):
 			cell = pad + cell
-		case c < len(cells)-1:
+		case c < last:
 			cell += pad
 		}
 		if t.Paint != nil {
 			cell = t.Paint(row, c, cell)
 		}
-		if c > 0 {
+		if b.Len() > 0 {
 			b.WriteString(strings.Repeat(" ", gap))
 		}
 		b.WriteString(cell)

@@ -127,6 +127,10 @@ func Wrap(s string, width int) []string {
 	width = max(width, 4) // the widest character fits
 	var lines []string
 	for _, paragraph := range strings.Split(strings.ReplaceAll(plain.Printable(s), "\t", "    "), "\n") {
+		if columns(paragraph) <= width { // word by word, a long line would take time by its square
+			lines = append(lines, strings.TrimRight(paragraph, " "))
+			continue
+		}
 		line := ""
 		flush := func() { lines, line = append(lines, strings.TrimRight(line, " ")), "" }
 		for _, word := range strings.SplitAfter(paragraph, " ") {
