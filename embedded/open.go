@@ -142,7 +142,7 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 
 // views has the store keep the catalog and the search view in a directory.
 func (o Options) views(st *tally.Config, dir string) (close func() error) {
-	list, search := catalog.New(dir, o.Logger), catalog.NewSearch(dir, render.Said, o.Logger)
+	list, search := catalog.New(dir, render.Opening, o.Logger), catalog.NewSearch(dir, render.Said, o.Logger)
 	st.Views, st.PatientViews, st.ViewsDir, st.Catalog = []projector.View{list}, []projector.View{search}, dir, listed(dir)
 	return func() error { return errors.Join(list.Close(), search.Close()) }
 }

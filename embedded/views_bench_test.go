@@ -38,7 +38,7 @@ func BenchmarkRebuild(b *testing.B) {
 	silent := slog.New(slog.DiscardHandler)
 	for b.Loop() {
 		raw := rate(count, func() { readRaw(b, s, count) })
-		list, search := catalog.New(b.TempDir(), silent), catalog.NewSearch(b.TempDir(), render.Said, silent)
+		list, search := catalog.New(b.TempDir(), render.Opening, silent), catalog.NewSearch(b.TempDir(), render.Said, silent)
 		folded := rate(count, func() { catchUp(b, s.Log(), list) })
 		b.ReportMetric(raw, "raw/s")
 		b.ReportMetric(folded, "catalog/s")

@@ -29,7 +29,7 @@ func BenchmarkSpread(b *testing.B) {
 // catches up does it.
 func foldRate(b *testing.B, count int, session func(int) int) float64 {
 	b.Helper()
-	c := New(b.TempDir(), nullLogger)
+	c := New(b.TempDir(), openingOf, nullLogger)
 	defer c.Close()
 	if _, _, err := c.Begin(b.Context()); err != nil {
 		b.Fatal(err)

@@ -20,6 +20,7 @@ import (
 // it. It is a projector.View; Reader reads it.
 type Catalog struct {
 	file
+	opening   Opening
 	lastKey   int64
 	sessions  map[events.Subject]*list.Element // of *session
 	recent    *list.List                       // those touched last are in front
@@ -39,12 +40,12 @@ const (
 )
 
 // New returns the catalog in a directory, to be run by a projector.Runner.
-func New(dir string, lg *slog.Logger) *Catalog {
-	return newCatalog(filepath.Join(dir, FileName), current, lg)
+func New(dir string, opening Opening, lg *slog.Logger) *Catalog {
+	return newCatalog(filepath.Join(dir, FileName), current, opening, lg)
 }
 
-func newCatalog(path, set string, lg *slog.Logger) *Catalog {
-	c := &Catalog{file: file{form: catalogForm, path: path, set: set, logger: lg}}
+func newCatalog(path, set string, opening Opening, lg *slog.Logger) *Catalog {
+	c := &Catalog{file: file{form: catalogForm, path: path, set: set, logger: lg}, opening: opening}
 	c.clear()
 	return c
 }
@@ -121,8 +122,12 @@ func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) err
 			return err
 		}
 	}
-	if v, err := s.apply(f); v.Void != "" || err != nil {
+	v, err := s.apply(f)
+	if v.Void != "" || err != nil {
 		return err
+	}
+	if s.Opening == "" && !v.Late {
+		s.open(c.opening(f), f.Offset)
 	}
 	if ref := projector.RunOf(f.Payload); ref != nil {
 		return c.applyRun(ctx, s, *ref, f)
@@ -143,6 +148,9 @@ func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) er
 	parent, err := c.session(ctx, sub)
 	if err != nil || parent == nil || parent == s {
 		return err
+	}
+	if parent.opened <= fork.Offset && parent.history.First() <= fork.Offset {
+		s.open(parent.Opening, parent.opened)
 	}
 	err = s.history.Inherit(parent.history, fork.Offset)
 	c.held += int64(s.history.Footprint())
@@ -318,9 +326,9 @@ func (c *Catalog) store(ctx context.Context) error {
 }
 
 var (
-	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(31) + ")"
+	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(33) + ")"
 	// Namespace and id never change, and setting them would write their index again.
-	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(28) + ") WHERE session=?"
+	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(30) + ") WHERE session=?"
 )
 
 func (c *Catalog) storeSession(ctx context.Context, s *session) error {

@@ -51,7 +51,7 @@ func begin(t *testing.T, c *Catalog, want events.Offset) {
 func TestTwoWriters(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b", "c")
-	one, two := New(dir, nullLogger), New(dir, nullLogger)
+	one, two := New(dir, openingOf, nullLogger), New(dir, openingOf, nullLogger)
 	defer one.Close()
 	defer two.Close()
 	begin(t, one, 0)
@@ -72,7 +72,7 @@ func TestTwoWriters(t *testing.T) {
 func TestTwoWritersOfOneNewSession(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b")
-	one, two := New(dir, nullLogger), New(dir, nullLogger)
+	one, two := New(dir, openingOf, nullLogger), New(dir, openingOf, nullLogger)
 	defer one.Close()
 	defer two.Close()
 	for _, c := range []*Catalog{one, two} {
@@ -103,7 +103,7 @@ func mustHaveTurns(t *testing.T, dir string, want int) {
 func TestFileIsReplaced(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b")
-	c := New(dir, nullLogger)
+	c := New(dir, openingOf, nullLogger)
 	defer c.Close()
 	begin(t, c, 0)
 	must(t, put(t, c, records[:1]))
@@ -121,7 +121,7 @@ func TestFileIsReplaced(t *testing.T) {
 func TestReplace(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b", "c")
-	live, fresh := New(dir, nullLogger), NextCatalog(dir, nullLogger)
+	live, fresh := New(dir, openingOf, nullLogger), NextCatalog(dir, openingOf, nullLogger)
 	defer live.Close()
 	defer fresh.Close()
 	begin(t, live, 0)
@@ -140,7 +140,7 @@ func TestReplace(t *testing.T) {
 		t.Fatalf("the writer of the old edition: %v", err)
 	}
 	begin(t, live, 3)
-	again := NextCatalog(dir, nullLogger) // the names are free again
+	again := NextCatalog(dir, openingOf, nullLogger) // the names are free again
 	begin(t, again, 0)
 	must(t, again.Close())
 }
@@ -183,7 +183,7 @@ func TestIntervals(t *testing.T) {
 func TestPowerCutInNewFile(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b", "c")
-	c := New(dir, nullLogger)
+	c := New(dir, openingOf, nullLogger)
 	defer c.Close()
 	begin(t, c, 0)
 	must(t, put(t, c, records))
@@ -205,7 +205,7 @@ func TestPowerCutInNewFile(t *testing.T) {
 				}
 				must(t, os.WriteFile(filepath.Join(cut, FileName+suffix), fate(b), 0o600))
 			}
-			again := New(cut, nullLogger)
+			again := New(cut, openingOf, nullLogger)
 			cursor, _, err := again.Begin(t.Context())
 			if err != nil || cursor.Offset != 0 && cursor.Offset != 3 {
 				t.Errorf("%s file, %s log: at %v, %v", file, wal, cursor.Offset, err)

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -29,7 +30,7 @@ func temporary(t *rapid.T) string {
 func fold(t *rapid.T, path, set string, records testkit.Records, split bool) *Catalog {
 	t.Helper()
 	ctx := t.Context()
-	c := newCatalog(path, set, nullLogger)
+	c := newCatalog(path, set, openingOf, nullLogger)
 	cursor := mustBegin(t, c)
 	for i := 0; i < len(records); {
 		f := projector.Decode(records[i])
@@ -43,7 +44,7 @@ func fold(t *rapid.T, path, set string, records testkit.Records, split bool) *Ca
 		}
 		if !last && rapid.IntRange(0, 3).Draw(t, "crash") == 0 { // nothing since the last commit was stored
 			must(t, c.Close())
-			c = newCatalog(path, set, nullLogger)
+			c = newCatalog(path, set, openingOf, nullLogger)
 			cursor = mustBegin(t, c)
 			for i > 0 && records[i-1].Offset > cursor.Offset {
 				i--
@@ -125,10 +126,55 @@ func TestRowsAgreeWithLoad(t *testing.T) {
 			got, err := c.session(t.Context(), rec.Subject)
 			must(t, err)
 			mustShow(t, got, want)
+			if said := openedBy(t, records, loader, rec.Subject, records[len(records)-1].Offset); got.Opening != said {
+				t.Fatalf("%s opens with %q, want %q", got.ID, got.Opening, said)
+			}
 			mustHaveRuns(t, c, got, want.Ledger)
 			mustSum(t, c, got, want.Ledger)
 		}
 	})
+}
+
+// openingOf says what opens a session in the tests' records: nothing of every third, of
+// the others the JSON of the first turn.
+func openingOf(f projector.Fact) string {
+	brought := f.Brings()
+	for _, name := range brought.Names() {
+		if turns := brought.Turns(name); len(turns) > 0 && f.Offset%3 != 0 {
+			return f.Offset.String() + string(turns[0].Raw)
+		}
+	}
+	return ""
+}
+
+// openedBy finds what opens a session up to an offset, by reading it: the first record
+// that says something and is neither late nor void; in a fork, what it has inherited first.
+func openedBy(t *rapid.T, records testkit.Records, loader *projector.Loader, sub events.Subject, upto events.Offset) string {
+	t.Helper()
+	s, err := loader.Session(t.Context(), sub, 0)
+	must(t, err)
+	without := s.History.Late()
+	for _, v := range s.Ledger.Void {
+		without = append(without, v.Offset)
+	}
+	for i, rec := range records.Of(sub) {
+		f := projector.Decode(rec)
+		if f.Offset > upto {
+			break
+		}
+		if p, ok := f.Payload.(*events.SessionCreated); ok && i == 0 && p.Fork != nil && p.Fork.Offset < f.Offset {
+			parent := events.Session(sub.Namespace, p.Fork.Session)
+			if len(records.Of(parent)) > 0 && parent != sub {
+				if text := openedBy(t, records, loader, parent, p.Fork.Offset); text != "" {
+					return text
+				}
+			}
+		}
+		if text := openingOf(f); text != "" && !slices.Contains(without, f.Offset) {
+			return text
+		}
+	}
+	return ""
 }
 
 func mustShow(t *rapid.T, got *session, want *projector.Session) {

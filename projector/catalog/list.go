@@ -31,6 +31,7 @@ type Order string
 // The orders. All but ByID begin with the largest.
 const (
 	ByHead    Order = "last"    // the session written to last is first
+	ByActive  Order = "active"  // by the latest time of a record, which its producer says: an import keeps it
 	ByCreated Order = "created" // by the producers' clocks
 	ByCost    Order = "cost"
 	ByTurns   Order = "turns"
@@ -43,6 +44,8 @@ func (o Order) column() (name string, descends bool, err error) {
 	switch o {
 	case ByHead, "":
 		return "head_offset", true, nil
+	case ByActive:
+		return "last_at", true, nil
 	case ByCreated:
 		return "created_at", true, nil
 	case ByCost:
@@ -54,7 +57,7 @@ func (o Order) column() (name string, descends bool, err error) {
 	case ByID:
 		return "id", false, nil
 	}
-	return "", false, &events.InvalidError{Field: "sort", Reason: fmt.Sprintf("%q: want last, created, cost, turns, records or id", string(o))}
+	return "", false, &events.InvalidError{Field: "sort", Reason: fmt.Sprintf("%q: want last, active, created, cost, turns, records or id", string(o))}
 }
 
 // Query selects sessions of one namespace. Fields that are zero select all.
@@ -63,7 +66,7 @@ type Query struct {
 	Kind      string
 	Since     time.Time // written to at or after
 	Until     time.Time // written to before
-	Grep      string    // in id or title, whatever the case
+	Grep      string    // in id, title, goal or opening, whatever the case
 	CWD       string
 	Project   string
 	MinCost   float64
@@ -155,7 +158,7 @@ func (q Query) where() (where []string, args []any) {
 	}
 	if q.Grep != "" {
 		like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(q.Grep) + "%"
-		add(`(id LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')`, like, like)
+		add(`(id LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\' OR goal LIKE ? ESCAPE '\' OR opening LIKE ? ESCAPE '\')`, like, like, like, like)
 	}
 	if q.CWD != "" {
 		add("cwd=?", q.CWD)
@@ -215,7 +218,7 @@ func parseMark(token string, o Order) (mark, error) {
 		return mark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", token)}
 	}
 	switch o {
-	case ByCreated, ByID:
+	case ByActive, ByCreated, ByID:
 		return mark{st.Key, st.Text}, nil
 	case ByCost:
 		return mark{st.Key, st.Real}, nil

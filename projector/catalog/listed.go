@@ -47,15 +47,15 @@ func Listed(ctx context.Context, dir, namespace, kind string) ([]projector.Liste
 }
 
 // Folded calls f with a directory in which both views are, made of the log for that and
-// removed afterwards: for those who need them where they cannot be kept. text is what the
-// search view finds of an event.
-func Folded(ctx context.Context, l projector.Follower, text Text, lg *slog.Logger, f func(dir string) error) error {
+// removed afterwards: for those who need them where they cannot be kept. opening and text
+// are as New and NewSearch take them.
+func Folded(ctx context.Context, l projector.Follower, opening Opening, text Text, lg *slog.Logger, f func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "tally-views-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	list, search := New(dir, lg), NewSearch(dir, text, lg)
+	list, search := New(dir, opening, lg), NewSearch(dir, text, lg)
 	for _, v := range []projector.View{list, search} {
 		r := &projector.Runner{Log: l, View: v, Logger: lg}
 		if err := r.CatchUp(ctx, nil); err != nil {

@@ -44,12 +44,12 @@ func longLog(t *testing.T, seed uint64, n int) testkit.Records {
 func TestLongSession(t *testing.T) {
 	for seed := range uint64(3) {
 		records, dir := longLog(t, seed, 5000), t.TempDir()
-		whole := newCatalog(filepath.Join(dir, "whole.db"), current, nullLogger)
+		whole := newCatalog(filepath.Join(dir, "whole.db"), current, openingOf, nullLogger)
 		defer whole.Close()
 		begin(t, whole, 0)
 		must(t, put(t, whole, records))
 
-		parts := newCatalog(filepath.Join(dir, "parts.db"), current, nullLogger)
+		parts := newCatalog(filepath.Join(dir, "parts.db"), current, openingOf, nullLogger)
 		defer parts.Close()
 		begin(t, parts, 0)
 		for i := 0; i < len(records); i += 150 {
@@ -73,7 +73,7 @@ func TestLongSession(t *testing.T) {
 
 // A block of a session that cannot be read is an error of the view, not of the session.
 func TestLongSessionUnread(t *testing.T) {
-	c, records := New(t.TempDir(), nullLogger), longLog(t, 1, 3000)
+	c, records := New(t.TempDir(), openingOf, nullLogger), longLog(t, 1, 3000)
 	defer c.Close()
 	begin(t, c, 0)
 	must(t, put(t, c, records))

@@ -54,7 +54,7 @@ func TestPagesOfEquals(t *testing.T) {
 			record(t, sub, at+2, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`1`)}}}),
 			record(t, sub, at+3, &events.CostAccrued{Model: "m", USD: "0.25", Purpose: "run", Source: "reported"}))
 	}
-	c := New(dir, nullLogger)
+	c := New(dir, openingOf, nullLogger)
 	begin(t, c, 0)
 	must(t, put(t, c, records))
 	must(t, c.Close())
@@ -96,7 +96,7 @@ func TestFindNewerThanCatalog(t *testing.T) {
 	newer := append(records[:4:4], record(t, sub, 5, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`"word five"`)}}}),
 		record(t, events.Session("", "unknown"), 6, &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(`"word six"`)}}}))
 	dir := t.TempDir()
-	list, search := New(dir, nullLogger), NewSearch(dir, textOf, nullLogger)
+	list, search := New(dir, openingOf, nullLogger), NewSearch(dir, textOf, nullLogger)
 	begin(t, list, 0)
 	must(t, put(t, list, records))
 	must(t, list.Close())
@@ -155,7 +155,7 @@ func TestQuarantineTakesBack(t *testing.T) {
 	goodOnly := batch.Of(good)
 	aside := []events.Subject{bad, fresh, doc}
 
-	want, have := New(t.TempDir(), nullLogger), New(t.TempDir(), nullLogger)
+	want, have := New(t.TempDir(), openingOf, nullLogger), New(t.TempDir(), openingOf, nullLogger)
 	defer want.Close()
 	defer have.Close()
 	wantText, haveText := NewSearch(t.TempDir(), textOf, nullLogger), NewSearch(t.TempDir(), textOf, nullLogger)

@@ -32,8 +32,8 @@ var ErrBehind = errors.New("catalog: the new edition is behind")
 
 // NextCatalog returns the second edition of the catalog in a directory. One that was
 // begun and not finished is gone on with.
-func NextCatalog(dir string, lg *slog.Logger) *Catalog {
-	return newCatalog(filepath.Join(dir, FileName), next, lg)
+func NextCatalog(dir string, opening Opening, lg *slog.Logger) *Catalog {
+	return newCatalog(filepath.Join(dir, FileName), next, opening, lg)
 }
 
 // NextSearch returns the second edition of the search view in a directory.

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"cmp"
+
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
 )
@@ -11,15 +13,17 @@ const (
 	SearchFileName = "search.db"
 )
 
-// catalogForm has the version that changes whenever the fold or the tables do.
+// catalogForm has the version that changes whenever the fold or the tables do, or what is
+// made of what a session is about.
 var catalogForm = form{
 	view:    "catalog",
-	version: 1,
+	version: 2,
 	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents"},
 	schema: `
 CREATE TABLE sessions{set}(
 	session INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
 	kind TEXT NOT NULL, title TEXT NOT NULL, status TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL,
+	goal TEXT NOT NULL, opening TEXT NOT NULL,
 	created_at TEXT NOT NULL, last_at TEXT NOT NULL,
 	turns INTEGER NOT NULL, total_turns INTEGER NOT NULL, runs INTEGER NOT NULL, rewinds INTEGER NOT NULL,
 	records INTEGER NOT NULL, late INTEGER NOT NULL, void INTEGER NOT NULL,
@@ -61,6 +65,8 @@ type Session struct {
 	Status    string
 	Project   string
 	CWD       string
+	Goal      string // of the simulation that it is; at most 200 bytes
+	Opening   string // what a user said first, rewound or not, or in the part that a fork has inherited: a line of at most 200 bytes
 	CreatedAt events.Timestamp
 	LastAt    events.Timestamp // the latest time of any record
 
@@ -79,15 +85,19 @@ type Session struct {
 	Live        Intervals // the records in effect
 }
 
+// About says in a line what the session is about: its title, else its goal, else what
+// a user said first.
+func (s *Session) About() string { return cmp.Or(s.Title, s.Goal, s.Opening) }
+
 // sessionColumns are in the order of columns.
-const sessionColumns = `namespace, id, kind, title, status, project, cwd, created_at, last_at,
+const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, opening, created_at, last_at,
 	turns, total_turns, runs, rewinds, records, late, void,
 	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
 	parent, fork_session, fork_offset, first_offset, head_offset, live`
 
 // columns points to what is stored of a session.
 func (s *Session) columns() []any {
-	list := []any{&s.Namespace, &s.ID, &s.Kind, &s.Title, &s.Status, &s.Project, &s.CWD, &s.CreatedAt, &s.LastAt,
+	list := []any{&s.Namespace, &s.ID, &s.Kind, &s.Title, &s.Status, &s.Project, &s.CWD, &s.Goal, &s.Opening, &s.CreatedAt, &s.LastAt,
 		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
 	list = append(list, totalColumns(&s.Spent)...)
 	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live)

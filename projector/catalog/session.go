@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -17,6 +18,7 @@ type session struct {
 	subject events.Subject
 	history *projector.Timeline
 	created events.Offset // of the session.created that counts
+	opened  events.Offset // of the record that brought the opening
 	set     fields        // that were set and not taken away again
 
 	stored bool // there is a row of it
@@ -97,6 +99,25 @@ func (s *session) create(f projector.Fact, p *events.SessionCreated) {
 	}
 }
 
+// An Opening is what a user says first in what a record brings, on a line; "" if nothing.
+type Opening func(projector.Fact) string
+
+// maxAbout is how much of a goal or an opening is kept, in bytes.
+const maxAbout = 200
+
+// open takes what a user said first.
+func (s *session) open(text string, at events.Offset) {
+	if text != "" {
+		s.Opening, s.opened = cut(text, maxAbout), at
+	}
+}
+
+// aim takes the goal of the simulation that the session is.
+func (s *session) aim(trajectory events.Raw) {
+	members, _ := rawjson.Object(trajectory) // what is not an object has no goal
+	s.Goal = cut(strings.Join(strings.Fields(members.Text("goal")), " "), maxAbout)
+}
+
 // fields is a set of the fields of a session that have columns.
 type fields uint64
 
@@ -119,6 +140,8 @@ func (s *session) field(name string) (*string, fields) {
 func (s *session) update(f events.Field) {
 	column, bit := s.field(f.Name)
 	switch {
+	case f.Name == "trajectory":
+		s.aim(f.Value)
 	case column == nil:
 	case string(f.Value) == "null":
 		*column = ""
@@ -139,25 +162,29 @@ func (s *session) settle() (err error) {
 
 // state encodes what stands neither in the row nor in the marks.
 func (s *session) state() []byte {
-	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), uint64(s.set))
+	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), uint64(s.opened))
+	b = binary.AppendUvarint(b, uint64(s.set))
 	return append(b, s.history.Rest()...)
 }
 
 // restore reads what state wrote.
 func (s *session) restore(state []byte, blocks [][]byte) error {
-	created, n := binary.Uvarint(state)
-	set, m := binary.Uvarint(state[max(n, 0):])
-	if n <= 0 || m <= 0 {
-		return errors.New("the state is cut off")
+	var head [3]uint64
+	for i := range head {
+		value, n := binary.Uvarint(state)
+		if n <= 0 {
+			return errors.New("the state is cut off")
+		}
+		head[i], state = value, state[n:]
 	}
-	s.created, s.set = events.Offset(created), fields(set)
+	s.created, s.opened, s.set = events.Offset(head[0]), events.Offset(head[1]), fields(head[2])
 	var err error
-	s.history, err = projector.DecodeTimeline(s.subject, blocks, state[n+m:])
+	s.history, err = projector.DecodeTimeline(s.subject, blocks, state)
 	s.blocks = len(blocks)
 	return err
 }
 
 // footprint is about how many bytes of memory the session takes.
 func (s *session) footprint() int {
-	return 1024 + len(s.Title) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
+	return 1024 + len(s.Title) + len(s.Goal) + len(s.Opening) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
 }

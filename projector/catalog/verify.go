@@ -15,7 +15,7 @@ import (
 // directory hold, row by row. It returns the first difference of each view. A view
 // that is not there, or of another version, is not a difference: it will be built. progress,
 // if not nil, is told of the views' progress.
-func Verify(ctx context.Context, src projector.Follower, dir string, text Text, progress func(view string, c projector.Cursor)) ([]projector.Finding, error) {
+func Verify(ctx context.Context, src projector.Follower, dir string, opening Opening, text Text, progress func(view string, c projector.Cursor)) ([]projector.Finding, error) {
 	var findings []projector.Finding
 	tmp, err := os.MkdirTemp("", "tally-verify-")
 	if err != nil {
@@ -24,14 +24,14 @@ func Verify(ctx context.Context, src projector.Follower, dir string, text Text, 
 	defer os.RemoveAll(tmp)
 	silent := slog.New(slog.DiscardHandler)
 	fresh := NewSearch(tmp, text, silent)
-	list := New(tmp, silent)
+	list := New(tmp, opening, silent)
 	defer fresh.Close()
 	defer list.Close()
 	for _, v := range []struct {
 		view projector.View
 		file *file
 		path string
-	}{{list, &list.file, New(dir, silent).path}, {fresh, &fresh.file, NewSearch(dir, text, silent).path}} {
+	}{{list, &list.file, New(dir, opening, silent).path}, {fresh, &fresh.file, NewSearch(dir, text, silent).path}} {
 		what, err := verify(ctx, src, v.view, v.file, v.path, progress)
 		if err != nil {
 			return findings, err

@@ -34,7 +34,7 @@ func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView
 	for _, name := range names {
 		switch name {
 		case "catalog":
-			c := catalog.New(dir, lg)
+			c := catalog.New(dir, render.Opening, lg)
 			list = append(list, keptView{&projector.Runner{Log: st.Log, View: c, Logger: lg}, c})
 		case "search":
 			s := catalog.NewSearch(dir, render.Said, lg)

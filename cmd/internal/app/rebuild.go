@@ -25,7 +25,7 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 	if err != nil {
 		return 0, err
 	}
-	var e catalog.Edition = catalog.NextCatalog(st.ViewsDir(), lg)
+	var e catalog.Edition = catalog.NextCatalog(st.ViewsDir(), render.Opening, lg)
 	if name == "search" {
 		e = catalog.NextSearch(st.ViewsDir(), render.Said, lg)
 	}
@@ -120,7 +120,7 @@ func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Fin
 		defer done()
 		steps[name] = step
 	}
-	return catalog.Verify(ctx, st.Log, st.ViewsDir(), render.Said, func(view string, c projector.Cursor) { steps[view](c) })
+	return catalog.Verify(ctx, st.Log, st.ViewsDir(), render.Opening, render.Said, func(view string, c projector.Cursor) { steps[view](c) })
 }
 
 // ViewNames returns the views that arguments name: all if there are none.

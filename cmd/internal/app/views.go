@@ -79,7 +79,7 @@ func (a *App) withFolded(ctx context.Context, c config.Config, st *tally.Store, 
 	if err != nil {
 		return err
 	}
-	return catalog.Folded(ctx, st.Log, render.Said, lg, func(dir string) error { return withFiles(ctx, c, dir, f) })
+	return catalog.Folded(ctx, st.Log, render.Opening, render.Said, lg, func(dir string) error { return withFiles(ctx, c, dir, f) })
 }
 
 func withFiles(ctx context.Context, c config.Config, dir string, f func(config.Config, Views) error) error {

@@ -1,0 +1,61 @@
+package render
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/projector"
+)
+
+// Opening returns what a user says first in what a record brings, in a turn or as the
+// prompt of a panel's run: the first line of it that is not blank. It is "" if no user
+// says anything.
+func Opening(f projector.Fact) string {
+	if p, ok := f.Payload.(*events.RunFinished); ok {
+		result, _ := rawjson.Object(p.Result) // another form has no prompt
+		return firstLine(result.Object("content").Text("prompt"))
+	}
+	brought := f.Brings()
+	names := brought.Names()
+	if i := slices.Index(names, events.MainThread); i > 0 {
+		names = slices.Insert(slices.Delete(names, i, i+1), 0, events.MainThread)
+	}
+	for _, name := range names {
+		for _, t := range brought.Turns(name) {
+			if text := asked(t.Raw); text != "" {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+// asked is the first line that a user says in a turn. A turn that is text alone says not
+// who speaks, and is taken for a user's.
+func asked(raw events.Raw) string {
+	if raw == nil {
+		return ""
+	}
+	t, _ := turns.Read(raw) // of what has no known shape it is not known who speaks
+	for _, p := range t.Parts {
+		if p.Kind == turns.Said && (strings.EqualFold(p.Role, "user") || t.Shape == "text") {
+			if text := firstLine(p.Text); text != "" {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+// firstLine returns the first line that is not blank, with one space between words.
+func firstLine(s string) string {
+	for line := range strings.Lines(s) {
+		if words := strings.Fields(line); len(words) > 0 {
+			return strings.Join(words, " ")
+		}
+	}
+	return ""
+}
