@@ -11,10 +11,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Event says in a few words what an event holds, "" if its type says it all.
+// Event says in a few words, of at most width columns, what an event holds; "" if its type
+// says it all.
 func Event(e events.Event, width int) string {
 	if e.Type == events.TypeDocumentWritten {
-		return plain.Bytes(int64(len(e.Data))) + " " + Cut(e.ContentType, 40)
+		return plain.Bytes(int64(len(e.Data))) + " " + Cut(e.ContentType, width)
 	}
 	p, err := events.Decode(e.Type, e.Data)
 	if err != nil {
@@ -23,7 +24,7 @@ func Event(e events.Event, width int) string {
 	switch p := p.(type) {
 	case *events.SessionCreated:
 		if p.Fork != nil {
-			return fmt.Sprintf("%s, fork of %s at %v", Cut(p.Kind, 20), Cut(p.Fork.Session, 40), p.Fork.Offset)
+			return Cut(fmt.Sprintf("%s, fork of %s at %v", p.Kind, p.Fork.Session, p.Fork.Offset), width)
 		}
 		return Cut(p.Kind+" "+p.Title, width)
 	case *events.SessionUpdated:
@@ -43,7 +44,7 @@ func Event(e events.Event, width int) string {
 		}
 		return Cut(strings.Join(parts, ", "), width)
 	case *events.ThreadPinned:
-		return fmt.Sprintf("%s, %s", Cut(p.Thread, 20), plain.Count(len(p.Pins), "turn"))
+		return Cut(p.Thread+", "+plain.Count(len(p.Pins), "turn"), width)
 	case *events.SessionRewound:
 		text := "to " + p.To.String()
 		if p.Undoes != 0 {
@@ -79,9 +80,13 @@ func firstTurn(p *events.TurnAppended, width int) string {
 		return ""
 	}
 	e := p.Entries[0]
-	text := Cut(e.Thread, 20) + "  " + Summary(projector.Turn{Raw: e.Turn, Bytes: e.Bytes}, width)
+	more := ""
 	if len(p.Entries) > 1 {
-		text += fmt.Sprintf("  (+%d)", len(p.Entries)-1)
+		more = fmt.Sprintf("  (+%d)", len(p.Entries)-1)
 	}
-	return text
+	thread := Cut(e.Thread, width) + "  "
+	if room := width - columns(thread+more); room > 0 {
+		return thread + Summary(projector.Turn{Raw: e.Turn, Bytes: e.Bytes}, room) + more
+	}
+	return Cut(e.Thread+more, width)
 }

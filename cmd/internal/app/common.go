@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -62,15 +64,46 @@ func (a *App) StoreFlags() string {
 	return text
 }
 
-// ListTurns prints turns on a line each, a sign before each, and how many there are.
+// Table prints a table as wide as the output is, its head bold.
+func (a *App) Table(t render.Table) error {
+	style, paint := a.Style(), t.Paint
+	t.Paint = func(row, column int, cell string) string {
+		switch {
+		case row < 0:
+			return style.Bold(cell)
+		case paint != nil:
+			return paint(row, column, cell)
+		}
+		return cell
+	}
+	for _, line := range t.Lines(cli.Width(a.Out)) {
+		if _, err := fmt.Fprintln(a.Out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// USD spells what was spent: a dash if no price is known.
+func USD(a events.Amount) string {
+	if r, ok := a.Rat(); !ok || r.Sign() == 0 {
+		return "-"
+	}
+	return string(a)
+}
+
+// ListTurns prints turns on a line each as wide as the output is, a sign before each, and
+// how many there are.
 func ListTurns(w io.Writer, what, sign string, turns []projector.TurnAt) {
 	const most = 10
+	width := cli.Width(w)
 	fmt.Fprintf(w, "%s: %s\n", what, plain.Count(len(turns), "turn"))
 	for i, t := range turns {
 		if i == most && len(turns) > most+1 {
 			fmt.Fprintf(w, "  %s ... and %d more\n", sign, len(turns)-most)
 			return
 		}
-		fmt.Fprintf(w, "  %s %s#%d %v  %s\n", sign, plain.Printable(t.Thread), t.Number, t.Offset, render.Summary(t.Turn, 80))
+		place := fmt.Sprintf("  %s %s#%d %v  ", sign, render.Cut(t.Thread, max(width/3, 8)), t.Number, t.Offset)
+		fmt.Fprintln(w, place+render.Summary(t.Turn, render.Excerpt(width-len(place))))
 	}
 }

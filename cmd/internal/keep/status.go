@@ -19,6 +19,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -88,7 +89,7 @@ lost, the exit code is 5.`,
 				if a.Format != cli.Text {
 					err = cli.WriteJSON(a.Out, a.Format, s)
 				} else {
-					_, err = fmt.Fprint(a.Out, s)
+					_, err = fmt.Fprint(a.Out, s.text(cli.Width(a.Out)))
 				}
 				if err == nil && s.Lost > 0 {
 					err = cli.Silent(cli.Integrity)
@@ -194,15 +195,17 @@ func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]vie
 	return list, nil
 }
 
-// String says it for people.
-func (s status) String() string {
+// text says it for people, in so many columns.
+func (s status) text(width int) string {
 	var b strings.Builder
 	where := s.Backend
 	if s.Store != "" {
 		where = s.Store
 	}
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+		for _, line := range render.Field(name, fmt.Sprintf(format, args...), width, nil) {
+			b.WriteString(line + "\n")
+		}
 	}
 	line("store", "%s", where)
 	if s.Owner != nil {
@@ -219,7 +222,7 @@ func (s status) String() string {
 	for _, v := range s.Views {
 		line(v.View, "%s", v)
 		for _, q := range v.Quarantined {
-			line("", "quarantined: %s at %v: %s", plain.Printable(q.Subject), q.Offset, plain.Printable(q.Reason))
+			line("", "quarantined: %s at %v: %s", q.Subject, q.Offset, q.Reason)
 		}
 	}
 	if s.Store != "" {
@@ -232,7 +235,7 @@ func (s status) String() string {
 func (v viewStatus) String() string {
 	switch {
 	case v.Error != "":
-		return plain.Printable(v.Error)
+		return v.Error
 	case v.LagEvents == 0:
 		return "as of " + v.Offset.String()
 	}

@@ -184,7 +184,7 @@ func (r *reader) print(list *cli.List, format cli.Format, rec events.Record, s *
 		if mark == 0 {
 			mark = ' '
 		}
-		_, err := fmt.Fprintf(r.app.Out, "%c %s\n", mark, r.line(rec, s == nil, reason))
+		_, err := fmt.Fprintln(r.app.Out, r.paint(state, string(mark)+" "+r.line(rec, s == nil, reason, cli.Width(r.app.Out)-2)))
 		return err
 	}
 	event, err := events.AppendJSON(nil, rec.Event)
@@ -218,21 +218,43 @@ func stateOf(s *projector.Session, rec events.Record) (state, reason string) {
 	return "rewound", ""
 }
 
-// line is a record as text.
-func (r *reader) line(rec events.Record, withSubject bool, reason string) string {
+// paint colours a line by what its record is; its mark says the same.
+func (r *reader) paint(state, line string) string {
+	style := r.app.Style()
+	switch state {
+	case "rewound":
+		return style.Dim(line)
+	case "rewind":
+		return style.Cyan(line)
+	case "late", "void":
+		return style.Yellow(line)
+	}
+	return line
+}
+
+// leastTimed is the narrowest that a line with its time is.
+const leastTimed = 60
+
+// line is a record as text, at most width columns of it; its time is left out where there
+// is little room.
+func (r *reader) line(rec events.Record, withSubject bool, reason string, width int) string {
 	name := strings.TrimSuffix(strings.TrimPrefix(rec.Type, "tally."), ".v1")
 	at := projector.Decode(rec).Shown()
-	text := fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
-	if withSubject {
-		text += " " + render.Cut(rec.Subject.String(), 60)
+	text := fmt.Sprintf("%-7v %s", rec.Offset, name)
+	if width >= leastTimed {
+		text = fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
 	}
-	if what := render.Event(rec.Event, 60); what != "" {
-		text += " " + what
+	if withSubject {
+		text += " " + render.Cut(rec.Subject.String(), max(width/3, 20))
 	}
 	if reason != "" {
-		text += "  (" + reason + ")"
+		reason = "  (" + reason + ")"
 	}
-	return strings.TrimRight(text, " ")
+	room := width - len(text) - len(reason) - 1
+	if what := render.Event(rec.Event, render.Excerpt(max(room, 20))); what != "" {
+		text += " " + what
+	}
+	return strings.TrimRight(render.Cut(text+reason, width), " ")
 }
 
 // drawGraph prints the records of a session with its branches beside them.
@@ -248,7 +270,7 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Se
 		recs = append(recs, rec)
 	}
 	nodes := make([]render.Node, len(recs))
-	reasons := make([]string, len(recs))
+	reasons, states := make([]string, len(recs)), make([]string, len(recs))
 	for i, rec := range recs {
 		state, reason := stateOf(s, rec)
 		mark := marks[state]
@@ -256,10 +278,10 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Se
 			mark = '*'
 		}
 		nodes[i] = render.Node{Offset: rec.Offset, Live: s.History.IsLive(rec.Offset), After: s.History.LastLive(rec.Offset - 1), Mark: mark}
-		reasons[i] = reason
+		reasons[i], states[i] = reason, state
 	}
 	before, marks := render.Graph(nodes)
-	list := cli.NewList(r.app.Out, r.app.Format)
+	list, width := cli.NewList(r.app.Out, r.app.Format), cli.Width(r.app.Out)
 	for i, rec := range recs {
 		if r.app.Format != cli.Text {
 			if err := list.Add(graphed{rec.Offset, nodes[i].After, nodes[i].Live, rec.Type, reasons[i]}); err != nil {
@@ -270,7 +292,10 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Se
 		for _, line := range before[i] {
 			fmt.Fprintln(r.app.Out, line)
 		}
-		fmt.Fprintln(r.app.Out, marks[i]+r.line(rec, false, reasons[i]))
+		line := marks[i] + r.line(rec, false, reasons[i], width-len(marks[i]))
+		if _, err := fmt.Fprintln(r.app.Out, r.paint(states[i], line)); err != nil {
+			return err
+		}
 	}
 	if r.app.Format != cli.Text {
 		return list.Close()

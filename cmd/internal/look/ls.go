@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +22,7 @@ type listed struct {
 	Session    string           `json:"session"`
 	Kind       string           `json:"kind"`
 	Title      string           `json:"title,omitempty"`
+	About      string           `json:"about,omitempty"` // the title, else the goal, else what a user said first
 	Status     string           `json:"status,omitempty"`
 	Project    string           `json:"project,omitempty"`
 	CWD        string           `json:"cwd,omitempty"`
@@ -51,7 +52,15 @@ func newLs(a *app.App) *cobra.Command {
 		Use: "ls", Short: "List the sessions, the one written to last first", Args: cobra.NoArgs,
 		Long: `List the sessions, the one written to last first, from the catalog: a view that the
 owner of the store keeps up to date, and that is read without opening the store if
-nobody owns it.`,
+nobody owns it.
+
+TITLE is the title, else the goal of a simulation, else the first line that a user
+said. ACTIVE is the latest time that the records of a session say. An import keeps
+their times, so ACTIVE need not descend unless --sort active asks for it; HEAD, the
+offset of the last record, does. USD is a dash where no price is known.
+
+On a terminal a list is as wide as that: columns that do not fit are left out. In a
+pipe nothing is cut.`,
 		Example: app.Examples("tally ls --since 7d --min-cost 0.5", "tally ls --grep cake --sort cost -o jsonl", "tally ls -o json --limit 50"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -82,12 +91,12 @@ nobody owns it.`,
 	f.StringVar(&q.Kind, "kind", "", "only sessions of this kind")
 	f.StringVar(&since, "since", "", "only those written to since a time, or for so long, such as 7d")
 	f.StringVar(&until, "until", "", "only those not written to since")
-	f.StringVar(&q.Grep, "grep", "", "only those with this text in their id or title")
+	f.StringVar(&q.Grep, "grep", "", "only those with this text in their id, title, goal or opening")
 	f.StringVar(&cwd, "cwd", "", "only those that worked in this directory")
 	f.StringVar(&q.Project, "project", "", "only those of this project")
 	f.Float64Var(&q.MinCost, "min-cost", 0, "only those that cost so many USD or more")
 	f.StringVar(&q.Parent, "parent", "", "only those that this session started, and its forks")
-	f.StringVar((*string)(&q.Sort), "sort", string(catalog.ByHead), "last, created, cost, turns, records or id")
+	f.StringVar((*string)(&q.Sort), "sort", string(catalog.ByHead), "last, active, created, cost, turns, records or id")
 	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
 	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
 	return cmd
@@ -108,12 +117,7 @@ func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
 	if len(page.Sessions) == 0 {
 		return nothingListed(a, q)
 	}
-	w := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "SESSION\tKIND\tTURNS\tRUNS\tUSD\tHEAD\tLAST\tTITLE")
-	for _, s := range page.Sessions {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%v\t%s\t%s\n", render.Cut(cli.ID(s.ID), 60), s.Kind, s.Turns, s.Runs, s.Spent.USD, s.Head, minute(s.LastAt), render.Cut(s.Title, 40))
-	}
-	if err := w.Flush(); err != nil {
+	if err := a.Table(tableOf(page.Sessions, a.Style())); err != nil {
 		return err
 	}
 	if page.Next != "" {
@@ -121,6 +125,24 @@ func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
 	}
 	a.AsOf(standing.Cursor)
 	return nil
+}
+
+func tableOf(list []catalog.Session, style cli.Style) render.Table {
+	const kind, turns, runs, usd, head, active, title = 1, 2, 3, 4, 5, 6, 7
+	t := render.Table{
+		Head:  []string{"SESSION", "KIND", "TURNS", "RUNS", "USD", "HEAD", "ACTIVE", "TITLE"},
+		Right: []int{turns, runs, usd, head}, Cut: []int{title, 0}, Drop: []int{head, runs, kind, usd, turns, active},
+	}
+	for _, s := range list {
+		t.Rows = append(t.Rows, []string{cli.ID(s.ID), s.Kind, strconv.Itoa(s.Turns), strconv.Itoa(s.Runs), app.USD(s.Spent.USD), s.Head.String(), minute(s.LastAt), s.About()})
+	}
+	t.Paint = func(_, column int, cell string) string {
+		if column == 0 || column == title {
+			return cell
+		}
+		return style.Dim(cell)
+	}
+	return t
 }
 
 func nothingListed(a *app.App, q catalog.Query) error {
@@ -146,7 +168,7 @@ func writeListed(a *app.App, page catalog.Page) error {
 
 func listedOf(s catalog.Session) listed {
 	l := listed{
-		Session: cli.ID(s.ID), Kind: s.Kind, Title: s.Title, Status: s.Status, Project: s.Project, CWD: s.CWD,
+		Session: cli.ID(s.ID), Kind: s.Kind, Title: s.Title, About: s.About(), Status: s.Status, Project: s.Project, CWD: s.CWD,
 		CreatedAt: s.CreatedAt, LastAt: s.LastAt, Turns: s.Turns, TotalTurns: s.TotalTurns, Runs: s.Runs, Rewinds: s.Rewinds,
 		Records: s.Records, USD: s.Spent.USD, Tokens: s.Spent.Tokens, First: s.First, Head: s.Head, Parent: cli.ID(s.Parent),
 	}

@@ -86,17 +86,16 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 	if r.app.Format != cli.Text {
 		return errors.Join(cli.WriteList(r.app.Out, r.app.Format, runs), r.app.WarnDamaged(s))
 	}
-	r.print(s, runs)
-	return r.app.WarnDamaged(s)
+	return errors.Join(r.print(s, runs), r.app.WarnDamaged(s))
 }
 
-func (r *runLister) print(s *projector.Session, runs []listedRun) {
+func (r *runLister) print(s *projector.Session, runs []listedRun) error {
 	if len(runs) == 0 {
 		fmt.Fprintf(r.app.Err, "%s has no runs with a result.\n", s.Subject)
-		return
+		return nil
 	}
 	style := r.app.Style()
-	t := render.Table{Head: []string{"TYPE", "ID", "TIME", "OUTCOME", "VERSIONS", "STALE"}, Right: []int{4}, Cut: []int{3, 1}}
+	t := render.Table{Head: []string{"TYPE", "ID", "TIME", "OUTCOME", "VERSIONS", "STALE"}, Right: []int{4}, Cut: []int{3, 1}, Drop: []int{4, 2, 5, 0}}
 	for _, l := range runs {
 		outcome := cmp.Or(l.Outcome, "pending")
 		if l.Withdrawn {
@@ -106,8 +105,6 @@ func (r *runLister) print(s *projector.Session, runs []listedRun) {
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch {
-		case row < 0:
-			return style.Bold(cell)
 		case column == 3:
 			return paintOutcome(style, runs[row].Outcome, cell)
 		case column == 5 && runs[row].Stale != nil && *runs[row].Stale:
@@ -115,9 +112,7 @@ func (r *runLister) print(s *projector.Session, runs []listedRun) {
 		}
 		return cell
 	}
-	for _, line := range t.Lines(cli.Width(r.app.Out)) {
-		fmt.Fprintln(r.app.Out, line)
-	}
+	return r.app.Table(t)
 }
 
 func paintOutcome(style cli.Style, outcome, cell string) string {

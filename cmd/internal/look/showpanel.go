@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -131,24 +132,25 @@ func (p *printer) marker(row errata.Row, number map[string]int) {
 	if n := number[row.Summary.Run]; n > 0 {
 		text += fmt.Sprintf("  takes back run %d", n)
 	}
-	p.printf("\n%s\n", p.style.Yellow(text))
+	p.printf("\n%s\n", p.style.Yellow(render.Cut(text, p.width)))
 }
 
 func panelMinute(t time.Time) string { return minute(events.TimestampOf(t)) }
 
 // panelRun shows a run.
 func (p *printer) panelRun(run errata.Row, number int, late bool) {
-	head := []string{p.style.Bold(fmt.Sprintf("run %d", number)), run.Offset.String(), panelMinute(run.Summary.Timestamp)}
+	head := []render.Styled{{Text: fmt.Sprintf("run %d", number), Paint: p.style.Bold}, {Text: run.Offset.String()}, {Text: panelMinute(run.Summary.Timestamp)}}
 	switch {
 	case late:
-		head = append(head, p.style.Yellow("late"))
+		head = append(head, render.Styled{Text: "late", Paint: p.style.Yellow})
 	case run.Rewound:
-		head = append(head, p.style.Yellow("rewound"))
+		head = append(head, render.Styled{Text: "rewound", Paint: p.style.Yellow})
 	}
 	if run.Summary.Rating != "" {
-		head = append(head, "rated "+run.Summary.Rating)
+		head = append(head, render.Styled{Text: "rated " + run.Summary.Rating})
 	}
-	p.printf("\n%s\n", strings.Join(head, " · "))
+	p.printf("\n")
+	p.parts(head, " · ")
 	p.field("note", strings.TrimSpace(strings.TrimPrefix(run.Summary.Note, "[rewound]")))
 	p.field("applied", strings.Join(run.Summary.AppliedFiles, " "))
 	p.field("user", cmp.Or(run.Content.Prompt, run.Summary.PromptPreview))
@@ -254,7 +256,7 @@ func (p pane) fit(width int) []render.Styled {
 	list := []render.Styled{{Text: render.Cut(p.head, width), Paint: p.paint}}
 	for _, line := range p.lines {
 		if line.cut {
-			list = append(list, render.Styled{Text: render.Cut(line.text, width), Paint: line.paint})
+			list = append(list, render.Styled{Text: render.Cut(line.text, render.Excerpt(width)), Paint: line.paint})
 			continue
 		}
 		for _, text := range render.Wrap(line.text, width) {
@@ -264,13 +266,13 @@ func (p pane) fit(width int) []render.Styled {
 	return list
 }
 
-// panes puts columns side by side, or if they would be too narrow one after the
-// other.
+// panes puts columns side by side, or if they would be too narrow or have no width, one
+// after the other.
 func (p *printer) panes(list []pane) {
 	if len(list) == 0 {
 		return
 	}
-	if width := render.ColumnWidth(len(list), p.width); width >= leastPane || len(list) == 1 {
+	if width := render.ColumnWidth(len(list), p.width); width >= leastPane && p.width < cli.NoWidth || len(list) == 1 {
 		var columns [][]render.Styled
 		for _, next := range list {
 			columns = append(columns, next.fit(width))

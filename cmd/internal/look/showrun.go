@@ -52,7 +52,7 @@ func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Sess
 	case run.Kind == "trajectory":
 		p.outcome(result)
 	default:
-		p.printf("\n%s\n", plain.Printable(string(rawjson.AppendIndent(nil, result, "  "))))
+		p.printf("\n%s\n", strings.Join(render.Wrap(string(rawjson.AppendIndent(nil, result, "  ")), p.width), "\n"))
 	}
 	return p.err
 }
@@ -78,15 +78,15 @@ func findRun(s *projector.Session, name string) (*projector.Run, error) {
 
 // run says which run it is.
 func (p *printer) run(s *projector.Session, l listedRun) {
-	head := []string{p.style.Bold(plain.Printable(l.ID)), l.Type + " of " + plain.Printable(cli.ID(s.Subject.ID))}
+	head := []render.Styled{{Text: l.ID, Paint: p.style.Bold}, {Text: l.Type + " of " + cli.ID(s.Subject.ID)}}
 	if l.Time != "" {
-		head = append(head, minute(l.Time))
+		head = append(head, render.Styled{Text: minute(l.Time)})
 	}
-	head = append(head, paintOutcome(p.style, l.Outcome, l.Outcome))
+	head = append(head, render.Styled{Text: l.Outcome, Paint: func(text string) string { return paintOutcome(p.style, l.Outcome, text) }})
 	if l.Versions > 1 {
-		head = append(head, fmt.Sprintf("version %d of %d", l.Versions, l.Versions))
+		head = append(head, render.Styled{Text: fmt.Sprintf("version %d of %d", l.Versions, l.Versions)})
 	}
-	p.printf("%s\n", strings.Join(head, " · "))
+	p.parts(head, " · ")
 	if l.Stale != nil && *l.Stale {
 		p.field("stale", l.reason)
 	}
@@ -104,7 +104,7 @@ func (p *printer) report(r render.Report) {
 		p.printf("\nIt evaluated nothing.\n")
 		return
 	}
-	t := render.Table{Head: []string{"EVAL", "KIND", "PASSES IF", "PASS", "FAIL", "UNKNOWN", "SCORE", "FAILED AT"}, Right: []int{3, 4, 5, 6}, Cut: []int{7, 2, 0}}
+	t := render.Table{Head: []string{"EVAL", "KIND", "PASSES IF", "PASS", "FAIL", "UNKNOWN", "SCORE", "FAILED AT"}, Right: []int{3, 4, 5, 6}, Cut: []int{7, 2, 0}, Drop: []int{1, 2, 6, 5}}
 	for _, e := range r.Evals {
 		t.Rows = append(t.Rows, []string{e.Name, e.Kind, cmp.Or(e.Passes, "-"), strconv.Itoa(e.Pass), strconv.Itoa(e.Fail), strconv.Itoa(e.Unknown), cmp.Or(e.Score, "-"), strings.Join(e.Failed, " ")})
 	}

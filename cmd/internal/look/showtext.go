@@ -28,7 +28,7 @@ func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error 
 	for _, name := range v.names(s) {
 		turns := s.Threads.Turns(name)
 		before := v.before[name]
-		p.printf("\n%s\n", p.style.Bold(plain.Printable(name)+", "+plain.Count(before+len(turns), "turn")))
+		p.printf("\n%s\n", p.style.Bold(render.Cut(name+", "+plain.Count(before+len(turns), "turn"), p.width)))
 		for i, t := range turns {
 			p.turn(fmt.Sprintf("#%d", before+i+1), name, t)
 		}
@@ -44,7 +44,7 @@ func (p *printer) gone(list []projector.TurnAt) {
 	}
 	p.printf("\n%s\n", p.style.Bold("not in effect, "+plain.Count(len(list), "turn")))
 	for _, t := range list {
-		p.turn(plain.Printable(t.Thread), t.Thread, t.Turn)
+		p.turn(t.Thread, t.Thread, t.Turn)
 	}
 }
 
@@ -68,17 +68,22 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
+// parts prints parts one behind the other.
+func (p *printer) parts(list []render.Styled, between string) {
+	p.printf("%s\n", strings.Join(render.Flow(list, between, p.width), "\n"))
+}
+
 // header says which session it is, and what it simulates if it does.
 func (p *printer) header(s *projector.Session) {
-	head := []string{p.style.Bold(plain.Printable(cli.ID(s.Subject.ID)))}
+	head := []render.Styled{{Text: cli.ID(s.Subject.ID), Paint: p.style.Bold}}
 	for _, part := range []string{s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
 		if part != "" {
-			head = append(head, plain.Printable(part))
+			head = append(head, render.Styled{Text: part})
 		}
 	}
-	p.printf("%s\n", strings.Join(head, " · "))
+	p.parts(head, " · ")
 	if f := s.Ledger.Fork; f != nil {
-		p.printf("fork of %s at %v\n", plain.Printable(f.Session), f.Offset)
+		p.parts([]render.Styled{{Text: fmt.Sprintf("fork of %s at %v", f.Session, f.Offset)}}, "")
 	}
 	if raw, ok := s.Ledger.Fields.Get("trajectory"); ok {
 		goal, persona := render.Goal(raw)
@@ -87,20 +92,12 @@ func (p *printer) header(s *projector.Session) {
 	}
 }
 
-// labelled is the column at which the text behind a label begins.
-const labelled = 11
-
 // field prints a label and a text, if there is one.
 func (p *printer) field(label, text string) {
 	if text == "" {
 		return
 	}
-	for i, line := range render.Wrap(text, max(p.width-labelled, 20)) {
-		if i > 0 {
-			label = ""
-		}
-		p.printf("%s\n", strings.TrimRight(p.style.Dim(fmt.Sprintf("%-*s", labelled, label))+line, " "))
-	}
+	p.printf("%s\n", strings.Join(render.Field(label, text, p.width, p.style.Dim), "\n"))
 }
 
 // turn prints the next turn of a thread under a label.
@@ -112,7 +109,7 @@ func (p *printer) turn(label, thread string, t projector.Turn) {
 	if t.Timestamp != "" {
 		marks += "  " + string(t.Timestamp)
 	}
-	p.printf("\n%s\n", p.style.Dim(fmt.Sprintf("%s  %v%s", label, t.Offset, marks)))
+	p.printf("\n%s\n", p.style.Dim(render.Cut(fmt.Sprintf("%s  %v%s", label, t.Offset, marks), p.width)))
 	if p.calls[thread] == nil {
 		p.calls[thread] = new(render.Calls)
 	}
@@ -124,13 +121,13 @@ func (p *printer) turn(label, thread string, t projector.Turn) {
 // line prints one message of a turn.
 func (p *printer) line(line render.Line) {
 	const indent = 13
-	width := max(p.width-indent, 20)
+	width := render.Beyond(indent, p.width)
 	texts := []string{""}
 	switch tool := line.Role == "call" || line.Role == "result"; {
 	case tool && p.tools == toolsNone:
 		return
 	case tool && p.tools == toolsBrief:
-		texts[0] = render.Cut(line.Text, width)
+		texts[0] = render.Cut(line.Text, render.Excerpt(width))
 	case tool:
 		texts = fullTool(line.Text, width)
 	default:

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
@@ -60,7 +59,8 @@ func (v *viewer) showTraces(s *projector.Session) error {
 	p.header(s)
 	for len(list) > 0 {
 		if n := unchosen(list); n > 1 {
-			p.printf("\n%s  no step  %s\n", p.style.Dim(fmt.Sprintf("#%d to #%d", list[0].number, list[n-1].number)), p.style.Dim(render.Cut(list[0].trace.Method, 40)))
+			p.printf("\n")
+			p.parts([]render.Styled{{Text: fmt.Sprintf("#%d to #%d", list[0].number, list[n-1].number), Paint: p.style.Dim}, {Text: "no step"}, {Text: list[0].trace.Method, Paint: p.style.Dim}}, "  ")
 			list = list[n:]
 			continue
 		}
@@ -116,7 +116,8 @@ func (p *printer) trace(t traced) {
 	if index := t.trace.TurnIndex; index != "" && index != strconv.Itoa(t.number-1) {
 		label += " (turn index " + render.Cut(index, 20) + ")"
 	}
-	p.printf("\n%s  %s  %s\n", p.style.Dim(label), p.style.Bold(render.Cut(step, 40)), p.style.Dim(render.Cut(t.trace.Method, 40)))
+	p.printf("\n")
+	p.parts([]render.Styled{{Text: label, Paint: p.style.Dim}, {Text: step, Paint: p.style.Bold}, {Text: t.trace.Method, Paint: p.style.Dim}}, "  ")
 	for _, c := range t.trace.Candidates {
 		mark := " "
 		if c.StepID == t.trace.StepID {
@@ -126,11 +127,11 @@ func (p *printer) trace(t traced) {
 		p.reasons(c.Reasons)
 	}
 	if end := t.trace.End; end != nil {
-		outcome := p.style.Yellow("not completed")
+		outcome := render.Styled{Text: "not completed", Paint: p.style.Yellow}
 		if end.Completed {
-			outcome = p.style.Green("completed")
+			outcome = render.Styled{Text: "completed", Paint: p.style.Green}
 		}
-		p.printf("  end: %s, %s\n", plain.Printable(end.Reason), outcome)
+		p.parts([]render.Styled{{Text: "  end: " + end.Reason}, outcome}, ", ")
 		if end.Summary != "" {
 			p.wrapped(end.Summary, 7)
 		}
@@ -146,7 +147,7 @@ func (p *printer) reasons(list []string) {
 }
 
 func (p *printer) wrapped(text string, indent int) {
-	for _, line := range render.Wrap(text, max(p.width-indent, 20)) {
+	for _, line := range render.Wrap(text, render.Beyond(indent, p.width)) {
 		p.printf("%s\n", p.style.Dim(strings.Repeat(" ", indent)+line))
 	}
 }

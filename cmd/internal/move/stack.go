@@ -61,23 +61,11 @@ func (m *mover) offer(list []stacked) error {
 	if m.app.Format != cli.Text {
 		return cli.WriteList(m.app.Out, m.app.Format, list)
 	}
-	style := m.app.Style()
-	t := render.Table{Head: []string{"FLAG", "TO", "FILES", "PROMPT"}, Right: []int{2}, Cut: []int{3}}
+	t := render.Table{Head: []string{"FLAG", "TO", "FILES", "PROMPT"}, Right: []int{2}, Cut: []int{3}, Drop: []int{2, 1}}
 	for _, e := range list {
 		t.Rows = append(t.Rows, []string{fmt.Sprintf("--steps %d", e.Steps), e.To.String(), strconv.Itoa(e.Files), e.Prompt})
 	}
-	t.Paint = func(row, _ int, cell string) string {
-		if row < 0 {
-			return style.Bold(cell)
-		}
-		return cell
-	}
-	for _, line := range t.Lines(cli.Width(m.app.Out)) {
-		if _, err := fmt.Fprintln(m.app.Out, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.app.Table(t)
 }
 
 // workTree is where files are restored.
