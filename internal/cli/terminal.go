@@ -10,8 +10,8 @@ import (
 // A Screen is a writer whose output ends on a terminal, by way of a pager or a filter.
 type Screen interface{ Terminal() *os.File }
 
-// terminalOf returns the terminal behind a reader or writer, nil if there is none.
-func terminalOf(w any) *os.File {
+// Terminal returns the terminal behind a reader or writer, nil if there is none.
+func Terminal(w any) *os.File {
 	if s, ok := w.(Screen); ok {
 		w = s.Terminal()
 	}
@@ -22,7 +22,7 @@ func terminalOf(w any) *os.File {
 }
 
 // IsTerminal reports whether w is a terminal.
-func IsTerminal(w any) bool { return terminalOf(w) != nil }
+func IsTerminal(w any) bool { return Terminal(w) != nil }
 
 const (
 	leastWidth = 20 // the narrowest that text is laid out for
@@ -35,7 +35,7 @@ const (
 // Width is the number of columns of a terminal; of a file or pipe what COLUMNS says, else
 // NoWidth.
 func Width(w any) int {
-	f := terminalOf(w)
+	f := Terminal(w)
 	if f != nil {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return max(width, leastWidth)
@@ -52,7 +52,7 @@ func Width(w any) int {
 
 // Height is the number of lines of a terminal.
 func Height(w any) int {
-	if f := terminalOf(w); f != nil {
+	if f := Terminal(w); f != nil {
 		if _, height, err := term.GetSize(int(f.Fd())); err == nil && height > 0 {
 			return height
 		}

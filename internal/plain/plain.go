@@ -5,6 +5,7 @@ package plain
 import (
 	"fmt"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -34,6 +35,29 @@ func Count(n int, thing string) string {
 // direction of text around, take no room, or are not UTF-8. What joins two characters of
 // a script that needs it, or two pictures, stays.
 func Printable(s string) string {
+	return replaced(s, func(b *strings.Builder, r rune) { b.WriteRune(visible(r)) })
+}
+
+// JSON makes JSON safe to print on a terminal: what Printable replaces is spelled as an
+// escape, so that it means the same.
+func JSON(s string) string {
+	return replaced(s, func(b *strings.Builder, r rune) {
+		switch {
+		case r < 0x20 && r != '\n' && r != '\t': // white space outside of a text
+			r = ' '
+		case visible(r) != r:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(b, `\u%04x`, unit)
+			}
+			return
+		}
+		b.WriteRune(r)
+	})
+}
+
+// replaced returns a text with what write makes of each character that does not join two
+// others.
+func replaced(s string, write func(*strings.Builder, rune)) string {
 	if isPlain(s) {
 		return s
 	}
@@ -41,16 +65,13 @@ func Printable(s string) string {
 	b.Grow(len(s))
 	before := rune(0)
 	for i, r := range s {
-		size := utf8.RuneLen(r)
-		if r == utf8.RuneError {
-			_, size = utf8.DecodeRuneInString(s[i:])
+		_, size := utf8.DecodeRuneInString(s[i:])
+		if after, _ := utf8.DecodeRuneInString(s[i+size:]); joins(before, r, after) {
+			b.WriteRune(r)
+		} else {
+			write(&b, r)
 		}
-		after, _ := utf8.DecodeRuneInString(s[i+size:])
-		if !joins(before, r, after) {
-			r = visible(r)
-		}
-		b.WriteRune(r)
-		before = r
+		before = visible(r)
 	}
 	return b.String()
 }

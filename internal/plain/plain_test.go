@@ -1,6 +1,8 @@
 package plain
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -53,4 +55,28 @@ func TestSpelling(t *testing.T) {
 			t.Errorf("%d: %s", n, got)
 		}
 	}
+}
+
+// What a terminal would take for something else is an escape, and JSON says the same.
+func TestJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		"{\r\n\t\"a\": \"é😀\"}":            "{ \n\t\"a\": \"é😀\"}",
+		"\"\u009b31m\u202e\u00ad\x7f\"":    `"\u009b31m\u202e\u00ad\u007f"`,
+		"\"\U000e0041 a\u200db 👩\u200d👧\"": "\"\\udb40\\udc41 a\\u200db 👩\u200d👧\"",
+	} {
+		if got := JSON(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		in, err := json.Marshal(rapid.String().Draw(t, "text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := JSON(string(in))
+		var want, have string
+		if err := errors.Join(json.Unmarshal(in, &want), json.Unmarshal([]byte(out), &have)); err != nil || have != want || Printable(out) != out {
+			t.Fatalf("%q became %q, %v", in, out, err)
+		}
+	})
 }

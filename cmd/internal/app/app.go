@@ -35,6 +35,8 @@ type App struct {
 	Color    cli.ColorMode
 	call     config.Overrides
 	logLevel string
+	noPager  bool
+	pager    *pager        // while one is in use
 	answers  *bufio.Reader // In, once something was asked
 }
 
@@ -56,12 +58,18 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 	cmd.SetIn(in)
 	cmd.SetOut(out)
 	cmd.SetErr(errw)
+	cmd.PersistentPreRun = func(c *cobra.Command, _ []string) { a.toScreen(c) }
 	a.flags(cmd)
 	speak(cmd)
+	a.help(cmd)
 	if err := isKnown(cmd, args); err != nil {
 		return err
 	}
-	return cli.Cause(ctx, cmd.ExecuteContext(ctx))
+	err := cmd.ExecuteContext(ctx)
+	if a.pager != nil {
+		err = errors.Join(err, a.pager.Close())
+	}
+	return cli.Cause(ctx, err)
 }
 
 func (a *App) flags(cmd *cobra.Command) {
@@ -74,6 +82,7 @@ func (a *App) flags(cmd *cobra.Command) {
 	f.VarP(a.Format.Flag(), "output", "o", "text, json or jsonl")
 	f.Var(a.Progress.Flag(), "progress", "auto, tty, plain, json or none")
 	f.Var(a.Color.Flag(), "color", "auto, always or never; auto is NO_COLOR, FORCE_COLOR, else whether stdout is a terminal")
+	f.BoolVar(&a.noPager, "no-pager", false, "print a long result at once; else $TALLY_PAGER, $PAGER or less shows it on a terminal")
 	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error; the log goes to stderr")
 }
 

@@ -172,7 +172,7 @@ func (r *reader) resolved(ctx context.Context, st *tally.Store, records iter.Seq
 
 func (r *reader) print(list *cli.List, format cli.Format, rec events.Record, s *projector.Session) error {
 	if r.raw {
-		_, err := r.app.Out.Write(append(rec.Data[:len(rec.Data):len(rec.Data)], '\n'))
+		_, err := r.app.Bytes().Write(append(rec.Data[:len(rec.Data):len(rec.Data)], '\n'))
 		return err
 	}
 	state, reason := "", ""

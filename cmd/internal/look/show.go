@@ -162,7 +162,7 @@ func (v *viewer) writeRaw(s *projector.Session) error {
 			if t.Raw != nil {
 				b = append(slices.Clip(t.Raw), '\n')
 			}
-			if _, err := v.app.Out.Write(b); err != nil {
+			if _, err := v.app.Bytes().Write(b); err != nil {
 				return err
 			}
 		}

@@ -39,7 +39,7 @@ func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Sess
 	report, isReport := render.ReportOf(result)
 	switch {
 	case v.raw:
-		_, err := v.app.Out.Write(append(slices.Clip(result), '\n'))
+		_, err := v.app.Bytes().Write(append(slices.Clip(result), '\n'))
 		return err
 	case v.app.Format != cli.Text:
 		return cli.WriteJSON(v.app.Out, v.app.Format, shownRun{l, report.Evals, result})

@@ -41,7 +41,7 @@ func (v *viewer) showTraces(s *projector.Session) error {
 	switch {
 	case v.raw:
 		for _, t := range list {
-			if _, err := v.app.Out.Write(append(slices.Clip(t.turn.Raw), '\n')); err != nil {
+			if _, err := v.app.Bytes().Write(append(slices.Clip(t.turn.Raw), '\n')); err != nil {
 				return err
 			}
 		}
