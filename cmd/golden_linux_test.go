@@ -1,0 +1,166 @@
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rivo/uniseg"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+var update = flag.Bool("update", false, "write the golden files in testdata")
+
+// chat is the session of testdata/golden/chat.jsonl.
+const chat = "4f1c2a90-7d3e-4a53-9b0e-2f6d8c1b7e55"
+
+// looks are commands whose output is in testdata/golden, by the name of the file.
+var looks = map[string]string{
+	"ls":             "ls",
+	"ls-active":      "ls --sort active --limit 2",
+	"log":            "log " + chat,
+	"log-graph":      "log " + chat + " --graph",
+	"log-all":        "log --all-sessions",
+	"show":           "show " + chat,
+	"show-all":       "show " + chat + " --all",
+	"show-tools":     "show " + chat + " --tools full",
+	"show-fork":      "show " + chat + "-fork-30",
+	"show-last":      "show order-desk --last 2",
+	"show-run":       "show order-desk --run run-1785748100000-b4k3ry1",
+	"show-traces":    "show order-desk --traces",
+	"show-panel":     "show ses_panel",
+	"show-panel-one": "show ses_panel --thread beta",
+	"runs":           "runs order-desk",
+	"runs-panel":     "runs ses_panel",
+	"diff":           "diff " + chat + " @26 head",
+	"diff-stat":      "diff " + chat + " @26 head --stat",
+	"search":         "search wind",
+	"cost":           "cost",
+	"cost-one":       "cost " + chat,
+	"rewind":         "rewind " + chat + " --to #1 --dry-run",
+}
+
+// Every command that shows something at every width, in a pipe and on a terminal, over
+// one store. What they print is in testdata/golden: it was looked at. No line is wider
+// than the terminal; COLUMNS makes a pipe as wide; and colours add nothing.
+func TestGolden(t *testing.T) {
+	store := goldenStore(t)
+	for name, line := range looks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := strings.Fields(line)
+			piped := func(env ...string) string {
+				c := looking(t, store, env, args...)
+				var out, errs bytes.Buffer
+				c.Stdout, c.Stderr = &out, &errs
+				_ = c.Run() // the exit code is for other tests
+				return out.String() + errs.String()
+			}
+			screen := func(columns int, env ...string) string {
+				text, _ := onTerminal(t, columns, 100, looking(t, store, append(env, "PAGER="), args...))
+				return text
+			}
+			var files []txtar.File
+			for _, columns := range []int{40, 80, 200} {
+				text := screen(columns, "NO_COLOR=1")
+				files = append(files, txtar.File{Name: fmt.Sprint(columns), Data: []byte(text)})
+				mustFit(t, text, columns)
+			}
+			files = append(files, txtar.File{Name: "pipe", Data: []byte(piped())})
+			golden(t, filepath.Join("testdata", "golden", name+".txt"), txtar.Format(&txtar.Archive{Comment: []byte("tally " + line + "\n"), Files: files}))
+
+			if narrow := piped("COLUMNS=80"); narrow != string(files[1].Data) {
+				t.Errorf("with COLUMNS=80 a pipe has\n%s\nand a terminal\n%s", narrow, files[1].Data)
+			}
+			if plain := colour.ReplaceAllString(screen(80), ""); plain != string(files[1].Data) {
+				t.Errorf("without its colours it is\n%q\nand without colours\n%q", plain, files[1].Data)
+			}
+		})
+	}
+}
+
+// colour is a control sequence that colours what follows, or ends that.
+var colour = regexp.MustCompile(`\x1b\[[0-9]+m`)
+
+func mustFit(t *testing.T, text string, columns int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if width := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); width > columns {
+			t.Errorf("%d columns on a terminal of %d: %q", width, columns, line)
+		}
+	}
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(want, got) {
+		t.Errorf("%v; want\n%s\ngot\n%s", err, want, got)
+	}
+}
+
+// looking prepares a command that shows something, without the terminal of the test.
+func looking(t *testing.T, store string, env []string, args ...string) *exec.Cmd {
+	c := command(t.Context(), store, "tally", args...)
+	for _, e := range c.Env {
+		name, _, _ := strings.Cut(e, "=")
+		switch name {
+		case "COLUMNS", "TERM", "PAGER", "TALLY_PAGER", "NO_COLOR", "FORCE_COLOR", "LESS":
+		default:
+			env = append(env, e)
+		}
+	}
+	c.Env = append(env, "TERM=xterm")
+	return c
+}
+
+// goldenStore makes a store whose every time, id and offset is known, and an owner for it,
+// so that no command has to open it.
+func goldenStore(t *testing.T) string {
+	t.Helper()
+	store := filepath.Join(t.TempDir(), "store")
+	lines := func(name string) *os.File {
+		f, err := os.Open(filepath.Join("testdata", "golden", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	output(t, lines("panel.jsonl"), store, "tally", "append", "-o", "jsonl")
+	output(t, nil, store, "tally", "import", "../examples/bakery")
+	output(t, lines("chat.jsonl"), store, "tally", "append", chat, "--expect", "@0", "-o", "jsonl")
+	output(t, lines("more.jsonl"), store, "tally", "append", "-o", "jsonl")
+	owner(t, store)
+	return store
+}
+
+// owner starts a process that owns a store, for as long as the test takes.
+func owner(t *testing.T, store string) {
+	t.Helper()
+	c := command(t.Context(), store, "tally", "serve", "-o", "jsonl")
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Wait() }) // it is interrupted
+}

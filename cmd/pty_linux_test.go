@@ -1,0 +1,148 @@
+package cmd_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A terminal of a test. What is printed on it comes as it was printed, and what is typed
+// is not echoed.
+type terminal struct {
+	t     *testing.T
+	keys  *os.File // what is written to it is typed
+	slave *os.File
+
+	mu      sync.Mutex
+	screen  bytes.Buffer
+	printed chan struct{} // one is sent, if nobody has taken the last one, when more is printed
+	done    chan struct{}
+}
+
+func newTerminal(t *testing.T, columns, lines int) *terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode.Oflag &^= unix.OPOST
+	mode.Lflag &^= unix.ECHO
+	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: uint16(lines)}); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{t: t, keys: master, slave: slave, printed: make(chan struct{}, 1), done: make(chan struct{})}
+	t.Cleanup(func() { master.Close() })
+	go term.read()
+	return term
+}
+
+// read reads the screen until nobody has the terminal any more.
+func (term *terminal) read() {
+	defer close(term.done)
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := term.keys.Read(buf)
+		term.mu.Lock()
+		term.screen.Write(buf[:n])
+		term.mu.Unlock()
+		select {
+		case term.printed <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// run starts a command on the terminal, in a session of its own.
+func (term *terminal) run(c *exec.Cmd) {
+	term.t.Helper()
+	if c.Stdin == nil {
+		c.Stdin = term.slave
+	}
+	c.Stdout, c.Stderr = term.slave, term.slave
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1}
+	if err := c.Start(); err != nil {
+		term.t.Fatal(err)
+	}
+	term.slave.Close()
+}
+
+// await returns when a text is on the screen, or nobody has the terminal any more.
+func (term *terminal) await(text string) {
+	term.t.Helper()
+	for {
+		if bytes.Contains([]byte(term.text()), []byte(text)) {
+			return
+		}
+		select {
+		case <-term.printed:
+		case <-term.done:
+			if !bytes.Contains([]byte(term.text()), []byte(text)) {
+				term.t.Fatalf("there is no %q on the screen:\n%s", text, term.text())
+			}
+			return
+		}
+	}
+}
+
+// text is what was printed so far.
+func (term *terminal) text() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.screen.String()
+}
+
+// press types on the terminal.
+func (term *terminal) press(keys string) {
+	term.t.Helper()
+	if _, err := io.WriteString(term.keys, keys); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// end waits for a command, and returns all that was printed, and its exit code.
+func (term *terminal) end(c *exec.Cmd) (string, int) {
+	term.t.Helper()
+	err := c.Wait()
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		term.t.Fatal(err)
+	}
+	<-term.done
+	return term.text(), c.ProcessState.ExitCode()
+}
+
+// onTerminal runs a command on a terminal.
+func onTerminal(t *testing.T, columns, lines int, c *exec.Cmd) (string, int) {
+	t.Helper()
+	term := newTerminal(t, columns, lines)
+	term.run(c)
+	return term.end(c)
+}
