@@ -80,13 +80,12 @@ func firstTurn(p *events.TurnAppended, width int) string {
 		return ""
 	}
 	e := p.Entries[0]
-	more := ""
+	thread, more := Cut(e.Thread, width)+"  ", ""
 	if len(p.Entries) > 1 {
 		more = fmt.Sprintf("  (+%d)", len(p.Entries)-1)
 	}
-	thread := Cut(e.Thread, width) + "  "
-	if room := width - columns(thread+more); room > 0 {
-		return thread + Summary(projector.Turn{Raw: e.Turn, Bytes: e.Bytes}, room) + more
+	if columns(thread+more)+enoughColumn > width {
+		more = "" // the turn says more
 	}
-	return Cut(e.Thread+more, width)
+	return Cut(thread+Summary(projector.Turn{Raw: e.Turn, Bytes: e.Bytes}, max(width-columns(thread+more), 0))+more, width)
 }

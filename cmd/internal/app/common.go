@@ -2,7 +2,6 @@ package app
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,18 +91,25 @@ func USD(a events.Amount) string {
 	return string(a)
 }
 
+// Say prints a sentence as wide as the output is.
+func (a *App) Say(format string, args ...any) error {
+	_, err := fmt.Fprintln(a.Out, strings.Join(render.Wrap(fmt.Sprintf(format, args...), cli.Width(a.Out)), "\n"))
+	return err
+}
+
 // ListTurns prints turns on a line each as wide as the output is, a sign before each, and
 // how many there are.
-func ListTurns(w io.Writer, what, sign string, turns []projector.TurnAt) {
+func (a *App) ListTurns(what, sign string, turns []projector.TurnAt) {
 	const most = 10
-	width := cli.Width(w)
-	fmt.Fprintf(w, "%s: %s\n", what, plain.Count(len(turns), "turn"))
+	style, width := a.Style(), cli.Width(a.Out)
+	paint := map[string]func(string) string{"-": style.Red, "+": style.Green}[sign]
+	fmt.Fprintf(a.Out, "%s: %s\n", what, plain.Count(len(turns), "turn"))
 	for i, t := range turns {
 		if i == most && len(turns) > most+1 {
-			fmt.Fprintf(w, "  %s ... and %d more\n", sign, len(turns)-most)
+			fmt.Fprintf(a.Out, "  %s ... and %d more\n", sign, len(turns)-most)
 			return
 		}
-		place := fmt.Sprintf("  %s %s#%d %v  ", sign, render.Cut(t.Thread, max(width/3, 8)), t.Number, t.Offset)
-		fmt.Fprintln(w, place+render.Summary(t.Turn, render.Excerpt(width-len(place))))
+		place := fmt.Sprintf(" %s#%d %v  ", render.Cut(t.Thread, max(width/3, 8)), t.Number, t.Offset)
+		fmt.Fprintln(a.Out, "  "+paint(sign)+place+render.Summary(t.Turn, render.Excerpt(width-3-len(place))))
 	}
 }

@@ -43,8 +43,8 @@ func newDiff(a *app.App) *cobra.Command {
 				case stat:
 					_, err = fmt.Fprintf(a.Out, "-%d +%d turns\n", len(leaves), len(returns))
 				case len(leaves)+len(returns) > 0:
-					app.ListTurns(a.Out, "only at "+args[1], "-", leaves)
-					app.ListTurns(a.Out, "only at "+args[2], "+", returns)
+					a.ListTurns("only at "+args[1], "-", leaves)
+					a.ListTurns("only at "+args[2], "+", returns)
 				}
 				if err == nil && exitCode && from.Threads.Hash() != to.Threads.Hash() {
 					return cli.Silent(1)

@@ -245,16 +245,24 @@ func (r *reader) line(rec events.Record, withSubject bool, reason string, width 
 		text = fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
 	}
 	if withSubject {
-		text += " " + render.Cut(rec.Subject.String(), max(width/3, 20))
+		text += " " + render.Cut(subject(rec), max((width-len(text))/2, 12))
 	}
 	if reason != "" {
 		reason = "  (" + reason + ")"
 	}
-	room := width - len(text) - len(reason) - 1
-	if what := render.Event(rec.Event, render.Excerpt(max(room, 20))); what != "" {
+	room := width - len(text) - 1
+	if what := render.Event(rec.Event, render.Excerpt(max(room-len(reason), min(room, 20)))); what != "" {
 		text += " " + what
 	}
 	return strings.TrimRight(render.Cut(text+reason, width), " ")
+}
+
+// subject names what a record belongs to: a session by its id, a document by its kind too.
+func subject(rec events.Record) string {
+	if rec.Subject.IsSession() {
+		return rec.Subject.ID
+	}
+	return rec.Subject.String()
 }
 
 // drawGraph prints the records of a session with its branches beside them.

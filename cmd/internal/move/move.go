@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -148,7 +147,7 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 		}
 		out := moved{Session: cli.ID(s.ID()), To: move.Event.To, Undoes: move.Event.Undoes, Leaves: cli.NonNil(move.Leaves), Returns: cli.NonNil(move.Returns), Files: movedFiles(move.files)}
 		if m.app.Format == cli.Text && !move.There {
-			describe(m.app.Out, s, move)
+			describe(m.app, s, move)
 		}
 		if !m.dryRun {
 			if err := m.make(ctx, move, &out); err != nil {
@@ -180,27 +179,25 @@ func (m *mover) make(ctx context.Context, move *plannedMove, out *moved) error {
 }
 
 // conclude says what became of a move.
-func (m *mover) conclude(out moved, there bool) (err error) {
-	switch id := plain.Printable(out.Session); {
+func (m *mover) conclude(out moved, there bool) error {
+	switch {
 	case there:
-		_, err = fmt.Fprintf(m.app.Out, "%s is there already: its turns are what they were at %v. Nothing was written.\n", id, out.To)
+		return m.app.Say("%s is there already: its turns are what they were at %v. Nothing was written.", out.Session, out.To)
 	case m.dryRun:
-		_, err = fmt.Fprintln(m.app.Out, "Nothing was written (--dry-run).")
-	default:
-		_, err = fmt.Fprintf(m.app.Out, "%s %s at %v.\n", id, m.done, out.Offset)
+		return m.app.Say("Nothing was written (--dry-run).")
 	}
-	return err
+	return m.app.Say("%s %s at %v.", out.Session, m.done, out.Offset)
 }
 
 // describe says what leaves and what returns.
-func describe(w io.Writer, s *tally.Session, move *plannedMove) {
-	fmt.Fprintf(w, "%s goes to %v.\n", plain.Printable(cli.ID(s.ID())), move.Event.To)
-	app.ListTurns(w, "leaves", "-", move.Leaves)
-	app.ListTurns(w, "returns", "+", move.Returns)
+func describe(a *app.App, s *tally.Session, move *plannedMove) {
+	_ = a.Say("%s goes to %v.", cli.ID(s.ID()), move.Event.To) // the same happens to what follows
+	a.ListTurns("leaves", "-", move.Leaves)
+	a.ListTurns("returns", "+", move.Returns)
 	if n := sharing(move.Leaves); n > 0 {
-		fmt.Fprintf(w, "  (%s of one event each; the entries of an event stay together)\n", plain.Count(n, "group"))
+		_ = a.Say("  (%s of one event each; the entries of an event stay together)", plain.Count(n, "group"))
 	}
-	listFiles(w, move.files)
+	listFiles(a.Out, move.files)
 }
 
 // sharing counts the events that brought more than one of the turns.
