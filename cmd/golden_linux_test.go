@@ -141,10 +141,14 @@ func goldenStore(t *testing.T) string {
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
-	output(t, lines("panel.jsonl"), store, "tally", "append", "-o", "jsonl")
+	add := func(name, session string) {
+		output(t, lines(name), store, "tally", "append", session, "--expect", "@0", "-o", "jsonl") // one after the other
+	}
+	add("panel.jsonl", "ses_panel")
 	output(t, nil, store, "tally", "import", "../examples/bakery")
-	output(t, lines("chat.jsonl"), store, "tally", "append", chat, "--expect", "@0", "-o", "jsonl")
-	output(t, lines("more.jsonl"), store, "tally", "append", "-o", "jsonl")
+	add("chat.jsonl", chat)
+	add("fork.jsonl", chat+"-fork-30")
+	add("notes.jsonl", "notes")
 	owner(t, store)
 	return store
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,12 +99,15 @@ func (term *terminal) run(c *exec.Cmd) {
 // await returns when a text is on the screen, or nobody has the terminal any more.
 func (term *terminal) await(text string) {
 	term.t.Helper()
+	late := time.After(time.Minute)
 	for {
 		if bytes.Contains([]byte(term.text()), []byte(text)) {
 			return
 		}
 		select {
 		case <-term.printed:
+		case <-late:
+			term.t.Fatalf("%q does not appear on the screen:\n%q", text, term.text())
 		case <-term.done:
 			if !bytes.Contains([]byte(term.text()), []byte(text)) {
 				term.t.Fatalf("there is no %q on the screen:\n%s", text, term.text())

@@ -35,12 +35,16 @@ one model.
 --last shows only the last turns of each thread. Of a long session no others are
 read.
 
+--follow goes on with each turn as it comes, and says where a rewind leads, until it
+is interrupted. With -o json it prints lines: turns, each with its thread and number,
+and moves, with the lengths of the threads from then on.
+
 With -o json the result has two members: session (id, kind and the fields that
 were set) and threads (the turns, each with the offset of its event). Nothing in
 it would be changed by a rewind that is undone again.`,
 		Example: app.Examples("tally show last", "tally show travel --last 20", "tally show travel --at '#5'", "tally show travel --thread main -o json",
 			"tally show order-desk --run run-1785748100000-b4k3ry1", "tally show order-desk --traces", "tally show order-desk --tools full",
-			"tally show ses_0198c2 --thread gpt-5"),
+			"tally show ses_0198c2 --thread gpt-5", "tally show last --last 3 -f"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if v.last < 0 || v.last > 0 && (v.run != "" || v.traces || v.all) {
 				return cli.Usagef("--last wants a number of turns, without --run, --traces and --all")
@@ -48,12 +52,16 @@ it would be changed by a rewind that is undone again.`,
 			if v.run != "" && v.traces || (v.run != "" || v.traces) && (v.thread != "" || v.all) {
 				return cli.Usagef("--run and --traces show something else than turns: give one of them, without --thread and --all")
 			}
+			if v.follow && (v.at != "" || v.run != "" || v.traces || v.all || v.raw) {
+				return cli.Usagef("--follow goes on from the head, with turns: give it without --at, --run, --traces, --all and --raw")
+			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&v.at, "at", "", "position; default head")
 	cmd.Flags().StringVar(&v.thread, "thread", "", "only this thread")
 	cmd.Flags().IntVar(&v.last, "last", 0, "only so many turns from the end of each thread; default all")
+	cmd.Flags().BoolVarP(&v.follow, "follow", "f", false, "go on with what is appended, until interrupted")
 	cmd.Flags().BoolVar(&v.all, "all", false, "also turns that are not in effect: rewound, late, replaced")
 	cmd.Flags().BoolVar(&v.raw, "raw", false, "only the turns' bytes as the producer gave them, one after the other")
 	cmd.Flags().StringVar(&v.run, "run", "", "the result of the run with this id")
@@ -68,7 +76,7 @@ type viewer struct {
 	at, thread, run string
 	last            int
 	all, raw        bool
-	traces          bool
+	traces, follow  bool
 	tools           toolMode
 
 	before map[string]int // turns of each thread that --last leaves out
@@ -91,6 +99,9 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	}
 	if v.thread != "" && s.Threads[v.thread] == nil {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no thread %q there; it has %q", s.Subject, v.thread, s.Threads.Names())}
+	}
+	if v.follow {
+		return v.showFollowed(ctx, handle, s)
 	}
 	var gone []projector.TurnAt
 	if v.all {
