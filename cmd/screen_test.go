@@ -14,13 +14,59 @@ import (
 )
 
 // evil sets a title, clears the screen, returns to the beginning of the line, colours and
-// hides what follows, and turns the direction of text around.
-const evil = "x\x1b]0;owned\x07\x1b[2J\r\x1b[8mhidden\u009b31m\u202e\x00\x7fword"
+// hides what follows, turns the direction of text around, and hides a word in another.
+const evil = "x\x1b]0;owned\x07\x1b[2J\r\x1b[8mhidden\u009b31m\u202e\u2066\u200bz\u200f\ufeff\U000e0041\x00\x7fword"
+
+// moves reports whether a character moves the cursor of a terminal, turns or hides text.
+func moves(r rune) bool {
+	return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202e ||
+		r >= 0x2060 && r <= 0x206f || r == 0xfeff || r >= 0xe0000 && r < 0xe1000
+}
 
 // F-6: no byte that somebody wrote into a store is a control sequence on a screen,
 // whatever it is a part of and whatever command shows it, errors among them.
 func TestNothingMovesTheCursor(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
+	id := evilStore(t, store)
+	escaped, panelID := events.EscapeID(id), events.EscapeID("p"+evil)
+	calls := [][]string{
+		{"tally", "ls"}, {"tally", "ls", "--all"}, {"tally", "search", "word"}, {"tally", "search", "hidden"}, {"tally", "search", evil},
+		{"tally", "log"}, {"tally", "log", escaped, "--graph"}, {"tally", "log", escaped}, {"tally", "show", escaped}, {"tally", "show", escaped, "--all"},
+		{"tally", "show", escaped, "--tools", "full"}, {"tally", "show", escaped, "--raw-none"}, {"tally", "show", panelID}, {"tally", "show", panelID, "--steps"}, {"tally", "show", panelID, "--tree"},
+		{"tally", "runs", escaped}, {"tally", "runs", panelID}, {"tally", "show", escaped, "--run", "run" + evil}, {"tally", "cost"}, {"tally", "cost", escaped}, {"tally", "cost", "--by", "model"},
+		{"tally", "diff", escaped, "@2", "@4"}, {"tally", "rewind", panelID}, {"tally", "rewind", escaped, "--to", "#1", "-y"}, {"tally", "undo", escaped, "-y"}, {"tally", "redo", escaped, "-y"},
+		{"tally", "fork", escaped, "--at", "@3"}, {"tally", "fork", escaped, "--at", "@3", "--id", "f" + evil}, {"tally", "status"}, {"tally", "verify"},
+		{"tally", "show", "no" + evil}, {"tally", "show", escaped, "--at", evil}, {"tally", "show", evil, "--thread", evil}, {"tally", "ls", "--sort", evil}, {"tally", evil}, {"tally", "ls", "--" + evil},
+		{"tally", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
+		{"tally", "export", escaped, "--format", "markdown", "--rewound"}, {"tally", "export", escaped, "--format", "html", "--rewound"}, {"tally", "export", panelID, "--format", "markdown"}, {"tally", "export", panelID, "--format", "html"},
+		{"tally", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally", "append", "a" + evil}, {"tally", "rebuild"},
+	}
+	shown := 0
+	for _, call := range calls {
+		for i := range call {
+			call[i] = strings.ReplaceAll(call[i], "\x00", "") // which no argument can have
+		}
+		c := command(t.Context(), store, call[0], call[1:]...)
+		var out bytes.Buffer
+		c.Stdout, c.Stderr = &out, &out
+		c.Stdin = strings.NewReader(`{"specversion":"1.0","id":"` + strings.Repeat("x", 3) + `","source":"urn:\u001b[2J","type":"` + events.TypeTurnAppended + `","subject":"session/a","data":{"entries":[{"thread":"\u001b[2J"}]}}` + "\n" + `{"role":` + "\x1b[2J" + "}\n")
+		_ = c.Run()
+		if strings.Contains(out.String(), "owned") {
+			shown++
+		}
+		if at := strings.IndexFunc(out.String(), moves); at >= 0 {
+			t.Errorf("%q prints a control character: %q", call[1:], out.String()[max(0, at-60):min(out.Len(), at+40)])
+		}
+	}
+	if shown < len(calls)/2 {
+		t.Errorf("only %d of %d commands showed any of it", shown, len(calls))
+	}
+}
+
+// evilStore makes a store in which whatever can be anything is evil, and returns the id of
+// a session.
+func evilStore(t *testing.T, store string) (id string) {
+	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: store, Backend: "local", Source: "urn:" + "evil"})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +78,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		}
 		return raw
 	}
-	id := "s" + evil
+	id = "s" + evil
 	sub := events.Session(st.Namespace(), id)
 	run := events.RunRef{Kind: "job" + evil, ID: "run" + evil}
 	turn := quoted(map[string]any{"role": evil, "name": evil, "content": []any{map[string]any{"type": "text", "text": evil}, map[string]any{"type": "tool-call", "toolName": evil, "toolCallId": evil, "input": map[string]string{evil: evil}},
@@ -94,39 +140,5 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	escaped, panelID := events.EscapeID(id), events.EscapeID("p"+evil)
-	calls := [][]string{
-		{"tally", "ls"}, {"tally", "ls", "--all"}, {"tally", "search", "word"}, {"tally", "search", "hidden"}, {"tally", "search", evil},
-		{"tally", "log"}, {"tally", "log", escaped, "--graph"}, {"tally", "log", escaped}, {"tally", "show", escaped}, {"tally", "show", escaped, "--all"},
-		{"tally", "show", escaped, "--tools", "full"}, {"tally", "show", escaped, "--raw-none"}, {"tally", "show", panelID}, {"tally", "show", panelID, "--steps"}, {"tally", "show", panelID, "--tree"},
-		{"tally", "runs", escaped}, {"tally", "runs", panelID}, {"tally", "show", escaped, "--run", "run" + evil}, {"tally", "cost"}, {"tally", "cost", escaped}, {"tally", "cost", "--by", "model"},
-		{"tally", "diff", escaped, "@2", "@4"}, {"tally", "rewind", panelID}, {"tally", "rewind", escaped, "--to", "#1", "-y"}, {"tally", "undo", escaped, "-y"}, {"tally", "redo", escaped, "-y"},
-		{"tally", "fork", escaped, "--at", "@3"}, {"tally", "fork", escaped, "--at", "@3", "--id", "f" + evil}, {"tally", "status"}, {"tally", "verify"},
-		{"tally", "show", "no" + evil}, {"tally", "show", escaped, "--at", evil}, {"tally", "show", evil, "--thread", evil}, {"tally", "ls", "--sort", evil}, {"tally", evil}, {"tally", "ls", "--" + evil},
-		{"tally", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
-		{"tally", "export", escaped, "--format", "markdown", "--rewound"}, {"tally", "export", escaped, "--format", "html", "--rewound"}, {"tally", "export", panelID, "--format", "markdown"}, {"tally", "export", panelID, "--format", "html"},
-		{"tally", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally", "append", "a" + evil}, {"tally", "rebuild"},
-	}
-	shown := 0
-	for _, call := range calls {
-		for i := range call {
-			call[i] = strings.ReplaceAll(call[i], "\x00", "") // which no argument can have
-		}
-		c := command(t.Context(), store, call[0], call[1:]...)
-		var out bytes.Buffer
-		c.Stdout, c.Stderr = &out, &out
-		c.Stdin = strings.NewReader(`{"specversion":"1.0","id":"` + strings.Repeat("x", 3) + `","source":"urn:\u001b[2J","type":"` + events.TypeTurnAppended + `","subject":"session/a","data":{"entries":[{"thread":"\u001b[2J"}]}}` + "\n" + `{"role":` + "\x1b[2J" + "}\n")
-		_ = c.Run()
-		if strings.Contains(out.String(), "owned") {
-			shown++
-		}
-		if at := strings.IndexFunc(out.String(), func(r rune) bool {
-			return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
-		}); at >= 0 {
-			t.Errorf("%q prints a control character: %q", call[1:], out.String()[max(0, at-60):min(out.Len(), at+40)])
-		}
-	}
-	if shown < len(calls)/2 {
-		t.Errorf("only %d of %d commands showed any of it", shown, len(calls))
-	}
+	return id
 }

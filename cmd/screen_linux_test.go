@@ -1,0 +1,42 @@
+package cmd_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+)
+
+// On a terminal colours are the only control sequences, whatever is in the store: as
+// text, as JSON, as the bytes that were stored, and by way of the pager.
+func TestNothingMovesTheCursorOfATerminal(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	id := events.EscapeID(evilStore(t, store))
+	panel := events.EscapeID("p" + evil)
+	owner(t, store)
+	for _, line := range []string{
+		"ls", "ls -o json", "ls --kind conversation -o jsonl", "search word", "search hidden -o json", "search " + evil,
+		"log --all-sessions", "log " + id, "log " + id + " --graph", "log " + id + " --raw", "log " + id + " -o json", "log " + panel + " -o jsonl",
+		"show " + id, "show " + id + " --all", "show " + id + " --tools full", "show " + id + " --raw", "show " + id + " -o json", "show " + id + " --last 1",
+		"show " + id + " --run run" + evil, "show " + id + " --run run" + evil + " --raw", "show " + panel, "show " + panel + " -o json", "show " + panel + " --raw",
+		"runs " + id, "runs " + panel + " -o json", "diff " + id + " @2 @4", "diff " + id + " @2 @4 -o json", "cost " + id, "cost --by model", "cost -o json",
+		"rewind " + panel, "rewind " + id + " --to #1 -n", "status", "status -o json", "verify", "show no" + evil, "show " + id + " --at " + evil,
+	} {
+		t.Run(strings.ToValidUTF8(line[:strings.IndexAny(line+"  ", " ")], ""), func(t *testing.T) {
+			for _, columns := range []int{40, 200} {
+				args := strings.Split(strings.ReplaceAll(line, "\x00", ""), " ")
+				c := looking(t, store, []string{"PAGER=cat <&0"}, args...)
+				c.Stdin = strings.NewReader("") // a question is not answered
+				screen, _ := onTerminal(t, columns, 8, c)
+				bare := colour.ReplaceAllString(screen, "")
+				if at := strings.IndexFunc(bare, moves); at >= 0 {
+					t.Errorf("%q prints a control character: %q", args, bare[max(0, at-60):min(len(bare), at+40)])
+				}
+				if screen == "" {
+					t.Errorf("%q prints nothing", args)
+				}
+			}
+		})
+	}
+}
