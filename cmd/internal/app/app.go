@@ -211,6 +211,7 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 	if isWhole(ctx, st, arg) {
 		return st.Session(arg), nil
 	}
+	arg = strings.TrimSuffix(arg, "…") // as a list on a terminal has cut it
 	var ids, exact, short []string
 	for info, err := range st.Subjects(ctx, events.KindSession) {
 		if err != nil {
