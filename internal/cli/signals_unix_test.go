@@ -30,7 +30,7 @@ func TestInterruptible(t *testing.T) {
 	}
 	patience = 0
 	said, saying := io.Pipe()
-	ctx, stop = Interruptible(t.Context(), saying)
+	_, stop = Interruptible(t.Context(), saying)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
