@@ -237,8 +237,8 @@ func TestText(t *testing.T) {
 		`{"a":["b\tc"]}`: "json|{\"a\":[\"b\tc\"]}",
 		`{"role":"user","content":"data:image/png;base64,` + png + `"}`: "user|",
 	} {
-		if roles, text := render.Text(projector.Turn{Raw: events.Raw(raw)}); roles+"|"+text != want {
-			t.Errorf("%s:\n%q\nwant\n%q", raw, roles+"|"+text, want)
+		if said := render.Said(projector.Turn{Raw: events.Raw(raw)}); said.Roles+"|"+said.Text != want {
+			t.Errorf("%s:\n%q\nwant\n%q", raw, said.Roles+"|"+said.Text, want)
 		}
 	}
 }

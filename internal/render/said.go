@@ -6,14 +6,14 @@ import (
 )
 
 // Said returns what views look at of a turn: its text, what it took and the tools it used.
+// Bytes that are not JSON say nothing.
 func Said(t projector.Turn) projector.Said {
-	var s projector.Said
-	s.Roles, s.Text = Text(t)
-	read, ok := turns.Read(t.Raw)
-	if !ok {
-		return s
+	if t.Raw == nil {
+		return projector.Said{}
 	}
-	s.Model, s.Response, s.Usage = read.Model, read.Response, read.Usage
+	read, ok := turns.Read(t.Raw)
+	s := projector.Said{Model: read.Model, Response: read.Response, Usage: read.Usage}
+	s.Roles, s.Text = textOf(t.Raw, read, ok)
 	for _, p := range read.Parts {
 		if p.Kind == turns.Call || p.Kind == turns.Result && p.Error {
 			s.Tools = append(s.Tools, projector.ToolUse{Tool: p.Name, Call: p.ID, Error: p.Kind == turns.Result})

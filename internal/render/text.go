@@ -4,20 +4,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/turns"
-	"github.com/tallylog/tally/projector"
 )
 
-// Text returns what a turn says in one text, and who speaks in it, for search: what was
-// said, thought, called, answered and shown, without labels and without images. Bytes
-// that are not JSON say nothing.
-func Text(t projector.Turn) (roles, text string) {
-	if t.Raw == nil {
-		return "", ""
-	}
-	read, ok := turns.Read(t.Raw)
+// textOf returns what a turn says in one text, and who speaks in it, for search: what was
+// said, thought, called, answered and shown, without labels and without images. ok says
+// whether the turn could be read; of one that could not, its JSON is searched.
+func textOf(raw events.Raw, read turns.Turn, ok bool) (roles, text string) {
 	if !ok {
-		return "json", turns.Plain(string(t.Raw))
+		return "json", turns.Plain(string(raw))
 	}
 	var who, said []string
 	for _, p := range read.Parts {

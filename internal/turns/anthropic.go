@@ -2,6 +2,8 @@ package turns
 
 import (
 	"strings"
+
+	"github.com/tallylog/tally/events"
 )
 
 // The shapes of Anthropic's Messages.
@@ -9,7 +11,7 @@ import (
 // readStop reads why a message ended, which Anthropic's have.
 func readStop(r *reading, role string, o *object) {
 	stop := o.word("stop_reason")
-	if stop == "" && !(o.word("type") == "message" && o.has("usage")) {
+	if stop == "" && (o.word("type") != "message" || r.turn.Usage == (events.Tokens{})) { // while it is streamed no reason is said
 		return
 	}
 	r.by("anthropic")

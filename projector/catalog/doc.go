@@ -1,6 +1,7 @@
 // Package catalog keeps two views over all subjects in SQLite files: the catalog
 // (views.db: sessions, runs, documents, costs), from which lists are made, and the
-// text of all turns (search.db), which is searched.
+// text of all turns with what was spent and done in them (search.db), which is searched
+// and counted.
 //
 // Both are caches: deleting them loses nothing. One process writes a file and any
 // number read it, also with other programs: docs/catalog.md describes the tables.

@@ -174,11 +174,3 @@ func about(usd events.Amount) string {
 	text := strings.TrimRight(r.FloatString(4), "0")
 	return "~" + strings.TrimSuffix(text, ".")
 }
-
-// costOf is what a session cost, in a list: a dash where no cost is known.
-func costOf(t projector.Total) string {
-	if t.USD == "0" {
-		return "-"
-	}
-	return string(t.USD)
-}
