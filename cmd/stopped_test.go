@@ -46,6 +46,11 @@ func TestOwnerThatStandsStill(t *testing.T) {
 		})
 	}
 	waiting.Wait()
+	doctor := command(t.Context(), dir, "tally", "doctor")
+	examined, err := doctor.Output()
+	if want := fmt.Sprintf("process %d owns the store and does not answer", owner.Process.Pid); doctor.ProcessState.ExitCode() != 7 || !bytes.Contains(examined, []byte(want)) {
+		t.Errorf("doctor: %v\n%s\nwant exit code 7 and %q", err, examined, want)
+	}
 	for _, s := range []syscall.Signal{syscall.SIGCONT, syscall.SIGINT} {
 		if err := owner.Process.Signal(s); err != nil {
 			t.Fatal(err)

@@ -46,6 +46,7 @@ func TestExitCode(t *testing.T) {
 		{log.ErrConflict, 6},
 		{log.ErrUnknown, 7},
 		{log.ErrUnavailable, 7},
+		{fmt.Errorf("%w: %w", log.ErrUnavailable, log.ErrNewer), 8}, // who owns a store of a newer version cannot be reached either
 		{log.ErrFull, 7},
 		{context.DeadlineExceeded, 7},
 		{&log.ConfigError{}, 8},

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -124,15 +123,16 @@ func (c Config) flag(s setting) string {
 func withoutSecrets(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, text := range list {
-		u, err := url.Parse(strings.TrimSpace(text))
-		switch at := strings.LastIndex(text, "@"); {
-		case at < 0:
-		case err == nil && u.User != nil:
-			u.User = url.User("xxxxx")
-			list[i] = u.String()
-		default:
-			list[i] = "xxxxx" + text[at:]
+		at := strings.LastIndex(text, "@")
+		if at < 0 {
+			continue
 		}
+		scheme, _, ok := strings.Cut(text, "://")
+		if !ok || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) {
+			list[i] = "xxxxx" + text[at:] // nobody knows what is in front
+			continue
+		}
+		list[i] = scheme + "://xxxxx" + text[at:]
 	}
 	return strings.Join(list, ",")
 }

@@ -198,7 +198,7 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	layout, err := formats.Sniff(path, known...)
 	if err != nil {
 		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
-			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; one of errata holds sessions/ or prompt_history.jsonl; a file of ailoop is a JSON object with version, messages and pinned."}
+			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; one of errata holds sessions/ or prompt_history.jsonl; a file of ailoop is a JSON object with version, messages and pinned. Turns or CloudEvents, one JSON object a line, go in by tally append."}
 	}
 	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, Progress: func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
