@@ -22,13 +22,3 @@ func Bar(part, most int64, width int, blocks bool) string {
 	}
 	return bar
 }
-
-// Width is how wide the table is where so many columns are asked for: more, if what may
-// not be cut takes more.
-func (t Table) Width(width int) int {
-	total := gap * (len(t.Head) - 1)
-	for _, w := range t.widths(width) {
-		total += w
-	}
-	return total
-}

@@ -27,16 +27,30 @@ const (
 
 // Lines returns the table's lines, none of which is wider than width.
 func (t Table) Lines(width int) []string {
-	head, rows := flat(t.Head), make([][]string, len(t.Rows))
-	for i, row := range t.Rows {
-		rows[i] = flat(row)
-	}
+	head, rows := t.flat()
 	widths := t.fit(natural(head, rows), width)
 	lines := []string{t.line(-1, head, widths)}
 	for i, row := range rows {
 		lines = append(lines, t.line(i, row, widths))
 	}
 	return lines
+}
+
+// Width is how wide the table is, with every column, where so many columns are asked for:
+// more, if what may not be cut takes more.
+func (t Table) Width(width int) int {
+	widths := natural(t.flat())
+	t.shrink(widths, width, leastColumn)
+	return total(widths)
+}
+
+// flat returns the head and the rows, each cell on one line.
+func (t Table) flat() (head []string, rows [][]string) {
+	rows = make([][]string, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = flat(row)
+	}
+	return flat(t.Head), rows
 }
 
 // flat returns cells on one line each.

@@ -72,7 +72,7 @@ func BenchmarkFind(b *testing.B) {
 func benchViews(b *testing.B, sessions, turns int) Finder {
 	b.Helper()
 	dir, r := b.TempDir(), rand.New(rand.NewPCG(1, 1))
-	list, search := New(dir, nullLogger), NewSearch(dir, textOf, nullLogger)
+	list, search := New(dir, openingOf, nullLogger), NewSearch(dir, textOf, nullLogger)
 	apply := func(at int, id string, p events.Payload, typ string) {
 		rec := events.Record{Event: events.Event{ID: "e", Type: typ, Subject: events.Session("", id)}, Offset: events.Offset(at), Recorded: time.Date(2026, 1, 1, 0, 0, at, 0, time.UTC)}
 		must(b, list.Apply(b.Context(), projector.Fact{Record: rec, Payload: p}))

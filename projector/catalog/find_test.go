@@ -32,7 +32,7 @@ func searchedIn(t failer, dir string, records testkit.Records) (Finder, func()) 
 	for _, v := range []interface {
 		projector.View
 		Close() error
-	}{New(dir, nullLogger), NewSearch(dir, textOf, nullLogger)} {
+	}{New(dir, openingOf, nullLogger), NewSearch(dir, textOf, nullLogger)} {
 		_, _, err := v.Begin(ctx)
 		must(t, err)
 		for _, rec := range records {

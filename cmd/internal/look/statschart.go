@@ -119,7 +119,7 @@ func layStats(a *app.App, doc stats, columns []statColumn, width int) (render.Ta
 		t.Right = append(t.Right, i+1)
 	}
 	for _, g := range append(slices.Clone(doc.Groups), statsGroup{"total", doc.Total}) {
-		row := []string{render.Cut(labelOf(g.Key), 40)}
+		row := []string{render.Cut(labelOf(g.Key), max(width/3, 40))}
 		for _, c := range columns {
 			row = append(row, c.cell(g.statsSum))
 		}
