@@ -22,7 +22,7 @@ type Table struct {
 const (
 	gap          = 2
 	enoughColumn = 20 // columns are cut to it before one is left out
-	leastColumn  = 8  // and to this if none is left to leave out
+	leastColumn  = 10 // and to this, a day, if none is left to leave out
 )
 
 // Lines returns the table's lines, none of which is wider than width.

@@ -207,7 +207,7 @@ func costTable(a *app.App, doc costs, classes bool) render.Table {
 		row(label, dashed(s.Reported), about(s.Computed), s.Tokens, s.Unknown)
 	}
 	for _, g := range doc.Groups {
-		spent(render.Cut(labelOf(g.Key), 60), g.spentSum)
+		spent(labelOf(g.Key), g.spentSum)
 	}
 	spent("spent", doc.Spent)
 	if doc.OnBranch != nil {

@@ -150,7 +150,7 @@ func (f *follower) turn(t followedTurn) error {
 	if t.State != "" {
 		label = t.Thread + ", " + t.State + ", not in effect"
 	}
-	f.text.turn(label, t.Turn)
+	f.text.turn(label, t.Thread, t.Turn)
 	return f.text.err
 }
 
