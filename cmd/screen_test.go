@@ -33,7 +33,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		{"tally", "ls"}, {"tally", "ls", "--all"}, {"tally", "search", "word"}, {"tally", "search", "hidden"}, {"tally", "search", evil},
 		{"tally", "log"}, {"tally", "log", escaped, "--graph"}, {"tally", "log", escaped}, {"tally", "show", escaped}, {"tally", "show", escaped, "--all"},
 		{"tally", "show", escaped, "--tools", "full"}, {"tally", "show", escaped, "--raw-none"}, {"tally", "show", panelID}, {"tally", "show", panelID, "--steps"}, {"tally", "show", panelID, "--tree"},
-		{"tally", "runs", escaped}, {"tally", "runs", panelID}, {"tally", "show", escaped, "--run", "run" + evil}, {"tally", "cost"}, {"tally", "cost", escaped}, {"tally", "cost", "--by", "model"},
+		{"tally", "runs", escaped}, {"tally", "runs", panelID}, {"tally", "show", escaped, "--run", "run" + evil}, {"tally", "cost"}, {"tally", "cost", escaped}, {"tally", "cost", "--by", "model"}, {"tally", "stats", "--by", "model"}, {"tally", "stats", escaped, "--by", "tool"},
 		{"tally", "diff", escaped, "@2", "@4"}, {"tally", "rewind", panelID}, {"tally", "rewind", escaped, "--to", "#1", "-y"}, {"tally", "undo", escaped, "-y"}, {"tally", "redo", escaped, "-y"},
 		{"tally", "fork", escaped, "--at", "@3"}, {"tally", "fork", escaped, "--at", "@3", "--id", "f" + evil}, {"tally", "status"}, {"tally", "verify"},
 		{"tally", "show", "no" + evil}, {"tally", "show", escaped, "--at", evil}, {"tally", "show", evil, "--thread", evil}, {"tally", "ls", "--sort", evil}, {"tally", evil}, {"tally", "ls", "--" + evil},
