@@ -76,8 +76,7 @@ func TestInterruptedPager(t *testing.T) {
 	term.run(c)
 	term.await(":")
 	term.press("\x03")
-	term.press("G") // less goes to the end: it is alive
-	term.await("四十ノットです。")
+	term.insist("G", "四十ノットです。") // less goes to the end: it is alive
 	term.press("q")
 	if screen, code := term.end(c); code != 0 || strings.Contains(screen, "stopping") {
 		t.Errorf("code %d: %q", code, screen)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -99,7 +100,7 @@ func (term *terminal) run(c *exec.Cmd) {
 // await returns when a text is on the screen, or nobody has the terminal any more.
 func (term *terminal) await(text string) {
 	term.t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(30 * time.Second)
 	for {
 		if bytes.Contains([]byte(term.text()), []byte(text)) {
 			return
@@ -115,6 +116,24 @@ func (term *terminal) await(text string) {
 			return
 		}
 	}
+}
+
+// insist types keys until a text is on the screen: a program may throw away what is typed
+// while it is interrupted.
+func (term *terminal) insist(keys, text string) {
+	term.t.Helper()
+	for range 200 {
+		if strings.Contains(term.text(), text) {
+			return
+		}
+		term.press(keys)
+		select {
+		case <-term.done:
+			term.t.Fatalf("there is no %q on the screen:\n%q", text, term.text())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	term.t.Fatalf("%q does not appear on the screen:\n%q", text, term.text())
 }
 
 // text is what was printed so far.
