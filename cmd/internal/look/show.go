@@ -80,6 +80,7 @@ type viewer struct {
 	tools           toolMode
 
 	before map[string]int // turns of each thread that --last leaves out
+	end    events.Offset  // of the last record that was looked at
 }
 
 func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
@@ -124,25 +125,23 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 
 // load returns the session, with --last without the turns before.
 func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Session, error) {
-	if v.last == 0 {
-		return handle.Load(ctx, v.at)
-	}
 	v.before = make(map[string]int)
-	if v.at != "" {
+	if v.last == 0 || v.at != "" {
 		s, err := handle.Load(ctx, v.at)
-		if err != nil {
-			return nil, err
+		if err != nil || v.last == 0 {
+			return v.ending(s), err
 		}
 		for name, th := range s.Threads {
 			v.before[name] = max(0, len(th.Turns)-v.last)
 			th.Turns = th.Turns[v.before[name]:]
 		}
-		return s, nil
+		return v.ending(s), nil
 	}
 	o, err := handle.Outline(ctx)
 	if err != nil {
 		return nil, err
 	}
+	v.end = o.Offset()
 	s := projector.NewSession(o.Subject())
 	s.Ledger, s.Damaged = o.Ledger(), o.Damaged()
 	for _, name := range o.Names() {
@@ -157,6 +156,14 @@ func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Se
 		s.Threads[name] = th
 	}
 	return s, nil
+}
+
+// ending notes where a session that was loaded ends.
+func (v *viewer) ending(s *projector.Session) *projector.Session {
+	if s != nil {
+		v.end = s.Offset()
+	}
+	return s
 }
 
 func (v *viewer) names(s *projector.Session) []string {

@@ -60,7 +60,7 @@ func (v *viewer) showFollowed(ctx context.Context, handle *tally.Session, s *pro
 		}
 	}
 	_ = v.app.WarnDamaged(s) // the code is that of the interruption
-	for rec, err := range f.st.Log.Follow(ctx, events.Range{Subject: s.Subject, After: s.Offset()}) {
+	for rec, err := range f.st.Log.Follow(ctx, events.Range{Subject: s.Subject, After: v.end}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			fmt.Fprintf(v.app.Err, "%v\n", damage)
 			continue
