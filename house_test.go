@@ -46,6 +46,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/natsfile", ""},
 	{"internal/natswire", ""},
 	{"internal/pull", ""},
+	{"internal/bashline", ""},
 	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson"},
 	{"internal/config", "log events"},
 	{"internal/durable", ""},

@@ -45,7 +45,7 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, errors.Join(err, hangUp())
 	}
 	st := o.store(c)
-	if st.ViewsDir, err = viewsOf(c.Server.URL); err != nil {
+	if st.ViewsDir, err = ViewsOf(c.Server.URL); err != nil {
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}
 	st.OnClose = hangUp
@@ -191,9 +191,9 @@ func syncsAlways(ctx context.Context, nc *nats.Conn, system *config.Server, name
 	return nil
 }
 
-// viewsOf returns the directory for the views of somebody else's server, on this
+// ViewsOf returns the directory for the views of somebody else's server, on this
 // machine: they are a cache, and one for each server.
-func viewsOf(server string) (string, error) {
+func ViewsOf(server string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("embedded: open %s: %w", redacted(server), err)

@@ -25,11 +25,7 @@ func OneOf[T ~string](value *T, kind string, words ...T) pflag.Value {
 func (o *oneOf[T]) Set(s string) error {
 	if !slices.Contains(o.words, T(s)) {
 		last := len(o.words) - 1
-		var first []string
-		for _, word := range o.words[:last] {
-			first = append(first, string(word))
-		}
-		return fmt.Errorf("want %s or %s", strings.Join(first, ", "), o.words[last])
+		return fmt.Errorf("want %s or %s", strings.Join(o.Words()[:last], ", "), o.words[last])
 	}
 	*o.value = T(s)
 	return nil
@@ -45,3 +41,12 @@ func (o *oneOf[T]) String() string {
 
 // Type implements pflag.Value.
 func (o *oneOf[T]) Type() string { return o.kind }
+
+// Words returns what the flag may be set to.
+func (o *oneOf[T]) Words() []string {
+	var list []string
+	for _, word := range o.words {
+		list = append(list, string(word))
+	}
+	return list
+}

@@ -33,6 +33,7 @@ type App struct {
 	Format   cli.Format
 	Progress cli.ProgressMode
 	Color    cli.ColorMode
+	root     func(*App) *cobra.Command
 	call     config.Overrides
 	logLevel string
 	noPager  bool
@@ -51,7 +52,7 @@ func Main(name string, root func(*App) *cobra.Command) int {
 
 // Run runs a command's tree with arguments.
 func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in io.Reader, out, errw io.Writer) error {
-	a := &App{In: in, Out: out, Err: errw, Format: cli.Text, Progress: cli.ProgressAuto, Color: cli.ColorAuto}
+	a := &App{root: root, In: in, Out: out, Err: errw, Format: cli.Text, Progress: cli.ProgressAuto, Color: cli.ColorAuto}
 	cmd := root(a)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
@@ -60,6 +61,7 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 	cmd.SetErr(errw)
 	cmd.PersistentPreRun = func(c *cobra.Command, _ []string) { a.toScreen(c) }
 	a.flags(cmd)
+	a.complete(cmd)
 	speak(cmd)
 	a.help(cmd)
 	if err := isKnown(cmd, args); err != nil {
@@ -70,6 +72,11 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 		err = errors.Join(err, a.pager.Close())
 	}
 	return cli.Cause(ctx, err)
+}
+
+// Again runs the program with other arguments, within this run.
+func (a *App) Again(ctx context.Context, args []string, out, errw io.Writer) error {
+	return Run(ctx, a.root, args, strings.NewReader(""), out, errw)
 }
 
 func (a *App) flags(cmd *cobra.Command) {

@@ -46,7 +46,7 @@ func Ingest(a *app.App) *cobra.Command {
 		Long: `The verbs of tally that put sessions into an event log.
 
 ` + app.Exits,
-	}, "import", "append", "generate", "init", "serve", "bench", "status", "version")
+	}, "import", "append", "generate", "init", "serve", "bench", "status", "version", "completion", "__bash")
 }
 
 // Replay is the program tally-replay.
@@ -57,7 +57,7 @@ func Replay(a *app.App) *cobra.Command {
 events; none calls a model or runs a tool.
 
 ` + app.Positions + "\n\n" + app.Exits,
-	}, "ls", "show", "log", "search", "runs", "diff", "cost", "stats", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version")
+	}, "ls", "show", "log", "search", "runs", "diff", "cost", "stats", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version", "completion", "__bash")
 }
 
 // program gives a root its verbs: all, or those that are named.

@@ -1,0 +1,344 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// sessions offers ids that begin as what is typed does, and what is behind the first slash
+// of ids: the names of imported sessions.
+func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	r, cfg, ok := c.catalog(ctx)
+	if !ok {
+		return words
+	}
+	defer r.Close()
+	list, err := r.Beginning(ctx, cfg.Namespace, c.typed, offered)
+	if id, ok := unescaped(c.typed); ok && err == nil {
+		var more []catalog.Session
+		more, err = r.Beginning(ctx, cfg.Namespace, id, offered)
+		list = append(list, more...)
+	}
+	if err != nil {
+		return words
+	}
+	if list = slices.DeleteFunc(list, func(s catalog.Session) bool { return c.verb == "append" && s.ID == "last" }); len(list) > 0 && c.verb != "append" {
+		c.add("last", "the session written to last")
+	}
+	for _, s := range list {
+		c.addSession(s, s.ID)
+	}
+	if c.typed != "" && len(c.found) < offered {
+		c.named(ctx, r, cfg.Namespace)
+	}
+	return words
+}
+
+// named offers what is behind the first slash of ids, where that is one session alone.
+func (c *completer) named(ctx context.Context, r catalog.Reader, namespace string) {
+	roots, err := r.Roots(ctx, namespace, offered)
+	if err != nil {
+		return // there are too many sessions to look for that
+	}
+	tails := make(map[string]int)
+	var found []catalog.Session
+	for _, root := range roots {
+		list, err := r.Beginning(ctx, namespace, root+c.typed, offered)
+		if err != nil {
+			return
+		}
+		for _, s := range list {
+			tails[tail(s.ID)]++
+		}
+		found = append(found, list...)
+	}
+	slices.SortFunc(found, func(a, b catalog.Session) int { return cmp.Compare(b.Head, a.Head) })
+	for _, s := range found {
+		if tails[tail(s.ID)] == 1 {
+			c.addSession(s, tail(s.ID))
+		}
+	}
+}
+
+func tail(id string) string {
+	_, behind, _ := strings.Cut(id, "/")
+	return behind
+}
+
+func (c *completer) addSession(s catalog.Session, name string) {
+	if word, ok := spelled(name); ok {
+		c.add(word, cmp.Or(s.Title, s.Kind+" of "+plain.Count(s.Turns, "turn")))
+	}
+}
+
+// spelled returns an id as a command takes it and a line can hold it: escaped, if it has
+// control characters, or would be taken for the escaped form of another one. It is false
+// for what is taken for a flag.
+func spelled(id string) (string, bool) {
+	other, err := events.UnescapeID(id)
+	if plain.Printable(cli.ID(id)) != id || strings.ContainsAny(id, "\n\t") || strings.TrimSpace(id) != id || err == nil && other != id {
+		id = events.EscapeID(id)
+	}
+	return id, !strings.HasPrefix(id, "-")
+}
+
+// unescaped returns the beginning of the id of which the escaped form was begun to type.
+func unescaped(typed string) (string, bool) {
+	if i := strings.LastIndexByte(typed, '='); i >= 0 && i > len(typed)-3 {
+		typed = typed[:i]
+	}
+	id, err := events.UnescapeID(typed)
+	return id, err == nil && strings.Contains(typed, "=")
+}
+
+// session is the session that the first argument names.
+func (c *completer) session(ctx context.Context) (r catalog.Reader, s catalog.Session, dir string, ok bool) {
+	if len(c.args) == 0 {
+		return r, s, "", false
+	}
+	r, cfg, ok := c.catalog(ctx)
+	if !ok {
+		return r, s, "", false
+	}
+	s, ok, err := r.Named(ctx, cfg.Namespace, c.args[0])
+	if dir, err2 := viewsDir(cfg); ok && err == nil && err2 == nil {
+		return r, s, dir, true
+	}
+	r.Close()
+	return r, s, "", false
+}
+
+// threads offers the threads of the session.
+func threads(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	r, s, _, ok := c.session(ctx)
+	if !ok {
+		return words
+	}
+	defer r.Close()
+	history, ok, err := r.Timeline(ctx, s.Namespace, s.ID)
+	if err != nil || !ok {
+		return words
+	}
+	all := history.Lengths()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if plain.Printable(name) == name {
+			c.add(name, plain.Count(all[name], "turn"))
+		}
+	}
+	return words
+}
+
+// runs offers the runs of the session; those of one id that are of several kinds by both.
+func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	r, s, _, ok := c.session(ctx)
+	if !ok {
+		return words
+	}
+	defer r.Close()
+	list, err := r.Runs(ctx, s.Namespace, s.ID, offered)
+	if err != nil {
+		return words
+	}
+	kinds := make(map[string]int)
+	for _, run := range list {
+		kinds[run.ID]++
+	}
+	for _, run := range list {
+		word := run.ID
+		if kinds[run.ID] > 1 {
+			word = run.Kind + "/" + run.ID
+		}
+		if plain.Printable(word) == word && !strings.HasPrefix(word, "-") {
+			c.add(word, run.Kind+", "+cmp.Or(run.Outcome, run.State))
+		}
+	}
+	return words
+}
+
+// positions offers points of the session.
+func positions(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	for _, p := range c.positions(ctx) {
+		c.add(p.word, p.what)
+	}
+	return words
+}
+
+// ranges offers the beginning of a range, or its end once that is there.
+func ranges(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	from, to, ended := strings.Cut(c.typed, "..")
+	if !ended {
+		to = from
+	}
+	for _, p := range (&completer{App: c.App, args: c.args, typed: to}).positions(ctx) {
+		if ended {
+			c.add(from+".."+p.word, p.what)
+		} else {
+			c.add(p.word+"..", p.what)
+		}
+	}
+	if ended {
+		return words
+	}
+	return noSpace
+}
+
+// point is a position that is offered.
+type point struct{ word, what string }
+
+// positions returns the points of the session, those first that are named most: the head,
+// the newest turns by their number, then by how many are behind them, then by offset.
+func (c *completer) positions(ctx context.Context) []point {
+	list := []point{{"head", "where the session is now"}, {"start", "before everything"}}
+	r, s, dir, ok := c.session(ctx)
+	if !ok {
+		return append(list, point{"~1", "without the last turn"})
+	}
+	defer r.Close()
+	history, ok, err := r.Timeline(ctx, s.Namespace, s.ID)
+	if err != nil || !ok {
+		return list
+	}
+	turns, err := history.Newest(offered)
+	if err != nil {
+		return list
+	}
+	said := saidIn(ctx, dir, s, turns)
+	return slices.Concat(list, numbered(c.typed, history.Lengths(), turns, said), back(history.Lengths()), offsets(c.typed, turns, said))
+}
+
+// numbered are turns by their number: of main, or else of the only thread, the newest; of
+// the other threads the last one each, unless the thread is typed.
+func numbered(typed string, lengths map[string]int, turns []projector.Placed, said map[projector.Placed]string) []point {
+	what := make(map[string]string)
+	for t, text := range said {
+		what[numberOf(t.Thread, t.Number)] = text
+	}
+	names := slices.Sorted(maps.Keys(lengths))
+	unnamed := events.MainThread
+	if len(names) == 1 {
+		unnamed = names[0]
+	}
+	var list []point
+	for _, name := range names {
+		prefix, shown := name, 1
+		if name == unnamed {
+			prefix, shown = "", offered
+		} else if plain.Printable(name) != name {
+			continue
+		} else if strings.HasPrefix(typed, name+"#") {
+			shown = offered
+		}
+		for n := lengths[name]; n > max(0, lengths[name]-shown); n-- {
+			list = append(list, point{numberOf(prefix, n), what[numberOf(name, n)]})
+		}
+	}
+	return list
+}
+
+func numberOf(thread string, n int) string { return fmt.Sprintf("%s#%d", thread, n) }
+
+// back are the points before the last turns, where they can be counted.
+func back(lengths map[string]int) []point {
+	total := 0
+	for name, n := range lengths {
+		if total += n; name == events.MainThread {
+			total = n
+			break
+		}
+	}
+	var list []point
+	for n := range min(total, 3) {
+		list = append(list, point{fmt.Sprintf("~%d", n+1), "without the last " + strings.TrimPrefix(plain.Count(n+1, "turn"), "1 ")})
+	}
+	return list
+}
+
+// offsets are the newest turns by their offset, once @ is typed: they are those that the
+// numbers name.
+func offsets(typed string, turns []projector.Placed, said map[projector.Placed]string) []point {
+	if !strings.HasPrefix(typed, "@") {
+		return nil
+	}
+	var list []point
+	for _, t := range turns {
+		list = append(list, point{t.Offset.String(), said[t]})
+	}
+	return list
+}
+
+// saidIn says who says what in turns, as far as the search view tells.
+func saidIn(ctx context.Context, dir string, s catalog.Session, turns []projector.Placed) map[projector.Placed]string {
+	list, err := catalog.SpokenIn(ctx, dir, s.Namespace, s.ID, s.Head, 2*offered)
+	if err != nil {
+		return nil
+	}
+	type index struct {
+		thread string
+		at     events.Offset
+		n      int
+	}
+	spoken := make(map[index]string)
+	for _, t := range list {
+		spoken[index{t.Thread, t.Offset, t.Number}] = strings.TrimPrefix(strings.Join([]string{t.Roles, t.Text}, ": "), ": ")
+	}
+	first := make(map[index]int) // the number of the first turn that a record brought to a thread
+	for _, t := range turns {
+		first[index{t.Thread, t.Offset, 0}] = t.Number // they descend
+	}
+	said := make(map[projector.Placed]string)
+	for _, t := range turns {
+		said[t] = spoken[index{t.Thread, t.Offset, t.Number - first[index{t.Thread, t.Offset, 0}]}]
+	}
+	if len(turns) == offered { // of the last record, some turns may be missing
+		last := turns[len(turns)-1].Offset
+		maps.DeleteFunc(said, func(t projector.Placed, _ string) bool { return t.Offset == last })
+	}
+	return said
+}
+
+// namespaces offers the namespaces of the store.
+func namespaces(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	return c.texts(ctx, func(r catalog.Reader, _ string) ([]string, error) { return r.Namespaces(ctx, offered) })
+}
+
+// models offers the models that cost something.
+func models(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	return c.texts(ctx, func(r catalog.Reader, namespace string) ([]string, error) { return r.Models(ctx, namespace) })
+}
+
+// used offers what sessions have in a field.
+func used(f catalog.Field) source {
+	return func(ctx context.Context, c *completer) cobra.ShellCompDirective {
+		return c.texts(ctx, func(r catalog.Reader, namespace string) ([]string, error) { return r.Used(ctx, namespace, f) })
+	}
+}
+
+func (c *completer) texts(ctx context.Context, read func(r catalog.Reader, namespace string) ([]string, error)) cobra.ShellCompDirective {
+	r, cfg, ok := c.catalog(ctx)
+	if !ok {
+		return words
+	}
+	defer r.Close()
+	list, err := read(r, cfg.Namespace)
+	if err != nil {
+		return words
+	}
+	for _, text := range list {
+		if plain.Printable(text) == text && strings.TrimSpace(text) == text && !strings.ContainsAny(text, "\n\t") {
+			c.add(text, "")
+		}
+	}
+	return words
+}

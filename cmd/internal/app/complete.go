@@ -1,0 +1,212 @@
+package app
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector/catalog"
+)
+
+// What a shell does with what it is offered, beyond cobra's own words for it. Shell
+// scripts know the numbers.
+const (
+	words   = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	noSpace = words | cobra.ShellCompDirectiveNoSpace
+	files   = cobra.ShellCompDirectiveFilterFileExt
+	folders = cobra.ShellCompDirectiveFilterDirs
+)
+
+const (
+	// offered is how many sessions, turns or runs are offered at once, about.
+	offered = 50
+
+	// completeWithin is how long somebody who pressed a key is kept waiting. What is not
+	// found by then is not offered.
+	completeWithin = 150 * time.Millisecond
+)
+
+// completer is one completion.
+type completer struct {
+	*App
+	verb  string
+	args  []string // before the one that is typed
+	typed string
+	found []cobra.Completion
+}
+
+// source offers what an argument or a flag may be.
+type source func(context.Context, *completer) cobra.ShellCompDirective
+
+// arguments are what is offered for an argument, by its name in the usage line.
+var arguments = map[string]source{
+	"SESSION": sessions, "A": positions, "B": positions, "A..B": ranges,
+	"PATH": just(files), "DIR": just(folders), "NAMESPACE": namespaces,
+}
+
+// flags are what is offered for the value of a flag, by its name or by verb and name.
+// Flags that know their words are not among them.
+var flags = map[string]source{
+	"at": positions, "to": positions, "thread": threads, "run": runs, "session": sessions, "parent": sessions,
+	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(folders), "model": models, "namespace": namespaces,
+	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders),
+	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
+	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
+	"ls sort": oneOf("last", "created", "cost", "turns", "records", "id"), "cost by": oneOf("model", "run", "day", "session"),
+	"import format": oneOf("tallydir", "errata", "ailoop"), "export format": oneOf("tallydir", "errata", "ailoop"),
+}
+
+// complete says, for all verbs of a tree, what a shell is to offer. A verb's usage line
+// names its arguments; a flag says by its name what it takes. What nothing is known of is
+// not completed, with file names neither.
+func (a *App) complete(root *cobra.Command) {
+	none := words
+	root.CompletionOptions.DefaultShellCompDirective = &none
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { a.completeFlag(root, f) })
+	for _, cmd := range root.Commands() {
+		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+			cmd.ValidArgsFunction = a.argument(strings.Fields(cmd.Use)[1:])
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
+	}
+}
+
+// completeFlag registers what is offered for a flag.
+func (a *App) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+	offer := flags[cmd.Name()+" "+f.Name]
+	if offer == nil {
+		offer = flags[f.Name]
+	}
+	if own, ok := f.Value.(interface{ Words() []string }); ok {
+		offer = oneOf(own.Words()...)
+	}
+	if offer == nil {
+		return
+	}
+	if err := cmd.RegisterFlagCompletionFunc(f.Name, a.offer(offer)); err != nil {
+		panic(err) // it was registered already
+	}
+}
+
+// argument returns what completes the arguments of a usage line, such as
+// SESSION [A..B], or PATH... for as many as there are.
+func (a *App) argument(usage []string) cobra.CompletionFunc {
+	var list []source
+	for _, name := range usage {
+		first, _, _ := strings.Cut(strings.Trim(name, "[].|-"), "|")
+		switch {
+		case strings.HasPrefix(name, "-"):
+			usage = nil // flags follow
+		case first == strings.ToLower(first):
+			list = append(list, oneOf(strings.Split(name, "|")...))
+		default:
+			list = append(list, arguments[first])
+		}
+		if usage == nil {
+			break
+		}
+	}
+	repeats := len(usage) > 0 && strings.HasSuffix(strings.TrimRight(usage[len(usage)-1], "]"), "...")
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		n := len(args)
+		if repeats {
+			n = min(n, len(list)-1)
+		}
+		if n >= len(list) || list[n] == nil {
+			return nil, words
+		}
+		return a.offer(list[n])(cmd, args, typed)
+	}
+}
+
+// offer returns what cobra calls. Whatever stands in the way, a damaged file, a disk that
+// does not answer, it returns soon and says nothing.
+func (a *App) offer(from source) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		type answer struct {
+			found     []cobra.Completion
+			directive cobra.ShellCompDirective
+		}
+		ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
+		defer stop()
+		done := make(chan answer, 1)
+		go func() {
+			c := &completer{App: a, verb: cmd.Name(), args: args, typed: typed}
+			directive := from(ctx, c)
+			done <- answer{c.found, directive}
+		}()
+		select {
+		case got := <-done:
+			return got.found, got.directive
+		case <-ctx.Done():
+			return nil, words
+		}
+	}
+}
+
+// add offers a word with what it is, if it begins as what is typed does.
+func (c *completer) add(word, what string) {
+	if word == "" || !strings.HasPrefix(word, c.typed) || slices.ContainsFunc(c.found, func(f cobra.Completion) bool { w, _, _ := strings.Cut(f, "\t"); return w == word }) {
+		return
+	}
+	c.found = append(c.found, cobra.CompletionWithDesc(word, render.Cut(what, 60)))
+}
+
+// just offers the names of files or of folders, which the shell knows.
+func just(directive cobra.ShellCompDirective) source {
+	return func(context.Context, *completer) cobra.ShellCompDirective { return directive }
+}
+
+// oneOf offers some words.
+func oneOf(list ...string) source {
+	return func(_ context.Context, c *completer) cobra.ShellCompDirective {
+		for _, word := range list {
+			c.add(word, "")
+		}
+		return words
+	}
+}
+
+// catalog opens the catalog as it stands, false if there is none. The store is not opened
+// for it, and nothing is made.
+func (c *completer) catalog(ctx context.Context) (catalog.Reader, config.Config, bool) {
+	c.call.Store = expanded(c.call.Store)
+	cfg, err := c.Config()
+	if err != nil {
+		return catalog.Reader{}, cfg, false
+	}
+	dir, err := viewsDir(cfg)
+	if err != nil {
+		return catalog.Reader{}, cfg, false
+	}
+	r, err := catalog.Glance(ctx, dir)
+	return r, cfg, err == nil
+}
+
+func viewsDir(cfg config.Config) (string, error) {
+	if cfg.Backend == config.NATS {
+		return embedded.ViewsOf(cfg.Server.URL)
+	}
+	return cfg.Store, nil
+}
+
+// expanded returns a path as a shell would: what a line is made of reaches a completion
+// before that.
+func expanded(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return os.ExpandEnv(path)
+}

@@ -1,0 +1,291 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+)
+
+// begun is a log in which sessions begin in an order.
+func begun(t testing.TB, ids ...string) testkit.Records {
+	t.Helper()
+	var list testkit.Records
+	for i, id := range ids {
+		e, err := events.New("urn:test", events.Session("n", id), &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z", Title: "about " + events.EscapeID(id)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.ID = fmt.Sprint("e", i)
+		list = append(list, events.Record{Event: e, Offset: events.Offset(i + 1), Recorded: time.Unix(int64(i), 0)})
+	}
+	return list
+}
+
+// glanced is a catalog of a log, opened as a command does that only glances at it.
+func glanced(t testing.TB, records testkit.Records) Reader {
+	t.Helper()
+	dir := t.TempDir()
+	c := New(dir, nullLogger)
+	if _, _, err := c.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, rec := range records {
+		if err := c.Apply(t.Context(), projector.Decode(rec)); err != nil {
+			t.Fatal(err)
+		}
+		if c.Held() >= 16<<20 || i == len(records)-1 {
+			if err := c.Commit(t.Context(), projector.Cursor{Offset: rec.Offset, EventID: rec.ID}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Glance(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func idsOf(list []Session) []string {
+	var ids []string
+	for _, s := range list {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+func TestBeginning(t *testing.T) {
+	r := glanced(t, begun(t, "order", "order-2", "b%", "b_x", "O", "\xff\xffz", "\xff", "é", "orde", "order-1"))
+	for _, c := range []struct {
+		text string
+		most int
+		want []string
+	}{
+		{"order", 9, []string{"order-1", "order-2", "order"}},
+		{"order-2", 9, []string{"order-2"}},
+		{"order-3", 9, nil},
+		{"b%", 9, []string{"b%"}}, // no sign stands for others
+		{"b_", 9, []string{"b_x"}},
+		{"\xff", 9, []string{"\xff", "\xff\xffz"}},
+		{"\xff\xff", 9, []string{"\xff\xffz"}},
+		{"\xc3", 9, []string{"é"}},
+		{"", 2, []string{"order-1", "orde", "\xff\xffz", "O"}}, // the two newest, the last and the first
+		{"o", 1, []string{"order-1", "orde", "order-2"}},       // so that only "orde" is taken for common
+		{"", 20, []string{"order-1", "orde", "é", "\xff", "\xff\xffz", "O", "b_x", "b%", "order-2", "order"}},
+	} {
+		got, err := r.Beginning(t.Context(), "n", c.text, c.most)
+		if err != nil || !slices.Equal(idsOf(got), c.want) {
+			t.Errorf("%q, at most %d: %q, want %q, %v", c.text, c.most, idsOf(got), c.want, err)
+		}
+	}
+	if got, err := r.Beginning(t.Context(), "other", "", 9); len(got) > 0 || err != nil {
+		t.Errorf("of another namespace: %q, %v", idsOf(got), err)
+	}
+}
+
+// Of a beginning that thousands of ids have, those come first that were written to of late,
+// and what all of them begin with is not mistaken.
+func TestBeginningOfThousands(t *testing.T) {
+	var ids []string
+	for i := range 3 * window {
+		ids = append(ids, fmt.Sprintf("run-%05d", 3*window-i)) // the newest is the first
+	}
+	ids = append(ids, "run-99999", "other")
+	for i := range window / 2 {
+		ids = append(ids, fmt.Sprintf("run-5%05d", i))
+	}
+	got, err := glanced(t, begun(t, ids...)).Beginning(t.Context(), "n", "run-", 50)
+	if err != nil || len(got) != 52 {
+		t.Fatalf("%d sessions, %v", len(got), err)
+	}
+	if got[0].ID != fmt.Sprintf("run-5%05d", window/2-1) || got[49].ID != fmt.Sprintf("run-5%05d", window/2-50) {
+		t.Errorf("the newest are %s to %s", got[0].ID, got[49].ID)
+	}
+	if ends := idsOf(got[50:]); !slices.Equal(ends, []string{"run-99999", "run-00001"}) {
+		t.Errorf("the ends are %s", ends)
+	}
+}
+
+func TestRoots(t *testing.T) {
+	r := glanced(t, begun(t, "b/x", "a", "a/1", "a/2", "a0", "a/1/2", "c", "é/1", "b0/z"))
+	got, err := r.Roots(t.Context(), "n", 9)
+	if want := []string{"a/", "b/", "b0/", "é/"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, want %q, %v", got, want, err)
+	}
+	if got, err := r.Roots(t.Context(), "n", 2); len(got) != 2 || err != nil {
+		t.Errorf("at most 2: %q, %v", got, err)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	r := glanced(t, begun(t, "travel", "travel-2", "a b", "x\x1b[2J", "tr/1"))
+	for name, want := range map[string]string{"travel": "travel", "travel-": "travel-2", "trave": "", "a=20b": "a b", "a ": "a b", "x=1B=5B2J": "x\x1b[2J", "last": "tr/1", "tr": "", "no": ""} {
+		s, ok, err := r.Named(t.Context(), "n", name)
+		if err != nil || ok != (want != "") || ok && s.ID != want {
+			t.Errorf("%q is %q, %v, %v", name, s.ID, ok, err)
+		}
+	}
+}
+
+// The history that a glance reads is the one that was folded: the lengths and the records
+// of the newest turns are those that a count over the log gives.
+func TestTimelineOfCatalog(t *testing.T) {
+	records := longLog(t, 7, 3000)
+	r := glanced(t, records)
+	got, ok, err := r.Timeline(t.Context(), "default", "long")
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	want := projector.NewTimeline(events.Session("", "long"))
+	brought := make(map[events.Offset]string)
+	for _, rec := range records.Of(events.Session("", "long")) {
+		f := projector.Decode(rec)
+		if _, err := want.Add(f.Impossible(0, want.Last())); err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := f.Payload.(*events.TurnAppended); ok {
+			brought[rec.Offset] = p.Entries[0].Thread
+		}
+	}
+	live, err := want.Live(want.Last())
+	must(t, err)
+	count := make(map[string]int)
+	var turns []projector.Placed
+	for _, x := range live {
+		for at := x.From; at <= x.To; at++ {
+			if name := brought[at]; name != "" {
+				count[name]++
+				turns = append(turns, projector.Placed{Thread: name, Number: count[name], Offset: at})
+			}
+		}
+	}
+	slices.Reverse(turns)
+	if l := got.Lengths(); fmt.Sprint(l) != fmt.Sprint(count) {
+		t.Errorf("lengths %v, want %v", l, count)
+	}
+	for _, most := range []int{0, 1, 40, 1 << 20} {
+		newest, err := got.Newest(most)
+		if want := turns[:min(most, len(turns))]; err != nil || !slices.Equal(newest, want) {
+			t.Errorf("at most %d: %v, %v\nwant %v", most, newest, err, want)
+		}
+	}
+}
+
+// Who glances at a store makes nothing and waits for nobody: neither where there is
+// nothing, nor while a writer has a transaction open, nor after one that was killed.
+func TestGlanceLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	look := func() ([]string, error) {
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		r, err := Glance(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		list, err := r.Beginning(ctx, "n", "", 5)
+		return idsOf(list), err
+	}
+	if _, err := look(); !errors.Is(err, ErrNoView) || files(t, dir) != "" {
+		t.Errorf("of nothing: %v, %s", err, files(t, dir))
+	}
+	c := New(dir, nullLogger)
+	defer c.Close()
+	_, _, err := c.Begin(t.Context())
+	must(t, err)
+	records := begun(t, "a", "b")
+	must(t, c.Apply(t.Context(), projector.Decode(records[0])))
+	must(t, c.Commit(t.Context(), projector.Cursor{Offset: 1, EventID: "e0"}))
+	must(t, c.exec(t.Context(), "BEGIN EXCLUSIVE"))
+	before := files(t, dir)
+	if ids, err := look(); err != nil || !slices.Equal(ids, []string{"a"}) || files(t, dir) != before {
+		t.Errorf("beside a writer: %v, %v, %s", ids, err, files(t, dir))
+	}
+	must(t, c.exec(t.Context(), "ROLLBACK"))
+	killed := t.TempDir() // the files as they are, without their index
+	for _, name := range []string{FileName, FileName + "-wal"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(killed, name), data, 0o600))
+	}
+	dir = killed
+	if _, err := look(); !errors.Is(err, ErrNoView) || files(t, dir) != "views.db views.db-wal" {
+		t.Errorf("after a kill: %v, %s", err, files(t, dir))
+	}
+}
+
+func files(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// The turns before an offset come from around it, however long the log is.
+func TestSpokenIn(t *testing.T) {
+	dir := t.TempDir()
+	s := NewSearch(dir, func(t projector.Turn) (string, string) { return "user", string(t.Raw) }, nullLogger)
+	_, _, err := s.Begin(t.Context())
+	must(t, err)
+	for at := events.Offset(1); at <= 5000; at++ {
+		e, err := events.New("urn:test", events.Session("n", fmt.Sprint("s", uint64(at)%3)), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(fmt.Sprint(uint64(at)))}}})
+		must(t, err)
+		must(t, s.Apply(t.Context(), projector.Decode(events.Record{Event: e, Offset: 2 * at})))
+	}
+	must(t, s.Commit(t.Context(), projector.Cursor{Offset: 10_000, EventID: "e"}))
+	must(t, s.Close())
+	for upto, want := range map[events.Offset][]string{10_000: {"4999", "4996"}, 9_000: {"4498", "4495"}, 9_001: {"4498", "4495"}, 8: {"4", "1"}, 2: {"1"}, 1: nil, 20_000: {"4999", "4996"}} {
+		list, err := SpokenIn(t.Context(), dir, "n", "s1", upto, 2)
+		var got []string
+		for _, x := range list {
+			if got = append(got, x.Text); fmt.Sprint(uint64(x.Offset)/2) != x.Text || x.Roles != "user" || x.Thread != "main" {
+				t.Errorf("%+v", x)
+			}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("up to %v: %q, want %q, %v", upto, got, want, err)
+		}
+	}
+}
+
+// BenchmarkBeginning looks for what a user typed among 100,000 sessions, as a shell waits
+// for it: from opening the file on.
+func BenchmarkBeginning(b *testing.B) {
+	var ids []string
+	for i := range 100_000 {
+		ids = append(ids, fmt.Sprintf("%s-%06x", []string{"travel", "order", "panel"}[i%3], i*2654435761%(1<<24)))
+	}
+	dir := filepath.Dir(glanced(b, begun(b, ids...)).path)
+	for _, text := range []string{"", "t", "travel-a1b", "none"} {
+		b.Run("text="+text, func(b *testing.B) {
+			for b.Loop() {
+				r, err := Glance(b.Context(), dir)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := r.Beginning(b.Context(), "n", text, 50); err != nil {
+					b.Fatal(err)
+				}
+				r.Close()
+			}
+		})
+	}
+}
