@@ -61,9 +61,9 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 	cmd.SetErr(errw)
 	cmd.PersistentPreRun = func(c *cobra.Command, _ []string) { a.toScreen(c) }
 	a.flags(cmd)
-	a.complete(cmd)
 	speak(cmd)
 	a.help(cmd)
+	a.complete(cmd)
 	if err := isKnown(cmd, args); err != nil {
 		return err
 	}

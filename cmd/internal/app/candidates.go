@@ -34,7 +34,7 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if err != nil {
 		return words
 	}
-	if list = slices.DeleteFunc(list, func(s catalog.Session) bool { return c.verb == "append" && s.ID == "last" }); len(list) > 0 && c.verb != "append" {
+	if list = slices.DeleteFunc(list, func(s catalog.Session) bool { return c.cmd.Name() == "append" && s.ID == "last" }); len(list) > 0 && c.cmd.Name() != "append" {
 		c.add("last", "the session written to last")
 	}
 	for _, s := range list {
@@ -103,16 +103,22 @@ func unescaped(typed string) (string, bool) {
 	return id, err == nil && strings.Contains(typed, "=")
 }
 
-// session is the session that the first argument names.
+// session is the session that --session or else the first argument names.
 func (c *completer) session(ctx context.Context) (r catalog.Reader, s catalog.Session, dir string, ok bool) {
-	if len(c.args) == 0 {
+	name := ""
+	if f := c.cmd.Flags().Lookup("session"); f != nil {
+		name = f.Value.String()
+	} else if len(c.args) > 0 {
+		name = c.args[0]
+	}
+	if name == "" {
 		return r, s, "", false
 	}
 	r, cfg, ok := c.catalog(ctx)
 	if !ok {
 		return r, s, "", false
 	}
-	s, ok, err := r.Named(ctx, cfg.Namespace, c.args[0])
+	s, ok, err := r.Named(ctx, cfg.Namespace, name)
 	if dir, err2 := viewsDir(cfg); ok && err == nil && err2 == nil {
 		return r, s, dir, true
 	}
@@ -181,7 +187,7 @@ func ranges(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if !ended {
 		to = from
 	}
-	for _, p := range (&completer{App: c.App, args: c.args, typed: to}).positions(ctx) {
+	for _, p := range (&completer{App: c.App, cmd: c.cmd, args: c.args, typed: to}).positions(ctx) {
 		if ended {
 			c.add(from+".."+p.word, p.what)
 		} else {

@@ -38,7 +38,7 @@ const (
 // completer is one completion.
 type completer struct {
 	*App
-	verb  string
+	cmd   *cobra.Command
 	args  []string // before the one that is typed
 	typed string
 	found []cobra.Completion
@@ -61,8 +61,9 @@ var flags = map[string]source{
 	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
-	"ls sort": oneOf("last", "created", "cost", "turns", "records", "id"), "cost by": oneOf("model", "run", "day", "session"),
-	"import format": oneOf("tallydir", "errata", "ailoop"), "export format": oneOf("tallydir", "errata", "ailoop"),
+	"restore at": oneOf(), // a backup's name
+	"ls sort": oneOf("last", "created", "cost", "turns", "records", "id"), "cost by": oneOf("model", "run", "day", "session"), "stats by": oneOf("day", "model", "tool", "project", "kind"),
+	"import format": oneOf("tallydir", "errata", "ailoop"),
 }
 
 // complete says, for all verbs of a tree, what a shell is to offer. A verb's usage line
@@ -72,9 +73,12 @@ func (a *App) complete(root *cobra.Command) {
 	none := words
 	root.CompletionOptions.DefaultShellCompDirective = &none
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.InitDefaultHelpCmd()
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { a.completeFlag(root, f) })
 	for _, cmd := range root.Commands() {
-		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+		if cmd.Name() == "help" {
+			cmd.ValidArgsFunction = a.offer(helped)
+		} else if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 			cmd.ValidArgsFunction = a.argument(strings.Fields(cmd.Use)[1:])
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
@@ -141,7 +145,7 @@ func (a *App) offer(from source) cobra.CompletionFunc {
 		defer stop()
 		done := make(chan answer, 1)
 		go func() {
-			c := &completer{App: a, verb: cmd.Name(), args: args, typed: typed}
+			c := &completer{App: a, cmd: cmd, args: args, typed: typed}
 			directive := from(ctx, c)
 			done <- answer{c.found, directive}
 		}()
@@ -165,6 +169,19 @@ func (c *completer) add(word, what string) {
 // just offers the names of files or of folders, which the shell knows.
 func just(directive cobra.ShellCompDirective) source {
 	return func(context.Context, *completer) cobra.ShellCompDirective { return directive }
+}
+
+// helped offers what there is help on.
+func helped(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	if len(c.args) > 0 {
+		return words
+	}
+	for _, cmd := range c.cmd.Root().Commands() {
+		if cmd.IsAvailableCommand() {
+			c.add(cmd.Name(), cmd.Short)
+		}
+	}
+	return oneOf("flags", "exit-codes", "positions")(ctx, c)
 }
 
 // oneOf offers some words.
