@@ -121,8 +121,9 @@ func (r Reader) sessions(ctx context.Context, keys string, args ...any) ([]Sessi
 	return list, r.wrap(err)
 }
 
-// Named returns the session that an id names: the whole one, or else the only one that
-// begins so; "last" is the one written to last. False means that there is none, or several.
+// Named returns the session that an id names: the whole one, or else the only one of which
+// this stands behind the first slash, or the only one that begins so; "last" is the one
+// written to last. False means that there is none, or several.
 func (r Reader) Named(ctx context.Context, namespace, name string) (Session, bool, error) {
 	if name == "last" {
 		list, err := r.Beginning(ctx, namespace, "", 1)
@@ -137,7 +138,28 @@ func (r Reader) Named(ctx context.Context, namespace, name string) (Session, boo
 			return s, ok, err
 		}
 	}
+	roots, err := r.Roots(ctx, namespace, window)
+	if err != nil {
+		return Session{}, false, err
+	}
+	var exact []Session
 	list, err := r.Beginning(ctx, namespace, name, 2)
+	for _, root := range roots {
+		if err != nil {
+			return Session{}, false, err
+		}
+		var more []Session
+		if more, err = r.Beginning(ctx, namespace, root+name, 2); len(more) == 0 {
+			continue
+		}
+		list = append(list, more...)
+		if s, ok, err := r.Session(ctx, namespace, root+name); ok && err == nil {
+			exact = append(exact, s)
+		}
+	}
+	if len(exact) > 0 {
+		list = exact
+	}
 	return first(list), len(list) == 1, err
 }
 

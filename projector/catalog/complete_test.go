@@ -132,8 +132,8 @@ func TestRoots(t *testing.T) {
 }
 
 func TestNamed(t *testing.T) {
-	r := glanced(t, begun(t, "travel", "travel-2", "a b", "x\x1b[2J", "tr/1"))
-	for name, want := range map[string]string{"travel": "travel", "travel-": "travel-2", "trave": "", "a=20b": "a b", "a ": "a b", "x=1B=5B2J": "x\x1b[2J", "last": "tr/1", "tr": "", "no": ""} {
+	r := glanced(t, begun(t, "travel", "travel-2", "a b", "x\x1b[2J", "r/deep", "r/deeper", "q/deeper", "tr/1"))
+	for name, want := range map[string]string{"travel": "travel", "travel-": "travel-2", "trave": "", "a=20b": "a b", "a ": "a b", "x=1B=5B2J": "x\x1b[2J", "last": "tr/1", "tr": "", "deep": "r/deep", "dee": "", "deeper": "", "1": "tr/1", "": "", "no": ""} {
 		s, ok, err := r.Named(t.Context(), "n", name)
 		if err != nil || ok != (want != "") || ok && s.ID != want {
 			t.Errorf("%q is %q, %v, %v", name, s.ID, ok, err)
@@ -242,7 +242,7 @@ func files(t *testing.T, dir string) string {
 // The turns before an offset come from around it, however long the log is.
 func TestSpokenIn(t *testing.T) {
 	dir := t.TempDir()
-	s := NewSearch(dir, func(t projector.Turn) (string, string) { return "user", string(t.Raw) }, nullLogger)
+	s := NewSearch(dir, func(t projector.Turn) projector.Said { return projector.Said{Roles: "user", Text: string(t.Raw)} }, nullLogger)
 	_, _, err := s.Begin(t.Context())
 	must(t, err)
 	for at := events.Offset(1); at <= 5000; at++ {

@@ -62,7 +62,7 @@ var flags = map[string]source{
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
 	"restore at": oneOf(), // a backup's name
-	"ls sort": oneOf("last", "created", "cost", "turns", "records", "id"), "cost by": oneOf("model", "run", "day", "session"), "stats by": oneOf("day", "model", "tool", "project", "kind"),
+	"ls sort":    oneOf("last", "created", "cost", "turns", "records", "id"), "cost by": oneOf("model", "run", "day", "session"), "stats by": oneOf("day", "model", "tool", "project", "kind"),
 	"import format": oneOf("tallydir", "errata", "ailoop"),
 }
 
@@ -81,7 +81,7 @@ func (a *App) complete(root *cobra.Command) {
 		} else if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 			cmd.ValidArgsFunction = a.argument(strings.Fields(cmd.Use)[1:])
 		}
-		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
 	}
 }
 
@@ -94,11 +94,11 @@ func (a *App) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 	if own, ok := f.Value.(interface{ Words() []string }); ok {
 		offer = oneOf(own.Words()...)
 	}
-	if offer == nil {
+	if _, registered := cmd.GetFlagCompletionFunc(f.Name); offer == nil || registered {
 		return
 	}
 	if err := cmd.RegisterFlagCompletionFunc(f.Name, a.offer(offer)); err != nil {
-		panic(err) // it was registered already
+		panic(err) // the flag is one of the verb's
 	}
 }
 

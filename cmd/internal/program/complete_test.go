@@ -1,0 +1,94 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/cli"
+)
+
+// free are flags that take what nobody can know: a number, a time, a name that is new.
+var free = strings.Fields("server context key expect since until role grep after as reason at root listen metrics postgres producers min-cost limit last steps keep seconds seed sessions turns")
+
+// tree is the commands of tally as they are called.
+func tree(t *testing.T) *cobra.Command {
+	t.Helper()
+	var root *cobra.Command
+	err := app.Run(t.Context(), func(a *app.App) *cobra.Command {
+		root = Tally(a)
+		return root
+	}, []string{"version"}, strings.NewReader(""), io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// For each flag that takes a value it was decided what a shell offers.
+func TestFlagsAreCompleted(t *testing.T) {
+	root := tree(t)
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if _, ok := cmd.GetFlagCompletionFunc(f.Name); !ok && f.NoOptDefVal == "" && f.Name != "help" && f.Name != "version" && !slices.Contains(free, f.Name) {
+				t.Errorf("%s --%s: nothing is offered, and it is not among those for which that is right", cmd.CommandPath(), f.Name)
+			}
+		})
+	}
+}
+
+// A verb takes each word that is offered for one of its flags.
+func TestOfferedWordsAreTaken(t *testing.T) {
+	t.Setenv("TALLY_STORE", t.TempDir()+"/none")
+	tried := 0
+	for _, call := range []string{"ls --sort", "ls --progress", "ls --color", "ls --output", "ls --log-level", "ls --min-durability", "cost --by", "stats --by", "search x --sort", "import " + t.TempDir() + " --format", "export x --dir out --format", "show x --tools"} {
+		args := strings.Fields(call)
+		var out bytes.Buffer
+		if err := run(t.Context(), append(append([]string{cobra.ShellCompRequestCmd}, args...), ""), &out); err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range strings.Fields(out.String()) {
+			if strings.HasPrefix(word, ":") {
+				continue
+			}
+			tried++
+			if err := run(t.Context(), append(args, word), io.Discard); isUsage(err) {
+				t.Errorf("%s %s: %v", call, word, err)
+			}
+		}
+		if err := run(t.Context(), append(args, "nonsense"), io.Discard); !isUsage(err) {
+			t.Errorf("%s nonsense: %v", call, err)
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d words were tried", tried)
+	}
+}
+
+// The script of each program completes that program.
+func TestCompletionScripts(t *testing.T) {
+	for want, root := range map[string]func(*app.App) *cobra.Command{"#compdef tally\n": Tally, "#compdef tally-ingest\n": Ingest, "#compdef tally-replay\n": Replay} {
+		var out bytes.Buffer
+		err := app.Run(t.Context(), root, []string{"completion", "zsh"}, strings.NewReader(""), &out, io.Discard)
+		if err != nil || !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "PROGRAM") || strings.Contains(out.String(), "FUNCTION") {
+			t.Errorf("want %q, %v: %s", want, err, out.String())
+		}
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	return app.Run(ctx, Tally, args, strings.NewReader(""), out, io.Discard)
+}
+
+func isUsage(err error) bool {
+	code, ok := errors.AsType[*cli.CodeError](err)
+	return ok && code.Code == cli.BadUsage || cli.ExitCode(err) == cli.BadUsage
+}
