@@ -48,6 +48,8 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 
 // named offers what is behind the first slash of ids, where that is one session alone.
 func (c *completer) named(ctx context.Context, r catalog.Reader, namespace string) {
+	ctx, stop := context.WithTimeout(ctx, rootsWithin)
+	defer stop()
 	roots, err := r.Roots(ctx, namespace, offered)
 	if err != nil {
 		return // there are too many sessions to look for that

@@ -33,6 +33,10 @@ const (
 	// completeWithin is how long somebody who pressed a key is kept waiting. What is not
 	// found by then is not offered.
 	completeWithin = 150 * time.Millisecond
+
+	// rootsWithin is how much of that is for what stands behind the slash of ids, which may
+	// mean to look at all of them.
+	rootsWithin = 60 * time.Millisecond
 )
 
 // completer is one completion.
@@ -61,8 +65,9 @@ var flags = map[string]source{
 	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
-	"restore at": oneOf(), // a backup's name
-	"ls sort":    oneOf("last", "created", "cost", "turns", "records", "id"), "cost by": oneOf("model", "run", "day", "session"), "stats by": oneOf("day", "model", "tool", "project", "kind"),
+	"restore at":    oneOf(), // a backup's name
+	"export output": oneOf("text", "json", "jsonl"),
+	"ls sort":       oneOf("last", "created", "cost", "turns", "records", "id"), "cost by": oneOf("model", "run", "day", "session"), "stats by": oneOf("day", "model", "tool", "project", "kind"),
 	"import format": oneOf("tallydir", "errata", "ailoop"),
 }
 
