@@ -35,7 +35,7 @@ func begun(t testing.TB, ids ...string) testkit.Records {
 func glanced(t testing.TB, records testkit.Records) Reader {
 	t.Helper()
 	dir := t.TempDir()
-	c := New(dir, nullLogger)
+	c := New(dir, openingOf, nullLogger)
 	if _, _, err := c.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestGlanceLeavesNothing(t *testing.T) {
 	if _, err := look(); !errors.Is(err, ErrNoView) || files(t, dir) != "" {
 		t.Errorf("of nothing: %v, %s", err, files(t, dir))
 	}
-	c := New(dir, nullLogger)
+	c := New(dir, openingOf, nullLogger)
 	defer c.Close()
 	_, _, err := c.Begin(t.Context())
 	must(t, err)

@@ -62,7 +62,7 @@ catalog, as it stands on this machine; the store is not opened.`,
 // place of what readline replaces.
 func newBash(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "__bash LINE BREAKS TYPE COLUMNS", Args: cobra.ExactArgs(4), Hidden: true, DisableFlagParsing: true,
+		Use: "__bash LINE BREAKS TYPE COLUMNS", Short: "Say what may stand at the end of a line of bash", Args: cobra.ExactArgs(4), Hidden: true, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, ok := bashline.Parse(args[0], args[1])
 			if !ok || len(line.Words) == 0 {

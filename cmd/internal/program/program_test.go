@@ -28,8 +28,8 @@ func TestPartsOfOneProgram(t *testing.T) {
 		root  *cobra.Command
 		verbs string
 	}{
-		"tally-ingest": {program.Ingest(new(app.App)), "import append generate init serve bench status version"},
-		"tally-replay": {program.Replay(new(app.App)), "ls show runs log rewind undo redo fork diff cost stats search project status rebuild verify export version"},
+		"tally-ingest": {program.Ingest(new(app.App)), "import append generate init serve bench status version completion __bash"},
+		"tally-replay": {program.Replay(new(app.App)), "ls show runs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
 	} {
 		has := verbs(part.root)
 		for _, verb := range strings.Fields(part.verbs) {
