@@ -111,21 +111,15 @@ func (a *App) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 // SESSION [A..B], or PATH... for as many as there are.
 func (a *App) argument(usage []string) cobra.CompletionFunc {
 	var list []source
+	repeats := false
 	for _, name := range usage {
-		first, _, _ := strings.Cut(strings.Trim(name, "[].|-"), "|")
-		switch {
-		case strings.HasPrefix(name, "-"):
-			usage = nil // flags follow
-		case first == strings.ToLower(first):
-			list = append(list, oneOf(strings.Split(name, "|")...))
-		default:
-			list = append(list, arguments[first])
+		if strings.HasPrefix(name, "-") {
+			break // flags follow
 		}
-		if usage == nil {
-			break
-		}
+		name = strings.Trim(name, "[]")
+		name, repeats = strings.CutSuffix(name, "...")
+		list = append(list, argumentNamed(strings.TrimSuffix(name, "]")))
 	}
-	repeats := len(usage) > 0 && strings.HasSuffix(strings.TrimRight(usage[len(usage)-1], "]"), "...")
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		n := len(args)
 		if repeats {
@@ -136,6 +130,16 @@ func (a *App) argument(usage []string) cobra.CompletionFunc {
 		}
 		return a.offer(list[n])(cmd, args, typed)
 	}
+}
+
+// argumentNamed returns what is offered for an argument by its name in the usage line, nil
+// if that is nothing. Words that are not capitals stand for themselves: bash|zsh|fish.
+func argumentNamed(name string) source {
+	if name == strings.ToLower(name) {
+		return oneOf(strings.Split(name, "|")...)
+	}
+	name, _, _ = strings.Cut(name, "|")
+	return arguments[name]
 }
 
 // offer returns what cobra calls. Whatever stands in the way, a damaged file, a disk that
