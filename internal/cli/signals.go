@@ -11,12 +11,16 @@ import (
 )
 
 // patience is how long stopping takes before something is said.
-var patience = 300 * time.Millisecond
+const patience = 300 * time.Millisecond
 
 // Interruptible returns a context that the first SIGINT or SIGTERM ends, with the
 // signal as its cause, and that is said if it takes time; a second one ends the process at
 // once. A closed output pipe is an error of the write instead of a signal.
 func Interruptible(ctx context.Context, errw io.Writer) (context.Context, context.CancelFunc) {
+	return interruptible(ctx, errw, patience)
+}
+
+func interruptible(ctx context.Context, errw io.Writer, patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

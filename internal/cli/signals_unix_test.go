@@ -28,9 +28,8 @@ func TestInterruptible(t *testing.T) {
 	if errw.Len() > 0 {
 		t.Errorf("said %q, and stopped at once", errw.String())
 	}
-	patience = 0
 	said, saying := io.Pipe()
-	_, stop = Interruptible(t.Context(), saying)
+	_, stop = interruptible(t.Context(), saying, 0)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

@@ -224,6 +224,7 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 // session is folded anew, what is shown is what a reading of the whole log by definition
 // finds.
 func TestActivityAgreesWithTheLog(t *testing.T) {
+	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, dir := activityLog().Draw(t, "log"), temporary(t)
 		path := filepath.Join(dir, SearchFileName)

@@ -100,6 +100,7 @@ func TestBeginning(t *testing.T) {
 // Of a beginning that thousands of ids have, those come first that were written to of late,
 // and what all of them begin with is not mistaken.
 func TestBeginningOfThousands(t *testing.T) {
+	testkit.NotUnderRace(t)
 	var ids []string
 	for i := range 3 * window {
 		ids = append(ids, fmt.Sprintf("run-%05d", 3*window-i)) // the newest is the first

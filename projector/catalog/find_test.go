@@ -357,6 +357,7 @@ func liveIn(turns []said, session string) (offsets []int) {
 // Whatever the log and whatever is asked for, what is found is what a search that looks
 // at every turn finds.
 func TestFindAgreesWithNaiveSearch(t *testing.T) {
+	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, turns := drawSaying(t)
 		f, closed := searchedIn(t, temporary(t), records)

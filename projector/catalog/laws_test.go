@@ -85,6 +85,7 @@ func must(t failer, err error) {
 // However the records are split into batches, and wherever the process dies
 // between them, the tables are those of a fold in one go.
 func TestBatchesChangeNothing(t *testing.T) {
+	testkit.NotUnderRace(t)
 	testkit.Long(t)
 	rapid.Check(t, func(t *rapid.T) {
 		records, dir := testkit.History().Draw(t, "log"), temporary(t)

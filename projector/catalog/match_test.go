@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // words opens a table with the words of nothing, tokenized as turns are.
@@ -59,6 +61,7 @@ func FuzzMatch(f *testing.F) {
 // What counts as a letter is one to FTS5, and so a term that is not left out by matchOf is
 // not left out by FTS5, which would turn around what must not be there.
 func TestEveryLetterIsAWord(t *testing.T) {
+	testkit.NotUnderRace(t)
 	db := words(t)
 	var all strings.Builder
 	letters := 0
@@ -81,6 +84,7 @@ func TestEveryLetterIsAWord(t *testing.T) {
 
 // A page of text that somebody pasted is a query too.
 func TestLongQuery(t *testing.T) {
+	testkit.NotUnderRace(t)
 	db := words(t)
 	for _, part := range []string{"a ", "a OR ", "-a ", `"a b"* `, "(\"[ ", "蛋"} {
 		match, err := matchOf("b " + strings.Repeat(part, 3000) + "b")

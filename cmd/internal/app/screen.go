@@ -3,6 +3,7 @@ package app
 import (
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +53,7 @@ func (a *App) page() {
 	}
 }
 
-// help has the help of every command paged.
+// help has the help of every command paged, and as wide as the terminal.
 func (a *App) help(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -60,7 +61,11 @@ func (a *App) help(root *cobra.Command) {
 			a.page()
 			root.SetOut(a.Out)
 		}
+		out, text := c.OutOrStdout(), new(strings.Builder)
+		c.SetOut(text)
 		show(c, args)
+		c.SetOut(out)
+		io.WriteString(out, fit(text.String(), cli.Width(out)))
 	})
 }
 

@@ -110,6 +110,8 @@ func isKnown(root *cobra.Command, args []string) error {
 		return nil // a shell asks what could come next
 	}
 	root.InitDefaultHelpCmd()
+	root.InitDefaultHelpFlag() // else what stands behind --help were its value
+	root.InitDefaultVersionFlag()
 	root.InitDefaultCompletionCmd(args...)
 	_, _, err := root.Find(args)
 	if err == nil {
@@ -129,7 +131,8 @@ func newHelp() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if text := topic(c.Root(), args[0]); text != "" {
-					_, err := fmt.Fprint(c.OutOrStdout(), text)
+					out := c.OutOrStdout()
+					_, err := fmt.Fprint(out, fit(text, cli.Width(out)))
 					return err
 				}
 			}

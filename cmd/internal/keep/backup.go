@@ -166,10 +166,10 @@ func (b *backer) report(done backedUp) error {
 	if b.app.Format != cli.Text {
 		return cli.WriteJSON(b.app.Out, b.app.Format, done)
 	}
-	fmt.Fprintf(b.app.Out, "Backed up everything up to %v to %s, as %s: %s, %s new.\n", done.Durable, plain.Printable(done.Directory), done.Backup,
+	b.app.Say("Backed up everything up to %v as %s: %s, %s new.", done.Durable, done.Backup,
 		plain.Bytes(done.Bytes), plain.Bytes(done.NewBytes))
 	if done.Removed > 0 {
-		fmt.Fprintf(b.app.Out, "Removed %s, %s.\n", plain.Count(done.Removed, "older backup"), plain.Bytes(done.RemovedBytes))
+		b.app.Say("Removed %s, %s.", plain.Count(done.Removed, "older backup"), plain.Bytes(done.RemovedBytes))
 	}
 	return nil
 }
@@ -334,13 +334,13 @@ func verifyBackups(ctx context.Context, a *app.App, dir string) error {
 
 func (v verifiedBackups) print(a *app.App) error {
 	for _, f := range v.Findings {
-		fmt.Fprintf(a.Out, "%s %s (backup %s)\n", oneLine(f.File), oneLine(f.What), f.Backup)
+		a.Say("%s %s (backup %s)", oneLine(f.File), oneLine(f.What), f.Backup)
 	}
 	verdict := "all contents have their hashes"
 	if len(v.Findings) > 0 {
 		verdict = plain.Count(len(v.Findings), "finding")
 	}
-	_, err := fmt.Fprintf(a.Out, "%s, %s, %s: %s\n", plain.Count(v.Backups, "backup"), plain.Count(v.Objects, "content"), plain.Bytes(v.Bytes), verdict)
+	err := a.Say("%s, %s, %s: %s", plain.Count(v.Backups, "backup"), plain.Count(v.Objects, "content"), plain.Bytes(v.Bytes), verdict)
 	if v.UnusedBytes > 0 {
 		fmt.Fprintf(a.Err, "%s are of no backup: of one that was stopped, say; --keep removes them\n", plain.Bytes(v.UnusedBytes))
 	}

@@ -95,13 +95,13 @@ func report(a *app.App, v projector.Verified) error {
 		}
 	} else {
 		for _, f := range v.Findings {
-			fmt.Fprintln(a.Out, findingText(f))
+			a.Say("%s", findingText(f))
 		}
 		verdict := "all views match the log"
 		if len(v.Findings) > 0 {
 			verdict = plain.Count(len(v.Findings), "finding")
 		}
-		fmt.Fprintf(a.Out, "%s, %s, %s: %s\n", plain.Count(v.Records, "record"), plain.Count(v.Sessions, "session"), plain.Count(v.Snapshots, "snapshot"), verdict)
+		a.Say("%s, %s, %s: %s", plain.Count(v.Records, "record"), plain.Count(v.Sessions, "session"), plain.Count(v.Snapshots, "snapshot"), verdict)
 	}
 	if len(v.Findings) > 0 {
 		return cli.Silent(cli.Integrity)

@@ -3,10 +3,8 @@ package keep
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +12,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 )
 
@@ -100,39 +98,37 @@ func printConfig(a *app.App, c configuration) error {
 	if a.Format != cli.Text {
 		return cli.WriteJSON(a.Out, a.Format, c)
 	}
-	w := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "SETTING\tVALUE\tFROM")
+	t := render.Table{Head: []string{"SETTING", "VALUE", "FROM"}, Cut: []int{2, 1}}
 	for _, s := range c.Settings {
 		from := s.Origin.String()
 		if !s.Used {
 			from += " (of no use to this backend)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, plain.Printable(s.Value), plain.Printable(from))
+		t.Rows = append(t.Rows, []string{s.Name, s.Value, from})
 	}
-	if err := w.Flush(); err != nil {
+	if err := a.Table(t); err != nil {
 		return err
 	}
-	return c.rest(a.Out)
+	return c.rest(a)
 }
 
 // rest prints what is said below the table.
-func (c configuration) rest(w io.Writer) error {
-	fmt.Fprintln(w)
+func (c configuration) rest(a *app.App) error {
+	fmt.Fprintln(a.Out)
 	for _, f := range c.Files {
 		not := ""
 		if !f.Read {
 			not = ", which is not there"
 		}
-		fmt.Fprintf(w, "Looked in %s%s.\n", plain.Printable(f.Path), not)
+		a.Say("Looked in %s%s.", f.Path, not)
 	}
 	for _, n := range c.Notices {
-		fmt.Fprintf(w, "Note: %s.\n", plain.Printable(n))
+		a.Say("Note: %s.", n)
 	}
 	if c.Sync == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "What is acknowledged is %s: %s.\n", c.Durability, c.Sync)
-	return err
+	return a.Say("What is acknowledged is %s: %s.", c.Durability, c.Sync)
 }
 
 // String says it for people.

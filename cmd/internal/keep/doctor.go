@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
 )
 
 // level says how bad a remark is.
@@ -126,6 +127,25 @@ func (e *examined) code() int {
 	return cli.OK
 }
 
+// leastRemark is the narrowest that a remark stands beside what it is about.
+const leastRemark = 30
+
+// say prints a text beside what it is about, or below that where there is little room.
+func say(a *app.App, about, text string) {
+	width, indent := cli.Width(a.Out), len(about)+1
+	head := about + " "
+	if render.Beyond(indent, width) < leastRemark {
+		if about = strings.TrimSpace(about); about != "" {
+			fmt.Fprintln(a.Out, about)
+		}
+		head, indent = "  ", 2
+	}
+	for _, line := range render.Wrap(text, render.Beyond(indent, width)) {
+		fmt.Fprintln(a.Out, head+line)
+		head = strings.Repeat(" ", indent)
+	}
+}
+
 func (e *examined) print(a *app.App) error {
 	if a.Format != cli.Text {
 		if err := cli.WriteJSON(a.Out, a.Format, e); err != nil {
@@ -133,12 +153,12 @@ func (e *examined) print(a *app.App) error {
 		}
 	} else {
 		for _, m := range e.Mended {
-			fmt.Fprintf(a.Out, "%-8s %s\n", "mended", plain.Printable(m))
+			say(a, "mended  ", m)
 		}
 		for _, r := range e.Remarks {
-			fmt.Fprintf(a.Out, "%-8s %-14s %s\n", r.Level, r.Check, plain.Printable(r.What))
+			say(a, fmt.Sprintf("%-8s %-14s", r.Level, r.Check), r.What)
 			if r.Do != "" {
-				fmt.Fprintf(a.Out, "%-23s -> %s\n", "", plain.Printable(r.Do))
+				say(a, strings.Repeat(" ", 23), "-> "+r.Do)
 			}
 		}
 	}

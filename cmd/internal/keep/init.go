@@ -53,7 +53,7 @@ those of other projects in the same store. --local gives it a store of its own.`
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, w)
 			}
-			_, err = fmt.Fprintf(a.Out, "Wrote %s: sessions of this project go to namespace %s.\n", config.FileName, ns)
+			err = a.Say("Wrote %s: sessions of this project go to namespace %s.", config.FileName, ns)
 			return err
 		},
 	}

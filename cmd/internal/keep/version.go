@@ -1,7 +1,7 @@
 package keep
 
 import (
-	"fmt"
+	"errors"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -37,8 +37,7 @@ func newVersion(a *app.App) *cobra.Command {
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, v)
 			}
-			_, err = fmt.Fprintf(a.Out, "tally %s\nbuilt by %s for %s\nnats-server %s, embedded\nsync: %s\n", b, v.Go, v.Platform, v.Server, v.Sync)
-			return err
+			return errors.Join(a.Say("tally %s", b), a.Say("built by %s for %s", v.Go, v.Platform), a.Say("nats-server %s, embedded", v.Server), a.Say("sync: %s", v.Sync))
 		},
 	}
 }

@@ -1,8 +1,6 @@
 package move
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
@@ -44,7 +42,7 @@ the rewind stack do not come along.`,
 				if a.Format != cli.Text {
 					return cli.WriteJSON(a.Out, a.Format, forked{cli.ID(fork.ID()), *begun.Ledger.Fork, ack.Last})
 				}
-				_, err = fmt.Fprintf(a.Out, "%s begins as %s was at %v, with %s.\n", plain.Printable(cli.ID(fork.ID())), plain.Printable(cli.ID(s.ID())), begun.Ledger.Fork.Offset, plain.Count(begun.History.Turns(), "turn"))
+				err = a.Say("%s begins as %s was at %v, with %s.", plain.Printable(cli.ID(fork.ID())), plain.Printable(cli.ID(s.ID())), begun.Ledger.Fork.Offset, plain.Count(begun.History.Turns(), "turn"))
 				return err
 			})
 		},

@@ -166,12 +166,12 @@ func announce(a *app.App, said serving) error {
 	if a.Format != cli.Text {
 		return cli.WriteJSON(a.Out, cli.JSONL, said)
 	}
-	_, err := fmt.Fprintf(a.Out, "Serving %s; other commands use it through this process. Stop it with Ctrl-C.\n", said.Store)
+	err := a.Say("Serving %s; other commands use it through this process. Stop it with Ctrl-C.", said.Store)
 	if err == nil && said.Listen != "" {
-		_, err = fmt.Fprintf(a.Out, "Others reach it at %s.\n", said.Listen)
+		err = a.Say("Others reach it at %s.", said.Listen)
 	}
 	if err == nil && said.Metrics != "" {
-		_, err = fmt.Fprintf(a.Out, "Metrics are at %s.\n", said.Metrics)
+		err = a.Say("Metrics are at %s.", said.Metrics)
 	}
 	return err
 }

@@ -228,7 +228,7 @@ func (p *appender) end(ctx context.Context) error {
 		if p.buffered {
 			promise = log.Buffered
 		}
-		fmt.Fprintf(p.app.Out, "%s appended, each %s.\n", plain.Count(p.acked, "event"), promise)
+		p.app.Say("%s appended, each %s.", plain.Count(p.acked, "event"), promise)
 	}
 	switch {
 	case p.stopped != nil:

@@ -2,7 +2,6 @@ package write
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -41,7 +40,7 @@ and to measure. The folder must be empty or not there yet.`,
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, generated(stats))
 			}
-			_, err = fmt.Fprintf(a.Out, "Wrote %s with %s to %s: %s in %s.\n", plain.Count(stats.Sessions, "conversation"), plain.Count(stats.Turns, "turn"),
+			err = a.Say("Wrote %s with %s to %s: %s in %s.", plain.Count(stats.Sessions, "conversation"), plain.Count(stats.Turns, "turn"),
 				plain.Printable(args[0]), plain.Bytes(stats.Bytes), plain.Count(stats.Files, "file"))
 			return err
 		},

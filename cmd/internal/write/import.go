@@ -227,9 +227,9 @@ func (i *importer) summary(r formats.Report, paths []string, head events.Offset)
 	if len(parts) > 0 {
 		how = " (" + strings.Join(parts, ", ") + ")"
 	}
-	fmt.Fprintf(i.app.Out, "%s %s%s: %s added, %s read, head %v.\n", verb, plain.Count(r.Sessions, "session"), how, plain.Count(r.Events, "event"), plain.Bytes(r.Bytes), head)
+	i.app.Say("%s %s%s: %s added, %s read, head %v.", verb, plain.Count(r.Sessions, "session"), how, plain.Count(r.Events, "event"), plain.Bytes(r.Bytes), head)
 	if f := r.Files; f.Total() > 0 {
-		fmt.Fprintf(i.app.Out, "%s: %d rendered from the events, %d derived, %d kept whole.\n", plain.Count(f.Total(), "file"), f.Exact, f.Derived, f.Whole)
+		i.app.Say("%s: %d rendered from the events, %d derived, %d kept whole.", plain.Count(f.Total(), "file"), f.Exact, f.Derived, f.Whole)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(i.app.Err, "note: %s\n", plain.Printable(n.String()))

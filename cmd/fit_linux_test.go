@@ -1,0 +1,49 @@
+package cmd_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What has paths, sizes and times in it has no golden file: it fits every terminal, and
+// says on each what it says in a pipe.
+func TestFitsTheTerminal(t *testing.T) {
+	store := goldenStore(t)
+	out := t.TempDir()
+	for name, c := range map[string]struct {
+		line string
+		once bool // what it says is another thing each time
+	}{
+		"status":         {line: "status", once: true},
+		"config":         {line: "config"},
+		"doctor":         {line: "doctor", once: true},
+		"verify":         {line: "verify", once: true},
+		"version":        {line: "version"},
+		"help":           {line: "--help"},
+		"help of a verb": {line: "help serve"},
+		"help of flags":  {line: "help flags"},
+		"exit codes":     {line: "help exit-codes"},
+		"positions":      {line: "help positions"},
+		"import":         {line: "import ../examples/bakery --dry-run", once: true},
+		"export":         {line: "export order-desk --format tallydir -C " + filepath.Join(out, "tree"), once: true},
+		"page":           {line: "export order-desk --format html -C " + filepath.Join(out, "page"), once: true},
+		"backup":         {line: "backup " + filepath.Join(out, "backup"), once: true},
+		"fork":           {line: "fork order-desk --at #2", once: true},
+		"rewind":         {line: "rewind order-desk --to #2 --dry-run"},
+		"undo":           {line: "undo " + chat + " --dry-run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := strings.Fields(c.line)
+			piped, _ := looking(t, store, nil, args...).CombinedOutput()
+			for _, columns := range []int{40, 80, 200} {
+				text, _ := onTerminal(t, columns, 1000, looking(t, store, []string{"NO_COLOR=1", "PAGER="}, args...))
+				mustFit(t, text, columns)
+				if a, b := strings.Fields(text), strings.Fields(string(piped)); !c.once && columns > 40 && fmt.Sprint(a) != fmt.Sprint(b) {
+					t.Errorf("at %d columns it says\n%s\nand in a pipe\n%s", columns, text, piped)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/tallylog/tally/events"
+)
+
+// madeTurn is a turn of the tables of internal/turns, which were written by hand after
+// what makers document: its bytes, and what it says, each part on a line.
+type madeTurn struct {
+	name  string
+	bytes []byte
+	says  []string
+}
+
+// madeTurns reads the table of a maker.
+func madeTurns(t *testing.T, file string) (list []madeTurn) {
+	t.Helper()
+	table, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range table.Files {
+		turn, says, _ := strings.Cut(strings.ReplaceAll(string(f.Data), "$PNG", "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"), "----\n")
+		var line bytes.Buffer
+		if err := json.Compact(&line, []byte(turn)); err != nil {
+			t.Fatalf("%s: %v", f.Name, err)
+		}
+		list = append(list, madeTurn{f.Name, line.Bytes(), strings.Split(says, "\n")[1:]})
+	}
+	return list
+}
+
+// usage sums what the turns say that their responses took.
+func usage(list []madeTurn) (sum events.Tokens) {
+	for _, turn := range list {
+		for _, line := range turn.says {
+			var u events.Tokens
+			if n, _ := fmt.Sscanf(line, "usage %d in, %d out, %d reasoning, %d read, %d written", &u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite); n == 5 {
+				sum = sum.Add(u)
+			}
+		}
+	}
+	return sum
+}
+
+var (
+	aPart = regexp.MustCompile(`^(said|reasoning|call|result|refusal) [^:]*: (.*)$`)
+	aWord = regexp.MustCompile(`[A-Za-z]{4,}`)
+)
+
+// words are the words of a part that stands on a line of the table, and of its tool's name.
+func words(line string) []string {
+	m := aPart.FindStringSubmatch(line)
+	if m == nil {
+		return nil
+	}
+	return aWord.FindAllString(strings.ReplaceAll(m[2], `\n`, " "), -1)
+}
+
+// Turns of every maker go through the program: show has each word of what is said, thought,
+// called and answered, search finds the turn by it, and cost has their tokens in turns and
+// in no other sum.
+func TestTurnsOfMakers(t *testing.T) {
+	files, err := filepath.Glob("../internal/turns/testdata/*.txtar")
+	if err != nil || len(files) < 7 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		maker := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(maker, func(t *testing.T) {
+			t.Parallel()
+			store, list := filepath.Join(t.TempDir(), "store"), madeTurns(t, file)
+			var lines [][]byte
+			list = slices.DeleteFunc(list, func(turn madeTurn) bool { return turn.bytes[0] != '{' }) // append takes objects
+			for _, turn := range list {
+				lines = append(lines, turn.bytes)
+			}
+			output(t, bytes.NewReader(bytes.Join(lines, []byte("\n"))), store, "tally", "append", maker)
+			shown := output(t, nil, store, "tally", "show", maker, "--tools", "full")
+			for i, turn := range list {
+				mustSayAll(t, turn, section(t, shown, i+1))
+			}
+			mustFindEach(t, store, maker, list)
+			mustCount(t, store, maker, usage(list))
+		})
+	}
+}
+
+// section is what show has of the n-th turn.
+func section(t *testing.T, shown string, n int) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(shown, fmt.Sprintf("\n#%d  @", n))
+	if !ok {
+		t.Fatalf("turn %d is not shown:\n%s", n, shown)
+	}
+	text, _, _ := strings.Cut(rest, fmt.Sprintf("\n#%d  @", n+1))
+	return text
+}
+
+func mustSayAll(t *testing.T, turn madeTurn, shown string) {
+	t.Helper()
+	for _, line := range turn.says {
+		for _, word := range words(line) {
+			if !strings.Contains(shown, word) {
+				t.Errorf("%s: show has no %q of %q:\n%s", turn.name, word, line, shown)
+				break
+			}
+		}
+	}
+}
+
+// mustFindEach searches for the longest word of each part.
+func mustFindEach(t *testing.T, store, maker string, list []madeTurn) {
+	t.Helper()
+	found := make(map[string]string) // by the word
+	for i, turn := range list {
+		for _, line := range turn.says {
+			all := words(line)
+			if len(all) == 0 {
+				continue
+			}
+			word := slices.MaxFunc(all, func(a, b string) int { return len(a) - len(b) })
+			if found[word] == "" {
+				found[word] = output(t, nil, store, "tally", "search", word+"*", "--session", maker, "--limit", "0", "-o", "jsonl")
+			}
+			if at := fmt.Sprintf(`"offset":%d,`, i+1); !strings.Contains(found[word], at) {
+				t.Errorf("%s: a search for %q of %q has not %s\n%s", turn.name, word, line, at, found[word])
+			}
+		}
+	}
+}
+
+// mustCount wants tokens to be in turns alone.
+func mustCount(t *testing.T, store, maker string, want events.Tokens) {
+	t.Helper()
+	var cost struct {
+		Spent   struct{ Tokens events.Tokens }
+		InTurns struct{ Tokens events.Tokens }
+	}
+	if err := json.Unmarshal([]byte(output(t, nil, store, "tally", "cost", maker, "-o", "json")), &cost); err != nil {
+		t.Fatal(err)
+	}
+	if cost.InTurns.Tokens != want || cost.Spent.Tokens != (events.Tokens{}) {
+		t.Errorf("in turns are %+v, want %+v; spent are %+v", cost.InTurns.Tokens, want, cost.Spent.Tokens)
+	}
+}
