@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -88,6 +89,13 @@ func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.S
 	early := projector.NewSession(s.sub)
 	early.Threads = threads
 	return early, nil
+}
+
+// Follow yields the session's records behind an offset, 0 for all, and then those that
+// come, until ctx is done: see [log.Log.Follow]. What they mean for its turns is told by
+// Load and Outline. A session that does not exist yet is waited for.
+func (s *Session) Follow(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error] {
+	return s.st.Log.Follow(ctx, events.Range{Subject: s.sub, After: after})
 }
 
 // Outline opens the session as it is now without reading its turns: they are read as

@@ -1,0 +1,134 @@
+package events_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// docs/payloads.md says what the schemas say, for who reads no JSON Schema.
+// TALLY_PAYLOADS=write writes it.
+func TestPayloadsAreDocumented(t *testing.T) {
+	files, err := filepath.Glob("schema/*.json")
+	if err != nil || len(files) < 17 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	b, shared, plain := new(strings.Builder), make(map[string]string), make(map[string]string)
+	b.WriteString(payloadsHead)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := decodeSchema(t, raw)
+		fmt.Fprintf(b, "\n## %s\n\n%s\n\n%s", s.Title, s.Description, s.table(t))
+		for name, def := range s.Defs {
+			d := decodeSchema(t, def)
+			if len(d.Properties) == 0 {
+				plain[name] = fmt.Sprintf("| %s | %s | %s |\n", name, kindOf(t, def), strings.ReplaceAll(d.Description, "|", `\|`))
+			} else {
+				text := fmt.Sprintf("\n### %s\n\n%s\n\n%s", name, d.Description, d.table(t))
+				if before, known := shared[name]; known && before != text {
+					t.Errorf("%s: %s is something else than before:\n%s\n%s", file, name, before, text)
+				}
+				shared[name] = text
+			}
+		}
+	}
+	b.WriteString("\n## What several have\n\n| called here | is | |\n|---|---|---|\n")
+	for _, list := range []map[string]string{plain, shared} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			b.WriteString(list[name])
+		}
+	}
+	const page = "../docs/payloads.md"
+	if os.Getenv("TALLY_PAYLOADS") == "write" {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have, err := os.ReadFile(page); err != nil || string(have) != b.String() {
+		t.Errorf("%v; docs/payloads.md does not say what the schemas say: TALLY_PAYLOADS=write go test ./events -run Payloads writes it", err)
+	}
+}
+
+const payloadsHead = `# The members of payloads
+
+What the data of each type of event may have, made of the JSON Schemas in ` + "`events/schema/`" + `, which say more: lengths, patterns, what goes
+together. Members that are not listed are kept and mean nothing. **Bold** ones must be there. How an event is put on the wire:
+[wire.md](wire.md).
+`
+
+// schema is the part of a JSON Schema that the tables show.
+type schema struct {
+	Title, Description, Type, Ref string
+	Properties                    json.RawMessage
+	Required                      []string
+	Enum                          []any
+	Items, AdditionalProperties   json.RawMessage
+	AnyOf                         []json.RawMessage
+	Defs                          map[string]json.RawMessage
+}
+
+func decodeSchema(t *testing.T, raw []byte) schema {
+	t.Helper()
+	var s schema
+	raw = []byte(strings.NewReplacer(`"$ref"`, `"ref"`, `"$defs"`, `"defs"`).Replace(string(raw)))
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// table lists the members, in the order of the schema.
+func (s schema) table(t *testing.T) string {
+	t.Helper()
+	members, err := rawjson.Object(s.Properties)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := new(strings.Builder)
+	b.WriteString("| member | is | |\n|---|---|---|\n")
+	for _, m := range members {
+		p, name := decodeSchema(t, m.Value), "`"+m.Name+"`"
+		if slices.Contains(s.Required, m.Name) {
+			name = "**" + name + "**"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", name, kindOf(t, m.Value), strings.ReplaceAll(p.Description, "|", `\|`))
+	}
+	return b.String()
+}
+
+// kindOf says in a few words what a value is.
+func kindOf(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	switch s := decodeSchema(t, raw); {
+	case s.Ref != "":
+		return strings.TrimPrefix(s.Ref, "#/$defs/")
+	case len(s.AnyOf) > 0:
+		var parts []string
+		for _, part := range s.AnyOf {
+			if kind := kindOf(t, part); !slices.Contains(parts, kind) {
+				parts = append(parts, kind)
+			}
+		}
+		return strings.Join(parts, " or ")
+	case len(s.Enum) > 0:
+		return strings.Trim(strings.ReplaceAll(fmt.Sprintf("%q", s.Enum), " ", ", "), "[]")
+	case s.Type == "array" && s.Items != nil:
+		return "list of " + kindOf(t, s.Items)
+	case s.Type == "object" && len(s.AdditionalProperties) > 0 && s.AdditionalProperties[0] == '{':
+		return "object, of each name " + kindOf(t, s.AdditionalProperties)
+	case s.Type == "":
+		return "any JSON"
+	default:
+		return s.Type
+	}
+}
