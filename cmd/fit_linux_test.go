@@ -29,16 +29,19 @@ func TestFitsTheTerminal(t *testing.T) {
 		"import":         {line: "import ../examples/bakery --dry-run", once: true},
 		"export":         {line: "export order-desk --format tallydir -C " + filepath.Join(out, "tree"), once: true},
 		"page":           {line: "export order-desk --format html -C " + filepath.Join(out, "page"), once: true},
-		"backup":         {line: "backup " + filepath.Join(out, "backup"), once: true},
+		"backup":         {line: "backup " + filepath.Join(out, "backups"), once: true},
 		"fork":           {line: "fork order-desk --at #2", once: true},
+		"generate":       {line: "generate --sessions 2 " + filepath.Join(out, "made-PLACE"), once: true},
 		"rewind":         {line: "rewind order-desk --to #2 --dry-run"},
 		"undo":           {line: "undo " + chat + " --dry-run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := strings.Fields(c.line)
-			piped, _ := looking(t, store, nil, args...).CombinedOutput()
+			args := func(place int) []string {
+				return strings.Fields(strings.ReplaceAll(c.line, "PLACE", fmt.Sprint(place)))
+			}
+			piped, _ := looking(t, store, nil, args(0)...).CombinedOutput()
 			for _, columns := range []int{40, 80, 200} {
-				text, _ := onTerminal(t, columns, 1000, looking(t, store, []string{"NO_COLOR=1", "PAGER="}, args...))
+				text, _ := onTerminal(t, columns, 1000, looking(t, store, []string{"NO_COLOR=1", "PAGER="}, args(columns)...))
 				mustFit(t, text, columns)
 				if a, b := strings.Fields(text), strings.Fields(string(piped)); !c.once && columns > 40 && fmt.Sprint(a) != fmt.Sprint(b) {
 					t.Errorf("at %d columns it says\n%s\nand in a pipe\n%s", columns, text, piped)

@@ -22,6 +22,7 @@ import (
 // as ever, and when there is room again appends work.
 func TestFullDiskIsRead(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
 	image := filepath.Join(t.TempDir(), "image")
 	mustRun(t, "truncate", "-s", "200M", image)

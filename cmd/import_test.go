@@ -22,6 +22,7 @@ import (
 // stays small, and says how far it has got.
 func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	sessions, turns := 400, 50
 	if soak() {
 		sessions, turns = 10000, 100

@@ -47,6 +47,7 @@ func input(sessions, each int) (text string, order map[string][]string) {
 // adds only what was missing.
 func TestKillAppend(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	kills := 20
 	if soak() {
 		kills = 500

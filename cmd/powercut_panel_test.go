@@ -23,6 +23,7 @@ import (
 // when their events are with the server, and not yet on disk, lose some.
 func TestPanelPowerCut(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	needImages(t)
 	cuts := 3
 	if soak() {

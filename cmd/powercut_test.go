@@ -28,6 +28,7 @@ import (
 // not: builds that sync nothing, or the newest block file alone, lose events.
 func TestPowerCut(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	needImages(t)
 	cuts := 4
 	if soak() {

@@ -21,6 +21,7 @@ import (
 // process that owns it, too.
 func TestKillOwnerUnderARemoteProducer(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	const total = 3000
 	dir := t.TempDir()
 	store, users, address := filepath.Join(dir, "store"), filepath.Join(dir, "users"), freeAddress(t)

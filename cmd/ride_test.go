@@ -20,6 +20,7 @@ import (
 // finish.
 func TestKillOwnerUnderProducers(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	kills, each := 3, 400
 	if soak() {
 		kills, each = 20, 4000

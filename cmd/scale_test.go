@@ -25,6 +25,7 @@ import (
 // logged.
 func TestViewsOfLargeStore(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	count, sessions := 100_000, 1_000
 	if soak() {
 		count, sessions = 10_000_000, 100_000

@@ -93,6 +93,7 @@ func killAll(t *testing.T, kills int, begin func(round int) *exec.Cmd, check fun
 // the next one makes of that, is a fold of the log.
 func TestKillProjector(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	kills := 5
 	if soak() {
 		kills = 100
@@ -134,6 +135,7 @@ func mustBeCaughtUp(t *testing.T, status string) {
 // until it is done.
 func TestKillRebuild(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	kills := 5
 	if soak() {
 		kills = 100

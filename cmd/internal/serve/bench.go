@@ -5,15 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/render"
 )
 
 // benched is what bench prints with -o json.
@@ -157,26 +159,16 @@ func (d *benched) compare() {
 }
 
 func (b *bencher) table(d benched) error {
-	fmt.Fprintf(b.app.Out, "%s, %s, turns of %d bytes\n\n", d.Directory, d.FileSystem, d.TurnBytes)
-	w := tabwriter.NewWriter(b.app.Out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tPRODUCERS\tPER SECOND\tP50\tP99\tP99.9\t")
 	slices.SortStableFunc(d.Results, func(x, y measured) int { return cmp.Compare(x.What, y.What) })
+	rates := render.Table{Head: []string{"WHAT", "PRODUCERS", "PER SECOND", "P50", "P99", "P99.9"}, Right: []int{1, 2, 3, 4, 5}, Cut: []int{0}, Drop: []int{5, 3, 4}}
 	for _, m := range d.Results {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%v\t%v\t%v\t\n", m.What, m.Producers, m.PerSecond, micros(m.P50), micros(m.P99), micros(m.P999))
+		rates.Rows = append(rates.Rows, []string{m.What, strconv.Itoa(m.Producers), fmt.Sprintf("%.0f", m.PerSecond), micros(m.P50), micros(m.P99), micros(m.P999)})
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	ratios := render.Table{Head: []string{"RATIO", "OF"}, Right: []int{0}, Cut: []int{1}}
+	for _, name := range slices.Sorted(maps.Keys(d.Ratios)) {
+		ratios.Rows = append(ratios.Rows, []string{fmt.Sprintf("%.2f", d.Ratios[name]), name})
 	}
-	fmt.Fprintln(b.app.Out)
-	names := make([]string, 0, len(d.Ratios))
-	for name := range d.Ratios {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		fmt.Fprintf(b.app.Out, "%6.2f  %s\n", d.Ratios[name], name)
-	}
-	return nil
+	return errors.Join(b.app.Say("%s, %s, turns of %d bytes\n", d.Directory, d.FileSystem, d.TurnBytes), b.app.Table(rates), b.app.Say(""), b.app.Table(ratios))
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+func micros(n int64) string { return (time.Duration(n) * time.Microsecond).String() }

@@ -116,6 +116,10 @@ func (v view) records(ctx context.Context) (*shown, error) {
 		return v.known, nil
 	}
 	out := shown{View: panel.New(v.s)}
+	if v.s.Offset() == 0 { // as a bound it would mean no bound, and others may import it meanwhile
+		*v.known = out
+		return v.known, nil
+	}
 	source := v.src.Loader().Source
 	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()}) {
 		if err == nil && panel.Wanted(rec.Type) {
