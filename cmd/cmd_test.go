@@ -218,7 +218,7 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: sql file statement")
 	}
-	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_pragma=busy_timeout(20000)") // the view may be in use
 	ts.Check(err)
 	_, err = db.Exec(args[1])
 	ts.Check(errors.Join(err, db.Close()))
