@@ -23,7 +23,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t, home, filepath.Join(home, "work", "project"), map[string]string{"HOME": home}}
+	w := &world{t, home, filepath.Join(home, "code", "project"), map[string]string{"HOME": home}}
 	if err := os.MkdirAll(filepath.Join(w.project, "src", "deep"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func (w *world) must(call config.Overrides) config.Config {
 
 const (
 	userFile    = ".config/tally/config.toml"
-	outerFile   = "work/tally.toml"
-	projectFile = "work/project/tally.toml"
+	outerFile   = "code/tally.toml"
+	projectFile = "code/project/tally.toml"
 )
 
 func TestDefaults(t *testing.T) {

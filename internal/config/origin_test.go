@@ -22,16 +22,16 @@ func TestOrigins(t *testing.T) {
 store.backend=local default
 store.dir=~/.local/share/tally default
 namespace=default default
-base=~/work/project/src/deep/.tally default`},
+base=~/code/project/src/deep/.tally default`},
 		"files": {
 			user:    "namespace = \"mine\"\n[store]\nsegment = \"64MiB\"\n",
 			project: "# it\nnamespace = \"proj\"\n\n[store]\ndir = \"data\"\n",
 			want: `
-store.backend=local file ~/work/project/tally.toml:5
-store.dir=~/work/project/data file ~/work/project/tally.toml:5
+store.backend=local file ~/code/project/tally.toml:5
+store.dir=~/code/project/data file ~/code/project/tally.toml:5
 store.segment=64MiB file ~/.config/tally/config.toml:3
-namespace=proj file ~/work/project/tally.toml:2
-base=~/work/project/.tally default`},
+namespace=proj file ~/code/project/tally.toml:2
+base=~/code/project/.tally default`},
 		"flags before variables before files": {
 			project: "namespace = \"proj\"\n[store]\ndir = \"data\"\nmin_durability = \"durable\"\n",
 			env:     map[string]string{"TALLY_STORE": "/env", "TALLY_NAMESPACE": "env", "TALLY_STORAGE_PATH": "/evals"},
@@ -39,7 +39,7 @@ base=~/work/project/.tally default`},
 			want: `
 store.backend=local flag --store:0
 store.dir=/flag flag --store:0
-store.min_durability=durable file ~/work/project/tally.toml:4
+store.min_durability=durable file ~/code/project/tally.toml:4
 namespace=env variable TALLY_NAMESPACE:0
 base=/evals variable TALLY_STORAGE_PATH:0`},
 		"a server of a flag, its secrets of a context and of the nats command": {
@@ -56,7 +56,7 @@ nats.context=c flag --context:0
 nats.user=ann file ~/.config/nats/context/c.json:0
 nats.password=(set, not shown) file ~/.config/nats/context/c.json:0
 nats.ca=/ca.pem variable NATS_CA:0
-base=~/work/project/.tally default`},
+base=~/code/project/.tally default`},
 		"the variables of the nats command": {
 			env: map[string]string{"NATS_URL": "nats://a", "NATS_JWT": "geheim", "NATS_SEED": "geheim"},
 			want: `
@@ -66,7 +66,7 @@ namespace=default default
 nats.url=nats://a variable NATS_URL:0
 nats.user_jwt=(set, not shown) variable NATS_JWT:0
 nats.user_seed=(set, not shown) variable NATS_SEED:0
-base=~/work/project/src/deep/.tally default`},
+base=~/code/project/src/deep/.tally default`},
 		"an odd URL keeps its secret": {
 			call: config.Overrides{URL: "bob:ge%heim@a:4222"},
 			want: `
@@ -74,7 +74,7 @@ store.backend=nats flag --server:0
 -store.dir=~/.local/share/tally default
 namespace=default default
 nats.url=xxxxx@a:4222 flag --server:0
-base=~/work/project/src/deep/.tally default`},
+base=~/code/project/src/deep/.tally default`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
