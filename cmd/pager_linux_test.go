@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // What is longer than the terminal is shown by the pager that the user has, and nothing
@@ -67,9 +69,8 @@ func TestPager(t *testing.T) {
 // Ctrl-C is for the pager: what it showed stays on the screen until the user leaves it,
 // and the command ends as if it had been left alone.
 func TestInterruptedPager(t *testing.T) {
-	if _, err := exec.LookPath("less"); err != nil {
-		t.Skip("this needs less")
-	}
+	_, err := exec.LookPath("less")
+	testkit.Needs(t, err == nil, "less")
 	store := goldenStore(t)
 	term := newTerminal(t, 80, 10)
 	c := looking(t, store, []string{"LESSCHARSET=utf-8"}, "show", chat)
