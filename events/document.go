@@ -13,6 +13,7 @@ import (
 const (
 	KindBlob = "blob" // id = SHA-256 of the whole content, in lower-case hex
 	KindFile = "file" // a file of an imported folder, kept whole
+	KindUnit = "unit" // no document: what the log keeps of an append to several subjects (UnitAppended)
 )
 
 // DocMeta is a document's metadata, the value of the extension ExtDoc.
@@ -23,6 +24,8 @@ type DocMeta struct {
 	Layer      string            `json:"layer,omitempty"`
 	Part       *Part             `json:"part,omitempty"`
 	Base       Offset            `json:"base,omitempty"` // the revision this one was made from
+	Title      string            `json:"title,omitempty"`
+	ExpiresAt  Timestamp         `json:"expiresAt,omitempty"` // from then on reading it is not found
 	Unknown    Fields            `json:",unknown"`
 }
 
@@ -95,8 +98,8 @@ func (m DocMeta) Validate() error {
 	if m.Base > MaxOffset {
 		return invalid(ExtDoc, "base: %d is no offset", uint64(m.Base))
 	}
-	if !utf8.ValidString(m.Owner) || !utf8.ValidString(m.Layer) {
-		return invalid(ExtDoc, "owner %q or layer %q is not UTF-8", m.Owner, m.Layer)
+	if !utf8.ValidString(m.Owner) || !utf8.ValidString(m.Layer) || !utf8.ValidString(m.Title) {
+		return invalid(ExtDoc, "owner %q, layer %q or title %q is not UTF-8", m.Owner, m.Layer, m.Title)
 	}
 	for i, l := range m.Links {
 		if !utf8.ValidString(l.Rel) || !utf8.ValidString(l.To) {
@@ -118,11 +121,16 @@ func (m DocMeta) Validate() error {
 // older revisions stay readable. Reason "purged" hides those too.
 type DocumentDeleted struct {
 	Reason  string `json:"reason"`
+	To      DocRef `json:"to,omitempty"` // what it is now, if it was renamed
 	Unknown Fields `json:",unknown"`
 }
 
-// ReasonPurged is the reason of a deletion that hides older revisions too.
-const ReasonPurged = "purged"
+// Reasons of a deletion that mean something to readers; others are kept.
+const (
+	ReasonPurged  = "purged"  // older revisions are hidden too
+	ReasonRenamed = "renamed" // the document goes on as To
+	ReasonExpired = "expired"
+)
 
 func (p *DocumentDeleted) EventType() string { return TypeDocumentDeleted }
 

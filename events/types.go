@@ -24,6 +24,11 @@ const (
 	TypeDocumentDeleted   = "tally.document.deleted.v1"
 )
 
+// TypeUnitAppended is the log's own eighteenth type, on subjects of KindUnit, which nobody
+// else writes to: the redo record of an append to several subjects, with copies of all its
+// events. No fold reads it.
+const TypeUnitAppended = "tally.unit.appended.v1"
+
 // Guard says what an append of a type must expect.
 type Guard int
 
