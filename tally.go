@@ -239,20 +239,50 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 // maxTries bounds how often an append is sent.
 const maxTries = 8
 
-// put appends events that are ready: again if it is not known whether they are stored,
-// or if they are not because they came behind an append of another process that failed.
-func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect, ready []events.Event) (log.Ack, error) {
-	for try := 1; ; try++ {
-		ack, err := st.Log.Append(ctx, sub, expect, ready...)
-		again := errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted)
-		if again && try < maxTries && pause(ctx, try) == nil {
-			continue
-		}
-		if err != nil {
-			return ack, err
-		}
-		return st.Judge(ctx, sub, ack, ready...)
+// put appends events that are ready.
+func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect, ready []events.Event) (ack log.Ack, err error) {
+	err = insist(ctx, func() error {
+		ack, err = st.Log.Append(ctx, sub, expect, ready...)
+		return err
+	})
+	if err != nil {
+		return ack, err
 	}
+	return st.Judge(ctx, sub, ack, ready...)
+}
+
+// insist appends: again if it is not known whether the events are stored, or if they are
+// not because they came behind an append of another process that failed.
+func insist(ctx context.Context, send func() error) error {
+	for try := 1; ; try++ {
+		err := send()
+		again := errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted)
+		if !again || try == maxTries || pause(ctx, try) != nil {
+			return err
+		}
+	}
+}
+
+// AppendAll appends to several subjects, all parts or none: see [log.Log.AppendAll]. Large
+// data are kept, and the same events sent again, as Append does it.
+func (st *Store) AppendAll(ctx context.Context, parts ...log.Part) (acks []log.Ack, err error) {
+	ready := make([]log.Part, len(parts))
+	for i, p := range parts {
+		ready[i] = p
+		if ready[i].Events, err = st.prepare(ctx, p.Subject, p.Events); err != nil {
+			return nil, err
+		}
+	}
+	err = insist(ctx, func() error {
+		acks, err = st.Log.AppendAll(ctx, ready...)
+		return err
+	})
+	for i, p := range ready {
+		if err == nil && len(p.Events) > 0 {
+			acks[i], err = st.Judge(ctx, p.Subject, acks[i], p.Events...)
+		}
+	}
+	return acks, err
 }
 
 // AppendSeries appends events to one subject one after the other, as

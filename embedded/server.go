@@ -483,7 +483,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
-		Holes: s.holes, Found: s.found.add, Mark: s.durable.set}
+		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set}
 	// What an earlier owner wrote may still be in memory only. The log begins with a sync,
 	// which is of the whole directory either way: from then on nothing that was there can be
 	// lost, and every ack covers its own event.

@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,25 +68,47 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 	if l.owner != nil {
 		return l.owner.append(ctx, p)
 	}
-	if l.commit != nil {
-		if err := l.commit.failed(); err != nil {
-			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
-		}
-	}
-	if l.config.Room != nil {
-		if err := l.config.Room(); err != nil {
-			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
-		}
+	settle, err := l.admit(ctx, p)
+	if err != nil {
+		return Ack{}, err
 	}
 	if l.commit != nil {
 		l.commit.coming.Add(1)
 		defer l.commit.coming.Add(-1)
 	}
-	ack, err := l.store(ctx, p)
-	if err == nil {
-		l.note(p, ack)
+	acks, err := l.store(ctx, p)
+	if err != nil {
+		settle(Ack{}, err)
+		return Ack{}, err
 	}
-	return ack, err
+	settle(acks[0], nil)
+	l.note(p, acks[0])
+	return acks[0], nil
+}
+
+// admit asks whether an append may be stored. What it returns is to be told what became
+// of it.
+func (l *Log) admit(ctx context.Context, p *appending) (settle func(Ack, error), err error) {
+	if l.commit != nil {
+		if err := l.commit.failed(); err != nil {
+			return nil, fmt.Errorf("log: append %s: %w", p.name, err)
+		}
+	}
+	if l.config.Room != nil {
+		if err := l.config.Room(); err != nil {
+			return nil, fmt.Errorf("log: append %s: %w", p.name, err)
+		}
+	}
+	if l.config.Admit == nil {
+		return func(Ack, error) {}, nil
+	}
+	told, err := l.config.Admit(ctx, p.sub, p.events)
+	if err != nil {
+		return nil, fmt.Errorf("log: append %s: %w", p.name, err)
+	}
+	return func(ack Ack, err error) {
+		told(err == nil && !ack.Duplicate || errors.Is(err, ErrUnknown))
+	}, nil
 }
 
 // note tells what was stored to those who work behind the appends.
@@ -229,6 +252,12 @@ type appending struct {
 	behind events.Offset // of the event of a series that this Log stored just before; 0: none, or somebody else wrote since
 
 	buffered bool // an acknowledgement before the sync will do
+
+	// What store knows of its tries.
+	exact   Exactly // that it was published against last
+	tried   Exactly // and when the backend refused it
+	claimed Exactly // what the backend said then about the subject
+	found   []place // by event, in the last look
 }
 
 // prepare refuses what must not be stored and encodes the rest.
@@ -237,6 +266,8 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 		return nil, err
 	}
 	switch {
+	case sub.Kind == events.KindUnit:
+		return nil, &events.InvalidError{Field: "subject", Reason: "records of kind unit are the log's own"}
 	case len(evs) == 0:
 		return nil, &events.InvalidError{Field: "events", Reason: "an append has at least one"}
 	case len(evs) > events.MaxAppend:

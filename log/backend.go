@@ -16,15 +16,16 @@ import (
 // that do not all know the same MUST NOT go back behind an offset that it returned.
 type Backend interface {
 	// Publish stores the messages, all or none, next to each other and in this
-	// order. It MUST check Expect before it stores, and MUST recognise ids that it
+	// order. It MUST check each Expect before it stores, and MUST recognise ids that it
 	// stored within the last two minutes: a single message gets the first receipt
 	// again with Duplicate set, several get ErrDuplicate.
 	//
 	// It returns within a bounded time, also under a context without deadline.
 	//
-	// Errors: *ConflictError, ErrDuplicate, ErrFull, ErrUnavailable, ErrBusy and
+	// Errors: ErrConflict, ErrDuplicate, ErrFull, ErrUnavailable, ErrBusy, ErrGuard and
 	// any other error mean that nothing was stored. ErrUnknown, and nothing else,
-	// means that it may have been.
+	// means that it may have been. Of a single Write a conflict is a *ConflictError,
+	// unless a write to the subject is under way.
 	Publish(ctx context.Context, p Publication) (Receipt, error)
 
 	// Scan opens a cursor. It MUST skip nothing that can be read, and may skip
@@ -48,15 +49,30 @@ type Backend interface {
 	Close() error
 }
 
-// Publication is one append, to one subject.
+// Publication is one append, to one subject or several.
 type Publication struct {
-	Subject  string
-	Messages []Outgoing
-	Expect   Exactly
+	Writes []Write // each to another subject; at least one has messages
 
 	// Segment is what a Segmented backend was at when the append was decided; 0 if
 	// that does not matter. If it is at another, it MUST answer ErrBusy.
 	Segment int
+}
+
+// Write is what a publication stores of one subject. Without messages it is a guard: the
+// others are stored only if the subject is as expected.
+type Write struct {
+	Subject  string
+	Messages []Outgoing
+	Expect   Exactly
+}
+
+// Messages is the number of messages of all writes.
+func (p Publication) Messages() int {
+	n := 0
+	for _, w := range p.Writes {
+		n += len(w.Messages)
+	}
+	return n
 }
 
 // Segmented is a Backend that begins anew at times: from then on Publish does not

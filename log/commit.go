@@ -48,7 +48,9 @@ type committer struct {
 
 	mu     sync.Mutex    // guards what follows
 	stored events.Offset // the highest offset that the backend acknowledged
+	synced events.Offset // up to which a sync covered it
 	safe   events.Offset // the durable watermark
+	units  []*hold       // that are being stored, in the order in which they were begun
 	waits  []waiter      // by offset
 	err    error         // of a sync that failed, until revive
 	tell   func(events.Offset)
@@ -65,7 +67,7 @@ func newCommitter(life context.Context, s func() error, mark func(events.Offset)
 	}
 	mark(head)
 	c := &committer{sync: s, mark: mark, seen: seen, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
-		stored: head, safe: head}
+		stored: head, synced: head, safe: head}
 	go c.run(life)
 	return c, nil
 }
@@ -121,32 +123,70 @@ func (c *committer) gather() {
 func (c *committer) commit() {
 	c.gather()
 	c.mu.Lock()
-	target, before, failed := c.stored, c.safe, c.err != nil
+	target, shown, failed := c.stored, c.shown(), c.err != nil
+	before, unsynced := c.safe, target-c.synced
 	c.mu.Unlock()
-	if failed || target == before {
+	if failed || unsynced == 0 && shown == before {
 		return
 	}
-	begun := time.Now()
-	// The backend stores in the order of offsets: when one is acknowledged, those
-	// below it are in the system's memory too, and this sync covers them.
-	err := c.sync()
-	if err == nil {
-		c.seen.Synced(int(target-before), time.Since(begun))
-		c.mark(target)
+	err := error(nil)
+	if unsynced > 0 {
+		begun := time.Now()
+		// The backend stores in the order of offsets: when one is acknowledged, those
+		// below it are in the system's memory too, and this sync covers them.
+		if err = c.sync(); err == nil {
+			c.seen.Synced(int(unsynced), time.Since(begun))
+		}
+	}
+	if err == nil && shown > before {
+		c.mark(shown)
 	}
 	c.mu.Lock()
 	if err != nil {
 		c.err = fmt.Errorf("%w: the disk did not take what was written: %v", ErrUnavailable, err)
 	} else {
-		// The commit point: from here on a power cut takes nothing up to target.
-		c.safe = target
+		// The commit point: from here on a power cut takes nothing up to shown.
+		c.synced, c.safe = target, shown
 	}
 	c.release()
 	tell := c.tell
 	c.mu.Unlock()
-	if err == nil && tell != nil {
-		tell(target)
+	if err == nil && tell != nil && shown > before {
+		tell(shown)
 	}
+}
+
+// hold keeps the watermark below a unit that is being stored: nobody sees a part of it.
+type hold struct {
+	at events.Offset // the watermark goes no further
+}
+
+// hold begins one. What was stored before is below it.
+func (c *committer) hold() *hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := &hold{at: c.stored}
+	c.units = append(c.units, h)
+	return h
+}
+
+// letGo ends one: all of the unit is stored, or nothing.
+func (c *committer) letGo(h *hold) {
+	c.mu.Lock()
+	c.units = slices.DeleteFunc(c.units, func(u *hold) bool { return u == h })
+	waited := len(c.waits) > 0
+	c.mu.Unlock()
+	if waited {
+		c.ask()
+	}
+}
+
+// shown is how far the watermark could go. The caller holds mu.
+func (c *committer) shown() events.Offset {
+	if len(c.units) > 0 {
+		return max(c.safe, min(c.stored, c.units[0].at))
+	}
+	return c.stored
 }
 
 // announce has others told of every move of the watermark; nil: nobody.
@@ -163,12 +203,11 @@ func (c *committer) note(at events.Offset) {
 	c.mu.Unlock()
 }
 
-// drain returns when everything that was noted is durable.
-func (c *committer) drain(ctx context.Context) error {
-	c.mu.Lock()
-	stored := c.stored
-	c.mu.Unlock()
-	return c.await(ctx, stored)
+// drain makes durable what was noted, also of a unit of which the watermark shows nothing
+// yet.
+func (c *committer) drain() error {
+	c.group()
+	return c.failed()
 }
 
 // failed returns the error of a sync that failed: nothing can be acknowledged after
@@ -184,7 +223,10 @@ func (c *committer) failed() error {
 func (c *committer) revive(head events.Offset) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err, c.stored = nil, max(head, c.safe)
+	c.err, c.stored, c.synced = nil, max(head, c.safe), c.safe
+	for _, u := range c.units {
+		u.at = c.safe // what was stored of it may be gone, and comes again elsewhere
+	}
 }
 
 func (c *committer) durable(context.Context) (events.Offset, error) {

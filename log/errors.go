@@ -34,6 +34,9 @@ var (
 	// ErrFull: the store has no room. Nothing was written.
 	ErrFull = errors.New("store full")
 
+	// ErrQuota: see *QuotaError. Nothing was written.
+	ErrQuota = errors.New("over a limit")
+
 	// ErrUnavailable: the store cannot serve the call now. Nothing was written.
 	ErrUnavailable = errors.New("store unavailable")
 
@@ -43,6 +46,10 @@ var (
 
 	// ErrTooLarge: see *SizeError. Nothing was written.
 	ErrTooLarge = errors.New("too large")
+
+	// ErrGuard: a server that others run cannot check, with the messages there are, all
+	// subjects that AppendAll is to guard. Nothing was written.
+	ErrGuard = errors.New("too many guards")
 
 	// ErrDuplicate is a Backend's answer to several messages of which at least one
 	// was stored lately. A Log never returns it.
@@ -127,6 +134,23 @@ func (e *FullError) Error() string {
 
 // Is reports whether target is ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }
+
+// QuotaError says which limit an append would pass. It matches ErrQuota; nothing was
+// written.
+type QuotaError struct {
+	Scope string // what the limit is of: "store", "owner <name>" or "kind <name>"
+	Meter string // what is measured: "live", bytes that can be read at head
+	Limit int64
+	Have  int64 // now
+	Want  int64 // with the append
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("over the limit of %s: %d %s bytes are allowed, %d are there, and it would be %d", e.Scope, e.Limit, e.Meter, e.Have, e.Want)
+}
+
+// Is reports whether target is ErrQuota.
+func (e *QuotaError) Is(target error) bool { return target == ErrQuota }
 
 // ConfigError says that a stream on the server is configured such that it could
 // lose or rewrite records, and is therefore refused.

@@ -213,17 +213,21 @@ func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error)
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt, err := b.publish(ctx, s, p, exact)
+	receipt, err := b.publish(ctx, s, exact)
 	s.note(p, receipt, err)
 	if s.replicated {
 		b.saw(receipt.Last)
 	}
 	if conflict, ok := errors.AsType[*ConflictError](err); ok {
-		conflict.Subject, _ = events.ParseNATS(p.Subject)
-		conflict.Want = p.Expect.At
+		if len(p.Writes) > 1 {
+			return Receipt{}, ErrConflict // with whose subject the server does not say
+		}
+		w := p.Writes[0]
+		conflict.Subject, _ = events.ParseNATS(w.Subject)
+		conflict.Want = w.Expect.At
 		if conflict.Have == 0 && len(l.segments) > 1 {
 			var lookErr error
-			if conflict.Have, lookErr = b.lastBelow(ctx, l, p.Subject); lookErr != nil {
+			if conflict.Have, lookErr = b.lastBelow(ctx, l, w.Subject); lookErr != nil {
 				return Receipt{}, lookErr
 			}
 		}
@@ -238,30 +242,38 @@ func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error)
 	return receipt, err
 }
 
-// exactIn says what the active segment is to expect for a publication. A subject
+// exactIn gives a publication with what the active segment is to expect. A subject
 // whose last message is expected in an older one must have none in the active one:
 // that the message is the last of the older ones is checked here, where nothing
 // changes any more.
-func (b *jetStream) exactIn(ctx context.Context, l *line, p Publication) (Exactly, error) {
-	if !p.Expect.Set || len(l.segments) == 1 || p.Expect.At >= l.active().first {
-		return p.Expect, nil
+func (b *jetStream) exactIn(ctx context.Context, l *line, p Publication) (Publication, error) {
+	copied := false
+	for i, w := range p.Writes {
+		if !w.Expect.Set || len(l.segments) == 1 || w.Expect.At >= l.active().first {
+			continue
+		}
+		have, err := b.lastBelow(ctx, l, w.Subject)
+		if err != nil {
+			return p, err
+		}
+		if have != w.Expect.At {
+			sub, _ := events.ParseNATS(w.Subject)
+			return p, &ConflictError{Subject: sub, Want: w.Expect.At, Have: have}
+		}
+		if !copied {
+			p.Writes, copied = slices.Clone(p.Writes), true // the caller may need its own again
+		}
+		p.Writes[i].Expect.At = 0
 	}
-	have, err := b.lastBelow(ctx, l, p.Subject)
-	if err != nil {
-		return Exactly{}, err
-	}
-	if have != p.Expect.At {
-		sub, _ := events.ParseNATS(p.Subject)
-		return Exactly{}, &ConflictError{Subject: sub, Want: p.Expect.At, Have: have}
-	}
-	return Exactly{Set: true}, nil
+	return p, nil
 }
 
-func (b *jetStream) publish(ctx context.Context, s *segment, p Publication, exact Exactly) (Receipt, error) {
-	if len(p.Messages) > 1 {
-		return b.publishBatch(ctx, s, p, exact)
+func (b *jetStream) publish(ctx context.Context, s *segment, p Publication) (Receipt, error) {
+	if len(p.Writes) > 1 || len(p.Writes[0].Messages) > 1 {
+		return b.publishBatch(ctx, s, p)
 	}
-	ack, err := b.writes.request(ctx, message(s, p.Subject, p.Messages[0], exact))
+	w := p.Writes[0]
+	ack, err := b.writes.request(ctx, message(s, w.Subject, w.Messages[0], w.Expect))
 	return Receipt{Last: events.Offset(ack.Sequence), Duplicate: ack.Duplicate}, err
 }
 

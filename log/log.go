@@ -63,6 +63,12 @@ type Config struct {
 	// the append. Default: there is always room.
 	Room func() error
 
+	// Admit is asked before an append to a subject is stored: an error, such as a
+	// *QuotaError, refuses it. What settle is called with, once, says what became of it:
+	// whether the events were stored by this append, or may have been. Default: all are
+	// admitted. Where an owner stores (Via), the owner's is asked.
+	Admit func(ctx context.Context, sub events.Subject, evs []events.Event) (settle func(stored bool), err error)
+
 	// Owner says that no other process writes to the streams, so that this one may cut
 	// the log into segments as Segments says, and need not ask again what it knows of
 	// a subject.
@@ -74,6 +80,11 @@ type Config struct {
 	// are found later.
 	Holes []Hole
 	Found func(events.Offset)
+
+	// Settled is an offset up to which every append to several subjects is known to be
+	// whole: that of a watermark that Mark was told of. What an owner before this one
+	// began behind it is completed before OpenOn returns.
+	Settled events.Offset
 
 	// Mark is told of every move of the durable watermark, before anybody else is.
 	Mark func(events.Offset)
@@ -172,6 +183,16 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	l.life, l.end = context.WithCancel(context.Background())
 	if l.config.Sync != nil {
 		l.config.Durability = Durable
+		if l.config.Owner {
+			if err := l.redo(ctx); err != nil {
+				l.end()
+				return nil, err
+			}
+			if st, err = b.State(ctx); err != nil {
+				l.end()
+				return nil, fmt.Errorf("log: open: %w", err)
+			}
+		}
 		c, err := newCommitter(l.life, l.sync, l.config.Mark, l.config.Observer, st.Last)
 		if err != nil {
 			l.end()
@@ -201,12 +222,12 @@ func (l *Log) sync() error {
 	return l.config.Sync(stream)
 }
 
-// drain returns when everything that was stored is durable.
-func (l *Log) drain(ctx context.Context) error {
+// drain makes everything durable that was stored.
+func (l *Log) drain() error {
 	if l.commit == nil {
 		return nil
 	}
-	return l.commit.drain(ctx)
+	return l.commit.drain()
 }
 
 // Close waits for the appends under way, then releases what the Log opened.

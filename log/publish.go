@@ -20,6 +20,7 @@ const (
 	headerMsgID       = "Nats-Msg-Id"
 	headerStream      = "Nats-Expected-Stream"
 	headerLastSubject = "Nats-Expected-Last-Subject-Sequence"
+	headerLastOther   = "Nats-Expected-Last-Subject-Sequence-Subject" // that is meant, if it is not the message's own
 )
 
 // Headers of an atomic batch: all of its messages are stored, next to each other,
@@ -130,14 +131,13 @@ func message(s *segment, subject string, out Outgoing, exact Exactly) natswire.P
 // publishBatch stores several messages as one atomic batch. Only the last of them
 // asks for an answer: whatever is wrong with an earlier one, the server says then,
 // and has stored nothing.
-func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication, expect Exactly) (Receipt, error) {
-	id, n := nuid.Next(), len(p.Messages)
-	for i, out := range p.Messages {
-		exact := expect
-		if i > 0 {
-			exact = Exactly{} // the batch itself moves the subject on
-		}
-		m := message(s, p.Subject, out, exact)
+func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication) (Receipt, error) {
+	batch, err := batchOf(s, p)
+	if err != nil {
+		return Receipt{}, err
+	}
+	id, n := nuid.Next(), len(batch)
+	for i, m := range batch {
 		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchID, Value: id}, natswire.Field{Name: headerBatchSequence, Value: strconv.Itoa(i + 1)})
 		if i < n-1 {
 			// An error here leaves a batch without commit, which the server forgets.
@@ -158,4 +158,36 @@ func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication,
 		return Receipt{Last: events.Offset(ack.Sequence)}, nil
 	}
 	panic("log: a publication without messages")
+}
+
+// batchOf gives the messages of a batch. The first one to a subject expects what is to be
+// expected of it: the batch itself moves the subject on. A message has room for one
+// expectation, so a guard goes with one that has none of its own.
+func batchOf(s *segment, p Publication) ([]natswire.Publication, error) {
+	batch := make([]natswire.Publication, 0, p.Messages())
+	var guards []Write
+	var free []int // messages without an expectation
+	for _, w := range p.Writes {
+		if len(w.Messages) == 0 {
+			guards = append(guards, w)
+		}
+		for i, out := range w.Messages {
+			exact := w.Expect
+			if i > 0 {
+				exact = Exactly{}
+			}
+			if !exact.Set {
+				free = append(free, len(batch))
+			}
+			batch = append(batch, message(s, w.Subject, out, exact))
+		}
+	}
+	if len(guards) > len(free) {
+		return nil, fmt.Errorf("%w: %d subjects are only expected, and %d messages have room to say so", ErrGuard, len(guards), len(free))
+	}
+	for i, g := range guards {
+		m := &batch[free[i]]
+		m.Extra = append(m.Extra, natswire.Field{Name: headerLastSubject, Value: strconv.FormatUint(uint64(g.Expect.At), 10)}, natswire.Field{Name: headerLastOther, Value: g.Subject})
+	}
+	return batch, nil
 }

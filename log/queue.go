@@ -21,20 +21,75 @@ type ticket struct {
 
 // enter takes the next place in the subject's queue.
 func (l *Log) enter(sub events.Subject) (*ticket, error) {
-	t := &ticket{sub: sub, turn: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.shut {
 		return nil, l.errClosed("append " + sub.NATS())
 	}
+	return l.enqueue(sub), nil
+}
+
+// enqueue is enter. The caller holds mu.
+func (l *Log) enqueue(sub events.Subject) *ticket {
+	t := &ticket{sub: sub, turn: make(chan struct{})}
 	l.running.Add(1)
 	if q, busy := l.queues[sub]; busy {
 		l.queues[sub] = append(q, t)
-		return t, nil
+		return t
 	}
 	l.queues[sub] = nil
 	close(t.turn)
-	return t, nil
+	return t
+}
+
+// enterAll takes the next place in the queue of each part's subject, in all of them at
+// once: of two that meet in several queues one is ahead in each, so neither waits for the
+// other for ever.
+func (l *Log) enterAll(parts []*appending) ([]*ticket, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut {
+		return nil, l.errClosed("append")
+	}
+	tickets := make([]*ticket, len(parts))
+	for i, p := range parts {
+		tickets[i] = l.enqueue(p.sub)
+	}
+	return tickets, nil
+}
+
+// awaitAll returns when it is everybody's turn. After an error all have left their queues.
+func (l *Log) awaitAll(ctx context.Context, tickets []*ticket) error {
+	for i, t := range tickets {
+		if err := l.await(ctx, t); err != nil {
+			l.leaveAll(tickets[:i])
+			for _, behind := range tickets[i+1:] {
+				l.pass(behind)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// pass gives up a place in a queue.
+func (l *Log) pass(t *ticket) {
+	if l.withdraw(t) {
+		l.running.Done()
+		return
+	}
+	<-t.turn // it has come just now
+	if t.err != nil {
+		l.running.Done()
+		return
+	}
+	l.leave(t, false)
+}
+
+func (l *Log) leaveAll(tickets []*ticket) {
+	for _, t := range tickets {
+		l.leave(t, false)
+	}
 }
 
 // await returns when it is t's turn. After an error t has left the queue.

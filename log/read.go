@@ -75,18 +75,17 @@ func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	if err != nil {
 		return stretch{}, err
 	}
-	head, err := l.Head(ctx)
-	if err != nil {
-		return stretch{}, err
-	}
-	s := stretch{filter: filter, after: r.After, upto: head, head: head, want: r.Limit}
+	// The watermark is asked first: it is never inside a unit, and the head may be.
+	s := stretch{filter: filter, after: r.After, upto: events.MaxOffset, want: r.Limit}
 	if l.safe != nil && !r.Buffered {
-		safe, err := l.safe.durable(ctx)
-		if err != nil {
+		if s.upto, err = l.safe.durable(ctx); err != nil {
 			return stretch{}, err
 		}
-		s.upto = min(s.upto, safe)
 	}
+	if s.head, err = l.Head(ctx); err != nil {
+		return stretch{}, err
+	}
+	s.upto = min(s.upto, s.head)
 	if r.Upto != 0 {
 		s.upto = min(s.upto, r.Upto)
 	}

@@ -94,23 +94,56 @@ func (r *remote) append(ctx context.Context, p *appending) (Ack, error) {
 	if err != nil {
 		return Ack{}, err
 	}
+	reply, d, err := r.request(ctx, p.sub, p.name, data)
+	if err != nil {
+		return Ack{}, err
+	}
+	if d == Durable {
+		r.hear(reply.Last)
+	}
+	return Ack{First: reply.First, Last: reply.Last, Durability: d, Duplicate: reply.Duplicate}, nil
+}
+
+// appendAll asks the owner to append to several subjects.
+func (r *remote) appendAll(ctx context.Context, parts []*appending) ([]Ack, error) {
+	data, err := encodeAppendAll(parts)
+	if err != nil {
+		return nil, err
+	}
+	reply, d, err := r.request(ctx, parts[0].sub, nameOf(parts), data)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply.Parts) != len(parts) {
+		return nil, fmt.Errorf("log: append %s: %w: %d of %d parts are acknowledged", nameOf(parts), ErrUnknown, len(reply.Parts), len(parts))
+	}
+	acks := make([]Ack, len(parts))
+	for i, w := range reply.Parts {
+		if acks[i] = (Ack{First: w.First, Last: w.Last, Duplicate: w.Duplicate}); w.Last == 0 {
+			continue
+		}
+		if acks[i].Durability = d; d == Durable {
+			r.hear(w.Last)
+		}
+	}
+	return acks, nil
+}
+
+// request has the owner store an append.
+func (r *remote) request(ctx context.Context, sub events.Subject, name string, data []byte) (reply appendReply, d Durability, err error) {
 	if most := r.nc.MaxPayload(); int64(len(data)) > most {
-		return Ack{}, &SizeError{Index: -1, What: "bytes of the request", Size: len(data), Max: int(most)}
+		return reply, d, &SizeError{Index: -1, What: "bytes of the request", Size: len(data), Max: int(most)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
-	var reply appendReply
 	if err := r.ask(ctx, subjectAppend, data, &reply); err != nil {
-		return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
+		return reply, d, fmt.Errorf("log: append %s: %w", name, err)
 	}
 	if reply.Error != nil {
-		return Ack{}, reply.Error.errorOf(p.sub)
+		return reply, d, reply.Error.errorOf(sub)
 	}
-	ack := Ack{First: reply.First, Last: reply.Last, Duplicate: reply.Duplicate}
-	if ack.Durability.UnmarshalText([]byte(reply.Durability)) == nil && ack.Durability == Durable {
-		r.hear(reply.Last)
-	}
-	return ack, nil
+	_ = d.UnmarshalText([]byte(reply.Durability)) // what is not understood promises least
+	return reply, d, nil
 }
 
 // ask sends a request and reads the answer into v. What is under way when the owner

@@ -40,10 +40,10 @@ const shortestWindow = 100 * time.Millisecond
 func closedSubject(name string) string { return "tally.closed." + name }
 
 // atRest works while no publication is under way, and those before are durable.
-func (b *jetStream) atRest(ctx context.Context, drain, work func(context.Context) error) error {
+func (b *jetStream) atRest(ctx context.Context, drain func() error, work func(context.Context) error) error {
 	b.appending.Lock()
 	defer b.appending.Unlock()
-	if err := drain(ctx); err != nil {
+	if err := drain(); err != nil {
 		return err
 	}
 	return work(ctx)
@@ -208,7 +208,7 @@ func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 // and the active one again.
 type roller struct {
 	b     *jetStream
-	drain func(context.Context) error
+	drain func() error
 	tell  atomic.Pointer[func()] // tells those who look on that there is another segment
 	bytes atomic.Int64           // stored since the server was asked last
 	kick  chan struct{}
@@ -218,7 +218,7 @@ type roller struct {
 // stepTime bounds one change of the streams.
 const stepTime = 30 * time.Second
 
-func newRoller(b *jetStream, drain func(context.Context) error) *roller {
+func newRoller(b *jetStream, drain func() error) *roller {
 	r := &roller{b: b, drain: drain, kick: make(chan struct{}, 1), done: make(chan struct{})}
 	r.kick <- struct{}{} // there may be something left to do
 	return r

@@ -103,11 +103,35 @@ func (s *Service) append(req micro.Request) {
 	switch {
 	case err != nil:
 		s.refuse(a, err)
+	case a.parts != nil:
+		s.appendAll(a)
 	case a.producer != "":
 		s.numbers.take(a)
 	default:
 		s.answer(a, s.submit(a, nil))
 	}
+}
+
+// appendAll appends a request of several parts, in the order of the requests to any of
+// its subjects.
+func (s *Service) appendAll(a arrival) {
+	u, err := s.l.beginAll(a.parts)
+	if err != nil {
+		s.refuse(a, err)
+		return
+	}
+	s.pending.Go(func() {
+		acks, err := u.run(s.life)
+		if err != nil {
+			s.refuse(a, err)
+			return
+		}
+		reply := appendReply{Durability: s.l.Durability().String(), Parts: make([]wireAck, len(acks))}
+		for i, ack := range acks {
+			reply.Parts[i] = wireAck{ack.First, ack.Last, ack.Duplicate}
+		}
+		s.respond(a.reply, reply)
+	})
 }
 
 func (s *Service) submit(a arrival, k *link) *Pending {

@@ -15,64 +15,87 @@ import (
 // its subject, or because the backend was busy.
 const maxTries = 64
 
-// store decides, publishes, and decides again if the subject moved meanwhile. It
-// runs in its turn: no other append of this Log to the subject is under way.
-func (l *Log) store(ctx context.Context, p *appending) (Ack, error) {
-	var claimed Exactly // what the backend said last about the subject
-	var tried Exactly
+// store decides, publishes, and decides again if a subject moved meanwhile. It
+// runs in the turn of all parts: no other append of this Log to their subjects is under
+// way. It gives an Ack for each part, that of a guard is empty.
+func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 	var last error
 	for try := range maxTries {
 		if err := pause(ctx, try); err != nil {
-			return Ack{}, fmt.Errorf("log: append %s: not written: %w", p.name, err)
+			return nil, fmt.Errorf("log: append %s: not written: %w", nameOf(parts), err)
 		}
-		segment := l.segment(p)
-		exact, ack, err := l.decide(ctx, p)
-		if ack != nil {
-			return *ack, nil
+		pub, acks, err := l.decideAll(ctx, parts)
+		if acks != nil || err != nil {
+			return acks, err
 		}
-		if err != nil {
-			return Ack{}, err
+		if pub.Writes == nil {
+			continue // who was asked is behind who refuses
 		}
-		if p.look && tried == exact && claimed.Set {
-			lost, err := l.cannotRead(ctx, claimed.At)
-			if err != nil {
-				return Ack{}, fmt.Errorf("log: append %s: not written: %w", p.name, err)
-			}
-			if !lost {
-				continue // who was asked is behind who refuses
-			}
-			exact = claimed // the backend counts from a record that nobody can see
-		}
-		receipt, err := l.backend.Publish(ctx, Publication{Subject: p.name, Messages: p.msgs, Expect: exact, Segment: segment})
+		receipt, err := l.backend.Publish(ctx, pub)
 		last = err
 		switch conflict, _ := errors.AsType[*ConflictError](err); {
 		case err == nil && receipt.Duplicate:
-			return l.confirm(ctx, p, receipt)
+			ack, err := l.confirm(ctx, parts[0], receipt)
+			return []Ack{ack}, err
 		case err == nil:
-			first := receipt.Last - events.Offset(len(p.msgs)-1)
-			l.ids.stored(p, exact, first, l.alone())
-			return Ack{First: first, Last: receipt.Last, Durability: l.config.Durability}, nil
-		case conflict != nil:
-			p.tail, p.behind = true, 0
-			l.ids.of(p.sub).whole = false
-			tried, claimed = exact, Exactly{Set: true, At: conflict.Have}
+			return l.stored(parts, receipt), nil
+		case conflict != nil && len(parts) == 1:
+			parts[0].moved()
+			l.ids.of(parts[0].sub).whole = false
+			parts[0].tried, parts[0].claimed = pub.Writes[0].Expect, Exactly{Set: true, At: conflict.Have}
 		case errors.Is(err, ErrDuplicate):
-			p.look = true
+			for _, p := range parts {
+				p.look = true
+			}
 		case errors.Is(err, ErrBusy):
 		case errors.Is(err, ErrConflict):
-			p.tail, p.behind, tried = true, 0, Exactly{}
+			for _, p := range parts {
+				p.moved()
+				l.ids.of(p.sub).whole = false
+			}
 		default:
 			if errors.Is(err, ErrUnknown) {
 				l.doubtful.Store(true)
 			}
-			return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
+			return nil, fmt.Errorf("log: append %s: %w", nameOf(parts), err)
 		}
 	}
 	if errors.Is(last, errInProcess) {
 		l.doubtful.Store(true)
-		return Ack{}, fmt.Errorf("log: append %s: %w: it was sent before, and no quorum has it yet", p.name, ErrUnknown)
+		return nil, fmt.Errorf("log: append %s: %w: it was sent before, and no quorum has it yet", nameOf(parts), ErrUnknown)
 	}
-	return Ack{}, fmt.Errorf("log: append %s: %w: too much happens there, nothing was written after %d tries", p.name, ErrUnavailable, maxTries)
+	return nil, fmt.Errorf("log: append %s: %w: too much happens there, nothing was written after %d tries", nameOf(parts), ErrUnavailable, maxTries)
+}
+
+// nameOf names an append for people.
+func nameOf(parts []*appending) string {
+	if len(parts) == 1 {
+		return parts[0].name
+	}
+	return fmt.Sprintf("%s and %d more", parts[0].name, len(parts)-1)
+}
+
+// moved has the subject looked at anew: somebody else wrote to it.
+func (p *appending) moved() {
+	p.tail, p.behind, p.tried = true, 0, Exactly{}
+}
+
+// stored gives the places of what a backend stored as one publication, and notes them.
+func (l *Log) stored(parts []*appending, r Receipt) []Ack {
+	n := 0
+	for _, p := range parts {
+		n += len(p.msgs)
+	}
+	acks, at := make([]Ack, len(parts)), r.Last-events.Offset(n)
+	for i, p := range parts {
+		if len(p.msgs) == 0 {
+			continue
+		}
+		acks[i] = Ack{First: at + 1, Last: at + events.Offset(len(p.msgs)), Durability: l.config.Durability}
+		at = acks[i].Last
+		l.ids.stored(p, p.exact, acks[i].First, l.alone())
+	}
+	return acks
 }
 
 // cannotRead reports whether a record that the backend counts is lost. One that is
@@ -119,6 +142,85 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
+// decideAll decides for each part. It returns Acks instead if the events are there, and
+// nothing to publish if the backend does not show yet what it refused for.
+func (l *Log) decideAll(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
+	for {
+		pub, acks, err = l.decideEach(ctx, parts)
+		if acks == nil || err != nil || len(parts) == 1 {
+			return pub, acks, err
+		}
+		if again := lookCloser(parts); !again {
+			return pub, acks, allThere(parts, acks)
+		}
+	}
+}
+
+func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
+	pub.Writes = make([]Write, len(parts))
+	for i, p := range parts {
+		if n := l.segment(p); pub.Segment == 0 {
+			pub.Segment = n
+		}
+		var ack *Ack
+		if p.exact, ack, err = l.decide(ctx, p); err != nil {
+			return pub, nil, err
+		}
+		if ack != nil {
+			if acks == nil {
+				acks = make([]Ack, len(parts))
+			}
+			acks[i] = *ack
+		}
+		if p.look && p.tried == p.exact && p.claimed.Set {
+			lost, err := l.cannotRead(ctx, p.claimed.At)
+			if err != nil {
+				return pub, nil, fmt.Errorf("log: append %s: not written: %w", p.name, err)
+			}
+			if !lost {
+				return Publication{}, nil, nil
+			}
+			p.exact = p.claimed // the backend counts from a record that nobody can see
+		}
+		pub.Writes[i] = Write{Subject: p.name, Messages: p.msgs, Expect: p.exact}
+	}
+	return pub, acks, nil
+}
+
+// lookCloser has those parts look for their events that did not yet, and reports whether
+// there were any: the events of another part are in the log.
+func lookCloser(parts []*appending) (again bool) {
+	for _, p := range parts {
+		if len(p.msgs) > 0 && p.found == nil {
+			p.look, again = true, true
+		}
+	}
+	return again
+}
+
+// allThere returns a *PartialError if the events of some parts are in the log, and those
+// of others are not.
+func allThere(parts []*appending, acks []Ack) error {
+	partial := &PartialError{}
+	whole := true
+	for i, p := range parts {
+		switch {
+		case len(p.msgs) == 0:
+		case acks[i].Last == 0:
+			whole = false
+		case partial.Have == nil:
+			partial.Subject = p.sub
+			for n, f := range p.found {
+				partial.Have = append(partial.Have, Existing{Index: n, ID: p.events[n].ID, Offset: f.at})
+			}
+		}
+	}
+	if whole {
+		return nil
+	}
+	return partial
+}
+
 // decide says what to publish against: nothing, or the exact last offset up to
 // which the subject was looked at, so that looking cannot race. It returns an Ack
 // instead if the events are there.
@@ -133,6 +235,7 @@ func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
 	if err != nil {
 		return Exactly{}, nil, err
 	}
+	p.found = s.found
 	if ack, err := l.already(p, s); ack != nil || err != nil {
 		return Exactly{}, ack, err
 	}

@@ -23,12 +23,23 @@ const (
 // appendRequest is an append on its way to the owner.
 type appendRequest struct {
 	Namespace string       `json:"namespace,omitempty"` // default events.DefaultNamespace
-	Subject   string       `json:"subject"`             // session/<id> or document/<kind>/<id>
+	Subject   string       `json:"subject,omitempty"`   // session/<id> or document/<kind>/<id>
 	Expect    *wireExpect  `json:"expect,omitempty"`    // default: anything
 	Buffered  bool         `json:"buffered,omitempty"`  // an answer before the sync will do
 	Producer  string       `json:"producer,omitempty"`  // of a series of numbered requests to the subject
 	Number    uint64       `json:"number,omitempty"`    // in it, from 1; with producer
-	Events    []events.Raw `json:"events"`              // CloudEvents JSON
+	Events    []events.Raw `json:"events,omitempty"`    // CloudEvents JSON
+
+	// Parts are those of an append to several subjects; then it has no other members.
+	Parts []wirePart `json:"parts,omitempty"`
+}
+
+// wirePart is what is appended to one of several subjects, or only expected of it.
+type wirePart struct {
+	Namespace string       `json:"namespace,omitempty"`
+	Subject   string       `json:"subject"`
+	Expect    *wireExpect  `json:"expect,omitempty"`
+	Events    []events.Raw `json:"events,omitempty"`
 }
 
 // wireExpect is an expectation: one of its members.
@@ -44,7 +55,15 @@ type appendReply struct {
 	Last       events.Offset `json:"last,omitempty"`
 	Durability string        `json:"durability,omitempty"`
 	Duplicate  bool          `json:"duplicate,omitempty"`
+	Parts      []wireAck     `json:"parts,omitempty"` // of an append to several subjects; then first and last are not there
 	Error      *wireError    `json:"error,omitempty"`
+}
+
+// wireAck says where a part is. That of a part without events is empty.
+type wireAck struct {
+	First     events.Offset `json:"first,omitempty"`
+	Last      events.Offset `json:"last,omitempty"`
+	Duplicate bool          `json:"duplicate,omitempty"`
 }
 
 // wireError is an error with its facts. Code says which.
@@ -56,12 +75,22 @@ type wireError struct {
 	Want    events.Offset `json:"want,omitempty"`   // conflict
 	Have    events.Offset `json:"have,omitempty"`   // conflict
 	Found   []Existing    `json:"found,omitempty"`  // partial
+	Scope   string        `json:"scope,omitempty"`  // quota
+	Meter   string        `json:"meter,omitempty"`  // quota
+	Limit   int64         `json:"limit,omitempty"`  // quota
+	Used    int64         `json:"used,omitempty"`   // quota: live now
+	Needed  int64         `json:"needed,omitempty"` // quota: with the append
 	Index   int           `json:"index,omitempty"`  // tooLarge; -1: the append as a whole
 	What    string        `json:"what,omitempty"`   // tooLarge
 	Size    int           `json:"size,omitempty"`   // tooLarge
 	Max     int           `json:"max,omitempty"`    // tooLarge
 	Number  uint64        `json:"number,omitempty"` // gap, outOfOrder
 	Next    uint64        `json:"next,omitempty"`   // gap, outOfOrder
+
+	// Of an append to several subjects, the one with which there is a conflict, or which is
+	// there in part.
+	Namespace string `json:"namespace,omitempty"`
+	Subject   string `json:"subject,omitempty"`
 }
 
 // watermarkReply says how far the store is safe.
@@ -85,6 +114,7 @@ const (
 	wireUnknown     = "unknown"
 	wireAborted     = "aborted"
 	wireFull        = "full"
+	wireQuota       = "quota"
 	wireUnavailable = "unavailable"
 	wireInternal    = "internal"
 )
@@ -102,10 +132,16 @@ func wireErrorOf(err error) *wireError {
 	}
 	if e, ok := errors.AsType[*ConflictError](err); ok {
 		w.Code, w.Want, w.Have = wireConflict, e.Want, e.Have
+		w.Namespace, w.Subject = e.Subject.Namespace, e.Subject.String()
 		return w
 	}
 	if e, ok := errors.AsType[*PartialError](err); ok {
 		w.Code, w.Found = wirePartial, e.Have
+		w.Namespace, w.Subject = e.Subject.Namespace, e.Subject.String()
+		return w
+	}
+	if e, ok := errors.AsType[*QuotaError](err); ok {
+		w.Code, w.Scope, w.Meter, w.Limit, w.Used, w.Needed = wireQuota, e.Scope, e.Meter, e.Limit, e.Have, e.Want
 		return w
 	}
 	if e, ok := errors.AsType[*orderError](err); ok {
@@ -133,6 +169,9 @@ var wireSentinels = []struct {
 
 // errorOf returns an error that came over the wire as callers branch on it.
 func (w *wireError) errorOf(sub events.Subject) error {
+	if named, err := events.ParseSubject(w.Namespace, w.Subject); err == nil {
+		sub = named
+	}
 	switch w.Code {
 	case wireInvalid:
 		return &events.InvalidError{Field: w.Field, Reason: w.Reason}
@@ -142,6 +181,8 @@ func (w *wireError) errorOf(sub events.Subject) error {
 		return &ConflictError{Subject: sub, Want: w.Want, Have: w.Have}
 	case wirePartial:
 		return &PartialError{Subject: sub, Have: w.Found}
+	case wireQuota:
+		return &QuotaError{Scope: w.Scope, Meter: w.Meter, Limit: w.Limit, Have: w.Used, Want: w.Needed}
 	}
 	for _, known := range wireSentinels {
 		if w.Code == known.code {
@@ -153,18 +194,38 @@ func (w *wireError) errorOf(sub events.Subject) error {
 
 // encodeAppend writes a request.
 func encodeAppend(p *appending) ([]byte, error) {
-	r := appendRequest{Namespace: p.sub.Namespace, Subject: p.sub.String(), Buffered: p.buffered}
+	w, err := wirePartOf(p)
+	if err != nil {
+		return nil, err
+	}
+	return rawjson.Marshal(appendRequest{Namespace: w.Namespace, Subject: w.Subject, Expect: w.Expect, Buffered: p.buffered, Events: w.Events})
+}
+
+// encodeAppendAll writes a request of several parts.
+func encodeAppendAll(parts []*appending) ([]byte, error) {
+	r := appendRequest{Parts: make([]wirePart, len(parts))}
+	for i, p := range parts {
+		var err error
+		if r.Parts[i], err = wirePartOf(p); err != nil {
+			return nil, err
+		}
+	}
+	return rawjson.Marshal(r)
+}
+
+func wirePartOf(p *appending) (wirePart, error) {
+	w := wirePart{Namespace: p.sub.Namespace, Subject: p.sub.String()}
 	if !p.guarded { // else it was appended with Any, and the owner draws its own conclusion
-		r.Expect = wireExpectOf(p.expect)
+		w.Expect = wireExpectOf(p.expect)
 	}
 	for _, e := range p.events {
 		raw, err := events.AppendJSON(nil, e)
 		if err != nil {
-			return nil, err
+			return w, err
 		}
-		r.Events = append(r.Events, raw)
+		w.Events = append(w.Events, raw)
 	}
-	return rawjson.Marshal(r)
+	return w, nil
 }
 
 // arrival is a request that arrived at the owner.
@@ -172,6 +233,7 @@ type arrival struct {
 	sub      events.Subject
 	expect   Expect
 	events   []events.Event
+	parts    []Part // of an append to several subjects; then it has none of the above
 	buffered bool
 	producer string // "": it is not numbered
 	number   uint64
@@ -197,23 +259,53 @@ func decodeAppend(data []byte) (a arrival, err error) {
 	case (r.Producer == "") != (r.Number == 0):
 		return a, &events.InvalidError{Field: "number", Reason: "want producer and number, from 1, or neither"}
 	}
-	if a.sub, err = events.ParseSubject(r.Namespace, r.Subject); err != nil {
+	if len(r.Parts) > 0 {
+		a.parts, err = decodeParts(r)
 		return a, err
 	}
-	if a.expect, err = r.Expect.expect(); err != nil {
-		return a, err
+	p, err := wirePart{r.Namespace, r.Subject, r.Expect, r.Events}.part()
+	a.sub, a.expect, a.events = p.Subject, p.Expect, p.Events
+	return a, err
+}
+
+// decodeParts reads the parts of a request.
+func decodeParts(r appendRequest) ([]Part, error) {
+	if r.Namespace != "" || r.Subject != "" || r.Expect != nil || len(r.Events) > 0 || r.Buffered || r.Producer != "" {
+		return nil, &events.InvalidError{Field: "parts", Reason: "a request with parts has no other member"}
 	}
-	for i, raw := range r.Events {
-		e, err := events.ParseJSON(a.sub.Namespace, raw)
-		if err != nil {
-			if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
-				err = &events.InvalidError{Field: fmt.Sprintf("events[%d].%s", i, invalid.Field), Reason: invalid.Reason}
-			}
-			return a, err
+	parts := make([]Part, len(r.Parts))
+	for i, w := range r.Parts {
+		var err error
+		if parts[i], err = w.part(); err != nil {
+			return nil, inside(fmt.Sprintf("parts[%d]", i), err)
 		}
-		a.events = append(a.events, e)
 	}
-	return a, nil
+	return parts, nil
+}
+
+// inside names where in a request something is invalid.
+func inside(where string, err error) error {
+	if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
+		return &events.InvalidError{Field: where + "." + invalid.Field, Reason: invalid.Reason}
+	}
+	return err
+}
+
+func (w wirePart) part() (p Part, err error) {
+	if p.Subject, err = events.ParseSubject(w.Namespace, w.Subject); err != nil {
+		return p, err
+	}
+	if p.Expect, err = w.Expect.expect(); err != nil {
+		return p, err
+	}
+	for i, raw := range w.Events {
+		e, err := events.ParseJSON(p.Subject.Namespace, raw)
+		if err != nil {
+			return p, inside(fmt.Sprintf("events[%d]", i), err)
+		}
+		p.Events = append(p.Events, e)
+	}
+	return p, nil
 }
 
 func wireExpectOf(x Expect) *wireExpect {

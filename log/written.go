@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/segindex"
 )
 
@@ -39,11 +38,15 @@ func (s *segment) note(p Publication, got Receipt, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first := got.Last - events.Offset(len(p.Messages)-1)
-	for i, m := range p.Messages {
-		w.build.Add(p.Subject, m.ID, uint64(first)+uint64(i))
+	n := p.Messages()
+	at := uint64(got.Last) - uint64(n-1)
+	for _, to := range p.Writes {
+		for _, m := range to.Messages {
+			w.build.Add(to.Subject, m.ID, at)
+			at++
+		}
 	}
-	w.messages += uint64(len(p.Messages))
+	w.messages += uint64(n)
 	if w.messages+writtenSubject*uint64(w.build.Subjects()) > mostWritten {
 		s.written.Store(nil)
 	}

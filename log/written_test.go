@@ -9,8 +9,8 @@ import (
 
 // What is remembered of a segment makes its index only if it is all of it.
 func TestWrittenIsAllOrNothing(t *testing.T) {
-	one := Publication{Subject: "a", Messages: []Outgoing{{ID: "1"}}}
-	two := Publication{Subject: "b", Messages: []Outgoing{{ID: "2"}, {ID: "3"}}}
+	one := Publication{Writes: []Write{{Subject: "a", Messages: []Outgoing{{ID: "1"}}}}}
+	two := Publication{Writes: []Write{{Subject: "b", Messages: []Outgoing{{ID: "2"}, {ID: "3"}}}}}
 	stored := func(last events.Offset) Receipt { return Receipt{Last: last} }
 	for name, c := range map[string]struct {
 		note     func(*segment)
@@ -25,7 +25,7 @@ func TestWrittenIsAllOrNothing(t *testing.T) {
 		"somebody else's beginning":  {func(s *segment) { s.written.Store(nil); s.note(one, stored(2), nil) }, 1, false},
 		"too much": {func(s *segment) {
 			for i := range events.Offset(mostWritten/writtenSubject + 1) {
-				s.note(Publication{Subject: fmt.Sprint(i), Messages: one.Messages}, stored(i+1), nil)
+				s.note(Publication{Writes: []Write{{Subject: fmt.Sprint(i), Messages: one.Writes[0].Messages}}}, stored(i+1), nil)
 			}
 		}, mostWritten/writtenSubject + 1, false},
 	} {

@@ -80,35 +80,45 @@ func (m *Mem) Publish(ctx context.Context, p log.Publication) (log.Receipt, erro
 	}
 	now := m.now()
 	m.forget(now)
-	offsets := m.subjects[p.Subject]
-	var last events.Offset
-	if n := len(offsets); n > 0 {
-		last = offsets[n-1]
-	}
-	if p.Expect.Set && p.Expect.At != last {
-		sub, _ := events.ParseNATS(p.Subject)
-		return log.Receipt{}, &log.ConflictError{Subject: sub, Want: p.Expect.At, Have: last}
-	}
-	for _, out := range p.Messages {
-		if s, twice := m.ids[out.ID]; twice && out.ID != "" {
-			if len(p.Messages) > 1 {
-				return log.Receipt{}, log.ErrDuplicate
-			}
-			return log.Receipt{Last: s.at, Duplicate: true}, nil
+	for _, w := range p.Writes {
+		if last := m.last(w.Subject); w.Expect.Set && w.Expect.At != last {
+			sub, _ := events.ParseNATS(w.Subject)
+			return log.Receipt{}, &log.ConflictError{Subject: sub, Want: w.Expect.At, Have: last}
 		}
 	}
-	for _, out := range p.Messages {
-		at := events.Offset(len(m.messages) + 1)
-		m.messages = append(m.messages, log.Message{
-			Subject: p.Subject, Header: out.Fields(), Data: slices.Clone(out.Data), Offset: at, Time: now,
-		})
-		m.subjects[p.Subject] = append(m.subjects[p.Subject], at)
-		m.ids[out.ID] = seen{at: at, when: now}
-		m.order = append(m.order, out.ID)
+	for _, w := range p.Writes {
+		for _, out := range w.Messages {
+			if s, twice := m.ids[out.ID]; twice && out.ID != "" {
+				if p.Messages() > 1 {
+					return log.Receipt{}, log.ErrDuplicate
+				}
+				return log.Receipt{Last: s.at, Duplicate: true}, nil
+			}
+		}
+	}
+	for _, w := range p.Writes {
+		for _, out := range w.Messages {
+			at := events.Offset(len(m.messages) + 1)
+			m.messages = append(m.messages, log.Message{
+				Subject: w.Subject, Header: out.Fields(), Data: slices.Clone(out.Data), Offset: at, Time: now,
+			})
+			m.subjects[w.Subject] = append(m.subjects[w.Subject], at)
+			m.ids[out.ID] = seen{at: at, when: now}
+			m.order = append(m.order, out.ID)
+		}
 	}
 	close(m.grown)
 	m.grown = make(chan struct{})
 	return log.Receipt{Last: events.Offset(len(m.messages))}, nil
+}
+
+// last is the offset of a subject's last message, 0 if it has none.
+func (m *Mem) last(subject string) events.Offset {
+	offsets := m.subjects[subject]
+	if len(offsets) == 0 {
+		return 0
+	}
+	return offsets[len(offsets)-1]
 }
 
 // forget drops the ids that are older than the window.
@@ -150,11 +160,7 @@ func clone(msg log.Message) log.Message {
 func (m *Mem) Last(_ context.Context, subject string) (log.Message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := events.Offset(0) // where nothing is
-	if offsets := m.subjects[subject]; len(offsets) > 0 {
-		at = offsets[len(offsets)-1]
-	}
-	return m.get(at)
+	return m.get(m.last(subject)) // nothing is at 0
 }
 
 // State implements log.Backend.

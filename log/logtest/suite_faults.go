@@ -19,6 +19,7 @@ func RunFaults(t *testing.T, open func(t *testing.T) log.Backend) {
 	t.Run("ExpectationsUnderFaults", func(t *testing.T) { expectationsUnderFaults(t, open) })
 	t.Run("SeriesUnderFaults", func(t *testing.T) { seriesUnderFaults(t, open) })
 	t.Run("AsyncUnderFaults", func(t *testing.T) { asyncUnderFaults(t, open) })
+	t.Run("AllUnderFaults", func(t *testing.T) { allUnderFaults(t, open) })
 }
 
 // retryAfterUnknown appends under faults and retries whatever did not get an

@@ -1,0 +1,432 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Part is what AppendAll appends to one subject. Without events it is a guard: the other
+// parts are stored only if its subject is as expected.
+type Part struct {
+	Subject events.Subject
+	Expect  Expect
+	Events  []events.Event
+}
+
+// AppendAll appends to several subjects: all parts or none, whatever comes in between. No
+// reader sees some of them without the others. It gives an Ack for each part, that of a
+// guard is empty; between the events of a part there may be those of others.
+//
+// Each part is as an [Log.Append] of its own: its events are stamped, recognised when they
+// are appended again, and limited; of all parts together there are at most
+// events.MaxAppend. The subjects differ. Calls with a subject in common are stored in the
+// order of the calls.
+//
+// Errors are those of Append. A *ConflictError and a *PartialError name the subject.
+// ErrGuard comes from servers that others run alone: there, each guard needs an event of
+// the other parts that has no expectation, as all but the first of a part have, and all of
+// a part that expects Any.
+func (l *Log) AppendAll(ctx context.Context, parts ...Part) ([]Ack, error) {
+	u, err := l.beginAll(parts)
+	if err != nil {
+		return nil, err
+	}
+	return u.run(ctx)
+}
+
+// unit is an append to several subjects that has a place in the queues of all of them.
+type unit struct {
+	l       *Log
+	begun   time.Time
+	given   []Part
+	parts   []*appending
+	tickets []*ticket
+	events  int
+}
+
+// beginAll takes the unit's place in the order of its subjects. Behind it run is to be
+// called.
+func (l *Log) beginAll(given []Part) (*unit, error) {
+	u := &unit{l: l, begun: time.Now(), given: given, parts: make([]*appending, len(given))}
+	known := make(map[events.Subject]bool, len(given))
+	for i, p := range given {
+		if known[p.Subject] {
+			return nil, &events.InvalidError{Field: fmt.Sprintf("parts[%d].subject", i), Reason: "another part has " + p.Subject.NATS()}
+		}
+		known[p.Subject] = true
+		var err error
+		if u.parts[i], err = l.preparePart(p); err != nil {
+			return nil, err
+		}
+		u.events += len(p.Events)
+	}
+	switch {
+	case u.events == 0:
+		return nil, &events.InvalidError{Field: "events", Reason: "an append has at least one"}
+	case u.events > events.MaxAppend:
+		return nil, &SizeError{Index: -1, What: "events", Size: u.events, Max: events.MaxAppend}
+	}
+	var err error
+	u.tickets, err = l.enterAll(u.parts)
+	return u, err
+}
+
+func (l *Log) preparePart(p Part) (*appending, error) {
+	if len(p.Events) > 0 {
+		return l.prepare(p.Subject, p.Expect, p.Events)
+	}
+	if p.Expect.kind == expectAny || p.Expect.kind == expectSince && p.Expect.types == "" {
+		return nil, &events.InvalidError{Field: "expect", Reason: "a part without events has to expect something of " + p.Subject.NATS()}
+	}
+	return &appending{sub: p.Subject, name: p.Subject.NATS(), expect: p.Expect}, p.Subject.Validate()
+}
+
+// run stores the unit in its turn.
+func (u *unit) run(ctx context.Context) (acks []Ack, err error) {
+	l := u.l
+	defer func() { l.config.Observer.Appended(u.events, time.Since(u.begun), err) }()
+	if err := l.awaitAll(ctx, u.tickets); err != nil {
+		return nil, err
+	}
+	if l.redoes(u.parts) {
+		acks, err = u.redoable(ctx) // which leaves the queues
+	} else {
+		acks, err = u.put(ctx)
+		l.leaveAll(u.tickets)
+	}
+	if err != nil || l.commit == nil {
+		return acks, err
+	}
+	return acks, l.settleAll(ctx, u.parts, acks)
+}
+
+// settleAll returns when everything that was stored is durable.
+func (l *Log) settleAll(ctx context.Context, parts []*appending, acks []Ack) error {
+	last := Ack{}
+	for _, ack := range acks {
+		last.Last = max(last.Last, ack.Last)
+	}
+	_, err := l.settle(ctx, &appending{name: nameOf(parts)}, last)
+	return err
+}
+
+// put stores the unit as one publication, here or through the owner.
+func (u *unit) put(ctx context.Context) ([]Ack, error) {
+	l := u.l
+	if l.owner != nil {
+		return l.owner.appendAll(ctx, u.parts)
+	}
+	settle, err := u.admit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	acks, err := l.store(ctx, u.parts...)
+	settle(acks, err)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range u.parts {
+		if len(p.msgs) > 0 {
+			l.note(p, acks[i])
+		}
+	}
+	return acks, nil
+}
+
+// admit asks whether the unit may be stored. What it returns is to be told what became of
+// it.
+func (u *unit) admit(ctx context.Context) (settle func([]Ack, error), err error) {
+	settles := make([]func(Ack, error), len(u.parts))
+	settle = func(acks []Ack, err error) {
+		for i, s := range settles {
+			switch {
+			case s == nil: // a guard
+			case err != nil:
+				s(Ack{}, err)
+			default:
+				s(acks[i], nil)
+			}
+		}
+	}
+	for i, p := range u.parts {
+		if len(p.msgs) == 0 {
+			continue
+		}
+		if settles[i], err = u.l.admit(ctx, p); err != nil {
+			settle(nil, err)
+			return nil, err
+		}
+	}
+	return settle, nil
+}
+
+// On a server of its own a log does not store a unit as an atomic batch: the server does
+// four hundred of them in a second, however many run side by side. It writes a record of
+// its own with a copy of all events, the redo record, and behind it the events, each an
+// ordinary record. The turn in all queues is kept until every event is stored, so nobody
+// else writes to the subjects; the watermark goes no further meanwhile, so nobody sees a
+// part; and an owner that finds a redo record at the end of the log appends what is
+// missing of its events before anybody reads (redo). So from the moment in which the redo
+// record is stored the unit happens, whatever comes.
+
+// mostRedone bounds what has a redo record, in bytes of all events. What is larger is
+// stored as an atomic batch: then writing it twice is what would take long.
+const mostRedone = 1 << 20
+
+// redoes reports whether a unit is stored by way of a redo record.
+func (l *Log) redoes(parts []*appending) bool {
+	if l.commit == nil || !l.config.Owner || len(parts) == 1 {
+		return false
+	}
+	size := 0
+	for _, p := range parts {
+		size += p.size
+	}
+	return size <= mostRedone
+}
+
+// redoable stores the unit by way of a redo record, and leaves the queues. It goes on when
+// ctx ends: then the outcome is unknown.
+func (u *unit) redoable(ctx context.Context) ([]Ack, error) {
+	l := u.l
+	acks, err := u.decide(ctx)
+	if acks != nil || err != nil {
+		l.leaveAll(u.tickets)
+		return acks, err
+	}
+	record, err := u.record()
+	if err != nil {
+		l.leaveAll(u.tickets)
+		return nil, err
+	}
+	settle, err := u.admit(ctx)
+	if err != nil {
+		l.leaveAll(u.tickets)
+		return nil, err
+	}
+	type outcome struct {
+		acks []Ack
+		err  error
+	}
+	over := make(chan outcome, 1)
+	go func() {
+		defer l.leaveAll(u.tickets)
+		acks, err := u.publish(record)
+		settle(acks, err)
+		over <- outcome{acks, err}
+	}()
+	patience := timers.start(l.config.AckWait)
+	defer timers.stop(patience)
+	select {
+	case got := <-over:
+		return got.acks, got.err
+	case <-patience.C:
+		err = context.DeadlineExceeded
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return nil, fmt.Errorf("log: append %s: %w: %v", nameOf(u.parts), ErrUnknown, err)
+}
+
+// decide says whether the unit may be stored. Nobody else writes to its subjects, so that
+// stays true until its turn is over. It returns Acks instead if the events are there.
+func (u *unit) decide(ctx context.Context) ([]Ack, error) {
+	for _, p := range u.parts {
+		if err := u.l.lookAhead(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	_, acks, err := u.l.decideAll(ctx, u.parts)
+	return acks, err
+}
+
+// lookAhead has an append look for its identities now: the server, which knows the young
+// ones, would say so only when the unit is half stored.
+func (l *Log) lookAhead(ctx context.Context, p *appending) error {
+	p.tail = p.expect.kind != expectAny // those of a writer who knows the subject's end come after it
+	if p.tail || p.look || p.youngUntil.IsZero() {
+		return nil
+	}
+	newest, err := l.backend.Last(ctx, p.name)
+	switch {
+	case isNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("log: append %s: %w", p.name, err)
+	}
+	made := p.youngUntil.Add(-youngID)
+	p.look = !newest.Time.Before(made.Add(-clockSlack))
+	return nil
+}
+
+// clockSlack is how far a producer's clock may be ahead of this one's.
+const clockSlack = 90 * time.Second
+
+// record makes the redo record.
+func (u *unit) record() (*appending, error) {
+	e, err := redoRecord(u.parts)
+	if err != nil {
+		return nil, err
+	}
+	e = u.l.Stamp(e)
+	out := Outgoing{ID: e.MsgID(), Header: events.AppendHeader(make([]byte, 0, 512), e), Data: e.Data}
+	return &appending{sub: e.Subject, name: e.Subject.NATS(), events: []events.Event{e}, msgs: []Outgoing{out}, size: len(e.Data)}, nil
+}
+
+// publish stores the redo record, and then everything else, until all is there or the log
+// is closed.
+func (u *unit) publish(record *appending) ([]Ack, error) {
+	l := u.l
+	h := l.commit.hold()
+	receipt, err := l.publishSoon(l.life, single(record, 0))
+	if err != nil && !errors.Is(err, ErrUnknown) {
+		l.commit.letGo(h)
+		return nil, fmt.Errorf("log: append %s: %w", nameOf(u.parts), err)
+	}
+	// The commit point: if the redo record is stored, everything will be.
+	var acks []Ack
+	if err == nil {
+		l.note(record, Ack{Last: receipt.Last})
+		acks, err = u.publishEvents()
+	}
+	if err != nil {
+		l.doubtful.Store(true)
+		if acks, err = u.insist(record, h.at); err != nil {
+			return nil, err // the watermark stays where it is
+		}
+	}
+	l.commit.letGo(h)
+	return acks, nil
+}
+
+// publishSoon publishes, and again while the backend is busy.
+func (l *Log) publishSoon(ctx context.Context, p Publication) (receipt Receipt, err error) {
+	for try := range maxTries {
+		if err := pause(ctx, try); err != nil {
+			return Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, err)
+		}
+		if receipt, err = l.backend.Publish(ctx, p); !errors.Is(err, ErrBusy) {
+			return receipt, err
+		}
+	}
+	return Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, err)
+}
+
+// single is the publication of one message of an append, which expects nothing.
+func single(p *appending, i int) Publication {
+	return Publication{Writes: []Write{{Subject: p.name, Messages: p.msgs[i : i+1]}}}
+}
+
+// publishEvents stores the events of all parts, of several at a time.
+func (u *unit) publishEvents() ([]Ack, error) {
+	acks, errs := make([]Ack, len(u.parts)), make([]error, len(u.parts))
+	var storing sync.WaitGroup
+	for i, p := range u.parts {
+		if len(p.msgs) > 0 {
+			storing.Go(func() { acks[i], errs[i] = u.l.chain(p) })
+		}
+	}
+	storing.Wait()
+	return acks, errors.Join(errs...)
+}
+
+// chain stores the events of one part, one after the other. Its turn has come, and what
+// it expects was found to be so.
+func (l *Log) chain(p *appending) (Ack, error) {
+	ack := Ack{Durability: l.config.Durability}
+	known := p.exact
+	for i := range p.msgs {
+		receipt, err := l.publishSoon(l.life, single(p, i))
+		if err != nil {
+			return ack, err
+		}
+		one := *p
+		one.events, one.size = p.events[i:i+1], p.size/len(p.msgs)
+		l.ids.stored(&one, known, receipt.Last, l.alone())
+		known.At = receipt.Last
+		if i == 0 {
+			ack.First = receipt.Last
+		}
+		ack.Last = receipt.Last
+		l.note(&one, ack)
+	}
+	return ack, nil
+}
+
+// insist stores what is missing of a unit of which nobody knows how much was stored, until
+// all of it is, or the log is closed: then the next owner does.
+func (u *unit) insist(record *appending, before events.Offset) ([]Ack, error) {
+	l := u.l
+	for try := 1; ; try++ {
+		if l.closing() || pause(l.life, min(try, 6)) != nil {
+			return nil, fmt.Errorf("log: append %s: %w: the log was closed meanwhile", nameOf(u.parts), ErrUnknown)
+		}
+		if _, err := l.complete(l.life, record, before); err != nil {
+			continue
+		}
+		acks, err := make([]Ack, len(u.parts)), error(nil)
+		for i, p := range u.parts {
+			if len(p.msgs) == 0 {
+				continue
+			}
+			if acks[i], err = l.complete(l.life, p, before); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			return acks, nil
+		}
+	}
+}
+
+// complete stores those events of an append that are not in the log behind an offset.
+// Nobody else writes to its subject.
+func (l *Log) complete(ctx context.Context, p *appending, after events.Offset) (Ack, error) {
+	there := make(map[string]events.Offset, len(p.msgs))
+	last := after
+	if newest, err := l.backend.Last(ctx, p.name); err == nil {
+		last = newest.Offset
+	} else if !isNotFound(err) {
+		return Ack{}, err
+	}
+	if last > after {
+		for rec, err := range l.readPast(ctx, events.Range{Subject: p.sub, After: after}, last) {
+			if err != nil {
+				return Ack{}, err
+			}
+			there[rec.MsgID()] = rec.Offset
+		}
+	}
+	l.ids.of(p.sub).whole = false
+	ack := Ack{Durability: l.config.Durability}
+	for i, m := range p.msgs {
+		at := there[m.ID]
+		if at == 0 {
+			receipt, err := l.publishSoon(ctx, single(p, i))
+			if err != nil {
+				return Ack{}, err
+			}
+			at = receipt.Last
+		}
+		if i == 0 {
+			ack.First = at
+		}
+		ack.Last = max(ack.Last, at)
+	}
+	if l.commit != nil {
+		l.note(p, ack)
+	}
+	return ack, nil
+}
+
+// closing reports whether Close was called.
+func (l *Log) closing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shut
+}
