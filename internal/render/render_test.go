@@ -283,6 +283,7 @@ func TestWrap(t *testing.T) {
 		{"日本語です", 4, []string{"日本", "語で", "す"}},
 		{"\tx", 10, []string{"    x"}},
 		{"x", 0, []string{"x"}},
+		{"\u0915" + strings.Repeat("\u093e", 9), 4, append([]string{"\u0915\u093e"}, slices.Repeat([]string{"\u093e\u093e"}, 4)...)}, // one character of ten columns
 	} {
 		if got := render.Wrap(c.in, c.width); !slices.Equal(got, c.want) {
 			t.Errorf("%q at %d: %q, want %q", c.in, c.width, got, c.want)
@@ -293,7 +294,7 @@ func TestWrap(t *testing.T) {
 // Neither ever takes more columns than it may, and nothing but white space is
 // lost by wrapping.
 func TestWidths(t *testing.T) {
-	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`([a-z]{1,12}[ \n\t]{0,3}){0,12}`), rapid.StringMatching(`[日本é😀⸻ a\x{0301}]{0,30}`))
+	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`([a-z]{1,12}[ \n\t]{0,3}){0,12}`), rapid.StringMatching(`[日本é😀⸻ a\x{0301}\x{0600}\x{0915}\x{093e}]{0,30}`))
 	rapid.Check(t, func(t *rapid.T) {
 		s, width := text.Draw(t, "text"), rapid.IntRange(-1, 40).Draw(t, "width")
 		if got := render.Cut(s, width); uniseg.StringWidth(got) > max(width, 0) || strings.ContainsAny(got, "\n\t") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 
@@ -134,19 +135,46 @@ func Wrap(s string, width int) []string {
 		line := ""
 		flush := func() { lines, line = append(lines, strings.TrimRight(line, " ")), "" }
 		for _, word := range strings.SplitAfter(paragraph, " ") {
-			if line != "" && columns(line)+columns(strings.TrimRight(word, " ")) > width {
+			bare := strings.TrimRight(word, " ")
+			if line != "" && columns(line)+columns(bare) > width {
 				flush()
 			}
-			for columns(strings.TrimRight(word, " ")) > width {
-				line = head(word, width)
-				word = word[len(line):]
+			rows := split(bare, width)
+			for _, line = range rows[:len(rows)-1] {
 				flush()
 			}
-			line += word
+			line += rows[len(rows)-1] + word[len(bare):]
 		}
 		flush()
 	}
 	return lines
+}
+
+// split breaks a word into rows of at most width columns, in one pass. A character that
+// is wider, of very many signs, is broken between them.
+func split(word string, width int) []string {
+	var rows []string
+	start, end, taken := 0, 0, 0
+	add := func(bytes, w int) {
+		if taken+w > width {
+			rows = append(rows, word[start:end])
+			start, taken = end, 0
+		}
+		end, taken = end+bytes, taken+w
+	}
+	for rest, state := word, -1; rest != ""; {
+		var cluster string
+		var w int
+		cluster, rest, w, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if w <= width {
+			add(len(cluster), w)
+			continue
+		}
+		for _, r := range cluster {
+			add(utf8.RuneLen(r), max(2, columns(string(r)))) // none is wider beside others
+		}
+	}
+	return append(rows, word[start:end])
 }
 
 // Cut returns a text on one line, at most width columns of it.
