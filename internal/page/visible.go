@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/tallylog/tally/internal/plain"
 )
@@ -19,7 +20,7 @@ func visible(s string) string {
 		case !unseen(r):
 			seen = r
 		case selects(r) && last == seen && (isBase(seen) || strings.ContainsRune("0123456789#*", seen)):
-		case joins(r) && (last == seen || selects(last)) && isBase(seen) && isBase(first(s[i+len(string(r)):])):
+		case (last == seen || selects(last)) && isBase(seen) && joins(last, r, s[i:]):
 		default:
 			fmt.Fprintf(&b, "[U+%04X]", r)
 			seen, last = 0, r
@@ -42,21 +43,17 @@ func unseen(r rune) bool {
 // other selectors, 256 of them, could carry whole sentences.
 func selects(r rune) bool { return r == 0xfe0e || r == 0xfe0f }
 
-// joins reports whether a character joins, or keeps apart, the two beside it.
-func joins(r rune) bool { return r == 0x200c || r == 0x200d }
+// joins reports whether a character, with which rest begins, joins what is before it to
+// what is seen behind it.
+func joins(before, r rune, rest string) bool {
+	after, _ := utf8.DecodeRuneInString(rest[utf8.RuneLen(r):])
+	return plain.Joins(before, r, after) && isBase(after)
+}
 
 // isBase reports whether a character is seen and of a script, or among symbols, in which
 // unseen ones have work to do. In ASCII they have none.
 func isBase(r rune) bool {
 	return r >= 0x80 && unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unseen(r)
-}
-
-// first returns the first character of a text, 0 of none.
-func first(s string) rune {
-	for _, r := range s {
-		return r
-	}
-	return 0
 }
 
 // inline returns text as visible does, on one line.

@@ -30,6 +30,8 @@ func TestVisible(t *testing.T) {
 		"می\u200cخواهم \u200cx":  "می\u200cخواهم [U+200C]x",
 		"क्\u200dष \u0600":       "क्\u200dष \u0600",
 		"a\ufe0f\u200db e\u0301": "a[U+FE0F][U+200D]b e\u0301",
+		"é\u200dé":               "é[U+200D]é",
+		"❤\ufe0e\u200c🔥":         "❤\ufe0e[U+200C]🔥",
 	} {
 		if got := visible(s); got != want {
 			t.Errorf("visible(%+q) = %+q, want %+q", s, got, want)

@@ -66,7 +66,7 @@ func replaced(s string, write func(*strings.Builder, rune)) string {
 	before := rune(0)
 	for i, r := range s {
 		_, size := utf8.DecodeRuneInString(s[i:])
-		if after, _ := utf8.DecodeRuneInString(s[i+size:]); joins(before, r, after) {
+		if after, _ := utf8.DecodeRuneInString(s[i+size:]); Joins(before, r, after) {
 			b.WriteRune(r)
 		} else {
 			write(&b, r)
@@ -116,9 +116,9 @@ func isHidden(r rune) bool {
 	return false
 }
 
-// joins reports whether a character joins, or keeps apart, its two neighbours, as they
+// Joins reports whether a character joins, or keeps apart, its two neighbours, as they
 // are written in Arabic, Persian and the scripts of India, and in pictures made of several.
-func joins(before, r, after rune) bool {
+func Joins(before, r, after rune) bool {
 	return (r == 0x200c || r == 0x200d) && isJoined(before) && isJoined(after)
 }
 
