@@ -125,8 +125,10 @@ func readFunctionResponse(r *reading, role string, o *object) {
 	default:
 		r.result(p, o.take("response"))
 	}
-	if o.has("parts") {
+	if r.depth < maxDepth {
+		r.depth++
 		readParts(r, role, o)
+		r.depth--
 	}
 }
 

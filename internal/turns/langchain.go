@@ -129,7 +129,10 @@ func readChainServerResult(r *reading, role string, b *object) {
 }
 
 func readNonStandard(r *reading, role string, b *object) {
-	if value := b.take("value"); value != nil {
-		readBlocks(r, role, []json.RawMessage{value})
+	if r.depth == maxDepth || !b.has("value") {
+		return
 	}
+	r.depth++
+	readBlocks(r, role, []json.RawMessage{b.take("value")})
+	r.depth--
 }

@@ -2,6 +2,7 @@ package turns_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,35 @@ func TestLost(t *testing.T) {
 	} {
 		if got := lost([]byte(turn), turns.Turn{Parts: []turns.Part{{Text: "hi"}}}); got != want {
 			t.Errorf("%s: %q, want %q", turn, got, want)
+		}
+	}
+}
+
+// Parts of parts are read a few floors deep, whatever they are; those below stand there as
+// they are, so that no floor is read as often as there are floors.
+func TestDeep(t *testing.T) {
+	for _, floor := range []string{
+		`{"type":"non_standard","value":%s}`,
+		`{"type":"tool_result","tool_use_id":"c","content":[%s,{"type":"image","source":"x"}]}`,
+		`{"functionResponse":{"name":"f","response":{"a":1},"parts":[%s]}}`,
+	} {
+		nested := func(n int) string {
+			part, turn := `{"type":"refusal","refusal":"hi"}`, `{"role":"user","content":[%s]}`
+			if strings.Contains(floor, "functionResponse") {
+				part, turn = `{"text":"hi"}`, `{"role":"user","parts":[%s]}`
+			}
+			for range n {
+				part = fmt.Sprintf(floor, part)
+			}
+			return fmt.Sprintf(turn, part)
+		}
+		for n, deep := range map[int]bool{1: true, 3: true, 100: false} {
+			turn := nested(n)
+			check(t, []byte(turn))
+			read, _ := turns.Read([]byte(turn))
+			if got := slices.ContainsFunc(read.Parts, func(p turns.Part) bool { return p.Text == "hi" }); got != deep {
+				t.Errorf("%d floors of %s:\n%s", n, floor, tell(read))
+			}
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 type reading struct {
 	turn  Turn
 	left  []leftover
-	depth int // of results in results
+	depth int // of parts in parts
 	calls map[Part]bool
 }
 
