@@ -67,7 +67,7 @@ func spansOf(b []byte, n int) []span {
 	for range n {
 		var s span
 		s.name = space(b, i)
-		s.value = space(b, space(b, stringEnd(b, s.name))+1) // behind the colon
+		s.value = space(b, space(b, StringEnd(b, s.name))+1) // behind the colon
 		s.end = valueEnd(b, s.value)
 		spans = append(spans, s)
 		i = space(b, s.end) + 1 // behind the comma
@@ -80,7 +80,7 @@ func valueEnd(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; c {
 		case '"':
-			i = stringEnd(b, i)
+			i = StringEnd(b, i)
 		case '{', '[':
 			depth++
 			i++

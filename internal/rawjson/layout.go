@@ -14,7 +14,7 @@ func AppendCompact(dst, src []byte) []byte {
 	for i := 0; i < len(src); {
 		switch c := src[i]; {
 		case c == '"':
-			end := stringEnd(src, i)
+			end := StringEnd(src, i)
 			dst = append(dst, src[i:end]...)
 			i = end
 		case blank(c):
@@ -45,7 +45,7 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 	for i := space(src, 0); i < len(src); i = space(src, i) {
 		switch c := src[i]; c {
 		case '"':
-			end := stringEnd(src, i)
+			end := StringEnd(src, i)
 			dst = append(dst, src[i:end]...)
 			i = end
 		case '{', '[':
@@ -180,7 +180,7 @@ func sameString(a []byte, i int, b []byte, j int) (int, int) {
 		}
 		i, j = i+n+2, j+n+2
 	}
-	end := stringEnd(a, begun)
+	end := StringEnd(a, begun)
 	n := end - i
 	if n < 0 || len(b)-j < n || !bytes.Equal(a[i:end], b[j:j+n]) {
 		return 0, 0
@@ -206,7 +206,7 @@ func Equal(a, b []byte) bool {
 			return false
 		}
 		if a[i] == '"' {
-			m, n := stringEnd(a, i), stringEnd(b, j)
+			m, n := StringEnd(a, i), StringEnd(b, j)
 			if !bytes.Equal(a[i:m], b[j:n]) {
 				return false
 			}
@@ -219,9 +219,9 @@ func Equal(a, b []byte) bool {
 	return i == len(a) && j == len(b)
 }
 
-// stringEnd is scanString for input that is known to be good, and stays inside
-// of any other.
-func stringEnd(b []byte, i int) int {
+// StringEnd returns the place behind the string that begins at i. b should have passed
+// [Check]; the result is inside of any other input too.
+func StringEnd(b []byte, i int) int {
 	for i = plain(b, i+1); i < len(b); i = plain(b, i) {
 		switch b[i] {
 		case '"':

@@ -38,8 +38,8 @@ func quiet(object, name string) bool {
 // encoded is the length from which a text of nothing but base64 is no text.
 const encoded = 256
 
-// Binary reports whether a text is none: data that is written as a text.
-func Binary(text string) bool {
+// binary reports whether a text is none: data that is written as a text.
+func binary(text string) bool {
 	return isDataURL(text) || len(text) >= encoded && isBase64(text)
 }
 
@@ -68,7 +68,7 @@ type spot struct {
 }
 
 // texts calls visit with every text in a valid JSON value that stands at a spot, up to the
-// first for which it is false. Names are not among them, nor is what is quiet or Binary.
+// first for which it is false. Names are not among them, nor is what is quiet or binary.
 // It takes one pass, however deep the value is.
 func texts(at spot, raw []byte, visit func(text string) bool) {
 	var outer []spot
@@ -80,27 +80,17 @@ func texts(at spot, raw []byte, visit func(text string) bool) {
 		case '}':
 			at, outer = outer[len(outer)-1], outer[:len(outer)-1]
 		case '"':
-			end := stringEnd(raw, i)
+			end := rawjson.StringEnd(raw, i)
 			text := words(raw[i:end])
 			i = end - 1
 			if isName(raw[end:]) {
 				at.name = text
 				at.quiet = outer[len(outer)-1].quiet || quiet(at.object, text)
-			} else if text != "" && !at.quiet && !Binary(text) && !visit(text) {
+			} else if text != "" && !at.quiet && !binary(text) && !visit(text) {
 				return
 			}
 		}
 	}
-}
-
-// stringEnd returns the place behind the string that begins at i.
-func stringEnd(raw []byte, i int) int {
-	for i++; raw[i] != '"'; i++ {
-		if raw[i] == '\\' {
-			i++
-		}
-	}
-	return i + 1
 }
 
 // isName reports whether what stands before rest is the name of a member.
@@ -114,12 +104,12 @@ func isName(rest []byte) bool {
 }
 
 // Plain returns a text for search. Of one that is JSON, strings read as what they say,
-// without escapes, and what is Binary in it is left out; any other text is returned as it
-// is, "" if it is Binary.
+// without escapes, and what is binary in it is left out; any other text is returned as it
+// is, "" if it is binary.
 func Plain(text string) string {
 	raw := []byte(text)
-	if !isJSON(raw) {
-		if Binary(text) {
+	if !IsJSON(raw) {
+		if binary(text) {
 			return ""
 		}
 		return text
@@ -131,8 +121,8 @@ func Plain(text string) string {
 			i++
 			continue
 		}
-		end := stringEnd(raw, i)
-		if said := words(raw[i:end]); !Binary(said) {
+		end := rawjson.StringEnd(raw, i)
+		if said := words(raw[i:end]); !binary(said) {
 			out = append(append(append(out, '"'), said...), '"')
 		}
 		i = end
@@ -146,7 +136,7 @@ type heard map[string]bool
 // hear adds a text, and if it is JSON those in it.
 func (h heard) hear(text string) {
 	h[text] = true
-	if raw := []byte(text); isJSON(raw) {
+	if raw := []byte(text); IsJSON(raw) {
 		texts(spot{}, raw, func(text string) bool { h[text] = true; return true })
 	}
 }
@@ -157,7 +147,7 @@ func (h heard) has(text string) bool {
 		return true
 	}
 	raw := []byte(text)
-	if !isJSON(raw) {
+	if !IsJSON(raw) {
 		return false
 	}
 	all := true
@@ -165,8 +155,8 @@ func (h heard) has(text string) bool {
 	return all
 }
 
-// isJSON reports whether a text is an object or a list.
-func isJSON(raw []byte) bool {
+// IsJSON reports whether a text is an object or a list.
+func IsJSON(raw []byte) bool {
 	trimmed := rawjson.Trim(raw)
 	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && rawjson.Check(raw) == nil
 }

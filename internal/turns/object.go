@@ -11,7 +11,6 @@ import (
 // is left over. A member that is null is not there.
 type object struct {
 	name    string // of the member that it is, "" if it is none
-	raw     []byte
 	members rawjson.Members
 	taken   []bool
 	inner   map[int]*object // members that are read as objects
@@ -23,7 +22,7 @@ func open(name string, raw []byte) (*object, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return &object{name: name, raw: raw, members: members, taken: make([]bool, len(members))}, true
+	return &object{name: name, members: members, taken: make([]bool, len(members))}, true
 }
 
 // find returns the place of a member that is there and not taken, -1 if there is none.

@@ -33,7 +33,7 @@ func (r *reading) add(p Part) { r.turn.Parts = append(r.turn.Parts, p) }
 func (r *reading) call(p Part) {
 	p.Kind = Call
 	key := Part{ID: p.ID, Name: p.Name, Text: p.Text}
-	if raw := []byte(p.Text); isJSON(raw) {
+	if raw := []byte(p.Text); IsJSON(raw) {
 		key.Text = spell(raw)
 	}
 	if p.ID != "" && r.calls[key] {

@@ -46,10 +46,8 @@ func isItem(o *object) bool {
 		_, ok := o.elements("summary")
 		return ok
 	}
-	return !o.has("role") && (o.has("id", "call_id", "status") && isItemCall(kind) || o.has("id", "call_id") && isItemOutput(kind))
+	return !o.has("role") && (o.has("id", "call_id", "status") && strings.HasSuffix(kind, "_call") || o.has("id", "call_id") && isItemOutput(kind))
 }
-
-func isItemCall(kind string) bool { return kind == "function_call" || strings.HasSuffix(kind, "_call") }
 
 func isItemOutput(kind string) bool { return strings.HasSuffix(kind, "_call_output") }
 

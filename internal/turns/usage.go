@@ -14,7 +14,7 @@ func (r *reading) usage(o *object) {
 func tokens(u *object) events.Tokens {
 	switch {
 	case u.has("prompt_tokens", "completion_tokens"):
-		return completionTokens(u)
+		return openaiTokens(u, "prompt_tokens", "completion_tokens")
 	case u.has("promptTokenCount", "prompt_token_count", "totalTokenCount", "total_token_count"):
 		return geminiTokens(u)
 	case u.has("inputTokens", "outputTokens"):
@@ -24,7 +24,7 @@ func tokens(u *object) events.Tokens {
 	case u.has("input_token_details", "output_token_details"):
 		return chainTokens(u)
 	case u.has("input_tokens_details"):
-		return responseTokens(u)
+		return openaiTokens(u, "input_tokens", "output_tokens")
 	}
 	return anthropicTokens(u)
 }
@@ -50,17 +50,11 @@ func inside(u *object, name string) *object {
 	return &object{}
 }
 
-// completionTokens: prompt_tokens includes cached_tokens, completion_tokens includes
-// reasoning_tokens.
-func completionTokens(u *object) events.Tokens {
-	in, out := inside(u, "prompt_tokens_details"), inside(u, "completion_tokens_details")
-	return disjoint(u.count("prompt_tokens"), u.count("completion_tokens"), out.count("reasoning_tokens"), in.count("cached_tokens"), in.count("cache_write_tokens"))
-}
-
-// responseTokens: as completionTokens, under other names.
-func responseTokens(u *object) events.Tokens {
-	in, out := inside(u, "input_tokens_details"), inside(u, "output_tokens_details")
-	return disjoint(u.count("input_tokens"), u.count("output_tokens"), out.count("reasoning_tokens"), in.count("cached_tokens"), in.count("cache_write_tokens"))
+// openaiTokens: the input includes cached_tokens, the output includes reasoning_tokens.
+// Chat Completions and Responses differ in the names only.
+func openaiTokens(u *object, input, output string) events.Tokens {
+	in, out := inside(u, input+"_details"), inside(u, output+"_details")
+	return disjoint(u.count(input), u.count(output), out.count("reasoning_tokens"), in.count("cached_tokens"), in.count("cache_write_tokens"))
 }
 
 // anthropicTokens: input_tokens excludes what was read from and written to the cache, and
