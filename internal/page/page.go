@@ -168,7 +168,7 @@ func clock(at events.Timestamp) string {
 	return inline(string(at))
 }
 
-// Run is a run: which one, and how it came out.
+// run is a run: which one, and how it came out.
 type run struct {
 	Ref   string
 	Facts []fact

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/turns"
 	"github.com/tallylog/tally/projector"
 )
@@ -119,7 +120,8 @@ func newPart(p turns.Part) part {
 			is.Class, is.Label = "error", "error"
 		}
 	case turns.Media:
-		text, is.Name = media(p), ""
+		// A page has none of their bytes: what decodes them is the least safe part of a program that shows a page.
+		text, is.Name = render.Media(p)+", not shown", ""
 	case turns.Refusal:
 		is.Class, is.Label = "error", is.Label+", refusal"
 	}
@@ -140,21 +142,11 @@ func classOf(role string) string {
 
 // indent spreads a JSON object or array over lines; ok is false for any other text.
 func indent(text string) (indented string, ok bool) {
-	trimmed := strings.TrimSpace(text)
-	if !strings.HasPrefix(trimmed, "{") && !strings.HasPrefix(trimmed, "[") || rawjson.Check([]byte(trimmed)) != nil {
+	raw := []byte(text)
+	if !turns.IsJSON(raw) {
 		return "", false
 	}
-	return string(rawjson.AppendIndent(nil, []byte(trimmed), "  ")), true
-}
-
-// media says what an image or a file is, and where if it is elsewhere. A page has none of their bytes: what decodes
-// them is the least safe part of a program that shows a page.
-func media(p turns.Part) string {
-	words := slices.DeleteFunc([]string{p.Name, p.Media, p.Text}, func(word string) bool { return word == "" })
-	if p.Bytes > 0 {
-		words = append(words, plain.Bytes(p.Bytes))
-	}
-	return strings.Join(append(words, "not shown"), ", ")
+	return string(rawjson.AppendIndent(nil, raw, "  ")), true
 }
 
 // item is what stands in the list of what is not in effect: a turn or a rewind.

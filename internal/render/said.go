@@ -1,23 +1,39 @@
 package render
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/tallylog/tally/internal/turns"
 	"github.com/tallylog/tally/projector"
 )
 
-// Said returns what views look at of a turn: its text, what it took and the tools it used.
-// Bytes that are not JSON say nothing.
+// Said returns what views look at of a turn: who speaks, its text, what it took and the
+// tools it used. The text is what was said, thought, called, answered and shown, without
+// labels and images; JSON that is no turn is its own. Bytes that are not JSON say nothing.
 func Said(t projector.Turn) projector.Said {
 	if t.Raw == nil {
 		return projector.Said{}
 	}
 	read, ok := turns.Read(t.Raw)
+	if !ok {
+		return projector.Said{Roles: "json", Text: turns.Plain(string(t.Raw))}
+	}
 	s := projector.Said{Model: read.Model, Response: read.Response, Usage: read.Usage}
-	s.Roles, s.Text = textOf(t.Raw, read, ok)
+	var who, said []string
 	for _, p := range read.Parts {
+		if role := speaker(p); !slices.Contains(who, role) {
+			who = append(who, role)
+		}
+		for _, text := range []string{p.Name, turns.Plain(p.Text)} {
+			if text != "" {
+				said = append(said, text)
+			}
+		}
 		if p.Kind == turns.Call || p.Kind == turns.Result && p.Error {
 			s.Tools = append(s.Tools, projector.ToolUse{Tool: p.Name, Call: p.ID, Error: p.Kind == turns.Result})
 		}
 	}
+	s.Roles, s.Text = strings.Join(who, " "), strings.Join(said, "\n")
 	return s
 }

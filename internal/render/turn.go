@@ -96,7 +96,7 @@ func spoken(p turns.Part) string {
 		}
 		return strings.TrimSpace(p.Name + " " + p.Text)
 	case turns.Media:
-		return "(" + media(p) + ")"
+		return "(" + Media(p) + ")"
 	case turns.Refusal:
 		return strings.TrimSpace("(refusal) " + p.Text)
 	}
@@ -109,8 +109,8 @@ func spoken(p turns.Part) string {
 	return p.Text
 }
 
-// media says what an image or a file is: its name, what it is, where it is, its size.
-func media(p turns.Part) string {
+// Media says what an image or a file is: its name, what it is, where it is, its size.
+func Media(p turns.Part) string {
 	var list []string
 	for _, word := range []string{p.Name, p.Media, p.Text} {
 		if word != "" {
