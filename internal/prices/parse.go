@@ -63,7 +63,7 @@ func Parse(data []byte, source string) (Table, error) {
 		at += bytes.Index(data[at:], raw)
 		e, err := readEntry(raw, source)
 		if err != nil {
-			return Table{}, errorAt(data, at, inside(raw, err))
+			return Table{}, errorAt(data, at+placeIn(raw, err), err)
 		}
 		layer = append(layer, e)
 		at += len(raw)
@@ -125,31 +125,19 @@ func (e *entry) checkPrices() error {
 	return nil
 }
 
-// placed is an error and where it is in the text that was read.
-type placed struct {
-	at  int
-	err error
-}
-
-func (p *placed) Error() string { return p.err.Error() }
-func (p *placed) Unwrap() error { return p.err }
-
-// inside says where in an entry the member is that an error names.
-func inside(raw []byte, err error) error {
-	if f, ok := errors.AsType[*rawjson.FieldError](err); ok && f.Path != "" {
-		name, _, _ := strings.Cut(f.Path, "[")
-		if at := bytes.Index(raw, rawjson.AppendString(nil, name)); at > 0 {
-			return &placed{at, err}
-		}
+// placeIn returns where in an entry the member is that an error names, 0 if it is not
+// there or none is named.
+func placeIn(raw []byte, err error) int {
+	f, ok := errors.AsType[*rawjson.FieldError](err)
+	if !ok || f.Path == "" {
+		return 0
 	}
-	return err
+	name, _, _ := strings.Cut(f.Path, "[")
+	return max(0, bytes.Index(raw, rawjson.AppendString(nil, name)))
 }
 
 // errorAt makes an *Error of what is wrong with the text behind a place of the data.
 func errorAt(data []byte, at int, err error) error {
-	if p, ok := err.(*placed); ok {
-		at += p.at
-	}
 	if s, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		return &Error{lineOf(data, at+int(s.Offset)), "", s.Reason}
 	}

@@ -55,9 +55,9 @@ func (t Table) Before(other Table) Table {
 	return Table{append(t.layers[:len(t.layers):len(t.layers)], other.layers...)}
 }
 
-// Of returns the price of a model on a day, such as 2026-03-01, for a prompt of so many
+// of returns the price of a model on a day, such as 2026-03-01, for a prompt of so many
 // tokens, what is cached included. It is false if the table does not know it.
-func (t Table) Of(model, day string, prompt int64) (Price, bool) {
+func (t Table) of(model, day string, prompt int64) (Price, bool) {
 	for _, layer := range t.layers {
 		if newest := newestOf(layer, model, day); newest != nil {
 			return tierOf(layer, *newest, model, prompt)
@@ -127,9 +127,9 @@ func matches(pattern, name string) bool {
 	return strings.HasSuffix(name, last)
 }
 
-// USD returns what tokens cost, exactly. It is false if there are none, or some of a class
+// usd returns what tokens cost, exactly. It is false if there are none, or some of a class
 // of which the price is not known.
-func (p Price) USD(t events.Tokens) (events.Amount, bool) {
+func (p Price) usd(t events.Tokens) (events.Amount, bool) {
 	if t.Total() == 0 {
 		return "", false
 	}
@@ -155,10 +155,10 @@ const million = 1_000_000
 // USD returns what tokens of a model cost on a day, and at which price. It is false if
 // that is not known.
 func (t Table) USD(model, day string, tokens events.Tokens) (events.Amount, Price, bool) {
-	p, ok := t.Of(model, day, tokens.Total()-tokens.Output)
+	p, ok := t.of(model, day, tokens.Total()-tokens.Output)
 	if !ok {
 		return "", p, false
 	}
-	usd, ok := p.USD(tokens)
+	usd, ok := p.usd(tokens)
 	return usd, p, ok
 }

@@ -90,7 +90,7 @@ func TestCloseness(t *testing.T) {
 		`{"models": ["a-b"], "input": "3", "output": "1"}, {"models": ["a-*"], "input": "2", "output": "1"}, {"models": ["*"], "input": "1", "output": "1"}`,
 	} {
 		for model, want := range map[string]events.Amount{"a-b": "3", "a-": "2", "a-bc": "2", "b": "1", "": "1"} {
-			if p, _ := table(t, list).Of(model, "2026-01-01", 0); p.Input != want {
+			if p, _ := table(t, list).of(model, "2026-01-01", 0); p.Input != want {
 				t.Errorf("%q costs %s, want %s", model, p.Input, want)
 			}
 		}
@@ -119,12 +119,12 @@ func TestSumsAreExact(t *testing.T) {
 		a := events.Tokens{Input: draw.Draw(t, "in") + 1, Output: draw.Draw(t, "out"), CacheRead: draw.Draw(t, "read"), CacheWrite: draw.Draw(t, "write")}
 		sum := new(big.Rat)
 		for _, one := range []events.Tokens{{Input: a.Input}, {Output: a.Output}, {CacheRead: a.CacheRead}, {CacheWrite: a.CacheWrite}} {
-			if usd, ok := p.USD(one); ok {
+			if usd, ok := p.usd(one); ok {
 				r, _ := usd.Rat()
 				sum.Add(sum, r)
 			}
 		}
-		if got, ok := p.USD(a); !ok || got != events.AmountOf(sum) {
+		if got, ok := p.usd(a); !ok || got != events.AmountOf(sum) {
 			t.Fatalf("%v: %s %v, want %s", a, got, ok, events.AmountOf(sum))
 		}
 	})
@@ -175,10 +175,10 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, layer := range table.layers {
 			for _, e := range layer {
-				if _, ok := table.Of(strings.ReplaceAll(e.models[0], "*", ""), "9999-12-31", 0); !ok {
+				if _, ok := table.of(strings.ReplaceAll(e.models[0], "*", ""), "9999-12-31", 0); !ok {
 					t.Fatalf("the table does not know %q, which it names", e.models[0])
 				}
-				if usd, ok := e.price.USD(events.Tokens{Input: 1, Output: 1}); !ok || usd == "" {
+				if usd, ok := e.price.usd(events.Tokens{Input: 1, Output: 1}); !ok || usd == "" {
 					t.Fatalf("no cost at %+v", e.price)
 				}
 			}
