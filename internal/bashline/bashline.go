@@ -5,6 +5,7 @@ package bashline
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -24,7 +25,7 @@ func Parse(text, breaks string) (Line, bool) {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case p.Quote == '\'':
-			p.single(c)
+			p.quoted(c)
 		case c == '\\':
 			if i++; i == len(text) {
 				return Line{}, false // half a character
@@ -33,7 +34,7 @@ func Parse(text, breaks string) (Line, bool) {
 		case c == '`', c == '$' && i+1 < len(text) && strings.IndexByte("('\"", text[i+1]) >= 0 && (p.Quote == 0 || text[i+1] == '('):
 			return Line{}, false
 		case p.Quote == '"':
-			p.double(c)
+			p.quoted(c)
 		case strings.IndexByte("<>()", c) >= 0:
 			return Line{}, false
 		default:
@@ -60,16 +61,9 @@ func (p *parser) end() {
 	p.word, p.begun, p.Head = nil, false, 0
 }
 
-func (p *parser) single(c byte) {
-	if c == '\'' {
-		p.Quote, p.Head = 0, len(p.word)
-		return
-	}
-	p.add(c)
-}
-
-func (p *parser) double(c byte) {
-	if c == '"' {
+// quoted takes a character between quotes, or the one that closes them.
+func (p *parser) quoted(c byte) {
+	if c == p.Quote {
 		p.Quote, p.Head = 0, len(p.word)
 		return
 	}
@@ -122,7 +116,7 @@ func (l Line) Spell(word string) (string, bool) {
 // printable says whether a word has no control characters, which a backslash does not
 // make safe.
 func printable(word string) bool {
-	return utf8.ValidString(word) && !strings.ContainsFunc(word, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 })
+	return utf8.ValidString(word) && !strings.ContainsFunc(word, unicode.IsControl)
 }
 
 // escape puts a backslash before each character that may mean something to bash.
