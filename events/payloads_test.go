@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -13,8 +14,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
+var update = flag.Bool("update", false, "write docs/payloads.md")
+
 // docs/payloads.md says what the schemas say, for who reads no JSON Schema.
-// TALLY_PAYLOADS=write writes it.
+// -update writes it.
 func TestPayloadsAreDocumented(t *testing.T) {
 	files, err := filepath.Glob("schema/*.json")
 	if err != nil || len(files) < 17 {
@@ -30,16 +33,15 @@ func TestPayloadsAreDocumented(t *testing.T) {
 		s := decodeSchema(t, raw)
 		fmt.Fprintf(b, "\n## %s\n\n%s\n\n%s", s.Title, s.Description, s.table(t))
 		for name, def := range s.Defs {
-			d := decodeSchema(t, def)
-			if len(d.Properties) == 0 {
-				plain[name] = fmt.Sprintf("| %s | %s | %s |\n", name, kindOf(t, def), strings.ReplaceAll(d.Description, "|", `\|`))
-			} else {
-				text := fmt.Sprintf("\n### %s\n\n%s\n\n%s", name, d.Description, d.table(t))
-				if before, known := shared[name]; known && before != text {
-					t.Errorf("%s: %s is something else than before:\n%s\n%s", file, name, before, text)
-				}
-				shared[name] = text
+			d, list := decodeSchema(t, def), plain
+			text := row(t, name, def)
+			if len(d.Properties) > 0 {
+				text, list = fmt.Sprintf("\n### %s\n\n%s\n\n%s", name, d.Description, d.table(t)), shared
 			}
+			if before, known := list[name]; known && before != text {
+				t.Errorf("%s: %s is something else than before:\n%s\n%s", file, name, before, text)
+			}
+			list[name] = text
 		}
 	}
 	b.WriteString("\n## What several have\n\n| called here | is | |\n|---|---|---|\n")
@@ -49,13 +51,13 @@ func TestPayloadsAreDocumented(t *testing.T) {
 		}
 	}
 	const page = "../docs/payloads.md"
-	if os.Getenv("TALLY_PAYLOADS") == "write" {
+	if *update {
 		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if have, err := os.ReadFile(page); err != nil || string(have) != b.String() {
-		t.Errorf("%v; docs/payloads.md does not say what the schemas say: TALLY_PAYLOADS=write go test ./events -run Payloads writes it", err)
+		t.Errorf("%v; docs/payloads.md does not say what the schemas say: go test ./events -run Payloads -update writes it", err)
 	}
 }
 
@@ -97,13 +99,19 @@ func (s schema) table(t *testing.T) string {
 	b := new(strings.Builder)
 	b.WriteString("| member | is | |\n|---|---|---|\n")
 	for _, m := range members {
-		p, name := decodeSchema(t, m.Value), "`"+m.Name+"`"
+		name := "`" + m.Name + "`"
 		if slices.Contains(s.Required, m.Name) {
 			name = "**" + name + "**"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s |\n", name, kindOf(t, m.Value), strings.ReplaceAll(p.Description, "|", `\|`))
+		b.WriteString(row(t, name, m.Value))
 	}
 	return b.String()
+}
+
+// row says in a line of a table what a value is and means.
+func row(t *testing.T, name string, raw json.RawMessage) string {
+	t.Helper()
+	return fmt.Sprintf("| %s | %s | %s |\n", name, kindOf(t, raw), strings.ReplaceAll(decodeSchema(t, raw).Description, "|", `\|`))
 }
 
 // kindOf says in a few words what a value is.
