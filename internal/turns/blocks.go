@@ -46,13 +46,13 @@ func commonBlock(kind string, _ *object) readBlock {
 // readBlocks reads the parts of a message.
 func readBlocks(r *reading, role string, list []json.RawMessage) {
 	for _, raw := range list {
-		if text, err := rawjson.String(raw); err == nil {
-			r.add(Part{Role: role, Text: text})
-			continue
-		}
 		b, ok := open("", raw)
 		if !ok {
-			r.keep(role, raw)
+			if text, err := rawjson.String(raw); err == nil {
+				r.add(Part{Role: role, Text: text})
+			} else {
+				r.keep(role, raw)
+			}
 			continue
 		}
 		maker, read := blockOf(b)

@@ -77,12 +77,13 @@ var shapes = []shape{
 // Read returns what a turn says. It is false if the turn has no known shape: it is not an
 // object or a string, or an object of which nothing is known.
 func Read(raw []byte) (Turn, bool) {
-	if text, err := rawjson.String(raw); err == nil {
-		return Turn{Shape: "text", Parts: []Part{{Role: "text", Text: text}}}, true
-	}
 	o, ok := open("", raw)
 	if !ok {
-		return Turn{}, false
+		text, err := rawjson.String(raw)
+		if err != nil {
+			return Turn{}, false
+		}
+		return Turn{Shape: "text", Parts: []Part{{Role: "text", Text: text}}}, true
 	}
 	for _, s := range shapes {
 		if s.is(o) {
