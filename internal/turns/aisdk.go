@@ -2,7 +2,6 @@ package turns
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
 )
 
@@ -12,12 +11,7 @@ import (
 // isUIMessage recognises {role, parts}.
 func isUIMessage(o *object) bool {
 	parts, ok := o.elements("parts")
-	for _, raw := range parts {
-		if p, ok := open("", raw); !ok || p.word("type") == "" {
-			return false
-		}
-	}
-	return ok && o.word("role") != ""
+	return ok && o.word("role") != "" && all(parts, func(p *object) bool { return p.word("type") != "" })
 }
 
 func readUIMessage(r *reading, o *object) {
@@ -34,17 +28,17 @@ func readUIMessage(r *reading, o *object) {
 
 // readInvocations reads the calls that older versions had beside the content of a message.
 func readInvocations(r *reading, role string, o *object) {
-	for _, raw := range o.list("toolInvocations") {
+	if list := o.list("toolInvocations"); len(list) > 0 {
 		r.by("ai-sdk")
-		readElement(r, role, raw, readToolState)
+		readElements(r, role, list, readToolState)
 	}
 }
 
 // readAttachments reads the files that older versions had there.
 func readAttachments(r *reading, role string, o *object) {
-	for _, raw := range o.list("experimental_attachments") {
+	if list := o.list("experimental_attachments"); len(list) > 0 {
 		r.by("ai-sdk")
-		readElement(r, role, raw, func(r *reading, role string, b *object) { r.add(mediaOf(role, "file", b)) })
+		readElements(r, role, list, func(r *reading, role string, b *object) { r.add(mediaOf(role, "file", b)) })
 	}
 }
 
@@ -139,23 +133,6 @@ func readByKind(r *reading, role string, o *object) {
 	if text := o.text("text"); text != "" {
 		r.add(Part{Role: role, Text: text})
 	}
-	for _, m := range []struct {
-		name string
-		read readBlock
-	}{{"toolCalls", readCall}, {"toolResults", readToolResult}} {
-		for _, raw := range o.list(m.name) {
-			readElement(r, role, raw, m.read)
-		}
-	}
-}
-
-// readElement reads an object, and keeps all else.
-func readElement(r *reading, role string, raw json.RawMessage, read readBlock) {
-	b, ok := open("", raw)
-	if !ok {
-		r.keep(role, raw)
-		return
-	}
-	read(r, role, b)
-	r.leave(role, b)
+	readElements(r, role, o.list("toolCalls"), readCall)
+	readElements(r, role, o.list("toolResults"), readToolResult)
 }

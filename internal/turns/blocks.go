@@ -68,18 +68,25 @@ func readBlocks(r *reading, role string, list []json.RawMessage) {
 	}
 }
 
-// areBlocks reports whether a list is one of parts, all of known types.
-func areBlocks(list []json.RawMessage) bool {
+// readElements reads objects that say in no type what they are, and keeps what is none.
+func readElements(r *reading, role string, list []json.RawMessage, read readBlock) {
 	for _, raw := range list {
 		b, ok := open("", raw)
 		if !ok {
-			return false
+			r.keep(role, raw)
+			continue
 		}
-		if _, read := blockOf(b); read == nil {
-			return false
-		}
+		read(r, role, b)
+		r.leave(role, b)
 	}
-	return len(list) > 0
+}
+
+// areBlocks reports whether a list is one of parts, all of known types.
+func areBlocks(list []json.RawMessage) bool {
+	return len(list) > 0 && all(list, func(b *object) bool {
+		_, read := blockOf(b)
+		return read != nil
+	})
 }
 
 func readText(r *reading, role string, b *object) {

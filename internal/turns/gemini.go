@@ -1,9 +1,6 @@
 package turns
 
-import (
-	"cmp"
-	"encoding/json"
-)
+import "cmp"
 
 // The shapes of Gemini: a whole answer of generateContent, and a Content, of which its
 // parts have no type. Its clients in Python write the names with underscores.
@@ -11,22 +8,15 @@ import (
 // isGenerated recognises a whole answer.
 func isGenerated(o *object) bool {
 	candidates, _ := o.elements("candidates")
-	for _, raw := range candidates {
-		if c, ok := open("", raw); !ok || !c.has("content", "finishReason", "finish_reason") {
-			return false
-		}
-	}
-	return len(candidates) > 0 || o.has("promptFeedback", "prompt_feedback") ||
-		o.has("usageMetadata", "usage_metadata") && o.has("modelVersion", "model_version")
+	return (len(candidates) > 0 || o.has("promptFeedback", "prompt_feedback") || o.has("usageMetadata", "usage_metadata") && o.has("modelVersion", "model_version")) &&
+		all(candidates, func(c *object) bool { return c.has("content", "finishReason", "finish_reason") })
 }
 
 func readGenerated(r *reading, o *object) {
 	r.by("gemini")
 	r.turn.Response, r.turn.Model = o.text("responseId", "response_id"), o.text("modelVersion", "model_version")
 	r.usage(o)
-	for _, raw := range o.list("candidates") {
-		readCandidate(r, raw)
-	}
+	readElements(r, "assistant", o.list("candidates"), readCandidate)
 	if feedback, ok := o.object("promptFeedback", "prompt_feedback"); ok {
 		if reason := feedback.text("blockReason", "block_reason"); reason != "" {
 			r.add(Part{Kind: Refusal, Role: "assistant", Text: colon(reason, feedback.text("blockReasonMessage", "block_reason_message"))})
@@ -35,17 +25,15 @@ func readGenerated(r *reading, o *object) {
 	r.leave("assistant", o)
 }
 
-func readCandidate(r *reading, raw []byte) {
-	c, _ := open("", raw)
+func readCandidate(r *reading, role string, c *object) {
 	if content, ok := c.object("content"); ok {
-		readParts(r, cmp.Or(roleOf(content.text("role")), "assistant"), content)
+		readParts(r, cmp.Or(roleOf(content.text("role")), role), content)
 	}
 	switch reason := c.word("finishReason") + c.word("finish_reason"); reason {
 	case "", "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED":
 	default:
-		r.add(Part{Kind: Refusal, Role: "assistant", Text: colon(reason, c.text("finishMessage", "finish_message"))})
+		r.add(Part{Kind: Refusal, Role: role, Text: colon(reason, c.text("finishMessage", "finish_message"))})
 	}
-	r.leave("assistant", c)
 }
 
 func colon(reason, message string) string {
@@ -57,18 +45,11 @@ func colon(reason, message string) string {
 
 // isContent recognises {role, parts}, with parts as Gemini has them.
 func isContent(o *object) bool {
-	parts, ok := o.elements("parts")
-	if !ok || len(parts) == 0 {
-		return false
-	}
-	for _, raw := range parts {
-		p, ok := open("", raw)
-		if !ok || p.has("type") || !p.has("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData", "inline_data",
-			"fileData", "file_data", "executableCode", "executable_code", "codeExecutionResult", "code_execution_result") {
-			return false
-		}
-	}
-	return true
+	parts, _ := o.elements("parts")
+	return len(parts) > 0 && all(parts, func(p *object) bool {
+		return !p.has("type") && p.has("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData", "inline_data",
+			"fileData", "file_data", "executableCode", "executable_code", "codeExecutionResult", "code_execution_result")
+	})
 }
 
 func readContent(r *reading, o *object) {
@@ -78,17 +59,10 @@ func readContent(r *reading, o *object) {
 }
 
 func readParts(r *reading, role string, o *object) {
-	for _, raw := range o.list("parts") {
-		readGeminiPart(r, role, raw)
-	}
+	readElements(r, role, o.list("parts"), readGeminiPart)
 }
 
-func readGeminiPart(r *reading, role string, raw json.RawMessage) {
-	p, ok := open("", raw)
-	if !ok {
-		r.keep(role, raw)
-		return
-	}
+func readGeminiPart(r *reading, role string, p *object) {
 	thought := p.isTrue("thought")
 	if p.word("text") != "" || len(p.members) == 1 && p.has("text") {
 		kind := Said
@@ -107,7 +81,6 @@ func readGeminiPart(r *reading, role string, raw json.RawMessage) {
 		r.add(mediaOf(role, "file", blob))
 	}
 	readExecution(r, role, p)
-	r.leave(role, p)
 }
 
 // readFunctionResponse reads what a function answered: the member output of the response,

@@ -90,9 +90,7 @@ func readChainBody(r *reading, role string, o *object) {
 		r.turn.Response = meta.text("id", "response_id")
 		r.usage(meta)
 	}
-	for _, raw := range o.list("invalid_tool_calls") {
-		readToolCall(r, role, raw)
-	}
+	readElements(r, role, o.list("invalid_tool_calls"), readToolCall)
 	more, ok := o.object("additional_kwargs")
 	if !ok {
 		readSpoken(r, role, o)

@@ -6,16 +6,8 @@ import (
 
 // isStep recognises {input: message, output: [message...]}, a step of tally-evals.
 func isStep(o *object) bool {
-	outputs, ok := o.elements("output")
-	if !ok || !isMember(o.peek("input")) {
-		return false
-	}
-	for _, raw := range outputs {
-		if !isMember(raw) {
-			return false
-		}
-	}
-	return true
+	messages, ok := o.elements("output")
+	return ok && all(append(messages, o.peek("input")), isMember)
 }
 
 func readStep(r *reading, o *object) {
@@ -28,25 +20,17 @@ func readStep(r *reading, o *object) {
 }
 
 // isMember recognises a message inside a turn.
-func isMember(raw []byte) bool {
-	o, ok := open("", raw)
-	return ok && (isVariant(o) || isUIMessage(o) || isMessage(o))
-}
+func isMember(o *object) bool { return isVariant(o) || isUIMessage(o) || isMessage(o) }
 
-// readMember reads what isMember recognises, and keeps all else.
+// readMember reads what isMember recognised.
 func readMember(r *reading, raw []byte) {
-	o, ok := open("", raw)
-	switch {
-	case !ok:
-		r.keep("", raw)
+	switch o, _ := open("", raw); {
 	case isVariant(o):
 		readVariant(r, o)
 	case isUIMessage(o):
 		readUIMessage(r, o)
-	case isMessage(o):
-		readMessage(r, o)
 	default:
-		r.keep("", raw)
+		readMessage(r, o)
 	}
 }
 

@@ -25,6 +25,16 @@ func open(name string, raw []byte) (*object, bool) {
 	return &object{name: name, members: members, taken: make([]bool, len(members))}, true
 }
 
+// all reports whether a list is of objects, all of which are what is asked for.
+func all(list []json.RawMessage, is func(*object) bool) bool {
+	for _, raw := range list {
+		if o, ok := open("", raw); !ok || !is(o) {
+			return false
+		}
+	}
+	return true
+}
+
 // find returns the place of a member that is there and not taken, -1 if there is none.
 func (o *object) find(name string) int {
 	for i, m := range o.members {

@@ -1,45 +1,34 @@
 package turns
 
-import (
-	"cmp"
-	"encoding/json"
-)
+import "cmp"
 
 // The shapes of OpenAI's Chat Completions, which many others serve too.
 
 // isCompletion recognises a whole answer, or a piece of one that streams.
 func isCompletion(o *object) bool {
 	choices, ok := o.elements("choices")
-	for _, raw := range choices {
-		c, isObject := open("", raw)
-		if !isObject || !c.has("message", "delta") && (c.word("text") == "" || !c.has("finish_reason", "index")) {
-			return false
-		}
-	}
-	return ok && (len(choices) > 0 || o.has("object"))
+	return ok && (len(choices) > 0 || o.has("object")) && all(choices, func(c *object) bool {
+		return c.has("message", "delta") || c.word("text") != "" && c.has("finish_reason", "index")
+	})
 }
 
 func readCompletion(r *reading, o *object) {
 	r.by("openai")
 	r.turn.Response, r.turn.Model = o.text("id"), o.text("model")
 	r.usage(o)
-	for _, raw := range o.list("choices") {
-		readChoice(r, raw)
-	}
+	readElements(r, "assistant", o.list("choices"), readChoice)
 	r.leave("assistant", o)
 }
 
-func readChoice(r *reading, raw []byte) {
-	c, _ := open("", raw)
+func readChoice(r *reading, role string, c *object) {
 	if m, ok := c.object("message", "delta"); ok {
-		readSpoken(r, cmp.Or(roleOf(m.text("role")), "assistant"), m)
+		readSpoken(r, cmp.Or(roleOf(m.text("role")), role), m)
 	} else if text := c.text("text"); text != "" {
-		r.add(Part{Role: "assistant", Text: text})
+		r.add(Part{Role: role, Text: text})
 	}
 	if c.word("finish_reason") == "content_filter" {
-		r.add(Part{Kind: Refusal, Role: "assistant", Text: c.text("finish_reason")})
+		r.add(Part{Kind: Refusal, Role: role, Text: c.text("finish_reason")})
 	}
-	r.leave("assistant", c)
 }
 
 // readChatMembers reads what stands beside the content of a message.
@@ -56,9 +45,7 @@ func readChatMembers(r *reading, role string, o *object) {
 			r.add(Part{Role: role, Text: text})
 		}
 	}
-	for _, raw := range o.list("tool_calls") {
-		readToolCall(r, role, raw)
-	}
+	readElements(r, role, o.list("tool_calls"), readToolCall)
 	if f, ok := o.object("function_call"); ok {
 		r.call(callOf(role, f))
 	}
@@ -66,12 +53,7 @@ func readChatMembers(r *reading, role string, o *object) {
 
 // readToolCall reads an element of tool_calls: {id, function: {name, arguments}},
 // {id, custom: {name, input}}, or {id, name, args} of LangChain.
-func readToolCall(r *reading, role string, raw json.RawMessage) {
-	c, ok := open("", raw)
-	if !ok {
-		r.keep(role, raw)
-		return
-	}
+func readToolCall(r *reading, role string, c *object) {
 	p := Part{Role: role, ID: c.text("id")}
 	if f, ok := c.object("function", "custom"); ok {
 		r.by("openai")
@@ -80,7 +62,6 @@ func readToolCall(r *reading, role string, raw json.RawMessage) {
 		p.Name, p.Text = c.text("name"), c.value("args", "arguments", "input")
 	}
 	r.call(p)
-	r.leave(role, c)
 }
 
 // chatBlock is for the parts of a message that only Chat Completions has.
