@@ -34,14 +34,30 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if err != nil {
 		return words
 	}
-	if list = slices.DeleteFunc(list, func(s catalog.Session) bool { return c.cmd.Name() == "append" && s.ID == "last" }); len(list) > 0 && c.cmd.Name() != "append" {
-		c.add("last", "the session written to last")
+	if len(list) > 0 {
+		c.add(Last, "the session written to last")
 	}
 	for _, s := range list {
 		c.addSession(s, s.ID)
 	}
 	if c.typed != "" && len(c.found) < offered {
 		c.named(ctx, r, cfg.Namespace)
+	}
+	return words
+}
+
+// ids offers whole ids, as they are: where an id is not looked for, but taken as it stands.
+func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	r, cfg, ok := c.catalog(ctx)
+	if !ok {
+		return words
+	}
+	defer r.Close()
+	list, _ := r.Beginning(ctx, cfg.Namespace, c.typed, offered) // after an error nothing is known
+	for _, s := range list {
+		if word, _ := spelled(s.ID); word == s.ID && word != Last {
+			c.addSession(s, word)
+		}
 	}
 	return words
 }

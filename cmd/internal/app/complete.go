@@ -51,16 +51,17 @@ type completer struct {
 // source offers what an argument or a flag may be.
 type source func(context.Context, *completer) cobra.ShellCompDirective
 
-// arguments are what is offered for an argument, by its name in the usage line.
+// arguments are what is offered for an argument, by its name in the usage line or by verb
+// and name.
 var arguments = map[string]source{
-	"SESSION": sessions, "A": positions, "B": positions, "A..B": ranges,
+	"SESSION": sessions, "append SESSION": ids, "A": positions, "B": positions, "A..B": ranges,
 	"PATH": just(files), "DIR": just(folders), "NAMESPACE": namespaces,
 }
 
 // flags are what is offered for the value of a flag, by its name or by verb and name.
 // Flags that know their words are not among them.
 var flags = map[string]source{
-	"at": positions, "to": positions, "thread": threads, "run": runs, "session": sessions, "parent": sessions,
+	"at": positions, "to": positions, "thread": threads, "run": runs, "session": sessions, "parent": ids,
 	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(folders), "model": models, "namespace": namespaces,
 	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
@@ -84,7 +85,7 @@ func (a *App) complete(root *cobra.Command) {
 		if cmd.Name() == "help" {
 			cmd.ValidArgsFunction = a.offer(helped)
 		} else if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
-			cmd.ValidArgsFunction = a.argument(strings.Fields(cmd.Use)[1:])
+			cmd.ValidArgsFunction = a.argument(strings.Fields(cmd.Use))
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
 	}
@@ -108,17 +109,17 @@ func (a *App) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 }
 
 // argument returns what completes the arguments of a usage line, such as
-// SESSION [A..B], or PATH... for as many as there are.
+// log SESSION [A..B], or import PATH... for as many as there are.
 func (a *App) argument(usage []string) cobra.CompletionFunc {
 	var list []source
 	repeats := false
-	for _, name := range usage {
+	for _, name := range usage[1:] {
 		if strings.HasPrefix(name, "-") {
 			break // flags follow
 		}
 		name = strings.Trim(name, "[]")
 		name, repeats = strings.CutSuffix(name, "...")
-		list = append(list, argumentNamed(strings.TrimSuffix(name, "]")))
+		list = append(list, argumentNamed(usage[0], strings.TrimSuffix(name, "]")))
 	}
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		n := len(args)
@@ -132,13 +133,16 @@ func (a *App) argument(usage []string) cobra.CompletionFunc {
 	}
 }
 
-// argumentNamed returns what is offered for an argument by its name in the usage line, nil
-// if that is nothing. Words that are not capitals stand for themselves: bash|zsh|fish.
-func argumentNamed(name string) source {
+// argumentNamed returns what is offered for an argument of a verb, nil if that is nothing.
+// Words that are not capitals stand for themselves: bash|zsh|fish.
+func argumentNamed(verb, name string) source {
 	if name == strings.ToLower(name) {
 		return oneOf(strings.Split(name, "|")...)
 	}
 	name, _, _ = strings.Cut(name, "|")
+	if own := arguments[verb+" "+name]; own != nil {
+		return own
+	}
 	return arguments[name]
 }
 
