@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -101,12 +100,17 @@ func (c *completer) addSession(s catalog.Session, name string) {
 	}
 }
 
+// isWord reports whether a text can be offered as it is: one line, which is trimmed, for each.
+func isWord(text string) bool {
+	return plain.Printable(text) == text && strings.TrimSpace(text) == text && !strings.ContainsAny(text, "\n\t")
+}
+
 // spelled returns an id as a command takes it and a line can hold it: escaped, if it has
 // control characters, or would be taken for the escaped form of another one. It is false
 // for what is taken for a flag.
 func spelled(id string) (string, bool) {
 	other, err := events.UnescapeID(id)
-	if plain.Printable(cli.ID(id)) != id || strings.ContainsAny(id, "\n\t") || strings.TrimSpace(id) != id || err == nil && other != id {
+	if !isWord(id) || err == nil && other != id {
 		id = events.EscapeID(id)
 	}
 	return id, !strings.HasPrefix(id, "-")
@@ -160,7 +164,7 @@ func threads(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		all = history.Lengths()
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if plain.Printable(name) == name {
+		if isWord(name) {
 			what := plain.Count(all[name], "turn")
 			if s.Records > countable {
 				what = "among the newest turns"
@@ -191,7 +195,7 @@ func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		if kinds[run.ID] > 1 {
 			word = run.Kind + "/" + run.ID
 		}
-		if plain.Printable(word) == word && !strings.HasPrefix(word, "-") {
+		if isWord(word) && !strings.HasPrefix(word, "-") {
 			c.add(word, run.Kind+", "+cmp.Or(run.Outcome, run.State))
 		}
 	}
@@ -269,7 +273,7 @@ func numbered(typed string, lengths map[string]int, turns []projector.Placed, sa
 		prefix, shown := name, 1
 		if name == unnamed {
 			prefix, shown = "", offered
-		} else if plain.Printable(name) != name {
+		} else if !isWord(name) {
 			continue
 		} else if strings.HasPrefix(typed, name+"#") {
 			shown = offered
@@ -395,7 +399,7 @@ func (c *completer) texts(ctx context.Context, read func(r catalog.Reader, names
 		return words
 	}
 	for _, text := range list {
-		if plain.Printable(text) == text && strings.TrimSpace(text) == text && !strings.ContainsAny(text, "\n\t") {
+		if isWord(text) {
 			c.add(text, "")
 		}
 	}
