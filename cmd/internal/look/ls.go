@@ -46,7 +46,7 @@ type listed struct {
 const firstPage = 100
 
 func newLs(a *app.App) *cobra.Command {
-	q := catalog.Query{}
+	q := catalog.Query{Sort: catalog.ByHead}
 	var since, until, cwd string
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the sessions, the one written to last first", Args: cobra.NoArgs,
@@ -96,7 +96,7 @@ pipe nothing is cut.`,
 	f.StringVar(&q.Project, "project", "", "only those of this project")
 	f.Float64Var(&q.MinCost, "min-cost", 0, "only those that cost so many USD or more")
 	f.StringVar(&q.Parent, "parent", "", "only those that this session started, and its forks")
-	f.StringVar((*string)(&q.Sort), "sort", string(catalog.ByHead), "last, active, created, cost, turns, records or id")
+	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByHead, catalog.ByActive, catalog.ByCreated, catalog.ByCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "last, active, created, cost, turns, records or id")
 	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
 	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
 	return cmd
