@@ -68,7 +68,7 @@ var flags = map[string]source{
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
 	"restore at":    oneOf(), // a backup's name
 	"export output": oneOf("text", "json", "jsonl"),
-	"cost by":       oneOf("model", "run", "day", "session"), "stats by": oneOf("day", "model", "tool", "project", "kind"),
+	"cost by":       oneOf("model", "run", "day", "session"),
 	"import format": oneOf("tallydir", "errata", "ailoop"),
 }
 

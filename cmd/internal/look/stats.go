@@ -42,11 +42,8 @@ type statsSum struct {
 	InTurns *toldSum  `json:"inTurns,omitempty"`
 }
 
-// statKeys are what activity is grouped by.
-var statKeys = []string{"day", "model", "tool", "project", "kind"}
-
 func newStats(a *app.App) *cobra.Command {
-	var q statsQuery
+	q := statsQuery{by: "day"}
 	var since, until string
 	cmd := &cobra.Command{
 		Use: "stats [SESSION]", Short: "Count turns, calls of tools and costs, by day, model, tool, project or kind", Args: cobra.MaximumNArgs(1),
@@ -59,9 +56,6 @@ does. A ~ is computed at list prices (tally cost --help). None is ever added to 
 Days are whole days in UTC: --until ends before its day.`,
 		Example: app.Examples("tally stats --since 30d", "tally stats --by tool", "tally stats last --by model -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(statKeys, q.by) {
-				return cli.Usagef("--by %q: want day, model, tool, project or kind", q.by)
-			}
 			var err error
 			if q.since, err = dayFlag("since", since); err != nil {
 				return err
@@ -72,7 +66,7 @@ Days are whole days in UTC: --until ends before its day.`,
 			return runStats(cmd.Context(), a, q, args)
 		},
 	}
-	cmd.Flags().StringVar(&q.by, "by", "day", "group by day, model, tool, project or kind")
+	cmd.Flags().Var(cli.OneOf(&q.by, "key", "day", "model", "tool", "project", "kind"), "by", "group by day, model, tool, project or kind")
 	cmd.Flags().StringVar(&since, "since", "", "only from this day on, or so long ago, such as 30d")
 	cmd.Flags().StringVar(&until, "until", "", "only before this day")
 	return cmd
