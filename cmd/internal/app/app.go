@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -219,33 +220,52 @@ func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, 
 		return st.Session(arg), nil
 	}
 	arg = strings.TrimSuffix(arg, "…") // as a list on a terminal has cut it
-	var ids, exact, short []string
-	for info, err := range st.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return nil, err
+	var failed error
+	found := Meant(arg, func(yield func(string) bool) {
+		for info, err := range st.Subjects(ctx, events.KindSession) {
+			if failed = err; err != nil || !yield(info.Subject.ID) {
+				return
+			}
 		}
-		id := info.Subject.ID
-		_, tail, _ := strings.Cut(id, "/")
-		switch {
-		case id == arg || events.EscapeID(id) == arg:
-			exact = append(exact, id)
-		case tail == arg:
-			short = append(short, id)
-		case strings.HasPrefix(id, arg) || tail != "" && strings.HasPrefix(tail, arg):
-			ids = append(ids, id)
-		}
-	}
-	for _, found := range [][]string{exact, short, ids} {
-		switch len(found) {
-		case 0:
-			continue
-		case 1:
-			return st.Session(found[0]), nil
-		}
+	})
+	switch {
+	case failed != nil:
+		return nil, failed
+	case len(found) == 0:
+		return nil, NoSession(arg, st.Namespace())
+	case len(found) > 1:
 		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%q names %d sessions", arg, len(found)), Hint: some(ctx, st, found)}
 	}
-	return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", arg, st.Namespace()),
-		Hint: "tally ls lists the sessions."}
+	return st.Session(found[0]), nil
+}
+
+// Meant returns those of ids that a name may mean: the one that it is, else those that it is
+// without their kind's prefix, else those of which either begins so.
+func Meant(name string, ids iter.Seq[string]) []string {
+	var exact, short, begin []string
+	for id := range ids {
+		_, tail, _ := strings.Cut(id, "/")
+		switch {
+		case id == name || events.EscapeID(id) == name:
+			exact = append(exact, id)
+		case tail == name:
+			short = append(short, id)
+		case strings.HasPrefix(id, name) || tail != "" && strings.HasPrefix(tail, name):
+			begin = append(begin, id)
+		}
+	}
+	switch {
+	case len(exact) > 0:
+		return exact
+	case len(short) > 0:
+		return short
+	}
+	return begin
+}
+
+// NoSession is the error of a name that means no session.
+func NoSession(name, namespace string) error {
+	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", name, namespace), Hint: "tally ls lists the sessions."}
 }
 
 // isWhole reports whether an argument is the whole id of a session and cannot stand for

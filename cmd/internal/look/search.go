@@ -163,7 +163,7 @@ func nothingFound(l catalog.Lookup, rewound int, filters string) error {
 // need not be open for a search.
 func listedAs(ctx context.Context, r catalog.Reader, namespace, arg string) (string, error) {
 	q := catalog.Query{Namespace: namespace, Grep: arg}
-	if arg == "last" {
+	if arg == app.Last {
 		q.Grep, q.Limit = "", 1
 	} else if _, ok, err := r.Session(ctx, namespace, arg); ok || err != nil {
 		return arg, err
@@ -174,17 +174,18 @@ func listedAs(ctx context.Context, r catalog.Reader, namespace, arg string) (str
 	if err != nil {
 		return "", err
 	}
-	sessions := slices.DeleteFunc(page.Sessions, func(s catalog.Session) bool { return !strings.HasPrefix(s.ID, q.Grep) })
-	exact := slices.IndexFunc(sessions, func(s catalog.Session) bool { return s.ID == q.Grep })
-	switch {
-	case exact >= 0:
-		return q.Grep, nil
-	case len(sessions) == 1:
-		return sessions[0].ID, nil
-	case len(sessions) > 1:
-		return "", cli.Usagef("--session %q names %d sessions", arg, len(sessions))
+	var ids []string
+	for _, s := range page.Sessions {
+		ids = append(ids, s.ID)
 	}
-	return "", &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", arg, namespace), Hint: "tally ls lists the sessions."}
+	found := app.Meant(q.Grep, slices.Values(ids))
+	switch len(found) {
+	case 0:
+		return "", app.NoSession(arg, namespace)
+	case 1:
+		return found[0], nil
+	}
+	return "", cli.Usagef("--session %q names %d sessions", arg, len(found))
 }
 
 func listHits(a *app.App, hits []catalog.Hit) error {
