@@ -19,15 +19,15 @@ import (
 // sessions offers ids that begin as what is typed does, and what is behind the first slash
 // of ids: the names of imported sessions.
 func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	r, cfg, ok := c.catalog(ctx)
+	v, namespace, ok := c.views(ctx)
 	if !ok {
 		return words
 	}
-	defer r.Close()
-	list, err := r.Beginning(ctx, cfg.Namespace, c.typed, offered)
+	defer v.Catalog.Close()
+	list, err := v.Catalog.Beginning(ctx, namespace, c.typed, offered)
 	if id, ok := unescaped(c.typed); ok && err == nil {
 		var more []catalog.Session
-		more, err = r.Beginning(ctx, cfg.Namespace, id, offered)
+		more, err = v.Catalog.Beginning(ctx, namespace, id, offered)
 		list = append(list, more...)
 	}
 	if err != nil {
@@ -40,19 +40,19 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		c.addSession(s, s.ID)
 	}
 	if c.typed != "" && len(c.found) < offered {
-		c.named(ctx, r, cfg.Namespace)
+		c.named(ctx, v.Catalog, namespace)
 	}
 	return words
 }
 
 // ids offers whole ids, as they are: where an id is not looked for, but taken as it stands.
 func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	r, cfg, ok := c.catalog(ctx)
+	v, namespace, ok := c.views(ctx)
 	if !ok {
 		return words
 	}
-	defer r.Close()
-	list, _ := r.Beginning(ctx, cfg.Namespace, c.typed, offered) // after an error nothing is known
+	defer v.Catalog.Close()
+	list, _ := v.Catalog.Beginning(ctx, namespace, c.typed, offered) // after an error nothing is known
 	for _, s := range list {
 		if word, _ := spelled(s.ID); word == s.ID && word != Last {
 			c.addSession(s, word)
@@ -126,7 +126,7 @@ func unescaped(typed string) (string, bool) {
 }
 
 // session is the session that --session or else the first argument names.
-func (c *completer) session(ctx context.Context) (r catalog.Reader, s catalog.Session, dir string, ok bool) {
+func (c *completer) session(ctx context.Context) (v Views, s catalog.Session, ok bool) {
 	name := ""
 	if f := c.cmd.Flags().Lookup("session"); f != nil {
 		name = f.Value.String()
@@ -134,33 +134,32 @@ func (c *completer) session(ctx context.Context) (r catalog.Reader, s catalog.Se
 		name = c.args[0]
 	}
 	if name == "" {
-		return r, s, "", false
+		return v, s, false
 	}
-	r, cfg, ok := c.catalog(ctx)
+	v, namespace, ok := c.views(ctx)
 	if !ok {
-		return r, s, "", false
+		return v, s, false
 	}
-	s, ok, err := r.Named(ctx, cfg.Namespace, name)
-	if dir, err2 := viewsDir(cfg); ok && err == nil && err2 == nil {
-		return r, s, dir, true
+	s, ok, err := v.Catalog.Named(ctx, namespace, name)
+	if ok = ok && err == nil; !ok {
+		v.Catalog.Close()
 	}
-	r.Close()
-	return r, s, "", false
+	return v, s, ok
 }
 
 // threads offers the threads of the session.
 func threads(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	r, s, dir, ok := c.session(ctx)
+	v, s, ok := c.session(ctx)
 	if !ok {
 		return words
 	}
-	defer r.Close()
+	defer v.Catalog.Close()
 	all := make(map[string]int)
 	if s.Records > countable {
-		for _, t := range spokenIn(ctx, dir, s) {
+		for _, t := range spokenIn(ctx, v.Dir, s) {
 			all[t.Thread]++
 		}
-	} else if history, ok, err := r.Timeline(ctx, s.Namespace, s.ID); ok && err == nil {
+	} else if history, ok, err := v.Catalog.Timeline(ctx, s.Namespace, s.ID); ok && err == nil {
 		all = history.Lengths()
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -177,12 +176,12 @@ func threads(ctx context.Context, c *completer) cobra.ShellCompDirective {
 
 // runs offers the runs of the session; those of one id that are of several kinds by both.
 func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	r, s, _, ok := c.session(ctx)
+	v, s, ok := c.session(ctx)
 	if !ok {
 		return words
 	}
-	defer r.Close()
-	list, err := r.Runs(ctx, s.Namespace, s.ID, offered)
+	defer v.Catalog.Close()
+	list, err := v.Catalog.Runs(ctx, s.Namespace, s.ID, offered)
 	if err != nil {
 		return words
 	}
@@ -236,15 +235,15 @@ type point struct{ word, what string }
 // the newest turns by their number, then by how many are behind them, then by offset.
 func (c *completer) positions(ctx context.Context) []point {
 	list := []point{{"head", "where the session is now"}, {"start", "before everything"}}
-	r, s, dir, ok := c.session(ctx)
+	v, s, ok := c.session(ctx)
 	if !ok {
 		return append(list, point{"~1", "without the last turn"})
 	}
-	defer r.Close()
+	defer v.Catalog.Close()
 	if s.Records > countable {
-		return slices.Concat(list, back(map[string]int{"": s.Turns}), offsetsOf(spokenIn(ctx, dir, s)))
+		return slices.Concat(list, back(map[string]int{"": s.Turns}), offsetsOf(spokenIn(ctx, v.Dir, s)))
 	}
-	history, ok, err := r.Timeline(ctx, s.Namespace, s.ID)
+	history, ok, err := v.Catalog.Timeline(ctx, s.Namespace, s.ID)
 	if err != nil || !ok {
 		return list
 	}
@@ -252,7 +251,7 @@ func (c *completer) positions(ctx context.Context) []point {
 	if err != nil {
 		return list
 	}
-	said := saidIn(ctx, dir, s, turns)
+	said := saidIn(ctx, v.Dir, s, turns)
 	return slices.Concat(list, numbered(c.typed, history.Lengths(), turns, said), back(history.Lengths()), offsets(c.typed, turns, said))
 }
 
@@ -389,12 +388,12 @@ func used(f catalog.Field) source {
 }
 
 func (c *completer) texts(ctx context.Context, read func(r catalog.Reader, namespace string) ([]string, error)) cobra.ShellCompDirective {
-	r, cfg, ok := c.catalog(ctx)
+	v, namespace, ok := c.views(ctx)
 	if !ok {
 		return words
 	}
-	defer r.Close()
-	list, err := read(r, cfg.Namespace)
+	defer v.Catalog.Close()
+	list, err := read(v.Catalog, namespace)
 	if err != nil {
 		return words
 	}

@@ -207,27 +207,19 @@ func oneOf(list ...string) source {
 	}
 }
 
-// catalog opens the catalog as it stands, false if there is none. The store is not opened
-// for it, and nothing is made.
-func (c *completer) catalog(ctx context.Context) (catalog.Reader, config.Config, bool) {
+// views opens the catalog as it stands, false if there is none. The store is not opened for
+// it, and nothing is made.
+func (c *completer) views(ctx context.Context) (v Views, namespace string, ok bool) {
 	c.call.Store = expanded(c.call.Store)
 	cfg, err := c.Config()
-	if err != nil {
-		return catalog.Reader{}, cfg, false
+	v.Dir = cfg.Store
+	if err == nil && cfg.Backend == config.NATS {
+		v.Dir, err = embedded.ViewsOf(cfg.Server.URL)
 	}
-	dir, err := viewsDir(cfg)
-	if err != nil {
-		return catalog.Reader{}, cfg, false
+	if err == nil {
+		v.Catalog, err = catalog.Glance(ctx, v.Dir)
 	}
-	r, err := catalog.Glance(ctx, dir)
-	return r, cfg, err == nil
-}
-
-func viewsDir(cfg config.Config) (string, error) {
-	if cfg.Backend == config.NATS {
-		return embedded.ViewsOf(cfg.Server.URL)
-	}
-	return cfg.Store, nil
+	return v, cfg.Namespace, err == nil
 }
 
 // expanded returns a path as a shell would: what a line is made of reaches a completion
