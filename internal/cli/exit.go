@@ -1,4 +1,4 @@
-// Package cli holds what both commands do alike: exit codes, output, progress.
+// Package cli holds what all commands do alike: exit codes, output, progress, the terminal.
 package cli
 
 import (

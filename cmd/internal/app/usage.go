@@ -112,7 +112,6 @@ func isKnown(root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultHelpFlag() // else what stands behind --help were its value
 	root.InitDefaultVersionFlag()
-	root.InitDefaultCompletionCmd(args...)
 	_, _, err := root.Find(args)
 	if err == nil {
 		return nil

@@ -65,8 +65,7 @@ version, 5 for damage.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := examined{Remarks: examine(cmd.Context(), a)}
 			if mend {
-				err := e.mend(cmd.Context(), a)
-				if err != nil {
+				if err := e.mend(cmd.Context(), a); err != nil {
 					return err
 				}
 			}

@@ -199,6 +199,5 @@ func (x *exporter) say(report formats.Report) error {
 	if n := len(report.Refused); n > 0 {
 		cannot = fmt.Sprintf("; %s cannot be", plain.Count(n, "session"))
 	}
-	err := x.app.Say("Exported %s to %s: %d written, %d there already%s.", plain.Count(report.Sessions, "session"), x.dir, report.Written, report.Kept, cannot)
-	return err
+	return x.app.Say("Exported %s to %s: %d written, %d there already%s.", plain.Count(report.Sessions, "session"), x.dir, report.Written, report.Kept, cannot)
 }

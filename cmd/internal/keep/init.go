@@ -53,8 +53,7 @@ those of other projects in the same store. --local gives it a store of its own.`
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, w)
 			}
-			err = a.Say("Wrote %s: sessions of this project go to namespace %s.", config.FileName, ns)
-			return err
+			return a.Say("Wrote %s: sessions of this project go to namespace %s.", config.FileName, ns)
 		},
 	}
 	cmd.Flags().BoolVar(&local, "local", false, "keep the store in .tally-store beside the file")

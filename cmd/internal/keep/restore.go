@@ -112,7 +112,7 @@ func (r *restored) report(a *app.App, m backup.Manifest) error {
 	if a.Format != cli.Text {
 		err = cli.WriteJSON(a.Out, a.Format, r)
 	} else {
-		err = a.Say("Restored %s to %s: head %v, %s.", r.Backup, plain.Printable(r.Store), r.Head, plain.Bytes(r.Bytes))
+		err = a.Say("Restored %s to %s: head %v, %s.", r.Backup, r.Store, r.Head, plain.Bytes(r.Bytes))
 	}
 	if r.Lost > 0 {
 		fmt.Fprintf(a.Err, "%s lost, of them %d when the backup was made: verify names them\n", plain.Count(r.Lost, "record"), m.Lost)

@@ -28,7 +28,7 @@ whether it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
 A..B is a range of positions, A exclusive; either may be left out.`,
 		Example: app.Examples("tally log last --graph", "tally log travel @10..head", "tally log --all-sessions -f -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if r.everything != (len(args) == 0) || r.everything && (r.graph || len(args) > 0) {
+			if r.everything != (len(args) == 0) || r.everything && r.graph {
 				return cli.Usagef("give a SESSION, or --all-sessions without one")
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })

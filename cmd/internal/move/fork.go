@@ -42,8 +42,7 @@ the rewind stack do not come along.`,
 				if a.Format != cli.Text {
 					return cli.WriteJSON(a.Out, a.Format, forked{cli.ID(fork.ID()), *begun.Ledger.Fork, ack.Last})
 				}
-				err = a.Say("%s begins as %s was at %v, with %s.", plain.Printable(cli.ID(fork.ID())), plain.Printable(cli.ID(s.ID())), begun.Ledger.Fork.Offset, plain.Count(begun.History.Turns(), "turn"))
-				return err
+				return a.Say("%s begins as %s was at %v, with %s.", cli.ID(fork.ID()), cli.ID(s.ID()), begun.Ledger.Fork.Offset, plain.Count(begun.History.Turns(), "turn"))
 			})
 		},
 	}

@@ -96,8 +96,7 @@ func (b *bencher) run(ctx context.Context) (err error) {
 		}
 		doc.Results = append(doc.Results, found...)
 	}
-	step := len(steps)
-	progress.Done(int64(step), "")
+	progress.Done(int64(len(steps)), "")
 	doc.compare()
 	if b.app.Format != cli.Text {
 		return cli.WriteJSON(b.app.Out, b.app.Format, doc)

@@ -40,9 +40,8 @@ and to measure. The folder must be empty or not there yet.`,
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, generated(stats))
 			}
-			err = a.Say("Wrote %s with %s to %s: %s in %s.", plain.Count(stats.Sessions, "conversation"), plain.Count(stats.Turns, "turn"),
-				plain.Printable(args[0]), plain.Bytes(stats.Bytes), plain.Count(stats.Files, "file"))
-			return err
+			return a.Say("Wrote %s with %s to %s: %s in %s.", plain.Count(stats.Sessions, "conversation"), plain.Count(stats.Turns, "turn"),
+				args[0], plain.Bytes(stats.Bytes), plain.Count(stats.Files, "file"))
 		},
 	}
 	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "the same seed gives the same folder")
