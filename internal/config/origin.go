@@ -2,23 +2,37 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
 
 // Setting is something that can be said, what counts of it, and who said that.
 type Setting struct {
-	Name   string // as in a file: store.dir
-	Value  string // "": nobody said anything; of a secret, that there is one
-	Origin Origin
-	Used   bool // by the backend
+	Name   string `json:"name"`  // as in a file: store.dir
+	Value  string `json:"value"` // "": nobody said anything; of a secret, that there is one
+	Origin Origin `json:"origin"`
+	Used   bool   `json:"used"` // by the backend
 }
 
 // Origin is where a setting was said.
 type Origin struct {
-	Kind Kind
-	Name string // the flag, the variable, or the path of the file
-	Line int    // of the file; 0: not known, or no file
+	Kind Kind   `json:"kind"`
+	Name string `json:"name,omitempty"` // the flag, the variable, or the path of the file
+	Line int    `json:"line,omitempty"` // of the file; 0: not known, or no file
+}
+
+// String says it for people.
+func (o Origin) String() string {
+	switch {
+	case o.Kind == FromDefault:
+		return "default"
+	case o.Kind == FromVariable:
+		return "$" + o.Name
+	case o.Line > 0:
+		return fmt.Sprintf("%s:%d", o.Name, o.Line)
+	}
+	return o.Name
 }
 
 // Kind is a kind of origin.
@@ -34,8 +48,8 @@ const (
 
 // File is a file that was looked for.
 type File struct {
-	Path string
-	Read bool // else it is not there
+	Path string `json:"path"`
+	Read bool   `json:"read"` // else it is not there
 }
 
 // hidden stands for a secret.
@@ -88,8 +102,8 @@ var elsewhere = []setting{
 	{name: "base", key: "base"},
 }
 
-// Files lists the files of settings that were looked for, in the order in which they
-// count; a context of the nats command is named where something of it counts.
+// Files lists the files of settings that were looked for, the one that counts most last; a
+// context of the nats command is named where something of it counts.
 func (c Config) Files() []File { return slices.Clone(c.files) }
 
 func (c Config) origin(s setting) Origin {

@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,29 +19,11 @@ import (
 
 // configuration is what config prints.
 type configuration struct {
-	Settings   []settingSaid `json:"settings"`
-	Files      []fileLooked  `json:"files"` // in which settings were looked for, in the order in which they count
-	Durability string        `json:"durability,omitempty"`
-	Sync       string        `json:"sync,omitempty"`
-	Notices    []string      `json:"notices,omitempty"`
-}
-
-type settingSaid struct {
-	Name   string     `json:"name"`
-	Value  string     `json:"value"`
-	Origin originSaid `json:"origin"`
-	Used   bool       `json:"used"` // by the backend
-}
-
-type originSaid struct {
-	Kind config.Kind `json:"kind"`
-	Name string      `json:"name,omitempty"`
-	Line int         `json:"line,omitempty"`
-}
-
-type fileLooked struct {
-	Path string `json:"path"`
-	Read bool   `json:"read"`
+	Settings   []config.Setting `json:"settings"`
+	Files      []config.File    `json:"files"` // in which settings were looked for, what counts most last
+	Durability string           `json:"durability,omitempty"`
+	Sync       string           `json:"sync,omitempty"`
+	Notices    []string         `json:"notices,omitempty"`
 }
 
 func newConfig(a *app.App) *cobra.Command {
@@ -60,18 +43,11 @@ the nats command. Secrets are not shown. Nothing is opened, and no server is ask
 }
 
 func configurationOf(c config.Config) configuration {
-	out := configuration{Files: []fileLooked{}}
+	out := configuration{Files: cli.NonNil(c.Files())}
 	for _, s := range c.Settings() {
-		said := settingSaid{s.Name, s.Value, originSaid{s.Origin.Kind, s.Origin.Name, s.Origin.Line}, s.Used}
-		if s.Value == "" {
-			said.Value = unsaid(s.Name)
+		if s.Value = cmp.Or(s.Value, unsaid(s.Name)); s.Value != "" {
+			out.Settings = append(out.Settings, s)
 		}
-		if said.Value != "" {
-			out.Settings = append(out.Settings, said)
-		}
-	}
-	for _, f := range c.Files() {
-		out.Files = append(out.Files, fileLooked(f))
 	}
 	for _, n := range c.Notices {
 		out.Notices = append(out.Notices, fmt.Sprintf("%s (found %s; say it in %s)", n.Text, n.Path, n.Instead))
@@ -129,19 +105,6 @@ func (c configuration) rest(a *app.App) error {
 		return nil
 	}
 	return a.Say("What is acknowledged is %s: %s.", c.Durability, c.Sync)
-}
-
-// String says it for people.
-func (o originSaid) String() string {
-	switch {
-	case o.Kind == config.FromDefault:
-		return "default"
-	case o.Kind == config.FromVariable:
-		return "$" + o.Name
-	case o.Line > 0:
-		return fmt.Sprintf("%s:%d", o.Name, o.Line)
-	}
-	return o.Name
 }
 
 // standing is a directory, or if it is not there, what there is above it.
