@@ -1,8 +1,8 @@
 package look
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -185,8 +185,7 @@ func writeCosts(a *app.App, doc costs) error {
 	if table.Width(width) > width {
 		table = costTable(a, doc, false)
 	}
-	_, err := fmt.Fprintln(a.Out, strings.Join(table.Lines(width), "\n"))
-	return err
+	return a.Table(table)
 }
 
 // costTable lays out costs, with each class of tokens or with all in one.
@@ -207,7 +206,7 @@ func costTable(a *app.App, doc costs, classes bool) render.Table {
 		row(label, dashed(s.Reported), about(s.Computed), s.Tokens, s.Unknown)
 	}
 	for _, g := range doc.Groups {
-		spent(labelOf(g.Key), g.spentSum)
+		spent(cmp.Or(g.Key, "-"), g.spentSum)
 	}
 	spent("spent", doc.Spent)
 	if doc.OnBranch != nil {
@@ -222,7 +221,7 @@ func costTable(a *app.App, doc costs, classes bool) render.Table {
 	style := a.Style()
 	t.Paint = func(row, column int, padded string) string {
 		switch {
-		case row < 0, row == len(doc.Groups):
+		case row == len(doc.Groups):
 			return style.Bold(padded)
 		case t.Head[column] == "UNKNOWN" && strings.TrimSpace(padded) != "0":
 			return style.Yellow(padded)
@@ -232,14 +231,6 @@ func costTable(a *app.App, doc costs, classes bool) render.Table {
 		return padded
 	}
 	return t
-}
-
-// labelOf is a key of a group as a table names it.
-func labelOf(key string) string {
-	if key == "" {
-		return "-"
-	}
-	return key
 }
 
 func tokensHead(classes bool) []string {

@@ -1,7 +1,7 @@
 package look
 
 import (
-	"fmt"
+	"cmp"
 	"os"
 	"slices"
 	"strconv"
@@ -33,8 +33,7 @@ func drawStats(a *app.App, doc stats) error {
 	for bar < leastBar && leaveOut(&columns) {
 		table, bar = layStats(a, doc, columns, width)
 	}
-	_, err := fmt.Fprintln(a.Out, strings.Join(table.Lines(width), "\n"))
-	return err
+	return a.Table(table)
 }
 
 // leaveOut takes the column away that can be spared most, and reports whether there was one.
@@ -68,47 +67,32 @@ func (d stats) columns() []statColumn {
 	}
 	spent, told := d.Total.Spent, d.Total.InTurns
 	add(d.Total.Calls > 0, statColumn{"CALLS", func(s statsSum) string { return strconv.Itoa(s.Calls) }, 4})
-	add(spent != nil, statColumn{"TOKENS", func(s statsSum) string { return tokensOf(s.Spent) }, 3})
-	add(spent != nil, statColumn{"USD", func(s statsSum) string { return reportedOf(s.Spent) }, 1})
-	add(spent != nil && spent.Computed != "", statColumn{"~USD", func(s statsSum) string { return computedOf(s.Spent) }, 5})
-	add(told != nil, statColumn{"IN TURNS", func(s statsSum) string { return toldOf(s.InTurns) }, 2})
-	add(told != nil, statColumn{"~USD IN TURNS", func(s statsSum) string { return toldCost(s.InTurns) }, 6})
+	add(spent != nil, statColumn{"TOKENS", spentCell(func(s *spentSum) string { return short(s.Tokens.Total()) }), 3})
+	add(spent != nil, statColumn{"USD", spentCell(func(s *spentSum) string { return dashed(s.Reported) }), 1})
+	add(spent != nil && spent.Computed != "", statColumn{"~USD", spentCell(func(s *spentSum) string { return about(s.Computed) }), 5})
+	add(told != nil, statColumn{"IN TURNS", toldCell(func(s *toldSum) string { return short(s.Tokens.Total()) }), 2})
+	add(told != nil, statColumn{"~USD IN TURNS", toldCell(func(s *toldSum) string { return about(s.Computed) }), 6})
 	return list
 }
 
-func tokensOf(s *spentSum) string {
-	if s == nil {
-		return "-"
+// spentCell is a cell that says something about recorded costs, if there are any.
+func spentCell(text func(*spentSum) string) func(statsSum) string {
+	return func(s statsSum) string {
+		if s.Spent == nil {
+			return "-"
+		}
+		return text(s.Spent)
 	}
-	return short(s.Tokens.Total())
 }
 
-func reportedOf(s *spentSum) string {
-	if s == nil {
-		return "-"
+// toldCell is the same of what turns tell.
+func toldCell(text func(*toldSum) string) func(statsSum) string {
+	return func(s statsSum) string {
+		if s.InTurns == nil {
+			return "-"
+		}
+		return text(s.InTurns)
 	}
-	return dashed(s.Reported)
-}
-
-func computedOf(s *spentSum) string {
-	if s == nil {
-		return "-"
-	}
-	return about(s.Computed)
-}
-
-func toldOf(s *toldSum) string {
-	if s == nil {
-		return "-"
-	}
-	return short(s.Tokens.Total())
-}
-
-func toldCost(s *toldSum) string {
-	if s == nil {
-		return "-"
-	}
-	return about(s.Computed)
 }
 
 // layStats lays the chart out, and returns how wide the bars are in it.
@@ -119,7 +103,7 @@ func layStats(a *app.App, doc stats, columns []statColumn, width int) (render.Ta
 		t.Right = append(t.Right, i+1)
 	}
 	for _, g := range append(slices.Clone(doc.Groups), statsGroup{"total", doc.Total}) {
-		row := []string{render.Cut(labelOf(g.Key), max(width/3, 40))}
+		row := []string{render.Cut(cmp.Or(g.Key, "-"), max(width/3, 40))}
 		for _, c := range columns {
 			row = append(row, c.cell(g.statsSum))
 		}
@@ -159,7 +143,7 @@ func paintStats(style cli.Style, head []string, total int) func(row, column int,
 	return func(row, column int, padded string) string {
 		text := strings.TrimSpace(padded)
 		switch {
-		case row < 0, row == total:
+		case row == total:
 			return style.Bold(padded)
 		case strings.TrimSpace(head[column]) == "":
 			return style.Cyan(padded)
