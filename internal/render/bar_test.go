@@ -5,9 +5,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/projector"
 )
 
 func TestBar(t *testing.T) {
@@ -49,14 +46,6 @@ func TestTableWidth(t *testing.T) {
 		}
 		if line := table.Lines(c.asked)[1]; columns(line) != min(c.want, c.asked) {
 			t.Errorf("%d columns asked for: %q", c.asked, line)
-		}
-	}
-}
-
-func TestUSD(t *testing.T) {
-	for usd, want := range map[events.Amount]string{"0": "-", "0.00": "-", "": "-", "0.5": "0.5"} {
-		if got := USD(projector.Total{USD: usd, Events: 1}); got != want {
-			t.Errorf("%q is %q, want %q", usd, got, want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
@@ -81,14 +80,6 @@ func (a *App) Table(t render.Table) error {
 		}
 	}
 	return nil
-}
-
-// USD spells what was spent: a dash if no price is known.
-func USD(a events.Amount) string {
-	if r, ok := a.Rat(); !ok || r.Sign() == 0 {
-		return "-"
-	}
-	return string(a)
 }
 
 // Say prints a sentence as wide as the output is.

@@ -134,7 +134,7 @@ func tableOf(list []catalog.Session, style cli.Style) render.Table {
 		Right: []int{turns, runs, usd, head}, Cut: []int{title, 0}, Drop: []int{head, runs, kind, usd, turns, active},
 	}
 	for _, s := range list {
-		t.Rows = append(t.Rows, []string{cli.ID(s.ID), s.Kind, strconv.Itoa(s.Turns), strconv.Itoa(s.Runs), app.USD(s.Spent.USD), s.Head.String(), minute(s.LastAt), s.About()})
+		t.Rows = append(t.Rows, []string{cli.ID(s.ID), s.Kind, strconv.Itoa(s.Turns), strconv.Itoa(s.Runs), usdOf(s.Spent.USD), s.Head.String(), minute(s.LastAt), s.About()})
 	}
 	t.Paint = func(_, column int, cell string) string {
 		if column == 0 || column == title {
@@ -143,6 +143,15 @@ func tableOf(list []catalog.Session, style cli.Style) render.Table {
 		return style.Dim(cell)
 	}
 	return t
+}
+
+// usdOf is what was spent, in a list: a dash where nothing is known to have been, so that
+// what is unknown does not look free.
+func usdOf(a events.Amount) string {
+	if r, ok := a.Rat(); !ok || r.Sign() == 0 {
+		return "-"
+	}
+	return string(a)
 }
 
 func nothingListed(a *app.App, q catalog.Query) error {

@@ -113,6 +113,14 @@ func TestAbout(t *testing.T) {
 	}
 }
 
+func TestUSD(t *testing.T) {
+	for amount, want := range map[events.Amount]string{"0": "-", "0.00": "-", "": "-", "0.5": "0.5"} {
+		if got := usdOf(amount); got != want {
+			t.Errorf("%q is %q, want %q", amount, got, want)
+		}
+	}
+}
+
 func TestShort(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1.00k", 9994: "9.99k", 9996: "10.0k", 99_949: "99.9k", 99_960: "100k", 999_499: "999k", 999_501: "1.00M", 1_230_000: "1.23M", 45_600_000_000: "45.6G", 7_000_000_000_000: "7T"} {
 		if got := short(n); got != want {
