@@ -128,14 +128,17 @@ func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Se
 	v.before = make(map[string]int)
 	if v.last == 0 || v.at != "" {
 		s, err := handle.Load(ctx, v.at)
-		if err != nil || v.last == 0 {
-			return v.ending(s), err
+		if err != nil {
+			return nil, err
 		}
+		v.end = s.Offset()
 		for name, th := range s.Threads {
-			v.before[name] = max(0, len(th.Turns)-v.last)
-			th.Turns = th.Turns[v.before[name]:]
+			if v.last > 0 {
+				v.before[name] = max(0, len(th.Turns)-v.last)
+				th.Turns = th.Turns[v.before[name]:]
+			}
 		}
-		return v.ending(s), nil
+		return s, nil
 	}
 	o, err := handle.Outline(ctx)
 	if err != nil {
@@ -156,14 +159,6 @@ func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Se
 		s.Threads[name] = th
 	}
 	return s, nil
-}
-
-// ending notes where a session that was loaded ends.
-func (v *viewer) ending(s *projector.Session) *projector.Session {
-	if s != nil {
-		v.end = s.Offset()
-	}
-	return s
 }
 
 func (v *viewer) names(s *projector.Session) []string {
