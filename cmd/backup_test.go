@@ -13,31 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 )
-
-// serve runs tally serve on a store until the test is over.
-func serve(t *testing.T, store string) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	c := command(ctx, store, "tally", "serve")
-	c.Env = append(c.Env, "TALLY_SEGMENT=1MiB")
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stop(); c.Wait() })
-	for giveUp := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
-		if pid, _ := embedded.OwnerOf(store); pid > 0 {
-			return
-		}
-		if time.Now().After(giveUp) {
-			t.Fatal("it does not serve")
-		}
-	}
-}
 
 // acked are the events that were acknowledged, by id.
 type acked struct {
@@ -116,7 +96,7 @@ func mustBackup(t *testing.T, store, dir string) (b backupLine) {
 func TestBackupWhileManyAppend(t *testing.T) {
 	root := t.TempDir()
 	store, dir := filepath.Join(root, "store"), filepath.Join(root, "backups")
-	serve(t, store)
+	owner(t, store, "TALLY_SEGMENT=1MiB")
 	a, stop := produce64(t, store)
 	var before []map[string]events.Offset
 	var backups []backupLine
@@ -137,7 +117,7 @@ func TestBackupWhileManyAppend(t *testing.T) {
 	if grown := second.Bytes - first.Bytes; second.NewBytes > grown+small || grown <= 0 {
 		t.Errorf("of the second, which is %d bytes larger, %d bytes are new", grown, second.NewBytes)
 	}
-	if n := onDisk(t, filepath.Join(dir, "objects")); n != first.NewBytes+second.NewBytes {
+	if n := app.DiskUse(filepath.Join(dir, "objects")); n != first.NewBytes+second.NewBytes {
 		t.Errorf("the folder has %d bytes, want %d and %d", n, first.NewBytes, second.NewBytes)
 	}
 	output(t, nil, store, "tally", "backup", "--verify", dir)
@@ -160,23 +140,6 @@ func TestBackupWhileManyAppend(t *testing.T) {
 		}
 		output(t, nil, copied, "tally", "verify")
 	}
-}
-
-// onDisk sums the files below a directory.
-func onDisk(t *testing.T, dir string) (n int64) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		n += info.Size()
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // A backup by a process that is killed at any moment is none, and in nobody's way: the next

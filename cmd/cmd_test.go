@@ -226,27 +226,29 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 
 // cutFile cuts the one file that a pattern matches in half: cutfile pattern
 func cutFile(ts *testscript.TestScript, _ bool, args []string) {
-	files, err := filepath.Glob(ts.MkAbs(args[0]))
+	path := oneFile(ts, args[0])
+	info, err := os.Stat(path)
 	ts.Check(err)
-	if len(files) != 1 {
-		ts.Fatalf("%s matches %v", args[0], files)
-	}
-	info, err := os.Stat(files[0])
-	ts.Check(err)
-	ts.Check(os.Truncate(files[0], info.Size()/2))
+	ts.Check(os.Truncate(path, info.Size()/2))
 }
 
 // flipByte alters the last byte of the one file that a pattern matches: flip pattern
 func flipByte(ts *testscript.TestScript, _ bool, args []string) {
-	files, err := filepath.Glob(ts.MkAbs(args[0]))
-	ts.Check(err)
-	if len(files) != 1 {
-		ts.Fatalf("%s matches %v", args[0], files)
-	}
-	content, err := os.ReadFile(files[0])
+	path := oneFile(ts, args[0])
+	content, err := os.ReadFile(path)
 	ts.Check(err)
 	content[len(content)-1] ^= 1
-	ts.Check(os.WriteFile(files[0], content, 0o600))
+	ts.Check(os.WriteFile(path, content, 0o600))
+}
+
+// oneFile is the one file that a pattern matches.
+func oneFile(ts *testscript.TestScript, pattern string) string {
+	files, err := filepath.Glob(ts.MkAbs(pattern))
+	ts.Check(err)
+	if len(files) != 1 {
+		ts.Fatalf("%s matches %v", pattern, files)
+	}
+	return files[0]
 }
 
 // backdate makes a file look an hour old.
@@ -259,6 +261,27 @@ func backdate(ts *testscript.TestScript, _ bool, args []string) {
 func command(ctx context.Context, store, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(bin, name), append(args, "--store", store)...)
 	c.Env = append(os.Environ(), "HOME="+store+"-home", "XDG_CONFIG_HOME="+store+"-home")
+	return c
+}
+
+// owner starts a process that owns a store, for as long as the test takes.
+func owner(t *testing.T, store string, env ...string) *exec.Cmd {
+	t.Helper()
+	c := command(t.Context(), store, "tally", "serve", "-o", "jsonl")
+	c.Env = append(c.Env, env...)
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = time.Minute // then it is killed
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err == nil {
+		_, err = bufio.NewReader(out).ReadString('\n') // it serves
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Wait() }) // it is interrupted
 	return c
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// F-4: on a full disk appends are refused and everything else goes on: views and
+// On a full disk appends are refused and everything else goes on: views and
 // snapshots leave the reserve alone, a process that starts when not a byte is free reads
 // as ever, and when there is room again appends work.
 func TestFullDiskIsRead(t *testing.T) {
@@ -38,18 +38,12 @@ func TestFullDiskIsRead(t *testing.T) {
 		}
 		return st.Bavail * uint64(st.Bsize)
 	}
-	run := func(in string, name string, args ...string) (string, int) {
-		c := command(t.Context(), store, name, args...)
+	run := func(in string, args ...string) (string, int) {
+		c := command(t.Context(), store, "tally", args...)
 		var out bytes.Buffer
 		c.Stdin, c.Stdout, c.Stderr = strings.NewReader(in), &out, &out
 		err := c.Run()
-		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-			return out.String(), failed.ExitCode()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.String(), 0
+		return out.String(), codeOf(t, err)
 	}
 	// Words that search keeps, so that its view grows with the log.
 	var turns strings.Builder
@@ -59,7 +53,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	code, acked := 0, 0
 	for i := 0; code == 0; i++ {
 		var out string
-		if out, code = run(turns.String(), "tally", "append", fmt.Sprintf("s%d", i), "-o", "jsonl"); i > 200 {
+		if out, code = run(turns.String(), "append", fmt.Sprintf("s%d", i), "-o", "jsonl"); i > 200 {
 			t.Fatalf("the disk does not fill up: %s", out)
 		}
 		acked += strings.Count(out, `"offset"`)
@@ -71,7 +65,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	look := func(when string) {
 		t.Helper()
 		for _, args := range looks {
-			out, code := run("", "tally", args...)
+			out, code := run("", args...)
 			if args[0] == "verify" && code == 7 && strings.Contains(out, "no space left") {
 				continue // it cannot look at the views
 			}
@@ -102,7 +96,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	move(store, aside)
 	mustRun(t, "fallocate", "-l", fmt.Sprint(free()-left), filler)
 	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}, {"show", "s0", "--last", "1"}} {
-		if out, code := run("", "tally", args...); code != 0 {
+		if out, code := run("", args...); code != 0 {
 			t.Errorf("half of the reserve is left: %s ended with %d: %s", args[0], code, out)
 		}
 	}
@@ -127,7 +121,7 @@ func TestFullDiskIsRead(t *testing.T) {
 		t.Fatalf("%d bytes are free", n)
 	}
 	look("not a byte free")
-	if out, code := run(`{"role":"user","content":"x"}`, "tally", "append", "s0"); code != 7 {
+	if out, code := run(`{"role":"user","content":"x"}`, "append", "s0"); code != 7 {
 		t.Errorf("an append ended with %d: %s", code, out)
 	}
 	for _, name := range views {
@@ -140,7 +134,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	}
 	_ = exec.Command("cp", "/dev/zero", filepath.Join(disk, "more")).Run() // ends when nothing is left
 	for _, args := range [][]string{{"ls"}, {"search", "w1x7919", "--limit", "1"}} {
-		if out, code := run("", "tally", args...); code != 0 {
+		if out, code := run("", args...); code != 0 {
 			t.Errorf("without views: %s ended with %d: %s", args[0], code, out)
 		}
 	}
@@ -150,13 +144,13 @@ func TestFullDiskIsRead(t *testing.T) {
 		}
 	}
 	mustRun(t, "sync", "-f", disk)
-	if out, code := run(`{"role":"user","content":"again"}`, "tally", "append", "again"); code != 0 {
+	if out, code := run(`{"role":"user","content":"again"}`, "append", "again"); code != 0 {
 		t.Errorf("with room again an append ended with %d: %s", code, out)
 	}
-	if out, code := run("", "tally", "verify"); code != 0 {
+	if out, code := run("", "verify"); code != 0 {
 		t.Errorf("verify ended with %d: %s", code, out)
 	}
-	if out, _ := run("", "tally", "log", "again", "-o", "jsonl"); strings.Count(out, "\n") < 1 {
+	if out, _ := run("", "log", "again", "-o", "jsonl"); strings.Count(out, "\n") < 1 {
 		t.Errorf("what was appended at the end: %s", out)
 	}
 	t.Logf("%d events were acknowledged before the disk was full", acked)

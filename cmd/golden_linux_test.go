@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bufio"
 	"bytes"
 	"flag"
 	"fmt"
@@ -158,22 +157,4 @@ func goldenStore(t *testing.T) string {
 	add("notes.jsonl", "notes")
 	owner(t, store)
 	return store
-}
-
-// owner starts a process that owns a store, for as long as the test takes.
-func owner(t *testing.T, store string) {
-	t.Helper()
-	c := command(t.Context(), store, "tally", "serve", "-o", "jsonl")
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Wait() }) // it is interrupted
 }

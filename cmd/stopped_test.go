@@ -18,18 +18,8 @@ func TestOwnerThatStandsStill(t *testing.T) {
 	t.Parallel() // it waits
 	dir := filepath.Join(t.TempDir(), "store")
 	output(t, strings.NewReader(`{"role":"user","content":"hello"}`), dir, "tally", "append", "s")
-	owner := command(t.Context(), dir, "tally", "serve", "-o", "json")
-	said, err := owner.StdoutPipe()
-	if err == nil {
-		err = owner.Start()
-	}
-	if err == nil {
-		_, err = said.Read(make([]byte, 1)) // it serves
-	}
-	if err == nil {
-		err = owner.Process.Signal(syscall.SIGSTOP)
-	}
-	if err != nil {
+	owner := owner(t, dir)
+	if err := owner.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	var waiting sync.WaitGroup
