@@ -21,7 +21,7 @@ func TestNothingMovesTheCursorOfATerminal(t *testing.T) {
 		"show " + id, "show " + id + " --all", "show " + id + " --tools full", "show " + id + " --raw", "show " + id + " -o json", "show " + id + " --last 1",
 		"show " + id + " --run run" + evil, "show " + id + " --run run" + evil + " --raw", "show " + panel, "show " + panel + " -o json", "show " + panel + " --raw",
 		"runs " + id, "runs " + panel + " -o json", "diff " + id + " @2 @4", "diff " + id + " @2 @4 -o json", "cost " + id, "cost --by model", "cost -o json",
-		"rewind " + panel, "rewind " + id + " --to #1 -n", "status", "status -o json", "verify", "show no" + evil, "show " + id + " --at " + evil,
+		"rewind " + panel, "rewind " + id + " --to #1 -n", "status", "status -o json", "verify", "export " + panel + " --format ailoop -o json -C " + t.TempDir(), "show no" + evil, "show " + id + " --at " + evil,
 	} {
 		t.Run(strings.ToValidUTF8(line[:strings.IndexAny(line+"  ", " ")], ""), func(t *testing.T) {
 			for _, columns := range []int{40, 200} {

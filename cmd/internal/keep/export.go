@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
@@ -19,7 +20,7 @@ import (
 )
 
 func newExport(a *app.App) *cobra.Command {
-	x := &exporter{app: a, format: tallydir.Format, summary: cli.Text}
+	x := &exporter{app: a, format: tallydir.Format}
 	cmd := &cobra.Command{
 		Use: "export SESSION|--all -C DIR", Short: "Write sessions as pages for people, or as files of another program", Args: cobra.MaximumNArgs(1),
 		Long: `Write sessions as pages for people, or as files in the layout of another program.
@@ -67,7 +68,7 @@ taken for DIR.`,
 	cmd.Flags().StringVar(&x.at, "at", "", "with a page of one session, its position; default head")
 	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also what is not in effect: turns rewound, late or replaced, and the rewinds")
 	cmd.Flags().StringVarP(&x.dir, "dir", "C", "", "folder to write to")
-	cmd.Flags().VarP(&summaryOrDir{&x.summary, &x.dir}, "output", "o", "form of the summary: text, json or jsonl")
+	cmd.Flags().VarP(summaryOrDir{a.Format.Flag(), &x.dir}, "output", "o", "form of the summary: text, json or jsonl")
 	return cmd
 }
 
@@ -77,33 +78,21 @@ type exporter struct {
 	rewound       bool
 	root, at, dir string
 	format        string
-	summary       cli.Format
 }
 
 // summaryOrDir is -o: the form of the summary, or, as before there was -C, the folder.
 type summaryOrDir struct {
-	summary *cli.Format
-	dir     *string
+	pflag.Value
+	dir *string
 }
 
 // Set implements pflag.Value.
-func (f *summaryOrDir) Set(s string) error {
-	if f.summary.Flag().Set(s) != nil {
+func (f summaryOrDir) Set(s string) error {
+	if f.Value.Set(s) != nil {
 		*f.dir = s
 	}
 	return nil
 }
-
-// String implements pflag.Value.
-func (f *summaryOrDir) String() string {
-	if f.summary == nil { // pflag makes one to see what the zero value is
-		return ""
-	}
-	return string(*f.summary)
-}
-
-// Type implements pflag.Value.
-func (f *summaryOrDir) Type() string { return "format" }
 
 // isPages reports whether pages were asked for.
 func (x *exporter) isPages() bool { return slices.Contains([]string{markdown, html}, x.format) }
@@ -123,8 +112,8 @@ func (x *exporter) check(args []string) error {
 		return cli.Usagef("--at goes with the page of one session: --format markdown or html")
 	case x.dir == "" && (!x.isPages() || x.all):
 		return cli.Usagef("-C DIR is missing: the folder to write to")
-	case x.dir == "" && x.summary != cli.Text:
-		return cli.Usagef("-o %s is the form of the summary, and without -C DIR there is none: the page goes to standard output", x.summary)
+	case x.dir == "" && x.app.Format != cli.Text:
+		return cli.Usagef("-o %s is the form of the summary, and without -C DIR there is none: the page goes to standard output", x.app.Format)
 	}
 	return nil
 }
@@ -179,8 +168,8 @@ func (x *exporter) export(ctx context.Context, st *tally.Store, o formats.Export
 	if err != nil {
 		return err
 	}
-	if x.summary != cli.Text {
-		err = cli.WriteJSON(x.app.Out, x.summary, report)
+	if x.app.Format != cli.Text {
+		err = cli.WriteJSON(x.app.Out, x.app.Format, report)
 	} else {
 		err = x.say(report)
 	}
