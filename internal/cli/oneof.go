@@ -32,12 +32,7 @@ func (o *oneOf[T]) Set(s string) error {
 }
 
 // String implements pflag.Value.
-func (o *oneOf[T]) String() string {
-	if o.value == nil { // pflag makes one to see what the zero value is
-		return ""
-	}
-	return string(*o.value)
-}
+func (o *oneOf[T]) String() string { return string(*o.value) }
 
 // Type implements pflag.Value.
 func (o *oneOf[T]) Type() string { return o.kind }
