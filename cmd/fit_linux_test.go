@@ -12,6 +12,7 @@ import (
 func TestFitsTheTerminal(t *testing.T) {
 	store := goldenStore(t)
 	out := t.TempDir()
+	output(t, nil, store, "tally", "backup", filepath.Join(out, "older"))
 	for name, c := range map[string]struct {
 		line string
 		once bool // what it says is another thing each time
@@ -30,6 +31,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		"export":         {line: "export order-desk --format tallydir -C " + filepath.Join(out, "tree"), once: true},
 		"page":           {line: "export order-desk --format html -C " + filepath.Join(out, "page"), once: true},
 		"backup":         {line: "backup " + filepath.Join(out, "backups"), once: true},
+		"backups":        {line: "backup --list " + filepath.Join(out, "older"), once: true},
 		"fork":           {line: "fork order-desk --at #2", once: true},
 		"generate":       {line: "generate --sessions 2 " + filepath.Join(out, "made-PLACE"), once: true},
 		"rewind":         {line: "rewind order-desk --to #2 --dry-run"},

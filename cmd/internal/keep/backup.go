@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +19,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
 )
 
 // backedUp is what backup prints with -o json.
@@ -277,19 +277,18 @@ func printBackups(a *app.App, dir string, items []listedBackup) error {
 		fmt.Fprintf(a.Err, "no backup in %s was completed\n", plain.Printable(dir))
 		return nil
 	}
-	w := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "BACKUP\tDURABLE\tSIZE\tNEW\tSTORE")
+	t := render.Table{Head: []string{"BACKUP", "DURABLE", "SIZE", "NEW", "STORE"}, Cut: []int{4}, Drop: []int{3, 1, 2}}
 	for _, i := range items {
+		row := []string{i.Backup, i.Durable.String(), plain.Bytes(i.Bytes), plain.Bytes(i.NewBytes), i.Store}
 		if i.Error != "" {
-			fmt.Fprintf(w, "%s\t-\t-\t-\t%s\n", i.Backup, oneLine(i.Error))
-			continue
+			row = []string{i.Backup, "-", "-", "-", i.Error}
 		}
-		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\n", i.Backup, i.Durable, plain.Bytes(i.Bytes), plain.Bytes(i.NewBytes), oneLine(i.Store))
+		t.Rows = append(t.Rows, row)
 	}
-	return w.Flush()
+	return a.Table(t)
 }
 
-// oneLine makes text fit for a row of a table.
+// oneLine makes text fit for a line of its own.
 func oneLine(s string) string { return plain.Printable(strings.Join(strings.Fields(s), " ")) }
 
 // verifiedBackups is what backup --verify prints with -o json.
