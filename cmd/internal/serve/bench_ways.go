@@ -218,7 +218,7 @@ func sqliteCommits(ctx context.Context, dir string, producers int, d time.Durati
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, discard(dir)) }()
 	url := "file:" + filepath.Join(dir, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)"
 	return rowCommits(ctx, "sqlite", url, "CREATE TABLE tally_bench (n INTEGER PRIMARY KEY, session text NOT NULL, data blob NOT NULL)", 1, producers, d)
 }

@@ -61,12 +61,12 @@ func (l *listening) options() (*embedded.Listen, error) {
 			return nil, cli.Usagef("--users: %w", err)
 		}
 	}
-	if l.users == "" && o.Check() == nil {
-		return nil, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("--listen without --users would let nobody in"),
-			Hint: "Give --users a file with a line name:password for each who may connect. Processes of this user need no --listen: they find the store by its directory."}
-	}
 	if err := o.Check(); err != nil {
 		return nil, &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "Give --tls-cert, --tls-key and --users, or listen on 127.0.0.1."}
+	}
+	if l.users == "" {
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("--listen without --users would let nobody in"),
+			Hint: "Give --users a file with a line name:password for each who may connect. Processes of this user need no --listen: they find the store by its directory."}
 	}
 	return o, nil
 }
