@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
@@ -60,6 +62,33 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	}
 	if shown < len(calls)/2 {
 		t.Errorf("only %d of %d commands showed any of it", shown, len(calls))
+	}
+}
+
+// A record that somebody published and that is no event is named with nothing of it that
+// moves the cursor.
+func TestDamageMovesNoCursor(t *testing.T) {
+	url := serveNATS(t)
+	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url, Source: "urn:test"}) // which makes the stream
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	msg := &nats.Msg{Subject: events.Session(events.DefaultNamespace, "s").NATS(), Header: nats.Header{"content-type": {"application/cloudevents+json"}},
+		Data: []byte(`{"specversion":"1.0","id":"1","source":"urn:x","type":"x.y","x\u001b[2J\u202eword":{}}`)}
+	if _, err := nc.RequestMsg(msg, within); err != nil {
+		t.Fatal(err)
+	}
+	out, err := remote(t.Context(), t.TempDir(), "tally", "log", "--all-sessions", "--server", url).CombinedOutput()
+	if code := codeOf(t, err); code != 5 || !strings.Contains(string(out), "word") || strings.ContainsFunc(string(out), moves) {
+		t.Errorf("code %d: %q", code, out)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 )
@@ -127,7 +128,7 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 		damage, isDamage := errors.AsType[*events.DamageError](err)
 		if isDamage {
 			damaged++
-			fmt.Fprintf(r.app.Err, "%v\n", damage)
+			fmt.Fprintln(r.app.Err, plain.Printable(damage.Error()))
 			if format != cli.Text && !r.raw {
 				if err := list.Add(logged{Offset: damage.Offset, Damaged: damage.Error()}); err != nil {
 					return err

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 )
@@ -62,7 +63,7 @@ func (v *viewer) showFollowed(ctx context.Context, handle *tally.Session, s *pro
 	_ = v.app.WarnDamaged(s) // the code is that of the interruption
 	for rec, err := range f.st.Log.Follow(ctx, events.Range{Subject: s.Subject, After: v.end}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			fmt.Fprintf(v.app.Err, "%v\n", damage)
+			fmt.Fprintln(v.app.Err, plain.Printable(damage.Error()))
 			continue
 		}
 		if err == nil {

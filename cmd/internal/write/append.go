@@ -377,7 +377,7 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 		return err
 	}
 	if ack.Late {
-		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", e.ID, ack.First)
+		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", plain.Printable(e.ID), ack.First)
 	}
 	if projector.CanBeVoid(e) {
 		if p.moves == nil {
