@@ -267,7 +267,7 @@ func subject(rec events.Record) string {
 }
 
 // drawGraph prints the records of a session with its branches beside them.
-func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Session, rng events.Range) error {
+func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Session, rng events.Range) (err error) {
 	var recs []events.Record
 	for rec, err := range r.resolved(ctx, st, st.Log.Read(ctx, rng)) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
@@ -307,9 +307,9 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Se
 		}
 	}
 	if r.app.Format != cli.Text {
-		return list.Close()
+		err = list.Close()
 	}
-	return r.app.WarnDamaged(s)
+	return errors.Join(err, r.app.WarnDamaged(s))
 }
 
 // graphed is a record in log --graph -o json.
