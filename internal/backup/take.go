@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tallylog/tally/internal/durable"
@@ -252,32 +253,23 @@ func (w *Writer) has(p Part) bool {
 }
 
 func (w *Writer) hasAll(parts []Part) bool {
-	for _, p := range parts {
-		if !w.has(p) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(parts, func(p Part) bool { return !w.has(p) })
 }
 
 // copy copies exactly so many bytes.
 func (w *Writer) copy(ctx context.Context, to io.Writer, from io.Reader, size int64) error {
-	return copyBytes(ctx, to, from, size, w.buffer)
-}
-
-func copyBytes(ctx context.Context, to io.Writer, from io.Reader, size int64, buffer []byte) error {
 	for size > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		n, err := io.ReadFull(from, buffer[:min(size, int64(len(buffer)))])
+		n, err := io.ReadFull(from, w.buffer[:min(size, int64(len(w.buffer)))])
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("%w: %d bytes are missing", errShort, size-int64(n))
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := to.Write(buffer[:n]); err != nil {
+		if _, err := to.Write(w.buffer[:n]); err != nil {
 			return err
 		}
 		size -= int64(n)

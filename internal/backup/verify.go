@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"path/filepath"
 )
@@ -39,7 +40,7 @@ func Verify(ctx context.Context, dir string, progress func(done, total int64)) (
 	var done int64
 	buffer := make([]byte, 1<<20)
 	for _, p := range parts {
-		what, err := readPart(ctx, dir, p, nil, buffer)
+		what, err := readPart(ctx, dir, p, io.Discard, buffer)
 		if err != nil {
 			return v, err
 		}
