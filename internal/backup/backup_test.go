@@ -412,6 +412,33 @@ func TestKeep(t *testing.T) {
 	mustRestore(t, dir, "", tree{"all": "all", "only 4": "only 4"})
 }
 
+// A backup that is removed while all of them are verified is not missing anything, and what
+// comes meanwhile is needed.
+func TestVerifyBesideKeep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "b")
+	mustTake(t, dir, []backup.Source{{Name: "f", Size: 3, Text: []byte("one")}, {Name: "g", Size: 3, Text: []byte("two")}})
+	mustTake(t, dir, []backup.Source{{Name: "f", Size: 5, Text: []byte("three")}})
+	begun := false
+	v, err := backup.Verify(t.Context(), dir, func(int64, int64) {
+		if begun {
+			return
+		}
+		begun = true
+		mustTake(t, dir, []backup.Source{{Name: "f", Size: 4, Text: []byte("four")}})
+		w, err := backup.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if k, err := w.Keep(2); err != nil || k.Backups != 1 || k.Bytes != 6 {
+			t.Fatalf("removed %+v, %v", k, err)
+		}
+	})
+	if err != nil || len(v.Findings) > 0 || v.Unused > 0 {
+		t.Errorf("verified: %+v, %v", v, err)
+	}
+}
+
 // One process at a time writes to a folder, for one store.
 func TestRefusals(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")

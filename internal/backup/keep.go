@@ -38,7 +38,7 @@ func (w *Writer) Keep(n int) (k Kept, err error) {
 			return k, fmt.Errorf("%w: no content was removed, as it may need it", b.Err)
 		}
 	}
-	k.Bytes, err = unused(w.dir, w.list, os.Remove)
+	k.Bytes, err = unused(w.dir, named(w.dir, w.list), os.Remove)
 	return k, err
 }
 

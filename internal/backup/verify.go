@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 )
 
 // Verified is what Verify found.
@@ -51,7 +52,13 @@ func Verify(ctx context.Context, dir string, progress func(done, total int64)) (
 		done += p.Size
 		progress(done, v.Bytes)
 	}
-	v.Unused, err = unused(dir, list, func(string) error { return nil })
+	// Meanwhile others may have made backups, and removed older ones with what only those had.
+	if list, err = List(dir); err != nil {
+		return v, err
+	}
+	named := named(dir, list)
+	v.Findings = slices.DeleteFunc(v.Findings, func(d *DamageError) bool { return !named[d.Object] })
+	v.Unused, err = unused(dir, named, func(string) error { return nil })
 	return v, err
 }
 
@@ -71,27 +78,30 @@ func contents(dir string, list []Backup) (parts []Part, needs map[Part]*DamageEr
 	return parts, needs
 }
 
-// unused calls f for each content that no backup names, and returns how many bytes they
-// have.
-func unused(dir string, list []Backup, f func(path string) error) (total int64, err error) {
+// named returns the objects of the contents that backups name.
+func named(dir string, list []Backup) map[string]bool {
 	parts, _ := contents(dir, list)
 	named := make(map[string]bool, len(parts))
 	for _, p := range parts {
 		named[object(dir, p.Sum)] = true
 	}
+	return named
+}
+
+// unused calls f for each content that is not named, and returns how many bytes they have.
+func unused(dir string, named map[string]bool, f func(path string) error) (total int64, err error) {
 	err = filepath.WalkDir(filepath.Join(dir, objectsDir), func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
+		if err == nil && !d.IsDir() && !named[path] {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				total += info.Size()
+				err = f(path)
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) { // another process has removed it
 			return nil
 		}
-		if err != nil || d.IsDir() || named[path] {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		total += info.Size()
-		return f(path)
+		return err
 	})
 	return total, err
 }
