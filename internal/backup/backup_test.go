@@ -550,6 +550,24 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// What is restored is on disk, with the names of folders that were made for it.
+func TestRestoreIsSynced(t *testing.T) {
+	dir, parent := filepath.Join(t.TempDir(), "b"), t.TempDir()
+	m := mustTake(t, dir, []backup.Source{{Name: "d/f", Size: 1, Text: []byte("x")}})
+	synced := make(map[string]bool)
+	stop := durable.Watch(func(path string) { synced[filepath.Clean(path)] = true })
+	err := m.Restore(t.Context(), dir, filepath.Join(parent, "deep", "er", "new"), accept, quiet)
+	stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{parent, filepath.Join(parent, "deep"), filepath.Join(parent, "deep", "er")} {
+		if !synced[folder] {
+			t.Errorf("%s was not synced: %v", folder, synced)
+		}
+	}
+}
+
 // The names of all contents are on disk before the manifest that needs them, also of those
 // that a process left which was ended before it could see to that.
 func TestNamesAreSyncedBeforeTheManifest(t *testing.T) {

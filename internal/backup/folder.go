@@ -181,24 +181,27 @@ func Open(dir string) (*Writer, error) {
 
 // makeDirs makes the folder and those in it, and their names durable.
 func makeDirs(dir string) error {
-	var made []string // the folders in which something is
-	for d := dir; ; d = filepath.Dir(d) {
-		if _, err := os.Lstat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
-			break
-		}
-		made = append(made, filepath.Dir(d))
-	}
-	for _, d := range []string{dir, filepath.Join(dir, objectsDir), filepath.Join(dir, backupsDir)} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
+	for _, name := range []string{objectsDir, backupsDir} {
+		if err := makeDir(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	for _, d := range append(made, dir) {
-		if err := syncDir(d); err != nil {
-			return err
-		}
+	return durable.SyncPath(dir) // whoever made them may have been ended before
+}
+
+// makeDir makes a directory and those above it, and the names of what was missing durable.
+func makeDir(dir string) error {
+	parent := filepath.Dir(dir)
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == parent {
+		return err
 	}
-	return nil
+	if err := makeDir(parent); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return durable.SyncPath(parent)
 }
 
 // begin removes what others were writing when they were ended.
@@ -226,15 +229,6 @@ func (w *Writer) begin() error {
 
 // Close gives the folder up.
 func (w *Writer) Close() error { return w.lock.Close() }
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return durable.SyncDir(d)
-}
 
 // object is where a content is kept.
 func object(dir string, sum Sum) string {

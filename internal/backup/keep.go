@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/tallylog/tally/internal/durable"
 )
 
 // Kept is what Keep removed.
@@ -30,7 +32,7 @@ func (w *Writer) Keep(n int) (k Kept, err error) {
 	}
 	w.list = w.list[old:]
 	// A manifest that is gone must stay gone before what it names is.
-	if err := syncDir(filepath.Join(w.dir, backupsDir)); err != nil {
+	if err := durable.SyncPath(filepath.Join(w.dir, backupsDir)); err != nil {
 		return k, err
 	}
 	for _, b := range w.list {

@@ -50,7 +50,7 @@ func (m Manifest) Restore(ctx context.Context, dir, target string, accept func(s
 	if err := checkTarget(target); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+	if err := makeDir(filepath.Dir(target)); err != nil {
 		return err
 	}
 	stage, err := os.MkdirTemp(filepath.Dir(target), filepath.Base(target)+stagePattern+"*")
@@ -75,7 +75,7 @@ func (m Manifest) Restore(ctx context.Context, dir, target string, accept func(s
 	if err := os.Rename(stage, target); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(target))
+	return durable.SyncPath(filepath.Dir(target))
 }
 
 func checkTarget(target string) error {
@@ -125,7 +125,7 @@ func (m Manifest) extract(ctx context.Context, dir, stage string, progress func(
 		progress(done, m.Bytes)
 	}
 	for d := range folders {
-		if err := syncDir(filepath.Join(stage, filepath.FromSlash(d))); err != nil {
+		if err := durable.SyncPath(filepath.Join(stage, filepath.FromSlash(d))); err != nil {
 			return err
 		}
 	}

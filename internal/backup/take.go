@@ -90,7 +90,7 @@ func (w *Writer) Take(ctx context.Context, m Manifest, files []Source, progress 
 // commit writes the manifest.
 func (w *Writer) commit(m Manifest) (Manifest, error) {
 	for dir := range w.unsured {
-		if err := syncDir(dir); err != nil {
+		if err := durable.SyncPath(dir); err != nil {
 			return Manifest{}, err
 		}
 	}

@@ -58,13 +58,13 @@ func Replace(path string, data []byte, mode os.FileMode, sync Sync) (err error) 
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil && sync == WithSync {
-		err = syncDir(dir)
+		err = SyncPath(dir)
 	}
 	return err
 }
 
-// syncDir makes the names in a directory durable, on systems that know how.
-func syncDir(dir string) error {
+// SyncPath makes the names in a directory durable: see SyncDir.
+func SyncPath(dir string) error {
 	d, err := os.Open(cmp.Or(dir, "."))
 	if err != nil {
 		return err
