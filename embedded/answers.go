@@ -1,11 +1,10 @@
 package embedded
 
 import (
-	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -24,6 +23,7 @@ func Answers(ctx context.Context, serves string) bool {
 	}
 	defer conn.Close()
 	_ = conn.SetReadDeadline(time.Now().Add(answer)) // a connection that cannot is closed already
-	greeting, _ := bufio.NewReader(conn).ReadString('\n')
-	return strings.HasPrefix(greeting, "INFO ")
+	greeting := make([]byte, len("INFO "))
+	_, err = io.ReadFull(conn, greeting)
+	return err == nil && string(greeting) == "INFO "
 }

@@ -1,0 +1,45 @@
+package embedded_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/tallylog/tally/embedded"
+)
+
+// A server greets; who sends anything else, without end, is not listened to.
+func TestAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	url := "nats://" + l.Addr().String()
+	heard := make(chan int, 1)
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			n, err := 0, error(nil)
+			for chunk := make([]byte, 1<<20); err == nil && n < 1<<28; {
+				var more int
+				more, err = conn.Write(chunk)
+				n += more
+			}
+			conn.Close()
+			heard <- n
+		}
+	}()
+	if embedded.Answers(t.Context(), url) {
+		t.Error("noise is a greeting")
+	}
+	if n := <-heard; n == 1<<28 {
+		t.Errorf("%d bytes were listened to", n)
+	}
+	l.Close()
+	if embedded.Answers(t.Context(), url) {
+		t.Error("nobody greets")
+	}
+	s := mustStart(t, embedded.ServerOptions{Dir: t.TempDir()})
+	if !embedded.Answers(t.Context(), s.URL()) {
+		t.Error("a server does not greet")
+	}
+}
