@@ -202,3 +202,19 @@ func TestAttachedSaysThatTheOwnerIsGone(t *testing.T) {
 		}
 	}
 }
+
+// What a newer version wrote down as lost is not told here: it is said of whom that is.
+func TestNewerListOfDamage(t *testing.T) {
+	dir := t.TempDir()
+	mustStart(t, embedded.ServerOptions{Dir: dir})
+	path := filepath.Join(dir, "damaged", "holes.json")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(`{"version":2}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !errors.Is(err, log.ErrNewer) {
+		t.Errorf("attached: %v", err)
+	}
+	if _, err := embedded.ImageOf(dir, func() (events.Offset, error) { return 0, nil }); !errors.Is(err, log.ErrNewer) {
+		t.Errorf("image: %v", err)
+	}
+}

@@ -74,7 +74,7 @@ func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
 	// not durable then was noted when the store was opened, and no record gets such an offset.
 	lost, err := readHoles(dir)
 	if err != nil {
-		return Image{}, fmt.Errorf("embedded: image of %s: %v", dir, err)
+		return Image{}, fmt.Errorf("embedded: image of %s: %w", dir, err)
 	}
 	x := &imaging{Image: Image{Lost: len(lost), Servers: servers}, dir: filepath.Clean(dir)}
 	if x.Durable, err = upto(); err != nil {
