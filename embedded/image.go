@@ -87,7 +87,7 @@ func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
 	x.given = x.Durable
 	if n := len(lost); n > 0 {
 		x.given = max(x.given, lost[n-1].Offset)
-		if err := x.json(filepath.Join(damagedDir(x.dir), holesFile), holes{Version: 1, Lost: lost}); err != nil {
+		if err := x.json(filepath.Join(damagedDir(x.dir), holesFile), holes{Version: holesVersion, Lost: lost}); err != nil {
 			return Image{}, err
 		}
 	}

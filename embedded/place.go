@@ -72,7 +72,8 @@ func Look(dir string) (Place, error) {
 		return p, &ForeignError{Dir: dir, Holds: names, Server: slices.Contains(names, natsfile.Folder)}
 	}
 	p.State = Present
-	return p, p.read(names)
+	err = p.read(info)
+	return p, err
 }
 
 // systemNames are what a system puts into a directory that nobody uses yet.
@@ -89,8 +90,12 @@ func namesIn(dir string) (names []string, err error) {
 }
 
 // read gathers what the files of a store say.
-func (p *Place) read(names []string) error {
-	if err := p.checkRights(); err != nil {
+func (p *Place) read(info fs.FileInfo) error {
+	if err := checkMine(p.Dir, info); err != nil {
+		return err
+	}
+	p.Others = info.Mode().Perm()&0o077 != 0
+	if err := checkEntries(p.Dir); err != nil {
 		return err
 	}
 	m, err := loadMark(p.Dir)
@@ -110,20 +115,6 @@ func (p *Place) read(names []string) error {
 // Writable returns why nothing can be written to a directory: *ReadOnlyError, or the
 // system's error.
 func Writable(dir string) error { return orReadOnly(dir, mayWrite(dir)) }
-
-// checkRights returns why whoever opens the store is refused, if that is for whom it
-// belongs to.
-func (p *Place) checkRights() error {
-	info, err := os.Stat(p.Dir)
-	if err != nil {
-		return err
-	}
-	if err := checkMine(p.Dir, info); err != nil {
-		return err
-	}
-	p.Others = info.Mode().Perm()&0o077 != 0
-	return checkEntries(p.Dir)
-}
 
 // loadMark reads the mark. One that is not there says nothing; one that cannot be read
 // neither, and that is returned.

@@ -39,16 +39,11 @@ func (e *ReadOnlyError) Error() string {
 // Unwrap returns log.ErrUnavailable.
 func (e *ReadOnlyError) Unwrap() error { return log.ErrUnavailable }
 
-// MakePrivate makes a directory as a store's is: this user's, for this user alone, and with
-// nothing in it that is somebody else's or a link. Errors: *OwnershipError,
-// *ReadOnlyError, or the system's.
-func MakePrivate(dir string) error { return makePrivate(dir) }
-
-// makePrivate makes a directory of this user's, for this user alone. From then on nobody
-// else puts anything there; what somebody put there before is looked for once: each thing
+// MakePrivate makes a directory as a store's is: this user's, for this user alone. From then on
+// nobody else puts anything there; what somebody put there before is looked for once: each thing
 // in it must be this user's, and none a link to elsewhere. (What is deeper is in folders
-// that were made for this user alone.)
-func makePrivate(dir string) error {
+// that were made for this user alone.) Errors: *OwnershipError, *ReadOnlyError, or the system's.
+func MakePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return orReadOnly(dir, err)
 	}

@@ -222,7 +222,7 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if _, err := Look(s.dir); err != nil {
 		return nil, startError(s.dir, err)
 	}
-	if err := makePrivate(s.dir); err != nil {
+	if err := MakePrivate(s.dir); err != nil {
 		return nil, startError(s.dir, err)
 	}
 	lock, err := takeLock(s.dir)
