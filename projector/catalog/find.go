@@ -210,12 +210,13 @@ func (l Lookup) where() (where []string, args []any) {
 	})
 }
 
-// condition is one of SQL with one value. "" selects all.
+// condition is one of SQL with one value. "" selects all, but for the first of a list, which
+// is that of the namespace.
 type condition struct{ text, value string }
 
 func conditions(list []condition) (where []string, args []any) {
-	for _, c := range list {
-		if c.value != "" {
+	for i, c := range list {
+		if i == 0 || c.value != "" {
 			where, args = append(where, c.text), append(args, c.value)
 		}
 	}

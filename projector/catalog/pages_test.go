@@ -29,6 +29,7 @@ func TestFindInNamespace(t *testing.T) {
 		{Lookup{Namespace: "other", Text: "word", Session: "s"}, "[s@2]"},
 		{Lookup{Namespace: "other", Text: "ours", All: true}, "[]"},
 		{Lookup{Namespace: "third", Text: "word", All: true}, "[]"},
+		{Lookup{Text: "word", All: true}, "[]"}, // one of no name, not all
 	} {
 		found, err := f.Find(t.Context(), c.lookup)
 		must(t, err)
