@@ -142,25 +142,22 @@ func (r Reader) Named(ctx context.Context, namespace, name string) (Session, boo
 	if err != nil {
 		return Session{}, false, err
 	}
-	var exact []Session
-	list, err := r.Beginning(ctx, namespace, name, 2)
-	for _, root := range roots {
+	var list, exact []Session
+	for _, root := range append(roots, "") {
+		id := root + name
+		found, err := r.sessions(ctx, "SELECT session FROM sessions WHERE namespace=? AND id>=? AND id<? ORDER BY id LIMIT 2", namespace, id, after(id))
 		if err != nil {
 			return Session{}, false, err
 		}
-		var more []Session
-		if more, err = r.Beginning(ctx, namespace, root+name, 2); len(more) == 0 {
-			continue
-		}
-		list = append(list, more...)
-		if s, ok, err := r.Session(ctx, namespace, root+name); ok && err == nil {
-			exact = append(exact, s)
+		list = append(list, found...)
+		if i := slices.IndexFunc(found, func(s Session) bool { return s.ID == id }); i >= 0 {
+			exact = append(exact, found[i])
 		}
 	}
 	if len(exact) > 0 {
 		list = exact
 	}
-	return first(list), len(list) == 1, err
+	return first(list), len(list) == 1, nil
 }
 
 func first(list []Session) Session {
