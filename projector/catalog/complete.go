@@ -27,21 +27,7 @@ func glance(ctx context.Context, f form, path string) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrNoView, err)
 	}
-	db, err := sql.Open("sqlite", dsn(path, mode))
-	if err != nil {
-		return nil, fmt.Errorf("catalog: %s: %w", path, err)
-	}
-	db.SetMaxOpenConns(1)
-	r := &reader{form: f, path: path, db: db}
-	version, err := readVersion(ctx, db)
-	if err == nil && version != f.version {
-		err = fmt.Errorf("%w: %w", ErrNoView, &versionError{version, f.version})
-	}
-	if err != nil {
-		db.Close()
-		return nil, r.wrap(err)
-	}
-	return r, nil
+	return newReader(ctx, f, path, mode)
 }
 
 // glanceMode says how to open a file without making one beside it. Without a write-ahead

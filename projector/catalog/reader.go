@@ -41,7 +41,11 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not there", ErrNoView, path)
 	}
-	db, err := sql.Open("sqlite", dsn(path, "rw"))
+	return newReader(ctx, f, path, "rw")
+}
+
+func newReader(ctx context.Context, f form, path, mode string) (*reader, error) {
+	db, err := sql.Open("sqlite", dsn(path, mode))
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %s: %w", path, err)
 	}
