@@ -54,10 +54,10 @@ type where struct {
 
 type usageRow struct {
 	where
-	source, day, model, response string
-	run                          events.RunRef
-	usd                          events.Amount
-	tokens                       events.Tokens
+	costKey
+	source, response string
+	usd              events.Amount
+	tokens           events.Tokens
 }
 
 type callRow struct {
@@ -75,20 +75,15 @@ type dayKey struct {
 // rowSize is about how many bytes of memory a row takes.
 const rowSize = 300
 
-// turn takes what a turn says, and returns about how many bytes that takes.
-func (a *activity) turn(f projector.Fact, thread string, t projector.Turn, said projector.Said) int64 {
-	at, day := where{f.Subject, f.Offset, thread, t.Index}, dayOf(t.Timestamp, f)
+// turn takes what a turn of a day says, and returns about how many bytes that takes.
+func (a *activity) turn(at where, day string, run *events.RunRef, said projector.Said) int64 {
 	if a.days == nil {
 		a.days = make(map[dayKey]int)
 	}
-	a.days[dayKey{f.Subject, day, said.Model}]++
+	a.days[dayKey{at.subject, day, said.Model}]++
 	rows := len(said.Tools)
 	if said.Usage != (events.Tokens{}) && isCount(said.Usage) {
-		row := usageRow{where: at, source: InTurn, day: day, model: said.Model, response: said.Response, tokens: said.Usage}
-		if t.Run != nil {
-			row.run = *t.Run
-		}
-		a.usage = append(a.usage, row)
+		a.usage = append(a.usage, usageRow{where: at, costKey: newCostKey(day, said.Model, run), source: InTurn, response: said.Response, tokens: said.Usage})
 		rows++
 	}
 	for i, use := range said.Tools {
@@ -100,24 +95,12 @@ func (a *activity) turn(f projector.Fact, thread string, t projector.Turn, said 
 // cost takes a cost, and returns about how many bytes that takes.
 func (a *activity) cost(f projector.Fact, p *events.CostAccrued) int64 {
 	c := projector.CostOf(f, p)
-	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, source: c.Source, day: c.Day(), model: c.Model, usd: c.USD, tokens: c.Tokens}
-	if c.Run != nil {
-		row.run = *c.Run
-	}
+	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, usd: c.USD, tokens: c.Tokens}
 	if raw, ok := p.Unknown.Get("response"); ok {
 		row.response, _ = rawjson.String(raw) // what is not text names no response
 	}
 	a.usage = append(a.usage, row)
 	return rowSize
-}
-
-// dayOf is the day of a turn in UTC: by its own time, else by that of its event.
-func dayOf(own events.Timestamp, f projector.Fact) string {
-	at, ok := own.Time()
-	if !ok {
-		at, _ = f.Happened().Time()
-	}
-	return string(events.TimestampOf(at))[:len("2006-01-02")]
 }
 
 // isCount reports whether a turn, which nobody has checked, can mean what it says.
@@ -142,26 +125,16 @@ func (a *activity) drop(sub events.Subject) {
 	}
 }
 
-// forget removes the rows of a subject that is folded anew.
-func (a *activity) forget(ctx context.Context, f *file, sub events.Subject) error {
-	for _, table := range activityTables {
-		if err := f.run(ctx, "DELETE FROM "+table+"{set} WHERE namespace=? AND session=?", sub.Namespace, sub.ID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // store writes what was taken.
 func (a *activity) store(ctx context.Context, f *file) error {
 	for _, r := range a.usage {
-		if err := f.run(ctx, insert("usage", 17), append(r.columns(), r.source, r.day, r.model, r.response, r.run.Kind, r.run.ID, string(r.usd),
+		if err := f.put(ctx, "usage", append(r.where.columns(), r.source, r.day, r.model, r.response, r.run.Kind, r.run.ID, string(r.usd),
 			r.tokens.Input, r.tokens.Output, r.tokens.Reasoning, r.tokens.CacheRead, r.tokens.CacheWrite)...); err != nil {
 			return err
 		}
 	}
 	for _, r := range a.calls {
-		if err := f.run(ctx, insert("calls", 12), append(r.columns(), r.part, r.day, r.model, r.response, r.Call, r.Tool, r.Error)...); err != nil {
+		if err := f.put(ctx, "calls", append(r.columns(), r.part, r.day, r.model, r.response, r.Call, r.Tool, r.Error)...); err != nil {
 			return err
 		}
 	}

@@ -312,7 +312,7 @@ func TestActivityOfOddTokens(t *testing.T) {
 func TestDayOf(t *testing.T) {
 	f := projector.Fact{Record: events.Record{Event: events.Event{Time: time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600))}}}
 	for own, want := range map[events.Timestamp]string{"": "2026-03-02", "2026-01-01T01:00:00+02:00": "2025-12-31", "soon": "2026-03-02"} {
-		if got := dayOf(own, f); got != want {
+		if got := dayOf(timeOf(projector.Turn{Timestamp: own}, f)); got != want {
 			t.Errorf("%q: %s, want %s", own, got, want)
 		}
 	}

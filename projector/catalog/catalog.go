@@ -227,15 +227,8 @@ func (c *Catalog) loadBlocks(ctx context.Context, key int64) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var blocks [][]byte
 	rows, err := st.QueryContext(ctx, key)
-	err = each(rows, err, func() error {
-		var b []byte
-		err := rows.Scan(&b)
-		blocks = append(blocks, b)
-		return err
-	})
-	return blocks, err
+	return collect(rows, err, one[[]byte])
 }
 
 // Held implements projector.View.
@@ -342,7 +335,7 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 	if err := c.run(ctx, text, row...); err != nil {
 		return err
 	}
-	if err := c.run(ctx, "INSERT OR REPLACE INTO state{set} VALUES(?,?)", s.key, s.state()); err != nil {
+	if err := c.put(ctx, "state", s.key, s.state()); err != nil {
 		return err
 	}
 	for n := s.blocks; n < s.history.Blocks(); n++ {
@@ -350,7 +343,7 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if err := c.run(ctx, "INSERT OR REPLACE INTO marks{set} VALUES(?,?,?,?,?)", s.key, n, int64(at), turns, s.history.Block(n)); err != nil {
+		if err := c.put(ctx, "marks", s.key, n, int64(at), turns, s.history.Block(n)); err != nil {
 			return err
 		}
 	}
@@ -360,7 +353,7 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 		}
 	}
 	for k, t := range s.costs {
-		if err := c.put(ctx, "costs", k.columns(s, t)); err != nil {
+		if err := c.put(ctx, "costs", values(k.columns(s, t))...); err != nil {
 			return err
 		}
 	}

@@ -96,14 +96,8 @@ func (r Reader) Roots(ctx context.Context, namespace string, most int) ([]string
 
 // sessions returns the rows whose keys a statement returns, in the order of their heads.
 func (r Reader) sessions(ctx context.Context, keys string, args ...any) ([]Session, error) {
-	var list []Session
 	rows, err := r.db.QueryContext(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE session IN ("+keys+") ORDER BY head_offset DESC", args...)
-	err = each(rows, err, func() error {
-		var s Session
-		err := rows.Scan(s.columns()...)
-		list = append(list, s)
-		return err
-	})
+	list, err := collect(rows, err, (*Session).columns)
 	return list, r.wrap(err)
 }
 
@@ -166,12 +160,7 @@ func (r Reader) Timeline(ctx context.Context, namespace, id string) (*projector.
 	if err == nil {
 		var rows *sql.Rows
 		rows, err = r.db.QueryContext(ctx, "SELECT data FROM marks WHERE session=? ORDER BY number", s.key)
-		err = each(rows, err, func() error {
-			var b []byte
-			err := rows.Scan(&b)
-			blocks = append(blocks, b)
-			return err
-		})
+		blocks, err = collect(rows, err, one[[]byte])
 	}
 	if err != nil {
 		return nil, false, r.wrap(err)
@@ -190,15 +179,9 @@ type RunRow struct {
 
 // Runs returns runs of a session, the one made last first, at most so many.
 func (r Reader) Runs(ctx context.Context, namespace, id string, most int) ([]RunRow, error) {
-	var list []RunRow
 	rows, err := r.db.QueryContext(ctx, `SELECT kind, id, state, outcome FROM runs
 		WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?) ORDER BY offset DESC LIMIT ?`, namespace, id, most)
-	err = each(rows, err, func() error {
-		var run RunRow
-		err := rows.Scan(&run.Kind, &run.ID, &run.State, &run.Outcome)
-		list = append(list, run)
-		return err
-	})
+	list, err := collect(rows, err, func(run *RunRow) []any { return []any{&run.Kind, &run.ID, &run.State, &run.Outcome} })
 	return list, r.wrap(err)
 }
 
@@ -233,14 +216,8 @@ func (r Reader) Models(ctx context.Context, namespace string) ([]string, error) 
 }
 
 func (r Reader) texts(ctx context.Context, text string, args ...any) ([]string, error) {
-	var list []string
 	rows, err := r.db.QueryContext(ctx, text, args...)
-	err = each(rows, err, func() error {
-		var s string
-		err := rows.Scan(&s)
-		list = append(list, s)
-		return err
-	})
+	list, err := collect(rows, err, one[string])
 	return list, r.wrap(err)
 }
 
@@ -266,15 +243,9 @@ func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.O
 	if err != nil {
 		return nil, r.wrap(err)
 	}
-	var list []Spoken
 	rows, err := r.db.QueryContext(ctx, fmt.Sprintf(`SELECT offset, thread, number, roles, substr(text, 1, 200) FROM (
 		SELECT * FROM turns WHERE rowid<=? ORDER BY rowid DESC LIMIT %d) WHERE namespace=? AND session=? LIMIT ?`, window/4), last, namespace, session, most)
-	err = each(rows, err, func() error {
-		var t Spoken
-		err := rows.Scan(offset(&t.Offset), &t.Thread, &t.Number, &t.Roles, &t.Text)
-		list = append(list, t)
-		return err
-	})
+	list, err := collect(rows, err, func(t *Spoken) []any { return []any{offset(&t.Offset), &t.Thread, &t.Number, &t.Roles, &t.Text} })
 	return list, r.wrap(err)
 }
 

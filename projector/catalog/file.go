@@ -276,8 +276,7 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 			return err
 		}
 		for _, q := range f.aside {
-			if err := f.run(ctx, insert("quarantine", 6),
-				q.Subject.Namespace, q.Subject.Kind, q.Subject.ID, int64(q.Offset), q.Reason, now()); err != nil {
+			if err := f.put(ctx, "quarantine", q.Subject.Namespace, q.Subject.Kind, q.Subject.ID, int64(q.Offset), q.Reason, now()); err != nil {
 				return err
 			}
 		}
@@ -345,6 +344,11 @@ func (f *file) run(ctx context.Context, text string, args ...any) error {
 		_, err = st.ExecContext(ctx, args...)
 	}
 	return err
+}
+
+// put stores a row of a table of the set, with all its columns.
+func (f *file) put(ctx context.Context, table string, row ...any) error {
+	return f.run(ctx, "INSERT OR REPLACE INTO "+table+"{set} VALUES("+placeholders(len(row))+")", row...)
 }
 
 func (f *file) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
@@ -426,15 +430,10 @@ func readCursor(ctx context.Context, q querier, view string) (c projector.Cursor
 }
 
 func readQuarantine(ctx context.Context, q querier, set string) ([]projector.Quarantine, error) {
-	var list []projector.Quarantine
 	rows, err := q.QueryContext(ctx, "SELECT namespace, kind, id, offset, reason FROM quarantine"+set+" ORDER BY offset")
-	err = each(rows, err, func() error {
-		var x projector.Quarantine
-		err := rows.Scan(&x.Subject.Namespace, &x.Subject.Kind, &x.Subject.ID, offset(&x.Offset), &x.Reason)
-		list = append(list, x)
-		return err
+	return collect(rows, err, func(x *projector.Quarantine) []any {
+		return []any{&x.Subject.Namespace, &x.Subject.Kind, &x.Subject.ID, offset(&x.Offset), &x.Reason}
 	})
-	return list, err
 }
 
 func now() string { return instant(time.Now()) }

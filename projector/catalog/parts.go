@@ -60,7 +60,7 @@ func (c *Catalog) storeRun(ctx context.Context, s *session, r *run) error {
 	if l := r.Last(); l != nil {
 		last = *l
 	}
-	return c.put(ctx, "runs", r.columns(s, &last))
+	return c.put(ctx, "runs", values(r.columns(s, &last))...)
 }
 
 // columns points to what is stored of a run and its newest result.
@@ -75,16 +75,16 @@ type costKey struct {
 	run        events.RunRef // zero: of none
 }
 
-func keyOf(cost projector.Cost) costKey {
-	k := costKey{day: cost.Day(), model: cost.Model}
-	if cost.Run != nil {
-		k.run = *cost.Run
+func newCostKey(day, model string, run *events.RunRef) costKey {
+	k := costKey{day: day, model: model}
+	if run != nil {
+		k.run = *run
 	}
 	return k
 }
 
 func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost) error {
-	k := keyOf(cost)
+	k := newCostKey(cost.Day(), cost.Model, cost.Run)
 	t := s.costs[k]
 	if t == nil {
 		t = &projector.Total{USD: "0"}
@@ -154,16 +154,11 @@ func (c *Catalog) storeDocument(ctx context.Context, d *document) error {
 	if l := d.Last(); l != nil {
 		last = *l
 	}
-	return c.put(ctx, "documents", d.columns(&last))
+	return c.put(ctx, "documents", values(d.columns(&last))...)
 }
 
 // columns points to what is stored of a document and its newest revision.
 func (d *document) columns(last *projector.Revision) []any {
 	return []any{&d.Subject.Namespace, &d.Subject.Kind, &d.Subject.ID, &last.ContentType, &last.Size, &last.Meta.Owner, &last.Meta.Layer,
 		&d.revisions, &d.void, &last.Deleted, offset(&d.first), offset(&last.Offset), &last.Time}
-}
-
-// put stores a row of a table that has all its columns.
-func (c *Catalog) put(ctx context.Context, table string, columns []any) error {
-	return c.run(ctx, insert(table, len(columns)), values(columns)...)
 }

@@ -20,6 +20,18 @@ func each(rows *sql.Rows, err error, scan func() error) error {
 	return rows.Err()
 }
 
+// collect returns all rows of what a query returned; columns points to those of one.
+func collect[T any](rows *sql.Rows, err error, columns func(*T) []any) (list []T, _ error) {
+	err = each(rows, err, func() error {
+		list = append(list, *new(T))
+		return rows.Scan(columns(&list[len(list)-1])...)
+	})
+	return list, err
+}
+
+// one points to the only column of a row.
+func one[T any](value *T) []any { return []any{value} }
+
 // values returns what pointers to the columns of a row point to, to be stored.
 func values(columns []any) []any {
 	list := make([]any, len(columns))
@@ -27,11 +39,6 @@ func values(columns []any) []any {
 		list[i] = reflect.ValueOf(column).Elem().Interface()
 	}
 	return list
-}
-
-// insert is the statement that stores a row of n columns in a table of the set.
-func insert(table string, n int) string {
-	return "INSERT OR REPLACE INTO " + table + "{set} VALUES(" + placeholders(n) + ")"
 }
 
 func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }

@@ -28,8 +28,7 @@ func sessionWord(sub events.Subject) string {
 
 // dayWord is the word for the day of a time.
 func dayWord(at events.Timestamp) string {
-	day, _, _ := strings.Cut(string(at), "T")
-	return "d" + strings.ReplaceAll(day, "-", "")
+	return "d" + strings.ReplaceAll(dayOf(at), "-", "")
 }
 
 // narrow adds the scope of a lookup to what is to be matched. It returns "" if nothing can

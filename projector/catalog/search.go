@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
@@ -39,10 +40,7 @@ type Search struct {
 
 // found is a turn and its text.
 type found struct {
-	subject       events.Subject
-	thread        string
-	offset        events.Offset
-	number        int // among those that its event brought to the thread, from 0
+	where
 	at            events.Timestamp
 	roles, spoken string
 }
@@ -99,12 +97,11 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 	brought := f.Brings()
 	for _, name := range brought.Names() {
 		for _, t := range brought.Turns(name) {
-			said := s.text(t)
-			s.held += s.activity.turn(f, name, t, said)
-			if said.Text == "" {
-				continue
+			said, place, at := s.text(t), where{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
+			s.held += s.activity.turn(place, dayOf(at), t.Run, said)
+			if said.Text != "" {
+				list = append(list, found{place, at, said.Roles, spread(cut(said.Text, maxText))})
 			}
-			list = append(list, found{f.Subject, name, f.Offset, t.Index, timeOf(t, f), said.Roles, spread(cut(said.Text, maxText))})
 		}
 	}
 	return list
@@ -118,6 +115,9 @@ func timeOf(t projector.Turn, f projector.Fact) events.Timestamp {
 	}
 	return f.Happened()
 }
+
+// dayOf is the day of a time, in UTC.
+func dayOf(at events.Timestamp) string { return string(at)[:len(time.DateOnly)] }
 
 // cut shortens a text to so many bytes, between two characters.
 func cut(s string, most int) string {
@@ -147,16 +147,15 @@ func (s *Search) Forget(_ context.Context, sub events.Subject) error {
 func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 	err := s.commit(ctx, c, func(ctx context.Context) error {
 		for _, sub := range s.forgotten {
-			if err := s.run(ctx, "DELETE FROM turns{set} WHERE namespace=? AND session=?", sub.Namespace, sub.ID); err != nil {
-				return err
-			}
-			if err := s.activity.forget(ctx, &s.file, sub); err != nil {
-				return err
+			for _, table := range s.tables {
+				if err := s.run(ctx, "DELETE FROM "+table+"{set} WHERE namespace=? AND session=?", sub.Namespace, sub.ID); err != nil {
+					return err
+				}
 			}
 		}
 		for _, t := range s.pending {
-			if err := s.run(ctx, "INSERT INTO turns{set}(text, namespace, session, offset, thread, number, roles, at, scope) VALUES(?,?,?,?,?,?,?,?,?)",
-				t.spoken, t.subject.Namespace, t.subject.ID, int64(t.offset), t.thread, t.number, t.roles, string(t.at), sessionWord(t.subject)+" "+dayWord(t.at)); err != nil {
+			if err := s.run(ctx, "INSERT INTO turns{set}(namespace, session, offset, thread, number, text, roles, at, scope) VALUES(?,?,?,?,?,?,?,?,?)",
+				append(t.columns(), t.spoken, t.roles, string(t.at), sessionWord(t.subject)+" "+dayWord(t.at))...); err != nil {
 				return err
 			}
 		}
