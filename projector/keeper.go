@@ -150,7 +150,7 @@ func (k *Keeper) await(ctx context.Context, tick <-chan time.Time) error {
 
 // take counts one record and writes what is due.
 func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
-	if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+	if isDamage(err) {
 		return nil // the cursor stays at a record that can be recognised
 	}
 	if err != nil {
@@ -349,7 +349,7 @@ func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int)
 // something is not to write for others.
 func (k *Keeper) leave(ctx context.Context) error {
 	for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if isDamage(err) {
 			continue
 		}
 		if err != nil {

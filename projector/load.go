@@ -308,7 +308,7 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (from events.Subject, there events.Offset, err error) {
 	from, there = sub, at
 	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged || err == nil && rec.Offset <= at {
+		if isDamage(err) || err == nil && rec.Offset <= at {
 			break
 		}
 		if err != nil {
@@ -434,7 +434,7 @@ func (ld *loading) replay(ctx context.Context, threads strands, seg segment) err
 			return nil
 		}
 		for rec, err := range ld.read(ctx, events.Range{Subject: t.subject, After: c.offsets[from] - 1, Upto: c.offsets[to]}) {
-			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			if isDamage(err) {
 				continue // counted when the history was read
 			}
 			if err != nil {
@@ -555,4 +555,9 @@ func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Off
 		return nil, err
 	}
 	return from.Threads, nil
+}
+
+func isDamage(err error) bool {
+	_, damaged := errors.AsType[*events.DamageError](err)
+	return damaged
 }

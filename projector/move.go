@@ -92,7 +92,7 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 		if err == nil {
 			rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
 		}
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged || void[rec.Offset] {
+		if isDamage(err) || void[rec.Offset] {
 			continue
 		}
 		if err != nil {

@@ -61,7 +61,7 @@ func (p Pace) follow(l Follower) reading {
 // await returns when there is a record after an offset and the view has rested.
 func (p Pace) await(ctx context.Context, l Follower, after events.Offset) error {
 	for _, err := range p.follow(l)(ctx, events.Range{After: after}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if isDamage(err) {
 			continue
 		}
 		if err != nil {

@@ -3,7 +3,6 @@ package projector
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -341,7 +340,7 @@ func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Recor
 			}
 			r := events.Range{Subject: src.subject, After: h.offsets[begin] - 1, Upto: h.offsets[src.end-1]}
 			for rec, err := range l.Source.Read(ctx, r) {
-				if _, damaged := errors.AsType[*events.DamageError](err); damaged || err == nil && !own[rec.Offset] {
+				if isDamage(err) || err == nil && !own[rec.Offset] {
 					continue
 				}
 				if !yield(rec, err) || err != nil {

@@ -3,7 +3,6 @@ package projector
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -137,9 +136,4 @@ func (l *Loader) moments(ctx context.Context, s *Session) ([]moment, error) {
 		list = append(list, moment{rec.Offset, at, changes})
 	}
 	return list, nil
-}
-
-func isDamage(err error) bool {
-	_, damaged := errors.AsType[*events.DamageError](err)
-	return damaged
 }

@@ -238,7 +238,7 @@ func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 		if err == nil {
 			rec, err = Resolve(ctx, r.Log, rec, r.MaxValue)
 		}
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if isDamage(err) {
 			continue
 		}
 		if err == nil {
@@ -363,7 +363,7 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 		if err == nil {
 			rec, err = Resolve(ctx, r.Log, rec, r.MaxValue)
 		}
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if isDamage(err) {
 			continue // reads and verify name it; the cursor stays at a record that can be recognised
 		}
 		d := decoded{err: err}

@@ -49,7 +49,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 			v.Sessions++
 		}
 		if _, err := Resolve(ctx, l.Source, rec, l.maxValue()); err != nil {
-			if _, damaged := errors.AsType[*events.DamageError](err); !damaged {
+			if !isDamage(err) {
 				return v, err
 			}
 			v.Findings = append(v.Findings, Finding{rec.Subject.String(), rec.Offset, err.Error()})
@@ -191,7 +191,7 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 	counts := make(map[events.Subject]int)
 	var order []events.Subject
 	for rec, err := range l.Source.Read(ctx, events.Range{Kind: events.KindSession}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if isDamage(err) {
 			continue
 		}
 		if err != nil {
