@@ -143,28 +143,14 @@ func (q Query) sql() (string, []any, error) {
 }
 
 func (q Query) where() (where []string, args []any) {
+	where, args = conditions([]condition{{"namespace=?", q.Namespace}, {"kind=?", q.Kind}, {"cwd=?", q.CWD}, {"project=?", q.Project},
+		{"last_at>=?", stamp(q.Since)}, {"last_at<?", stamp(q.Until)}})
 	add := func(condition string, values ...any) {
 		where, args = append(where, condition), append(args, values...)
-	}
-	add("namespace=?", q.Namespace)
-	if q.Kind != "" {
-		add("kind=?", q.Kind)
-	}
-	if !q.Since.IsZero() {
-		add("last_at>=?", string(events.TimestampOf(q.Since)))
-	}
-	if !q.Until.IsZero() {
-		add("last_at<?", string(events.TimestampOf(q.Until)))
 	}
 	if q.Grep != "" {
 		like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(q.Grep) + "%"
 		add(`(id LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\' OR goal LIKE ? ESCAPE '\' OR opening LIKE ? ESCAPE '\')`, like, like, like, like)
-	}
-	if q.CWD != "" {
-		add("cwd=?", q.CWD)
-	}
-	if q.Project != "" {
-		add("project=?", q.Project)
 	}
 	if q.MinCost > 0 {
 		add("usd_real>=?", q.MinCost)
