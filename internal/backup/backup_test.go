@@ -550,6 +550,37 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// A target that is a link to an empty folder stays one: what is restored is on that disk.
+func TestLinkedTarget(t *testing.T) {
+	dir, parent := filepath.Join(t.TempDir(), "b"), t.TempDir()
+	m := mustTake(t, dir, []backup.Source{{Name: "f", Size: 1, Text: []byte("x")}})
+	disk, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(parent, "link")
+	if err := os.Symlink(disk, link); err != nil {
+		t.Skip(err) // Windows
+	}
+	stage := ""
+	err = m.Restore(t.Context(), dir, link, func(at string) error {
+		stage = at
+		if left := backup.Stages(link); !slices.Equal(left, []string{at}) {
+			t.Errorf("beside it are %v", left)
+		}
+		return nil
+	}, quiet)
+	if err != nil || filepath.Dir(stage) != filepath.Dir(disk) {
+		t.Errorf("made in %s, %v", stage, err)
+	}
+	if real, err := os.Readlink(link); err != nil || real != disk {
+		t.Errorf("it is a link to %q, %v", real, err)
+	}
+	if got := read(t, disk); !maps.Equal(got, tree{"f": "x"}) {
+		t.Errorf("there is %v", got)
+	}
+}
+
 // What is restored is on disk, with the names of folders that were made for it.
 func TestRestoreIsSynced(t *testing.T) {
 	dir, parent := filepath.Join(t.TempDir(), "b"), t.TempDir()

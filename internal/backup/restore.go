@@ -47,6 +47,7 @@ const stagePattern = ".tally-restoring-"
 //
 // Errors: *DamageError, *TargetError, those of accept, the system's.
 func (m Manifest) Restore(ctx context.Context, dir, target string, accept func(stage string) error, progress func(done, total int64)) (err error) {
+	target = linked(target)
 	if err := checkTarget(target); err != nil {
 		return err
 	}
@@ -78,6 +79,14 @@ func (m Manifest) Restore(ctx context.Context, dir, target string, accept func(s
 	return durable.SyncPath(filepath.Dir(target))
 }
 
+// linked returns the directory that a link is to, so that the link stays what it is.
+func linked(target string) string {
+	if real, err := filepath.EvalSymlinks(target); err == nil {
+		return real
+	}
+	return target
+}
+
 func checkTarget(target string) error {
 	entries, err := os.ReadDir(target)
 	switch {
@@ -93,6 +102,7 @@ func checkTarget(target string) error {
 
 // Stages lists what restores into a directory left beside it that were ended.
 func Stages(target string) (paths []string) {
+	target = linked(target)
 	entries, _ := os.ReadDir(filepath.Dir(target)) // what cannot be read has none
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), filepath.Base(target)+stagePattern) {
