@@ -38,7 +38,6 @@ type Place struct {
 	Servers []string      // versions of nats-server that wrote to it
 	Unknown []string      // those of them, and of this program, whose files this program does not know
 	Others  bool          // the rights of the directory let other users in; whoever opens it next ends that
-	Streams []string      // that its mark says it has
 	Lost    []log.Hole    // records that are known to be lost
 }
 
@@ -102,7 +101,7 @@ func (p *Place) read(info fs.FileInfo) error {
 	if newer, ok := errors.AsType[*NewerError](err); ok {
 		return newer
 	}
-	p.Clean, p.Durable, p.Servers, p.Streams = m.Clean, max(m.Durable, loadWatermark(p.Dir)), m.Servers, m.Streams
+	p.Clean, p.Durable, p.Servers = m.Clean, max(m.Durable, loadWatermark(p.Dir)), m.Servers
 	for _, version := range append(slices.Clone(m.Servers), serverVersion) {
 		if !natsfile.Known(version) && !slices.Contains(p.Unknown, version) {
 			p.Unknown = append(p.Unknown, version)

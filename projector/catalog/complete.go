@@ -200,7 +200,6 @@ type Field string
 const (
 	FieldKind    Field = "kind"
 	FieldProject Field = "project"
-	FieldCWD     Field = "cwd"
 )
 
 // Used returns what sessions that were written to of late have in a field, in order.
