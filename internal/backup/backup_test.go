@@ -478,6 +478,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// What a system puts into a folder by itself is in nobody's way.
+func TestSystemsOwnNames(t *testing.T) {
+	dir := t.TempDir()
+	tree{".DS_Store": "x", "lost+found/x": ""}.write(t, dir)
+	mustTake(t, dir, nil)
+}
+
 // Links are not followed, out of the store or out of the folder.
 func TestLinks(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()

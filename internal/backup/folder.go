@@ -20,6 +20,10 @@ const (
 	tempName   = "new.tally-tmp-" // durable.IsTemporary knows it
 )
 
+// names are what may be in a folder of backups: what is made there, and what a system puts
+// into a directory that nobody uses yet.
+var names = []string{objectsDir, backupsDir, lockName, "lost+found", ".DS_Store"}
+
 var (
 	// ErrNoBackup says that there is no such backup.
 	ErrNoBackup = errors.New("there is no such backup")
@@ -139,7 +143,7 @@ func Check(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !slices.Contains([]string{objectsDir, backupsDir, lockName}, e.Name()) && !strings.HasPrefix(e.Name(), tempName) {
+		if !slices.Contains(names, e.Name()) && !strings.HasPrefix(e.Name(), tempName) {
 			return &NotFolderError{Dir: dir, Other: e.Name()}
 		}
 	}
