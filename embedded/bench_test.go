@@ -114,3 +114,63 @@ func appendsTo(b *testing.B, l *log.Log, producers, n int) float64 {
 	all.Wait()
 	return float64(n) / (b.Elapsed() - began).Seconds()
 }
+
+// BenchmarkBatches reports atomic batches of three messages to three subjects per second,
+// each message expecting its subject as the client left it, and beside them single
+// messages with the same clients: on one server, and on three nodes.
+func BenchmarkBatches(b *testing.B) {
+	for _, interval := range []string{"always", "2m"} {
+		for _, clients := range []int{1, 16} {
+			b.Run(fmt.Sprintf("nodes=3/sync=%s/clients=%d", interval, clients), func(b *testing.B) {
+				c := mustClusterSyncing(b, interval)
+				nc := c.mustConnect(c.nodes[0].url)
+				sendBatches(b, mustBatches(b, nc, nc, "B", 3, true), clients)
+			})
+		}
+	}
+	for _, clients := range []int{1, 16} {
+		b.Run(fmt.Sprintf("nodes=1/sync=2m/clients=%d", clients), func(b *testing.B) {
+			ns := runPlain(b, b.TempDir())
+			sendBatches(b, mustBatches(b, ns.nc, ns.nc, "B", 1, true), clients)
+		})
+	}
+}
+
+func sendBatches(b *testing.B, to *batches, clients int) {
+	rate := func(send func(client int, at []uint64)) float64 {
+		var left atomic.Int64
+		left.Store(int64(b.N))
+		var all sync.WaitGroup
+		began := b.Elapsed()
+		for i := range clients {
+			all.Go(func() {
+				for at := make([]uint64, 3); left.Add(-1) >= 0; {
+					send(i, at)
+				}
+			})
+		}
+		all.Wait()
+		return float64(b.N) / (b.Elapsed() - began).Seconds()
+	}
+	b.ResetTimer()
+	batches := rate(func(client int, at []uint64) {
+		list := make([]message, 3)
+		for i := range list {
+			list[i] = message{subject: fmt.Sprint("many.", client, ".", i), expect: fmt.Sprint(at[i])}
+		}
+		a := to.all(list...)
+		if a.code != 0 || a.err != nil {
+			b.Error(a)
+		}
+		at[0], at[1], at[2] = a.seq-2, a.seq-1, a.seq
+	})
+	single := rate(func(client int, at []uint64) {
+		a := to.ask(to.encode(message{subject: fmt.Sprint("one.", client), expect: fmt.Sprint(at[0])}, nil))
+		if a.code != 0 || a.err != nil {
+			b.Error(a)
+		}
+		at[0] = a.seq
+	})
+	b.ReportMetric(batches, "batches/s")
+	b.ReportMetric(single, "messages/s")
+}

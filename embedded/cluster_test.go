@@ -46,7 +46,7 @@ func node(conf string) {
 
 // cluster is three servers, each a process, whose routes lead through this one.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	nodes [3]*member
 	wires [3][3]*wire // from, to
 }
@@ -57,7 +57,12 @@ type member struct {
 	stdin           io.Closer
 }
 
-func mustCluster(t *testing.T) *cluster {
+func mustCluster(t testing.TB) *cluster {
+	t.Helper()
+	return mustClusterSyncing(t, "always")
+}
+
+func mustClusterSyncing(t testing.TB, interval string) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	addresses := freeAddresses(t, 6)
@@ -74,9 +79,9 @@ func mustCluster(t *testing.T) *cluster {
 		m := &member{name: fmt.Sprint("n", i), conf: filepath.Join(dir, "nats.conf")}
 		m.url = "nats://" + clients[i]
 		// A node is told of the others here alone: what they say of themselves leads nowhere.
-		text := fmt.Sprintf("server_name: %s\nlisten: \"%s\"\nmax_payload: 16MB\njetstream { store_dir: \"%s\", sync_interval: always }\n"+
+		text := fmt.Sprintf("server_name: %s\nlisten: \"%s\"\nmax_payload: 16MB\njetstream { store_dir: \"%s\", sync_interval: %s }\n"+
 			"cluster { name: test, listen: \"%s\", advertise: \"127.0.0.1:1\", no_advertise: true, routes: [%s] }\n",
-			m.name, clients[i], dir, routes[i], strings.Join(others, ", "))
+			m.name, clients[i], dir, interval, routes[i], strings.Join(others, ", "))
 		if err := os.WriteFile(m.conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +99,7 @@ func mustCluster(t *testing.T) *cluster {
 }
 
 // freeAddresses returns addresses on which nobody listens, also when a node comes back.
-func freeAddresses(t *testing.T, n int) (list []string) {
+func freeAddresses(t testing.TB, n int) (list []string) {
 	t.Helper()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -189,7 +194,7 @@ type wire struct {
 	conns map[net.Conn]bool
 }
 
-func mustWire(t *testing.T, to string) *wire {
+func mustWire(t testing.TB, to string) *wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -435,5 +440,20 @@ func (c *cluster) mustHold(producers []*producer) {
 			c.t.Errorf("%s: %d events were acknowledged, %d appends had to be repeated: no disturbance was felt, the test showed nothing", m.name, total, tries)
 		}
 		c.t.Logf("%s: %d acknowledged events are there, %d appends were repeated", m.name, total, tries)
+	}
+}
+
+// mustConnect connects to nodes, and to them again as often as it takes.
+func (c *cluster) mustConnect(urls string) *nats.Conn {
+	c.t.Helper()
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		nc, err := nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectBufSize(-1))
+		if err == nil {
+			c.t.Cleanup(nc.Close)
+			return nc
+		}
+		if time.Now().After(giveUp) {
+			c.t.Fatalf("the cluster does not come up: %v", err)
+		}
 	}
 }

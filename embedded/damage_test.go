@@ -199,7 +199,7 @@ func copyOnce(to, from string) error {
 }
 
 // rewriteInPlace changes a file as a disk does that goes bad: its times say nothing.
-func rewriteInPlace(t *testing.T, path string, data []byte) {
+func rewriteInPlace(t testing.TB, path string, data []byte) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err == nil {

@@ -77,7 +77,7 @@ func firstBlock(t *testing.T, dir string) (path string, data []byte, records []n
 	return path, data, records
 }
 
-func mustReadFile(t *testing.T, path string) []byte {
+func mustReadFile(t testing.TB, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

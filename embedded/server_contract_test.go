@@ -72,7 +72,7 @@ func TestServerContractIsDocumented(t *testing.T) {
 // plain is a server without anything of tally's.
 type plain struct {
 	*server.Server
-	t   *testing.T
+	t   testing.TB
 	dir string
 	nc  *nats.Conn
 	js  jetstream.JetStream
@@ -98,7 +98,7 @@ func (h *heard) Errorf(format string, v ...any) { h.hear(format, v...) }
 func (h *heard) Debugf(string, ...any)          {}
 func (h *heard) Tracef(string, ...any)          {}
 
-func runPlain(t *testing.T, dir string) *plain {
+func runPlain(t testing.TB, dir string) *plain {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
 	if err != nil {

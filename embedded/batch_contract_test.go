@@ -1,0 +1,630 @@
+package embedded_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// batchContract is what an append to several subjects takes for granted of the server's
+// atomic batches, on one server and on three nodes that each have the stream.
+var batchContract = []struct {
+	promise string
+	hold    func(b *batches)
+}{
+	{"A batch is stored as one stretch in its order, if each of its expectations holds", batchStored},
+	{"One wrong expectation, on whichever message, and nothing is stored", batchConflict},
+	{"A subject's expectation is on its first message of the batch", batchFirstOfSubject},
+	{"A message may guard another subject instead of its own, also the commit", batchGuards},
+	{"A guard stands before the batch's first message to the subject that it guards", batchGuardFirst},
+	{"Of two batches that each guard what the other writes one is stored", batchGuardsCross},
+	{"A guard stands in the way of others that look at its subject, for as long as its batch is under way", batchGuardsShared},
+	{"What eob carries is not looked at", batchEnd},
+	{"The first message may expect the stream's last sequence, no other may", batchStream},
+	{"Of two batches that expect the same of crossing subjects one is stored", batchCross},
+	{"Batches that expect nothing are all stored, each in one stretch", batchSide},
+	{"A message to a subject of an open batch is stored, and the batch's expectation is then wrong", batchOvertaken},
+	{"A known id anywhere in a batch, and nothing is stored", batchDuplicate},
+	{"A batch that is repeated before its answer is stored once", batchRepeated},
+	{"A batch has 1,000 messages at most", batchLength},
+	{"A stream takes 50 open batches", batchOpen},
+	{"A batch whose beginning the server does not have stores nothing", batchHeadless},
+	{"A stream without allow_atomic refuses batches", batchRefused},
+}
+
+func TestBatchContract(t *testing.T) {
+	t.Run("one server", func(t *testing.T) {
+		p := runPlain(t, t.TempDir())
+		side, err := nats.Connect("", nats.InProcessServer(p.Server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer side.Close()
+		holdBatches(t, p.nc, side, 1)
+	})
+	t.Run("three nodes", func(t *testing.T) {
+		testkit.Long(t)
+		c := mustCluster(t)
+		holdBatches(t, c.mustConnect(c.nodes[0].url), c.mustConnect(c.nodes[1].url), 3)
+	})
+}
+
+func holdBatches(t *testing.T, nc, side *nats.Conn, replicas int) {
+	b := mustBatches(t, nc, side, "B", replicas, true)
+	for i, c := range batchContract {
+		t.Run(c.promise, func(t *testing.T) {
+			here := *b
+			here.t, here.prefix = t, fmt.Sprintf("%s.%d.", b.stream, i)
+			c.hold(&here)
+		})
+	}
+}
+
+// The page and the tests have the same list.
+func TestBatchContractIsDocumented(t *testing.T) {
+	var want, have []string
+	for _, c := range batchContract {
+		want = append(want, c.promise)
+	}
+	for line := range strings.Lines(string(mustReadFile(t, filepath.Join("..", "docs", "nats-server.md")))) {
+		if cells := strings.Split(line, " | "); len(cells) == 4 && !strings.Contains(line, "---") && cells[0] != "| Atomic batches" {
+			have = append(have, strings.ReplaceAll(strings.TrimPrefix(cells[0], "| "), "`", ""))
+		}
+	}
+	if !slices.Equal(want, have) {
+		t.Errorf("the page has\n%s\nthe tests have\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// batches is a stream that takes them.
+type batches struct {
+	t        testing.TB
+	nc, side *nats.Conn // side: for what happens beside it
+	js       jetstream.JetStream
+	stream   string
+	prefix   string // of the test's subjects
+	replicas int
+}
+
+func mustBatches(t testing.TB, nc, side *nats.Conn, stream string, replicas int, atomic bool) *batches {
+	t.Helper()
+	b := &batches{t: t, nc: nc, side: side, stream: stream, prefix: stream + ".", replicas: replicas}
+	var err error
+	if b.js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // until the nodes have found each other
+		_, err = b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"}, Replicas: replicas,
+			Discard: jetstream.DiscardNew, AllowAtomicPublish: atomic}) // without direct gets: only the leader answers
+		if err == nil {
+			return b
+		}
+		if time.Now().After(giveUp) {
+			t.Fatalf("no stream: %v", err)
+		}
+	}
+}
+
+// message is one of a batch. Its expectation is of its own subject, or of the one that it
+// guards.
+type message struct {
+	subject string
+	expect  string // a sequence; empty: none
+	guard   string
+	id      string
+	header  map[string]string // further ones
+}
+
+// answer is what the server says to a commit, or to a message by itself.
+type answer struct {
+	code      int
+	text      string
+	seq       uint64
+	count     int
+	duplicate bool
+	err       error // no answer
+}
+
+func (a answer) String() string {
+	switch {
+	case a.err != nil:
+		return a.err.Error()
+	case a.code != 0:
+		return fmt.Sprint(a.code, " ", a.text)
+	}
+	return fmt.Sprintf("%d messages, the last at %d, duplicate: %v", a.count, a.seq, a.duplicate)
+}
+
+func (b *batches) encode(m message, more map[string]string) *nats.Msg {
+	msg := &nats.Msg{Subject: b.prefix + m.subject, Header: nats.Header{}, Data: []byte(m.subject)}
+	set := func(name, value string) {
+		if value != "" {
+			msg.Header[name] = []string{value}
+		}
+	}
+	set("Nats-Expected-Last-Subject-Sequence", m.expect)
+	set("Nats-Msg-Id", m.id)
+	if m.guard != "" {
+		set("Nats-Expected-Last-Subject-Sequence-Subject", b.prefix+m.guard)
+	}
+	for _, list := range []map[string]string{m.header, more} {
+		for name, value := range list {
+			set(name, value)
+		}
+	}
+	return msg
+}
+
+// batch is one that was begun.
+type batch struct {
+	*batches
+	id   string
+	sent int
+}
+
+func (b *batches) begin(list ...message) *batch {
+	b.t.Helper()
+	c := &batch{b, nuid.Next(), 0}
+	c.send(list...)
+	return c
+}
+
+func (c *batch) next() map[string]string {
+	c.sent++
+	return map[string]string{"Nats-Batch-Id": c.id, "Nats-Batch-Sequence": strconv.Itoa(c.sent)}
+}
+
+func (c *batch) send(list ...message) {
+	c.t.Helper()
+	for _, m := range list {
+		if err := c.nc.PublishMsg(c.encode(m, c.next())); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// commit sends the last message, or one of which the server keeps nothing.
+func (c *batch) commit(m message) answer { return c.ask(c.last(m, "1")) }
+func (c *batch) end(m message) answer    { return c.ask(c.last(m, "eob")) }
+
+func (c *batch) last(m message, how string) *nats.Msg {
+	more := c.next()
+	more["Nats-Batch-Commit"] = how
+	return c.encode(m, more)
+}
+
+// all sends a batch, and gives the answer to its commit.
+func (b *batches) all(list ...message) answer {
+	b.t.Helper()
+	return b.begin(list[:len(list)-1]...).commit(list[len(list)-1])
+}
+
+func (b *batches) ask(m *nats.Msg) answer {
+	reply, err := b.nc.RequestMsg(m, 5*time.Second)
+	if err != nil {
+		return answer{err: err}
+	}
+	return b.parse(reply.Data)
+}
+
+func (b *batches) parse(data []byte) answer {
+	var said struct {
+		Seq       uint64
+		Count     int
+		Duplicate bool
+		Error     struct {
+			ErrCode     int `json:"err_code"`
+			Description string
+		}
+	}
+	err := json.Unmarshal(data, &said)
+	return answer{said.Error.ErrCode, said.Error.Description, said.Seq, said.Count, said.Duplicate, err}
+}
+
+// put stores a message by itself and gives its sequence.
+func (b *batches) put(subject string) uint64 {
+	b.t.Helper()
+	a := b.ask(b.encode(message{subject: subject}, nil))
+	if a.err != nil || a.code != 0 {
+		b.t.Fatal(a)
+	}
+	return a.seq
+}
+
+func (b *batches) lastSequence() uint64 {
+	b.t.Helper()
+	s, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s.CachedInfo().State.LastSeq
+}
+
+// stored gives the sequences of a subject's messages.
+func (b *batches) stored(subject string) (list []uint64) {
+	b.t.Helper()
+	s, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	from := uint64(1)
+	for {
+		m, err := s.GetMsg(b.t.Context(), from, jetstream.WithGetMsgSubject(b.prefix+subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return list
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		list, from = append(list, m.Sequence), m.Sequence+1
+	}
+}
+
+// mustStore wants a batch to be stored, and nothing else with it.
+func (b *batches) mustStore(list ...message) answer {
+	b.t.Helper()
+	before := b.lastSequence()
+	a := b.all(list...)
+	if a.code != 0 || a.err != nil || a.count != len(list) || a.seq != before+uint64(len(list)) || b.lastSequence() != a.seq {
+		b.t.Errorf("%v is answered %v, the last sequence was %d", list, a, before)
+	}
+	return a
+}
+
+// mustRefuse wants a batch to be refused with one of the codes, and nothing to be stored.
+func (b *batches) mustRefuse(list []message, codes ...int) answer {
+	b.t.Helper()
+	before := b.lastSequence()
+	a := b.all(list...)
+	if !slices.Contains(codes, a.code) || b.lastSequence() != before {
+		b.t.Errorf("%v is answered %v, want %d; the last sequence was %d, is %d", list, a, codes, before, b.lastSequence())
+	}
+	return a
+}
+
+func at(seq uint64) string { return strconv.FormatUint(seq, 10) }
+
+func batchStored(b *batches) {
+	x, y := b.put("x"), b.put("y")
+	a := b.mustStore(message{subject: "x", expect: at(x)}, message{subject: "new", expect: "0"}, message{subject: "x"}, message{subject: "y", expect: at(y)}, message{subject: "any"})
+	for i, subject := range []string{"x", "new", "x", "y", "any"} {
+		if seq := a.seq - 4 + uint64(i); !slices.Contains(b.stored(subject), seq) {
+			b.t.Errorf("%d is not of %s", seq, subject)
+		}
+	}
+}
+
+func batchConflict(b *batches) {
+	for wrong := range 3 {
+		list := []message{{subject: "x", expect: at(b.put("x"))}, {subject: "y", expect: at(b.put("y"))}, {subject: "z", expect: at(b.put("z"))}}
+		want, _ := strconv.ParseUint(list[wrong].expect, 10, 64)
+		list[wrong].expect = at(want - 1)
+		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+at(want) {
+			b.t.Errorf("message %d is wrong: %v, want the sequence %d", wrong+1, a, want)
+		}
+		list[wrong].expect = "0"
+		b.mustRefuse(list, 10071)
+		list[wrong].expect = at(want)
+		b.mustStore(list...)
+	}
+}
+
+func batchFirstOfSubject(b *batches) {
+	x := b.put("x")
+	b.mustRefuse([]message{{subject: "x"}, {subject: "y"}, {subject: "x", expect: at(x)}}, 10164)
+	b.mustRefuse([]message{{subject: "x", expect: at(x)}, {subject: "x", expect: at(x)}}, 10164)
+	b.mustRefuse([]message{{subject: "x", expect: at(x)}, {subject: "x", expect: at(b.lastSequence() + 1)}}, 10164)
+	b.mustStore(message{subject: "x", expect: at(x)}, message{subject: "y"}, message{subject: "x"})
+}
+
+func batchGuards(b *batches) {
+	g, x := b.put("g"), b.put("x")
+	for place := range 3 {
+		list := []message{{subject: "a"}, {subject: "b"}, {subject: "c"}}
+		list[place].guard, list[place].expect = "g", at(g-1)
+		if a := b.mustRefuse(list, 10071); a.text != "wrong last sequence: "+at(g) {
+			b.t.Errorf("the guard on message %d: %v, want the sequence %d", place+1, a, g)
+		}
+		list[place].expect = at(g)
+		b.mustStore(list...)
+		list[place].guard, list[place].expect = "nothing", "0"
+		b.mustStore(list...)
+		list[place].expect = at(g)
+		b.mustRefuse(list, 10071)
+	}
+	// It is instead of the message's own expectation: that of x is not looked at.
+	b.put("x")
+	b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "y"})
+	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(x)}, {subject: "y"}}, 10071)
+	b.mustRefuse([]message{{subject: "x", guard: "g"}, {subject: "y"}}, 10193)
+	// Several of one subject agree or do not.
+	b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "y", guard: "g", expect: at(g)})
+	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(g)}, {subject: "y", guard: "g", expect: "0"}}, 10071)
+}
+
+func batchGuardFirst(b *batches) {
+	g := b.put("g")
+	b.mustRefuse([]message{{subject: "g"}, {subject: "x", guard: "g", expect: at(g)}}, 10164)
+	b.mustRefuse([]message{{subject: "g", expect: at(g)}, {subject: "x", guard: "g", expect: at(g)}}, 10164)
+	b.mustRefuse([]message{{subject: "x", guard: "g", expect: at(g - 1)}, {subject: "g"}}, 10071)
+	a := b.mustStore(message{subject: "x", guard: "g", expect: at(g)}, message{subject: "g"})
+	b.mustStore(message{subject: "x", guard: "g", expect: at(a.seq)}, message{subject: "g", expect: at(a.seq)})
+}
+
+// pair sends two batches side by side, by two connections, and gives both answers.
+func (b *batches) pair(one, two []message) (both [2]answer) {
+	other := *b
+	other.nc = b.side
+	first, second := b.begin(one[:len(one)-1]...), other.begin(two[:len(two)-1]...)
+	var commits sync.WaitGroup
+	commits.Go(func() { both[1] = second.commit(two[len(two)-1]) })
+	both[0] = first.commit(one[len(one)-1])
+	commits.Wait()
+	return both
+}
+
+// codes counts answers.
+type codes map[string]int
+
+func (c codes) add(list ...answer) {
+	for _, a := range list {
+		switch {
+		case a.err != nil:
+			c[a.err.Error()]++
+		default:
+			c[strconv.Itoa(a.code)]++
+		}
+	}
+}
+
+func batchGuardsCross(b *batches) {
+	said := codes{}
+	for range testkit.Times(20) {
+		x, y := b.put("x"), b.put("y")
+		both := b.pair([]message{{subject: "x", guard: "y", expect: at(y)}, {subject: "l"}}, []message{{subject: "y", guard: "x", expect: at(x)}, {subject: "m"}})
+		said.add(both[:]...)
+		b.mustWinOnce(both)
+	}
+	b.t.Logf("answers: %v", said)
+}
+
+func batchGuardsShared(b *batches) {
+	said := codes{}
+	for range testkit.Times(10) {
+		g := b.put("g")
+		guard := func(subject string) []message {
+			return []message{{subject: subject, guard: "g", expect: at(g)}, {subject: "l"}}
+		}
+		both := b.pair(guard("x"), guard("y"))
+		said.add(both[:]...)
+		for i, a := range both {
+			if a.err != nil || a.code != 0 && (a.code != 10164 || b.replicas == 1 || both[1-i].code != 0) {
+				b.t.Errorf("got %v and %v", both[0], both[1])
+			}
+		}
+	}
+	b.t.Logf("answers: %v", said)
+}
+
+// mustWinOnce wants one of two batches to be stored, and the other to be refused as the
+// subject is not, or may not be, as expected.
+func (b *batches) mustWinOnce(both [2]answer) {
+	b.t.Helper()
+	for i, a := range both {
+		if lost := both[1-i].code; a.code == 0 && a.err == nil && (lost == 10071 || lost == 10164 && b.replicas > 1) {
+			return
+		}
+	}
+	b.t.Errorf("the answers are %v and %v", both[0], both[1])
+}
+
+func batchEnd(b *batches) {
+	x := b.put("x")
+	before := b.lastSequence()
+	a := b.begin(message{subject: "y"}).end(message{subject: "x", expect: at(x - 1), id: "eob", header: map[string]string{"Nats-Expected-Stream": "other"}})
+	if a.code != 0 || a.count != 1 || a.seq != before+1 || len(b.stored("x")) != 1 {
+		b.t.Errorf("got %v", a)
+	}
+	if a := b.begin(message{subject: "y"}).end(message{subject: "y", guard: "x", expect: "0"}); a.code != 0 || a.count != 1 {
+		b.t.Errorf("got %v", a)
+	}
+	b.mustStore(message{subject: "x", expect: at(x), id: "eob"}, message{subject: "y"}) // its id is not known either
+}
+
+const expectStream = "Nats-Expected-Last-Sequence"
+
+func batchStream(b *batches) {
+	x := b.put("x")
+	last := b.lastSequence()
+	b.mustRefuse([]message{{subject: "y", header: map[string]string{expectStream: at(last - 1)}}, {subject: "z"}}, 10071)
+	b.mustRefuse([]message{{subject: "y"}, {subject: "z", header: map[string]string{expectStream: at(last)}}}, 10071)
+	b.mustRefuse([]message{{subject: "y"}, {subject: "z", header: map[string]string{expectStream: at(last + 1)}}}, 10164)
+	b.mustRefuse([]message{{subject: "y", guard: "x", expect: at(x - 1), header: map[string]string{expectStream: at(last)}}, {subject: "z"}}, 10071)
+	b.mustStore(message{subject: "y", guard: "x", expect: at(x), header: map[string]string{expectStream: at(last)}}, message{subject: "z"})
+}
+
+func batchCross(b *batches) {
+	said := codes{}
+	for range testkit.Times(20) {
+		x, y := b.put("x"), b.put("y")
+		both := b.pair([]message{{subject: "x", expect: at(x)}, {subject: "y", expect: at(y)}}, []message{{subject: "y", expect: at(y)}, {subject: "x", expect: at(x)}})
+		said.add(both[:]...)
+		b.mustWinOnce(both)
+	}
+	b.t.Logf("answers: %v", said)
+}
+
+func batchSide(b *batches) {
+	for range testkit.Times(10) {
+		for _, a := range b.pair([]message{{subject: "x"}, {subject: "y"}, {subject: "one"}}, []message{{subject: "y"}, {subject: "x"}, {subject: "two"}}) {
+			if a.code != 0 || a.err != nil || a.count != 3 {
+				b.t.Errorf("got %v", a)
+			}
+		}
+	}
+	x, y := b.stored("x"), b.stored("y")
+	for _, list := range []struct{ first, second, third []uint64 }{{x, y, b.stored("one")}, {y, x, b.stored("two")}} {
+		for _, seq := range list.third {
+			if !slices.Contains(list.second, seq-1) || !slices.Contains(list.first, seq-2) {
+				b.t.Errorf("the batch that ends at %d is not in one stretch", seq)
+			}
+		}
+	}
+}
+
+func batchOvertaken(b *batches) {
+	for range testkit.Times(10) {
+		x := b.put("x")
+		open := b.begin(message{subject: "y"}, message{subject: "x", expect: at(x)})
+		now := b.put("x")
+		if a := open.commit(message{subject: "z"}); a.code != 10071 || a.text != "wrong last sequence: "+at(now) {
+			b.t.Errorf("got %v, want %d", a, now)
+		}
+	}
+	if y := b.stored("y"); len(y) != 0 {
+		b.t.Errorf("of what was refused %v is there", y)
+	}
+	// One that is not stored yet when the commit comes.
+	said := codes{}
+	for range testkit.Times(10) {
+		x := b.put("x")
+		open := b.begin(message{subject: "y"}, message{subject: "x", expect: at(x)})
+		if err := b.nc.PublishMsg(b.encode(message{subject: "x"}, nil)); err != nil {
+			b.t.Fatal(err)
+		}
+		a := open.commit(message{subject: "z"})
+		said.add(a)
+		if a.code != 10071 && (a.code != 10164 || b.replicas == 1) {
+			b.t.Errorf("got %v", a)
+		}
+	}
+	b.t.Logf("answers: %v", said)
+	// And one that expects something while a batch is stored.
+	clear(said)
+	for range testkit.Times(10) {
+		x := b.put("x")
+		reply, err := b.nc.SubscribeSync(b.nc.NewInbox())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		last := b.begin(message{subject: "y"}).last(message{subject: "x"}, "1")
+		last.Reply = reply.Subject
+		if err := b.nc.PublishMsg(last); err != nil {
+			b.t.Fatal(err)
+		}
+		a := b.ask(b.encode(message{subject: "x", expect: at(x)}, nil))
+		said.add(a)
+		if a.code != 10071 && (a.code != 10164 || b.replicas == 1) {
+			b.t.Errorf("got %v", a)
+		}
+		if m, err := reply.NextMsg(5 * time.Second); err != nil || b.parse(m.Data).code != 0 {
+			b.t.Errorf("the batch: %v", err)
+		}
+		reply.Unsubscribe()
+	}
+	b.t.Logf("answers: %v", said)
+}
+
+func batchDuplicate(b *batches) {
+	x := b.put("x")
+	id := func(name string) string { return b.prefix + name }
+	list := []message{{subject: "x", expect: at(x), id: id("1")}, {subject: "y", id: id("2")}, {subject: "z", id: id("3")}}
+	b.mustRefuse([]message{{subject: "y", id: id("2")}, {subject: "z"}, {subject: "z", id: id("2")}}, 10201)
+	b.mustStore(list...)
+	if a := b.mustRefuse(list, 10201); a.seq != 0 || a.duplicate {
+		b.t.Errorf("the answer says where: %v", a) // the expectation is wrong now, too: ids come first
+	}
+	b.mustRefuse([]message{{subject: "x"}, {subject: "y", id: id("2")}, {subject: "z"}}, 10201)
+	b.mustRefuse([]message{{subject: "x", expect: at(x)}, {subject: "y", id: id("2")}, {subject: "z"}}, 10071) // message by message
+	if a := b.ask(b.encode(list[1], nil)); !a.duplicate {
+		b.t.Errorf("one of a batch, by itself: %v", a)
+	}
+}
+
+func batchRepeated(b *batches) {
+	said := codes{}
+	for i := range testkit.Times(10) {
+		id := func(n int) string { return fmt.Sprint(b.prefix, i, ".", n) }
+		list := []message{{subject: "x", id: id(1)}, {subject: "y", id: id(2)}, {subject: "z", id: id(3)}}
+		both := b.pair(list, list)
+		said.add(both[:]...)
+		if both[0].code != 0 {
+			both[0], both[1] = both[1], both[0]
+		}
+		if both[0].code != 0 || both[0].err != nil || both[1].code != 10201 && (both[1].code != 10158 || b.replicas == 1) {
+			b.t.Errorf("got %v and %v", both[0], both[1])
+		}
+	}
+	b.t.Logf("answers: %v", said)
+	if n := len(b.stored("y")); n != testkit.Times(10) {
+		b.t.Errorf("%d are there", n)
+	}
+}
+
+func many(n int) []message {
+	list := make([]message, n)
+	for i := range list {
+		list[i].subject = fmt.Sprint(i)
+	}
+	return list
+}
+
+func batchLength(b *batches) {
+	b.mustStore(many(1000)...)
+	b.mustRefuse(many(1001), 10199)
+	b.mustRefuse(many(1002), 10199)
+	if a := b.begin(many(1000)...).end(message{subject: "x"}); a.code != 0 || a.count != 1000 {
+		b.t.Errorf("1,000 and eob: %v", a)
+	}
+}
+
+func batchOpen(b *batches) {
+	var open []*batch
+	for range 50 {
+		open = append(open, b.begin(message{subject: "x"}))
+	}
+	b.mustRefuse([]message{{subject: "y"}}, 10210)
+	b.mustRefuse([]message{{subject: "y"}, {subject: "z"}}, 10176) // as its first message was refused
+	for _, c := range open {
+		if a := c.commit(message{subject: "y"}); a.code != 0 || a.count != 2 {
+			b.t.Errorf("got %v", a)
+		}
+	}
+	b.mustStore(message{subject: "y"})
+}
+
+func batchHeadless(b *batches) {
+	c := b.begin()
+	c.sent = 1
+	if a := c.commit(message{subject: "x"}); a.code != 10176 {
+		b.t.Errorf("without the first: %v", a)
+	}
+	c = b.begin(message{subject: "x"})
+	c.sent++
+	if a := c.commit(message{subject: "x"}); a.code != 10176 {
+		b.t.Errorf("without the second: %v", a)
+	}
+	if x := b.stored("x"); len(x) != 0 {
+		b.t.Errorf("%v is there", x)
+	}
+}
+
+func batchRefused(b *batches) {
+	none := mustBatches(b.t, b.nc, b.side, "none", b.replicas, false)
+	none.mustRefuse([]message{{subject: "x"}, {subject: "y"}}, 10174)
+	none.mustRefuse([]message{{subject: "x"}}, 10174)
+	none.put("x")
+}

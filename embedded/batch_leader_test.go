@@ -1,0 +1,305 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// sentBatch is one that was sent whole, and perhaps answered.
+type sentBatch struct {
+	*batches
+	name string
+	said answer
+	lost bool // there was no answer
+}
+
+func (s *sentBatch) messages() (list []message) {
+	for i := range 3 {
+		list = append(list, message{subject: s.name, id: fmt.Sprint(s.prefix, s.name, ".", i)})
+	}
+	return list
+}
+
+// fate is what became of a batch: all of it is there once, in one stretch, or nothing of it.
+func (s *sentBatch) fate() (there bool) {
+	s.t.Helper()
+	list := s.stored(s.name)
+	if n := len(list); n != 0 && n != 3 || n == 3 && list[2]-list[0] != 2 {
+		s.t.Errorf("of %s.%s there is %v", s.stream, s.name, list)
+	}
+	return len(list) > 0
+}
+
+// mustSettle sends the same messages again as another batch: then they are there.
+func (s *sentBatch) mustSettle(there bool) {
+	s.t.Helper()
+	a := s.insist(s.all, s.messages()...)
+	if there && a.code != 10201 || !there && a.code != 0 && a.code != 10201 || !s.fate() {
+		s.t.Errorf("%s.%s, there: %v, is answered %v", s.stream, s.name, there, a)
+	}
+}
+
+// insist sends a batch until there is an answer that says what became of it.
+func (b *batches) insist(send func(...message) answer, list ...message) answer {
+	b.t.Helper()
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		a := send(list...)
+		if a.err == nil && a.code != 10158 && a.code != 10176 {
+			return a
+		}
+		if time.Now().After(giveUp) {
+			b.t.Fatalf("no answer: %v", a)
+		}
+	}
+}
+
+// flood sends batches one behind the other, without waiting, as long as it can, and gives
+// a function that collects the answers. It calls after for each.
+func (b *batches) flood(round string, n int, after func()) func() []*sentBatch {
+	inbox := b.nc.NewInbox()
+	replies, err := b.nc.SubscribeSync(inbox + ".*")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var list []*sentBatch
+	for i := 0; i < n && err == nil; i++ {
+		s := &sentBatch{batches: b, name: fmt.Sprint(round, "-", i), lost: true}
+		list = append(list, s)
+		messages := s.messages()
+		c := &batch{b, s.name, 0}
+		last := c.last(messages[2], "1")
+		last.Header["Nats-Batch-Sequence"] = []string{"3"}
+		last.Reply = fmt.Sprint(inbox, ".", i)
+		c.sent = 0
+		for _, m := range []*nats.Msg{c.encode(messages[0], c.next()), c.encode(messages[1], c.next()), last} {
+			err = errors.Join(err, b.nc.PublishMsg(m))
+		}
+		err = errors.Join(err, b.nc.FlushTimeout(time.Second))
+		after()
+	}
+	return func() []*sentBatch {
+		defer replies.Unsubscribe()
+		for {
+			m, err := replies.NextMsg(200 * time.Millisecond)
+			if err != nil {
+				return list
+			}
+			var i int
+			fmt.Sscanf(m.Subject[len(inbox)+1:], "%d", &i)
+			if m.Header.Get("Status") == "" { // else nobody took it
+				list[i].said, list[i].lost = b.parse(m.Data), false
+			}
+		}
+	}
+}
+
+// leaderOf returns the node that leads a stream, or -1.
+func (c *cluster) leaderOf(b *batches) int {
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
+	defer cancel()
+	if s, err := b.js.Stream(ctx, b.stream); err == nil && s.CachedInfo().Cluster != nil {
+		for i, m := range c.nodes {
+			if s.CachedInfo().Cluster.Leader == m.name {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// await waits until a stream has a leader, and all nodes are up to date.
+func (c *cluster) await(b *batches) {
+	c.t.Helper()
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		s, err := b.js.Stream(c.t.Context(), b.stream)
+		ready := err == nil && s.CachedInfo().Cluster != nil && s.CachedInfo().Cluster.Leader != "" && len(s.CachedInfo().Cluster.Replicas) == 2
+		for i := 0; ready && i < 2; i++ {
+			ready = s.CachedInfo().Cluster.Replicas[i].Current
+		}
+		if ready {
+			return
+		}
+		if time.Now().After(giveUp) {
+			c.t.Fatalf("%s is not ready: %v", b.stream, err)
+		}
+	}
+}
+
+// fates counts what became of batches.
+type fates struct{ answered, lostThere, lostGone, refused int }
+
+func (f *fates) lost() int { return f.lostThere + f.lostGone }
+
+func (f *fates) settle(list []*sentBatch) {
+	for _, s := range list {
+		there := s.fate()
+		switch {
+		case s.lost && there:
+			f.lostThere++
+		case s.lost:
+			f.lostGone++
+		case s.said.code == 0:
+			f.answered++
+			if !there {
+				s.t.Errorf("%s.%s was acknowledged at %d, and is not there", s.stream, s.name, s.said.seq)
+			}
+		default:
+			f.refused++
+			if there {
+				s.t.Errorf("%s.%s was refused (%v), and is there", s.stream, s.name, s.said)
+			}
+		}
+		s.mustSettle(there)
+	}
+}
+
+// The leader hands over, is killed, or all nodes are, while batches are under way: of each
+// there is all or nothing, what was acknowledged is there, and the same messages again settle
+// what was not. A batch whose commit comes to the next leader is refused.
+func TestBatchesLoseTheirLeader(t *testing.T) {
+	testkit.Long(t)
+	c := mustCluster(t)
+	nc := c.mustConnect(c.urls())
+	var list []*batches
+	for i := range 9 {
+		list = append(list, mustBatches(t, nc, c.mustConnect(c.urls()), fmt.Sprint("B", i), 3, true))
+	}
+	rounds, handovers := 1, testkit.Times(10)
+	if os.Getenv("TALLY_SOAK") != "" {
+		rounds, handovers = 10, 60
+	}
+	var hands, one, all fates
+	for round := range handovers {
+		c.handOver(list[0], fmt.Sprint("hand", round), &hands)
+	}
+	for round := range rounds {
+		c.loseOne(list, fmt.Sprint("one", round), &one)
+		if rounds > 1 {
+			c.loseAll(list, fmt.Sprint("all", round), &all)
+		}
+	}
+	t.Logf("the leader handed over: %+v; it was killed: %+v; all were: %+v", hands, one, all)
+	if hands.lost()+one.lost()+all.lost() == 0 || hands.answered+one.answered+all.answered == 0 {
+		t.Error("each batch, or none, was answered: the test showed nothing")
+	}
+}
+
+// loseOne kills the node that leads the most.
+func (c *cluster) loseOne(list []*batches, round string, f *fates) {
+	led := make(map[int][]*batches)
+	victim := 0
+	for _, b := range list {
+		c.await(b)
+		i := c.leaderOf(b)
+		led[i] = append(led[i], b)
+		if len(led[i]) > len(led[victim]) {
+			victim = i
+		}
+	}
+	nc := c.mustConnect(c.nodes[(victim+1)%3].url)
+	defer nc.Close()
+	var open []*batch
+	for _, b := range led[victim] {
+		open = append(open, b.through(nc).begin(message{subject: "open-" + round}, message{subject: "open-" + round}))
+	}
+	nc.Flush()
+	time.Sleep(20 * time.Millisecond) // the leader has them
+	sent := c.floodAnd(led[victim], nc, round, func() { c.kill(victim) })
+	for _, o := range open {
+		c.commitTo(o, round)
+	}
+	f.settle(sent)
+	c.start(victim)
+}
+
+func (b *batches) through(nc *nats.Conn) *batches {
+	other := *b
+	other.nc = nc
+	return &other
+}
+
+// commitTo sends the commit of an open batch to the next leader, which has nothing of it.
+func (c *cluster) commitTo(o *batch, round string) {
+	c.t.Helper()
+	last := o.last(message{subject: "open-" + round}, "1")
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		a := o.ask(last)
+		if a.err == nil {
+			if n := len(o.stored("open-" + round)); a.code != 10176 || n != 0 {
+				c.t.Errorf("a commit to the next leader: %v, %d are there", a, n)
+			}
+			return
+		}
+		if time.Now().After(giveUp) {
+			c.t.Fatal(a)
+		}
+	}
+}
+
+// floodAnd has something happen while batches are sent to each stream.
+func (c *cluster) floodAnd(list []*batches, nc *nats.Conn, round string, happens func()) (sent []*sentBatch) {
+	const each = 20
+	begun := make(chan struct{}, each*len(list))
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for _, b := range list {
+		running.Go(func() {
+			answers := b.through(nc).flood(round, each, func() { begun <- struct{}{} })()
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, answers...)
+		})
+	}
+	for range 1 + rand.N(each*len(list)*3/4) {
+		<-begun
+	}
+	happens()
+	running.Wait()
+	return sent
+}
+
+func (c *cluster) loseAll(list []*batches, round string, f *fates) {
+	for _, b := range list {
+		c.await(b)
+	}
+	nc := list[0].nc
+	sent := c.floodAnd(list, nc, round, func() {
+		for _, m := range c.nodes {
+			m.cmd.Process.Kill()
+		}
+	})
+	for i := range c.nodes {
+		c.kill(i)
+		c.start(i)
+	}
+	for _, b := range list {
+		c.await(b)
+	}
+	f.settle(sent)
+}
+
+// handOver has a stream choose another leader.
+func (c *cluster) handOver(b *batches, round string, f *fates) {
+	c.await(b)
+	open := b.begin(message{subject: "open-" + round}, message{subject: "open-" + round})
+	b.nc.Flush()
+	b.lastSequence() // goes the same way: the leader has them
+	sent := c.floodAnd([]*batches{b}, b.nc, round, func() {
+		if _, err := b.side.Request("$JS.API.STREAM.LEADER.STEPDOWN."+b.stream, nil, 5*time.Second); err != nil {
+			c.t.Fatal(err)
+		}
+	})
+	c.await(b)
+	c.commitTo(open, round)
+	f.settle(sent)
+}
