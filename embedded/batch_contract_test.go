@@ -42,6 +42,7 @@ var batchContract = []struct {
 	{"A batch has 1,000 messages at most", batchLength},
 	{"A stream takes 50 open batches", batchOpen},
 	{"A batch whose beginning the server does not have stores nothing", batchHeadless},
+	{"A stored message has its batch's id, its place in it and, if it is the last one, the commit", batchMarks},
 	{"A stream without allow_atomic refuses batches", batchRefused},
 }
 
@@ -109,13 +110,19 @@ func mustBatches(t testing.TB, nc, side *nats.Conn, stream string, replicas int,
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // until the nodes have found each other
 		_, err = b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"}, Replicas: replicas,
 			Discard: jetstream.DiscardNew, AllowAtomicPublish: atomic}) // without direct gets: only the leader answers
-		if err == nil {
+		if err == nil && b.reached(nc) && b.reached(side) {
 			return b
 		}
 		if time.Now().After(giveUp) {
 			t.Fatalf("no stream: %v", err)
 		}
 	}
+}
+
+// reached reports whether messages of a connection come to the stream's leader.
+func (b *batches) reached(nc *nats.Conn) bool {
+	m, err := nc.Request(b.prefix+"reached", nil, time.Second)
+	return err == nil && b.parse(m.Data).seq > 0
 }
 
 // message is one of a batch. Its expectation is of its own subject, or of the one that it
@@ -234,14 +241,30 @@ func (b *batches) parse(data []byte) answer {
 	return answer{said.Error.ErrCode, said.Error.Description, said.Seq, said.Count, said.Duplicate, err}
 }
 
-// put stores a message by itself and gives its sequence.
+// put stores a message by itself and gives its sequence, when the server knows of nothing
+// under way to the subject any more: it may acknowledge a message a moment before.
 func (b *batches) put(subject string) uint64 {
 	b.t.Helper()
 	a := b.ask(b.encode(message{subject: subject}, nil))
 	if a.err != nil || a.code != 0 {
 		b.t.Fatal(a)
 	}
+	if refused := b.atRest(func() answer { return b.ask(b.encode(message{subject: subject, expect: at(a.seq + 1)}, nil)) }, 10071); refused.code != 10071 {
+		b.t.Fatal(refused)
+	}
 	return a.seq
+}
+
+// atRest sends something again for as long as three nodes say that somebody's message is
+// under way, unless that is what is wanted.
+func (b *batches) atRest(send func() answer, codes ...int) answer {
+	for try := 0; ; try++ {
+		a := send()
+		if a.code != 10164 || b.replicas == 1 || try == 100 || slices.Contains(codes, a.code) {
+			return a
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (b *batches) lastSequence() uint64 {
@@ -277,7 +300,7 @@ func (b *batches) stored(subject string) (list []uint64) {
 func (b *batches) mustStore(list ...message) answer {
 	b.t.Helper()
 	before := b.lastSequence()
-	a := b.all(list...)
+	a := b.atRest(func() answer { return b.all(list...) })
 	if a.code != 0 || a.err != nil || a.count != len(list) || a.seq != before+uint64(len(list)) || b.lastSequence() != a.seq {
 		b.t.Errorf("%v is answered %v, the last sequence was %d", list, a, before)
 	}
@@ -288,7 +311,7 @@ func (b *batches) mustStore(list ...message) answer {
 func (b *batches) mustRefuse(list []message, codes ...int) answer {
 	b.t.Helper()
 	before := b.lastSequence()
-	a := b.all(list...)
+	a := b.atRest(func() answer { return b.all(list...) }, codes...)
 	if !slices.Contains(codes, a.code) || b.lastSequence() != before {
 		b.t.Errorf("%v is answered %v, want %d; the last sequence was %d, is %d", list, a, codes, before, b.lastSequence())
 	}
@@ -319,6 +342,9 @@ func batchConflict(b *batches) {
 		b.mustRefuse(list, 10071)
 		list[wrong].expect = at(want)
 		b.mustStore(list...)
+		other := many(3)
+		other[wrong].header = map[string]string{"Nats-Expected-Stream": "other"}
+		b.mustRefuse(other, 10060)
 	}
 }
 
@@ -619,6 +645,21 @@ func batchHeadless(b *batches) {
 	}
 	if x := b.stored("x"); len(x) != 0 {
 		b.t.Errorf("%v is there", x)
+	}
+}
+
+func batchMarks(b *batches) {
+	a := b.mustStore(many(3)...)
+	end := b.begin(many(2)...).end(message{subject: "x"})
+	s, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for seq, want := range map[uint64][2]string{a.seq - 2: {"1", ""}, a.seq - 1: {"2", ""}, a.seq: {"3", "1"}, end.seq - 1: {"1", ""}, end.seq: {"2", "1"}} {
+		m, err := s.GetMsg(b.t.Context(), seq)
+		if err != nil || m.Header.Get("Nats-Batch-Id") == "" || m.Header.Get("Nats-Batch-Sequence") != want[0] || m.Header.Get("Nats-Batch-Commit") != want[1] {
+			b.t.Errorf("%d: %v, %v", seq, m, err)
+		}
 	}
 }
 
