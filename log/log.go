@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -356,7 +357,7 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	if err != nil {
 		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
 	}
-	if err := l.awaitSafe(ctx, m.Offset); err != nil {
+	if err := errors.Join(l.awaitSafe(ctx, m.Offset), l.awaitWhole(ctx, m)); err != nil {
 		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
 	}
 	return decode(m)
@@ -369,6 +370,52 @@ func (l *Log) awaitSafe(ctx context.Context, at events.Offset) error {
 		return nil
 	}
 	return l.safe.await(ctx, at)
+}
+
+// A server that others run shows the messages of an atomic batch while it stores them.
+// Each says which one it is.
+
+// whole returns the end of the last append that is whole, given the head.
+func (l *Log) whole(ctx context.Context, head events.Offset) (events.Offset, error) {
+	if l.js == nil || l.safe != nil || head == 0 {
+		return head, nil
+	}
+	m, err := l.backend.Get(ctx, head)
+	if isNotFound(err) {
+		return head, nil // it is lost
+	}
+	return head - events.Offset(m.inBatch()), err
+}
+
+// inBatch is the number of a message in its batch, 0 if nothing of it comes behind.
+func (m Message) inBatch() uint64 {
+	if m.field(headerBatchID) == "" || m.field(headerBatchCommit) != "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(m.field(headerBatchSequence), 10, 64)
+	if err != nil || n > uint64(m.Offset) {
+		return 0 // somebody else's header
+	}
+	return n
+}
+
+// awaitWhole returns when the append is whole that a message belongs to.
+func (l *Log) awaitWhole(ctx context.Context, m Message) error {
+	if l.js == nil || l.safe != nil || m.inBatch() == 0 {
+		return nil
+	}
+	for try := 0; ; try++ {
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+		head, err := l.Head(ctx)
+		if err != nil {
+			return err
+		}
+		if whole, err := l.whole(ctx, head); err != nil || whole >= m.Offset {
+			return err
+		}
+	}
 }
 
 // Record returns the record at an offset: ErrNotFound beyond the ends of the log,

@@ -85,7 +85,11 @@ func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	if s.head, err = l.Head(ctx); err != nil {
 		return stretch{}, err
 	}
-	s.upto = min(s.upto, s.head)
+	whole, err := l.whole(ctx, s.head)
+	if err != nil {
+		return stretch{}, fmt.Errorf("log: read: %w", err)
+	}
+	s.upto = min(s.upto, whole)
 	if r.Upto != 0 {
 		s.upto = min(s.upto, r.Upto)
 	}

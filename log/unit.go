@@ -93,12 +93,7 @@ func (u *unit) run(ctx context.Context) (acks []Ack, err error) {
 	if err := l.awaitAll(ctx, u.tickets); err != nil {
 		return nil, err
 	}
-	if l.redoes(u.parts) {
-		acks, err = u.redoable(ctx) // which leaves the queues
-	} else {
-		acks, err = u.put(ctx)
-		l.leaveAll(u.tickets)
-	}
+	acks, err = u.store(ctx)
 	if err != nil || l.commit == nil {
 		return acks, err
 	}

@@ -1,0 +1,47 @@
+package log
+
+import (
+	"testing"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// FuzzRedoRecord reads what may stand in a redo record: it is refused, or what comes of it
+// gives the same record again.
+func FuzzRedoRecord(f *testing.F) {
+	f.Add([]byte(`{"events":[{"subject":"tally.v1.12.default.session.a","event":{"specversion":"1.0","id":"1","source":"s","type":"t","subject":"session/a","data":{"a": 1}}}]}`))
+	f.Add([]byte(`{"events":[{"subject":"tally.v1.29.x.doc.a=2Fb","event":{"specversion":"1.0","id":"1","source":"s","type":"t","subject":"document/doc/a%2Fb","data_base64":"/w=="}}]}`))
+	f.Add([]byte(`{"events":[]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var d redoData
+		if rawjson.Unmarshal(data, &d) != nil {
+			return
+		}
+		parts, err := d.parts()
+		if err != nil || len(parts) == 0 {
+			return
+		}
+		e, err := redoRecord(parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again redoData
+		if err := rawjson.Unmarshal(e.Data, &again); err != nil {
+			t.Fatal(err)
+		}
+		other, err := again.parts()
+		if err != nil || len(other) != len(parts) {
+			t.Fatalf("%d parts, then %d, %v", len(parts), len(other), err)
+		}
+		for i, p := range parts {
+			if len(other[i].events) != len(p.events) || other[i].sub != p.sub {
+				t.Fatalf("part %d is another one", i)
+			}
+			for n, e := range p.events {
+				if !sameEvent(e, other[i].events[n]) || other[i].msgs[n].ID != p.msgs[n].ID {
+					t.Fatalf("part %d, event %d: %+v, then %+v", i, n, e, other[i].events[n])
+				}
+			}
+		}
+	})
+}

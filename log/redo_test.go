@@ -1,0 +1,135 @@
+package log_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// dying is a backend that stores a number of publications more, and then answers nothing.
+// The last of them it may store without a word.
+type dying struct {
+	shared
+	mu     sync.Mutex
+	left   int // negative: it lives
+	silent bool
+	asked  chan struct{} // somebody got no answer
+}
+
+func (d *dying) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.left < 0:
+		return d.shared.Publish(ctx, p)
+	case d.left > 1 || d.left == 1 && !d.silent:
+		d.left--
+		return d.shared.Publish(ctx, p)
+	case d.left == 1:
+		d.left--
+		d.shared.Publish(ctx, p) // stored, and nobody says so
+	}
+	select {
+	case d.asked <- struct{}{}:
+	default:
+	}
+	return log.Receipt{}, log.ErrUnknown
+}
+
+// An owner dies at any point of an append to several subjects. The next one finds nothing
+// of it, or completes it before anybody reads; and it stays so.
+func TestUnitAcrossADeath(t *testing.T) {
+	subs := []events.Subject{events.Session("", "a"), events.Session("other", "b"), events.Document("", "doc", "c")}
+	for cut := range 6 {
+		for _, silent := range []bool{false, true} {
+			t.Run(fmt.Sprintf("after %d publications, silent %v", cut, silent), func(t *testing.T) {
+				mem := logtest.NewMem(logtest.MemConfig{})
+				var mark events.Offset
+				owner := func(b log.Backend) *log.Log {
+					return logtest.OpenOn(t, b, log.Config{Owner: true, Settled: mark, Mark: func(at events.Offset) { mark = at }, Sync: func(string) error { return nil }})
+				}
+				d := &dying{shared: shared{mem}, left: -1, asked: make(chan struct{}, 1)}
+				first := owner(d)
+				before := mustAppend(t, first, subs[0], note("before", "before"))
+				d.mu.Lock()
+				d.left, d.silent = cut, silent
+				d.mu.Unlock()
+				parts := []log.Part{
+					{Subject: subs[0], Expect: log.At(before.Last), Events: []events.Event{note("1", "x"), note("2", "x")}},
+					{Subject: subs[1], Expect: log.Any, Events: []events.Event{note("1", "x")}},
+					{Subject: subs[2], Expect: log.At(0), Events: []events.Event{{ID: "1", Source: "test://log", Type: events.TypeDocumentWritten, Data: []byte("\xff\x00")}}},
+				}
+				answer := make(chan error, 1)
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					_, err := first.AppendAll(t.Context(), parts...)
+					answer <- err
+				}()
+				select {
+				case <-over:
+				case <-d.asked:
+				}
+				if err := first.Close(); err != nil {
+					t.Fatal(err)
+				}
+				err := <-answer
+				if err != nil && !errors.Is(err, log.ErrUnknown) {
+					t.Fatalf("%v, want no answer", err)
+				}
+				happened := cut > 0 // the redo record is there
+				second := owner(shared{mem})
+				for i, want := range []int{3, 1, 1} {
+					if !happened {
+						want = []int{1, 0, 0}[i]
+					}
+					n := 0
+					for _, err := range second.Read(t.Context(), events.Range{Subject: subs[i]}) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						n++
+					}
+					if n != want {
+						t.Errorf("%v has %d records, want %d", subs[i], n, want)
+					}
+				}
+				acks, err := second.AppendAll(t.Context(), parts...)
+				if err != nil || acks[0].Duplicate != happened {
+					t.Errorf("again: %+v, %v", acks, err)
+				}
+				head, err := second.Head(t.Context())
+				if err != nil || head != 6 {
+					t.Errorf("the log ends at %v, %v", head, err)
+				}
+				if err := second.Close(); err != nil {
+					t.Fatal(err)
+				}
+				third := owner(shared{mem})
+				if again, err := third.Head(t.Context()); err != nil || again != head {
+					t.Errorf("the next owner wrote more: %v, %v", again, err)
+				}
+			})
+		}
+	}
+}
+
+// Nobody but the log writes redo records: an owner would do what they say.
+func TestNobodyWritesRedoRecords(t *testing.T) {
+	mem := logtest.NewMem(logtest.MemConfig{})
+	l := logtest.OpenOn(t, shared{mem}, log.Config{Owner: true, Sync: func(string) error { return nil }})
+	e := events.Event{ID: "1", Source: "urn:tally:log", Type: events.TypeUnitAppended, Data: []byte(`{"events":[]}`)}
+	_, err := l.Append(t.Context(), events.Document("", events.KindUnit, "log"), log.Any, e)
+	if _, invalid := errors.AsType[*events.InvalidError](err); !invalid {
+		t.Errorf("an append to the log's own subject: %v", err)
+	}
+	if head, err := l.Head(t.Context()); err != nil || head != 0 {
+		t.Errorf("%v, %v", head, err)
+	}
+}
