@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(cutPlay); text != "" {
 		playUntilKilled(text)
 	}
+	if text := os.Getenv(unitPlay); text != "" {
+		playUnits(text)
+	}
 	os.Exit(run(m))
 }
 

@@ -1,0 +1,82 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// The power goes while units of three subjects are appended: none is there by half, and
+// none that was acknowledged is lost. And the test would notice: a build that stores the
+// parts one after the other leaves halves.
+func TestPowerCutOfUnits(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	needImages(t)
+	t.Run("product", func(t *testing.T) {
+		cuts := 6
+		if soak() {
+			cuts = 300
+		}
+		d, units := newDisk(t), 0
+		for i := range cuts {
+			acked := make(map[string]bool)
+			half, lost := d.cutUnits(t, os.Args[0], i, acked)
+			if half+lost > 0 {
+				t.Fatalf("cut %d: %d units are there by half, %d of %d that were acknowledged are lost", i, half, lost, len(acked))
+			}
+			if units += len(acked); i%5 == 4 {
+				d = newDisk(t)
+			}
+		}
+		if units == 0 {
+			t.Error("nothing was acknowledged: the test showed nothing")
+		}
+		t.Logf("%d cuts, %d units", cuts, units)
+	})
+	t.Run("tally_units_apart", func(t *testing.T) {
+		build := filepath.Join(t.TempDir(), "cmd.test")
+		if out, err := exec.Command("go", "test", "-c", "-tags", "tally_units_apart", "-o", build, ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for i := range 5 {
+			if half, _ := newDisk(t).cutUnits(t, build, i, make(map[string]bool)); half > 0 {
+				t.Logf("caught: %d units are there by half", half)
+				return
+			}
+		}
+		t.Error("a build that stores the parts one by one left nothing by half: this test cannot tell")
+	})
+}
+
+// cutUnits appends units for a while, cuts the power, and looks at what is there.
+func (d *cutDisk) cutUnits(t *testing.T, build string, round int, acked map[string]bool) (half, lost int) {
+	t.Helper()
+	d.power(t, func(store string) {
+		p, out := startUnits(t, build, unitScript{Store: store, Round: time.Now().Format("150405.000000"), Writers: 1 + round%4})
+		in := json.NewDecoder(out)
+		for n, most := 0, 1+rand.IntN(300); ; n++ {
+			var id string
+			if in.Decode(&id) != nil {
+				break
+			}
+			acked[id] = true
+			if n == most {
+				p.Process.Kill()
+			}
+		}
+		p.Wait()
+	})
+	dir, unmount := mount(t, d.image)
+	defer unmount()
+	return halves(t, filepath.Join(dir, "store"), events.KindSession, 3, acked)
+}
