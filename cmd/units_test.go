@@ -235,7 +235,7 @@ func TestSumsStay(t *testing.T) {
 	t.Parallel()
 	moves, kills := 60, 2
 	if soak() {
-		moves, kills = 1250, 12
+		moves, kills = 1700, 12
 	}
 	dir := filepath.Join(t.TempDir(), "store")
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"})

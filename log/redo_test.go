@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -131,5 +132,40 @@ func TestNobodyWritesRedoRecords(t *testing.T) {
 	}
 	if head, err := l.Head(t.Context()); err != nil || head != 0 {
 		t.Errorf("%v, %v", head, err)
+	}
+}
+
+// Two writers whose units have two subjects in common, named in another order by each, do
+// not wait for each other for ever, and both subjects have them in one order.
+func TestManyUnitsCross(t *testing.T) {
+	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Owner: true, Sync: func(string) error { return nil }})
+	subs := [2]events.Subject{events.Session("", "a"), events.Session("", "b")}
+	const each = 5_000
+	var all sync.WaitGroup
+	for w := range subs {
+		all.Go(func() {
+			for i := range each {
+				e := note(fmt.Sprint(w, "-", i), "x")
+				one := log.Part{Subject: subs[w], Events: []events.Event{e}}
+				other := log.Part{Subject: subs[1-w], Events: []events.Event{e}}
+				if _, err := l.AppendAll(t.Context(), one, other); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	var order [2][]string
+	for i, sub := range subs {
+		for rec, err := range l.Read(t.Context(), events.Range{Subject: sub}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			order[i] = append(order[i], rec.ID)
+		}
+	}
+	if len(order[0]) != 2*each || !slices.Equal(order[0], order[1]) {
+		t.Errorf("%d and %d units, or in two orders", len(order[0]), len(order[1]))
 	}
 }
