@@ -2,7 +2,6 @@ package log
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -77,38 +76,40 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 		defer l.commit.coming.Add(-1)
 	}
 	acks, err := l.store(ctx, p)
+	settle(acks, err)
 	if err != nil {
-		settle(Ack{}, err)
 		return Ack{}, err
 	}
-	settle(acks[0], nil)
 	l.note(p, acks[0])
 	return acks[0], nil
 }
 
 // admit asks whether an append may be stored. What it returns is to be told what became
 // of it.
-func (l *Log) admit(ctx context.Context, p *appending) (settle func(Ack, error), err error) {
+func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack, error), err error) {
 	if l.commit != nil {
 		if err := l.commit.failed(); err != nil {
-			return nil, fmt.Errorf("log: append %s: %w", p.name, err)
+			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
 		}
 	}
 	if l.config.Room != nil {
 		if err := l.config.Room(); err != nil {
-			return nil, fmt.Errorf("log: append %s: %w", p.name, err)
+			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
 		}
 	}
-	if l.config.Admit == nil {
-		return func(Ack, error) {}, nil
+	if l.config.Admit != nil {
+		parts := make([]Part, len(list))
+		for i, p := range list {
+			parts[i] = Part{Subject: p.sub, Expect: p.expect, Events: p.events}
+		}
+		if settle, err = l.config.Admit(ctx, parts); err != nil {
+			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
+		}
 	}
-	told, err := l.config.Admit(ctx, p.sub, p.events)
-	if err != nil {
-		return nil, fmt.Errorf("log: append %s: %w", p.name, err)
+	if settle == nil {
+		settle = func([]Ack, error) {}
 	}
-	return func(ack Ack, err error) {
-		told(err == nil && !ack.Duplicate || errors.Is(err, ErrUnknown))
-	}, nil
+	return settle, nil
 }
 
 // note tells what was stored to those who work behind the appends.

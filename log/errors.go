@@ -138,7 +138,7 @@ func (e *FullError) Is(target error) bool { return target == ErrFull }
 // QuotaError says which limit an append would pass. It matches ErrQuota; nothing was
 // written.
 type QuotaError struct {
-	Scope string // what the limit is of: "store", "owner <name>" or "kind <name>"
+	Scope string // what the limit is of: "store", "owner:NAME" or "kind:KIND"
 	Meter string // what is measured: "live", bytes that can be read at head
 	Limit int64
 	Have  int64 // now

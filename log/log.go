@@ -64,11 +64,12 @@ type Config struct {
 	// the append. Default: there is always room.
 	Room func() error
 
-	// Admit is asked before an append to a subject is stored: an error, such as a
-	// *QuotaError, refuses it. What settle is called with, once, says what became of it:
-	// whether the events were stored by this append, or may have been. Default: all are
+	// Admit is asked before an append is stored, to one subject or to several, all parts
+	// or none: an error, such as a *QuotaError, refuses it. It may read the log. What settle,
+	// unless it is nil, is called with once is what the append gave: an Ack for each part,
+	// or an error, of which ErrUnknown says that it may be stored. Default: all are
 	// admitted. Where an owner stores (Via), the owner's is asked.
-	Admit func(ctx context.Context, sub events.Subject, evs []events.Event) (settle func(stored bool), err error)
+	Admit func(ctx context.Context, parts []Part) (settle func([]Ack, error), err error)
 
 	// Owner says that no other process writes to the streams, so that this one may cut
 	// the log into segments as Segments says, and need not ask again what it knows of

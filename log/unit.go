@@ -116,7 +116,7 @@ func (u *unit) put(ctx context.Context) ([]Ack, error) {
 	if l.owner != nil {
 		return l.owner.appendAll(ctx, u.parts)
 	}
-	settle, err := u.admit(ctx)
+	settle, err := l.admit(ctx, u.parts...)
 	if err != nil {
 		return nil, err
 	}
@@ -131,33 +131,6 @@ func (u *unit) put(ctx context.Context) ([]Ack, error) {
 		}
 	}
 	return acks, nil
-}
-
-// admit asks whether the unit may be stored. What it returns is to be told what became of
-// it.
-func (u *unit) admit(ctx context.Context) (settle func([]Ack, error), err error) {
-	settles := make([]func(Ack, error), len(u.parts))
-	settle = func(acks []Ack, err error) {
-		for i, s := range settles {
-			switch {
-			case s == nil: // a guard
-			case err != nil:
-				s(Ack{}, err)
-			default:
-				s(acks[i], nil)
-			}
-		}
-	}
-	for i, p := range u.parts {
-		if len(p.msgs) == 0 {
-			continue
-		}
-		if settles[i], err = u.l.admit(ctx, p); err != nil {
-			settle(nil, err)
-			return nil, err
-		}
-	}
-	return settle, nil
 }
 
 // On a server of its own a log does not store a unit as an atomic batch: the server does
@@ -199,7 +172,7 @@ func (u *unit) redoable(ctx context.Context) ([]Ack, error) {
 		l.leaveAll(u.tickets)
 		return nil, err
 	}
-	settle, err := u.admit(ctx)
+	settle, err := l.admit(ctx, u.parts...)
 	if err != nil {
 		l.leaveAll(u.tickets)
 		return nil, err
