@@ -37,7 +37,7 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/*/*dir", "formats log projector events internal/rawjson stores/internal/foreign stores/$/internal/* stores/$/recipe"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/render"},
+	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
@@ -58,6 +58,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/page", "events projector internal/plain internal/rawjson internal/render internal/turns"},
 	{"internal/plain", ""},
 	{"internal/prices", "events internal/rawjson"},
+	{"internal/quota", "log projector events internal/durable"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
 	{"internal/segindex", "internal/durable"},
@@ -71,7 +72,7 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/storetest cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". log log/logtest formats stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/storetest cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". log log/logtest formats stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest cmd/* cmd/internal/*"},
 	{"modernc.org", "projector/catalog embedded internal/storetest cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},

@@ -47,6 +47,11 @@ type Config struct {
 	// view "catalog" has them; nil: lists are made of the log.
 	Catalog func(ctx context.Context, namespace, kind string) ([]projector.Listed, error)
 
+	// Usage says what the store, owners and kinds have of documents, and their limits;
+	// SetLimit sets one, 0 for none. nil: nobody counts here, and no limits are set from here.
+	Usage    func(ctx context.Context) ([]projector.Usage, error)
+	SetLimit func(ctx context.Context, scope string, bytes int64) error
+
 	Policy projector.Policy // of Snapshots: how often one is written
 	Cursor string           // file that says how far the projector of snapshots has got
 	Room   func() error     // asked before a view is written: projector.Runner's
@@ -68,6 +73,7 @@ func (c Config) withDefaults() Config {
 var (
 	ErrNotFound = events.ErrNotFound // no such session, document or position
 	ErrExists   = errors.New("exists already")
+	ErrNoLimits = projector.ErrNoLimits // limits are set where the store is owned
 )
 
 // Store is a log together with what is needed to read it. It is safe for
@@ -211,6 +217,26 @@ func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error 
 		return fmt.Errorf("view %s: %w", view, ErrNotFound)
 	}
 	return st.config.Shown(ctx, view, at)
+}
+
+// Usage returns how many bytes of documents can be read now: of the store, then of owners and
+// of kinds, over all namespaces, with their limits.
+func (st *Store) Usage(ctx context.Context) ([]projector.Usage, error) {
+	if st.config.Usage == nil {
+		return nil, fmt.Errorf("usage: %w", ErrNoLimits)
+	}
+	return st.config.Usage(ctx)
+}
+
+// SetLimit limits the bytes of documents that can be read at a time: of "store", of
+// "owner:NAME" ("owner:" is what has none) or of "kind:KIND"; 0 is no limit. What would pass
+// it is refused with a *log.QuotaError from then on, for everybody; what is there stays. A
+// store that somebody else owns elsewhere is ErrNoLimits.
+func (st *Store) SetLimit(ctx context.Context, scope string, bytes int64) error {
+	if st.config.SetLimit == nil {
+		return fmt.Errorf("limit of %s: %w", scope, ErrNoLimits)
+	}
+	return st.config.SetLimit(ctx, scope, bytes)
 }
 
 // Stamp completes an event for appending: id, time, source and actor, where the

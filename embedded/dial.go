@@ -49,6 +49,7 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}
 	st.OnClose = hangUp
+	uses(&st, l, noLimits, nil) // those of an owner, if there is one, are not known here
 	return tally.Open(ctx, l, st)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/log"
 )
 
@@ -94,6 +95,9 @@ func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
 	if err := x.kept(); err != nil {
 		return Image{}, err
 	}
+	if err := x.limits(); err != nil {
+		return Image{}, err
+	}
 	x.text(filepath.Join(x.dir, watermarkFile), watermarkText(x.given))
 	// Not Clean: the next owner is to look at all blocks, as they come without an index.
 	err = x.json(filepath.Join(x.dir, markFile), mark{Version: markVersion, Streams: streams, Durable: x.given, Servers: servers})
@@ -155,6 +159,17 @@ func (x *imaging) json(path string, v any) error {
 // name returns the name that a file of the store has in an image.
 func (x *imaging) name(path string) string {
 	return filepath.ToSlash(strings.TrimPrefix(path, x.dir+string(filepath.Separator)))
+}
+
+// limits adds the file of the limits, if there is one.
+func (x *imaging) limits() error {
+	path := filepath.Join(x.dir, quota.FileName)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	x.text(path, text)
+	return err
 }
 
 // streams adds the streams that hold what is durable. One that begins behind it was begun

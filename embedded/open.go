@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
@@ -116,6 +117,7 @@ func openNothing(ctx context.Context, o Options, c config.Config) (*tally.Store,
 	}
 	st := o.store(c)
 	st.Snapshots, st.ViewsDir = &snapshot.Mem{}, c.Store
+	uses(&st, l, noLimits, nil)
 	return tally.Open(ctx, l, st)
 }
 
@@ -125,10 +127,12 @@ func (o Options) store(c config.Config) tally.Config {
 
 // openMemory opens a store that ends with the process.
 func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability})
+	meter := quota.New("", 0)
+	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability, Admit: meter.Admit})
 	if err != nil {
 		return nil, err
 	}
+	meter.Watch(l)
 	st := o.store(c)
 	st.Snapshots, st.Keep = &snapshot.Mem{}, true
 	dir, err := os.MkdirTemp("", "tally-views-")
@@ -137,6 +141,8 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	}
 	closeViews := o.views(&st, dir)
 	st.OnClose = func() error { return errors.Join(closeViews(), os.RemoveAll(dir)) }
+	uses(&st, l, meter.Limits, meter)
+	st.SetLimit = meter.SetLimit
 	return tally.Open(ctx, l, st)
 }
 
@@ -192,6 +198,8 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	st.Cursor = filepath.Join(c.Store, "snapshots", "cursor")
 	closeViews := o.views(&st, c.Store)
 	st.OnClose = func() error { return errors.Join(closeViews(), srv.Close()) }
+	uses(&st, srv.Log(), srv.meter.Limits, srv.meter)
+	st.SetLimit = srv.meter.SetLimit
 	s, err := tally.Open(ctx, srv.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
@@ -212,6 +220,8 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		return catalog.Wait(ctx, c.Store, view, at)
 	}
+	uses(&st, a.Log(), func() (quota.Limits, error) { return quota.Load(c.Store) }, nil)
+	st.SetLimit = func(_ context.Context, scope string, bytes int64) error { return quota.Set(c.Store, scope, bytes) }
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())

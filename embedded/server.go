@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/log"
 )
 
@@ -116,6 +117,7 @@ type Server struct {
 	prove    func() error  // that the server of this build keeps its files as this program knows them, or errOtherLayout
 
 	health   *health
+	meter    *quota.Meter
 	unwatch  context.CancelFunc
 	watching sync.WaitGroup
 
@@ -150,6 +152,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	}
 	s.secret, s.token = rand.Text(), rand.Text()
 	s.health = newHealth(&room{dir: s.dir, reserve: o.Reserve})
+	s.meter = quota.New(s.dir, 0)
 	if err := s.run(ctx, o); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
@@ -480,7 +483,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
+	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Admit: s.meter.Admit, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set}
@@ -505,6 +508,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
 		return err
 	}
+	s.meter.Watch(s.events)
 	s.atEnd(s.events.Close)
 	var watching context.Context
 	watching, s.unwatch = context.WithCancel(context.Background())

@@ -1,0 +1,138 @@
+package quota
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/log"
+)
+
+// Limits are bytes by scope.
+type Limits map[string]int64
+
+// Scopes: the whole store, an owner of documents, a kind of them.
+const (
+	Store = "store"
+	owner = "owner:"
+	kind  = "kind:"
+)
+
+// Most is the highest limit, in bytes.
+const Most = 1 << 56
+
+// FileName is the file of the limits, in the directory of a store. Who can write there
+// sets them, and nobody else: they are not events, which every user of a store may append.
+const FileName = "limits.json"
+
+const fileVersion = 1
+
+// file is what stands in it.
+type file struct {
+	Version int    `json:"version"`
+	Limits  Limits `json:"limits"`
+}
+
+// CheckScope returns an *events.InvalidError for a text that names no scope.
+func CheckScope(scope string) error {
+	name, isKind := strings.CutPrefix(scope, kind)
+	switch {
+	case scope == Store:
+		return nil
+	case strings.HasPrefix(scope, owner):
+		if !utf8.ValidString(scope) {
+			return &events.InvalidError{Field: "scope", Reason: fmt.Sprintf("owner %q is not UTF-8", scope[len(owner):])}
+		}
+		return nil
+	case isKind && Counts(events.Document("", name, "x")) && events.Document("", name, "x").Validate() == nil:
+		return nil
+	}
+	return &events.InvalidError{Field: "scope", Reason: fmt.Sprintf("%q: want store, owner:NAME or kind:KIND of documents", scope)}
+}
+
+// CheckLimit returns an *events.InvalidError for a number of bytes that is no limit.
+func CheckLimit(bytes int64) error {
+	if bytes < 0 || bytes > Most {
+		return &events.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d bytes: want 0, which is none, to %d", bytes, int64(Most))}
+	}
+	return nil
+}
+
+// Counts reports whether the subject is one of a document that is counted. A blob is counted
+// where it is referred to, and what the log keeps of an append is no document.
+func Counts(sub events.Subject) bool {
+	return !sub.IsSession() && sub.Kind != events.KindBlob && sub.Kind != events.KindUnit
+}
+
+// Load reads the limits of the store in a directory. Without a file there are none.
+func Load(dir string) (Limits, error) {
+	text, err := os.ReadFile(filepath.Join(dir, FileName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Limits{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parse(text)
+}
+
+func parse(text []byte) (Limits, error) {
+	var f file
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", FileName, err)
+	}
+	switch {
+	case f.Version > fileVersion:
+		return nil, fmt.Errorf("%w: %s has version %d, this program knows %d: use the version of tally that wrote it", log.ErrNewer, FileName, f.Version, fileVersion)
+	case f.Version < fileVersion:
+		return nil, fmt.Errorf("%s has version %d, this program knows %d", FileName, f.Version, fileVersion)
+	}
+	for scope, bytes := range f.Limits {
+		err := CheckScope(scope)
+		if err == nil {
+			err = CheckLimit(bytes - 1)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be read: %w", FileName, err)
+		}
+	}
+	if f.Limits == nil {
+		f.Limits = Limits{}
+	}
+	return f.Limits, nil
+}
+
+// Set sets one limit of the store in a directory, 0 for none. It is on disk when Set
+// returns, and the process that owns the store holds to it.
+func Set(dir, scope string, bytes int64) error {
+	if err := Check(scope, bytes); err != nil {
+		return err
+	}
+	l, err := Load(dir)
+	if err != nil {
+		return err
+	}
+	if l[scope] = bytes; bytes == 0 {
+		delete(l, scope)
+	}
+	text, err := json.Marshal(file{fileVersion, l})
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(filepath.Join(dir, FileName), append(text, '\n'), 0o600, durable.WithSync); err != nil {
+		return err
+	}
+	time.Sleep(2 * fresh) // whoever owns the store has looked by then
+	return nil
+}
+
+// fresh is how long the owner of a store takes what it read of the limits for what they are.
+const fresh = 20 * time.Millisecond
