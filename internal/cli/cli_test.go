@@ -48,6 +48,8 @@ func TestExitCode(t *testing.T) {
 		{log.ErrUnavailable, 7},
 		{fmt.Errorf("%w: %w", log.ErrUnavailable, log.ErrNewer), 8}, // who owns a store of a newer version cannot be reached either
 		{log.ErrFull, 7},
+		{&log.QuotaError{}, 7},
+		{projector.ErrNoLimits, 2},
 		{context.DeadlineExceeded, 7},
 		{&log.ConfigError{}, 8},
 		{signalError{os.Interrupt}, 130},

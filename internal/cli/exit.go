@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 // Exit codes. They are part of the interface: scripts branch on them.
@@ -24,7 +25,7 @@ const (
 	NotFound     = 4 // no such session, document or position
 	Integrity    = 5 // verification found a difference, or the log is damaged
 	Conflict     = 6 // something came in between
-	Unreachable  = 7 // the store cannot be reached, is full, or did not answer in time
+	Unreachable  = 7 // the store cannot be reached, is full, has reached a limit, or did not answer in time
 	Incompatible = 8 // the store is too old or too new, or configured such that it could lose records
 )
 
@@ -69,8 +70,11 @@ func ExitCode(err error) int {
 		}
 		return 130
 	}
-	if is[*config.Error](err) || is[*events.InvalidError](err) {
+	if is[*config.Error](err) || is[*events.InvalidError](err) || errors.Is(err, projector.ErrNoLimits) {
 		return BadUsage
+	}
+	if is[*log.QuotaError](err) {
+		return Unreachable
 	}
 	if is[*events.DamageError](err) {
 		return Integrity
@@ -114,6 +118,9 @@ func Report(w io.Writer, name string, err error) int {
 func hintFor(err error) string {
 	if code, ok := errors.AsType[*CodeError](err); ok && code.Hint != "" {
 		return code.Hint
+	}
+	if full, ok := errors.AsType[*log.QuotaError](err); ok {
+		return "Delete documents, or have whoever owns the store raise it: tally quota " + full.Scope + " LIMIT. Nothing was written."
 	}
 	switch {
 	case errors.Is(err, log.ErrConflict):

@@ -255,14 +255,14 @@ func (c *Config) fillLocal() (err error) {
 	if c.Store, err = filepath.Abs(c.Store); err != nil {
 		return c.wrong("store", "%v", err)
 	}
-	if c.Segment, err = parseSize(c.said["segment"]); err != nil {
+	if c.Segment, err = ParseSize(c.said["segment"]); err != nil {
 		return c.wrong("segment", "%q: want a number of bytes, or of KiB, MiB or GiB", c.said["segment"])
 	}
 	return nil
 }
 
-// parseSize reads a number of bytes such as 8388608 or 8MiB; "" is 0.
-func parseSize(s string) (uint64, error) {
+// ParseSize reads a number of bytes such as 8388608 or 8MiB, more than 0; "" is 0.
+func ParseSize(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
 	}

@@ -83,6 +83,8 @@ var (
 	quarantined = describe("tally_view_quarantined_subjects", "Subjects that a view could not fold.", "view")
 	storeBytes  = describe("tally_store_bytes", "Size of the store directory.")
 	freeBytes   = describe("tally_store_free_bytes", "Room on its disk.")
+	liveBytes   = describe("tally_quota_live_bytes", "Bytes of documents that can be read, of the store and of what has a limit.", "scope")
+	limitBytes  = describe("tally_quota_limit_bytes", "How many of them there may be.", "scope")
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -97,7 +99,7 @@ type store struct {
 
 // Describe implements prometheus.Collector.
 func (s *store) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{head, durable, lagEvents, lagSeconds, quarantined, storeBytes, freeBytes} {
+	for _, d := range []*prometheus.Desc{head, durable, lagEvents, lagSeconds, quarantined, storeBytes, freeBytes, liveBytes, limitBytes} {
 		to <- d
 	}
 }
@@ -124,6 +126,16 @@ func (s *store) Collect(to chan<- prometheus.Metric) {
 		if lag, err := s.st.Lag(ctx, r.Cursor().Offset); err == nil {
 			gauge(lagEvents, float64(lag.Events), name)
 			gauge(lagSeconds, lag.Age.Seconds(), name)
+		}
+	}
+	// That there are none to be counted is an error too. An owner's name may be anything.
+	usage, _ := s.st.Usage(ctx)
+	for _, u := range usage {
+		if u.Limit > 0 {
+			gauge(limitBytes, float64(u.Limit), u.Scope)
+		}
+		if u.Limit > 0 || u.Scope == "store" {
+			gauge(liveBytes, float64(u.Bytes), u.Scope)
 		}
 	}
 	if bytes, free, err := s.disk(); err == nil {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"errors"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
 )
 
 func TestMetrics(t *testing.T) {
@@ -19,7 +21,10 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := tally.Open(t.Context(), l, tally.Config{})
+	used := func(context.Context) ([]projector.Usage, error) {
+		return []projector.Usage{{Scope: "store", Bytes: 11}, {Scope: "owner:\"a\n", Bytes: 5, Limit: 6}, {Scope: "kind:doc", Bytes: 11}}, nil
+	}
+	st, err := tally.Open(t.Context(), l, tally.Config{Usage: used})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +44,14 @@ func TestMetrics(t *testing.T) {
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	body := answer.Body.String()
+	if strings.Contains(body, "kind:doc") {
+		t.Errorf("what has no limit is there:\n%s", body)
+	}
 	for _, want := range []string{
 		"tally_append_events_total 3\n", `tally_append_duration_seconds_count{result="ok"} 3`, `tally_append_duration_seconds_count{result="error"} 1`,
 		"tally_sync_group_events_sum 3\n", "tally_sync_duration_seconds_count",
 		"tally_log_head_offset 3\n", "tally_log_durable_offset 3\n", "tally_store_bytes 7\n", "tally_store_free_bytes 9\n",
+		`tally_quota_live_bytes{scope="store"} 11`, `tally_quota_live_bytes{scope="owner:\"a\n"} 5`, `tally_quota_limit_bytes{scope="owner:\"a\n"} 6`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("there is no %q in\n%s", want, body)

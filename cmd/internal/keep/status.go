@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ type status struct {
 	FreeBytes  uint64        `json:"freeBytes,omitempty"`
 	Snapshots  int           `json:"snapshots"`
 	Durability string        `json:"durability"`
+	Quota      []usage       `json:"quota"` // what is live of the store, and of what has a limit
 	Views      []viewStatus  `json:"views"`
 }
 
@@ -124,6 +126,9 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	if s.Sessions, s.Documents, err = countSubjects(ctx, c, st, s.Durable); err != nil {
 		return s, err
 	}
+	if s.Quota, err = limitsOf(ctx, st); err != nil {
+		return s, err
+	}
 	if snaps := st.Snapshots(); snaps != nil {
 		for m, err := range snaps.All(ctx) {
 			if err == nil && m.Fold == projector.SessionFold { // a session's chunks are parts of them
@@ -142,6 +147,12 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	}
 	s.Views, err = viewsOf(ctx, st, s.Durable)
 	return s, err
+}
+
+// limitsOf says what is live of the store, and of each scope that has a limit.
+func limitsOf(ctx context.Context, st *tally.Store) ([]usage, error) {
+	list, err := usageOf(ctx, st)
+	return slices.DeleteFunc(list, func(u usage) bool { return u.Scope != "store" && u.Limit == 0 }), err
 }
 
 // countSubjects counts the sessions and documents of the namespace. The catalog knows, if
@@ -218,6 +229,13 @@ func (s status) text(width int) string {
 	}
 	line("sessions", "%d", s.Sessions)
 	line("documents", "%d", s.Documents)
+	label := "quota"
+	for _, u := range s.Quota {
+		if u.Limit > 0 {
+			line(label, "%s", u)
+			label = ""
+		}
+	}
 	line("snapshots", "%d", s.Snapshots)
 	for _, v := range s.Views {
 		line(v.View, "%s", v)

@@ -254,7 +254,7 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 	}
 	if e, err = p.st.ByReference(ctx, e); err != nil {
 		p.refuse(n, err)
-		if cli.ExitCode(err) == cli.Unreachable {
+		if isLost(err) {
 			p.stopped = err
 		}
 		return nil
@@ -297,6 +297,13 @@ func (p *appender) open(ctx context.Context) error {
 	return err
 }
 
+// isLost reports whether an error says that the store takes nothing more: a limit is only of
+// some documents.
+func isLost(err error) bool {
+	_, limited := errors.AsType[*log.QuotaError](err)
+	return cli.ExitCode(err) == cli.Unreachable && !limited
+}
+
 // again appends an event anew that got no acknowledgement. Its identity is the
 // same, so it is stored once. If the process that owned the store is gone, the store
 // is opened again: another one owns it by now, or this one does. Owners may die one
@@ -307,7 +314,7 @@ func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
 		if errors.Is(err, log.ErrAborted) && time.Now().Before(giveUp) {
 			continue // it stood behind one of those that were sent before, which failed too
 		}
-		if err == nil || cli.ExitCode(err) != cli.Unreachable || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
+		if err == nil || !isLost(err) || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
 			return ack, err
 		}
 		_ = p.st.Close() // it is lost already; the next one says what is wrong, if anything is
@@ -349,7 +356,7 @@ func (p *appender) drain(ctx context.Context, most int) error {
 		}
 		if err != nil {
 			p.refuse(w.line, err)
-			if code := cli.ExitCode(err); code == cli.Unreachable {
+			if isLost(err) {
 				p.stopped = err
 			}
 			continue
