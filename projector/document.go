@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tallylog/tally/events"
 )
@@ -11,7 +12,7 @@ import (
 // Document is a document at a position: its content and its revisions.
 type Document struct {
 	Subject   events.Subject
-	Revisions []Revision // oldest first
+	Revisions []Revision // oldest first; a purge is the first, and hides those before it
 	Data      []byte     // of the newest revision; nil if the document is deleted
 	Damaged   []events.Offset
 	Void      []Void
@@ -26,7 +27,18 @@ type Revision struct {
 	Size        int              `json:"size"`
 	Meta        events.DocMeta   `json:"meta"`
 	Deleted     bool             `json:"deleted,omitempty"`
-	Reason      string           `json:"reason,omitempty"` // of a deletion
+	Reason      string           `json:"reason,omitempty"`    // of a deletion
+	RenamedTo   events.DocRef    `json:"renamedTo,omitempty"` // of a deletion: what the document is now
+}
+
+// IsPurge reports whether the revision takes away all those before it.
+func (r *Revision) IsPurge() bool { return r.Deleted && r.Reason == events.ReasonPurged }
+
+// Expired reports whether the revision says that it is not there any more at a time. One
+// that names no time, or none that can be read, never expires.
+func (r *Revision) Expired(at time.Time) bool {
+	until, ok := r.Meta.ExpiresAt.Time()
+	return ok && !until.After(at)
 }
 
 // Last returns the newest revision, nil if there is none.
@@ -61,12 +73,16 @@ func (d *Document) Apply(rec events.Record) {
 			d.Data = []byte{}
 		}
 	case events.TypeDocumentDeleted:
-		if !d.Exists() && f.Payload.(*events.DocumentDeleted).Reason != events.ReasonPurged {
+		p := f.Payload.(*events.DocumentDeleted)
+		if !d.Exists() && p.Reason != events.ReasonPurged {
 			d.void(rec, errors.New("there is nothing to delete"))
 			return
 		}
-		rev.Deleted, rev.Reason = true, f.Payload.(*events.DocumentDeleted).Reason
+		rev.Deleted, rev.Reason, rev.RenamedTo = true, p.Reason, p.To
 		d.Data = nil
+		if rev.IsPurge() {
+			d.Revisions, d.Damaged, d.Void = nil, nil, nil
+		}
 	default:
 		return // some other vocabulary's fact
 	}

@@ -89,13 +89,11 @@ func (c *Catalog) Reset(ctx context.Context) error {
 func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 	ctx = context.WithoutCancel(ctx)
 	c.held += perRecord
+	if f.Subject.Kind == events.KindUnit {
+		return nil // what it holds copies of comes by itself
+	}
 	if !f.Subject.IsSession() {
-		d, err := c.document(ctx, f.Subject)
-		if err != nil {
-			return c.wrap(err)
-		}
-		d.apply(f.Record)
-		return nil
+		return c.applyDocument(ctx, f.Record)
 	}
 	s, err := c.session(ctx, f.Subject)
 	if err != nil {
@@ -279,7 +277,9 @@ func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
 			return c.wrap(err)
 		}
 	} else {
-		c.documents[sub] = &document{Document: projector.Document{Subject: sub}}
+		d := newDocument(sub)
+		d.stored, d.moved = true, true // its links go, too
+		c.documents[sub] = d
 	}
 	delete(c.aside, sub)
 	c.gone[sub] = key

@@ -13,6 +13,7 @@ import (
 var tableOrders = map[string][]string{
 	"sessions": {"session"}, "state": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
 	"costs": {"session, day, model, run_kind, run_id"}, "documents": {"namespace, kind, id"},
+	"links": {"namespace, kind, id, rel, to_subject"},
 	"turns": {"rowid", "offset, thread, number"},
 	"usage": {"namespace, response, output_tokens, offset, thread, number"}, "calls": {"namespace, call, offset, thread, number, part"},
 	"days": {"namespace, session, day, model"},

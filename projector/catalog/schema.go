@@ -17,8 +17,8 @@ const (
 // made of what a session is about.
 var catalogForm = form{
 	view:    "catalog",
-	version: 2,
-	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents"},
+	version: 3,
+	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links"},
 	schema: `
 CREATE TABLE sessions{set}(
 	session INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
@@ -50,10 +50,15 @@ CREATE TABLE costs{set}(
 	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
 	PRIMARY KEY(session, day, model, run_kind, run_id)) WITHOUT ROWID;
 CREATE TABLE documents{set}(
-	namespace TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, content_type TEXT NOT NULL, bytes INTEGER NOT NULL,
-	owner TEXT NOT NULL, layer TEXT NOT NULL, revisions INTEGER NOT NULL, void INTEGER NOT NULL, deleted INTEGER NOT NULL,
+	namespace TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, title TEXT NOT NULL, content_type TEXT NOT NULL,
+	bytes INTEGER NOT NULL, sha256 TEXT NOT NULL, owner TEXT NOT NULL, layer TEXT NOT NULL, expires_at TEXT NOT NULL,
+	links INTEGER NOT NULL, revisions INTEGER NOT NULL, void INTEGER NOT NULL,
+	deleted INTEGER NOT NULL, reason TEXT NOT NULL, renamed_to TEXT NOT NULL,
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, updated_at TEXT NOT NULL,
-	PRIMARY KEY(namespace, kind, id)) WITHOUT ROWID;
+	PRIMARY KEY(namespace, kind, id), UNIQUE(namespace, kind, head_offset)) WITHOUT ROWID;
+CREATE TABLE links{set}(
+	namespace TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, rel TEXT NOT NULL, to_subject TEXT NOT NULL,
+	PRIMARY KEY(namespace, kind, id, rel, to_subject), UNIQUE(namespace, to_subject, kind, id, rel)) WITHOUT ROWID;
 `}
 
 // Session is a row of the list of sessions.

@@ -1,0 +1,178 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// document is a row of a document and its links. Of its revisions it has the newest.
+type document struct {
+	projector.Document
+	row     projector.DocumentListed
+	expires events.Timestamp // in the one form that compares as text; "": never
+	updated events.Timestamp
+	void    int
+
+	links  []events.Link // of the newest revision; nil where that was read from its row
+	linked int           // how many there are
+	stored bool          // there may be rows of links
+	moved  bool          // links are others than those stored
+}
+
+// renamedTo is the name of the link that leads from a document that was renamed to what
+// it is now. It has no other links, as it is deleted.
+const renamedTo = "renamed-to"
+
+func newDocument(sub events.Subject) *document {
+	return &document{Document: projector.Document{Subject: sub}, row: projector.DocumentListed{Subject: sub}}
+}
+
+// applyDocument folds a record of a document.
+func (c *Catalog) applyDocument(ctx context.Context, rec events.Record) error {
+	d, err := c.document(ctx, rec.Subject)
+	if err != nil {
+		return c.wrap(err)
+	}
+	c.held += int64(len(rec.Extensions[events.ExtDoc]))
+	d.apply(rec)
+	return nil
+}
+
+func (d *document) apply(rec events.Record) {
+	d.Data = nil
+	d.Document.Apply(rec)
+	if d.row.First == 0 {
+		d.row.First = rec.Offset
+	}
+	d.row.Last = rec.Offset
+	d.void += len(d.Void)
+	d.Void = nil
+	last := d.Last()
+	if last == nil || last.Offset != rec.Offset {
+		return // it is no revision
+	}
+	if last.IsPurge() {
+		d.row, d.void = projector.DocumentListed{Subject: d.Subject, First: rec.Offset, Last: rec.Offset}, 0
+	}
+	d.revise(last, rec)
+	d.Revisions, d.Data = []projector.Revision{*last}, nil
+}
+
+// revise has the row say what the newest revision says.
+func (d *document) revise(last *projector.Revision, rec events.Record) {
+	r := &d.row
+	r.Revisions++
+	r.ContentType, r.Bytes, r.SHA256 = last.ContentType, int64(last.Size), ""
+	r.Deleted, r.Reason, r.RenamedTo = last.Deleted, last.Reason, last.RenamedTo
+	d.updated, d.expires = last.Time, ""
+	if last.Deleted {
+		d.link(renameOf(d.Subject.Namespace, last))
+		return
+	}
+	r.Title, r.Owner, r.Layer, r.SHA256 = last.Meta.Title, last.Meta.Owner, last.Meta.Layer, sumOf(rec)
+	if at, ok := last.Meta.ExpiresAt.Time(); ok {
+		d.expires = events.TimestampOf(at)
+	}
+	d.link(linksOf(d.Subject.Namespace, last.Meta.Links))
+}
+
+// sumOf returns the SHA-256 of what a document holds. A blob has it as its id.
+func sumOf(rec events.Record) string {
+	if rec.Subject.Kind == events.KindBlob {
+		return rec.Subject.ID
+	}
+	sum := sha256.Sum256(rec.Data)
+	return hex.EncodeToString(sum[:])
+}
+
+// linksOf returns links in one order and one spelling, each once.
+func linksOf(ns string, links []events.Link) []events.Link {
+	var list []events.Link
+	for _, l := range links {
+		if to, err := events.ParseSubject(ns, l.To); err == nil {
+			list = append(list, events.Link{Rel: l.Rel, To: to.String()})
+		}
+	}
+	slices.SortFunc(list, func(a, b events.Link) int { return cmp.Or(strings.Compare(a.Rel, b.Rel), strings.Compare(a.To, b.To)) })
+	return slices.Compact(list)
+}
+
+// renameOf returns the link that stands for a rename, if that is what a deletion is.
+func renameOf(ns string, last *projector.Revision) []events.Link {
+	to, _, err := last.RenamedTo.Parse(ns)
+	if err != nil {
+		return nil
+	}
+	return []events.Link{{Rel: renamedTo, To: to.String()}}
+}
+
+func (d *document) link(links []events.Link) {
+	d.links, d.linked, d.moved = links, len(links), true
+}
+
+// document returns what is folded of a document.
+func (c *Catalog) document(ctx context.Context, sub events.Subject) (*document, error) {
+	if d := c.documents[sub]; d != nil {
+		return d, nil
+	}
+	d := newDocument(sub)
+	found, err := c.find(ctx, "SELECT "+documentColumns+" FROM documents{set} WHERE namespace=? AND kind=? AND id=?", []any{sub.Namespace, sub.Kind, sub.ID}, d.columns())
+	if err != nil {
+		return nil, err
+	}
+	if found && d.row.Revisions > 0 {
+		d.Revisions = []projector.Revision{{Deleted: d.row.Deleted}} // which is all that the next one depends on
+	}
+	d.stored = d.linked > 0
+	c.documents[sub] = d
+	return d, nil
+}
+
+func (c *Catalog) storeDocument(ctx context.Context, d *document) error {
+	if err := c.put(ctx, "documents", values(d.columns())...); err != nil {
+		return err
+	}
+	sub := d.Subject
+	if d.stored && d.moved {
+		if err := c.run(ctx, "DELETE FROM links{set} WHERE namespace=? AND kind=? AND id=?", sub.Namespace, sub.Kind, sub.ID); err != nil {
+			return err
+		}
+	}
+	for _, l := range d.links {
+		if err := c.put(ctx, "links", sub.Namespace, sub.Kind, sub.ID, l.Rel, l.To); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// documentColumns are in the order of the table.
+const documentColumns = `namespace, kind, id, title, content_type, bytes, sha256, owner, layer, expires_at, links, revisions, void,
+	deleted, reason, renamed_to, first_offset, head_offset, updated_at`
+
+// columns points to what is stored of a document.
+func (d *document) columns() []any {
+	r := &d.row
+	return []any{&r.Subject.Namespace, &r.Subject.Kind, &r.Subject.ID, &r.Title, &r.ContentType, &r.Bytes, &r.SHA256, &r.Owner, &r.Layer, &d.expires,
+		&d.linked, &r.Revisions, &d.void, &r.Deleted, &r.Reason, &r.RenamedTo, offset(&r.First), offset(&r.Last), &d.updated}
+}
+
+// listed returns the row as a list has it.
+func (d *document) listed() projector.DocumentListed {
+	r := d.row
+	r.ExpiresAt, r.UpdatedAt = timeOfText(d.expires), timeOfText(d.updated)
+	return r
+}
+
+func timeOfText(t events.Timestamp) time.Time {
+	at, _ := t.Time()
+	return at
+}
