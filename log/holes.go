@@ -117,6 +117,12 @@ func (l *Log) Lost() int {
 	return len(l.holes.known) + len(l.holes.found)
 }
 
+// LostBehind reports whether a record behind an offset is known to be lost that may have
+// been one of a subject: then Last need not be the last there was.
+func (l *Log) LostBehind(sub events.Subject, at events.Offset) bool {
+	return l.lastHole(stretch{filter: sub.NATS(), after: at, upto: events.MaxOffset}) > 0
+}
+
 // lost returns the damage that stands in the place of a record which the backend does
 // not have. The server may forget at its next start that it had it, so it is noted.
 func (l *Log) lost(at events.Offset) *events.DamageError {

@@ -65,7 +65,15 @@ func TestFoundLossesAreReported(t *testing.T) {
 	look("told whose", events.Range{Subject: a}, "[1 !2 4]")
 	look("told whose", events.Range{Subject: b}, "[3]")
 	look("told whose", events.Range{}, "[1 !2 3 4]")
+	for at, want := range map[events.Offset]bool{0: true, 1: true, 2: false} {
+		if l.LostBehind(a, at) != want || l.LostBehind(b, at) {
+			t.Errorf("behind %v: %v of a, %v of b", at, l.LostBehind(a, at), l.LostBehind(b, at))
+		}
+	}
 	l.Tell([]log.Hole{{Offset: 2}})
+	if !l.LostBehind(b, 1) {
+		t.Error("what nobody knows whose it was may have been anybody's")
+	}
 	look("told that nobody knows", events.Range{Subject: b}, "[!2 3]")
 	if n := l.Lost(); n != 1 {
 		t.Errorf("%d are lost", n)

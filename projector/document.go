@@ -1,30 +1,32 @@
 package projector
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tallylog/tally/events"
 )
 
-// Document is a document at a position: its content and its revisions.
+// Document is a document at a position.
 type Document struct {
 	Subject   events.Subject
-	Revisions []Revision // oldest first; a purge is the first, and hides those before it
-	Data      []byte     // of the newest revision; nil if the document is deleted
+	Revisions []Revision    // those that were asked for, oldest first
+	Data      []byte        // of the newest of them; nil if the document is deleted
+	Head      events.Offset // its last record, whatever that is: what a writer expects
+	Expired   bool          // the newest revision says that it is not there any more
 	Damaged   []events.Offset
 	Void      []Void
 }
 
 // Revision is one write or deletion of a document.
 type Revision struct {
+	Number      int              `json:"number,omitempty"` // from 1; of those since a purge, if there was one. 0: not counted
 	Offset      events.Offset    `json:"offset"`
 	ID          string           `json:"id"` // of the event
 	Time        events.Timestamp `json:"time"`
 	ContentType string           `json:"contentType,omitempty"`
-	Size        int              `json:"size"`
+	Size        int              `json:"size"`           // of the data, in bytes; 0 as long as they are kept by reference and not read
+	Blob        string           `json:"blob,omitempty"` // SHA-256 of data that are kept by reference
 	Meta        events.DocMeta   `json:"meta"`
 	Deleted     bool             `json:"deleted,omitempty"`
 	Reason      string           `json:"reason,omitempty"`    // of a deletion
@@ -50,7 +52,9 @@ func (d *Document) Last() *Revision {
 }
 
 // Exists reports whether the document is there at its position.
-func (d *Document) Exists() bool { return len(d.Revisions) > 0 && !d.Last().Deleted }
+func (d *Document) Exists() bool {
+	return len(d.Revisions) > 0 && !d.Last().Deleted && !d.Expired
+}
 
 // Apply folds the next record onto the document.
 func (d *Document) Apply(rec events.Record) {
@@ -68,6 +72,7 @@ func (d *Document) Apply(rec events.Record) {
 			return
 		}
 		rev.ContentType, rev.Size, rev.Meta = rec.ContentType, len(rec.Data), meta
+		rev.Blob, _ = events.ParseBlobRef(rec.Extensions[events.ExtDataRef])
 		d.Data = rec.Data
 		if d.Data == nil {
 			d.Data = []byte{}
@@ -91,31 +96,4 @@ func (d *Document) Apply(rec events.Record) {
 
 func (d *Document) void(rec events.Record, reason error) {
 	d.Void = append(d.Void, Void{rec.Offset, rec.Type, reason.Error()})
-}
-
-// Document loads a document as of an offset, 0 for now. A document that was
-// never written, is deleted there, or is purged by now is ErrNotFound.
-func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Offset) (*Document, error) {
-	d := &Document{Subject: doc}
-	purged := false
-	for rec, err := range l.read(ctx, events.Range{Subject: doc}) {
-		damage, damaged := errors.AsType[*events.DamageError](err)
-		switch {
-		case damaged && (at == 0 || damage.Offset <= at):
-			d.Damaged = append(d.Damaged, damage.Offset)
-		case damaged:
-		case err != nil:
-			return nil, fmt.Errorf("load %s: %w", doc, err)
-		case at == 0 || rec.Offset <= at:
-			d.Apply(rec)
-		default:
-			if p, ok := Decode(rec).Payload.(*events.DocumentDeleted); ok {
-				purged = purged || p.Reason == events.ReasonPurged // whatever was written after it
-			}
-		}
-	}
-	if !d.Exists() || purged {
-		return nil, fmt.Errorf("load %s: %w", doc, ErrNotFound)
-	}
-	return d, nil
 }

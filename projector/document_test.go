@@ -54,15 +54,15 @@ func TestDocument(t *testing.T) {
 	if _, err := l.Document(t.Context(), events.Document("", "recipe", "r2"), 0); !errors.Is(err, projector.ErrNotFound) {
 		t.Errorf("never written: %v", err)
 	}
-	d, err := l.Document(t.Context(), recipe, 0)
+	d, err := l.History(t.Context(), recipe)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []projector.Revision{
-		{Offset: 1, ID: "event-1", ContentType: "text/plain", Size: 3, Meta: events.DocMeta{Owner: "me"}},
-		{Offset: 3, ID: "event-3", ContentType: "text/plain"},
-		{Offset: 5, ID: "event-5", Deleted: true, Reason: "done"},
-		{Offset: 8, ID: "event-8", ContentType: "text/plain", Size: 3},
+		{Number: 1, Offset: 1, ID: "event-1", ContentType: "text/plain", Size: 3, Meta: events.DocMeta{Owner: "me"}},
+		{Number: 2, Offset: 3, ID: "event-3", ContentType: "text/plain"},
+		{Number: 3, Offset: 5, ID: "event-5", Deleted: true, Reason: "done"},
+		{Number: 4, Offset: 8, ID: "event-8", ContentType: "text/plain", Size: 3},
 	}
 	if diff := cmp.Diff(want, d.Revisions, cmpopts.IgnoreFields(projector.Revision{}, "Time")); diff != "" {
 		t.Errorf("revisions (-want +got):\n%s", diff)

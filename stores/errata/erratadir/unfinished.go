@@ -49,14 +49,13 @@ func (v view) recipe(ctx context.Context) ([]byte, error) {
 // hash, or of any; nil if there is none.
 func (v view) ownRecipe(ctx context.Context, hash string) ([]byte, error) {
 	doc := events.Document(v.s.Subject.Namespace, panel.KindRecipeText, v.s.Subject.ID)
-	d, err := v.src.Loader().Document(ctx, doc, 0)
-	if errors.Is(err, projector.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	if text, err := v.document(ctx, events.RefOf(doc, 0)); text == nil || err != nil {
 		return nil, err
 	}
-	for _, r := range slices.Backward(d.Revisions) {
+	for r, err := range v.src.Loader().Revisions(ctx, doc, 0) {
+		if err != nil {
+			return nil, err
+		}
 		text, err := v.document(ctx, events.RefOf(doc, r.Offset))
 		if err != nil || text != nil && (hash == "" || recipe.TextHash(text) == hash) {
 			return text, err

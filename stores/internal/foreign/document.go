@@ -47,27 +47,17 @@ type Stored struct {
 
 // Load reads a document. What it holds is hashed where it does not say.
 func Load(ctx context.Context, src formats.Source, doc events.Subject) (Stored, error) {
-	st := Stored{Doc: doc}
-	d := &projector.Document{Subject: doc}
-	var newest events.Record
-	for rec, err := range src.Loader().Source.Read(ctx, events.Range{Subject: doc}) {
-		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			st.Last = max(st.Last, damage.Offset)
-			continue
-		}
-		if err != nil {
-			return st, err
-		}
-		d.Apply(rec)
-		newest, st.Last = rec, rec.Offset
+	d, err := src.Loader().Document(ctx, doc, 0)
+	if errors.Is(err, projector.ErrNotFound) {
+		return Stored{Doc: doc, Last: d.Head}, nil
 	}
-	if !d.Exists() {
-		return st, nil
+	if err != nil {
+		return Stored{Doc: doc}, err
 	}
-	st.Exists, st.Meta = true, d.Last().Meta
+	st := Stored{Doc: doc, Last: d.Head, Exists: true, Meta: d.Last().Meta}
 	if st.Sum = st.Meta.Attributes[attrSHA256]; st.Sum == "" {
 		h := sha256.New()
-		if err := writeDocument(ctx, src, doc, newest.Offset, h); err != nil {
+		if err := writeContent(ctx, src, d, h); err != nil {
 			return st, err
 		}
 		st.Sum = HexSum(h)
@@ -81,10 +71,16 @@ func writeDocument(ctx context.Context, src formats.Source, doc events.Subject, 
 	if err != nil {
 		return err
 	}
+	return writeContent(ctx, src, d, w)
+}
+
+// writeContent writes the file that a document holds.
+func writeContent(ctx context.Context, src formats.Source, d *projector.Document, w io.Writer) error {
 	if d.Last().ContentType != piecesType {
-		_, err = w.Write(d.Data)
+		_, err := w.Write(d.Data)
 		return err
 	}
+	doc := d.Subject
 	var list pieces
 	if err := rawjson.Unmarshal(d.Data, &list); err != nil {
 		return fmt.Errorf("%s: %v", doc, err)

@@ -1,0 +1,216 @@
+package projector_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// tail is a log in memory that finds the last record of a subject at once, and counts
+// what is read of it.
+type tail struct {
+	testkit.Records
+	read int
+	lost events.Offset // of anybody's
+}
+
+func (s *tail) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range s.Records.Read(ctx, r) {
+			if s.read++; !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *tail) Record(ctx context.Context, at events.Offset) (events.Record, error) {
+	s.read++
+	return s.Records.Record(ctx, at)
+}
+
+func (s *tail) Last(_ context.Context, sub events.Subject) (events.Record, error) {
+	s.read++
+	for _, rec := range slices.Backward(s.Records) {
+		if rec.Subject == sub {
+			return rec, nil
+		}
+	}
+	return events.Record{}, projector.ErrNotFound
+}
+
+func (s *tail) Head(context.Context) (events.Offset, error) {
+	return s.Records[len(s.Records)-1].Offset, nil
+}
+
+func (s *tail) LostBehind(_ events.Subject, at events.Offset) bool { return s.lost > at }
+
+// longDocument is a log of a document of so many revisions of 4 KiB.
+func longDocument(t testing.TB, revisions int) testkit.Records {
+	st := &story{t: t}
+	for i := range revisions {
+		st.write(recipe, fmt.Sprintf("%04096d", i))
+	}
+	return st.records
+}
+
+// The newest content of a document of 10,000 revisions is one record, as that of a
+// document of one.
+func TestNewestIsOneRecord(t *testing.T) {
+	for _, n := range []int{1, 10_000} {
+		src := &tail{Records: longDocument(t, n)}
+		d, err := (&projector.Loader{Source: src}).Document(t.Context(), recipe, 0)
+		if err != nil || string(d.Data) != fmt.Sprintf("%04096d", n-1) || d.Head != events.Offset(n) {
+			t.Errorf("of %d: %v", n, err)
+		}
+		if src.read != 1 {
+			t.Errorf("of %d: %d records are read", n, src.read)
+		}
+	}
+}
+
+// What the last record is of a document of ten thousand decides how it is found, and not
+// what is found.
+func TestNewestBehindOthers(t *testing.T) {
+	base := longDocument(t, 600)
+	content := func(n int) string { return fmt.Sprintf("%04096d", n) }
+	for name, c := range map[string]struct {
+		add    func(st *story)
+		want   string // "": not found
+		reason string // of the deletion
+		head   events.Offset
+	}{
+		"void":                  {func(st *story) { st.write(recipe, "void", "{") }, content(599), "", 601},
+		"of another vocabulary": {func(st *story) { st.event(events.Event{Source: "urn:test", Type: "com.example.x", Subject: recipe}) }, content(599), "", 601},
+		"deleted":               {func(st *story) { st.add(recipe, &events.DocumentDeleted{Reason: "done"}) }, "", "done", 601},
+		"purged":                {func(st *story) { st.add(recipe, &events.DocumentDeleted{Reason: events.ReasonPurged}) }, "", events.ReasonPurged, 601},
+		"a deletion without effect": {func(st *story) {
+			st.add(recipe, &events.DocumentDeleted{Reason: events.ReasonRenamed, To: "document/doc/b"})
+			st.add(recipe, &events.DocumentDeleted{Reason: "again"})
+		}, "", events.ReasonRenamed, 602},
+		"expired": {func(st *story) { st.write(recipe, "short", events.DocMeta{ExpiresAt: "2026-01-01T00:00:00Z"}.String()) }, "", "", 601},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := &story{t: t, records: slices.Clone(base)}
+			c.add(st)
+			l := &projector.Loader{Source: &tail{Records: st.records}, Snapshots: new(snapshot.Mem)}
+			for range 2 { // folded, and with what is stored
+				d, err := l.Document(t.Context(), recipe, 0)
+				if d == nil || d.Head != c.head || d.Last().Reason != c.reason || string(d.Data) != c.want || errors.Is(err, projector.ErrNotFound) != (c.want == "") {
+					t.Fatalf("%+v, %v", d, err)
+				}
+			}
+		})
+	}
+	lost := &tail{Records: base[:599], lost: 600}
+	d, err := (&projector.Loader{Source: damaged{base, []events.Offset{600}}}).Document(t.Context(), recipe, 0)
+	if err != nil || string(d.Data) != content(598) || !slices.Equal(d.Damaged, []events.Offset{600}) {
+		t.Errorf("a damaged last record: %v, %v", d.Damaged, err)
+	}
+	if _, err := (&projector.Loader{Source: lost}).Document(t.Context(), recipe, 0); err != nil || lost.read < 599 {
+		t.Errorf("a lost last record: %d are read, %v", lost.read, err)
+	}
+}
+
+// Random documents are what a map of their revisions says, whatever is stored of them: at
+// every position, with every number, also after a purge.
+func TestDocumentsAgreeWithModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := testkit.Documents().Draw(t, "log")
+		stored := rapid.Bool().Draw(t, "snapshots")
+		store := new(snapshot.Mem)
+		for n := 1; n <= len(records); n++ {
+			l := &projector.Loader{Source: &tail{Records: records[:n]}}
+			if stored {
+				l.Snapshots = store
+				l.SetChunks(rapid.IntRange(1, 3).Draw(t, "records in a chunk"), 2)
+			}
+			mustAgree(t, l, testkit.ModelOf(records[:n]), records[:n])
+		}
+	})
+}
+
+func mustAgree(t *rapid.T, l *projector.Loader, model testkit.DocumentModel, records testkit.Records) {
+	t.Helper()
+	now := records[len(records)-1]
+	for sub, want := range model {
+		d, err := l.Document(t.Context(), sub, 0)
+		if sub.Kind == events.KindBlob {
+			continue // whose content is that of its id, or none
+		}
+		if want.Readable(now.Recorded) != (err == nil) || err != nil && !errors.Is(err, projector.ErrNotFound) || d.Head != want.Last {
+			t.Fatalf("%s: head %v, %v, want %+v", sub, d.Head, err, want)
+		}
+		if err == nil && !bytes.Equal(d.Data, want.Newest().Data) {
+			t.Fatalf("%s is %q, want %q", sub, d.Data, want.Newest().Data)
+		}
+		h, err := l.History(t.Context(), sub)
+		if err != nil || len(h.Void) != want.Void || h.Head != want.Last {
+			t.Fatalf("%s: head %v, %d void, %v, want %+v", sub, h.Head, len(h.Void), err, want)
+		}
+		var have []events.Offset
+		for i, rev := range h.Revisions {
+			have = append(have, rev.Offset)
+			if rev.Number != i+1 {
+				t.Fatalf("%s: revision %d has the number %d", sub, i+1, rev.Number)
+			}
+		}
+		var offsets []events.Offset
+		for _, rev := range want.Revisions {
+			offsets = append(offsets, rev.Offset)
+		}
+		if diff := cmp.Diff(offsets, have); diff != "" {
+			t.Fatalf("revisions of %s (-want +have):\n%s", sub, diff)
+		}
+		mustAgreeAt(t, l, sub, want, events.Offset(rapid.IntRange(1, int(now.Offset)).Draw(t, "at")), records)
+	}
+}
+
+// mustAgreeAt holds a document to the model as of an offset.
+func mustAgreeAt(t *rapid.T, l *projector.Loader, sub events.Subject, want *testkit.ModelDocument, at events.Offset, records testkit.Records) {
+	t.Helper()
+	d, err := l.Document(t.Context(), sub, at)
+	var there *events.Record
+	for i, rev := range want.Revisions {
+		if rev.Offset <= at {
+			there = &want.Revisions[i]
+		}
+	}
+	if there != nil && there.Type == events.TypeDocumentWritten {
+		meta, _ := events.ParseDocMeta(there.Extensions[events.ExtDoc])
+		if until, ok := meta.ExpiresAt.Time(); ok && !records[at-1].Recorded.Before(until) {
+			there = nil
+		}
+	}
+	if there == nil || there.Type == events.TypeDocumentDeleted {
+		if !errors.Is(err, projector.ErrNotFound) || d.Data != nil {
+			t.Fatalf("%s at %v: %q, %v", sub, at, d.Data, err)
+		}
+		return
+	}
+	if err != nil || !bytes.Equal(d.Data, there.Data) || d.Last().Offset != there.Offset {
+		t.Fatalf("%s at %v: %+v, %v, want %q", sub, at, d, err, there.Data)
+	}
+	n := 0
+	for rev, err := range l.Revisions(t.Context(), sub, at) {
+		if err != nil || rev.Offset > at || n == 0 && rev.Offset != there.Offset {
+			t.Fatalf("%s at %v: revision %v, %v", sub, at, rev.Offset, err)
+		}
+		n++
+	}
+	if n != d.Last().Number {
+		t.Fatalf("%s at %v: %d revisions, the newest has the number %d", sub, at, n, d.Last().Number)
+	}
+}

@@ -1,0 +1,161 @@
+package projector_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// firstRevisions returns the offsets of the newest revisions, so many at most.
+func firstRevisions(t *testing.T, l *projector.Loader, most int) (list []events.Offset) {
+	t.Helper()
+	for rev, err := range l.Revisions(t.Context(), recipe, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list = append(list, rev.Offset); len(list) == most {
+			break
+		}
+	}
+	return list
+}
+
+func chunksOf(t *testing.T, st snapshot.Store) []snapshot.Meta {
+	t.Helper()
+	list, err := st.List(t.Context(), recipe, projector.DocumentFold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// The first who looks at a long history reads all of it, and keeps that; from then on a
+// look costs what is new and what is asked for.
+func TestHistoryCostsWhatIsAsked(t *testing.T) {
+	src, store := &tail{Records: longDocument(t, 10_000)}, &counted{}
+	l := func() *projector.Loader { return &projector.Loader{Source: src, Snapshots: store} }
+	firstRevisions(t, l(), 1)
+	if n := len(chunksOf(t, store)); n != 39 || store.puts != 39 {
+		t.Fatalf("%d chunks are stored, after %d writes", n, store.puts)
+	}
+	src.read = 0
+	if got := firstRevisions(t, l(), 20); len(got) != 20 || got[0] != 10_000 || got[19] != 9_981 {
+		t.Errorf("the newest revisions are %v", got)
+	}
+	if most := 10_000%256 + 1; src.read > most || store.puts != 39 {
+		t.Errorf("%d records are read, want at most %d; %d chunks are written", src.read, most, store.puts)
+	}
+	src.read = 0
+	d, err := l().Document(t.Context(), recipe, 77)
+	if err != nil || string(d.Data) != fmt.Sprintf("%04096d", 76) || d.Last().Number != 77 {
+		t.Errorf("at 77: %v, %v", d.Last(), err)
+	}
+	if most := 10_000%256 + 2; src.read > most {
+		t.Errorf("%d records are read, want at most %d", src.read, most)
+	}
+	if got := firstRevisions(t, l(), 0); len(got) != 10_000 || got[9_999] != 1 {
+		t.Errorf("%d revisions", len(got))
+	}
+}
+
+// Whatever becomes of the stored chunks, the history is that of the log; what is not sound
+// is made again, unless the loader only reads.
+func TestUnsoundChunks(t *testing.T) {
+	records := longDocument(t, 1100)
+	for name, spoil := range map[string]func(st *snapshot.Mem, list []snapshot.Meta){
+		"the newest is missing":  func(st *snapshot.Mem, list []snapshot.Meta) { spoilt(t, st.Delete(t.Context(), list[0])) },
+		"one between is missing": func(st *snapshot.Mem, list []snapshot.Meta) { spoilt(t, st.Delete(t.Context(), list[2])) },
+		"the first is missing":   func(st *snapshot.Mem, list []snapshot.Meta) { spoilt(t, st.Delete(t.Context(), list[3])) },
+		"the newest is no chunk": func(st *snapshot.Mem, list []snapshot.Meta) {
+			rewrite(t, st, list[0], func(s *snapshot.Snapshot) { s.Data = []byte("{") })
+		},
+		"one between is no chunk": func(st *snapshot.Mem, list []snapshot.Meta) {
+			rewrite(t, st, list[1], func(s *snapshot.Snapshot) { s.Data = []byte("{") })
+		},
+		"of another log": func(st *snapshot.Mem, list []snapshot.Meta) {
+			rewrite(t, st, list[0], func(s *snapshot.Snapshot) { s.EventID = "another" })
+		},
+		"of another version": func(st *snapshot.Mem, list []snapshot.Meta) {
+			for _, m := range list {
+				rewrite(t, st, m, func(s *snapshot.Snapshot) {
+					s.Version++
+					s.Data = bytes.ReplaceAll(s.Data, []byte(`"revisions"`), []byte(`"x"`))
+				})
+				spoilt(t, st.Delete(t.Context(), m))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, readOnly := range []bool{true, false} {
+				store := new(snapshot.Mem)
+				l := func() *projector.Loader { return &projector.Loader{Source: records, Snapshots: store} }
+				firstRevisions(t, l(), 0)
+				spoil(store, chunksOf(t, store))
+				before := fmt.Sprint(chunksOf(t, store))
+				looking := l()
+				looking.ReadOnly = readOnly
+				if got := firstRevisions(t, looking, 0); len(got) != 1100 || got[0] != 1100 || got[1099] != 1 {
+					t.Errorf("%d revisions", len(got))
+				}
+				if after := fmt.Sprint(chunksOf(t, store)); readOnly && before != after {
+					t.Errorf("a loader that only reads has left %s of %s", after, before)
+				} else if n := len(chunksOf(t, store)); !readOnly && n != 4 {
+					t.Errorf("%d chunks are stored", n)
+				}
+			}
+		})
+	}
+}
+
+func spoilt(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rewrite(t *testing.T, st *snapshot.Mem, m snapshot.Meta, change func(*snapshot.Snapshot)) {
+	t.Helper()
+	s, err := st.Get(t.Context(), m)
+	spoilt(t, err)
+	change(&s)
+	spoilt(t, st.Put(t.Context(), s))
+}
+
+// A purge leaves nothing of what was before it in the stored chunks: also if it is met by
+// one who folds everything, and if the keeper sees it before any reader.
+func TestPurgeForgetsRevisions(t *testing.T) {
+	st := &story{t: t, records: longDocument(t, 300)}
+	st.write(recipe, "x", events.DocMeta{Title: "a secret"}.String())
+	for range 300 {
+		st.write(recipe, "x")
+	}
+	store := new(snapshot.Mem)
+	firstRevisions(t, &projector.Loader{Source: st.records, Snapshots: store}, 0)
+	if n := len(chunksOf(t, store)); n != 2 {
+		t.Fatalf("%d chunks", n)
+	}
+	st.add(recipe, &events.DocumentDeleted{Reason: events.ReasonPurged})
+	for range 300 {
+		st.write(recipe, "y")
+	}
+	for _, store := range []*snapshot.Mem{store, new(snapshot.Mem)} {
+		l := &projector.Loader{Source: st.records, Snapshots: store}
+		if got := firstRevisions(t, l, 0); len(got) != 301 || got[300] != 602 {
+			t.Errorf("%d revisions are readable", len(got))
+		}
+		list := chunksOf(t, store)
+		if len(list) != 1 || list[0].Offset != 602+255 {
+			t.Errorf("stored are %v", list)
+		}
+		for _, m := range list {
+			if s, err := store.Get(t.Context(), m); err != nil || bytes.Contains(s.Data, []byte("secret")) {
+				t.Errorf("%q, %v", s.Data, err)
+			}
+		}
+	}
+}
