@@ -51,7 +51,8 @@ func (p Policy) withDefaults() Policy {
 
 // Keeper is the projector of snapshots: it follows the log and writes the state
 // of a session whenever the policy says so, at each target of a rewind or fork,
-// and when it stops.
+// and when it stops. What is stored of documents their readers write; when one is purged
+// the keeper removes it.
 type Keeper struct {
 	Log       Follower
 	Snapshots snapshot.Store
@@ -157,6 +158,7 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 		return err
 	}
 	k.count(rec)
+	k.forgetPurged(ctx, rec)
 	if len(k.changed) > cmp.Or(k.most, mostChanged) {
 		k.overlook()
 	}
@@ -244,6 +246,13 @@ func (k *Keeper) keepTargets(ctx context.Context, rec events.Record) {
 		if p.Fork != nil && p.Fork.Offset < rec.Offset {
 			k.writeAt(ctx, events.Session(rec.Subject.Namespace, p.Fork.Session), p.Fork.Offset, "fork target")
 		}
+	}
+}
+
+// forgetPurged removes what readers have stored of a document that is purged.
+func (k *Keeper) forgetPurged(ctx context.Context, rec events.Record) {
+	if !rec.Subject.IsSession() && isPurge(rec) {
+		k.loader.forgetRevisions(ctx, rec.Subject, rec.Offset)
 	}
 }
 
@@ -356,6 +365,7 @@ func (k *Keeper) leave(ctx context.Context) error {
 			break
 		}
 		k.count(rec)
+		k.forgetPurged(ctx, rec)
 		k.keepTargets(ctx, rec)
 	}
 	var subjects []events.Subject

@@ -25,6 +25,7 @@ const (
 type revisionChunk struct {
 	After     events.Offset `json:"after"`  // the last record of the chunk before; 0: this is the first
 	Before    int           `json:"before"` // revisions before these
+	Purge     events.Offset `json:"purge"`  // that all of them come after; 0: none
 	Exists    bool          `json:"exists"` // behind the last record
 	Revisions []Revision    `json:"revisions"`
 	Void      []Void        `json:"void,omitempty"`
@@ -43,7 +44,7 @@ type revisions struct {
 	before  int           // revisions up to there
 	records int           // that open is made of
 	head    events.Offset // the last record, whatever became of it
-	purged  events.Offset // a purge behind what was stored
+	purge   events.Offset // that all of them come after, or begin with
 }
 
 // reopen begins what comes behind a chunk. What the chunk leaves is a revision without
@@ -66,13 +67,13 @@ func (r *revisions) fold(ctx context.Context, rec events.Record) error {
 	r.open.Apply(rec)
 	r.open.Data, r.head = nil, rec.Offset
 	if last := r.open.Last(); last != nil && last.Offset == rec.Offset && last.IsPurge() {
-		r.older, r.chunks, r.after, r.before, r.records, r.purged = nil, nil, 0, 0, 0, rec.Offset
+		r.older, r.chunks, r.after, r.before, r.records, r.purge = nil, nil, 0, 0, 0, rec.Offset
 	}
 	r.records++
 	if r.records < r.chunkSizes().records || len(r.open.Damaged) > 0 {
 		return nil
 	}
-	c := revisionChunk{r.after, r.before, r.open.Exists(), slices.Clone(r.own()), r.open.Void}
+	c := revisionChunk{r.after, r.before, r.purge, r.open.Exists(), slices.Clone(r.own()), r.open.Void}
 	r.chunks = append(r.chunks, c)
 	r.reopen(rec.Offset, r.before+len(c.Revisions), c.Exists)
 	if r.into == nil {
@@ -116,11 +117,12 @@ func (l *Loader) revisionsOf(ctx context.Context, sub events.Subject) (*revision
 			r.into = r.store
 		}
 	}
+	before := r.purge
 	if err := r.rest(ctx, 0); err != nil {
 		return nil, err
 	}
-	if r.purged > 0 {
-		l.forgetRevisions(ctx, sub, r.purged)
+	if r.purge != before {
+		l.forgetRevisions(ctx, sub, r.purge)
 	}
 	return r, nil
 }
@@ -171,7 +173,7 @@ func (r *revisions) begin(ctx context.Context) {
 	}
 	r.older, r.chunks = list[1:], []revisionChunk{c}
 	r.reopen(list[0].Offset, c.Before+len(c.Revisions), c.Exists)
-	r.head = list[0].Offset
+	r.head, r.purge = list[0].Offset, c.Purge
 }
 
 func (r *revisions) isOfLog(ctx context.Context, m snapshot.Meta) error {

@@ -2,9 +2,11 @@ package projector
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -31,7 +33,7 @@ type Verified struct {
 // records were read.
 func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verified, error) {
 	v := Verified{Findings: []Finding{}}
-	seen := make(map[events.Subject]bool)
+	seen, gone := make(map[events.Subject]bool), make(map[events.Subject][]Finding)
 	for rec, err := range l.Source.Read(ctx, events.Range{}) {
 		v.Records++
 		if progress != nil {
@@ -48,18 +50,32 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 			seen[rec.Subject] = true
 			v.Sessions++
 		}
+		if !rec.Subject.IsSession() && isPurge(rec) {
+			delete(gone, rec.Subject) // its content may be gone
+		}
 		if _, err := Resolve(ctx, l.Source, rec, l.maxValue()); err != nil {
 			if !isDamage(err) {
 				return v, err
 			}
-			v.Findings = append(v.Findings, Finding{rec.Subject.String(), rec.Offset, err.Error()})
+			gone[rec.Subject] = append(gone[rec.Subject], Finding{rec.Subject.String(), rec.Offset, err.Error()})
 		}
 	}
+	v.Findings = slices.AppendSeq(v.Findings, inOrder(gone))
 	if l.Snapshots == nil {
 		return v, nil
 	}
 	c := checking{Loader: l, v: &v, afresh: l.refolding(), seen: make(map[part]bool), corrupt: make(map[string]bool)}
 	return v, c.all(ctx)
+}
+
+// inOrder yields findings in the order of their offsets.
+func inOrder(gone map[events.Subject][]Finding) iter.Seq[Finding] {
+	var list []Finding
+	for _, found := range gone {
+		list = append(list, found...)
+	}
+	slices.SortFunc(list, func(a, b Finding) int { return cmp.Compare(a.Offset, b.Offset) })
+	return slices.Values(list)
 }
 
 // refolding returns a loader that folds everything from zero and alters nothing.
@@ -97,6 +113,7 @@ func (c *checking) found(m snapshot.Meta, err error) {
 
 func (c *checking) all(ctx context.Context) error {
 	var heads, parts []snapshot.Meta
+	documents := make(map[events.Subject][]snapshot.Meta)
 	for m, err := range c.Snapshots.All(ctx) {
 		switch {
 		case ctx.Err() != nil:
@@ -106,6 +123,8 @@ func (c *checking) all(ctx context.Context) error {
 		case m.Fold == SessionFold:
 			c.v.Snapshots++
 			heads = append(heads, m)
+		case m.Fold == DocumentFold:
+			documents[m.Subject] = append(documents[m.Subject], m)
 		default:
 			parts = append(parts, m)
 		}
@@ -129,7 +148,44 @@ func (c *checking) all(ctx context.Context) error {
 			c.found(m, err)
 		}
 	}
+	for sub, list := range documents {
+		if err := c.document(ctx, sub, list); err != nil {
+			return err
+		}
+	}
 	return ctx.Err()
+}
+
+// document holds what is stored of a document's revisions against a fold from zero. That
+// need not be all of it: its readers store it.
+func (c *checking) document(ctx context.Context, sub events.Subject, list []snapshot.Meta) error {
+	want := make(map[events.Offset][]byte)
+	r := &revisions{Loader: c.afresh, sub: sub, into: func(_ context.Context, s snapshot.Snapshot) error {
+		want[s.Offset] = s.Data
+		return nil
+	}}
+	r.reopen(0, 0, false)
+	if err := r.rest(ctx, 0); err != nil {
+		return err
+	}
+	for _, m := range list {
+		if m.Version != DocumentFoldVersion {
+			continue // no load would use it
+		}
+		have, err := c.Snapshots.Get(ctx, m)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, snapshot.ErrNotFound): // removed meanwhile
+		case err != nil:
+			c.found(m, err)
+		case m.Offset < r.purge:
+			c.found(m, errors.New("what is stored of the document's revisions was purged"))
+		case !bytes.Equal(have.Data, want[m.Offset]):
+			c.found(m, errors.New("what is stored of the document's revisions differs from the log: "+difference(have.Data, want[m.Offset])))
+		}
+	}
+	return nil
 }
 
 // head holds one head against a fold from zero, and the chunks that the fold fills

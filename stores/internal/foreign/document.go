@@ -13,14 +13,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// A file beyond the size of a value is kept in pieces: its document has this
-// media type and lists them.
-const (
-	piecesType = "application/vnd.tally.pieces+json"
-	pieceSize  = events.MaxBlobPart
-)
+// pieceSize is the size of the pieces in which a file beyond the size of a value is kept.
+const pieceSize = events.MaxBlobPart
 
-// pieces is the content of such a document.
+// pieces is the content of a document of projector.PiecesType.
 type pieces struct {
 	Size   int64    `json:"size"`
 	SHA256 string   `json:"sha256"`
@@ -76,7 +72,7 @@ func writeDocument(ctx context.Context, src formats.Source, doc events.Subject, 
 
 // writeContent writes the file that a document holds.
 func writeContent(ctx context.Context, src formats.Source, d *projector.Document, w io.Writer) error {
-	if d.Last().ContentType != piecesType {
+	if d.Last().ContentType != projector.PiecesType {
 		_, err := w.Write(d.Data)
 		return err
 	}

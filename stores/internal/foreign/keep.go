@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 // Keep keeps a file whole, in a document that says where it comes from. Nothing is added
@@ -89,7 +90,7 @@ func (in *Intake) wholeFile(ctx context.Context, f *File) (data []byte, contentT
 	h := sha256.New()
 	contentType = events.ContentTypeRaw
 	if f.Size > WholeLimit(in.Target) {
-		contentType = piecesType
+		contentType = projector.PiecesType
 		data, err = in.putPieces(ctx, io.TeeReader(r, h))
 	} else {
 		data, err = io.ReadAll(io.LimitReader(io.TeeReader(r, h), f.Size+1))

@@ -1,0 +1,177 @@
+package projector_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/snapshot"
+)
+
+func (st *story) purge(doc events.Subject) {
+	st.add(doc, &events.DocumentDeleted{Reason: events.ReasonPurged})
+}
+
+// shownOf spells what a reader of everything sees.
+func shownOf(t *testing.T, l *projector.Loader, records testkit.Records) (list []string) {
+	t.Helper()
+	for rec, err := range l.Shown(t.Context(), records.Read(t.Context(), events.Range{})) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := l.Record(t.Context(), rec.Offset)
+		if err != nil || fmt.Sprint(one) != fmt.Sprint(rec) {
+			t.Errorf("the record is %v (%v), in a list it is %v", one, err, rec)
+		}
+		text := string(rec.Data)
+		if rec.Purged {
+			text = "purged" + text + rec.ContentType + rec.Extensions[events.ExtDoc] + rec.Extensions[events.ExtDataRef]
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// A reader sees nothing of what was purged later, whatever was written since, and of a
+// unit no more than names.
+func TestShown(t *testing.T) {
+	st := &story{t: t}
+	content := strings.Repeat("large", 10)
+	blob := events.Document("", events.KindBlob, sumOf(content))
+	note := events.Document("", "doc", "note")
+	st.write(blob, content)
+	byReference := func(doc events.Subject) {
+		st.event(events.Event{Source: "urn:test", Type: events.TypeDocumentWritten, Subject: doc, ContentType: "text/plain"}.
+			WithExtension(events.ExtDataRef, events.BlobRef(blob.ID)).WithExtension(events.ExtDoc, events.DocMeta{Title: "a secret"}.String()))
+	}
+	byReference(recipe)
+	st.write(recipe, "secret", events.DocMeta{Title: "a secret"}.String())
+	st.event(events.Event{Source: "urn:test", Type: events.TypeUnitAppended, Subject: events.Document("", events.KindUnit, "u"), ContentType: "application/json",
+		Data: []byte(`{"events":[{"subject":"document/recipe/r1","event":{"id":"e","type":"t","data":"secret"}}],"x":"secret"}`)})
+	st.write(note, "kept")
+	unit := `{"events":[{"subject":"document/recipe/r1","type":"t","id":"e"}]}`
+	for _, src := range []func() projector.Source{func() projector.Source { return st.records }, func() projector.Source { return &tail{Records: st.records} }} {
+		l := &projector.Loader{Source: src()}
+		if got, want := fmt.Sprint(shownOf(t, l, st.records)), fmt.Sprint([]string{content, content, "secret", unit, "kept"}); got != want {
+			t.Errorf("before the purge: %s", got)
+		}
+	}
+	st.purge(recipe)
+	st.purge(blob)
+	st.write(recipe, "new")
+	for _, src := range []projector.Source{st.records, &tail{Records: st.records}} {
+		got := shownOf(t, &projector.Loader{Source: src, Snapshots: new(snapshot.Mem)}, st.records)
+		if want := fmt.Sprint([]string{"purged", "purged", "purged", unit, "kept", `{"reason":"purged"}`, `{"reason":"purged"}`, "new"}); fmt.Sprint(got) != want {
+			t.Errorf("after it: %s, want %s", got, want)
+		}
+	}
+	v, err := (&projector.Loader{Source: st.records}).Verify(t.Context(), nil)
+	if err != nil || len(v.Findings) > 0 {
+		t.Errorf("what a purge took away is found missing: %v, %v", v.Findings, err)
+	}
+}
+
+// A blob goes with the last who refers to it, and with nobody else.
+func TestUnreferenced(t *testing.T) {
+	sums := make(map[string]string)
+	for _, name := range []string{"own", "turn", "checkpoint", "document", "piece", "linked", "purged", "once"} {
+		sums[name] = sumOf(name)
+	}
+	ref := func(name string) string { return events.BlobRef(sums[name]) }
+	doc, other, gone := events.Document("", "doc", "a"), events.Document("", "doc", "b"), events.Document("", "doc", "c")
+	st := &story{t: t}
+	large := func(sub events.Subject, typ, name string) {
+		st.event(events.Event{Source: "urn:test", Type: typ, Subject: sub}.WithExtension(events.ExtDataRef, ref(name)))
+	}
+	for name := range sums {
+		st.write(events.Document("", events.KindBlob, sums[name]), name)
+	}
+	for _, name := range []string{"own", "turn", "checkpoint", "document", "purged", "once", "once"} {
+		large(doc, events.TypeDocumentWritten, name)
+	}
+	st.event(events.Event{Source: "urn:test", Type: events.TypeDocumentWritten, Subject: doc, ContentType: projector.PiecesType, Data: fmt.Appendf(nil, `{"pieces":[%q]}`, ref("piece"))})
+	st.write(doc, "a mention of "+sumOf("elsewhere"), events.DocMeta{Links: []events.Link{{Rel: "shows", To: "document/blob/" + sums["linked"]}}}.String())
+	large(s1, "com.example.x", "turn")
+	st.add(s1, &events.CheckpointSaved{ID: "c", Kind: "rewind", At: 1, Files: []events.SavedFile{{Path: "f", Blob: events.DocRef(`document/blob/` + sums["checkpoint"])}}})
+	large(other, events.TypeDocumentWritten, "document")
+	st.add(other, &events.DocumentDeleted{Reason: "done"}) // it can still be read as of before
+	large(gone, events.TypeDocumentWritten, "purged")
+	st.purge(gone)
+	st.event(events.Event{Source: "urn:test", Type: events.TypeUnitAppended, Subject: events.Document("", events.KindUnit, "u"), Data: []byte(sums["own"])})
+	want := make(map[string]bool)
+	for _, name := range []string{"own", "piece", "linked", "purged", "once"} {
+		want[sums[name]] = true
+	}
+	for _, when := range []string{"before the purge", "after it"} {
+		list, err := (&projector.Loader{Source: st.records}).Unreferenced(t.Context(), doc)
+		if err != nil || len(list) != len(want) {
+			t.Errorf("%s: %d blobs, %v, want %d", when, len(list), err, len(want))
+		}
+		for _, sum := range list {
+			if !want[sum] {
+				t.Errorf("%s: a blob that somebody else refers to: %s", when, sum)
+			}
+		}
+		st.purge(doc)
+	}
+	if list, err := (&projector.Loader{Source: st.records}).Unreferenced(t.Context(), recipe); len(list) > 0 || err != nil {
+		t.Errorf("of a document without blobs: %v, %v", list, err)
+	}
+}
+
+// The keeper takes away what readers have stored of a document when that is purged.
+func TestKeeperForgetsPurged(t *testing.T) {
+	onBench(t, func(b *bench) {
+		t := b.t
+		stop := b.keep(projector.Policy{})
+		defer stop()
+		add := func(e events.Event) {
+			e.Source, e.Subject = "urn:test", recipe
+			if _, err := b.log.Append(t.Context(), recipe, log.Any, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 300 {
+			add(events.Event{Type: events.TypeDocumentWritten, Data: []byte("x")}.WithExtension(events.ExtDoc, events.DocMeta{Title: "a secret"}.String()))
+		}
+		firstRevisions(t, &projector.Loader{Source: b.log, Snapshots: b.store}, 0)
+		if n := len(chunksOf(t, b.store)); n != 1 {
+			t.Fatalf("%d chunks", n)
+		}
+		b.add(recipe, &events.DocumentDeleted{Reason: events.ReasonPurged})
+		if n := len(chunksOf(t, b.store)); n != 0 {
+			t.Errorf("%d chunks are left", n)
+		}
+	})
+}
+
+// Verify finds stored revisions that are not those of the log, or were purged.
+func TestVerifyRevisions(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, store *snapshot.Mem, st *story)
+		found bool
+	}{
+		"sound": {func(*testing.T, *snapshot.Mem, *story) {}, false},
+		"not all of them": {func(t *testing.T, store *snapshot.Mem, _ *story) {
+			spoilt(t, store.Delete(t.Context(), chunksOf(t, store)[0]))
+		}, false},
+		"others": {func(t *testing.T, store *snapshot.Mem, _ *story) {
+			rewrite(t, store, chunksOf(t, store)[0], func(s *snapshot.Snapshot) { s.Data = []byte("{}") })
+		}, true},
+		"purged": {func(_ *testing.T, _ *snapshot.Mem, st *story) { st.purge(recipe) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, store := &story{t: t, records: longDocument(t, 600)}, new(snapshot.Mem)
+			firstRevisions(t, &projector.Loader{Source: st.records, Snapshots: store}, 0)
+			c.spoil(t, store, st)
+			v, err := (&projector.Loader{Source: st.records, Snapshots: store}).Verify(t.Context(), nil)
+			if err != nil || (len(v.Findings) > 0) != c.found {
+				t.Errorf("%v, %v", v.Findings, err)
+			}
+		})
+	}
+}
