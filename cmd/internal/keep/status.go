@@ -168,9 +168,11 @@ func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durabl
 		if err != nil {
 			return 0, 0, err
 		}
-		if info.Subject.IsSession() {
+		switch info.Subject.Kind {
+		case events.KindSession:
 			sessions++
-		} else {
+		case events.KindUnit: // the log's own
+		default:
 			documents++
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 
@@ -106,7 +105,7 @@ func (r *reader) bounds(ctx context.Context, st *tally.Store, s *projector.Sessi
 type logged struct {
 	Offset   events.Offset `json:"offset"`
 	Recorded string        `json:"recorded,omitempty"`
-	State    string        `json:"state,omitempty"` // live, rewound, rewind, late or void; not with --all-sessions or -f
+	State    string        `json:"state,omitempty"` // live, rewound, rewind, late or void, not with --all-sessions or -f; of a document purged
 	Reason   string        `json:"reason,omitempty"`
 	Damaged  string        `json:"damaged,omitempty"`
 	Event    events.Raw    `json:"event,omitempty"` // CloudEvents JSON
@@ -124,7 +123,7 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 	}
 	list := cli.NewList(r.app.Out, format)
 	damaged := 0
-	for rec, err := range r.resolved(ctx, st, records) {
+	for rec, err := range st.Loader().Shown(ctx, records) {
 		damage, isDamage := errors.AsType[*events.DamageError](err)
 		if isDamage {
 			damaged++
@@ -157,35 +156,24 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 	return nil
 }
 
-// resolved fetches data that are kept by reference.
-func (r *reader) resolved(ctx context.Context, st *tally.Store, records iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
-	return func(yield func(events.Record, error) bool) {
-		for rec, err := range records {
-			if err == nil {
-				rec, err = projector.Resolve(ctx, st.Log, rec, events.MaxValue)
-			}
-			if !yield(rec, err) {
-				return
-			}
-		}
-	}
-}
-
-func (r *reader) print(list *cli.List, format cli.Format, rec events.Record, s *projector.Session) error {
+func (r *reader) print(list *cli.List, format cli.Format, rec projector.Shown, s *projector.Session) error {
 	if r.raw {
 		_, err := r.app.Bytes().Write(append(rec.Data[:len(rec.Data):len(rec.Data)], '\n'))
 		return err
 	}
 	state, reason := "", ""
 	if s != nil && !r.follow {
-		state, reason = stateOf(s, rec)
+		state, reason = stateOf(s, rec.Record)
+	}
+	if rec.Purged {
+		state, reason = "purged", "its content was purged"
 	}
 	if format == cli.Text {
 		mark := marks[state]
 		if mark == 0 {
 			mark = ' '
 		}
-		_, err := fmt.Fprintln(r.app.Out, r.paint(state, string(mark)+" "+r.line(rec, s == nil, reason, cli.Width(r.app.Out)-2)))
+		_, err := fmt.Fprintln(r.app.Out, r.paint(state, string(mark)+" "+r.line(rec.Record, s == nil, reason, cli.Width(r.app.Out)-2)))
 		return err
 	}
 	event, err := events.AppendJSON(nil, rec.Event)
@@ -269,14 +257,14 @@ func subject(rec events.Record) string {
 // drawGraph prints the records of a session with its branches beside them.
 func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Session, rng events.Range) (err error) {
 	var recs []events.Record
-	for rec, err := range r.resolved(ctx, st, st.Log.Read(ctx, rng)) {
+	for rec, err := range st.Loader().Shown(ctx, st.Log.Read(ctx, rng)) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		recs = append(recs, rec)
+		recs = append(recs, rec.Record)
 	}
 	nodes := make([]render.Node, len(recs))
 	reasons, states := make([]string, len(recs)), make([]string, len(recs))
