@@ -30,6 +30,7 @@ type Catalog struct {
 	documents map[events.Subject]*document     // touched since the last commit
 	aside     map[events.Subject]bool
 	gone      map[events.Subject]int64 // subjects to be folded anew, and the keys of sessions
+	purged    bool                     // something was, and may still be read in the file
 }
 
 // memory is about how many bytes of folded sessions are kept at hand, perRecord about
@@ -261,12 +262,26 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	c.dirty, c.held = c.dirty[:0], 0
 	clear(c.documents)
 	clear(c.gone)
+	c.scrub(ctx)
 	for c.footprint > memory && c.recent.Len() > 1 {
 		s := c.recent.Remove(c.recent.Back()).(*session)
 		delete(c.sessions, s.subject)
 		c.footprint -= s.footprint()
 	}
 	return nil
+}
+
+// scrub has nothing left of a purged document outside the rows. If a reader is in the way,
+// the next commit tries again.
+func (c *Catalog) scrub(ctx context.Context) {
+	if !c.purged {
+		return
+	}
+	done, err := c.truncate(context.WithoutCancel(ctx))
+	if err != nil {
+		c.logger.Warn("what was purged may still be in the view's file", "file", c.path, "err", err)
+	}
+	c.purged = !done
 }
 
 // Forget implements projector.View. The session keeps its key.

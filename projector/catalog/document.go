@@ -43,6 +43,8 @@ func (c *Catalog) applyDocument(ctx context.Context, rec events.Record) error {
 	}
 	c.held += int64(len(rec.Extensions[events.ExtDoc]))
 	d.apply(rec)
+	last := d.Last()
+	c.purged = c.purged || last != nil && last.Offset == rec.Offset && last.IsPurge()
 	return nil
 }
 

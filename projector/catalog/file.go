@@ -65,10 +65,11 @@ type file struct {
 
 // dsn names a file to the driver. A write-ahead log that is synced at checkpoints
 // only: a power cut takes the last commits, rows and cursor together. Checkpoints
-// are rare, so that few commits wait for a disk.
+// are rare, so that few commits wait for a disk. What is deleted is overwritten: it may
+// have been purged.
 func dsn(path, mode string) string {
 	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path)) + "?mode=" + mode +
-		"&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(8000)&_pragma=cache_size(-4000)&_pragma=temp_store(MEMORY)"
+		"&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(8000)&_pragma=cache_size(-4000)&_pragma=temp_store(MEMORY)&_pragma=secure_delete(1)"
 }
 
 // What SQLite says of a file that is broken, not there any more, or none of its own.
@@ -290,6 +291,17 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 	}
 	f.cursor, f.aside, f.forgotten = c, nil, nil
 	return nil
+}
+
+// truncate empties the write-ahead log, which has rows as they once were. It is false if
+// somebody reads at this moment, who may need them.
+func (f *file) truncate(ctx context.Context) (bool, error) {
+	if err := f.exec(ctx, "PRAGMA busy_timeout=100"); err != nil {
+		return false, err
+	}
+	var busy, frames, moved int
+	err := f.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
+	return busy == 0, errors.Join(err, f.exec(ctx, "PRAGMA busy_timeout=10000"))
 }
 
 // isReplaced reports whether the file at the path is another one by now.
