@@ -53,6 +53,32 @@ func (p purging) write(sub events.Subject, meta events.DocMeta, data string) eve
 	return p.add(sub, events.Event{Type: events.TypeDocumentWritten, ContentType: "text/" + canary, Data: []byte(data)}.WithExtension(events.ExtDoc, meta.String()))
 }
 
+// writeInUnit writes the document and another one as one, of which the log keeps a copy.
+func (p purging) writeInUnit(meta events.DocMeta) {
+	p.Helper()
+	var parts []log.Part
+	for _, sub := range []events.Subject{p.doc, events.Document("", "doc", "b")} {
+		e := p.st.Stamp(events.Event{Type: events.TypeDocumentWritten, Subject: sub, Data: []byte("text")})
+		if sub == p.doc {
+			e.Data = []byte(canary)
+			e = e.WithExtension(events.ExtDoc, meta.String())
+		}
+		parts = append(parts, log.Part{Subject: sub, Expect: log.Any, Events: []events.Event{e}})
+	}
+	_, err := p.st.Log.AppendAll(p.Context(), parts...)
+	p.must(err)
+	copies := 0
+	for rec, err := range p.st.Log.Read(p.Context(), events.Range{Kind: events.KindUnit}) {
+		p.must(err)
+		if bytes.Contains(rec.Data, []byte(p.doc.ID)) {
+			copies++
+		}
+	}
+	if copies == 0 {
+		p.Fatal("the log keeps no copy: the test shows nothing")
+	}
+}
+
 func (p purging) purge(sub events.Subject) events.Offset {
 	p.Helper()
 	e, err := events.New("urn:test", sub, &events.DocumentDeleted{Reason: events.ReasonPurged})
@@ -85,6 +111,7 @@ func (p purging) fill() (offsets []events.Offset) {
 	for i := range 300 {
 		p.write(p.doc, meta, fmt.Sprint(canary, i))
 	}
+	p.writeInUnit(meta)
 	return offsets
 }
 
@@ -183,7 +210,7 @@ func (p purging) seesNothing(ctx context.Context, offsets []events.Offset, blob 
 	p.must(err)
 	defer r.Close()
 	list, _, err := r.Documents(ctx, projector.DocumentQuery{Kind: "doc", Deleted: true})
-	if err != nil || len(list) != 1 || strings.Contains(fmt.Sprint(list), canary) || list[0].SHA256 != "" {
+	if err != nil || len(list) != 2 || strings.Contains(fmt.Sprint(list), canary) || list[0].SHA256 != "" {
 		p.Errorf("the list has %+v, %v", list, err)
 	}
 	if _, err := p.st.Blob(ctx, blob); err == nil {
