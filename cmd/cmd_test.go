@@ -93,6 +93,7 @@ func TestScripts(t *testing.T) {
 
 			"invalidutf8": invalidUTF8,
 			"sql":         runSQL,
+			"purge":       purge,
 			"cutfile":     cutFile,
 			"flip":        flipByte,
 			"backdate":    backdate,
