@@ -90,7 +90,7 @@ func (l *Loader) newestOf(ctx context.Context, doc events.Subject) (*Document, e
 	}
 	d := &Document{Subject: doc, Head: rec.Offset}
 	d.Apply(rec)
-	if last := d.Last(); last == nil || last.Deleted && !last.IsPurge() {
+	if d.Last() == nil { // nor is a deletion by itself
 		return nil, nil
 	}
 	return d, nil
