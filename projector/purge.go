@@ -48,13 +48,19 @@ func (l *Loader) Shown(ctx context.Context, records iter.Seq2[events.Record, err
 type veil struct {
 	*Loader
 	purges map[events.Subject]events.Offset // the last purge, 0 if there is none
+	looked int                              // documents of which the records were read to find out
+	all    bool                             // purges has every document that was purged
 }
+
+// lookCost is about how many records of the whole log are read in the time in which those of
+// one document are found.
+const lookCost = 256
 
 // mostPurges bounds how many documents a veil knows at a time, about 150 bytes each.
 const mostPurges = 1 << 14
 
 func (l *Loader) veil() *veil {
-	return &veil{l, make(map[events.Subject]events.Offset)}
+	return &veil{Loader: l, purges: make(map[events.Subject]events.Offset)}
 }
 
 func (v *veil) show(ctx context.Context, rec events.Record) (s Shown, err error) {
@@ -77,12 +83,15 @@ func (v *veil) show(ctx context.Context, rec events.Record) (s Shown, err error)
 // purgeOf returns the last purge of a record's document. One that is yet to come takes
 // away records that were shown before it.
 func (v *veil) purgeOf(ctx context.Context, rec events.Record) (events.Offset, error) {
-	if at, known := v.purges[rec.Subject]; known {
+	if at, known := v.purges[rec.Subject]; known || v.all {
 		return at, nil
 	}
 	at, err := v.lastPurge(ctx, rec.Subject, rec.Offset)
-	if err != nil {
-		return 0, err
+	if err == nil && v.looked > 0 {
+		err = v.readAll(ctx)
+	}
+	if err != nil || v.all {
+		return at, err
 	}
 	if len(v.purges) >= mostPurges {
 		clear(v.purges)
@@ -91,10 +100,38 @@ func (v *veil) purgeOf(ctx context.Context, rec events.Record) (events.Offset, e
 	return at, nil
 }
 
+// readAll reads the whole log for purges, once that is less than was spent on documents
+// one by one.
+func (v *veil) readAll(ctx context.Context) error {
+	src, ok := v.Source.(header)
+	if !ok {
+		return nil
+	}
+	head, err := src.Head(ctx)
+	if err != nil || v.looked*lookCost < int(head) {
+		return err
+	}
+	purges := make(map[events.Subject]events.Offset)
+	for rec, err := range v.Source.Read(ctx, events.Range{}) {
+		if err == nil && rec.Type == events.TypeDocumentDeleted {
+			rec, err = Resolve(ctx, v.Source, rec, v.maxValue())
+		}
+		switch {
+		case isDamage(err):
+		case err != nil:
+			return err
+		case !rec.Subject.IsSession() && isPurge(rec):
+			purges[rec.Subject] = rec.Offset
+		}
+	}
+	v.purges, v.all = purges, true
+	return nil
+}
+
 // lastPurge returns the last purge of a document behind a record of it, 0 if there is none. Mostly
 // that record is the last one, or the purge is.
-func (l *Loader) lastPurge(ctx context.Context, doc events.Subject, after events.Offset) (events.Offset, error) {
-	if src, ok := l.Source.(lastReader); ok {
+func (v *veil) lastPurge(ctx context.Context, doc events.Subject, after events.Offset) (events.Offset, error) {
+	if src, ok := v.Source.(lastReader); ok {
 		last, err := src.Last(ctx, doc)
 		switch {
 		case err == nil && last.Offset <= after:
@@ -105,7 +142,8 @@ func (l *Loader) lastPurge(ctx context.Context, doc events.Subject, after events
 			return 0, err
 		}
 	}
-	r, err := l.revisionsOf(ctx, doc)
+	v.looked++
+	r, err := v.revisionsOf(ctx, doc)
 	if err != nil {
 		return 0, err
 	}

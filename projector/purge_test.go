@@ -75,6 +75,36 @@ func TestShown(t *testing.T) {
 	}
 }
 
+// To show very many documents reads the log twice, and not each document.
+func TestShownOfManyDocuments(t *testing.T) {
+	const count = 2000
+	st := &story{t: t}
+	doc := func(i int) events.Subject { return events.Document("", "doc", fmt.Sprint(i)) }
+	for i := range count {
+		st.write(doc(i), "first")
+	}
+	for i := range count {
+		if st.write(doc(i), "second"); i%3 == 0 {
+			st.purge(doc(i))
+			st.write(doc(i), "third")
+		}
+	}
+	src := &tail{Records: st.records}
+	l := &projector.Loader{Source: src}
+	for rec, err := range l.Shown(t.Context(), st.records.Read(t.Context(), events.Range{})) {
+		var n int
+		if _, scan := fmt.Sscan(rec.Subject.ID, &n); err != nil || scan != nil {
+			t.Fatal(err, scan)
+		}
+		if text := string(rec.Data); rec.Purged != (n%3 == 0 && (text == "" || text == "first" || text == "second")) || rec.Purged && text != "" {
+			t.Fatalf("%s %v: %q, purged %v", rec.Subject, rec.Offset, text, rec.Purged)
+		}
+	}
+	if most := 2 * len(st.records); src.read > most {
+		t.Errorf("%d records are read beside the %d shown, want at most %d", src.read, len(st.records), most)
+	}
+}
+
 // A blob goes with the last who refers to it, and with nobody else.
 func TestUnreferenced(t *testing.T) {
 	sums := make(map[string]string)
