@@ -52,6 +52,12 @@ type Config struct {
 	Usage    func(ctx context.Context) ([]projector.Usage, error)
 	SetLimit func(ctx context.Context, scope string, bytes int64) error
 
+	// Lister lists documents as the view "catalog" has them; nil: lists are made of the log.
+	Lister func(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error)
+
+	// Kinds says what documents of a kind are like, by its name; of others anything goes.
+	Kinds map[string]Kind
+
 	Policy projector.Policy // of Snapshots: how often one is written
 	Cursor string           // file that says how far the projector of snapshots has got
 	Room   func() error     // asked before a view is written: projector.Runner's
@@ -82,6 +88,8 @@ type Store struct {
 	Log    *log.Log
 	config Config
 	loader *projector.Loader
+	clock  *logClock
+	tail   *tail
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -94,7 +102,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
 		return nil, err
 	}
-	st := &Store{Log: l, config: c, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
+	st := &Store{Log: l, config: c, clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx)) // projectors run until Close
 	st.stop = stop
 	if c.Keep {
@@ -134,6 +142,7 @@ func (st *Store) Close() error {
 	st.stop()
 	st.running.Wait()
 	err := st.Log.Close()
+	st.tail.wait()
 	if st.config.OnClose != nil {
 		err = errors.Join(err, st.config.OnClose())
 	}
@@ -153,7 +162,7 @@ func (st *Store) In(namespace string) (*Store, error) {
 	if err := events.ValidateNamespace(namespace); err != nil {
 		return nil, err
 	}
-	other := &Store{Log: st.Log, config: st.config, loader: st.loader, stop: func() {}, runners: st.runners}
+	other := &Store{Log: st.Log, config: st.config, loader: st.loader, clock: st.clock, tail: st.tail, stop: func() {}, runners: st.runners}
 	other.config.Namespace, other.config.OnClose = namespace, nil
 	return other, nil
 }

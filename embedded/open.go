@@ -46,6 +46,8 @@ type Options struct {
 	Logger *slog.Logger     // default: discard
 	Policy projector.Policy // of snapshots, if this process comes to own the store
 
+	Kinds map[string]tally.Kind // what documents of a kind are like; default: anything goes
+
 	Observer log.Observer // of the log of a store that this process owns; default: nobody
 
 	// Wait bounds how long a store that another process is about to open or close is
@@ -122,7 +124,7 @@ func openNothing(ctx context.Context, o Options, c config.Config) (*tally.Store,
 }
 
 func (o Options) store(c config.Config) tally.Config {
-	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Policy: o.Policy}
+	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Policy: o.Policy, Kinds: o.Kinds}
 }
 
 // openMemory opens a store that ends with the process.
@@ -149,7 +151,8 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 // views has the store keep the catalog and the search view in a directory.
 func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	list, search := catalog.New(dir, render.Opening, o.Logger), catalog.NewSearch(dir, render.Said, o.Logger)
-	st.Views, st.PatientViews, st.ViewsDir, st.Catalog = []projector.View{list}, []projector.View{search}, dir, listed(dir)
+	st.Views, st.PatientViews, st.ViewsDir = []projector.View{list}, []projector.View{search}, dir
+	st.Catalog, st.Lister = listed(dir), documents(dir)
 	return func() error { return errors.Join(list.Close(), search.Close()) }
 }
 
@@ -157,6 +160,18 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 func listed(dir string) func(ctx context.Context, namespace, kind string) ([]projector.Listed, error) {
 	return func(ctx context.Context, namespace, kind string) ([]projector.Listed, error) {
 		return catalog.Listed(ctx, dir, namespace, kind)
+	}
+}
+
+// documents lists the documents of the catalog in a directory.
+func documents(dir string) func(context.Context, projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
+	return func(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
+		r, err := catalog.Open(ctx, dir)
+		if err != nil {
+			return nil, "", err
+		}
+		defer r.Close()
+		return r.Documents(ctx, q)
 	}
 }
 
@@ -216,7 +231,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	}
 	st := o.store(c)
 	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
-	st.ViewsDir, st.Catalog = c.Store, listed(c.Store)
+	st.ViewsDir, st.Catalog, st.Lister = c.Store, listed(c.Store), documents(c.Store)
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		return catalog.Wait(ctx, c.Store, view, at)
 	}

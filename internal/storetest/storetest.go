@@ -23,13 +23,24 @@ import (
 // memory, on a directory of this machine, on somebody else's server.
 func Each(t *testing.T, test func(t *testing.T, st *tally.Store)) {
 	t.Helper()
+	EachWith(t, embedded.Options{}, test)
+}
+
+// EachWith is Each with options: what they say of where the store is means nothing.
+func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tally.Store)) {
+	t.Helper()
 	for _, backend := range []string{"memory", "local", "nats"} {
-		t.Run(backend, func(t *testing.T) { test(t, Open(t, backend)) })
+		t.Run(backend, func(t *testing.T) { test(t, open(t, backend, o)) })
 	}
 }
 
 // Open opens a new and empty store, closed with the test.
 func Open(t testing.TB, backend string) *tally.Store {
+	t.Helper()
+	return open(t, backend, embedded.Options{})
+}
+
+func open(t testing.TB, backend string, o embedded.Options) *tally.Store {
 	t.Helper()
 	dir := t.TempDir()
 	text := map[string]string{
@@ -42,7 +53,8 @@ func Open(t testing.TB, backend string) *tally.Store {
 	if err := os.WriteFile(filepath.Join(dir, config.FileName), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
+	o.ConfigDir = dir
+	st, err := embedded.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,402 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// List returns a page of the documents that a query selects, and where the next page
+// begins, "" if there is none: a query with that as After has it. Everything that is
+// acknowledged when it is called is in it.
+func (d *Documents) List(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error) {
+	q.Namespace = cmp.Or(q.Namespace, d.st.config.Namespace)
+	if list, next, err = d.viewed(ctx, q); err != nil {
+		return nil, "", err
+	}
+	return list, next, nil
+}
+
+// viewed lists documents from the catalog, and where there is none, or it is behind, from
+// the log.
+func (d *Documents) viewed(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
+	if d.st.config.Lister == nil {
+		return d.st.listed(ctx, q)
+	}
+	if shown, err := d.st.Shows(ctx, "catalog"); err != nil || !shown {
+		return d.st.listed(ctx, q)
+	}
+	list, next, err := d.st.config.Lister(ctx, q)
+	if _, wrong := errors.AsType[*events.InvalidError](err); err != nil && !wrong {
+		return d.st.listed(ctx, q)
+	}
+	if err == nil && !q.Deleted {
+		list, err = d.st.unexpired(ctx, list)
+	}
+	return list, next, err
+}
+
+// unexpired leaves out what has expired since the record that a view shows last.
+func (st *Store) unexpired(ctx context.Context, list []projector.DocumentListed) ([]projector.DocumentListed, error) {
+	if !slices.ContainsFunc(list, func(d projector.DocumentListed) bool { return !d.ExpiresAt.IsZero() }) {
+		return list, nil
+	}
+	now, err := st.logTime(ctx)
+	return slices.DeleteFunc(list, func(d projector.DocumentListed) bool { return !d.ExpiresAt.IsZero() && !d.ExpiresAt.After(now) }), err
+}
+
+// listed makes a list of the log: each document is read.
+func (st *Store) listed(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
+	l := lister{st: st, q: q, names: make(map[events.Subject]events.DocRef)}
+	if err := l.begin(); err != nil {
+		return nil, "", err
+	}
+	for info, err := range st.Log.Subjects(ctx, q.Namespace, q.Kind) {
+		if err != nil {
+			return nil, "", err
+		}
+		if q.Kind == "" && info.Subject.Kind == events.KindBlob || info.Subject.Kind == events.KindSession || info.Subject.Kind == events.KindUnit {
+			continue
+		}
+		if err := l.add(ctx, info.Subject); err != nil {
+			return nil, "", err
+		}
+	}
+	return l.page()
+}
+
+// lister makes one page of a list.
+type lister struct {
+	st    *Store
+	q     projector.DocumentQuery
+	link  events.Subject // that is asked for; zero: none
+	from  events.Subject // the page begins behind it
+	below events.Offset  // with Newest, it begins below this; 0: at the top
+	list  []listedDocument
+	names map[events.Subject]events.DocRef // what documents were renamed to
+}
+
+type listedDocument struct {
+	projector.DocumentListed
+	links []events.Link
+}
+
+// begin reads where the page begins, as the catalog spells it.
+func (l *lister) begin() (err error) {
+	if l.q.Link != "" {
+		if l.link, err = events.ParseSubject(l.q.Namespace, l.q.Link); err != nil {
+			return err
+		}
+	}
+	switch isOffset := strings.HasPrefix(l.q.After, "@"); {
+	case l.q.After == "":
+	case l.q.Newest && isOffset:
+		l.below, err = events.ParseOffset(l.q.After)
+	case !l.q.Newest && !isOffset:
+		l.from, err = events.ParseSubject(l.q.Namespace, l.q.After)
+	default:
+		err = errors.New("another order")
+	}
+	if err != nil {
+		return &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", l.q.After)}
+	}
+	return nil
+}
+
+// add looks at a document. With a link all of them are read, for the names of old.
+func (l *lister) add(ctx context.Context, sub events.Subject) error {
+	full := !l.q.Newest && l.q.Limit > 0 && len(l.list) > l.q.Limit
+	if l.link == (events.Subject{}) && (full || !l.selects(sub)) {
+		return nil
+	}
+	d, err := l.st.listedOf(ctx, sub)
+	if err != nil {
+		return err
+	}
+	if d.RenamedTo != "" {
+		l.names[sub] = d.RenamedTo
+	}
+	q := l.q
+	if d.Revisions == 0 || !l.selects(sub) || d.Deleted && !q.Deleted || q.Owner != "" && d.Owner != q.Owner || q.Layer != "" && d.Layer != q.Layer || l.below > 0 && d.Last >= l.below {
+		return nil
+	}
+	if !q.Deleted && !d.ExpiresAt.IsZero() {
+		if now, err := l.st.logTime(ctx); err != nil || !d.ExpiresAt.After(now) {
+			return err
+		}
+	}
+	l.list = append(l.list, d)
+	return nil
+}
+
+// selects reports whether a document by its name alone may be in the page.
+func (l *lister) selects(sub events.Subject) bool {
+	behind := l.from == (events.Subject{}) || cmp.Or(strings.Compare(sub.Kind, l.from.Kind), strings.Compare(sub.ID, l.from.ID)) > 0
+	return behind && strings.HasPrefix(sub.ID, l.q.Prefix)
+}
+
+// page returns what was found, as far as it is a page.
+func (l *lister) page() (list []projector.DocumentListed, next string, err error) {
+	for _, d := range l.list {
+		if l.link == (events.Subject{}) || slices.ContainsFunc(d.links, func(link events.Link) bool { return l.leads(link) }) {
+			list = append(list, d.DocumentListed)
+		}
+	}
+	if l.q.Newest {
+		slices.SortFunc(list, func(a, b projector.DocumentListed) int { return cmp.Compare(b.Last, a.Last) })
+	}
+	if l.q.Limit <= 0 || len(list) <= l.q.Limit {
+		return list, "", nil
+	}
+	list = list[:l.q.Limit]
+	last := list[len(list)-1]
+	if l.q.Newest {
+		return list, last.Last.String(), nil
+	}
+	return list, last.Subject.String(), nil
+}
+
+// leads reports whether a link leads to what is asked for, under its name or an earlier one.
+func (l *lister) leads(link events.Link) bool {
+	if l.q.Rel != "" && link.Rel != l.q.Rel {
+		return false
+	}
+	to, err := events.ParseSubject(l.q.Namespace, link.To)
+	for range projector.MaxRenames {
+		if err != nil || to == l.link {
+			break
+		}
+		ref, renamed := l.names[to]
+		if !renamed {
+			return false
+		}
+		to, _, err = ref.Parse(l.q.Namespace)
+	}
+	return err == nil && to == l.link
+}
+
+// listedOf makes the row of a document: its title, owner and layer are those of the newest
+// revision that was not a deletion.
+func (st *Store) listedOf(ctx context.Context, sub events.Subject) (listedDocument, error) {
+	l := listedDocument{DocumentListed: projector.DocumentListed{Subject: sub}}
+	all, err := st.loader.History(ctx, sub)
+	if errors.Is(err, ErrNotFound) || err == nil && all.Last() == nil {
+		return l, nil
+	}
+	if err != nil {
+		return l, err
+	}
+	var meta events.DocMeta
+	for _, rev := range slices.Backward(all.Revisions) {
+		if !rev.Deleted {
+			meta = rev.Meta
+			break
+		}
+	}
+	last := all.Last()
+	l.First, l.Last, l.Revisions = all.Revisions[0].Offset, all.Head, len(all.Revisions)
+	l.Title, l.Owner, l.Layer = meta.Title, meta.Owner, meta.Layer
+	l.Deleted, l.Reason, l.RenamedTo, l.ContentType = last.Deleted, last.Reason, last.RenamedTo, last.ContentType
+	l.UpdatedAt, _ = last.Time.Time()
+	if last.Deleted {
+		return l, nil
+	}
+	l.links = meta.Links
+	l.ExpiresAt, _ = meta.ExpiresAt.Time()
+	rec, err := st.Log.Record(ctx, last.Offset)
+	if err == nil {
+		rec, err = projector.Resolve(ctx, st.Log, rec, st.config.MaxValue)
+	}
+	if isDamage(err) {
+		return l, nil // it is there, and cannot be read
+	}
+	l.Bytes, l.SHA256 = int64(len(rec.Data)), hashOf(rec.Data)
+	return l, err
+}
+
+// Linked is a link between two subjects.
+type Linked struct {
+	From     events.Subject // the document that has it
+	Link     events.Link    // as it is written there
+	To       events.Subject // what it leads to today, under the name that it was given last
+	Dangling bool           // there is no such document or session
+}
+
+// Links returns the links of a document as it is now.
+func (d *Documents) Links(ctx context.Context, kind, id string) ([]Linked, error) {
+	sub, err := d.subject(kind, id)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.st.newest(ctx, sub)
+	if err == nil && !now.exists {
+		err = fmt.Errorf("%s: %w", sub, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []Linked
+	for _, l := range now.rev.Meta.Links {
+		to, exists, err := d.st.follow(ctx, sub.Namespace, l.To)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Linked{From: sub, Link: l, To: to, Dangling: !exists})
+	}
+	return list, nil
+}
+
+// Backlinks returns the links that lead to a document or session, also those to a name
+// that the document had before, but not that by which it says so itself. [Documents.List] has those with such links by pages.
+func (d *Documents) Backlinks(ctx context.Context, to events.Subject) ([]Linked, error) {
+	if err := to.Validate(); err != nil {
+		return nil, err
+	}
+	from, _, err := d.List(ctx, projector.DocumentQuery{Link: to.String()})
+	if err != nil {
+		return nil, err
+	}
+	var list []Linked
+	for _, doc := range from {
+		links, err := d.Links(ctx, doc.Subject.Kind, doc.Subject.ID)
+		if errors.Is(err, ErrNotFound) {
+			continue // since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		other := func(l Linked) bool { return l.To.Kind != to.Kind || l.To.ID != to.ID || l.Link.Rel == relRenamed }
+		list = append(list, slices.DeleteFunc(links, other)...)
+	}
+	return list, nil
+}
+
+// follow returns what a link leads to, and whether that is there.
+func (st *Store) follow(ctx context.Context, ns, link string) (to events.Subject, exists bool, err error) {
+	if to, err = events.ParseSubject(ns, link); err != nil {
+		return to, false, err
+	}
+	if to.IsSession() {
+		_, err := st.Log.Last(ctx, to)
+		if errors.Is(err, ErrNotFound) {
+			return to, false, nil
+		}
+		if isDamage(err) {
+			err = nil // it is there, and cannot be read
+		}
+		return to, err == nil, err
+	}
+	for range projector.MaxRenames {
+		now, err := st.newest(ctx, to)
+		if err != nil || now.exists || now.rev.RenamedTo == "" {
+			return to, now.exists, err
+		}
+		if to, _, err = now.rev.RenamedTo.Parse(ns); err != nil {
+			return to, false, err
+		}
+	}
+	return to, false, nil
+}
+
+// look returns what there is of a document now.
+type look func(context.Context, events.Subject) (newest, error)
+
+// guards checks the links of a document that is to be written, and returns the documents
+// above it: they are to be what they are when it is written.
+func (d *Documents) guards(ctx context.Context, sub events.Subject, meta events.DocMeta) ([]log.Part, error) {
+	var parts []log.Part
+	above := func(ctx context.Context, sub events.Subject) (newest, error) {
+		now, err := d.st.newest(ctx, sub)
+		parts = append(parts, log.Part{Subject: sub, Expect: log.At(now.last)})
+		return now, err
+	}
+	err := d.st.checkLinks(ctx, sub, meta, d.st.newest, above)
+	return parts, err
+}
+
+// checkLinks refuses what a document must not link to: out of the project's layer into the
+// personal one, and up to itself. above is asked for what the second rests on.
+func (st *Store) checkLinks(ctx context.Context, sub events.Subject, meta events.DocMeta, now, above look) error {
+	for i, l := range meta.Links {
+		to, err := events.ParseSubject(sub.Namespace, l.To)
+		if err != nil {
+			return err
+		}
+		if meta.Layer != layerProject {
+			continue
+		}
+		layer, err := st.layerOf(ctx, to, now)
+		if err != nil {
+			return err
+		}
+		if layer == layerPersonal {
+			return &events.InvalidError{Field: fmt.Sprintf("links[%d].to", i), Reason: fmt.Sprintf("%s is personal, and %s is the project's", to, sub)}
+		}
+	}
+	return checkParents(ctx, sub, meta, above)
+}
+
+// Layers that documents and sessions are of.
+const (
+	layerProject  = "project"
+	layerPersonal = "personal"
+)
+
+// layerOf returns the layer of a document or session, "" if there is no such thing.
+func (st *Store) layerOf(ctx context.Context, sub events.Subject, now look) (string, error) {
+	if sub.IsSession() {
+		o, err := st.loader.Peek(ctx, sub)
+		if err != nil {
+			return "", err
+		}
+		return o.Ledger().Text("layer"), nil
+	}
+	n, err := now(ctx, sub)
+	return n.rev.Meta.Layer, err
+}
+
+// maxAbove bounds how many documents may be above one: all of them are looked at.
+const maxAbove = maxTx - 1
+
+// checkParents refuses parents that have the document above them.
+func checkParents(ctx context.Context, sub events.Subject, meta events.DocMeta, above look) error {
+	seen := map[events.Subject]bool{}
+	for next := parents(sub.Namespace, meta); len(next) > 0; next = next[1:] {
+		p := next[0]
+		switch {
+		case p == sub:
+			return &events.InvalidError{Field: "links", Reason: fmt.Sprintf("%s would be above itself", sub)}
+		case seen[p]:
+			continue
+		case len(seen) == maxAbove:
+			return &log.SizeError{Index: -1, What: "documents above " + sub.String(), Size: len(seen) + 1, Max: maxAbove}
+		}
+		seen[p] = true
+		now, err := above(ctx, p)
+		if err != nil {
+			return err
+		}
+		next = append(next, parents(sub.Namespace, now.rev.Meta)...)
+		if to, _, err := now.rev.RenamedTo.Parse(sub.Namespace); now.rev.RenamedTo != "" && err == nil {
+			next = append(next, to)
+		}
+	}
+	return nil
+}
+
+// parents are the documents that one says are above it.
+func parents(ns string, meta events.DocMeta) (list []events.Subject) {
+	for _, l := range meta.Links {
+		if to, err := events.ParseSubject(ns, l.To); l.Rel == relParent && err == nil && !to.IsSession() {
+			list = append(list, to)
+		}
+	}
+	return list
+}

@@ -1,0 +1,215 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Change is a revision of a document: a write, or a deletion. It has no content: Read
+// reads that.
+type Change struct {
+	Subject events.Subject
+	projector.Revision
+	st *Store
+}
+
+// Read returns the document as the change left it: ErrNotFound, if that took it away, or
+// it was purged since.
+func (c Change) Read(ctx context.Context) (*Document, error) {
+	doc, err := c.st.loader.Document(ctx, c.Subject, c.Offset)
+	if doc != nil && slices.Contains(doc.Damaged, c.Offset) {
+		return nil, &events.DamageError{Offset: c.Offset}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if doc.Last().Offset != c.Offset {
+		return nil, fmt.Errorf("%s at %v: %w", c.Subject, c.Offset, ErrNotFound)
+	}
+	rev := *doc.Last()
+	rev.Number = 0
+	return documentOf(c.Subject, rev, doc.Data), nil
+}
+
+// History returns revisions of a document, the newest first: at most so many, 0 for all,
+// below an offset, 0 for the newest. What it was under the names that it had before is
+// part of it, without the deletions there, and so is what came before a deletion; what was
+// purged is not. A document of which nothing can be read is ErrNotFound.
+func (d *Documents) History(ctx context.Context, kind, id string, below events.Offset, limit int) ([]Change, error) {
+	sub, err := d.subject(kind, id)
+	if err != nil {
+		return nil, err
+	}
+	if below == 1 {
+		return nil, nil
+	}
+	var list []Change
+	for c, err := range d.st.backward(ctx, sub, max(below, 1)-1) {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, c); len(list) == limit {
+			break
+		}
+	}
+	if below == 0 && isNothing(list) {
+		return nil, fmt.Errorf("%s: %w", sub, ErrNotFound)
+	}
+	return list, nil
+}
+
+// isNothing reports whether revisions, newest first, are no more than that all was purged.
+func isNothing(list []Change) bool { return len(list) == 0 || list[0].IsPurge() && len(list) == 1 }
+
+// ReadAt returns a document as it was at a position: "head" or "" for now, an offset such
+// as "@1234", the n-th revision of its history "#3", "~2" for two revisions before the
+// newest, a time such as "2026-08-22T10:00Z", "-10m" for so long before the newest
+// revision, or "e:" and the beginning of an event's id. A deletion counts as a revision,
+// and where one is the newest, the document is ErrNotFound.
+func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Document, error) {
+	p, err := projector.ParsePosition(position)
+	if err != nil {
+		return nil, err
+	}
+	if p.IsHead() {
+		return d.Read(ctx, kind, id)
+	}
+	sub, err := d.subject(kind, id)
+	if err != nil {
+		return nil, err
+	}
+	list, err := d.st.history(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	revisions := make([]projector.Revision, len(list))
+	for i, c := range list {
+		revisions[i] = c.Revision
+	}
+	n, err := p.Revision(sub, revisions)
+	if err != nil {
+		return nil, err
+	}
+	return list[n].Read(ctx)
+}
+
+// history returns what can be read of a document's revisions, oldest first, also those of
+// names that it had before.
+func (st *Store) history(ctx context.Context, sub events.Subject) ([]Change, error) {
+	var list []Change
+	for c, err := range st.backward(ctx, sub, 0) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	if isNothing(list) {
+		return nil, fmt.Errorf("%s: %w", sub, ErrNotFound)
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// backward yields the revisions of a document up to an offset, 0 for all, the newest first,
+// and between them those of the names that it had before. What is asked for is read.
+func (st *Store) backward(ctx context.Context, sub events.Subject, upto events.Offset) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		var names []*name
+		add := func(sub events.Subject, upto events.Offset) error {
+			n := st.name(ctx, sub, upto)
+			names = append(names, n)
+			return n.step()
+		}
+		err := add(sub, upto)
+		defer func() {
+			for _, n := range names {
+				n.stop()
+			}
+		}()
+		for last := events.Offset(0); err == nil; {
+			n := slices.MaxFunc(names, func(a, b *name) int { return cmp.Compare(a.at.Offset, b.at.Offset) })
+			c := n.at
+			if c.Offset == 0 {
+				return
+			}
+			if c.Offset != last && !yield(c, nil) { // a name that it had twice has each revision twice
+				return
+			}
+			before, at := events.Subject{}, events.Offset(0)
+			if c.Offset != last && len(names) <= projector.MaxRenames {
+				before, at, err = st.renamedFrom(ctx, c)
+			}
+			if err == nil && at > 0 {
+				err = add(before, at)
+			}
+			if last = c.Offset; err == nil {
+				err = n.step()
+			}
+		}
+		yield(Change{}, err)
+	}
+}
+
+// name is one name of a document while its revisions are looked at, the newest first.
+type name struct {
+	st   *Store
+	sub  events.Subject
+	at   Change // without an offset: there are no more
+	next func() (projector.Revision, error, bool)
+	stop func()
+}
+
+func (st *Store) name(ctx context.Context, sub events.Subject, upto events.Offset) *name {
+	n := &name{st: st, sub: sub}
+	n.next, n.stop = iter.Pull2(st.loader.Revisions(ctx, sub, upto))
+	return n
+}
+
+func (n *name) step() error {
+	rev, err, ok := n.next()
+	n.at = Change{}
+	if ok && err == nil {
+		rev.Number = 0
+		n.at = Change{n.sub, rev, n.st}
+	}
+	return err
+}
+
+// renamedFrom returns what a revision says that the document was before, and the revision of
+// that which it goes on; 0 if it is not so: anybody can write a link. A rename names that
+// revision as its base, and next to it is the deletion that says what it is now.
+func (st *Store) renamedFrom(ctx context.Context, c Change) (events.Subject, events.Offset, error) {
+	for _, l := range c.Meta.Links {
+		from, err := events.ParseSubject(c.Subject.Namespace, l.To)
+		if l.Rel != relRenamed || err != nil || from.IsSession() || from == c.Subject {
+			continue
+		}
+		next := projector.Revision{}
+		for rev, err := range st.loader.Revisions(ctx, from, 0) {
+			if err != nil {
+				return from, 0, err
+			}
+			if rev.Offset <= c.Meta.Base {
+				to, _, err := next.RenamedTo.Parse(from.Namespace)
+				if rev.Offset == c.Meta.Base && next.Reason == events.ReasonRenamed && err == nil && to == c.Subject {
+					return from, rev.Offset, nil
+				}
+				break
+			}
+			next = rev
+		}
+	}
+	return events.Subject{}, 0, nil
+}
+
+func isDamage(err error) bool {
+	_, damaged := errors.AsType[*events.DamageError](err)
+	return damaged
+}

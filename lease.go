@@ -1,0 +1,191 @@
+package tally
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Lease says that somebody works on a document. It keeps nobody from writing: it is shown
+// to others, also with each conflict, and ends by itself. The zero Lease is nobody's.
+type Lease struct {
+	Holder string
+	Until  time.Time // by the log's time
+}
+
+// LeaseError says that somebody else has the lease on a document. It matches
+// log.ErrConflict.
+type LeaseError struct {
+	Subject events.Subject // of the document
+	Lease   Lease
+}
+
+func (e *LeaseError) Error() string {
+	return fmt.Sprintf("%s: %q has the lease until %s", e.Subject, e.Lease.Holder, e.Lease.Until.UTC().Format(time.RFC3339))
+}
+
+// Is reports whether target is log.ErrConflict.
+func (e *LeaseError) Is(target error) bool { return target == log.ErrConflict }
+
+// Lease takes the lease on a document for a while, or longer if the holder has it already.
+// The document need not be there. If somebody else has it, the error is *LeaseError.
+//
+// Time is the log's: that of its newest record, and what passed since this store was first
+// asked for it. So a lease never ends early, whatever the clocks do.
+func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while time.Duration) (Lease, error) {
+	if holder == "" || !utf8.ValidString(holder) {
+		return Lease{}, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
+	}
+	if while <= 0 {
+		return Lease{}, &events.InvalidError{Field: "while", Reason: fmt.Sprintf("%v is no time at all", while)}
+	}
+	var l Lease
+	err := d.change(ctx, kind, id, func(now time.Time, have Lease) (*Lease, error) {
+		if have.Holder != "" && have.Holder != holder {
+			return nil, &LeaseError{events.Document(d.st.config.Namespace, kind, id), have}
+		}
+		l = Lease{holder, now.Add(while)}
+		return &l, nil
+	})
+	return l, err
+}
+
+// Release gives a lease back. If somebody else has it, the error is *LeaseError; if
+// nobody has, nothing is to be done.
+func (d *Documents) Release(ctx context.Context, kind, id, holder string) error {
+	return d.change(ctx, kind, id, func(_ time.Time, have Lease) (*Lease, error) {
+		switch have.Holder {
+		case "":
+			return nil, nil
+		case holder:
+			return &Lease{}, nil
+		}
+		return nil, &LeaseError{events.Document(d.st.config.Namespace, kind, id), have}
+	})
+}
+
+// Holder returns the lease on a document, the zero Lease if nobody has it.
+func (d *Documents) Holder(ctx context.Context, kind, id string) (Lease, error) {
+	sub, err := d.subject(kind, id)
+	if err != nil {
+		return Lease{}, err
+	}
+	return d.lease(ctx, sub)
+}
+
+// lockOf is the session that knows who has the lease on a document.
+func (d *Documents) lockOf(sub events.Subject) *Session {
+	return d.st.Session("lock/" + sub.Kind + "/" + sub.ID)
+}
+
+// lease returns the lease on a document that is in effect.
+func (d *Documents) lease(ctx context.Context, sub events.Subject) (Lease, error) {
+	lock := d.lockOf(sub)
+	if lock.sub.Validate() != nil {
+		return Lease{}, nil // an id of that length has no room for one
+	}
+	o, err := d.st.loader.Peek(ctx, lock.sub)
+	if err != nil {
+		return Lease{}, err
+	}
+	return d.leaseIn(ctx, o)
+}
+
+// leaseIn returns the lease that a session holds, if it is not over.
+func (d *Documents) leaseIn(ctx context.Context, o *projector.Outline) (Lease, error) {
+	raw, _ := o.Ledger().Fields.Get("lease")
+	var stored *storedLease
+	if len(raw) == 0 || json.Unmarshal(raw, &stored) != nil || stored == nil {
+		return Lease{}, nil
+	}
+	now, err := d.st.logTime(ctx)
+	until, ok := stored.Until.Time()
+	if err != nil || !ok || !until.After(now) {
+		return Lease{}, err
+	}
+	return Lease{stored.Holder, until}, nil
+}
+
+// storedLease is the session's field: null once it is released.
+type storedLease struct {
+	Holder string           `json:"holder"`
+	Until  events.Timestamp `json:"until"`
+}
+
+// payload is the event by which a lease is taken, or given back.
+func (l Lease) payload() (*events.SessionUpdated, error) {
+	value := events.Raw("null")
+	if l.Holder != "" {
+		var err error
+		if value, err = json.Marshal(storedLease{l.Holder, events.TimestampOf(l.Until)}); err != nil {
+			return nil, err
+		}
+	}
+	return &events.SessionUpdated{Set: events.Fields{{Name: "lease", Value: value}}}, nil
+}
+
+// change lets a function say what becomes of a lease; nil: it stays as it is.
+func (d *Documents) change(ctx context.Context, kind, id string, decide func(now time.Time, have Lease) (*Lease, error)) error {
+	sub, err := d.subject(kind, id)
+	if err != nil {
+		return err
+	}
+	_, err = d.lockOf(sub).Update(ctx, nil, func(o *projector.Outline) ([]events.Payload, error) {
+		have, err := d.leaseIn(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		now, err := d.st.logTime(ctx)
+		if err != nil {
+			return nil, err
+		}
+		next, err := decide(now, have)
+		if err != nil || next == nil {
+			return nil, err
+		}
+		p, err := next.payload()
+		return []events.Payload{p}, err
+	})
+	return err
+}
+
+// logClock is what a process knows of the log's time.
+type logClock struct {
+	mu    sync.Mutex // guards what follows
+	at    time.Time  // recorded with the newest record that was looked at; zero: none was
+	since time.Time  // when that was, by the clock of this machine that nobody sets
+}
+
+// logTime is the time by the log: when its newest record was recorded, and what passed
+// since the store was first asked. A clock that is set, forth or back, changes nothing.
+func (st *Store) logTime(ctx context.Context) (time.Time, error) {
+	newest := time.Time{}
+	for rec, err := range st.Log.ReadBack(ctx, events.Range{Limit: 1}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		newest = rec.Recorded
+	}
+	c := st.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.at.Add(time.Since(c.since)); !c.at.IsZero() && !newest.After(now) {
+		return now, nil
+	}
+	if newest.IsZero() {
+		newest = st.Now() // nothing was recorded, so nothing can be over
+	}
+	c.at, c.since = newest, time.Now()
+	return c.at, nil
+}

@@ -1,0 +1,329 @@
+package tally_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log"
+)
+
+// mustBalance returns what accounts hold together, read one by one.
+func mustBalance(t *testing.T, d *tally.Documents, accounts int) (total int) {
+	t.Helper()
+	for i := range accounts {
+		doc, err := d.Read(t.Context(), "account", strconv.Itoa(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(string(doc.Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}
+
+// A transaction is all or nothing, what it reads is what is there when it writes, and a
+// conflict names the document. Amounts that many move at once neither come nor go.
+func transactions(t *testing.T, st *tally.Store) {
+	d, ctx := st.Documents(), t.Context()
+	const accounts, writers, rounds = 5, 4, 15
+	for i := range accounts {
+		mustCreate(t, d, "account", strconv.Itoa(i), text("100"))
+	}
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range rounds {
+				from, to := rand.N(accounts), rand.N(accounts)
+				if from == to {
+					continue
+				}
+				err := d.Tx(ctx, func(tx *tally.Tx) error { return transfer(t, tx, strconv.Itoa(from), strconv.Itoa(to), 1+rand.N(30)) })
+				if conflict, is := errors.AsType[*tally.DocumentConflictError](err); err != nil && (!is || conflict.Subject.Kind != "account") {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if total := mustBalance(t, d, accounts); total != accounts*100 {
+		t.Errorf("the accounts hold %d, want %d", total, accounts*100)
+	}
+
+	wrong := errors.New("wrong")
+	err := d.Tx(ctx, func(tx *tally.Tx) error {
+		if err := tx.Create(ctx, "doc", "t/half", text("half")); err != nil {
+			return err
+		}
+		return wrong
+	})
+	if !errors.Is(err, wrong) {
+		t.Error(err)
+	}
+	mustHold(t, d, "doc", "t/half", "")
+
+	// What it writes it reads, and what it takes back is not written.
+	err = d.Tx(ctx, func(tx *tally.Tx) error {
+		if _, err := tx.Read(ctx, "doc", "t/new"); !errors.Is(err, tally.ErrNotFound) {
+			t.Errorf("before it is there: %v", err)
+		}
+		if err := errors.Join(tx.Create(ctx, "doc", "t/new", text("new")), tx.Create(ctx, "doc", "t/brief", text("x")), tx.Delete(ctx, "doc", "t/brief", "")); err != nil {
+			return err
+		}
+		if err := tx.Create(ctx, "doc", "t/new", text("new")); !errors.Is(err, tally.ErrExists) {
+			t.Errorf("twice: %v", err)
+		}
+		if err := tx.Update(ctx, "doc", "t/brief", text("x")); !errors.Is(err, tally.ErrNotFound) {
+			t.Errorf("deleted: %v", err)
+		}
+		doc, err := tx.Read(ctx, "doc", "t/new")
+		if err != nil || string(doc.Data) != "new" || doc.Offset != 0 {
+			t.Errorf("%+v, %v", doc, err)
+		}
+		return tx.Update(ctx, "doc", "t/new", text("newer"))
+	})
+	if err != nil && !errors.Is(err, log.ErrGuard) { // what it took back is read only
+		t.Fatal(err)
+	}
+	if err == nil {
+		mustHold(t, d, "doc", "t/new", "newer")
+		if n := len(mustHistory(t, d, "doc", "t/new")); n != 1 {
+			t.Errorf("%d revisions of one transaction", n)
+		}
+	}
+
+	err = d.Tx(ctx, func(tx *tally.Tx) error {
+		for i := range 101 {
+			if err := tx.Save(ctx, "many", strconv.Itoa(i), text("x")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if size, ok := errors.AsType[*log.SizeError](err); !ok || size.Max != 100 || !errors.Is(err, log.ErrTooLarge) {
+		t.Errorf("101 documents: %v", err)
+	}
+	mustHold(t, d, "many", "0", "")
+	err = d.Tx(ctx, func(tx *tally.Tx) error {
+		for i := range 100 {
+			if err := tx.Save(ctx, "many", strconv.Itoa(i), text("x")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("100 documents: %v", err)
+	}
+	mustHold(t, d, "many", "99", "x")
+}
+
+// transfer moves an amount, if there is as much.
+func transfer(t *testing.T, tx *tally.Tx, from, to string, amount int) error {
+	hold := make(map[string]int)
+	for _, id := range []string{from, to} {
+		doc, err := tx.Read(t.Context(), "account", id)
+		if err != nil {
+			return err
+		}
+		if hold[id], err = strconv.Atoi(string(doc.Data)); err != nil {
+			return err
+		}
+	}
+	if hold[from] < amount {
+		return nil
+	}
+	return errors.Join(
+		tx.Update(t.Context(), "account", from, text(strconv.Itoa(hold[from]-amount))),
+		tx.Update(t.Context(), "account", to, text(strconv.Itoa(hold[to]+amount))))
+}
+
+// Two transactions of which each writes what the other only read: one of them comes first,
+// and the other is run again, so that never both decide on what is no more.
+func TestTxReadsAreGuards(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	d, ctx := st.Documents(), t.Context()
+	for i := range 50 {
+		a, b := fmt.Sprint("a", i), fmt.Sprint("b", i)
+		mustCreate(t, d, "doctor", a, text("on call"))
+		mustCreate(t, d, "doctor", b, text("on call"))
+		var wg sync.WaitGroup
+		for _, pair := range [][2]string{{a, b}, {b, a}} { // each leaves, if the other stays
+			wg.Go(func() {
+				err := d.Tx(ctx, func(tx *tally.Tx) error {
+					other, err := tx.Read(ctx, "doctor", pair[1])
+					if err != nil || string(other.Data) != "on call" {
+						return err
+					}
+					return tx.Update(ctx, "doctor", pair[0], text("away"))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		one, err := d.Read(ctx, "doctor", a)
+		two, err2 := d.Read(ctx, "doctor", b)
+		if errors.Join(err, err2) != nil || string(one.Data) == "away" && string(two.Data) == "away" {
+			t.Fatalf("%d: nobody is on call, %v, %v", i, err, err2)
+		}
+	}
+}
+
+// The function sees what was there at one time, or is run again: also if it only reads, and
+// before its error is believed.
+func TestTxReadsOneTime(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	d, ctx := st.Documents(), t.Context()
+	set := func(s string) {
+		err := d.Tx(ctx, func(tx *tally.Tx) error {
+			return errors.Join(tx.Save(ctx, "doc", "a", text(s)), tx.Save(ctx, "doc", "b", text(s)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, fails := range []bool{false, true} {
+		set("1")
+		calls := 0
+		differ := errors.New("they differ")
+		err := d.Tx(ctx, func(tx *tally.Tx) error {
+			a, err := tx.Read(ctx, "doc", "a")
+			if calls++; calls == 1 {
+				set("2")
+			}
+			b, err2 := tx.Read(ctx, "doc", "b")
+			if errors.Join(err, err2) != nil {
+				return errors.Join(err, err2)
+			}
+			if fails && string(a.Data) != string(b.Data) {
+				return differ
+			}
+			return nil
+		})
+		if err != nil || calls != 2 {
+			t.Errorf("fails %v: %v after %d calls", fails, err, calls)
+		}
+	}
+	calls := 0
+	err := d.Tx(ctx, func(tx *tally.Tx) error {
+		calls++
+		a, err := tx.Read(ctx, "doc", "a")
+		if err != nil {
+			return err
+		}
+		mustSave(t, d, "doc", "a", text(fmt.Sprint("always first ", calls)))
+		return tx.Update(ctx, "doc", "a", text(string(a.Data)+"!"))
+	})
+	conflict, ok := errors.AsType[*tally.DocumentConflictError](err)
+	if !ok || conflict.Subject.ID != "a" || conflict.SHA256 != sum(fmt.Append(nil, "always first ", calls)) || calls != 31 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
+// A rename is one fact: it keeps history, links and the lease, and of two to one name one
+// wins.
+func renames(t *testing.T, st *tally.Store) {
+	d, ctx := st.Documents(), t.Context()
+	w := linked("1", link("see", "elsewhere"))
+	w.Title, w.Owner, w.Attributes, w.ContentType = "a title", "me", map[string]string{"a": "b"}, "text/markdown"
+	first := mustCreate(t, d, "doc", "r/old", w)
+	w.Data = []byte("2")
+	second := mustSave(t, d, "doc", "r/old", w)
+	if _, err := d.Lease(ctx, "doc", "r/old", "agent", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	mustConflict(t, "stale", func() error { _, err := d.Rename(ctx, "doc", "r/old", first.Offset, "r/new"); return err }, second.Offset, sum([]byte("2")))
+	mustCreate(t, d, "doc", "r/taken", text("x"))
+	if _, err := d.Rename(ctx, "doc", "r/old", second.Offset, "r/taken"); !errors.Is(err, tally.ErrExists) {
+		t.Errorf("to a name that is taken: %v", err)
+	}
+	rev, err := d.Rename(ctx, "doc", "r/old", second.Offset, "r/new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, d, "doc", "r/old", "")
+	doc, err := d.Read(ctx, "doc", "r/new")
+	if err != nil || string(doc.Data) != "2" || doc.Offset != rev.Offset || doc.Meta.Title != "a title" || doc.Meta.Owner != "me" || doc.Meta.Attributes["a"] != "b" || doc.ContentType != "text/markdown" {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	if lease, err := d.Holder(ctx, "doc", "r/new"); err != nil || lease.Holder != "agent" {
+		t.Errorf("%+v, %v", lease, err)
+	}
+	if lease, err := d.Holder(ctx, "doc", "r/old"); err != nil || lease.Holder != "" {
+		t.Errorf("%+v, %v", lease, err)
+	}
+	mustCreate(t, d, "doc", "r/old", text("another document"))
+	if _, err := d.Rename(ctx, "doc", "r/new", 0, "r/newer"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Rename(ctx, "doc", "r/newer", 0, "r/new"); err != nil {
+		t.Fatal(err)
+	}
+	var line string
+	for _, c := range mustHistory(t, d, "doc", "r/new") {
+		if !c.Deleted {
+			line += c.Subject.ID + " "
+		}
+	}
+	if want := "r/new r/newer r/new r/old r/old "; line != want {
+		t.Errorf("history %s, want %s", line, want)
+	}
+	for position, want := range map[string]string{first.Offset.String(): "1", "#2": "2", "#3": "2", "head": "2"} {
+		if doc, err := d.ReadAt(ctx, "doc", "r/new", position); err != nil || string(doc.Data) != want {
+			t.Errorf("at %s: %v, %v", position, doc, err)
+		}
+	}
+	if n := len(mustHistory(t, d, "doc", "r/old")); n != 4 { // two revisions, the deletion, and the other document
+		t.Errorf("the history of the old name has %d revisions", n)
+	}
+
+	const names = 6
+	errs := make([]error, names)
+	for i := range names {
+		mustCreate(t, d, "doc", fmt.Sprint("r/one of ", i), text(fmt.Sprint(i)))
+	}
+	var wg sync.WaitGroup
+	for i := range names {
+		wg.Go(func() { _, errs[i] = d.Rename(ctx, "doc", fmt.Sprint("r/one of ", i), 0, "r/the one") })
+	}
+	wg.Wait()
+	won := 0
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			won++
+			mustHold(t, d, "doc", "r/the one", fmt.Sprint(i))
+			mustHold(t, d, "doc", fmt.Sprint("r/one of ", i), "")
+		case errors.Is(err, tally.ErrExists):
+			mustHold(t, d, "doc", fmt.Sprint("r/one of ", i), fmt.Sprint(i))
+		default:
+			t.Error(err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d renames to one name", won)
+	}
+}
+
+// A link alone does not make a document what another one was.
+func TestRenamedFromIsNotBelieved(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	d := st.Documents()
+	mustCreate(t, d, "doc", "private", text("secret"))
+	mustCreate(t, d, "doc", "mine", linked("x", events.Link{Rel: "renamed-from", To: "document/doc/private"}))
+	if list := mustHistory(t, d, "doc", "mine"); len(list) != 1 {
+		t.Errorf("%+v", list)
+	}
+}

@@ -1,0 +1,416 @@
+package tally
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// LaggedError says that a watcher took more time than there was room for what came
+// meanwhile. Everything up to After was yielded: another watch from there goes on.
+type LaggedError struct{ After events.Offset }
+
+func (e *LaggedError) Error() string {
+	return fmt.Sprintf("the watcher is too slow: watch again after %v", e.After)
+}
+
+// Watch yields the changes of the documents that a query selects behind an offset, 0 for
+// all, and then those that come, in the order of the log, each once, until ctx is done.
+// It outlives lost connections, and a record that cannot be read is *events.DamageError in
+// its place. A change has no content: Change.Read reads it.
+//
+// Owner, Layer, Link and Rel select a change if the document has them, or had them until
+// the change. Deleted, Newest, Limit and After of the query mean nothing to a watch.
+//
+// Errors that end it: *LaggedError if what came while the caller was busy is more than is
+// kept for it; log.ErrUnavailable when the store is closed, or the process is gone that it
+// is attached to: open the store again. After each, a watch from the last offset that was
+// yielded goes on without gap or repeat. All watchers of a process share one reader of the
+// log, and none holds up another, or who writes.
+func (d *Documents) Watch(ctx context.Context, q projector.DocumentQuery, after events.Offset) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		w, err := d.watcher(q, after)
+		if err != nil {
+			yield(Change{}, err)
+			return
+		}
+		w.yield = yield
+		for !w.over && ctx.Err() == nil {
+			err = w.round(ctx)
+			if err != nil {
+				break
+			}
+		}
+		if err != nil && !w.over && ctx.Err() == nil {
+			yield(Change{}, err)
+		}
+	}
+}
+
+// watcher is a watch under way.
+type watcher struct {
+	st    *Store
+	q     projector.DocumentQuery
+	link  events.Subject // of q; zero: none
+	yield func(Change, error) bool
+	after events.Offset // everything up to here was yielded, or is not asked for
+	over  bool          // nothing more is to be yielded
+	line  *line
+}
+
+func (d *Documents) watcher(q projector.DocumentQuery, after events.Offset) (w *watcher, err error) {
+	q.Namespace = cmp.Or(q.Namespace, d.st.config.Namespace)
+	if err := events.ValidateNamespace(q.Namespace); err != nil {
+		return nil, err
+	}
+	w = &watcher{st: d.st, q: q, after: after}
+	if q.Link != "" {
+		w.link, err = events.ParseSubject(q.Namespace, q.Link)
+	}
+	if q.Kind != "" && err == nil {
+		err = events.Document(q.Namespace, q.Kind, "-").Validate()
+	}
+	return w, err
+}
+
+// round reads what there is and then takes what comes, until the line was too long for what
+// came while it read.
+func (w *watcher) round(ctx context.Context) error {
+	w.line = &line{more: make(chan struct{}, 1), selects: w.mayBe}
+	upto, err := w.st.tail.join(ctx, w.line)
+	if err != nil {
+		return err
+	}
+	defer w.st.tail.leave(w.line)
+	if err := w.catchUp(ctx, upto); err != nil || w.over {
+		return err
+	}
+	if w.line.isFull() {
+		return nil // it came while this one read: the log has it
+	}
+	return w.live(ctx)
+}
+
+// catchUp yields what the log has up to an offset.
+func (w *watcher) catchUp(ctx context.Context, upto events.Offset) error {
+	if upto <= w.after {
+		return nil
+	}
+	for rec, err := range w.st.Log.Follow(ctx, events.Range{Namespace: w.q.Namespace, Kind: w.q.Kind, After: w.after, Upto: upto}) {
+		if err != nil && !isDamage(err) {
+			return err
+		}
+		if err == nil && !w.mayBe(rec.Subject) {
+			continue
+		}
+		if err := w.give(ctx, noticeOf(rec, err)); err != nil || w.over {
+			return err
+		}
+	}
+	w.over = w.over || ctx.Err() != nil
+	w.after = upto
+	return nil
+}
+
+// live yields what comes.
+func (w *watcher) live(ctx context.Context) error {
+	for {
+		list, full, err := w.line.take()
+		for _, n := range list {
+			if n.at <= w.after {
+				continue
+			}
+			if err := w.give(ctx, n); err != nil || w.over {
+				return err
+			}
+		}
+		switch {
+		case full:
+			return &LaggedError{w.after}
+		case err != nil:
+			return err
+		case len(list) > 0:
+			continue
+		}
+		select {
+		case <-w.line.more:
+		case <-ctx.Done():
+			w.over = true
+			return nil
+		}
+	}
+}
+
+// give yields a change if it is one that was asked for.
+func (w *watcher) give(ctx context.Context, n notice) error {
+	if n.err != nil {
+		w.after, w.over = n.at, !w.yield(Change{}, n.err)
+		return nil
+	}
+	rev, ok := n.revision()
+	if ok {
+		var err error
+		if ok, err = w.wants(ctx, n.rec.Subject, rev); err != nil {
+			return err
+		}
+	}
+	w.after = n.at
+	if ok {
+		w.over = !w.yield(Change{n.rec.Subject, rev, w.st}, nil)
+	}
+	return nil
+}
+
+// mayBe reports whether a subject by its name is one that was asked for.
+func (w *watcher) mayBe(sub events.Subject) bool {
+	switch sub.Kind {
+	case events.KindSession, events.KindUnit:
+		return false
+	case events.KindBlob:
+		if w.q.Kind == "" {
+			return false
+		}
+	}
+	return sub.Namespace == w.q.Namespace && (w.q.Kind == "" || sub.Kind == w.q.Kind) && strings.HasPrefix(sub.ID, w.q.Prefix)
+}
+
+// wants reports whether a change is one that was asked for: a deletion of what was there,
+// and what the document says of itself, or said before.
+func (w *watcher) wants(ctx context.Context, sub events.Subject, rev projector.Revision) (bool, error) {
+	if has, err := w.has(ctx, rev.Meta); has && !rev.Deleted || err != nil {
+		return has, err
+	}
+	before, err := w.st.revisionBefore(ctx, sub, rev.Offset)
+	if err != nil || rev.Deleted && !rev.IsPurge() && (before.Offset == 0 || before.Deleted) {
+		return false, err
+	}
+	return w.has(ctx, before.Meta)
+}
+
+// has reports whether metadata are as they were asked for.
+func (w *watcher) has(ctx context.Context, m events.DocMeta) (bool, error) {
+	if w.q.Owner != "" && m.Owner != w.q.Owner || w.q.Layer != "" && m.Layer != w.q.Layer {
+		return false, nil
+	}
+	for _, l := range m.Links {
+		if w.q.Rel != "" && l.Rel != w.q.Rel {
+			continue
+		}
+		to, err := events.ParseSubject(w.q.Namespace, l.To)
+		if w.q.Link != "" && err == nil && to != w.link {
+			to, _, err = w.st.follow(ctx, w.q.Namespace, l.To)
+		}
+		if err != nil || w.q.Link == "" || to == w.link {
+			return err == nil, err
+		}
+	}
+	return w.q.Link == "" && w.q.Rel == "", nil
+}
+
+// revisionBefore returns the revision of a document before an offset, with offset 0 if
+// there is none. Of several deletions in a row only the first was one.
+func (st *Store) revisionBefore(ctx context.Context, sub events.Subject, at events.Offset) (projector.Revision, error) {
+	if at <= 1 {
+		return projector.Revision{}, nil
+	}
+	for rec, err := range st.Log.ReadBack(ctx, events.Range{Subject: sub, Upto: at - 1}) {
+		if isDamage(err) {
+			continue
+		}
+		if err != nil {
+			return projector.Revision{}, err
+		}
+		if rev, ok := (notice{rec: rec, at: rec.Offset}).revision(); ok {
+			return rev, nil
+		}
+	}
+	return projector.Revision{}, nil
+}
+
+// notice is a record of a document without its data, or the damage in its place.
+type notice struct {
+	at  events.Offset
+	rec events.Record
+	len int // of its data
+	err error
+}
+
+func noticeOf(rec events.Record, err error) notice {
+	if damage, ok := errors.AsType[*events.DamageError](err); ok {
+		return notice{at: damage.Offset, err: err}
+	}
+	n := notice{at: rec.Offset, rec: rec, len: len(rec.Data)}
+	if rec.Type == events.TypeDocumentWritten {
+		n.rec.Data = nil
+	}
+	return n
+}
+
+// revision returns the revision that a record is, if it is one by itself: whether there
+// was something to delete, only those before it can tell.
+func (n notice) revision() (projector.Revision, bool) {
+	one := projector.Document{Subject: n.rec.Subject}
+	if n.rec.Type == events.TypeDocumentDeleted {
+		one.Revisions = []projector.Revision{{}} // there was something
+	}
+	before := len(one.Revisions)
+	one.Apply(n.rec)
+	last := one.Last()
+	if last == nil || len(one.Revisions) == before && !last.IsPurge() {
+		return projector.Revision{}, false
+	}
+	rev := *last
+	rev.Size = n.len
+	return rev, true
+}
+
+// maxWaiting is how many changes wait for a watcher at most.
+const maxWaiting = 4096
+
+// line is where changes wait for a watcher.
+type line struct {
+	selects func(events.Subject) bool
+	more    chan struct{} // something came
+
+	mu   sync.Mutex // guards what follows
+	list []notice
+	full bool  // something came for which there was no room, and nothing more is taken
+	err  error // nothing more comes
+}
+
+// offer adds a notice if there is room. It never waits.
+func (l *line) offer(n notice) {
+	if n.err == nil && !l.selects(n.rec.Subject) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.full:
+		return
+	case len(l.list) == maxWaiting:
+		l.full = true
+	default:
+		l.list = append(l.list, n)
+	}
+	l.wake()
+}
+
+// end says that nothing more comes.
+func (l *line) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+	l.wake()
+}
+
+func (l *line) wake() {
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what waits, and whether something behind it had no room, or why nothing
+// more comes.
+func (l *line) take() (list []notice, full bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list, l.list = l.list, nil
+	return list, l.full, l.err
+}
+
+func (l *line) isFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.full
+}
+
+// tail reads what comes for all watchers of a store, while there are any.
+type tail struct {
+	src     *log.Log
+	running sync.WaitGroup
+
+	mu  sync.Mutex // guards what follows
+	now *following // nil: nobody watches
+}
+
+// following is a tail while it reads. The tail's mu guards it.
+type following struct {
+	lines map[*line]bool
+	at    events.Offset // everything up to here was offered
+	stop  context.CancelFunc
+}
+
+// join has a line be offered what comes behind an offset.
+func (t *tail) join(ctx context.Context, l *line) (events.Offset, error) {
+	head, err := t.src.Durable(ctx)
+	if err != nil {
+		return 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil {
+		life, stop := context.WithCancel(context.Background()) // until the last one leaves, or the log is closed
+		f := &following{lines: make(map[*line]bool), at: head, stop: stop}
+		t.now = f
+		t.running.Go(func() { t.follow(life, f, head) })
+	}
+	t.now.lines[l] = true
+	return t.now.at, nil
+}
+
+// leave has a line be offered nothing more.
+func (t *tail) leave(l *line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil {
+		return
+	}
+	delete(t.now.lines, l)
+	if len(t.now.lines) == 0 {
+		t.now.stop()
+		t.now = nil
+	}
+}
+
+// follow offers what comes to whoever watches. What ends it is told to all of them.
+func (t *tail) follow(life context.Context, f *following, after events.Offset) {
+	defer f.stop()
+	for rec, err := range t.src.Follow(life, events.Range{After: after}) {
+		if err != nil && !isDamage(err) {
+			t.end(f, err)
+			return
+		}
+		n := noticeOf(rec, err)
+		t.mu.Lock()
+		f.at = n.at
+		for l := range f.lines {
+			l.offer(n)
+		}
+		t.mu.Unlock()
+	}
+}
+
+// end tells those who watch why nothing more comes. The next one begins anew.
+func (t *tail) end(f *following, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l := range f.lines {
+		l.end(err)
+	}
+	if t.now == f {
+		t.now = nil
+	}
+}
+
+// wait returns when nothing reads any more, after the log was closed.
+func (t *tail) wait() { t.running.Wait() }

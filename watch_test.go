@@ -1,0 +1,319 @@
+package tally_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// seenBy watches until something is written to the document "end", and says what came.
+func seenBy(ctx context.Context, d *tally.Documents, q projector.DocumentQuery, after events.Offset) (lines []string, err error) {
+	for c, err := range d.Watch(ctx, q, after) {
+		if err != nil {
+			return lines, err
+		}
+		line := c.Subject.ID
+		if c.Deleted {
+			line += "!" + c.Reason
+		}
+		if lines = append(lines, line); strings.HasSuffix(c.Subject.ID, "end") {
+			return lines, nil
+		}
+	}
+	return lines, ctx.Err()
+}
+
+// A watch yields each change once and in order: what was, and what comes.
+func watches(t *testing.T, st *tally.Store) {
+	d, ctx := st.Documents(), t.Context()
+	begin := mustCreate(t, d, "w", "begin", text("x")).Offset
+	write := func(id, owner string) events.Offset {
+		w := text(id)
+		w.Owner = owner
+		return mustSave(t, d, "w", id, w).Offset
+	}
+	write("a/1", "me")
+	mustTurns(t, st.Session("w"), "a turn is no change of a document")
+	mustCreate(t, d, "other", "a/1", text("x"))
+	middle := write("a/2", "you")
+	write("a/1", "you")
+	watchers := map[string]struct {
+		q     projector.DocumentQuery
+		after events.Offset
+		want  string
+	}{
+		"all of a kind":    {projector.DocumentQuery{Kind: "w"}, begin, "a/1 a/2 a/1 b/1 a/2!done b/1 end"},
+		"by prefix":        {projector.DocumentQuery{Kind: "w", Prefix: "b/"}, begin, "b/1 b/1 b/end"},
+		"from the middle":  {projector.DocumentQuery{Kind: "w"}, middle, "a/1 b/1 a/2!done b/1 end"},
+		"by owner":         {projector.DocumentQuery{Kind: "w", Owner: "me"}, begin, "a/1 a/1 b/1 b/1 end"}, // the second a/1, and the second b/1, are no longer theirs
+		"every kind":       {projector.DocumentQuery{Prefix: "a/"}, begin, "a/1 a/1 a/2 a/1 a/2!done a/end"},
+		"with what it was": {projector.DocumentQuery{Kind: "w", Owner: "you"}, begin, "a/2 a/1 a/2!done b/1 end"},
+	}
+	var wg, ready sync.WaitGroup
+	for name, c := range watchers {
+		ready.Add(1)
+		wg.Go(func() {
+			ready.Done()
+			lines, err := seenBy(ctx, d, c.q, c.after)
+			if have := strings.Join(lines, " "); have != c.want || err != nil {
+				t.Errorf("%s: %s, %v, want %s", name, have, err, c.want)
+			}
+		})
+	}
+	ready.Wait()
+	time.Sleep(20 * time.Millisecond) // some of them are live by then
+	write("b/1", "me")
+	if _, err := d.Delete(ctx, "w", "a/2", 0, "done"); err != nil {
+		t.Fatal(err)
+	}
+	write("b/1", "you")
+	for _, id := range []string{"b/end", "a/end"} { // seen only by those who ask for the prefix: the others end with the next
+		mustSave(t, d, "x"+id[:1], id, text("x"))
+	}
+	_ = write
+	w := text("end")
+	w.Owner = "me"
+	mustSave(t, d, "w", "end", w)
+	w.Owner = "you"
+	mustSave(t, d, "w", "end", w)
+	mustSave(t, d, "w", "b/end", text("x"))
+	wg.Wait()
+}
+
+// While ten thousand changes are written, watchers of all speeds see each once and in order;
+// one that does not read holds up nobody, and goes on from where it is told.
+func TestWatchers(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	d, ctx := st.Documents(), t.Context()
+	const n = 10_000
+	check := func(who string, seen []events.Offset) {
+		if len(seen) != n {
+			t.Errorf("%s saw %d changes", who, len(seen))
+		}
+		for i, at := range seen {
+			if at != events.Offset(i+1) {
+				t.Errorf("%s saw %v as number %d", who, at, i+1)
+				return
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			var seen []events.Offset
+			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, 0) {
+				if err != nil {
+					t.Error(err)
+				}
+				if seen = append(seen, c.Offset); len(seen) == n {
+					break
+				}
+			}
+			check(fmt.Sprint("watcher ", i), seen)
+		})
+	}
+	begun, asleep, awake := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	wg.Go(func() {
+		var seen []events.Offset
+		lagged := 0
+		for len(seen) < n {
+			after := events.Offset(len(seen))
+			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, after) {
+				if lag, ok := errors.AsType[*tally.LaggedError](err); ok {
+					lagged++
+					if lag.After != events.Offset(len(seen)) {
+						t.Errorf("told to go on after %v, having seen %d", lag.After, len(seen))
+					}
+					break
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				seen = append(seen, c.Offset)
+				switch len(seen) {
+				case 1:
+					close(begun)
+				case 2: // it is live
+					close(asleep)
+					<-awake
+				}
+				if len(seen) == n {
+					break
+				}
+			}
+		}
+		check("the sleeper", seen)
+		if lagged != 1 {
+			t.Errorf("the sleeper was told %d times that it is slow", lagged)
+		}
+	})
+	mustSave(t, d, "doc", "x", text("x"))
+	<-begun
+	mustSave(t, d, "doc", "x", text("x"))
+	<-asleep
+	for range n - 2 {
+		mustSave(t, d, "doc", "x", text("x"))
+	}
+	close(awake)
+	wg.Wait()
+}
+
+// A closed store ends its watches, and says so. Nothing of them is left: Memory checks.
+func TestWatchEnds(t *testing.T) {
+	t.Run("with the store", func(t *testing.T) {
+		st, err := embedded.Open(t.Context(), embedded.Options{Store: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := st.Documents()
+		mustCreate(t, d, "doc", "x", text("x"))
+		var last error
+		for _, err := range d.Watch(t.Context(), projector.DocumentQuery{}, 0) {
+			if last = err; err != nil {
+				continue
+			}
+			go st.Close()
+		}
+		if !errors.Is(last, log.ErrUnavailable) {
+			t.Errorf("closed: %v", last)
+		}
+	})
+	t.Run("with its context", func(t *testing.T) {
+		st := storetest.Memory(t, tally.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		for _, err := range st.Documents().Watch(ctx, projector.DocumentQuery{}, 0) {
+			t.Error(err)
+		}
+	})
+	t.Run("by the caller", func(t *testing.T) {
+		st := storetest.Memory(t, tally.Config{})
+		mustCreate(t, st.Documents(), "doc", "x", text("x"))
+		for range st.Documents().Watch(t.Context(), projector.DocumentQuery{}, 0) {
+			break
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		st := storetest.Memory(t, tally.Config{})
+		for _, q := range []projector.DocumentQuery{{Kind: "a.b"}, {Namespace: "a.b"}, {Link: "x"}} {
+			n := 0
+			for _, err := range st.Documents().Watch(t.Context(), q, 0) {
+				if n++; !invalid(err) {
+					t.Errorf("%+v: %v", q, err)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%+v: %d errors", q, n)
+			}
+		}
+	})
+}
+
+// Through segments, and the death of the owner that a process is attached to, a watcher that
+// goes on from its last change sees each once and in order.
+func TestWatchGoesOn(t *testing.T) {
+	testkit.Long(t)
+	dir := t.TempDir()
+	config := "[store]\nbackend = \"local\"\ndir = \"store\"\nsegment = \"1MiB\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "tally.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *tally.Store {
+		st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	const rounds, each = 2, 100
+	content := strings.Repeat("0123456789abcdef", 1<<10) // of 100, more than a segment
+	var want, have []events.Offset
+	owner := open()
+	for round := range rounds {
+		attached := open()
+		if round == 0 {
+			want = append(want, mustSave(t, owner.Documents(), "doc", "x", text("first")).Offset)
+		}
+		var watch sync.WaitGroup
+		watch.Go(func() {
+			after := events.Offset(0)
+			if len(have) > 0 {
+				after = have[len(have)-1]
+			}
+			for c, err := range attached.Documents().Watch(t.Context(), projector.DocumentQuery{Kind: "doc"}, after) {
+				if err != nil {
+					if !errors.Is(err, log.ErrUnavailable) {
+						t.Error(err)
+					}
+					return
+				}
+				have = append(have, c.Offset)
+			}
+		})
+		for range each {
+			want = append(want, mustSave(t, owner.Documents(), "doc", "x", text(content)).Offset)
+		}
+		if err := owner.Close(); err != nil {
+			t.Fatal(err)
+		}
+		watch.Wait()
+		if err := attached.Close(); err != nil {
+			t.Log(err)
+		}
+		owner = open()
+	}
+	for c, err := range owner.Documents().Watch(t.Context(), projector.DocumentQuery{Kind: "doc"}, have[len(have)-1]-1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(have) == 0 || c.Offset > have[len(have)-1] {
+			have = append(have, c.Offset)
+		}
+		if c.Offset == want[len(want)-1] {
+			break
+		}
+	}
+	owner.Close()
+	if !slices.Equal(have, want) {
+		t.Errorf("%d changes were seen, want %d, each once and in order", len(have), len(want))
+	}
+}
+
+// BenchmarkWatch is the time from the acknowledgement of a durable write to the change.
+func BenchmarkWatch(b *testing.B) {
+	st := storetest.Open(b, "local")
+	d := st.Documents()
+	next, stop := iter.Pull2(d.Watch(b.Context(), projector.DocumentQuery{}, 0))
+	defer stop()
+	var took []time.Duration
+	for b.Loop() {
+		rev, err := d.Save(b.Context(), "doc", "x", text("x"))
+		acked := time.Now()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if c, err, _ := next(); err != nil || c.Offset != rev.Offset {
+			b.Fatal(c.Offset, rev.Offset, err)
+		}
+		took = append(took, time.Since(acked))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+}
