@@ -23,6 +23,10 @@
 // such as "2026-08-22T10:00Z", "-10m" for so long before the latest, or "e:" and the
 // beginning of an event's id. [projector.Position] says what each means.
 //
+// What is not a session is a document: named content with revisions, by [Store.Documents].
+// It is written with compare-and-swap, read as it was, listed, watched, and changed together
+// with others; docs/documents.md says more.
+//
 // The stores that tally replaces have packages of their own below stores, each with the
 // words of the original: evals for recorded conversations and what judged them, errata
 // for panels of models, ailoop for the histories of an agent loop.
