@@ -82,7 +82,7 @@ func TestDocuments(t *testing.T) {
 		t.Run("D-56", func(t *testing.T) { renames(t, st) })
 		t.Run("D-57", func(t *testing.T) { listsByPrefix(t, d) })
 		t.Run("D-58", func(t *testing.T) { watches(t, st) })
-		t.Run("purge", func(t *testing.T) { purges(t, d) })
+		t.Run("D-65", func(t *testing.T) { purges(t, st) })
 		t.Run("bad input", func(t *testing.T) { badInput(t, st) })
 	})
 }
@@ -684,8 +684,8 @@ func rev2time(rev projector.Revision) time.Time {
 	return at.Add(-time.Hour)
 }
 
-func purges(t *testing.T, d *tally.Documents) {
-	ctx := t.Context()
+func purges(t *testing.T, st *tally.Store) {
+	ctx, d := t.Context(), st.Documents()
 	first := mustCreate(t, d, "doc", "secret", text("the password"))
 	if _, err := d.Rename(ctx, "doc", "secret", 0, "harmless"); err != nil {
 		t.Fatal(err)
@@ -721,4 +721,25 @@ func purges(t *testing.T, d *tally.Documents) {
 	}
 	mustHold(t, d, "doc", "a", "somebody else's")
 	mustHold(t, d, "doc", "b", "1")
+
+	large := bytes.Repeat([]byte("large "), 9<<20/6)
+	for _, id := range []string{"large", "the same"} {
+		mustCreate(t, d, "doc", id, tally.Write{Data: large})
+	}
+	for i, id := range []string{"large", "the same"} {
+		if err := d.Purge(ctx, "doc", id); err != nil {
+			t.Fatal(err)
+		}
+		_, err := st.Blob(ctx, sum(large))
+		if _, gone := errors.AsType[*projector.BlobError](err); gone != (i == 1) || !gone && err != nil {
+			t.Errorf("large content after %q was purged: %v", id, err)
+		}
+		if err := d.Purge(ctx, "doc", id); !errors.Is(err, tally.ErrNotFound) {
+			t.Errorf("%s twice: %v", id, err)
+		}
+	}
+	mustCreate(t, d, "doc", "large", tally.Write{Data: large})
+	if doc, err := d.Read(ctx, "doc", "large"); err != nil || !bytes.Equal(doc.Data, large) {
+		t.Errorf("written again: %v", err)
+	}
 }

@@ -360,35 +360,87 @@ func (tx *Tx) moveLease(ctx context.Context, from, to events.Subject) error {
 }
 
 // Purge takes a document away for good, whether it is there or was deleted: neither it nor
-// any revision that it had, under this name or one before, can be read any more. The bytes
-// stay in the log's files. A name that it had before and that is another document's now
-// is ErrExists: purge that first. With nothing to purge, the error is ErrNotFound.
+// any revision that it had, under this name or one before, can be read any more, nor large
+// content that nobody else refers to. The bytes stay in the log's files. A name that it had
+// before and that is another document's now is ErrExists: purge that first. With nothing to
+// purge, the error is ErrNotFound; after a purge that was cut short there is.
 func (d *Documents) Purge(ctx context.Context, kind, id string) error {
-	return d.Tx(ctx, func(tx *Tx) error {
-		doc, err := tx.touch(ctx, kind, id)
+	sub, err := d.subject(kind, id)
+	if err != nil {
+		return err
+	}
+	names := []events.Subject{sub}
+	nothing := d.Tx(ctx, func(tx *Tx) error {
+		list, err := d.st.history(ctx, sub)
 		if err != nil {
 			return err
 		}
-		list, err := d.st.history(ctx, doc.sub)
-		if err != nil {
-			return err
-		}
-		for _, c := range list {
-			t, err := tx.know(ctx, c.Subject)
-			switch {
-			case err != nil:
-				return err
-			case t.exists && t != doc:
-				return fmt.Errorf("%s, which %s was before: %w", t.sub, doc.sub, ErrExists)
-			case t.event != nil || t.rev.IsPurge():
-				continue
-			}
-			e, err := d.deletion(t.sub, events.DocumentDeleted{Reason: events.ReasonPurged})
-			if err != nil {
-				return err
-			}
-			t.event = &e
-		}
-		return nil
+		names, err = tx.purge(ctx, sub, list)
+		return err
 	})
+	if nothing != nil && !errors.Is(nothing, ErrNotFound) {
+		return nothing
+	}
+	// Committed: nobody can read the document. A crash from here on leaves content that can
+	// be read by its hash alone, until the purge is made again.
+	for _, name := range names {
+		purged, err := d.purgeBlobs(ctx, name)
+		if err != nil {
+			return err
+		}
+		if purged > 0 {
+			nothing = nil
+		}
+	}
+	return nothing
+}
+
+// purge purges what a document was, under each of its names, and returns these.
+func (tx *Tx) purge(ctx context.Context, sub events.Subject, list []Change) (names []events.Subject, err error) {
+	for _, c := range list {
+		t, err := tx.know(ctx, c.Subject)
+		switch {
+		case err != nil:
+			return nil, err
+		case t.exists && t.sub != sub:
+			return nil, fmt.Errorf("%s, which %s was before: %w", t.sub, sub, ErrExists)
+		case t.event != nil || t.rev.IsPurge():
+			continue
+		}
+		e, err := tx.d.deletion(t.sub, events.DocumentDeleted{Reason: events.ReasonPurged})
+		if err != nil {
+			return nil, err
+		}
+		t.event, names = &e, append(names, t.sub)
+	}
+	return names, nil
+}
+
+// purgeBlobs purges the content of a purged document that is kept by reference and that
+// nobody else refers to. Content that is written again meanwhile is somebody's.
+func (d *Documents) purgeBlobs(ctx context.Context, sub events.Subject) (purged int, err error) {
+	now, err := d.st.newest(ctx, sub)
+	if err != nil || !now.rev.IsPurge() {
+		return 0, err
+	}
+	list, err := d.st.loader.Unreferenced(ctx, sub)
+	for _, sum := range list {
+		blob := events.Document(sub.Namespace, events.KindBlob, sum)
+		have, err := d.st.loader.Document(ctx, blob, 0)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return purged, err
+		}
+		e, err := d.deletion(blob, events.DocumentDeleted{Reason: events.ReasonPurged})
+		if err == nil {
+			_, err = d.st.Append(ctx, blob, log.At(have.Head), e)
+		}
+		if err != nil && !errors.Is(err, log.ErrConflict) {
+			return purged, err
+		}
+		purged++
+	}
+	return purged, err
 }
