@@ -1,0 +1,218 @@
+package cmd_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/projector"
+)
+
+// before is a store of made-up data with its snapshots and views, of the time of fold version 3 and
+// catalog version 2, and what the program of that time said of it. None of it is ever edited.
+const before = "testdata/before"
+
+var sayBefore = flag.Bool("before", false, "write what this build says of the store of before: only for a new store")
+
+// saidBefore are the commands whose output was kept, by the name of its file.
+var saidBefore = map[string]string{
+	"ls": "ls -o json", "trip": "show trip --all -o json", "fork": "show trip-2 --all -o json", "fork-of-fork": "show trip-3 -o json",
+	"at": "show trip --at #2 -o json", "notes": "show notes --all -o json", "chat": "show history/chat -o json", "panel": "show ses_1 -o json",
+	"log": "log --all-sessions -o jsonl", "trip-log": "log trip -o jsonl", "data": "log trip --raw", "runs": "runs trip -o json", "panel-runs": "runs ses_1 -o json",
+	"cost": "cost -o json", "cost-trip": "cost trip -o json", "cost-day": "cost --by day -o json", "stats": "stats --by model -o json",
+	"search": "search lighthouse --all -o json", "diff": "diff trip #1 head -o json",
+}
+
+// A store of before opens, folds and exports as it did then.
+func TestStoreOfBefore(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	mustUnpack(t, filepath.Join(before, "store.tar.gz"), store)
+	for _, folder := range []string{"kept", "anew"} { // with the snapshots and views that are there, and without
+		t.Run(folder, func(t *testing.T) {
+			for _, name := range slices.Sorted(maps.Keys(saidBefore)) {
+				mustSay(t, name, []byte(output(t, nil, store, "tally", strings.Split(saidBefore[name], " ")...)))
+			}
+			mustSay(t, "folds", foldsOf(t, store))
+			mustExport(t, store)
+			if out := output(t, nil, store, "tally", "verify", "-o", "json"); !strings.Contains(out, `"findings": []`) {
+				t.Errorf("verify finds %s", out)
+			}
+		})
+		for _, name := range []string{"snapshots", "views.db", "search.db"} {
+			if err := os.RemoveAll(filepath.Join(store, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// mustSay wants that what was said then is said now. Objects may have more members by now.
+func mustSay(t *testing.T, name string, out []byte) {
+	t.Helper()
+	file := filepath.Join(before, name+".json")
+	if *sayBefore {
+		if err := os.WriteFile(file, out, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := missing("", jsonOf(t, want), jsonOf(t, out)); diff != "" {
+		t.Errorf("%s: %s", name, diff)
+	}
+}
+
+// jsonOf reads the values of a file, of which there may be several.
+func jsonOf(t *testing.T, text []byte) (list []any) {
+	t.Helper()
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+		var v any
+		d.UseNumber()
+		switch err := d.Decode(&v); {
+		case errors.Is(err, io.EOF):
+			return list
+		case err != nil:
+			t.Fatal(err)
+		}
+		list = append(list, v)
+	}
+}
+
+// missing returns the first thing that want says and have does not, "" if there is none.
+func missing(path string, want, have any) string {
+	switch w := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			break
+		}
+		for _, name := range slices.Sorted(maps.Keys(w)) {
+			if diff := missing(path+"."+name, w[name], h[name]); diff != "" {
+				return diff
+			}
+		}
+		return ""
+	case []any:
+		h, ok := have.([]any)
+		if !ok || len(h) != len(w) {
+			break
+		}
+		for i := range w {
+			if diff := missing(fmt.Sprintf("%s[%d]", path, i), w[i], h[i]); diff != "" {
+				return diff
+			}
+		}
+		return ""
+	default:
+		if want == have {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s is %.200v, was %.200v", path, have, want)
+}
+
+// foldsOf says what each session is, in the words of the fold.
+func foldsOf(t *testing.T, dir string) []byte {
+	t.Helper()
+	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "local", Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	folds := make(map[string]any)
+	for _, id := range strings.Fields("trip trip-2 trip-3 notes history/chat ses_1 ses_2 prompts") {
+		s, err := st.Session(id).Load(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		folds[id] = foldOf(s)
+	}
+	text, err := json.MarshalIndent(folds, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func foldOf(s *projector.Session) any {
+	costs, err := tally.CostsOf(s)
+	return map[string]any{"ledger": s.Ledger, "threads": s.Threads.Hash(), "live": s.History.Live(s.Offset()), "late": s.History.Late(),
+		"spent": costs.Spent.Total, "onBranch": costs.OnBranch.Total, "damaged": s.Damaged, "err": err}
+}
+
+// mustExport wants the files of then, byte for byte.
+func mustExport(t *testing.T, store string) {
+	t.Helper()
+	out, want := t.TempDir(), t.TempDir()
+	for _, format := range []string{"tallydir", "errata", "ailoop", "markdown"} {
+		output(t, nil, store, "tally", "export", "--all", "--format", format, "-C", filepath.Join(out, format))
+	}
+	if *sayBefore {
+		mustPack(t, out, filepath.Join(before, "exports.tar.gz"))
+	}
+	mustUnpack(t, filepath.Join(before, "exports.tar.gz"), want)
+	if diff, err := exec.CommandContext(context.Background(), "diff", "-r", want, out).CombinedOutput(); err != nil {
+		t.Errorf("diff -r: %v\n%.2000s", err, diff)
+	}
+}
+
+func mustUnpack(t *testing.T, file, to string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(to, h.Name)
+		if h.FileInfo().IsDir() {
+			err = os.MkdirAll(path, 0o700)
+		} else if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			var data []byte
+			if data, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(path, data, 0o600)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mustPack(t *testing.T, dir, file string) {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	if err := errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), z.Close(), os.WriteFile(file, b.Bytes(), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
