@@ -25,6 +25,7 @@ type CheckpointSaved struct {
 	Responses Raw            `json:"responses,omitempty"`
 	Raw       Raw            `json:"raw,omitempty"`
 	Parent    string         `json:"parent,omitempty"`
+	Lists     Lists          `json:"lists,omitempty"` // arrays of Raw that are turns
 	Unknown   Fields         `json:",unknown"`
 }
 
@@ -51,7 +52,7 @@ func (p *CheckpointSaved) Validate() error {
 		}
 	}
 	return first(required("id", p.ID), oneOf("kind", p.Kind, CheckpointRewind, CheckpointResume, CheckpointStep),
-		validOffset("at", p.At), p.Run.checkOptional("run"), notNegative("step", p.Step), validRaw("responses", p.Responses), validRaw("raw", p.Raw))
+		validOffset("at", p.At), p.Run.checkOptional("run"), notNegative("step", p.Step), validRaw("responses", p.Responses), validRaw("raw", p.Raw), p.Lists.check(p.Raw))
 }
 
 // CheckpointCleared takes checkpoints of a kind away: one, or all.
@@ -69,18 +70,23 @@ func (p *CheckpointCleared) Validate() error {
 	return first(oneOf("kind", p.Kind, CheckpointRewind, CheckpointResume, CheckpointStep), required("reason", p.Reason))
 }
 
-// CostAccrued records money and tokens spent. Totals are the sum of this type
-// only.
+// CostAccrued records money and tokens spent. Totals are the sum of this type only. Of
+// those with one response in a namespace exactly one counts: the one with the most output
+// tokens, of equals the last, for the session and the run of the first.
 type CostAccrued struct {
-	Model   string  `json:"model"`
-	USD     Amount  `json:"usd,omitempty"`
-	Tokens  *Tokens `json:"tokens,omitempty"`
-	Run     *RunRef `json:"run,omitempty"`
-	Purpose string  `json:"purpose"` // run, compaction, judge or other
-	Source  string  `json:"source"`  // reported or computed
-	Raw     Raw     `json:"raw,omitempty"`
-	Unknown Fields  `json:",unknown"`
+	Model    string  `json:"model"`
+	USD      Amount  `json:"usd,omitempty"`
+	Tokens   *Tokens `json:"tokens,omitempty"`
+	Run      *RunRef `json:"run,omitempty"`
+	Response string  `json:"response,omitempty"` // the maker's id of what was paid for, at most MaxResponse bytes; "": it has none
+	Purpose  string  `json:"purpose"`            // run, compaction, judge or other
+	Source   string  `json:"source"`             // reported or computed
+	Raw      Raw     `json:"raw,omitempty"`
+	Unknown  Fields  `json:",unknown"`
 }
+
+// MaxResponse bounds the id of a response, in bytes.
+const MaxResponse = 256
 
 func (p *CostAccrued) EventType() string { return TypeCostAccrued }
 
@@ -94,6 +100,9 @@ func (p *CostAccrued) Validate() error {
 		if usd.Sign() < 0 || p.USD[0] == '-' {
 			return wrong("usd", "%q is negative", string(p.USD))
 		}
+	}
+	if len(p.Response) > MaxResponse {
+		return wrong("response", "has %d bytes, at most %d are allowed", len(p.Response), MaxResponse)
 	}
 	return first(required("model", p.Model), p.Tokens.check("tokens"), p.Run.checkOptional("run"),
 		oneOf("purpose", p.Purpose, "run", "compaction", "judge", "other"), oneOf("source", p.Source, "reported", "computed"), validRaw("raw", p.Raw))

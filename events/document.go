@@ -101,6 +101,9 @@ func (m DocMeta) Validate() error {
 	if !utf8.ValidString(m.Owner) || !utf8.ValidString(m.Layer) || !utf8.ValidString(m.Title) {
 		return invalid(ExtDoc, "owner %q, layer %q or title %q is not UTF-8", m.Owner, m.Layer, m.Title)
 	}
+	if _, ok := m.ExpiresAt.Time(); m.ExpiresAt != "" && !ok {
+		return invalid(ExtDoc, "expiresAt: %q is not an RFC 3339 time", string(m.ExpiresAt))
+	}
 	for i, l := range m.Links {
 		if !utf8.ValidString(l.Rel) || !utf8.ValidString(l.To) {
 			return invalid(ExtDoc, "links[%d] is not UTF-8", i)
@@ -135,4 +138,6 @@ const (
 func (p *DocumentDeleted) EventType() string { return TypeDocumentDeleted }
 
 // Validate implements Payload.
-func (p *DocumentDeleted) Validate() error { return required("reason", p.Reason) }
+func (p *DocumentDeleted) Validate() error {
+	return first(required("reason", p.Reason), p.To.check("to", false))
+}

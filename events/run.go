@@ -41,6 +41,7 @@ type RunStarted struct {
 	LeaseUntil int64    `json:"leaseUntil,omitempty"` // Unix milliseconds
 	Models     []string `json:"models,omitempty"`
 	Raw        Raw      `json:"raw,omitempty"`
+	Lists      Lists    `json:"lists,omitempty"` // arrays of Raw that are turns
 	Unknown    Fields   `json:",unknown"`
 }
 
@@ -48,7 +49,7 @@ func (p *RunStarted) EventType() string { return TypeRunStarted }
 
 // Validate implements Payload.
 func (p *RunStarted) Validate() error {
-	return first(p.Run.check("run"), notNegative("attempt", p.Attempt), notNegative("leaseUntil", p.LeaseUntil), validRaw("raw", p.Raw))
+	return first(p.Run.check("run"), notNegative("attempt", p.Attempt), notNegative("leaseUntil", p.LeaseUntil), validRaw("raw", p.Raw), p.Lists.check(p.Raw))
 }
 
 // RunProgressed reports anything that happens while a run is under way.
@@ -65,6 +66,8 @@ type RunProgressed struct {
 	Note       string       `json:"note,omitempty"`
 	Usage      Raw          `json:"usage,omitempty"`
 	LeaseUntil *int64       `json:"leaseUntil,omitempty"` // Unix milliseconds; 0: released
+	Fence      Offset       `json:"fence,omitempty"`      // the run.started of the worker that says it
+	Lists      Lists        `json:"lists,omitempty"`      // arrays of Raw that are turns
 	Unknown    Fields       `json:",unknown"`
 }
 
@@ -85,7 +88,7 @@ func (p *RunProgressed) Validate() error {
 		return wrong("state.to", "missing")
 	}
 	return first(p.Run.check("run"), required("kind", p.Kind), notNegative("seq", p.Seq), notNegative("step", p.Step),
-		validRaw("raw", p.Raw), validRaw("delta", p.Delta), validRaw("usage", p.Usage))
+		validRaw("raw", p.Raw), validRaw("delta", p.Delta), validRaw("usage", p.Usage), validOffset("fence", p.Fence), p.Lists.check(p.Raw))
 }
 
 // RunFinished records a run's outcome. A second one for the same run is a newer
@@ -100,6 +103,8 @@ type RunFinished struct {
 	FinishedAt Timestamp             `json:"finishedAt,omitempty"`
 	Judged     *Judged               `json:"judged,omitempty"`
 	Formats    map[string]FileFormat `json:"formats,omitempty"`
+	Fence      Offset                `json:"fence,omitempty"` // the run.started of the worker that says it
+	Lists      Lists                 `json:"lists,omitempty"` // arrays of Result that are turns
 	Unknown    Fields                `json:",unknown"`
 }
 
@@ -141,7 +146,7 @@ func (p *RunFinished) validate(raw rawCheck) error {
 		return wrong("result", "missing")
 	}
 	return first(p.Run.check("run"), stoppedOr("outcome", p.Outcome, "completed", "failed", "interrupted"), p.Judged.check("judged"), p.FinishedAt.check("finishedAt"), raw("result", p.Result), raw("usage", p.Usage),
-		raw("tools", p.Tools), checkFormats(p.Formats))
+		raw("tools", p.Tools), checkFormats(p.Formats), validOffset("fence", p.Fence), p.Lists.check(p.Result))
 }
 
 // RunAnnotated is what a person says of a run.

@@ -1,6 +1,9 @@
 package events
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Kinds of sessions that tally knows; others are allowed.
 const (
@@ -13,7 +16,32 @@ const (
 	KindQueue        = "queue"
 	KindItem         = "item"
 	KindPrompts      = "prompts"
+	KindTranscript   = "transcript"
+	KindFlow         = "flow"
+	KindLock         = "lock"
 )
+
+// KindOf is the kind that a session has by its id alone, if no session.created says
+// otherwise: what stands before the first slash of job/42, else conversation.
+func KindOf(id string) string {
+	switch kind, _, ok := strings.Cut(id, "/"); kind {
+	case KindAgent, KindJob, KindHistory, KindInbox, KindQueue, KindItem, KindFlow, KindLock:
+		if ok {
+			return kind
+		}
+	}
+	return KindConversation
+}
+
+// CanRewind reports whether sessions of a kind can be rewound and forked. In others that
+// would take back what was delivered, claimed or decided: a rewind of them has no effect.
+func CanRewind(kind string) bool {
+	switch kind {
+	case KindInbox, KindQueue, KindItem, KindFlow, KindLock:
+		return false
+	}
+	return true
+}
 
 // SessionCreated gives a session its kind. The first one counts, a second is
 // void. A session exists from its first event of whatever type.
@@ -153,7 +181,7 @@ func checkSetField(path string, f Field) error {
 	case "layer":
 		layer, err := stringField(path, f.Value)
 		return first(err, oneOf(path, layer, "project", "personal"))
-	case "finishedAt":
+	case "finishedAt", "purgedAt":
 		at, err := stringField(path, f.Value)
 		return first(err, Timestamp(at).check(path))
 	case "recipe":
@@ -170,6 +198,12 @@ func checkSetField(path string, f Field) error {
 	case "origin":
 		var o Origin
 		return first(setInto(path, f.Value, &o), o.check(path))
+	case "sourceGone":
+		var gone bool
+		return setInto(path, f.Value, &gone)
+	case "lease":
+		var l Lease
+		return first(setInto(path, f.Value, &l), required(path+".holder", l.Holder), required(path+".until", string(l.Until)), l.Until.check(path+".until"))
 	case "totals", "limits", "settings", "trajectory":
 		return nil // any value: kept raw
 	}
@@ -195,6 +229,14 @@ type Binding struct {
 	ID        string    `json:"id"`
 	ExpiresAt Timestamp `json:"expiresAt,omitempty"`
 	Unknown   Fields    `json:",unknown"`
+}
+
+// Lease is the field lease of a session of kind lock: somebody works on the document that
+// the lock is named after, until a time by the log's clock. It keeps nobody from writing.
+type Lease struct {
+	Holder  string    `json:"holder"`
+	Until   Timestamp `json:"until"`
+	Unknown Fields    `json:",unknown"`
 }
 
 // SessionRewound moves the head: the threads are again as they were right after

@@ -75,7 +75,7 @@ func (e *Entry) check(path string, raw rawCheck) error {
 type ThreadReplaced struct {
 	Threads  map[string]Replacement `json:"threads"`
 	Others   string                 `json:"others"` // keep or drop
-	Reason   string                 `json:"reason"` // save, compact, import or clear
+	Reason   string                 `json:"reason"` // save, compact, import, clear, source (where it came from is another by now) or another
 	Strategy string                 `json:"strategy,omitempty"`
 	Before   int64                  `json:"before,omitempty"` // size before and after, in the strategy's own unit
 	After    int64                  `json:"after,omitempty"`
@@ -133,7 +133,7 @@ func (p *ThreadReplaced) validate(raw rawCheck) error {
 			}
 		}
 	}
-	return first(oneOf("others", p.Others, "keep", "drop"), oneOf("reason", p.Reason, "save", "compact", "import", "clear"), checkFormats(p.Formats))
+	return first(oneOf("others", p.Others, "keep", "drop"), required("reason", p.Reason), checkFormats(p.Formats))
 }
 
 func (it *Item) check(path string, raw rawCheck) error {

@@ -1,0 +1,92 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Lists say which arrays of a payload's raw value are turns that the session has already,
+// so that they need not be stored again. A name is a JSON pointer (RFC 6901) into raw, of
+// run.finished into result. In its place there stands [], and the array is the turns of
+// all pieces, one piece after the other, as the threads are at the record.
+type Lists map[string][]Piece
+
+// Piece is a stretch of turns of a thread, by index from 0: from From to before To.
+type Piece struct {
+	Thread string `json:"thread"`
+	From   int    `json:"from,omitempty"`
+	To     int    `json:"to"`
+}
+
+// ListsOf returns the lists of a payload, nil if it has none.
+func ListsOf(p Payload) Lists {
+	switch p := p.(type) {
+	case *RunStarted:
+		return p.Lists
+	case *RunProgressed:
+		return p.Lists
+	case *RunFinished:
+		return p.Lists
+	case *CheckpointSaved:
+		return p.Lists
+	}
+	return nil
+}
+
+func (l Lists) check(raw Raw) error {
+	for _, pointer := range sortedKeys(l) {
+		path := fmt.Sprintf("lists[%q]", pointer)
+		from, to, err := rawjson.Locate(raw, pointer)
+		if err != nil {
+			return wrong(path, "%v", err)
+		}
+		if string(raw[from:to]) != "[]" {
+			return wrong(path, "%.40s stands there, not []", raw[from:to])
+		}
+		for i, p := range l[pointer] {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if err := checkThread(at+".thread", p.Thread); err != nil {
+				return err
+			}
+			if p.From < 0 || p.To < p.From {
+				return wrong(at, "[%d, %d] is no stretch of turns", p.From, p.To)
+			}
+		}
+	}
+	return nil
+}
+
+// Fill returns the raw value with all its arrays put together. turns returns those of a
+// piece.
+func (l Lists) Fill(raw Raw, turns func(Piece) ([]Raw, error)) (Raw, error) {
+	type place struct {
+		from, to int
+		pointer  string
+	}
+	var places []place
+	for _, pointer := range sortedKeys(l) {
+		from, to, err := rawjson.Locate(raw, pointer)
+		if err != nil {
+			return nil, wrong(fmt.Sprintf("lists[%q]", pointer), "%v", err)
+		}
+		places = append(places, place{from, to, pointer})
+	}
+	slices.SortFunc(places, func(a, b place) int { return a.from - b.from })
+	var whole Raw
+	done := 0
+	for _, at := range places {
+		var list []Raw
+		for _, p := range l[at.pointer] {
+			more, err := turns(p)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, more...)
+		}
+		whole = rawjson.AppendArray(append(whole, raw[done:at.from]...), list)
+		done = at.to
+	}
+	return append(whole, raw[done:]...), nil
+}
