@@ -120,6 +120,11 @@ func (t Tokens) Add(u Tokens) Tokens {
 	return Tokens{t.Input + u.Input, t.Output + u.Output, t.Reasoning + u.Reasoning, t.CacheRead + u.CacheRead, t.CacheWrite + u.CacheWrite}
 }
 
+// Less is the count without another one.
+func (t Tokens) Less(u Tokens) Tokens {
+	return Tokens{t.Input - u.Input, t.Output - u.Output, t.Reasoning - u.Reasoning, t.CacheRead - u.CacheRead, t.CacheWrite - u.CacheWrite}
+}
+
 // Total is the sum of the disjoint classes.
 func (t Tokens) Total() int64 { return t.Input + t.Output + t.CacheRead + t.CacheWrite }
 

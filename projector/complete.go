@@ -10,6 +10,7 @@ import (
 func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	s, h := ld.s, ld.s.history
 	ledger, whole := *s.ledger, *h
+	ledger.index()
 	out := &Session{Subject: s.subject, Threads: make(Threads, len(s.strands)), Ledger: &ledger, Damaged: s.damaged}
 	fill := newFilling(s, out.Threads)
 	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks = 0, nil, nil, nil, slices.Clip(h.marks)
@@ -23,7 +24,9 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 			whole.offsets = append(whole.offsets, c.offsets[from-c.first:to-c.first]...)
 			whole.deltas = append(whole.deltas, h.deltasOf(c, from, to, shift)...)
 			if own {
-				ledger.Costs = append(ledger.Costs, c.costs...)
+				for _, cost := range c.costs {
+					ledger.spend(cost)
+				}
 			}
 			fill.take(seg.source, c)
 		}

@@ -44,9 +44,10 @@ func (f Fact) Happened() events.Timestamp {
 }
 
 // Impossible returns the fact with Invalid set if it can have no effect at its
-// place, as far as that follows from two offsets of its session: that of the
-// session.created that counts, and the last one before it; 0 if there is none.
-func (f Fact) Impossible(created, before events.Offset) Fact {
+// place, as far as that follows from the kind that its session has there, and from two
+// of its offsets: that of the session.created that counts, and the last one before it; 0
+// if there is none.
+func (f Fact) Impossible(kind string, created, before events.Offset) Fact {
 	if f.Invalid != nil {
 		return f
 	}
@@ -59,6 +60,10 @@ func (f Fact) Impossible(created, before events.Offset) Fact {
 			f.Invalid = errors.New("a fork must be the first event of its session")
 		case p.Fork != nil && p.Fork.Offset >= f.Offset:
 			f.Invalid = fmt.Errorf("a fork at %v, which is not below itself", p.Fork.Offset)
+		}
+	case *events.SessionRewound:
+		if !events.CanRewind(kind) {
+			f.Invalid = fmt.Errorf("a session of kind %s is not rewound", kind)
 		}
 	case *events.CheckpointSaved:
 		if p.At >= f.Offset {
@@ -74,6 +79,8 @@ func CanBeVoid(e events.Event) bool {
 	switch e.Type {
 	case events.TypeTurnAppended:
 		return bytes.Contains(e.Data, []byte(`"pins"`))
+	case events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished:
+		return bytes.Contains(e.Data, []byte(`"lists"`))
 	case events.TypeThreadReplaced, events.TypeThreadTruncated, events.TypeThreadPinned,
 		events.TypeSessionRewound, events.TypeSessionCreated, events.TypeCheckpointSaved:
 		return true

@@ -13,7 +13,7 @@ import (
 // disappears. Large raw values (results of runs, responses of checkpoints) are
 // not copied: the record at the offset has them.
 type Ledger struct {
-	Kind      string                       `json:"kind"` // conversation unless session.created says otherwise
+	Kind      string                       `json:"kind"` // as session.created says, else as the id does (events.KindOf)
 	CreatedAt events.Timestamp             `json:"createdAt,omitempty"`
 	Created   events.Offset                `json:"created,omitempty"` // offset of the session.created that counts
 	Parent    *events.Lineage              `json:"parent,omitempty"`
@@ -27,7 +27,8 @@ type Ledger struct {
 	Checkpoints []*Checkpoint `json:"checkpoints,omitempty"` // by first appearance
 	Stack       []StackEntry  `json:"stack,omitempty"`       // of rewind checkpoints, oldest first
 	Rewinds     []Rewind      `json:"rewinds,omitempty"`
-	Costs       []Cost        `json:"costs,omitempty"`
+	Costs       []Cost        `json:"costs,omitempty"`      // that count, by place
+	Superseded  []Cost        `json:"superseded,omitempty"` // that do not, as another one with their response counts; in the order of the log
 
 	Void    []Void          `json:"void,omitempty"`
 	Late    []events.Offset `json:"late,omitempty"`
@@ -36,6 +37,12 @@ type Ledger struct {
 	Records int              `json:"records"`
 	LastID  string           `json:"lastId,omitempty"` // id of the last record, by which a snapshot is recognised
 	LastAt  events.Timestamp `json:"lastAt,omitempty"` // the latest time of any record, in UTC with milliseconds
+
+	// What a run, a checkpoint and a response are looked up by. A ledger that somebody
+	// else made has none of them.
+	runs        map[events.RunRef]*Run
+	checkpoints map[checkpointRef]*Checkpoint
+	responses   map[string]*response
 }
 
 // LogEntry is an entry of the session's own log.
@@ -54,10 +61,21 @@ type Run struct {
 	Created      events.Offset    `json:"created,omitempty"` // its run.created, if there was one
 	CreatedAt    events.Timestamp `json:"createdAt,omitempty"`
 	Models       []string         `json:"models,omitempty"`
+	Owner        string           `json:"owner,omitempty"`
+	Parent       *events.Lineage  `json:"parent,omitempty"`
+	Template     events.DocRef    `json:"template,omitempty"`
+	Setting      events.Offset    `json:"setting,omitempty"` // the record that has its setting
+	After        []events.RunRef  `json:"after,omitempty"`   // runs that must be finished first
+	DueAt        events.Timestamp `json:"dueAt,omitempty"`   // not before
 	State        string           `json:"state,omitempty"`
 	Starts       int              `json:"starts,omitempty"`
-	Progress     int              `json:"progress,omitempty"` // number of run.progressed
-	Results      []Result         `json:"results,omitempty"`  // versions, oldest first
+	Claim        events.Offset    `json:"claim,omitempty"` // its newest run.started
+	Worker       string           `json:"worker,omitempty"`
+	Attempt      int64            `json:"attempt,omitempty"`
+	LeaseUntil   int64            `json:"leaseUntil,omitempty"` // Unix milliseconds; 0: none, or released
+	Fenced       []events.Offset  `json:"fenced,omitempty"`     // what was said after the claim that it belongs to went on to another: without effect
+	Progress     int              `json:"progress,omitempty"`   // number of run.progressed
+	Results      []Result         `json:"results,omitempty"`    // versions, oldest first
 	Note         string           `json:"note,omitempty"`
 	Selected     string           `json:"selected,omitempty"`
 	Rating       string           `json:"rating,omitempty"`
@@ -122,14 +140,18 @@ type Rewind struct {
 
 // Cost is one cost.accrued.
 type Cost struct {
-	Offset  events.Offset    `json:"offset"`
-	Time    events.Timestamp `json:"time"`
-	Model   string           `json:"model"`
-	USD     events.Amount    `json:"usd,omitempty"`
-	Tokens  events.Tokens    `json:"tokens"`
-	Run     *events.RunRef   `json:"run,omitempty"`
-	Purpose string           `json:"purpose"`
-	Source  string           `json:"source"`
+	Offset events.Offset `json:"offset"`
+	// First is the first cost with the same response, if that is another one: this one
+	// counts at its place, for its run. 0 otherwise.
+	First    events.Offset    `json:"first,omitempty"`
+	Time     events.Timestamp `json:"time"`
+	Model    string           `json:"model"`
+	USD      events.Amount    `json:"usd,omitempty"`
+	Tokens   events.Tokens    `json:"tokens"`
+	Run      *events.RunRef   `json:"run,omitempty"`
+	Response string           `json:"response,omitempty"`
+	Purpose  string           `json:"purpose"`
+	Source   string           `json:"source"`
 }
 
 // Void is a record without effect.
@@ -145,7 +167,23 @@ type Foreign struct {
 	Count int    `json:"count"`
 }
 
-func newLedger() *Ledger { return &Ledger{Kind: events.KindConversation} }
+func newLedger(sub events.Subject) *Ledger {
+	l := &Ledger{Kind: events.KindOf(sub.ID)}
+	l.index()
+	return l
+}
+
+// index makes what runs, checkpoints and responses are looked up by.
+func (l *Ledger) index() {
+	l.runs, l.checkpoints = make(map[events.RunRef]*Run, len(l.Runs)), make(map[checkpointRef]*Checkpoint, len(l.Checkpoints))
+	for _, r := range l.Runs {
+		l.runs[r.Ref()] = r
+	}
+	for _, c := range l.Checkpoints {
+		l.checkpoints[c.ref()] = c
+	}
+	l.responses = make(map[string]*response)
+}
 
 // apply folds one record onto the ledger. before is the session's last offset
 // before it. What History found void stays void.
@@ -189,7 +227,7 @@ func (l *Ledger) fold(f Fact, before events.Offset) {
 	case *events.CheckpointCleared:
 		l.checkpointCleared(p)
 	case *events.CostAccrued:
-		l.Costs = append(l.Costs, CostOf(f, p))
+		l.spend(CostOf(f, p))
 	}
 }
 

@@ -81,10 +81,12 @@ func (t *Timeline) measure(n int, p events.Payload) string {
 	return ""
 }
 
+// had is the number of turns of a thread after the last record.
+func (t *Timeline) had(name string) int { return max(t.lengths.of(slices.Index(t.names, name)), 0) }
+
 // cannotApply says why a thread event is impossible after the last record; "" if
 // it is possible.
 func (t *Timeline) cannotApply(p events.Payload) string {
-	had := func(name string) int { return max(t.lengths.of(slices.Index(t.names, name)), 0) }
 	cannotPin := func(name string, n int, pins map[int]bool) string {
 		for _, i := range sortedKeys(pins) {
 			if i >= n {
@@ -96,7 +98,7 @@ func (t *Timeline) cannotApply(p events.Payload) string {
 	switch p := p.(type) {
 	case *events.TurnAppended:
 		for _, name := range sortedKeys(p.Pins) {
-			n := had(name)
+			n := t.had(name)
 			for i := range p.Entries {
 				if p.Entries[i].Thread == name {
 					n++
@@ -109,19 +111,19 @@ func (t *Timeline) cannotApply(p events.Payload) string {
 	case *events.ThreadReplaced:
 		for _, name := range sortedKeys(p.Threads) {
 			for _, it := range p.Threads[name].Items {
-				if it.Keep != nil && it.Keep[1] > had(name) {
-					return fmt.Sprintf("keeps turns up to %d of thread %q, which has %d", it.Keep[1], name, had(name))
+				if it.Keep != nil && it.Keep[1] > t.had(name) {
+					return fmt.Sprintf("keeps turns up to %d of thread %q, which has %d", it.Keep[1], name, t.had(name))
 				}
 			}
 		}
 	case *events.ThreadTruncated:
 		for _, name := range sortedKeys(p.Lengths) {
-			if n := p.Lengths[name]; name != events.AllThreads && n > had(name) {
-				return fmt.Sprintf("truncates thread %q to %d, beyond its length of %d", name, n, had(name))
+			if n := p.Lengths[name]; name != events.AllThreads && n > t.had(name) {
+				return fmt.Sprintf("truncates thread %q to %d, beyond its length of %d", name, n, t.had(name))
 			}
 		}
 	case *events.ThreadPinned:
-		return cannotPin(p.Thread, had(p.Thread), p.Pins)
+		return cannotPin(p.Thread, t.had(p.Thread), p.Pins)
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ func RunOf(p events.Payload) *events.RunRef {
 
 // Run returns a run by its identity, nil if no event names it.
 func (l *Ledger) Run(ref events.RunRef) *Run {
+	if l.runs != nil {
+		return l.runs[ref]
+	}
 	if i := slices.IndexFunc(l.Runs, func(r *Run) bool { return r.Ref() == ref }); i >= 0 {
 		return l.Runs[i]
 	}
@@ -39,22 +43,44 @@ func (l *Ledger) run(f Fact, ref events.RunRef) *Run {
 	if r == nil {
 		r = &Run{Kind: ref.Kind, ID: ref.ID, At: f.Offset}
 		l.Runs = append(l.Runs, r)
+		if l.runs != nil {
+			l.runs[ref] = r
+		}
 	}
 	return r
 }
 
+// fenceOf is the claim that an event belongs to, 0 if it does not say.
+func fenceOf(p events.Payload) events.Offset {
+	switch p := p.(type) {
+	case *events.RunProgressed:
+		return p.Fence
+	case *events.RunFinished:
+		return p.Fence
+	}
+	return 0
+}
+
 // Apply folds the next event that names the run.
 func (r *Run) Apply(f Fact) {
+	if fence := fenceOf(f.Payload); fence != 0 && fence != r.Claim {
+		r.Fenced = append(r.Fenced, f.Offset)
+		return
+	}
 	switch p := f.Payload.(type) {
 	case *events.RunCreated:
 		r.created(f, p)
 	case *events.RunStarted:
 		r.Starts++
+		r.Claim, r.Worker, r.Attempt, r.LeaseUntil = f.Offset, p.Worker, p.Attempt, p.LeaseUntil
 		r.Models = orOld(p.Models, r.Models)
 	case *events.RunProgressed:
 		r.Progress++
 		if p.State != nil {
 			r.State = p.State.To
+		}
+		if p.LeaseUntil != nil {
+			r.LeaseUntil = *p.LeaseUntil
 		}
 	case *events.RunFinished:
 		r.Results = append(r.Results, Result{f.Offset, p.Outcome, p.Schema, p.FinishedAt, len(p.Result), p.Judged})
@@ -69,6 +95,10 @@ func (r *Run) created(f Fact, p *events.RunCreated) {
 		return
 	}
 	r.Created, r.CreatedAt, r.Models = f.Offset, p.CreatedAt, orOld(p.Models, r.Models)
+	r.Owner, r.Parent, r.Template, r.After, r.DueAt = p.Owner, p.Parent, p.Template, p.After, p.DueAt
+	if p.Setting != nil {
+		r.Setting = f.Offset
+	}
 }
 
 func (r *Run) annotated(p *events.RunAnnotated) {
@@ -88,7 +118,7 @@ func (r *Run) annotated(p *events.RunAnnotated) {
 
 // CostOf returns what a cost.accrued says, at its place.
 func CostOf(f Fact, p *events.CostAccrued) Cost {
-	c := Cost{Offset: f.Offset, Time: f.Happened(), Model: p.Model, USD: p.USD, Run: p.Run, Purpose: p.Purpose, Source: p.Source}
+	c := Cost{Offset: f.Offset, Time: f.Happened(), Model: p.Model, USD: p.USD, Run: p.Run, Response: p.Response, Purpose: p.Purpose, Source: p.Source}
 	if p.Tokens != nil {
 		c.Tokens = *p.Tokens
 	}
@@ -97,6 +127,15 @@ func CostOf(f Fact, p *events.CostAccrued) Cost {
 
 // Day is the day of the cost, such as 2026-03-01.
 func (c Cost) Day() string { return string(c.Time)[:len("2006-01-02")] }
+
+// Place is where in the session the cost counts.
+func (c Cost) Place() events.Offset { return cmp.Or(c.First, c.Offset) }
+
+// Supersedes reports whether this one of two costs with one response counts: that with the
+// most output tokens, of equals the last.
+func (c Cost) Supersedes(o Cost) bool {
+	return cmp.Or(cmp.Compare(c.Tokens.Output, o.Tokens.Output), cmp.Compare(c.Offset, o.Offset)) > 0
+}
 
 // Total is a sum of costs.
 type Total struct {
@@ -111,6 +150,14 @@ func (t Total) Plus(c Cost) Total {
 	usd.add(t.USD)
 	usd.add(c.USD)
 	return Total{usd.amount(), t.Tokens.Add(c.Tokens), t.Events + 1}
+}
+
+// Less returns the sum with one cost less.
+func (t Total) Less(c Cost) Total {
+	var usd decimal
+	usd.add(t.USD)
+	usd.take(c.USD)
+	return Total{usd.amount(), t.Tokens.Less(c.Tokens), t.Events - 1}
 }
 
 // Totals sums costs, in groups by key, exactly.
@@ -154,6 +201,13 @@ func (t *Totals[K]) Of(key K) Total {
 type decimal struct {
 	n      big.Int
 	places int
+}
+
+// take takes an amount away.
+func (d *decimal) take(a events.Amount) {
+	d.n.Neg(&d.n)
+	d.add(a)
+	d.n.Neg(&d.n)
 }
 
 // add adds an amount; what is not an amount adds nothing.

@@ -16,7 +16,7 @@ type Session struct {
 
 // NewSession returns a session without records.
 func NewSession(sub events.Subject) *Session {
-	return &Session{Subject: sub, History: NewHistory(sub), Threads: make(Threads), Ledger: newLedger()}
+	return &Session{Subject: sub, History: NewHistory(sub), Threads: make(Threads), Ledger: newLedger(sub)}
 }
 
 // Offset is the offset of the session's last record, 0 if it has none.
@@ -30,7 +30,7 @@ func (s *Session) Apply(f Fact) Verdict { return sure(fold(&s.History.Timeline, 
 // fold applies the next record to timeline and ledger.
 func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
 	before := t.Last()
-	f = f.Impossible(l.Created, before)
+	f = f.Impossible(l.Kind, l.Created, before)
 	v, err := t.Add(f)
 	if err == nil {
 		l.apply(f, v, before)
@@ -56,7 +56,7 @@ func (s *Session) LastRun() *Run {
 func (s *Session) OnBranch() Total {
 	var t Totals[struct{}]
 	for _, c := range s.Ledger.Costs {
-		if s.History.IsLive(c.Offset) {
+		if s.History.IsLive(c.Place()) {
 			t.Add(struct{}{}, c)
 		}
 	}

@@ -13,6 +13,9 @@ func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) {
 	if c == nil {
 		c = &Checkpoint{ID: p.ID, Kind: p.Kind, Made: f.Offset}
 		l.Checkpoints = append(l.Checkpoints, c)
+		if l.checkpoints != nil {
+			l.checkpoints[c.ref()] = c
+		}
 		if p.Kind == events.CheckpointRewind {
 			l.Stack = append(slices.Clip(l.Stack), StackEntry{p.ID, p.At})
 		}
@@ -24,6 +27,9 @@ func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) {
 
 // Checkpoint returns a checkpoint by kind and id, nil if there is none.
 func (l *Ledger) Checkpoint(kind, id string) *Checkpoint {
+	if l.checkpoints != nil {
+		return l.checkpoints[checkpointRef{kind, id}]
+	}
 	for _, c := range l.Checkpoints {
 		if c.Kind == kind && c.ID == id {
 			return c
@@ -31,6 +37,11 @@ func (l *Ledger) Checkpoint(kind, id string) *Checkpoint {
 	}
 	return nil
 }
+
+// checkpointRef is the identity of a checkpoint inside its session.
+type checkpointRef struct{ kind, id string }
+
+func (c *Checkpoint) ref() checkpointRef { return checkpointRef{c.Kind, c.ID} }
 
 func (l *Ledger) checkpointCleared(p *events.CheckpointCleared) {
 	for _, c := range l.Checkpoints {

@@ -16,7 +16,7 @@ import (
 // that of chunks included.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 3
+	SessionFoldVersion = 4
 )
 
 // state is a session as it is folded and stored: its older records are in chunks,
@@ -45,7 +45,7 @@ type segment struct {
 }
 
 func newState(sub events.Subject, s sizes) *state {
-	return &state{subject: sub, history: NewTimeline(sub), strands: make(strands), ledger: newLedger(), sources: []*table{newTable(sub)}, sizes: s}
+	return &state{subject: sub, history: NewTimeline(sub), strands: make(strands), ledger: newLedger(sub), sources: []*table{newTable(sub)}, sizes: s}
 }
 
 // own is the table of the session's own records.
@@ -62,7 +62,7 @@ func (s *state) apply(f Fact, resolve func() error) error {
 		return err
 	}
 	own.open.add(f, own.next)
-	s.ledger.Costs = nil // the chunk has it
+	s.ledger.forgetCosts() // the chunk has them
 	switch {
 	case len(s.ledger.Rewinds) > rewound:
 		s.behind = true
@@ -247,7 +247,7 @@ func (s *state) snapshot(kept string) (snapshot.Snapshot, error) {
 
 // decodeState reads what encode wrote.
 func decodeState(data []byte, z sizes) (*state, error) {
-	st := headState{Ledger: newLedger()}
+	var st headState
 	if err := rawjson.Unmarshal(data, &st); err != nil {
 		return nil, fmt.Errorf("projector: decode session: %v", err)
 	}
@@ -405,11 +405,12 @@ func (s *state) readThreads(st headState) error {
 
 func (s *state) readLedger(headState) error {
 	l := s.ledger
-	if l == nil || slices.Contains(l.Runs, nil) || slices.Contains(l.Checkpoints, nil) {
+	if l == nil || l.Kind == "" || slices.Contains(l.Runs, nil) || slices.Contains(l.Checkpoints, nil) {
 		return errors.New("a part is missing")
 	}
 	if !slices.EqualFunc(s.history.rewinds, l.Rewinds, func(p place, r Rewind) bool { return p.at == r.Offset }) {
 		return errors.New("history and ledger have other rewinds")
 	}
+	l.index()
 	return nil
 }

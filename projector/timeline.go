@@ -223,6 +223,10 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 		}
 		return Verdict{}, t.rewind(f, p.To)
 	}
+	if reason := t.cannotList(f.Payload); reason != "" {
+		t.skip(f)
+		return Verdict{Void: reason}, nil
+	}
 	late, err := t.isLate(f)
 	if err != nil {
 		return Verdict{}, err

@@ -96,4 +96,6 @@ func FuzzLocate(f *testing.F) {
 func hasSpaceAround(b []byte) bool { return len(Trim(b)) != len(b) }
 
 // isPlainText reports whether the other reader, which mends what is not UTF-8, takes a name as it is.
-func isPlainText(s string) bool { return strings.ToValidUTF8(s, "") == s && !strings.ContainsRune(s, '\ufffd') }
+func isPlainText(s string) bool {
+	return strings.ToValidUTF8(s, "") == s && !strings.ContainsRune(s, '\ufffd')
+}

@@ -155,7 +155,7 @@ func TestTimelineOfCatalog(t *testing.T) {
 	brought := make(map[events.Offset]string)
 	for _, rec := range records.Of(events.Session("", "long")) {
 		f := projector.Decode(rec)
-		if _, err := want.Add(f.Impossible(0, want.Last())); err != nil {
+		if _, err := want.Add(f.Impossible("", 0, want.Last())); err != nil {
 			t.Fatal(err)
 		}
 		if p, ok := f.Payload.(*events.TurnAppended); ok {

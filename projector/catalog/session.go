@@ -30,14 +30,14 @@ type session struct {
 
 func newSession(sub events.Subject) *session {
 	return &session{
-		Session: Session{Namespace: sub.Namespace, ID: sub.ID, Kind: events.KindConversation, Spent: projector.Total{USD: "0"}},
+		Session: Session{Namespace: sub.Namespace, ID: sub.ID, Kind: events.KindOf(sub.ID), Spent: projector.Total{USD: "0"}},
 		subject: sub, history: projector.NewTimeline(sub),
 	}
 }
 
 // apply folds the next record onto everything but runs and costs.
 func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
-	f = f.Impossible(s.created, s.history.Last())
+	f = f.Impossible(s.Kind, s.created, s.history.Last())
 	v, err := s.history.Add(f)
 	if err != nil {
 		return v, err
