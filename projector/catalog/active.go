@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,53 +25,80 @@ func OpenActivity(ctx context.Context, dir string) (Activity, error) {
 type Usage struct {
 	Session  string
 	Offset   events.Offset
-	Source   string // reported or computed, as a cost says; or InTurn
-	Day      string // such as 2026-03-01, in UTC
-	Model    string // "" if a turn does not say
-	Response string // the maker's id, "" if there is none
+	First    events.Offset // of the first cost with the same response, if that is another one: it counts there, for that session and run
+	Source   string        // reported or computed, as a cost says; or InTurn
+	Day      string        // such as 2026-03-01, in UTC
+	Model    string        // "" if a turn does not say
+	Response string        // the maker's id, "" if there is none
 	Run      *events.RunRef
 	USD      events.Amount // "": not known
 	Tokens   events.Tokens
 }
 
+// Place is where in its session it counts.
+func (u Usage) Place() events.Offset { return cmp.Or(u.First, u.Offset) }
+
 // Usages yields the costs of a namespace, and what turns say that responses took which no
-// cost names: of the turns with the same response that with the most output, of these the
-// last. A turn without a response counts by itself. Whether something was rewound since
-// does not matter.
+// cost names. Of the costs with the same response one counts, that with the most output, of
+// these the last, for the session and the run of the first; of the turns with the same
+// response likewise. What names no response counts by itself.
+// Whether something was rewound since does not matter.
 func (a Activity) Usages(ctx context.Context, namespace string) iter.Seq2[Usage, error] {
 	return func(yield func(Usage, error) bool) {
 		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, source, day, model, response, run_kind, run_id, usd,
 			input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens
 			FROM usage WHERE namespace=? ORDER BY response, output_tokens, offset, thread, number`, namespace)
-		var told Usage // by a turn, and not by any that comes later
-		var waits, billed bool
+		var same responseUsage
 		err = each(rows, err, func() error {
 			u, err := scanUsage(rows)
 			if err != nil {
 				return err
 			}
-			if u.Response != told.Response || u.Response == "" {
-				if waits && !billed && !yield(told, nil) {
-					return errEnough
-				}
-				waits, billed = false, false
-			}
-			told.Response = u.Response
-			if u.Source == InTurn {
-				told, waits = u, true
-				return nil
-			}
-			if billed = u.Response != ""; !yield(u, nil) {
+			if (u.Response != same.response || u.Response == "") && !same.yield(yield) {
 				return errEnough
 			}
+			same.add(u)
 			return nil
 		})
-		if err == nil && waits && !billed {
-			yield(told, nil)
-		} else if err != nil && !errors.Is(err, errEnough) {
+		if err == nil {
+			same.yield(yield)
+		} else if !errors.Is(err, errEnough) {
 			yield(Usage{}, a.wrap(err))
 		}
 	}
+}
+
+// responseUsage is what costs and turns say of one response, each better than the one
+// before it.
+type responseUsage struct {
+	response   string
+	told, paid *Usage // the last of the turns, and of the costs
+	first      Usage  // of the costs, by offset
+}
+
+func (r *responseUsage) add(u Usage) {
+	r.response = u.Response
+	if u.Source == InTurn {
+		r.told = &u
+		return
+	}
+	if r.paid == nil || u.Offset < r.first.Offset {
+		r.first = u
+	}
+	r.paid = &u
+}
+
+// yield yields what counts, and forgets it.
+func (r *responseUsage) yield(yield func(Usage, error) bool) bool {
+	u := r.told
+	if r.paid != nil {
+		u = r.paid
+		if u.Offset != r.first.Offset {
+			u.First, u.Session, u.Run = r.first.Offset, r.first.Session, r.first.Run
+		}
+	}
+	*r = responseUsage{}
+	return u == nil || yield(*u, nil)
 }
 
 // errEnough says that a caller wants no more rows.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -95,10 +94,7 @@ func (a *activity) turn(at where, day string, run *events.RunRef, said projector
 // cost takes a cost, and returns about how many bytes that takes.
 func (a *activity) cost(f projector.Fact, p *events.CostAccrued) int64 {
 	c := projector.CostOf(f, p)
-	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, usd: c.USD, tokens: c.Tokens}
-	if raw, ok := p.Unknown.Get("response"); ok {
-		row.response, _ = rawjson.String(raw) // what is not text names no response
-	}
+	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, response: c.Response, usd: c.USD, tokens: c.Tokens}
 	a.usage = append(a.usage, row)
 	return rowSize
 }

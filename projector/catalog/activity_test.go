@@ -71,8 +71,10 @@ func drawActivity(t *rapid.T) events.Payload {
 	case 0:
 		p := &events.CostAccrued{Model: "m", Purpose: "run", Source: rapid.SampledFrom([]string{"reported", "computed"}).Draw(t, "source"),
 			USD: rapid.SampledFrom([]events.Amount{"", "0.5"}).Draw(t, "usd"), Tokens: &events.Tokens{Input: 7}}
-		if r := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "response"); r != "" {
-			p.Unknown = events.Fields{{Name: "response", Value: events.Raw(`"` + r + `"`)}}
+		p.Response = rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "response")
+		p.Tokens.Output = rapid.Int64Range(0, 2).Draw(t, "output")
+		if rapid.Bool().Draw(t, "of a run") {
+			p.Run = &events.RunRef{Kind: "k", ID: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "run")}
 		}
 		return p
 	case 1:
@@ -125,14 +127,32 @@ func toldTurns(records testkit.Records) (list []toldTurn) {
 // naiveUsages says by definition what counts: one line for each.
 func naiveUsages(records testkit.Records) (lines []string) {
 	billed := make(map[string]bool)
+	type cost struct {
+		events.Record
+		*events.CostAccrued
+	}
+	var costs []cost
 	for _, rec := range records {
 		if p, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok {
-			response := ""
-			if raw, ok := p.Unknown.Get("response"); ok {
-				response = strings.Trim(string(raw), `"`)
-				billed[response] = true
+			costs = append(costs, cost{rec, p})
+		}
+	}
+	for _, c := range costs {
+		first, counts := c, true
+		for _, o := range costs {
+			if c.Response == "" || o.Response != c.Response {
+				continue
 			}
-			lines = append(lines, fmt.Sprint(rec.Subject.ID, rec.Offset, p.Source, rec.Time.UTC().Format(time.DateOnly), p.Model, response, p.USD, *p.Tokens))
+			billed[c.Response] = true
+			if o.Offset < first.Offset {
+				first = o
+			}
+			if o.Tokens.Output > c.Tokens.Output || o.Tokens.Output == c.Tokens.Output && o.Offset > c.Offset {
+				counts = false
+			}
+		}
+		if counts {
+			lines = append(lines, fmt.Sprint(first.Subject.ID, c.Offset, first.Offset, c.CostAccrued.Source, c.Time.UTC().Format(time.DateOnly), c.Model, c.Response, first.Run, c.USD, *c.Tokens))
 		}
 	}
 	turns := toldTurns(records)
@@ -144,7 +164,7 @@ func naiveUsages(records testkit.Records) (lines []string) {
 			}
 		}
 		if counts {
-			lines = append(lines, fmt.Sprint(a.sub.ID, a.offset, InTurn, a.day, a.Model, a.Response, "", a.Tokens))
+			lines = append(lines, fmt.Sprint(a.sub.ID, a.offset, a.offset, InTurn, a.day, a.Model, a.Response, (*events.RunRef)(nil), "", a.Tokens))
 		}
 	}
 	slices.Sort(lines)
@@ -204,7 +224,7 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 	defer a.Close()
 	for u, err := range a.Usages(t.Context(), "default") {
 		must(t, err)
-		usages = append(usages, fmt.Sprint(u.Session, u.Offset, u.Source, u.Day, u.Model, u.Response, u.USD, u.Tokens))
+		usages = append(usages, fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens))
 	}
 	for c, err := range a.Calls(t.Context(), "default") {
 		must(t, err)

@@ -31,6 +31,7 @@ type Catalog struct {
 	aside     map[events.Subject]bool
 	gone      map[events.Subject]int64 // subjects to be folded anew, and the keys of sessions
 	purged    bool                     // something was, and may still be read in the file
+	paid      map[responseKey][]paid   // costs that name a response, since the last commit
 }
 
 // memory is about how many bytes of folded sessions are kept at hand, perRecord about
@@ -57,7 +58,7 @@ func (c *Catalog) Name() string { return c.view }
 // clear drops everything that is in memory.
 func (c *Catalog) clear() {
 	c.sessions, c.recent, c.dirty, c.footprint = make(map[events.Subject]*list.Element), list.New(), nil, 0
-	c.held = 0
+	c.held, c.paid = 0, nil
 	c.documents, c.aside, c.gone = make(map[events.Subject]*document), make(map[events.Subject]bool), make(map[events.Subject]int64)
 }
 
@@ -106,13 +107,18 @@ func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 	if s.history.Last() >= f.Offset {
 		return c.wrap(projector.ErrMoved) // somebody else has stored it already
 	}
+	c.touch(s)
+	return c.applyTo(ctx, s, f)
+}
+
+// touch has a session stored with the next commit.
+func (c *Catalog) touch(s *session) {
 	if !s.dirty {
 		s.dirty = true
 		c.dirty = append(c.dirty, s)
 		c.footprint -= s.footprint()
 		c.held += int64(s.footprint())
 	}
-	return c.applyTo(ctx, s, f)
 }
 
 func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) error {
@@ -238,6 +244,7 @@ func (c *Catalog) Quarantine(q projector.Quarantine) {
 	c.aside[q.Subject] = true
 	c.file.aside = append(c.file.aside, q)
 	delete(c.documents, q.Subject)
+	c.undefer(q.Subject)
 	e := c.sessions[q.Subject]
 	if e == nil {
 		return
@@ -255,7 +262,7 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	}
 	for _, s := range c.dirty {
 		s.stored, s.dirty, s.blocks = true, false, s.history.Blocks()
-		s.runs, s.costs = nil, nil
+		s.runs, s.costs, s.progress = nil, nil, nil
 		c.shorten(ctx, s)
 		c.footprint += s.footprint()
 	}
@@ -263,6 +270,7 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	clear(c.documents)
 	clear(c.gone)
 	c.scrub(ctx)
+	clear(c.paid)
 	for c.footprint > memory && c.recent.Len() > 1 {
 		s := c.recent.Remove(c.recent.Back()).(*session)
 		delete(c.sessions, s.subject)
@@ -304,7 +312,7 @@ func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
 
 // erase removes the rows of a session that is folded anew.
 func (c *Catalog) erase(ctx context.Context, key int64) error {
-	for _, table := range []string{"sessions", "state", "marks", "runs", "costs"} {
+	for _, table := range []string{"sessions", "state", "marks", "runs", "costs", "progress"} {
 		if err := c.run(ctx, "DELETE FROM "+table+"{set} WHERE session=?", key); err != nil {
 			return err
 		}
@@ -318,6 +326,9 @@ func (c *Catalog) store(ctx context.Context) error {
 		if err := c.erase(ctx, key); err != nil {
 			return err
 		}
+	}
+	if err := c.storePaid(ctx); err != nil {
+		return err
 	}
 	slices.SortFunc(c.dirty, func(a, b *session) int { return cmp.Compare(a.key, b.key) }) // neighbours are on one page
 	for _, s := range c.dirty {
@@ -368,11 +379,11 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 		}
 	}
 	for k, t := range s.costs {
-		if err := c.put(ctx, "costs", values(k.columns(s, t))...); err != nil {
+		if err := c.storeCosts(ctx, s, k, t); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.storeProgress(ctx, s)
 }
 
 // Close closes the file. What was not committed is folded again by the next.

@@ -13,7 +13,8 @@ import (
 var tableOrders = map[string][]string{
 	"sessions": {"session"}, "state": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
 	"costs": {"session, day, model, run_kind, run_id"}, "documents": {"namespace, kind, id"},
-	"links": {"namespace, kind, id, rel, to_subject"},
+	"links":     {"namespace, kind, id, rel, to_subject"},
+	"responses": {"namespace, response, output_tokens, offset"}, "progress": {"session, run_kind, run_id, offset"},
 	"turns": {"rowid", "offset, thread, number"},
 	"usage": {"namespace, response, output_tokens, offset, thread, number"}, "calls": {"namespace, call, offset, thread, number, part"},
 	"days": {"namespace, session, day, model"},

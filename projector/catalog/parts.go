@@ -10,12 +10,18 @@ import (
 // run is a row of a run. Of its results it has the newest.
 type run struct {
 	projector.Run
-	versions int
+	versions, fenced int
+	parent           events.Lineage // as far as it is stored
 }
 
 func (r *run) apply(f projector.Fact) {
 	before := len(r.Results)
 	r.Run.Apply(f)
+	r.fenced += len(r.Fenced)
+	r.Fenced = nil
+	if r.Parent != nil {
+		r.parent = *r.Parent
+	}
 	if more := len(r.Results) - before; more > 0 {
 		r.versions += more
 		r.Results = r.Results[len(r.Results)-1:]
@@ -43,6 +49,10 @@ func (c *Catalog) applyRun(ctx context.Context, s *session, ref events.RunRef, f
 		s.runs[ref] = r
 	}
 	r.apply(f)
+	if p, ok := progressOf(f, ref); ok {
+		s.progress = append(s.progress, p)
+		c.held += rowSize
+	}
 	return nil
 }
 
@@ -66,7 +76,8 @@ func (c *Catalog) storeRun(ctx context.Context, s *session, r *run) error {
 // columns points to what is stored of a run and its newest result.
 func (r *run) columns(s *session, last *projector.Result) []any {
 	return []any{&s.key, &r.Kind, &r.ID, offset(&r.At), offset(&r.Created), &r.CreatedAt, &r.TouchedAt, &r.State, &r.Starts, &r.Progress,
-		&r.versions, &last.Outcome, &last.FinishedAt, offset(&last.Offset), &last.Size, &r.Note, &r.Selected, &r.Rating}
+		&r.versions, &last.Outcome, &last.FinishedAt, offset(&last.Offset), &last.Size, &r.Note, &r.Selected, &r.Rating,
+		&r.Owner, &r.DueAt, &r.Template, offset(&r.Setting), &r.parent.Session, &r.parent.Run, offset(&r.Claim), &r.Worker, &r.Attempt, &r.LeaseUntil, &r.fenced}
 }
 
 // costKey is what costs of a session are summed by.
@@ -83,8 +94,17 @@ func newCostKey(day, model string, run *events.RunRef) costKey {
 	return k
 }
 
+// applyCost counts a cost, or puts it aside if it names a response.
 func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost) error {
-	k := newCostKey(cost.Day(), cost.Model, cost.Run)
+	if cost.Response != "" {
+		c.defers(s.subject, cost)
+		return nil
+	}
+	return c.spend(ctx, s, newCostKey(cost.Day(), cost.Model, cost.Run), func(t projector.Total) projector.Total { return t.Plus(cost) })
+}
+
+// spend changes the sums of a session, in whole and by a key.
+func (c *Catalog) spend(ctx context.Context, s *session, k costKey, change func(projector.Total) projector.Total) error {
 	t := s.costs[k]
 	if t == nil {
 		t = &projector.Total{USD: "0"}
@@ -99,8 +119,17 @@ func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost
 		}
 		s.costs[k] = t
 	}
-	*t = t.Plus(cost)
+	*t, s.Spent = change(*t), change(s.Spent)
 	return nil
+}
+
+// storeCosts writes a sum. One of nothing has no row.
+func (c *Catalog) storeCosts(ctx context.Context, s *session, k costKey, t *projector.Total) error {
+	row := k.columns(s, t)
+	if t.Events == 0 {
+		return c.run(ctx, "DELETE FROM costs{set} WHERE session=? AND day=? AND model=? AND run_kind=? AND run_id=?", values(row[:costKeys])...)
+	}
+	return c.put(ctx, "costs", values(row)...)
 }
 
 // costKeys is how many columns of a cost are its key.

@@ -18,8 +18,8 @@ const (
 var catalogForm = form{
 	view:    "catalog",
 	version: 3,
-	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links"},
-	schema: `
+	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
+	schema: responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
 	session INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
 	kind TEXT NOT NULL, title TEXT NOT NULL, status TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL,
@@ -42,6 +42,8 @@ CREATE TABLE runs{set}(
 	created_at TEXT NOT NULL, touched_at TEXT NOT NULL, state TEXT NOT NULL, starts INTEGER NOT NULL, progress INTEGER NOT NULL,
 	versions INTEGER NOT NULL, outcome TEXT NOT NULL, finished_at TEXT NOT NULL, result_offset INTEGER NOT NULL, result_bytes INTEGER NOT NULL,
 	note TEXT NOT NULL, selected TEXT NOT NULL, rating TEXT NOT NULL,
+	owner TEXT NOT NULL, due_at TEXT NOT NULL, template TEXT NOT NULL, setting_offset INTEGER NOT NULL, parent_session TEXT NOT NULL, parent_run TEXT NOT NULL,
+	claim_offset INTEGER NOT NULL, worker TEXT NOT NULL, attempt INTEGER NOT NULL, lease_until INTEGER NOT NULL, fenced INTEGER NOT NULL,
 	PRIMARY KEY(session, kind, id)) WITHOUT ROWID;
 CREATE TABLE costs{set}(
 	session INTEGER NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL,

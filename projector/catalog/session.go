@@ -21,11 +21,12 @@ type session struct {
 	opened  events.Offset // of the record that brought the opening
 	set     fields        // that were set and not taken away again
 
-	stored bool // there is a row of it
-	blocks int  // of its history that are stored
-	dirty  bool
-	runs   map[events.RunRef]*run // touched since the last commit
-	costs  map[costKey]*projector.Total
+	stored   bool // there is a row of it
+	blocks   int  // of its history that are stored
+	dirty    bool
+	runs     map[events.RunRef]*run // touched since the last commit
+	costs    map[costKey]*projector.Total
+	progress []Progress // since then
 }
 
 func newSession(sub events.Subject) *session {
@@ -64,8 +65,6 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 		s.TotalTurns += broughtBy(p)
 	case *events.SessionRewound:
 		s.Rewinds++
-	case *events.CostAccrued:
-		s.Spent = s.Spent.Plus(projector.CostOf(f, p))
 	}
 	return v, nil
 }

@@ -1,0 +1,199 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// responsesSchema is the costs that name a response, as they came. Of those with one
+// response in a namespace only the last counts, in the order of the key; it counts for the
+// session and the run of the one with the lowest offset.
+const responsesSchema = `
+CREATE TABLE responses{set}(
+	namespace TEXT NOT NULL, response TEXT NOT NULL, output_tokens INTEGER NOT NULL, offset INTEGER NOT NULL, session TEXT NOT NULL,
+	day TEXT NOT NULL, model TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL, usd TEXT NOT NULL,
+	input_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
+	PRIMARY KEY(namespace, response, output_tokens, offset)) WITHOUT ROWID;
+`
+
+// responseKey names a response.
+type responseKey struct{ namespace, response string }
+
+// paid is a cost that names a response, or that counts for one, and the id of its session.
+type paid struct {
+	session string
+	day     string
+	projector.Cost
+}
+
+// defers puts a cost that names a response aside until the commit: whether it counts
+// depends on the others, of other sessions too.
+func (c *Catalog) defers(sub events.Subject, cost projector.Cost) {
+	if c.paid == nil {
+		c.paid = make(map[responseKey][]paid)
+	}
+	key := responseKey{sub.Namespace, cost.Response}
+	c.paid[key] = append(c.paid[key], paid{sub.ID, cost.Day(), cost})
+	c.held += rowSize
+}
+
+// undefer lets go of what a subject brought since the last commit.
+func (c *Catalog) undefer(sub events.Subject) {
+	for key, list := range c.paid {
+		if key.namespace == sub.Namespace {
+			c.paid[key] = slices.DeleteFunc(list, func(p paid) bool { return p.session == sub.ID })
+		}
+	}
+}
+
+// countingOf returns what counts of the costs with one response, nil if there are none.
+func countingOf(list []paid) *paid {
+	if len(list) == 0 {
+		return nil
+	}
+	first, best := list[0], list[0]
+	for _, p := range list[1:] {
+		if p.Offset < first.Offset {
+			first = p
+		}
+		if p.Supersedes(best.Cost) {
+			best = p
+		}
+	}
+	best.session, best.Run = first.session, first.Run
+	if best.Offset != first.Offset {
+		best.First = first.Offset
+	}
+	return &best
+}
+
+// storePaid counts what came for each response since the last commit, and no longer what
+// counted before it.
+func (c *Catalog) storePaid(ctx context.Context) error {
+	for sub := range c.gone {
+		if err := c.touchPaid(ctx, sub); err != nil {
+			return err
+		}
+	}
+	for key, list := range c.paid {
+		if err := c.storeResponse(ctx, key, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// touchPaid has all responses looked at that a subject, which is folded anew, paid for.
+func (c *Catalog) touchPaid(ctx context.Context, sub events.Subject) error {
+	if !sub.IsSession() {
+		return nil
+	}
+	rows, err := c.conn.QueryContext(ctx, "SELECT DISTINCT response FROM responses"+c.set+" WHERE namespace=? AND session=?", sub.Namespace, sub.ID)
+	return each(rows, err, func() error {
+		key := responseKey{namespace: sub.Namespace}
+		err := rows.Scan(&key.response)
+		if _, there := c.paid[key]; err == nil && !there {
+			if c.paid == nil {
+				c.paid = make(map[responseKey][]paid)
+			}
+			c.paid[key] = nil
+		}
+		return err
+	})
+}
+
+func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []paid) error {
+	stored, err := c.loadPaid(ctx, key)
+	if err != nil {
+		return err
+	}
+	before := countingOf(stored)
+	var kept []paid
+	for _, p := range stored {
+		if !c.isGone(key.namespace, p.session) {
+			kept = append(kept, p)
+			continue
+		}
+		if err := c.run(ctx, "DELETE FROM responses{set} WHERE namespace=? AND response=? AND output_tokens=? AND offset=?", key.namespace, key.response, p.Tokens.Output, int64(p.Offset)); err != nil {
+			return err
+		}
+	}
+	for _, p := range came {
+		if err := c.put(ctx, "responses", values(p.columns(&key))...); err != nil {
+			return err
+		}
+	}
+	after := countingOf(append(kept, came...))
+	if before != nil && c.isGone(key.namespace, before.session) {
+		before = nil // its sums begin with nothing, so nothing is taken from them
+	}
+	if before != nil && after != nil && before.Offset == after.Offset && before.Place() == after.Place() {
+		return nil
+	}
+	if before != nil {
+		if err := c.recount(ctx, key, before, projector.Total.Less); err != nil {
+			return err
+		}
+	}
+	if after != nil {
+		return c.recount(ctx, key, after, projector.Total.Plus)
+	}
+	return nil
+}
+
+// isGone reports whether a session is folded anew.
+func (c *Catalog) isGone(namespace, session string) bool {
+	_, gone := c.gone[events.Session(namespace, session)]
+	return gone
+}
+
+// recount changes the sums of the session that a cost counts for.
+func (c *Catalog) recount(ctx context.Context, key responseKey, p *paid, change func(projector.Total, projector.Cost) projector.Total) error {
+	sub := events.Session(key.namespace, p.session)
+	s, err := c.session(ctx, sub)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return fmt.Errorf("response %q counts for %s, which is not there", key.response, sub)
+	}
+	c.touch(s)
+	return c.spend(ctx, s, newCostKey(p.day, p.Model, p.Run), func(t projector.Total) projector.Total { return change(t, p.Cost) })
+}
+
+// loadPaid reads the costs with one response.
+func (c *Catalog) loadPaid(ctx context.Context, key responseKey) ([]paid, error) {
+	st, err := c.prepare(ctx, "SELECT * FROM responses{set} WHERE namespace=? AND response=?")
+	if err != nil {
+		return nil, err
+	}
+	var list []paid
+	rows, err := st.QueryContext(ctx, key.namespace, key.response)
+	err = each(rows, err, func() error {
+		var p paid
+		var of responseKey
+		p.Run = new(events.RunRef)
+		err := rows.Scan(p.columns(&of)...)
+		if p.Response = of.response; *p.Run == (events.RunRef{}) {
+			p.Run = nil
+		}
+		list = append(list, p)
+		return err
+	})
+	return list, err
+}
+
+// columns points to what is stored of a cost that names a response.
+func (p *paid) columns(key *responseKey) []any {
+	run := p.Run
+	if run == nil {
+		run = new(events.RunRef)
+	}
+	t := &p.Tokens
+	return []any{&key.namespace, &key.response, &t.Output, offset(&p.Offset), &p.session, &p.day, &p.Model, &run.Kind, &run.ID, &p.USD,
+		&t.Input, &t.Reasoning, &t.CacheRead, &t.CacheWrite}
+}
