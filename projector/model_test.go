@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -31,11 +32,15 @@ type modelSession struct {
 	late      []events.Offset
 	void      map[events.Offset]bool
 	created   bool // by an effective session.created
+	kind      string
 }
 
 // modelOf computes a session from the whole log as of an offset (0: all).
 func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
-	m := &modelSession{live: [][]int{{}}, void: make(map[events.Offset]bool)}
+	m := &modelSession{live: [][]int{{}}, void: make(map[events.Offset]bool), kind: "conversation"}
+	if strings.HasPrefix(id, "inbox/") {
+		m.kind = "inbox"
+	}
 	rewinds := make(map[events.Offset]bool)
 	for _, rec := range log.Of(events.Session("", id)) {
 		if at != 0 && rec.Offset > at {
@@ -61,12 +66,16 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 		}
 		if r, ok := p.(*events.SessionRewound); ok {
 			j := m.last(r.To, k-1)
-			if r.To >= rec.Offset || k == 1 || r.To < m.history[0].Offset || r.Undoes != 0 && !rewinds[r.Undoes] {
+			if m.kind == "inbox" || m.kind == "queue" || r.To >= rec.Offset || k == 1 || r.To < m.history[0].Offset || r.Undoes != 0 && !rewinds[r.Undoes] {
 				m.skip(rec)
 				continue
 			}
 			rewinds[rec.Offset] = true
 			m.live = append(m.live, slices.Clone(m.live[j]))
+			continue
+		}
+		if !m.threads(before).have(p) {
+			m.skip(rec)
 			continue
 		}
 		if seen, ok := rec.Seen(); ok && !isPrefix(m.live[m.last(seen, k-1)], before) {
@@ -103,11 +112,32 @@ func (m *modelSession) impossible(rec events.Record, p events.Payload, first boo
 		if m.created || p.Fork != nil && (!first || p.Fork.Offset >= rec.Offset) {
 			return true
 		}
-		m.created = true
+		m.created, m.kind = true, p.Kind
 	case *events.CheckpointSaved:
 		return p.At >= rec.Offset
 	}
 	return false
+}
+
+// have says whether threads have what an event lists of them.
+func (t modelThreads) have(p events.Payload) bool {
+	var lists events.Lists
+	switch p := p.(type) {
+	case *events.RunStarted:
+		lists = p.Lists
+	case *events.RunProgressed:
+		lists = p.Lists
+	case *events.CheckpointSaved:
+		lists = p.Lists
+	}
+	for _, pieces := range lists {
+		for _, piece := range pieces {
+			if piece.To > len(t[piece.Thread]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (m *modelSession) inherit(parent *modelSession) {

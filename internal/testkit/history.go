@@ -71,7 +71,10 @@ func (g *historian) step() {
 // create makes a session, a fork of an older one at times.
 func (g *historian) create() {
 	id := fmt.Sprintf("s%d", len(g.sessions))
-	p := &events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z"}
+	if g.n("inbox", 0, 7) == 0 {
+		id = "inbox/" + id
+	}
+	p := &events.SessionCreated{Kind: rapid.SampledFrom([]string{events.KindConversation, events.KindConversation, events.KindConversation, events.KindQueue}).Draw(g.t, "kind"), CreatedAt: "2026-01-01T00:00:00Z"}
 	if len(g.sessions) > 0 && g.n("fork", 0, 2) > 0 {
 		// Also itself, or one that is not there yet.
 		parent := rapid.SampledFrom(append(slices.Clone(g.sessions), id, fmt.Sprintf("s%d", len(g.sessions)+1))).Draw(g.t, "parent")
@@ -162,7 +165,19 @@ func (g *historian) rewind(id string) events.Payload {
 	return p
 }
 
+// lists are of threads as long as they may be, and longer.
+func (g *historian) lists() (events.Raw, events.Lists) {
+	if g.n("lists", 0, 2) == 0 {
+		return events.Raw(`{"type":"t","messages":[]}`), events.Lists{"/messages": {{Thread: g.thread(), From: g.n("from", 0, 1), To: g.n("to", 1, 4)}}}
+	}
+	return nil, nil
+}
+
 func (g *historian) checkpoint() events.Payload {
+	if g.n("step", 0, 3) == 0 {
+		raw, lists := g.lists()
+		return &events.CheckpointSaved{ID: fmt.Sprintf("c%d", g.n("checkpoint", 0, 3)), Kind: events.CheckpointStep, Raw: raw, Lists: lists}
+	}
 	if g.n("clear", 0, 3) == 0 {
 		return &events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: "clear"}
 	}
@@ -172,12 +187,22 @@ func (g *historian) checkpoint() events.Payload {
 func (g *historian) ledger(id string) {
 	run := events.RunRef{Kind: "panel", ID: fmt.Sprintf("r%d", g.n("run", 0, 3))}
 	note := "a note"
-	switch g.n("what", 0, 4) {
+	fence := events.Offset(g.n("fence", 0, 1) * g.n("fence at", 0, int(g.at)+1))
+	switch g.n("what", 0, 7) {
+	case 5:
+		g.add(id, &events.RunCreated{Run: run, Owner: "o", DueAt: "2026-01-01T00:00:00Z", Parent: &events.Lineage{Session: "s0", Run: "r"}, Setting: events.Raw("{}")})
+	case 6:
+		raw, lists := g.lists()
+		g.add(id, &events.RunStarted{Run: run, Worker: "w", Attempt: int64(g.n("attempt", 0, 2)), LeaseUntil: 7, Raw: raw, Lists: lists})
+	case 7:
+		raw, lists := g.lists()
+		g.add(id, &events.RunProgressed{Run: run, Kind: "k", Step: 3, State: &events.StateChange{To: fmt.Sprint(g.at)}, Fence: fence, Raw: raw, Lists: lists})
 	case 0:
 		g.add(id, &events.CostAccrued{Model: rapid.SampledFrom(threadNames).Draw(g.t, "model"), USD: events.Amount(fmt.Sprintf("0.%04d", g.n("usd", 0, 9999))),
-			Tokens: &events.Tokens{Input: int64(g.n("in", 0, 1000)), Output: 7, Reasoning: 3}, Run: &run, Purpose: "run", Source: "reported"})
+			Tokens: &events.Tokens{Input: int64(g.n("in", 0, 1000)), Output: 7 + int64(g.n("out", 0, 2)), Reasoning: 3}, Run: &run, Purpose: "run", Source: "reported",
+			Response: rapid.SampledFrom([]string{"", "", "one", "two"}).Draw(g.t, "response")})
 	case 1:
-		g.add(id, &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{"ok": true}`)})
+		g.add(id, &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{"ok": true}`), Fence: fence})
 	case 2:
 		g.add(id, &events.RunAnnotated{Run: run, Note: &note})
 	case 3:
