@@ -14,21 +14,22 @@ import (
 
 // Cost is money and tokens spent on a model.
 type Cost struct {
-	Model   string
-	USD     events.Amount  // exact; see USD for one that is a float
-	Tokens  *events.Tokens // in disjoint classes; nil: not known
-	Run     events.RunRef  // that it was spent in; default: none
-	Part    string         // which of the model's costs in the run: a step, an attempt
-	Purpose string         // run, compaction, judge or other; default: run
-	Source  string         // reported or computed; default: reported
-	At      time.Time      // when; default: now
+	Model    string
+	USD      events.Amount  // exact; see USD for one that is a float
+	Tokens   *events.Tokens // in disjoint classes; nil: not known
+	Run      events.RunRef  // that it was spent in; default: none
+	Part     string         // which of the model's costs in the run: a step, an attempt
+	Response string         // the maker's id of the answer that was paid for; default: none. Of the costs with one response one counts
+	Purpose  string         // run, compaction, judge or other; default: run
+	Source   string         // reported or computed; default: reported
+	At       time.Time      // when; default: now
 }
 
 // AddCost records a cost. The same model, run, part and purpose again is the same cost,
 // so that what was resumed or is repeated counts once; other figures for them are an
 // *events.InvalidError. Without a run every call counts.
 func (s *Session) AddCost(ctx context.Context, c Cost) (log.Ack, error) {
-	p := &events.CostAccrued{Model: c.Model, USD: c.USD, Tokens: c.Tokens, Purpose: cmp.Or(c.Purpose, "run"), Source: cmp.Or(c.Source, "reported")}
+	p := &events.CostAccrued{Model: c.Model, USD: c.USD, Tokens: c.Tokens, Response: c.Response, Purpose: cmp.Or(c.Purpose, "run"), Source: cmp.Or(c.Source, "reported")}
 	ofRun := c.Run != events.RunRef{}
 	if ofRun {
 		p.Run = &c.Run
@@ -65,7 +66,7 @@ type CostTable struct {
 	Days   map[string]projector.Total        // by day in UTC
 }
 
-// Costs are the costs of a session: what was spent, and the part of it that
+// Costs are the costs of a session by its own events: what was spent, and the part of it that
 // led to where the session is now.
 type Costs struct {
 	Spent    CostTable
@@ -94,7 +95,7 @@ func CostsOf(head *projector.Session) (Costs, error) {
 	var spent, branch costSums
 	for _, c := range head.Ledger.Costs {
 		err := spent.add(c)
-		if err == nil && head.History.IsLive(c.Offset) {
+		if err == nil && head.History.IsLive(c.Place()) {
 			err = branch.add(c)
 		}
 		if err != nil {

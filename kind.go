@@ -8,15 +8,26 @@ import (
 )
 
 // KindError says that an id belongs to a session of another kind than the one it
-// was asked for as. Nothing was written.
+// was asked for as, or of one that is neither rewound nor forked. Nothing was written.
 type KindError struct {
 	ID   string
-	Want string // kind that the caller asked for
+	Want string // kind that the caller asked for; "": one that can be rewound and forked
 	Have string // kind that the session has
 }
 
 func (e *KindError) Error() string {
+	if e.Want == "" {
+		return fmt.Sprintf("session %q is of kind %s, which is neither rewound nor forked", e.ID, e.Have)
+	}
 	return fmt.Sprintf("session %q is of kind %s, not %s", e.ID, e.Have, e.Want)
+}
+
+// checkRewind returns a *KindError for a session of a kind that is neither rewound nor forked.
+func checkRewind(sub events.Subject, l *projector.Ledger) error {
+	if events.CanRewind(l.Kind) {
+		return nil
+	}
+	return &KindError{ID: sub.ID, Have: l.Kind}
 }
 
 // CheckKind returns a *KindError for a session that exists and is of another kind.

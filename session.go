@@ -212,7 +212,8 @@ type Move struct {
 // PlanRewind says what moving the head to a position, as Load takes them, would do.
 // Nothing is written: Move does that. reason is for those who read the log; "" is none.
 // The threads alone decide whether the head is there already: a cost, a run or a field
-// that came since is no reason to move.
+// that came since is no reason to move. A session of a kind that is not rewound, such as an
+// inbox, is a *KindError.
 func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Move, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -241,6 +242,9 @@ func (s *Session) PlanRedo(ctx context.Context) (*Move, error) {
 
 func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*events.SessionRewound, error)) (*Move, error) {
 	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	if err == nil {
+		err = checkRewind(s.sub, head.Ledger)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -263,6 +267,13 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 // progress do not get in the way. If the head is there already, nothing is written
 // either, and the ack is empty.
 func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
+	now, err := s.st.loader.Peek(ctx, s.sub)
+	if err == nil {
+		err = checkRewind(s.sub, now.Ledger())
+	}
+	if err != nil {
+		return log.Ack{}, err
+	}
 	if m.There {
 		return log.Ack{}, s.stay(ctx, m.Seen)
 	}
@@ -292,13 +303,17 @@ func (s *Session) stay(ctx context.Context, seen events.Offset) error {
 // position. Nothing is copied, and what either does later does not matter to the
 // other. If the new session exists already, the error is ErrExists. Without an id it is
 // called fork-971-of-travel, after the offset that the position names; the next one there
-// fork-971-2-of-travel. So a unique beginning of the parent's id stays one.
+// fork-971-2-of-travel. So a unique beginning of the parent's id stays one. A session of a
+// kind that is not forked is a *KindError, as for PlanRewind.
 func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.Ack, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
 		return nil, log.Ack{}, err
 	}
 	head, err := s.st.loader.Outline(ctx, s.sub, 0)
+	if err == nil {
+		err = checkRewind(s.sub, head.Ledger())
+	}
 	if err != nil {
 		return nil, log.Ack{}, err
 	}
