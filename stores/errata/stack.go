@@ -241,7 +241,7 @@ func (s *Session) record(ctx context.Context, at events.Offset) (events.Record, 
 	if err != nil {
 		return rec, err
 	}
-	return projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
+	return s.Store().Loader().Whole(ctx, rec)
 }
 
 // CanRewind reports whether the rewind stack has an entry.

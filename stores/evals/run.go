@@ -288,7 +288,7 @@ func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinish
 	if err != nil {
 		return nil, err
 	}
-	if rec, err = projector.Resolve(ctx, st.Log, rec, st.MaxValue()); err != nil {
+	if rec, err = st.Loader().Whole(ctx, rec); err != nil {
 		return nil, err
 	}
 	return events.DecodeAs[events.RunFinished](rec.Event)

@@ -111,12 +111,11 @@ func MaxValue(src formats.Source) int64 {
 
 // Payload reads the payload of a record.
 func Payload(ctx context.Context, src formats.Source, at events.Offset) (events.Payload, error) {
-	source := src.Loader().Source
-	rec, err := source.Record(ctx, at)
+	rec, err := src.Loader().Source.Record(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	if rec, err = projector.Resolve(ctx, source, rec, MaxValue(src)); err != nil {
+	if rec, err = src.Loader().Whole(ctx, rec); err != nil {
 		return nil, err
 	}
 	f := projector.Decode(rec)
