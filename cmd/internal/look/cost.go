@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
 
@@ -110,8 +111,7 @@ func cost(ctx context.Context, a *app.App, by string, args []string) error {
 type tab struct {
 	by            string
 	groups, whole *sums
-	of            string // the session, "" for all
-	isOfOne       bool
+	one           *projector.Session // nil: of all
 }
 
 // Keys of the sums of the whole.
@@ -127,28 +127,18 @@ func (t *tab) add(u catalog.Usage) {
 	}
 }
 
-// session takes the costs of one session, of which it is known what is in effect.
+// session has the costs of one session summed, of which it is known what is in effect.
 func (t *tab) session(ctx context.Context, st *tally.Store, name string) error {
 	handle, err := app.Session(ctx, st, name)
 	if err != nil {
 		return err
 	}
-	s, err := handle.Load(ctx, "")
-	if err != nil {
-		return err
-	}
-	t.of, t.isOfOne = s.Subject.ID, true
-	for _, c := range s.Ledger.Costs {
-		u := catalog.Usage{Session: t.of, Offset: c.Offset, Source: c.Source, Day: c.Day(), Model: c.Model, Run: c.Run, USD: c.USD, Tokens: c.Tokens}
-		t.add(u)
-		if s.History.IsLive(c.Offset) {
-			t.whole.add(onBranch, u)
-		}
-	}
-	return nil
+	t.one, err = handle.Load(ctx, "")
+	return err
 }
 
-// views takes what turns tell, and the costs too unless they are of one session.
+// views takes the costs, and what turns tell. The view knows them of all sessions: a
+// response that several paid for counts in one.
 func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
 	activity, err := catalog.OpenActivity(ctx, v.Dir)
 	if err != nil {
@@ -159,8 +149,11 @@ func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
 		if err != nil {
 			return err
 		}
-		if !t.isOfOne || u.Session == t.of && u.Source == catalog.InTurn {
-			t.add(u)
+		if t.one != nil && u.Session != t.one.Subject.ID {
+			continue
+		}
+		if t.add(u); t.one != nil && u.Source != catalog.InTurn && t.one.History.IsLive(u.Place()) {
+			t.whole.add(onBranch, u)
 		}
 	}
 	return nil
@@ -168,7 +161,7 @@ func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
 
 func (t *tab) costs() costs {
 	doc := costs{Spent: t.whole.spent(everything), By: t.by, Groups: []costGroup{}, InTurns: t.whole.inTurns(everything), Prices: t.whole.prices()}
-	if t.isOfOne {
+	if t.one != nil {
 		branch := t.whole.spent(onBranch)
 		doc.OnBranch = &branch
 	}

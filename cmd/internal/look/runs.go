@@ -171,7 +171,7 @@ func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run
 func resultAt(ctx context.Context, st *tally.Store, at events.Offset) (events.Raw, error) {
 	rec, err := st.Log.Record(ctx, at)
 	if err == nil {
-		rec, err = projector.Resolve(ctx, st.Log, rec, events.MaxValue)
+		rec, err = st.Loader().Whole(ctx, rec)
 	}
 	if err != nil {
 		return nil, err
