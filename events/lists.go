@@ -20,6 +20,15 @@ type Piece struct {
 	To     int    `json:"to"`
 }
 
+// AppendRawJSON writes a list of no pieces as [], which is how it is read.
+func (l Lists) AppendRawJSON(dst []byte) ([]byte, error) {
+	plain := make(map[string][]Piece, len(l))
+	for pointer, pieces := range l {
+		plain[pointer] = append([]Piece{}, pieces...)
+	}
+	return rawjson.Append(dst, plain)
+}
+
 // ListsOf returns the lists of a payload, nil if it has none.
 func ListsOf(p Payload) Lists {
 	switch p := p.(type) {

@@ -32,3 +32,32 @@ func BenchmarkFold(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N*len(recs))/b.Elapsed().Seconds(), "records/s")
 }
+
+// BenchmarkFoldCheckpoints folds a job's checkpoints and runs: what each costs must not grow
+// with how many there are.
+func BenchmarkFoldCheckpoints(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			sub := events.Session("", "job/fold")
+			var facts []Fact
+			for i := range n {
+				run := events.RunRef{Kind: "expert", ID: fmt.Sprint(i)}
+				for _, p := range []events.Payload{&events.RunStarted{Run: run}, &events.CheckpointSaved{ID: fmt.Sprint(i), Kind: events.CheckpointStep, Run: &run}} {
+					e, err := events.New("urn:bench", sub, p)
+					if err != nil {
+						b.Fatal(err)
+					}
+					e.ID = fmt.Sprint(len(facts))
+					facts = append(facts, Decode(events.Record{Event: e, Offset: events.Offset(len(facts) + 1)}))
+				}
+			}
+			for b.Loop() {
+				s := NewSession(sub)
+				for _, f := range facts {
+					s.Apply(f)
+				}
+			}
+			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*len(facts)), "ns/record")
+		})
+	}
+}
