@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -198,6 +199,62 @@ func TestWireTypes(t *testing.T) {
 		if err := e.Validate(); err != nil {
 			t.Errorf("%s does not belong to a %s: %v", types[i], row[1], err)
 		}
+	}
+}
+
+// The redo record is read as the log reads it.
+func TestWireRedoRecord(t *testing.T) {
+	blocks := code(t, "## Redo records")
+	if len(blocks) != 1 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	var unit struct {
+		Events []struct {
+			Subject string
+			Event   json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(blocks[0]), &unit); err != nil || len(unit.Events) != 2 {
+		t.Fatalf("%v, %d events", err, len(unit.Events))
+	}
+	for _, u := range unit.Events {
+		sub, err := events.ParseNATS(u.Subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := events.ParseJSON(sub.Namespace, u.Event)
+		if err != nil || e.Subject != sub || e.Validate() != nil {
+			t.Errorf("%s: %v, %v", u.Event, err, e.Validate())
+		}
+		if string(mustJSON(e)) != string(u.Event) {
+			t.Errorf("AppendJSON gives\n%s\nwire.md has\n%s", mustJSON(e), u.Event)
+		}
+	}
+	if slices.Contains(events.Types(), events.TypeUnitAppended) || events.IsKnown(events.TypeUnitAppended) {
+		t.Error("folds know the log's own type")
+	}
+}
+
+// What wire.md says of lists is what Fill does.
+func TestWireLists(t *testing.T) {
+	_, text, ok := strings.Cut(section(t, "## Types"), "which turns it is: `")
+	example, _, ok2 := strings.Cut(text, "`")
+	if !ok || !ok2 {
+		t.Fatal("wire.md has no example of lists")
+	}
+	p, err := events.Decode(events.TypeRunStarted, []byte(`{"run":{"kind":"k","id":"r"},"raw":{"messages":[]},"lists":`+example+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.(*events.RunStarted)
+	got, err := s.Lists.Fill(s.Raw, func(p events.Piece) (list []events.Raw, err error) {
+		for i := p.From; i < p.To; i++ {
+			list = append(list, events.Raw(strconv.Quote(p.Thread+" "+strconv.Itoa(i))))
+		}
+		return list, nil
+	})
+	if want := `{"messages":["main 0","main 1","run/7 0"]}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 }
 
