@@ -40,3 +40,28 @@ func TestCosts(t *testing.T) {
 		}
 	})
 }
+
+// A response that was told of more than once, as while it streamed, is paid once: what was
+// told with the most output counts, for the run of the first.
+func TestCostsOfAResponse(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		s, run := st.Session("s"), events.RunRef{Kind: "turn", ID: "r"}
+		for _, c := range []tally.Cost{
+			{Model: "m", USD: "0.1", Tokens: &events.Tokens{Output: 1}, Run: run, Response: "msg_1"}, {Model: "m", USD: "0.3", Tokens: &events.Tokens{Output: 9}, Response: "msg_1"},
+			{Model: "m", USD: "0.2", Tokens: &events.Tokens{Output: 5}, Response: "msg_1"}, {Model: "m", USD: "1", Response: "msg_2"},
+		} {
+			_, err := s.AddCost(t.Context(), c)
+			must(t, err)
+		}
+		costs, err := s.Costs(t.Context())
+		must(t, err)
+		if all := costs.Spent; all.Total.USD != "1.3" || all.Total.Events != 2 || all.Runs[run].USD != "0.3" {
+			t.Errorf("%+v", all)
+		}
+		now, err := s.Load(t.Context(), "")
+		must(t, err)
+		if list := now.Ledger.Superseded; len(list) != 2 || list[0].USD != "0.1" || list[1].USD != "0.2" {
+			t.Errorf("superseded: %+v", list)
+		}
+	})
+}

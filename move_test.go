@@ -432,3 +432,47 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// What was delivered, claimed or decided is neither rewound nor forked: each way says so,
+// with the kind, and writes nothing.
+func TestKindsThatAreNotRewound(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		made := st.Session("made")
+		_, err := made.Create(t.Context(), events.SessionCreated{Kind: events.KindLock, CreatedAt: "2026-01-01T00:00:00Z"})
+		must(t, err)
+		for id, kind := range map[string]string{"inbox/ada": "inbox", "queue/q": "queue", "item/q/1": "item", "flow/f": "flow", "made": "lock"} {
+			s := st.Session(id)
+			for _, text := range []string{`"one"`, `"two"`} {
+				_, err := s.AppendTurns(t.Context(), events.MainThread, []byte(text))
+				must(t, err)
+			}
+			head := mustBe(t, s, "", "one", "two").Offset()
+			_, planned := s.PlanRewind(t.Context(), "#1", "")
+			_, undone := s.PlanUndo(t.Context())
+			_, moved := s.Move(t.Context(), &tally.Move{Event: &events.SessionRewound{To: head - 1}, Seen: head})
+			_, _, forked := s.Fork(t.Context(), "", "")
+			for what, err := range map[string]error{"plan": planned, "undo": undone, "move": moved, "fork": forked} {
+				if k, ok := errors.AsType[*tally.KindError](err); !ok || k.ID != id || k.Have != kind || k.Want != "" || !strings.Contains(err.Error(), "neither rewound nor forked") {
+					t.Errorf("%s of %s: %v", what, id, err)
+				}
+			}
+			if now := mustBe(t, s, "", "one", "two"); now.Offset() != head {
+				t.Errorf("%s: something was written", id)
+			}
+			// Who publishes around the handle has no effect.
+			_, err := s.Append(t.Context(), log.At(head), &events.SessionRewound{To: head - 1})
+			must(t, err)
+			if now := mustBe(t, s, "", "one", "two"); len(now.Ledger.Void) != 1 || now.Ledger.Kind != kind {
+				t.Errorf("%s is %s, void: %v", id, now.Ledger.Kind, now.Ledger.Void)
+			}
+		}
+		job := st.Session("job/1")
+		for _, text := range []string{`"one"`, `"two"`} {
+			_, err := job.AppendTurns(t.Context(), events.MainThread, []byte(text))
+			must(t, err)
+		}
+		m, err := job.PlanRewind(t.Context(), "#1", "")
+		mustMove(t, job, m, err)
+		mustBe(t, job, "", "one")
+	})
+}
