@@ -48,17 +48,22 @@ server and the disk do by themselves: JetStream with a sync of every message,
 JetStream without, a row a commit in SQLite, one write and fdatasync after the other.
 Then 64 producers beside one that appends a hundred events at a time, and 16 beside
 the copy of a large file.
+With --documents, documents instead: updates, and transactions over three of them, in a
+store as programs open it; beside it SQLite and a key-value bucket of JetStream, all of
+which sync each update; how long the newest revision of one and of ten thousand takes, a
+page of a hundred thousand documents, and a change until it is watched.
 With --postgres, or PGHOST in the environment, also a PostgreSQL server that commits
 each row; its tables are dropped again. Everything else is written to a folder of its
 own below --dir, which is removed at the end.
 
 The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
-		Example: app.Examples("tally bench", "tally bench --seconds 60 -o json", "tally bench --dir /srv --producers 1,16"),
+		Example: app.Examples("tally bench", "tally bench --seconds 60 -o json", "tally bench --dir /srv --producers 1,16", "tally bench --documents --producers 1,16,64"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
 	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "how long the whole may take, about")
 	cmd.Flags().IntSliceVar(&b.producers, "producers", []int{1, 16, 64, 256}, "numbers of producers")
 	cmd.Flags().StringVar(&b.dir, "dir", ".", "directory on the disk to measure")
+	cmd.Flags().BoolVar(&b.documents, "documents", false, "measure documents instead of turns")
 	cmd.Flags().StringVar(&b.postgres, "postgres", "", "URL of a PostgreSQL server on the same disk, to compare with")
 	return cmd
 }
@@ -69,6 +74,7 @@ type bencher struct {
 	producers []int
 	dir       string
 	postgres  string
+	documents bool
 }
 
 func (b *bencher) run(ctx context.Context) (err error) {
@@ -83,6 +89,9 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	doc := benched{Directory: b.dir, FileSystem: fileSystem(dir), TurnBytes: benchTurn, Ratios: make(map[string]float64)}
 	steps := b.steps(dir)
+	if b.documents {
+		steps = b.documentSteps(dir)
+	}
 	each := time.Duration(b.seconds) * time.Second / time.Duration(len(steps))
 	progress := cli.NewProgress(b.app.Err, b.app.Progress, "measuring")
 	for i, s := range steps {
@@ -110,15 +119,16 @@ type step struct {
 	run  func(ctx context.Context, d time.Duration) ([]measured, error)
 }
 
+// one is a step that measures one thing.
+func one(what string, producers int, run func(context.Context, time.Duration) (measured, error)) step {
+	return step{what, func(ctx context.Context, d time.Duration) ([]measured, error) {
+		m, err := run(ctx, d)
+		m.What, m.Producers = what, producers
+		return []measured{m}, err
+	}}
+}
+
 func (b *bencher) steps(dir string) []step {
-	// one is a step that measures one thing.
-	one := func(what string, producers int, run func(context.Context, time.Duration) (measured, error)) step {
-		return step{what, func(ctx context.Context, d time.Duration) ([]measured, error) {
-			m, err := run(ctx, d)
-			m.What, m.Producers = what, producers
-			return []measured{m}, err
-		}}
-	}
 	steps := []step{one(whatDisk, 1, func(ctx context.Context, d time.Duration) (measured, error) { return writeAndSync(ctx, dir, d) })}
 	for _, n := range b.producers {
 		for _, way := range ways {
@@ -145,6 +155,14 @@ func (d *benched) compare() {
 		other := map[string]string{whatDurable: whatSyncAlways, whatBuffered: whatAsync}[m.What]
 		if raw := rate[fmt.Sprintf("%s/%d", other, m.Producers)]; raw > 0 {
 			d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, other, m.Producers)] = m.PerSecond / raw
+		}
+		for _, peer := range []string{whatSQLiteUpdates, whatPostgresUpdates, whatBucketUpdates, whatTransactions} {
+			if of := rate[fmt.Sprintf("%s/%d", peer, m.Producers)]; m.What == whatUpdates && of > 0 {
+				d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, peer, m.Producers)] = m.PerSecond / of
+			}
+		}
+		if of := rate[whatNewestOfMany+"/1"]; m.What == whatNewestOfOne && of > 0 {
+			d.Ratios[whatNewestOfOne+" / "+whatNewestOfMany] = m.PerSecond / of
 		}
 		for _, rows := range []string{whatPostgres, whatSQLite} {
 			if raw := rate[fmt.Sprintf("%s/%d", rows, m.Producers)]; m.What == whatDurable && raw > 0 {

@@ -91,9 +91,14 @@ func produce(ctx context.Context, producers int, d time.Duration, write func(ctx
 	if failed != nil || len(all) == 0 {
 		return measured{}, failed
 	}
+	return quantiles(all, took), nil
+}
+
+// quantiles gives the outcome of calls that took so many microseconds each.
+func quantiles(all []int64, took time.Duration) measured {
 	slices.Sort(all)
 	at := func(part float64) int64 { return all[min(int(part*float64(len(all))), len(all)-1)] }
-	return measured{PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Appends: len(all)}, nil
+	return measured{PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P99: at(0.99), P999: at(0.999), Appends: len(all)}
 }
 
 // turnBytes is a turn of that size.
@@ -253,13 +258,22 @@ func rowCommits(ctx context.Context, driver, url, create string, connections, pr
 // rawPublishes measures the server alone: the same messages to the same subjects,
 // by its own client.
 func rawPublishes(ctx context.Context, dir string, producers int, d time.Duration, syncAlways bool) (m measured, err error) {
+	err = withRaw(ctx, dir, syncAlways, func(js jetstream.JetStream) error {
+		m, err = rawPublishesTo(ctx, js, producers, d)
+		return err
+	})
+	return m, err
+}
+
+// withRaw runs f on a server of its own.
+func withRaw(ctx context.Context, dir string, syncAlways bool, f func(jetstream.JetStream) error) (err error) {
 	dir, err = os.MkdirTemp(dir, "raw-")
 	if err != nil {
-		return m, err
+		return err
 	}
 	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, SyncAlways: syncAlways, DisableJetStreamBanner: true})
 	if err != nil {
-		return m, err
+		return err
 	}
 	go srv.Start()
 	defer func() {
@@ -268,19 +282,23 @@ func rawPublishes(ctx context.Context, dir string, producers int, d time.Duratio
 		err = errors.Join(err, discard(dir))
 	}()
 	if !srv.ReadyForConnections(10 * time.Second) {
-		return m, fmt.Errorf("the server does not start")
+		return fmt.Errorf("the server does not start")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(srv))
 	if err != nil {
-		return m, err
+		return err
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return m, err
+		return err
 	}
+	return f(js)
+}
+
+func rawPublishesTo(ctx context.Context, js jetstream.JetStream, producers int, d time.Duration) (measured, error) {
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "RAW", Subjects: []string{events.SubjectFilter}, AllowDirect: true}); err != nil {
-		return m, err
+		return measured{}, err
 	}
 	return produce(ctx, producers, d, func(ctx context.Context, p int) error {
 		e, err := benchEvent(p)

@@ -1,0 +1,313 @@
+package serve
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Names of what is measured of documents.
+const (
+	whatUpdates         = "document updates"
+	whatTransactions    = "transactions over 3 documents"
+	whatBucketUpdates   = "JetStream bucket updates, sync_always"
+	whatSQLiteUpdates   = "SQLite updates"
+	whatPostgresUpdates = "PostgreSQL updates"
+	whatNewestOfOne     = "newest of 1 revision"
+	whatNewestOfMany    = "newest of 10,000 revisions"
+	whatFirstPage       = "first 100 of 100,000 by prefix"
+	whatWatched         = "from ack to watch"
+)
+
+const benchKind = "bench"
+
+// documentSteps are the parts of the benchmark of documents. Each writer has a document of
+// its own, or three, and replaces the revision that it wrote last.
+func (b *bencher) documentSteps(dir string) []step {
+	var steps []step
+	for _, n := range b.producers {
+		steps = append(steps,
+			one(whatUpdates, n, func(ctx context.Context, d time.Duration) (measured, error) { return documentUpdates(ctx, dir, n, d) }),
+			one(whatSQLiteUpdates, n, func(ctx context.Context, d time.Duration) (measured, error) { return sqliteUpdates(ctx, dir, n, d) }),
+			one(whatBucketUpdates, n, func(ctx context.Context, d time.Duration) (measured, error) { return bucketUpdates(ctx, dir, n, d) }))
+		if b.postgres != "" || os.Getenv("PGHOST") != "" {
+			steps = append(steps, one(whatPostgresUpdates, n, func(ctx context.Context, d time.Duration) (measured, error) {
+				return rowUpdates(ctx, "postgres", b.postgres, "bytea", n, n, d)
+			}))
+		}
+		steps = append(steps, one(whatTransactions, n, func(ctx context.Context, d time.Duration) (measured, error) { return transactions(ctx, dir, n, d) }))
+	}
+	return append(steps,
+		step{whatNewestOfMany, func(ctx context.Context, d time.Duration) ([]measured, error) { return newestContents(ctx, dir, d) }},
+		one(whatFirstPage, 1, func(ctx context.Context, d time.Duration) (measured, error) { return firstPage(ctx, dir, d) }),
+		one(whatWatched, 1, func(ctx context.Context, d time.Duration) (measured, error) { return ackToWatch(ctx, dir, d) }))
+}
+
+// withDocuments runs f on a store of its own, as programs open it: with its views.
+func withDocuments(ctx context.Context, dir string, f func(*tally.Store) error) error {
+	dir, err := os.MkdirTemp(dir, "store-")
+	if err != nil {
+		return err
+	}
+	st, err := embedded.Open(ctx, embedded.Options{Backend: "local", Store: dir})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(st), st.Close(), discard(dir))
+}
+
+var benchWrite = tally.Write{Data: turnBytes, ContentType: events.ContentTypeJSON}
+
+func documentUpdates(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
+	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+		docs, base := st.Documents(), make([]events.Offset, writers)
+		m, err = produce(ctx, writers, d, func(ctx context.Context, w int) error {
+			var rev projector.Revision
+			var err error
+			if base[w] == 0 {
+				rev, err = docs.Create(ctx, benchKind, strconv.Itoa(w), benchWrite)
+			} else {
+				rev, err = docs.Update(ctx, benchKind, strconv.Itoa(w), base[w], benchWrite)
+			}
+			base[w] = rev.Offset
+			return err
+		})
+		return err
+	})
+	return m, err
+}
+
+func transactions(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
+	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+		docs := st.Documents()
+		m, err = produce(ctx, writers, d, func(ctx context.Context, w int) error {
+			return docs.Tx(ctx, func(tx *tally.Tx) error {
+				for n := range 3 {
+					id := fmt.Sprint(w, "-", n)
+					if _, err := tx.Read(ctx, benchKind, id); err != nil && !errors.Is(err, tally.ErrNotFound) {
+						return err
+					}
+					if err := tx.Save(ctx, benchKind, id, benchWrite); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+		return err
+	})
+	return m, err
+}
+
+// bucketUpdates measures a key-value bucket of the server alone, which syncs each message:
+// every writer replaces the revision that it wrote last.
+func bucketUpdates(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
+	err = withRaw(ctx, dir, true, func(js jetstream.JetStream) error {
+		bucket, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "BENCH", History: 64})
+		if err != nil {
+			return err
+		}
+		last := make([]uint64, writers)
+		m, err = produce(ctx, writers, d, func(ctx context.Context, w int) (err error) {
+			last[w], err = bucket.Update(ctx, strconv.Itoa(w), turnBytes, last[w])
+			return err
+		})
+		return err
+	})
+	return m, err
+}
+
+// sqliteUpdates measures a table in a file of SQLite, by one connection: see sqliteCommits.
+func sqliteUpdates(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
+	dir, err = os.MkdirTemp(dir, "sqlite-")
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, discard(dir)) }()
+	url := "file:" + filepath.Join(dir, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+	return rowUpdates(ctx, "sqlite", url, "blob", 1, writers, d)
+}
+
+// rowUpdates measures a database that keeps what tally does: a transaction replaces a row,
+// if it has the revision that the writer knows, and adds it to the history.
+func rowUpdates(ctx context.Context, driver, url, bytes string, connections, writers int, d time.Duration) (m measured, err error) {
+	db, err := sql.Open(driver, url)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	for _, create := range []string{
+		"CREATE TABLE tally_bench (id text PRIMARY KEY, revision bigint NOT NULL, data " + bytes + " NOT NULL)",
+		"CREATE TABLE tally_bench_history (id text NOT NULL, revision bigint NOT NULL, data " + bytes + " NOT NULL, PRIMARY KEY(id, revision))",
+	} {
+		if _, err := db.ExecContext(ctx, create); err != nil {
+			return m, err
+		}
+	}
+	defer func() {
+		_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE tally_bench")
+		_, history := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE tally_bench_history")
+		err = errors.Join(err, dropped, history)
+	}()
+	for w := range writers {
+		if _, err := db.ExecContext(ctx, "INSERT INTO tally_bench VALUES ($1, 0, $2)", strconv.Itoa(w), []byte{}); err != nil {
+			return m, err
+		}
+	}
+	last := make([]int64, writers)
+	return produce(ctx, writers, d, func(ctx context.Context, w int) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+		done, err := tx.ExecContext(ctx, "UPDATE tally_bench SET revision = revision + 1, data = $1 WHERE id = $2 AND revision = $3", []byte(turnBytes), strconv.Itoa(w), last[w])
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n != 1 {
+			return errors.Join(err, fmt.Errorf("%d rows of document %d were replaced", n, w))
+		}
+		last[w]++
+		if _, err := tx.ExecContext(ctx, "INSERT INTO tally_bench_history VALUES ($1, $2, $3)", strconv.Itoa(w), last[w], []byte(turnBytes)); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+// newestContents measures how long it takes to read a document with one revision, and one
+// with many.
+func newestContents(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
+	const many = 10_000
+	data := make([]byte, 4<<10)
+	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+		docs := st.Documents()
+		if _, err := docs.Create(ctx, benchKind, "one", tally.Write{Data: data}); err != nil {
+			return err
+		}
+		if err := fill(many, func(int) error {
+			_, err := docs.Save(ctx, benchKind, "many", tally.Write{Data: data})
+			return err
+		}); err != nil {
+			return err
+		}
+		for what, id := range map[string]string{whatNewestOfOne: "one", whatNewestOfMany: "many"} {
+			m, err := produce(ctx, 1, d/2, func(ctx context.Context, _ int) error {
+				_, err := docs.Read(ctx, benchKind, id)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			m.What, m.Producers = what, 1
+			found = append(found, m)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// fill calls a function so many times, from several goroutines.
+func fill(n int, write func(i int) error) error {
+	const writers = 64
+	var running sync.WaitGroup
+	errs := make([]error, writers)
+	for w := range writers {
+		running.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += writers {
+				errs[w] = write(i)
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+func firstPage(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
+	const many = 100_000
+	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+		docs := st.Documents()
+		if err := fill(many, func(i int) error {
+			_, err := docs.Save(ctx, benchKind, fmt.Sprintf("%d/%06d", i%10, i), tally.Write{Data: turnBytes[:64]})
+			return err
+		}); err != nil {
+			return err
+		}
+		if _, err := st.Shows(ctx, "catalog"); err != nil {
+			return err
+		}
+		m, err = produce(ctx, 1, d, func(ctx context.Context, _ int) error {
+			list, _, err := docs.List(ctx, projector.DocumentQuery{Kind: benchKind, Prefix: "7/", Limit: 100})
+			if err == nil && len(list) != 100 {
+				err = fmt.Errorf("a page of %d", len(list))
+			}
+			return err
+		})
+		return err
+	})
+	return m, err
+}
+
+// ackToWatch measures how long after its acknowledgement a revision is seen by a watcher.
+func ackToWatch(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
+	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+		docs := st.Documents()
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		seen := make(chan events.Offset, 1)
+		failed := make(chan error, 1)
+		head, err := st.Log.Head(ctx)
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer close(failed)
+			for c, err := range docs.Watch(watching, projector.DocumentQuery{Kind: benchKind}, head) {
+				if err != nil {
+					if watching.Err() == nil {
+						failed <- err
+					}
+					return
+				}
+				seen <- c.Offset
+			}
+		}()
+		var waits []int64
+		for began := time.Now(); time.Since(began) < d && ctx.Err() == nil; {
+			rev, err := docs.Save(ctx, benchKind, "watched", benchWrite)
+			if err != nil {
+				return err
+			}
+			acked := time.Now()
+			select {
+			case at := <-seen:
+				if at != rev.Offset {
+					return fmt.Errorf("%v was seen, and %v was written", at, rev.Offset)
+				}
+			case err := <-failed:
+				return err
+			}
+			waits = append(waits, time.Since(acked).Microseconds())
+		}
+		stop()
+		m = quantiles(waits, d)
+		return nil
+	})
+	return m, err
+}
