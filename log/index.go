@@ -145,11 +145,11 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 	if ids.whole && (l.alone() || last > 0 && last == ids.upto) {
 		return nil
 	}
-	newest, err := l.backend.Last(ctx, ids.sub.NATS())
+	newest, err := l.lastOf(ctx, ids.sub.NATS())
 	switch {
-	case err != nil && !isNotFound(err):
-		return fmt.Errorf("log: append %s: %w", ids.sub.NATS(), err)
-	case err == nil && newest.Offset <= ids.upto:
+	case err != nil:
+		return err
+	case newest > 0 && newest <= ids.upto:
 		ids.whole = true
 		return nil
 	}
@@ -157,14 +157,14 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 		ids.from = b.Indexed()
 	}
 	defer l.ids.grew(ids)
-	for rec, err := range l.readPast(ctx, events.Range{Subject: ids.sub, After: max(ids.upto, ids.from)}, newest.Offset) {
+	for rec, err := range l.readPast(ctx, events.Range{Subject: ids.sub, After: max(ids.upto, ids.from)}, newest) {
 		if err != nil {
 			return err
 		}
 		ids.places[l.ids.hash(rec.Event)] = rec.Offset
 		ids.upto = rec.Offset
 	}
-	ids.upto, ids.whole = max(ids.upto, newest.Offset), true
+	ids.upto, ids.whole = max(ids.upto, newest), true
 	return nil
 }
 

@@ -145,6 +145,7 @@ type Log struct {
 	js      *jetStream // the backend, if it is a server; else nil
 	config  Config
 	ids     *idIndex
+	lasts   lasts
 	life    context.Context // until Close
 	end     context.CancelFunc
 	running sync.WaitGroup // appends between enter and leave
@@ -273,6 +274,7 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	js.appending.Lock()
 	defer js.appending.Unlock()
 	js.line.Load().active().written.Store(nil) // some of it may be gone
+	l.lasts.forget()
 	if l.commit == nil {
 		return work()
 	}

@@ -94,6 +94,7 @@ func (l *Log) stored(parts []*appending, r Receipt) []Ack {
 		acks[i] = Ack{First: at + 1, Last: at + events.Offset(len(p.msgs)), Durability: l.config.Durability}
 		at = acks[i].Last
 		l.ids.stored(p, p.exact, acks[i].First, l.alone())
+		l.lasts.set(p.name, at)
 	}
 	return acks
 }
@@ -297,13 +298,9 @@ func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
 // if upto is 0.
 func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto events.Offset, ids bool) error {
 	if upto == 0 {
-		newest, err := l.backend.Last(ctx, p.name)
-		if err != nil && !isNotFound(err) {
-			return fmt.Errorf("log: append %s: %w", p.name, err)
-		}
-		s.last = newest.Offset
-		if newest.Offset <= p.expect.at {
-			return nil
+		var err error
+		if s.last, err = l.lastOf(ctx, p.name); err != nil || s.last <= p.expect.at {
+			return err
 		}
 	}
 	want := make(map[string]int, len(p.msgs))

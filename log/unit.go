@@ -316,6 +316,7 @@ func (l *Log) chain(p *appending) (Ack, error) {
 		one := *p
 		one.events, one.size = p.events[i:i+1], p.size/len(p.msgs)
 		l.ids.stored(&one, known, receipt.Last, l.alone())
+		l.lasts.set(p.name, receipt.Last)
 		known.At = receipt.Last
 		if i == 0 {
 			ack.First = receipt.Last

@@ -1,0 +1,64 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+)
+
+// lasts keeps the last offsets of subjects, where nobody else writes to them: to have the
+// server look one up is most of what an append to several subjects would cost.
+type lasts struct {
+	mu sync.Mutex // guards of
+	of map[string]events.Offset
+}
+
+// mostLasts bounds the subjects; about 100 bytes each.
+const mostLasts = 1 << 15
+
+func (x *lasts) get(subject string) (events.Offset, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at, known := x.of[subject]
+	return at, known
+}
+
+// set notes a subject's last offset. The caller has its turn.
+func (x *lasts) set(subject string, at events.Offset) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.of) >= mostLasts {
+		clear(x.of) // those in use are back soon
+	}
+	if x.of == nil {
+		x.of = make(map[string]events.Offset)
+	}
+	x.of[subject] = at
+}
+
+// forget has the server asked about every subject.
+func (x *lasts) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.of)
+}
+
+// lastOf returns the offset of a subject's last record, 0 if it has none. The caller has
+// its turn.
+func (l *Log) lastOf(ctx context.Context, subject string) (events.Offset, error) {
+	if l.alone() {
+		if at, known := l.lasts.get(subject); known {
+			return at, nil
+		}
+	}
+	m, err := l.backend.Last(ctx, subject)
+	if err != nil && !isNotFound(err) {
+		return 0, fmt.Errorf("log: append %s: %w", subject, err)
+	}
+	if l.alone() && err == nil {
+		l.lasts.set(subject, m.Offset)
+	}
+	return m.Offset, nil
+}
