@@ -1,0 +1,166 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+)
+
+func purse(n int) events.Subject { return events.Document("", "purse", strconv.Itoa(n)) }
+
+const purses = 6
+
+// Amounts are moved between documents on a cluster whose leader is killed: the sum stays,
+// for whoever reads meanwhile too, and what was acknowledged is there.
+func TestClusterUnits(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
+	home(t, nil)
+	rounds := 1
+	if os.Getenv("TALLY_SOAK") != "" {
+		rounds = 12
+	}
+	c := mustCluster(t)
+	st := c.mustOpen(embedded.Options{MinDurability: "replicated"})
+	for n := range purses {
+		if _, err := st.Append(t.Context(), purse(n), log.At(0), written("start", 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch, err := nats.Connect(c.urls(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	js, err := jetstream.New(watch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	moved := make([]int, 4)
+	for w := range moved {
+		nc, err := nats.Connect(c.nodes[w%3].url+","+c.urls(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectBufSize(-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		l, err := log.Open(t.Context(), nc, log.Config{AckWait: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		running.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if moveAmount(t, l, fmt.Sprint(w, "-", i)) {
+					moved[w]++
+				}
+			}
+		})
+	}
+	running.Go(func() {
+		for ctx.Err() == nil {
+			mustAddUp(t, st.Log)
+		}
+	})
+	for range rounds {
+		time.Sleep(time.Second)
+		i := c.leader(js)
+		c.kill(i)
+		time.Sleep(2 * time.Second)
+		c.start(i)
+		time.Sleep(time.Second)
+	}
+	stop()
+	running.Wait()
+	all := 0
+	for _, n := range moved {
+		all += n
+	}
+	for _, m := range c.nodes {
+		if there := mustAddUp(t, c.mustOpen(embedded.Options{URL: m.url}).Log); there < all || there == 0 {
+			t.Errorf("%s has %d moves, acknowledged were %d", m.name, there, all)
+		}
+	}
+}
+
+func written(id string, amount int64) events.Event {
+	return events.Event{ID: id, Source: "urn:test:purse", Type: events.TypeDocumentWritten, ContentType: "text/plain", Data: strconv.AppendInt(nil, amount, 10)}
+}
+
+// moveAmount moves an amount from one document to another, and reports whether it did so.
+func moveAmount(t *testing.T, l *log.Log, id string) bool {
+	from := rand.IntN(purses)
+	pair := [2]int{from, (from + 1 + rand.IntN(purses-1)) % purses}
+	amount := int64(rand.IntN(20))
+	var parts []log.Part
+	for i, n := range pair {
+		rec, err := l.Last(context.Background(), purse(n))
+		if err != nil {
+			return false // the servers choose a leader
+		}
+		have, err := strconv.ParseInt(string(rec.Data), 10, 64)
+		if err != nil {
+			t.Errorf("%v holds %q", purse(n), rec.Data)
+		}
+		change := []int64{-amount, amount}[i]
+		parts = append(parts, log.Part{Subject: purse(n), Expect: log.At(rec.Offset), Events: []events.Event{written(id, have+change)}})
+	}
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		_, err := l.AppendAll(context.Background(), parts...)
+		conflict, refused := errors.AsType[*log.ConflictError](err)
+		switch {
+		case err == nil:
+			return true
+		case refused && (conflict.Subject == parts[0].Subject || conflict.Subject == parts[1].Subject):
+			return false
+		case !errors.Is(err, log.ErrUnknown) && !errors.Is(err, log.ErrUnavailable) || time.Now().After(giveUp):
+			t.Errorf("a move is answered: %v", err)
+			return false
+		}
+	}
+}
+
+// mustAddUp reads the log, and wants every move to be there with both of its sides. It
+// returns how many there are.
+func mustAddUp(t *testing.T, l *log.Log) (moves int) {
+	sides, have := make(map[string]int), make(map[events.Subject]int64)
+	for rec, err := range l.Read(t.Context(), events.Range{Kind: "purse"}) {
+		if err != nil {
+			return 0 // the servers choose a leader
+		}
+		sides[rec.ID]++
+		have[rec.Subject], err = strconv.ParseInt(string(rec.Data), 10, 64)
+		if err != nil {
+			t.Errorf("%v holds %q", rec.Subject, rec.Data)
+		}
+	}
+	sum := int64(0)
+	for _, amount := range have {
+		sum += amount
+	}
+	if sum != purses*100 {
+		t.Errorf("the sum is %d", sum)
+	}
+	delete(sides, "start")
+	for id, n := range sides {
+		if n != 2 {
+			t.Errorf("the move %s has %d sides", id, n)
+		}
+	}
+	return len(sides)
+}
