@@ -158,16 +158,16 @@ func (c *committer) commit() {
 
 // hold keeps the watermark below a unit that is being stored: nobody sees a part of it.
 type hold struct {
-	at events.Offset // the watermark goes no further
+	at events.Offset // the watermark goes no further; guarded by the committer's mu
 }
 
-// hold begins one. What was stored before is below it.
-func (c *committer) hold() *hold {
+// hold begins one, behind the offset that it returns.
+func (c *committer) hold() (*hold, events.Offset) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := &hold{at: c.stored}
 	c.units = append(c.units, h)
-	return h
+	return h, h.at
 }
 
 // letGo ends one: all of the unit is stored, or nothing.

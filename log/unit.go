@@ -250,7 +250,9 @@ func (u *unit) record() (*appending, error) {
 // is closed.
 func (u *unit) publish(record *appending) ([]Ack, error) {
 	l := u.l
-	h := l.commit.hold()
+	l.commit.coming.Add(1)
+	defer l.commit.coming.Add(-1)
+	h, before := l.commit.hold()
 	receipt, err := l.publishSoon(l.life, single(record, 0))
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		l.commit.letGo(h)
@@ -264,7 +266,7 @@ func (u *unit) publish(record *appending) ([]Ack, error) {
 	}
 	if err != nil {
 		l.doubtful.Store(true)
-		if acks, err = u.insist(record, h.at); err != nil {
+		if acks, err = u.insist(record, before); err != nil {
 			return nil, err // the watermark stays where it is
 		}
 	}
