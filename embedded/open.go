@@ -148,12 +148,28 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	return tally.Open(ctx, l, st)
 }
 
-// views has the store keep the catalog and the search view in a directory.
+// Views are the views that a store has.
+func Views() []catalog.View { return catalog.Views(render.Opening, render.Said) }
+
+// views has the store keep its views in a directory.
 func (o Options) views(st *tally.Config, dir string) (close func() error) {
-	list, search := catalog.New(dir, render.Opening, o.Logger), catalog.NewSearch(dir, render.Said, o.Logger)
-	st.Views, st.PatientViews, st.ViewsDir = []projector.View{list}, []projector.View{search}, dir
-	st.Catalog, st.Lister = listed(dir), documents(dir)
-	return func() error { return errors.Join(list.Close(), search.Close()) }
+	var closes []func() error
+	for _, v := range Views() {
+		e := v.New(dir, o.Logger)
+		closes = append(closes, e.Close)
+		if v.Pace == 0 {
+			st.Views = append(st.Views, e)
+		} else {
+			st.PatientViews = append(st.PatientViews, e)
+		}
+	}
+	st.ViewsDir, st.Catalog, st.Lister = dir, listed(dir), documents(dir)
+	return func() (err error) {
+		for _, end := range closes {
+			err = errors.Join(err, end())
+		}
+		return err
+	}
 }
 
 // listed lists the sessions of the catalog in a directory.

@@ -121,7 +121,7 @@ func TestFileIsReplaced(t *testing.T) {
 func TestReplace(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b", "c")
-	live, fresh := New(dir, openingOf, nullLogger), NextCatalog(dir, openingOf, nullLogger)
+	live, fresh := New(dir, openingOf, nullLogger), Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog)
 	defer live.Close()
 	defer fresh.Close()
 	begin(t, live, 0)
@@ -140,7 +140,7 @@ func TestReplace(t *testing.T) {
 		t.Fatalf("the writer of the old edition: %v", err)
 	}
 	begin(t, live, 3)
-	again := NextCatalog(dir, openingOf, nullLogger) // the names are free again
+	again := Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog) // the names are free again
 	begin(t, again, 0)
 	must(t, again.Close())
 }

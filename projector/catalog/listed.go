@@ -46,24 +46,20 @@ func Listed(ctx context.Context, dir, namespace, kind string) ([]projector.Liste
 	return list, r.wrap(err)
 }
 
-// Folded calls f with a directory in which both views are, made of the log for that and
-// removed afterwards: for those who need them where they cannot be kept. opening and text
-// are as New and NewSearch take them.
-func Folded(ctx context.Context, l projector.Follower, opening Opening, text Text, lg *slog.Logger, f func(dir string) error) error {
+// Folded calls f with a directory in which views are, made of the log for that and removed
+// afterwards: for those who need them where they cannot be kept.
+func Folded(ctx context.Context, l projector.Follower, views []View, lg *slog.Logger, f func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "tally-views-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	list, search := New(dir, opening, lg), NewSearch(dir, text, lg)
-	for _, v := range []projector.View{list, search} {
-		r := &projector.Runner{Log: l, View: v, Logger: lg}
-		if err := r.CatchUp(ctx, nil); err != nil {
-			return errors.Join(err, list.Close(), search.Close())
+	for _, v := range views {
+		e := v.New(dir, lg)
+		r := &projector.Runner{Log: l, View: e, Logger: lg}
+		if err := errors.Join(r.CatchUp(ctx, nil), e.Close()); err != nil {
+			return err
 		}
-	}
-	if err := errors.Join(list.Close(), search.Close()); err != nil {
-		return err
 	}
 	return f(dir)
 }

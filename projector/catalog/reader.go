@@ -106,13 +106,13 @@ const poll = 2 * time.Millisecond
 // an offset. Its writer may be another process, and may not have begun; if a newer version
 // wrote the file, the error is ErrNoView.
 func Wait(ctx context.Context, dir, view string, at events.Offset) error {
-	f, name := formOf(view)
+	v := named(view)
 	ticks := time.NewTicker(poll)
 	defer ticks.Stop()
 	for {
 		// The file is opened anew at times: it may have been replaced.
 		look, stop := context.WithTimeout(ctx, time.Second)
-		reached, err := reachedIn(look, f, filepath.Join(dir, name), at, ticks.C)
+		reached, err := reachedIn(look, v.form, filepath.Join(dir, v.File), at, ticks.C)
 		late := look.Err() != nil // which says nothing about the file
 		stop()
 		if err != nil && !late && (!errors.Is(err, ErrNoView) || isNewer(err)) || err == nil && reached {
@@ -156,19 +156,11 @@ func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks
 
 // StandingOf says how far a view in a directory, by name, has got.
 func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
-	f, name := formOf(view)
-	r, err := openReader(ctx, f, filepath.Join(dir, name))
+	v := named(view)
+	r, err := openReader(ctx, v.form, filepath.Join(dir, v.File))
 	if err != nil {
 		return Standing{View: view}, err
 	}
 	defer r.Close()
 	return r.Standing(ctx)
-}
-
-// formOf returns what the file of a view is like, and its name.
-func formOf(view string) (form, string) {
-	if view == searchForm.view {
-		return searchForm, SearchFileName
-	}
-	return catalogForm, FileName
 }

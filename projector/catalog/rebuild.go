@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"github.com/tallylog/tally/projector"
@@ -20,6 +18,8 @@ type Edition interface {
 	// read. If the other one is ahead, that is ErrBehind and nothing happens.
 	Replace(ctx context.Context) error
 	Close() error
+
+	own() *file
 }
 
 var (
@@ -29,17 +29,6 @@ var (
 
 // ErrBehind says that an edition shows less than the one that it is to replace.
 var ErrBehind = errors.New("catalog: the new edition is behind")
-
-// NextCatalog returns the second edition of the catalog in a directory. One that was
-// begun and not finished is gone on with.
-func NextCatalog(dir string, opening Opening, lg *slog.Logger) *Catalog {
-	return newCatalog(filepath.Join(dir, FileName), next, opening, lg)
-}
-
-// NextSearch returns the second edition of the search view in a directory.
-func NextSearch(dir string, text Text, lg *slog.Logger) *Search {
-	return newSearch(filepath.Join(dir, SearchFileName), next, text, lg)
-}
 
 // maxReplaces bounds how often an edition catches up because the other one was
 // faster.
@@ -59,6 +48,9 @@ func Rebuild(ctx context.Context, r *projector.Runner, e Edition, progress func(
 		}
 	}
 }
+
+// own implements Edition.
+func (f *file) own() *file { return f }
 
 // Check implements Edition.
 func (f *file) Check(ctx context.Context) error {

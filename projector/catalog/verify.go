@@ -6,49 +6,42 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/tallylog/tally/projector"
 )
 
-// Verify folds the log from zero and compares the result with what the files in a
-// directory hold, row by row. It returns the first difference of each view. A view
-// that is not there, or of another version, is not a difference: it will be built. progress,
-// if not nil, is told of the views' progress.
-func Verify(ctx context.Context, src projector.Follower, dir string, opening Opening, text Text, progress func(view string, c projector.Cursor)) ([]projector.Finding, error) {
+// Verify folds the log from zero and compares the result with what the files of views in
+// a directory hold, row by row. It returns the first difference of each view. A view that
+// is not there, or of another version, is not a difference: it will be built. progress, if
+// not nil, is told of the views' progress.
+func Verify(ctx context.Context, src projector.Follower, dir string, views []View, progress func(view string, c projector.Cursor)) ([]projector.Finding, error) {
 	var findings []projector.Finding
 	tmp, err := os.MkdirTemp("", "tally-verify-")
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	defer os.RemoveAll(tmp)
-	silent := slog.New(slog.DiscardHandler)
-	fresh := NewSearch(tmp, text, silent)
-	list := New(tmp, opening, silent)
-	defer fresh.Close()
-	defer list.Close()
-	for _, v := range []struct {
-		view projector.View
-		file *file
-		path string
-	}{{list, &list.file, New(dir, opening, silent).path}, {fresh, &fresh.file, NewSearch(dir, text, silent).path}} {
-		what, err := verify(ctx, src, v.view, v.file, v.path, progress)
+	for _, v := range views {
+		what, err := verify(ctx, src, v.New(tmp, slog.New(slog.DiscardHandler)), filepath.Join(dir, v.File), progress)
 		if err != nil {
 			return findings, err
 		}
 		if what != "" {
-			findings = append(findings, projector.Finding{Subject: v.view.Name(), What: what})
+			findings = append(findings, projector.Finding{Subject: v.Name, What: what})
 		}
 	}
 	return findings, nil
 }
 
 // verify compares one view with a fold from zero, up to where the view is.
-func verify(ctx context.Context, src projector.Follower, v projector.View, fresh *file, path string, progress func(string, projector.Cursor)) (string, error) {
+func verify(ctx context.Context, src projector.Follower, fresh Edition, path string, progress func(string, projector.Cursor)) (string, error) {
+	defer fresh.Close()
 	if _, err := os.Stat(path); err != nil {
 		return "", nil
 	}
-	r, err := openReader(ctx, fresh.form, path)
+	r, err := openReader(ctx, fresh.own().form, path)
 	if err != nil {
 		if _, other := errors.AsType[*versionError](err); other {
 			return "", nil // the next to open the store builds it anew
@@ -56,12 +49,12 @@ func verify(ctx context.Context, src projector.Follower, v projector.View, fresh
 		return damageOf(err)
 	}
 	defer r.Close()
-	return compare(ctx, src, r, v, fresh, progress)
+	return compare(ctx, src, r, fresh, progress)
 }
 
 // compare looks at the stored view in one transaction, so that it stands still
 // while others write.
-func compare(ctx context.Context, src projector.Follower, r *reader, v projector.View, fresh *file, progress func(string, projector.Cursor)) (string, error) {
+func compare(ctx context.Context, src projector.Follower, r *reader, fresh Edition, progress func(string, projector.Cursor)) (string, error) {
 	conn, err := r.db.Conn(ctx)
 	if err != nil {
 		return "", r.wrap(err)
@@ -77,10 +70,10 @@ func compare(ctx context.Context, src projector.Follower, r *reader, v projector
 	if err != nil || c.Offset == 0 {
 		return damageOf(r.wrap(err))
 	}
-	run := &projector.Runner{Log: src, View: v, Upto: c.Offset}
+	run := &projector.Runner{Log: src, View: fresh, Upto: c.Offset}
 	if err := run.CatchUp(ctx, func(c projector.Cursor) {
 		if progress != nil {
-			progress(v.Name(), c)
+			progress(fresh.Name(), c)
 		}
 	}); err != nil {
 		return "", err
@@ -88,8 +81,8 @@ func compare(ctx context.Context, src projector.Follower, r *reader, v projector
 	if at := run.Cursor(); at.Offset != c.Offset || at.EventID != c.EventID {
 		return fmt.Sprintf("it is at event %q, %v; the log has %q at %v", c.EventID, c.Offset, at.EventID, at.Offset), nil
 	}
-	for _, table := range fresh.tables {
-		diff, err := difference(ctx, conn, fresh.conn, table, current, current)
+	for _, table := range fresh.own().tables {
+		diff, err := difference(ctx, conn, fresh.own().conn, table, current, current)
 		if err != nil {
 			return damageOf(r.wrap(err))
 		}

@@ -69,7 +69,6 @@ var flags = map[string]source{
 	"restore at":    oneOf(), // a backup's name
 	"export output": oneOf("text", "json", "jsonl"),
 	"cost by":       oneOf("model", "run", "day", "session"),
-	"import format": oneOf("tallydir", "errata", "ailoop"),
 }
 
 // complete says, for all verbs of a tree, what a shell is to offer. A verb's usage line

@@ -5,18 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
 
-// The views that can be projected.
-var viewNames = []string{"catalog", "search"}
+// ViewNames returns the views that arguments name: all if there are none.
+func ViewNames(args []string) []string {
+	if len(args) > 0 {
+		return slices.Clone(args)
+	}
+	var names []string
+	for _, v := range embedded.Views() {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+// viewNamed returns one of the views.
+func viewNamed(name string) (catalog.View, error) {
+	list := embedded.Views()
+	i := slices.IndexFunc(list, func(v catalog.View) bool { return v.Name == name })
+	if i < 0 {
+		return catalog.View{}, cli.Usagef("there is no view %q: want %s", name, Or(ViewNames(nil)))
+	}
+	return list[i], nil
+}
 
 // keptView is a view that this command writes.
 type keptView struct {
@@ -32,16 +52,12 @@ func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView
 	}
 	var list []keptView
 	for _, name := range names {
-		switch name {
-		case "catalog":
-			c := catalog.New(dir, render.Opening, lg)
-			list = append(list, keptView{&projector.Runner{Log: st.Log, View: c, Logger: lg}, c})
-		case "search":
-			s := catalog.NewSearch(dir, render.Said, lg)
-			list = append(list, keptView{&projector.Runner{Log: st.Log, View: s, Pace: projector.Patient, Logger: lg}, s})
-		default:
-			return nil, cli.Usagef("there is no view %q: want catalog or search", name)
+		v, err := viewNamed(name)
+		if err != nil {
+			return nil, err
 		}
+		e := v.New(dir, lg)
+		list = append(list, keptView{&projector.Runner{Log: st.Log, View: e, Pace: v.Pace, Logger: lg}, e})
 	}
 	return list, nil
 }

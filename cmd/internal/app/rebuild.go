@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
-	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
@@ -25,10 +24,11 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 	if err != nil {
 		return 0, err
 	}
-	var e catalog.Edition = catalog.NextCatalog(st.ViewsDir(), render.Opening, lg)
-	if name == "search" {
-		e = catalog.NextSearch(st.ViewsDir(), render.Said, lg)
+	v, err := viewNamed(name)
+	if err != nil {
+		return 0, err
 	}
+	e := v.Next(st.ViewsDir(), lg)
 	defer e.Close()
 	r := &projector.Runner{Log: st.Log, Logger: lg}
 	progress, done, err := a.pace(ctx, st, "rebuilding "+name)
@@ -38,7 +38,7 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 	defer done()
 	switch err := e.Check(ctx); {
 	case errors.Is(err, catalog.ErrNoView):
-		return a.renew(ctx, st, name, progress) // there is nothing to read meanwhile
+		return a.renew(ctx, st, v, progress) // there is nothing to read meanwhile
 	case err != nil:
 		return 0, err
 	}
@@ -47,15 +47,11 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 }
 
 // renew builds a view in a new file.
-func (a *App) renew(ctx context.Context, st *tally.Store, name string, progress func(projector.Cursor)) (events.Offset, error) {
-	file := catalog.FileName
-	if name == "search" {
-		file = catalog.SearchFileName
-	}
-	if err := catalog.Remove(filepath.Join(st.ViewsDir(), file)); err != nil {
+func (a *App) renew(ctx context.Context, st *tally.Store, view catalog.View, progress func(projector.Cursor)) (events.Offset, error) {
+	if err := catalog.Remove(filepath.Join(st.ViewsDir(), view.File)); err != nil {
 		return 0, err
 	}
-	views, err := a.openViews(st, st.ViewsDir(), []string{name})
+	views, err := a.openViews(st, st.ViewsDir(), []string{view.Name})
 	if err != nil {
 		return 0, err
 	}
@@ -112,7 +108,7 @@ func left(begun time.Time, first, at, head events.Offset) string {
 // VerifyViews folds the log from zero and compares the views with that.
 func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Finding, error) {
 	steps := make(map[string]func(projector.Cursor))
-	for _, name := range viewNames {
+	for _, name := range ViewNames(nil) {
 		step, done, err := a.pace(ctx, st, "verifying "+name)
 		if err != nil {
 			return nil, err
@@ -120,13 +116,5 @@ func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Fin
 		defer done()
 		steps[name] = step
 	}
-	return catalog.Verify(ctx, st.Log, st.ViewsDir(), render.Opening, render.Said, func(view string, c projector.Cursor) { steps[view](c) })
-}
-
-// ViewNames returns the views that arguments name: all if there are none.
-func ViewNames(args []string) []string {
-	if len(args) == 0 {
-		args = viewNames
-	}
-	return slices.Clone(args)
+	return catalog.Verify(ctx, st.Log, st.ViewsDir(), embedded.Views(), func(view string, c projector.Cursor) { steps[view](c) })
 }

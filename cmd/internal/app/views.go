@@ -10,7 +10,6 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
-	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -79,7 +78,7 @@ func (a *App) withFolded(ctx context.Context, c config.Config, st *tally.Store, 
 	if err != nil {
 		return err
 	}
-	return catalog.Folded(ctx, st.Log, render.Opening, render.Said, lg, func(dir string) error { return withFiles(ctx, c, dir, f) })
+	return catalog.Folded(ctx, st.Log, embedded.Views(), lg, func(dir string) error { return withFiles(ctx, c, dir, f) })
 }
 
 func withFiles(ctx context.Context, c config.Config, dir string, f func(config.Config, Views) error) error {

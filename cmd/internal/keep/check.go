@@ -132,10 +132,10 @@ type rebuiltView struct {
 const snapshots = "snapshots"
 
 func newRebuild(a *app.App) *cobra.Command {
-	quarantined := false
+	quarantined, views := false, append(app.ViewNames(nil), snapshots)
 	cmd := &cobra.Command{
-		Use: "rebuild [VIEW]...", Short: "Fold the log anew and replace the views: catalog, search, snapshots",
-		Args: cobra.OnlyValidArgs, ValidArgs: []string{"catalog", "search", snapshots},
+		Use: "rebuild [VIEW]...", Short: "Fold the log anew and replace the views: " + strings.Join(views, ", "),
+		Args: cobra.OnlyValidArgs, ValidArgs: views,
 		Long: `Fold the log from zero and replace the views with that. Each is built beside the one
 that is read and takes its place at the end, so that readers never see a gap. What
 is stopped in the middle goes on there the next time. With --quarantined only the

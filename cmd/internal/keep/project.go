@@ -2,6 +2,7 @@ package keep
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ func newProject(a *app.App) *cobra.Command {
 	var once bool
 	var dir string
 	cmd := &cobra.Command{
-		Use: "project [VIEW]...", Short: "Keep the views up to date: catalog and search", ValidArgs: []string{"catalog", "search"},
+		Use: "project [VIEW]...", Short: "Keep the views up to date: " + strings.Join(app.ViewNames(nil), ", "), ValidArgs: app.ViewNames(nil),
 		Args: cobra.OnlyValidArgs,
 		Long: `Keep the views from which sessions are listed and searched up to date with the
 log, until stopped. The process that owns a local store does that by itself; this is

@@ -1,0 +1,85 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/evals/tallydir"
+)
+
+// Layout is a layout of files that import reads and export writes.
+type Layout struct {
+	formats.Layout
+	Redacted formats.Renderer // writes what may be shared, and nothing else; nil: there is none
+
+	In, Out string // what there is, for the help of import and of export
+	Sign    string // by what it is recognised, to say where it is not
+}
+
+// Layouts are all there are, those first that recognise the most. What reads or writes
+// files by the name of a layout takes it from here.
+var Layouts = []Layout{
+	{
+		Layout: tallydir.Layout{},
+		In:     "the folder of tally-evals: conversations/<id>/conversation.jsonl ...",
+		Out:    "conversations, each a folder, as tally-evals has them",
+		Sign:   "A folder of tally-evals holds conversations/, or is one conversation's folder",
+	},
+	{
+		Layout: erratadir.Layout{}, Redacted: erratadir.Layout{Redact: true},
+		In:   "the data folder of errata: sessions/ses_<id>/session_metadata.json, prompt_history.jsonl ...",
+		Out:  "panels, each a folder in sessions/, the prompts and the recipes, as errata has them; with --redact only what may be shared: neither prompts nor answers, previews, files or notes",
+		Sign: "one of errata holds sessions/ or prompt_history.jsonl",
+	},
+	{
+		Layout: ailoopdir.Layout{},
+		In:     "a snapshot file of ailoop: a JSON object with version, messages, pinned",
+		Out:    "histories, each a file <id>.json, as ailoop has them",
+		Sign:   "a file of ailoop is a JSON object with version, messages and pinned",
+	},
+}
+
+// LayoutNamed returns the layout of a name.
+func LayoutNamed(name string) (Layout, bool) {
+	i := slices.IndexFunc(Layouts, func(l Layout) bool { return l.Name() == name })
+	if i < 0 {
+		return Layout{}, false
+	}
+	return Layouts[i], true
+}
+
+// LayoutNames lists the layouts of which something is so; all for nil.
+func LayoutNames(is func(Layout) bool) []string {
+	var names []string
+	for _, l := range Layouts {
+		if is == nil || is(l) {
+			names = append(names, l.Name())
+		}
+	}
+	return names
+}
+
+// Or joins words as a sentence does: a, b or c.
+func Or(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// DescribeLayouts lists the layouts for a help text, with what is said of each.
+func DescribeLayouts(say func(Layout) string) string {
+	const indent, wide = 13, 82
+	var b strings.Builder
+	for _, l := range Layouts {
+		text := strings.Join(render.Wrap(say(l), wide-indent), "\n"+strings.Repeat(" ", indent))
+		fmt.Fprintf(&b, "  %-*s%s\n", indent-2, l.Name(), text)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
