@@ -14,13 +14,10 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
-	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
-	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 func newExport(a *app.App) *cobra.Command {
-	x := &exporter{app: a, format: tallydir.Format}
+	x := &exporter{app: a, format: app.Layouts[0].Name()}
 	cmd := &cobra.Command{
 		Use: "export SESSION|--all -C DIR", Short: "Write sessions as pages for people, or as files of another program", Args: cobra.MaximumNArgs(1),
 		Long: `Write sessions as pages for people, or as files in the layout of another program.
@@ -28,11 +25,7 @@ func newExport(a *app.App) *cobra.Command {
   markdown   a page for each session, <id>.md
   html       the same as <id>.html: nothing beside it is needed, nothing in it
              runs or asks anything of a network
-  tallydir   conversations, each a folder, as tally-evals has them
-  errata     panels, each a folder in sessions/, the prompts and the recipes, as
-             errata has them; with --redact only what may be shared: neither
-             prompts nor answers, previews, files or notes
-  ailoop     histories, each a file <id>.json, as ailoop has them
+` + app.DescribeLayouts(func(l app.Layout) string { return l.Out }) + `
 
 A page has the turns in effect, with reasoning and the calls of tools folded, the
 runs and the costs. What a turn contains is shown as text, control characters and
@@ -63,8 +56,8 @@ taken for DIR.`,
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")
 	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
-	cmd.Flags().Var(cli.OneOf(&x.format, "form", markdown, html, tallydir.Format, erratadir.Format, ailoopdir.Format), "format", "pages, markdown or html, or a layout: tallydir, errata or ailoop")
-	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format errata, leave out what persons and models wrote")
+	cmd.Flags().Var(cli.OneOf(&x.format, "form", append([]string{markdown, html}, app.LayoutNames(nil)...)...), "format", "pages, markdown or html, or a layout: "+app.Or(app.LayoutNames(nil)))
+	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format "+app.Or(redacting())+", leave out what persons and models wrote")
 	cmd.Flags().StringVar(&x.at, "at", "", "with a page of one session, its position; default head")
 	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also what is not in effect: turns rewound, late or replaced, and the rewinds")
 	cmd.Flags().StringVarP(&x.dir, "dir", "C", "", "folder to write to")
@@ -104,8 +97,8 @@ func (x *exporter) check(args []string) error {
 		return cli.Usagef("give a SESSION, or --all without one")
 	case x.root != "" && (!x.all || x.isPages()):
 		return cli.Usagef("--root goes with --all and a layout")
-	case x.redact && x.format != erratadir.Format:
-		return cli.Usagef("--redact goes with --format errata")
+	case x.redact && !slices.Contains(redacting(), x.format):
+		return cli.Usagef("--redact goes with --format %s", app.Or(redacting()))
 	case x.rewound && !x.isPages():
 		return cli.Usagef("--rewound goes with --format markdown or html")
 	case x.at != "" && (!x.isPages() || x.all):
@@ -120,15 +113,19 @@ func (x *exporter) check(args []string) error {
 
 // form returns what writes the files.
 func (x *exporter) form() formats.Renderer {
-	switch x.format {
-	case erratadir.Format:
-		return erratadir.Layout{Redact: x.redact}
-	case ailoopdir.Format:
-		return ailoopdir.Layout{}
-	case tallydir.Format:
-		return tallydir.Layout{}
+	layout, ok := app.LayoutNamed(x.format)
+	switch {
+	case !ok:
+		return pages{x.format, x.rewound}
+	case x.redact:
+		return layout.Redacted
 	}
-	return pages{x.format, x.rewound}
+	return layout.Layout
+}
+
+// redacting lists the layouts that --redact goes with.
+func redacting() []string {
+	return app.LayoutNames(func(l app.Layout) bool { return l.Redacted != nil })
 }
 
 func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) error {

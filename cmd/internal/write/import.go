@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,24 +16,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
-	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
-	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/evals/tallydir"
 )
-
-// layouts are the folders and files that import recognises.
-func layouts() []formats.Layout {
-	return []formats.Layout{tallydir.Layout{}, erratadir.Layout{}, ailoopdir.Layout{}}
-}
-
-// layoutNames lists what --format takes.
-func layoutNames() string {
-	var names []string
-	for _, l := range layouts() {
-		names = append(names, l.Name())
-	}
-	return strings.Join(names, ", ")
-}
 
 func newImport(a *app.App) *cobra.Command {
 	i := &importer{app: a}
@@ -43,10 +25,7 @@ func newImport(a *app.App) *cobra.Command {
 		Long: `Import folders and files that other programs wrote. The format is recognised by
 what they hold:
 
-  tallydir   the folder of tally-evals: conversations/<id>/conversation.jsonl ...
-  errata     the data folder of errata: sessions/ses_<id>/session_metadata.json,
-             prompt_history.jsonl ...
-  ailoop     a snapshot file of ailoop: a JSON object with version, messages, pinned
+` + app.DescribeLayouts(func(l app.Layout) string { return l.In }) + `
 
 Of a folder that is none of these, what is directly below it and is one is imported.
 
@@ -64,7 +43,7 @@ line; the rest goes in, and the exit code is 3.`,
 	}
 	cmd.Flags().BoolVarP(&i.dryRun, "dry-run", "n", false, "say what would be added, and write nothing")
 	cmd.Flags().BoolVar(&i.merge, "merge", false, "take the content of the folder or file also for sessions that came from elsewhere or moved on")
-	cmd.Flags().StringVar(&i.format, "format", "", "format of the folders or files: "+layoutNames()+" (default: recognised)")
+	cmd.Flags().Var(cli.OneOf(&i.format, "form", app.LayoutNames(nil)...), "format", "format of the folders or files: "+app.Or(app.LayoutNames(nil))+" (default: recognised)")
 	return cmd
 }
 
@@ -174,7 +153,22 @@ func shortList(dir string, paths []string) string {
 
 // known are the layouts that may be meant.
 func (i *importer) known() []formats.Layout {
-	return slices.DeleteFunc(layouts(), func(l formats.Layout) bool { return i.format != "" && l.Name() != i.format })
+	var list []formats.Layout
+	for _, l := range app.Layouts {
+		if i.format == "" || i.format == l.Name() {
+			list = append(list, l.Layout)
+		}
+	}
+	return list
+}
+
+// signs says by what layouts are recognised.
+func signs() string {
+	var list []string
+	for _, l := range app.Layouts {
+		list = append(list, l.Sign)
+	}
+	return strings.Join(list, "; ")
 }
 
 // fullName returns the path of a file that a report names, below the folder that
@@ -191,14 +185,10 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	if _, err := os.Stat(path); err != nil {
 		return formats.Report{}, err
 	}
-	known := i.known()
-	if len(known) == 0 {
-		return formats.Report{}, cli.Usagef("--format %q: want one of %s", i.format, layoutNames())
-	}
-	layout, err := formats.Sniff(path, known...)
+	layout, err := formats.Sniff(path, i.known()...)
 	if err != nil {
 		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
-			Hint: "A folder of tally-evals holds conversations/, or is one conversation's folder; one of errata holds sessions/ or prompt_history.jsonl; a file of ailoop is a JSON object with version, messages and pinned. Turns or CloudEvents, one JSON object a line, go in by tally append."}
+			Hint: signs() + ". Turns or CloudEvents, one JSON object a line, go in by tally append."}
 	}
 	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, Progress: func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
