@@ -404,3 +404,80 @@ func (c *completer) texts(ctx context.Context, read func(r catalog.Reader, names
 	}
 	return words
 }
+
+// documents offers kinds, and then the ids that begin as what is typed does.
+func documents(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	v, namespace, ok := c.views(ctx)
+	if !ok {
+		return words
+	}
+	defer v.Catalog.Close()
+	q := projector.DocumentQuery{Namespace: namespace, Limit: offered}
+	q.Kind, q.Prefix, _ = strings.Cut(c.typed, "/")
+	if !strings.Contains(c.typed, "/") {
+		q.Kind = ""
+	}
+	list, _, err := v.Catalog.Documents(ctx, q)
+	if err != nil {
+		return words
+	}
+	for _, d := range list {
+		if id, ok := spelledAfter(d.Subject.ID); ok {
+			c.add(d.Subject.Kind+"/"+id, cmp.Or(d.Title, plain.Bytes(d.Bytes)))
+		}
+	}
+	return words
+}
+
+// spelledAfter is spelled of an id behind its kind, where nothing is taken for a flag.
+func spelledAfter(id string) (string, bool) {
+	word, _ := spelled(id)
+	return word, isWord(word)
+}
+
+// linkable offers what a link may lead to.
+func linkable(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	typed, isSession := strings.CutPrefix(c.typed, "session/")
+	if !isSession {
+		return documents(ctx, c)
+	}
+	of := &completer{App: c.App, cmd: c.cmd, args: c.args, typed: typed}
+	ids(ctx, of)
+	for _, f := range of.found {
+		c.found = append(c.found, "session/"+f)
+	}
+	return words
+}
+
+// links offers what stands behind REL= in a link.
+func links(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	rel, to, ok := strings.Cut(c.typed, "=")
+	if !ok {
+		c.add("parent=", "the document above")
+		return noSpace
+	}
+	of := &completer{App: c.App, cmd: c.cmd, args: c.args, typed: to}
+	linkable(ctx, of)
+	for _, f := range of.found {
+		c.found = append(c.found, rel+"="+f)
+	}
+	return words
+}
+
+// bases offers the revision that the document is at.
+func bases(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	if len(c.args) == 0 {
+		return words
+	}
+	v, namespace, ok := c.views(ctx)
+	if !ok {
+		return words
+	}
+	defer v.Catalog.Close()
+	kind, id, _ := strings.Cut(c.args[0], "/")
+	list, _, err := v.Catalog.Documents(ctx, projector.DocumentQuery{Namespace: namespace, Kind: kind, Prefix: id, Limit: 1})
+	if err == nil && len(list) == 1 && list[0].Subject.ID == id {
+		c.add(list[0].Last.String(), "the revision that it is at")
+	}
+	return words
+}

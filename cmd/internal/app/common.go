@@ -53,11 +53,7 @@ func (a *App) StoreFlags() string {
 		if f.value == "" {
 			continue
 		}
-		value := f.value
-		if strings.ContainsAny(value, " '\"$&;|*?()<>\\`#~") {
-			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
-		}
-		text += " --" + f.name + " " + value
+		text += " --" + f.name + " " + Quoted(f.value)
 	}
 	return text
 }

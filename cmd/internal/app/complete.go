@@ -56,6 +56,7 @@ type source func(context.Context, *completer) cobra.ShellCompDirective
 var arguments = map[string]source{
 	"SESSION": sessions, "append SESSION": ids, "A": positions, "B": positions, "A..B": ranges,
 	"PATH": just(files), "DIR": just(folders), "NAMESPACE": namespaces,
+	"KIND/ID": documents, "KIND": documents, "FILE": just(files), "backlinks KIND/ID": linkable,
 }
 
 // flags are what is offered for the value of a flag, by its name or by verb and name.
@@ -66,6 +67,9 @@ var flags = map[string]source{
 	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
+	"layer": oneOf("project", "personal"), "linked": linkable,
+	"put base": bases, "rm base": bases, "mv base": bases, "link": links,
+	"put type":      oneOf("text/markdown", "text/plain", "application/json"),
 	"restore at":    oneOf(), // a backup's name
 	"export output": oneOf("text", "json", "jsonl"),
 	"cost by":       oneOf("model", "run", "day", "session"),
@@ -80,13 +84,19 @@ func (a *App) complete(root *cobra.Command) {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.InitDefaultHelpCmd()
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { a.completeFlag(root, f) })
-	for _, cmd := range root.Commands() {
+	a.completeVerbs(root)
+}
+
+// completeVerbs does so for the verbs of a command, and theirs.
+func (a *App) completeVerbs(of *cobra.Command) {
+	for _, cmd := range of.Commands() {
 		if cmd.Name() == "help" {
 			cmd.ValidArgsFunction = a.offer(helped)
 		} else if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 			cmd.ValidArgsFunction = a.argument(strings.Fields(cmd.Use))
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
+		a.completeVerbs(cmd)
 	}
 }
 
@@ -139,6 +149,7 @@ func argumentNamed(verb, name string) source {
 		return oneOf(strings.Split(name, "|")...)
 	}
 	name, _, _ = strings.Cut(name, "|")
+	name, _, _ = strings.Cut(name, "[")
 	if own := arguments[verb+" "+name]; own != nil {
 		return own
 	}

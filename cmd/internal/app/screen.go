@@ -78,6 +78,14 @@ func (a *App) Bytes() io.Writer {
 	return a.Out
 }
 
+// Shown is what Bytes has a terminal, or a pipe, get of a whole content.
+func (a *App) Shown(content string) string {
+	if cli.IsTerminal(a.Out) {
+		return plain.Printable(content)
+	}
+	return content
+}
+
 // filter changes what is written, of which each piece is whole characters.
 type filter struct {
 	to     io.Writer

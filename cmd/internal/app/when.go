@@ -17,10 +17,8 @@ func When(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
-		}
+	if at, ok := instant(text); ok {
+		return at, nil
 	}
 	words := strings.ToLower(strings.TrimSpace(text))
 	if at, ok := dayOf(words, now.UTC()); ok {
@@ -30,6 +28,16 @@ func When(flag, text string, now time.Time) (time.Time, error) {
 		return at, nil
 	}
 	return time.Time{}, cli.Usagef("--%s %q: want %s", flag, text, Times)
+}
+
+// instant reads an RFC 3339 time or its beginning.
+func instant(text string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // dayOf returns the midnight at which a day began that a word names: of weekdays, the last
