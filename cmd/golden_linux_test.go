@@ -46,6 +46,13 @@ var goldens = map[string]string{
 	"runs-panel":     "runs ses_panel",
 	"diff":           "diff " + chat + " @26 head",
 	"diff-stat":      "diff " + chat + " @26 head --stat",
+	"docs-ls":        "docs ls",
+	"docs-history":   "docs history doc/specs/wind.md",
+	"docs-diff":      "docs diff doc/specs/wind.md",
+	"docs-links":     "docs links doc/specs/wind.md",
+	"docs-backlinks": "docs backlinks doc/goal",
+	"docs-watch":     "docs watch --after @0 --limit 5",
+	"cat":            "cat doc/specs/wind.md#1",
 	"rewind":         "rewind " + chat + " --to #1 --dry-run",
 }
 
@@ -155,6 +162,13 @@ func goldenStore(t *testing.T) string {
 	add("chat.jsonl", chat)
 	add("fork.jsonl", chat+"-fork-30")
 	add("notes.jsonl", "notes")
+	documents, err := os.ReadFile(filepath.Join("testdata", "golden", "documents.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(documents)) {
+		output(t, strings.NewReader(line), store, "tally", "append")
+	}
 	owner(t, store)
 	return store
 }

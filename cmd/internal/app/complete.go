@@ -68,7 +68,7 @@ var flags = map[string]source{
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
 	"layer": oneOf("project", "personal"), "linked": linkable,
-	"put base": bases, "rm base": bases, "mv base": bases, "link": links,
+	"cat at": oneOf("head", "~1"), "put base": bases, "rm base": bases, "mv base": bases, "link": links,
 	"put type":      oneOf("text/markdown", "text/plain", "application/json"),
 	"restore at":    oneOf(), // a backup's name
 	"export output": oneOf("text", "json", "jsonl"),

@@ -70,7 +70,7 @@ session, session/ID. What is linked to need not be there.
 // printLinks lists links by their relation and their other end.
 func printLinks(a *app.App, list []tally.Linked, head string, end func(tally.Linked) events.Subject) error {
 	var rows []linkRow
-	t := render.Table{Head: []string{"REL", head, ""}, Cut: []int{1, 0}}
+	t := render.Table{Head: []string{"REL", head}, Cut: []int{1, 0}}
 	for _, l := range list {
 		if l.From == l.To && l.Link.Rel == "renamed-from" {
 			continue // it is what it was
@@ -79,17 +79,20 @@ func printLinks(a *app.App, list []tally.Linked, head string, end func(tally.Lin
 		if l.Link.To != l.To.String() {
 			row.Written = l.Link.To
 		}
-		mark := ""
+		cells := []string{row.Rel, app.NameOf(end(l)), ""}
 		if l.Dangling {
-			mark = "dangling"
+			cells[2], t.Head = "dangling", []string{"REL", head, "NOTE"}
 		}
-		rows, t.Rows = append(rows, row), append(t.Rows, []string{row.Rel, app.NameOf(end(l)), mark})
+		rows, t.Rows = append(rows, row), append(t.Rows, cells)
 	}
 	if a.Format != cli.Text {
 		return cli.WriteList(a.Out, a.Format, rows)
 	}
 	if len(rows) == 0 {
 		return nil
+	}
+	for i := range t.Rows {
+		t.Rows[i] = t.Rows[i][:len(t.Head)]
 	}
 	return a.Table(t)
 }
