@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
@@ -42,6 +44,9 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		{"tally", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
 		{"tally", "export", escaped, "--format", "markdown", "--rewound"}, {"tally", "export", escaped, "--format", "html", "--rewound"}, {"tally", "export", panelID, "--format", "markdown"}, {"tally", "export", panelID, "--format", "html"},
 		{"tally", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally", "append", "a" + evil}, {"tally", "rebuild"},
+		{"tally", "docs", "ls", "--leases"}, {"tally", "docs", "history", "doc/" + escaped}, {"tally", "docs", "diff", "doc/" + escaped}, {"tally", "docs", "links", "doc/" + escaped}, {"tally", "docs", "backlinks", "doc/" + escaped},
+		{"tally", "docs", "watch", "--after", "@0", "--limit", "2"}, {"tally", "cat", "doc/no" + evil}, {"tally", "cat", "doc/" + escaped, "--at", evil}, {"tally", "put", "doc/" + escaped, "--base", "@1"}, {"tally", "put", "doc/" + evil, evil, "--create"},
+		{"tally", "put", "doc/a", "--create", "--link", evil}, {"tally", "mv", "doc/" + escaped, "n" + evil}, {"tally", "rm", "doc/n" + evil}, {"tally", "rm", "doc/n" + evil, "-y"}, {"tally", "docs", evil},
 	}
 	shown := 0
 	for _, call := range calls {
@@ -89,6 +94,22 @@ func TestDamageMovesNoCursor(t *testing.T) {
 	out, err := remote(t.Context(), t.TempDir(), "tally", "log", "--all-sessions", "--server", url).CombinedOutput()
 	if code := codeOf(t, err); code != 5 || !strings.Contains(string(out), "word") || strings.ContainsFunc(string(out), moves) {
 		t.Errorf("code %d: %q", code, out)
+	}
+}
+
+// evilDocument writes a document in which whatever can be anything is evil.
+func evilDocument(t *testing.T, st *tally.Store, id string) {
+	t.Helper()
+	docs := st.Documents()
+	for _, text := range []string{"a\n" + evil + "\n", "b\n" + evil + evil} {
+		w := tally.Write{Data: []byte(text), Title: evil, Owner: evil, Attributes: map[string]string{evil: evil},
+			Links: []events.Link{{Rel: evil, To: events.Document(st.Namespace(), "doc", id).String()}}}
+		if _, err := docs.Save(t.Context(), "doc", id, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := docs.Lease(t.Context(), "doc", id, evil, time.Hour); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -166,6 +187,7 @@ func evilStore(t *testing.T, store string) (id string) {
 	if err := panel.UpdateLastRunNote(t.Context(), evil); err != nil {
 		t.Fatal(err)
 	}
+	evilDocument(t, st, id)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
