@@ -1,0 +1,55 @@
+package log
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// storing is a server that is in the middle of storing an atomic batch of three: it shows
+// one message more each time it is asked how far it is.
+type storing struct {
+	Backend
+	shown events.Offset
+}
+
+func (s *storing) State(context.Context) (State, error) {
+	if s.shown < 7 {
+		s.shown++
+	}
+	return State{First: 1, Last: s.shown}, nil
+}
+
+// Get returns messages of which 5, 6 and 7 are the batch.
+func (s *storing) Get(_ context.Context, at events.Offset) (Message, error) {
+	m := Message{Subject: events.Session("", "a").NATS(), Offset: at, Time: time.Now(), Header: map[string][]string{}}
+	if at >= 5 {
+		m.Header[headerBatchID], m.Header[headerBatchSequence] = []string{"b"}, []string{strconv.Itoa(int(at - 4))}
+	}
+	if at == 7 {
+		m.Header[headerBatchCommit] = []string{"1"}
+	}
+	return m, nil
+}
+
+func (s *storing) Last(ctx context.Context, _ string) (Message, error) { return s.Get(ctx, 5) }
+
+// On a server that others run, a read ends before a batch that is being stored, and who
+// asks for the last record of a subject waits for the rest.
+func TestBatchesAreReadWhole(t *testing.T) {
+	s := &storing{shown: 3}
+	l := &Log{backend: s, js: &jetStream{}, life: context.Background()}
+	for _, want := range []events.Offset{4, 4, 4, 7, 7} {
+		if r, err := l.stretchOf(t.Context(), events.Range{}); err != nil || r.upto != want {
+			t.Errorf("a read ends at %v, want %v, %v", r.upto, want, err)
+		}
+	}
+	s.shown = 4
+	if _, err := l.Last(t.Context(), events.Session("", "a")); err == nil || s.shown != 7 {
+		// What Get returns is no event, which is said when its batch is whole.
+		t.Errorf("the last record of a subject is given at %v, %v", s.shown, err)
+	}
+}
