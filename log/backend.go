@@ -75,6 +75,13 @@ func (p Publication) Messages() int {
 	return n
 }
 
+// Pipelined is a Backend that sends one publication after the other without waiting for
+// answers in between. Each has one message and expects nothing; they are stored in their
+// order, by the rules of Publish, and each by itself: it says of each what became of it.
+type Pipelined interface {
+	PublishEach(ctx context.Context, list []Publication) ([]Receipt, error)
+}
+
 // Segmented is a Backend that begins anew at times: from then on Publish does not
 // recognise the ids that it stored before.
 type Segmented interface {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/natswire"
 )
 
 // Open opens the log on a JetStream server, and creates its first stream there if
@@ -275,6 +276,36 @@ func (b *jetStream) publish(ctx context.Context, s *segment, p Publication) (Rec
 	w := p.Writes[0]
 	ack, err := b.writes.request(ctx, message(s, w.Subject, w.Messages[0], w.Expect))
 	return Receipt{Last: events.Offset(ack.Sequence), Duplicate: ack.Duplicate}, err
+}
+
+// PublishEach implements Pipelined.
+func (b *jetStream) PublishEach(ctx context.Context, list []Publication) ([]Receipt, error) {
+	receipts := make([]Receipt, len(list))
+	if b.own == nil || b.half.Load() {
+		for i, p := range list {
+			var err error
+			if receipts[i], err = b.Publish(ctx, p); err != nil {
+				return nil, err
+			}
+		}
+		return receipts, nil
+	}
+	b.appending.RLock()
+	defer b.appending.RUnlock()
+	s := b.line.Load().active()
+	messages := make([]natswire.Publication, len(list))
+	for i, p := range list {
+		messages[i] = message(s, p.Writes[0].Subject, p.Writes[0].Messages[0], Exactly{})
+	}
+	acks, err := b.own.requests(ctx, messages)
+	for i, p := range list {
+		failed := err
+		if acks != nil && acks[i].Sequence > 0 {
+			receipts[i], failed = Receipt{Last: events.Offset(acks[i].Sequence), Duplicate: acks[i].Duplicate}, nil
+		}
+		s.note(p, receipts[i], failed)
+	}
+	return receipts, err
 }
 
 // Segment returns the number of the segment that is written to, and since when: ids

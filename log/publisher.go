@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -51,6 +52,37 @@ func (p *publisher) request(ctx context.Context, m natswire.Publication) (pubAck
 	if err := ctx.Err(); err != nil {
 		return pubAck{}, requestError(err)
 	}
+	number, got, err := p.send(m)
+	if err != nil {
+		return pubAck{}, err
+	}
+	p.conn.Push()
+	return p.receive(ctx, number, got)
+}
+
+// requests sends messages one behind the other, and waits for the answers to all of them.
+func (p *publisher) requests(ctx context.Context, list []natswire.Publication) ([]pubAck, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, requestError(err)
+	}
+	acks, numbers, got := make([]pubAck, len(list)), make([]uint64, len(list)), make([]<-chan answer, len(list))
+	var err error
+	for i, m := range list {
+		if numbers[i], got[i], err = p.send(m); err != nil {
+			list = list[:i]
+			break
+		}
+	}
+	p.conn.Push()
+	for i := range list {
+		ack, failed := p.receive(ctx, numbers[i], got[i])
+		acks[i], err = ack, errors.Join(err, failed)
+	}
+	return acks, err
+}
+
+// send puts a message behind those that wait, for a Push.
+func (p *publisher) send(m natswire.Publication) (number uint64, _ <-chan answer, err error) {
 	got := make(chan answer, 1)
 	p.mu.Lock()
 	p.number++
@@ -59,10 +91,13 @@ func (p *publisher) request(ctx context.Context, m natswire.Publication) (pubAck
 	p.mu.Unlock()
 	if err := p.publish(m); err != nil {
 		p.take(m.Number)
-		return pubAck{}, err
+		return 0, nil, err
 	}
-	p.conn.Push()
+	return m.Number, got, nil
+}
 
+// receive waits for the answer to a message.
+func (p *publisher) receive(ctx context.Context, number uint64, got <-chan answer) (pubAck, error) {
 	timer := timers.start(p.wait)
 	defer timers.stop(timer)
 	err := error(context.DeadlineExceeded)
@@ -73,7 +108,7 @@ func (p *publisher) request(ctx context.Context, m natswire.Publication) (pubAck
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	p.take(m.Number)
+	p.take(number)
 	return pubAck{}, requestError(err)
 }
 

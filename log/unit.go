@@ -24,7 +24,8 @@ type Part struct {
 //
 // Each part is as an [Log.Append] of its own: its events are stamped, recognised when they
 // are appended again, and limited; of all parts together there are at most
-// events.MaxAppend. The subjects differ. Calls with a subject in common are stored in the
+// events.MaxAppend. The subjects differ. Parts of one event stand in the log in the order
+// in which they are given. Calls with a subject in common are stored in the
 // order of the calls.
 //
 // Errors are those of Append. A *ConflictError and a *PartialError name the subject.
@@ -292,41 +293,65 @@ func single(p *appending, i int) Publication {
 	return Publication{Writes: []Write{{Subject: p.name, Messages: p.msgs[i : i+1]}}}
 }
 
-// publishEvents stores the events of all parts, of several at a time.
+// publishEvents stores the events of all parts: the first ones in the order of the parts,
+// and what comes behind them in each, of several parts at a time.
 func (u *unit) publishEvents() ([]Ack, error) {
 	acks, errs := make([]Ack, len(u.parts)), make([]error, len(u.parts))
-	var storing sync.WaitGroup
+	var firsts []Publication
+	var of []int
 	for i, p := range u.parts {
 		if len(p.msgs) > 0 {
-			storing.Go(func() { acks[i], errs[i] = u.l.chain(p) })
+			firsts, of = append(firsts, single(p, 0)), append(of, i)
 		}
+	}
+	receipts, err := u.l.publishEach(u.l.life, firsts)
+	if err != nil {
+		return nil, err
+	}
+	var storing sync.WaitGroup
+	for n, i := range of {
+		acks[i] = Ack{First: receipts[n].Last, Last: receipts[n].Last, Durability: u.l.config.Durability}
+		storing.Go(func() { errs[i] = u.l.chain(u.parts[i], &acks[i]) })
 	}
 	storing.Wait()
 	return acks, errors.Join(errs...)
 }
 
-// chain stores the events of one part, one after the other. Its turn has come, and what
-// it expects was found to be so.
-func (l *Log) chain(p *appending) (Ack, error) {
-	ack := Ack{Durability: l.config.Durability}
+// publishEach stores publications of one message each in their order.
+func (l *Log) publishEach(ctx context.Context, list []Publication) ([]Receipt, error) {
+	if b, ok := l.backend.(Pipelined); ok {
+		return b.PublishEach(ctx, list)
+	}
+	receipts := make([]Receipt, len(list))
+	for i, p := range list {
+		var err error
+		if receipts[i], err = l.publishSoon(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	return receipts, nil
+}
+
+// chain stores the events of one part behind its first, one after the other. Its turn has
+// come, and what it expects was found to be so.
+func (l *Log) chain(p *appending, ack *Ack) error {
 	known := p.exact
 	for i := range p.msgs {
-		receipt, err := l.publishSoon(l.life, single(p, i))
-		if err != nil {
-			return ack, err
+		if i > 0 {
+			receipt, err := l.publishSoon(l.life, single(p, i))
+			if err != nil {
+				return err
+			}
+			ack.Last = receipt.Last
 		}
 		one := *p
 		one.events, one.size = p.events[i:i+1], p.size/len(p.msgs)
-		l.ids.stored(&one, known, receipt.Last, l.alone())
-		l.lasts.set(p.name, receipt.Last)
-		known.At = receipt.Last
-		if i == 0 {
-			ack.First = receipt.Last
-		}
-		ack.Last = receipt.Last
-		l.note(&one, ack)
+		l.ids.stored(&one, known, ack.Last, l.alone())
+		l.lasts.set(p.name, ack.Last)
+		l.note(&one, *ack)
+		known.At = ack.Last
 	}
-	return ack, nil
+	return nil
 }
 
 // insist stores what is missing of a unit of which nobody knows how much was stored, until

@@ -71,6 +71,12 @@ func allGoToTheirSubjects(t *testing.T, l *log.Log) {
 		first := mustAppendAll(t, l, parts...)
 		mustBe(t, "again", mustAppendAgain(t, l, parts...), first)
 	}
+	for i := range 20 { // in the order of the parts
+		acks := mustAppendAll(t, l, part("c", log.Any, fmt.Sprint("c", i)), part("a", log.Any, fmt.Sprint("a", i)), part("b", log.Any, fmt.Sprint("b", i)))
+		if acks[0].Last >= acks[1].Last || acks[1].Last >= acks[2].Last {
+			t.Fatalf("parts are out of order: %+v", acks)
+		}
+	}
 	a := mustAppendAll(t, l, part("one", log.Any, "x", "y"))
 	mustBe(t, "one part", a[0].Last-a[0].First, 1)
 	mustAppendAll(t, l, part("one", log.At(a[0].Last), "z"), part("two", log.Since(0, events.TypeTurnAppended), "z"))
