@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -127,6 +128,9 @@ func (d *Documents) Save(ctx context.Context, kind, id string, w Write) (project
 		return projector.Revision{}, err
 	}
 	based := func(now newest) (log.Expect, error) { return d.basedOn(ctx, now, w.Base) }
+	if d.st.bases.known(sub, w.Base) {
+		return d.write(ctx, kind, id, w, log.At(w.Base), based)
+	}
 	expect, err := d.decide(ctx, sub, based)
 	if err != nil && w.ID != "" {
 		if rev, ok := d.already(ctx, sub, w, err); ok {
@@ -189,7 +193,42 @@ func (d *Documents) Read(ctx context.Context, kind, id string) (*Document, error
 	if err != nil {
 		return nil, err
 	}
+	if now.last == now.rev.Offset {
+		d.st.bases.note(sub, now.last, now.rev.Meta)
+	}
 	return documentOf(sub, now.rev, now.data), nil
+}
+
+// bases are revisions that were the last records of their documents when this process read
+// or wrote them. An update of one needs no look: the log refuses it if something came
+// behind. One that expires is looked at.
+type bases struct {
+	mu sync.Mutex // guards of
+	of map[events.Subject]events.Offset
+}
+
+// mostBases bounds them; about 100 bytes each.
+const mostBases = 1 << 14
+
+func (b *bases) known(sub events.Subject, at events.Offset) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of[sub] == at
+}
+
+func (b *bases) note(sub events.Subject, at events.Offset, meta events.DocMeta) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case meta.ExpiresAt != "":
+		delete(b.of, sub)
+		return
+	case b.of == nil:
+		b.of = make(map[events.Subject]events.Offset)
+	case len(b.of) >= mostBases:
+		clear(b.of) // those in use are back soon
+	}
+	b.of[sub] = at
 }
 
 func documentOf(sub events.Subject, rev projector.Revision, data []byte) *Document {
@@ -319,6 +358,7 @@ func (d *Documents) write(ctx context.Context, kind, id string, w Write, expect 
 	if ack.Duplicate {
 		return d.same(ctx, e, meta, ack.Last)
 	}
+	d.st.bases.note(sub, ack.Last, meta)
 	return revisionOf(e, meta, ack.Last), nil
 }
 

@@ -88,6 +88,7 @@ type Store struct {
 	Log    *log.Log
 	config Config
 	loader *projector.Loader
+	bases  *bases
 	clock  *logClock
 	tail   *tail
 
@@ -102,7 +103,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
 		return nil, err
 	}
-	st := &Store{Log: l, config: c, clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
+	st := &Store{Log: l, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx)) // projectors run until Close
 	st.stop = stop
 	if c.Keep {
@@ -162,7 +163,7 @@ func (st *Store) In(namespace string) (*Store, error) {
 	if err := events.ValidateNamespace(namespace); err != nil {
 		return nil, err
 	}
-	other := &Store{Log: st.Log, config: st.config, loader: st.loader, clock: st.clock, tail: st.tail, stop: func() {}, runners: st.runners}
+	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, stop: func() {}, runners: st.runners}
 	other.config.Namespace, other.config.OnClose = namespace, nil
 	return other, nil
 }
