@@ -165,14 +165,9 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	case err != nil:
 		return nil, &OwnedError{Dir: dir, Err: err}
 	}
-	// The owner may be killed while the log is opened: then nothing that was asked will be
-	// answered, and another process will own the directory.
-	opening, lost := context.WithCancel(ctx)
-	defer lost()
 	for range 2 {
 		nc, err := nats.Connect(a.owner.URL, nats.UserInfo(a.owner.User, a.owner.Token), nats.Name("tally attached"), nats.ReconnectBufSize(-1),
-			nats.ReconnectWait(100*time.Millisecond), nats.MaxReconnects(50), nats.Timeout(5*time.Second),
-			nats.DisconnectErrHandler(func(*nats.Conn, error) { lost() }))
+			nats.ReconnectWait(100*time.Millisecond), nats.MaxReconnects(50), nats.Timeout(5*time.Second))
 		if err != nil {
 			a.Close()
 			return nil, &NoOwnerError{Dir: dir, Err: err}
@@ -188,8 +183,9 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}
-	if a.events, err = log.Open(opening, a.conns[0], c); err != nil {
-		gone := opening.Err() != nil || slices.ContainsFunc(a.conns, func(nc *nats.Conn) bool { return !nc.IsConnected() })
+	if a.events, err = log.Open(ctx, a.conns[0], c); err != nil {
+		// The owner may have been killed meanwhile: another process will own the directory.
+		gone := slices.ContainsFunc(a.conns, func(nc *nats.Conn) bool { return !nc.IsConnected() })
 		a.Close()
 		if gone && ctx.Err() == nil {
 			return nil, &NoOwnerError{Dir: dir, Err: err}

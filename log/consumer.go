@@ -92,7 +92,7 @@ func (c *consumer) open(ctx context.Context) error {
 		return nil
 	}
 	if c.b.reads.IsClosed() {
-		return fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+		return errHungUp
 	}
 	cfg := jetstream.ConsumerConfig{
 		Name:              c.name,

@@ -236,6 +236,8 @@ func requestError(err error) error {
 	return fmt.Errorf("%w: no ack: %v", ErrUnknown, err)
 }
 
+var errHungUp = fmt.Errorf("%w: the connection to whoever served the store is closed: open it again", ErrUnavailable)
+
 // apiError translates the failure of a question to the server. It stored nothing.
 func apiError(err error) error {
 	api, refused := errors.AsType[*jetstream.APIError](err)
@@ -248,14 +250,16 @@ func apiError(err error) error {
 		return err
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection that keeps nothing for later
 		return fmt.Errorf("%w: whoever served the store is gone: open it again", ErrUnavailable)
+	case errors.Is(err, nats.ErrConnectionClosed): // perhaps while the question was under way
+		return errHungUp
 	case refused && (api.ErrorCode == codeInsufficient || api.ErrorCode == codeStorageResources || api.ErrorCode == codeAccountResources):
 		return fmt.Errorf("%w: %s", ErrFull, api.Description)
 	}
 	return fmt.Errorf("%w: %v", ErrUnavailable, err)
 }
 
-// away is how long a server is waited for that opens its streams anew.
-const away = 12 * time.Second
+// away is how long a server is waited for that opens its streams anew. Tests change it.
+var away = 12 * time.Second
 
 // ask puts a question to the server, and again if it has no streams at the moment, or
 // closed them before it answered. Or it reads much for the answer, from a slow disk: each

@@ -2,6 +2,8 @@ package log
 
 import (
 	"context"
+	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -44,6 +46,13 @@ func OverTheWire(err error, sub events.Subject) (code string, after error) {
 
 // Replicate has the log take its server for one of a cluster.
 func (l *Log) Replicate() { l.backend.(*jetStream).line.Load().active().replicated = true }
+
+// SetAway sets how long a server that does not answer is waited for, until a test is over.
+func SetAway(t *testing.T, d time.Duration) {
+	before := away
+	away = d
+	t.Cleanup(func() { away = before })
+}
 
 // Take hands the service a request, as the library of micro services does.
 func (s *Service) Take(req micro.Request) { s.append(req) }

@@ -73,6 +73,8 @@ func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.M
 		case <-watch.C:
 		}
 		switch {
+		case in.nc.IsClosed():
+			return nil, errHungUp
 		case !in.nc.IsConnected() || in.nc.Stats().Reconnects != in.reconnects:
 			return nil, fmt.Errorf("%w: the connection was lost", ErrUnavailable)
 		case time.Since(since) > patience:

@@ -26,21 +26,38 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 		panic("log: Open without a connection")
 	}
 	c = c.withDefaults()
+	if c.Via {
+		return openVia(ctx, nc, c)
+	}
 	b, err := openJetStream(ctx, nc, c)
 	if err != nil {
 		return nil, err
 	}
-	if !c.Owner && !c.Via && c.Durability == Buffered {
+	if !c.Owner && c.Durability == Buffered {
 		c.Durability, c.why = b.worth(ctx, c)
 	}
-	l, err := OpenOn(ctx, b, c)
-	if err != nil || !c.Via {
-		return l, err
+	return OpenOn(ctx, b, c)
+}
+
+// openVia opens the log of a store that another process owns.
+func openVia(ctx context.Context, nc *nats.Conn, c Config) (l *Log, err error) {
+	owner := newRemote(nc, cmp.Or(c.Reads, nc), c.AckWait)
+	defer func() {
+		if err != nil {
+			owner.close()
+		}
+	}()
+	b, err := openJetStream(ctx, nc, c)
+	if err != nil {
+		return nil, err
 	}
-	if l.owner, err = newRemote(nc, c.AckWait, b); err != nil {
+	if l, err = OpenOn(ctx, b, c); err != nil {
+		return nil, err
+	}
+	if err := owner.listen(b); err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open: %w", err), l.Close())
 	}
-	l.safe = l.owner
+	l.owner, l.safe = owner, owner
 	return l, nil
 }
 
@@ -431,7 +448,7 @@ func (b *jetStream) Subjects(ctx context.Context, filter string) (map[string]uin
 func (b *jetStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for {
 		if b.reads.IsClosed() {
-			return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+			return nil, errHungUp
 		}
 		s := b.line.Load().active()
 		info, err := s.info(ctx)

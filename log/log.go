@@ -93,7 +93,8 @@ type Config struct {
 
 	// Via sends appends to the service of the process that owns the store (Serve)
 	// instead of storing them: the owner decides, stores and syncs. Reads go to the
-	// server, and end at what the owner says is durable.
+	// server, and end at what the owner says is durable. When the connection is lost the
+	// owner is gone: the Log closes it, and Reads.
 	Via bool
 
 	// AckWait bounds the wait for one acknowledgement, also under a context

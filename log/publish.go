@@ -95,7 +95,7 @@ func (c connSender) message(p natswire.Publication) *nats.Msg {
 
 func (c connSender) publish(m natswire.Publication) error {
 	if c.nc.IsClosed() {
-		return fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+		return errHungUp
 	}
 	if err := c.nc.PublishMsg(c.message(m)); err != nil {
 		return fmt.Errorf("%w: %v", ErrUnavailable, err)
@@ -105,7 +105,7 @@ func (c connSender) publish(m natswire.Publication) error {
 
 func (c connSender) request(ctx context.Context, m natswire.Publication) (pubAck, error) {
 	if c.nc.IsClosed() {
-		return pubAck{}, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+		return pubAck{}, errHungUp
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()

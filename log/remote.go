@@ -21,7 +21,7 @@ type remote struct {
 	subs []*nats.Subscription
 	lost context.Context // done when the connection is: the next owner is another server
 	lose context.CancelFunc
-	over chan nats.Status
+	over chan nats.Status // of the connection; closed when nobody listens to it any more
 
 	mu    sync.Mutex    // guards what follows
 	safe  events.Offset // the highest watermark that the owner answered
@@ -32,30 +32,41 @@ type remote struct {
 // message may be lost.
 const askAgain = 100 * time.Millisecond
 
-func newRemote(nc *nats.Conn, wait time.Duration, b *jetStream) (*remote, error) {
+// newRemote begins to watch a connection to the owner. When it is lost it is closed, and so
+// is that for reads: else what was asked on them would wait for an answer that nobody gives.
+func newRemote(nc, reads *nats.Conn, wait time.Duration) *remote {
 	r := &remote{nc: nc, wait: wait, moved: make(chan struct{})}
 	r.lost, r.lose = context.WithCancel(context.Background())
 	r.over = nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	connected := nc.IsConnected() // if not, it was lost before anybody listened
 	go func() {
-		select {
-		case <-r.over:
-			r.lose()
-		case <-r.lost.Done():
+		if connected {
+			if _, heard := <-r.over; !heard {
+				return
+			}
 		}
+		r.lose()
+		nc.Close()
+		reads.Close()
 	}()
+	return r
+}
+
+// listen hears what the owner tells everybody.
+func (r *remote) listen(b *jetStream) error {
 	// The notice is a reason to ask, and its number is nothing to rely on: a read that
 	// believed one too high would end at what a power cut can take.
-	moved, err := nc.Subscribe(subjectMoved, func(*nats.Msg) { r.wake() })
+	moved, err := r.nc.Subscribe(subjectMoved, func(*nats.Msg) { r.wake() })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	begun, err := nc.Subscribe(subjectSegments, func(*nats.Msg) {
-		ctx, cancel := context.WithTimeout(r.lost, wait)
+	begun, err := r.nc.Subscribe(subjectSegments, func(*nats.Msg) {
+		ctx, cancel := context.WithTimeout(r.lost, r.wait)
 		defer cancel()
 		_ = b.refresh(ctx) // a read that needs the new segment looks for it, too
 	})
 	r.subs = append(r.subs, moved, begun)
-	return r, err
+	return err
 }
 
 func (r *remote) close() {

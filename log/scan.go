@@ -3,7 +3,6 @@ package log
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,7 @@ import (
 // Scan implements Backend.
 func (b *jetStream) Scan(_ context.Context, q Query) (Cursor, error) {
 	if b.reads.IsClosed() {
-		return nil, fmt.Errorf("%w: the connection is closed", ErrUnavailable)
+		return nil, errHungUp
 	}
 	return newScan(b, q), nil
 }

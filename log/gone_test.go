@@ -1,0 +1,196 @@
+package log_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// deaf connects to a server that from a question on hears nothing more, as one does that
+// is being stopped.
+type deaf struct {
+	server *server.Server
+
+	mu    sync.Mutex // guards what follows
+	to    []byte     // what the question is sent to begins so; nil: it hears everything
+	asked chan struct{}
+	conns []net.Conn
+	dead  bool
+}
+
+func (d *deaf) dial(t *testing.T) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(d), nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (d *deaf) InProcessConn() (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return nil, errors.New("the server is dead")
+	}
+	conn, err := d.server.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	d.conns = append(d.conns, conn)
+	return deafConn{conn, d}, nil
+}
+
+// turn has the server hear nothing from a question on, and returns when it is asked.
+func (d *deaf) turn(to string) (asked <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.to, d.asked = []byte("PUB "+to), make(chan struct{})
+	return d.asked
+}
+
+func (d *deaf) hears(text []byte) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.to == nil {
+		return true
+	}
+	select {
+	case <-d.asked:
+		return false
+	default:
+	}
+	if bytes.Contains(text, d.to) {
+		close(d.asked)
+		return false
+	}
+	return true
+}
+
+// die ends the connections, and takes no more.
+func (d *deaf) die() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dead = true
+	for _, conn := range d.conns {
+		conn.Close()
+	}
+}
+
+type deafConn struct {
+	net.Conn
+	d *deaf
+}
+
+func (c deafConn) Write(text []byte) (int, error) {
+	if !c.d.hears(text) {
+		return len(text), nil
+	}
+	return c.Conn.Write(text)
+}
+
+// call is something that is asked of a log.
+type call func(context.Context, *log.Log) error
+
+// last returns the last error of a sequence.
+func last[T any](seq iter.Seq2[T, error]) (err error) {
+	for _, err = range seq {
+	}
+	return err
+}
+
+// Whatever was asked when the owner of a store died, an attached process does not wait for
+// an answer that nobody can give any more.
+func TestNothingWaitsForADeadOwner(t *testing.T) {
+	log.SetAway(t, 100*time.Hour)
+	sub := events.Session("", "s")
+	for name, c := range map[string]struct {
+		asks []string
+		do   call
+	}{
+		"follow": {[]string{"tally.api.v1.watermark", "$JS.API.STREAM.INFO.", "$JS.API.CONSUMER.CREATE.", "$JS.API.CONSUMER.MSG.NEXT."},
+			func(ctx context.Context, l *log.Log) error { return last(l.Follow(ctx, events.Range{After: 1})) }},
+		"read": {[]string{"tally.api.v1.watermark", "$JS.API.STREAM.INFO.", "$JS.API.CONSUMER.CREATE.", "$JS.API.CONSUMER.MSG.NEXT."},
+			func(ctx context.Context, l *log.Log) error { return last(l.Read(ctx, events.Range{})) }},
+		"last": {[]string{"$JS.API.STREAM.INFO.", "$JS.API.DIRECT.GET."},
+			func(ctx context.Context, l *log.Log) error { _, err := l.Last(ctx, sub); return err }},
+		"record": {[]string{"$JS.API.DIRECT.GET."},
+			func(ctx context.Context, l *log.Log) error { _, err := l.Record(ctx, 1); return err }},
+		"head": {[]string{"$JS.API.STREAM.INFO."},
+			func(ctx context.Context, l *log.Log) error { _, err := l.Head(ctx); return err }},
+		"subjects": {[]string{"$JS.API.STREAM.INFO."},
+			func(ctx context.Context, l *log.Log) error { return last(l.Subjects(ctx, "", "")) }},
+		"append": {[]string{"tally.api.v1.append"},
+			func(ctx context.Context, l *log.Log) error {
+				_, err := l.Append(ctx, sub, log.Any, someTurn("e2"))
+				return err
+			}},
+	} {
+		for _, to := range c.asks {
+			t.Run(name+" "+to, func(t *testing.T) { diesWhenAsked(t, to, c.do) })
+		}
+	}
+}
+
+// diesWhenAsked has an owner die that was asked something by a call.
+func diesWhenAsked(t *testing.T, to string, do call) {
+	s := mustServeOwner(t)
+	d := &deaf{server: s}
+	attached := mustOpen(t, d.dial(t), log.Config{Via: true, Reads: d.dial(t), AckWait: 100 * time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough for any machine
+	defer cancel()
+	asked, over := d.turn(to), make(chan error, 1)
+	go func() { over <- do(ctx, attached) }()
+	select {
+	case <-asked:
+	case err := <-over:
+		t.Fatalf("it did not ask: %v", err)
+	}
+	d.die()
+	err := <-over
+	if unavailable := errors.Is(err, log.ErrUnavailable) && strings.Contains(err.Error(), "open it again"); !unavailable && !errors.Is(err, log.ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+}
+
+// mustServeOwner starts a server on which the owner of a store serves it. It has a record.
+func mustServeOwner(t *testing.T) *server.Server {
+	s := mustServe(t, t.TempDir(), nil)
+	owner := mustOpen(t, mustDial(t, s), log.Config{Owner: true})
+	svc, err := log.Serve(mustDial(t, s), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { svc.Close() })
+	mustAppend(t, owner, events.Session("", "s"), someTurn("e1"))
+	return s
+}
+
+// An owner that dies while a process attaches to it is not waited for either.
+func TestOpenDoesNotWaitForADeadOwner(t *testing.T) {
+	log.SetAway(t, 100*time.Hour)
+	for _, to := range []string{"$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO."} {
+		d := &deaf{server: mustServeOwner(t)}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		asked := d.turn(to)
+		go func() { <-asked; d.die() }()
+		if l, err := log.Open(ctx, d.dial(t), log.Config{Via: true, Reads: d.dial(t)}); l != nil || !errors.Is(err, log.ErrUnavailable) {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+}
