@@ -2,9 +2,11 @@ package tally
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -12,8 +14,8 @@ import (
 const patience = 5 * time.Second
 
 // Shows returns when a view, such as "catalog", shows everything that is acknowledged
-// now, and reports false if whoever keeps it takes longer than can be waited for. A view
-// that nobody keeps is ErrNotFound.
+// now, and reports false if whoever keeps it takes longer than can be waited for, or is
+// gone. A view that nobody keeps is ErrNotFound.
 func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 	at, err := st.Log.Durable(ctx)
 	if err != nil {
@@ -22,7 +24,7 @@ func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	err = st.Wait(waiting, view, at)
-	if err != nil && waiting.Err() != nil {
+	if err != nil && waiting.Err() != nil || errors.Is(err, log.ErrUnavailable) {
 		return false, ctx.Err()
 	}
 	return err == nil, err

@@ -216,7 +216,8 @@ func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 }
 
 // Wait returns when a view, such as "catalog", shows at least the record at an
-// offset, in this process or another. A view that nobody keeps is ErrNotFound.
+// offset, in this process or another. A view that nobody keeps is ErrNotFound. When the
+// process is gone that this one is attached to, it is log.ErrUnavailable: open the store again.
 func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error {
 	for _, r := range st.runners {
 		if r.View.Name() == view {

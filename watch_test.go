@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/internal/storetest"
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -228,9 +228,8 @@ func TestWatchEnds(t *testing.T) {
 // Through segments, and the death of the owner that a process is attached to, a watcher that
 // goes on from its last change sees each once and in order.
 func TestWatchGoesOn(t *testing.T) {
-	testkit.Long(t)
 	dir := t.TempDir()
-	config := "[store]\nbackend = \"local\"\ndir = \"store\"\nsegment = \"1MiB\"\n"
+	config := "[store]\nbackend = \"local\"\ndir = \"store\"\nsegment = \"64KiB\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "tally.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -241,8 +240,8 @@ func TestWatchGoesOn(t *testing.T) {
 		}
 		return st
 	}
-	const rounds, each = 2, 100
-	content := strings.Repeat("0123456789abcdef", 1<<10) // of 100, more than a segment
+	const rounds, each = 2, 20
+	content := strings.Repeat("0123456789abcdef", 1<<10) // of 20, some segments
 	var want, have []events.Offset
 	owner := open()
 	for round := range rounds {
@@ -290,6 +289,9 @@ func TestWatchGoesOn(t *testing.T) {
 		}
 	}
 	owner.Close()
+	if segments, err := natsfile.Folders(filepath.Join(dir, "store")); err != nil || len(segments) < 3 {
+		t.Errorf("the log is in %v, %v: no segment was begun while somebody watched", segments, err)
+	}
 	if !slices.Equal(have, want) {
 		t.Errorf("%d changes were seen, want %d, each once and in order", len(have), len(want))
 	}

@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -200,6 +201,25 @@ func TestAttachedSaysThatTheOwnerIsGone(t *testing.T) {
 		if !errors.Is(err, log.ErrUnavailable) || !strings.Contains(err.Error(), "open it again") {
 			t.Errorf("%s: %v", call, err)
 		}
+	}
+}
+
+// A view that the owner keeps is not waited for when the owner is gone.
+func TestViewOfADeadOwner(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStart(t, embedded.ServerOptions{Dir: dir})
+	st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough for any machine
+	defer cancel()
+	waited := make(chan error, 1)
+	go func() { waited <- st.Wait(ctx, "catalog", 1) }()
+	mustClose(t, s)
+	if err := <-waited; !errors.Is(err, log.ErrUnavailable) || !strings.Contains(err.Error(), "open it again") {
+		t.Error(err)
 	}
 }
 

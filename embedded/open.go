@@ -249,6 +249,8 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
 	st.ViewsDir, st.Catalog, st.Lister = c.Store, listed(c.Store), documents(c.Store)
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
+		ctx, cancel := a.Log().UntilGone(ctx)
+		defer cancel()
 		return catalog.Wait(ctx, c.Store, view, at)
 	}
 	uses(&st, a.Log(), func() (quota.Limits, error) { return quota.Load(c.Store) }, nil)

@@ -306,6 +306,23 @@ func (l *Log) errClosed(verb string) error {
 	return fmt.Errorf("log: %s: %w: the log is closed", verb, ErrUnavailable)
 }
 
+// UntilGone returns a context that ends with ctx, and when the log is closed or the owner is
+// gone through which it appends: then [context.Cause] is ErrUnavailable. It is for waits on
+// what the owner does.
+func (l *Log) UntilGone(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stops := []func() bool{context.AfterFunc(l.life, func() { cancel(l.errClosed("wait")) })}
+	if l.owner != nil {
+		stops = append(stops, context.AfterFunc(l.owner.lost, func() { cancel(l.owner.errLost()) }))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
 // Stamp sets an event's id and time, where it has none. A producer that wants
 // to be able to append an event again stamps it first, or names it itself.
 func (l *Log) Stamp(e events.Event) events.Event {

@@ -121,7 +121,7 @@ func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
-			return fmt.Errorf("catalog: waiting for view %s to show %v: %w", view, at, ctx.Err())
+			return fmt.Errorf("catalog: waiting for view %s to show %v: %w", view, at, context.Cause(ctx))
 		}
 	}
 }
