@@ -102,63 +102,40 @@ func TestWatchers(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()
 	const n = 10_000
-	check := func(who string, seen []events.Offset) {
-		if len(seen) != n {
-			t.Errorf("%s saw %d changes", who, len(seen))
-		}
-		for i, at := range seen {
-			if at != events.Offset(i+1) {
-				t.Errorf("%s saw %v as number %d", who, at, i+1)
-				return
-			}
-		}
-	}
-	var wg sync.WaitGroup
-	for i := range 3 {
-		wg.Go(func() {
-			var seen []events.Offset
-			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, 0) {
-				if err != nil {
-					t.Error(err)
+	// see watches from the first change to the last, and goes on when it is told to.
+	see := func(who string, each func(seen int)) (lagged int) {
+		for seen := 0; seen < n; {
+			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, events.Offset(seen)) {
+				if lag, ok := errors.AsType[*tally.LaggedError](err); ok && lag.After == events.Offset(seen) {
+					lagged++
+					break
 				}
-				if seen = append(seen, c.Offset); len(seen) == n {
+				if seen++; err != nil || c.Offset != events.Offset(seen) {
+					t.Errorf("%s saw %v as number %d: %v", who, c.Offset, seen, err)
+					return lagged
+				}
+				if each(seen); seen == n {
 					break
 				}
 			}
-			check(fmt.Sprint("watcher ", i), seen)
-		})
+		}
+		return lagged
+	}
+	var others, sleeper sync.WaitGroup
+	for i := range 3 {
+		others.Go(func() { see(fmt.Sprint("watcher ", i), func(int) {}) })
 	}
 	begun, asleep, awake := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	wg.Go(func() {
-		var seen []events.Offset
-		lagged := 0
-		for len(seen) < n {
-			after := events.Offset(len(seen))
-			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, after) {
-				if lag, ok := errors.AsType[*tally.LaggedError](err); ok {
-					lagged++
-					if lag.After != events.Offset(len(seen)) {
-						t.Errorf("told to go on after %v, having seen %d", lag.After, len(seen))
-					}
-					break
-				}
-				if err != nil {
-					t.Error(err)
-				}
-				seen = append(seen, c.Offset)
-				switch len(seen) {
-				case 1:
-					close(begun)
-				case 2: // it is live
-					close(asleep)
-					<-awake
-				}
-				if len(seen) == n {
-					break
-				}
+	sleeper.Go(func() {
+		lagged := see("the sleeper", func(seen int) {
+			switch seen {
+			case 1:
+				close(begun)
+			case 2: // it is live
+				close(asleep)
+				<-awake
 			}
-		}
-		check("the sleeper", seen)
+		})
 		if lagged != 1 {
 			t.Errorf("the sleeper was told %d times that it is slow", lagged)
 		}
@@ -170,8 +147,9 @@ func TestWatchers(t *testing.T) {
 	for range n - 2 {
 		mustSave(t, d, "doc", "x", text("x"))
 	}
+	others.Wait() // what they saw was offered to the sleeper, too
 	close(awake)
-	wg.Wait()
+	sleeper.Wait()
 }
 
 // A closed store ends its watches, and says so. Nothing of them is left: Memory checks.
