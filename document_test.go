@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
@@ -84,6 +85,7 @@ func TestDocuments(t *testing.T) {
 		t.Run("D-58", func(t *testing.T) { watches(t, st) })
 		t.Run("D-65", func(t *testing.T) { purges(t, st) })
 		t.Run("bad input", func(t *testing.T) { badInput(t, st) })
+		t.Run("large input", func(t *testing.T) { largeInput(t, d) })
 	})
 }
 
@@ -436,9 +438,13 @@ func badInput(t *testing.T, st *tally.Store) {
 			}
 		}
 	}
+}
+
+func largeInput(t *testing.T, d *tally.Documents) {
+	testkit.NotUnderRace(t) // the large content of D-11 and D-65 is written there
 	large := bytes.Repeat([]byte{0xfe}, 64<<20)
 	rev := mustCreate(t, d, "odd", "large", tally.Write{Data: large})
-	doc, err := d.Read(ctx, "odd", "large")
+	doc, err := d.Read(t.Context(), "odd", "large")
 	if err != nil || !bytes.Equal(doc.Data, large) || doc.Offset != rev.Offset {
 		t.Errorf("64 MiB: %v", err)
 	}
@@ -722,7 +728,7 @@ func purges(t *testing.T, st *tally.Store) {
 	mustHold(t, d, "doc", "a", "somebody else's")
 	mustHold(t, d, "doc", "b", "1")
 
-	large := bytes.Repeat([]byte("large "), 9<<20/6)
+	large := bytes.Repeat([]byte("large "), events.MaxBlobPart/6+1) // of two parts
 	for _, id := range []string{"large", "the same"} {
 		mustCreate(t, d, "doc", id, tally.Write{Data: large})
 	}

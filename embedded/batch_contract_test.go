@@ -47,6 +47,7 @@ var batchContract = []struct {
 }
 
 func TestBatchContract(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing of the log runs here, only the server and its client
 	t.Run("one server", func(t *testing.T) {
 		p := runPlain(t, t.TempDir())
 		side, err := nats.Connect("", nats.InProcessServer(p.Server))

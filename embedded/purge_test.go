@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -140,6 +141,7 @@ func (p purging) grep(dir string) (found []string) {
 // are shown, in lists, in search, in what is stored of documents, nor by its blob, if nobody
 // else refers to that. In the store's directory only the log has it still.
 func TestD65PurgeReachesEveryReader(t *testing.T) {
+	testkit.NotUnderRace(t) // the purges of TestDocuments run there
 	dir := t.TempDir()
 	open := func() *tally.Store {
 		st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: filepath.Join(dir, "store"), Own: true})

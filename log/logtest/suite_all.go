@@ -31,16 +31,18 @@ func mustAppendAll(t *testing.T, l *log.Log, parts ...log.Part) []log.Ack {
 		t.Fatal(err)
 	}
 	mustBe(t, "acks", len(acks), len(parts))
+	all := mustRead(t, l, events.Range{Kind: events.KindSession})
 	for i, p := range parts {
 		if len(p.Events) == 0 {
 			mustBe(t, "the ack of a guard", acks[i], log.Ack{})
 			continue
 		}
 		mustBe(t, "durability", acks[i].Durability, l.Durability())
-		recs := mustRead(t, l, events.Range{Subject: p.Subject, After: acks[i].First - 1, Upto: acks[i].Last})
 		var texts, want []string
-		for _, rec := range recs {
-			texts = append(texts, string(rec.Data))
+		for _, rec := range all {
+			if rec.Subject == p.Subject && acks[i].First <= rec.Offset && rec.Offset <= acks[i].Last {
+				texts = append(texts, string(rec.Data))
+			}
 		}
 		for _, e := range p.Events {
 			want = append(want, string(e.Data))
@@ -59,7 +61,7 @@ func mustCount(t *testing.T, l *log.Log, n int, subs ...string) {
 }
 
 func allGoToTheirSubjects(t *testing.T, l *log.Log) {
-	for n := 2; n <= 100; n += 14 {
+	for _, n := range []int{2, 37, 100} { // the fewest, the most, and some between
 		var parts []log.Part
 		for i := range n {
 			sub := fmt.Sprintf("s%d-%d", n, i)
@@ -201,7 +203,7 @@ func allThatCrossAreInOneOrder(t *testing.T, l *log.Log) {
 
 // Whoever reads while units are appended sees all of a unit, or nothing.
 func readersSeeAllOrNothing(t *testing.T, l *log.Log) {
-	const units = 60
+	const units = 20
 	done := make(chan struct{})
 	defer func() { <-done }()
 	go func() {
