@@ -5,8 +5,6 @@ package cmd_test
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,21 +14,21 @@ import (
 )
 
 // The power goes while units of three subjects are appended: none is there by half, and
-// none that was acknowledged is lost. And the test would notice: a build that stores the
-// parts one after the other leaves halves.
+// none that was acknowledged is lost. And the test would notice: who appends the parts one
+// after the other leaves halves.
 func TestPowerCutOfUnits(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	needImages(t)
 	t.Run("product", func(t *testing.T) {
-		cuts := 6
+		cuts := 4 // one for each number of writers
 		if soak() {
 			cuts = 300
 		}
 		d, units := newDisk(t), 0
 		for i := range cuts {
 			acked := make(map[string]bool)
-			half, lost := d.cutUnits(t, os.Args[0], i, acked)
+			half, lost := d.cutUnits(t, i, false, acked)
 			if half+lost > 0 {
 				t.Fatalf("cut %d: %d units are there by half, %d of %d that were acknowledged are lost", i, half, lost, len(acked))
 			}
@@ -43,26 +41,22 @@ func TestPowerCutOfUnits(t *testing.T) {
 		}
 		t.Logf("%d cuts, %d units", cuts, units)
 	})
-	t.Run("tally_units_apart", func(t *testing.T) {
-		build := filepath.Join(t.TempDir(), "cmd.test")
-		if out, err := exec.Command("go", "test", "-c", "-tags", "tally_units_apart", "-o", build, ".").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	t.Run("apart", func(t *testing.T) {
 		for i := range 5 {
-			if half, _ := newDisk(t).cutUnits(t, build, i, make(map[string]bool)); half > 0 {
+			if half, _ := newDisk(t).cutUnits(t, i, true, make(map[string]bool)); half > 0 {
 				t.Logf("caught: %d units are there by half", half)
 				return
 			}
 		}
-		t.Error("a build that stores the parts one by one left nothing by half: this test cannot tell")
+		t.Error("parts that were appended one by one left nothing by half: this test cannot tell")
 	})
 }
 
 // cutUnits appends units for a while, cuts the power, and looks at what is there.
-func (d *cutDisk) cutUnits(t *testing.T, build string, round int, acked map[string]bool) (half, lost int) {
+func (d *cutDisk) cutUnits(t *testing.T, round int, apart bool, acked map[string]bool) (half, lost int) {
 	t.Helper()
 	d.power(t, func(store string) {
-		p, out := startUnits(t, build, unitScript{Store: store, Round: time.Now().Format("150405.000000"), Writers: 1 + round%4})
+		p, out := startUnits(t, unitScript{Store: store, Round: time.Now().Format("150405.000000"), Writers: 1 + round%4, Apart: apart})
 		in := json.NewDecoder(out)
 		for n, most := 0, 1+rand.IntN(300); ; n++ {
 			var id string

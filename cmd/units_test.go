@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -31,6 +32,7 @@ type unitScript struct {
 	Round   string
 	Moves   int // amounts to move between accounts, by each of Writers; 0: units of three for ever
 	Writers int
+	Apart   bool // the parts of a unit one by one, as the log must not
 }
 
 // playUnits does what a script says, and says of each unit that it was acknowledged.
@@ -45,7 +47,7 @@ func playUnits(text string) {
 				if c.Moves > 0 {
 					s.move(fmt.Sprintf("%s-%d", c.Round, w), c.Moves)
 				} else {
-					s.three(fmt.Sprintf("%s-%d", c.Round, w))
+					s.three(fmt.Sprintf("%s-%d", c.Round, w), c.Apart)
 				}
 			})
 		}
@@ -100,8 +102,8 @@ func say(id string) {
 	fmt.Printf("%q\n", id)
 }
 
-// three appends to three sessions at once, for ever.
-func (s *shop) three(writer string) {
+// three appends to three sessions at once, or to one after the other, for ever.
+func (s *shop) three(writer string, apart bool) {
 	st := s.store(nil)
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("%s-%d", writer, i)
@@ -111,9 +113,15 @@ func (s *shop) three(writer string) {
 				Data: fmt.Appendf(nil, `{"entries":[{"thread":"main","turn":"%0500d"}]}`, i)}
 			parts = append(parts, log.Part{Subject: events.Session("", fmt.Sprint("s", (i+n)%7)), Events: []events.Event{e}})
 		}
-		if _, err := st.AppendAll(context.Background(), parts...); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+		units := [][]log.Part{parts}
+		if apart {
+			units = slices.Collect(slices.Chunk(parts, 1))
+		}
+		for _, unit := range units {
+			if _, err := st.AppendAll(context.Background(), unit...); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
 		}
 		say(id)
 	}
@@ -176,15 +184,14 @@ func transfer(st *tally.Store, from, to int, amount int64, id string) ([]log.Par
 	return parts, nil
 }
 
-// startUnits starts a process that plays a script, in another build of these tests if that
-// is given.
-func startUnits(t *testing.T, build string, c unitScript) (*exec.Cmd, io.Reader) {
+// startUnits starts a process that plays a script.
+func startUnits(t *testing.T, c unitScript) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := exec.CommandContext(t.Context(), build)
+	p := exec.CommandContext(t.Context(), os.Args[0])
 	p.Env, p.Stderr = append(os.Environ(), unitPlay+"="+string(text)), os.Stderr
 	out, err := p.StdoutPipe()
 	if err == nil {
@@ -252,7 +259,7 @@ func TestSumsStay(t *testing.T) {
 	acked, conflicts := make(map[string]bool), 0
 	var all sync.WaitGroup
 	play := func(round string, writers, moves int) *exec.Cmd {
-		p, out := startUnits(t, os.Args[0], unitScript{Store: dir, Round: round, Moves: moves, Writers: writers})
+		p, out := startUnits(t, unitScript{Store: dir, Round: round, Moves: moves, Writers: writers})
 		all.Go(func() {
 			in := json.NewDecoder(out)
 			for id := ""; in.Decode(&id) == nil; {

@@ -101,6 +101,15 @@ func (u *unit) run(ctx context.Context) (acks []Ack, err error) {
 	return acks, l.settleAll(ctx, u.parts, acks)
 }
 
+// store stores the unit, and leaves the queues.
+func (u *unit) store(ctx context.Context) ([]Ack, error) {
+	if u.l.redoes(u.parts) {
+		return u.redoable(ctx)
+	}
+	defer u.l.leaveAll(u.tickets)
+	return u.put(ctx)
+}
+
 // settleAll returns when everything that was stored is durable.
 func (l *Log) settleAll(ctx context.Context, parts []*appending, acks []Ack) error {
 	last := Ack{}
