@@ -258,11 +258,15 @@ func TestSumsStay(t *testing.T) {
 	var mu sync.Mutex // guards acked and conflicts
 	acked, conflicts := make(map[string]bool), 0
 	var all sync.WaitGroup
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
 	play := func(round string, writers, moves int) *exec.Cmd {
 		p, out := startUnits(t, unitScript{Store: dir, Round: round, Moves: moves, Writers: writers})
 		all.Go(func() {
+			defer begin() // also if it ends without a word
 			in := json.NewDecoder(out)
 			for id := ""; in.Decode(&id) == nil; {
+				begin()
 				mu.Lock()
 				if id == "conflict" {
 					conflicts++
@@ -275,7 +279,7 @@ func TestSumsStay(t *testing.T) {
 		return p
 	}
 	owner := play("owner", 2, 1<<30)
-	time.Sleep(500 * time.Millisecond) // it comes first
+	<-begun // it comes first
 	workers := []*exec.Cmd{play("one", 3, moves), play("two", 3, moves)}
 	for range kills {
 		time.Sleep(time.Duration(300+rand.IntN(700)) * time.Millisecond)

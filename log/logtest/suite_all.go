@@ -169,7 +169,7 @@ func allRefusesTheInvalid(t *testing.T, l *log.Log) {
 // Whoever appends to subjects in common comes one after the other, in all of them in the
 // same order, and nobody waits for ever.
 func allThatCrossAreInOneOrder(t *testing.T, l *log.Log) {
-	const writers, each = 4, 25
+	const writers, each = 4, 10
 	subs := []string{"a", "b", "c"}
 	var wg sync.WaitGroup
 	for w := range writers {
