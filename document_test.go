@@ -728,7 +728,7 @@ func purges(t *testing.T, st *tally.Store) {
 	mustHold(t, d, "doc", "a", "somebody else's")
 	mustHold(t, d, "doc", "b", "1")
 
-	large := bytes.Repeat([]byte("large "), events.MaxBlobPart/6+1) // of two parts
+	large := bytes.Repeat([]byte("large "), 9<<20/6)
 	for _, id := range []string{"large", "the same"} {
 		mustCreate(t, d, "doc", id, tally.Write{Data: large})
 	}

@@ -259,9 +259,9 @@ func (b *batches) put(subject string) uint64 {
 // atRest sends something again for as long as three nodes say that somebody's message is
 // under way, unless that is what is wanted.
 func (b *batches) atRest(send func() answer, codes ...int) answer {
-	for try := 0; ; try++ {
+	for giveUp := time.Now().Add(10 * time.Second); ; {
 		a := send()
-		if a.code != 10164 || b.replicas == 1 || try == 100 || slices.Contains(codes, a.code) {
+		if a.code != 10164 || b.replicas == 1 || slices.Contains(codes, a.code) || time.Now().After(giveUp) {
 			return a
 		}
 		time.Sleep(time.Millisecond)
