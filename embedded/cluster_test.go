@@ -98,11 +98,16 @@ func mustClusterSyncing(t testing.TB, interval string) *cluster {
 	return c
 }
 
-// freeAddresses returns addresses on which nobody listens, also when a node comes back.
+// freeAddresses returns addresses on which nobody listens, also when a node comes back:
+// the system gives their ports to no connection by itself, as it does with those from
+// 32768 on.
 func freeAddresses(t testing.TB, n int) (list []string) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(list) < n; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 15_000+rand.IntN(17_000)))
+		if err != nil && tries < 1000 {
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
