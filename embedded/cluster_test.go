@@ -173,6 +173,37 @@ func (c *cluster) mustOpen(o embedded.Options) *tally.Store {
 	}
 }
 
+// mustLog opens the log on a connection of its own, to a node and then to any.
+func (c *cluster) mustLog(node int) *log.Log {
+	c.t.Helper()
+	nc, err := nats.Connect(c.nodes[node].url+","+c.urls(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(nc.Close)
+	l, err := log.Open(c.t.Context(), nc, log.Config{AckWait: 2 * time.Second})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// mustWatch returns who can say which node leads, whichever are there.
+func (c *cluster) mustWatch() jetstream.JetStream {
+	c.t.Helper()
+	nc, err := nats.Connect(c.urls(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return js
+}
+
 // leader returns the node that leads the log's stream, or some node.
 func (c *cluster) leader(js jetstream.JetStream) int {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
@@ -359,15 +390,7 @@ func TestClusterLosesNothing(t *testing.T) {
 	if have := st.Log.Durability(); have != log.Replicated {
 		t.Fatalf("acknowledgements are %v", have)
 	}
-	watch, err := nats.Connect(c.urls(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.Close()
-	js, err := jetstream.New(watch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := c.mustWatch()
 	if s, err := js.Stream(t.Context(), "TALLY_1"); err != nil || s.CachedInfo().Config.Replicas != 3 {
 		t.Fatalf("the stream of a cluster: %v", err)
 	}
@@ -376,17 +399,7 @@ func TestClusterLosesNothing(t *testing.T) {
 	producers := make([]*producer, 6)
 	var running sync.WaitGroup
 	for i := range producers {
-		nc, err := nats.Connect(c.nodes[i%3].url+","+c.urls(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectBufSize(-1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
-		l, err := log.Open(t.Context(), nc, log.Config{AckWait: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		producers[i] = &producer{l: l, sub: events.Session("", fmt.Sprint("p", i))}
+		producers[i] = &producer{l: c.mustLog(i % 3), sub: events.Session("", fmt.Sprint("p", i))}
 		running.Go(func() { producers[i].run(t, stop) })
 	}
 	felt := func() bool {

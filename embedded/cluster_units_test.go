@@ -11,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
@@ -41,29 +38,12 @@ func TestClusterUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	watch, err := nats.Connect(c.urls(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.Close()
-	js, err := jetstream.New(watch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := c.mustWatch()
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	moved := make([]int, 4)
 	for w := range moved {
-		nc, err := nats.Connect(c.nodes[w%3].url+","+c.urls(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectBufSize(-1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
-		l, err := log.Open(t.Context(), nc, log.Config{AckWait: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		l := c.mustLog(w % 3)
 		running.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				if moveAmount(t, l, fmt.Sprint(w, "-", i)) {
