@@ -34,16 +34,16 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 		receipt, err := l.backend.Publish(ctx, pub)
 		last = err
 		switch conflict, _ := errors.AsType[*ConflictError](err); {
-		case err == nil && receipt.Duplicate:
+		case err == nil && receipt.Duplicate && len(parts) == 1:
 			ack, err := l.confirm(ctx, parts[0], receipt)
 			return []Ack{ack}, err
-		case err == nil:
+		case err == nil && !receipt.Duplicate:
 			return l.stored(parts, receipt), nil
 		case conflict != nil && len(parts) == 1:
 			parts[0].moved()
 			l.ids.of(parts[0].sub).whole = false
 			parts[0].tried, parts[0].claimed = pub.Writes[0].Expect, Exactly{Set: true, At: conflict.Have}
-		case errors.Is(err, ErrDuplicate):
+		case err == nil || errors.Is(err, ErrDuplicate):
 			for _, p := range parts {
 				p.look = true
 			}
@@ -158,8 +158,10 @@ func (l *Log) decideAll(ctx context.Context, parts []*appending) (pub Publicatio
 }
 
 func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
-	pub.Writes = make([]Write, len(parts))
+	pub.Writes = make([]Write, 0, len(parts))
 	for i, p := range parts {
+		decided := len(p.msgs) == 0 && l.config.Owner // nobody else writes: what is found stays so
+		p.tail = p.tail || decided
 		if n := l.segment(p); pub.Segment == 0 {
 			pub.Segment = n
 		}
@@ -183,7 +185,9 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 			}
 			p.exact = p.claimed // the backend counts from a record that nobody can see
 		}
-		pub.Writes[i] = Write{Subject: p.name, Messages: p.msgs, Expect: p.exact}
+		if !decided {
+			pub.Writes = append(pub.Writes, Write{Subject: p.name, Messages: p.msgs, Expect: p.exact})
+		}
 	}
 	return pub, acks, nil
 }
