@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 )
@@ -39,6 +40,11 @@ are those of the store directory: who reaches the store through a server sees wh
 used, and sets none.`,
 		Example: app.Examples("tally quota", "tally quota owner:ann 500MiB", "tally quota kind:note none", "tally quota -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if err := quota.CheckScope(args[0]); err != nil {
+					return err
+				}
+			}
 			if len(args) == 2 {
 				return setLimit(cmd.Context(), a, args[0], args[1])
 			}
