@@ -70,16 +70,13 @@ func ExitCode(err error) int {
 		}
 		return 130
 	}
-	if is[*config.Error](err) || is[*events.InvalidError](err) || errors.Is(err, projector.ErrNoLimits) {
+	if Is[*config.Error](err) || Is[*events.InvalidError](err) || errors.Is(err, projector.ErrNoLimits) {
 		return BadUsage
 	}
-	if is[*log.QuotaError](err) {
-		return Unreachable
-	}
-	if is[*events.DamageError](err) {
+	if Is[*events.DamageError](err) {
 		return Integrity
 	}
-	if is[*log.ConfigError](err) || is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {
+	if Is[*log.ConfigError](err) || Is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {
 		return Incompatible
 	}
 	switch {
@@ -89,13 +86,14 @@ func ExitCode(err error) int {
 		return Conflict
 	case errors.Is(err, log.ErrTooLarge):
 		return BadUsage
-	case errors.Is(err, log.ErrUnknown), errors.Is(err, log.ErrUnavailable), errors.Is(err, log.ErrFull), errors.Is(err, syscall.ENOSPC), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, log.ErrUnknown), errors.Is(err, log.ErrUnavailable), errors.Is(err, log.ErrFull), errors.Is(err, log.ErrQuota), errors.Is(err, syscall.ENOSPC), errors.Is(err, context.DeadlineExceeded):
 		return Unreachable
 	}
 	return Failed
 }
 
-func is[E error](err error) bool {
+// Is reports whether an error is, or wraps, one of a type.
+func Is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }

@@ -57,15 +57,10 @@ func isWritten(ctx context.Context, st *tally.Store, sub events.Subject) (bool, 
 	switch {
 	case errors.Is(err, events.ErrNotFound):
 		return false, nil
-	case is[*events.DamageError](err):
+	case cli.Is[*events.DamageError](err):
 		return true, nil
 	}
 	return err == nil, err
-}
-
-func is[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
 }
 
 // DocumentAt finds the document that an argument names, and the position that is asked for:
@@ -108,7 +103,7 @@ func (a *App) DocumentError(ctx context.Context, st *tally.Store, doc events.Sub
 	switch {
 	case errors.Is(err, tally.ErrExists):
 		return &cli.CodeError{Code: cli.Conflict, Err: fmt.Errorf("%w: nothing was written", err)}
-	case !errors.Is(err, events.ErrNotFound) || is[*projector.PositionError](err):
+	case !errors.Is(err, events.ErrNotFound) || cli.Is[*projector.PositionError](err):
 		return err
 	}
 	missing := &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no document %s in namespace %s", name, st.Namespace()), Hint: program + " docs ls lists the documents."}

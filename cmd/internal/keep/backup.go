@@ -226,13 +226,13 @@ func backupError(err error) error {
 	code, hint := 0, ""
 	folder, notFolder := errors.AsType[*backup.NotFolderError](err)
 	switch {
-	case is[*backup.DamageError](err), errors.Is(err, backup.ErrUnreadable):
+	case cli.Is[*backup.DamageError](err), errors.Is(err, backup.ErrUnreadable):
 		code, hint = cli.Integrity, "tally backup --list lists the others; --at restores one of them."
-	case is[*backup.BusyError](err):
+	case cli.Is[*backup.BusyError](err):
 		code, hint = cli.Unreachable, "Wait for the other process."
 	case notFolder && folder.Other == "":
 		code = cli.NotFound
-	case notFolder, is[*backup.OtherError](err), is[*backup.TargetError](err), is[*backup.AmbiguousError](err):
+	case notFolder, cli.Is[*backup.OtherError](err), cli.Is[*backup.TargetError](err), cli.Is[*backup.AmbiguousError](err):
 		code = cli.BadUsage
 	case errors.Is(err, backup.ErrNoBackup):
 		code, hint = cli.NotFound, "tally backup --list lists what is there."
@@ -240,11 +240,6 @@ func backupError(err error) error {
 		return err
 	}
 	return &cli.CodeError{Code: code, Err: err, Hint: hint}
-}
-
-func is[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
 }
 
 // listBackups prints the backups in a folder. One that cannot be read is among them, and
