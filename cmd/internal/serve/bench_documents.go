@@ -207,15 +207,15 @@ func newestContents(ctx context.Context, dir string, d time.Duration) (found []m
 		}); err != nil {
 			return err
 		}
-		for what, id := range map[string]string{whatNewestOfOne: "one", whatNewestOfMany: "many"} {
+		for _, of := range []struct{ what, id string }{{whatNewestOfOne, "one"}, {whatNewestOfMany, "many"}} {
 			m, err := produce(ctx, 1, d/2, func(ctx context.Context, _ int) error {
-				_, err := docs.Read(ctx, benchKind, id)
+				_, err := docs.Read(ctx, benchKind, of.id)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			m.What, m.Producers = what, 1
+			m.What, m.Producers = of.what, 1
 			found = append(found, m)
 		}
 		return nil
