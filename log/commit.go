@@ -161,13 +161,20 @@ type hold struct {
 	at events.Offset // the watermark goes no further; guarded by the committer's mu
 }
 
-// hold begins one, behind the offset that it returns.
-func (c *committer) hold() (*hold, events.Offset) {
+// hold begins one.
+func (c *committer) hold() *hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := &hold{at: c.stored}
 	c.units = append(c.units, h)
-	return h, h.at
+	return h
+}
+
+// before returns an offset behind which all of a unit is.
+func (c *committer) before(h *hold) events.Offset {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return h.at
 }
 
 // letGo ends one: all of the unit is stored, or nothing.

@@ -19,8 +19,9 @@ type Part struct {
 }
 
 // AppendAll appends to several subjects: all parts or none, whatever comes in between. No
-// reader sees some of them without the others. It gives an Ack for each part, that of a
-// guard is empty; between the events of a part there may be those of others.
+// reader sees some of them without the others, unless it asks for what is not durable yet
+// (Range.Buffered). It gives an Ack for each part, that of a guard is empty; between the
+// events of a part there may be those of others.
 //
 // Each part is as an [Log.Append] of its own: its events are stamped, recognised when they
 // are appended again, and limited; of all parts together there are at most
@@ -262,7 +263,7 @@ func (u *unit) publish(record *appending) ([]Ack, error) {
 	l := u.l
 	l.commit.coming.Add(1)
 	defer l.commit.coming.Add(-1)
-	h, before := l.commit.hold()
+	h := l.commit.hold()
 	receipt, err := l.publishSoon(l.life, single(record, 0))
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		l.commit.letGo(h)
@@ -276,7 +277,7 @@ func (u *unit) publish(record *appending) ([]Ack, error) {
 	}
 	if err != nil {
 		l.doubtful.Store(true)
-		if acks, err = u.insist(record, before); err != nil {
+		if acks, err = u.insist(record, h); err != nil {
 			return nil, err // the watermark stays where it is
 		}
 	}
@@ -365,12 +366,13 @@ func (l *Log) chain(p *appending, ack *Ack) error {
 
 // insist stores what is missing of a unit of which nobody knows how much was stored, until
 // all of it is, or the log is closed: then the next owner does.
-func (u *unit) insist(record *appending, before events.Offset) ([]Ack, error) {
+func (u *unit) insist(record *appending, h *hold) ([]Ack, error) {
 	l := u.l
 	for try := 1; ; try++ {
 		if l.closing() || pause(l.life, min(try, 6)) != nil {
 			return nil, fmt.Errorf("log: append %s: %w: the log was closed meanwhile", nameOf(u.parts), ErrUnknown)
 		}
+		before := l.commit.before(h) // another one after a Recover
 		if _, err := l.complete(l.life, record, before); err != nil {
 			continue
 		}
