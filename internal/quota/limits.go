@@ -58,8 +58,8 @@ func CheckScope(scope string) error {
 	return &events.InvalidError{Field: "scope", Reason: fmt.Sprintf("%q: want store, owner:NAME or kind:KIND of documents", scope)}
 }
 
-// CheckLimit returns an *events.InvalidError for a number of bytes that is no limit.
-func CheckLimit(bytes int64) error {
+// checkLimit returns an *events.InvalidError for a number of bytes that is no limit.
+func checkLimit(bytes int64) error {
 	if bytes < 0 || bytes > Most {
 		return &events.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d bytes: want 0, which is none, to %d", bytes, int64(Most))}
 	}
@@ -98,7 +98,7 @@ func parse(text []byte) (Limits, error) {
 	for scope, bytes := range f.Limits {
 		err := CheckScope(scope)
 		if err == nil {
-			err = CheckLimit(bytes - 1)
+			err = checkLimit(bytes - 1)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be read: %w", FileName, err)
@@ -113,7 +113,7 @@ func parse(text []byte) (Limits, error) {
 // Set sets one limit of the store in a directory, 0 for none. It is on disk when Set
 // returns, and the process that owns the store holds to it.
 func Set(dir, scope string, bytes int64) error {
-	if err := Check(scope, bytes); err != nil {
+	if err := checkBoth(scope, bytes); err != nil {
 		return err
 	}
 	l, err := Load(dir)

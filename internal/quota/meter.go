@@ -16,9 +16,6 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Live is the name of the one meter there is, in a *log.QuotaError.
-const Live = "live"
-
 // Meter counts the documents of a log that only this process appends to, and holds those
 // who append to the limits. It is safe for concurrent use.
 type Meter struct {
@@ -192,7 +189,7 @@ func (m *Meter) reserve(c *count, w *write) (done bool, err error) {
 		if limited && want > 0 && have+want > limit {
 			c.doubts = append(c.doubts, w.behind...)
 			c.hold(1, w.behind...)
-			return false, &log.QuotaError{Scope: scope, Meter: Live, Limit: limit, Have: have, Want: have + want}
+			return false, &log.QuotaError{Scope: scope, Meter: "live", Limit: limit, Have: have, Want: have + want}
 		}
 	}
 	w.reserve(adds)
@@ -286,7 +283,7 @@ func (m *Meter) read(ctx context.Context, c *count) error {
 
 // SetLimit sets the limit of a scope, 0 for none, for the store of this process.
 func (m *Meter) SetLimit(_ context.Context, scope string, bytes int64) error {
-	if err := Check(scope, bytes); err != nil {
+	if err := checkBoth(scope, bytes); err != nil {
 		return err
 	}
 	if m.dir != "" {
@@ -309,9 +306,9 @@ func (m *Meter) SetLimit(_ context.Context, scope string, bytes int64) error {
 	return nil
 }
 
-// Check returns an *events.InvalidError for what is no scope or no limit.
-func Check(scope string, bytes int64) error {
-	return errors.Join(CheckScope(scope), CheckLimit(bytes))
+// checkBoth returns an *events.InvalidError for what is no scope or no limit.
+func checkBoth(scope string, bytes int64) error {
+	return errors.Join(CheckScope(scope), checkLimit(bytes))
 }
 
 // look reads the file of the limits, if it may have changed. The caller holds mu.
