@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -130,65 +129,48 @@ func bucketUpdates(ctx context.Context, dir string, writers int, d time.Duration
 	return m, err
 }
 
-// sqliteUpdates measures a table in a file of SQLite, by one connection: see sqliteCommits.
-func sqliteUpdates(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
-	dir, err = os.MkdirTemp(dir, "sqlite-")
-	if err != nil {
-		return m, err
-	}
-	defer func() { err = errors.Join(err, discard(dir)) }()
-	url := "file:" + filepath.Join(dir, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)"
-	return rowUpdates(ctx, "sqlite", url, "blob", 1, writers, d)
+// sqliteUpdates measures tables in a file of SQLite, by one connection.
+func sqliteUpdates(ctx context.Context, dir string, writers int, d time.Duration) (measured, error) {
+	return inSQLite(dir, func(url string) (measured, error) { return rowUpdates(ctx, "sqlite", url, "blob", 1, writers, d) })
 }
 
 // rowUpdates measures a database that keeps what tally does: a transaction replaces a row,
 // if it has the revision that the writer knows, and adds it to the history.
-func rowUpdates(ctx context.Context, driver, url, bytes string, connections, writers int, d time.Duration) (m measured, err error) {
-	db, err := sql.Open(driver, url)
-	if err != nil {
-		return m, err
+func rowUpdates(ctx context.Context, driver, url, bytes string, connections, writers int, d time.Duration) (measured, error) {
+	tables := []string{
+		"tally_bench (id text PRIMARY KEY, revision bigint NOT NULL, data " + bytes + " NOT NULL)",
+		"tally_bench_history (id text NOT NULL, revision bigint NOT NULL, data " + bytes + " NOT NULL, PRIMARY KEY(id, revision))",
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
-	for _, create := range []string{
-		"CREATE TABLE tally_bench (id text PRIMARY KEY, revision bigint NOT NULL, data " + bytes + " NOT NULL)",
-		"CREATE TABLE tally_bench_history (id text NOT NULL, revision bigint NOT NULL, data " + bytes + " NOT NULL, PRIMARY KEY(id, revision))",
-	} {
-		if _, err := db.ExecContext(ctx, create); err != nil {
-			return m, err
+	return withTables(ctx, driver, url, connections, tables, func(db *sql.DB) (m measured, err error) {
+		for w := range writers {
+			if _, err := db.ExecContext(ctx, "INSERT INTO tally_bench VALUES ($1, 0, $2)", strconv.Itoa(w), []byte{}); err != nil {
+				return m, err
+			}
 		}
-	}
-	defer func() {
-		_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE tally_bench")
-		_, history := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE tally_bench_history")
-		err = errors.Join(err, dropped, history)
-	}()
-	for w := range writers {
-		if _, err := db.ExecContext(ctx, "INSERT INTO tally_bench VALUES ($1, 0, $2)", strconv.Itoa(w), []byte{}); err != nil {
-			return m, err
-		}
-	}
-	last := make([]int64, writers)
-	return produce(ctx, writers, d, func(ctx context.Context, w int) error {
-		tx, err := db.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-		done, err := tx.ExecContext(ctx, "UPDATE tally_bench SET revision = revision + 1, data = $1 WHERE id = $2 AND revision = $3", []byte(turnBytes), strconv.Itoa(w), last[w])
-		if err != nil {
-			return err
-		}
-		if n, err := done.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fmt.Errorf("%d rows of document %d were replaced", n, w))
-		}
-		last[w]++
-		if _, err := tx.ExecContext(ctx, "INSERT INTO tally_bench_history VALUES ($1, $2, $3)", strconv.Itoa(w), last[w], []byte(turnBytes)); err != nil {
-			return err
-		}
-		return tx.Commit()
+		last := make([]int64, writers)
+		return produce(ctx, writers, d, func(ctx context.Context, w int) error { return updateRow(ctx, db, w, &last[w]) })
 	})
+}
+
+// updateRow replaces a row of which the writer knows the revision.
+func updateRow(ctx context.Context, db *sql.DB, w int, last *int64) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+	done, err := tx.ExecContext(ctx, "UPDATE tally_bench SET revision = revision + 1, data = $1 WHERE id = $2 AND revision = $3", []byte(turnBytes), strconv.Itoa(w), *last)
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(err, fmt.Errorf("%d rows of document %d were replaced", n, w))
+	}
+	*last++
+	if _, err := tx.ExecContext(ctx, "INSERT INTO tally_bench_history VALUES ($1, $2, $3)", strconv.Itoa(w), *last, []byte(turnBytes)); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // newestContents measures how long it takes to read a document with one revision, and one

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -212,24 +213,46 @@ func copyFile(ctx context.Context, path string) error {
 
 // postgresCommits measures a PostgreSQL server; each producer has a connection.
 func postgresCommits(ctx context.Context, url string, producers int, d time.Duration) (measured, error) {
-	return rowCommits(ctx, "postgres", url, "CREATE TABLE tally_bench (n bigserial PRIMARY KEY, session text NOT NULL, data bytea NOT NULL)", producers, producers, d)
+	return rowCommits(ctx, "postgres", url, "tally_bench (n bigserial PRIMARY KEY, session text NOT NULL, data bytea NOT NULL)", producers, producers, d)
 }
 
-// sqliteCommits measures a table in a file of SQLite that loses nothing with the power:
-// a write-ahead log, synced by each commit. It has one writer at a time, so that one
-// connection is faster than many that wait for each other's lock.
-func sqliteCommits(ctx context.Context, dir string, producers int, d time.Duration) (m measured, err error) {
+// sqliteCommits measures a table in a file of SQLite, by one connection.
+func sqliteCommits(ctx context.Context, dir string, producers int, d time.Duration) (measured, error) {
+	return inSQLite(dir, func(url string) (measured, error) {
+		return rowCommits(ctx, "sqlite", url, "tally_bench (n INTEGER PRIMARY KEY, session text NOT NULL, data blob NOT NULL)", 1, producers, d)
+	})
+}
+
+// inSQLite runs f on a file of SQLite that loses nothing with the power: a write-ahead log,
+// synced by each commit. It has one writer at a time, so that one connection is faster than
+// many that wait for each other's lock.
+func inSQLite(dir string, f func(url string) (measured, error)) (m measured, err error) {
 	dir, err = os.MkdirTemp(dir, "sqlite-")
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, discard(dir)) }()
-	url := "file:" + filepath.Join(dir, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)"
-	return rowCommits(ctx, "sqlite", url, "CREATE TABLE tally_bench (n INTEGER PRIMARY KEY, session text NOT NULL, data blob NOT NULL)", 1, producers, d)
+	return f("file:" + filepath.Join(dir, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 }
 
 // rowCommits measures a database: each row of an event's size is a transaction.
-func rowCommits(ctx context.Context, driver, url, create string, connections, producers int, d time.Duration) (m measured, err error) {
+func rowCommits(ctx context.Context, driver, url, table string, connections, producers int, d time.Duration) (measured, error) {
+	return withTables(ctx, driver, url, connections, []string{table}, func(db *sql.DB) (m measured, err error) {
+		insert, err := db.PrepareContext(ctx, "INSERT INTO tally_bench (session, data) VALUES ($1, $2)")
+		if err != nil {
+			return m, err
+		}
+		data := make([]byte, benchTurn)
+		return produce(ctx, producers, d, func(ctx context.Context, p int) error {
+			_, err := insert.ExecContext(ctx, fmt.Sprintf("producer-%d", p), data)
+			return err
+		})
+	})
+}
+
+// withTables runs f on a database in which there are tables, each a name and its columns,
+// as long as that takes.
+func withTables(ctx context.Context, driver, url string, connections int, tables []string, f func(*sql.DB) (measured, error)) (m measured, err error) {
 	db, err := sql.Open(driver, url)
 	if err != nil {
 		return m, err
@@ -237,22 +260,17 @@ func rowCommits(ctx context.Context, driver, url, create string, connections, pr
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
-	if _, err := db.ExecContext(ctx, create); err != nil {
-		return m, err
+	for _, table := range tables {
+		if _, err := db.ExecContext(ctx, "CREATE TABLE "+table); err != nil {
+			return m, err
+		}
+		name, _, _ := strings.Cut(table, " ")
+		defer func() {
+			_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE "+name)
+			err = errors.Join(err, dropped)
+		}()
 	}
-	defer func() {
-		_, dropped := db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE tally_bench")
-		err = errors.Join(err, dropped)
-	}()
-	insert, err := db.PrepareContext(ctx, "INSERT INTO tally_bench (session, data) VALUES ($1, $2)")
-	if err != nil {
-		return m, err
-	}
-	data := make([]byte, benchTurn)
-	return produce(ctx, producers, d, func(ctx context.Context, p int) error {
-		_, err := insert.ExecContext(ctx, fmt.Sprintf("producer-%d", p), data)
-		return err
-	})
+	return f(db)
 }
 
 // rawPublishes measures the server alone: the same messages to the same subjects,
