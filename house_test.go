@@ -58,7 +58,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/page", "events projector internal/plain internal/rawjson internal/render internal/turns"},
 	{"internal/plain", ""},
 	{"internal/prices", "events internal/rawjson"},
-	{"internal/quota", "log projector events internal/durable"},
+	{"internal/quota", "log projector events internal/durable internal/lockfile"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
 	{"internal/segindex", "internal/durable"},

@@ -222,6 +222,11 @@ func (b *jetStream) Publish(ctx context.Context, p Publication) (Receipt, error)
 	}
 	b.appending.RLock()
 	defer b.appending.RUnlock()
+	return b.put(ctx, p)
+}
+
+// put is Publish while no segment is begun.
+func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 	l := b.line.Load()
 	s := l.active()
 	if p.Segment != 0 && p.Segment != s.n {

@@ -188,7 +188,7 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	if l.config.Sync != nil {
 		l.config.Durability = Durable
 		if l.config.Owner {
-			if err := l.redo(ctx); err != nil {
+			if err := l.redo(ctx, l.config.Settled, l.publishSoon); err != nil {
 				l.end()
 				return nil, err
 			}
@@ -283,6 +283,11 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	defer l.commit.busy.Unlock()
 	if err := work(); err != nil {
 		return err
+	}
+	if safe, _ := l.commit.durable(ctx); l.config.Owner {
+		if err := l.redo(ctx, safe, js.put); err != nil {
+			return err
+		}
 	}
 	st, err := js.State(ctx)
 	if err == nil {

@@ -65,11 +65,12 @@ func (d redoData) parts() ([]*appending, error) {
 	return parts, nil
 }
 
-// redo appends what is missing of units that the owner before this one had begun. Whoever
-// reads comes later. Nobody wrote to their subjects since: a turn in them lasts until all
-// of a unit is stored.
-func (l *Log) redo(ctx context.Context) error {
-	for rec, err := range l.Read(ctx, events.Range{Kind: events.KindUnit, After: l.config.Settled, Buffered: true}) {
+// redo appends what is missing of units that begin behind an offset: the owner before this
+// one had begun them, or the disk lost the end of what was written. Whoever reads comes
+// later. Nobody wrote to their subjects since: a turn in them lasts until all of a unit is
+// stored, and nothing is admitted while it is not known what is on disk.
+func (l *Log) redo(ctx context.Context, after events.Offset, publish publishing) error {
+	for rec, err := range l.Read(ctx, events.Range{Kind: events.KindUnit, After: after, Buffered: true}) {
 		if isDamage(err) {
 			continue // of a unit that was acknowledged all events were stored
 		}
@@ -79,14 +80,14 @@ func (l *Log) redo(ctx context.Context) error {
 		if rec.Type != events.TypeUnitAppended || rec.Source != redoSource {
 			continue
 		}
-		if err := l.redoUnit(ctx, rec); err != nil {
+		if err := l.redoUnit(ctx, rec, publish); err != nil {
 			return fmt.Errorf("log: the unit at %v: %w", rec.Offset, err)
 		}
 	}
 	return nil
 }
 
-func (l *Log) redoUnit(ctx context.Context, rec events.Record) error {
+func (l *Log) redoUnit(ctx context.Context, rec events.Record, publish publishing) error {
 	var d redoData
 	if err := rawjson.Unmarshal(rec.Data, &d); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (l *Log) redoUnit(ctx context.Context, rec events.Record) error {
 		return err
 	}
 	for _, p := range parts {
-		if _, err := l.complete(ctx, p, rec.Offset); err != nil {
+		if _, err := l.complete(ctx, p, rec.Offset, publish); err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ type Part struct {
 //
 // Each part is as an [Log.Append] of its own: its events are stamped, recognised when they
 // are appended again, and limited; of all parts together there are at most
-// events.MaxAppend. The subjects differ. Parts of one event stand in the log in the order
+// events.MaxAppend, and as many parts. The subjects differ. Parts of one event stand in the log in the order
 // in which they are given. Calls with a subject in common are stored in the
 // order of the calls.
 //
@@ -54,6 +54,9 @@ type unit struct {
 // beginAll takes the unit's place in the order of its subjects. Behind it run is to be
 // called.
 func (l *Log) beginAll(given []Part) (*unit, error) {
+	if n := len(given); n > events.MaxAppend {
+		return nil, &SizeError{Index: -1, What: "parts", Size: n, Max: events.MaxAppend}
+	}
 	u := &unit{l: l, begun: time.Now(), given: given, parts: make([]*appending, len(given))}
 	known := make(map[events.Subject]bool, len(given))
 	for i, p := range given {
@@ -373,7 +376,7 @@ func (u *unit) insist(record *appending, h *hold) ([]Ack, error) {
 			return nil, fmt.Errorf("log: append %s: %w: the log was closed meanwhile", nameOf(u.parts), ErrUnknown)
 		}
 		before := l.commit.before(h) // another one after a Recover
-		if _, err := l.complete(l.life, record, before); err != nil {
+		if _, err := l.complete(l.life, record, before, l.publishSoon); err != nil {
 			continue
 		}
 		acks, err := make([]Ack, len(u.parts)), error(nil)
@@ -381,7 +384,7 @@ func (u *unit) insist(record *appending, h *hold) ([]Ack, error) {
 			if len(p.msgs) == 0 {
 				continue
 			}
-			if acks[i], err = l.complete(l.life, p, before); err != nil {
+			if acks[i], err = l.complete(l.life, p, before, l.publishSoon); err != nil {
 				break
 			}
 		}
@@ -391,9 +394,12 @@ func (u *unit) insist(record *appending, h *hold) ([]Ack, error) {
 	}
 }
 
+// publishing is how one message is stored.
+type publishing func(context.Context, Publication) (Receipt, error)
+
 // complete stores those events of an append that are not in the log behind an offset.
 // Nobody else writes to its subject.
-func (l *Log) complete(ctx context.Context, p *appending, after events.Offset) (Ack, error) {
+func (l *Log) complete(ctx context.Context, p *appending, after events.Offset, publish publishing) (Ack, error) {
 	there := make(map[string]events.Offset, len(p.msgs))
 	last := after
 	if newest, err := l.backend.Last(ctx, p.name); err == nil {
@@ -414,7 +420,7 @@ func (l *Log) complete(ctx context.Context, p *appending, after events.Offset) (
 	for i, m := range p.msgs {
 		at := there[m.ID]
 		if at == 0 {
-			receipt, err := l.publishSoon(ctx, single(p, i))
+			receipt, err := publish(ctx, single(p, i))
 			if err != nil {
 				return Ack{}, err
 			}

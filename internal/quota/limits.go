@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/lockfile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -116,6 +117,11 @@ func Set(dir, scope string, bytes int64) error {
 	if err := checkBoth(scope, bytes); err != nil {
 		return err
 	}
+	lock, err := lockLimits(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	l, err := Load(dir)
 	if err != nil {
 		return err
@@ -132,6 +138,16 @@ func Set(dir, scope string, bytes int64) error {
 	}
 	time.Sleep(2 * fresh) // whoever owns the store has looked by then
 	return nil
+}
+
+// lockLimits keeps others from changing the limits, until it is closed.
+func lockLimits(dir string) (*os.File, error) {
+	for giveUp := time.Now().Add(10 * time.Second); ; time.Sleep(fresh / 4) {
+		lock, err := lockfile.Take(filepath.Join(dir, "limits.lock"))
+		if !errors.Is(err, lockfile.ErrLocked) || time.Now().After(giveUp) {
+			return lock, err
+		}
+	}
 }
 
 // fresh is how long the owner of a store takes what it read of the limits for what they are.

@@ -578,3 +578,20 @@ func TestWarns(t *testing.T) {
 		}
 	}
 }
+
+// Several who set limits at once do not lose each other's.
+func TestLimitsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			if err := Set(dir, fmt.Sprint("owner:", n), int64(n+1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if have, err := Load(dir); err != nil || len(have) != 8 {
+		t.Errorf("%v, %v", have, err)
+	}
+}

@@ -163,6 +163,14 @@ func allRefusesTheInvalid(t *testing.T, l *log.Log) {
 	}
 	_, err = l.Append(t.Context(), unit.Subject, log.Any, unit.Events...)
 	mustBeInvalid(t, err, "subject")
+	guards := []log.Part{part("a", log.Any, "1")}
+	for i := range events.MaxAppend {
+		guards = append(guards, guard(fmt.Sprint("g", i), log.At(0)))
+	}
+	_, err = l.AppendAll(t.Context(), guards...)
+	if size, ok = errors.AsType[*log.SizeError](err); !ok || size.What != "parts" {
+		t.Errorf("%d parts: %v", len(guards), err)
+	}
 	mustHaveNothing(t, l)
 }
 

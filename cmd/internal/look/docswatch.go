@@ -45,7 +45,7 @@ printed, without a gap. A change has no content: cat KIND/ID@OFFSET prints that.
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				if after == "" {
-					if w.after, err = st.Log.Head(cmd.Context()); err != nil {
+					if w.after, err = st.Log.Durable(cmd.Context()); err != nil {
 						return err
 					}
 				}
