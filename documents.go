@@ -54,7 +54,7 @@ func (st *Store) unexpired(ctx context.Context, list []projector.DocumentListed)
 
 // listed makes a list of the log: each document is read.
 func (st *Store) listed(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
-	l := lister{st: st, q: q, names: make(map[events.Subject]events.DocRef)}
+	l := lister{st: st, q: q}
 	if err := l.begin(); err != nil {
 		return nil, "", err
 	}
@@ -79,13 +79,7 @@ type lister struct {
 	link  events.Subject // that is asked for; zero: none
 	from  events.Subject // the page begins behind it
 	below events.Offset  // with Newest, it begins below this; 0: at the top
-	list  []listedDocument
-	names map[events.Subject]events.DocRef // what documents were renamed to
-}
-
-type listedDocument struct {
-	projector.DocumentListed
-	links []events.Link
+	list  []projector.DocumentListed
 }
 
 // begin reads where the page begins, as the catalog spells it.
@@ -110,25 +104,27 @@ func (l *lister) begin() (err error) {
 	return nil
 }
 
-// add looks at a document. With a link all of them are read, for the names of old.
+// add looks at a document.
 func (l *lister) add(ctx context.Context, sub events.Subject) error {
 	full := !l.q.Newest && l.q.Limit > 0 && len(l.list) > l.q.Limit
-	if l.link == (events.Subject{}) && (full || !l.selects(sub)) {
+	if full || !l.selects(sub) {
 		return nil
 	}
-	d, err := l.st.listedOf(ctx, sub)
+	d, links, err := l.st.listedOf(ctx, sub)
 	if err != nil {
 		return err
 	}
-	if d.RenamedTo != "" {
-		l.names[sub] = d.RenamedTo
-	}
 	q := l.q
-	if d.Revisions == 0 || !l.selects(sub) || d.Deleted && !q.Deleted || q.Owner != "" && d.Owner != q.Owner || q.Layer != "" && d.Layer != q.Layer || l.below > 0 && d.Last >= l.below {
+	if d.Revisions == 0 || d.Deleted && !q.Deleted || q.Owner != "" && d.Owner != q.Owner || q.Layer != "" && d.Layer != q.Layer || l.below > 0 && d.Last >= l.below {
 		return nil
 	}
 	if !q.Deleted && !d.ExpiresAt.IsZero() {
 		if now, err := l.st.logTime(ctx); err != nil || !d.ExpiresAt.After(now) {
+			return err
+		}
+	}
+	if q.Link != "" {
+		if has, err := l.st.haveLink(ctx, links, l.link, q.Rel); err != nil || !has {
 			return err
 		}
 	}
@@ -144,11 +140,7 @@ func (l *lister) selects(sub events.Subject) bool {
 
 // page returns what was found, as far as it is a page.
 func (l *lister) page() (list []projector.DocumentListed, next string, err error) {
-	for _, d := range l.list {
-		if l.link == (events.Subject{}) || slices.ContainsFunc(d.links, func(link events.Link) bool { return l.leads(link) }) {
-			list = append(list, d.DocumentListed)
-		}
-	}
+	list = l.list
 	if l.q.Newest {
 		slices.SortFunc(list, func(a, b projector.DocumentListed) int { return cmp.Compare(b.Last, a.Last) })
 	}
@@ -163,35 +155,16 @@ func (l *lister) page() (list []projector.DocumentListed, next string, err error
 	return list, last.Subject.String(), nil
 }
 
-// leads reports whether a link leads to what is asked for, under its name or an earlier one.
-func (l *lister) leads(link events.Link) bool {
-	if l.q.Rel != "" && link.Rel != l.q.Rel {
-		return false
-	}
-	to, err := events.ParseSubject(l.q.Namespace, link.To)
-	for range projector.MaxRenames {
-		if err != nil || to == l.link {
-			break
-		}
-		ref, renamed := l.names[to]
-		if !renamed {
-			return false
-		}
-		to, _, err = ref.Parse(l.q.Namespace)
-	}
-	return err == nil && to == l.link
-}
-
-// listedOf makes the row of a document: its title, owner and layer are those of the newest
-// revision that was not a deletion.
-func (st *Store) listedOf(ctx context.Context, sub events.Subject) (listedDocument, error) {
-	l := listedDocument{DocumentListed: projector.DocumentListed{Subject: sub}}
+// listedOf makes the row of a document, and returns its links: its title, owner and layer
+// are those of the newest revision that was not a deletion.
+func (st *Store) listedOf(ctx context.Context, sub events.Subject) (l projector.DocumentListed, links []events.Link, err error) {
+	l.Subject = sub
 	all, err := st.loader.History(ctx, sub)
 	if errors.Is(err, ErrNotFound) || err == nil && all.Last() == nil {
-		return l, nil
+		return l, nil, nil
 	}
 	if err != nil {
-		return l, err
+		return l, nil, err
 	}
 	var meta events.DocMeta
 	for _, rev := range slices.Backward(all.Revisions) {
@@ -206,19 +179,18 @@ func (st *Store) listedOf(ctx context.Context, sub events.Subject) (listedDocume
 	l.Deleted, l.Reason, l.RenamedTo, l.ContentType = last.Deleted, last.Reason, last.RenamedTo, last.ContentType
 	l.UpdatedAt, _ = last.Time.Time()
 	if last.Deleted {
-		return l, nil
+		return l, nil, nil
 	}
-	l.links = meta.Links
 	l.ExpiresAt, _ = meta.ExpiresAt.Time()
 	rec, err := st.Log.Record(ctx, last.Offset)
 	if err == nil {
 		rec, err = projector.Resolve(ctx, st.Log, rec, st.config.MaxValue)
 	}
 	if isDamage(err) {
-		return l, nil // it is there, and cannot be read
+		return l, meta.Links, nil // it is there, and cannot be read
 	}
 	l.Bytes, l.SHA256 = int64(len(rec.Data)), hashOf(rec.Data)
-	return l, err
+	return l, meta.Links, err
 }
 
 // Linked is a link between two subjects.
@@ -293,16 +265,48 @@ func (st *Store) follow(ctx context.Context, ns, link string) (to events.Subject
 		}
 		return to, err == nil, err
 	}
-	for range projector.MaxRenames {
-		now, err := st.newest(ctx, to)
-		if err != nil || now.exists || now.rev.RenamedTo == "" {
-			return to, now.exists, err
+	now, err := lastName(ctx, to, events.Subject{}, st.newest)
+	return now.sub, now.exists, err
+}
+
+// haveLink reports whether one of links has a relation, "" for any, and leads to a subject,
+// under its name or an earlier one.
+func (st *Store) haveLink(ctx context.Context, links []events.Link, to events.Subject, rel string) (bool, error) {
+	for _, l := range links {
+		sub, err := events.ParseSubject(to.Namespace, l.To)
+		if err != nil || rel != "" && l.Rel != rel {
+			continue
 		}
-		if to, _, err = now.rev.RenamedTo.Parse(ns); err != nil {
-			return to, false, err
+		if !sub.IsSession() {
+			now, err := lastName(ctx, sub, to, st.newest)
+			if err != nil {
+				return false, err
+			}
+			sub = now.sub
+		}
+		if sub == to {
+			return true, nil
 		}
 	}
-	return to, false, nil
+	return false, nil
+}
+
+// lastName looks at a document under the name that it was given last, or under one to stop
+// at, which is not looked at.
+func lastName(ctx context.Context, sub, stop events.Subject, now look) (newest, error) {
+	for range projector.MaxRenames {
+		if sub == stop {
+			break
+		}
+		n, err := now(ctx, sub)
+		if err != nil || n.rev.RenamedTo == "" {
+			return n, err
+		}
+		if sub, _, err = n.rev.RenamedTo.Parse(sub.Namespace); err != nil {
+			return n, err
+		}
+	}
+	return newest{sub: sub}, nil
 }
 
 // look returns what there is of a document now.

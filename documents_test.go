@@ -227,7 +227,7 @@ func TestListsAgree(t *testing.T) {
 	mustTurns(t, st.Session("s"), "x")
 	for _, q := range []projector.DocumentQuery{
 		{}, {Kind: "doc"}, {Kind: "none"}, {Prefix: "1"}, {Owner: "owner 1"}, {Layer: "project"}, {Deleted: true}, {Newest: true}, {Newest: true, Deleted: true}, {Kind: "blob"},
-		{Link: "document/doc/zwei"}, {Link: "document/doc/two"}, {Link: "document/doc/2", Rel: "see"}, {Link: "document/doc/1", Rel: "parent"}, {Link: "document/doc/up", Rel: "parent"},
+		{Link: "document/doc/zwei"}, {Link: "document/doc/two"}, {Link: "document/doc/2", Rel: "see"}, {Link: "document/doc/1", Rel: "parent"}, {Link: "document/doc/up", Rel: "parent"}, {Kind: "note", Link: "document/doc/zwei"},
 		{Limit: 3}, {Limit: 3, Newest: true}, {Limit: 5, Deleted: true}, {Limit: 1, Link: "document/doc/up"},
 	} {
 		for pages := 0; ; pages++ {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -200,19 +201,10 @@ func (w *watcher) has(ctx context.Context, m events.DocMeta) (bool, error) {
 	if w.q.Owner != "" && m.Owner != w.q.Owner || w.q.Layer != "" && m.Layer != w.q.Layer {
 		return false, nil
 	}
-	for _, l := range m.Links {
-		if w.q.Rel != "" && l.Rel != w.q.Rel {
-			continue
-		}
-		to, err := events.ParseSubject(w.q.Namespace, l.To)
-		if w.q.Link != "" && err == nil && to != w.link {
-			to, _, err = w.st.follow(ctx, w.q.Namespace, l.To)
-		}
-		if err != nil || w.q.Link == "" || to == w.link {
-			return err == nil, err
-		}
+	if w.q.Link != "" {
+		return w.st.haveLink(ctx, m.Links, w.link, w.q.Rel)
 	}
-	return w.q.Link == "" && w.q.Rel == "", nil
+	return w.q.Rel == "" || slices.ContainsFunc(m.Links, func(l events.Link) bool { return l.Rel == w.q.Rel }), nil
 }
 
 // revisionBefore returns the revision of a document before an offset, with offset 0 if
