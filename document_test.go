@@ -640,6 +640,12 @@ func layers(t *testing.T, st *tally.Store) {
 	if !invalid(err) {
 		t.Errorf("within a transaction: %v", err)
 	}
+	if _, err := d.Rename(ctx, "diary", "today", 0, "yesterday"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Create(ctx, "doc", "x", tally.Write{Layer: "project", Links: []events.Link{{Rel: "see", To: "document/diary/today"}}}); !invalid(err) {
+		t.Errorf("by a name of old: %v", err)
+	}
 	mustHold(t, d, "doc", "x", "")
 }
 

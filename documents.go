@@ -362,7 +362,7 @@ func (st *Store) layerOf(ctx context.Context, sub events.Subject, now look) (str
 		}
 		return o.Ledger().Text("layer"), nil
 	}
-	n, err := now(ctx, sub)
+	n, err := lastName(ctx, sub, events.Subject{}, now)
 	return n.rev.Meta.Layer, err
 }
 
