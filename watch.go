@@ -240,7 +240,7 @@ func noticeOf(rec events.Record, err error) notice {
 		return notice{at: damage.Offset, err: err}
 	}
 	n := notice{at: rec.Offset, rec: rec, len: len(rec.Data)}
-	if rec.Type == events.TypeDocumentWritten {
+	if rec.Type != events.TypeDocumentDeleted { // which says why in them
 		n.rec.Data = nil
 	}
 	return n
