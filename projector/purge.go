@@ -28,7 +28,7 @@ func (l *Loader) Record(ctx context.Context, at events.Offset) (Shown, error) {
 	return l.veil().show(ctx, rec)
 }
 
-// Shown yields records as a reader may see them, as Record does.
+// Shown yields records as a reader may see them, as Record does. They come in the order of the log.
 func (l *Loader) Shown(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[Shown, error] {
 	return func(yield func(Shown, error) bool) {
 		v := l.veil()
