@@ -750,6 +750,20 @@ func purges(t *testing.T, st *tally.Store) {
 			t.Errorf("%s twice: %v", id, err)
 		}
 	}
+	mustCreate(t, d, "doc", "before", tally.Write{Data: large})
+	mustSave(t, d, "doc", "before", text("small"))
+	if _, err := d.Rename(ctx, "doc", "before", 0, "after"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"before", "after"} { // and here the purge was cut short
+		erase(t, st, "doc", id, events.ReasonPurged)
+	}
+	if err := d.Purge(ctx, "doc", "after"); err != nil {
+		t.Errorf("what was cut short: %v", err)
+	}
+	if _, err := st.Blob(ctx, sum(large)); err == nil {
+		t.Error("large content under an earlier name can be read")
+	}
 	mustCreate(t, d, "doc", "large", tally.Write{Data: large})
 	if doc, err := d.Read(ctx, "doc", "large"); err != nil || !bytes.Equal(doc.Data, large) {
 		t.Errorf("written again: %v", err)

@@ -369,20 +369,22 @@ func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	if err != nil {
 		return err
 	}
-	names := []events.Subject{sub}
 	nothing := d.Tx(ctx, func(tx *Tx) error {
 		list, err := d.st.history(ctx, sub)
 		if err != nil {
 			return err
 		}
-		names, err = tx.purge(ctx, sub, list)
-		return err
+		return tx.purge(ctx, sub, list)
 	})
 	if nothing != nil && !errors.Is(nothing, ErrNotFound) {
 		return nothing
 	}
 	// Committed: nobody can read the document. A crash from here on leaves content that can
 	// be read by its hash alone, until the purge is made again.
+	names, err := d.st.namesOf(ctx, sub)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
 		purged, err := d.purgeBlobs(ctx, name)
 		if err != nil {
@@ -395,25 +397,46 @@ func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	return nothing
 }
 
-// purge purges what a document was, under each of its names, and returns these.
-func (tx *Tx) purge(ctx context.Context, sub events.Subject, list []Change) (names []events.Subject, err error) {
+// namesOf returns the name of a document and those that it had before, also of one that
+// was purged: only the log itself knows them then.
+func (st *Store) namesOf(ctx context.Context, sub events.Subject) ([]events.Subject, error) {
+	names := []events.Subject{sub}
+	for n := 0; n < len(names); n++ {
+		for rec, err := range st.Log.Read(ctx, events.Range{Subject: names[n]}) {
+			if err != nil && !isDamage(err) {
+				return nil, err
+			}
+			meta, _ := events.ParseDocMeta(rec.Extensions[events.ExtDoc]) // a void record says nothing
+			for _, l := range meta.Links {
+				from, err := events.ParseSubject(sub.Namespace, l.To)
+				if l.Rel == relRenamed && err == nil && from.Kind == sub.Kind && len(names) <= projector.MaxRenames && !slices.Contains(names, from) {
+					names = append(names, from)
+				}
+			}
+		}
+	}
+	return names, nil
+}
+
+// purge purges what a document was, under each of its names.
+func (tx *Tx) purge(ctx context.Context, sub events.Subject, list []Change) error {
 	for _, c := range list {
 		t, err := tx.know(ctx, c.Subject)
 		switch {
 		case err != nil:
-			return nil, err
+			return err
 		case t.exists && t.sub != sub:
-			return nil, fmt.Errorf("%s, which %s was before: %w", t.sub, sub, ErrExists)
+			return fmt.Errorf("%s, which %s was before: %w", t.sub, sub, ErrExists)
 		case t.event != nil || t.rev.IsPurge():
 			continue
 		}
 		e, err := tx.d.deletion(t.sub, events.DocumentDeleted{Reason: events.ReasonPurged})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		t.event, names = &e, append(names, t.sub)
+		t.event = &e
 	}
-	return names, nil
+	return nil
 }
 
 // purgeBlobs purges the content of a purged document that is kept by reference and that
