@@ -69,7 +69,8 @@ func (st *Store) listed(ctx context.Context, q projector.DocumentQuery) ([]proje
 			return nil, "", err
 		}
 	}
-	return l.page()
+	list, next := q.Page(l.list)
+	return list, next, nil
 }
 
 // lister makes one page of a list.
@@ -82,26 +83,15 @@ type lister struct {
 	list  []projector.DocumentListed
 }
 
-// begin reads where the page begins, as the catalog spells it.
+// begin reads what the query says of links and of where the page begins.
 func (l *lister) begin() (err error) {
 	if l.q.Link != "" {
 		if l.link, err = events.ParseSubject(l.q.Namespace, l.q.Link); err != nil {
 			return err
 		}
 	}
-	switch isOffset := strings.HasPrefix(l.q.After, "@"); {
-	case l.q.After == "":
-	case l.q.Newest && isOffset:
-		l.below, err = events.ParseOffset(l.q.After)
-	case !l.q.Newest && !isOffset:
-		l.from, err = events.ParseSubject(l.q.Namespace, l.q.After)
-	default:
-		err = errors.New("another order")
-	}
-	if err != nil {
-		return &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", l.q.After)}
-	}
-	return nil
+	l.from, l.below, err = l.q.Begin()
+	return err
 }
 
 // add looks at a document.
@@ -136,23 +126,6 @@ func (l *lister) add(ctx context.Context, sub events.Subject) error {
 func (l *lister) selects(sub events.Subject) bool {
 	behind := l.from == (events.Subject{}) || cmp.Or(strings.Compare(sub.Kind, l.from.Kind), strings.Compare(sub.ID, l.from.ID)) > 0
 	return behind && strings.HasPrefix(sub.ID, l.q.Prefix)
-}
-
-// page returns what was found, as far as it is a page.
-func (l *lister) page() (list []projector.DocumentListed, next string, err error) {
-	list = l.list
-	if l.q.Newest {
-		slices.SortFunc(list, func(a, b projector.DocumentListed) int { return cmp.Compare(b.Last, a.Last) })
-	}
-	if l.q.Limit <= 0 || len(list) <= l.q.Limit {
-		return list, "", nil
-	}
-	list = list[:l.q.Limit]
-	last := list[len(list)-1]
-	if l.q.Newest {
-		return list, last.Last.String(), nil
-	}
-	return list, last.Subject.String(), nil
 }
 
 // listedOf makes the row of a document, and returns its links: its title, owner and layer

@@ -1,6 +1,11 @@
 package projector
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -25,6 +30,40 @@ type DocumentQuery struct {
 	Newest    bool   // by DocumentListed.Last, the highest first; else by kind and id
 	Limit     int    // of the page; 0: no limit
 	After     string // what the page before gave as its end; "": the first page
+}
+
+// Begin returns what the page begins behind: a document, or with Newest an offset; zero for
+// the first page. An After that is not of such a list is an *events.InvalidError.
+func (q DocumentQuery) Begin() (doc events.Subject, at events.Offset, err error) {
+	switch isOffset := strings.HasPrefix(q.After, "@"); {
+	case q.After == "":
+	case isOffset && q.Newest:
+		at, err = events.ParseOffset(q.After)
+	case !isOffset && !q.Newest:
+		doc, err = events.ParseSubject(q.Namespace, q.After)
+	default:
+		err = errors.New("another order")
+	}
+	if err != nil {
+		err = &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", q.After)}
+	}
+	return doc, at, err
+}
+
+// Page makes a page of what was found, which is by kind and id unless the query is for the
+// newest, and returns where the next one begins, "" if nothing is left for it.
+func (q DocumentQuery) Page(found []DocumentListed) (list []DocumentListed, next string) {
+	if q.Newest {
+		slices.SortFunc(found, func(a, b DocumentListed) int { return cmp.Compare(b.Last, a.Last) })
+	}
+	if q.Limit <= 0 || len(found) <= q.Limit {
+		return found, ""
+	}
+	last := found[q.Limit-1]
+	if q.Newest {
+		return found[:q.Limit], last.Last.String()
+	}
+	return found[:q.Limit], last.Subject.String()
 }
 
 // DocumentListed is a document as a list has it.

@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func (r Reader) Documents(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error) {
 	q.Namespace = cmp.Or(q.Namespace, events.DefaultNamespace)
 	p := documentPage{r: r, q: q}
-	if p.after, err = parseAfter(q); err != nil {
+	if p.after, p.below, err = q.Begin(); err != nil {
 		return nil, "", err
 	}
 	if q.Link != "" {
@@ -39,7 +38,7 @@ func (r Reader) Documents(ctx context.Context, q projector.DocumentQuery) (list 
 			break
 		}
 	}
-	list, next = p.end()
+	list, next = q.Page(p.list)
 	return list, next, nil
 }
 
@@ -48,44 +47,12 @@ func (r Reader) Documents(ctx context.Context, q projector.DocumentQuery) (list 
 type documentPage struct {
 	r     Reader
 	q     projector.DocumentQuery
-	after documentMark
+	after events.Subject // the page begins behind it
+	below events.Offset  // with Newest, it begins below this; 0: at the top
 	link  events.Subject
 	where []string // conditions beside namespace and kind, which are ?1 and ?2
 	args  []any
 	list  []projector.DocumentListed
-}
-
-// documentMark is where a page begins: behind a document, or behind an offset.
-type documentMark struct {
-	doc events.Subject
-	at  events.Offset
-}
-
-// placeOf spells the place behind a document.
-func placeOf(q projector.DocumentQuery, d projector.DocumentListed) string {
-	if q.Newest {
-		return d.Last.String()
-	}
-	return d.Subject.String()
-}
-
-func parseAfter(q projector.DocumentQuery) (m documentMark, err error) {
-	if q.After == "" {
-		return m, nil
-	}
-	isOffset := strings.HasPrefix(q.After, "@")
-	switch {
-	case isOffset && q.Newest:
-		m.at, err = events.ParseOffset(q.After)
-	case !isOffset && !q.Newest:
-		m.doc, err = events.ParseSubject(q.Namespace, q.After)
-	default:
-		err = errors.New("another order")
-	}
-	if err != nil {
-		return m, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", q.After)}
-	}
-	return m, nil
 }
 
 // begin works out what holds for all kinds, and returns those to be looked at.
@@ -185,7 +152,7 @@ func (p *documentPage) kinds(ctx context.Context) ([]string, error) {
 		return []string{p.q.Kind}, nil
 	}
 	var list []string
-	for kind := p.after.doc.Kind; ; {
+	for kind := p.after.Kind; ; {
 		from := ">"
 		if kind != "" && len(list) == 0 {
 			from = ">=" // the rest of that kind
@@ -206,13 +173,13 @@ func (p *documentPage) read(ctx context.Context, kind string) error {
 	switch {
 	case p.q.Newest:
 		order, room = "head_offset DESC", p.q.Limit+1
-		if p.after.at > 0 {
-			where, args = append(where, "head_offset<?"), append(args, int64(p.after.at))
+		if p.below > 0 {
+			where, args = append(where, "head_offset<?"), append(args, int64(p.below))
 		}
-	case p.after.doc.Kind > kind:
+	case p.after.Kind > kind:
 		return nil
-	case p.after.doc.Kind == kind:
-		where, args = append(where, "id>?"), append(args, p.after.doc.ID)
+	case p.after.Kind == kind:
+		where, args = append(where, "id>?"), append(args, p.after.ID)
 	}
 	text := "SELECT " + documentColumns + " FROM documents WHERE " + strings.Join(where, " AND ") + " ORDER BY " + order
 	if p.q.Limit > 0 {
@@ -228,15 +195,3 @@ func (p *documentPage) read(ctx context.Context, kind string) error {
 }
 
 func (p *documentPage) full() bool { return p.q.Limit > 0 && len(p.list) > p.q.Limit }
-
-// end returns the page.
-func (p *documentPage) end() (list []projector.DocumentListed, next string) {
-	if p.q.Newest {
-		slices.SortFunc(p.list, func(a, b projector.DocumentListed) int { return cmp.Compare(b.Last, a.Last) })
-	}
-	if !p.full() {
-		return p.list, ""
-	}
-	list = p.list[:p.q.Limit]
-	return list, placeOf(p.q, list[len(list)-1])
-}
