@@ -39,7 +39,7 @@ func (e *LeaseError) Is(target error) bool { return target == log.ErrConflict }
 // The document need not be there. If somebody else has it, the error is *LeaseError.
 //
 // Time is the log's: that of its newest record, and what passed since this store was first
-// asked for it. So a lease never ends early, whatever the clocks do.
+// asked for it. So a lease ends early only if the clock that records are dated by is set forth.
 func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while time.Duration) (Lease, error) {
 	if holder == "" || !utf8.ValidString(holder) {
 		return Lease{}, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
@@ -165,7 +165,8 @@ type logClock struct {
 }
 
 // logTime is the time by the log: when its newest record was recorded, and what passed
-// since the store was first asked. A clock that is set, forth or back, changes nothing.
+// since the store was first asked. A clock that is set back changes nothing, and one
+// that is set forth nothing until a record is dated by it.
 func (st *Store) logTime(ctx context.Context) (time.Time, error) {
 	newest := time.Time{}
 	for rec, err := range st.Log.ReadBack(ctx, events.Range{Limit: 1}) {
