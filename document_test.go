@@ -70,20 +70,20 @@ func sum(data []byte) string {
 func TestDocuments(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		d := st.Documents()
-		t.Run("D-04", func(t *testing.T) { createReadUpdate(t, d) })
-		t.Run("D-05", func(t *testing.T) { sameIDTwoKinds(t, d) })
-		t.Run("D-06", func(t *testing.T) { existsAndNotFound(t, d) })
-		t.Run("D-07", func(t *testing.T) { saveIsUpsert(t, d) })
-		t.Run("D-11", func(t *testing.T) { bytesAsTheyWere(t, st) })
-		t.Run("D-33", func(t *testing.T) { historyAndAsOf(t, d) })
-		t.Run("D-35", func(t *testing.T) { nothingFailsSilently(t, d) })
-		t.Run("D-49", func(t *testing.T) { oneOfTwoWriters(t, d) })
-		t.Run("D-51", func(t *testing.T) { linksAndParents(t, d) })
-		t.Run("D-55", func(t *testing.T) { transactions(t, st) })
-		t.Run("D-56", func(t *testing.T) { renames(t, st) })
-		t.Run("D-57", func(t *testing.T) { listsByPrefix(t, d) })
-		t.Run("D-58", func(t *testing.T) { watches(t, st) })
-		t.Run("D-65", func(t *testing.T) { purges(t, st) })
+		t.Run("D-04 a document is created, read and updated", func(t *testing.T) { createReadUpdate(t, d) })
+		t.Run("D-05 one id in two kinds is two documents", func(t *testing.T) { sameIDTwoKinds(t, d) })
+		t.Run("D-06 what exists is not created, what is missing not updated, read or deleted", func(t *testing.T) { existsAndNotFound(t, d) })
+		t.Run("D-07 save writes in any case, and a stale base changes nothing", func(t *testing.T) { saveIsUpsert(t, d) })
+		t.Run("D-11 bytes are stored and shown as they were", func(t *testing.T) { bytesAsTheyWere(t, st) })
+		t.Run("D-33 history, and reading as of then", func(t *testing.T) { historyAndAsOf(t, d) })
+		t.Run("D-35 no refusal is silent", func(t *testing.T) { nothingFailsSilently(t, d) })
+		t.Run("D-49 of two writers one succeeds, and a lease is shown", func(t *testing.T) { oneOfTwoWriters(t, d) })
+		t.Run("D-51 links and parents are checked, backlinks listed", func(t *testing.T) { linksAndParents(t, d) })
+		t.Run("D-55 a transaction is all or nothing", func(t *testing.T) { transactions(t, st) })
+		t.Run("D-56 a rename is atomic and keeps history, links and lease", func(t *testing.T) { renames(t, st) })
+		t.Run("D-57 pages by prefix have no gaps and no repeats", func(t *testing.T) { listsByPrefix(t, d) })
+		t.Run("D-58 a watch has every change once and in order", func(t *testing.T) { watches(t, st) })
+		t.Run("D-65 a purge reaches every reader", func(t *testing.T) { purges(t, st) })
 		t.Run("bad input", func(t *testing.T) { badInput(t, st) })
 		t.Run("large input", func(t *testing.T) { largeInput(t, d) })
 	})
@@ -577,7 +577,7 @@ func TestDocumentKinds(t *testing.T) {
 		}},
 		"diary": {Layer: "personal"},
 	}}, func(t *testing.T, st *tally.Store) {
-		t.Run("D-50", func(t *testing.T) { validators(t, st.Documents()) })
+		t.Run("D-50 a validator refuses with field and reason", func(t *testing.T) { validators(t, st.Documents()) })
 		t.Run("layers", func(t *testing.T) { layers(t, st) })
 	})
 }

@@ -68,8 +68,8 @@ func limits(t *testing.T, st *tally.Store, set map[string]int64) (can bool) {
 }
 
 func TestLimits(t *testing.T) {
-	t.Run("D-44", func(t *testing.T) { storetest.Each(t, testLimits) })
-	t.Run("D-70", func(t *testing.T) { storetest.Each(t, testLimitsTogether) })
+	t.Run("D-44 limits by store, owner and kind", func(t *testing.T) { storetest.Each(t, testLimits) })
+	t.Run("D-70 limits hold for many writers at once", func(t *testing.T) { storetest.Each(t, testLimitsTogether) })
 }
 
 // Limits of the store, of an owner and of a kind: what is used can be seen, near a limit

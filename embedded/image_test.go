@@ -130,7 +130,7 @@ func TestImageOfAStoreInUse(t *testing.T) {
 	var images []embedded.Image
 	var before [][]string // what was acknowledged before each
 	for i := range 8 {
-		for len(p.soFar()) < 100*i+rand.IntN(100) {
+		for len(p.soFar()) < 100*i+1+rand.IntN(100) {
 			time.Sleep(time.Millisecond)
 		}
 		before = append(before, p.soFar())
