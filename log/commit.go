@@ -188,6 +188,13 @@ func (c *committer) letGo(h *hold) {
 	}
 }
 
+// held reports whether a unit has to be whole before an offset can be shown.
+func (c *committer) held(at events.Offset) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.units) > 0 && at > c.shown()
+}
+
 // shown is how far the watermark could go. The caller holds mu.
 func (c *committer) shown() events.Offset {
 	if len(c.units) > 0 {
@@ -316,12 +323,16 @@ func (c *committer) await(ctx context.Context, at events.Offset) error {
 
 // awaitFor is await that also ends when patience does.
 func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
-	if safe, _ := c.durable(ctx); safe < at {
+	// What is behind the beginning of a unit is shown when that is whole: a sync before
+	// then would be one more than is needed, and letGo asks for the one that counts.
+	if safe, _ := c.durable(ctx); safe < at && !c.held(at) {
 		c.lead()
 	}
 	err := error(nil)
 	if over := c.enlist(at); over != nil {
-		c.ask()
+		if !c.held(at) {
+			c.ask()
+		}
 		select {
 		case <-over:
 		case <-patience:
