@@ -176,7 +176,7 @@ func TestClusterBatchesSettle(t *testing.T) {
 	for i := range 9 {
 		list = append(list, mustBatches(t, nc, c.mustConnect(c.urls()), fmt.Sprint("B", i), 3, true))
 	}
-	rounds, handovers := 1, 4
+	rounds, handovers := 1, 1
 	if os.Getenv("TALLY_SOAK") != "" {
 		rounds, handovers = 10, 60
 	}

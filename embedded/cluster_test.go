@@ -380,6 +380,7 @@ func (p *producer) insist(ctx context.Context, expect log.Expect, evs []events.E
 // was acknowledged is there, once, each session in its order, and all finish.
 func TestClusterLosesNothing(t *testing.T) {
 	testkit.Long(t)
+	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
 	home(t, nil)
 	rounds := 1
 	if os.Getenv("TALLY_SOAK") != "" {
