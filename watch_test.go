@@ -162,12 +162,18 @@ func TestWatchEnds(t *testing.T) {
 		d := st.Documents()
 		mustCreate(t, d, "doc", "x", text("x"))
 		var last error
+		var closing sync.WaitGroup
 		for _, err := range d.Watch(t.Context(), projector.DocumentQuery{}, 0) {
 			if last = err; err != nil {
 				continue
 			}
-			go st.Close()
+			closing.Go(func() {
+				if err := st.Close(); err != nil {
+					t.Error(err)
+				}
+			})
 		}
+		closing.Wait() // before the test's directory goes
 		if !errors.Is(last, log.ErrUnavailable) {
 			t.Errorf("closed: %v", last)
 		}

@@ -97,13 +97,15 @@ func testFollow(t *testing.T, st *tally.Store) {
 		break
 	}
 	later := evals.Of(st, "later") // does not exist yet
-	go func() { _, _ = later.Append(t.Context(), step(0, "first")) }()
+	var appending sync.WaitGroup
+	appending.Go(func() { need(later.Append(t.Context(), step(0, "first"))) })
 	for u, err := range later.Follow(t.Context(), 0) {
 		if err != nil || texts(&evals.Data{Steps: u.Steps}) != "first" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		break
 	}
+	appending.Wait()
 }
 
 func testFork(t *testing.T, st *tally.Store) {
