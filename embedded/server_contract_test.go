@@ -53,19 +53,26 @@ func TestServerContract(t *testing.T) {
 	}
 }
 
-// The page and the tests have the same list.
 func TestServerContractIsDocumented(t *testing.T) {
-	var want, have []string
+	var promises []string
 	for _, c := range contract {
-		want = append(want, c.promise)
+		promises = append(promises, c.promise)
 	}
+	mustBeDocumented(t, "What is taken for granted", 3, promises)
+}
+
+// mustBeDocumented checks that a table of docs/nats-server.md, known by its first heading and
+// its number of columns, lists what the tests do, in their order.
+func mustBeDocumented(t *testing.T, heading string, columns int, promises []string) {
+	t.Helper()
+	var rows []string
 	for line := range strings.Lines(string(mustReadFile(t, filepath.Join("..", "docs", "nats-server.md")))) {
-		if cells := strings.Split(line, " | "); len(cells) == 3 && !strings.Contains(line, "---") && cells[0] != "| What is taken for granted" {
-			have = append(have, strings.ReplaceAll(strings.TrimPrefix(cells[0], "| "), "`", ""))
+		if cells := strings.Split(line, " | "); len(cells) == columns && !strings.Contains(line, "---") && cells[0] != "| "+heading {
+			rows = append(rows, strings.ReplaceAll(strings.TrimPrefix(cells[0], "| "), "`", ""))
 		}
 	}
-	if !slices.Equal(want, have) {
-		t.Errorf("the page has\n%s\nthe tests have\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(promises, rows) {
+		t.Errorf("the page has\n%s\nthe tests have\n%s", strings.Join(rows, "\n"), strings.Join(promises, "\n"))
 	}
 }
 

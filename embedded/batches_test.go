@@ -1,0 +1,285 @@
+package embedded_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// batches is a stream that takes them.
+type batches struct {
+	t        testing.TB
+	nc, side *nats.Conn // side: for what happens beside it
+	js       jetstream.JetStream
+	stream   string
+	prefix   string // of the test's subjects
+	replicas int
+}
+
+func mustBatches(t testing.TB, nc, side *nats.Conn, stream string, replicas int, atomic bool) *batches {
+	t.Helper()
+	b := &batches{t: t, nc: nc, side: side, stream: stream, prefix: stream + ".", replicas: replicas}
+	var err error
+	if b.js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // until the nodes have found each other
+		_, err = b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"}, Replicas: replicas,
+			Discard: jetstream.DiscardNew, AllowAtomicPublish: atomic}) // without direct gets: only the leader answers
+		if err == nil && b.reached(nc) && b.reached(side) {
+			return b
+		}
+		if time.Now().After(giveUp) {
+			t.Fatalf("no stream: %v", err)
+		}
+	}
+}
+
+// reached reports whether messages of a connection come to the stream's leader.
+func (b *batches) reached(nc *nats.Conn) bool {
+	m, err := nc.Request(b.prefix+"reached", nil, time.Second)
+	return err == nil && b.parse(m.Data).seq > 0
+}
+
+// message is one of a batch. Its expectation is of its own subject, or of the one that it
+// guards.
+type message struct {
+	subject string
+	expect  string // a sequence; empty: none
+	guard   string
+	id      string
+	header  map[string]string // further ones
+}
+
+// answer is what the server says to a commit, or to a message by itself.
+type answer struct {
+	code      int
+	text      string
+	seq       uint64
+	count     int
+	duplicate bool
+	err       error // no answer
+}
+
+func (a answer) String() string {
+	switch {
+	case a.err != nil:
+		return a.err.Error()
+	case a.code != 0:
+		return fmt.Sprint(a.code, " ", a.text)
+	}
+	return fmt.Sprintf("%d messages, the last at %d, duplicate: %v", a.count, a.seq, a.duplicate)
+}
+
+func (b *batches) encode(m message, more map[string]string) *nats.Msg {
+	msg := &nats.Msg{Subject: b.prefix + m.subject, Header: nats.Header{}, Data: []byte(m.subject)}
+	set := func(name, value string) {
+		if value != "" {
+			msg.Header[name] = []string{value}
+		}
+	}
+	set("Nats-Expected-Last-Subject-Sequence", m.expect)
+	set("Nats-Msg-Id", m.id)
+	if m.guard != "" {
+		set("Nats-Expected-Last-Subject-Sequence-Subject", b.prefix+m.guard)
+	}
+	for _, list := range []map[string]string{m.header, more} {
+		for name, value := range list {
+			set(name, value)
+		}
+	}
+	return msg
+}
+
+// batch is one that was begun.
+type batch struct {
+	*batches
+	id   string
+	sent int
+}
+
+func (b *batches) begin(list ...message) *batch {
+	b.t.Helper()
+	c := &batch{b, nuid.Next(), 0}
+	c.send(list...)
+	return c
+}
+
+func (c *batch) next() map[string]string {
+	c.sent++
+	return map[string]string{"Nats-Batch-Id": c.id, "Nats-Batch-Sequence": strconv.Itoa(c.sent)}
+}
+
+func (c *batch) send(list ...message) {
+	c.t.Helper()
+	for _, m := range list {
+		if err := c.nc.PublishMsg(c.encode(m, c.next())); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// commit sends the last message, or one of which the server keeps nothing.
+func (c *batch) commit(m message) answer { return c.ask(c.last(m, "1")) }
+
+func (c *batch) end(m message) answer { return c.ask(c.last(m, "eob")) }
+
+func (c *batch) last(m message, how string) *nats.Msg {
+	more := c.next()
+	more["Nats-Batch-Commit"] = how
+	return c.encode(m, more)
+}
+
+// all sends a batch, and gives the answer to its commit.
+func (b *batches) all(list ...message) answer {
+	b.t.Helper()
+	return b.begin(list[:len(list)-1]...).commit(list[len(list)-1])
+}
+
+func (b *batches) ask(m *nats.Msg) answer {
+	reply, err := b.nc.RequestMsg(m, 5*time.Second)
+	if err != nil {
+		return answer{err: err}
+	}
+	return b.parse(reply.Data)
+}
+
+func (b *batches) parse(data []byte) answer {
+	var said struct {
+		Seq       uint64
+		Count     int
+		Duplicate bool
+		Error     struct {
+			ErrCode     int `json:"err_code"`
+			Description string
+		}
+	}
+	err := json.Unmarshal(data, &said)
+	return answer{said.Error.ErrCode, said.Error.Description, said.Seq, said.Count, said.Duplicate, err}
+}
+
+// put stores a message by itself and gives its sequence, when the server knows of nothing
+// under way to the subject any more: it may acknowledge a message a moment before.
+func (b *batches) put(subject string) uint64 {
+	b.t.Helper()
+	a := b.ask(b.encode(message{subject: subject}, nil))
+	if a.err != nil || a.code != 0 {
+		b.t.Fatal(a)
+	}
+	if refused := b.atRest(func() answer { return b.ask(b.encode(message{subject: subject, expect: at(a.seq + 1)}, nil)) }, 10071); refused.code != 10071 {
+		b.t.Fatal(refused)
+	}
+	return a.seq
+}
+
+// atRest sends something again for as long as three nodes say that somebody's message is
+// under way, unless that is what is wanted.
+func (b *batches) atRest(send func() answer, codes ...int) answer {
+	for giveUp := time.Now().Add(10 * time.Second); ; {
+		a := send()
+		if a.code != 10164 || b.replicas == 1 || slices.Contains(codes, a.code) || time.Now().After(giveUp) {
+			return a
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (b *batches) lastSequence() uint64 {
+	b.t.Helper()
+	s, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s.CachedInfo().State.LastSeq
+}
+
+// stored gives the sequences of a subject's messages.
+func (b *batches) stored(subject string) (list []uint64) {
+	b.t.Helper()
+	s, err := b.js.Stream(b.t.Context(), b.stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	from := uint64(1)
+	for {
+		m, err := s.GetMsg(b.t.Context(), from, jetstream.WithGetMsgSubject(b.prefix+subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return list
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		list, from = append(list, m.Sequence), m.Sequence+1
+	}
+}
+
+// mustStore wants a batch to be stored, and nothing else with it.
+func (b *batches) mustStore(list ...message) answer {
+	b.t.Helper()
+	before := b.lastSequence()
+	a := b.atRest(func() answer { return b.all(list...) })
+	if a.code != 0 || a.err != nil || a.count != len(list) || a.seq != before+uint64(len(list)) || b.lastSequence() != a.seq {
+		b.t.Errorf("%v is answered %v, the last sequence was %d", list, a, before)
+	}
+	return a
+}
+
+// mustRefuse wants a batch to be refused with one of the codes, and nothing to be stored.
+func (b *batches) mustRefuse(list []message, codes ...int) answer {
+	b.t.Helper()
+	before := b.lastSequence()
+	a := b.atRest(func() answer { return b.all(list...) }, codes...)
+	if !slices.Contains(codes, a.code) || b.lastSequence() != before {
+		b.t.Errorf("%v is answered %v, want %d; the last sequence was %d, is %d", list, a, codes, before, b.lastSequence())
+	}
+	return a
+}
+
+func at(seq uint64) string { return strconv.FormatUint(seq, 10) }
+
+// pair sends two batches side by side, by two connections, and gives both answers.
+func (b *batches) pair(one, two []message) (both [2]answer) {
+	other := *b
+	other.nc = b.side
+	first, second := b.begin(one[:len(one)-1]...), other.begin(two[:len(two)-1]...)
+	var commits sync.WaitGroup
+	commits.Go(func() { both[1] = second.commit(two[len(two)-1]) })
+	both[0] = first.commit(one[len(one)-1])
+	commits.Wait()
+	return both
+}
+
+// codes counts answers.
+type codes map[string]int
+
+func (c codes) add(list ...answer) {
+	for _, a := range list {
+		switch {
+		case a.err != nil:
+			c[a.err.Error()]++
+		default:
+			c[strconv.Itoa(a.code)]++
+		}
+	}
+}
+
+// mustWinOnce wants one of two batches to be stored, and the other to be refused as the
+// subject is not, or may not be, as expected.
+func (b *batches) mustWinOnce(both [2]answer) {
+	b.t.Helper()
+	for i, a := range both {
+		if lost := both[1-i].code; a.code == 0 && a.err == nil && (lost == 10071 || lost == 10164 && b.replicas > 1) {
+			return
+		}
+	}
+	b.t.Errorf("the answers are %v and %v", both[0], both[1])
+}

@@ -1,0 +1,147 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/tallylog/tally/log"
+)
+
+// markDirty writes down that this process is at work. Without room for that, the store
+// takes no appends, so that a mark of a clean stop stays true: it is read, and mended as
+// soon as there is room.
+func (s *Server) markDirty() error {
+	err := s.writeMark(false)
+	if !isFull(err) {
+		return err
+	}
+	s.unmarked.Store(true)
+	s.health.fail(err)
+	return nil
+}
+
+// takeOver takes the directory's lock and prepares what the server will find there. It
+// gives the streams that must come back.
+func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
+	if o.Dir == "" {
+		return nil, errors.New("embedded: start: ServerOptions.Dir is missing")
+	}
+	if s.dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, fmt.Errorf("embedded: start %s: %w", o.Dir, err)
+	}
+	if _, err := Look(s.dir); err != nil {
+		return nil, startError(s.dir, err)
+	}
+	if err := MakePrivate(s.dir); err != nil {
+		return nil, startError(s.dir, err)
+	}
+	lock, err := takeLock(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	s.atEnd(lock.Close)      // which gives the lock up
+	err = removeOwner(s.dir) // of a process that was killed
+	if err == nil {
+		s.durable, err = openWatermark(s.dir)
+	}
+	if err == nil {
+		s.atEnd(s.durable.close)
+		expected, err = s.restore(o.VetBytes)
+	}
+	if err != nil {
+		return nil, startError(s.dir, err)
+	}
+	s.group = s.sync && s.known && !o.SyncEach && groupSyncs(s.dir)
+	return expected, nil
+}
+
+// startError gives an error of Start. Those that a caller acts on say all themselves.
+func startError(dir string, err error) error {
+	_, layout := errors.AsType[*LayoutError](err)
+	_, ownership := errors.AsType[*OwnershipError](err)
+	_, readOnly := errors.AsType[*ReadOnlyError](err)
+	_, foreign := errors.AsType[*ForeignError](err)
+	switch {
+	case layout || ownership || readOnly || foreign || errors.Is(err, log.ErrNewer):
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("embedded: start %s: %w: %w", dir, log.ErrUnavailable, err)
+	}
+	return fmt.Errorf("embedded: start %s: %w", dir, err)
+}
+
+// restore makes the server's files such as it takes them, if they are known.
+func (s *Server) restore(vet uint64) (expected []string, err error) {
+	m, err := s.readMark()
+	if err == nil {
+		s.known, err = s.recognise(m)
+	}
+	if err == nil {
+		err = os.MkdirAll(damagedDir(s.dir), 0o700)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.durable.set(m.Durable)
+	s.prove = sync.OnceValue(prove)
+	if s.known {
+		err = s.mendFiles(m, vet)
+	} else {
+		s.unfamiliar("nats-server " + strings.Join(s.servers, ", ") + " wrote them")
+	}
+	if errors.Is(err, errOtherLayout) {
+		s.unfamiliar(err.Error())
+		err = nil
+	}
+	if err == nil {
+		s.holes, err = readHoles(s.dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.found = &findings{dir: s.dir, known: s.known, tell: func(lost []log.Hole) { s.events.Tell(lost) }}
+	s.atEnd(s.found.close)
+	return expectedStreams(s.dir, m)
+}
+
+// inspect compares the streams that came back with those that should have, and
+// collects what the server says it lost.
+func (s *Server) inspect(expected []string) error {
+	open, err := s.streams()
+	if err != nil {
+		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
+	}
+	for _, stream := range open {
+		if lost := stream.State.Lost; lost != nil {
+			s.logger.Error("the store lost records: verify it, and restore them from a copy",
+				"dir", s.dir, "stream", stream.Name, "records", len(lost.Msgs), "bytes", lost.Bytes)
+		}
+	}
+	missing := without(expected, open)
+	if len(missing) > 0 {
+		return &LostStreamError{Dir: s.dir, Streams: missing, Said: s.bridge.complaints()}
+	}
+	return nil
+}
+
+// LostStreamError says that parts of the log did not come back at a start. Nothing
+// was changed.
+type LostStreamError struct {
+	Dir     string
+	Streams []string
+	Said    []string // by the server, while it started
+}
+
+func (e *LostStreamError) Error() string {
+	msg := fmt.Sprintf("embedded: start %s: %s did not come back: keep a copy of the directory, then restore %s from a backup",
+		e.Dir, strings.Join(e.Streams, ", "), filepath.Join(e.Dir, "jetstream"))
+	if len(e.Said) > 0 {
+		msg += " (the server: " + strings.Join(e.Said, "; ") + ")"
+	}
+	return msg
+}

@@ -1,0 +1,125 @@
+package backup_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/internal/backup"
+)
+
+// Each object that is cut off, altered or missing is named, by Verify and by a restore,
+// which leaves nothing behind. What does not need it can be restored.
+func TestDamagedObject(t *testing.T) {
+	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
+	files := tree{"a/f": "one content", "g": "another"}
+	files.write(t, from)
+	m := mustTake(t, dir, files.sources(from))
+	other := mustTake(t, dir, []backup.Source{{Name: "h", Size: 1, Text: []byte("h")}})
+	for _, f := range m.Files {
+		path := backup.ObjectPath(dir, f.Parts[0])
+		sound, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, text := range map[string]string{
+			"cut off": string(sound[:3]), "empty": "", "longer": string(sound) + "x", "altered": "X" + string(sound[1:]), "missing": "-",
+		} {
+			err := os.WriteFile(path, []byte(text), 0o600)
+			if what == "missing" {
+				err = os.Remove(path)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			parent := t.TempDir()
+			err = m.Restore(t.Context(), dir, filepath.Join(parent, "new"), accept, quiet)
+			if d, ok := errors.AsType[*backup.DamageError](err); !ok || d.Object != path || d.File != f.Name || d.Backup != m.Name {
+				t.Errorf("%s %s: %v", f.Name, what, err)
+			}
+			if left := read(t, parent); len(left) > 0 {
+				t.Errorf("%s %s: left are %v", f.Name, what, left)
+			}
+			if v := mustVerify(t, dir); len(v.Findings) != 1 || v.Findings[0].Object != path {
+				t.Errorf("%s %s: verified: %+v", f.Name, what, v)
+			}
+			mustRestore(t, dir, other.Name, tree{"h": "h"})
+		}
+		if err := os.WriteFile(path, sound, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v := mustVerify(t, dir); len(v.Findings) > 0 {
+		t.Errorf("in order again: %+v", v)
+	}
+}
+
+// A content that was cut off is written again when it is needed.
+func TestCutOffObjectIsWrittenAgain(t *testing.T) {
+	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
+	backup.SetSettled(t, -time.Hour)
+	files := tree{"f": "a content"}
+	files.write(t, from)
+	m := mustTake(t, dir, files.sources(from))
+	if err := os.Truncate(backup.ObjectPath(dir, m.Files[0].Parts[0]), 3); err != nil {
+		t.Fatal(err)
+	}
+	if again := mustTake(t, dir, files.sources(from)); again.NewBytes != m.Bytes {
+		t.Errorf("%d bytes were written", again.NewBytes)
+	}
+	mustRestore(t, dir, m.Name, files)
+}
+
+// A manifest of which anything is cut off or altered is never taken for a backup, nor
+// passed over for an older one; backups go on, and nothing is removed that it may need.
+func TestDamagedManifest(t *testing.T) {
+	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
+	files := tree{"f": "a content"}
+	files.write(t, from)
+	mustTake(t, dir, files.sources(from))
+	files["f"] = "a content that grew"
+	files.write(t, from)
+	mustTake(t, dir, files.sources(from))
+	path := filepath.Join(dir, "backups", mustList(t, dir)[1].File)
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range sound {
+		altered := slices.Clone(sound)
+		altered[i] ^= 1
+		for what, text := range map[string][]byte{"cut off": sound[:i], "altered": altered} {
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			list := mustList(t, dir)
+			if len(list) != 2 || list[0].Err != nil || !errors.Is(list[1].Err, backup.ErrUnreadable) {
+				t.Fatalf("%s at %d: %v", what, i, list)
+			}
+			if _, err := backup.Find(list, ""); !errors.Is(err, backup.ErrUnreadable) {
+				t.Fatalf("%s at %d: found, %v", what, i, err)
+			}
+		}
+	}
+	if v := mustVerify(t, dir); v.Backups != 1 || len(v.Unread) != 1 {
+		t.Errorf("verified: %+v", v)
+	}
+	w, err := backup.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := w.Take(t.Context(), backup.Manifest{Time: at, Log: "one"}, tree{}.sources(from), quiet); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := w.Keep(2); !errors.Is(err, backup.ErrUnreadable) || k != (backup.Kept{}) {
+		t.Errorf("removed %+v, %v", k, err)
+	}
+	if err := os.WriteFile(path, sound, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRestore(t, dir, "20261122T150227.124", files)
+}
