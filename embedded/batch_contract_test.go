@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/internal/testkit"
 )
@@ -369,10 +371,7 @@ func batchHeadless(b *batches) {
 func batchMarks(b *batches) {
 	a := b.mustStore(many(3)...)
 	end := b.begin(many(2)...).end(message{subject: "x"})
-	s, err := b.js.Stream(b.t.Context(), b.stream)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	s := untilAnswered(b.t, func(ctx context.Context) (jetstream.Stream, error) { return b.js.Stream(ctx, b.stream) })
 	for seq, want := range map[uint64][2]string{a.seq - 2: {"1", ""}, a.seq - 1: {"2", ""}, a.seq: {"3", "1"}, end.seq - 1: {"1", ""}, end.seq: {"2", "1"}} {
 		m, err := s.GetMsg(b.t.Context(), seq)
 		if err != nil || m.Header.Get("Nats-Batch-Id") == "" || m.Header.Get("Nats-Batch-Sequence") != want[0] || m.Header.Get("Nats-Batch-Commit") != want[1] {

@@ -298,9 +298,17 @@ func (c *cluster) handOver(b *batches, round string, f *fates) {
 	b.nc.Flush()
 	b.lastSequence() // goes the same way: the leader has them
 	sent := c.floodAnd([]*batches{b}, b.nc, round, func() {
-		if _, err := b.side.Request("$JS.API.STREAM.LEADER.STEPDOWN."+b.stream, nil, 5*time.Second); err != nil {
-			c.t.Fatal(err)
-		}
+		untilAnswered(c.t, func(ctx context.Context) (answer, error) {
+			m, err := b.side.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+b.stream, nil)
+			if err != nil {
+				return answer{}, err
+			}
+			a := b.parse(m.Data)
+			if a.err == nil && a.code != 0 {
+				a.err = errors.New(a.text)
+			}
+			return a, a.err
+		})
 	})
 	c.await(b)
 	if c.leaderOf(b) != before { // else it still has the open one

@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -195,30 +196,50 @@ func (b *batches) atRest(send func() answer, codes ...int) answer {
 
 func (b *batches) lastSequence() uint64 {
 	b.t.Helper()
-	s, err := b.js.Stream(b.t.Context(), b.stream)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return s.CachedInfo().State.LastSeq
+	return untilAnswered(b.t, func(ctx context.Context) (uint64, error) {
+		s, err := b.js.Stream(ctx, b.stream)
+		if err != nil {
+			return 0, err
+		}
+		return s.CachedInfo().State.LastSeq, nil
+	})
 }
 
 // stored gives the sequences of a subject's messages.
-func (b *batches) stored(subject string) (list []uint64) {
+func (b *batches) stored(subject string) []uint64 {
 	b.t.Helper()
-	s, err := b.js.Stream(b.t.Context(), b.stream)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	from := uint64(1)
-	for {
-		m, err := s.GetMsg(b.t.Context(), from, jetstream.WithGetMsgSubject(b.prefix+subject))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return list
-		}
+	return untilAnswered(b.t, func(ctx context.Context) (list []uint64, err error) {
+		s, err := b.js.Stream(ctx, b.stream)
 		if err != nil {
-			b.t.Fatal(err)
+			return nil, err
 		}
-		list, from = append(list, m.Sequence), m.Sequence+1
+		for from := uint64(1); ; from = list[len(list)-1] + 1 {
+			m, err := s.GetMsg(ctx, from, jetstream.WithGetMsgSubject(b.prefix+subject))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return list, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, m.Sequence)
+		}
+	})
+}
+
+// untilAnswered asks until there is an answer: while servers choose a leader there is none,
+// and how long they do is theirs to say.
+func untilAnswered[T any](t testing.TB, ask func(context.Context) (T, error)) T {
+	t.Helper()
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		answer, err := ask(ctx)
+		cancel()
+		if err == nil {
+			return answer
+		}
+		if time.Now().After(giveUp) {
+			t.Fatalf("no answer: %v", err)
+		}
 	}
 }
 

@@ -392,8 +392,9 @@ func TestClusterLosesNothing(t *testing.T) {
 		t.Fatalf("acknowledgements are %v", have)
 	}
 	js := c.mustWatch()
-	if s, err := js.Stream(t.Context(), "TALLY_1"); err != nil || s.CachedInfo().Config.Replicas != 3 {
-		t.Fatalf("the stream of a cluster: %v", err)
+	stream := untilAnswered(t, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, "TALLY_1") })
+	if n := stream.CachedInfo().Config.Replicas; n != 3 {
+		t.Fatalf("the stream of a cluster has %d replicas", n)
 	}
 
 	stop := make(chan struct{})
@@ -437,13 +438,15 @@ func (c *cluster) mustHold(producers []*producer) {
 		st := c.mustOpen(embedded.Options{URL: m.url})
 		total, tries := 0, int64(0)
 		for _, p := range producers {
-			var found []acked
-			for rec, err := range st.Log.Read(c.t.Context(), events.Range{Subject: p.sub}) {
-				if err != nil {
-					c.t.Fatalf("%s, %s: %v", m.name, p.sub.ID, err)
+			found := untilAnswered(c.t, func(ctx context.Context) (found []acked, err error) {
+				for rec, err := range st.Log.Read(ctx, events.Range{Subject: p.sub}) {
+					if err != nil {
+						return nil, fmt.Errorf("%s, %s: %w", m.name, p.sub.ID, err)
+					}
+					found = append(found, acked{rec.ID, rec.Offset})
 				}
-				found = append(found, acked{rec.ID, rec.Offset})
-			}
+				return found, nil
+			})
 			total, tries = total+len(p.acked), tries+p.tries.Load()
 			if len(found) != len(p.acked) {
 				c.t.Errorf("%s, %s: %d events, acknowledged were %d", m.name, p.sub.ID, len(found), len(p.acked))

@@ -34,9 +34,9 @@ func TestClusterUnits(t *testing.T) {
 	c := mustCluster(t)
 	st := c.mustOpen(embedded.Options{MinDurability: "replicated"})
 	for n := range purses {
-		if _, err := st.Append(t.Context(), purse(n), log.At(0), written("start", 100)); err != nil {
-			t.Fatal(err)
-		}
+		untilAnswered(t, func(ctx context.Context) (log.Ack, error) {
+			return st.Append(ctx, purse(n), log.At(0), written("start", 100))
+		})
 	}
 	js := c.mustWatch()
 	ctx, stop := context.WithCancel(t.Context())
@@ -54,7 +54,7 @@ func TestClusterUnits(t *testing.T) {
 	}
 	running.Go(func() {
 		for ctx.Err() == nil {
-			mustAddUp(t, st.Log)
+			addUp(ctx, t, st.Log) // an error: the servers choose a leader
 		}
 	})
 	for range rounds {
@@ -72,7 +72,9 @@ func TestClusterUnits(t *testing.T) {
 		all += n
 	}
 	for _, m := range c.nodes {
-		if there := mustAddUp(t, c.mustOpen(embedded.Options{URL: m.url}).Log); there < all || there == 0 {
+		l := c.mustOpen(embedded.Options{URL: m.url}).Log
+		there := untilAnswered(t, func(ctx context.Context) (int, error) { return addUp(ctx, t, l) })
+		if there < all || there == 0 {
 			t.Errorf("%s has %d moves, acknowledged were %d", m.name, there, all)
 		}
 	}
@@ -115,13 +117,13 @@ func moveAmount(t *testing.T, l *log.Log, id string) bool {
 	}
 }
 
-// mustAddUp reads the log, and wants every move to be there with both of its sides. It
+// addUp reads the log, and wants every move to be there with both of its sides. It
 // returns how many there are.
-func mustAddUp(t *testing.T, l *log.Log) (moves int) {
+func addUp(ctx context.Context, t *testing.T, l *log.Log) (moves int, err error) {
 	sides, have := make(map[string]int), make(map[events.Subject]int64)
-	for rec, err := range l.Read(t.Context(), events.Range{Kind: "purse"}) {
+	for rec, err := range l.Read(ctx, events.Range{Kind: "purse"}) {
 		if err != nil {
-			return 0 // the servers choose a leader
+			return 0, err
 		}
 		sides[rec.ID]++
 		have[rec.Subject], err = strconv.ParseInt(string(rec.Data), 10, 64)
@@ -142,5 +144,5 @@ func mustAddUp(t *testing.T, l *log.Log) (moves int) {
 			t.Errorf("the move %s has %d sides", id, n)
 		}
 	}
-	return len(sides)
+	return len(sides), nil
 }
