@@ -5,8 +5,6 @@ package cmd_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,10 +44,12 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 		t.Log("the import was done before it could be killed")
 	}
 
+	again := time.Now()
 	c = command(t.Context(), store, "tally", "import", tree, "--progress", "json", "-o", "json")
 	var out, errw bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errw
 	used, err := runPeak(c)
+	took := time.Since(again)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errw.String())
 	}
@@ -63,7 +63,7 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	if report.Sessions != sessions || report.Events == 0 {
 		t.Errorf("the second run came to %+v", report)
 	}
-	if !strings.Contains(errw.String(), `"kind":"status"`) && time.Since(began) > 10*time.Second {
+	if !strings.Contains(errw.String(), `"kind":"status"`) && took > 10*time.Second {
 		t.Errorf("no progress was shown:\n%s", errw.String())
 	}
 	server := peakMemory(t, command(t.Context(), store, "tally", "status"))
@@ -77,9 +77,8 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	if diff, err := exec.Command("diff", "-r", tree, exported).CombinedOutput(); err != nil {
 		t.Errorf("the export differs: %v\n%.2000s", err, diff)
 	}
-	again := output(t, nil, store, "tally", "import", tree)
-	if !strings.Contains(again, " 0 events added") {
-		t.Errorf("a third run: %s", again)
+	if third := output(t, nil, store, "tally", "import", tree); !strings.Contains(third, " 0 events added") {
+		t.Errorf("a third run: %s", third)
 	}
 }
 
@@ -91,45 +90,4 @@ func sessionsIn(t *testing.T, store string) int {
 		t.Fatal(err)
 	}
 	return s.Sessions
-}
-
-// peakMemory runs a command that must succeed, and gives the largest resident memory
-// that it had, in bytes.
-func peakMemory(t *testing.T, c *exec.Cmd) int64 {
-	t.Helper()
-	var said bytes.Buffer
-	c.Stdout, c.Stderr = &said, &said
-	most, err := runPeak(c)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said.String())
-	}
-	return most
-}
-
-// runPeak runs a command and looks at its largest resident memory until it is over.
-// (What Linux tells of a child that is over counts the memory of its parent, which was
-// its own until it became another program.)
-func runPeak(c *exec.Cmd) (most int64, err error) {
-	if err := c.Start(); err != nil {
-		return 0, err
-	}
-	over := make(chan error, 1)
-	go func() { over <- c.Wait() }()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-over:
-			if err == nil && most == 0 {
-				err = errors.New("nothing was seen of its memory")
-			}
-			return most, err
-		case <-tick.C:
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid)) // none: it is over
-			_, rest, _ := strings.Cut(string(status), "VmHWM:")
-			var kilobytes int64
-			fmt.Sscan(rest, &kilobytes)
-			most = max(most, kilobytes<<10)
-		}
-	}
 }

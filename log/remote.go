@@ -167,10 +167,12 @@ func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) er
 	defer cancel()
 	defer context.AfterFunc(r.lost, cancel)()
 	m, err := r.nc.RequestWithContext(ctx, subject, data)
-	if errors.Is(err, nats.ErrNoResponders) {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: nobody serves the store", ErrUnavailable)
-	}
-	if err != nil {
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // it was not sent, and nobody has told yet why
+		return r.errLost()
+	case err != nil:
 		return requestError(err)
 	}
 	if err := rawjson.Unmarshal(m.Data, v); err != nil {

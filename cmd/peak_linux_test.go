@@ -1,0 +1,83 @@
+package cmd_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// peakFile has the test binary run the command of its arguments, and write into the file of
+// this name how much memory it had at most.
+//
+// What Linux tells of a child that is over counts the memory of its parent, which was its
+// own until it became another program: a test that has grown would be all that is seen of
+// a small one. Between the two stands a process that is small itself.
+const peakFile = "TALLY_TEST_PEAK_FILE"
+
+func init() {
+	if name := os.Getenv(peakFile); name != "" {
+		os.Exit(writePeak(name))
+	}
+}
+
+func writePeak(name string) int {
+	runtime.LockOSThread() // the child lives no longer than the thread that began it
+	c := exec.Command(os.Args[1], os.Args[2:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := c.Run()
+	if c.ProcessState == nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	kilobytes := c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
+	if err := os.WriteFile(name, strconv.AppendInt(nil, kilobytes, 10), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// runPeak runs a command, and gives the largest resident memory that it had, in bytes.
+func runPeak(c *exec.Cmd) (int64, error) {
+	f, err := os.CreateTemp("", "tally-peak-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	c.Args = append([]string{self, c.Path}, c.Args[1:]...)
+	c.Path = self
+	c.Env = append(c.Environ(), peakFile+"="+f.Name())
+	if err := c.Run(); err != nil {
+		return 0, err
+	}
+	var kilobytes int64
+	if _, err := fmt.Fscan(f, &kilobytes); err != nil || kilobytes == 0 {
+		return 0, errors.Join(errors.New("nothing is known of its memory"), err)
+	}
+	return kilobytes << 10, nil
+}
+
+// peakMemory runs a command that must succeed, and gives the largest resident memory
+// that it had, in bytes.
+func peakMemory(t *testing.T, c *exec.Cmd) int64 {
+	t.Helper()
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = &said, &said
+	most, err := runPeak(c)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	return most
+}
