@@ -1,0 +1,158 @@
+package shape
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// maxWhole keeps numbers exact in every language.
+const maxWhole = 1<<53 - 1
+
+// A rule says what a value must be. It returns an *events.InvalidError for the first
+// place that is not so.
+type rule func(at string, raw events.Raw) error
+
+// member is a member of an object that the schema knows.
+type member struct {
+	name     string
+	optional bool // as in the original it may be missing, but not null
+	rule     rule
+}
+
+func must(name string, r rule) member { return member{name: name, rule: r} }
+func may(name string, r rule) member  { return member{name: name, optional: true, rule: r} }
+
+func invalid(at, format string, args ...any) error {
+	return &events.InvalidError{Field: at, Reason: fmt.Sprintf(format, args...)}
+}
+
+// object is an object with these members and any others.
+func object(members ...member) rule {
+	return func(at string, raw events.Raw) error {
+		have, err := rawjson.Object(raw)
+		if err != nil {
+			return invalid(at, "%v", err)
+		}
+		for _, m := range members {
+			value, ok := have.Get(m.name)
+			switch {
+			case ok:
+				err = m.rule(at+"."+m.name, value)
+			case !m.optional:
+				err = invalid(at+"."+m.name, "missing")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// list is an array of values of one rule.
+func list(of rule) rule {
+	return func(at string, raw events.Raw) error {
+		elems, err := rawjson.Array(raw)
+		if err != nil {
+			return invalid(at, "%v", err)
+		}
+		for i, e := range elems {
+			if err := of(fmt.Sprintf("%s[%d]", at, i), e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// each is an object whose values are of one rule.
+func each(of rule) rule {
+	return func(at string, raw events.Raw) error {
+		have, err := rawjson.Object(raw)
+		if err != nil {
+			return invalid(at, "%v", err)
+		}
+		for _, m := range have {
+			if err := of(fmt.Sprintf("%s[%q]", at, m.Name), m.Value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func text(at string, raw events.Raw) error {
+	if _, err := rawjson.String(raw); err != nil {
+		return invalid(at, "%v", err)
+	}
+	return nil
+}
+
+// id is a text that names something: not empty.
+func id(at string, raw events.Raw) error {
+	if s, err := rawjson.String(raw); err != nil {
+		return invalid(at, "%v", err)
+	} else if s == "" {
+		return invalid(at, "empty")
+	}
+	return nil
+}
+
+// word is one of a set of texts.
+func word(words ...string) rule {
+	return func(at string, raw events.Raw) error {
+		s, err := rawjson.String(raw)
+		if err != nil {
+			return invalid(at, "%v", err)
+		}
+		if !slices.Contains(words, s) {
+			return invalid(at, "%.40q: want one of %s", s, strings.Join(words, ", "))
+		}
+		return nil
+	}
+}
+
+// count is a whole number from 0 that every language has exactly: steps, tokens and times.
+func count(at string, raw events.Raw) error {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < 0 || n > maxWhole {
+		return invalid(at, "want a whole number from 0 to 2^53-1")
+	}
+	return nil
+}
+
+func number(at string, raw events.Raw) error {
+	if len(raw) == 0 || raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		return invalid(at, "want a number")
+	}
+	return nil
+}
+
+func boolean(at string, raw events.Raw) error {
+	if s := string(raw); s != "true" && s != "false" {
+		return invalid(at, "want true or false")
+	}
+	return nil
+}
+
+func anything(string, events.Raw) error { return nil }
+
+// wholeOf reads a number that a rule has let pass, 0 if it is not there.
+func wholeOf(m rawjson.Members, name string) int64 {
+	raw, _ := m.Get(name)
+	n, _ := strconv.ParseInt(string(raw), 10, 64)
+	return n
+}
+
+// parse holds a value to a rule and returns its members.
+func parse(what string, raw events.Raw, r rule) (rawjson.Members, error) {
+	if err := r(what, raw); err != nil {
+		return nil, err
+	}
+	return rawjson.Object(raw)
+}

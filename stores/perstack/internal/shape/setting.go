@@ -1,0 +1,82 @@
+package shape
+
+import (
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// setting is what a run was started with. What the original fills in where it is missing
+// may be missing.
+var setting = object(must("model", text), must("providerConfig", object()), must("jobId", id), must("runId", id), must("expertKey", text),
+	must("input", object(may("text", text), may("interactiveToolCallResult", object()))), must("experts", each(object())),
+	may("reasoningBudget", anything), may("maxSteps", count), may("maxRetries", count), may("timeout", count), must("startedAt", count), must("updatedAt", count),
+	may("perstackApiBaseUrl", text), may("perstackApiKey", text), may("perstackBaseSkillCommand", list(text)), may("env", each(text)), may("proxyUrl", text), may("verbose", boolean))
+
+// Setting is what the log says of a run's setting beside its raw value.
+type Setting struct {
+	Job       string
+	Run       string
+	Expert    string // key
+	Model     string
+	MaxSteps  int64
+	StartedAt int64 // Unix milliseconds
+	UpdatedAt int64
+	Raw       events.Raw
+}
+
+// ParseSetting holds the setting of a run to the original's schema, as ParseJob does. Its
+// errors name members and never quote a value that may be a secret.
+func ParseSetting(raw events.Raw) (Setting, error) {
+	m, err := parse("runSetting", raw, setting)
+	if err != nil {
+		return Setting{}, err
+	}
+	return Setting{Job: m.Text("jobId"), Run: m.Text("runId"), Expert: m.Text("expertKey"), Model: m.Text("model"), MaxSteps: wholeOf(m, "maxSteps"),
+		StartedAt: wholeOf(m, "startedAt"), UpdatedAt: wholeOf(m, "updatedAt"), Raw: raw}, nil
+}
+
+// Created is the event of the first setting of a run. raw is the setting with placeholders,
+// secrets the document that has their values, "" if there are none.
+func (s Setting) Created(raw events.Raw, secrets events.DocRef) *events.RunCreated {
+	p := &events.RunCreated{Run: RunRef(s.Run), Setting: raw, Secrets: secrets, CreatedAt: stamp(s.StartedAt), MaxSteps: s.MaxSteps}
+	if s.Model != "" {
+		p.Models = []string{s.Model}
+	}
+	return p
+}
+
+// Touched is the event of a later call: of all that it brings, only the time counts.
+func Touched(run string, ms int64) *events.RunAnnotated {
+	return &events.RunAnnotated{Run: RunRef(run), TouchedAt: stamp(ms)}
+}
+
+// SettingFile is the setting as the original has it after a later call: with its member
+// updatedAt moved. Without one ("") it is the setting to the byte.
+func SettingFile(raw events.Raw, touched events.Timestamp) (events.Raw, error) {
+	at, ok := touched.Time()
+	if !ok {
+		return raw, nil
+	}
+	return rawjson.SetMember(raw, "updatedAt", events.Raw(itoa(at.UnixMilli())))
+}
+
+// SecretID names the document that has the secrets of a run's setting.
+func SecretID(job, run string) string {
+	name := events.EscapeID(job) + "/" + events.EscapeID(run)
+	if len(name) > events.MaxIDLen {
+		return "long/" + events.DerivedID("secret", job, run)
+	}
+	return name
+}
+
+// RunThread names the thread of the n-th writer of a run, from 1.
+func RunThread(run string, n int) string {
+	name := "run/" + run
+	if len(name) > events.MaxIDLen-len("results/")-len("/12345678") {
+		name = "run/long/" + events.DerivedID("thread", run)
+	}
+	if n > 1 {
+		name += "/" + itoa(int64(n))
+	}
+	return name
+}
