@@ -34,8 +34,8 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/internal/formattest", "formats log log/logtest projector events"},
 	{"stores/*/internal/*", "projector events internal/rawjson"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
-	{"stores/*/*dir", "formats log projector events internal/rawjson stores/internal/foreign stores/$/internal/* stores/$/recipe"},
-	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename stores/$/internal/* stores/$/recipe"},
+	{"stores/*/*dir", "formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
+	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
 	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
 	{"cmd", ""},
@@ -61,6 +61,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/quota", "log projector events internal/durable internal/lockfile"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
+	{"internal/sealed", "events internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
 	{"internal/storetest", ". embedded log log/logtest events internal/config"}, // for tests
 	{"internal/testkit", "events"},                                              // for tests

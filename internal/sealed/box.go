@@ -1,0 +1,75 @@
+package sealed
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Kind is that of documents whose content is sealed.
+const Kind = "secret"
+
+// ContentType is the media type of such a document.
+const ContentType = "application/json"
+
+// A Box is sealed content.
+type Box struct {
+	KeyID  string // of the key that it was sealed with
+	Nonce  []byte // 12 bytes at random
+	Sealed []byte // the content encrypted, and 16 bytes by which it is known to be whole
+}
+
+// Marshal returns a box as JSON: {"keyID", "nonce", "box"}, the last two in base64.
+func (b Box) Marshal() []byte {
+	text := rawjson.AppendString([]byte(`{"keyID":`), b.KeyID)
+	text = append(base64.StdEncoding.AppendEncode(append(text, `,"nonce":"`...), b.Nonce), '"')
+	return append(base64.StdEncoding.AppendEncode(append(text, `,"box":"`...), b.Sealed), `"}`...)
+}
+
+// ParseBox reads what Marshal wrote. Its error says which member is wrong, not what stands
+// there: it may be a value that somebody wrote unsealed. It matches ErrSealBroken.
+func ParseBox(text []byte) (Box, error) {
+	members, err := rawjson.Object(text)
+	if err != nil {
+		return Box{}, fmt.Errorf("%w: it is not a sealed document", ErrSealBroken)
+	}
+	b := Box{KeyID: members.Text("keyID")}
+	if !isKeyID(b.KeyID) {
+		return Box{}, fmt.Errorf("%w: the member keyID is not the id of a key", ErrSealBroken)
+	}
+	if b.Nonce, err = bytesOf(members, "nonce"); err == nil {
+		b.Sealed, err = bytesOf(members, "box")
+	}
+	return b, err
+}
+
+// bytesOf reads a member in base64.
+func bytesOf(members rawjson.Members, name string) ([]byte, error) {
+	b, err := base64.StdEncoding.Strict().DecodeString(members.Text(name))
+	if err != nil || len(b) == 0 {
+		return nil, fmt.Errorf("%w: the member %s is not base64", ErrSealBroken, name)
+	}
+	return b, nil
+}
+
+// SealDocument returns the content of a document that is sealed, and opens at no other
+// place: not under another kind or id, nor in another namespace.
+func (r *Ring) SealDocument(doc events.Subject, plain []byte) ([]byte, error) {
+	box, err := r.Seal(plain, doc.NATS())
+	if err != nil {
+		return nil, err
+	}
+	return box.Marshal(), nil
+}
+
+// OpenDocument returns what is sealed in the content of a document. It returns the errors of
+// ParseBox and Open.
+func (r *Ring) OpenDocument(doc events.Subject, content []byte) ([]byte, error) {
+	box, err := ParseBox(content)
+	if err != nil {
+		return nil, err
+	}
+	return r.Open(box, doc.NATS())
+}
