@@ -195,6 +195,9 @@ func (x *exporting) file(ctx context.Context, f File, err error, prefix string) 
 	if f.Note != "" {
 		x.report.Notes = append(x.report.Notes, Problem{File: f.Path, Reason: f.Note})
 	}
+	if f.Problem != "" {
+		x.report.Problems = append(x.report.Problems, Problem{File: f.Path, Reason: f.Problem})
+	}
 	same, err := x.same(ctx, f)
 	if err == nil && !same {
 		err = x.st.Write(ctx, f.Path, f.Mode, f.Write)

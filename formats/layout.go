@@ -54,13 +54,22 @@ type File struct {
 	Way   Way // how its bytes are kept
 	Write func(w io.Writer) error
 	Note  string // why it is not what was imported; "": it is, or it was not imported
+
+	// Problem says what it lacks of what was imported, such as secrets for which there is no
+	// key. It is written, and reported as a problem. "": nothing.
+	Problem string
 }
 
 // ImportOptions of an import. The zero value works.
 type ImportOptions struct {
-	DryRun   bool           // everything but appending: the report says what would be added
-	Merge    bool           // take the folder's content also where a session came from elsewhere or moved on
-	Only     []string       // ids of the sessions to import; default: all
+	DryRun bool     // everything but appending: the report says what would be added
+	Merge  bool     // take the folder's content also where a session came from elsewhere or moved on
+	Only   []string // ids of the sessions to import; default: all
+
+	// NoSecrets leaves out the values of secrets where a layout knows what is one; each is
+	// reported as a problem. Default: they are sealed, and what has some is refused without a key.
+	NoSecrets bool
+
 	Progress func(Progress) // called often, one call at a time
 }
 

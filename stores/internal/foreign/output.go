@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -21,6 +22,12 @@ type Output struct {
 	Gone   bool              // it is not there, and the state has nothing else for it
 	Whole  bool              // its document has the bytes
 	Moved  bool              // its document has what it was, but the state has moved on
+
+	// Problem says what it lacks of what was imported, as formats.File has it.
+	Problem string
+
+	// Open turns what its document holds into the file. nil: it is the file.
+	Open func(doc events.Subject, content []byte) ([]byte, error)
 
 	// Render writes what the state has for it, whatever document is kept beside it. It
 	// is the layout's, and not called for a file that is kept whole.
@@ -63,22 +70,33 @@ func OutputOf(src formats.Source, s *projector.Session, path string, sum func(ev
 
 // Write writes the bytes of the file.
 func (o Output) Write(ctx context.Context, w io.Writer) error {
-	if o.Whole {
+	switch {
+	case !o.Whole:
+		return o.Render(w)
+	case o.Open == nil:
 		return writeDocument(ctx, o.src, o.doc, o.at, w)
 	}
-	return o.Render(w)
+	var content bytes.Buffer
+	if err := writeDocument(ctx, o.src, o.doc, o.at, &content); err != nil {
+		return err
+	}
+	file, err := o.Open(o.doc, content.Bytes())
+	if err == nil {
+		_, err = w.Write(file)
+	}
+	return err
 }
 
 // Holds reports whether the file comes out with the bytes of a hash. A document has to have
 // them now.
 func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
-	if !o.Whole {
-		h := sha256.New()
-		err := o.Render(h)
-		return HexSum(h) == sum, err
-	}
-	if o.at != 0 {
+	if o.Whole && o.at != 0 {
 		return false, nil
+	}
+	if !o.Whole || o.Open != nil {
+		h := sha256.New()
+		err := o.Write(ctx, h)
+		return HexSum(h) == sum, err
 	}
 	have, err := Load(ctx, o.src, o.doc)
 	return have.Exists && have.Sum == sum, err
@@ -132,7 +150,7 @@ func Files(ctx context.Context, prefix string, paths []string,
 }
 
 func (o Output) file(ctx context.Context, prefix string) formats.File {
-	f := formats.File{Path: prefix + o.Path, Mode: formats.FileMode(o.Format.Mode), Way: o.Way(),
+	f := formats.File{Path: prefix + o.Path, Mode: formats.FileMode(o.Format.Mode), Way: o.Way(), Problem: o.Problem,
 		Write: func(w io.Writer) error { return o.Write(ctx, w) }}
 	if o.Moved {
 		f.Note = "the session has moved on since this file was kept whole: rendered from the state"

@@ -1,0 +1,221 @@
+package perstackdir
+
+import (
+	"context"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/perstack/internal/secret"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+	"github.com/tallylog/tally/stores/perstack/internal/share"
+)
+
+// guards are types that would make a plan wrong.
+var guards = []string{events.TypeRunCreated, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished, events.TypeRunAnnotated,
+	events.TypeCheckpointSaved, events.TypeCheckpointCleared}
+
+// writerMeta marks a thread that imports write, so that the next one goes on with it. Nobody
+// else appends to it.
+var writerMeta = events.Raw(`{"writer":"` + EventSource + `"}`)
+
+// applying carries a plan out.
+type applying struct {
+	*plan
+	w       *foreign.Writer
+	known   share.Messages
+	threads map[string]string // the thread of each run that takes its messages
+	begun   map[string]bool   // threads that are, or were just, marked
+}
+
+func (p *plan) apply(ctx context.Context) error {
+	a := applying{plan: p, w: p.im.Writer(p.s.Subject, p.s.Offset(), guards...), threads: make(map[string]string), begun: make(map[string]bool)}
+	for _, name := range p.s.Threads.Names() {
+		a.known.Add(name, rawsOf(p.s.Threads.Turns(name))...)
+	}
+	if p.created != nil {
+		if err := a.add(ctx, "created", p.created.CreatedAt, p.created); err != nil {
+			return err
+		}
+	}
+	if p.updated != nil {
+		if err := a.add(ctx, "updated", p.began(), p.updated); err != nil {
+			return err
+		}
+	}
+	for _, v := range p.todo {
+		if err := a.put(ctx, v); err != nil {
+			return err
+		}
+	}
+	return a.w.Flush(ctx)
+}
+
+// began is the time of what an import says of a session that is new: its past is not of
+// today.
+func (p *plan) began() events.Timestamp {
+	if p.s.Offset() == 0 {
+		return p.u.created
+	}
+	return ""
+}
+
+func rawsOf(turns []projector.Turn) []events.Raw {
+	raws := make([]events.Raw, len(turns))
+	for i := range turns {
+		raws[i] = turns[i].Raw
+	}
+	return raws
+}
+
+func (a *applying) add(ctx context.Context, what string, at events.Timestamp, p events.Payload) error {
+	e, err := events.New(EventSource, a.s.Subject, p)
+	if err != nil {
+		return err
+	}
+	return a.w.Add(ctx, stamp.Named(e, a.s.Offset(), what, at))
+}
+
+func (a *applying) put(ctx context.Context, v *value) error {
+	if v.part == partSetting {
+		return a.putSetting(ctx, v)
+	}
+	raw, err := a.u.readAgain(v)
+	if err != nil {
+		return err
+	}
+	own := a.own(v.run)
+	split, err := a.known.Split(own, raw)
+	if err != nil {
+		return err
+	}
+	if err := a.putTurns(ctx, v, own, split.New); err != nil {
+		return err
+	}
+	if v.part == partCheckpoint {
+		c, err := shape.ParseCheckpoint(raw)
+		if err != nil {
+			return err
+		}
+		return a.add(ctx, v.Path, stampOf(v.at), c.Saved(split.Raw, split.Lists, 0))
+	}
+	e, err := shape.ParseEvent(raw)
+	if err != nil {
+		return err
+	}
+	if err := a.putCost(ctx, e); err != nil {
+		return err
+	}
+	return a.add(ctx, v.Path, stampOf(v.at), e.Payload(split.Raw, split.Lists))
+}
+
+// readAgain returns the raw value of a file as it was scanned.
+func (u *unit) readAgain(v *value) (events.Raw, error) {
+	data, err := u.Tree.Read(v.File, v.Size+1)
+	if err != nil {
+		return nil, err
+	}
+	if foreign.SumOf(data) != v.Sum {
+		return nil, foreign.ErrChanged
+	}
+	j, err := foreign.ReadJSON(data, foreign.TurnInside)
+	return j.Raw, err
+}
+
+// own returns the thread of a run that this import appends to: the one of earlier imports,
+// or a new one.
+func (a *applying) own(run string) string {
+	if name, ok := a.threads[run]; ok {
+		return name
+	}
+	for n := 1; ; n++ {
+		name := shape.RunThread(run, n)
+		th := a.s.Threads[name]
+		mine := th != nil && string(th.Meta) == string(writerMeta)
+		if mine || th == nil && a.s.Threads[share.ResultsOf(name)] == nil {
+			a.threads[run], a.begun[name] = name, mine
+			return name
+		}
+	}
+}
+
+// putTurns appends the messages that a value brings, before it.
+func (a *applying) putTurns(ctx context.Context, v *value, own string, entries []events.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	p := &events.TurnAppended{Entries: entries}
+	if !a.begun[own] {
+		p.ThreadMeta, a.begun[own] = map[string]events.Raw{own: writerMeta}, true
+	}
+	for _, e := range entries {
+		a.known.Add(e.Thread, e.Turn)
+	}
+	return a.add(ctx, v.Path+" messages", stampOf(v.at), p)
+}
+
+// putCost appends what a step used, before the event that says it: after a crash between the
+// two the next import finds that the event is missing.
+func (a *applying) putCost(ctx context.Context, event shape.Event) error {
+	p, id, ok := event.Cost(a.model(event.Run))
+	if !ok || a.shown.costs[id] {
+		return nil
+	}
+	a.shown.costs[id] = true
+	e, err := events.New(shape.Source, a.s.Subject, p)
+	if err != nil {
+		return err
+	}
+	e.ID, e.Time = id, event.At()
+	return a.w.Add(ctx, e)
+}
+
+// model is what a run's setting says, "" if there is none.
+func (a *applying) model(run string) string {
+	if v := a.u.setting(run); v != nil {
+		return v.setting.Model
+	}
+	if r := a.s.Ledger.Run(shape.RunRef(run)); r != nil && len(r.Models) > 0 {
+		return r.Models[0]
+	}
+	return ""
+}
+
+// putSetting states a setting, its secrets first.
+func (a *applying) putSetting(ctx context.Context, v *value) error {
+	st := a.shown.files[settingPath(v.run)]
+	var ref events.DocRef
+	if len(v.setting.values) > 0 && !a.im.Options.NoSecrets {
+		doc := a.secretOf(v.run)
+		ref = events.RefOf(doc, 0)
+		if st == nil || a.lacksValues(st, v) {
+			if err := a.im.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
+				return err
+			}
+		}
+	}
+	if st == nil {
+		return a.add(ctx, v.Path, stampOf(v.setting.StartedAt), v.setting.Created(v.setting.raw, ref))
+	}
+	if e := st.touchedBy(v); e != nil && st.value != v.setting.sum() {
+		return a.add(ctx, v.Path, e.TouchedAt, e)
+	}
+	return nil
+}
+
+// writeSecret writes a document that is sealed.
+func (im importer) writeSecret(ctx context.Context, doc events.Subject, plain []byte, session events.Subject) error {
+	content, err := im.keys.ring.SealDocument(doc, plain)
+	if err != nil {
+		return err
+	}
+	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: doc, ContentType: sealed.ContentType, Data: content}
+	meta := events.DocMeta{Links: []events.Link{{Rel: "session", To: session.String()}}}
+	ack, err := im.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
+	if err == nil && !ack.Duplicate {
+		im.Added(1)
+	}
+	return err
+}

@@ -1,0 +1,298 @@
+package perstackdir_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/perstack/perstackdir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type store = formattest.Store
+
+func openStore(t testing.TB) store { return formattest.OpenStore(t) }
+
+func ringOf(t testing.TB, id string) *sealed.Ring {
+	t.Helper()
+	ring, err := sealed.Parse([]byte(id + ":" + strings.Repeat("0123456789abcdef", 4) + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+// keyed is the layout with a key, bare the one without.
+func keyed(t testing.TB) perstackdir.Layout {
+	ring := ringOf(t, "one")
+	return perstackdir.Layout{Keys: func() (*sealed.Ring, error) { return ring, nil }}
+}
+
+var bare perstackdir.Layout
+
+func mustImportBy(t testing.TB, l perstackdir.Layout, st formats.Target, dir string, o formats.ImportOptions) formats.Report {
+	t.Helper()
+	r, err := l.Import(t.Context(), st, dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func mustImport(t testing.TB, st formats.Target, dir string) formats.Report {
+	t.Helper()
+	return mustImportBy(t, keyed(t), st, dir, formats.ImportOptions{})
+}
+
+// mustBeClean imports a folder in which nothing is wrong.
+func mustBeClean(t testing.TB, st formats.Target, dir string) formats.Report {
+	t.Helper()
+	r := mustImport(t, st, dir)
+	formattest.MustBeClean(t, r)
+	return r
+}
+
+// exported returns all files of an export in which nothing is wrong.
+func exported(t testing.TB, st formats.Source) map[string]string {
+	t.Helper()
+	files, r := formattest.Exported(t, st, keyed(t))
+	formattest.MustBeClean(t, r)
+	return files
+}
+
+// folder writes a tree to the folder perstack of a project proj.
+func folder(t testing.TB, files map[string]string) string {
+	t.Helper()
+	return formattest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o644, files)
+}
+
+// replaceTree puts another tree in the place of what is in a folder.
+func replaceTree(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	formattest.WriteTree(t, dir, 0o644, files)
+}
+
+// change returns a copy of a tree in which files are others; "-" takes one away.
+func change(tree map[string]string, changes ...string) map[string]string {
+	tree = maps.Clone(tree)
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == "-" {
+			delete(tree, changes[i])
+		} else {
+			tree[changes[i]] = changes[i+1]
+		}
+	}
+	return tree
+}
+
+func load(t testing.TB, st store, job string) *projector.Session {
+	t.Helper()
+	s, err := st.Loader().Session(t.Context(), events.Session(st.Name, "job/"+job), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// object writes an object as JSON.stringify does: in the order given, without what is nil.
+type object [][2]any
+
+func (o object) MarshalJSON() ([]byte, error) {
+	var parts []string
+	for _, m := range o {
+		if m[1] != nil {
+			parts = append(parts, js(m[0])+":"+js(m[1]))
+		}
+	}
+	return []byte("{" + strings.Join(parts, ",") + "}"), nil
+}
+
+// js is JSON.stringify.
+func js(v any) string {
+	if raw, ok := v.(json.RawMessage); ok {
+		return string(raw)
+	}
+	if o, ok := v.(object); ok {
+		data, _ := o.MarshalJSON()
+		return string(data)
+	}
+	if list, ok := v.([]object); ok {
+		parts := make([]string, len(list))
+		for i, o := range list {
+			parts[i] = js(o)
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// pretty is JSON.stringify with two spaces.
+func pretty(o object) string {
+	var b strings.Builder
+	if err := indent(&b, js(o)); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+func indent(b *strings.Builder, compact string) error {
+	depth, text := 0, false
+	line := func() { b.WriteString("\n" + strings.Repeat("  ", depth)) }
+	for i := 0; i < len(compact); i++ {
+		c := compact[i]
+		switch {
+		case text:
+			if b.WriteByte(c); c == '\\' {
+				i++
+				b.WriteByte(compact[i])
+			} else if c == '"' {
+				text = false
+			}
+		case c == '"':
+			text = true
+			b.WriteByte(c)
+		case (c == '{' || c == '[') && (compact[i+1] == '}' || compact[i+1] == ']'):
+			b.WriteString(compact[i : i+2])
+			i++
+		case c == '{' || c == '[':
+			b.WriteByte(c)
+			depth++
+			line()
+		case c == '}' || c == ']':
+			depth--
+			line()
+			b.WriteByte(c)
+		case c == ',':
+			b.WriteByte(c)
+			line()
+		case c == ':':
+			b.WriteString(": ")
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return nil
+}
+
+// runtime writes the folder of a job as the original's runtime does, with the repetition of
+// all messages that it has.
+type runtime struct {
+	files    map[string]string
+	job, run string
+	now      int64
+	step     int
+	tokens   int
+	messages []object
+	count    int
+	last     object // checkpoint
+}
+
+const began = 1754000000000
+
+func newRuntime(job string) *runtime {
+	return &runtime{files: make(map[string]string), job: job, run: "run-" + job, now: began}
+}
+
+func (r *runtime) dir() string { return "jobs/" + r.job + "/" }
+
+func usage(n int) object {
+	return object{{"inputTokens", 10 * n}, {"outputTokens", n}, {"reasoningTokens", 0}, {"totalTokens", 11 * n}, {"cachedInputTokens", 0}}
+}
+
+func (r *runtime) message(kind, text string) object {
+	r.count++
+	id := fmt.Sprintf("%s-m%d", r.job, r.count)
+	return object{{"type", kind}, {"id", id}, {"contents", []object{{{"type", "textPart"}, {"id", id + "p"}, {"text", text}}}}}
+}
+
+func (r *runtime) checkpoint(status string) object {
+	r.count++
+	return object{{"id", fmt.Sprintf("cp%d", r.count)}, {"jobId", r.job}, {"runId", r.run}, {"status", status}, {"stepNumber", r.step}, {"messages", r.messages},
+		{"expert", object{{"key", "e"}, {"name", "e"}, {"version", "1.0.0"}}}, {"usage", usage(r.tokens)}, {"contextWindowUsage", json.RawMessage("0.125")}}
+}
+
+func (r *runtime) store(c object) {
+	r.last = c
+	r.files[r.dir()+"checkpoints/"+c[0][1].(string)+".json"] = js(c)
+}
+
+// emit stores an event.
+func (r *runtime) emit(typ string, members ...[2]any) {
+	r.now += 7
+	r.count++
+	e := append(object{{"type", typ}, {"id", fmt.Sprintf("ev%d", r.count)}, {"expertKey", "e"}, {"timestamp", r.now}, {"jobId", r.job}, {"runId", r.run}, {"stepNumber", r.step}}, members...)
+	r.files[fmt.Sprintf("%sruns/%s/event-%d-%d-%s.json", r.dir(), r.run, r.now, r.step, typ)] = js(e)
+}
+
+func (r *runtime) storeJob(status string) {
+	j := object{{"id", r.job}, {"status", status}, {"coordinatorExpertKey", "e"}, {"totalSteps", r.step}, {"maxSteps", 100}, {"usage", usage(r.tokens)}, {"startedAt", began}}
+	if status != "running" {
+		j = append(j, [2]any{"finishedAt", r.now})
+	}
+	r.files[r.dir()+"job.json"] = pretty(j)
+}
+
+func (r *runtime) storeSetting(members ...[2]any) {
+	s := append(object{{"model", "claude"}, {"providerConfig", object{{"providerName", "anthropic"}, {"apiKey", canary("provider")}}}, {"jobId", r.job}, {"runId", r.run}, {"expertKey", "e"},
+		{"input", object{{"text", "do it"}}}, {"experts", object{}}, {"reasoningBudget", "low"}, {"maxSteps", 100}, {"maxRetries", 5}, {"timeout", 300000}, {"startedAt", began}, {"updatedAt", r.now},
+		{"perstackApiBaseUrl", "https://api.example.com"}, {"perstackApiKey", canary("api")}, {"env", object{{"TOKEN", canary("env")}}}}, members...)
+	r.files[r.dir()+"runs/"+r.run+"/run-setting.json"] = js(s)
+}
+
+// canary is a value that must stand nowhere but in the folder.
+func canary(name string) string { return "sk-canary-" + name + "-Zq8fW3kLm1" }
+
+// play runs a job for some steps with a text of some size in each.
+func (r *runtime) play(steps, size int) *runtime {
+	r.storeJob("running")
+	first := r.message("userMessage", "what <is> that & \u2028 this?")
+	r.messages = append(r.messages, first)
+	r.store(r.checkpoint("init"))
+	r.emit("startRun", [2]any{"initialCheckpoint", r.last}, [2]any{"inputMessages", []object{first}})
+	r.steps(steps, size)
+	r.emit("completeRun", [2]any{"checkpoint", r.last}, [2]any{"step", object{{"stepNumber", r.step}, {"newMessages", []object{}}, {"usage", usage(1)}, {"startedAt", r.now}}}, [2]any{"text", "done"}, [2]any{"usage", usage(1)})
+	r.storeJob("completed")
+	return r
+}
+
+func (r *runtime) steps(n, size int) {
+	for range n {
+		r.step++
+		r.emit("startGeneration", [2]any{"messages", r.messages})
+		more := []object{r.message("expertMessage", strings.Repeat("x", size)), r.message("toolMessage", strings.Repeat("y", size/4))}
+		r.emit("callTools", [2]any{"newMessage", more[0]}, [2]any{"toolCalls", []object{}}, [2]any{"usage", usage(1)})
+		before := r.last
+		r.messages, r.tokens = append(r.messages[:len(r.messages):len(r.messages)], more...), r.tokens+1
+		next := r.checkpoint("proceeding")
+		r.emit("continueToNextStep", [2]any{"checkpoint", before}, [2]any{"step", object{{"stepNumber", r.step}, {"newMessages", more}, {"usage", usage(1)}, {"startedAt", r.now}}}, [2]any{"nextCheckpoint", next})
+		r.store(next)
+	}
+}
+
+// small is a job of a few steps with all kinds of files.
+func small(job string) *runtime {
+	r := newRuntime(job)
+	r.storeSetting()
+	return r.play(3, 200)
+}

@@ -1,0 +1,163 @@
+package perstackdir
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/perstack/internal/secret"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// plan is what has to happen so that the session has what the folder has. How the files are
+// spelled is settled afterwards, when it shows what the state renders.
+type plan struct {
+	view
+	im     importer
+	u      *unit
+	shown  *shown
+	origin *events.Origin
+
+	created *events.SessionCreated
+	updated *events.SessionUpdated
+	todo    []*value // what goes in besides, in order
+	undoes  bool     // what the session has is overwritten or taken away
+}
+
+// plan compares a scanned unit with a session.
+func (im importer) plan(ctx context.Context, v view, u *unit, origin *events.Origin) (*plan, error) {
+	out, err := v.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{view: v, im: im, u: u, shown: out, origin: origin}
+	for _, w := range u.values {
+		if !u.isOut(w.Path) && w.Value && p.isNew(w) {
+			p.todo = append(p.todo, w)
+		}
+	}
+	for name := range out.files {
+		if u.file(name) == nil && !u.isOut(name) && !v.s.Ledger.Formats[foreign.KeyOf(name)].Gone {
+			p.undoes = true
+		}
+	}
+	return p, p.planHead()
+}
+
+// isNew reports whether the session does not have a value. The job is not among these.
+func (p *plan) isNew(w *value) bool {
+	switch w.part {
+	case partEvent:
+		return !p.shown.contents[w.base][w.sum]
+	case partCheckpoint:
+		st := p.shown.files[checkpointPath(w.id)]
+		p.undoes = p.undoes || st != nil && st.value != w.sum
+		return st == nil || st.value != w.sum
+	case partSetting:
+		return p.isNewSetting(w)
+	}
+	return false
+}
+
+// isNewSetting reports whether something of a setting goes in. Of one that is there already,
+// what the original changes does: the time of its last use; and the values of its secrets.
+// A setting that was changed otherwise is kept whole.
+func (p *plan) isNewSetting(w *value) bool {
+	st := p.shown.files[settingPath(w.run)]
+	if st == nil {
+		return true
+	}
+	if st.value != w.setting.sum() {
+		return st.touchedBy(w) != nil
+	}
+	return p.lacksValues(st, w)
+}
+
+// touchedBy returns the event that makes a setting what a file has, nil if there is none.
+func (st *state) touchedBy(w *value) *events.RunAnnotated {
+	e := shape.Touched(w.run, w.setting.UpdatedAt)
+	raw, err := shape.SettingFile(st.raw, e.TouchedAt)
+	if err != nil || !bytes.Equal(raw, w.setting.raw) {
+		return nil
+	}
+	return e
+}
+
+// lacksValues reports whether the store is to be given the values of a file's secrets.
+func (p *plan) lacksValues(st *state, w *value) bool {
+	if len(w.setting.values) == 0 || p.im.Options.NoSecrets || p.im.keys.err != nil {
+		return false
+	}
+	have, err := p.keys.values(p.secretOf(w.run), st.secrets)
+	return err != nil || !bytes.Equal(secret.Pack(have), secret.Pack(w.setting.values))
+}
+
+// secretOf names the document of the secrets of a run's setting.
+func (v view) secretOf(run string) events.Subject {
+	return secretOf(v.s.Subject.Namespace, jobID(v.s.Subject), run)
+}
+
+// contradicts reports whether the plan would undo what others did after the last import. To
+// add to what they added takes nothing away.
+func (p *plan) contradicts(since map[string]bool) bool {
+	for typ := range since {
+		if typ != events.TypeCostAccrued && p.undoes {
+			return true
+		}
+	}
+	return false
+}
+
+// planHead says what the session says of itself.
+func (p *plan) planHead() error {
+	c := events.SessionCreated{Kind: events.KindJob, CreatedAt: p.u.created, Origin: p.origin}
+	var set events.Fields
+	if w := p.u.of(partJob); w != nil {
+		st := p.shown.files[jobName]
+		if st == nil || !bytes.Equal(st.raw, w.raw) {
+			c.Raw, p.undoes = w.raw, p.undoes || st != nil
+		}
+		set = p.changed(w.job)
+	}
+	if key := p.u.key; key != p.s.Ledger.Text(fieldFolder) && p.s.Ledger.Created == 0 {
+		set = append(set, events.Field{Name: fieldFolder, Value: rawjson.AppendString(nil, key)})
+	}
+	if mode := p.u.usualMode(); mode != 0 && p.s.Ledger.Created == 0 {
+		c.Formats = map[string]events.FileFormat{everyFile: {Mode: mode}}
+	}
+	var err error
+	p.created, p.updated, err = foreign.Head(p.s, c, set)
+	return err
+}
+
+// changed lists what a job says that the session does not say yet.
+func (p *plan) changed(j shape.Job) events.Fields {
+	var set events.Fields
+	if p.s.Ledger.Created == 0 && j.IsInitial() {
+		return nil
+	}
+	for _, f := range j.Fields() {
+		have, ok := p.s.Ledger.Fields.Get(f.Name)
+		if isNull := string(f.Value) == "null"; ok && !bytes.Equal(have, f.Value) || !ok && !isNull {
+			set = append(set, f)
+		}
+	}
+	return set
+}
+
+// usualMode is the mode of most of the files.
+func (u *unit) usualMode() int64 {
+	counts := make(map[int64]int)
+	for _, f := range u.Files {
+		counts[f.Mode]++
+	}
+	usual := int64(0)
+	for mode, n := range counts {
+		if n > counts[usual] {
+			usual = mode
+		}
+	}
+	return usual
+}

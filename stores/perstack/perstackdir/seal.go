@@ -1,0 +1,178 @@
+package perstackdir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// seal settles how each file is spelled, now that the state shows what it renders: a file
+// that does not come out is kept whole for as long as the state renders that, and one that is
+// gone stays away for as long.
+func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Origin) error {
+	names, err := im.differing(ctx, v, u)
+	if err != nil {
+		return err
+	}
+	s := sealing{im, v, u, origin, make(map[string]events.FileFormat)}
+	for _, name := range names {
+		if err := s.settle(ctx, name); err != nil {
+			return err
+		}
+	}
+	if len(s.wanted) == 0 {
+		return nil
+	}
+	w := im.Writer(v.s.Subject, v.s.Offset(), guards...)
+	e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: s.wanted})
+	if err != nil {
+		return err
+	}
+	at := events.Timestamp("")
+	if !im.There[u.ID] {
+		at = u.created
+	}
+	if err := w.Add(ctx, stamp.Named(e, v.s.Offset(), "formats", at)); err != nil {
+		return err
+	}
+	if err := w.Flush(ctx); err != nil {
+		return err
+	}
+	return s.drop(ctx)
+}
+
+type sealing struct {
+	im     importer
+	v      view
+	u      *unit
+	origin *events.Origin
+	wanted map[string]events.FileFormat
+}
+
+// settle decides what becomes of a file that does not come out as it is.
+func (s sealing) settle(ctx context.Context, name string) error {
+	out, err := s.v.records(ctx)
+	if err != nil {
+		return err
+	}
+	st, f := out.files[name], s.u.file(name)
+	if f == nil {
+		s.wanted[foreign.KeyOf(name)] = events.FileFormat{Gone: true, Of: st.rendered()}
+		return nil
+	}
+	format := f.Format
+	format.Mode = f.Mode
+	if st != nil && f.Value {
+		raw, err := s.v.value(ctx, st)
+		if err != nil {
+			return err
+		}
+		if foreign.SumOf(foreign.SpellJSON(raw, format)) == f.Sum {
+			s.wanted[foreign.KeyOf(name)] = format
+			return nil
+		}
+	}
+	format.Doc, err = s.keep(ctx, f)
+	if err != nil || format.Doc == "" {
+		return err
+	}
+	if placeOf(name).part != partOther {
+		if format.Of, err = s.v.sumAs(ctx, st, format); err != nil {
+			return err
+		}
+	}
+	if have := s.v.s.Ledger.Formats[foreign.KeyOf(name)]; have != format {
+		s.wanted[foreign.KeyOf(name)] = format
+	}
+	return nil
+}
+
+// keep keeps a file whole, sealed if it may hold secrets. Where there is no key it is not
+// kept: then it returns no document.
+func (s sealing) keep(ctx context.Context, f *foreign.File) (events.DocRef, error) {
+	doc := documentOf(s.im.Target.Namespace(), s.origin.Root, f.Full)
+	session := events.Link{Rel: "session", To: s.v.s.Subject.String()}
+	if !s.u.isSecretive(f) {
+		return events.RefOf(doc, 0), s.im.Keep(ctx, doc, s.origin, f, session)
+	}
+	if s.im.keys.err != nil || s.im.Options.NoSecrets {
+		s.im.leaveOut(s.u, f, "it is not what the run was started with, and it holds secrets")
+		return "", nil
+	}
+	doc = privateOf(doc)
+	data, err := s.u.Tree.Read(f, int64(s.u.Limit))
+	if err != nil {
+		return "", err
+	}
+	if foreign.SumOf(data) != f.Sum {
+		return "", foreign.ErrChanged
+	}
+	box := *f
+	if box.Data, err = s.im.keys.ring.SealDocument(doc, data); err != nil {
+		return "", err
+	}
+	box.Sum, box.Size = foreign.SumOf(box.Data), int64(len(box.Data))
+	return events.RefOf(doc, 0), s.im.Keep(ctx, doc, s.origin, &box, session)
+}
+
+// drop takes away the documents of files that are not kept whole any more.
+func (s sealing) drop(ctx context.Context) error {
+	for _, key := range slices.Sorted(maps.Keys(s.wanted)) {
+		have := s.v.s.Ledger.Formats[key].Doc
+		doc, _, err := have.Parse(s.v.s.Subject.Namespace)
+		if have == "" || err != nil || s.wanted[key].Doc == have {
+			continue
+		}
+		if err := s.im.Drop(ctx, doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rootFiles keeps the files that belong to no job, and takes away those that are gone.
+func (im importer) rootFiles(ctx context.Context) error {
+	seen := make(map[string]bool)
+	if err := im.rootFolder(ctx, ".", seen); err != nil {
+		return err
+	}
+	return im.DropRootFiles(ctx, seen, nil)
+}
+
+// rootFolder walks over a folder that is no job's.
+func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]bool) error {
+	entries, err := im.Tree.Entries(dir)
+	if errors.Is(err, fs.ErrPermission) && dir != "." {
+		im.Problem(dir, 0, fileReason(err)+": nothing below it is imported")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		full := path.Join(dir, e.Name())
+		switch {
+		case e.IsDir() && dir == jobsName:
+		case e.IsDir():
+			err = im.rootFolder(ctx, full, seen)
+		case !e.Type().IsRegular():
+			im.Skipped(full)
+		case isPrivate(full):
+			im.Problem(full, 0, "it may hold secrets, and is in no job's folder: not imported")
+		default:
+			seen[full] = true
+			_, err = im.KeepRootFile(ctx, full, documentOf)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", full, err)
+		}
+	}
+	return nil
+}

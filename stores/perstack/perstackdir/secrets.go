@@ -1,0 +1,151 @@
+package perstackdir
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/perstack/internal/secret"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// keyring is what opens and seals; err says why it does not.
+type keyring struct {
+	ring *sealed.Ring
+	err  error
+}
+
+// open reads the keys.
+func (l Layout) open() keyring {
+	if l.Keys == nil {
+		return keyring{err: sealed.ErrNoKey}
+	}
+	ring, err := l.Keys()
+	if err == nil && ring.Newest() == "" {
+		err = sealed.ErrNoKey
+	}
+	return keyring{ring, err}
+}
+
+// setting is a run's setting taken apart.
+type setting struct {
+	shape.Setting
+	raw      events.Raw // with placeholders
+	values   []secret.Value
+	suspects []string
+}
+
+// sum is the hash of the setting without its secrets.
+func (s setting) sum() string { return foreign.SumOf(s.raw) }
+
+// names lists the places of secrets, for a report.
+func (s setting) names() string {
+	names := make([]string, len(s.values))
+	for i, v := range s.values {
+		names[i] = v.Path
+	}
+	return strings.Join(names, ", ")
+}
+
+// takeSecrets takes a setting apart.
+func (v *value) takeSecrets(s shape.Setting) (err error) {
+	v.setting.Setting = s
+	v.setting.raw, v.setting.values, v.setting.suspects, err = secret.Take(v.raw)
+	v.setting.Raw, v.raw = nil, nil // neither is to be written anywhere
+	return err
+}
+
+// secretOf names the document of the secrets of a run's setting.
+func secretOf(ns, job, run string) events.Subject {
+	return events.Document(ns, sealed.Kind, shape.SecretID(job, run))
+}
+
+// privateOf names the document of a file that is kept whole and sealed.
+func privateOf(doc events.Subject) events.Subject {
+	return events.Document(doc.Namespace, sealed.Kind, doc.ID)
+}
+
+// guard decides what becomes of a file that may hold secrets. What must not go in is
+// reported and left out: nothing of it is compared, kept or taken away.
+func (im importer) guard(u *unit, f *foreign.File, v *value) {
+	switch {
+	case v == nil && isPrivate(f.Path):
+		im.guardWhole(u, f, "it may hold secrets, and cannot be read as the setting of its run")
+	case v == nil || len(v.setting.values)+len(v.setting.suspects) == 0:
+	case len(v.setting.suspects) > 0:
+		im.guardWhole(u, f, "what stands there looks like a key, where none is expected: "+strings.Join(v.setting.suspects, ", "))
+		f.Value = false
+	case im.Options.NoSecrets:
+		f.Problem(0, fmt.Sprintf("%s left out, placeholders stand in the place: %s", count(len(v.setting.values), "secret"), v.setting.names()))
+	case im.keys.err != nil:
+		im.leaveOut(u, f, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
+	}
+}
+
+// guardWhole has a file kept sealed of which nobody can say what is secret in it, if there
+// is a key.
+func (im importer) guardWhole(u *unit, f *foreign.File, why string) {
+	if im.keys.err != nil || im.Options.NoSecrets {
+		im.leaveOut(u, f, why)
+		return
+	}
+	f.Problem(0, why+": kept sealed as it is, nothing is taken from it")
+}
+
+// leaveOut reports a file that does not go in for want of a key.
+func (im importer) leaveOut(u *unit, f *foreign.File, why string) {
+	u.out[f.Path] = true
+	reason := "the values of secrets are to be left out"
+	if !im.Options.NoSecrets {
+		reason = im.keys.err.Error()
+	}
+	f.Problem(0, fmt.Sprintf("%s; not imported: %s", why, reason))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// withSecrets puts the values back in the place of placeholders. If that cannot be, problem
+// says why, and the placeholders stay. content is that of the document that has the values,
+// nil if there is none.
+func (k keyring) withSecrets(raw events.Raw, doc events.Subject, content []byte) (whole events.Raw, problem string) {
+	values, err := k.values(doc, content)
+	if err == nil {
+		whole, err = secret.Put(raw, values)
+	}
+	if err != nil {
+		return raw, "placeholders stand in the place of secrets: " + err.Error()
+	}
+	return whole, ""
+}
+
+func (k keyring) values(doc events.Subject, content []byte) ([]secret.Value, error) {
+	switch {
+	case content == nil:
+		return nil, errNoValues
+	case k.err != nil:
+		return nil, k.err
+	}
+	plain, err := k.ring.OpenDocument(doc, content)
+	if err != nil {
+		return nil, err
+	}
+	return secret.Unpack(plain)
+}
+
+// file opens a file that is kept sealed.
+func (k keyring) file(doc events.Subject, content []byte) ([]byte, error) {
+	switch {
+	case doc.Kind != sealed.Kind:
+		return content, nil
+	case k.err != nil:
+		return nil, fmt.Errorf("it is kept sealed: %w", k.err)
+	}
+	return k.ring.OpenDocument(doc, content)
+}
