@@ -212,6 +212,7 @@ func (im importer) writeSecret(ctx context.Context, doc events.Subject, plain []
 		return err
 	}
 	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: doc, ContentType: sealed.ContentType, Data: content}
+	e.ID = events.DerivedID(Format, doc.String(), foreign.SumOf(content)) // no two seals are alike
 	meta := events.DocMeta{Links: []events.Link{{Rel: "session", To: session.String()}}}
 	ack, err := im.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
 	if err == nil && !ack.Duplicate {

@@ -182,24 +182,30 @@ func (im importer) scan(u *unit, f *foreign.File) error {
 		f.Problem(0, fileReason(err)+": not imported")
 		return nil
 	case p.part == partOther:
-		u.notes = append(u.notes, f.Path)
-		im.guard(u, f, nil)
+		if im.mayKeep(u, f, "it may hold secrets") {
+			u.notes = append(u.notes, f.Path)
+		}
 		return nil
 	case data == nil:
-		f.Problem(0, fmt.Sprintf("longer than %d bytes: kept as it is, nothing is taken from it", u.Limit))
-		im.guard(u, f, nil)
+		im.useless(u, f, 0, fmt.Sprintf("longer than %d bytes", u.Limit))
 		return nil
 	}
 	v := &value{File: f, place: p}
 	if err := v.take(u, data); err != nil {
 		f.Format = events.FileFormat{}
-		f.Problem(foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, nothing is taken from it")
-		im.guard(u, f, nil)
+		im.useless(u, f, foreign.LineOf(data, err), foreign.ReasonOf(err))
 		return nil
 	}
 	f.Value, u.byFile[f], u.values = true, v, append(u.values, v)
-	im.guard(u, f, v)
+	im.guard(u, v)
 	return nil
+}
+
+// useless reports a file that is kept as it is, because nothing can be taken from it.
+func (im importer) useless(u *unit, f *foreign.File, line int, why string) {
+	if im.mayKeep(u, f, why) {
+		f.Problem(line, why+": kept as it is, nothing is taken from it")
+	}
 }
 
 // read reads a file, and hashes it. One that is larger than what an event can hold is only
@@ -215,7 +221,10 @@ func (im importer) read(u *unit, f *foreign.File) (data []byte, err error) {
 		return nil, u.Tree.Hash(f)
 	}
 	f.Sum, f.Size = foreign.SumOf(data), int64(len(data))
-	return slices.Concat([]byte{}, data), nil
+	if data == nil {
+		data = []byte{}
+	}
+	return data, nil
 }
 
 // fileReason says what is wrong with a file, without its path.

@@ -102,8 +102,7 @@ func (s sealing) keep(ctx context.Context, f *foreign.File) (events.DocRef, erro
 	if !s.u.isSecretive(f) {
 		return events.RefOf(doc, 0), s.im.Keep(ctx, doc, s.origin, f, session)
 	}
-	if s.im.keys.err != nil || s.im.Options.NoSecrets {
-		s.im.leaveOut(s.u, f, "it is not what the run was started with, and it holds secrets")
+	if !s.im.mayKeep(s.u, f, "it is not what the run was started with, and it holds secrets") {
 		return "", nil
 	}
 	doc = privateOf(doc)

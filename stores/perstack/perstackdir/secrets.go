@@ -67,31 +67,29 @@ func privateOf(doc events.Subject) events.Subject {
 	return events.Document(doc.Namespace, sealed.Kind, doc.ID)
 }
 
-// guard decides what becomes of a file that may hold secrets. What must not go in is
-// reported and left out: nothing of it is compared, kept or taken away.
-func (im importer) guard(u *unit, f *foreign.File, v *value) {
+// guard decides what becomes of a setting with secrets.
+func (im importer) guard(u *unit, v *value) {
 	switch {
-	case v == nil && isPrivate(f.Path):
-		im.guardWhole(u, f, "it may hold secrets, and cannot be read as the setting of its run")
-	case v == nil || len(v.setting.values)+len(v.setting.suspects) == 0:
 	case len(v.setting.suspects) > 0:
-		im.guardWhole(u, f, "what stands there looks like a key, where none is expected: "+strings.Join(v.setting.suspects, ", "))
-		f.Value = false
+		why := "what looks like a key stands where none is expected, at " + strings.Join(v.setting.suspects, ", ")
+		v.Value = false
+		im.useless(u, v.File, 0, why)
+	case len(v.setting.values) == 0:
 	case im.Options.NoSecrets:
-		f.Problem(0, fmt.Sprintf("%s left out, placeholders stand in the place: %s", count(len(v.setting.values), "secret"), v.setting.names()))
+		v.Problem(0, fmt.Sprintf("%s left out, placeholders stand in the place: %s", count(len(v.setting.values), "secret"), v.setting.names()))
 	case im.keys.err != nil:
-		im.leaveOut(u, f, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
+		im.leaveOut(u, v.File, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
 	}
 }
 
-// guardWhole has a file kept sealed of which nobody can say what is secret in it, if there
-// is a key.
-func (im importer) guardWhole(u *unit, f *foreign.File, why string) {
-	if im.keys.err != nil || im.Options.NoSecrets {
-		im.leaveOut(u, f, why)
-		return
+// mayKeep reports whether a file may be kept whole. One that may hold secrets is kept sealed;
+// without a key it is reported, and left out: nothing of it is compared or taken away.
+func (im importer) mayKeep(u *unit, f *foreign.File, why string) bool {
+	if !u.isSecretive(f) || im.keys.err == nil && !im.Options.NoSecrets {
+		return true
 	}
-	f.Problem(0, why+": kept sealed as it is, nothing is taken from it")
+	im.leaveOut(u, f, why)
+	return false
 }
 
 // leaveOut reports a file that does not go in for want of a key.

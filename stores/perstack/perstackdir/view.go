@@ -235,7 +235,7 @@ func (v view) whole(ctx context.Context, moved bool, rec events.Record) (events.
 	p := projector.Decode(rec).Payload
 	raw := rawOf(p)
 	if lists := events.ListsOf(p); len(lists) > 0 {
-		raw, err = lists.Fill(raw, func(piece events.Piece) ([]events.Raw, error) { return v.piece(rec.Offset, piece) })
+		raw, err = lists.Fill(raw, func(piece events.Piece) ([]events.Raw, error) { return v.piece(piece) })
 	}
 	return p, raw, err
 }
@@ -250,10 +250,10 @@ func rawOf(p events.Payload) events.Raw {
 }
 
 // piece returns turns, from threads that were only appended to.
-func (v view) piece(at events.Offset, p events.Piece) ([]events.Raw, error) {
+func (v view) piece(p events.Piece) ([]events.Raw, error) {
 	turns := v.s.Threads.Turns(p.Thread)
 	if p.To > len(turns) {
-		return nil, &events.DamageError{Offset: at, Err: errors.New("it lists turns that are not there")}
+		return nil, errMoved
 	}
 	raws := make([]events.Raw, 0, p.To-p.From)
 	for _, t := range turns[p.From:p.To] {

@@ -1,0 +1,374 @@
+package perstackdir_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/perstack/perstackdir"
+)
+
+// mustComeBack imports a tree in which something is wrong, and wants all of it back; a second
+// import finds nothing to do and says the same.
+func mustComeBack(t *testing.T, files map[string]string) formats.Report {
+	t.Helper()
+	st, dir := openStore(t), folder(t, files)
+	r := mustImport(t, st, dir)
+	have, x := formattest.Exported(t, st, keyed(t))
+	formattest.MustBeClean(t, x)
+	formattest.MustEqual(t, files, have)
+	if again := mustImport(t, st, dir); again.Events != 0 || len(again.Problems) != len(r.Problems) {
+		t.Errorf("a second import: %+v, want the problems %v", again, r.Problems)
+	}
+	return r
+}
+
+// mustSay wants one problem of a file, and no other.
+func mustSay(t *testing.T, r formats.Report, file, reason string) {
+	t.Helper()
+	if len(r.Problems) != 1 || r.Problems[0].File != file || !strings.Contains(r.Problems[0].Reason, reason) {
+		t.Errorf("the problems are %v, want one of %s: %s", r.Problems, file, reason)
+	}
+}
+
+// What the original could not read, or would look for under another name, is kept as it is,
+// named once, and nothing of it shows up anywhere else.
+func TestMalformed(t *testing.T) {
+	base := small("a").files
+	event, checkpoint := pathOf(base, "-callTools"), pathOf(base, "checkpoints/cp2")
+	for name, c := range map[string]struct{ path, content, reason string }{
+		"half an event":                 {event, base[event][:40], "kept as it is"},
+		"an empty event":                {event, "", "end"},
+		"half a checkpoint":             {checkpoint, base[checkpoint][:len(base[checkpoint])-1], ""},
+		"a checkpoint of bytes":         {checkpoint, "\x00\xff\xfe", ""},
+		"half a job":                    {"jobs/a/job.json", base["jobs/a/job.json"][:30], ""},
+		"a job of another id":           {"jobs/a/job.json", strings.Replace(base["jobs/a/job.json"], `"id": "a"`, `"id": "b"`, 1), "in the folder of"},
+		"a job without a status":        {"jobs/a/job.json", strings.Replace(base["jobs/a/job.json"], `"status": "completed"`, `"status": "done"`, 1), "status"},
+		"an event of another step":      {event, strings.Replace(base[event], `"stepNumber":1`, `"stepNumber":2`, 1), "called after"},
+		"an event of another run":       {event, strings.Replace(base[event], `"runId":"run-a"`, `"runId":"x"`, 1), "called after"},
+		"an event of another job":       {event, strings.Replace(base[event], `"jobId":"a"`, `"jobId":"b"`, 1), "in the folder of"},
+		"an event that is a list":       {event, "[" + base[event] + "]", ""},
+		"an event with a negative step": {event, strings.Replace(base[event], `"stepNumber":1`, `"stepNumber":-1`, 1), "stepNumber"},
+		"an event of NaN":               {"jobs/a/runs/run-a/event-NaN-1-x.json", `{"timestamp":NaN}`, ""},
+		"an event of 10^20":             {"jobs/a/runs/run-a/event-100000000000000000000-1-x.json", `{"id":"e","expertKey":"e","type":"x","jobId":"a","runId":"run-a","stepNumber":1,"timestamp":100000000000000000000}`, "timestamp"},
+		"a checkpoint of another id":    {"jobs/a/checkpoints/other.json", base[checkpoint], "called after"},
+		"a checkpoint nested too deep":  {checkpoint, strings.Repeat("[", 100000) + strings.Repeat("]", 100000), ""},
+		"an event with a name twice":    {event, `{"id":"a","id":"b"}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustSay(t, mustComeBack(t, change(base, c.path, c.content)), c.path, c.reason)
+		})
+	}
+}
+
+// pathOf finds the first path with a part in it.
+func pathOf(files map[string]string, part string) string {
+	var found []string
+	for name := range files {
+		if strings.Contains(name, part) {
+			found = append(found, name)
+		}
+	}
+	return slices.Min(found)
+}
+
+// What is spelled otherwise comes out as it is spelled, and is in the log nevertheless.
+func TestSpelledOtherwise(t *testing.T) {
+	base := small("a").files
+	event, checkpoint, setting := pathOf(base, "-startGeneration"), pathOf(base, "checkpoints/cp2"), pathOf(base, "run-setting")
+	for name, c := range map[string]struct{ path, content string }{
+		"a job in one line":            {"jobs/a/job.json", compactOf(base["jobs/a/job.json"])},
+		"a job with a newline":         {"jobs/a/job.json", base["jobs/a/job.json"] + "\n"},
+		"a job by hand":                {"jobs/a/job.json", strings.ReplaceAll(base["jobs/a/job.json"], ": ", " : ")},
+		"a job with a mark":            {"jobs/a/job.json", "\ufeff" + base["jobs/a/job.json"]},
+		"an event with a newline":      {event, base[event] + "\r\n"},
+		"an event with white space":    {event, strings.ReplaceAll(base[event], `"},{"`, "\"} , {\"")},
+		"an event behind white space":  {event, "\n\n " + base[event]},
+		"a checkpoint with a newline":  {checkpoint, base[checkpoint] + "\n"},
+		"a checkpoint with two":        {checkpoint, base[checkpoint] + "\n\n"},
+		"a setting with a newline":     {setting, base[setting] + "\n"},
+		"a setting behind white space": {setting, " " + base[setting]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := change(base, c.path, c.content)
+			if r := mustComeBack(t, files); len(r.Problems) > 0 {
+				t.Error(r.Problems)
+			}
+			st := openStore(t)
+			mustBeClean(t, st, folder(t, files))
+			if s := load(t, st, "a"); len(s.Ledger.Checkpoints) != 4 || s.Ledger.Run(events.RunRef{Kind: "expert", ID: "run-a"}).Progress != 9 || s.Ledger.Text("status") != "completed" {
+				t.Errorf("checkpoints %d, runs %+v, fields %s", len(s.Ledger.Checkpoints), s.Ledger.Runs[0], s.Ledger.Fields)
+			}
+		})
+	}
+}
+
+func compactOf(pretty string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(pretty, "\n", ""), "  ", ""), ": ", ":")
+}
+
+// P-30: whatever else is in the folder comes out as it was, in the folders of jobs and beside
+// them.
+func TestForeignFiles(t *testing.T) {
+	base := small("a").files
+	files := change(base, "jobs/a/.DS_Store", "\x00\x01", "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/runs/run-a/stderr.log", "x\n",
+		"jobs/a/runs/run-a/checkpoint-1754000000000-1-cp1.json", base[pathOf(base, "checkpoints/")], "jobs/a/checkpoints/README", "", "jobs/a/checkpoints/sub/x.json", "{}",
+		"jobs/a/runs/empty.json", "{}", "jobs/readme.txt", "hello", "config.json", "{ }", "a/b/c", "deep")
+	r := mustComeBack(t, files)
+	formattest.MustBeClean(t, r)
+	if r.Files.Whole != 10 || len(r.Notes) != 7 {
+		t.Errorf("%+v", r)
+	}
+	if !slices.ContainsFunc(r.Notes, func(p formats.Problem) bool {
+		return strings.HasSuffix(p.File, "-cp1.json") && strings.Contains(p.Reason, "is a checkpoint where")
+	}) {
+		t.Errorf("the notes are %v", r.Notes)
+	}
+	st := openStore(t)
+	mustBeClean(t, st, folder(t, files))
+	if n := len(load(t, st, "a").Ledger.Checkpoints); n != 4 {
+		t.Errorf("%d checkpoints, want those of checkpoints/ alone", n)
+	}
+}
+
+// Names that differ in nothing but case, and names that are not UTF-8, are files of their own.
+func TestNames(t *testing.T) {
+	base := small("a").files
+	c := base[pathOf(base, "checkpoints/cp2")]
+	files := change(base, "jobs/a/checkpoints/CP2.json", strings.Replace(c, `"id":"cp2"`, `"id":"CP2"`, 1), "jobs/a/x\xff\xfe.txt", "odd", "jobs/a/checkpoints/\xff.json", "{}", "jobs/a/runs/r\xffn/event-1-1-x.json", "{}", "y\xff", "beside")
+	r := mustComeBack(t, files)
+	if len(r.Problems) != 2 {
+		t.Errorf("%v", r.Problems)
+	}
+	for id, dir := range map[string]string{"con": "con", "a=2Fb": "a=2Fb", "a/b": "a=2Fb", "x.": "x.", "..": ".=2E", "Grüße": "Grüße"} {
+		t.Run(id, func(t *testing.T) {
+			files := make(map[string]string)
+			for name, data := range small("a").files {
+				files[strings.Replace(name, "jobs/a/", "jobs/"+dir+"/", 1)] = strings.NewReplacer(`"jobId":"a"`, `"jobId":`+js(id), `"id": "a"`, `"id": `+js(id)).Replace(data)
+			}
+			formattest.MustBeClean(t, mustComeBack(t, files))
+			st := openStore(t)
+			root := folder(t, files)
+			mustBeClean(t, st, root)
+			load(t, st, id)
+			sub, ok := bare.Subject(t.Context(), st, "proj", "jobs/"+dir+"/job.json")
+			if dir == "a=2Fb" && id == dir { // its name is that of another id
+				return
+			}
+			if !ok || sub.ID != "job/"+id {
+				t.Errorf("its folder is of %v, %v", sub, ok)
+			}
+		})
+	}
+}
+
+// A directory stands where a file is expected, links lead elsewhere, and some of it may not be
+// read: the rest goes in.
+func TestNotFiles(t *testing.T) {
+	files := change(small("a").files, "jobs/a/job.json", "-", "jobs/a/job.json/inside", "x", "jobs/a/checkpoints/dir.json/y", "z")
+	r := mustComeBack(t, files)
+	formattest.MustBeClean(t, r)
+
+	dir, outside := folder(t, small("a").files), t.TempDir()
+	formattest.WriteTree(t, outside, 0o644, map[string]string{"secret": "SECRET", "job.json": "{}"})
+	for from, to := range map[string]string{"jobs/a/link.json": "secret", "jobs/a/runs/run-a/event-1-1-x.json": "secret", "jobs/a/runs/elsewhere": ".", "jobs/other": ".", "up": "."} {
+		if err := os.Symlink(filepath.Join(outside, to), filepath.Join(dir, filepath.FromSlash(from))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := openStore(t)
+	r = mustImport(t, st, dir)
+	if len(r.Problems) != 5 || r.Sessions != 1 {
+		t.Errorf("%+v", r)
+	}
+	formattest.MustEqual(t, small("a").files, exported(t, st))
+}
+
+// What may not be read is named, and stays in the store as it was: nothing is taken away for
+// it.
+func TestNoPermission(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	dir := folder(t, small("a").files)
+	st := openStore(t)
+	mustBeClean(t, st, dir)
+	for _, name := range []string{"jobs/a/job.json", "jobs/a/runs"} {
+		if err := os.Chmod(filepath.Join(dir, name), 0); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Chmod(filepath.Join(dir, name), 0o755)
+	}
+	r := mustImport(t, st, dir)
+	if len(r.Problems) != 2 || r.Events != 0 {
+		t.Errorf("%+v", r)
+	}
+	formattest.MustEqual(t, small("a").files, exported(t, st))
+}
+
+// P-10: what the original would have overwritten is in the log, and comes out under a number.
+// Names that are unique stay as they are.
+func TestOneNameTwice(t *testing.T) {
+	r := newRuntime("a").play(1, 10)
+	first := pathOf(r.files, "-callTools")
+	second := strings.Replace(first, ".json", ".2.json", 1)
+	files := change(r.files, second, strings.Replace(r.files[first], `"ev`, `"again`, 1))
+	formattest.MustBeClean(t, mustComeBack(t, files))
+
+	st, dir := openStore(t), folder(t, r.files)
+	mustBeClean(t, st, dir)
+	replaceTree(t, dir, change(r.files, first, files[second])) // as the original does
+	if r := mustBeClean(t, st, dir); r.Changed != 1 {
+		t.Errorf("%+v", r)
+	}
+	formattest.MustEqual(t, change(r.files, first, files[second]), exported(t, st))
+	if p := load(t, st, "a").Ledger.Runs[0].Progress; p != 4 {
+		t.Errorf("%d events are in the log, want both of the name", p)
+	}
+}
+
+// P-19: a folder as the runtime itself writes it has neither job.json nor run-setting.json.
+// They are not made up, and what the job and its run are follows from the rest.
+func TestWithoutJob(t *testing.T) {
+	r := newRuntime("a").play(2, 50)
+	files := change(r.files, "jobs/a/job.json", "-")
+	formattest.MustBeClean(t, mustComeBack(t, files))
+	st := openStore(t)
+	mustBeClean(t, st, folder(t, files))
+	s := load(t, st, "a")
+	if s.Ledger.Kind != events.KindJob || len(s.Ledger.Runs) != 1 || len(s.Ledger.Checkpoints) != 3 || s.Ledger.CreatedAt != "2025-07-31T22:13:20.007Z" {
+		t.Errorf("%+v", s.Ledger)
+	}
+	for rec, err := range st.Read(t.Context(), events.Range{Subject: s.Subject}) {
+		if err != nil || rec.Type == events.TypeRunCreated {
+			t.Errorf("%v, %v: nobody said so", rec.Type, err)
+		}
+	}
+}
+
+// The files of a folder for some of which others may not read come out with their modes.
+func TestModes(t *testing.T) {
+	dir := formattest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o600, small("a").files)
+	event := filepath.Join(dir, pathOf(small("a").files, "-callTools"))
+	if err := os.Chmod(event, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	st, out := openStore(t), t.TempDir()
+	mustBeClean(t, st, dir)
+	if n := len(load(t, st, "a").Ledger.Formats); n != 2 {
+		t.Errorf("%d formats, want one for all and one for the other", n)
+	}
+	formattest.MustExport(t, st, keyed(t), out, formats.ExportOptions{})
+	for name := range small("a").files {
+		want, _ := os.Stat(filepath.Join(dir, name))
+		have, err := os.Stat(filepath.Join(out, name))
+		if err != nil || have.Mode() != want.Mode() {
+			t.Errorf("%s: %v, want %v; %v", name, have.Mode(), want.Mode(), err)
+		}
+	}
+	if again := mustBeClean(t, st, dir); again.Events != 0 {
+		t.Errorf("%+v", again)
+	}
+}
+
+// P-41: two jobs of one id from two folders stay apart: the second is refused, and taken with
+// --merge.
+func TestTwoRoots(t *testing.T) {
+	st := openStore(t)
+	mine := small("a").files
+	mustBeClean(t, st, folder(t, mine))
+	other := newRuntime("a")
+	other.now += 1000
+	other.play(2, 30)
+	other.files["jobs/a/job.json"] = strings.Replace(other.files["jobs/a/job.json"], `"startedAt": 1754000000000`, `"startedAt": 1754000001000`, 1)
+	theirs := folder(t, other.files)
+	r := mustImport(t, st, theirs)
+	if !slices.Equal(r.Refused, []string{"job/a"}) || r.Events != 0 || !strings.Contains(r.Problems[0].Reason, "--namespace") {
+		t.Errorf("%+v", r)
+	}
+	formattest.MustEqual(t, mine, exported(t, st))
+	apart := formattest.Store{Log: st.Log, Name: "other"}
+	mustBeClean(t, apart, theirs)
+	formattest.MustEqual(t, other.files, exported(t, apart))
+	formattest.MustEqual(t, mine, exported(t, st))
+	if r := mustImportBy(t, keyed(t), st, theirs, formats.ImportOptions{Merge: true}); len(r.Problems) > 0 || r.Changed != 1 {
+		t.Errorf("%+v", r)
+	}
+	formattest.MustEqual(t, other.files, exported(t, st))
+}
+
+// A job that a program went on with is not set back by what a folder still says of it; what
+// the folder has beyond it goes in.
+func TestChangedSince(t *testing.T) {
+	r := small("a")
+	st, dir := openStore(t), folder(t, r.files)
+	mustBeClean(t, st, dir)
+	live(t, st, "a", &events.CheckpointSaved{ID: "cp2", Kind: "step", Run: &events.RunRef{Kind: "expert", ID: "run-a"}, Step: 9, Raw: events.Raw(`{"id":"cp2"}`)})
+	if again := mustImport(t, st, dir); len(again.Refused) != 1 || again.Events != 0 {
+		t.Errorf("%+v", again)
+	}
+	live(t, st, "a", &events.CheckpointSaved{ID: "cp2", Kind: "step", Run: &events.RunRef{Kind: "expert", ID: "run-a"}, Step: 0, Raw: events.Raw(r.files[pathOf(r.files, "checkpoints/cp2")])})
+	r.emit("retry", [2]any{"reason", "x"})
+	formattest.WriteTree(t, dir, 0o644, r.files)
+	if again := mustBeClean(t, st, dir); again.Changed != 1 || again.Events != 1 {
+		t.Errorf("%+v", again)
+	}
+	formattest.MustEqual(t, r.files, exported(t, st))
+}
+
+// live appends what no import made.
+func live(t testing.TB, st store, job string, p events.Payload) {
+	t.Helper()
+	e, err := events.New("urn:test:live", events.Session(st.Name, "job/"+job), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Append(t.Context(), e.Subject, log.Any, e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is recognised: the folder perstack, the one around it, the one of the jobs, and one
+// job's; with one job the files beside it are left alone.
+func TestSniff(t *testing.T) {
+	root := folder(t, change(newRuntime("a").play(1, 10).files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"], "beside", "x"))
+	for _, c := range []struct {
+		path string
+		jobs int
+	}{{root, 2}, {filepath.Dir(root), 2}, {filepath.Join(root, "jobs"), 2}, {filepath.Join(root, "jobs", "a"), 1}, {filepath.Join(root, "jobs", "b"), 1}} {
+		st := openStore(t)
+		if r := mustBeClean(t, st, c.path); !bare.Sniff(c.path) || r.Sessions != c.jobs || r.Root != "proj" {
+			t.Errorf("%s: %+v", c.path, r)
+		}
+		if _, ok := exported(t, st)["beside"]; ok != (c.jobs == 2) {
+			t.Errorf("%s: the file beside the jobs: %v", c.path, ok)
+		}
+	}
+	for _, path := range []string{filepath.Join(root, "jobs", "a", "runs"), filepath.Join(root, "beside"), t.TempDir(), folder(t, map[string]string{"jobs/x/job.json": "{}"})} {
+		if bare.Sniff(path) {
+			t.Errorf("%s is taken for one", path)
+		}
+	}
+}
+
+// A dry run says what an import would do, and does nothing.
+func TestDryRun(t *testing.T) {
+	st, dir := openStore(t), folder(t, change(small("a").files, "jobs/a/x", "y"))
+	dry := mustImportBy(t, keyed(t), st, dir, formats.ImportOptions{DryRun: true})
+	if _, err := st.Loader().Session(t.Context(), events.Session(st.Name, "job/a"), 0); err == nil {
+		t.Error("it is there")
+	}
+	real := mustImport(t, st, dir)
+	if fmt.Sprint(dry.Events, dry.Files, dry.Problems) != fmt.Sprint(real.Events, real.Files, real.Problems) {
+		t.Errorf("dry %+v\nreal %+v", dry, real)
+	}
+}
+
+var _ formats.Layout = perstackdir.Layout{}

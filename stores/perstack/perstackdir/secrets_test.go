@@ -1,0 +1,218 @@
+package perstackdir_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/perstack/perstackdir"
+)
+
+const aSetting = "jobs/a/runs/run-a/run-setting.json"
+
+// mustHideCanaries wants no canary in any record of a store.
+func mustHideCanaries(t *testing.T, st store) {
+	t.Helper()
+	for rec, err := range st.Read(t.Context(), events.Range{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(rec.Data) + fmt.Sprint(rec.Extensions); hasCanary(text) {
+			t.Errorf("%s %s holds a secret: %.600s", rec.Subject, rec.Type, text)
+		}
+	}
+}
+
+// hasCanary reports whether a text has one, as it is or in base64.
+func hasCanary(text string) bool {
+	if strings.Contains(text, "canary") {
+		return true
+	}
+	for i := range 3 {
+		if word := base64.StdEncoding.EncodeToString([]byte("xx"[:i%3] + "sk-canary-")); strings.Contains(text, word[4:12]) {
+			return true
+		}
+	}
+	return false
+}
+
+// P-21, P-35: no secret stands in clear in any record; with the key it comes out, without it
+// placeholders do, and that is a problem of the file.
+func TestSecrets(t *testing.T) {
+	st, files := openStore(t), small("a").files
+	mustBeClean(t, st, folder(t, files))
+	mustHideCanaries(t, st)
+	formattest.MustEqual(t, files, exported(t, st))
+
+	other := ringOf(t, "two")
+	for name, l := range map[string]perstackdir.Layout{
+		"no keys":     bare,
+		"another key": {Keys: func() (*sealed.Ring, error) { return other, nil }},
+		"a bad file":  {Keys: func() (*sealed.Ring, error) { return nil, errors.New("others may read it") }},
+	} {
+		have, r := formattest.Exported(t, st, l)
+		if len(r.Problems) != 1 || r.Problems[0].File != aSetting || hasCanary(fmt.Sprint(r)) {
+			t.Errorf("%s: %v", name, r.Problems)
+		}
+		for path, data := range have {
+			if hasCanary(data) {
+				t.Errorf("%s: %s has a secret", name, path)
+			}
+		}
+		if want := strings.Count(files[aSetting], "canary"); strings.Count(have[aSetting], `"tally:secret:`) != want || len(have) != len(files) {
+			t.Errorf("%s: want %d placeholders: %s", name, want, have[aSetting])
+		}
+	}
+}
+
+// A setting that looks like one with placeholders comes back as it is.
+func TestOwnPlaceholders(t *testing.T) {
+	r := newRuntime("a").play(1, 10)
+	r.storeSetting([2]any{"note", "tally:secret:1"}, [2]any{"verbose", true})
+	formattest.MustBeClean(t, mustComeBack(t, r.files))
+}
+
+// Without a key a setting with secrets does not go in, is named, and everything else goes in;
+// later, with the key, it does.
+func TestImportWithoutKey(t *testing.T) {
+	st, files := openStore(t), small("a").files
+	dir := folder(t, files)
+	for range 2 {
+		mustSay(t, mustImportBy(t, bare, st, dir, formats.ImportOptions{}), aSetting, "3 secrets; not imported: there is no key")
+		mustHideCanaries(t, st)
+		formattest.MustEqual(t, change(files, aSetting, "-"), exported(t, st))
+	}
+	if r := mustBeClean(t, st, dir); r.Changed != 1 {
+		t.Errorf("%+v", r)
+	}
+	formattest.MustEqual(t, files, exported(t, st))
+	mustSay(t, mustImportBy(t, bare, st, dir, formats.ImportOptions{}), aSetting, "not imported")
+	formattest.MustEqual(t, files, exported(t, st)) // what is there stays
+}
+
+// --no-secrets drops the values, counts and names them; a later import with the key brings
+// them.
+func TestNoSecrets(t *testing.T) {
+	st, files := openStore(t), small("a").files
+	dir := folder(t, files)
+	for i := range 2 {
+		r := mustImportBy(t, keyed(t), st, dir, formats.ImportOptions{NoSecrets: true})
+		mustSay(t, r, aSetting, "3 secrets left out")
+		for _, path := range []string{"/providerConfig/apiKey", "/perstackApiKey", "/env/TOKEN"} {
+			if !strings.Contains(r.Problems[0].Reason, path) {
+				t.Errorf("%s is not named: %v", path, r.Problems)
+			}
+		}
+		if i == 1 && r.Events != 0 {
+			t.Errorf("again: %+v", r)
+		}
+	}
+	for info, err := range st.Subjects(t.Context(), sealed.Kind) {
+		t.Errorf("%v is there, %v", info.Subject, err)
+	}
+	have, r := formattest.Exported(t, st, keyed(t))
+	if mustSay(t, r, aSetting, "placeholders"); hasCanary(have[aSetting]) {
+		t.Error(have[aSetting])
+	}
+	mustBeClean(t, st, dir)
+	formattest.MustEqual(t, files, exported(t, st))
+}
+
+// What cannot be read as a setting may hold secrets all the same: it is kept sealed, or not at
+// all. So is a setting in which something looks like a key where none is expected, and one
+// that was changed.
+func TestPrivateFiles(t *testing.T) {
+	base := small("a").files
+	suspect := newRuntime("a")
+	suspect.storeSetting([2]any{"remark", canary("suspect") + "0aB1cD2eF3"})
+	for name, files := range map[string]map[string]string{
+		"half a setting":         change(base, aSetting, base[aSetting][:len(base[aSetting])-20]),
+		"an editor's copy":       change(base, aSetting+"~", base[aSetting]),
+		"bytes":                  change(base, aSetting, "\x00"+base[aSetting]),
+		"a setting of elsewhere": change(base, "jobs/a/runs/other/run-setting.json", base[aSetting]),
+		"a setting of nowhere":   change(base, "jobs/a/run-setting.json", base[aSetting]),
+		"a suspect":              change(base, aSetting, suspect.files[aSetting]),
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustComeBack(t, files)
+			st, dir := openStore(t), folder(t, files)
+			mustImport(t, st, dir)
+			mustHideCanaries(t, st)
+			have, r := formattest.Exported(t, st, bare)
+			if len(r.Problems) == 0 {
+				t.Error("an export without the key has no problem")
+			}
+			for path, data := range have {
+				if hasCanary(data) {
+					t.Errorf("%s has a secret", path)
+				}
+			}
+			for _, o := range []formats.ImportOptions{{}, {NoSecrets: true}} {
+				st := openStore(t)
+				r := mustImportBy(t, bare, st, dir, o)
+				if len(r.Problems) == 0 || hasCanary(fmt.Sprint(r)) {
+					t.Errorf("%v", r.Problems)
+				}
+				mustHideCanaries(t, st)
+				if again := mustImportBy(t, bare, st, dir, o); again.Events != 0 {
+					t.Errorf("again: %+v", again)
+				}
+			}
+		})
+	}
+}
+
+// P-11: what the original changes of a setting is the time of its last use; the secrets stay
+// sealed. Another change is kept whole, sealed.
+func TestSettingAgain(t *testing.T) {
+	r := newRuntime("a").play(1, 10)
+	r.storeSetting()
+	st, dir := openStore(t), folder(t, r.files)
+	mustBeClean(t, st, dir)
+	for _, c := range []struct{ old, with string }{
+		{`"updatedAt":1754000000035`, `"updatedAt":1754000900000`},
+		{canary("env"), canary("rotated")},
+		{`"model":"claude"`, `"model":"gpt"`},
+		{`"model":"gpt"`, `"model":"claude"`},
+	} {
+		if !strings.Contains(r.files[aSetting], c.old) {
+			t.Fatalf("no %s in %s", c.old, r.files[aSetting])
+		}
+		r.files[aSetting] = strings.Replace(r.files[aSetting], c.old, c.with, 1)
+		formattest.WriteTree(t, dir, 0o644, r.files)
+		mustBeClean(t, st, dir)
+		mustHideCanaries(t, st)
+		formattest.MustEqual(t, r.files, exported(t, st))
+		if again := mustBeClean(t, st, dir); again.Events != 0 {
+			t.Errorf("%s: again: %+v", c.with, again)
+		}
+	}
+	run := load(t, st, "a").Ledger.Run(events.RunRef{Kind: "expert", ID: "run-a"})
+	if run.TouchedAt != "2025-07-31T22:28:20.000Z" || run.Models[0] != "claude" {
+		t.Errorf("%+v", run)
+	}
+}
+
+// A file of keys that may not be used ends an import before anything goes in.
+func TestBadKeys(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(name, []byte(strings.Repeat("0f", 32)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l := perstackdir.Layout{Keys: func() (*sealed.Ring, error) { return sealed.ReadFile(name) }}
+	st := openStore(t)
+	if _, err := l.Import(t.Context(), st, folder(t, small("a").files), formats.ImportOptions{}); err == nil {
+		t.Error("imported with a file of keys that others may read")
+	}
+	if head, _ := st.Head(t.Context()); head != 0 {
+		t.Errorf("the log has %d records", head)
+	}
+}
