@@ -109,13 +109,8 @@ func produce(t *testing.T, way, where string) []map[string]any {
 			t.Fatal(err)
 		}
 	}
-	c := exec.CommandContext(t.Context(), "node", "testdata/node/producer.mjs", way, where)
-	var out, errw bytes.Buffer
-	c.Stdin, c.Stdout, c.Stderr = &input, &out, &errw
-	if err := c.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, errw.String())
-	}
-	return jsonLines[map[string]any](t, &out)
+	out := testkit.Node(t, &input, "testdata/node/producer.mjs", way, where)
+	return jsonLines[map[string]any](t, bytes.NewReader(out))
 }
 
 // A producer in another language, which knows docs/wire.md and nothing else, leaves

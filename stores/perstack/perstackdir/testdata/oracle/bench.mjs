@@ -4,7 +4,8 @@
 //
 // RUNS runs of a job write EVENTS events each, one after the other, all runs at once. They
 // are written as the original does, without any sync; with --sync each is written beside
-// its place, synced, renamed, and its folder is synced too. Prints one JSON object.
+// its place, synced, renamed, and its folder is synced too. Prints one JSON object, in
+// which events are those of all runs.
 // UV_THREADPOOL_SIZE, in the environment, is how many files Node writes at once.
 
 import { mkdirSync } from "node:fs";

@@ -124,7 +124,7 @@ function spoil(random, made) {
   const turn = (kind, what, things) => (turns[`${kind} ${what}`] ??= new Turn(things)).next();
   for (const file of walk("perstack/jobs")) {
     const [kind, text, chance] = [kindOf(file), readFileSync(file, "utf8"), random.next()];
-    const rare = kind === "event" || kind === "checkpoint" ? 0.04 : 0.12;
+    const rare = kind === "event" || kind === "checkpoint" ? 0.04 : 0.16;
     if (chance < rare) {
       const [name, damage] = turn(kind, "broken", broken);
       writeFileSync(file, damage(text));

@@ -129,7 +129,8 @@ class Job {
 
   // checkpoint stores the checkpoint of the next step, or of the same with another status.
   checkpoint(run, changes) {
-    const odd = this.random.chance(0.3) ? { metadata: { runtime: this.random.pick(["local", "cursor", "claude-code", "gemini", "docker"]), "ключ": { 2: [], 1: {} } } } : {};
+    const runtime = this.random.pick(["local", "cursor", "claude-code", "gemini", "docker"]);
+    const odd = this.random.chance(0.3) ? { metadata: { runtime, "ключ": { 2: [], 1: {} } } } : {};
     const window = this.random.chance(0.5) ? { contextWindow: 200000, contextWindowUsage: this.random.int(0, 1000) / 1000 } : {};
     run.cp = { ...run.cp, ...window, ...odd, ...changes, id: this.random.id() };
     this.call("defaultStoreCheckpoint", [run.cp]);
@@ -184,7 +185,8 @@ class Job {
     }
     const at = this.unused();
     const key = `sk-${this.random.id()}`;
-    const expert = (e) => ({ ...e, instruction: this.random.text(), skills: { base: { type: "mcpStdioSkill", env: { TOKEN: key } } }, delegates: [], tags: ["a"] });
+    const skills = { base: { type: "mcpStdioSkill", env: { TOKEN: key } } };
+    const expert = (e) => ({ ...e, instruction: this.random.text(), skills, delegates: [], tags: ["a"] });
     run.setting = {
       model: "claude", providerConfig: { providerName: "anthropic", apiKey: key }, jobId: this.id, runId: run.id, expertKey: run.expert.key,
       input: { text: this.random.text() }, experts: { [run.expert.key]: expert(run.expert) },
@@ -323,7 +325,8 @@ class Job {
       const stepNumber = Math.max(run.cp.stepNumber, ...children.map((c) => c.cp.stepNumber)) + 1;
       this.goOn(run, { usage, stepNumber, pendingToolCalls: [], partialToolResults: results });
     } else if (then) {
-      this.goOn(run, first === "interactive" ? { pendingToolCalls: [], partialToolResults: [this.toolResult(run.cp.pendingToolCalls[0])] } : { error: undefined });
+      const answered = () => ({ pendingToolCalls: [], partialToolResults: [this.toolResult(run.cp.pendingToolCalls[0])] });
+      this.goOn(run, first === "interactive" ? answered() : { error: undefined });
     }
     return this.calls;
   }
