@@ -3,7 +3,9 @@ package testkit
 import (
 	"bytes"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -13,6 +15,11 @@ func Node(t testing.TB, stdin io.Reader, args ...string) []byte {
 	t.Helper()
 	_, err := exec.LookPath("node")
 	Needs(t, err == nil, "node")
+	for _, name := range args {
+		if filepath.Ext(name) == ".mjs" {
+			_, _ = os.ReadDir(filepath.Dir(name)) // or go test would take its last result for good after a change there
+		}
+	}
 	c := exec.CommandContext(t.Context(), "node", args...)
 	var out, errw bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = stdin, &out, &errw
