@@ -55,6 +55,7 @@ func (f Files) Total() int { return f.Exact + f.Derived + f.Whole }
 // Report says what an import or an export did, or would do.
 type Report struct {
 	Root      string   `json:"root,omitempty"` // name under which the folder is, or will be, exported
+	Dir       string   `json:"-"`              // by an import: the folder that the files are named relative to, absolute; "": that of the file
 	Sessions  int      `json:"sessions"`       // looked at
 	Added     int      `json:"added"`          // of them: new in the store
 	Changed   int      `json:"changed"`        // of them: events were added

@@ -7,9 +7,11 @@ import (
 
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 	"github.com/tallylog/tally/stores/evals/tallydir"
+	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
 // Layout is a layout of files that import reads and export writes.
@@ -41,6 +43,12 @@ var Layouts = []Layout{
 		In:     "a snapshot file of ailoop: a JSON object with version, messages, pinned",
 		Out:    "histories, each a file <id>.json, as ailoop has them",
 		Sign:   "a file of ailoop is a JSON object with version, messages and pinned",
+	},
+	{
+		Layout: perstackdir.Layout{Keys: sealed.FromEnvironment},
+		In:     "the folder of @perstack/storage: perstack/jobs/<id>/job.json, checkpoints/<id>.json, runs/<id>/event-<ms>-<step>-<type>.json ...; secrets of settings are sealed with the key in the file that TALLY_SECRET_KEY_FILE names",
+		Out:    "jobs, each a folder jobs/<id>, as @perstack/storage has them; without the key that sealed them, secrets are placeholders and the exit code is 3",
+		Sign:   "one of @perstack/storage holds perstack/jobs/, or is one job's folder",
 	},
 }
 

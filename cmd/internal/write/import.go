@@ -33,8 +33,12 @@ The source is only read. Importing again adds what has changed since and nothing
 else. A session that exists already but came from another place, or was appended
 to meanwhile, is left alone and named: give the folder a --namespace of its own,
 or take its content with --merge. A malformed piece is reported with file and
-line; the rest goes in, and the exit code is 3.`,
-		Example: app.Examples("tally import .tally", "tally import travel cashflow --namespace evals", "tally import chats/*.json --format ailoop", "tally import .tally --dry-run -o json"),
+line; the rest goes in, and the exit code is 3.
+
+The secrets that a setting of @perstack/storage holds are never stored in clear:
+without a key such a setting is left out and named, or with --no-secrets goes in
+without their values.`,
+		Example: app.Examples("tally import .tally", "tally import travel cashflow --namespace evals", "tally import chats/*.json --format ailoop", "tally import perstack --no-secrets", "tally import .tally --dry-run -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			app.CollectLess()
 			app.WorkBesideSyncs()
@@ -43,6 +47,7 @@ line; the rest goes in, and the exit code is 3.`,
 	}
 	cmd.Flags().BoolVarP(&i.dryRun, "dry-run", "n", false, "say what would be added, and write nothing")
 	cmd.Flags().BoolVar(&i.merge, "merge", false, "take the content of the folder or file also for sessions that came from elsewhere or moved on")
+	cmd.Flags().BoolVar(&i.noSecrets, "no-secrets", false, "leave out the values of secrets, where a format knows them; each is counted and named, and the exit code is 3")
 	cmd.Flags().Var(cli.OneOf(&i.format, "form", app.LayoutNames(nil)...), "format", "format of the folders or files: "+app.Or(app.LayoutNames(nil))+" (default: recognised)")
 	return cmd
 }
@@ -50,6 +55,7 @@ line; the rest goes in, and the exit code is 3.`,
 type importer struct {
 	app           *app.App
 	dryRun, merge bool
+	noSecrets     bool
 	format        string
 }
 
@@ -70,7 +76,7 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 		report, err := i.one(ctx, st, path, total, progress)
 		total.Add(report)
 		for _, p := range report.Problems {
-			fmt.Fprintf(i.app.Err, "%s\n", plain.Printable(fullName(path, p.File)+strings.TrimPrefix(p.String(), p.File)))
+			fmt.Fprintf(i.app.Err, "%s\n", plain.Printable(fullName(path, report.Dir, p.File)+strings.TrimPrefix(p.String(), p.File)))
 		}
 		if ctx.Err() != nil {
 			failed = context.Cause(ctx)
@@ -171,11 +177,16 @@ func signs() string {
 	return strings.Join(list, "; ")
 }
 
-// fullName returns the path of a file that a report names, below the folder that
-// was imported or the file itself.
-func fullName(path, file string) string {
+// fullName returns the path of a file that a report names. path is what was imported, dir
+// the folder that the report names files relative to, which may be above that or in it.
+func fullName(path, dir, file string) string {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		path = filepath.Dir(path)
+		return filepath.Join(filepath.Dir(path), file)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		if rel, err := filepath.Rel(abs, dir); err == nil {
+			path = filepath.Join(path, rel)
+		}
 	}
 	return filepath.Join(path, file)
 }
@@ -190,7 +201,7 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
 			Hint: signs() + ". Turns or CloudEvents, one JSON object a line, go in by tally append."}
 	}
-	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, Progress: func(p formats.Progress) {
+	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, NoSecrets: i.noSecrets, Progress: func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
 			plain.Count(before.Events+p.Events, "event"), plain.Bytes(before.Bytes+p.Bytes)))
 	}})

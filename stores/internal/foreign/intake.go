@@ -49,6 +49,7 @@ func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOpt
 	defer root.Close()
 	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root},
 		Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
+	in.Report.Dir = at.Root
 	return in.carriedOut(run)
 }
 

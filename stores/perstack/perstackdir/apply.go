@@ -99,7 +99,7 @@ func (a *applying) put(ctx context.Context, v *value) error {
 		if err != nil {
 			return err
 		}
-		return a.add(ctx, v.Path, stampOf(v.at), c.Saved(split.Raw, split.Lists, 0))
+		return a.add(ctx, v.Path, a.timeOf(v), c.Saved(split.Raw, split.Lists, 0))
 	}
 	e, err := shape.ParseEvent(raw)
 	if err != nil {
@@ -108,7 +108,15 @@ func (a *applying) put(ctx context.Context, v *value) error {
 	if err := a.putCost(ctx, e); err != nil {
 		return err
 	}
-	return a.add(ctx, v.Path, stampOf(v.at), e.Payload(split.Raw, split.Lists))
+	return a.add(ctx, v.Path, a.timeOf(v), e.Payload(split.Raw, split.Lists))
+}
+
+// timeOf is when a value was stored, as far as that is known.
+func (a *applying) timeOf(v *value) events.Timestamp {
+	if v.at == 0 {
+		return a.u.created
+	}
+	return stampOf(v.at)
 }
 
 // readAgain returns the raw value of a file as it was scanned.
@@ -153,7 +161,7 @@ func (a *applying) putTurns(ctx context.Context, v *value, own string, entries [
 	for _, e := range entries {
 		a.known.Add(e.Thread, e.Turn)
 	}
-	return a.add(ctx, v.Path+" messages", stampOf(v.at), p)
+	return a.add(ctx, v.Path+" messages", a.timeOf(v), p)
 }
 
 // putCost appends what a step used, before the event that says it: after a crash between the
