@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/formattest"
@@ -88,34 +88,39 @@ func contents(t *testing.T, st store, job string) []string {
 // P-40: to import while the original writes, at any moment and as often as one likes, ends
 // with the events of one import at the end. Half a file at the end is kept, and gives way.
 func TestImportWhileWritten(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		r := newRuntime("a")
-		list := history(r, rapid.IntRange(1, 4).Draw(rt, "steps"))
-		st, dir := openStore(t), folder(t, map[string]string{list[0].path: list[0].content})
-		for i, w := range list {
-			if rapid.IntRange(0, 4).Draw(rt, "import") > 0 {
-				continue
+	for seed := range uint64(testkit.Times(20)) {
+		t.Run(fmt.Sprintf("P-40 seed %d", seed), func(t *testing.T) {
+			r, random := newRuntime("a"), rand.New(rand.NewPCG(seed, 1))
+			list := history(r, 1+random.IntN(4))
+			st, dir := openStore(t), folder(t, map[string]string{list[0].path: list[0].content})
+			for i, w := range list {
+				if random.IntN(5) == 0 {
+					mustImportHalf(t, st, dir, i, w, random.IntN(len(w.content)+1))
+				}
+				formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content})
 			}
-			cut := rapid.IntRange(0, len(w.content)).Draw(rt, "cut")
-			formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content[:cut]})
-			first := mustImport(t, st, dir)
-			if cut == len(w.content) && len(first.Problems) > 0 || len(first.Problems) > 1 {
-				rt.Fatalf("write %d: %v", i, first.Problems)
-			}
-			have, _ := formattest.Exported(t, st, keyed(t))
-			formattest.MustEqual(t, formattest.ReadTree(t, dir), have)
-			formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content})
-		}
-		formattest.WriteTree(t, dir, 0o644, r.files)
-		mustBeClean(t, st, dir)
-		formattest.MustEqual(t, r.files, exported(t, st))
+			mustBeClean(t, st, dir)
+			formattest.MustEqual(t, r.files, exported(t, st))
 
-		once := openStore(t)
-		mustBeClean(t, once, folder(t, r.files))
-		if have, want := contents(t, st, "a"), contents(t, once, "a"); !slices.Equal(have, want) {
-			rt.Fatalf("%d of these, want %d: %q\n%q", len(have), len(want), have, want)
-		}
-	})
+			once := openStore(t)
+			mustBeClean(t, once, folder(t, r.files))
+			if have, want := contents(t, st, "a"), contents(t, once, "a"); !slices.Equal(have, want) {
+				t.Errorf("%d of these, want %d: %q\n%q", len(have), len(want), have, want)
+			}
+		})
+	}
+}
+
+// mustImportHalf imports while a file is written as far as cut.
+func mustImportHalf(t *testing.T, st store, dir string, i int, w written, cut int) {
+	t.Helper()
+	formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content[:cut]})
+	r := mustImport(t, st, dir)
+	if cut == len(w.content) && len(r.Problems) > 0 || len(r.Problems) > 1 {
+		t.Errorf("write %d: %v", i, r.Problems)
+	}
+	have, _ := formattest.Exported(t, st, keyed(t))
+	formattest.MustEqual(t, formattest.ReadTree(t, dir), have)
 }
 
 // P-29: what a checkpoint or an event repeats is stored once.
