@@ -25,7 +25,7 @@ import (
 type written struct{ path, content string }
 
 // history returns the writes of a job in their order, job.json after each step.
-func history(r *runtime, steps int) []written {
+func history(r *original, steps int) []written {
 	var list []written
 	before := make(map[string]string)
 	note := func() {

@@ -195,9 +195,9 @@ func indent(b *strings.Builder, compact string) error {
 	return nil
 }
 
-// runtime writes the folder of a job as the original's runtime does, with the repetition of
+// original writes the folder of a job as the runtime of the original does, with the repetition of
 // all messages that it has.
-type runtime struct {
+type original struct {
 	files    map[string]string
 	job, run string
 	now      int64
@@ -210,42 +210,42 @@ type runtime struct {
 
 const began = 1754000000000
 
-func newRuntime(job string) *runtime {
-	return &runtime{files: make(map[string]string), job: job, run: "run-" + job, now: began}
+func newRuntime(job string) *original {
+	return &original{files: make(map[string]string), job: job, run: "run-" + job, now: began}
 }
 
-func (r *runtime) dir() string { return "jobs/" + r.job + "/" }
+func (r *original) dir() string { return "jobs/" + r.job + "/" }
 
 func usage(n int) object {
 	return object{{"inputTokens", 10 * n}, {"outputTokens", n}, {"reasoningTokens", 0}, {"totalTokens", 11 * n}, {"cachedInputTokens", 0}}
 }
 
-func (r *runtime) message(kind, text string) object {
+func (r *original) message(kind, text string) object {
 	r.count++
 	id := fmt.Sprintf("%s-m%d", r.job, r.count)
 	return object{{"type", kind}, {"id", id}, {"contents", []object{{{"type", "textPart"}, {"id", id + "p"}, {"text", text}}}}}
 }
 
-func (r *runtime) checkpoint(status string) object {
+func (r *original) checkpoint(status string) object {
 	r.count++
 	return object{{"id", fmt.Sprintf("cp%d", r.count)}, {"jobId", r.job}, {"runId", r.run}, {"status", status}, {"stepNumber", r.step}, {"messages", r.messages},
 		{"expert", object{{"key", "e"}, {"name", "e"}, {"version", "1.0.0"}}}, {"usage", usage(r.tokens)}, {"contextWindowUsage", json.RawMessage("0.125")}}
 }
 
-func (r *runtime) store(c object) {
+func (r *original) store(c object) {
 	r.last = c
 	r.files[r.dir()+"checkpoints/"+c[0][1].(string)+".json"] = js(c)
 }
 
 // emit stores an event.
-func (r *runtime) emit(typ string, members ...[2]any) {
+func (r *original) emit(typ string, members ...[2]any) {
 	r.now += 7
 	r.count++
 	e := append(object{{"type", typ}, {"id", fmt.Sprintf("ev%d", r.count)}, {"expertKey", "e"}, {"timestamp", r.now}, {"jobId", r.job}, {"runId", r.run}, {"stepNumber", r.step}}, members...)
 	r.files[fmt.Sprintf("%sruns/%s/event-%d-%d-%s.json", r.dir(), r.run, r.now, r.step, typ)] = js(e)
 }
 
-func (r *runtime) storeJob(status string) {
+func (r *original) storeJob(status string) {
 	j := object{{"id", r.job}, {"status", status}, {"coordinatorExpertKey", "e"}, {"totalSteps", r.step}, {"maxSteps", 100}, {"usage", usage(r.tokens)}, {"startedAt", began}}
 	if status != "running" {
 		j = append(j, [2]any{"finishedAt", r.now})
@@ -253,7 +253,7 @@ func (r *runtime) storeJob(status string) {
 	r.files[r.dir()+"job.json"] = pretty(j)
 }
 
-func (r *runtime) storeSetting(members ...[2]any) {
+func (r *original) storeSetting(members ...[2]any) {
 	s := append(object{{"model", "claude"}, {"providerConfig", object{{"providerName", "anthropic"}, {"apiKey", canary("provider")}}}, {"jobId", r.job}, {"runId", r.run}, {"expertKey", "e"},
 		{"input", object{{"text", "do it"}}}, {"experts", object{}}, {"reasoningBudget", "low"}, {"maxSteps", 100}, {"maxRetries", 5}, {"timeout", 300000}, {"startedAt", began}, {"updatedAt", r.now},
 		{"perstackApiBaseUrl", "https://api.example.com"}, {"perstackApiKey", canary("api")}, {"env", object{{"TOKEN", canary("env")}}}}, members...)
@@ -264,7 +264,7 @@ func (r *runtime) storeSetting(members ...[2]any) {
 func canary(name string) string { return "sk-canary-" + name + "-Zq8fW3kLm1" }
 
 // play runs a job for some steps with a text of some size in each.
-func (r *runtime) play(steps, size int) *runtime {
+func (r *original) play(steps, size int) *original {
 	r.storeJob("running")
 	first := r.message("userMessage", "what <is> that & \u2028 this?")
 	r.messages = append(r.messages, first)
@@ -276,7 +276,7 @@ func (r *runtime) play(steps, size int) *runtime {
 	return r
 }
 
-func (r *runtime) steps(n, size int) {
+func (r *original) steps(n, size int) {
 	for range n {
 		r.step++
 		r.emit("startGeneration", [2]any{"messages", r.messages})
@@ -291,7 +291,7 @@ func (r *runtime) steps(n, size int) {
 }
 
 // small is a job of a few steps with all kinds of files.
-func small(job string) *runtime {
+func small(job string) *original {
 	r := newRuntime(job)
 	r.storeSetting()
 	return r.play(3, 200)
