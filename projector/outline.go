@@ -109,6 +109,24 @@ func (o *Outline) Len(thread string) int {
 	return 0
 }
 
+// OnlyGrew reports whether a thread is all that it was ever brought, in that order: then it
+// began like this after every earlier record that had it. Of what was inherited that is not
+// known, and reported false.
+func (o *Outline) OnlyGrew(thread string) bool {
+	th, own := o.s.strands[thread], o.s.own()
+	if th == nil || len(o.s.sources) > 1 {
+		return false
+	}
+	n := 0
+	for _, sp := range th.spans {
+		if sp.from != n {
+			return false
+		}
+		n = sp.to
+	}
+	return n == own.next[thread]
+}
+
 // Meta is what is said of a thread as a whole, nil if nothing is.
 func (o *Outline) Meta(thread string) events.Raw {
 	if th := o.s.strands[thread]; th != nil {

@@ -1,0 +1,128 @@
+package perstack
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// DeltaPolicy says what becomes of the pieces of a text that streams in. What begins and
+// what completes a text is always kept, and so is the whole text with it.
+type DeltaPolicy int
+
+// The policies.
+const (
+	KeepDeltas   DeltaPolicy = iota // each piece is an event, as in the original
+	SampleDeltas                    // those of 250 ms or 4 KiB become one event
+	DropDeltas                      // none is kept: what was not completed leaves no text
+)
+
+// Bounds of what SampleDeltas holds back.
+const (
+	holdTime  = 250 * time.Millisecond
+	holdBytes = 4 << 10
+)
+
+// deltas are the pieces of text that a handle holds back.
+type deltas struct {
+	mu   sync.Mutex
+	held map[string]*heldDelta // by run
+	lost error                 // of what was stored behind the caller's back; the next call returns it
+}
+
+// heldDelta is a stretch of pieces of one text.
+type heldDelta struct {
+	first shape.Event
+	text  strings.Builder
+	timer *time.Timer
+}
+
+// hold keeps a piece of text back, and stores what is held when it is enough.
+func (h *Handle) hold(ctx context.Context, e shape.Event) (log.Ack, error) {
+	if h.options.Deltas == DropDeltas {
+		return log.Ack{}, nil
+	}
+	d := &h.deltas
+	d.mu.Lock()
+	have := d.held[e.Run]
+	if have != nil && (have.first.Type != e.Type || have.first.Step != e.Step) {
+		d.mu.Unlock()
+		if err := h.flushRun(ctx, e.Run); err != nil {
+			return log.Ack{}, err
+		}
+		d.mu.Lock()
+		have = d.held[e.Run]
+	}
+	if have == nil {
+		if d.held == nil {
+			d.held = make(map[string]*heldDelta)
+		}
+		have = &heldDelta{first: e}
+		// Whoever streams may pause or be done: what was held is stored all the same.
+		have.timer = time.AfterFunc(holdTime, func() {
+			if err := h.flushRun(context.WithoutCancel(ctx), e.Run); err != nil {
+				d.mu.Lock()
+				d.lost = errors.Join(d.lost, err)
+				d.mu.Unlock()
+			}
+		})
+		d.held[e.Run] = have
+	}
+	have.text.WriteString(shape.TextOf(e.Raw, "delta"))
+	full, lost := have.text.Len() >= holdBytes, d.lost
+	d.lost = nil
+	d.mu.Unlock()
+	if lost != nil {
+		return log.Ack{}, lost
+	}
+	if full {
+		return h.storeHeld(ctx, e.Run)
+	}
+	return log.Ack{}, nil
+}
+
+// flushRun stores what is held back of a run.
+func (h *Handle) flushRun(ctx context.Context, run string) error {
+	_, err := h.storeHeld(ctx, run)
+	return err
+}
+
+func (h *Handle) storeHeld(ctx context.Context, run string) (log.Ack, error) {
+	d := &h.deltas
+	d.mu.Lock()
+	have := d.held[run]
+	delete(d.held, run)
+	d.mu.Unlock()
+	if have == nil {
+		return log.Ack{}, nil
+	}
+	have.timer.Stop()
+	raw, err := shape.WithDelta(have.first.Raw, have.text.String())
+	if err != nil {
+		return log.Ack{}, err
+	}
+	have.first.Raw = raw
+	return h.record1(ctx, have.first)
+}
+
+// Flush stores what is held back of streamed text. A program calls it before it ends.
+func (h *Handle) Flush(ctx context.Context) error {
+	d := &h.deltas
+	d.mu.Lock()
+	var runs []string
+	for run := range d.held {
+		runs = append(runs, run)
+	}
+	lost := d.lost
+	d.lost = nil
+	d.mu.Unlock()
+	for _, run := range runs {
+		lost = errors.Join(lost, h.flushRun(ctx, run))
+	}
+	return lost
+}

@@ -1,0 +1,174 @@
+package perstack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// decides are the types that a decision about the job's own document rests on.
+var decides = []string{events.TypeSessionCreated, events.TypeSessionUpdated}
+
+// Create stores a job that is new. One that is there already is tally.ErrExists.
+func (h *Handle) Create(ctx context.Context, j Job) (log.Ack, error) {
+	return h.update(ctx, func(old events.Raw) (events.Raw, error) {
+		if old != nil {
+			return nil, fmt.Errorf("job %q: %w", h.id, tally.ErrExists)
+		}
+		return encode("job", nil, j)
+	})
+}
+
+// Save stores the job as it is handed over, whatever was there: who read it first and
+// changed it since uses Update, which loses nothing that others changed meanwhile. A job
+// that is there as it is is not stored again.
+func (h *Handle) Save(ctx context.Context, j Job) (log.Ack, error) {
+	return h.update(ctx, func(old events.Raw) (events.Raw, error) { return encode("job", old, j) })
+}
+
+// SaveRaw is Save of a job as it stands, to the byte but for the white space between its
+// members.
+func (h *Handle) SaveRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
+	return h.update(ctx, func(events.Raw) (events.Raw, error) { return raw, nil })
+}
+
+// Update changes the job as it is now, on the condition that nobody else did so meanwhile:
+// then it changes what the other one stored. So what many delegates add up is exact. change
+// may be called several times. A job that was never stored is tally.ErrNotFound.
+func (h *Handle) Update(ctx context.Context, change func(*Job) error) (j Job, err error) {
+	_, err = h.update(ctx, func(old events.Raw) (events.Raw, error) {
+		if old == nil {
+			return nil, h.noJob()
+		}
+		if j, err = ParseJob(old); err != nil {
+			return nil, err
+		}
+		if err := change(&j); err != nil {
+			return nil, err
+		}
+		return encode("job", old, j)
+	})
+	return j, err
+}
+
+func (h *Handle) noJob() error { return fmt.Errorf("job %q: %w", h.id, tally.ErrNotFound) }
+
+// update lets decide say what the job is next, from what it is now, nil for nothing.
+func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events.Raw, error)) (log.Ack, error) {
+	return h.decideAndAppend(ctx, func(now *projector.Outline) ([]events.Payload, error) {
+		if err := tally.CheckKind(h.session.Subject(), now.Ledger(), events.KindJob); err != nil {
+			return nil, err
+		}
+		old, err := h.newest(ctx, now.Ledger())
+		if err != nil {
+			return nil, err
+		}
+		raw, err := decide(old)
+		if err != nil {
+			return nil, err
+		}
+		j, err := shape.ParseJob(raw)
+		if err == nil && j.ID != h.id {
+			err = &events.InvalidError{Field: "job.id", Reason: fmt.Sprintf("%q, and this is job %q", j.ID, h.id)}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return jobEvents(now.Ledger(), j, old), nil
+	})
+}
+
+// jobEvents are those that make a job what it is next.
+func jobEvents(l *projector.Ledger, j shape.Job, old events.Raw) []events.Payload {
+	if l.Created != 0 {
+		if p := j.Updated(); !bytes.Equal(p.Raw, old) {
+			return []events.Payload{p}
+		}
+		return nil
+	}
+	list := []events.Payload{j.Created()}
+	if !j.IsInitial() {
+		list = append(list, &events.SessionUpdated{Set: j.Fields()})
+	}
+	return list
+}
+
+// Load returns the job. One that was never stored is tally.ErrNotFound, one that is not
+// what the original's schema asks for an *events.InvalidError.
+func (h *Handle) Load(ctx context.Context) (Job, error) {
+	raw, err := h.JobBytes(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	return ParseJob(raw)
+}
+
+// JobBytes returns the job as it stands, compact. One that was never stored is
+// tally.ErrNotFound.
+func (h *Handle) JobBytes(ctx context.Context) (events.Raw, error) {
+	o, err := h.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := h.newest(ctx, o.Ledger())
+	if err == nil && raw == nil {
+		err = h.noJob()
+	}
+	return raw, err
+}
+
+// head opens the job's session as it is now; one without records is empty.
+func (h *Handle) head(ctx context.Context) (*projector.Outline, error) {
+	o, err := h.st.Loader().Peek(ctx, h.session.Subject())
+	if err != nil {
+		return nil, err
+	}
+	return o, tally.CheckKind(h.session.Subject(), o.Ledger(), events.KindJob)
+}
+
+// newest reads the job's newest version, nil if none was stored.
+func (h *Handle) newest(ctx context.Context, l *projector.Ledger) (events.Raw, error) {
+	at := max(l.Raw[events.TypeSessionCreated], l.Raw[events.TypeSessionUpdated])
+	if at == 0 {
+		return nil, nil
+	}
+	p, err := h.payload(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	switch p := p.(type) {
+	case *events.SessionCreated:
+		return p.Raw, nil
+	case *events.SessionUpdated:
+		return p.Raw, nil
+	}
+	return nil, &events.DamageError{Offset: at, Err: errors.New("it is no version of the job")}
+}
+
+// payload reads a record with data that are kept by reference; lists in it stay out.
+func (h *Handle) payload(ctx context.Context, at events.Offset) (events.Payload, error) {
+	rec, err := h.record(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	f := projector.Decode(rec)
+	if f.Invalid != nil {
+		return nil, &events.DamageError{Offset: at, Err: f.Invalid}
+	}
+	return f.Payload, nil
+}
+
+func (h *Handle) record(ctx context.Context, at events.Offset) (events.Record, error) {
+	rec, err := h.st.Log.Record(ctx, at)
+	if err != nil {
+		return rec, err
+	}
+	return projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
+}

@@ -1,0 +1,50 @@
+package perstack
+
+import (
+	"context"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// Record stores an event. The same event again is not stored again, two that happen in one
+// millisecond are both kept. With an event that ends a step it is recorded what the step
+// used, once. Pieces of streamed text are treated as the handle's options say: one that is
+// held back is stored with a later one, within 250 ms, and its ack is empty.
+func (h *Handle) Record(ctx context.Context, e Event) (log.Ack, error) {
+	raw, err := e.Raw()
+	if err != nil {
+		return log.Ack{}, err
+	}
+	return h.RecordRaw(ctx, raw)
+}
+
+// RecordRaw is Record of an event as it stands, to the byte.
+func (h *Handle) RecordRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
+	e, err := shape.ParseEvent(raw)
+	if err == nil {
+		err = h.belongs("event", e.Job)
+	}
+	if err != nil {
+		return log.Ack{}, err
+	}
+	if _, part := shape.PartOf(e.Type); part == shape.DeltaPart && h.options.Deltas != KeepDeltas {
+		return h.hold(ctx, e)
+	}
+	if err := h.flushRun(ctx, e.Run); err != nil {
+		return log.Ack{}, err
+	}
+	return h.record1(ctx, e)
+}
+
+// record1 stores one event, and what the step used that it ends.
+func (h *Handle) record1(ctx context.Context, e shape.Event) (log.Ack, error) {
+	return h.save(ctx, saving{run: e.Run, raw: e.Raw, steps: func(w *writer, raw events.Raw, lists events.Lists) []step {
+		list := []step{{payload: e.Payload(raw, lists), source: shape.Source, id: e.EventID(), event: events.Event{Time: e.At()}}}
+		if p, id, ok := e.Cost(w.models[e.Run]); ok {
+			list = append(list, step{payload: p, source: shape.Source, id: id, event: events.Event{Time: e.At()}})
+		}
+		return list
+	}})
+}

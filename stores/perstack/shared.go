@@ -1,0 +1,71 @@
+package perstack
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/tallylog/tally"
+)
+
+// shared is what the functions of the original remember, by store, so that each call finds
+// what the one before it knew. It keeps no store alive, and goes with it.
+var shared struct {
+	mu      sync.Mutex
+	byStore map[weak.Pointer[tally.Store]]*memories
+}
+
+// maxMemories bounds the jobs of a store that are remembered: that of which nobody spoke
+// for longest is forgotten.
+const maxMemories = 64
+
+// memories are those of the jobs of a store.
+type memories struct {
+	mu   sync.Mutex
+	byID map[string]*memory
+	used []string // the last one was used last
+}
+
+// handleOf returns the handle that the functions of the original use for a job.
+func handleOf(st *tally.Store, id string) *Handle {
+	return handleWith(st, id, Options{}, memoriesOf(st).of(id))
+}
+
+func memoriesOf(st *tally.Store) *memories {
+	key := weak.Make(st)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	m := shared.byStore[key]
+	if m == nil {
+		if shared.byStore == nil {
+			shared.byStore = make(map[weak.Pointer[tally.Store]]*memories)
+		}
+		m = &memories{byID: make(map[string]*memory)}
+		shared.byStore[key] = m
+		runtime.AddCleanup(st, forget, key)
+	}
+	return m
+}
+
+func forget(key weak.Pointer[tally.Store]) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	delete(shared.byStore, key)
+}
+
+func (s *memories) of(id string) *memory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.byID[id]
+	if m == nil {
+		m = new(memory)
+		s.byID[id] = m
+	}
+	s.used = append(slices.DeleteFunc(s.used, func(have string) bool { return have == id }), id)
+	if len(s.used) > maxMemories {
+		delete(s.byID, s.used[0])
+		s.used = s.used[1:]
+	}
+	return m
+}

@@ -1,0 +1,382 @@
+package perstack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+	"github.com/tallylog/tally/stores/perstack/internal/share"
+)
+
+// moves are the types after which a thread may not be what it was with more behind it.
+var moves = []string{events.TypeSessionRewound, events.TypeThreadReplaced, events.TypeThreadTruncated}
+
+// writer is what a handle knows of the session that it appends to.
+type writer struct {
+	mu       sync.Mutex
+	known    bool
+	loaded   int           // how often it was read from the start
+	at       events.Offset // read up to here
+	calm     events.Offset // at or above it; up to here no thread was moved
+	messages share.Messages
+	lanes    map[string]*lane         // by run
+	versions map[string]events.Offset // of checkpoints, by id: the newest
+	models   map[string]string        // of runs, as their settings say
+}
+
+// lane is a run that the handle writes. Its thread is the handle's alone: nobody else
+// appends to it, so that its turns have the numbers that the handle counts.
+type lane struct {
+	mu      sync.Mutex // held from counting turns until they are in the log
+	own     string     // thread; "": none yet
+	claimed bool       // the log has it
+}
+
+// lane returns the lane of a run, the session known.
+func (h *Handle) lane(ctx context.Context, run string) (*lane, error) {
+	w := &h.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.known {
+		if err := h.load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	l := w.lanes[run]
+	if l == nil {
+		l = &lane{}
+		w.lanes[run] = l
+	}
+	return l, nil
+}
+
+// load reads what the session has. The caller holds writer.mu.
+func (h *Handle) load(ctx context.Context) error {
+	o, err := h.head(ctx)
+	if err != nil {
+		return err
+	}
+	w := &h.writer
+	w.messages, w.lanes = share.Messages{}, make(map[string]*lane)
+	w.versions, w.models = make(map[string]events.Offset), make(map[string]string)
+	for _, thread := range o.Names() {
+		for from := 0; from < o.Len(thread); from += page {
+			turns, err := o.Turns(ctx, thread, from, from+page)
+			if err != nil {
+				return err
+			}
+			for _, t := range turns {
+				w.messages.Add(thread, t.Raw)
+			}
+		}
+	}
+	for _, c := range o.Ledger().Checkpoints {
+		if c.Kind == events.CheckpointStep {
+			w.versions[c.ID] = c.Saved[len(c.Saved)-1]
+		}
+	}
+	for _, r := range o.Ledger().Runs {
+		if r.Kind == shape.RunKind && len(r.Models) > 0 {
+			w.models[r.ID] = r.Models[0]
+		}
+	}
+	w.known, w.at, w.calm = true, o.Offset(), o.Offset()
+	w.loaded++
+	return nil
+}
+
+// page is how many turns are read at once.
+const page = 256
+
+// catchUp reads what came since. If threads were moved, everything is read again, and the
+// handle's own threads are others. The caller holds writer.mu.
+func (h *Handle) catchUp(ctx context.Context) error {
+	w := &h.writer
+	for rec, err := range h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: w.at}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err == nil && rec.Type == events.TypeTurnAppended {
+			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
+		}
+		if err != nil {
+			return err
+		}
+		if slices.Contains(moves, rec.Type) {
+			return h.load(ctx)
+		}
+		w.learn(rec)
+		w.at = rec.Offset
+	}
+	w.calm = max(w.calm, w.at)
+	return nil
+}
+
+// learn notes what a record says that somebody else may have appended.
+func (w *writer) learn(rec events.Record) {
+	switch rec.Type {
+	case events.TypeTurnAppended, events.TypeCheckpointSaved, events.TypeRunCreated:
+	default:
+		return
+	}
+	switch p := projector.Decode(rec).Payload.(type) {
+	case *events.TurnAppended:
+		for _, e := range p.Entries {
+			if !w.owns(e.Thread) {
+				w.messages.Add(e.Thread, e.Turn)
+			}
+		}
+	case *events.CheckpointSaved:
+		if p.Kind == events.CheckpointStep {
+			w.versions[p.ID] = max(w.versions[p.ID], rec.Offset)
+		}
+	case *events.RunCreated:
+		if p.Run.Kind == shape.RunKind && len(p.Models) > 0 && w.models[p.Run.ID] == "" {
+			w.models[p.Run.ID] = p.Models[0]
+		}
+	}
+}
+
+func (w *writer) owns(thread string) bool {
+	for _, l := range w.lanes {
+		if l.claimed && (thread == l.own || thread == share.ResultsOf(l.own)) {
+			return true
+		}
+	}
+	return false
+}
+
+// claim chooses a thread for a lane that nobody has. The caller holds lane.mu.
+func (h *Handle) claim(ctx context.Context, l *lane, run string) error {
+	w := &h.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := h.catchUp(ctx); err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		l.own = shape.RunThread(run, n)
+		if w.messages.Len(l.own) == 0 && w.messages.Len(share.ResultsOf(l.own)) == 0 && !w.owns(l.own) {
+			return nil
+		}
+	}
+}
+
+// A step is an event of a save, and what it expects.
+type step struct {
+	expect log.Expect
+	payload events.Payload
+	id     string // "": any
+	source string // "": the store's
+	event  events.Event
+}
+
+// A saving is a value to be saved: what it is once its lists are out.
+type saving struct {
+	run   string
+	raw   events.Raw
+	steps func(w *writer, raw events.Raw, lists events.Lists) []step // the value, then what follows from it
+}
+
+// save appends a value of a run, the messages first that the session does not have. All of
+// it is sent before the first answer is waited for, so that it costs one sync; what dies in
+// between leaves messages without a value, which the next save finds. It returns the ack of
+// the value.
+func (h *Handle) save(ctx context.Context, s saving) (ack log.Ack, err error) {
+	err = h.again(ctx, func() error {
+		ack, err = h.saveOnce(ctx, s)
+		if errors.Is(err, log.ErrConflict) {
+			if known := h.refresh(ctx); known != nil {
+				return known
+			}
+		}
+		return err
+	})
+	return ack, err
+}
+
+// refresh catches up after a conflict.
+func (h *Handle) refresh(ctx context.Context) error {
+	h.writer.mu.Lock()
+	defer h.writer.mu.Unlock()
+	return h.catchUp(ctx)
+}
+
+func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
+	l, err := h.lane(ctx, s.run)
+	if err != nil {
+		return log.Ack{}, err
+	}
+	l.mu.Lock()
+	p, err := h.plan(ctx, l, s)
+	switch {
+	case err != nil:
+		l.mu.Unlock()
+		return log.Ack{}, err
+	case p.brings == nil: // what follows need not wait for it
+		sent := h.send(ctx, p.steps)
+		l.mu.Unlock()
+		return h.acks(ctx, p.steps, sent)
+	}
+	defer l.mu.Unlock()
+	if !l.claimed { // whose the thread is has to be known before anything counts on its turns
+		if _, err := h.acks(ctx, p.steps[:1], h.send(ctx, p.steps[:1])); err != nil {
+			return log.Ack{}, err
+		}
+		h.brought(l, p)
+		return h.acks(ctx, p.steps[1:], h.send(ctx, p.steps[1:]))
+	}
+	sent := h.send(ctx, p.steps)
+	if _, err := h.acks(ctx, p.steps[:1], sent[:1]); err != nil {
+		if !errors.Is(err, log.ErrConflict) {
+			h.forget() // the turns may be there or not
+		}
+		return log.Ack{}, err
+	}
+	h.brought(l, p)
+	return h.acks(ctx, p.steps[1:], sent[1:])
+}
+
+// brought notes turns that are in the log now. The caller holds lane.mu.
+func (h *Handle) brought(l *lane, p plan) {
+	w := &h.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.loaded != p.loaded {
+		w.known = false // what was read since may have some of them
+		return
+	}
+	learned := !l.claimed && w.messages.Len(l.own)+w.messages.Len(share.ResultsOf(l.own)) > 0
+	if l.claimed = true; learned {
+		return // another run's save read them already
+	}
+	for _, e := range p.brings {
+		w.messages.Add(e.Thread, e.Turn)
+	}
+}
+
+// forget makes the next save read the session again.
+func (h *Handle) forget() {
+	h.writer.mu.Lock()
+	defer h.writer.mu.Unlock()
+	h.writer.known = false
+}
+
+// plan is what a save appends.
+type plan struct {
+	steps  []step
+	brings []events.Entry // by the first step; nil: none are new
+	loaded int            // which reading of the session it rests on
+}
+
+// plan says what a save appends. The caller holds lane.mu.
+func (h *Handle) plan(ctx context.Context, l *lane, s saving) (p plan, err error) {
+	if !l.claimed {
+		if err := h.claim(ctx, l, s.run); err != nil {
+			return p, err
+		}
+	}
+	w := &h.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	parts, err := split(&w.messages, l.own, s.raw)
+	if err != nil {
+		return p, err
+	}
+	p.brings, p.loaded = parts.New, w.loaded
+	rest := log.Any
+	if len(parts.Lists) > 0 {
+		rest = log.Since(w.calm, moves...)
+	}
+	if len(parts.New) > 0 {
+		first := rest
+		if !l.claimed {
+			first = log.Since(w.at, append([]string{events.TypeTurnAppended}, moves...)...)
+		}
+		run := shape.RunRef(s.run)
+		for i := range parts.New {
+			parts.New[i].Run = &run
+		}
+		p.steps = append(p.steps, step{expect: first, payload: &events.TurnAppended{Entries: parts.New}})
+	}
+	for _, made := range s.steps(w, parts.Raw, parts.Lists) {
+		made.expect = rest
+		p.steps = append(p.steps, made)
+	}
+	for i := range p.steps {
+		if err := h.ready(ctx, &p.steps[i]); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// ready makes the event of a step, such as the log takes it.
+func (h *Handle) ready(ctx context.Context, s *step) error {
+	e, err := events.New(cmp.Or(s.source, h.st.Source()), h.session.Subject(), s.payload)
+	if err != nil {
+		return err
+	}
+	e.ID, e.Time = s.id, s.event.Time
+	e = h.st.Stamp(e)
+	if err := e.Validate(); err != nil {
+		return err
+	}
+	s.event, err = h.st.ByReference(ctx, e)
+	return err
+}
+
+// send sends the events of a save without waiting.
+func (h *Handle) send(ctx context.Context, steps []step) []*log.Pending {
+	sent := make([]*log.Pending, len(steps))
+	for i, s := range steps {
+		sent[i] = h.st.Log.AppendAsync(ctx, h.session.Subject(), s.expect, s.event)
+	}
+	return sent
+}
+
+// acks waits for what was sent, and returns the first ack. What was not answered, or not
+// taken as it came behind what was not, is sent again. An event that is there already, put
+// in other words, is a duplicate.
+func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (first log.Ack, err error) {
+	for i, p := range sent {
+		ack, err := p.Wait(ctx)
+		if errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted) {
+			ack, err = h.st.Append(ctx, h.session.Subject(), steps[i].expect, steps[i].event)
+		}
+		if isThere(err) && steps[i].source != "" {
+			ack, err = log.Ack{Duplicate: true}, nil
+		}
+		if err != nil {
+			return ack, err
+		}
+		if i == 0 {
+			first = ack
+		}
+	}
+	return first, nil
+}
+
+// isThere reports whether an append was refused because its identity is in the log.
+func isThere(err error) bool {
+	invalid, ok := errors.AsType[*events.InvalidError](err)
+	return ok && invalid.Field == "id"
+}
+
+// modelOf is the model of a run as far as its setting is known. The caller holds writer.mu.
+func (w *writer) modelOf(run string) string { return w.models[run] }
+
+// noteModel notes the model of a run whose setting was stored.
+func (h *Handle) noteModel(run, model string) {
+	h.writer.mu.Lock()
+	defer h.writer.mu.Unlock()
+	if h.writer.known && h.writer.models[run] == "" {
+		h.writer.models[run] = model
+	}
+}
