@@ -30,7 +30,9 @@ const (
 
 // deltas are the pieces of text that a handle holds back.
 type deltas struct {
-	mu   sync.Mutex
+	storing sync.Mutex // held while pieces are stored, so that what comes behind them stays there
+
+	mu   sync.Mutex            // guards what follows
 	held map[string]*heldDelta // by run
 	lost error                 // of what was stored behind the caller's back; the next call returns it
 }
@@ -94,6 +96,8 @@ func (h *Handle) flushRun(ctx context.Context, run string) error {
 
 func (h *Handle) storeHeld(ctx context.Context, run string) (log.Ack, error) {
 	d := &h.deltas
+	d.storing.Lock()
+	defer d.storing.Unlock()
 	d.mu.Lock()
 	have := d.held[run]
 	delete(d.held, run)
@@ -107,7 +111,7 @@ func (h *Handle) storeHeld(ctx context.Context, run string) (log.Ack, error) {
 		return log.Ack{}, err
 	}
 	have.first.Raw = raw
-	return h.record1(ctx, have.first)
+	return h.recordOne(ctx, have.first)
 }
 
 // Flush stores what is held back of streamed text. A program calls it before it ends.

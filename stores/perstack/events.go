@@ -17,51 +17,87 @@ type index struct {
 	mu    sync.Mutex
 	at    events.Offset
 	byRun map[string][]EventMeta // in the order of the log
+
+	steps  int64         // the largest number of one
+	used   Usage         // by the steps that said it
+	said   int           // how many those are
+	latest events.Offset // of the checkpoint of the largest step, of several the last
+	behind int64         // its step
 }
 
-// catchUp reads what came since, and returns the events of a run.
-func (x *index) catchUp(ctx context.Context, h *Handle, run string) ([]EventMeta, error) {
+// events returns the events of a run, in the order of the log.
+func (x *index) events(ctx context.Context, h *Handle, run string) ([]EventMeta, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for rec, err := range h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: x.at}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
-		if err == nil && isEvent(rec.Type) {
-			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
-		}
-		if err != nil {
-			return nil, err
-		}
-		if isEvent(rec.Type) {
-			x.add(rec)
-		}
-		x.at = rec.Offset
+	if err := x.catchUp(ctx, h); err != nil {
+		return nil, err
 	}
 	return slices.Clone(x.byRun[run]), nil
 }
 
-func isEvent(typ string) bool {
-	return typ == events.TypeRunStarted || typ == events.TypeRunProgressed || typ == events.TypeRunFinished
+// catchUp reads what came since. The caller holds mu.
+func (x *index) catchUp(ctx context.Context, h *Handle) error {
+	for rec, err := range h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: x.at}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err == nil && isIndexed(rec.Type) {
+			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
+		}
+		if err != nil {
+			return err
+		}
+		if isIndexed(rec.Type) {
+			x.add(rec)
+		}
+		x.at = rec.Offset
+	}
+	return nil
 }
 
-// add notes an event; what is none is left out.
+func isIndexed(typ string) bool {
+	switch typ {
+	case events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished, events.TypeCheckpointSaved, events.TypeCostAccrued:
+		return true
+	}
+	return false
+}
+
+// add notes what a record says of the job.
 func (x *index) add(rec events.Record) {
-	_, raw, _ := shape.RawOf(projector.Decode(rec).Payload)
+	switch p := projector.Decode(rec).Payload.(type) {
+	case *events.CheckpointSaved:
+		if p.Kind == events.CheckpointStep && p.Step >= x.behind {
+			x.latest, x.behind = rec.Offset, p.Step
+		}
+		x.steps = max(x.steps, p.Step)
+	case *events.CostAccrued:
+		if used, err := decode[Usage]("usage", p.Raw); err == nil && p.Run != nil && p.Run.Kind == shape.RunKind {
+			x.used, x.said = x.used.Plus(used), x.said+1
+		}
+	case events.Payload:
+		x.addEvent(rec.Offset, p)
+	}
+}
+
+// addEvent notes an event; what is none is left out.
+func (x *index) addEvent(at events.Offset, p events.Payload) {
+	_, raw, _ := shape.RawOf(p)
 	e, err := shape.ParseEvent(raw)
 	if err != nil {
 		return
 	}
+	x.steps = max(x.steps, e.Step)
 	if x.byRun == nil {
 		x.byRun = make(map[string][]EventMeta)
 	}
-	x.byRun[e.Run] = append(x.byRun[e.Run], EventMeta{Timestamp: e.Timestamp, StepNumber: e.Step, Type: e.Type, Offset: rec.Offset})
+	x.byRun[e.Run] = append(x.byRun[e.Run], EventMeta{Timestamp: e.Timestamp, StepNumber: e.Step, Type: e.Type, Offset: at})
 }
 
 // EventList lists the events of a run by step; those of one step in the order in which they
 // were recorded. The first call reads the job once, a later one what came since.
 func (h *Handle) EventList(ctx context.Context, run string) ([]EventMeta, error) {
-	list, err := h.index.catchUp(ctx, h, run)
+	list, err := h.index.events(ctx, h, run)
 	slices.SortStableFunc(list, func(a, b EventMeta) int { return cmp.Compare(a.StepNumber, b.StepNumber) })
 	return list, err
 }
@@ -72,7 +108,7 @@ const AllSteps = int64(-1)
 // Events returns the events of a run up to a step, AllSteps for all, by their time; those of
 // one millisecond in the order in which they were recorded.
 func (h *Handle) Events(ctx context.Context, run string, upto int64) ([]Event, error) {
-	list, err := h.index.catchUp(ctx, h, run)
+	list, err := h.index.events(ctx, h, run)
 	if err != nil {
 		return nil, err
 	}
@@ -106,5 +142,5 @@ func (h *Handle) EventBytes(ctx context.Context, at events.Offset) (events.Raw, 
 	if rec.Subject != h.session.Subject() {
 		return nil, notFound("%s has no record %v", h.session.Subject(), at)
 	}
-	return h.rawAt(ctx, nil, at)
+	return (&filler{h: h}).raw(ctx, rec)
 }

@@ -35,13 +35,19 @@ type memory struct {
 // Options say how a handle works. The zero value works.
 type Options struct {
 	Deltas DeltaPolicy // default: KeepDeltas
+
+	// AllowSuspects stores settings with values that look like keys where none are known to
+	// stand. Default: they are a *SuspectError.
+	AllowSuspects bool
 }
 
 // JobOf returns a handle on a job.
 func JobOf(st *tally.Store, id string) *Handle { return JobWith(st, id, Options{}) }
 
 // JobWith returns a handle on a job that works as options say.
-func JobWith(st *tally.Store, id string, o Options) *Handle { return handleWith(st, id, o, new(memory)) }
+func JobWith(st *tally.Store, id string, o Options) *Handle {
+	return handleWith(st, id, o, new(memory))
+}
 
 func handleWith(st *tally.Store, id string, o Options, m *memory) *Handle {
 	return &Handle{st: st, session: st.Session(shape.SessionID(id)), id: id, options: o, memory: m}

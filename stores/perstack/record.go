@@ -32,14 +32,16 @@ func (h *Handle) RecordRaw(ctx context.Context, raw events.Raw) (log.Ack, error)
 	if _, part := shape.PartOf(e.Type); part == shape.DeltaPart && h.options.Deltas != KeepDeltas {
 		return h.hold(ctx, e)
 	}
-	if err := h.flushRun(ctx, e.Run); err != nil {
-		return log.Ack{}, err
+	if h.options.Deltas == SampleDeltas {
+		if err := h.flushRun(ctx, e.Run); err != nil {
+			return log.Ack{}, err
+		}
 	}
-	return h.record1(ctx, e)
+	return h.recordOne(ctx, e)
 }
 
-// record1 stores one event, and what the step used that it ends.
-func (h *Handle) record1(ctx context.Context, e shape.Event) (log.Ack, error) {
+// recordOne stores one event, and what the step used that it ends.
+func (h *Handle) recordOne(ctx context.Context, e shape.Event) (log.Ack, error) {
 	return h.save(ctx, saving{run: e.Run, raw: e.Raw, steps: func(w *writer, raw events.Raw, lists events.Lists) []step {
 		list := []step{{payload: e.Payload(raw, lists), source: shape.Source, id: e.EventID(), event: events.Event{Time: e.At()}}}
 		if p, id, ok := e.Cost(w.models[e.Run]); ok {

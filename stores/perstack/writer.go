@@ -170,11 +170,11 @@ func (h *Handle) claim(ctx context.Context, l *lane, run string) error {
 
 // A step is an event of a save, and what it expects.
 type step struct {
-	expect log.Expect
+	expect  log.Expect
 	payload events.Payload
-	id     string // "": any
-	source string // "": the store's
-	event  events.Event
+	id      string // "": any
+	source  string // "": the store's
+	event   events.Event
 }
 
 // A saving is a value to be saved: what it is once its lists are out.

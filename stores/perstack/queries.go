@@ -1,0 +1,217 @@
+package perstack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// Query selects jobs. Fields that are zero select all.
+type Query struct {
+	Status JobStatus
+	Limit  int
+}
+
+// Jobs lists the jobs of the store, those that started last first; those that started in one
+// millisecond by their id. What was never stored, or is not what the schema asks for, is
+// left out.
+func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
+	var list []Job
+	err := eachJob(ctx, st, func(h *Handle) error {
+		j, err := h.Load(ctx)
+		if isMissing(err) {
+			return nil
+		}
+		if err == nil && (q.Status == "" || j.Status == q.Status) {
+			list = append(list, j)
+		}
+		return err
+	})
+	slices.SortStableFunc(list, func(a, b Job) int { return cmp.Compare(b.StartedAt, a.StartedAt) })
+	if q.Limit > 0 && len(list) > q.Limit {
+		list = list[:q.Limit]
+	}
+	return list, err
+}
+
+// isMissing reports whether a document is not there, or is not what it should be.
+func isMissing(err error) bool {
+	_, invalid := errors.AsType[*events.InvalidError](err)
+	return invalid || errors.Is(err, tally.ErrNotFound)
+}
+
+// eachJob visits the jobs of a store by their ids.
+func eachJob(ctx context.Context, st *tally.Store, visit func(*Handle) error) error {
+	list, err := st.Sessions(ctx, events.KindJob)
+	if err != nil {
+		return err
+	}
+	for _, s := range list {
+		id, ok := shape.JobID(s.ID)
+		if !ok {
+			continue // of that kind, and somebody else's
+		}
+		if err := visit(JobOf(st, id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Runs lists the settings of all runs of the store, those that changed last first. Secrets
+// are in them if there is a key, else the placeholders that stand for them.
+func Runs(ctx context.Context, st *tally.Store) ([]RunSetting, error) {
+	var list []RunSetting
+	err := eachJob(ctx, st, func(h *Handle) error {
+		more, err := h.settings(ctx)
+		list = append(list, more...)
+		return err
+	})
+	sortByUpdate(list)
+	return list, err
+}
+
+func sortByUpdate(list []RunSetting) {
+	slices.SortStableFunc(list, func(a, b RunSetting) int { return cmp.Compare(b.UpdatedAt, a.UpdatedAt) })
+}
+
+// Settings lists the settings of the job's runs, as Runs does those of all.
+func (h *Handle) Settings(ctx context.Context) ([]RunSetting, error) {
+	list, err := h.settings(ctx)
+	sortByUpdate(list)
+	return list, err
+}
+
+func (h *Handle) settings(ctx context.Context) ([]RunSetting, error) {
+	o, err := h.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []RunSetting
+	for _, r := range o.Ledger().Runs {
+		if r.Kind != shape.RunKind || r.Setting == 0 {
+			continue
+		}
+		s, err := h.listed(ctx, r)
+		if err != nil {
+			if isMissing(err) {
+				continue
+			}
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// listed is a setting as a list has it.
+func (h *Handle) listed(ctx context.Context, r *projector.Run) (RunSetting, error) {
+	raw, ref, err := h.settingOf(ctx, r)
+	if err != nil {
+		return RunSetting{}, err
+	}
+	if ref != "" {
+		if whole, err := h.unseal(ctx, raw, ref); err == nil {
+			raw = whole
+		} else if ctx.Err() != nil {
+			return RunSetting{}, ctx.Err()
+		}
+	}
+	return ParseRunSetting(raw)
+}
+
+// MostRecentRun returns the run of the store whose setting changed last. If there is none
+// the error is a *NotFoundError.
+func MostRecentRun(ctx context.Context, st *tally.Store) (RunSetting, error) {
+	list, err := Runs(ctx, st)
+	if err == nil && len(list) == 0 {
+		err = notFound("No runs found")
+	}
+	if err != nil {
+		return RunSetting{}, err
+	}
+	return list[0], nil
+}
+
+// MostRecentRun returns the run of the job whose setting changed last, as the function of
+// that name does.
+func (h *Handle) MostRecentRun(ctx context.Context) (RunSetting, error) {
+	list, err := h.Settings(ctx)
+	if err == nil && len(list) == 0 {
+		err = notFound("No runs found for job %s", h.id)
+	}
+	if err != nil {
+		return RunSetting{}, err
+	}
+	return list[0], nil
+}
+
+// MostRecentCheckpoint returns the checkpoint of the largest step, of several the one saved
+// last. If there is none the error is a *NotFoundError.
+func (h *Handle) MostRecentCheckpoint(ctx context.Context) (Checkpoint, error) {
+	latest, err := h.latest(ctx)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	return h.Checkpoint(ctx, latest.ID)
+}
+
+// RecentExpert is an expert that was run.
+type RecentExpert struct {
+	Key      string
+	LastUsed int64 // Unix milliseconds
+}
+
+// RecentExperts lists the experts of the runs of the store, each once, those used last
+// first; at most limit, 0 for all.
+func RecentExperts(ctx context.Context, st *tally.Store, limit int) ([]RecentExpert, error) {
+	runs, err := Runs(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool)
+	var list []RecentExpert
+	for _, r := range runs {
+		if !seen[r.ExpertKey] && (limit <= 0 || len(list) < limit) {
+			seen[r.ExpertKey] = true
+			list = append(list, RecentExpert{r.ExpertKey, r.UpdatedAt})
+		}
+	}
+	return list, nil
+}
+
+// EventRow is an event as the original's command lists it.
+type EventRow struct {
+	ID string // <timestamp>-<step>-<type>
+	EventMeta
+	RunID string
+}
+
+// EventRows lists the events of a run, or of all runs of the job (""), by their time.
+func (h *Handle) EventRows(ctx context.Context, run string) ([]EventRow, error) {
+	x := &h.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.catchUp(ctx, h); err != nil {
+		return nil, err
+	}
+	var rows []EventRow
+	for id, list := range x.byRun {
+		for _, m := range list {
+			if run == "" || run == id {
+				rows = append(rows, EventRow{fmt.Sprintf("%d-%d-%s", m.Timestamp, m.StepNumber, m.Type), m, id})
+			}
+		}
+	}
+	slices.SortFunc(rows, func(a, b EventRow) int {
+		return cmp.Or(cmp.Compare(a.Timestamp, b.Timestamp), cmp.Compare(a.Offset, b.Offset))
+	})
+	return rows, nil
+}

@@ -1,0 +1,174 @@
+package perstack
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// Run is a run of a job as a list has it.
+type Run struct {
+	ID          string
+	ExpertKey   string // "": nothing says it
+	Model       string // as the setting says; "": there is none
+	Outcome     string // completed, failed, stopped:<reason>; "": it goes on, or whoever did it is gone
+	Steps       int64  // the largest number of a step that a checkpoint has
+	Checkpoints int
+	First       events.Offset // the first record that names it
+	HasSetting  bool
+	TouchedAt   events.Timestamp
+
+	Parent     string // run that delegated to it; "": none
+	Checkpoint string // of the parent, at which it did
+	ToolCall   string
+}
+
+// Runs lists the runs of the job in the order in which they appeared: those that have a
+// setting or an event, and those that only a checkpoint names.
+func (h *Handle) Runs(ctx context.Context) ([]Run, error) {
+	o, err := h.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []*Run
+	byID := make(map[string]*Run)
+	run := func(id string, at events.Offset) *Run {
+		r := byID[id]
+		if r == nil {
+			r = &Run{ID: id, First: at}
+			byID[id] = r
+			list = append(list, r)
+		}
+		r.First = min(r.First, at)
+		return r
+	}
+	for _, had := range o.Ledger().Runs {
+		if had.Kind == shape.RunKind {
+			run(had.ID, had.At).takes(had)
+		}
+	}
+	first := make(map[string]*projector.Checkpoint)
+	for _, c := range o.Ledger().Checkpoints {
+		if c.Kind != events.CheckpointStep || c.Run == nil {
+			continue
+		}
+		r := run(c.Run.ID, c.Made)
+		r.Steps, r.Checkpoints = max(r.Steps, c.Step), r.Checkpoints+1
+		if first[r.ID] == nil {
+			first[r.ID] = c
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *Run) int { return cmp.Compare(a.First, b.First) })
+	runs := make([]Run, len(list))
+	for i, r := range list {
+		if err := h.describe(ctx, r, o.Ledger().Run(shape.RunRef(r.ID)), first[r.ID]); err != nil {
+			return nil, err
+		}
+		runs[i] = *r
+	}
+	return runs, nil
+}
+
+// takes notes what the ledger has of a run.
+func (r *Run) takes(had *projector.Run) {
+	if len(had.Models) > 0 {
+		r.Model = had.Models[0]
+	}
+	if last := had.Last(); last != nil {
+		r.Outcome = last.Outcome
+	}
+	r.HasSetting, r.TouchedAt = had.Setting != 0, cmp.Or(had.TouchedAt, had.CreatedAt)
+	if p := had.Parent; p != nil {
+		r.Parent, r.Checkpoint, r.ToolCall = p.Run, p.Checkpoint, p.ToolCall
+	}
+}
+
+// describe reads whose a run is and who delegated to it: its first checkpoint says it, else
+// the event that started it.
+func (h *Handle) describe(ctx context.Context, r *Run, had *projector.Run, first *projector.Checkpoint) error {
+	var at []events.Offset
+	if first != nil {
+		at = append(at, first.Made)
+	}
+	if had != nil && had.Claim != 0 {
+		at = append(at, had.Claim)
+	}
+	if had != nil && len(at) == 0 {
+		at = append(at, had.At)
+	}
+	for _, at := range at {
+		p, err := h.payload(ctx, at)
+		if err != nil {
+			return err
+		}
+		raw := rawIn(p)
+		m, err := rawjson.Object(raw)
+		if err != nil {
+			continue
+		}
+		r.ExpertKey = cmp.Or(r.ExpertKey, m.Object("expert").Text("key"), m.Text("expertKey"))
+		if by, ok := shape.DelegatedBy(raw); ok && r.Parent == "" {
+			r.Parent, r.Checkpoint, r.ToolCall = by.Run, by.Checkpoint, by.ToolCall
+		}
+	}
+	return nil
+}
+
+// rawIn is what a record has of the original's document, without its lists.
+func rawIn(p events.Payload) events.Raw {
+	switch p := p.(type) {
+	case *events.CheckpointSaved:
+		return p.Raw
+	case *events.RunCreated:
+		return p.Setting
+	}
+	_, raw, _ := shape.RawOf(p)
+	return raw
+}
+
+// Node is a run with those that it delegated to.
+type Node struct {
+	Run
+	Children []*Node
+}
+
+// Tree returns the runs that nobody of the job delegated to, each with those below it.
+func (h *Handle) Tree(ctx context.Context) ([]*Node, error) {
+	runs, err := h.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make(map[string]*Node, len(runs))
+	for _, r := range runs {
+		nodes[r.ID] = &Node{Run: r}
+	}
+	var roots []*Node
+	for _, r := range runs {
+		n, parent := nodes[r.ID], nodes[r.Parent]
+		if parent == nil || circles(nodes, n) {
+			roots = append(roots, n)
+			continue
+		}
+		parent.Children = append(parent.Children, n)
+	}
+	return roots, nil
+}
+
+// circles reports whether a run is its own ancestor, as a file that somebody edited may say.
+func circles(nodes map[string]*Node, n *Node) bool {
+	at := n
+	for range nodes {
+		if at = nodes[at.Parent]; at == nil {
+			return false
+		}
+		if at == n {
+			return true
+		}
+	}
+	return true
+}

@@ -1,0 +1,192 @@
+package perstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/perstack/internal/secret"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// Errors of secrets. Both say nothing of a value.
+var (
+	// ErrNoKey says that a setting has secrets and that there is no key to seal or open them
+	// with: TALLY_SECRET_KEY_FILE names no file.
+	ErrNoKey = sealed.ErrNoKey
+	// ErrSealBroken says that sealed secrets are not what was sealed.
+	ErrSealBroken = sealed.ErrSealBroken
+)
+
+// A SuspectError says that a setting has values that look like keys where none are known to
+// stand. They would be in the log for ever, in clear: nothing was written. See
+// Options.AllowSuspects.
+type SuspectError struct{ Paths []string } // JSON pointers
+
+func (e *SuspectError) Error() string {
+	return "the setting has what looks like a key at " + strings.Join(e.Paths, ", ") + ", where it would not be sealed"
+}
+
+// SaveSetting stores what a run is started with. The first one of a run counts: a later one
+// moves the time of the last change to now and is otherwise ignored. Secrets are sealed
+// under the key of TALLY_SECRET_KEY_FILE and stand nowhere in clear; if there is no key, it
+// is ErrNoKey and nothing is written.
+func (h *Handle) SaveSetting(ctx context.Context, s RunSetting) (log.Ack, error) {
+	raw, err := s.Raw()
+	if err != nil {
+		return log.Ack{}, err
+	}
+	return h.SaveSettingRaw(ctx, raw)
+}
+
+// SaveSettingRaw is SaveSetting of a setting as it stands, to the byte.
+func (h *Handle) SaveSettingRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
+	s, err := shape.ParseSetting(raw)
+	if err == nil {
+		err = h.belongs("runSetting", s.Job)
+	}
+	if err != nil {
+		return log.Ack{}, err
+	}
+	var first events.Payload
+	ack, err := h.session.Update(ctx, []string{events.TypeRunCreated}, func(now *projector.Outline) ([]events.Payload, error) {
+		if have := now.Ledger().Run(shape.RunRef(s.Run)); have != nil && have.Created != 0 {
+			return []events.Payload{shape.Touched(s.Run, h.st.Now().UnixMilli())}, nil
+		}
+		if first == nil {
+			if first, err = h.created(ctx, s); err != nil {
+				return nil, err
+			}
+		}
+		return []events.Payload{first}, nil
+	})
+	if err == nil {
+		h.noteModel(s.Run, s.Model)
+	}
+	return ack, err
+}
+
+// created is the event of a run's first setting. The secrets are stored before it.
+func (h *Handle) created(ctx context.Context, s shape.Setting) (events.Payload, error) {
+	without, values, suspects, err := secret.Take(s.Raw)
+	if err != nil {
+		return nil, err
+	}
+	if len(suspects) > 0 && !h.options.AllowSuspects {
+		return nil, &SuspectError{suspects}
+	}
+	if len(values) == 0 {
+		return s.Created(without, ""), nil
+	}
+	ring, err := sealed.FromEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("the setting of run %q has secrets: %w", s.Run, err)
+	}
+	doc := events.Document(h.st.Namespace(), sealed.Kind, shape.SecretID(s.Job, s.Run))
+	content, err := ring.SealDocument(doc, secret.Pack(values))
+	if err != nil {
+		return nil, err
+	}
+	rev, err := h.st.Documents().Save(ctx, doc.Kind, doc.ID, tally.Write{Data: content, ContentType: sealed.ContentType})
+	if err != nil {
+		return nil, err
+	}
+	return s.Created(without, events.RefOf(doc, rev.Offset)), nil
+}
+
+// Setting returns the setting of a run with its secrets. One that was never stored is
+// tally.ErrNotFound; without the key it is ErrNoKey, or says which key is missing.
+func (h *Handle) Setting(ctx context.Context, run string) (RunSetting, error) {
+	raw, err := h.SettingBytes(ctx, run)
+	if err != nil {
+		return RunSetting{}, err
+	}
+	return ParseRunSetting(raw)
+}
+
+// SettingBytes returns the setting of a run as it stands, but for the time of its last
+// change.
+func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, error) {
+	o, err := h.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := o.Ledger().Run(shape.RunRef(run))
+	if r == nil || r.Setting == 0 {
+		return nil, notFound("run setting not found: %s", run)
+	}
+	raw, ref, err := h.settingOf(ctx, r)
+	if err != nil || ref == "" {
+		return raw, err
+	}
+	return h.unseal(ctx, raw, ref)
+}
+
+// settingOf returns the setting of a run with placeholders, and the document that has what
+// they stand for, "" if there are none.
+func (h *Handle) settingOf(ctx context.Context, r *projector.Run) (events.Raw, events.DocRef, error) {
+	p, err := h.payload(ctx, r.Setting)
+	if err != nil {
+		return nil, "", err
+	}
+	created, ok := p.(*events.RunCreated)
+	if !ok {
+		return nil, "", &events.DamageError{Offset: r.Setting, Err: errors.New("it is no setting of a run")}
+	}
+	raw, err := shape.SettingFile(created.Setting, r.TouchedAt)
+	return raw, created.Secrets, err
+}
+
+// unseal puts the secrets of a document back. After a change of keys the revision that the
+// setting names may not open any more: the newest has the same.
+func (h *Handle) unseal(ctx context.Context, raw events.Raw, ref events.DocRef) (events.Raw, error) {
+	ring, err := sealed.FromEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	doc, at, err := ref.Parse(h.st.Namespace())
+	if err != nil {
+		return nil, err
+	}
+	packed, err := h.open(ctx, ring, doc, at)
+	if _, unknown := errors.AsType[*sealed.UnknownKeyError](err); unknown && at != 0 {
+		packed, err = h.open(ctx, ring, doc, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doc, err)
+	}
+	values, err := secret.Unpack(packed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doc, err)
+	}
+	return secret.Put(raw, values)
+}
+
+func (h *Handle) open(ctx context.Context, ring *sealed.Ring, doc events.Subject, at events.Offset) ([]byte, error) {
+	d, err := h.st.Loader().Document(ctx, doc, at)
+	if err != nil {
+		return nil, err
+	}
+	return ring.OpenDocument(doc, d.Data)
+}
+
+// updatedAt is when a setting was changed last, in Unix milliseconds.
+func updatedAt(raw events.Raw) int64 {
+	m, err := rawjson.Object(raw)
+	if err != nil {
+		return 0
+	}
+	at, _ := m.Get("updatedAt")
+	var n int64
+	if rawjson.Unmarshal(at, &n) != nil {
+		return 0
+	}
+	return n
+}
