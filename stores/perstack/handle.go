@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tallylog/tally"
@@ -27,9 +28,10 @@ type Handle struct {
 // memory is what a handle remembers of its job. It knows nothing of the store, so that it
 // keeps none alive.
 type memory struct {
-	writer writer
-	index  index
-	deltas deltas
+	decides sync.Mutex // held while the job's own document is changed: so those of one program do not get in each other's way
+	writer  writer
+	index   index
+	deltas  deltas
 }
 
 // Options say how a handle works. The zero value works.

@@ -61,8 +61,10 @@ func (h *Handle) Update(ctx context.Context, change func(*Job) error) (j Job, er
 func (h *Handle) noJob() error { return fmt.Errorf("job %q: %w", h.id, tally.ErrNotFound) }
 
 // update lets decide say what the job is next, from what it is now, nil for nothing.
-func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events.Raw, error)) (log.Ack, error) {
-	return h.decideAndAppend(ctx, func(now *projector.Outline) ([]events.Payload, error) {
+func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events.Raw, error)) (ack log.Ack, err error) {
+	h.memory.decides.Lock()
+	defer h.memory.decides.Unlock()
+	next := func(now *projector.Outline) ([]events.Payload, error) {
 		if err := tally.CheckKind(h.session.Subject(), now.Ledger(), events.KindJob); err != nil {
 			return nil, err
 		}
@@ -82,7 +84,12 @@ func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events
 			return nil, err
 		}
 		return jobEvents(now.Ledger(), j, old), nil
+	}
+	err = h.again(ctx, func() error {
+		ack, err = h.decideAndAppend(ctx, next)
+		return err
 	})
+	return ack, err
 }
 
 // jobEvents are those that make a job what it is next.

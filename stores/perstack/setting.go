@@ -94,11 +94,26 @@ func (h *Handle) created(ctx context.Context, s shape.Setting) (events.Payload, 
 	if err != nil {
 		return nil, err
 	}
-	rev, err := h.st.Documents().Save(ctx, doc.Kind, doc.ID, tally.Write{Data: content, ContentType: sealed.ContentType})
+	at, err := h.storeSecret(ctx, doc, content)
 	if err != nil {
 		return nil, err
 	}
-	return s.Created(without, events.RefOf(doc, rev.Offset)), nil
+	return s.Created(without, events.RefOf(doc, at)), nil
+}
+
+// storeSecret stores what is sealed, and insists if no answer comes: the same again is one
+// revision.
+func (h *Handle) storeSecret(ctx context.Context, doc events.Subject, content []byte) (events.Offset, error) {
+	w := tally.Write{Data: content, ContentType: sealed.ContentType, ID: h.st.Log.NewID()}
+	for try := 1; ; try++ {
+		rev, err := h.st.Documents().Save(ctx, doc.Kind, doc.ID, w)
+		if !errors.Is(err, log.ErrUnknown) || try == maxDecisions {
+			return rev.Offset, err
+		}
+		if err := pause(ctx, try); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // Setting returns the setting of a run with its secrets. One that was never stored is

@@ -69,10 +69,12 @@ func SecretID(job, run string) string {
 	return name
 }
 
-// RunThread names the thread of the n-th writer of a run, from 1.
+// RunThread names the thread of the n-th writer of a run, from 1. There is room behind it
+// for a writer that is named otherwise.
 func RunThread(run string, n int) string {
+	const room = 64
 	name := "run/" + run
-	if len(name) > events.MaxIDLen-len("results/")-len("/12345678") {
+	if len(name) > events.MaxIDLen-len("results/")-room {
 		name = "run/long/" + events.DerivedID("thread", run)
 	}
 	if n > 1 {

@@ -1,0 +1,21 @@
+package perstack_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// The laws notice what they are for: builds that are broken on purpose fail them.
+func TestBrokenBuilds(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // which the builds are not
+	for tag, law := range map[string]string{"tally_perstack_blind": "TestDelegates", "tally_perstack_whole": "TestSize"} {
+		out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", tag, "-run", "^"+law+"$", ".").CombinedOutput()
+		if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law) {
+			t.Errorf("%s passes a build with %s: %v\n%s", law, tag, err, out)
+		}
+	}
+}
