@@ -47,7 +47,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/natswire", ""},
 	{"internal/pull", ""},
 	{"internal/bashline", ""},
-	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson"},
+	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson internal/sealed"},
 	{"internal/config", "log events"},
 	{"internal/durable", ""},
 	{"internal/filename", ""},

@@ -94,6 +94,8 @@ func TestScripts(t *testing.T) {
 			"invalidutf8": invalidUTF8,
 			"sql":         runSQL,
 			"purge":       purge,
+			"seal":        sealFile,
+			"unseal":      openFile,
 			"cutfile":     cutFile,
 			"flip":        flipByte,
 			"backdate":    backdate,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -50,6 +51,10 @@ func TestExitCode(t *testing.T) {
 		{log.ErrFull, 7},
 		{&log.QuotaError{}, 7},
 		{projector.ErrNoLimits, 2},
+		{sealed.ErrNoKey, 2},
+		{&sealed.FileError{}, 2},
+		{&sealed.UnknownKeyError{}, 3},
+		{sealed.ErrSealBroken, 5},
 		{context.DeadlineExceeded, 7},
 		{&log.ConfigError{}, 8},
 		{signalError{os.Interrupt}, 130},

@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -70,7 +71,7 @@ func ExitCode(err error) int {
 		}
 		return 130
 	}
-	if Is[*config.Error](err) || Is[*events.InvalidError](err) || errors.Is(err, projector.ErrNoLimits) {
+	if Is[*config.Error](err) || Is[*events.InvalidError](err) || Is[*sealed.FileError](err) || errors.Is(err, sealed.ErrNoKey) || errors.Is(err, projector.ErrNoLimits) {
 		return BadUsage
 	}
 	if Is[*events.DamageError](err) {
@@ -80,6 +81,10 @@ func ExitCode(err error) int {
 		return Incompatible
 	}
 	switch {
+	case errors.Is(err, sealed.ErrSealBroken):
+		return Integrity
+	case Is[*sealed.UnknownKeyError](err):
+		return Partial
 	case errors.Is(err, events.ErrNotFound):
 		return NotFound
 	case errors.Is(err, log.ErrConflict):
@@ -121,6 +126,8 @@ func hintFor(err error) string {
 		return "Delete documents, or have whoever owns the store raise it: tally quota " + full.Scope + " LIMIT. Nothing was written."
 	}
 	switch {
+	case errors.Is(err, sealed.ErrNoKey):
+		return "Name one with " + sealed.Variable + ": tally secrets --help says how it is made."
 	case errors.Is(err, log.ErrConflict):
 		return "Something was appended meanwhile; look again and repeat the command."
 	case errors.Is(err, log.ErrUnknown):

@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 
 	"github.com/tallylog/tally/events"
@@ -52,6 +53,15 @@ func bytesOf(members rawjson.Members, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the member %s is not base64", ErrSealBroken, name)
 	}
 	return b, nil
+}
+
+// CheckDocument refuses the content of a document of this kind that is not sealed: in clear
+// it would stand in the log for ever.
+func CheckDocument(content []byte, _ string) error {
+	if _, err := ParseBox(content); err != nil {
+		return errors.New("documents of the kind " + Kind + " are sealed, and this is not: in clear it would stay in the log")
+	}
+	return nil
 }
 
 // SealDocument returns the content of a document that is sealed, and opens at no other

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -44,14 +45,33 @@ func FromEnvironment() (*Ring, error) {
 
 // ReadFile reads a file of keys: see Parse. It is used only if it is a file of this user's
 // that nobody else may read or write, mode 0600 or less; where a system has no such modes,
-// that is not looked at. Whatever is wrong is a *FileError, but for what the system says of
-// a file that cannot be read.
+// that is not looked at. Whatever is wrong is a *FileError.
 func ReadFile(path string) (*Ring, error) {
+	data, err := readOwn(path)
+	var r *Ring
+	if err == nil {
+		r, err = Parse(data)
+	}
+	if wrong, ok := errors.AsType[*FileError](err); ok {
+		wrong.Path = path
+		return nil, wrong
+	}
+	if wrong, ok := errors.AsType[*fs.PathError](err); ok {
+		err = wrong.Err // the path is said once
+	}
+	if err != nil {
+		return nil, &FileError{Path: path, Reason: err.Error()}
+	}
+	return r, nil
+}
+
+// readOwn reads a file that is this user's alone.
+func readOwn(path string) ([]byte, error) {
 	// A pipe would be waited for, so it is looked at before it is opened; what is opened is
 	// looked at again, as it may be another file by now.
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, &FileError{Path: path, Reason: "it is not a file"}
+		return nil, &FileError{Reason: "it is not a file"}
 	}
 	if err != nil {
 		return nil, err
@@ -65,17 +85,9 @@ func ReadFile(path string) (*Ring, error) {
 		return nil, err
 	}
 	if reason := shared(info); reason != "" {
-		return nil, &FileError{Path: path, Reason: reason}
+		return nil, &FileError{Reason: reason}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	r, err := Parse(data)
-	if wrong, ok := errors.AsType[*FileError](err); ok {
-		wrong.Path = path
-	}
-	return r, err
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 // Parse reads keys. They are 32 bytes as they are, or lines of 64 hex digits, the newest key

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -93,8 +92,9 @@ func TestReadFile(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}
-	if _, err := ReadFile(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
+	nowhere := filepath.Join(dir, "nowhere")
+	if wrong, ok := errors.AsType[*FileError](second(ReadFile(nowhere))); !ok || wrong.Path != nowhere || strings.Contains(wrong.Reason, "nowhere") {
+		t.Errorf("no file: %v", wrong)
 	}
 	if wrong, ok := errors.AsType[*FileError](second(ReadFile(dir))); !ok || wrong.Path != dir {
 		t.Errorf("a folder: %v", wrong)

@@ -23,6 +23,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -137,6 +138,7 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	o.Progress = func(elapsed time.Duration) {
 		fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
 	}
+	o.Kinds = map[string]tally.Kind{sealed.Kind: {Validate: sealed.CheckDocument}}
 	if o.Existing {
 		a.remarkNone()
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 )
 
@@ -154,6 +155,9 @@ func mv(ctx context.Context, a *app.App, st *tally.Store, name, to string, base 
 	doc, err := app.Document(ctx, st, name)
 	if err != nil {
 		return err
+	}
+	if doc.Kind == sealed.Kind {
+		return cli.Usagef("%s is sealed, and opens under no other name", app.NameOf(doc))
 	}
 	id := strings.TrimPrefix(to, doc.Kind+"/")
 	rev, err := st.Documents().Rename(ctx, doc.Kind, doc.ID, base, id)
