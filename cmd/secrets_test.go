@@ -1,12 +1,22 @@
 package cmd_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // sealFile writes the content of a sealed document into a file: seal KEYS NAMESPACE ID CLEAR FILE
@@ -33,4 +43,87 @@ func openFile(ts *testscript.TestScript, neg bool, args []string) {
 	if string(plain) != args[3] {
 		ts.Fatalf("%q is sealed, not %q", plain, args[3])
 	}
+}
+
+// A rotation that is killed at any moment leaves documents that all open, each sealed with
+// one key or another, and the next one goes on.
+func TestKillRotate(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	kills := 6
+	if soak() {
+		kills = 200
+	}
+	const documents = 600
+	dir := t.TempDir()
+	store, keys := filepath.Join(dir, "store"), filepath.Join(dir, "keys")
+	var text strings.Builder
+	another := func(n int) { // key, so that there is something to do
+		fmt.Fprintf(&text, "k%d:%064x\n", n, n+1)
+		if err := os.WriteFile(keys, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	another(0)
+	output(t, sealedDocuments(t, keys, documents), store, "tally", "append")
+	between := 0
+	killAll(t, kills, func(round int) *exec.Cmd {
+		another(round + 1)
+		return withKeys(command(ctx, store, "tally", "secrets", "rotate"), keys)
+	}, func() {
+		if n := mustAllOpen(t, store, keys, documents); 0 < n && n < documents {
+			between++
+		}
+	})
+	if between == 0 {
+		t.Error("none was killed between two documents: the test showed nothing")
+	}
+	if out, err := withKeys(command(ctx, store, "tally", "secrets", "rotate"), keys).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := mustAllOpen(t, store, keys, documents); n != documents {
+		t.Errorf("in the end %d of %d documents are sealed with the newest key", n, documents)
+	}
+	t.Logf("%d were killed between two documents", between)
+}
+
+func withKeys(c *exec.Cmd, keys string) *exec.Cmd {
+	c.Env = append(c.Env, sealed.Variable+"="+keys)
+	return c
+}
+
+// sealedDocuments makes events that write sealed documents.
+func sealedDocuments(t *testing.T, keys string, n int) io.Reader {
+	t.Helper()
+	ring, err := sealed.ReadFile(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for i := range n {
+		doc := events.Document("", sealed.Kind, fmt.Sprint("s", i))
+		content, err := ring.SealDocument(doc, []byte("clear"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, `{"specversion":"1.0","id":"d%d","source":"urn:test:kill","type":"%s","subject":"%s","datacontenttype":"application/json","data":%s}`+"\n", i, events.TypeDocumentWritten, doc, content)
+	}
+	return strings.NewReader(b.String())
+}
+
+// mustAllOpen wants so many sealed documents, all of which open, and returns how many are
+// sealed with the newest key.
+func mustAllOpen(t *testing.T, store, keys string, documents int) int {
+	t.Helper()
+	text, err := withKeys(command(t.Context(), store, "tally", "secrets", "check", "-o", "json"), keys).Output()
+	var found struct {
+		Documents, Open int
+		Keys            []struct{ Documents int }
+	}
+	if err := errors.Join(err, json.Unmarshal(text, &found)); err != nil || found.Documents != documents || found.Open != documents {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return found.Keys[len(found.Keys)-1].Documents
 }
