@@ -46,7 +46,7 @@ func Ingest(a *app.App) *cobra.Command {
 		Long: `The verbs of tally that put sessions into an event log.
 
 ` + app.Exits,
-	}, "import", "append", "generate", "init", "serve", "bench", "secrets", "status", "version", "completion", "__bash")
+	}, "import", "append", "generate", "init", "serve", "bench", "status", "version", "completion", "__bash")
 }
 
 // Replay is the program tally-replay.
