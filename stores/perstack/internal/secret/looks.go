@@ -1,49 +1,102 @@
 package secret
 
 import (
+	"iter"
 	"regexp"
 	"strings"
-	"unicode"
 )
 
-// keys are the forms of keys that can be told by how they begin.
-var keys = regexp.MustCompile(strings.Join([]string{
-	`\b(?:sk|rk|gsk|xai|pplx)[-_][A-Za-z0-9_-]{8,}`,
-	`\bAIza[A-Za-z0-9_-]{16,}`, `\bya29\.[A-Za-z0-9_-]{8,}`,
-	`\bgh[oprsu]_[A-Za-z0-9]{8,}`, `\bgithub_pat_\w{8,}`, `\bglpat-[A-Za-z0-9_-]{8,}`,
-	`\b(?:hf|npm|pypi|dop_v1)[-_][A-Za-z0-9_-]{16,}`, `\bxox[a-z]-[A-Za-z0-9-]{8,}`, `\bxapp-[A-Za-z0-9-]{8,}`,
-	`\b(?:AKIA|ASIA)[A-Z0-9]{12,}`, `\bSG\.[A-Za-z0-9_-]{8,}`, `\bAGE-SECRET-KEY-`,
-	`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`,
-	`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`,
-	`\b(?:AccountKey|SharedAccessKey)=[A-Za-z0-9+/]{8,}`,
-	`://(?:[^\s/@:?#]*:[^\s/@${}<>]+|[^\s/@:?#${}<>]{12,})@`,
-	`(?i)[?&;#][^=&\s#]*(?:key|token|secret|sig|signature|passw(?:or)?d|auth|credential)[^=&\s#]*=[^&\s#"'${}<>]{4}`,
-}, "|"))
-
-// assigned finds what follows the name of a secret in a text.
-var assigned = regexp.MustCompile(`(?i)(?:passw(?:or)?d|passphrase|secret|api[_-]?key|token|bearer|basic)["']?(?:\s*[=:]\s*|\s+)["']?([^\s"'${}<>,;]{8,})`)
-
-// apart is what stands between the words of a text, a path, an address.
-func apart(r rune) bool {
-	return !(r == '_' || r == '-' || r == '+' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
+// begins are how keys of known services begin, and how many letters, digits and - _ . follow
+// at least.
+var begins = []struct {
+	text  string
+	least int
+}{
+	{"sk-", 8}, {"sk_", 8}, {"rk_", 8}, {"gsk_", 8}, {"xai-", 8}, {"pplx-", 8}, {"AIza", 16}, {"ya29.", 8},
+	{"ghp_", 8}, {"gho_", 8}, {"ghu_", 8}, {"ghs_", 8}, {"ghr_", 8}, {"github_pat_", 8}, {"glpat-", 8},
+	{"hf_", 16}, {"npm_", 16}, {"pypi-", 16}, {"dop_v1_", 16}, {"xoxa-", 8}, {"xoxb-", 8}, {"xoxp-", 8}, {"xoxr-", 8}, {"xoxs-", 8}, {"xapp-", 8},
+	{"AKIA", 12}, {"ASIA", 12}, {"SG.", 8}, {"eyJ", 20}, {"AGE-SECRET-KEY-", 8}, {"AccountKey=", 8}, {"SharedAccessKey=", 8},
 }
 
-// looksLikeKey reports whether there is something in a text that may be a key.
+// window is how much of a text is looked at behind what may begin a key, in bytes.
+const window = 256
+
+// looksLikeKey reports whether there is something in a text that may be a key. What it
+// searches for it finds by a word first: texts may be long, and mostly have none.
 func looksLikeKey(text string) bool {
-	if len(text) < 8 {
-		return false
+	return len(text) >= 8 && (beginsLikeKey(text) || isInAddress(text) || isAssigned(text) || hasRandom(text))
+}
+
+// beginsLikeKey reports whether there is a key that can be told by how it begins.
+func beginsLikeKey(text string) bool {
+	for _, b := range begins {
+		for i := range places(text, b.text) {
+			if i > 0 && (isWord(text[i-1]) || text[i-1] == '_') {
+				continue
+			}
+			n := 0
+			for _, c := range []byte(text[i+len(b.text):]) {
+				if !isWord(c) && c != '-' && c != '_' && c != '.' {
+					break
+				}
+				if n++; n == b.least {
+					return true
+				}
+			}
+		}
 	}
-	if keys.MatchString(text) {
-		return true
-	}
-	for _, found := range assigned.FindAllStringSubmatch(text, -1) {
-		if strings.ContainsFunc(found[1], unicode.IsDigit) && strings.ContainsFunc(found[1], unicode.IsLetter) {
+	return strings.Contains(text, "-----BEGIN ") && strings.Contains(text, "PRIVATE KEY")
+}
+
+// secretWords are in the names of what is secret in a query.
+var secretWords = []string{"key", "token", "secret", "sig", "passwd", "password", "auth", "credential"}
+
+var user = regexp.MustCompile(`^://(?:[^\s/@:?#]*:[^\s/@${}<>]+|[^\s/@:?#${}<>]{12,})@`)
+
+// isInAddress reports whether there is a URL with a password, or with a token in its query.
+func isInAddress(text string) bool {
+	for i := range places(text, "://") {
+		if user.MatchString(text[i:min(i+window, len(text))]) {
 			return true
 		}
 	}
+	for i := range places(text, "=") {
+		name := text[max(i-64, 0):i]
+		name = name[strings.LastIndexAny(name, "= \t\r\n\"'")+1:]
+		at := strings.LastIndexAny(name, "?&;#")
+		value := text[i+1 : min(i+5, len(text))]
+		if at >= 0 && len(value) == 4 && !strings.ContainsAny(value, "& \t\r\n#\"'${}<>") && hasAny(strings.ToLower(name[at:]), secretWords) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	assigners = []string{"password", "passwd", "passphrase", "secret", "apikey", "api_key", "api-key", "token", "bearer", "basic"}
+	assigned  = regexp.MustCompile(`^[a-z_-]+["']?(?:\s*[=:]\s*|\s+)["']?([^\s"'${}<>,;]{8,})`)
+)
+
+// isAssigned reports whether a word says of what follows it that it is secret, and that has
+// letters and digits.
+func isAssigned(text string) bool {
+	low := lower(text)
+	for _, word := range assigners {
+		for i := range places(low, word) {
+			end := min(i+window, len(low))
+			if found := assigned.FindStringSubmatch(low[i:end]); found != nil && strings.ContainsAny(found[1], "0123456789") && strings.ContainsAny(found[1], "abcdefghijklmnopqrstuvwxyz") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasRandom reports whether there is a word as if drawn at random, and no hash.
+func hasRandom(text string) bool {
 	before := ""
 	for w := range strings.FieldsFuncSeq(text, apart) {
-		if isRandom(w) && !hash.MatchString(before) && !hash.MatchString(w) {
+		if len(w) >= 20 && isRandom(w) && !id.MatchString(w) && !hash.MatchString(before) && !hash.MatchString(w) {
 			return true
 		}
 		before = w
@@ -51,26 +104,28 @@ func looksLikeKey(text string) bool {
 	return false
 }
 
+// apart is what stands between the words of a text, a path, an address.
+func apart(r rune) bool {
+	return r >= 128 || !isWord(byte(r)) && r != '_' && r != '-' && r != '+'
+}
+
 // isRandom reports whether a word is as if drawn at random: people change between lower
 // case, upper case and digits much less often than chance does. What has two of these has
 // to be longer than ids are that runs and calls have.
 func isRandom(w string) bool {
-	if len(w) < 20 || id.MatchString(w) {
-		return false
-	}
-	kinds, last, changes, distinct := [3]int{}, -1, 0, [128]bool{}
-	many := 0
-	for _, r := range w {
-		k := kindOf(r)
-		if !distinct[r] {
-			distinct[r] = true
-			many++
+	var kinds [3]int
+	var seen [128]bool
+	last, changes, distinct := -1, 0, 0
+	for _, c := range []byte(w) {
+		if !seen[c] {
+			seen[c] = true
+			distinct++
 		}
+		k := kindOf(c)
 		if k < 0 {
 			continue
 		}
-		kinds[k]++
-		if last >= 0 && k != last {
+		if kinds[k]++; last >= 0 && k != last {
 			changes++
 		}
 		last = k
@@ -81,29 +136,56 @@ func isRandom(w string) bool {
 			several++
 		}
 	}
-	often := func(part int) bool { return changes*100 >= part*len(w) }
-	switch {
-	case many < 10:
-		return false
-	case several == 3:
-		return often(35)
-	case several == 2:
-		return len(w) >= 32 && often(25)
-	}
-	return false
+	percent := changes * 100 / len(w)
+	return distinct >= 10 && (several == 3 && percent >= 35 || several == 2 && len(w) >= 32 && percent >= 25)
 }
 
 // kindOf tells lower case, upper case and digits apart; -1 is what is none of them.
-func kindOf(r rune) int {
+func kindOf(c byte) int {
 	switch {
-	case 'a' <= r && r <= 'z':
+	case 'a' <= c && c <= 'z':
 		return 0
-	case 'A' <= r && r <= 'Z':
+	case 'A' <= c && c <= 'Z':
 		return 1
-	case '0' <= r && r <= '9':
+	case '0' <= c && c <= '9':
 		return 2
 	}
 	return -1
+}
+
+func isWord(c byte) bool { return kindOf(c) >= 0 }
+
+// places yields where a text has another.
+func places(text, what string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := 0; ; {
+			i := strings.Index(text[at:], what)
+			if i < 0 || !yield(at+i) {
+				return
+			}
+			at += i + len(what)
+		}
+	}
+}
+
+// lower is a text with its ASCII letters in lower case, every byte where it was.
+func lower(text string) string {
+	b := []byte(text)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+func hasAny(text string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
 }
 
 var (
@@ -112,9 +194,7 @@ var (
 
 	// hash is how a hash begins, sha512-..., or what stands before it, sha256:...
 	hash = regexp.MustCompile(`^(?i:sha-?(?:1|256|384|512))(?:-|$)`)
-)
 
-var (
 	address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[A-Za-z0-9._~/-]*)?$`)
 	command = regexp.MustCompile(`^[A-Za-z0-9_./~@-]+$`)
 )
@@ -133,5 +213,5 @@ func isReference(path []string, text string) bool {
 		return false
 	}
 	name := path[len(path)-1]
-	return (strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "ID") || name == "id") && !keys.MatchString(text)
+	return (strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "ID") || name == "id") && !beginsLikeKey(text) && !isInAddress(text)
 }

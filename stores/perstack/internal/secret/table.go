@@ -15,11 +15,11 @@ const (
 	word               // a string is taken if it is more than the name of a command
 )
 
-// places are the places of a run setting, * for any member or element. A row counts for
+// table has the places of a run setting, * for any member or element. A row counts for
 // what is below it, unless a name there or another row says otherwise; what is below all
 // stays so. The first row that fits counts. Those of look have names that the user chose,
 // so that they say nothing.
-var places = []struct {
+var table = []struct {
 	path string
 	rule rule
 }{
@@ -111,7 +111,7 @@ func placed(outer rule, path []string) (r rule, ok bool) {
 	case plain: // a harmless name is that of a string
 		outer = config
 	}
-	for _, p := range places {
+	for _, p := range table {
 		if fits(p.path, path) {
 			return p.rule, true
 		}
