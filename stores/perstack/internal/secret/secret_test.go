@@ -131,6 +131,43 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// Names that say what is secret, wherever they stand and however they are written, and names
+// that say that it is not.
+func TestNames(t *testing.T) {
+	taken := func(format string, names ...string) map[string]bool {
+		result := make(map[string]bool)
+		for _, name := range names {
+			_, values, _, err := Take(events.Raw(fmt.Sprintf(format, name)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			result[name] = len(values) > 0
+		}
+		return result
+	}
+	for name, is := range taken(`{"x":[{"%s":{"a":["red"]}}]}`, "env", "environment", "headers", "credentials", "auth", "cookies", "secrets", "apiKey", "API_KEY", "openai.api-key", "accessKey", "awsAccessKeyId",
+		"secretKey", "privateKey", "private_key", "accessToken", "Token", "clientSecret", "password", "passwd", "passphrase", "credential", "Authorization", "bearer", "Set-Cookie", "connectionString") {
+		if !is {
+			t.Errorf("what is below %q stays", name)
+		}
+	}
+	for name, is := range taken(`{"x":{"%s":["https://example.com/?q=red"]}}`, "url", "urls", "uri", "uris", "endpoint", "proxy", "webhook", "dsn", "perstackApiBaseUrl", "server_url") {
+		if !is {
+			t.Errorf("an address with a query stays in %q", name)
+		}
+	}
+	for name, is := range taken(`{"providerConfig":{"x":{"%s":"red"}}}`, "apiVersion", "deploymentName", "location", "model", "project", "providerName", "region", "resourceName", "type", "api_version") {
+		if is {
+			t.Errorf("a provider's %q is taken", name)
+		}
+	}
+	for name, is := range taken(`{"%s":"red","experts":{"token":{"skills":{"env":{"tools":{"password":{"description":"red"}}}}}}}`, "model", "expertKey", "key", "maxTokens", "text", "authors", "keyboard") {
+		if is {
+			t.Errorf("%q is taken, or what the user called so", name)
+		}
+	}
+}
+
 func TestTakeRefusesWhatIsNotJSON(t *testing.T) {
 	for _, raw := range []string{"", `{"env":{"A":"canary"`, "\xef\xbb\xbf{}", "{\"env\":\"canary \xff\"}"} {
 		_, _, _, err := Take(events.Raw(raw))

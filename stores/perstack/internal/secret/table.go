@@ -18,23 +18,18 @@ const (
 // table has the places of a run setting, * for any member or element. A row counts for
 // what is below it, unless a name there or another row says otherwise; what is below all
 // stays so. The first row that fits counts. Those of look have names that the user chose,
-// so that they say nothing.
+// so that they say nothing. What is not here, such as env, perstackApiKey and proxyUrl, is
+// known by its name.
 var table = []struct {
 	path string
 	rule rule
 }{
 	{"/providerConfig", config},
-	{"/env", all},
-	{"/perstackApiKey", all},
-	{"/perstackApiBaseUrl", url},
 	{"/perstackBaseSkillCommand", line},
-	{"/proxyUrl", url},
 	{"/experts/*", look},
 	{"/experts/*/skills/*", look},
 	{"/experts/*/skills/*/args", all},
 	{"/experts/*/skills/*/command", line},
-	{"/experts/*/skills/*/env", all},
-	{"/experts/*/skills/*/headers", all},
 	{"/experts/*/skills/*/tools/*", look},
 }
 
