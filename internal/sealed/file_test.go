@@ -13,6 +13,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
+	odd := append([]byte{'\n', '#'}, unhex(t, firstKey)[2:]...)
 	for name, c := range map[string]struct {
 		text string
 		ids  []string
@@ -24,7 +25,7 @@ func TestParse(t *testing.T) {
 		"spaces, and CRLF":         {"  k1: " + firstKey + "\r\n\r\n", []string{"k1"}},
 		"remarks, and empty lines": {"# of 2026\n\nk1:" + firstKey + "\n#k0:" + secondKey + "\nk2:" + secondKey, []string{"k1", "k2"}},
 		"as it is":                 {string(unhex(t, firstKey)), []string{"158eb6165ff8"}},
-		"as it is, with a newline": {string(append([]byte{'\n', '#'}, unhex(t, firstKey)[2:]...)), []string{idOf(append([]byte{'\n', '#'}, unhex(t, firstKey)[2:]...))}},
+		"as it is, with a newline": {string(odd), []string{idOf(odd)}},
 	} {
 		r, err := Parse([]byte(c.text))
 		if err != nil || !slices.Equal(r.IDs(), c.ids) {
@@ -144,7 +145,7 @@ func TestFromEnvironment(t *testing.T) {
 // Whatever stands in a file of keys: keys of it seal and open, or it is refused without a
 // word of what is there.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"", firstKey, "k1:" + firstKey + "\nk2:" + secondKey, "#\n\r\n" + firstKey, string(bytes.Repeat([]byte{7}, 31)) + "\x00", ":", "k:"} {
+	for _, text := range []string{"", firstKey, "k1:" + firstKey + "\nk2:" + secondKey, "#\n\r\n" + firstKey, strings.Repeat("\x07", 31) + "\x00", ":", "k:"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

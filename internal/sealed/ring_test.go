@@ -96,7 +96,8 @@ func TestSealLaw(t *testing.T) {
 		if got, err := r.OpenDocument(doc, content); err != nil || !bytes.Equal(got, plain) {
 			t.Fatalf("%q, %v, want %q", got, err, plain)
 		}
-		for _, other := range []events.Subject{{Namespace: "c", Kind: doc.Kind, ID: doc.ID}, {Namespace: doc.Namespace, Kind: "x", ID: doc.ID}, {Namespace: doc.Namespace, Kind: doc.Kind, ID: doc.ID + "x"}} {
+		for _, other := range []events.Subject{{Namespace: "c", Kind: doc.Kind, ID: doc.ID}, {Namespace: doc.Namespace, Kind: "x", ID: doc.ID},
+			{Namespace: doc.Namespace, Kind: doc.Kind, ID: doc.ID + "x"}} {
 			if got, err := r.OpenDocument(other, content); !errors.Is(err, ErrSealBroken) {
 				t.Fatalf("at %v: %q, %v", other, got, err)
 			}

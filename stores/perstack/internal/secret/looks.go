@@ -83,8 +83,8 @@ func isAssigned(text string) bool {
 	low := lower(text)
 	for _, word := range assigners {
 		for i := range places(low, word) {
-			end := min(i+window, len(low))
-			if found := assigned.FindStringSubmatch(low[i:end]); found != nil && strings.ContainsAny(found[1], "0123456789") && strings.ContainsAny(found[1], "abcdefghijklmnopqrstuvwxyz") {
+			found := assigned.FindStringSubmatch(low[i:min(i+window, len(low))])
+			if found != nil && strings.ContainsAny(found[1], "0123456789") && strings.ContainsAny(found[1], "abcdefghijklmnopqrstuvwxyz") {
 				return true
 			}
 		}

@@ -44,7 +44,8 @@ var containers = names("auth", "cookies", "credentials", "env", "environment", "
 // secretEnds and addressEnds are the ends of names of what is a secret, or may have one in
 // it, wherever it stands.
 var (
-	secretEnds  = ends("access key", "access key id", "api key", "authorization", "bearer", "connection string", "cookie", "credential", "passphrase", "passwd", "password", "private key", "secret", "secret key", "token")
+	secretEnds = ends("access key", "access key id", "api key", "authorization", "bearer", "connection string", "cookie", "credential", "passphrase",
+		"passwd", "password", "private key", "secret", "secret key", "token")
 	addressEnds = ends("dsn", "endpoint", "proxy", "uri", "uris", "url", "urls", "webhook")
 )
 
