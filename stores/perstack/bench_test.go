@@ -2,6 +2,7 @@ package perstack_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/tallylog/tally/internal/storetest"
@@ -73,6 +74,27 @@ func BenchmarkLongJob(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// Events of one run, and of 16 at once, each durable when its call returns.
+func BenchmarkRecord(b *testing.B) {
+	for _, runs := range []int{1, 16} {
+		b.Run(fmt.Sprint("runs=", runs), func(b *testing.B) {
+			h, ctx := perstack.JobOf(storetest.Open(b, "local"), "j"), b.Context()
+			var all sync.WaitGroup
+			for run := range runs {
+				all.Go(func() {
+					for i := range b.N/runs + 1 {
+						if _, err := h.Record(ctx, event("j", fmt.Sprint("r", run), fmt.Sprint("e", i), "callTools", int64(i), 1)); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -94,26 +93,12 @@ func (h *Handle) created(ctx context.Context, s shape.Setting) (events.Payload, 
 	if err != nil {
 		return nil, err
 	}
-	at, err := h.storeSecret(ctx, doc, content)
+	// An id that is not a fresh one is looked up, so that what is sent again is one revision.
+	rev, err := h.st.Documents().Save(ctx, doc.Kind, doc.ID, tally.Write{Data: content, ContentType: sealed.ContentType, ID: events.DerivedID("secret", h.st.Log.NewID())})
 	if err != nil {
 		return nil, err
 	}
-	return s.Created(without, events.RefOf(doc, at)), nil
-}
-
-// storeSecret stores what is sealed, and insists if no answer comes: the same again is one
-// revision.
-func (h *Handle) storeSecret(ctx context.Context, doc events.Subject, content []byte) (events.Offset, error) {
-	w := tally.Write{Data: content, ContentType: sealed.ContentType, ID: h.st.Log.NewID()}
-	for try := 1; ; try++ {
-		rev, err := h.st.Documents().Save(ctx, doc.Kind, doc.ID, w)
-		if !errors.Is(err, log.ErrUnknown) || try == maxDecisions {
-			return rev.Offset, err
-		}
-		if err := pause(ctx, try); err != nil {
-			return 0, err
-		}
-	}
+	return s.Created(without, events.RefOf(doc, rev.Offset)), nil
 }
 
 // Setting returns the setting of a run with its secrets. One that was never stored is
@@ -190,18 +175,4 @@ func (h *Handle) open(ctx context.Context, ring *sealed.Ring, doc events.Subject
 		return nil, err
 	}
 	return ring.OpenDocument(doc, d.Data)
-}
-
-// updatedAt is when a setting was changed last, in Unix milliseconds.
-func updatedAt(raw events.Raw) int64 {
-	m, err := rawjson.Object(raw)
-	if err != nil {
-		return 0
-	}
-	at, _ := m.Get("updatedAt")
-	var n int64
-	if rawjson.Unmarshal(at, &n) != nil {
-		return 0
-	}
-	return n
 }

@@ -292,7 +292,18 @@ func (h *Handle) plan(ctx context.Context, l *lane, s saving) (p plan, err error
 			return p, err
 		}
 	}
-	w := &h.writer
+	if p, err = h.writer.plan(l, s); err != nil {
+		return p, err
+	}
+	for i := range p.steps {
+		if err := h.ready(ctx, &p.steps[i]); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+func (w *writer) plan(l *lane, s saving) (p plan, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	parts, err := split(&w.messages, l.own, s.raw)
@@ -318,11 +329,6 @@ func (h *Handle) plan(ctx context.Context, l *lane, s saving) (p plan, err error
 	for _, made := range s.steps(w, parts.Raw, parts.Lists) {
 		made.expect = rest
 		p.steps = append(p.steps, made)
-	}
-	for i := range p.steps {
-		if err := h.ready(ctx, &p.steps[i]); err != nil {
-			return p, err
-		}
 	}
 	return p, nil
 }
@@ -378,9 +384,6 @@ func isThere(err error) bool {
 	invalid, ok := errors.AsType[*events.InvalidError](err)
 	return ok && invalid.Field == "id"
 }
-
-// modelOf is the model of a run as far as its setting is known. The caller holds writer.mu.
-func (w *writer) modelOf(run string) string { return w.models[run] }
 
 // noteModel notes the model of a run whose setting was stored.
 func (h *Handle) noteModel(run, model string) {
