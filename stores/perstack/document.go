@@ -15,7 +15,7 @@ func ParseJob(raw events.Raw) (Job, error) {
 	if _, err := shape.ParseJob(raw); err != nil {
 		return Job{}, err
 	}
-	return decode[Job]("job", raw)
+	return decode[Job]("job", raw, jobNumbers...)
 }
 
 // ParseCheckpoint reads a checkpoint, as ParseJob does.
@@ -23,7 +23,7 @@ func ParseCheckpoint(raw events.Raw) (Checkpoint, error) {
 	if _, err := shape.ParseCheckpoint(raw); err != nil {
 		return Checkpoint{}, err
 	}
-	return decode[Checkpoint]("checkpoint", raw)
+	return decode[Checkpoint]("checkpoint", raw, "stepNumber", "contextWindow", "retryCount", "usage", "error")
 }
 
 // ParseEvent reads an event, as ParseJob does.
@@ -31,7 +31,7 @@ func ParseEvent(raw events.Raw) (Event, error) {
 	if _, err := shape.ParseEvent(raw); err != nil {
 		return Event{}, err
 	}
-	return decode[Event]("event", raw)
+	return decode[Event]("event", raw, "timestamp", "stepNumber")
 }
 
 // ParseRunSetting reads the setting of a run, as ParseJob does.
@@ -39,11 +39,21 @@ func ParseRunSetting(raw events.Raw) (RunSetting, error) {
 	if _, err := shape.ParseSetting(raw); err != nil {
 		return RunSetting{}, err
 	}
-	return decode[RunSetting]("runSetting", raw)
+	return decode[RunSetting]("runSetting", raw, "maxSteps", "maxRetries", "timeout", "startedAt", "updatedAt")
 }
 
-func decode[T any](what string, raw events.Raw) (v T, err error) {
-	if err := rawjson.Unmarshal(bytes.Clone(raw), &v); err != nil {
+// jobNumbers are the members of a job that have numbers.
+var jobNumbers = []string{"totalSteps", "maxSteps", "startedAt", "finishedAt", "usage"}
+
+var usageNumbers = []string{"inputTokens", "outputTokens", "reasoningTokens", "totalTokens", "cachedInputTokens"}
+
+// decode reads a document. The numbers of some members may be spelled in any way.
+func decode[T any](what string, raw events.Raw, numbers ...string) (v T, err error) {
+	plain, err := shape.Plain(raw, numbers...)
+	if err == nil {
+		err = rawjson.Unmarshal(bytes.Clone(plain), &v)
+	}
+	if err != nil {
 		return v, &events.InvalidError{Field: what, Reason: err.Error()}
 	}
 	return v, nil
@@ -51,7 +61,7 @@ func decode[T any](what string, raw events.Raw) (v T, err error) {
 
 // encode writes a document. What it has in common with the one that it replaces stays as it
 // stands there: the order of members, the spelling of numbers, what is said in many words.
-func encode[T any](what string, old events.Raw, v T) (events.Raw, error) {
+func encode[T any](what string, old events.Raw, v T, numbers ...string) (events.Raw, error) {
 	fresh, err := rawjson.Marshal(v)
 	if err != nil {
 		return nil, &events.InvalidError{Field: what, Reason: err.Error()}
@@ -59,7 +69,7 @@ func encode[T any](what string, old events.Raw, v T) (events.Raw, error) {
 	if old == nil {
 		return fresh, nil
 	}
-	before, err := decode[T](what, old)
+	before, err := decode[T](what, old, numbers...)
 	if err != nil {
 		return fresh, nil // what was there was not one
 	}

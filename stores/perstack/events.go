@@ -72,7 +72,7 @@ func (x *index) add(rec events.Record) {
 		}
 		x.steps = max(x.steps, p.Step)
 	case *events.CostAccrued:
-		if used, err := decode[Usage]("usage", p.Raw); err == nil && p.Run != nil && p.Run.Kind == shape.RunKind {
+		if used, err := decode[Usage]("usage", p.Raw, usageNumbers...); err == nil && p.Run != nil && p.Run.Kind == shape.RunKind {
 			x.used, x.said = x.used.Plus(used), x.said+1
 		}
 	case events.Payload:

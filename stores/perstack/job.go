@@ -30,7 +30,7 @@ func (h *Handle) Create(ctx context.Context, j Job) (log.Ack, error) {
 // changed it since uses Update, which loses nothing that others changed meanwhile. A job
 // that is there as it is is not stored again.
 func (h *Handle) Save(ctx context.Context, j Job) (log.Ack, error) {
-	return h.update(ctx, func(old events.Raw) (events.Raw, error) { return encode("job", old, j) })
+	return h.update(ctx, func(old events.Raw) (events.Raw, error) { return encode("job", old, j, jobNumbers...) })
 }
 
 // SaveRaw is Save of a job as it stands, to the byte but for the white space between its
@@ -53,7 +53,7 @@ func (h *Handle) Update(ctx context.Context, change func(*Job) error) (j Job, er
 		if err := change(&j); err != nil {
 			return nil, err
 		}
-		return encode("job", old, j)
+		return encode("job", old, j, jobNumbers...)
 	})
 	return j, err
 }

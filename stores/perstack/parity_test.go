@@ -77,7 +77,7 @@ func parityJobs(t *testing.T, st *tally.Store) {
 	t.Run("P-02 what changes is changed in the bytes that are there", func(t *testing.T) {
 		h := perstack.JobOf(st, "p02-raw")
 		const usage = `{"inputTokens":0,"outputTokens":0,"reasoningTokens":0,"totalTokens":0,"cachedInputTokens":0}`
-		raw := `{"usage":` + usage + `,"startedAt":5,"id":"p02-raw","odd":1e+2,"status":"running","coordinatorExpertKey":"\u00e9","totalSteps":0}`
+		raw := `{"usage":` + usage + `,"startedAt":5.0,"maxSteps":1e1,"id":"p02-raw","odd":1e+2,"status":"running","coordinatorExpertKey":"\u00e9","totalSteps":0}`
 		need(h.SaveRaw(ctx, events.Raw(raw)))
 		j := need(h.Load(ctx))
 		had := records(t, st)

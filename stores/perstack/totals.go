@@ -39,7 +39,7 @@ func (h *Handle) Totals(ctx context.Context) (Totals, error) {
 	m, err := rawjson.Object(raw)
 	if err == nil {
 		used, _ := m.Get("usage")
-		t.Usage, err = decode[Usage]("usage", used)
+		t.Usage, err = decode[Usage]("usage", used, usageNumbers...)
 	}
 	return t, err
 }

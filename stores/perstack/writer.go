@@ -184,6 +184,7 @@ type step struct {
 	id      string // "": any
 	source  string // "": the store's
 	event   events.Event
+	calm    bool // expects that no thread was moved
 }
 
 // A saving is a value to be saved: what it is once its lists are out.
@@ -324,10 +325,10 @@ func (w *writer) plan(l *lane, s saving) (p plan, err error) {
 		for i := range parts.New {
 			parts.New[i].Run = &run
 		}
-		p.steps = append(p.steps, step{expect: first, payload: &events.TurnAppended{Entries: parts.New}})
+		p.steps = append(p.steps, step{expect: first, payload: &events.TurnAppended{Entries: parts.New}, calm: true})
 	}
 	for _, made := range s.steps(w, parts.Raw, parts.Lists) {
-		made.expect = rest
+		made.expect, made.calm = rest, len(parts.Lists) > 0
 		p.steps = append(p.steps, made)
 	}
 	return p, nil
@@ -375,8 +376,19 @@ func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (f
 		if i == 0 {
 			first = ack
 		}
+		if steps[i].calm && !ack.Duplicate {
+			h.calmTo(ack.Last)
+		}
 	}
 	return first, nil
+}
+
+// calmTo notes that no thread was moved up to an offset, so that the next append need not be
+// held to what came before it.
+func (h *Handle) calmTo(at events.Offset) {
+	h.writer.mu.Lock()
+	defer h.writer.mu.Unlock()
+	h.writer.calm = max(h.writer.calm, at)
 }
 
 // isThere reports whether an append was refused because its identity is in the log.

@@ -10,13 +10,13 @@ import (
 var (
 	delegation  = object(must("expert", expert), must("toolCallId", text), must("toolName", text), must("query", text))
 	delegatedBy = object(must("expert", expert), must("toolCallId", text), must("toolName", text), must("checkpointId", text), must("runId", text))
-	failure     = object(must("name", text), must("message", text), may("statusCode", number), must("isRetryable", boolean))
+	failure     = object(must("name", text), must("message", text), may("statusCode", count), must("isRetryable", boolean))
 )
 
 var checkpoint = object(must("id", id), must("jobId", id), must("runId", id),
 	must("status", word("init", "proceeding", "completed", "stoppedByInteractiveTool", "stoppedByDelegate", "stoppedByExceededMaxSteps", "stoppedByError")),
 	must("stepNumber", count), must("messages", list(message)), must("expert", expert), may("delegateTo", list(delegation)), may("delegatedBy", delegatedBy),
-	must("usage", usage), may("contextWindow", number), may("contextWindowUsage", number), may("pendingToolCalls", list(toolCall)),
+	must("usage", usage), may("contextWindow", count), may("contextWindowUsage", number), may("pendingToolCalls", list(toolCall)),
 	may("partialToolResults", list(toolResult)), may("metadata", object()), may("error", failure), may("retryCount", count))
 
 // Checkpoint is what the log says of a checkpoint beside its raw value.

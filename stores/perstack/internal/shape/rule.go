@@ -1,7 +1,9 @@
 package shape
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,9 +88,10 @@ func each(of rule) rule {
 	}
 }
 
+// text is a string of JSON, also one that is no text to Go: with half a surrogate pair.
 func text(at string, raw events.Raw) error {
-	if _, err := rawjson.String(raw); err != nil {
-		return invalid(at, "%v", err)
+	if len(raw) == 0 || raw[0] != '"' {
+		return invalid(at, "want a string")
 	}
 	return nil
 }
@@ -117,13 +120,60 @@ func word(words ...string) rule {
 	}
 }
 
-// count is a whole number from 0 that every language has exactly: steps, tokens and times.
+// count is a whole number from 0 that every language has exactly, in any spelling, as 1e3 or
+// 2.0: steps, tokens and times.
 func count(at string, raw events.Raw) error {
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 || n > maxWhole {
+	if _, ok := Whole(raw); !ok {
 		return invalid(at, "want a whole number from 0 to 2^53-1")
 	}
 	return nil
+}
+
+// Whole reads a number by its value, and reports whether it is one that count lets pass.
+func Whole(raw events.Raw) (int64, bool) {
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return n, n >= 0 && n <= maxWhole
+	}
+	if number("", raw) != nil {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f != math.Trunc(f) || f < 0 || f > maxWhole {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// Plain returns an object with the numbers of some members spelled in digits, where they are
+// whole, and those of the objects that stand in others of them.
+func Plain(raw events.Raw, names ...string) (events.Raw, error) {
+	m, err := rawjson.Object(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range m {
+		if !slices.Contains(names, f.Name) {
+			continue
+		}
+		value := f.Value
+		if inner, err := rawjson.Object(value); err == nil {
+			var all []string
+			for _, g := range inner {
+				all = append(all, g.Name)
+			}
+			if value, err = Plain(value, all...); err != nil {
+				return nil, err
+			}
+		} else if n, ok := Whole(value); ok {
+			value = events.Raw(itoa(n))
+		}
+		if !bytes.Equal(value, f.Value) {
+			if raw, err = rawjson.SetMember(raw, f.Name, value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return raw, nil
 }
 
 func number(at string, raw events.Raw) error {
@@ -145,7 +195,7 @@ func anything(string, events.Raw) error { return nil }
 // wholeOf reads a number that a rule has let pass, 0 if it is not there.
 func wholeOf(m rawjson.Members, name string) int64 {
 	raw, _ := m.Get(name)
-	n, _ := strconv.ParseInt(string(raw), 10, 64)
+	n, _ := Whole(raw)
 	return n
 }
 

@@ -38,6 +38,10 @@ func TestSchema(t *testing.T) {
 		{"job", `"totalSteps":0`, `"totalSteps":0,"maxSteps":null`, "job.maxSteps"},
 		{"job", `"outputTokens":5,`, ``, "job.usage.outputTokens"},
 		{"job", `1700000000000`, `99999999999999999999`, "job.startedAt"},
+		{"job", `"totalSteps":0`, `"totalSteps":-0,"maxSteps":1.5e1`, ""},
+		{"job", `"totalSteps":0`, `"totalSteps":1e400`, "job.totalSteps"},
+		{"job", `"coordinatorExpertKey":"e"`, `"coordinatorExpertKey":"\ud83d"`, ""},
+		{"job", `"id":"j"`, `"id":"\ud83d"`, "job.id"},
 		{"job", `{"id"`, `[{"id"`, "job"},
 		{"checkpoint", "", "", ""},
 		{"checkpoint", `"stepNumber":3`, `"stepNumber":-1`, "checkpoint.stepNumber"},
@@ -162,6 +166,15 @@ func TestEventNames(t *testing.T) {
 		if isLoose != want.isLoose || is != want.is || isLoose && loose.Type != want.loose || is && strict.Type != want.strict || math.IsNaN(loose.Timestamp) != want.nan {
 			t.Errorf("%s is %+v (%v) and %+v (%v)", name, loose, isLoose, strict, is)
 		}
+	}
+}
+
+// Numbers count by their value, and only those that are named are spelled anew.
+func TestPlain(t *testing.T) {
+	raw := events.Raw(`{"a":1.0,"b":1.0,"c":{"d":2e3, "e":0.5,"f":"1.0"},"g":-0,"h":1e30}`)
+	have, err := shape.Plain(raw, "a", "c", "g", "h")
+	if want := `{"a":1,"b":1.0,"c":{"d":2000, "e":0.5,"f":"1.0"},"g":0,"h":1e30}`; err != nil || string(have) != want {
+		t.Errorf("%v: it is %s, want %s", err, have, want)
 	}
 }
 
