@@ -124,6 +124,9 @@ func (h *Handle) listed(ctx context.Context, r *projector.Run) (RunSetting, erro
 			return RunSetting{}, ctx.Err()
 		}
 	}
+	if raw, err = shape.SettingFile(raw, r.TouchedAt); err != nil {
+		return RunSetting{}, err
+	}
 	return ParseRunSetting(raw)
 }
 

@@ -111,8 +111,8 @@ func (h *Handle) Setting(ctx context.Context, run string) (RunSetting, error) {
 	return ParseRunSetting(raw)
 }
 
-// SettingBytes returns the setting of a run as it stands, but for the time of its last
-// change.
+// SettingBytes returns the setting of a run as it stands; after a later call, as the original
+// writes it then.
 func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -123,13 +123,16 @@ func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, erro
 		return nil, notFound("run setting not found: %s", run)
 	}
 	raw, ref, err := h.settingOf(ctx, r)
-	if err != nil || ref == "" {
-		return raw, err
+	if err == nil && ref != "" {
+		raw, err = h.unseal(ctx, raw, ref)
 	}
-	return h.unseal(ctx, raw, ref)
+	if err != nil {
+		return nil, err
+	}
+	return shape.SettingFile(raw, r.TouchedAt) // last: it may leave members out, secrets with them
 }
 
-// settingOf returns the setting of a run with placeholders, and the document that has what
+// settingOf returns the first setting of a run with placeholders, and the document that has what
 // they stand for, "" if there are none.
 func (h *Handle) settingOf(ctx context.Context, r *projector.Run) (events.Raw, events.DocRef, error) {
 	p, err := h.payload(ctx, r.Setting)
@@ -140,8 +143,7 @@ func (h *Handle) settingOf(ctx context.Context, r *projector.Run) (events.Raw, e
 	if !ok {
 		return nil, "", &events.DamageError{Offset: r.Setting, Err: errors.New("it is no setting of a run")}
 	}
-	raw, err := shape.SettingFile(created.Setting, r.TouchedAt)
-	return raw, created.Secrets, err
+	return created.Setting, created.Secrets, nil
 }
 
 // unseal puts the secrets of a document back. After a change of keys the revision that the

@@ -198,7 +198,7 @@ func (a *applying) putSetting(ctx context.Context, v *value) error {
 	if len(v.setting.values) > 0 && !a.im.Options.NoSecrets {
 		doc := a.secretOf(v.run)
 		ref = events.RefOf(doc, 0)
-		if st == nil || a.lacksValues(st, v) {
+		if st == nil || st.value == v.setting.sum() && a.lacksValues(st, v) {
 			if err := a.im.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
 				return err
 			}
@@ -207,7 +207,10 @@ func (a *applying) putSetting(ctx context.Context, v *value) error {
 	if st == nil {
 		return a.add(ctx, v.Path, stampOf(v.setting.StartedAt), v.setting.Created(v.setting.raw, ref))
 	}
-	if e := st.touchedBy(v); e != nil && st.value != v.setting.sum() {
+	if st.value == v.setting.sum() {
+		return nil
+	}
+	if e := a.touched(st, v); e != nil {
 		return a.add(ctx, v.Path, e.TouchedAt, e)
 	}
 	return nil

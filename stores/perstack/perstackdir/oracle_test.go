@@ -2,22 +2,34 @@ package perstackdir_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/perstack"
+	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
-// oracleJobs is how many jobs the original's double writes.
+// oracleJobs is how many jobs the original's double writes for each of three tests.
 func oracleJobs() string {
 	if os.Getenv("TALLY_SOAK") != "" {
-		return "1000"
+		return "350"
 	}
-	return strconv.Itoa(testkit.Times(100))
+	return strconv.Itoa(testkit.Times(35))
 }
 
 // B2, P-39: what Node writes goes in and comes out byte for byte, damaged and foreign files
@@ -56,4 +68,74 @@ func TestOracleWrites(t *testing.T) {
 	out := t.TempDir()
 	formattest.MustExport(t, st, keyed(t), filepath.Join(out, "perstack"), formats.ExportOptions{})
 	formattest.MustEqual(t, files, formattest.ReadTree(t, out))
+}
+
+// call is a call of a function of the original.
+type call struct {
+	Call string
+	Args []events.Raw
+	Now  int64
+}
+
+// B2, the other way: the same calls by the Go functions and by Node make the same folder, and
+// Node reads the same of both.
+func TestOracleReadsGo(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte("k:"+strings.Repeat("0123456789abcdef", 4)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(sealed.Variable, keys)
+	now := time.UnixMilli(1)
+	clock := func() time.Time { return now }
+	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{Now: clock}), log.Config{Now: clock})
+	st, err := tally.Open(t.Context(), l, tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := oracle(t, nil, "calls", "11", oracleJobs())
+	for line := range bytes.Lines(calls) {
+		var c call
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Now != 0 {
+			now = time.UnixMilli(c.Now)
+		}
+		if err := perform(t.Context(), st, c); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	byNode, byGo := t.TempDir(), t.TempDir()
+	oracle(t, bytes.NewReader(calls), "write", byNode)
+	layout := perstackdir.Layout{Keys: sealed.FromEnvironment}
+	formattest.MustExport(t, st, layout, filepath.Join(byGo, "perstack"), formats.ExportOptions{})
+	formattest.MustEqual(t, formattest.ReadTree(t, byNode), formattest.ReadTree(t, byGo))
+	if want, have := oracle(t, nil, "read", byNode), oracle(t, nil, "read", byGo); !bytes.Equal(want, have) {
+		t.Errorf("Node reads %d bytes of Go's folder, %d of its own", len(have), len(want))
+	}
+	r, err := layout.Import(t.Context(), st, byNode, formats.ImportOptions{})
+	if err != nil || len(r.Problems) > 0 || r.Events != 0 {
+		t.Errorf("Node's folder is not what the store has: %+v, %v", r, err)
+	}
+}
+
+// perform does a call.
+func perform(ctx context.Context, st *tally.Store, c call) (err error) {
+	var ids struct{ ID, JobID string }
+	if err := json.Unmarshal(c.Args[0], &ids); err != nil {
+		return err
+	}
+	switch c.Call {
+	case "storeJob":
+		_, err = perstack.JobOf(st, ids.ID).SaveRaw(ctx, c.Args[0])
+	case "defaultStoreCheckpoint":
+		_, err = perstack.JobOf(st, ids.JobID).SaveCheckpointRaw(ctx, c.Args[0])
+	case "defaultStoreEvent":
+		_, err = perstack.JobOf(st, ids.JobID).RecordRaw(ctx, c.Args[0])
+	case "storeRunSetting":
+		_, err = perstack.JobOf(st, ids.JobID).SaveSettingRaw(ctx, c.Args[0])
+	default:
+		err = errors.New("no such function")
+	}
+	return err
 }

@@ -70,28 +70,38 @@ func (p *plan) isNewSetting(w *value) bool {
 		return true
 	}
 	if st.value != w.setting.sum() {
-		return st.touchedBy(w) != nil
+		return p.touched(st, w) != nil
 	}
 	return p.lacksValues(st, w)
 }
 
-// touchedBy returns the event that makes a setting what a file has, nil if there is none.
-func (st *state) touchedBy(w *value) *events.RunAnnotated {
+// touched returns the event that makes a setting what a file has, nil if there is none. With
+// their secrets left out, the two are compared without.
+func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 	e := shape.Touched(w.run, w.setting.UpdatedAt)
-	raw, err := shape.SettingFile(st.raw, e.TouchedAt)
-	if err != nil || !bytes.Equal(raw, w.setting.raw) {
-		return nil
+	later := *st
+	later.touched = e.TouchedAt
+	if raw, problem := p.setting(&later); problem == "" && foreign.SumOf(raw) == w.sum {
+		return e
 	}
-	return e
+	raw, err := later.current()
+	if leftOut := p.im.Options.NoSecrets || p.im.keys.err != nil; leftOut && err == nil && sumOfSetting(raw) == w.setting.sum() {
+		return e
+	}
+	return nil
 }
 
-// lacksValues reports whether the store is to be given the values of a file's secrets.
+// lacksValues reports whether the store is to be given the values of a file's secrets: it has
+// others, or none, for the same placeholders.
 func (p *plan) lacksValues(st *state, w *value) bool {
 	if len(w.setting.values) == 0 || p.im.Options.NoSecrets || p.im.keys.err != nil {
 		return false
 	}
-	have, err := p.keys.values(p.secretOf(w.run), st.secrets)
-	return err != nil || !bytes.Equal(secret.Pack(have), secret.Pack(w.setting.values))
+	if have, err := p.keys.values(p.secretOf(w.run), st.secrets); err == nil && bytes.Equal(secret.Pack(have), secret.Pack(w.setting.values)) {
+		return false
+	}
+	raw, err := st.current()
+	return err == nil && bytes.Equal(raw, w.setting.raw)
 }
 
 // secretOf names the document of the secrets of a run's setting.

@@ -245,11 +245,10 @@ func (v *value) take(u *unit, data []byte) error {
 	if err != nil {
 		return err
 	}
-	v.raw, v.Format = j.Raw, j.Format
+	v.raw, v.Format, v.sum = j.Raw, j.Format, foreign.SumOf(j.Raw)
 	if err := v.read(u); err != nil {
 		return err
 	}
-	v.sum = foreign.SumOf(v.raw)
 	if v.part != partJob {
 		v.raw = nil
 	}

@@ -2,6 +2,7 @@ package perstackdir
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/tallylog/tally/events"
@@ -38,7 +39,14 @@ type setting struct {
 }
 
 // sum is the hash of the setting without its secrets.
-func (s setting) sum() string { return foreign.SumOf(s.raw) }
+func (s setting) sum() string { return sumOfSetting(s.raw) }
+
+// sumOfSetting hashes a setting with placeholders, whose numbers follow from their places.
+func sumOfSetting(raw events.Raw) string {
+	return foreign.SumOf(placeholder.ReplaceAll(raw, []byte(`"tally:secret:"`)))
+}
+
+var placeholder = regexp.MustCompile(`"tally:secret:[0-9]+"`)
 
 // names lists the places of secrets, for a report.
 func (s setting) names() string {

@@ -208,7 +208,7 @@ func (r reader) finish() error {
 		if err != nil {
 			return err
 		}
-		st.value, st.sum = foreign.SumOf(raw), foreign.SumOf(foreign.SpellJSON(raw, r.format(path)))
+		st.value, st.sum = sumOfSetting(raw), foreign.SumOf(foreign.SpellJSON(raw, r.format(path)))
 	}
 	return nil
 }
@@ -363,12 +363,13 @@ func (v view) sumAs(ctx context.Context, st *state, f events.FileFormat) (string
 
 // setting returns a run's setting with its secrets, or with placeholders and why.
 func (v view) setting(st *state) (events.Raw, string) {
-	raw, err := st.current()
+	raw, problem := st.raw, ""
+	if _, err := secret.Put(raw, nil); err != nil { // there are placeholders
+		raw, problem = v.keys.withSecrets(raw, v.secretOf(st.run), st.secrets)
+	}
+	touched, err := shape.SettingFile(raw, st.touched) // last: it may leave members out, secrets with them
 	if err != nil {
-		return st.raw, err.Error()
+		return raw, err.Error()
 	}
-	if _, err := secret.Put(raw, nil); err == nil {
-		return raw, "" // there are no placeholders
-	}
-	return v.keys.withSecrets(raw, v.secretOf(st.run), st.secrets)
+	return touched, problem
 }

@@ -2,7 +2,6 @@ package shape
 
 import (
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // setting is what a run was started with. What the original fills in where it is missing
@@ -48,16 +47,6 @@ func (s Setting) Created(raw events.Raw, secrets events.DocRef) *events.RunCreat
 // Touched is the event of a later call: of all that it brings, only the time counts.
 func Touched(run string, ms int64) *events.RunAnnotated {
 	return &events.RunAnnotated{Run: RunRef(run), TouchedAt: stamp(ms)}
-}
-
-// SettingFile is the setting as the original has it after a later call: with its member
-// updatedAt moved. Without one ("") it is the setting to the byte.
-func SettingFile(raw events.Raw, touched events.Timestamp) (events.Raw, error) {
-	at, ok := touched.Time()
-	if !ok {
-		return raw, nil
-	}
-	return rawjson.SetMember(raw, "updatedAt", events.Raw(itoa(at.UnixMilli())))
 }
 
 // SecretID names the document that has the secrets of a run's setting.

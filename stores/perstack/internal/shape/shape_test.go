@@ -178,16 +178,25 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// A later call moves updatedAt and nothing else.
+// A later call writes the setting by its schema: in its order, with what is missing filled in
+// and what is unknown left out, and with updatedAt moved. Values keep their bytes. The answers
+// are those of a schema in another language.
 func TestSettingFile(t *testing.T) {
-	raw := events.Raw(settingText)
-	touched := shape.Touched("r", 1700000000123)
-	have, err := shape.SettingFile(raw, touched.TouchedAt)
-	if want := strings.Replace(settingText, `"updatedAt":2`, `"updatedAt":1700000000123`, 1); err != nil || string(have) != want {
-		t.Errorf("%v: the setting is %s", err, have)
-	}
-	if have, err = shape.SettingFile(raw, ""); err != nil || string(have) != settingText {
-		t.Errorf("%v: untouched it is %s", err, have)
+	touched := shape.Touched("r", 1700000000123).TouchedAt
+	for raw, want := range map[string]string{
+		settingText: `{"model":"m1","providerConfig":{"apiKey":"k"},"jobId":"j","runId":"r","expertKey":"e","input":{"text":"go"},"experts":{},"reasoningBudget":"low","maxSteps":100,"maxRetries":5,"timeout":300000,"startedAt":1,"updatedAt":1700000000123}`,
+		`{"x":1,"env":{"B":"b","A":"\u00e9"},"updatedAt":2,"startedAt":1,"verbose":true,"timeout":7,"experts":{"e":{"x":1,"skills":{"s":{"y":2}},"key":"e"}},"input":{"x":1,"interactiveToolCallResult":{"text":"t","toolCallId":"c","x":2}},"expertKey":"e","runId":"r","jobId":"j","providerConfig":{"z":1,"a":2},"model":"m1"}`: `{"model":"m1","providerConfig":{"z":1,"a":2},"jobId":"j","runId":"r","expertKey":"e","input":{"interactiveToolCallResult":{"toolCallId":"c","text":"t"}},"experts":{"e":{"key":"e","skills":{"s":{"y":2}}}},"reasoningBudget":"low","maxSteps":100,"maxRetries":5,"timeout":7,"startedAt":1,"updatedAt":1700000000123,"env":{"B":"b","A":"\u00e9"},"verbose":true}`,
+	} {
+		have, err := shape.SettingFile(events.Raw(raw), touched)
+		if err != nil || string(have) != want {
+			t.Errorf("%v: the setting is\n%s, want\n%s", err, have, want)
+		}
+		if again, err := shape.SettingFile(have, touched); err != nil || string(again) != want {
+			t.Errorf("%v: written once more it is %s", err, again)
+		}
+		if have, err = shape.SettingFile(events.Raw(raw), ""); err != nil || string(have) != raw {
+			t.Errorf("%v: untouched it is %s", err, have)
+		}
 	}
 }
 
