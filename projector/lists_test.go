@@ -90,6 +90,38 @@ func TestWhole(t *testing.T) {
 }
 
 // Whatever raw value a producer has: stored as turns and lists it comes out byte for byte.
+// A thread that only grew began alike after every record that had it; one that was moved,
+// cut or replaced did not.
+func TestOnlyGrew(t *testing.T) {
+	first, more := turnsOf("m", `1`, `2`, `3`), turnsOf("m", `4`)
+	for name, c := range map[string]struct {
+		then []events.Payload
+		want bool
+	}{
+		"grew":      {[]events.Payload{more, turnsOf("n", `1`)}, true},
+		"pinned":    {[]events.Payload{&events.ThreadPinned{Thread: "m", Pins: map[int]bool{1: true}}, more}, true},
+		"rewound":   {[]events.Payload{more, &events.SessionRewound{To: 1}}, false},
+		"undone":    {[]events.Payload{more, &events.SessionRewound{To: 1}, &events.SessionRewound{To: 2, Undoes: 3}}, true},
+		"cut":       {[]events.Payload{&events.ThreadTruncated{Lengths: map[string]int{"m": 2}, Reason: "x"}, more}, false},
+		"gone":      {[]events.Payload{&events.ThreadTruncated{Lengths: map[string]int{"m": 0}, Reason: "x"}}, false},
+		"kept part": {[]events.Payload{&events.ThreadReplaced{Others: "keep", Reason: "x", Threads: map[string]events.Replacement{"m": {Items: []events.Item{{Keep: &[2]int{1, 3}}}}}}}, false},
+		"kept all":  {[]events.Payload{&events.ThreadReplaced{Others: "keep", Reason: "x", Threads: map[string]events.Replacement{"m": {Items: []events.Item{{Keep: &[2]int{0, 3}}}}}}}, true},
+		"replaced":  {[]events.Payload{&events.ThreadReplaced{Others: "keep", Reason: "x", Threads: map[string]events.Replacement{"m": {Items: []events.Item{{Turn: events.Raw(`1`)}}}}}}, false},
+	} {
+		log := &testkit.Records{}
+		for i, p := range append([]events.Payload{first}, c.then...) {
+			mustAddTo(t, log, s1, events.Offset(i+1), p)
+		}
+		o, err := (&projector.Loader{Source: log}).Outline(t.Context(), s1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := o.OnlyGrew("m"); have != c.want {
+			t.Errorf("%s: it only grew: %v", name, have)
+		}
+	}
+}
+
 func TestListsGiveTheBytesBack(t *testing.T) {
 	value := rapid.SampledFrom([]string{`{"role":"user","content":"a"}`, `1.0`, `"\u2028"`, `[]`, `{"messages":[]}`, `null`, `{ "a" : [ ] }`})
 	rapid.Check(t, func(rt *rapid.T) {

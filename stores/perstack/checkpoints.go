@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tallylog/tally/events"
@@ -203,7 +204,7 @@ func (f *filler) raw(ctx context.Context, rec events.Record) (events.Raw, error)
 			}
 		}
 	}
-	return lists.Fill(raw, func(p events.Piece) ([]events.Raw, error) { return f.piece(ctx, p) })
+	return lists.Fill(raw, func(p events.Piece) ([]events.Raw, error) { return f.piece(ctx, rec.Offset, p) })
 }
 
 // before reads a value as the threads were at its record: somebody moved them since.
@@ -216,7 +217,7 @@ func (f *filler) before(ctx context.Context, rec events.Record) (events.Raw, err
 	return raw, err
 }
 
-func (f *filler) piece(ctx context.Context, p events.Piece) ([]events.Raw, error) {
+func (f *filler) piece(ctx context.Context, at events.Offset, p events.Piece) ([]events.Raw, error) {
 	have := f.turns[p.Thread]
 	if len(have) < p.To {
 		turns, err := f.o.Turns(ctx, p.Thread, len(have), p.To)
@@ -232,7 +233,7 @@ func (f *filler) piece(ctx context.Context, p events.Piece) ([]events.Raw, error
 		f.turns[p.Thread] = have
 	}
 	if len(have) < p.To || slices.ContainsFunc(have[p.From:p.To], func(raw events.Raw) bool { return raw == nil }) {
-		return nil, errors.New("perstack: a list has turns that are not there")
+		return nil, &events.DamageError{Offset: at, Err: fmt.Errorf("it lists turns %d to %d of thread %q, which are not there", p.From, p.To, p.Thread)}
 	}
 	return have[p.From:p.To], nil
 }

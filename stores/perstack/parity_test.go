@@ -150,8 +150,9 @@ func isInvalid(err error, field string) bool {
 	return ok && invalid.Field == field
 }
 
-// What waits for a live tree is not here: that each path exists after the call that stores
-// what it names.
+// What waits for a live tree in the original's layout is not here: of P-27 that each path
+// exists after the call that stores what it names, and P-39, that another program reads that
+// folder as the original would.
 func parityPaths(t *testing.T, _ *tally.Store) {
 	t.Run("P-04 paths are below the working directory of the call", func(t *testing.T) {
 		for range 2 {
@@ -708,6 +709,28 @@ func parityLive(t *testing.T, st *tally.Store) {
 	})
 }
 
+// P-25: the original's functions, with what it calls them with.
+var (
+	_ func(string, string, ...int64) perstack.Job                                                                      = perstack.CreateInitialJob
+	_ func(context.Context, *tally.Store, perstack.Job) error                                                          = perstack.StoreJob
+	_ func(context.Context, *tally.Store, string) (perstack.Job, error)                                                = perstack.RetrieveJob
+	_ func(context.Context, *tally.Store) ([]perstack.Job, error)                                                      = perstack.GetAllJobs
+	_ func() string                                                                                                    = perstack.GetJobsDir
+	_ func(string) string                                                                                              = perstack.GetJobDir
+	_ func(string) string                                                                                              = perstack.GetCheckpointDir
+	_ func(string, string) string                                                                                      = perstack.GetCheckpointPath
+	_ func(string, string) string                                                                                      = perstack.DefaultGetRunDir
+	_ func(context.Context, *tally.Store, perstack.Checkpoint) error                                                   = perstack.DefaultStoreCheckpoint
+	_ func(context.Context, *tally.Store, string, string) (perstack.Checkpoint, error)                                 = perstack.DefaultRetrieveCheckpoint
+	_ func(context.Context, *tally.Store, string) ([]perstack.Checkpoint, error)                                       = perstack.GetCheckpointsByJobID
+	_ func(context.Context, *tally.Store, perstack.Event) error                                                        = perstack.DefaultStoreEvent
+	_ func(context.Context, *tally.Store, string, string) ([]perstack.EventMeta, error)                                = perstack.GetEventsByRun
+	_ func(context.Context, *tally.Store, string, string, ...int64) ([]perstack.Event, error)                          = perstack.GetEventContents
+	_ func(context.Context, *tally.Store, perstack.RunSetting, perstack.FileSystem, func(string, string) string) error = perstack.StoreRunSetting
+	_ func(context.Context, *tally.Store) ([]perstack.RunSetting, error)                                               = perstack.GetAllRuns
+	_ func() perstack.FileSystem                                                                                       = perstack.CreateDefaultFileSystem
+)
+
 func parityProjects(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	t.Run("P-41 two jobs of one id, of two projects, stay apart", func(t *testing.T) {
@@ -728,7 +751,6 @@ func parityProjects(t *testing.T, st *tally.Store) {
 		}
 	})
 	t.Run("P-25 P-28 the 18 functions are there, and what is large is read again by somebody else", func(t *testing.T) {
-		// That they compile with these parameters is the rest of this file.
 		for _, id := range []string{"a/b", "..", "ü \n"} {
 			j := perstack.CreateInitialJob(id, "coder")
 			must(t, perstack.StoreJob(ctx, st, j))
