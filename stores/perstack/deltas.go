@@ -50,42 +50,52 @@ func (h *Handle) hold(ctx context.Context, e shape.Event) (log.Ack, error) {
 		return log.Ack{}, nil
 	}
 	d := &h.deltas
-	d.mu.Lock()
-	have := d.held[e.Run]
-	if have != nil && (have.first.Type != e.Type || have.first.Step != e.Step) {
-		d.mu.Unlock()
+	if d.isOther(e) {
 		if err := h.flushRun(ctx, e.Run); err != nil {
 			return log.Ack{}, err
 		}
-		d.mu.Lock()
-		have = d.held[e.Run]
 	}
+	d.mu.Lock()
+	have := d.held[e.Run]
 	if have == nil {
-		if d.held == nil {
-			d.held = make(map[string]*heldDelta)
-		}
-		have = &heldDelta{first: e}
-		// Whoever streams may pause or be done: what was held is stored all the same.
-		have.timer = time.AfterFunc(holdTime, func() {
-			if err := h.flushRun(context.WithoutCancel(ctx), e.Run); err != nil {
-				d.mu.Lock()
-				d.lost = errors.Join(d.lost, err)
-				d.mu.Unlock()
-			}
-		})
-		d.held[e.Run] = have
+		have = h.begin(context.WithoutCancel(ctx), e)
 	}
 	have.text.WriteString(shape.TextOf(e.Raw, "delta"))
 	full, lost := have.text.Len() >= holdBytes, d.lost
 	d.lost = nil
 	d.mu.Unlock()
-	if lost != nil {
-		return log.Ack{}, lost
-	}
 	if full {
-		return h.storeHeld(ctx, e.Run)
+		ack, err := h.storeHeld(ctx, e.Run)
+		return ack, errors.Join(lost, err)
 	}
-	return log.Ack{}, nil
+	return log.Ack{}, lost
+}
+
+// isOther reports whether pieces of another text are held back of a run.
+func (d *deltas) isOther(e shape.Event) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	have := d.held[e.Run]
+	return have != nil && (have.first.Type != e.Type || have.first.Step != e.Step)
+}
+
+// begin begins a stretch of pieces. Whoever streams may pause or be gone from here: what is
+// held is stored all the same, in time. The caller holds deltas.mu.
+func (h *Handle) begin(ctx context.Context, e shape.Event) *heldDelta {
+	d := &h.deltas
+	if d.held == nil {
+		d.held = make(map[string]*heldDelta)
+	}
+	have := &heldDelta{first: e}
+	have.timer = time.AfterFunc(holdTime, func() {
+		if err := h.flushRun(ctx, e.Run); err != nil {
+			d.mu.Lock()
+			d.lost = errors.Join(d.lost, err)
+			d.mu.Unlock()
+		}
+	})
+	d.held[e.Run] = have
+	return have
 }
 
 // flushRun stores what is held back of a run.

@@ -35,8 +35,21 @@ func (h *Handle) Runs(ctx context.Context) ([]Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	found, first := runsOf(o.Ledger())
+	runs := make([]Run, len(found))
+	for i, r := range found {
+		if err := h.describe(ctx, r, o.Ledger().Run(shape.RunRef(r.ID)), first[r.ID]); err != nil {
+			return nil, err
+		}
+		runs[i] = *r
+	}
+	return runs, nil
+}
+
+// runsOf returns the runs that a ledger names, and the first checkpoint of each.
+func runsOf(l *projector.Ledger) ([]*Run, map[string]*projector.Checkpoint) {
 	var list []*Run
-	byID := make(map[string]*Run)
+	byID, first := make(map[string]*Run), make(map[string]*projector.Checkpoint)
 	run := func(id string, at events.Offset) *Run {
 		r := byID[id]
 		if r == nil {
@@ -47,13 +60,12 @@ func (h *Handle) Runs(ctx context.Context) ([]Run, error) {
 		r.First = min(r.First, at)
 		return r
 	}
-	for _, had := range o.Ledger().Runs {
+	for _, had := range l.Runs {
 		if had.Kind == shape.RunKind {
 			run(had.ID, had.At).takes(had)
 		}
 	}
-	first := make(map[string]*projector.Checkpoint)
-	for _, c := range o.Ledger().Checkpoints {
+	for _, c := range l.Checkpoints {
 		if c.Kind != events.CheckpointStep || c.Run == nil {
 			continue
 		}
@@ -64,14 +76,7 @@ func (h *Handle) Runs(ctx context.Context) ([]Run, error) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *Run) int { return cmp.Compare(a.First, b.First) })
-	runs := make([]Run, len(list))
-	for i, r := range list {
-		if err := h.describe(ctx, r, o.Ledger().Run(shape.RunRef(r.ID)), first[r.ID]); err != nil {
-			return nil, err
-		}
-		runs[i] = *r
-	}
-	return runs, nil
+	return list, first
 }
 
 // takes notes what the ledger has of a run.

@@ -219,11 +219,10 @@ func (h *Handle) refresh(ctx context.Context) error {
 }
 
 func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
-	l, err := h.lane(ctx, s.run)
+	l, err := h.locked(ctx, s.run)
 	if err != nil {
 		return log.Ack{}, err
 	}
-	l.mu.Lock()
 	p, err := h.plan(ctx, l, s)
 	switch {
 	case err != nil:
@@ -235,23 +234,46 @@ func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
 		return h.acks(ctx, p.steps, sent)
 	}
 	defer l.mu.Unlock()
+	first, rest := p.steps[:1], p.steps[1:]
 	if !l.claimed { // whose the thread is has to be known before anything counts on its turns
-		if _, err := h.acks(ctx, p.steps[:1], h.send(ctx, p.steps[:1])); err != nil {
+		if _, err := h.acks(ctx, first, h.send(ctx, first)); err != nil {
 			l.refused++
 			return log.Ack{}, err
 		}
 		h.brought(l, p)
-		return h.acks(ctx, p.steps[1:], h.send(ctx, p.steps[1:]))
+		return h.acks(ctx, rest, h.send(ctx, rest))
 	}
 	sent := h.send(ctx, p.steps)
-	if _, err := h.acks(ctx, p.steps[:1], sent[:1]); err != nil {
+	if _, err := h.acks(ctx, first, sent[:1]); err != nil {
 		if !errors.Is(err, log.ErrConflict) {
 			h.forget() // the turns may be there or not
 		}
 		return log.Ack{}, err
 	}
 	h.brought(l, p)
-	return h.acks(ctx, p.steps[1:], sent[1:])
+	return h.acks(ctx, rest, sent[1:])
+}
+
+// locked returns the lane of a run, its mutex held.
+func (h *Handle) locked(ctx context.Context, run string) (*lane, error) {
+	for {
+		l, err := h.lane(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		if h.writer.has(run, l) {
+			return l, nil
+		}
+		l.mu.Unlock() // the session was read again meanwhile
+	}
+}
+
+// has reports whether a lane is that of a run still.
+func (w *writer) has(run string, l *lane) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known && w.lanes[run] == l
 }
 
 // brought notes turns that are in the log now. The caller holds lane.mu.
@@ -259,7 +281,7 @@ func (h *Handle) brought(l *lane, p plan) {
 	w := &h.writer
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.loaded != p.loaded {
+	if w.loaded != p.loaded || w.lanes[p.run] != l {
 		w.known = false // what was read since may have some of them
 		return
 	}
@@ -281,6 +303,7 @@ func (h *Handle) forget() {
 
 // plan is what a save appends.
 type plan struct {
+	run    string
 	steps  []step
 	brings []events.Entry // by the first step; nil: none are new
 	loaded int            // which reading of the session it rests on
@@ -311,7 +334,7 @@ func (w *writer) plan(l *lane, s saving) (p plan, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.brings, p.loaded = parts.New, w.loaded
+	p.run, p.brings, p.loaded = s.run, parts.New, w.loaded
 	rest := log.Any
 	if len(parts.Lists) > 0 {
 		rest = log.Since(w.calm, moves...)
