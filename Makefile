@@ -35,6 +35,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
+	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle' -v ./stores/perstack/perstackdir
 	.ci/fuzz 60s
 	$(GO) test -timeout 60m ./formats/... ./stores/...
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000

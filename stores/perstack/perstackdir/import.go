@@ -60,22 +60,6 @@ func (im importer) run(ctx context.Context) error {
 	return im.rootFiles(ctx)
 }
 
-// distinct gives the units their ids, and leaves out a second folder of one job.
-func (im importer) distinct(units []foreign.Unit) []foreign.Unit {
-	dirs := make(map[string]string)
-	var list []foreign.Unit
-	for _, u := range units {
-		u = im.identified(u)
-		if first, ok := dirs[u.ID]; ok {
-			im.Problem(u.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
-			continue
-		}
-		dirs[u.ID] = u.Dir
-		list = append(list, u)
-	}
-	return list
-}
-
 // birthOf reads what a folder says of its beginning.
 func (im importer) birthOf(at foreign.Unit) string {
 	u := im.newUnit(at)

@@ -24,17 +24,18 @@ import (
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
-// oracleJobs is how many jobs the original's double writes for each of three tests.
+// oracleJobs is how many jobs the original's double writes, each of four times.
 func oracleJobs() string {
 	if os.Getenv("TALLY_SOAK") != "" {
-		return "350"
+		return "250"
 	}
-	return strconv.Itoa(testkit.Times(35))
+	return strconv.Itoa(testkit.Times(25))
 }
 
 // B2, P-39: what Node writes goes in and comes out byte for byte, damaged and foreign files
 // with it, and Node reads what came out as it reads what it wrote.
 func TestOracleRoundTrip(t *testing.T) {
+	testkit.Long(t)
 	for seed, odd := range map[string][]string{"1": nil, "2": {"--unclear"}, "3": {"--unclear", "--collide"}} {
 		t.Run("B2 seed "+seed, func(t *testing.T) {
 			t.Parallel()
@@ -80,6 +81,7 @@ type call struct {
 // B2, the other way: the same calls by the Go functions and by Node make the same folder, and
 // Node reads the same of both.
 func TestOracleReadsGo(t *testing.T) {
+	testkit.Long(t)
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte("k:"+strings.Repeat("0123456789abcdef", 4)+"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,72 @@
+package perstackdir
+
+import (
+	"fmt"
+	"path"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// distinct gives the units their ids, and leaves out a second folder of one job.
+func (im importer) distinct(units []foreign.Unit) []foreign.Unit {
+	dirs := make(map[string]string)
+	var list []foreign.Unit
+	for _, u := range units {
+		u = im.identified(u)
+		if first, ok := dirs[u.ID]; ok {
+			im.Problem(u.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
+			continue
+		}
+		dirs[u.ID] = u.Dir
+		list = append(list, u)
+	}
+	return list
+}
+
+// identified finds out the id of the job. Its folder is called after it; where a name could
+// be an encoded one, the files say whether it is.
+func (im importer) identified(at foreign.Unit) foreign.Unit {
+	name := path.Base(at.Dir)
+	id := at.ID
+	if id != name || formats.FileName(id) != name {
+		if says, ok := im.says(at); ok && isNameOf(name, says) {
+			id = says
+		} else if !utf8.ValidString(id) {
+			id = foreign.KeyOf(name)
+		}
+	}
+	return foreign.Unit{ID: shape.SessionID(id), Dir: at.Dir}
+}
+
+// says returns the id of the job that the first file says which says any.
+func (im importer) says(at foreign.Unit) (string, bool) {
+	u := im.newUnit(at)
+	if im.quietly().list(u, "") != nil {
+		return "", false
+	}
+	for _, f := range u.Files {
+		member := "jobId"
+		switch placeOf(f.Path).part {
+		case partOther:
+			continue
+		case partJob:
+			member = "id"
+		}
+		data, err := u.Tree.Read(f, int64(u.Limit))
+		if err != nil {
+			continue
+		}
+		m, err := rawjson.Object(data)
+		if id := m.Text(member); err == nil && id != "" {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// quietly returns an importer whose report nobody reads.
+func (im importer) quietly() importer { return importer{im.Part(), im.keys} }

@@ -1,0 +1,157 @@
+package perstackdir
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
+
+// value is what a file holds that goes into the session.
+type value struct {
+	*foreign.File
+	place
+	raw events.Raw // nil: it is read again when its turn comes
+	sum string     // of the raw value
+
+	run  string // its id
+	id   string // of a checkpoint
+	base string // of an event: its path without .json, and without the number of those of one name
+	n    int    // that number, 1 for the first
+	at   int64  // Unix milliseconds, of an event; of a checkpoint, those of the one that it goes in behind
+	step int64
+
+	job     shape.Job // of a job
+	setting setting
+}
+
+// take reads the value of a file. Its name has to follow from it: otherwise it would come
+// out under another.
+func (v *value) take(u *unit, data []byte) error {
+	j, err := foreign.ReadJSON(data, foreign.TurnInside)
+	if err == nil {
+		err = j.NoObject
+	}
+	if err != nil {
+		return err
+	}
+	v.raw, v.Format, v.sum = j.Raw, j.Format, foreign.SumOf(j.Raw)
+	if err := v.read(u); err != nil {
+		return err
+	}
+	if v.part != partJob {
+		v.raw = nil
+	}
+	return nil
+}
+
+// read reads what a value is called by, and how it is ordered.
+func (v *value) read(u *unit) error {
+	switch v.part {
+	case partJob:
+		return v.readJob(u)
+	case partCheckpoint:
+		return v.readCheckpoint(u)
+	case partSetting:
+		return v.readSetting(u)
+	}
+	return v.readEvent(u)
+}
+
+func (v *value) readJob(u *unit) error {
+	job, err := shape.ParseJob(v.raw)
+	if err == nil {
+		err = wantID("id", job.ID, u.job)
+	}
+	if err != nil {
+		return err
+	}
+	compact := rawjson.AppendCompact(nil, v.raw)
+	usual := v.Format
+	usual.Indent = jobIndent
+	if foreign.SumOf(foreign.SpellJSON(compact, usual)) == v.Sum {
+		v.raw, v.Format = compact, usual
+	}
+	v.job = job
+	u.birth, u.created = strconv.FormatInt(job.StartedAt, 10), job.Created().CreatedAt
+	return nil
+}
+
+func (v *value) readCheckpoint(u *unit) error {
+	c, err := shape.ParseCheckpoint(v.raw)
+	if err != nil {
+		return err
+	}
+	v.id, v.run, v.step = c.ID, c.Run, c.Step
+	if err := wantID("jobId", c.Job, u.job); err != nil {
+		return err
+	}
+	return wantName("id", c.ID, v.name)
+}
+
+func (v *value) readEvent(u *unit) error {
+	e, err := shape.ParseEvent(v.raw)
+	if err != nil {
+		return err
+	}
+	v.run, v.at, v.step = e.Run, e.Timestamp, e.Step
+	if err := wantID("jobId", e.Job, u.job); err != nil {
+		return err
+	}
+	if err := wantName("runId", e.Run, v.place.run); err != nil {
+		return err
+	}
+	says := shape.EventName(e.Timestamp, e.Step, e.Type)
+	name, n := v.name, 1
+	if rest, number, ok := cutNumber(name); ok && !isNameOf(name, says) {
+		name, n = rest, number
+	}
+	v.base, v.n = eventPath(e), n
+	return wantName("timestamp, stepNumber and type", says, name)
+}
+
+func (v *value) readSetting(u *unit) error {
+	s, err := shape.ParseSetting(v.raw)
+	if err != nil {
+		return err
+	}
+	v.run = s.Run
+	if err := wantID("jobId", s.Job, u.job); err != nil {
+		return err
+	}
+	if err := wantName("runId", s.Run, v.place.run); err != nil {
+		return err
+	}
+	return v.takeSecrets(s)
+}
+
+// wantID refuses a value of another job than the one whose folder it is in.
+func wantID(member, have, want string) error {
+	if have == want {
+		return nil
+	}
+	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("is %.80q in the folder of %.80q", have, want)}
+}
+
+// wantName refuses a value that another file would hold.
+func wantName(member, says, name string) error {
+	if isNameOf(name, says) {
+		return nil
+	}
+	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("%.80q is not what the file is called after", says)}
+}
+
+// cutNumber takes a name apart that has a number for its second part: the second event of a
+// name, and those after it, have one.
+func cutNumber(name string) (rest string, n int, ok bool) {
+	i := strings.LastIndexByte(name, '.')
+	if i < 0 {
+		return name, 0, false
+	}
+	n, err := strconv.Atoi(name[i+1:])
+	return name[:i], n, err == nil && n > 1 && strconv.Itoa(n) == name[i+1:]
+}
