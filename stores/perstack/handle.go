@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
@@ -32,6 +34,7 @@ type memory struct {
 	writer  writer
 	index   index
 	deltas  deltas
+	seen    atomic.Pointer[projector.Outline] // the session as it was opened last
 }
 
 // Options say how a handle works. The zero value works.

@@ -131,13 +131,24 @@ func (h *Handle) JobBytes(ctx context.Context) (events.Raw, error) {
 	return raw, err
 }
 
-// head opens the job's session as it is now; one without records is empty.
+// head opens the job's session as it is now; one without records is empty. As long as
+// nothing is written to it, it is opened once.
 func (h *Handle) head(ctx context.Context) (*projector.Outline, error) {
-	o, err := h.st.Loader().Peek(ctx, h.session.Subject())
+	sub := h.session.Subject()
+	if last, err := h.st.Log.Last(ctx, sub); err == nil && !h.st.Log.LostBehind(sub, last.Offset) {
+		if o := h.seen.Load(); o != nil && o.Offset() == last.Offset {
+			return o, nil
+		}
+	}
+	o, err := h.st.Loader().Peek(ctx, sub)
+	if err == nil {
+		err = tally.CheckKind(sub, o.Ledger(), events.KindJob)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return o, tally.CheckKind(h.session.Subject(), o.Ledger(), events.KindJob)
+	h.seen.Store(o)
+	return o, nil
 }
 
 // newest reads the job's newest version, nil if none was stored.

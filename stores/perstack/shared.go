@@ -18,7 +18,7 @@ var shared struct {
 
 // maxMemories bounds the jobs of a store that are remembered: that of which nobody spoke
 // for longest is forgotten.
-const maxMemories = 64
+const maxMemories = 32
 
 // memories are those of the jobs of a store.
 type memories struct {
