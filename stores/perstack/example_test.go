@@ -21,7 +21,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	for range 2 {
-		if err := runtime(context.Background(), dir); err != nil {
+		if err := agent(context.Background(), dir); err != nil {
 			fmt.Println(err)
 		}
 	}
@@ -34,8 +34,8 @@ func Example() {
 	// completed after 4 steps
 }
 
-// runtime is one life of the program.
-func runtime(ctx context.Context, dir string) error {
+// agent is one life of the program.
+func agent(ctx context.Context, dir string) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 	if err != nil {
 		return err
