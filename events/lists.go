@@ -10,7 +10,8 @@ import (
 // Lists say which arrays of a payload's raw value are turns that the session has already,
 // so that they need not be stored again. A name is a JSON pointer (RFC 6901) into raw, of
 // run.finished into result. In its place there stands [], and the array is the turns of
-// all pieces, one piece after the other, as the threads are at the record.
+// all pieces, one piece after the other, as the threads are at the record. Where null
+// stands it is no array: it is one turn.
 type Lists map[string][]Piece
 
 // Piece is a stretch of turns of a thread, by index from 0: from From to before To.
@@ -51,8 +52,10 @@ func (l Lists) check(raw Raw) error {
 		if err != nil {
 			return wrong(path, "%v", err)
 		}
-		if string(raw[from:to]) != "[]" {
-			return wrong(path, "%.40s stands there, not []", raw[from:to])
+		if at := string(raw[from:to]); at != "[]" && at != "null" {
+			return wrong(path, "%.40s stands there, not [] or null", at)
+		} else if at == "null" && turnsIn(l[pointer]) != 1 {
+			return wrong(path, "null stands there for %d turns, not for one", turnsIn(l[pointer]))
 		}
 		for i, p := range l[pointer] {
 			at := fmt.Sprintf("%s[%d]", path, i)
@@ -65,6 +68,13 @@ func (l Lists) check(raw Raw) error {
 		}
 	}
 	return nil
+}
+
+func turnsIn(pieces []Piece) (n int) {
+	for _, p := range pieces {
+		n += p.To - p.From
+	}
+	return n
 }
 
 // Fill returns the raw value with all its arrays put together. turns returns those of a
@@ -94,8 +104,15 @@ func (l Lists) Fill(raw Raw, turns func(Piece) ([]Raw, error)) (Raw, error) {
 			}
 			list = append(list, more...)
 		}
-		whole = rawjson.AppendArray(append(whole, raw[done:at.from]...), list)
-		done = at.to
+		whole = append(whole, raw[done:at.from]...)
+		if done = at.to; raw[at.from] == '[' {
+			whole = rawjson.AppendArray(whole, list)
+			continue
+		}
+		if len(list) != 1 {
+			return nil, wrong(fmt.Sprintf("lists[%q]", at.pointer), "%d turns in the place of one", len(list))
+		}
+		whole = append(whole, list[0]...)
 	}
 	return append(whole, raw[done:]...), nil
 }

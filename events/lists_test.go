@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -26,6 +27,19 @@ func TestFill(t *testing.T) {
 	if got, err := whole.Fill(events.Raw(`[]`), turns); err != nil || string(got) != `[{"t": "a0"}]` {
 		t.Errorf("%s, %v", got, err)
 	}
+	one := events.Lists{"/m": {{Thread: "a", From: 3, To: 4}}}
+	if got, err := one.Fill(events.Raw(`{"m":null,"n":[]}`), turns); err != nil || string(got) != `{"m":{"t": "a3"},"n":[]}` {
+		t.Errorf("one turn by itself: %s, %v", got, err)
+	}
+	for _, pieces := range [][]events.Piece{{}, {{Thread: "a", To: 2}}, {{Thread: "a", To: 1}, {Thread: "b", To: 1}}} {
+		p := &events.CheckpointSaved{ID: "c", Kind: events.CheckpointStep, Raw: events.Raw(`{"m":null}`), Lists: events.Lists{"/m": pieces}}
+		if err := p.Validate(); err == nil {
+			t.Errorf("null may stand for %v", pieces)
+		}
+		if _, err := p.Lists.Fill(p.Raw, turns); err == nil {
+			t.Errorf("null is filled with %v", pieces)
+		}
+	}
 	away := errors.New("away")
 	if _, err := lists.Fill(events.Raw(raw), func(events.Piece) ([]events.Raw, error) { return nil, away }); err != away {
 		t.Errorf("%v", err)
@@ -36,10 +50,11 @@ func TestFill(t *testing.T) {
 }
 
 // Whatever the lists say: what Decode accepts can be filled, and is JSON in which nothing
-// but the arrays is another.
+// but the arrays, and what null stands for, is another.
 func FuzzLists(f *testing.F) {
 	f.Add([]byte(`{"run":{"kind":"k","id":"r"},"raw":{"a":[[]],"b":[]},"lists":{"/a/0":[{"thread":"m","to":2}],"/b":[]}}`))
 	f.Add([]byte(`{"run":{"kind":"k","id":"r"},"raw": [] ,"lists":{"":[{"thread":"m","from":3,"to":4}]}}`))
+	f.Add([]byte(`{"run":{"kind":"k","id":"r"},"raw":{"m":null},"lists":{"/m":[{"thread":"m","from":3,"to":4}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := events.Decode(events.TypeRunStarted, data)
 		if err != nil {
@@ -49,9 +64,14 @@ func FuzzLists(f *testing.F) {
 		if len(s.Lists) == 0 {
 			return
 		}
-		whole, err := s.Lists.Fill(s.Raw, func(events.Piece) ([]events.Raw, error) { return []events.Raw{events.Raw(`"x"`)}, nil })
+		whole, err := s.Lists.Fill(s.Raw, func(p events.Piece) ([]events.Raw, error) {
+			return []events.Raw{events.Raw(`"x"`)}[:min(p.To-p.From, 1)], nil
+		})
 		if err != nil || rawjson.Check(whole) != nil {
 			t.Fatalf("%s: %s, %v", data, whole, err)
+		}
+		if bytes.Contains(s.Raw, []byte("null")) {
+			return
 		}
 		empty, err := s.Lists.Fill(s.Raw, func(events.Piece) ([]events.Raw, error) { return nil, nil })
 		if err != nil || string(empty) != string(s.Raw) {

@@ -3,26 +3,40 @@ package share
 // listPlace is where a checkpoint or an event of a runtime has a list that others repeat.
 type listPlace struct {
 	pointer string
-	results bool // of results of tools, not of messages
+	tools   bool // of what tools are asked and answer, not of messages
+	single  bool // an element by itself, that others have in a list
 }
 
 // places are in the order in which they are looked at: whole histories first, so that the
-// turns of a thread are in the order of the conversation.
+// turns of a thread are in the order of the conversation. What a model says comes by itself
+// before it is in any list; if it were no turn then, what a tool answers it would be one
+// before it.
 var places = []listPlace{
 	{pointer: "/messages"},
 	{pointer: "/initialCheckpoint/messages"},
 	{pointer: "/checkpoint/messages"},
 	{pointer: "/nextCheckpoint/messages"},
 	{pointer: "/inputMessages"},
+	{pointer: "/newMessage", single: true},
 	{pointer: "/newMessages"},
 	{pointer: "/step/inputMessages"},
 	{pointer: "/step/newMessages"},
 
-	{pointer: "/partialToolResults", results: true},
-	{pointer: "/toolResults", results: true},
-	{pointer: "/step/partialToolResults", results: true},
-	{pointer: "/step/toolResults", results: true},
-	{pointer: "/checkpoint/partialToolResults", results: true},
-	{pointer: "/nextCheckpoint/partialToolResults", results: true},
-	{pointer: "/initialCheckpoint/partialToolResults", results: true},
+	{pointer: "/toolCall", tools: true, single: true},
+	{pointer: "/toolCalls", tools: true},
+	{pointer: "/pendingToolCalls", tools: true},
+	{pointer: "/step/toolCalls", tools: true},
+	{pointer: "/step/pendingToolCalls", tools: true},
+	{pointer: "/checkpoint/pendingToolCalls", tools: true},
+	{pointer: "/nextCheckpoint/pendingToolCalls", tools: true},
+	{pointer: "/initialCheckpoint/pendingToolCalls", tools: true},
+
+	{pointer: "/toolResult", tools: true, single: true},
+	{pointer: "/partialToolResults", tools: true},
+	{pointer: "/toolResults", tools: true},
+	{pointer: "/step/partialToolResults", tools: true},
+	{pointer: "/step/toolResults", tools: true},
+	{pointer: "/checkpoint/partialToolResults", tools: true},
+	{pointer: "/nextCheckpoint/partialToolResults", tools: true},
+	{pointer: "/initialCheckpoint/partialToolResults", tools: true},
 }

@@ -57,19 +57,20 @@ func (m *Messages) Len(thread string) int { return len(m.threads[thread]) }
 
 // Split is a value without the lists that are turns.
 type Split struct {
-	Raw   events.Raw     // the value, with [] in the place of each list
+	Raw   events.Raw     // the value, with [] in the place of each list, null in that of a single element
 	Lists events.Lists   // what stood there; nil: nothing was taken out, Raw is the whole value
 	New   []events.Entry // the turns to be appended before the value, all to threads of the writer
 }
 
-// ResultsOf names the thread that takes the results of tools of the writer of a thread: they
-// are no messages, so they are not read as such. Nobody else writes to it.
+// ResultsOf names the thread that takes the calls and results of tools of the writer of a
+// thread: they are no messages, so they are not read as such. Nobody else writes to it.
 func ResultsOf(own string) string { return "results/" + own }
 
 // Whole is a value of which nothing is taken out.
 func Whole(raw events.Raw) Split { return Split{Raw: raw} }
 
-// Split takes the lists out of a checkpoint or an event. What the session does not have yet
+// Split takes the lists out of a checkpoint or an event, and what stands by itself in one
+// and in a list of another. What the session does not have yet
 // is to be appended to the thread own, or ResultsOf(own), to which nobody else appends; the
 // caller then tells Add. A list stays where it stands if it is shorter than what would be
 // said in its place, and if putting it together again would not give the same bytes, as
@@ -84,8 +85,8 @@ func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
 		return Whole(raw), nil // an array, or a name twice: nothing leads into it
 	}
 	for _, p := range places {
-		if list, ok := find(top, p.pointer); ok {
-			s.take(p, list)
+		if value, ok := find(top, p.pointer); ok {
+			s.take(p, value)
 		}
 	}
 	if len(s.lists) == 0 {
@@ -108,14 +109,29 @@ type splitting struct {
 	grown   map[string]int              // how many, by thread
 }
 
-// take takes a list out, if that makes the value smaller.
-func (s *splitting) take(p listPlace, list events.Raw) {
-	elems, err := rawjson.Array(list)
-	if err != nil || len(elems) == 0 || !bytes.Equal(rawjson.AppendArray(nil, elems), list) {
+// elements are what stands in a place, nil if it cannot be taken out.
+func (p listPlace) elements(value events.Raw) []events.Raw {
+	if p.single {
+		if value[0] != '{' {
+			return nil
+		}
+		return []events.Raw{value}
+	}
+	elems, err := rawjson.Array(value)
+	if err != nil || !bytes.Equal(rawjson.AppendArray(nil, elems), value) {
+		return nil
+	}
+	return elems
+}
+
+// take takes what stands in a place out, if that makes the value smaller.
+func (s *splitting) take(p listPlace, value events.Raw) {
+	elems := p.elements(value)
+	if len(elems) == 0 {
 		return
 	}
 	thread := s.own
-	if p.results {
+	if p.tools {
 		thread = ResultsOf(s.own)
 	}
 	var pieces []events.Piece
@@ -132,7 +148,7 @@ func (s *splitting) take(p listPlace, list events.Raw) {
 		}
 		pieces = push(pieces, at)
 	}
-	if saidIn(p.pointer, pieces) >= len(list) {
+	if saidIn(p.pointer, pieces) >= len(value) {
 		for _, sum := range sums {
 			delete(s.added, sum)
 		}
@@ -197,14 +213,18 @@ func find(top rawjson.Members, pointer string) (events.Raw, bool) {
 	return top.Get(names[len(names)-1])
 }
 
-// without puts [] in the place of each list.
+// without puts [] in the place of each list, null in that of a single element.
 func without(raw events.Raw, lists events.Lists) (events.Raw, error) {
 	for pointer := range lists {
 		from, to, err := rawjson.Locate(raw, pointer)
 		if err != nil {
 			return nil, &events.InvalidError{Field: "raw", Reason: err.Error()}
 		}
-		raw = append(append(append(make(events.Raw, 0, len(raw)-(to-from)+2), raw[:from]...), "[]"...), raw[to:]...)
+		none := "null"
+		if raw[from] == '[' {
+			none = "[]"
+		}
+		raw = append(append(append(make(events.Raw, 0, len(raw)-(to-from)+len(none)), raw[:from]...), none...), raw[to:]...)
 	}
 	return raw, nil
 }

@@ -3,6 +3,7 @@ package share_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,22 @@ func TestResults(t *testing.T) {
 	}
 }
 
+// What a model says stands by itself in the event of its call, before it is in a list: it is
+// a turn from then on, so that what comes later is behind it.
+func TestSingle(t *testing.T) {
+	var s session
+	s.store(t, "run/a", `{"type":"startGeneration","messages":`+list(0, 2)+`}`)
+	split := s.store(t, "run/a", `{"type":"callTools","newMessage":`+message(2)+`,"toolCalls":[]}`)
+	if want := `{"type":"callTools","newMessage":null,"toolCalls":[]}`; string(split.Raw) != want {
+		t.Errorf("raw is %s, want %s", split.Raw, want)
+	}
+	s.store(t, "run/a", `{"type":"finishToolCall","newMessages":`+list(3, 4)+`}`)
+	split = s.store(t, "run/a", `{"id":"c","messages":`+list(0, 4)+`}`)
+	if p := split.Lists["/messages"]; len(p) != 1 || len(split.New) != 0 {
+		t.Errorf("the messages of the checkpoint are %v, want one piece; new are %d", p, len(split.New))
+	}
+}
+
 // What would not come back to the byte stays where it is, and so does what is shorter than
 // its reference.
 func TestStays(t *testing.T) {
@@ -103,6 +120,7 @@ func TestStays(t *testing.T) {
 		`{"messages":[{"id":1}]}`,                        // shorter than a piece
 		`{"messages":{}}`, `{"messages":[]}`, `[1]`, `7`, // no list
 		`{"checkpoint":[` + list(0, 2) + `]}`,
+		`{"newMessage":` + list(0, 2) + `}`, `{"newMessage":null}`, `{"newMessage":{"id":1}}`,
 	} {
 		var s session
 		if split := s.store(t, "run/a", text); split.Lists != nil || len(split.New) > 0 || string(split.Raw) != text {
@@ -147,9 +165,14 @@ func TestSplitLaw(t *testing.T) {
 					members = append(members, fmt.Sprintf(`%q:%s`, at, drawList(t, i)))
 				}
 			}
+			if rapid.Bool().Draw(t, "newMessage") {
+				members = append(members, `"newMessage":`+drawElement(t, 0))
+			}
 			split := s.store(t, own, "{"+strings.Join(members, ",")+"}")
-			if len(split.Lists) > 0 && split.Lists["/messages"] == nil && split.Lists["/newMessages"] == nil && split.Lists["/toolResults"] == nil {
-				t.Fatalf("lists %v", split.Lists)
+			for pointer := range split.Lists {
+				if !slices.Contains([]string{"/messages", "/newMessage", "/newMessages", "/toolResults"}, pointer) {
+					t.Fatalf("lists %v", split.Lists)
+				}
 			}
 		}
 	})
@@ -158,15 +181,20 @@ func TestSplitLaw(t *testing.T) {
 func drawList(t *rapid.T, at int) string {
 	var all []string
 	for range rapid.IntRange(0, 5).Draw(t, "elements") {
-		n := rapid.IntRange(0, 6).Draw(t, "n")
-		all = append(all, rapid.SampledFrom([]string{message(n), fmt.Sprint(n), fmt.Sprintf(`{"r":%d}`, n*100000+at)}).Draw(t, "element"))
+		all = append(all, drawElement(t, at))
 	}
 	return "[" + strings.Join(all, ",") + "]"
+}
+
+func drawElement(t *rapid.T, at int) string {
+	n := rapid.IntRange(0, 6).Draw(t, "n")
+	return rapid.SampledFrom([]string{message(n), fmt.Sprint(n), fmt.Sprintf(`{"r":%d}`, n*100000+at)}).Draw(t, "element")
 }
 
 // No input makes it panic, and what it splits it can put together.
 func FuzzSplit(f *testing.F) {
 	f.Add([]byte(`{"messages":` + list(0, 2) + `,"checkpoint":{"messages":` + list(0, 1) + `}}`))
+	f.Add([]byte(`{"newMessage":` + message(1) + `,"toolCall":{},"toolResult":null,"messages":` + list(0, 3) + `}`))
 	f.Add([]byte(`{"messages":[ ` + message(1) + `],"step":{"toolResults":[{},{}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if rawjson.Check(raw) != nil {
