@@ -124,6 +124,10 @@ func (p listPlace) elements(value events.Raw) []events.Raw {
 	return elems
 }
 
+// aside is about what it takes to have a turn that is no message: its entry, its place in
+// views.
+const aside = 400
+
 // take takes what stands in a place out, if that makes the value smaller.
 func (s *splitting) take(p listPlace, value events.Raw) {
 	elems := p.elements(value)
@@ -148,7 +152,11 @@ func (s *splitting) take(p listPlace, value events.Raw) {
 		}
 		pieces = push(pieces, at)
 	}
-	if saidIn(p.pointer, pieces) >= len(value) {
+	instead := saidIn(p.pointer, pieces)
+	if p.tools && len(more) > 0 {
+		instead += aside // nobody reads them there: it has to pay
+	}
+	if instead >= len(value) {
 		for _, sum := range sums {
 			delete(s.added, sum)
 		}

@@ -87,7 +87,7 @@ func TestOnce(t *testing.T) {
 // Results of tools have a thread of their own: they are not read as messages.
 func TestResults(t *testing.T) {
 	var s session
-	results := `[{"id":"r","result":"` + strings.Repeat("y", 200) + `"}]`
+	results := `[{"id":"r","result":"` + strings.Repeat("y", 800) + `"}]`
 	s.store(t, "run/a", `{"type":"resolveToolResults","toolResults":`+results+`}`)
 	split := s.store(t, "run/a", `{"step":{"toolResults":`+results+`},"checkpoint":{"messages":[]}}`)
 	if len(s.threads["run/a"]) != 0 || len(s.threads["results/run/a"]) != 1 || len(split.New) != 0 {

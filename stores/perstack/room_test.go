@@ -1,0 +1,126 @@
+package perstack_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/stores/perstack"
+)
+
+// A job takes as much room as what is new in it: of 200 steps of 4 KiB, with all types of
+// events that change a run's state, the log and the catalog take at most 1.5 times the
+// distinct bytes, and 1 KiB for each value that was stored.
+//
+// Distinct are the messages, the calls of tools and the results of tools that the runtime
+// made, each as JSON and counted once, however often it is repeated. A tool's result and the
+// message that says it are two, as they are two values that neither can be made of. All else
+// (names, ids, usage, the frame of a checkpoint) has to fit into the KiB of its value.
+//
+// Snapshots and the view that is searched are caches, with the text of each turn once more:
+// they are bounded by what is new too, not by that sum.
+//
+// A build that does not take lists out of what it stores must fail it, for which it writes
+// 0.8 GB:
+//
+//	go test -tags tally_perstack_whole -run TestRoom ./stores/perstack
+func TestRoom(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotUnderRace(t)
+	dir := filepath.Join(t.TempDir(), "store")
+	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local", Own: true})
+	must(t, err)
+	h := perstack.JobOf(st, "job-1")
+	_, err = h.Create(t.Context(), perstack.CreateInitialJob("job-1", "@acme/coder"))
+	must(t, err)
+	r, folder := playInto(t, h, 200, 4<<10)
+	showsAll(t, st)
+	must(t, st.Close())
+
+	sizes, distinct := sizesOf(t, dir), r.bytesMade()
+	caches := sizes["snapshots"] + sizes["search.db"]
+	kept := -caches
+	for _, n := range sizes {
+		kept += n
+	}
+	t.Logf("%d values, with %d distinct bytes, %d of them messages; in the original's folder they are %d bytes; in the store %v: log and catalog %.2f times the distinct bytes, caches %.2f times",
+		folder.files, distinct, r.said, folder.bytes, sizes, float64(kept)/float64(distinct), float64(caches)/float64(distinct))
+	if most := distinct*3/2 + folder.files<<10; kept > most {
+		t.Errorf("log and catalog take %d bytes, want at most %d", kept, most)
+	}
+	if most := 5 * distinct; caches > most {
+		t.Errorf("snapshots and the searched text take %d bytes, want at most %d", caches, most)
+	}
+}
+
+// original is what the original would have of a job.
+type original struct{ files, bytes int }
+
+// playInto stores what a runtime does, and says what the original's folder would take.
+func playInto(t testing.TB, h *perstack.Handle, steps, size int) (*runtime, original) {
+	t.Helper()
+	var o original
+	seen := make(map[string]bool)
+	r := newRuntime(h.ID(), size, func(p played) {
+		o.files, o.bytes = o.files+1, o.bytes+len(p.raw)
+		seen[p.kind] = true
+		var err error
+		if p.kind == "checkpoint" {
+			_, err = h.SaveCheckpointRaw(t.Context(), p.raw)
+		} else {
+			_, err = h.RecordRaw(t.Context(), p.raw)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", p.kind, err)
+		}
+	})
+	r.play(steps)
+	for _, typ := range states {
+		if !seen[typ] {
+			t.Fatalf("no %s was recorded", typ)
+		}
+	}
+	return r, o
+}
+
+// showsAll waits until the views have everything.
+func showsAll(t testing.TB, st *tally.Store) {
+	t.Helper()
+	at, err := st.Log.Durable(t.Context())
+	must(t, err)
+	for _, v := range embedded.Views() {
+		must(t, st.Wait(t.Context(), v.Name, at))
+	}
+}
+
+// sizesOf are the bytes below a directory, by first name.
+func sizesOf(t testing.TB, dir string) map[string]int {
+	t.Helper()
+	sizes := make(map[string]int)
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		sizes[firstOf(rel)] += int(info.Size())
+		return nil
+	}))
+	return sizes
+}
+
+func firstOf(path string) string {
+	for dir := filepath.Dir(path); dir != "."; path, dir = dir, filepath.Dir(dir) {
+	}
+	return path
+}
