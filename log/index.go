@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tallylog/tally/events"
@@ -35,12 +37,37 @@ type subjectIDs struct {
 	upto   events.Offset // the subject's last offset, when it was read
 	whole  bool          // it was read
 	places map[uint64]events.Offset
+	types  []typePlace // the newest event of each type behind from
 
 	counted int // places as the index accounts for them; guarded by its mu
 }
 
+// typePlace is where the newest event of a type is.
+type typePlace struct {
+	typ string
+	at  events.Offset
+}
+
+// note adds an event that is behind all that were noted.
+func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
+	ids.places[hash] = at
+	for i := range ids.types {
+		if ids.types[i].typ == typ {
+			ids.types[i].at = at
+			return
+		}
+	}
+	ids.types = append(ids.types, typePlace{strings.Clone(typ), at})
+}
+
+// clash reports whether an event came that an expectation excludes. What it expects must
+// not begin below from.
+func (ids *subjectIDs) clash(expect Expect) bool {
+	return slices.ContainsFunc(ids.types, func(t typePlace) bool { return t.at > expect.at && expect.concerns(t.typ) })
+}
+
 // subjectCost is what a subject takes beside its ids, in ids.
-const subjectCost = 16
+const subjectCost = 32
 
 func newIDIndex(most int) *idIndex {
 	return &idIndex{seed: maphash.MakeSeed(), max: most, subjects: make(map[events.Subject]*list.Element), recent: list.New()}
@@ -53,6 +80,18 @@ func (x *idIndex) hash(e events.Event) uint64 {
 	h.WriteByte(0)
 	h.WriteString(e.ID)
 	return h.Sum64()
+}
+
+// known returns the ids of a subject, nil if it has none.
+func (x *idIndex) known(sub events.Subject) *subjectIDs {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	el, ok := x.subjects[sub]
+	if !ok {
+		return nil
+	}
+	x.recent.MoveToFront(el)
+	return el.Value.(*subjectIDs)
 }
 
 // of returns the ids of a subject, empty ones if it has none yet.
@@ -91,10 +130,7 @@ func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset, alone
 	if !exact.Set && !alone {
 		return // others may have written before it: the next look-up reads on from where it was
 	}
-	x.mu.Lock()
-	_, known := x.subjects[p.sub]
-	x.mu.Unlock()
-	if !known && (!exact.Set || exact.At != 0) {
+	if x.known(p.sub) == nil && (!exact.Set || exact.At != 0) {
 		return
 	}
 	ids := x.of(p.sub)
@@ -102,7 +138,7 @@ func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset, alone
 		return
 	}
 	for i, e := range p.events {
-		ids.places[x.hash(e)] = first + events.Offset(i)
+		ids.note(x.hash(e), e.Type, first+events.Offset(i))
 	}
 	ids.upto = first + events.Offset(len(p.events)-1)
 	x.grew(ids)
@@ -161,11 +197,30 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 		if err != nil {
 			return err
 		}
-		ids.places[l.ids.hash(rec.Event)] = rec.Offset
+		ids.note(l.ids.hash(rec.Event), rec.Type, rec.Offset)
 		ids.upto = rec.Offset
 	}
 	ids.upto, ids.whole = max(ids.upto, newest), true
 	return nil
+}
+
+// remembers surveys what came after an expectation without reading it, if this Log is known
+// to have stored or read all of it, and none of the append's events is among it.
+func (l *Log) remembers(p *appending, s *survey) bool {
+	if !l.alone() {
+		return false
+	}
+	ids := l.ids.known(p.sub)
+	if ids == nil || !ids.whole || p.expect.at < ids.from {
+		return false
+	}
+	for _, e := range p.events {
+		if _, hit := ids.places[l.ids.hash(e)]; hit {
+			return false
+		}
+	}
+	s.last, s.clash = ids.upto, ids.clash(p.expect)
+	return true
 }
 
 // readPast yields the records of one subject that can be read, durable or not, and

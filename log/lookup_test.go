@@ -1,6 +1,9 @@
 package log_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/tallylog/tally/events"
@@ -59,5 +62,55 @@ func TestOpenWithoutABackendPanics(t *testing.T) {
 			}()
 			open()
 		}()
+	}
+}
+
+// counted counts what is read of a backend.
+type counted struct {
+	log.Backend
+	scans *int
+}
+
+func (b counted) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
+	*b.scans++
+	return b.Backend.Scan(ctx, q)
+}
+
+// TestSinceReadsNothing has the one who writes all append on the condition that some types
+// did not come: it knows, with the ids that it looked up once, and says no where one came.
+func TestSinceReadsNothing(t *testing.T) {
+	scans := 0
+	l := logtest.OpenOn(t, counted{logtest.NewMem(logtest.MemConfig{}), &scans}, log.Config{Owner: true})
+	a := events.Session("", "a")
+	mustAppend(t, l, a, note("first", "first"))
+	mustAppend(t, l, a, note("first", "first")) // looked up
+	moved := note("moved", "moved")
+	moved.Type = "acme.moved"
+	for _, id := range []string{"", "named"} { // one that was never sent, one that is looked for
+		scans = 0
+		for i := range 100 {
+			e := note(id, "x")
+			if id != "" {
+				e.ID = fmt.Sprint(id, i)
+			}
+			if _, err := l.Append(t.Context(), a, log.Since(1, moved.Type, "acme.replaced"), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if scans > 0 {
+			t.Errorf("100 appends with id %q read %d times", id, scans)
+		}
+	}
+	at := mustAppend(t, l, a, moved).Last
+	for _, id := range []string{"", "late"} {
+		if _, err := l.Append(t.Context(), a, log.Since(1, moved.Type), note(id, "x")); !errors.Is(err, log.ErrConflict) {
+			t.Errorf("id %q behind what was excluded: %v", id, err)
+		}
+		if _, err := l.Append(t.Context(), a, log.Since(at, moved.Type), note(id, "x")); err != nil {
+			t.Errorf("id %q, since it is known: %v", id, err)
+		}
+	}
+	if ack, err := l.Append(t.Context(), a, log.Since(1, "acme.replaced"), note("named7", "x")); err != nil || !ack.Duplicate {
+		t.Errorf("an event that is there: %+v, %v", ack, err)
 	}
 }

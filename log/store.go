@@ -285,6 +285,9 @@ type place struct {
 func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
 	s := survey{found: make([]place, len(p.events))}
 	if !p.look {
+		if l.remembers(p, &s) {
+			return s, nil
+		}
 		return s, l.surveyTail(ctx, p, &s, 0, true)
 	}
 	last, err := l.lookUp(ctx, p, s.found)
@@ -292,10 +295,14 @@ func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
 		return s, err
 	}
 	s.last = last
-	if p.expect.kind == expectSince && last > p.expect.at {
-		err = l.surveyTail(ctx, p, &s, last, false)
+	if p.expect.kind != expectSince || last <= p.expect.at {
+		return s, nil
 	}
-	return s, err
+	if ids := l.ids.of(p.sub); p.expect.at >= ids.from && ids.upto == last {
+		s.clash = ids.clash(p.expect)
+		return s, nil
+	}
+	return s, l.surveyTail(ctx, p, &s, last, false)
 }
 
 // surveyTail reads what came to the subject after the expectation, up to the head
