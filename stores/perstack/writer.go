@@ -372,19 +372,25 @@ func (h *Handle) ready(ctx context.Context, s *step) error {
 	return err
 }
 
-// send sends the events of a save without waiting.
+// send sends the events of a save without waiting. The last one is acknowledged when it is
+// as durable as the log promises, and all before it are then too.
 func (h *Handle) send(ctx context.Context, steps []step) []*log.Pending {
 	sent := make([]*log.Pending, len(steps))
 	for i, s := range steps {
-		sent[i] = h.st.Log.AppendAsync(ctx, h.session.Subject(), s.expect, s.event)
+		send := h.st.Log.AppendAsyncBuffered
+		if i == len(steps)-1 {
+			send = h.st.Log.AppendAsync
+		}
+		sent[i] = send(ctx, h.session.Subject(), s.expect, s.event)
 	}
 	return sent
 }
 
-// acks waits for what was sent, and returns the first ack. What was not answered, or not
-// taken as it came behind what was not, is sent again. An event that is there already, put
-// in other words, is a duplicate.
+// acks waits for what was sent, and returns the first ack, as durable as the last one. What
+// was not answered, or not taken as it came behind what was not, is sent again. An event that
+// is there already, put in other words, is a duplicate.
 func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (first log.Ack, err error) {
+	newest, last, at := log.Ack{}, log.Ack{}, 0
 	for i, p := range sent {
 		ack, err := p.Wait(ctx)
 		if errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted) {
@@ -402,8 +408,15 @@ func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (f
 		if steps[i].calm && !ack.Duplicate {
 			h.calmTo(ack.Last)
 		}
+		if last = ack; ack.Last > newest.Last {
+			newest, at = ack, i
+		}
 	}
-	return first, nil
+	if last.Last < newest.Last { // it was there before: that it is safe says nothing of them
+		last, err = h.st.Append(ctx, h.session.Subject(), log.Any, steps[at].event)
+	}
+	first.Durability = last.Durability
+	return first, err
 }
 
 // calmTo notes that no thread was moved up to an offset, so that the next append need not be
