@@ -43,9 +43,15 @@ func delegates(t *testing.T, st *tally.Store) {
 		})
 	}
 	all.Wait()
-	h := perstack.JobOf(st, "j")
+	wantDelegates(t, st, children, steps)
+}
+
+// wantDelegates fails unless all that delegates did is there, and the job has its sum.
+func wantDelegates(t *testing.T, st *tally.Store, children, steps int64) {
+	t.Helper()
+	ctx, h := t.Context(), perstack.JobOf(st, "j")
 	total := perstack.Usage{InputTokens: 10 * children * steps, OutputTokens: 2 * children * steps, ReasoningTokens: children * steps, TotalTokens: 12 * children * steps, CachedInputTokens: children * steps}
-	if diff := cmp.Diff(perstack.Totals{Steps: steps, Usage: total, Said: children * steps}, need(h.Totals(ctx))); diff != "" {
+	if diff := cmp.Diff(perstack.Totals{Steps: steps, Usage: total, Said: int(children * steps)}, need(h.Totals(ctx))); diff != "" {
 		t.Error(diff)
 	}
 	if j := need(h.Load(ctx)); j.Usage.InputTokens != total.InputTokens || j.TotalSteps != steps {
@@ -54,7 +60,7 @@ func delegates(t *testing.T, st *tally.Store) {
 	for child := range children {
 		run := fmt.Sprint("r", child)
 		for step := range int64(steps) {
-			if diff := cmp.Diff(workOf(run, child, step), need(h.Checkpoint(ctx, fmt.Sprint(run, "-", step)))); diff != "" {
+			if diff := cmp.Diff(workOf(run, int(child), step), need(h.Checkpoint(ctx, fmt.Sprint(run, "-", step)))); diff != "" {
 				t.Errorf("%s: %s", run, diff)
 			}
 		}
