@@ -37,7 +37,8 @@ type subjectIDs struct {
 	upto   events.Offset // the subject's last offset, when it was read
 	whole  bool          // it was read
 	places map[uint64]events.Offset
-	types  []typePlace // the newest event of each type behind from
+	types  []typePlace   // the newest event of each type behind from and forgot
+	forgot events.Offset // types has none up to here: there were too many
 
 	counted int // places as the index accounts for them; guarded by its mu
 }
@@ -48,6 +49,9 @@ type typePlace struct {
 	at  events.Offset
 }
 
+// maxTypes bounds the types that are kept of a subject: whoever appends chooses them.
+const maxTypes = 64
+
 // note adds an event that is behind all that were noted.
 func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
 	ids.places[hash] = at
@@ -57,11 +61,18 @@ func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
 			return
 		}
 	}
+	if len(ids.types) == maxTypes {
+		ids.types, ids.forgot = ids.types[:0], at
+		return
+	}
 	ids.types = append(ids.types, typePlace{strings.Clone(typ), at})
 }
 
-// clash reports whether an event came that an expectation excludes. What it expects must
-// not begin below from.
+// knows reports whether all types that came since an offset are known.
+func (ids *subjectIDs) knows(since events.Offset) bool { return since >= max(ids.from, ids.forgot) }
+
+// clash reports whether an event came that an expectation excludes, if all is known that
+// came since.
 func (ids *subjectIDs) clash(expect Expect) bool {
 	return slices.ContainsFunc(ids.types, func(t typePlace) bool { return t.at > expect.at && expect.concerns(t.typ) })
 }
@@ -211,7 +222,7 @@ func (l *Log) remembers(p *appending, s *survey) bool {
 		return false
 	}
 	ids := l.ids.known(p.sub)
-	if ids == nil || !ids.whole || p.expect.at < ids.from {
+	if ids == nil || !ids.whole || !ids.knows(p.expect.at) {
 		return false
 	}
 	for _, e := range p.events {

@@ -45,3 +45,17 @@ func TestHashKeepsSourceAndIDApart(t *testing.T) {
 		t.Fatal("source and id run together")
 	}
 }
+
+// TestTypesAreBounded has a subject of so many types that they are forgotten.
+func TestTypesAreBounded(t *testing.T) {
+	ids := &subjectIDs{places: make(map[uint64]events.Offset)}
+	for i := range 10_000 {
+		ids.note(uint64(i), fmt.Sprint(i), events.Offset(i+1))
+		if len(ids.types) > maxTypes {
+			t.Fatalf("%d types are kept", len(ids.types))
+		}
+	}
+	if ids.knows(1) || !ids.knows(10_000) {
+		t.Errorf("forgotten up to %v", ids.forgot)
+	}
+}

@@ -114,3 +114,32 @@ func TestSinceReadsNothing(t *testing.T) {
 		t.Errorf("an event that is there: %+v, %v", ack, err)
 	}
 }
+
+// TestSinceOfManyTypes has a subject with more types than are kept: what is not known is
+// read, whether it came before the types were forgotten or after.
+func TestSinceOfManyTypes(t *testing.T) {
+	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Owner: true})
+	a := events.Session("", "a")
+	const types = 200
+	places := make([]events.Offset, types)
+	for i := range types {
+		e := note(fmt.Sprint("e", i), "x")
+		e.Type = fmt.Sprint("acme.t", i)
+		places[i] = mustAppend(t, l, a, e).Last
+		mustAppend(t, l, a, e) // looked up
+	}
+	for i, at := range places {
+		excluded := fmt.Sprint("acme.t", i)
+		for _, id := range []string{"", "named"} {
+			if _, err := l.Append(t.Context(), a, log.Since(at-1, excluded), note(id, "x")); !errors.Is(err, log.ErrConflict) {
+				t.Fatalf("id %q behind %s at %v: %v", id, excluded, at, err)
+			}
+			if id != "" {
+				id += excluded
+			}
+			if _, err := l.Append(t.Context(), a, log.Since(at, excluded), note(id, "x")); err != nil {
+				t.Fatalf("id %q, since %s is known: %v", id, excluded, err)
+			}
+		}
+	}
+}

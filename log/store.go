@@ -298,7 +298,7 @@ func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
 	if p.expect.kind != expectSince || last <= p.expect.at {
 		return s, nil
 	}
-	if ids := l.ids.of(p.sub); p.expect.at >= ids.from && ids.upto == last {
+	if ids := l.ids.of(p.sub); ids.knows(p.expect.at) && ids.upto == last {
 		s.clash = ids.clash(p.expect)
 		return s, nil
 	}
