@@ -169,10 +169,16 @@ func (h *Handle) claim(ctx context.Context, l *lane, run string) error {
 	if err := h.catchUp(ctx); err != nil {
 		return err
 	}
+	w.choose(l, run)
+	return nil
+}
+
+// choose names a thread that nobody is known to have. The caller holds writer.mu.
+func (w *writer) choose(l *lane, run string) {
 	for n := 1; ; n++ {
 		l.own = shape.RunThread(run, n)
 		if w.messages.Len(l.own) == 0 && w.messages.Len(share.ResultsOf(l.own)) == 0 && !w.owns(l.own) {
-			return nil
+			return
 		}
 	}
 }
@@ -311,12 +317,13 @@ type plan struct {
 
 // plan says what a save appends. The caller holds lane.mu.
 func (h *Handle) plan(ctx context.Context, l *lane, s saving) (p plan, err error) {
-	if !l.claimed {
-		if err := h.claim(ctx, l, s.run); err != nil {
-			return p, err
+	p, err = h.writer.plan(l, s)
+	if err == nil && !l.claimed && p.brings != nil { // only who brings turns needs a thread
+		if err = h.claim(ctx, l, s.run); err == nil {
+			p, err = h.writer.plan(l, s)
 		}
 	}
-	if p, err = h.writer.plan(l, s); err != nil {
+	if err != nil {
 		return p, err
 	}
 	for i := range p.steps {
@@ -330,6 +337,9 @@ func (h *Handle) plan(ctx context.Context, l *lane, s saving) (p plan, err error
 func (w *writer) plan(l *lane, s saving) (p plan, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if l.own == "" {
+		w.choose(l, s.run)
+	}
 	parts, err := split(&w.messages, l.own, s.raw)
 	if err != nil {
 		return p, err
