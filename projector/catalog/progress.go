@@ -73,10 +73,14 @@ func (p *Progress) columns() []any {
 	return []any{&p.Run.Kind, &p.Run.ID, offset(&p.Offset), &p.Kind, &p.Step, &p.At, &p.Bytes, &p.Name}
 }
 
-// progressOf returns what a fact says of its run, and whether it is something that happens
-// in it.
-func progressOf(f projector.Fact, run events.RunRef) (Progress, bool) {
-	p := Progress{Run: run, Offset: f.Offset, At: f.Happened()}
+// ProgressOf returns what a fact says of its run, and whether it is something that happens
+// in one.
+func ProgressOf(f projector.Fact) (Progress, bool) {
+	run := projector.RunOf(f.Payload)
+	if run == nil {
+		return Progress{}, false
+	}
+	p := Progress{Run: *run, Offset: f.Offset, At: f.Happened()}
 	var raw events.Raw
 	switch e := f.Payload.(type) {
 	case *events.RunStarted:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 )
 
 func newLog(a *app.App) *cobra.Command {
@@ -25,8 +27,11 @@ func newLog(a *app.App) *cobra.Command {
 		Long: `List the events of a session in the order of the log, each with its offset and
 whether it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
 
-A..B is a range of positions, A exclusive; either may be left out.`,
-		Example: app.Examples("tally log last --graph", "tally log travel @10..head", "tally log --all-sessions -f -o jsonl"),
+A..B is a range of positions, A exclusive; either may be left out.
+
+--type takes only events of a type, such as turn.appended, or of what happens in a run,
+by the name that its program has for it, such as callTools; it may be given again.`,
+		Example: app.Examples("tally log last --graph", "tally log travel @10..head", "tally log last --type turn.appended --type session.rewound", "tally log --all-sessions -f -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.everything != (len(args) == 0) || r.everything && r.graph {
 				return cli.Usagef("give a SESSION, or --all-sessions without one")
@@ -38,6 +43,7 @@ A..B is a range of positions, A exclusive; either may be left out.`,
 	cmd.Flags().BoolVar(&r.graph, "graph", false, "draw the branches that rewinds left")
 	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on with what is appended, until interrupted")
 	cmd.Flags().BoolVar(&r.raw, "raw", false, "only the data of each event, byte for byte, one after the other")
+	cmd.Flags().StringArrayVar(&r.types, "type", nil, "only events of this type, or of what a program calls so that happens in a run")
 	return cmd
 }
 
@@ -45,6 +51,21 @@ A..B is a range of positions, A exclusive; either may be left out.`,
 type reader struct {
 	app                            *app.App
 	everything, graph, follow, raw bool
+	types                          []string
+}
+
+// wants reports whether a record is of one of the types asked for.
+func (r *reader) wants(rec events.Record) bool {
+	if len(r.types) == 0 || slices.Contains(r.types, rec.Type) || slices.Contains(r.types, shortType(rec.Type)) {
+		return true
+	}
+	p, happened := catalog.ProgressOf(projector.Decode(rec))
+	return happened && (slices.Contains(r.types, p.Kind) || slices.Contains(r.types, p.Name))
+}
+
+// shortType is a type without what all of tally's have.
+func shortType(name string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(name, "tally."), ".v1")
 }
 
 func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error {
@@ -65,8 +86,8 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 			return err
 		}
 	}
-	if r.graph && r.follow {
-		return cli.Usagef("--graph draws what is there; it cannot follow")
+	if r.graph && (r.follow || len(r.types) > 0) {
+		return cli.Usagef("--graph draws all that is there: give it without --follow and --type")
 	}
 	if r.graph {
 		return r.drawGraph(ctx, st, s, rng)
@@ -137,6 +158,9 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 		}
 		if err != nil {
 			return err
+		}
+		if !r.wants(rec.Record) {
+			continue
 		}
 		if err := r.print(list, format, rec, s); err != nil {
 			return err
@@ -227,7 +251,7 @@ const leastTimed = 60
 // line is a record as text, at most width columns of it; its time is left out where there
 // is little room.
 func (r *reader) line(rec events.Record, withSubject bool, reason string, width int) string {
-	name := strings.TrimSuffix(strings.TrimPrefix(rec.Type, "tally."), ".v1")
+	name := shortType(rec.Type)
 	at := projector.Decode(rec).Shown()
 	text := fmt.Sprintf("%-7v %s", rec.Offset, name)
 	if width >= leastTimed {
