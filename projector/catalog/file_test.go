@@ -13,7 +13,7 @@ import (
 )
 
 // put applies records to a catalog and commits them, and gives the first error.
-func put(t *testing.T, c *Catalog, records testkit.Records) error {
+func put(t testing.TB, c *Catalog, records testkit.Records) error {
 	t.Helper()
 	if err := apply(t, c, records); err != nil {
 		return err
@@ -21,7 +21,7 @@ func put(t *testing.T, c *Catalog, records testkit.Records) error {
 	return commit(t, c, records)
 }
 
-func apply(t *testing.T, c *Catalog, records testkit.Records) error {
+func apply(t testing.TB, c *Catalog, records testkit.Records) error {
 	t.Helper()
 	for _, rec := range records {
 		if err := c.Apply(t.Context(), projector.Decode(rec)); err != nil {
@@ -31,13 +31,13 @@ func apply(t *testing.T, c *Catalog, records testkit.Records) error {
 	return nil
 }
 
-func commit(t *testing.T, c *Catalog, records testkit.Records) error {
+func commit(t testing.TB, c *Catalog, records testkit.Records) error {
 	t.Helper()
 	last := records[len(records)-1]
 	return c.Commit(t.Context(), projector.Cursor{Offset: last.Offset, EventID: last.ID, Recorded: time.Unix(1, 0)})
 }
 
-func begin(t *testing.T, c *Catalog, want events.Offset) {
+func begin(t testing.TB, c *Catalog, want events.Offset) {
 	t.Helper()
 	cursor, _, err := c.Begin(t.Context())
 	must(t, err)

@@ -17,7 +17,7 @@ const (
 // made of what a session is about.
 var catalogForm = form{
 	view:    "catalog",
-	version: 3,
+	version: 4,
 	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
 	schema: responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
@@ -32,6 +32,7 @@ CREATE TABLE sessions{set}(
 	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
 	parent TEXT NOT NULL, fork_session TEXT NOT NULL, fork_offset INTEGER NOT NULL,
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, live TEXT NOT NULL,
+	steps INTEGER NOT NULL, reached TEXT NOT NULL, total_tokens INTEGER NOT NULL, finished_at TEXT NOT NULL,
 	UNIQUE(namespace, id), UNIQUE(namespace, head_offset));
 CREATE TABLE state{set}(session INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE marks{set}(
@@ -90,6 +91,11 @@ type Session struct {
 	Fork        events.Fork
 	First, Head events.Offset
 	Live        Intervals // the records in effect
+
+	Steps       int64            // the largest number of a step that anything says
+	Reached     string           // status of the checkpoint of the largest step, of several the last
+	TotalTokens int64            // that it says it took, whatever its costs come to
+	FinishedAt  events.Timestamp // as it says
 }
 
 // About says in a line what the session is about: its title, else its goal, else what
@@ -100,14 +106,16 @@ func (s *Session) About() string { return cmp.Or(s.Title, s.Goal, s.Opening) }
 const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, opening, created_at, last_at,
 	turns, total_turns, runs, rewinds, records, late, void,
 	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
-	parent, fork_session, fork_offset, first_offset, head_offset, live`
+	parent, fork_session, fork_offset, first_offset, head_offset, live,
+	steps, reached, total_tokens, finished_at`
 
 // columns points to what is stored of a session.
 func (s *Session) columns() []any {
 	list := []any{&s.Namespace, &s.ID, &s.Kind, &s.Title, &s.Status, &s.Project, &s.CWD, &s.Goal, &s.Opening, &s.CreatedAt, &s.LastAt,
 		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
 	list = append(list, totalColumns(&s.Spent)...)
-	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live)
+	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live,
+		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt)
 }
 
 // totalColumns points to the columns of a sum: the exact decimal, a number to sort by,

@@ -41,7 +41,7 @@ func quoted(t *testing.T, text string) events.Raw {
 	return raw
 }
 
-func record(t *testing.T, sub events.Subject, at events.Offset, p events.Payload) events.Record {
+func record(t testing.TB, sub events.Subject, at events.Offset, p events.Payload) events.Record {
 	t.Helper()
 	e, err := events.New("urn:test", sub, p)
 	if err != nil {

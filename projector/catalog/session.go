@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/binary"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/tallylog/tally/events"
@@ -20,6 +21,7 @@ type session struct {
 	created events.Offset // of the session.created that counts
 	opened  events.Offset // of the record that brought the opening
 	set     fields        // that were set and not taken away again
+	reached uint64        // step of the checkpoint of the largest one
 
 	stored   bool // there is a row of it
 	blocks   int  // of its history that are stored
@@ -65,8 +67,36 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 		s.TotalTurns += broughtBy(p)
 	case *events.SessionRewound:
 		s.Rewinds++
+	case *events.RunProgressed:
+		s.Steps = max(s.Steps, p.Step)
+	case *events.CheckpointSaved:
+		s.reach(p)
 	}
 	return v, nil
+}
+
+// reach notes how far a checkpoint is that was saved after a step.
+func (s *session) reach(p *events.CheckpointSaved) {
+	if step := uint64(max(p.Step, 0)); p.Kind == events.CheckpointStep && step >= s.reached {
+		s.reached, s.Reached = step, p.Status
+		s.Steps = max(s.Steps, p.Step)
+	}
+}
+
+// total takes what the session says it took.
+func (s *session) total(totals events.Raw) {
+	members, _ := rawjson.Object(totals) // what is not an object says nothing
+	s.Steps, s.TotalTokens = max(s.Steps, whole(members, "steps")), whole(members.Object("usage"), "totalTokens")
+}
+
+// whole reads a member that is a whole number from 0; anything else is 0.
+func whole(m rawjson.Members, name string) int64 {
+	raw, _ := m.Get(name)
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
 // broughtBy counts the turns that a replacement does not keep but bring.
@@ -141,6 +171,11 @@ func (s *session) update(f events.Field) {
 	switch {
 	case f.Name == "trajectory":
 		s.aim(f.Value)
+	case f.Name == "totals":
+		s.total(f.Value)
+	case f.Name == "finishedAt":
+		text, _ := rawjson.String(f.Value) // null, and what is not text, is no time
+		s.FinishedAt = events.Timestamp(text)
 	case column == nil:
 	case string(f.Value) == "null":
 		*column = ""
@@ -162,13 +197,13 @@ func (s *session) settle() (err error) {
 // state encodes what stands neither in the row nor in the marks.
 func (s *session) state() []byte {
 	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), uint64(s.opened))
-	b = binary.AppendUvarint(b, uint64(s.set))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.set)), s.reached)
 	return append(b, s.history.Rest()...)
 }
 
 // restore reads what state wrote.
 func (s *session) restore(state []byte, blocks [][]byte) error {
-	var head [3]uint64
+	var head [4]uint64
 	for i := range head {
 		value, n := binary.Uvarint(state)
 		if n <= 0 {
@@ -176,7 +211,7 @@ func (s *session) restore(state []byte, blocks [][]byte) error {
 		}
 		head[i], state = value, state[n:]
 	}
-	s.created, s.opened, s.set = events.Offset(head[0]), events.Offset(head[1]), fields(head[2])
+	s.created, s.opened, s.set, s.reached = events.Offset(head[0]), events.Offset(head[1]), fields(head[2]), head[3]
 	var err error
 	s.history, err = projector.DecodeTimeline(s.subject, blocks, state)
 	s.blocks = len(blocks)

@@ -1,0 +1,98 @@
+package catalog
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+)
+
+// JobQuery selects jobs of one namespace. Fields that are zero select all.
+type JobQuery struct {
+	Namespace string
+	Status    string   // as the session says
+	Reached   []string // or, where it says none, the status of its checkpoint of the largest step is one of these
+	Limit     int      // of a page; 0: everything
+	After     string   // next, as the page before gave it
+}
+
+// jobs is what the ids of jobs begin with. What else is of their kind, such as a fork, is
+// somebody's who named it.
+const jobs = events.KindJob + "/"
+
+// Job is a row of the list of jobs. It has few columns, as the list may be long.
+type Job struct {
+	ID         string // of its session
+	Status     string
+	Reached    string // status of the checkpoint of the largest step, of several the last
+	StartedAt  events.Timestamp
+	FinishedAt events.Timestamp
+	Steps      int64 // the largest number of one
+	Tokens     int64 // that its costs come to; without costs, that it says it took
+	Runs       int
+	Head       events.Offset
+}
+
+// columns points to what is listed of a job.
+func (j *Job) columns() []any {
+	return []any{&j.ID, &j.Status, &j.Reached, &j.StartedAt, &j.FinishedAt, &j.Steps, &j.Tokens, &j.Runs, offset(&j.Head)}
+}
+
+// Jobs returns a page of the jobs, those that started last first, those that started at one
+// time by their id, and where the next page begins; "" if there is none.
+func (r Reader) Jobs(ctx context.Context, q JobQuery) (list []Job, next string, err error) {
+	text, args, err := q.sql()
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := r.db.QueryContext(ctx, text, args...)
+	list, err = collect(rows, err, (*Job).columns)
+	if q.Limit > 0 && len(list) > q.Limit {
+		list = list[:q.Limit]
+		next = list[q.Limit-1].token()
+	}
+	return list, next, r.wrap(err)
+}
+
+func (q JobQuery) sql() (string, []any, error) {
+	where := "namespace=? AND kind=? AND id>? AND id<?"
+	args := []any{q.Namespace, events.KindJob, jobs, behindPrefix(jobs)}
+	if q.Status != "" {
+		where += " AND (status=? OR status='' AND reached IN (" + placeholders(len(q.Reached)) + "))"
+		args = append(args, q.Status)
+		for _, status := range q.Reached {
+			args = append(args, status)
+		}
+	}
+	if q.After != "" {
+		created, id, err := parseJobToken(q.After)
+		if err != nil {
+			return "", nil, err
+		}
+		where += " AND (created_at<? OR created_at=? AND id>?)"
+		args = append(args, created, created, id)
+	}
+	text := `SELECT id, status, reached, created_at, finished_at, steps,
+		CASE WHEN costs>0 THEN input_tokens+output_tokens+cache_read_tokens+cache_write_tokens ELSE total_tokens END, runs, head_offset
+		FROM sessions WHERE ` + where + " ORDER BY created_at DESC, id"
+	if q.Limit > 0 {
+		text += fmt.Sprintf(" LIMIT %d", q.Limit+1)
+	}
+	return text, args, nil
+}
+
+// token spells the place behind a job.
+func (j *Job) token() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(string(j.StartedAt) + "\x00" + j.ID))
+}
+
+func parseJobToken(token string) (created, id string, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	created, id, ok := strings.Cut(string(text), "\x00")
+	if err != nil || !ok || !strings.HasPrefix(id, jobs) {
+		return "", "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", token)}
+	}
+	return created, id, nil
+}
