@@ -17,7 +17,7 @@ func blockOf(b *object) (maker string, read readBlock) {
 		name string
 		read func(kind string, b *object) readBlock
 	}{
-		{"", commonBlock}, {"ai-sdk", sdkBlock}, {"openai", chatBlock}, {"openai-responses", itemBlock}, {"anthropic", anthropicBlock}, {"langchain", chainBlock},
+		{"", commonBlock}, {"ai-sdk", sdkBlock}, {"openai", chatBlock}, {"openai-responses", itemBlock}, {"anthropic", anthropicBlock}, {"langchain", chainBlock}, {"perstack", perstackBlock},
 	} {
 		if read := m.read(kind, b); read != nil {
 			return m.name, read

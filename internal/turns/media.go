@@ -42,7 +42,7 @@ func (p *Part) describe(o *object) {
 	if p.Name == "" {
 		p.Name = o.text("filename", "fileName", "displayName", "display_name", "title", "name")
 	}
-	for _, name := range []string{"url", "file_url", "image_url", "image", "data", "file_data", "base64", "fileUri", "file_uri", "file_id", "fileId"} {
+	for _, name := range []string{"url", "file_url", "image_url", "image", "data", "file_data", "encodedData", "base64", "fileUri", "file_uri", "file_id", "fileId"} {
 		if text := o.text(name); text != "" {
 			p.hold(text, o.word("type") == "text")
 		}

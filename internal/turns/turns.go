@@ -19,7 +19,7 @@ import (
 
 // Turn is what a turn says.
 type Turn struct {
-	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain; message if several do; step, variant, text
+	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain, perstack; message if several do; step, variant, text
 	Parts    []Part        // in the order in which they stand in the turn
 	Model    string        // that spoke, if the turn says so
 	Response string        // the id that the maker gave the response, if there is one
@@ -70,6 +70,8 @@ var shapes = []shape{
 	{"ai-sdk", isUIMessage, readUIMessage},
 	{"ai-sdk", isGenerateResult, readGenerateResult},
 	{"langchain", isChainMessage, readChainMessage},
+	{"perstack", isPerstackMessage, readPerstackMessage},
+	{"perstack", isSkillItem, readSkillItem},
 	{"openai-responses", isItem, readItem},
 	{"message", isMessage, readMessage},
 }

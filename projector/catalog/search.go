@@ -16,7 +16,7 @@ import (
 // of a turn.
 var searchForm = form{
 	view:    "search",
-	version: 3,
+	version: 4,
 	tables:  append([]string{"turns"}, activityTables...),
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(
