@@ -345,9 +345,9 @@ func (c *Catalog) store(ctx context.Context) error {
 }
 
 var (
-	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(37) + ")"
+	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(38) + ")"
 	// Namespace and id never change, and setting them would write their index again.
-	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(34) + ") WHERE session=?"
+	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(35) + ") WHERE session=?"
 )
 
 func (c *Catalog) storeSession(ctx context.Context, s *session) error {

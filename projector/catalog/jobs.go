@@ -13,7 +13,8 @@ import (
 type JobQuery struct {
 	Namespace string
 	Status    string   // as the session says
-	Reached   []string // or, where it says none, the status of its checkpoint of the largest step is one of these
+	Stored    bool     // or it says none, and the job was stored
+	Reached   []string // or it says none, was never stored, and its checkpoint of the largest step has one of these
 	Limit     int      // of a page; 0: everything
 	After     string   // next, as the page before gave it
 }
@@ -26,6 +27,7 @@ const jobs = events.KindJob + "/"
 type Job struct {
 	ID         string // of its session
 	Status     string
+	Stored     bool   // some record has all of it
 	Reached    string // status of the checkpoint of the largest step, of several the last
 	StartedAt  events.Timestamp
 	FinishedAt events.Timestamp
@@ -37,7 +39,7 @@ type Job struct {
 
 // columns points to what is listed of a job.
 func (j *Job) columns() []any {
-	return []any{&j.ID, &j.Status, &j.Reached, &j.StartedAt, &j.FinishedAt, &j.Steps, &j.Tokens, &j.Runs, offset(&j.Head)}
+	return []any{&j.ID, &j.Status, &j.Stored, &j.Reached, &j.StartedAt, &j.FinishedAt, &j.Steps, &j.Tokens, &j.Runs, offset(&j.Head)}
 }
 
 // Jobs returns a page of the jobs, those that started last first, those that started at one
@@ -60,8 +62,8 @@ func (q JobQuery) sql() (string, []any, error) {
 	where := "namespace=? AND kind=? AND id>? AND id<?"
 	args := []any{q.Namespace, events.KindJob, jobs, behindPrefix(jobs)}
 	if q.Status != "" {
-		where += " AND (status=? OR status='' AND reached IN (" + placeholders(len(q.Reached)) + "))"
-		args = append(args, q.Status)
+		where += " AND (status=? OR status='' AND CASE WHEN raw_offset>0 THEN ? ELSE reached IN (" + placeholders(len(q.Reached)) + ") END)"
+		args = append(args, q.Status, q.Stored)
 		for _, status := range q.Reached {
 			args = append(args, status)
 		}
@@ -74,7 +76,7 @@ func (q JobQuery) sql() (string, []any, error) {
 		where += " AND (created_at<? OR created_at=? AND id>?)"
 		args = append(args, created, created, id)
 	}
-	text := `SELECT id, status, reached, created_at, finished_at, steps,
+	text := `SELECT id, status, raw_offset>0, reached, created_at, finished_at, steps,
 		CASE WHEN costs>0 THEN input_tokens+output_tokens+cache_read_tokens+cache_write_tokens ELSE total_tokens END, runs, head_offset
 		FROM sessions WHERE ` + where + " ORDER BY created_at DESC, id"
 	if q.Limit > 0 {

@@ -81,7 +81,9 @@ func TestJobsStanding(t *testing.T) {
 		record(t, silent, 10, &events.RunProgressed{Run: run, Kind: "callTools", Step: 7}),
 		record(t, silent, 11, &events.CheckpointSaved{ID: "rewind", Kind: events.CheckpointRewind, Step: 9, Status: "no"}),
 	}
-	wants := []string{"job/said stopped:max-steps proceeding 3 120 2026-01-01T13:00:00.000Z", "job/silent  completed 7 0 "}
+	initial := record(t, events.Session("", "job/initial"), 12, &events.SessionCreated{Kind: events.KindJob, CreatedAt: "2026-01-01T10:00:00.000Z", Raw: events.Raw(`{"status":"running"}`)})
+	records = append(records, initial, step(initial.Subject, 13, 1, "completed"))
+	wants := []string{"job/said stopped:max-steps proceeding 3 120 2026-01-01T13:00:00.000Z", "job/silent  completed 7 0 ", "job/initial  completed 1 0 "}
 	r := jobsOf(t, records)
 	for _, c := range []struct {
 		q    JobQuery
@@ -89,7 +91,8 @@ func TestJobsStanding(t *testing.T) {
 	}{
 		{JobQuery{}, wants},
 		{JobQuery{Status: "stopped:max-steps", Reached: []string{"stoppedByExceededMaxSteps"}}, wants[:1]},
-		{JobQuery{Status: "completed", Reached: []string{"completed"}}, wants[1:]},
+		{JobQuery{Status: "completed", Reached: []string{"completed"}}, wants[1:2]},
+		{JobQuery{Status: "running", Stored: true, Reached: []string{"proceeding"}}, wants[2:]},
 		{JobQuery{Status: "running", Reached: []string{"init", "proceeding"}}, nil}, // it says that it stopped
 		{JobQuery{Status: "completed"}, nil},
 	} {
@@ -105,12 +108,12 @@ func TestJobsStanding(t *testing.T) {
 		}
 	}
 	cost := &events.CostAccrued{Model: "m", Tokens: &events.Tokens{Input: 1, Output: 20, Reasoning: 7, CacheRead: 300, CacheWrite: 4000}, Run: &run, Purpose: "run", Source: "reported"}
-	list, _, err := jobsOf(t, append(records, record(t, said, 12, cost))).Jobs(t.Context(), JobQuery{Namespace: "default"})
+	list, _, err := jobsOf(t, append(records, record(t, said, 14, cost))).Jobs(t.Context(), JobQuery{Namespace: "default"})
 	must(t, err)
 	if list[0].Tokens != 4321 || list[1].Tokens != 0 {
 		t.Errorf("%d and %d tokens, want those of the cost", list[0].Tokens, list[1].Tokens)
 	}
-	again := append(records, updated(12, "finishedAt", `null`), updated(13, "totals", `"many"`), updated(14, "status", `"running"`)) // it goes on
+	again := append(records, updated(14, "finishedAt", `null`), updated(15, "totals", `"many"`), updated(16, "status", `"running"`)) // it goes on
 	s, _, err := jobsOf(t, again).Session(t.Context(), "default", "job/said")
 	must(t, err)
 	if s.FinishedAt != "" || s.TotalTokens != 0 || s.Steps != 3 || s.Status != "running" {

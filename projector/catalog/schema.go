@@ -33,6 +33,7 @@ CREATE TABLE sessions{set}(
 	parent TEXT NOT NULL, fork_session TEXT NOT NULL, fork_offset INTEGER NOT NULL,
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, live TEXT NOT NULL,
 	steps INTEGER NOT NULL, reached TEXT NOT NULL, total_tokens INTEGER NOT NULL, finished_at TEXT NOT NULL,
+	raw_offset INTEGER NOT NULL,
 	UNIQUE(namespace, id), UNIQUE(namespace, head_offset));
 CREATE TABLE state{set}(session INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE marks{set}(
@@ -96,6 +97,7 @@ type Session struct {
 	Reached     string           // status of the checkpoint of the largest step, of several the last
 	TotalTokens int64            // that it says it took, whatever its costs come to
 	FinishedAt  events.Timestamp // as it says
+	Raw         events.Offset    // the last record that has all that its producer stored of it; 0: none has
 }
 
 // About says in a line what the session is about: its title, else its goal, else what
@@ -107,7 +109,7 @@ const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, 
 	turns, total_turns, runs, rewinds, records, late, void,
 	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
 	parent, fork_session, fork_offset, first_offset, head_offset, live,
-	steps, reached, total_tokens, finished_at`
+	steps, reached, total_tokens, finished_at, raw_offset`
 
 // columns points to what is stored of a session.
 func (s *Session) columns() []any {
@@ -115,7 +117,7 @@ func (s *Session) columns() []any {
 		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
 	list = append(list, totalColumns(&s.Spent)...)
 	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live,
-		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt)
+		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt, offset(&s.Raw))
 }
 
 // totalColumns points to the columns of a sum: the exact decimal, a number to sort by,

@@ -58,6 +58,7 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 	case *events.SessionCreated:
 		s.create(f, p)
 	case *events.SessionUpdated:
+		s.describe(f.Offset, p.Raw)
 		for _, field := range p.Set {
 			s.update(field)
 		}
@@ -73,6 +74,13 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 		s.reach(p)
 	}
 	return v, nil
+}
+
+// describe notes that a record has what the producer stored of the session.
+func (s *session) describe(at events.Offset, raw events.Raw) {
+	if len(raw) > 0 {
+		s.Raw = at
+	}
 }
 
 // reach notes how far a checkpoint is that was saved after a step.
@@ -114,6 +122,7 @@ func broughtBy(p *events.ThreadReplaced) int {
 
 func (s *session) create(f projector.Fact, p *events.SessionCreated) {
 	s.created, s.Kind, s.CreatedAt = f.Offset, p.Kind, p.CreatedAt
+	s.describe(f.Offset, p.Raw)
 	if p.Parent != nil {
 		s.Parent = p.Parent.Session
 	}

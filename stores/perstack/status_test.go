@@ -1,0 +1,27 @@
+package perstack_test
+
+import (
+	"testing"
+
+	"github.com/tallylog/tally/stores/perstack"
+)
+
+// Statuses in the spelling of sessions come back, and each of a checkpoint is one of a job.
+func TestStatuses(t *testing.T) {
+	for _, s := range perstack.JobStatuses {
+		if got := perstack.JobStatusOf(s.InSession()); s.InSession() == "" || got != s {
+			t.Errorf("%s is %q in a session, and that %q", s, s.InSession(), got)
+		}
+	}
+	if got := perstack.JobStatusOf("archived"); got != "" {
+		t.Errorf("archived: %q", got)
+	}
+	for s, want := range map[perstack.CheckpointStatus]perstack.JobStatus{
+		"": "running", "init": "running", "proceeding": "running", "stoppedByDelegate": "running", "completed": "completed",
+		"stoppedByInteractiveTool": "stoppedByInteractiveTool", "stoppedByExceededMaxSteps": "stoppedByMaxSteps", "stoppedByError": "stoppedByError",
+	} {
+		if got := s.Job(); got != want {
+			t.Errorf("a checkpoint that is %q: the job is %q, want %q", s, got, want)
+		}
+	}
+}
