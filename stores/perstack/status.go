@@ -1,6 +1,10 @@
 package perstack
 
-import "github.com/tallylog/tally/stores/perstack/internal/shape"
+import (
+	"time"
+
+	"github.com/tallylog/tally/stores/perstack/internal/shape"
+)
 
 // JobOfSession is the id of the job that a session is, by the session's id.
 func JobOfSession(session string) (id string, ok bool) { return shape.JobID(session) }
@@ -22,3 +26,7 @@ var (
 	CheckpointStatuses = []CheckpointStatus{CheckpointInit, CheckpointProceeding, CheckpointCompleted, CheckpointStoppedByInteractiveTool,
 		CheckpointStoppedByDelegate, CheckpointStoppedByExceededMaxSteps, CheckpointStoppedByError}
 )
+
+// Time is the time that so many milliseconds since 1970 are, as jobs and events have it;
+// zero if it has no spelling, before 1970 and from the year 10000 on.
+func Time(ms int64) time.Time { return shape.At(ms) }

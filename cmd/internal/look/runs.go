@@ -30,21 +30,28 @@ func newRuns(a *app.App) *cobra.Command {
 others, each with its newest outcome and the number of versions there are of it.
 
 STALE says whether the turns that a run judged are others now: yes, no, or - if
-the run did not say which turns it judged.`,
-		Example: app.Examples("tally runs order-desk", "tally runs last -o jsonl", "tally show order-desk --run run-1785748100000-b4k3ry1"),
+the run did not say which turns it judged.
+
+--tree shows which run delegated to which, where runs of the session did, with those
+that have no result yet; elsewhere the list is as without it.`,
+		Example: app.Examples("tally runs order-desk", "tally runs last -o jsonl", "tally runs job/ID --tree", "tally show order-desk --run run-1785748100000-b4k3ry1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.tree && r.at != "" {
+				return cli.Usagef("--tree shows the runs as they are now: give it without --at")
+			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.list(cmd.Context(), st, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&r.at, "at", "", "position; default head")
 	cmd.Flags().BoolVar(&r.all, "all", false, "also runs that have no result yet")
+	cmd.Flags().BoolVar(&r.tree, "tree", false, "below the run that delegated to it each that was delegated to")
 	return cmd
 }
 
 type runLister struct {
-	app *app.App
-	at  string
-	all bool
+	app       *app.App
+	at        string
+	all, tree bool
 }
 
 // listedRun is a run in a list.
@@ -66,6 +73,11 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 	handle, err := app.Session(ctx, st, arg)
 	if err != nil {
 		return err
+	}
+	if r.tree {
+		if done, err := r.asTree(ctx, handle); done || err != nil {
+			return err
+		}
 	}
 	s, err := handle.Load(ctx, r.at)
 	if err != nil {
@@ -153,12 +165,11 @@ func typeRank(kind string) int {
 
 // describeRun says what is known of a run, with its newest result if it has one.
 func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run *projector.Run) (listedRun, events.Raw, error) {
-	l := listedRun{Type: run.Kind, ID: run.ID, Time: runTime(run), Versions: len(run.Results), Outcome: run.State, Withdrawn: s.Withdrawn(run.At)}
+	l := briefRun(run, s.Withdrawn(run.At))
 	last := run.Last()
 	if last == nil {
 		return l, nil, nil
 	}
-	l.Outcome, l.Offset, l.Size = last.Outcome, last.Offset, last.Size
 	result, err := resultAt(ctx, st, last.Offset)
 	if err != nil {
 		return l, nil, err

@@ -18,6 +18,7 @@ import (
 
 func newShow(a *app.App) *cobra.Command {
 	v := &viewer{app: a, tools: toolsBrief}
+	var step int64
 	cmd := &cobra.Command{
 		Use: "show SESSION", Short: "Show a session's turns, now or as of a position", Args: cobra.ExactArgs(1),
 		Long: `Show the turns of a session, now or as of a position. Calls of tools and their
@@ -32,6 +33,11 @@ The session of a panel of models is shown run by run, the models side by side
 where they fit; runs that were rewound are marked. --thread shows the history of
 one model.
 
+A job is shown by what it is and took, and by its runs, each below the one that
+delegated to it; --thread and --last show its messages. --run shows what steps one of
+its runs took; with --step, one of them: the checkpoint it ended with, the messages
+that are new in that, with calls of tools and what they answered, and its events.
+
 --last shows only the last turns of each thread. Of a long session no others are
 read.
 
@@ -44,10 +50,16 @@ were set) and threads (the turns, each with the offset of its event). Nothing in
 it would be changed by a rewind that is undone again.`,
 		Example: app.Examples("tally show last", "tally show travel --last 20", "tally show travel --at '#5'", "tally show travel --thread main -o json",
 			"tally show order-desk --run run-1785748100000-b4k3ry1", "tally show order-desk --traces", "tally show order-desk --tools full",
-			"tally show ses_0198c2 --thread gpt-5", "tally show last --last 3 -f"),
+			"tally show ses_0198c2 --thread gpt-5", "tally show job/ID", "tally show job/ID --run RUN --step 3", "tally show last --last 3 -f"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if v.last < 0 || v.last > 0 && (v.run != "" || v.traces || v.all) {
 				return cli.Usagef("--last wants a number of turns, without --run, --traces and --all")
+			}
+			if cmd.Flags().Changed("step") {
+				if v.run == "" || v.at != "" || v.raw {
+					return cli.Usagef("--step shows a step of a run as it is now: give it with --run, without --at and --raw")
+				}
+				v.step = &step
 			}
 			if v.run != "" && v.traces || (v.run != "" || v.traces) && (v.thread != "" || v.all) {
 				return cli.Usagef("--run and --traces show something else than turns: give one of them, without --thread and --all")
@@ -65,6 +77,7 @@ it would be changed by a rewind that is undone again.`,
 	cmd.Flags().BoolVar(&v.all, "all", false, "also turns that are not in effect: rewound, late, replaced")
 	cmd.Flags().BoolVar(&v.raw, "raw", false, "only the turns' bytes as the producer gave them, one after the other")
 	cmd.Flags().StringVar(&v.run, "run", "", "the result of the run with this id")
+	cmd.Flags().Int64Var(&step, "step", 0, "with --run, one step of a run of a job")
 	cmd.Flags().BoolVar(&v.traces, "traces", false, "how each step of a simulation was chosen")
 	cmd.Flags().Var(cli.OneOf(&v.tools, "how", toolsNone, toolsBrief, toolsFull), "tools", "calls of tools and their results: none, brief or full")
 	return cmd
@@ -77,10 +90,13 @@ type viewer struct {
 	last            int
 	all, raw        bool
 	traces, follow  bool
+	step            *int64 // nil: none is asked for
 	tools           toolMode
 
 	before map[string]int // turns of each thread that --last leaves out
 	end    events.Offset  // of the last record that was looked at
+	print  *printer       // of what is not turns alone
+	job    *shownJob      // nil: it is none
 }
 
 func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
@@ -88,11 +104,18 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	if err != nil {
 		return err
 	}
+	if v.asJob(handle.ID()) {
+		if done, err := v.showJob(ctx, handle); done || err != nil {
+			return err
+		}
+	}
 	s, err := v.load(ctx, handle)
 	if err != nil {
 		return err
 	}
 	switch {
+	case v.step != nil:
+		return cli.Usagef("--step shows a step of a run of a job, and %s is none", s.Subject)
 	case v.run != "":
 		return errors.Join(v.showRun(ctx, st, s), v.app.WarnDamaged(s))
 	case v.traces:
@@ -186,6 +209,7 @@ func (v *viewer) writeRaw(s *projector.Session) error {
 // shown is show -o json.
 type shown struct {
 	Session events.Fields               `json:"session"`
+	Job     *shownJob                   `json:"job,omitempty"`
 	Threads map[string]projector.Thread `json:"threads"`
 	Gone    []goneTurn                  `json:"notInEffect,omitempty"` // with --all
 }
@@ -197,7 +221,7 @@ type goneTurn struct {
 }
 
 func (v *viewer) writeJSON(s *projector.Session, gone []projector.TurnAt) error {
-	doc := shown{Session: sessionFields(s), Threads: make(map[string]projector.Thread)}
+	doc := shown{Session: sessionFields(s), Job: v.job, Threads: make(map[string]projector.Thread)}
 	for _, name := range v.names(s) {
 		doc.Threads[name] = *s.Threads[name]
 	}

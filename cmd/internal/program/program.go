@@ -57,7 +57,7 @@ func Replay(a *app.App) *cobra.Command {
 events; none calls a model or runs a tool.
 
 ` + app.Positions + "\n\n" + app.Exits,
-	}, "ls", "show", "log", "search", "runs", "diff", "cost", "stats", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version", "completion", "__bash")
+	}, "ls", "show", "log", "search", "runs", "jobs", "diff", "cost", "stats", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version", "completion", "__bash")
 }
 
 // program gives a root its verbs: all, or those that are named.

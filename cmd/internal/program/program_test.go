@@ -29,7 +29,7 @@ func TestPartsOfOneProgram(t *testing.T) {
 		verbs string
 	}{
 		"tally-ingest": {program.Ingest(new(app.App)), "import append generate init serve bench status version completion __bash"},
-		"tally-replay": {program.Replay(new(app.App)), "ls show runs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
+		"tally-replay": {program.Replay(new(app.App)), "ls show runs jobs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
 	} {
 		has := verbs(part.root)
 		for _, verb := range strings.Fields(part.verbs) {
