@@ -104,6 +104,9 @@ func (j *shownJob) says(said perstack.Job, l *projector.Ledger) {
 // its checkpoint of the largest step does.
 func (j *shownJob) spent(ctx context.Context, h *perstack.Handle, said perstack.Job) error {
 	totals, err := h.Totals(ctx)
+	if _, invalid := errors.AsType[*events.InvalidError](err); invalid {
+		err = nil // that checkpoint does not say it in the original's words
+	}
 	j.Usage = totals.Usage
 	if totals.Said == 0 && said.Usage.TotalTokens > 0 {
 		j.Usage = said.Usage

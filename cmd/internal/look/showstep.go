@@ -76,7 +76,7 @@ func (v *viewer) showStep(ctx context.Context, h *perstack.Handle, run treeRun) 
 	}
 	if len(s.Checkpoints)+len(s.Events) == 0 {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("run %s has no step %d", s.Run, s.Step),
-			Hint: fmt.Sprintf("tally show job/%s --run %s lists its steps.", plain.Printable(s.Job), plain.Printable(s.Run))}
+			Hint: fmt.Sprintf("tally show job/%s --run %s lists its steps.", s.Job, s.Run)}
 	}
 	if v.app.Format != cli.Text {
 		return cli.WriteJSON(v.app.Out, v.app.Format, s)
