@@ -185,6 +185,20 @@ func (r Reader) Runs(ctx context.Context, namespace, id string, most int) ([]Run
 	return list, r.wrap(err)
 }
 
+// Steps returns the numbers of the steps of a run in which something happened, the last one
+// first, at most so many.
+func (r Reader) Steps(ctx context.Context, namespace, id string, run events.RunRef, most int) ([]string, error) {
+	return r.texts(ctx, `SELECT DISTINCT step FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
+		AND run_kind=? AND run_id=? AND kind NOT IN (?, ?) ORDER BY step DESC LIMIT ?`, namespace, id, run.Kind, run.ID, RunStarted, RunFinished, most)
+}
+
+// Happened returns what the programs of a session call that which happened in its runs, in
+// order, at most so many.
+func (r Reader) Happened(ctx context.Context, namespace, id string, most int) ([]string, error) {
+	return r.texts(ctx, `SELECT DISTINCT name FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
+		AND name<>'' ORDER BY name LIMIT ?`, namespace, id, most)
+}
+
 // Namespaces returns the namespaces that have sessions, in order, at most so many.
 func (r Reader) Namespaces(ctx context.Context, most int) ([]string, error) {
 	return r.texts(ctx, `WITH RECURSIVE n(name) AS (

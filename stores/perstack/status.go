@@ -6,6 +6,9 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
+// RunKind is the kind of the runs of a job, by which the log tells them from other runs.
+const RunKind = shape.RunKind
+
 // JobOfSession is the id of the job that a session is, by the session's id.
 func JobOfSession(session string) (id string, ok bool) { return shape.JobID(session) }
 

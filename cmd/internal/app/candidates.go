@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
+	"github.com/tallylog/tally/stores/perstack"
 )
 
 // sessions offers ids that begin as what is typed does, and what is behind the first slash
@@ -197,6 +198,39 @@ func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		if isWord(word) && !strings.HasPrefix(word, "-") {
 			c.add(word, run.Kind+", "+cmp.Or(run.Outcome, run.State))
 		}
+	}
+	return words
+}
+
+// steps offers the steps of the run that --run names, one of a job where it says no type.
+func steps(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	f := c.cmd.Flags().Lookup("run")
+	v, s, ok := c.session(ctx)
+	if !ok || f == nil {
+		return words
+	}
+	defer v.Catalog.Close()
+	run := strings.TrimPrefix(f.Value.String(), perstack.RunKind+"/")
+	list, _ := v.Catalog.Steps(ctx, s.Namespace, s.ID, events.RunRef{Kind: perstack.RunKind, ID: run}, offered) // after an error nothing is known
+	for _, n := range list {
+		c.add(n, "")
+	}
+	return words
+}
+
+// types offers the types of events, and what the session's programs call what happened.
+func types(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	if v, s, ok := c.session(ctx); ok {
+		defer v.Catalog.Close()
+		list, _ := v.Catalog.Happened(ctx, s.Namespace, s.ID, offered)
+		for _, name := range list {
+			if isWord(name) && !strings.HasPrefix(name, "-") {
+				c.add(name, "happened in a run")
+			}
+		}
+	}
+	for _, name := range events.Types() {
+		c.add(strings.TrimSuffix(strings.TrimPrefix(name, "tally."), ".v1"), "")
 	}
 	return words
 }

@@ -62,7 +62,7 @@ var arguments = map[string]source{
 // flags are what is offered for the value of a flag, by its name or by verb and name.
 // Flags that know their words are not among them.
 var flags = map[string]source{
-	"at": positions, "to": positions, "thread": threads, "run": runs, "session": sessions, "parent": ids,
+	"at": positions, "to": positions, "thread": threads, "run": runs, "step": steps, "log type": types, "session": sessions, "parent": ids,
 	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(folders), "model": models, "namespace": namespaces,
 	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),

@@ -49,7 +49,7 @@ func treeOf(ctx context.Context, handle *tally.Session, o *projector.Outline) ([
 		if p := run.Parent; p != nil {
 			next.Parent, next.Checkpoint, next.ToolCall = p.Run, p.Checkpoint, p.ToolCall
 		}
-		if r, ok := known[run.ID]; ok && run.Kind == jobRunType {
+		if r, ok := known[run.ID]; ok && run.Kind == perstack.RunKind {
 			next.ofJob(r)
 			delete(known, run.ID)
 		}
@@ -57,16 +57,13 @@ func treeOf(ctx context.Context, handle *tally.Session, o *projector.Outline) ([
 	}
 	for _, r := range ofJob {
 		if _, more := known[r.ID]; more { // only checkpoints tell of it
-			next := treeRun{listedRun: listedRun{Type: jobRunType, ID: r.ID}}
+			next := treeRun{listedRun: listedRun{Type: perstack.RunKind, ID: r.ID}}
 			next.ofJob(r)
 			list = append(list, next)
 		}
 	}
 	return nested(list), slices.ContainsFunc(list, func(r treeRun) bool { return r.Parent != "" }), nil
 }
-
-// jobRunType is the type of the runs of a job.
-const jobRunType = "expert"
 
 // jobRuns returns the runs of the job that a session is, nil if it is none.
 func jobRuns(ctx context.Context, handle *tally.Session, o *projector.Outline) ([]perstack.Run, error) {

@@ -18,7 +18,7 @@ import (
 // jobRun finds a run of the job by its id, or by TYPE/ID.
 func jobRun(runs []treeRun, name string) (treeRun, bool) {
 	for _, r := range runs {
-		if r.Type == jobRunType && (r.ID == name || jobRunType+"/"+r.ID == name) {
+		if r.Type == perstack.RunKind && (r.ID == name || perstack.RunKind+"/"+r.ID == name) {
 			return r, true
 		}
 	}

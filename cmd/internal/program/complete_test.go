@@ -54,7 +54,7 @@ func TestFlagsAreCompleted(t *testing.T) {
 func TestOfferedWordsAreTaken(t *testing.T) {
 	t.Setenv("TALLY_STORE", t.TempDir()+"/none")
 	tried := 0
-	for _, call := range []string{"ls --sort", "ls --progress", "ls --color", "ls --output", "ls --log-level", "ls --min-durability", "cost --by", "stats --by", "search x --sort", "import " + t.TempDir() + " --format", "export x --dir out --format", "show x --tools"} {
+	for _, call := range []string{"ls --sort", "ls --progress", "ls --color", "ls --output", "ls --log-level", "ls --min-durability", "cost --by", "stats --by", "search x --sort", "import " + t.TempDir() + " --format", "export x --dir out --format", "show x --tools", "jobs --status"} {
 		args := strings.Fields(call)
 		var out bytes.Buffer
 		if err := run(t.Context(), append(append([]string{cobra.ShellCompRequestCmd}, args...), ""), &out); err != nil {
