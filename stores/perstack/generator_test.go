@@ -32,7 +32,6 @@ type runtime struct {
 	distinct  map[[sha256.Size]byte]int // sizes of what was made
 	said      int                       // bytes of messages among them
 	usage     string
-	resuming  string // calls of tools that the run was stopped with
 	delegated string // member of checkpoints of a delegate
 }
 
