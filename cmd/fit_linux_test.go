@@ -35,6 +35,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		"fork":           {line: "fork order-desk --at #2", once: true},
 		"generate":       {line: "generate --sessions 2 " + filepath.Join(out, "made-PLACE"), once: true},
 		"rewind":         {line: "rewind order-desk --to #2 --dry-run"},
+		"help of jobs":   {line: "help jobs"},
 		"help of put":    {line: "help put"},
 		"help of docs":   {line: "docs --help"},
 		"help of cat":    {line: "cat --help"},

@@ -24,7 +24,7 @@ func TestReadingMakesNothing(t *testing.T) {
 			for _, c := range []struct {
 				args string
 				code int
-			}{{"ls", 0}, {"cost", 0}, {"stats", 0}, {"stats s", 4}, {"search word", 4}, {"show last", 4}, {"show s", 4}, {"log --all-sessions", 0}, {"log s", 4}, {"cost s", 4}, {"runs s", 4}, {"diff s #1 #2", 4},
+			}{{"ls", 0}, {"cost", 0}, {"stats", 0}, {"stats s", 4}, {"search word", 4}, {"show last", 4}, {"show s", 4}, {"log --all-sessions", 0}, {"log s", 4}, {"cost s", 4}, {"runs s", 4}, {"runs s --tree", 4}, {"jobs", 0}, {"jobs --status running", 0}, {"show job/s --run r --step 1", 4}, {"diff s #1 #2", 4},
 				{"export s --format ailoop -o out", 4}, {"verify", 0}, {"status", 0}, {"doctor", 0}, {"doctor --mend --verify", 0}, {"backup backups", 4},
 				{"fork s --at #1", 4}, {"rewind s --to #1", 4}, {"undo s", 4}, {"redo s", 4},
 				{"cat doc/a", 4}, {"docs ls", 0}, {"docs ls --leases", 0}, {"docs history doc/a", 4}, {"docs diff doc/a", 4}, {"docs links doc/a", 4}, {"docs backlinks doc/a", 0},
