@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,9 +130,9 @@ func (c *shownCheckpoint) read(ctx context.Context, h *perstack.Handle, list []p
 	return nil
 }
 
-// knownBefore counts the messages that the checkpoint before has too: the last one of the
-// run, else that which it says it goes on from, else of those of other runs, the newest of
-// each, the one that shares most.
+// knownBefore counts the messages that the checkpoint before has too: of the last one of the
+// run and that which it says it goes on from, or if there is neither, of the newest of each
+// other run, the one that shares most.
 func (c *shownCheckpoint) knownBefore(ctx context.Context, h *perstack.Handle, list []perstack.CheckpointInfo, info perstack.CheckpointInfo, whole perstack.Checkpoint) (int, error) {
 	most := 0
 	for _, before := range candidatesBefore(list, info) {
@@ -149,31 +150,37 @@ func (c *shownCheckpoint) knownBefore(ctx context.Context, h *perstack.Handle, l
 	return most, nil
 }
 
-// candidatesBefore are the checkpoints that one may go on from.
+// candidatesBefore are the checkpoints that one may go on from. Those of a run that was
+// delegated to name as their parent the one that it was delegated from, all of them, so
+// that the run's own count, too.
 func candidatesBefore(list []perstack.CheckpointInfo, info perstack.CheckpointInfo) []perstack.CheckpointInfo {
+	var own, parents []perstack.CheckpointInfo
 	newest := make(map[string]perstack.CheckpointInfo)
 	for _, c := range list { // by step
-		if c.ID == info.ID || c.StepNumber > info.StepNumber || c.StepNumber == info.StepNumber && c.RunID == info.RunID {
-			continue
-		}
-		if c.ID == info.Parent {
-			return []perstack.CheckpointInfo{c}
-		}
-		if had, ok := newest[c.RunID]; !ok || c.StepNumber >= had.StepNumber {
+		switch {
+		case c.ID == info.ID:
+		case c.ID == info.Parent:
+			parents = append(parents, c)
+		case c.RunID == info.RunID && c.StepNumber < info.StepNumber:
+			own = append(own, c)
+		case c.RunID != info.RunID && c.StepNumber <= info.StepNumber && c.Offset < info.Offset:
 			newest[c.RunID] = c
 		}
 	}
-	if own, ok := newest[info.RunID]; ok {
-		return []perstack.CheckpointInfo{own}
+	if len(own)+len(parents) > 0 {
+		return append(parents, lastStep(own)...)
 	}
-	var others []perstack.CheckpointInfo
-	for _, c := range newest {
-		if c.Offset < info.Offset {
-			others = append(others, c)
-		}
-	}
-	slices.SortFunc(others, func(a, b perstack.CheckpointInfo) int { return cmp.Compare(b.Offset, a.Offset) })
+	others := slices.SortedFunc(maps.Values(newest), func(a, b perstack.CheckpointInfo) int { return cmp.Compare(b.Offset, a.Offset) })
 	return others[:min(len(others), maxOthers)]
+}
+
+// lastStep are those of the largest step: several where the run went on twice.
+func lastStep(list []perstack.CheckpointInfo) []perstack.CheckpointInfo {
+	i := len(list)
+	for i > 0 && list[i-1].StepNumber == list[len(list)-1].StepNumber {
+		i--
+	}
+	return list[i:]
 }
 
 // maxOthers bounds how many runs are looked at for what a first step went on from.
