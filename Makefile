@@ -26,7 +26,7 @@ bench:
 
 # The long campaigns: 500 kills of an appending process, an import of a million
 # events that is killed in the middle, 300 power cuts (as root), a thousand panels
-# whose owner is killed, the views of ten million events, two thousand damaged stores,
+# whose owner is killed, a job whose owner is killed 500 times, the views of ten million events, two thousand damaged stores,
 # ten gigabytes opened after a kill, a cluster whose nodes are killed, many more
 # random histories.
 soak:
@@ -35,7 +35,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
-	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle' -v ./stores/perstack/perstackdir
+	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'KilledInAnyCall|DelegateProcesses' -v ./stores/perstack
 	.ci/fuzz 60s
 	$(GO) test -timeout 60m ./formats/... ./stores/...
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000

@@ -215,12 +215,11 @@ func (r *runtime) ended(typ, status string, more []string, call, members string)
 }
 
 // resume goes on with what waits.
-func (r *runtime) resume(said, call string) {
+func (r *runtime) resume(_, call string) {
 	result, told := r.result(call)
 	r.event("resumeToolCalls", `"pendingToolCalls":[`+call+`],"partialToolResults":[`+result+`]`)
 	r.event("finishAllToolCalls", `"newMessages":[`+told+`]`)
 	r.carryOn([]string{told}, call, result)
-	_ = said
 }
 
 // complete is the last step of a run.

@@ -1,0 +1,243 @@
+package perstack_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/stores/perstack"
+)
+
+// killedCalls tells a copy of this test which store it is to write to until it is killed, and
+// with which round of calls it begins.
+const killedCalls = "TALLY_TEST_PERSTACK_CALLS"
+
+// The process that owns the store is killed at random moments while it calls everything that
+// writes, one after the other: what it was told is stored is there, nothing is half there,
+// and the next one that makes the same calls again adds nothing to what is there.
+func TestKilledInAnyCall(t *testing.T) {
+	if text := os.Getenv(killedCalls); text != "" {
+		var round int
+		var dir string
+		if _, err := fmt.Sscan(text, &round, &dir); err != nil {
+			t.Fatal(err)
+		}
+		callUntilKilled(t.Context(), dir, round)
+		return
+	}
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // who is killed reports nothing
+	withKey(t)              // for the copies too
+	kills := 6
+	if os.Getenv("TALLY_SOAK") != "" {
+		kills = 500
+	}
+	dir, seed := filepath.Join(t.TempDir(), "store"), uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	t.Run("P-32 killed in any call", func(t *testing.T) {
+		var done made
+		for range kills {
+			done = killInCall(t, dir, done, random)
+			if !done.check(t, dir) {
+				t.Fatalf("after %+v", done)
+			}
+		}
+		if done.rounds() == 0 {
+			t.Error("no round of calls was ever made: the test showed nothing")
+		}
+		t.Logf("%d kills, %d rounds, %d resumed", kills, done.rounds(), len(done.resumed))
+	})
+}
+
+// made says which calls are known to have returned: of each kind, for how many rounds.
+type made struct {
+	job, setting, checkpoint, event, end int
+	resumed                              []string // ids of the checkpoints that Resume returned
+}
+
+// rounds is how many rounds are known to be whole.
+func (m made) rounds() int { return min(m.job, m.setting, m.checkpoint, m.event, m.end) }
+
+// note notes a line of a copy.
+func (m *made) note(line string) {
+	var call, id string
+	round := 0
+	if n, _ := fmt.Sscan(line, &call, &round, &id); n < 2 {
+		return
+	}
+	at := map[string]*int{"job": &m.job, "setting": &m.setting, "checkpoint": &m.checkpoint, "event": &m.event, "end": &m.end}[call]
+	if at != nil {
+		*at = max(*at, round+1)
+	}
+	if call == "resume" {
+		m.resumed = append(m.resumed, id)
+	}
+}
+
+// The calls of a round. All but Resume do the same if they are made again.
+func jobOf(round int) perstack.Job {
+	j := perstack.CreateInitialJob("j", "coder")
+	j.StartedAt, j.TotalSteps = 1000, int64(round)
+	return j
+}
+
+func runOf(round int) string { return fmt.Sprint("r", round/7) }
+
+func savedIn(round int) perstack.Checkpoint {
+	return checkpoint("j", runOf(round), fmt.Sprint("c", round), int64(round), messages(max(0, round-12), round+1))
+}
+
+func eventIn(round int) perstack.Event {
+	return event("j", runOf(round), fmt.Sprint("e", round), "callTools", int64(1000+round), int64(round), events.Field{Name: "newMessage", Value: message(10_000 + round)})
+}
+
+func endOf(round int) perstack.Event {
+	return ending("j", runOf(round), fmt.Sprint("f", round), int64(round), 5)
+}
+
+// callUntilKilled makes round after round of calls, and says of each that it returned.
+func callUntilKilled(ctx context.Context, dir string, round int) {
+	st := need(embedded.Open(ctx, embedded.Options{Store: dir, Backend: "local"}))
+	h := perstack.JobOf(st, "j")
+	say := func(call string, id string, err error) {
+		if err != nil {
+			fmt.Println("failed", call, err)
+			os.Exit(1)
+		}
+		fmt.Println(call, round, id)
+	}
+	for ; ; round++ {
+		say("job", "", perstack.StoreJob(ctx, st, jobOf(round)))
+		say("setting", "", perstack.StoreRunSetting(ctx, st, setting("j", runOf(round), "key", 1), nil, nil))
+		say("checkpoint", "", perstack.DefaultStoreCheckpoint(ctx, st, savedIn(round)))
+		say("event", "", perstack.DefaultStoreEvent(ctx, st, eventIn(round)))
+		say("end", "", perstack.DefaultStoreEvent(ctx, st, endOf(round)))
+		if round%5 == 4 {
+			c, err := h.Resume(ctx, fmt.Sprint("c", round-2))
+			say("resume", c.ID, err)
+		}
+	}
+}
+
+// killInCall lets a copy go on and kills it some time after one of its calls.
+func killInCall(t *testing.T, dir string, done made, random *rand.Rand) made {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledInAnyCall$")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedCalls, done.rounds(), dir))
+	out := need(cmd.StdoutPipe())
+	must(t, cmd.Start())
+	lines, calls, wait := bufio.NewScanner(out), 1+random.IntN(60), time.Duration(random.IntN(4000))*time.Microsecond
+	for n := 0; lines.Scan(); {
+		if len(lines.Text()) > 6 && lines.Text()[:6] == "failed" {
+			t.Error(lines.Text())
+		}
+		done.note(lines.Text()) // also lines that were in the pipe already when it was killed
+		if n++; n == calls {
+			time.AfterFunc(wait, func() { _ = cmd.Process.Kill() })
+		}
+	}
+	_ = cmd.Wait() // it was killed
+	return done
+}
+
+// check reports whether all that returned is there and whole, and makes the calls again.
+func (m made) check(t *testing.T, dir string) bool {
+	t.Helper()
+	ctx := t.Context()
+	st := need(embedded.Open(ctx, embedded.Options{Store: dir, Backend: "local"}))
+	defer func() { must(t, st.Close()) }()
+	h := perstack.JobOf(st, "j")
+	if m.job > 0 {
+		if j := need(h.Load(ctx)); j.TotalSteps < int64(m.job-1) || j.TotalSteps > int64(m.job) {
+			t.Errorf("the job has %d steps, %d were stored", j.TotalSteps, m.job)
+		}
+	}
+	for round := range m.checkpoint {
+		if diff := cmp.Diff(savedIn(round), need(h.Checkpoint(ctx, fmt.Sprint("c", round)))); diff != "" {
+			t.Errorf("checkpoint %d: %s", round, diff)
+		}
+	}
+	for _, id := range m.resumed {
+		need(h.Checkpoint(ctx, id))
+	}
+	for round := 0; round < m.setting; round += 7 {
+		if s := need(h.Setting(ctx, runOf(round))); s.RunID != runOf(round) {
+			t.Errorf("the setting of %s is %+v", runOf(round), s)
+		}
+	}
+	m.whole(t, h)
+	m.again(t, st)
+	return !t.Failed()
+}
+
+// whole fails if something is half there: a checkpoint that cannot be read, an event without
+// effect, one that is there twice or has no cost.
+func (m made) whole(t *testing.T, h *perstack.Handle) {
+	t.Helper()
+	ctx, seen, ends := t.Context(), make(map[string]bool), 0
+	if list, whole := need(h.CheckpointList(ctx)), need(h.Checkpoints(ctx)); len(list) != len(whole) {
+		t.Errorf("%d of %d checkpoints can be read", len(whole), len(list))
+	}
+	for round := 0; round <= max(m.event, m.end); round += 7 {
+		for _, e := range need(h.Events(ctx, runOf(round), perstack.AllSteps)) {
+			if seen[e.ID] {
+				t.Errorf("event %s is there twice", e.ID)
+			}
+			if seen[e.ID] = true; e.Type == "continueToNextStep" {
+				ends++
+			}
+		}
+	}
+	for round := range m.event {
+		if !seen[fmt.Sprint("e", round)] {
+			t.Errorf("event %d is gone", round)
+		}
+	}
+	for round := range m.end {
+		if !seen[fmt.Sprint("f", round)] {
+			t.Errorf("the end of step %d is gone", round)
+		}
+	}
+	o, err := h.Session().Store().Loader().Outline(ctx, h.Session().Subject(), 0)
+	if errors.Is(err, tally.ErrNotFound) {
+		return // killed before anything was stored
+	}
+	must(t, err)
+	if void := o.Ledger().Void; len(void) > 0 {
+		t.Errorf("void are %+v", void)
+	}
+	if costs := need(h.Totals(ctx)).Said; costs < m.end || costs > ends {
+		t.Errorf("%d steps ended, %d of them are known to have, and %d costs are there", ends, m.end, costs)
+	}
+}
+
+// again makes the calls that returned once more.
+func (m made) again(t *testing.T, st *tally.Store) {
+	t.Helper()
+	ctx, had := t.Context(), records(t, st)
+	for round := range m.rounds() {
+		must(t, perstack.DefaultStoreCheckpoint(ctx, st, savedIn(round)))
+		must(t, perstack.DefaultStoreEvent(ctx, st, eventIn(round)))
+		must(t, perstack.DefaultStoreEvent(ctx, st, endOf(round)))
+	}
+	if m.job > 0 {
+		must(t, perstack.StoreJob(ctx, st, need(perstack.JobOf(st, "j").Load(ctx))))
+	}
+	if n := records(t, st) - had; n > 0 {
+		t.Errorf("what was there already is %d records more", n)
+	}
+}
