@@ -26,9 +26,9 @@ bench:
 
 # The long campaigns: 500 kills of an appending process, an import of a million
 # events that is killed in the middle, 300 power cuts (as root), a thousand panels
-# whose owner is killed, a job whose owner is killed 500 times, the views of ten million events, two thousand damaged stores,
-# ten gigabytes opened after a kill, a cluster whose nodes are killed, many more
-# random histories.
+# whose owner is killed, a job whose owner is killed 500 times, the views of ten
+# million events, two thousand damaged stores, ten gigabytes opened after a kill,
+# a cluster whose nodes are killed, many more random histories.
 soak:
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors' -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
