@@ -35,6 +35,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
+	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle' -v ./stores/perstack/perstackdir
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'KilledInAnyCall|DelegateProcesses' -v ./stores/perstack
 	.ci/fuzz 60s
 	$(GO) test -timeout 60m ./formats/... ./stores/...
