@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
@@ -38,6 +39,11 @@ func parityTotals(t *testing.T, st *tally.Store) {
 		}
 		if have := need(h.Totals(ctx)); have.Usage.InputTokens != 200 || have.Steps != 2 || have.Said != 0 {
 			t.Errorf("by checkpoints they are %+v", have)
+		}
+		bare := perstack.JobOf(st, "p15-bare")
+		need(bare.Session().Append(ctx, log.Any, &events.CheckpointSaved{ID: "c", Kind: events.CheckpointStep, Step: 4, Raw: events.Raw(`{"id":"c"}`)}))
+		if have := need(bare.Totals(ctx)); have.Steps != 4 || have.Usage.TotalTokens != 0 {
+			t.Errorf("by a checkpoint that does not say they are %+v", have)
 		}
 		for _, child := range []string{"a", "b"} { // at once, below the run: each says what it used itself
 			need(h.Record(ctx, ending("p15", child, "e", 3, 7)))

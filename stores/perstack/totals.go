@@ -37,8 +37,10 @@ func (h *Handle) Totals(ctx context.Context) (Totals, error) {
 		return t, err
 	}
 	m, err := rawjson.Object(raw)
-	if err == nil {
-		used, _ := m.Get("usage")
+	if err != nil {
+		return t, err
+	}
+	if used, says := m.Get("usage"); says {
 		t.Usage, err = decode[Usage]("usage", used, usageNumbers...)
 	}
 	return t, err
