@@ -25,18 +25,20 @@ func Listed(ctx context.Context, dir, namespace, kind string) ([]projector.Liste
 	if err != nil {
 		return nil, r.wrap(err)
 	}
-	rows, err := r.db.QueryContext(ctx, `SELECT s.id, s.kind, coalesce(r.kind, ''), count(r.id) FROM sessions s
+	rows, err := r.db.QueryContext(ctx, `SELECT s.id, s.kind, s.raw_offset, coalesce(r.kind, ''), count(r.id) FROM sessions s
 		LEFT JOIN runs r ON r.session=s.session AND r.versions>0
 		WHERE s.namespace=? AND (s.kind=? OR ?='') GROUP BY s.session, r.kind ORDER BY s.id`, namespace, kind, kind)
 	var list []projector.Listed
 	err = each(rows, err, func() error {
-		var id, kind, run string
+		var s projector.Listed
+		var run string
 		var results int
-		if err := rows.Scan(&id, &kind, &run, &results); err != nil {
+		if err := rows.Scan(&s.ID, &s.Kind, offset(&s.Raw), &run, &results); err != nil {
 			return err
 		}
-		if n := len(list); n == 0 || list[n-1].ID != id {
-			list = append(list, projector.Listed{ID: id, Kind: kind, Results: make(map[string]int)})
+		if n := len(list); n == 0 || list[n-1].ID != s.ID {
+			s.Results = make(map[string]int)
+			list = append(list, s)
 		}
 		if results > 0 {
 			list[len(list)-1].Results[run] = results

@@ -157,6 +157,11 @@ func (h *Handle) newest(ctx context.Context, l *projector.Ledger) (events.Raw, e
 	if at == 0 {
 		return nil, nil
 	}
+	return h.versionAt(ctx, at)
+}
+
+// versionAt reads a version of the job.
+func (h *Handle) versionAt(ctx context.Context, at events.Offset) (events.Raw, error) {
 	p, err := h.payload(ctx, at)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,15 @@ type Query struct {
 // left out.
 func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
 	var list []Job
-	err := eachJob(ctx, st, func(h *Handle) error {
-		j, err := h.Load(ctx)
+	err := eachJob(ctx, st, func(h *Handle, s projector.Listed) error {
+		if s.Raw == 0 {
+			return nil
+		}
+		raw, err := h.versionAt(ctx, s.Raw)
+		if err != nil {
+			return err
+		}
+		j, err := ParseJob(raw)
 		if isMissing(err) {
 			return nil
 		}
@@ -48,7 +55,7 @@ func isMissing(err error) bool {
 }
 
 // eachJob visits the jobs of a store by their ids.
-func eachJob(ctx context.Context, st *tally.Store, visit func(*Handle) error) error {
+func eachJob(ctx context.Context, st *tally.Store, visit func(*Handle, projector.Listed) error) error {
 	list, err := st.Sessions(ctx, events.KindJob)
 	if err != nil {
 		return err
@@ -58,7 +65,7 @@ func eachJob(ctx context.Context, st *tally.Store, visit func(*Handle) error) er
 		if !ok {
 			continue // of that kind, and somebody else's
 		}
-		if err := visit(JobOf(st, id)); err != nil {
+		if err := visit(JobOf(st, id), s); err != nil {
 			return err
 		}
 	}
@@ -69,7 +76,7 @@ func eachJob(ctx context.Context, st *tally.Store, visit func(*Handle) error) er
 // are in them if there is a key, else the placeholders that stand for them.
 func Runs(ctx context.Context, st *tally.Store) ([]RunSetting, error) {
 	var list []RunSetting
-	err := eachJob(ctx, st, func(h *Handle) error {
+	err := eachJob(ctx, st, func(h *Handle, _ projector.Listed) error {
 		more, err := h.settings(ctx)
 		list = append(list, more...)
 		return err
