@@ -1,10 +1,16 @@
 package perstack
 
-// Remembered is the number of stores of which the functions of the original remember jobs.
-func Remembered() int {
+import (
+	"weak"
+
+	"github.com/tallylog/tally"
+)
+
+// Remembers reports whether the functions of the original remember jobs of a store.
+func Remembers(st weak.Pointer[tally.Store]) bool {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	return len(shared.byStore)
+	return shared.byStore[st] != nil
 }
 
 // MaxMemories bounds the jobs of each.

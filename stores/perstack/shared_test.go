@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/storetest"
@@ -14,19 +15,19 @@ import (
 // What the functions remember of a store goes with it, and is bounded.
 func TestRemembered(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
-	before := perstack.Remembered()
-	use := func(in *tally.Store) {
+	use := func(in *tally.Store) weak.Pointer[tally.Store] {
 		for i := range perstack.MaxMemories + 3 {
 			c := checkpoint(fmt.Sprint("j", i), "r", "c", 1, messages(0, 1))
 			must(t, perstack.DefaultStoreCheckpoint(t.Context(), in, c))
 		}
 		need(perstack.DefaultRetrieveCheckpoint(t.Context(), in, "j0", "c")) // which was forgotten
+		if !perstack.Remembers(weak.Make(in)) {
+			t.Fatal("a store that is used is not remembered")
+		}
+		return weak.Make(in)
 	}
-	use(need(st.In("other")))
-	if n := perstack.Remembered(); n <= before {
-		t.Fatalf("%d stores are remembered", n)
-	}
-	for deadline := time.Now().Add(10 * time.Second); perstack.Remembered() > before; {
+	used := use(need(st.In("other")))
+	for deadline := time.Now().Add(10 * time.Second); perstack.Remembers(used); {
 		if time.Now().After(deadline) {
 			t.Fatal("a store that is gone is remembered")
 		}

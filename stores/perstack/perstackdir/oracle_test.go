@@ -70,8 +70,8 @@ func mustHideKeys(t *testing.T, st store, files map[string]string) {
 			}
 		}
 	}
-	if len(keys) < 10 {
-		t.Fatalf("only %d keys in the folder", len(keys))
+	if len(keys) == 0 {
+		t.Fatal("the folder has no keys")
 	}
 	for rec, err := range st.Read(t.Context(), events.Range{}) {
 		if err != nil {
