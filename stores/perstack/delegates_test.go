@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
@@ -22,7 +23,8 @@ func TestDelegates(t *testing.T) {
 }
 
 func delegates(t *testing.T, st *tally.Store) {
-	const children, writers, steps = 32, 8, 3
+	const children, writers = 32, 8
+	steps := int64(testkit.Times(3))
 	ctx := t.Context()
 	must(t, perstack.StoreJob(ctx, st, perstack.CreateInitialJob("j", "coder")))
 	need(perstack.JobOf(st, "j").SaveCheckpoint(ctx, checkpoint("j", "root", "c", 1, messages(0, 3))))
@@ -34,7 +36,7 @@ func delegates(t *testing.T, st *tally.Store) {
 	for child := range children {
 		h, run := handles[child%writers], fmt.Sprint("r", child)
 		all.Go(func() {
-			for step := range int64(steps) {
+			for step := range steps {
 				if err := work(t, h, run, child, step); err != nil {
 					t.Errorf("%s: %v", run, err)
 					return

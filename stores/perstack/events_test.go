@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
@@ -100,6 +101,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 func parityLarge(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	t.Run("P-24 what is larger than an event can be comes back", func(t *testing.T) {
+		testkit.NotUnderRace(t)
 		big := func(id string) events.Raw {
 			return events.Raw(`{"id":"` + id + `","type":"userMessage","contents":[{"id":"p","type":"textPart","text":"` + strings.Repeat("b", events.MaxData) + `"}]}`)
 		}

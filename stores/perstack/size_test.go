@@ -9,12 +9,14 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
 // A log grows with what is new: of a job whose checkpoints and events repeat all messages
 // each is stored once. A build with the tag tally_perstack_whole fails it.
 func TestSize(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})
 	ctx, h := t.Context(), perstack.JobOf(st, "j")
 	said, files, count := 0, 0, 0

@@ -200,10 +200,9 @@ type saving struct {
 	steps func(w *writer, raw events.Raw, lists events.Lists) []step // the value, then what follows from it
 }
 
-// save appends a value of a run, the messages first that the session does not have. All of
-// it is sent before the first answer is waited for, so that it costs one sync; what dies in
-// between leaves messages without a value, which the next save finds. It returns the ack of
-// the value.
+// save appends a value of a run, the messages first that the session does not have. Only
+// the last of it waits for the disk, so that it costs one sync; what dies in between leaves
+// messages without a value, which the next save finds. It returns the ack of the value.
 func (h *Handle) save(ctx context.Context, s saving) (ack log.Ack, err error) {
 	err = h.again(ctx, func() error {
 		ack, err = h.saveOnce(ctx, s)
@@ -240,24 +239,20 @@ func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
 		return h.acks(ctx, p.steps, sent)
 	}
 	defer l.mu.Unlock()
-	first, rest := p.steps[:1], p.steps[1:]
-	if !l.claimed { // whose the thread is has to be known before anything counts on its turns
-		if _, err := h.acks(ctx, first, h.send(ctx, first)); err != nil {
+	// Turns are stored before what counts on them is sent: behind an append of somebody
+	// else's that fails, both would be turned away, or only the first of them.
+	bring, rest := p.steps[:1], p.steps[1:]
+	if _, err := h.acks(ctx, bring, []*log.Pending{h.st.Log.AppendAsyncBuffered(ctx, h.session.Subject(), bring[0].expect, bring[0].event)}); err != nil {
+		switch {
+		case !l.claimed:
 			l.refused++
-			return log.Ack{}, err
-		}
-		h.brought(l, p)
-		return h.acks(ctx, rest, h.send(ctx, rest))
-	}
-	sent := h.send(ctx, p.steps)
-	if _, err := h.acks(ctx, first, sent[:1]); err != nil {
-		if !errors.Is(err, log.ErrConflict) {
+		case !errors.Is(err, log.ErrConflict):
 			h.forget() // the turns may be there or not
 		}
 		return log.Ack{}, err
 	}
 	h.brought(l, p)
-	return h.acks(ctx, rest, sent[1:])
+	return h.acks(ctx, rest, h.send(ctx, rest))
 }
 
 // locked returns the lane of a run, its mutex held.
