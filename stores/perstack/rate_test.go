@@ -11,11 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
@@ -46,6 +49,64 @@ func BenchmarkRate(b *testing.B) {
 				b.ReportMetric(list[len(list)/2], unit)
 			}
 		})
+	}
+}
+
+// syncs counts what a log is told of syncs, and what they made durable.
+type syncs struct{ times, events atomic.Int64 }
+
+func (*syncs) Appended(int, time.Duration, error) {}
+
+func (s *syncs) Synced(events int, _ time.Duration) {
+	s.times.Add(1)
+	s.events.Add(int64(events))
+}
+
+// 16 runs record at once, on every backend; where the store syncs itself a sync makes the
+// events of many runs durable, else it could not keep pace with them. How fast that is says
+// BenchmarkRate, and docs/measurements.md.
+func TestRate(t *testing.T) {
+	var synced syncs
+	storetest.EachWith(t, embedded.Options{Observer: &synced}, func(t *testing.T, st *tally.Store) {
+		t.Run("P-33 16 runs record at once, each in its order, and share syncs", func(t *testing.T) {
+			const runs, each = 16, 25
+			h := perstack.JobOf(st, "j")
+			need(h.Create(t.Context(), perstack.CreateInitialJob("j", "coder")))
+			before, appended := synced.times.Load(), synced.events.Load()
+			var all sync.WaitGroup
+			failed := make([]error, runs)
+			for run := range runs {
+				list := make([]events.Raw, each)
+				for n := range list {
+					list[n] = calling("j", fmt.Sprint("run-", run), n)
+				}
+				all.Go(func() { failed[run] = recordAll(t.Context(), h, list) })
+			}
+			all.Wait()
+			must(t, errors.Join(failed...))
+			for run := range runs {
+				wantInOrder(t, st, fmt.Sprint("run-", run), each)
+			}
+			times, made := synced.times.Load()-before, synced.events.Load()-appended
+			t.Logf("%d syncs for %d records", times, made)
+			if owns := strings.Contains(t.Name(), "/local/"); owns && (made < runs*each || times > runs*each*3/4) {
+				t.Errorf("%d syncs made %d records durable, of %d events", times, made, runs*each)
+			}
+		})
+	})
+}
+
+// wantInOrder wants the events of a run as they were recorded, each once.
+func wantInOrder(t *testing.T, st *tally.Store, run string, n int) {
+	t.Helper()
+	list := need(perstack.GetEventContents(t.Context(), st, "j", run))
+	for i, e := range list {
+		if e.ID != fmt.Sprintf("event-%s-%d", run, i) {
+			t.Fatalf("event %d of %s is %s", i, run, e.ID)
+		}
+	}
+	if len(list) != n {
+		t.Errorf("%s has %d events, want %d", run, len(list), n)
 	}
 }
 

@@ -112,7 +112,7 @@ func TestImportWhileWritten(t *testing.T) {
 }
 
 // mustImportHalf imports while a file is written as far as cut.
-func mustImportHalf(t *testing.T, st store, dir string, i int, w written, cut int) {
+func mustImportHalf(t *testing.T, st formats.Target, dir string, i int, w written, cut int) {
 	t.Helper()
 	formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content[:cut]})
 	r := mustImport(t, st, dir)

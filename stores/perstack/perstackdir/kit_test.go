@@ -14,12 +14,16 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/formattest"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	done := storetest.Alone()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { done(); os.Exit(code) }))
+}
 
 type store = formattest.Store
 

@@ -20,7 +20,13 @@ import (
 // import finds nothing to do and says the same.
 func mustComeBack(t *testing.T, files map[string]string) formats.Report {
 	t.Helper()
-	st, dir := openStore(t), folder(t, files)
+	return mustComeBackOf(t, openStore(t), files)
+}
+
+// mustComeBackOf is mustComeBack with an empty store.
+func mustComeBackOf(t *testing.T, st formats.Target, files map[string]string) formats.Report {
+	t.Helper()
+	dir := folder(t, files)
 	r := mustImport(t, st, dir)
 	have, x := formattest.Exported(t, st, keyed(t))
 	formattest.MustBeClean(t, x)

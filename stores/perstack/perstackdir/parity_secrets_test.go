@@ -1,0 +1,243 @@
+package perstackdir_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/perstack"
+	"github.com/tallylog/tally/stores/perstack/perstackdir"
+)
+
+// manySecrets are the files of a job whose setting has 40 canaries, at every kind of place.
+func manySecrets(t *testing.T) map[string]string {
+	t.Helper()
+	n := 0
+	next := func() string { n++; return canary(fmt.Sprint("n", n)) }
+	few := func(names ...string) (o object) {
+		for _, name := range names {
+			o = append(o, [2]any{name, next()})
+		}
+		return o
+	}
+	skill := func(members ...[2]any) object { return append(object{{"type", "mcpStdioSkill"}}, members...) }
+	skills := object{
+		{"stdio", skill([2]any{"command", "npx --token " + next()}, [2]any{"args", []string{"--api-key", next(), "--token=" + next()}},
+			[2]any{"env", few("A", "B", "C", "D", "E", "F")})},
+		{"sse", skill([2]any{"endpoint", "https://me:" + next() + "@host/?token=" + next()}, [2]any{"headers", few("Authorization", "X-Api-Key", "Cookie")})},
+		{"nested", skill([2]any{"deep", object{{"er", object{{"password", next()}, {"accessToken", next()}, {"clientSecret", next()}}}}})},
+	}
+	provider := object{{"providerName", "nobody-knows"}, {"apiKey", next()}, {"secretAccessKey", next()}, {"sessionToken", next()},
+		{"baseUrl", "https://api.example.com/v1?key=" + next()}, {"headers", few("Authorization", "X-Other")}, {"odd", few("a", "b", "c")}}
+	env := few("TOKEN", "HOME", "G", "H", "I", "J", "K", "L", "M", "N", "O")
+	r := newRuntime("a")
+	r.storeSetting([2]any{"perstackBaseSkillCommand", []string{"base", "--key", next()}}, [2]any{"proxyUrl", "http://user:" + next() + "@proxy:8080"})
+	for old, with := range map[string]any{`"experts":{}`: object{{"e", object{{"key", "e"}, {"skills", skills}}}}, `"env":{"TOKEN":"` + canary("env") + `"}`: env,
+		`"providerConfig":{"providerName":"anthropic","apiKey":"` + canary("provider") + `"}`: provider} {
+		name, _, _ := strings.Cut(old, ":")
+		if !strings.Contains(r.files[aSetting], old) {
+			t.Fatalf("no %s", old)
+		}
+		r.files[aSetting] = strings.Replace(r.files[aSetting], old, name+":"+js(with), 1)
+	}
+	if have := strings.Count(r.files[aSetting], "canary"); have < 40 {
+		t.Fatalf("there are %d canaries", have)
+	}
+	return r.play(1, 20).files
+}
+
+// paritySecrets exports, imports and reads with and without the key.
+func paritySecrets(t *testing.T, st *tally.Store) {
+	files := manySecrets(t)
+	t.Run("P-21 P-35 of 40 secrets none is in a record or a view, and the key brings them out", func(t *testing.T) {
+		own := in(t, st, "p35")
+		if r := mustBeClean(t, own, folder(t, files)); hasCanary(fmt.Sprint(r)) {
+			t.Errorf("the report has a secret: %v", r)
+		}
+		formattest.MustEqual(t, files, exported(t, own))
+		mustHideCanaries(t, under(own))
+		mustHideInViews(t, own)
+	})
+	t.Run("P-21 P-35 without the key there are placeholders, and an error that tells nothing", func(t *testing.T) {
+		own := in(t, st, "p35")
+		have, r := formattest.Exported(t, own, bare)
+		if mustSay(t, r, aSetting, "placeholders"); hasCanary(fmt.Sprint(have, r)) {
+			t.Errorf("an export without the key has a secret: %v", r)
+		}
+		if !strings.Contains(have[aSetting], `"tally:secret:`) || len(have) != len(files) {
+			t.Errorf("it is %s", have[aSetting])
+		}
+		t.Setenv(sealed.Variable, "")
+		h := perstack.JobOf(own, "a")
+		if _, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoKey) || hasCanary(err.Error()) {
+			t.Errorf("it is %v", err)
+		}
+		if list, err := h.Settings(t.Context()); err != nil || len(list) != 1 || hasCanary(js(list)) {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		err := perstack.StoreRunSetting(t.Context(), in(t, st, "p35-none"), parsed(t, files[aSetting]), nil, nil)
+		if !errors.Is(err, perstack.ErrNoKey) || hasCanary(err.Error()) {
+			t.Errorf("what cannot be sealed is %v", err)
+		}
+		refused := mustImportBy(t, bare, in(t, st, "p35-none"), folder(t, files), formats.ImportOptions{})
+		if mustSay(t, refused, aSetting, "there is no key"); hasCanary(fmt.Sprint(refused)) {
+			t.Errorf("the report has a secret: %v", refused)
+		}
+		mustHideCanaries(t, under(own))
+	})
+}
+
+func parsed(t *testing.T, text string) perstack.RunSetting {
+	t.Helper()
+	s, err := perstack.ParseRunSetting(events.Raw(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// mustHideInViews wants no canary in a file of the views, if the store keeps some.
+func mustHideInViews(t *testing.T, st *tally.Store) {
+	t.Helper()
+	dir := views(t, st)
+	if dir == "" {
+		return
+	}
+	read := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if read += len(data); hasCanary(string(data)) {
+			t.Errorf("%s has a secret", path)
+		}
+		return err
+	})
+	if err != nil || read == 0 {
+		t.Errorf("%d bytes of views, %v", read, err)
+	}
+}
+
+// Lines of files of keys: an older key, a newer one, and others that only have their ids.
+var (
+	olderKey = "one:" + strings.Repeat("0123456789abcdef", 4) + "\n"
+	newerKey = "two:" + strings.Repeat("fedcba9876543210", 4) + "\n"
+	wrongKey = "one:" + strings.Repeat("00112233445566778899aabbccddeeff", 2) + "\n" + "two:" + strings.Repeat("ffeeddccbbaa99887766554433221100", 2) + "\n"
+)
+
+// withKeys has this process, and the layout that it returns, use keys.
+func withKeys(t *testing.T, lines string) perstackdir.Layout {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(name, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(sealed.Variable, name)
+	return perstackdir.Layout{Keys: sealed.FromEnvironment}
+}
+
+// sealAgain seals the secrets of a setting with the newest key, as secrets rotate does.
+func sealAgain(t *testing.T, st *tally.Store, id string) {
+	t.Helper()
+	ring, err := sealed.FromEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := st.Documents().Read(t.Context(), sealed.Kind, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := events.Document(st.Namespace(), sealed.Kind, id)
+	plain, err := ring.OpenDocument(sub, doc.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := ring.SealDocument(sub, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Documents().Update(t.Context(), sealed.Kind, id, doc.Offset, tally.Write{Data: content, ContentType: doc.ContentType}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parityKeys(t *testing.T, st *tally.Store) {
+	own := in(t, st, "p36")
+	files := change(small("a").files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"])
+	const bSetting = "jobs/b/runs/run-b/run-setting.json"
+	b := newRuntime("b")
+	b.storeSetting()
+	files[bSetting] = b.files[bSetting]
+	formattest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, files), formats.ImportOptions{}))
+	withKeys(t, olderKey+newerKey)
+	sealAgain(t, own, secretOfA(t, own))
+
+	t.Run("P-36 after a rotation what is sealed with either key opens", func(t *testing.T) {
+		have, r := formattest.Exported(t, own, withKeys(t, olderKey+newerKey))
+		formattest.MustBeClean(t, r)
+		formattest.MustEqual(t, files, have)
+		for _, job := range []string{"a", "b"} {
+			mustOpen(t, own, job)
+		}
+	})
+	t.Run("P-36 with a key lost the runs are named that do not open, and the others open", func(t *testing.T) {
+		have, r := formattest.Exported(t, own, withKeys(t, newerKey))
+		if mustSay(t, r, bSetting, `"one"`); have[aSetting] != files[aSetting] || hasCanary(have[bSetting]) {
+			t.Errorf("they are %s\n%s", have[aSetting], have[bSetting])
+		}
+		mustOpen(t, own, "a")
+		var lost *sealed.UnknownKeyError
+		if _, err := perstack.JobOf(own, "b").Setting(t.Context(), "run-b"); !errors.As(err, &lost) || lost.ID != "one" || !strings.Contains(err.Error(), "run-b") {
+			t.Errorf("it is %v", err)
+		}
+	})
+	t.Run("P-36 a wrong key is an error, never garbage", func(t *testing.T) {
+		have, r := formattest.Exported(t, own, withKeys(t, wrongKey))
+		if len(r.Problems) != 2 || hasCanary(fmt.Sprint(r)) {
+			t.Errorf("the problems are %v", r.Problems)
+		}
+		for job, name := range map[string]string{"a": aSetting, "b": bSetting} {
+			if strings.Count(have[name], `"tally:secret:`) != strings.Count(files[name], "canary") || hasCanary(have[name]) {
+				t.Errorf("%s is %s", name, have[name])
+			}
+			if s, err := perstack.JobOf(own, job).Setting(t.Context(), "run-"+job); !errors.Is(err, sealed.ErrSealBroken) {
+				t.Errorf("%s: %+v, %v", job, s, err)
+			}
+		}
+	})
+}
+
+// secretOfA is the document of the secrets of job a.
+func secretOfA(t *testing.T, st *tally.Store) (id string) {
+	t.Helper()
+	for info, err := range st.Subjects(t.Context(), sealed.Kind) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info.Subject.ID, "run-a") {
+			id = info.Subject.ID
+		}
+	}
+	if id == "" {
+		t.Fatal("nothing of run-a is sealed")
+	}
+	return id
+}
+
+func mustOpen(t *testing.T, st *tally.Store, job string) {
+	t.Helper()
+	s, err := perstack.JobOf(st, job).Setting(t.Context(), "run-"+job)
+	if err != nil || s.PerstackAPIKey != canary("api") {
+		t.Errorf("%s: %+v, %v", job, s, err)
+	}
+}
