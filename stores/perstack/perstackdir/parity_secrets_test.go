@@ -179,23 +179,29 @@ func parityKeys(t *testing.T, st *tally.Store) {
 	b.storeSetting()
 	files[bSetting] = b.files[bSetting]
 	formattest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, files), formats.ImportOptions{}))
+	live, stored := in(t, st, "p36-live"), settingOf("c", "run-c", began) // by a program: it names the revision that it sealed
+	if err := perstack.StoreRunSetting(t.Context(), live, parsed(t, stored), nil, nil); err != nil {
+		t.Fatal(err)
+	}
 	withKeys(t, olderKey+newerKey)
-	sealAgain(t, own, secretOfA(t, own))
+	sealAgain(t, own, secretOf(t, own, "run-a"))
+	sealAgain(t, live, secretOf(t, live, "run-c"))
 
 	t.Run("P-36 after a rotation what is sealed with either key opens", func(t *testing.T) {
-		have, r := formattest.Exported(t, own, withKeys(t, olderKey+newerKey))
-		formattest.MustBeClean(t, r)
-		formattest.MustEqual(t, files, have)
+		formattest.MustEqual(t, files, exportedBy(t, own, withKeys(t, olderKey+newerKey)))
 		for _, job := range []string{"a", "b"} {
 			mustOpen(t, own, job)
 		}
+		mustOpen(t, live, "c")
 	})
 	t.Run("P-36 with a key lost the runs are named that do not open, and the others open", func(t *testing.T) {
 		have, r := formattest.Exported(t, own, withKeys(t, newerKey))
 		if mustSay(t, r, bSetting, `"one"`); have[aSetting] != files[aSetting] || hasCanary(have[bSetting]) {
 			t.Errorf("they are %s\n%s", have[aSetting], have[bSetting])
 		}
+		formattest.MustEqual(t, map[string]string{"jobs/c/runs/run-c/run-setting.json": stored}, exportedBy(t, live, withKeys(t, newerKey)))
 		mustOpen(t, own, "a")
+		mustOpen(t, live, "c")
 		var lost *sealed.UnknownKeyError
 		if _, err := perstack.JobOf(own, "b").Setting(t.Context(), "run-b"); !errors.As(err, &lost) || lost.ID != "one" || !strings.Contains(err.Error(), "run-b") {
 			t.Errorf("it is %v", err)
@@ -217,19 +223,27 @@ func parityKeys(t *testing.T, st *tally.Store) {
 	})
 }
 
-// secretOfA is the document of the secrets of job a.
-func secretOfA(t *testing.T, st *tally.Store) (id string) {
+// exportedBy returns all files of an export in which nothing is wrong.
+func exportedBy(t *testing.T, st *tally.Store, l perstackdir.Layout) map[string]string {
+	t.Helper()
+	files, r := formattest.Exported(t, st, l)
+	formattest.MustBeClean(t, r)
+	return files
+}
+
+// secretOf is the document of the secrets of a run.
+func secretOf(t *testing.T, st *tally.Store, run string) (id string) {
 	t.Helper()
 	for info, err := range st.Subjects(t.Context(), sealed.Kind) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(info.Subject.ID, "run-a") {
+		if strings.Contains(info.Subject.ID, run) {
 			id = info.Subject.ID
 		}
 	}
 	if id == "" {
-		t.Fatal("nothing of run-a is sealed")
+		t.Fatalf("nothing of %s is sealed", run)
 	}
 	return id
 }
