@@ -12,9 +12,10 @@ import (
 func TestBrokenBuilds(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which the builds are not
+	// One build is broken in both ways: neither law sees what the other is for.
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", "tally_perstack_blind,tally_perstack_whole", "-run", "^(TestDelegates|TestSize)$", ".").CombinedOutput()
 	for tag, law := range map[string]string{"tally_perstack_blind": "TestDelegates", "tally_perstack_whole": "TestSize"} {
-		out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", tag, "-run", "^"+law+"$", ".").CombinedOutput()
-		if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law) {
+		if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law+" ") {
 			t.Errorf("%s passes a build with %s: %v\n%s", law, tag, err, out)
 		}
 	}

@@ -151,10 +151,10 @@ func parityLive(t *testing.T, st *tally.Store) {
 	})
 	t.Run("P-38 who follows sees events and pieces of text; an unfinished text stays visible", func(t *testing.T) {
 		h := perstack.JobWith(st, "p38", perstack.Options{Deltas: perstack.SampleDeltas})
-		following, stop := context.WithTimeout(ctx, 20*time.Second)
+		following, stop := context.WithTimeout(ctx, 5*time.Minute)
 		defer stop()
 		var kinds []string
-		done := make(chan string)
+		done := make(chan string, 1)
 		go func() {
 			text := ""
 			for u, err := range perstack.JobOf(st, "p38").Follow(following, 0) {
@@ -178,7 +178,8 @@ func parityLive(t *testing.T, st *tally.Store) {
 		if text := <-done; text != "one two three" {
 			t.Errorf("the follower has %q", text)
 		}
-		if want := []string{"job saved", "checkpoint saved", "event recorded", "event recorded"}; !slices.Equal(kinds, want) {
+		// The pieces are one event, or more if this machine stood still between two.
+		if want := []string{"job saved", "checkpoint saved", "event recorded"}; len(kinds) < 4 || len(kinds) > 6 || !slices.Equal(slices.Compact(kinds), want) {
 			t.Errorf("it saw %v, want %v", kinds, want)
 		}
 		streams := need(perstack.JobOf(st, "p38").Streams(ctx, "r"))

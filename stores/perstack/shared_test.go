@@ -27,7 +27,7 @@ func TestRemembered(t *testing.T) {
 		return weak.Make(in)
 	}
 	used := use(need(st.In("other")))
-	for deadline := time.Now().Add(10 * time.Second); perstack.Remembers(used); {
+	for deadline := time.Now().Add(5 * time.Minute); perstack.Remembers(used); {
 		if time.Now().After(deadline) {
 			t.Fatal("a store that is gone is remembered")
 		}

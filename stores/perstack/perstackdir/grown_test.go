@@ -125,6 +125,7 @@ func mustImportHalf(t *testing.T, st formats.Target, dir string, i int, w writte
 
 // P-29: what a checkpoint or an event repeats is stored once.
 func TestSize(t *testing.T) {
+	testkit.NotUnderRace(t)
 	const steps, size = 60, 4096
 	r := newRuntime("a").play(steps, size)
 	st := openStore(t)

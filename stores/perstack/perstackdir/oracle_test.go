@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,13 +29,14 @@ func oracleJobs() string {
 	if os.Getenv("TALLY_SOAK") != "" {
 		return "250"
 	}
-	return strconv.Itoa(testkit.Times(25))
+	return "25"
 }
 
 // B2, P-39: what Node writes goes in and comes out byte for byte, damaged and foreign files
 // with it, and Node reads what came out as it reads what it wrote.
 func TestOracleRoundTrip(t *testing.T) {
 	testkit.Long(t)
+	testkit.NotUnderRace(t) // half of it is Node's, the rest one goroutine's
 	for seed, odd := range map[string][]string{"1": nil, "2": {"--unclear"}, "3": {"--unclear", "--collide"}} {
 		t.Run("B2 seed "+seed, func(t *testing.T) {
 			t.Parallel()
@@ -87,6 +87,7 @@ func mustHideKeys(t *testing.T, st store, files map[string]string) {
 
 // What the original's functions write is rendered from the records, all of it.
 func TestOracleWrites(t *testing.T) {
+	testkit.NotUnderRace(t)
 	wrote, st := t.TempDir(), openStore(t)
 	oracle(t, bytes.NewReader(oracle(t, nil, "calls", "7", "20")), "write", wrote)
 	files := formattest.ReadTree(t, wrote)
@@ -110,6 +111,7 @@ type call struct {
 // Node reads the same of both.
 func TestOracleReadsGo(t *testing.T) {
 	testkit.Long(t)
+	testkit.NotUnderRace(t)
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte("k:"+strings.Repeat("0123456789abcdef", 4)+"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -79,6 +79,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 		}
 	})
 	t.Run("P-29 the log takes what is new, not what the files repeat", func(t *testing.T) {
+		testkit.NotUnderRace(t)
 		r, own := newRuntime("a").play(20, 4096), in(t, st, "p29")
 		mustBeClean(t, own, folder(t, r.files))
 		log, distinct := 0, 0
