@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(unitPlay); text != "" {
 		playUnits(text)
 	}
+	if text := os.Getenv(jobPlay); text != "" {
+		playJobs(text)
+	}
 	os.Exit(run(m))
 }
 

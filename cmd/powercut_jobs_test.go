@@ -1,0 +1,152 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// The power goes while up to four writers work on a job: what a call did when it returned is
+// there, to the byte; nothing is there by half, such as a checkpoint without its messages;
+// and the calls that did not return, made again, add nothing twice. And the test would
+// notice: calls that do not wait for the disk lose some, and checkpoints that are stored
+// before their messages are there without them.
+func TestPowerCutOfJobs(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	needImages(t)
+	t.Run("P-32 what a call did when it returned survives a power cut", func(t *testing.T) {
+		cuts := 4 // one for each number of writers
+		if soak() {
+			cuts = 300
+		}
+		j, returned := newJobDisk(t), 0
+		for i := range cuts {
+			if r := j.cut(t, jobScript{Round: i % 10, Writers: 1 + i%4}); !r.isClean() {
+				t.Fatalf("cut %d, after %d calls: %+v", i, len(j.said), r)
+			}
+			if i%10 == 9 || i == cuts-1 {
+				returned += len(j.said)
+				t.Logf("%d cuts, %d calls returned", i+1, returned)
+				j = newJobDisk(t)
+			}
+		}
+		if returned < cuts {
+			t.Errorf("%d calls returned: the test showed nothing", returned)
+		}
+	})
+	t.Run("buffered", func(t *testing.T) {
+		for range 5 {
+			j := newJobDisk(t)
+			j.cut(t, jobScript{Writers: 1}) // there is a store
+			if r := j.cut(t, jobScript{Round: 1, Writers: 4, Buffered: true}); len(r.Lost) > 0 {
+				t.Logf("caught: %d of %d calls that returned are gone", len(r.Lost), len(j.said))
+				return
+			}
+		}
+		t.Error("calls that do not wait for the disk lost nothing: this test cannot tell")
+	})
+	t.Run("early", func(t *testing.T) {
+		for range 10 {
+			if r := newJobDisk(t).cut(t, jobScript{Writers: 4, Early: true}); len(r.Half) > 0 {
+				t.Logf("caught: %d checkpoints have no messages", len(r.Half))
+				return
+			}
+		}
+		t.Error("checkpoints that were stored before their messages all had them: this test cannot tell")
+	})
+}
+
+// jobDisk is a disk with a store, and what returned on it.
+type jobDisk struct {
+	*cutDisk
+	key  string // file of it
+	said []jobSaid
+}
+
+func newJobDisk(t *testing.T) *jobDisk {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(key, []byte("k1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &jobDisk{cutDisk: newDisk(t), key: key}
+}
+
+// cut has jobs written until the power goes, and another process look at what is there.
+func (j *jobDisk) cut(t *testing.T, c jobScript) (r jobReport) {
+	t.Helper()
+	j.power(t, func(store string) {
+		c.Store = store
+		j.write(t, c)
+	})
+	dir, unmount := mount(t, j.image)
+	defer unmount()
+	c.Store = filepath.Join(dir, "store")
+	told, err := json.Marshal(j.said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := j.command(t, c)
+	p.Stdin = bytes.NewReader(told)
+	out, err := p.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (j *jobDisk) command(t *testing.T, c jobScript) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := exec.CommandContext(t.Context(), os.Args[0])
+	p.Env, p.Stderr = append(os.Environ(), jobPlay+"="+string(text), "TALLY_SECRET_KEY_FILE="+j.key), os.Stderr
+	return p
+}
+
+// write has jobs written, and kills the process soon after some of its calls.
+func (j *jobDisk) write(t *testing.T, c jobScript) {
+	t.Helper()
+	p, calls, wait := j.command(t, c), 1+rand.N(300), rand.N(4*time.Millisecond)
+	out, err := p.StdoutPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, had := json.NewDecoder(out), len(j.said)
+	for { // also what was said before the kill and is read after it
+		var s jobSaid
+		if err := in.Decode(&s); err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Error(err)
+			}
+			break
+		}
+		if j.said = append(j.said, s); len(j.said) == had+calls {
+			time.AfterFunc(wait, func() { _ = p.Process.Kill() })
+		}
+	}
+	_ = p.Wait() // it was killed
+	if len(j.said) < had+calls {
+		t.Fatalf("the process ended by itself, after %d calls", len(j.said)-had)
+	}
+}
