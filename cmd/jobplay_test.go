@@ -25,7 +25,7 @@ type jobScript struct {
 	Round    int
 	Writers  int
 	Buffered bool // calls return before what they appended is durable
-	Early    bool // checkpoints before their messages, as the store must not
+	Early    bool // what counts on something before it, as the store must not
 }
 
 // playJobs has writers work on one job, each on runs and a job of its own too, and says of
@@ -119,9 +119,11 @@ func (s jobStep) called() perstack.Event {
 }
 
 func (s jobStep) ended() perstack.Event {
-	used := `{"usage":{"inputTokens":5,"outputTokens":2,"reasoningTokens":1,"totalTokens":7,"cachedInputTokens":1}}`
-	return s.event("f", "continueToNextStep", events.Field{Name: "step", Value: events.Raw(used)})
+	return s.event("f", "continueToNextStep", events.Field{Name: "step", Value: fmt.Appendf(nil, `{"usage":%s}`, usedByStep)})
 }
+
+// usedByStep is what each step used.
+var usedByStep = events.Raw(`{"inputTokens":5,"outputTokens":2,"reasoningTokens":1,"totalTokens":7,"cachedInputTokens":1}`)
 
 // pieces of a text that streams in.
 var pieces = []string{"one ", "two ", "three"}
@@ -190,24 +192,30 @@ func (p *jobPlayer) stream(ctx context.Context, s jobStep) error {
 	return p.sampled.Flush(ctx)
 }
 
-// storeEarly stores a checkpoint, and then the messages that it names.
+// storeEarly stores a checkpoint and then the messages that it names, and what a step used
+// before the event that ends it.
 func storeEarly(ctx context.Context, st *tally.Store, s jobStep) error {
-	c, thread := s.checkpoint(), "early/"+s.String()
-	turns := &events.TurnAppended{}
+	c, e, thread := s.checkpoint(), s.ended(), "early/"+s.String()
+	run, turns := events.RunRef{Kind: "expert", ID: c.RunID}, &events.TurnAppended{}
 	for _, m := range c.Messages {
 		turns.Entries = append(turns.Entries, events.Entry{Thread: thread, Turn: m})
 	}
-	c.Messages = nil
+	c.Messages, e.Payload = nil, nil
 	raw, err := c.Raw()
 	if err != nil {
 		return err
 	}
-	saved := &events.CheckpointSaved{ID: c.ID, Kind: events.CheckpointStep, Run: &events.RunRef{Kind: "expert", ID: c.RunID}, Step: c.StepNumber, Status: string(c.Status),
-		Raw: raw, Lists: events.Lists{"/messages": {{Thread: thread, To: len(turns.Entries)}}}}
-	for _, p := range []events.Payload{saved, turns} {
+	for _, p := range []events.Payload{
+		&events.CheckpointSaved{ID: c.ID, Kind: events.CheckpointStep, Run: &run, Step: c.StepNumber, Status: string(c.Status), Raw: raw, Lists: events.Lists{"/messages": {{Thread: thread, To: len(turns.Entries)}}}},
+		turns,
+		&events.CostAccrued{Model: "unknown", Run: &run, Purpose: "run", Source: "reported", Raw: usedByStep},
+	} {
 		if _, err := perstack.JobOf(st, theJob).Session().Append(ctx, log.Any, p); err != nil {
 			return err
 		}
+	}
+	if err := perstack.DefaultStoreEvent(ctx, st, e); err != nil {
+		return err
 	}
 	sayJob(jobSaid{"StoreCheckpoint", s, ""})
 	return nil
@@ -266,7 +274,7 @@ func (c jobScript) look(ctx context.Context, told []byte) error {
 	l.h = perstack.JobOf(l.st, theJob)
 	for _, check := range []func(context.Context) error{l.jobs, l.checkpoints, l.settings, l.events, l.whole, l.again, l.events, l.whole} {
 		if err := check(ctx); err != nil {
-			return errors.Join(err, l.st.Close())
+			l.half("%v", err)
 		}
 	}
 	text, err := json.Marshal(l.jobReport)
