@@ -261,12 +261,13 @@ type jobLook struct {
 func (c jobScript) look(ctx context.Context, told []byte) error {
 	l := &jobLook{c: c, said: make(map[jobSaid]bool)}
 	var said []jobSaid
-	err := json.Unmarshal(told, &said)
-	if err == nil {
-		l.st, err = embedded.Open(ctx, embedded.Options{Store: c.Store, Backend: "local"})
-	}
-	if err != nil {
+	if err := json.Unmarshal(told, &said); err != nil {
 		return err
+	}
+	var err error
+	if l.st, err = embedded.Open(ctx, embedded.Options{Store: c.Store, Backend: "local"}); err != nil {
+		l.Lost = append(l.Lost, err.Error())
+		return l.say()
 	}
 	for _, s := range said {
 		l.said[s] = true
@@ -277,11 +278,15 @@ func (c jobScript) look(ctx context.Context, told []byte) error {
 			l.half("%v", err)
 		}
 	}
-	text, err := json.Marshal(l.jobReport)
+	return errors.Join(l.say(), l.st.Close())
+}
+
+func (r jobReport) say() error {
+	text, err := json.Marshal(r)
 	if err == nil {
 		fmt.Printf("%s\n", text)
 	}
-	return errors.Join(err, l.st.Close())
+	return err
 }
 
 // lost notes a call that has returned and of which the effect is not there.
