@@ -493,70 +493,64 @@ func (l *jobLook) whole(ctx context.Context) error {
 	return nil
 }
 
-// again makes the calls of the last round once more: what returned adds nothing, and what
+// again makes the last calls of each writer once more: what returned adds nothing, and what
 // did not is there then, once. Those of a text and of Resume are not made again: a stream is
 // gone with its writer, and each Resume is a branch.
 func (l *jobLook) again(ctx context.Context) error {
 	if !l.isClean() || l.c.Early {
 		return nil
 	}
-	last := make(map[int]int) // step in which a writer was, or with which it had just ended
-	for s := range l.said {
-		if s.Step.Round == l.c.Round {
-			last[s.Step.Writer] = max(last[s.Step.Writer], s.Step.N)
-		}
-	}
-	before, err := l.st.Log.Head(ctx)
+	var steps []jobStep
 	for w := range l.c.Writers {
-		for n := 0; err == nil && n <= last[w]; n++ {
-			err = l.store(ctx, jobStep{l.c.Round, w, n}, true)
+		last := 0 // in which the writer was, or with which it had just ended
+		for s := range l.said {
+			if s.Step.Round == l.c.Round && s.Step.Writer == w {
+				last = max(last, s.Step.N)
+			}
+		}
+		for n := max(0, last-3); n <= last+1; n++ {
+			steps = append(steps, jobStep{l.c.Round, w, n})
 		}
 	}
-	if err := l.grown(ctx, before, err, "calls that had returned"); err != nil {
+	if err := l.grown(ctx, "calls that had returned", func() error { return l.store(ctx, steps, true) }); err != nil {
 		return err
 	}
-	for w := range l.c.Writers {
-		for n := max(0, last[w]-1); err == nil && n <= last[w]+1; n++ {
-			err = l.store(ctx, jobStep{l.c.Round, w, n}, false)
-		}
+	if err := l.store(ctx, steps, false); err != nil {
+		return err
 	}
-	before, err = l.head(ctx, err)
-	for w := range l.c.Writers {
-		for n := max(0, last[w]-1); err == nil && n <= last[w]+1; n++ {
-			err = l.store(ctx, jobStep{l.c.Round, w, n}, false)
-		}
-	}
-	return l.grown(ctx, before, err, "calls that were made again")
+	return l.grown(ctx, "calls that were made again", func() error { return l.store(ctx, steps, false) })
 }
 
-func (l *jobLook) head(ctx context.Context, err error) (events.Offset, error) {
+// grown notes what calls append that should append nothing.
+func (l *jobLook) grown(ctx context.Context, by string, calls func() error) error {
+	before, err := l.st.Log.Head(ctx)
+	if err == nil {
+		err = calls()
+	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return l.st.Log.Head(ctx)
-}
-
-// grown notes what was appended that was there before.
-func (l *jobLook) grown(ctx context.Context, before events.Offset, err error, by string) error {
-	now, err := l.head(ctx, err)
-	if err == nil && now != before {
+	now, err := l.st.Log.Head(ctx)
+	if now != before {
 		l.Twice = append(l.Twice, fmt.Sprintf("%d records of %s", now-before, by))
 	}
 	return err
 }
 
-// store makes the calls of a step that may be made again, all or those that had returned.
-func (l *jobLook) store(ctx context.Context, s jobStep, returned bool) error {
-	for name, call := range map[string]func() error{
-		"StoreCheckpoint":       func() error { return perstack.DefaultStoreCheckpoint(ctx, l.st, s.checkpoint()) },
-		"StoreEvent":            func() error { return perstack.DefaultStoreEvent(ctx, l.st, s.called()) },
-		"StoreEvent of the end": func() error { return perstack.DefaultStoreEvent(ctx, l.st, s.ended()) },
-	} {
-		if returned && !l.said[jobSaid{name, s, ""}] {
-			continue
-		}
-		if err := call(); err != nil {
-			return fmt.Errorf("%s %v again: %w", name, s, err)
+// store makes the calls of steps that may be made again, all or those that had returned.
+func (l *jobLook) store(ctx context.Context, steps []jobStep, returned bool) error {
+	for _, s := range steps {
+		for name, call := range map[string]func() error{
+			"StoreCheckpoint":       func() error { return perstack.DefaultStoreCheckpoint(ctx, l.st, s.checkpoint()) },
+			"StoreEvent":            func() error { return perstack.DefaultStoreEvent(ctx, l.st, s.called()) },
+			"StoreEvent of the end": func() error { return perstack.DefaultStoreEvent(ctx, l.st, s.ended()) },
+		} {
+			if returned && !l.said[jobSaid{name, s, ""}] {
+				continue
+			}
+			if err := call(); err != nil {
+				return fmt.Errorf("%s %v again: %w", name, s, err)
+			}
 		}
 	}
 	return nil

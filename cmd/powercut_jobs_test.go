@@ -33,11 +33,11 @@ func TestPowerCutOfJobs(t *testing.T) {
 		}
 		j, returned, segments := newJobDisk(t), make(map[string]int), 0
 		for i := range cuts {
-			if r := j.cut(t, jobScript{Round: i % 10, Writers: 1 + i%4}); !r.isClean() {
+			if r := j.cut(t, jobScript{Round: i % 5, Writers: 1 + i%4}); !r.isClean() {
 				t.Fatalf("cut %d, after %d calls: %+v", i, len(j.said), r)
 			}
 			segments = max(segments, j.segments)
-			if i%10 == 9 || i == cuts-1 {
+			if i%5 == 4 || i == cuts-1 {
 				for _, s := range j.said {
 					returned[s.Call]++
 				}
@@ -134,7 +134,7 @@ func (j *jobDisk) command(t *testing.T, c jobScript) *exec.Cmd {
 // mostCalls bounds how many calls return before a cut.
 func mostCalls() int {
 	if soak() {
-		return 300
+		return 200
 	}
 	return 60
 }

@@ -101,18 +101,55 @@ func buildWith(t *testing.T, tag string) string {
 	return dir
 }
 
-// holdWriteback has the kernel write nothing back that nobody syncs, until the test
-// is over. That is of the whole machine: what was set is written to a file first, and if
-// this process is killed, the next one that comes here sets it again.
+// holders are the tests that need writeback held back.
+var holders struct {
+	mu     sync.Mutex
+	n      int
+	before writeback // the first of them
+}
+
+// holdWriteback has the kernel write nothing back that nobody syncs, until the test, and all
+// others of this process that asked for it, are over. That is of the whole machine: what was
+// set is written to a file first, and if this process is killed, the next one that comes here
+// sets it again.
 func holdWriteback(t *testing.T) {
 	t.Helper()
+	holders.mu.Lock()
+	defer holders.mu.Unlock()
 	note := filepath.Join(os.TempDir(), "tally-test-writeback.json")
-	if err := restoreWriteback(vmDir, note); err != nil {
-		t.Fatal(err)
+	if holders.n == 0 {
+		if err := restoreWriteback(vmDir, note); err != nil {
+			t.Fatal(err)
+		}
+		holders.before = noteWriteback(t, note)
 	}
+	holders.n++
+	t.Cleanup(func() {
+		holders.mu.Lock()
+		defer holders.mu.Unlock()
+		if holders.n--; holders.n > 0 {
+			return
+		}
+		if err := holders.before.restore(vmDir); err != nil {
+			t.Error(err)
+			return // the note stays, for the next
+		}
+		os.Remove(note)
+	})
+	for name, value := range heldBack {
+		err := os.WriteFile(filepath.Join(vmDir, name), []byte(value), 0)
+		testkit.Needs(t, err == nil, "writeback that can be held back")
+	}
+}
+
+// heldBack are the settings with which the kernel writes nothing back for an hour.
+var heldBack = map[string]string{"dirty_writeback_centisecs": "0", "dirty_expire_centisecs": "360000"}
+
+// noteWriteback writes down what is set.
+func noteWriteback(t *testing.T, note string) writeback {
+	t.Helper()
 	before := writeback{PID: os.Getpid(), Settings: make(map[string]string)}
-	held := map[string]string{"dirty_writeback_centisecs": "0", "dirty_expire_centisecs": "360000"}
-	for name := range held {
+	for name := range heldBack {
 		value, err := os.ReadFile(filepath.Join(vmDir, name))
 		testkit.Needs(t, err == nil, "writeback that can be held back")
 		before.Settings[name] = strings.TrimSpace(string(value))
@@ -124,17 +161,7 @@ func holdWriteback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := before.restore(vmDir); err != nil {
-			t.Error(err)
-			return // the note stays, for the next
-		}
-		os.Remove(note)
-	})
-	for name, value := range held {
-		err := os.WriteFile(filepath.Join(vmDir, name), []byte(value), 0)
-		testkit.Needs(t, err == nil, "writeback that can be held back")
-	}
+	return before
 }
 
 const vmDir = "/proc/sys/vm"

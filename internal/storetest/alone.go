@@ -16,6 +16,9 @@ const home = "TALLY_TEST_HOME"
 // Main runs the tests of a package that opens stores, in a process that knows nothing of
 // the user's: see Alone.
 func Main(m *testing.M) {
+	if dir := os.Getenv(serverDir); dir != "" {
+		serve(dir)
+	}
 	done := Alone()
 	code := m.Run()
 	done()

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally"
@@ -69,15 +68,11 @@ func open(t testing.TB, backend string, o embedded.Options) *tally.Store {
 // startServer runs a server as an operator would, on loopback, and returns its URL.
 func startServer(t testing.TB) string {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 16 << 20})
+	srv, err := newServer(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	go srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
-	}
 	return srv.ClientURL()
 }
 

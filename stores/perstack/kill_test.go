@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
@@ -31,11 +34,11 @@ const killedCalls = "TALLY_TEST_PERSTACK_CALLS"
 func TestKilledInAnyCall(t *testing.T) {
 	if text := os.Getenv(killedCalls); text != "" {
 		var round int
-		var dir string
-		if _, err := fmt.Sscan(text, &round, &dir); err != nil {
+		var where string
+		if _, err := fmt.Sscan(text, &round, &where); err != nil {
 			t.Fatal(err)
 		}
-		callUntilKilled(t.Context(), dir, round)
+		callUntilKilled(t.Context(), where, round)
 		return
 	}
 	testkit.Long(t)
@@ -109,11 +112,25 @@ func endOf(round int) perstack.Event {
 	return ending("j", runOf(round), fmt.Sprint("f", round), int64(round), 5)
 }
 
-// callUntilKilled makes round after round of calls, and says of each that it returned.
-func callUntilKilled(ctx context.Context, dir string, round int) {
-	st := need(embedded.Open(ctx, embedded.Options{Store: dir, Backend: "local"}))
+// openAt opens the store of a directory or, if it is a URL, of a server.
+func openAt(ctx context.Context, where string) (*tally.Store, error) {
+	if strings.HasPrefix(where, "nats://") {
+		return embedded.Open(ctx, embedded.Options{Backend: "nats", URL: where})
+	}
+	return embedded.Open(ctx, embedded.Options{Store: where, Backend: "local"})
+}
+
+// callUntilKilled makes round after round of calls, and says of each that it returned. What
+// fails as the server is away is called again.
+func callUntilKilled(ctx context.Context, where string, round int) {
+	st := need(openAt(ctx, where))
 	h := perstack.JobOf(st, "j")
-	say := func(call string, id string, err error) {
+	say := func(call string, do func() (id string, err error)) {
+		id, err := do()
+		for errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown) {
+			time.Sleep(time.Millisecond)
+			id, err = do()
+		}
 		if err != nil {
 			fmt.Println("failed", call, err)
 			os.Exit(1)
@@ -121,44 +138,55 @@ func callUntilKilled(ctx context.Context, dir string, round int) {
 		fmt.Println(call, round, id)
 	}
 	for ; ; round++ {
-		say("job", "", perstack.StoreJob(ctx, st, jobOf(round)))
-		say("setting", "", perstack.StoreRunSetting(ctx, st, setting("j", runOf(round), "key", 1), nil, nil))
-		say("checkpoint", "", perstack.DefaultStoreCheckpoint(ctx, st, savedIn(round)))
-		say("event", "", perstack.DefaultStoreEvent(ctx, st, eventIn(round)))
-		say("end", "", perstack.DefaultStoreEvent(ctx, st, endOf(round)))
+		say("job", func() (string, error) { return "", perstack.StoreJob(ctx, st, jobOf(round)) })
+		say("setting", func() (string, error) {
+			return "", perstack.StoreRunSetting(ctx, st, setting("j", runOf(round), "key", 1), nil, nil)
+		})
+		say("checkpoint", func() (string, error) { return "", perstack.DefaultStoreCheckpoint(ctx, st, savedIn(round)) })
+		say("event", func() (string, error) { return "", perstack.DefaultStoreEvent(ctx, st, eventIn(round)) })
+		say("end", func() (string, error) { return "", perstack.DefaultStoreEvent(ctx, st, endOf(round)) })
 		if round%5 == 4 {
-			c, err := h.Resume(ctx, fmt.Sprint("c", round-2))
-			say("resume", c.ID, err)
+			say("resume", func() (string, error) {
+				c, err := h.Resume(ctx, fmt.Sprint("c", round-2))
+				return c.ID, err
+			})
 		}
 	}
 }
 
-// killInCall lets a copy go on and kills it some time after one of its calls.
-func killInCall(t *testing.T, dir string, done made, random *rand.Rand) made {
+// killInCall lets a copy go on and kills it some time after one of its calls. Before, each of
+// others is done some time after an earlier one.
+func killInCall(t *testing.T, where string, done made, random *rand.Rand, others ...func()) made {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledInAnyCall$")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedCalls, done.rounds(), dir))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedCalls, done.rounds(), where))
 	out := need(cmd.StdoutPipe())
 	must(t, cmd.Start())
-	lines, calls, wait := bufio.NewScanner(out), 1+random.IntN(60), time.Duration(random.IntN(4000))*time.Microsecond
+	strikes := append(slices.Clip(others), func() { _ = cmd.Process.Kill() })
+	lines, next := bufio.NewScanner(out), 1+random.IntN(60)
 	for n := 0; lines.Scan(); {
-		if len(lines.Text()) > 6 && lines.Text()[:6] == "failed" {
+		if strings.HasPrefix(lines.Text(), "failed") {
 			t.Error(lines.Text())
 		}
 		done.note(lines.Text()) // also lines that were in the pipe already when it was killed
-		if n++; n == calls {
-			time.AfterFunc(wait, func() { _ = cmd.Process.Kill() })
+		if n++; n == next && len(strikes) > 0 {
+			time.Sleep(time.Duration(random.IntN(4000)) * time.Microsecond)
+			strikes[0]()
+			strikes, next = strikes[1:], n+1+random.IntN(60)
 		}
 	}
 	_ = cmd.Wait() // it was killed
+	if len(strikes) > 0 {
+		t.Error("it ended by itself")
+	}
 	return done
 }
 
 // check reports whether all that returned is there and whole, and makes the calls again.
-func (m made) check(t *testing.T, dir string) bool {
+func (m made) check(t *testing.T, where string) bool {
 	t.Helper()
 	ctx := t.Context()
-	st := need(embedded.Open(ctx, embedded.Options{Store: dir, Backend: "local"}))
+	st := need(openAt(ctx, where))
 	defer func() { must(t, st.Close()) }()
 	h := perstack.JobOf(st, "j")
 	if m.job > 0 {

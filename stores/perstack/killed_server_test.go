@@ -1,0 +1,133 @@
+package perstack_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/stores/perstack"
+)
+
+// The store is on somebody else's server. The client is killed at random moments while it
+// calls everything that writes; every other time the server is killed before, and the client
+// goes on when it is back. Nothing is synced for that: what a killed process acknowledged is
+// with the system, and a power cut is another matter.
+func TestKilledOnServer(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // who is killed reports nothing
+	withKey(t)              // for the copies too
+	kills := 3
+	if os.Getenv("TALLY_SOAK") != "" {
+		kills = 500
+	}
+	s, seed := storetest.StartServer(t), uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	t.Run("P-32 client and server killed in any call", func(t *testing.T) {
+		var done made
+		for i := range kills {
+			var others []func()
+			if i%2 == 1 {
+				others = append(others, func() { s.Kill(); s.Start() })
+			}
+			done = killInCall(t, s.URL, done, random, others...)
+			if !done.check(t, s.URL) {
+				t.Fatalf("after %+v", done)
+			}
+		}
+		if done.rounds() == 0 {
+			t.Error("no round of calls was ever made: the test showed nothing")
+		}
+		t.Logf("%d kills of the client, %d of the server, %d rounds, %d resumed", kills, kills/2, done.rounds(), len(done.resumed))
+	})
+}
+
+// killedSave tells a copy of this test on which server it is to save.
+const killedSave = "TALLY_TEST_PERSTACK_SAVE"
+
+// The client of a server is killed while it saves a checkpoint: before its messages are with
+// the server, between them and the checkpoint, behind both.
+func TestSaveKilledOnServer(t *testing.T) {
+	first, second := checkpoint("j", "r", "c1", 1, messages(0, 2)), checkpoint("j", "r", "c2", 2, messages(0, 4))
+	if url := os.Getenv(killedSave); url != "" {
+		must(t, saveUntilKilled(t.Context(), url, first, second))
+		return
+	}
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // who is killed reports nothing
+	for n, until := range []string{"tally.turn.appended.v1", "tally.checkpoint.saved.v1", ""} {
+		t.Run(fmt.Sprintf("P-32 after %d records", n), func(t *testing.T) {
+			s := storetest.StartServer(t)
+			killInSave(t, s, until)
+			st := need(openAt(t.Context(), s.URL))
+			defer func() { must(t, st.Close()) }()
+			h, there := perstack.JobOf(st, "j"), []perstack.Checkpoint{first}
+			if n == 2 {
+				there = append(there, second)
+			}
+			if diff := cmp.Diff(there, need(h.Checkpoints(t.Context()))); diff != "" || records(t, st) != 2+n {
+				t.Errorf("%d records are there, and %s", records(t, st), diff)
+			}
+			need(h.SaveCheckpoint(t.Context(), second))
+			if diff := cmp.Diff([]perstack.Checkpoint{first, second}, need(h.Checkpoints(t.Context()))); diff != "" || records(t, st) != 4 {
+				t.Errorf("in the end %d records are there, and %s", records(t, st), diff)
+			}
+		})
+	}
+}
+
+// saveUntilKilled saves a checkpoint and, when it is told to, another one.
+func saveUntilKilled(ctx context.Context, url string, first, second perstack.Checkpoint) error {
+	st, err := openAt(ctx, url)
+	if err != nil {
+		return err
+	}
+	h := perstack.JobOf(st, "j")
+	for _, c := range []perstack.Checkpoint{first, second} {
+		if _, err := h.SaveCheckpoint(ctx, c); err != nil {
+			return err
+		}
+		fmt.Println("saved")
+		fmt.Scanln()
+	}
+	return nil
+}
+
+// killInSave kills a copy that saves its second checkpoint when it sends a text, of which the
+// server gets nothing, or, if that is "", when it has saved it.
+func killInSave(t *testing.T, s *storetest.Server, until string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSaveKilledOnServer$")
+	cmd.Env = append(os.Environ(), killedSave+"="+s.URL)
+	in, out := need(cmd.StdinPipe()), need(cmd.StdoutPipe())
+	must(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "saved" {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	ended := make(chan struct{})
+	if until != "" {
+		held := s.Hold(until)
+		go func() { defer close(ended); io.Copy(io.Discard, out) }()
+		need(fmt.Fprintln(in))
+		select {
+		case <-held:
+		case <-ended:
+			t.Error("it ended by itself")
+		}
+	} else if need(fmt.Fprintln(in)); !lines.Scan() || lines.Text() != "saved" {
+		t.Errorf("it says %q", lines.Text())
+	}
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+}
