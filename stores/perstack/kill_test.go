@@ -48,22 +48,38 @@ func TestKilledInAnyCall(t *testing.T) {
 	if os.Getenv("TALLY_SOAK") != "" {
 		kills = 500
 	}
-	dir, seed := filepath.Join(t.TempDir(), "store"), uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	dir := t.TempDir()
 	t.Run("P-32 killed in any call", func(t *testing.T) {
-		var done made
-		for range kills {
-			done = killInCall(t, dir, done, random)
-			if !done.check(t, dir) {
-				t.Fatalf("after %+v", done)
-			}
-		}
-		if done.rounds() == 0 {
-			t.Error("no round of calls was ever made: the test showed nothing")
-		}
-		t.Logf("%d kills, %d rounds, %d resumed", kills, done.rounds(), len(done.resumed))
+		killInCalls(t, kills, func(n int) (string, []func()) { return filepath.Join(dir, fmt.Sprint("store", n/killsOfOne)), nil })
 	})
+}
+
+// killsOfOne is how many kills a store is used for: after each, all calls that ever returned
+// are looked for.
+const killsOfOne = 25
+
+// killInCalls kills copies that make calls. at says where the n-th does, and what is done to
+// it before it is killed.
+func killInCalls(t *testing.T, kills int, at func(n int) (where string, others []func())) {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	random, done, rounds, resumed := rand.New(rand.NewPCG(seed, 0)), made{}, 0, 0
+	t.Logf("seed %d", seed)
+	for n := range kills {
+		where, others := at(n)
+		done = killInCall(t, where, done, random, others...)
+		if !done.check(t, where) {
+			t.Fatalf("kill %d, after %+v", n, done)
+		}
+		if n%killsOfOne == killsOfOne-1 || n == kills-1 {
+			rounds, resumed = rounds+done.rounds(), resumed+len(done.resumed)
+			t.Logf("%d kills, %d rounds of calls returned, %d resumed", n+1, rounds, resumed)
+			done = made{}
+		}
+	}
+	if rounds == 0 {
+		t.Error("no round of calls was ever made: the test showed nothing")
+	}
 }
 
 // made says which calls are known to have returned: of each kind, for how many rounds.

@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,25 +28,17 @@ func TestKilledOnServer(t *testing.T) {
 	if os.Getenv("TALLY_SOAK") != "" {
 		kills = 500
 	}
-	s, seed := storetest.StartServer(t), uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
 	t.Run("P-32 client and server killed in any call", func(t *testing.T) {
-		var done made
-		for i := range kills {
-			var others []func()
-			if i%2 == 1 {
-				others = append(others, func() { s.Kill(); s.Start() })
+		var s *storetest.Server
+		killInCalls(t, kills, func(n int) (string, []func()) {
+			if n%killsOfOne == 0 {
+				s = storetest.StartServer(t)
 			}
-			done = killInCall(t, s.URL, done, random, others...)
-			if !done.check(t, s.URL) {
-				t.Fatalf("after %+v", done)
+			if n%2 == 0 {
+				return s.URL, nil
 			}
-		}
-		if done.rounds() == 0 {
-			t.Error("no round of calls was ever made: the test showed nothing")
-		}
-		t.Logf("%d kills of the client, %d of the server, %d rounds, %d resumed", kills, kills/2, done.rounds(), len(done.resumed))
+			return s.URL, []func(){func() { s.Kill(); s.Start() }}
+		})
 	})
 }
 

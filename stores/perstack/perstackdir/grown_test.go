@@ -88,7 +88,11 @@ func contents(t *testing.T, st store, job string) []string {
 // P-40: to import while the original writes, at any moment and as often as one likes, ends
 // with the events of one import at the end. Half a file at the end is kept, and gives way.
 func TestImportWhileWritten(t *testing.T) {
-	for seed := range uint64(testkit.Times(20)) {
+	seeds := testkit.Times(20)
+	if os.Getenv("TALLY_SOAK") != "" {
+		seeds = 1000
+	}
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("P-40 seed %d", seed), func(t *testing.T) {
 			r, random := newRuntime("a"), rand.New(rand.NewPCG(seed, 1))
 			list := history(r, 1+random.IntN(4))
