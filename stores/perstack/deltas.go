@@ -88,7 +88,9 @@ func (h *Handle) begin(ctx context.Context, e shape.Event) *heldDelta {
 	}
 	have := &heldDelta{first: e}
 	have.timer = time.AfterFunc(holdTime, func() {
-		if err := h.flushRun(ctx, e.Run); err != nil {
+		d.storing.Lock()
+		defer d.storing.Unlock() // and not before it is known whether it failed
+		if _, err := h.takeHeld(ctx, e.Run); err != nil {
 			d.mu.Lock()
 			d.lost = errors.Join(d.lost, err)
 			d.mu.Unlock()
@@ -105,9 +107,14 @@ func (h *Handle) flushRun(ctx context.Context, run string) error {
 }
 
 func (h *Handle) storeHeld(ctx context.Context, run string) (log.Ack, error) {
+	h.deltas.storing.Lock()
+	defer h.deltas.storing.Unlock()
+	return h.takeHeld(ctx, run)
+}
+
+// takeHeld is storeHeld. The caller holds deltas.storing.
+func (h *Handle) takeHeld(ctx context.Context, run string) (log.Ack, error) {
 	d := &h.deltas
-	d.storing.Lock()
-	defer d.storing.Unlock()
 	d.mu.Lock()
 	have := d.held[run]
 	delete(d.held, run)
@@ -124,9 +131,12 @@ func (h *Handle) storeHeld(ctx context.Context, run string) (log.Ack, error) {
 	return h.recordOne(ctx, have.first)
 }
 
-// Flush stores what is held back of streamed text. A program calls it before it ends.
+// Flush stores what is held back of streamed text, also what is just being stored as its
+// time came. A program calls it before it ends.
 func (h *Handle) Flush(ctx context.Context) error {
 	d := &h.deltas
+	d.storing.Lock()
+	defer d.storing.Unlock()
 	d.mu.Lock()
 	var runs []string
 	for run := range d.held {
@@ -136,7 +146,8 @@ func (h *Handle) Flush(ctx context.Context) error {
 	d.lost = nil
 	d.mu.Unlock()
 	for _, run := range runs {
-		lost = errors.Join(lost, h.flushRun(ctx, run))
+		_, err := h.takeHeld(ctx, run)
+		lost = errors.Join(lost, err)
 	}
 	return lost
 }
