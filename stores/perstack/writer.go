@@ -335,7 +335,7 @@ func (w *writer) plan(l *lane, s saving) (p plan, err error) {
 	if l.own == "" {
 		w.choose(l, s.run)
 	}
-	parts, err := split(&w.messages, l.own, s.raw)
+	parts, err := w.messages.Split(l.own, s.raw)
 	if err != nil {
 		return p, err
 	}

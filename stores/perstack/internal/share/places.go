@@ -1,11 +1,6 @@
-package share
+//go:build !tally_perstack_whole
 
-// listPlace is where a checkpoint or an event of a runtime has a list that others repeat.
-type listPlace struct {
-	pointer string
-	tools   bool // of what tools are asked and answer, not of messages
-	single  bool // an element by itself, that others have in a list
-}
+package share
 
 // places are in the order in which they are looked at: whole histories first, so that the
 // turns of a thread are in the order of the conversation. What a model says comes by itself

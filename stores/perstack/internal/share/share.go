@@ -109,6 +109,13 @@ type splitting struct {
 	grown   map[string]int              // how many, by thread
 }
 
+// listPlace is where a checkpoint or an event of a runtime has a list that others repeat.
+type listPlace struct {
+	pointer string
+	tools   bool // of what tools are asked and answer, not of messages
+	single  bool // an element by itself, that others have in a list
+}
+
 // elements are what stands in a place, nil if it cannot be taken out.
 func (p listPlace) elements(value events.Raw) []events.Raw {
 	if p.single {
