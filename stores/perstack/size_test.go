@@ -63,5 +63,5 @@ func TestSize(t *testing.T) {
 
 // long is a message of some size.
 func long(n, size int) events.Raw {
-	return events.Raw(fmt.Sprintf(`{"id":"m%d","type":"toolMessage","contents":[{"id":"p","type":"textPart","text":"%s"}]}`, n, strings.Repeat(fmt.Sprint(n), size/len(fmt.Sprint(n)))))
+	return events.Raw(fmt.Sprintf(`{"id":"m%d","type":"userMessage","contents":[{"id":"p","type":"textPart","text":"%s"}]}`, n, strings.Repeat(fmt.Sprint(n), size/len(fmt.Sprint(n)))))
 }

@@ -227,7 +227,11 @@ func usage(n int) object {
 func (r *original) message(kind, text string) object {
 	r.count++
 	id := fmt.Sprintf("%s-m%d", r.job, r.count)
-	return object{{"type", kind}, {"id", id}, {"contents", []object{{{"type", "textPart"}, {"id", id + "p"}, {"text", text}}}}}
+	part := object{{"type", "textPart"}, {"id", id + "p"}, {"text", text}}
+	if kind == "toolMessage" {
+		part = object{{"type", "toolResultPart"}, {"id", id + "r"}, {"toolCallId", id + "c"}, {"toolName", "t"}, {"contents", []object{part}}}
+	}
+	return object{{"type", kind}, {"id", id}, {"contents", []object{part}}}
 }
 
 func (r *original) checkpoint(status string) object {

@@ -246,9 +246,6 @@ func parityNode(t *testing.T, st *tally.Store) {
 		young.files["jobs/young/job.json"] = strings.Replace(young.files["jobs/young/job.json"], `"startedAt": 1754000000000`, `"startedAt": 1754000000001`, 1)
 		files := maps.Clone(young.files)
 		maps.Copy(files, old.files)
-		for name, data := range files { // text is no part of a message of a tool, which Node would leave out
-			files[name] = strings.ReplaceAll(data, `"toolMessage"`, `"expertMessage"`)
-		}
 		mustBeClean(t, own, folder(t, files))
 		formattest.MustExport(t, own, keyed(t), filepath.Join(root, "perstack"), formats.ExportOptions{})
 		head, err := own.Log.Head(ctx)

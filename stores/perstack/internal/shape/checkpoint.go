@@ -13,11 +13,14 @@ var (
 	failure     = object(must("name", text), must("message", text), may("statusCode", count), must("isRetryable", boolean))
 )
 
+// metadata is open but for the runtime, if it says one.
+var metadata = object(may("runtime", word("local", "cursor", "claude-code", "gemini", "docker")))
+
 var checkpoint = object(must("id", id), must("jobId", id), must("runId", id),
 	must("status", word("init", "proceeding", "completed", "stoppedByInteractiveTool", "stoppedByDelegate", "stoppedByExceededMaxSteps", "stoppedByError")),
 	must("stepNumber", count), must("messages", list(message)), must("expert", expert), may("delegateTo", list(delegation)), may("delegatedBy", delegatedBy),
 	must("usage", usage), may("contextWindow", count), may("contextWindowUsage", number), may("pendingToolCalls", list(toolCall)),
-	may("partialToolResults", list(toolResult)), may("metadata", object()), may("error", failure), may("retryCount", count))
+	may("partialToolResults", list(toolResult)), may("metadata", metadata), may("error", failure), may("retryCount", count))
 
 // Checkpoint is what the log says of a checkpoint beside its raw value.
 type Checkpoint struct {

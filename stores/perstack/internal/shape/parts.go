@@ -1,5 +1,14 @@
 package shape
 
+import (
+	"maps"
+	"slices"
+	"unicode/utf16"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
 // What several documents have inside.
 var (
 	usage = object(must("inputTokens", count), must("outputTokens", count), must("reasoningTokens", count),
@@ -7,15 +16,88 @@ var (
 
 	expert = object(must("key", text), must("name", text), must("version", text))
 
-	toolCall   = object(must("id", id), must("skillName", text), must("toolName", text), must("args", object()))
-	toolResult = object(must("id", id), must("skillName", text), must("toolName", text), must("result", list(part)))
-
-	message = object(must("id", id), must("type", word("instructionMessage", "userMessage", "expertMessage", "toolMessage")), must("contents", list(part)))
+	toolCall   = object(must("id", callID), must("skillName", text), must("toolName", text), must("args", object()))
+	toolResult = object(must("id", text), must("skillName", text), must("toolName", text), must("result", list(anyPart)))
 )
 
-var partTypes = word("textPart", "imageUrlPart", "imageInlinePart", "imageBinaryPart", "fileUrlPart", "fileInlinePart", "fileBinaryPart",
-	"toolCallPart", "toolResultPart", "thinkingPart")
+// kinds are objects that their member type tells apart, with the members of each beside it.
+type kinds map[string][]member
 
-// part is a part of a message. What it holds is the producer's: binary parts are whatever
-// its serializer makes of them.
-var part = object(must("id", text), must("type", partTypes))
+// The parts of messages, by what they are of.
+var (
+	textParts  = kinds{"textPart": {must("text", text)}}
+	mediaParts = kinds{"imageUrlPart": address, "imageInlinePart": inline, "imageBinaryPart": binary,
+		"fileUrlPart": address, "fileInlinePart": inline, "fileBinaryPart": binary}
+	callParts   = kinds{"toolCallPart": {must("toolCallId", text), must("toolName", text), must("args", anything)}}
+	resultParts = kinds{"toolResultPart": {must("toolCallId", text), must("toolName", text), must("contents", list(part(textParts, mediaParts))), may("isError", boolean)}}
+	thoughts    = kinds{"thinkingPart": {must("thinking", text), may("signature", text)}}
+
+	anyPart = part(textParts, mediaParts, callParts, resultParts, thoughts)
+)
+
+var (
+	address = []member{must("url", text), must("mimeType", text)}
+	inline  = []member{must("encodedData", text), must("mimeType", text)}
+	binary  = []member{must("data", text), must("mimeType", text)}
+)
+
+// message is a message of one of the four kinds, each of which has only some of the parts: what
+// a tool answers is in its result, never text beside it.
+var message = oneOf(kinds{
+	"instructionMessage": holding(textParts),
+	"userMessage":        holding(textParts, mediaParts),
+	"expertMessage":      holding(textParts, callParts, thoughts),
+	"toolMessage":        holding(resultParts),
+})
+
+func holding(parts ...kinds) []member {
+	return []member{must("id", id), must("contents", list(part(parts...))), may("cache", boolean)}
+}
+
+// part is a part of one of some kinds.
+func part(some ...kinds) rule {
+	all := make(kinds)
+	for _, k := range some {
+		for name, members := range k {
+			all[name] = append(slices.Clip(members), must("id", text))
+		}
+	}
+	return oneOf(all)
+}
+
+// oneOf is an object of one of these kinds.
+func oneOf(of kinds) rule {
+	rules := make(map[string]rule, len(of))
+	for name, members := range of {
+		rules[name] = object(members...)
+	}
+	known := word(slices.Sorted(maps.Keys(of))...)
+	return func(at string, raw events.Raw) error {
+		have, err := rawjson.Object(raw)
+		if err != nil {
+			return invalid(at, "%v", err)
+		}
+		kind, ok := have.Get("type")
+		if !ok {
+			return invalid(at+".type", "missing")
+		}
+		if err := known(at+".type", kind); err != nil {
+			return err
+		}
+		return rules[have.Text("type")](at, raw)
+	}
+}
+
+// maxCallID is how long the id of a call may be, in units of UTF-16.
+const maxCallID = 255
+
+// callID is the id of a call of a tool.
+func callID(at string, raw events.Raw) error {
+	if err := id(at, raw); err != nil {
+		return err
+	}
+	if s, _ := rawjson.String(raw); len(utf16.Encode([]rune(s))) > maxCallID {
+		return invalid(at, "longer than %d", maxCallID)
+	}
+	return nil
+}
