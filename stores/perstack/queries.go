@@ -124,12 +124,10 @@ func (h *Handle) listed(ctx context.Context, r *projector.Run) (RunSetting, erro
 	if err != nil {
 		return RunSetting{}, err
 	}
-	if ref != "" {
-		if whole, err := h.unseal(ctx, raw, ref); err == nil {
-			raw = whole
-		} else if ctx.Err() != nil {
-			return RunSetting{}, ctx.Err()
-		}
+	if whole, err := h.unseal(ctx, r.ID, raw, ref); err == nil {
+		raw = whole
+	} else if ctx.Err() != nil {
+		return RunSetting{}, ctx.Err()
 	}
 	if raw, err = shape.SettingFile(raw, r.TouchedAt); err != nil {
 		return RunSetting{}, err

@@ -15,13 +15,16 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// Errors of secrets. Both say nothing of a value.
+// Errors of secrets. None says anything of a value.
 var (
 	// ErrNoKey says that a setting has secrets and that there is no key to seal or open them
 	// with: TALLY_SECRET_KEY_FILE names no file.
 	ErrNoKey = sealed.ErrNoKey
 	// ErrSealBroken says that sealed secrets are not what was sealed.
 	ErrSealBroken = sealed.ErrSealBroken
+	// ErrNoSecrets says that a setting has placeholders and that the store does not have what
+	// they stand for: it was imported without secrets, or they were purged.
+	ErrNoSecrets = errors.New("the store does not have the secrets of the setting")
 )
 
 // A SuspectError says that a setting has values that look like keys where none are known to
@@ -101,8 +104,9 @@ func (h *Handle) created(ctx context.Context, s shape.Setting) (events.Payload, 
 	return s.Created(without, events.RefOf(doc, rev.Offset)), nil
 }
 
-// Setting returns the setting of a run with its secrets. One that was never stored is
-// tally.ErrNotFound; without the key it is ErrNoKey, or says which key is missing.
+// Setting returns the setting of a run with its secrets, never with placeholders. One that was
+// never stored is tally.ErrNotFound; without the key it is ErrNoKey, or says which key is
+// missing. If the store does not have the secrets it is ErrNoSecrets.
 func (h *Handle) Setting(ctx context.Context, run string) (RunSetting, error) {
 	raw, err := h.SettingBytes(ctx, run)
 	if err != nil {
@@ -123,8 +127,8 @@ func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, erro
 		return nil, notFound("run setting not found: %s", run)
 	}
 	raw, ref, err := h.settingOf(ctx, r)
-	if err == nil && ref != "" {
-		raw, err = h.unseal(ctx, raw, ref)
+	if err == nil {
+		raw, err = h.unseal(ctx, run, raw, ref)
 	}
 	if err != nil {
 		return nil, err
@@ -133,7 +137,7 @@ func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, erro
 }
 
 // settingOf returns the first setting of a run with placeholders, and the document that has what
-// they stand for, "" if there are none.
+// they stand for, "" if it names none.
 func (h *Handle) settingOf(ctx context.Context, r *projector.Run) (events.Raw, events.DocRef, error) {
 	p, err := h.payload(ctx, r.Setting)
 	if err != nil {
@@ -146,21 +150,20 @@ func (h *Handle) settingOf(ctx context.Context, r *projector.Run) (events.Raw, e
 	return created.Setting, created.Secrets, nil
 }
 
-// unseal puts the secrets of a document back. After a change of keys the revision that the
-// setting names may not open any more: the newest has the same.
-func (h *Handle) unseal(ctx context.Context, raw events.Raw, ref events.DocRef) (events.Raw, error) {
-	ring, err := sealed.FromEnvironment()
-	if err != nil {
-		return nil, err
+// unseal puts the secrets of a run's setting back. One that was imported without them names no
+// document: if a later import brought them, they are where they would have been.
+func (h *Handle) unseal(ctx context.Context, run string, raw events.Raw, ref events.DocRef) (events.Raw, error) {
+	if ref == "" {
+		if _, err := secret.Put(raw, nil); err == nil {
+			return raw, nil // without placeholders
+		}
+		ref = events.RefOf(events.Document(h.st.Namespace(), sealed.Kind, shape.SecretID(h.id, run)), 0)
 	}
 	doc, at, err := ref.Parse(h.st.Namespace())
 	if err != nil {
 		return nil, err
 	}
-	packed, err := h.open(ctx, ring, doc, at)
-	if _, unknown := errors.AsType[*sealed.UnknownKeyError](err); unknown && at != 0 {
-		packed, err = h.open(ctx, ring, doc, 0)
-	}
+	packed, err := h.open(ctx, doc, at)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doc, err)
 	}
@@ -171,8 +174,25 @@ func (h *Handle) unseal(ctx context.Context, raw events.Raw, ref events.DocRef) 
 	return secret.Put(raw, values)
 }
 
-func (h *Handle) open(ctx context.Context, ring *sealed.Ring, doc events.Subject, at events.Offset) ([]byte, error) {
+// open returns what is sealed in a document. After a change of keys the revision that a setting
+// names may not open any more: the newest has the same.
+func (h *Handle) open(ctx context.Context, doc events.Subject, at events.Offset) ([]byte, error) {
+	ring, err := sealed.FromEnvironment()
+	if err != nil && !errors.Is(err, ErrNoKey) {
+		return nil, err
+	}
+	packed, err := h.openAt(ctx, ring, doc, at)
+	if _, unknown := errors.AsType[*sealed.UnknownKeyError](err); at != 0 && (unknown || errors.Is(err, ErrNoSecrets)) {
+		return h.openAt(ctx, ring, doc, 0)
+	}
+	return packed, err
+}
+
+func (h *Handle) openAt(ctx context.Context, ring *sealed.Ring, doc events.Subject, at events.Offset) ([]byte, error) {
 	d, err := h.st.Loader().Document(ctx, doc, at)
+	if errors.Is(err, tally.ErrNotFound) {
+		return nil, ErrNoSecrets
+	}
 	if err != nil {
 		return nil, err
 	}

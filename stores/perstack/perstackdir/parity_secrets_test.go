@@ -96,6 +96,40 @@ func paritySecrets(t *testing.T, st *tally.Store) {
 	})
 }
 
+// parityLeftOut reads what was imported without secrets.
+func parityLeftOut(t *testing.T, st *tally.Store) {
+	t.Run("P-21 what was imported without secrets is never taken for a setting, and a later import with the key brings them", func(t *testing.T) {
+		own, files := in(t, st, "p21-left"), small("a").files
+		dir, h := folder(t, files), perstack.JobOf(own, "a")
+		mustSay(t, mustImportBy(t, withKeys(t, olderKey), own, dir, formats.ImportOptions{NoSecrets: true}), aSetting, "left out")
+		for _, keys := range []string{os.Getenv(sealed.Variable), ""} { // a key would not help
+			t.Setenv(sealed.Variable, keys)
+			if s, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoSecrets) || errors.Is(err, tally.ErrNotFound) || !strings.Contains(err.Error(), "run-a") {
+				t.Errorf("it is %+v, %v", s, err)
+			}
+		}
+		if list, err := h.Settings(t.Context()); err != nil || len(list) != 1 || !strings.HasPrefix(list[0].PerstackAPIKey, "tally:secret:") {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		formattest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, dir, formats.ImportOptions{}))
+		t.Setenv(sealed.Variable, "")
+		if _, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoKey) {
+			t.Errorf("without the key it is %v", err)
+		}
+		withKeys(t, olderKey)
+		mustOpen(t, own, "a")
+		if list, err := h.Settings(t.Context()); err != nil || len(list) != 1 || list[0].PerstackAPIKey != canary("api") {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		if err := own.Documents().Purge(t.Context(), sealed.Kind, secretOf(t, own, "run-a")); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoSecrets) {
+			t.Errorf("purged it is %+v, %v", s, err)
+		}
+	})
+}
+
 func parsed(t *testing.T, text string) perstack.RunSetting {
 	t.Helper()
 	s, err := perstack.ParseRunSetting(events.Raw(text))

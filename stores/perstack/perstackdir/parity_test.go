@@ -25,7 +25,7 @@ import (
 // each, in memory.
 func TestParity(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
-		for _, part := range []func(*testing.T, *tally.Store){parityBytes, parityWithoutJob, paritySecrets, parityKeys, parityGrown, parityNode} {
+		for _, part := range []func(*testing.T, *tally.Store){parityBytes, parityWithoutJob, paritySecrets, parityLeftOut, parityKeys, parityGrown, parityNode} {
 			part(t, st)
 		}
 	})
