@@ -48,7 +48,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/pull", ""},
 	{"internal/bashline", ""},
 	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson internal/sealed"},
-	{"internal/config", "log events"},
+	{"internal/config", "log events internal/sealed"},
 	{"internal/durable", ""},
 	{"internal/filename", ""},
 	{"internal/gentree", "internal/rawjson"},

@@ -20,6 +20,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 )
 
@@ -99,6 +100,7 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	if home := dataHome(getenv); home != "" {
 		c.said["store"] = filepath.Join(home, "tally")
 	}
+	c.takeKeys(dir, getenv)
 	if base := configHome(getenv); base != "" {
 		if err := c.read(filepath.Join(base, "tally", "config.toml")); err != nil {
 			return c, err
@@ -411,11 +413,12 @@ func xdg(getenv func(string) string, variable string, below ...string) string {
 	return filepath.Join(append([]string{home}, below...)...)
 }
 
-// Variables lists the variables that say where a store or a server is, or how to get at
-// it: tally's own, those of tally-evals, and those of the nats command. Besides them the
+// Variables lists the variables that say where a store or a server is, how to get at it,
+// and which file has the keys of secrets: tally's own, those of tally-evals, and those of the
+// nats command. Besides them the
 // product finds its files by HOME and the XDG variables.
 func Variables() []string {
-	list := []string{pathVariable, backendVariable}
+	list := []string{pathVariable, backendVariable, sealed.Variable}
 	for _, s := range settings {
 		if s.variable != "" {
 			list = append(list, s.variable)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tallylog/tally/internal/sealed"
 )
 
 // Setting is something that can be said, what counts of it, and who said that.
@@ -77,6 +79,9 @@ func (c Config) Settings() []Setting {
 			add(s, cmp.Or(c.Store, value)) // which is absolute
 		case "base":
 			add(s, c.Base)
+		case "keys":
+			s.secret = sealed.IsKey(value) // somebody took it for the variable of the key
+			add(s, value)
 		default:
 			add(s, value)
 		}
@@ -100,6 +105,7 @@ var elsewhere = []setting{
 	{name: "jwt", key: "nats.user_jwt", secret: true},
 	{name: "seed", key: "nats.user_seed", secret: true},
 	{name: "base", key: "base"},
+	{name: "keys", key: "secrets.key_file"},
 }
 
 // Files lists the files of settings that were looked for, the one that counts most last; a

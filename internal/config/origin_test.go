@@ -32,6 +32,22 @@ store.dir=~/code/project/data file ~/code/project/tally.toml:5
 store.segment=64MiB file ~/.config/tally/config.toml:3
 namespace=proj file ~/code/project/tally.toml:2
 base=~/code/project/.tally default`},
+		"a file of keys, by its path": {
+			env: map[string]string{"TALLY_SECRET_KEY_FILE": "keys"},
+			want: `
+store.backend=local default
+store.dir=~/.local/share/tally default
+namespace=default default
+base=~/code/project/src/deep/.tally default
+secrets.key_file=~/code/project/src/deep/keys variable TALLY_SECRET_KEY_FILE:0`},
+		"a key in the place of its file": {
+			env: map[string]string{"TALLY_SECRET_KEY_FILE": "k:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"},
+			want: `
+store.backend=local default
+store.dir=~/.local/share/tally default
+namespace=default default
+base=~/code/project/src/deep/.tally default
+secrets.key_file=(set, not shown) variable TALLY_SECRET_KEY_FILE:0`},
 		"flags before variables before files": {
 			project: "namespace = \"proj\"\n[store]\ndir = \"data\"\nmin_durability = \"durable\"\n",
 			env:     map[string]string{"TALLY_STORE": "/env", "TALLY_NAMESPACE": "env", "TALLY_STORAGE_PATH": "/evals"},

@@ -37,10 +37,19 @@ func (e *FileError) Error() string {
 // that is not set or empty, and otherwise the errors of ReadFile.
 func FromEnvironment() (*Ring, error) {
 	path := os.Getenv(Variable)
-	if path == "" {
+	switch {
+	case path == "":
 		return nil, ErrNoKey
+	case IsKey(path): // which must not be in the text of the error
+		return nil, &FileError{Path: Variable, Reason: "it is a key itself, and has to name the file that has the keys"}
 	}
 	return ReadFile(path)
+}
+
+// IsKey reports whether what should name a file of keys is a key, and not to be shown.
+func IsKey(path string) bool {
+	_, err := Parse([]byte(path))
+	return err == nil
 }
 
 // ReadFile reads a file of keys: see Parse. It is used only if it is a file of this user's

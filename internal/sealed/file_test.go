@@ -132,6 +132,12 @@ func TestFromEnvironment(t *testing.T) {
 	if _, err := FromEnvironment(); !errors.Is(err, ErrNoKey) {
 		t.Error(err)
 	}
+	for _, key := range []string{firstKey, "k1:" + firstKey, strings.ToUpper(firstKey)} { // somebody took it for the variable of the key
+		t.Setenv(Variable, key)
+		if wrong, ok := errors.AsType[*FileError](second(FromEnvironment())); !ok || wrong.Path != Variable || strings.Contains(strings.ToLower(wrong.Error()), firstKey[:8]) {
+			t.Errorf("a key in the place of a path: %v", wrong)
+		}
+	}
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte(firstKey), 0o600); err != nil {
 		t.Fatal(err)

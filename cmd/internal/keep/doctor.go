@@ -50,17 +50,19 @@ func newDoctor(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Examine the configuration, the store and its views, and say what to do", Args: cobra.NoArgs,
 		Long: `Examine the configuration, the store directory and whose it is, the disk, the owner,
-what is lost, the views, the snapshots and the clock, and say of each whether it is
-well, in a sentence, and what to do. The store is not opened, and nothing is changed.
+what is lost, the views, the snapshots, the clock and the file of keys, and say of each
+whether it is well, in a sentence, and what to do. The store is not opened, and nothing
+is changed.
 
 With --mend what is made of the log is made anew where it cannot be read, and what
 processes left that were killed is removed. The log itself is not touched: its owner
 mends what can be mended whenever it opens it, and the rest is named as lost.
---verify opens the store and compares all of it with the log, as verify does.
+--verify opens the store and compares all of it with the log, as verify does, and what is
+sealed with the keys, as secrets check does.
 
 The exit code is 0 if there is no problem, else that of the first one: 2 for the
-configuration, 7 for a store that cannot be used as it is, 8 for one of a newer
-version, 5 for damage.`,
+configuration or a file of keys that cannot be used, 7 for a store that cannot be used
+as it is, 8 for one of a newer version, 5 for damage, 3 for a key that is missing.`,
 		Example: app.Examples("tally doctor", "tally doctor --mend", "tally doctor --verify -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := examined{Remarks: examine(cmd.Context(), a)}
@@ -69,7 +71,7 @@ version, 5 for damage.`,
 					return err
 				}
 			}
-			if deep && e.code() == cli.OK {
+			if deep && e.storeCode() == cli.OK {
 				if err := e.verify(cmd.Context(), a); err != nil {
 					return err
 				}
@@ -84,7 +86,7 @@ version, 5 for damage.`,
 
 // mend does what can be done, and looks again.
 func (e *examined) mend(ctx context.Context, a *app.App) error {
-	if e.code() == cli.BadUsage || e.code() == cli.Unreachable || e.code() == cli.Incompatible {
+	if code := e.storeCode(); code == cli.BadUsage || code == cli.Unreachable || code == cli.Incompatible {
 		return nil // the store cannot be used
 	}
 	for _, r := range e.Remarks {
@@ -112,13 +114,23 @@ func (e *examined) verify(ctx context.Context, a *app.App) error {
 		if err == nil && len(v.Findings) == 0 {
 			e.Remarks = append(e.Remarks, remark{Check: "verify", Level: fine, What: plain.Count(v.Records, "record") + " read: views and snapshots match the log"})
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return e.verifyKeys(ctx, st)
 	})
 }
 
 // code is the exit code: that of the first problem.
-func (e *examined) code() int {
-	for _, r := range e.Remarks {
+func (e *examined) code() int { return codeOf(e.Remarks) }
+
+// storeCode is code without what is wrong with the keys: a store can be used without them.
+func (e *examined) storeCode() int {
+	return codeOf(slices.DeleteFunc(slices.Clone(e.Remarks), func(r remark) bool { return r.Check == keysCheck }))
+}
+
+func codeOf(remarks []remark) int {
+	for _, r := range remarks {
 		if r.Level == problem {
 			return r.code
 		}

@@ -42,6 +42,7 @@ func examine(ctx context.Context, a *app.App) []remark {
 	if x.config.Backend == config.Local {
 		x.local()
 	}
+	x.keys()
 	return x.remarks
 }
 
