@@ -28,26 +28,49 @@ func Each(t *testing.T, test func(t *testing.T, st *tally.Store)) {
 // EachWith is Each with options: what they say of where the store is means nothing.
 func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tally.Store)) {
 	t.Helper()
-	for _, backend := range []string{"memory", "local", "nats"} {
-		t.Run(backend, func(t *testing.T) { test(t, open(t, backend, o)) })
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			st, _ := open(t, backend, o)
+			test(t, st)
+		})
+	}
+}
+
+var backends = []string{"memory", "local", "nats"}
+
+// EachDir is Each with the folder in which all is that the backend keeps: the store's, or that of
+// the server; "" in memory.
+func EachDir(t *testing.T, test func(t *testing.T, st *tally.Store, dir string)) {
+	t.Helper()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			st, dir := open(t, backend, embedded.Options{})
+			test(t, st, dir)
+		})
 	}
 }
 
 // Open opens a new and empty store, closed with the test.
 func Open(t testing.TB, backend string) *tally.Store {
 	t.Helper()
-	return open(t, backend, embedded.Options{})
+	st, _ := open(t, backend, embedded.Options{})
+	return st
 }
 
-func open(t testing.TB, backend string, o embedded.Options) *tally.Store {
+// open opens a store, and says where its files are.
+func open(t testing.TB, backend string, o embedded.Options) (st *tally.Store, files string) {
 	t.Helper()
 	dir := t.TempDir()
 	text := map[string]string{
 		"memory": "[store]\nbackend = \"memory\"\n",
 		"local":  "[store]\nbackend = \"local\"\ndir = \"store\"\n",
 	}[backend]
-	if backend == "nats" {
-		text = fmt.Sprintf("[store]\nbackend = \"nats\"\n[nats]\nurl = %q\n", startServer(t))
+	switch backend {
+	case "local":
+		files = filepath.Join(dir, "store")
+	case "nats":
+		files = t.TempDir()
+		text = fmt.Sprintf("[store]\nbackend = \"nats\"\n[nats]\nurl = %q\n", startServer(t, files))
 	}
 	if err := os.WriteFile(filepath.Join(dir, config.FileName), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -62,13 +85,13 @@ func open(t testing.TB, backend string, o embedded.Options) *tally.Store {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return st
+	return st, files
 }
 
 // startServer runs a server as an operator would, on loopback, and returns its URL.
-func startServer(t testing.TB) string {
+func startServer(t testing.TB, dir string) string {
 	t.Helper()
-	srv, err := newServer(t.TempDir())
+	srv, err := newServer(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/formattest"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
@@ -269,7 +270,7 @@ func (r *original) storeSetting(members ...[2]any) {
 }
 
 // canary is a value that must stand nowhere but in the folder.
-func canary(name string) string { return "sk-canary-" + name + "-Zq8fW3kLm1" }
+func canary(name string) string { return testkit.Canary(name) }
 
 // play runs a job for some steps with a text of some size in each.
 func (r *original) play(steps, size int) *original {
