@@ -125,7 +125,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 			own := in(t, st, ns)
 			h := perstack.JobOf(own, "a")
 			s, err := h.Setting(ctx, "run-a")
-			if name == "the key" && (ns == "folder" || ns == "live") && (err != nil || !hasCanary(fmt.Sprintf("%s", s.ProviderConfig))) {
+			if name == "the key" && (ns == "folder" || ns == "live") && (err != nil || !hasCanary(string(s.ProviderConfig))) {
 				t.Errorf("%s: with the key it is %s, %v", ns, s.ProviderConfig, err)
 			}
 			if say(name+", setting of "+ns, err); err != nil {
