@@ -1,8 +1,10 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -31,18 +33,25 @@ func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 }
 
 // Sessions lists the sessions of a kind in the store's namespace, "" for all, in the
-// order of their ids: from the catalog, and where there is none, or it is behind, from
-// the log.
+// order of their ids, as SessionList does.
 func (st *Store) Sessions(ctx context.Context, kind string) ([]projector.Listed, error) {
+	return st.SessionList(ctx, projector.SessionQuery{Kind: kind})
+}
+
+// SessionList lists the sessions that a query selects: from the catalog, and where there is
+// none, or it is behind, from the log, which folds each. Everything that is acknowledged
+// when it is called is in it.
+func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
+	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
 	if st.config.Catalog != nil {
 		if shown, err := st.Shows(ctx, "catalog"); err == nil && shown {
-			if list, err := st.config.Catalog(ctx, st.config.Namespace, kind); err == nil {
+			if list, err := st.config.Catalog(ctx, q); err == nil {
 				return list, nil
 			}
 		}
 	}
 	var list []projector.Listed
-	for info, err := range st.Subjects(ctx, events.KindSession) {
+	for info, err := range st.Log.Subjects(ctx, q.Namespace, events.KindSession) {
 		if err != nil {
 			return nil, err
 		}
@@ -50,9 +59,31 @@ func (st *Store) Sessions(ctx context.Context, kind string) ([]projector.Listed,
 		if err != nil {
 			return nil, err
 		}
-		if s.Kind != "" && (kind == "" || s.Kind == kind) {
-			list = append(list, s)
+		list = append(list, s)
+	}
+	return q.Page(list), nil
+}
+
+// ErrNoCatalog says that there is no catalog that could be asked, or that it is behind.
+var ErrNoCatalog = errors.New("there is no catalog that shows everything")
+
+// Progress lists what happened in runs of a session, in the order of the log, from the
+// catalog. Everything that is acknowledged when it is called is in it. Without a catalog it is
+// ErrNoCatalog: who needs it reads the session, and projector.ProgressOf says what happened.
+func (st *Store) Progress(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
+	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
+	if st.config.Progress == nil {
+		return nil, ErrNoCatalog
+	}
+	shown, err := st.Shows(ctx, "catalog")
+	if err == nil && shown {
+		var list []projector.Progress
+		if list, err = st.config.Progress(ctx, q); err == nil {
+			return list, nil
 		}
 	}
-	return list, nil
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, fmt.Errorf("%w: %w", ErrNoCatalog, cmp.Or(err, context.DeadlineExceeded))
 }

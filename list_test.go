@@ -78,7 +78,7 @@ func TestSessionsWithoutCatalog(t *testing.T) {
 			}
 			return shown
 		},
-		Catalog: func(context.Context, string, string) ([]projector.Listed, error) {
+		Catalog: func(context.Context, projector.SessionQuery) ([]projector.Listed, error) {
 			return []projector.Listed{{ID: "of the catalog"}}, read
 		},
 	})

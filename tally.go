@@ -43,9 +43,10 @@ type Config struct {
 	ViewsDir string
 	Shown    func(ctx context.Context, view string, at events.Offset) error
 
-	// Catalog lists sessions of a namespace and kind, "" for all, by their ids, as the
-	// view "catalog" has them; nil: lists are made of the log.
-	Catalog func(ctx context.Context, namespace, kind string) ([]projector.Listed, error)
+	// Catalog lists sessions as the view "catalog" has them, Progress what happened in the
+	// runs of one; nil: lists are made of the log.
+	Catalog  func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error)
+	Progress func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error)
 
 	// Usage says what the store, owners and kinds have of documents, and their limits;
 	// SetLimit sets one, 0 for none. nil: nobody counts here, and no limits are set from here.

@@ -163,7 +163,7 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 			st.PatientViews = append(st.PatientViews, e)
 		}
 	}
-	st.ViewsDir, st.Catalog, st.Lister = dir, listed(dir), documents(dir)
+	reads(st, dir)
 	return func() (err error) {
 		for _, end := range closes {
 			err = errors.Join(err, end())
@@ -172,10 +172,14 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	}
 }
 
-// listed lists the sessions of the catalog in a directory.
-func listed(dir string) func(ctx context.Context, namespace, kind string) ([]projector.Listed, error) {
-	return func(ctx context.Context, namespace, kind string) ([]projector.Listed, error) {
-		return catalog.Listed(ctx, dir, namespace, kind)
+// reads has a store list what the catalog in a directory has.
+func reads(st *tally.Config, dir string) {
+	st.ViewsDir, st.Lister = dir, documents(dir)
+	st.Catalog = func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
+		return catalog.Listed(ctx, dir, q)
+	}
+	st.Progress = func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
+		return catalog.ProgressIn(ctx, dir, q)
 	}
 }
 
@@ -247,7 +251,7 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 	}
 	st := o.store(c)
 	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
-	st.ViewsDir, st.Catalog, st.Lister = c.Store, listed(c.Store), documents(c.Store)
+	reads(&st, c.Store)
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		ctx, cancel := a.Log().UntilGone(ctx)
 		defer cancel()

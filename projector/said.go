@@ -1,6 +1,10 @@
 package projector
 
-import "github.com/tallylog/tally/events"
+import (
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/events"
+)
 
 // Said is what a turn says, as far as views look at it. What makes it of a turn knows in
 // which shapes turns are written; views do not.
@@ -20,4 +24,15 @@ type ToolUse struct {
 	Tool  string
 	Call  string // the id that joins both, "" if there is none
 	Error bool   // it is the error
+}
+
+// Cut shortens a text to so many bytes at most, between two characters.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }

@@ -189,7 +189,7 @@ func (r Reader) Runs(ctx context.Context, namespace, id string, most int) ([]Run
 // first, at most so many.
 func (r Reader) Steps(ctx context.Context, namespace, id string, run events.RunRef, most int) ([]string, error) {
 	return r.texts(ctx, `SELECT DISTINCT step FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
-		AND run_kind=? AND run_id=? AND kind NOT IN (?, ?) ORDER BY step DESC LIMIT ?`, namespace, id, run.Kind, run.ID, RunStarted, RunFinished, most)
+		AND run_kind=? AND run_id=? AND kind NOT IN (?, ?) ORDER BY step DESC LIMIT ?`, namespace, id, run.Kind, run.ID, projector.ProgressStarted, projector.ProgressFinished, most)
 }
 
 // Happened returns what the programs of a session call that which happened in its runs, in

@@ -10,42 +10,112 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Listed lists the sessions of a kind, "" for all, in the order of their ids, as the
-// catalog in a directory has them. One that left a session aside is ErrNoView.
-func Listed(ctx context.Context, dir, namespace, kind string) ([]projector.Listed, error) {
-	r, err := Open(ctx, dir)
+// Listed lists the sessions that a query selects, as the catalog in a directory has them. One
+// that left a session aside is ErrNoView.
+func Listed(ctx context.Context, dir string, q projector.SessionQuery) ([]projector.Listed, error) {
+	r, err := openWhole(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	aside, err := readQuarantine(ctx, r.db, current)
-	if err == nil && len(aside) > 0 {
-		return nil, fmt.Errorf("%w: %s was left aside", ErrNoView, aside[0].Subject)
+	where, order := "namespace=? AND (kind=? OR ?='') AND kind<>''", "id"
+	if q.Stored {
+		where += " AND raw_offset>0"
 	}
+	if q.Newest {
+		order = "created_at DESC, id"
+	}
+	l := lists{byKey: make(map[int64]int), chosen: "FROM sessions s WHERE " + where + " ORDER BY " + order, args: []any{q.Namespace, q.Kind, q.Kind}}
+	if q.Limit > 0 {
+		l.chosen, l.args = l.chosen+" LIMIT ?", append(l.args, q.Limit)
+	}
+	tx, err := r.db.BeginTx(ctx, nil) // so that all that is read is of one moment
 	if err != nil {
 		return nil, r.wrap(err)
 	}
-	rows, err := r.db.QueryContext(ctx, `SELECT s.id, s.kind, s.raw_offset, coalesce(r.kind, ''), count(r.id) FROM sessions s
-		LEFT JOIN runs r ON r.session=s.session AND r.versions>0
-		WHERE s.namespace=? AND (s.kind=? OR ?='') GROUP BY s.session, r.kind ORDER BY s.id`, namespace, kind, kind)
-	var list []projector.Listed
+	defer tx.Rollback()
+	err = l.read(ctx, tx)
+	if err == nil && q.Settings {
+		err = l.readSettings(ctx, tx)
+	}
+	return l.list, r.wrap(err)
+}
+
+// openWhole opens the catalog in a directory, if it left no session aside.
+func openWhole(ctx context.Context, dir string) (Reader, error) {
+	r, err := Open(ctx, dir)
+	if err != nil {
+		return r, err
+	}
+	aside, err := readQuarantine(ctx, r.db, current)
+	if err == nil && len(aside) > 0 {
+		err = fmt.Errorf("%w: %s was left aside", ErrNoView, aside[0].Subject)
+	} else {
+		err = r.wrap(err)
+	}
+	if err != nil {
+		r.Close()
+	}
+	return r, err
+}
+
+// lists is a list that is being read.
+type lists struct {
+	chosen string // which sessions, in which order
+	args   []any
+	list   []projector.Listed
+	byKey  map[int64]int // their places in it
+}
+
+// of returns the session of a key.
+func (l *lists) of(key int64) *projector.Listed { return &l.list[l.byKey[key]] }
+
+// read reads the sessions, and how many of their runs have a result.
+func (l *lists) read(ctx context.Context, db querier) error {
+	rows, err := db.QueryContext(ctx, "SELECT session, id, kind, created_at, raw_offset "+l.chosen, l.args...)
 	err = each(rows, err, func() error {
-		var s projector.Listed
-		var run string
-		var results int
-		if err := rows.Scan(&s.ID, &s.Kind, offset(&s.Raw), &run, &results); err != nil {
-			return err
-		}
-		if n := len(list); n == 0 || list[n-1].ID != s.ID {
-			s.Results = make(map[string]int)
-			list = append(list, s)
-		}
-		if results > 0 {
-			list[len(list)-1].Results[run] = results
-		}
-		return nil
+		s, key := projector.Listed{Results: make(map[string]int)}, int64(0)
+		err := rows.Scan(&key, &s.ID, &s.Kind, &s.Began, offset(&s.Raw))
+		l.byKey[key] = len(l.list)
+		l.list = append(l.list, s)
+		return err
 	})
-	return list, r.wrap(err)
+	if err != nil {
+		return err
+	}
+	rows, err = db.QueryContext(ctx, "SELECT session, kind, count(*) FROM runs WHERE versions>0 AND session IN (SELECT session "+l.chosen+") GROUP BY session, kind", l.args...)
+	return each(rows, err, func() error {
+		var key int64
+		var kind string
+		var n int
+		err := rows.Scan(&key, &kind, &n)
+		l.of(key).Results[kind] = n
+		return err
+	})
+}
+
+// readSettings reads the settings of their runs.
+func (l *lists) readSettings(ctx context.Context, db querier) error {
+	rows, err := db.QueryContext(ctx, "SELECT session, kind, id, setting_offset, touched_at FROM runs WHERE setting_offset>0 AND session IN (SELECT session "+l.chosen+") ORDER BY session, kind, id", l.args...)
+	return each(rows, err, func() error {
+		var key int64
+		var s projector.RunSetting
+		err := rows.Scan(&key, &s.Run.Kind, &s.Run.ID, offset(&s.Offset), &s.TouchedAt)
+		in := l.of(key)
+		in.Settings = append(in.Settings, s)
+		return err
+	})
+}
+
+// ProgressIn lists what a query selects, as the catalog in a directory has it. One that left a
+// session aside is ErrNoView.
+func ProgressIn(ctx context.Context, dir string, q projector.ProgressQuery) ([]projector.Progress, error) {
+	r, err := openWhole(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.Progress(ctx, q)
 }
 
 // Folded calls f with a directory in which views are, made of the log for that and removed

@@ -49,7 +49,7 @@ func (c *Catalog) applyRun(ctx context.Context, s *session, ref events.RunRef, f
 		s.runs[ref] = r
 	}
 	r.apply(f)
-	if p, ok := ProgressOf(f); ok {
+	if p, ok := projector.ProgressOf(f); ok {
 		s.progress = append(s.progress, p)
 		c.held += rowSize
 	}

@@ -116,13 +116,13 @@ func TestProgress(t *testing.T) {
 	must(t, err)
 	defer r.Close()
 	for _, q := range []struct {
-		ProgressQuery
+		projector.ProgressQuery
 		want string
 	}{
-		{ProgressQuery{}, `[expert/1 @2 started 0 19 "startRun"] [expert/2 @3 delta 0 0 ""] [expert/1 @4 callTools 4 26 "callTools"] [expert/1 @6 stale 0 10 ""] [expert/1 @7 finished 0 22 "completeRun"] `},
-		{ProgressQuery{Run: one, After: 2, Limit: 2}, `[expert/1 @4 callTools 4 26 "callTools"] [expert/1 @6 stale 0 10 ""] `},
-		{ProgressQuery{Run: two}, `[expert/2 @3 delta 0 0 ""] `},
-		{ProgressQuery{Run: events.RunRef{Kind: "item", ID: "1"}}, ""},
+		{projector.ProgressQuery{}, `[expert/1 @2 started 0 19 "startRun"] [expert/2 @3 delta 0 0 ""] [expert/1 @4 callTools 4 26 "callTools"] [expert/1 @6 stale 0 10 ""] [expert/1 @7 finished 0 22 "completeRun"] `},
+		{projector.ProgressQuery{Run: one, After: 2, Limit: 2}, `[expert/1 @4 callTools 4 26 "callTools"] [expert/1 @6 stale 0 10 ""] `},
+		{projector.ProgressQuery{Run: two}, `[expert/2 @3 delta 0 0 ""] `},
+		{projector.ProgressQuery{Run: events.RunRef{Kind: "item", ID: "1"}}, ""},
 	} {
 		q.Namespace, q.Session = "default", sub.ID
 		list, err := r.Progress(t.Context(), q.ProgressQuery)
@@ -135,7 +135,7 @@ func TestProgress(t *testing.T) {
 			t.Errorf("%+v: %s\nwant %s", q.ProgressQuery, got, q.want)
 		}
 	}
-	if list, err := r.Progress(t.Context(), ProgressQuery{Namespace: "other", Session: sub.ID}); err != nil || len(list) > 0 {
+	if list, err := r.Progress(t.Context(), projector.ProgressQuery{Namespace: "other", Session: sub.ID}); err != nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 }

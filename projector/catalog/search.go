@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
@@ -100,7 +99,7 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 			said, place, at := s.text(t), where{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
 			s.held += s.activity.turn(place, dayOf(at), t.Run, said)
 			if said.Text != "" {
-				list = append(list, found{place, at, said.Roles, spread(cut(said.Text, maxText))})
+				list = append(list, found{place, at, said.Roles, spread(projector.Cut(said.Text, maxText))})
 			}
 		}
 	}
@@ -118,17 +117,6 @@ func timeOf(t projector.Turn, f projector.Fact) events.Timestamp {
 
 // dayOf is the day of a time, in UTC.
 func dayOf(at events.Timestamp) string { return string(at)[:len(time.DateOnly)] }
-
-// cut shortens a text to so many bytes, between two characters.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most]
-}
 
 // Quarantine implements projector.View.
 func (s *Search) Quarantine(q projector.Quarantine) {

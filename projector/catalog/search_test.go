@@ -57,8 +57,8 @@ func TestCut(t *testing.T) {
 		most int
 		want string
 	}{{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"é", 1, ""}} {
-		if got := cut(c.text, c.most); got != c.want {
-			t.Errorf("cut(%q, %d) is %q", c.text, c.most, got)
+		if got := projector.Cut(c.text, c.most); got != c.want {
+			t.Errorf("Cut(%q, %d) is %q", c.text, c.most, got)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type session struct {
 	dirty    bool
 	runs     map[events.RunRef]*run // touched since the last commit
 	costs    map[costKey]*projector.Total
-	progress []Progress // since then
+	progress []projector.Progress // since then
 }
 
 func newSession(sub events.Subject) *session {
@@ -121,7 +121,10 @@ func broughtBy(p *events.ThreadReplaced) int {
 }
 
 func (s *session) create(f projector.Fact, p *events.SessionCreated) {
-	s.created, s.Kind, s.CreatedAt = f.Offset, p.Kind, p.CreatedAt
+	s.created, s.Kind = f.Offset, p.Kind
+	if s.set&startSaid == 0 {
+		s.CreatedAt = p.CreatedAt
+	}
 	s.describe(f.Offset, p.Raw)
 	if p.Parent != nil {
 		s.Parent = p.Parent.Session
@@ -146,18 +149,21 @@ const maxAbout = 200
 // open takes what a user said first.
 func (s *session) open(text string, at events.Offset) {
 	if text != "" {
-		s.Opening, s.opened = cut(text, maxAbout), at
+		s.Opening, s.opened = projector.Cut(text, maxAbout), at
 	}
 }
 
 // aim takes the goal of the simulation that the session is.
 func (s *session) aim(trajectory events.Raw) {
 	members, _ := rawjson.Object(trajectory) // what is not an object has no goal
-	s.Goal = cut(strings.Join(strings.Fields(members.Text("goal")), " "), maxAbout)
+	s.Goal = projector.Cut(strings.Join(strings.Fields(members.Text("goal")), " "), maxAbout)
 }
 
 // fields is a set of the fields of a session that have columns.
 type fields uint64
+
+// startSaid has it that the session says itself when it began.
+const startSaid fields = 16
 
 // field returns the column that a field of the session is kept in, nil if it is not,
 // and its place in the set, which is stored.
@@ -182,6 +188,8 @@ func (s *session) update(f events.Field) {
 		s.aim(f.Value)
 	case f.Name == "totals":
 		s.total(f.Value)
+	case f.Name == "startedAt":
+		s.begin(f.Value)
 	case f.Name == "finishedAt":
 		text, _ := rawjson.String(f.Value) // null, and what is not text, is no time
 		s.FinishedAt = events.Timestamp(text)
@@ -192,6 +200,14 @@ func (s *session) update(f events.Field) {
 	default:
 		*column, _ = rawjson.String(f.Value) // what is not text shows as none
 		s.set |= bit
+	}
+}
+
+// begin takes when the session says it began, which counts before when it was created.
+func (s *session) begin(value events.Raw) {
+	if text, _ := rawjson.String(value); text != "" { // null, and what is not text, is no time
+		s.CreatedAt = events.Timestamp(text)
+		s.set |= startSaid
 	}
 }
 

@@ -114,7 +114,7 @@ type Stream struct {
 // Streams returns the texts that streamed in a run, in order. One that nobody completed has
 // what came of it, as far as the producer's options let it be kept.
 func (h *Handle) Streams(ctx context.Context, run string) ([]Stream, error) {
-	metas, err := h.index.events(ctx, h, run)
+	metas, err := h.metas(ctx, run, 0, 0)
 	if err != nil {
 		return nil, err
 	}

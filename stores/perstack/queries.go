@@ -22,30 +22,50 @@ type Query struct {
 // Jobs lists the jobs of the store, those that started last first; those that started in one
 // millisecond by their id. What was never stored, or is not what the schema asks for, is
 // left out.
+//
+// It reads one record of each job that it lists. A limit reads those that started last, in the
+// order of the catalog; jobs of a status are looked for among ever more of them. Where there is
+// no catalog, as on a server that others run, each job is opened first, about 1 ms.
 func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
-	var list []Job
-	err := eachJob(ctx, st, func(h *Handle, s projector.Listed) error {
-		if s.Raw == 0 {
-			return nil
-		}
-		raw, err := h.versionAt(ctx, s.Raw)
+	for most := q.Limit; ; most *= 4 {
+		found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Stored: true, Newest: true, Limit: most})
 		if err != nil {
-			return err
+			return nil, err
+		}
+		list, err := readJobs(ctx, st, found, q.Status)
+		if err != nil {
+			return nil, err
+		}
+		if q.Limit > 0 && len(list) > q.Limit {
+			list = list[:q.Limit]
+		}
+		if len(list) == q.Limit || len(found) < most || most <= 0 {
+			return list, nil
+		}
+	}
+}
+
+// readJobs reads the jobs that sessions are, those that started last first.
+func readJobs(ctx context.Context, st *tally.Store, found []projector.Listed, status JobStatus) (list []Job, err error) {
+	for _, s := range found {
+		id, ok := shape.JobID(s.ID)
+		if !ok {
+			continue // of that kind, and somebody else's
+		}
+		raw, err := JobOf(st, id).versionAt(ctx, s.Raw)
+		if err != nil {
+			return nil, err
 		}
 		j, err := ParseJob(raw)
-		if isMissing(err) {
-			return nil
+		if err != nil && !isMissing(err) {
+			return nil, err
 		}
-		if err == nil && (q.Status == "" || j.Status == q.Status) {
+		if err == nil && (status == "" || j.Status == status) {
 			list = append(list, j)
 		}
-		return err
-	})
-	slices.SortStableFunc(list, func(a, b Job) int { return cmp.Compare(b.StartedAt, a.StartedAt) })
-	if q.Limit > 0 && len(list) > q.Limit {
-		list = list[:q.Limit]
 	}
-	return list, err
+	slices.SortStableFunc(list, func(a, b Job) int { return cmp.Compare(b.StartedAt, a.StartedAt) })
+	return list, nil
 }
 
 // isMissing reports whether a document is not there, or is not what it should be.
@@ -54,35 +74,29 @@ func isMissing(err error) bool {
 	return invalid || errors.Is(err, tally.ErrNotFound)
 }
 
-// eachJob visits the jobs of a store by their ids.
-func eachJob(ctx context.Context, st *tally.Store, visit func(*Handle, projector.Listed) error) error {
-	list, err := st.Sessions(ctx, events.KindJob)
+// Runs lists the settings of all runs of the store, those that changed last first. Secrets
+// are in them if there is a key, else the placeholders that stand for them. It reads the
+// record of each setting, and the document of its secrets; where there is no catalog, each
+// job is opened first.
+func Runs(ctx context.Context, st *tally.Store) ([]RunSetting, error) {
+	found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Settings: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, s := range list {
+	var list []RunSetting
+	for _, s := range found {
 		id, ok := shape.JobID(s.ID)
 		if !ok {
-			continue // of that kind, and somebody else's
+			continue
 		}
-		if err := visit(JobOf(st, id), s); err != nil {
-			return err
+		more, err := JobOf(st, id).settings(ctx, s.Settings)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return nil
-}
-
-// Runs lists the settings of all runs of the store, those that changed last first. Secrets
-// are in them if there is a key, else the placeholders that stand for them.
-func Runs(ctx context.Context, st *tally.Store) ([]RunSetting, error) {
-	var list []RunSetting
-	err := eachJob(ctx, st, func(h *Handle, _ projector.Listed) error {
-		more, err := h.settings(ctx)
 		list = append(list, more...)
-		return err
-	})
+	}
 	sortByUpdate(list)
-	return list, err
+	return list, nil
 }
 
 func sortByUpdate(list []RunSetting) {
@@ -91,26 +105,26 @@ func sortByUpdate(list []RunSetting) {
 
 // Settings lists the settings of the job's runs, as Runs does those of all.
 func (h *Handle) Settings(ctx context.Context) ([]RunSetting, error) {
-	list, err := h.settings(ctx)
-	sortByUpdate(list)
-	return list, err
-}
-
-func (h *Handle) settings(ctx context.Context) ([]RunSetting, error) {
 	o, err := h.head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var list []RunSetting
-	for _, r := range o.Ledger().Runs {
-		if r.Kind != shape.RunKind || r.Setting == 0 {
+	list, err := h.settings(ctx, o.Ledger().Settings())
+	sortByUpdate(list)
+	return list, err
+}
+
+// settings reads the settings that a list has.
+func (h *Handle) settings(ctx context.Context, found []projector.RunSetting) (list []RunSetting, err error) {
+	for _, r := range found {
+		if r.Run.Kind != shape.RunKind {
 			continue
 		}
 		s, err := h.listed(ctx, r)
+		if isMissing(err) {
+			continue
+		}
 		if err != nil {
-			if isMissing(err) {
-				continue
-			}
 			return nil, err
 		}
 		list = append(list, s)
@@ -119,12 +133,12 @@ func (h *Handle) settings(ctx context.Context) ([]RunSetting, error) {
 }
 
 // listed is a setting as a list has it.
-func (h *Handle) listed(ctx context.Context, r *projector.Run) (RunSetting, error) {
-	raw, ref, err := h.settingOf(ctx, r)
+func (h *Handle) listed(ctx context.Context, r projector.RunSetting) (RunSetting, error) {
+	raw, ref, err := h.settingAt(ctx, r.Offset)
 	if err != nil {
 		return RunSetting{}, err
 	}
-	if whole, err := h.unseal(ctx, r.ID, raw, ref); err == nil {
+	if whole, err := h.unseal(ctx, r.Run.ID, raw, ref); err == nil {
 		raw = whole
 	} else if ctx.Err() != nil {
 		return RunSetting{}, ctx.Err()

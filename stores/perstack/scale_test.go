@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/snapshot"
 	"github.com/tallylog/tally/stores/perstack"
@@ -146,7 +147,7 @@ func BenchmarkScale(b *testing.B) {
 				return err
 			}},
 			{"events-page-ms", func(i int) error {
-				_, err := r.Progress(b.Context(), catalog.ProgressQuery{Namespace: st.Namespace(), Session: shape.SessionID("large"), Run: shape.RunRef(fmt.Sprint("r", i)), Limit: 100})
+				_, err := r.Progress(b.Context(), projector.ProgressQuery{Namespace: st.Namespace(), Session: shape.SessionID("large"), Run: shape.RunRef(fmt.Sprint("r", i)), Limit: 100})
 				return err
 			}},
 			{"open-checkpoint-ms", func(i int) error {

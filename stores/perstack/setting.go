@@ -126,7 +126,7 @@ func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, erro
 	if r == nil || r.Setting == 0 {
 		return nil, notFound("run setting not found: %s", run)
 	}
-	raw, ref, err := h.settingOf(ctx, r)
+	raw, ref, err := h.settingAt(ctx, r.Setting)
 	if err == nil {
 		raw, err = h.unseal(ctx, run, raw, ref)
 	}
@@ -136,16 +136,16 @@ func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, erro
 	return shape.SettingFile(raw, r.TouchedAt) // last: it may leave members out, secrets with them
 }
 
-// settingOf returns the first setting of a run with placeholders, and the document that has what
+// settingAt returns the first setting of a run with placeholders, and the document that has what
 // they stand for, "" if it names none.
-func (h *Handle) settingOf(ctx context.Context, r *projector.Run) (events.Raw, events.DocRef, error) {
-	p, err := h.payload(ctx, r.Setting)
+func (h *Handle) settingAt(ctx context.Context, at events.Offset) (events.Raw, events.DocRef, error) {
+	p, err := h.payload(ctx, at)
 	if err != nil {
 		return nil, "", err
 	}
 	created, ok := p.(*events.RunCreated)
 	if !ok {
-		return nil, "", &events.DamageError{Offset: r.Setting, Err: errors.New("it is no setting of a run")}
+		return nil, "", &events.DamageError{Offset: at, Err: errors.New("it is no setting of a run")}
 	}
 	return created.Setting, created.Secrets, nil
 }

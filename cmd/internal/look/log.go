@@ -17,7 +17,6 @@ import (
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 func newLog(a *app.App) *cobra.Command {
@@ -59,7 +58,7 @@ func (r *reader) wants(rec events.Record) bool {
 	if len(r.types) == 0 || slices.Contains(r.types, rec.Type) || slices.Contains(r.types, shortType(rec.Type)) {
 		return true
 	}
-	p, happened := catalog.ProgressOf(projector.Decode(rec))
+	p, happened := projector.ProgressOf(projector.Decode(rec))
 	return happened && (slices.Contains(r.types, p.Kind) || slices.Contains(r.types, p.Name))
 }
 

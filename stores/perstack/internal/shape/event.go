@@ -84,8 +84,8 @@ func (e Event) EventID() string {
 	return events.DerivedID("event", e.Job, e.Run, e.ID, sum(e.Raw))
 }
 
-// At is when the event happened; zero if its timestamp has no spelling as a time.
-func (e Event) At() time.Time { return At(e.Timestamp) }
+// At is when the event happened; LastTime if that is later.
+func (e Event) At() time.Time { return spelled(e.Timestamp) }
 
 func sum(raw events.Raw) string {
 	s := sha256.Sum256(raw)

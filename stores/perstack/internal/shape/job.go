@@ -82,6 +82,7 @@ func (j Job) Fields() events.Fields {
 	return events.Fields{
 		{Name: "status", Value: rawjson.AppendString(nil, statusOf[j.Status])},
 		{Name: "totals", Value: totals},
+		{Name: "startedAt", Value: rawjson.AppendString(nil, string(stamp(j.StartedAt)))}, // which it may have said otherwise before
 		{Name: "finishedAt", Value: finished},
 	}
 }
@@ -95,19 +96,20 @@ func (j Job) Updated() *events.SessionUpdated {
 // was done yet.
 func (j Job) IsInitial() bool { return j.Status == "running" && j.Steps == 0 && j.FinishedAt == 0 }
 
-// stamp is a time of the original's in the log's spelling. Beyond the year 9999 there is
-// none: what stands in the raw value counts.
-func stamp(ms int64) events.Timestamp {
-	at := At(ms)
-	if at.IsZero() {
-		at = time.UnixMilli(0)
-	}
-	return events.TimestampOf(at)
-}
+// LastTime is the last time of the original's that has a spelling in the log.
+const LastTime = year10000 - 1
+
+const year10000 = 253402300800000
+
+// spelled is a time of the original's, or the last one that has a spelling: what stands in the
+// raw value counts.
+func spelled(ms int64) time.Time { return time.UnixMilli(min(ms, LastTime)).UTC() }
+
+// stamp is a time of the original's in the log's spelling.
+func stamp(ms int64) events.Timestamp { return events.TimestampOf(spelled(ms)) }
 
 // At is the time of so many milliseconds since 1970; zero if it has no spelling.
 func At(ms int64) time.Time {
-	const year10000 = 253402300800000
 	if ms < 0 || ms >= year10000 {
 		return time.Time{}
 	}
