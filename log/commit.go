@@ -181,7 +181,7 @@ func (c *committer) before(h *hold) events.Offset {
 func (c *committer) letGo(h *hold) {
 	c.mu.Lock()
 	c.units = slices.DeleteFunc(c.units, func(u *hold) bool { return u == h })
-	waited := len(c.waits) > 0
+	waited := c.isAwaited()
 	c.mu.Unlock()
 	if waited {
 		c.ask()
@@ -251,8 +251,14 @@ func (c *committer) durable(context.Context) (events.Offset, error) {
 
 // waiter waits for an offset to be safe.
 type waiter struct {
-	at   events.Offset
-	over chan struct{} // closed then, or when a sync failed
+	at      events.Offset
+	over    chan struct{} // closed then, or when a sync failed
+	patient bool          // no sync is begun for it
+}
+
+// isAwaited reports whether a sync is waited for. The caller holds mu.
+func (c *committer) isAwaited() bool {
+	return slices.ContainsFunc(c.waits, func(w waiter) bool { return !w.patient })
 }
 
 // release wakes those whose wait is over, in the order of their offsets. The caller
@@ -275,13 +281,13 @@ func (c *committer) place(at events.Offset) (int, bool) {
 
 // enlist returns a channel that is closed when an offset is safe or a sync failed; nil
 // if that is so already.
-func (c *committer) enlist(at events.Offset) <-chan struct{} {
+func (c *committer) enlist(at events.Offset, patient bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.safe >= at || c.err != nil {
 		return nil
 	}
-	w := waiter{at, make(chan struct{})}
+	w := waiter{at, make(chan struct{}), patient}
 	i := len(c.waits)
 	if i > 0 && c.waits[i-1].at > at { // mostly they come in order
 		i, _ = c.place(at)
@@ -300,7 +306,7 @@ func (c *committer) lead() {
 	c.commit()
 	c.busy.Unlock()
 	c.mu.Lock()
-	others := len(c.waits) > 0
+	others := c.isAwaited()
 	c.mu.Unlock()
 	if others {
 		c.ask()
@@ -321,6 +327,26 @@ func (c *committer) await(ctx context.Context, at events.Offset) error {
 	return c.awaitFor(ctx, at, nil)
 }
 
+// A follower hears of an append as soon as that is stored, and often the same producer is
+// about to store more, and then to ask for the sync of all of it. If each follower had a sync
+// begun at once, that would be one more for each append that asked for none, and the producer
+// would wait for its end first. So it lets producers begin for so long.
+const courtesy = 5 * time.Millisecond
+
+// follow is await of a follower.
+func (c *committer) follow(ctx context.Context, at events.Offset) error {
+	if over := c.enlist(at, true); over != nil {
+		patience := timers.start(courtesy)
+		defer timers.stop(patience)
+		select {
+		case <-over:
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+	}
+	return c.await(ctx, at)
+}
+
 // awaitFor is await that also ends when patience does.
 func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
 	// What is behind the beginning of a unit is shown when that is whole: a sync before
@@ -329,7 +355,7 @@ func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-c
 		c.lead()
 	}
 	err := error(nil)
-	if over := c.enlist(at); over != nil {
+	if over := c.enlist(at, false); over != nil {
 		if !c.held(at) {
 			c.ask()
 		}

@@ -115,7 +115,7 @@ func (f *follower) live(ctx context.Context) error {
 			return fmt.Errorf("offset %v came after %v", m.Offset, f.r.After) // catching up finds out why
 		}
 		if !f.r.Buffered {
-			if err := f.l.awaitSafe(ctx, m.Offset); err != nil {
+			if err := f.l.followSafe(ctx, m.Offset); err != nil {
 				return err
 			}
 		}

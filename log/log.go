@@ -398,6 +398,14 @@ func (l *Log) awaitSafe(ctx context.Context, at events.Offset) error {
 	return l.safe.await(ctx, at)
 }
 
+// followSafe is awaitSafe of a follower.
+func (l *Log) followSafe(ctx context.Context, at events.Offset) error {
+	if l.commit == nil {
+		return l.awaitSafe(ctx, at)
+	}
+	return l.commit.follow(ctx, at)
+}
+
 // A server that others run shows the messages of an atomic batch while it stores them.
 // Each says which one it is.
 
