@@ -142,6 +142,7 @@ type Hole struct {
 
 // Log is an event log. It is safe for concurrent use.
 type Log struct {
+	took    atomic.Int64 // records that readers got
 	backend Backend
 	js      *jetStream // the backend, if it is a server; else nil
 	config  Config
@@ -386,6 +387,7 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	if err := errors.Join(l.awaitSafe(ctx, m.Offset), l.awaitWhole(ctx, m)); err != nil {
 		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
 	}
+	l.took.Add(1)
 	return decode(m)
 }
 
@@ -452,6 +454,10 @@ func (l *Log) awaitWhole(ctx context.Context, m Message) error {
 	}
 }
 
+// RecordsRead is how many records Read, Record and Last have returned, each time that they
+// did: what calls cost that stand on the log, whatever its backend.
+func (l *Log) RecordsRead() int64 { return l.took.Load() }
+
 // Record returns the record at an offset: ErrNotFound beyond the ends of the log,
 // *events.DamageError if it cannot be read. What is not durable yet is waited for.
 func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, error) {
@@ -462,6 +468,7 @@ func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, erro
 	if err := l.awaitSafe(ctx, at); err != nil {
 		return events.Record{}, fmt.Errorf("log: record %v: %w", at, err)
 	}
+	l.took.Add(1)
 	return rec, nil
 }
 

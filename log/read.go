@@ -40,6 +40,7 @@ func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func
 			return
 		}
 		n := 0
+		defer func() { l.took.Add(int64(n)) }()
 		for it, err := range scan(ctx, s) {
 			if err != nil {
 				yield(events.Record{}, fmt.Errorf("log: %s: %w", verb, err))
