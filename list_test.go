@@ -25,11 +25,14 @@ func TestSessionsLaw(t *testing.T) {
 			s := st.Session(fmt.Sprint("s/", random.IntN(9), " é"))
 			run := events.RunRef{Kind: []string{"tally", "panel"}[random.IntN(2)], ID: fmt.Sprint(random.IntN(3))}
 			var err error
-			switch random.IntN(6) {
+			switch random.IntN(7) {
 			case 0:
-				_, err = s.Create(t.Context(), events.SessionCreated{Kind: events.KindPanel, CreatedAt: "2026-01-01T00:00:00Z"})
+				_, err = s.Create(t.Context(), events.SessionCreated{Kind: events.KindPanel, CreatedAt: someDay(random)})
 			case 1:
-				_, err = s.Append(t.Context(), log.Any, &events.RunCreated{Run: run, CreatedAt: "2026-01-01T00:00:00Z"})
+				_, err = s.Append(t.Context(), log.Any, &events.RunCreated{Run: run, CreatedAt: someDay(random), Setting: events.Raw(`{}`)})
+			case 6:
+				said := events.Fields{{Name: "startedAt", Value: events.Raw(`"` + someDay(random) + `"`)}}
+				_, err = s.Append(t.Context(), log.Any, &events.SessionUpdated{Set: said, Raw: events.Raw(`{}`)})
 			case 2, 3:
 				_, err = s.Append(t.Context(), log.Any, &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{}`)})
 			case 4:
@@ -47,23 +50,28 @@ func TestSessionsLaw(t *testing.T) {
 				continue
 			}
 			for _, kind := range []string{"", events.KindPanel, events.KindConversation, "none"} {
-				got, err := st.Sessions(t.Context(), kind)
-				must(t, err)
-				var want []projector.Listed
+				var all []projector.Listed
 				for info, err := range st.Subjects(t.Context(), events.KindSession) {
 					must(t, err)
 					l, err := st.Loader().Listed(t.Context(), info.Subject)
 					must(t, err)
-					if kind == "" || l.Kind == kind {
-						want = append(want, l)
-					}
+					all = append(all, l)
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Fatalf("after %d steps, kind %q:\n%s", i, kind, diff)
+				for _, q := range []projector.SessionQuery{{}, {Limit: 2}, {Newest: true}, {Newest: true, Stored: true, Limit: 3, Settings: true}} {
+					q.Kind = kind
+					got, err := st.SessionList(t.Context(), q)
+					must(t, err)
+					if diff := cmp.Diff(q.Page(all), got); diff != "" {
+						t.Fatalf("after %d steps, %+v:\n%s", i, q, diff)
+					}
 				}
 			}
 		}
 	})
+}
+
+func someDay(random *rand.Rand) events.Timestamp {
+	return events.Timestamp(fmt.Sprintf("2026-01-%02dT00:00:00.000Z", 1+random.IntN(20)))
 }
 
 // The catalog is asked once it shows what is acknowledged, and the log where it does not,

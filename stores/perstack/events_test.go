@@ -65,6 +65,44 @@ func parityEvents(t *testing.T, st *tally.Store) {
 			t.Error(diff)
 		}
 	})
+	t.Run("P-09 a new handle lists what one does that has read the job, and a page at a time", func(t *testing.T) {
+		h := perstack.JobOf(st, "p09-page")
+		need(h.Totals(ctx)) // a job without records is not read yet
+		record := func(typ string, at, step int64) {
+			need(h.Record(ctx, event("p09-page", "r", fmt.Sprint(typ, at), typ, at, step)))
+		}
+		record("startRun", 1, 4)
+		need(h.Totals(ctx))
+		for i := range int64(5) {
+			record("callTools", 20-i, 6-i)
+		}
+		record(strings.Repeat("é", 150), 7, 3)
+		record("late", 253402300800001, 3) // behind the last time that has a spelling
+		_, err := h.Session().Append(ctx, logAny, &events.RunProgressed{Run: events.RunRef{Kind: "expert", ID: "r"}, Kind: "odd", Step: 9, Raw: events.Raw(`{"type":"even"}`)},
+			&events.RunProgressed{Run: events.RunRef{Kind: "flow", ID: "r"}, Kind: "callTools", Raw: events.Raw(`{"type":"callTools"}`)})
+		must(t, err)
+		record("completeRun", 30, 9)
+		want := need(h.EventList(ctx, "r"))
+		if len(want) != 9 || want[0].StepNumber != 2 || want[8].Type != "completeRun" || want[2].Timestamp+want[3].Timestamp+want[1].Timestamp != 7+253402300800001+17 {
+			t.Errorf("they are %v", want)
+		}
+		if diff := cmp.Diff(want, need(perstack.JobOf(st, "p09-page").EventList(ctx, "r"))); diff != "" {
+			t.Error(diff)
+		}
+		for _, paged := range []*perstack.Handle{h, perstack.JobOf(st, "p09-page")} {
+			var list []perstack.EventMeta
+			for after := events.Offset(0); ; after = list[len(list)-1].Offset {
+				page := need(paged.EventPage(ctx, "r", after, 2))
+				if list = append(list, page...); len(page) < 2 {
+					break
+				}
+			}
+			slices.SortStableFunc(list, func(a, b perstack.EventMeta) int { return int(a.StepNumber - b.StepNumber) })
+			if diff := cmp.Diff(want, list); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
 	t.Run("P-10 two events of one time, step and type are both kept, one that is repeated once", func(t *testing.T) {
 		for _, id := range []string{"a", "b", "a"} {
 			must(t, perstack.DefaultStoreEvent(ctx, st, event("p10", "r", id, "callTools", 5, 1)))

@@ -40,6 +40,34 @@ func parityJobs(t *testing.T, st *tally.Store) {
 			t.Errorf("there are %v", list)
 		}
 	})
+	t.Run("P-03 those that started last, as they say now", func(t *testing.T) {
+		own := need(st.In("p03"))
+		var jobs []perstack.Job
+		for i := range 9 {
+			j := perstack.CreateInitialJob(fmt.Sprint("j", i), "coder")
+			j.StartedAt = int64(1000 + i/2) // two at a time
+			must(t, perstack.StoreJob(ctx, own, j))
+			jobs = append(jobs, j)
+		}
+		need(own.Session("job/only-runs").Append(ctx, logAny, &events.CheckpointSaved{ID: "c", Kind: events.CheckpointStep, Step: 4, Raw: events.Raw(`{"id":"c"}`)}))
+		jobs[1].StartedAt, jobs[4].Status = 5000, perstack.JobCompleted // which began first
+		jobs[3].StartedAt = 253402300800001                             // behind the last time that has a spelling
+		for _, i := range []int{1, 3, 4} {
+			must(t, perstack.StoreJob(ctx, own, jobs[i]))
+		}
+		names := func(q perstack.Query) (list string) {
+			for _, j := range need(perstack.Jobs(ctx, own, q)) {
+				list += j.ID + " "
+			}
+			return list
+		}
+		for q, want := range map[perstack.Query]string{{}: "j3 j1 j8 j6 j7 j4 j5 j2 j0 ", {Limit: 1}: "j3 ", {Limit: 4}: "j3 j1 j8 j6 ", {Limit: 99}: "j3 j1 j8 j6 j7 j4 j5 j2 j0 ",
+			{Status: perstack.JobCompleted, Limit: 1}: "j4 ", {Status: perstack.JobRunning, Limit: 6}: "j3 j1 j8 j6 j7 j5 ", {Status: perstack.JobStoppedByError, Limit: 2}: ""} {
+			if have := names(q); have != want {
+				t.Errorf("%+v lists %s, want %s", q, have, want)
+			}
+		}
+	})
 	t.Run("P-02 a stored job is retrieved; a missing one and an invalid one are errors", func(t *testing.T) {
 		j := perstack.CreateInitialJob("p02", "coder")
 		j.Unknown = events.Fields{{Name: "more", Value: events.Raw(`{"n":1.50,"<":"\u003c"}`)}}
