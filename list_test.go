@@ -32,7 +32,9 @@ func TestSessionsLaw(t *testing.T) {
 				_, err = s.Append(t.Context(), log.Any, &events.RunCreated{Run: run, CreatedAt: someDay(random), Setting: events.Raw(`{}`)})
 			case 6:
 				said := events.Fields{{Name: "startedAt", Value: events.Raw(`"` + someDay(random) + `"`)}}
-				_, err = s.Append(t.Context(), log.Any, &events.SessionUpdated{Set: said, Raw: events.Raw(`{}`)})
+				_, err = s.Update(t.Context(), []string{events.TypeSessionUpdated}, func(*projector.Outline) ([]events.Payload, error) {
+					return []events.Payload{&events.SessionUpdated{Set: said, Raw: events.Raw(`{}`)}}, nil
+				})
 			case 2, 3:
 				_, err = s.Append(t.Context(), log.Any, &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{}`)})
 			case 4:

@@ -67,12 +67,13 @@ func TestScale(t *testing.T) {
 		h := scaleJob(t, st, steps)
 		need(h.EventList(t.Context(), "r0"))
 		need(h.Checkpoint(t.Context(), "c3"))
-		readsAtMost(t, steps, 0, records.Load, scaleCalls(t.Context(), st, h, steps))
+		readsAtMost(t, steps, 0, records.Load, scaleCalls(t.Context(), h, steps))
 	}
 }
 
 // The same on every backend, of which the log counts what is read; and of a new handle, where
-// there is a catalog. Those who keep views and snapshots may read beside it what was appended.
+// there is a catalog. Where there are no snapshots a job that was written to is read again to be opened.
+// Those who keep views and snapshots may read beside it what was appended.
 func TestScaleEverywhere(t *testing.T) {
 	const beside = 40
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
@@ -80,20 +81,24 @@ func TestScaleEverywhere(t *testing.T) {
 			h := scaleJob(t, st, steps)
 			fresh := func() *perstack.Handle { return perstack.JobOf(st, h.ID()) }
 			calls := []scaleCall{
-				{"a checkpoint by its id, by a new handle", 20, func() error { _, err := fresh().Checkpoint(t.Context(), "c7"); return err }},
-				{"the runs, by a new handle", int64(steps/10) + 20, func() error { _, err := fresh().Runs(t.Context()); return err }},
+				{"a checkpoint by its id, by a new handle", 20, func() error { _, err := fresh().Checkpoint(t.Context(), "c7"); return err }, true},
+				{"the runs, by a new handle", int64(steps/10) + 20, func() error { _, err := fresh().Runs(t.Context()); return err }, true},
 			}
-			if st.ViewsDir() != "" {
+			if _, err := st.Shows(t.Context(), "catalog"); err == nil {
 				calls = append(calls,
-					scaleCall{"the list of events, by a new handle", 10, func() error { _, err := fresh().EventList(t.Context(), "r0"); return err }},
-					scaleCall{"a page of events, by a new handle", 10, func() error { _, err := fresh().EventPage(t.Context(), "r1", 0, 5); return err }},
-					scaleCall{"a page of jobs", 1, func() error { _, err := perstack.Jobs(t.Context(), st, perstack.Query{Limit: 1}); return err }})
+					scaleCall{"the list of events, by a new handle", 10, func() error { _, err := fresh().EventList(t.Context(), "r0"); return err }, false},
+					scaleCall{"a page of events, by a new handle", 10, func() error { _, err := fresh().EventPage(t.Context(), "r1", 0, 5); return err }, false},
+					scaleCall{"a page of jobs", 1, func() error { _, err := perstack.Jobs(t.Context(), st, perstack.Query{Limit: 1}); return err }, false})
 			}
 			need(h.Totals(t.Context())) // as the first call of a handle reads the job
 			for _, run := range []string{"r0", "r1"} {
 				need(h.EventList(t.Context(), run))
 			}
-			readsAtMost(t, steps, beside, st.Log.RecordsRead, append(calls, scaleCalls(t.Context(), st, h, steps)...))
+			calls = append(calls, scaleCalls(t.Context(), h, steps)...)
+			if st.Snapshots() == nil { // to open a job again is to read it
+				calls = slices.DeleteFunc(calls, func(c scaleCall) bool { return c.opens })
+			}
+			readsAtMost(t, steps, beside, st.Log.RecordsRead, calls)
 		}
 	})
 }
@@ -112,28 +117,31 @@ func scaleJob(t *testing.T, st *tally.Store, steps int) *perstack.Handle {
 			t.Fatal(err)
 		}
 	}
-	need(st.Loader().Keep(t.Context(), h.Session().Subject(), 0, "")) // as the one who owns the store does
+	if st.Snapshots() != nil {
+		need(st.Loader().Keep(t.Context(), h.Session().Subject(), 0, "")) // as the one who owns the store does
+	}
 	return h
 }
 
 // scaleCall is a call, and how many records it reads at most.
 type scaleCall struct {
-	name string
-	most int64
-	do   func() error
+	name  string
+	most  int64
+	do    func() error
+	opens bool // the job as it is now
 }
 
-func scaleCalls(ctx context.Context, st *tally.Store, h *perstack.Handle, steps int) []scaleCall {
+func scaleCalls(ctx context.Context, h *perstack.Handle, steps int) []scaleCall {
 	return []scaleCall{
-		{"one more checkpoint of a new run", 50, func() error { _, err := h.SaveCheckpoint(ctx, turnOf(h.ID(), steps)); return err }},
-		{"one more event", 2, func() error { _, err := h.Record(ctx, ending(h.ID(), "r0", "more", 7, 5)); return err }},
-		{"the list of events", 6, func() error { _, err := h.EventList(ctx, "r0"); return err }},
-		{"a checkpoint by its id", 20, func() error { _, err := h.Checkpoint(ctx, "c7"); return err }},
-		{"the job", 6, func() error { _, err := h.Load(ctx); return err }},
+		{"one more checkpoint of a new run", 50, func() error { _, err := h.SaveCheckpoint(ctx, turnOf(h.ID(), steps)); return err }, false},
+		{"one more event", 2, func() error { _, err := h.Record(ctx, ending(h.ID(), "r0", "more", 7, 5)); return err }, false},
+		{"the list of events", 6, func() error { _, err := h.EventList(ctx, "r0"); return err }, false},
+		{"a checkpoint by its id", 20, func() error { _, err := h.Checkpoint(ctx, "c7"); return err }, true},
+		{"the job", 6, func() error { _, err := h.Load(ctx); return err }, true},
 		{"a change of the job", 8, func() error {
 			_, err := h.Update(ctx, func(j *perstack.Job) error { j.TotalSteps++; return nil })
 			return err
-		}},
+		}, true},
 	}
 }
 
