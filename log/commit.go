@@ -330,8 +330,8 @@ func (c *committer) await(ctx context.Context, at events.Offset) error {
 // A follower hears of an append as soon as that is stored, and often the same producer is
 // about to store more, and then to ask for the sync of all of it. If each follower had a sync
 // begun at once, that would be one more for each append that asked for none, and the producer
-// would wait for its end first. So it lets producers begin for so long.
-const courtesy = 5 * time.Millisecond
+// would wait for its end first. So it lets producers begin for so long. Tests change it.
+var courtesy = 5 * time.Millisecond
 
 // follow is await of a follower.
 func (c *committer) follow(ctx context.Context, at events.Offset) error {

@@ -54,5 +54,12 @@ func SetAway(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { away = before })
 }
 
+// SetCourtesy sets how long a follower lets producers begin a sync, until a test is over.
+func SetCourtesy(t *testing.T, d time.Duration) {
+	before := courtesy
+	courtesy = d
+	t.Cleanup(func() { courtesy = before })
+}
+
 // Take hands the service a request, as the library of micro services does.
 func (s *Service) Take(req micro.Request) { s.append(req) }
