@@ -175,7 +175,7 @@ func callUntilKilled(ctx context.Context, where string, round int) {
 func killInCall(t *testing.T, where string, done made, random *rand.Rand, others ...func()) made {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledInAnyCall$")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedCalls, done.rounds(), where))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedCalls, done.rounds(), where), "TMPDIR="+t.TempDir()) // what is killed leaves its views there
 	out := need(cmd.StdoutPipe())
 	must(t, cmd.Start())
 	strikes := append(slices.Clip(others), func() { _ = cmd.Process.Kill() })

@@ -98,7 +98,7 @@ func saveUntilKilled(ctx context.Context, url string, first, second perstack.Che
 func killInSave(t *testing.T, s *storetest.Server, until string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSaveKilledOnServer$")
-	cmd.Env = append(os.Environ(), killedSave+"="+s.URL)
+	cmd.Env = append(os.Environ(), killedSave+"="+s.URL, "TMPDIR="+t.TempDir()) // what is killed leaves its views there
 	in, out := need(cmd.StdinPipe()), need(cmd.StdoutPipe())
 	must(t, cmd.Start())
 	lines := bufio.NewScanner(out)

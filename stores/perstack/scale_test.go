@@ -145,17 +145,25 @@ func scaleCalls(ctx context.Context, h *perstack.Handle, steps int) []scaleCall 
 	}
 }
 
-// readsAtMost wants calls to read no more than they say, and what may be read beside.
+// readsAtMost wants calls to read no more than they say, and what may be read beside. Who
+// keeps views and snapshots may read more than that at the same time, on a slow machine: then
+// the call is made again. One that reads too much does so each time.
 func readsAtMost(t *testing.T, steps int, beside int64, count func() int64, calls []scaleCall) {
 	t.Helper()
 	for _, call := range calls {
 		t.Run(fmt.Sprintf("P-34 %d steps, %s reads at most %d records", steps, call.name, call.most), func(t *testing.T) {
-			before := count()
-			must(t, call.do())
-			n := count() - before
-			if t.Logf("it reads %d records", n); n > call.most+beside {
-				t.Errorf("it reads %d records", n)
+			var tries []int64
+			for range 10 {
+				before := count()
+				must(t, call.do())
+				n := count() - before
+				if tries = append(tries, n); n <= call.most+beside {
+					t.Logf("it reads %d records", n)
+					return
+				}
+				time.Sleep(10 * time.Millisecond) // for those beside
 			}
+			t.Errorf("it reads %d records", tries)
 		})
 	}
 }
