@@ -18,7 +18,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		once bool // what it says is another thing each time
 	}{
 		"status":         {line: "status", once: true},
-		"config":         {line: "config"},
+		"config":         {line: "config", once: true}, // its paths may be longer than a line
 		"doctor":         {line: "doctor", once: true},
 		"verify":         {line: "verify", once: true},
 		"version":        {line: "version"},

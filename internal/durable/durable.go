@@ -36,7 +36,7 @@ func Replace(path string, data []byte, mode os.FileMode, sync Sync) (err error) 
 	if len(base) > 100 {
 		base = base[:100] // the temporary name must not grow beyond what a file system takes
 	}
-	f, err := os.CreateTemp(dir, base+temporaryMark+"*")
+	f, err := os.CreateTemp(cmp.Or(dir, "."), base+temporaryMark+"*")
 	if err != nil {
 		return err
 	}

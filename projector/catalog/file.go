@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -83,6 +84,15 @@ const (
 	noPage         = 10 | 34<<8 // a page of a mapped file cannot be read: it has no block on the disk
 )
 
+// opening is held by who opens a file of views or removes one. What SQLite keeps beside a
+// file goes by its name, whichever file has that by now: who removes one that another
+// connection is about to open would leave a new file with what belongs to the old one.
+// Writers of other processes are few, and kept away by the lock of the views.
+var opening sync.Mutex
+
+// maxOpens bounds how often a file is opened that goes away meanwhile.
+const maxOpens = 10
+
 // isCode reports whether an error is one of some that SQLite has numbers for.
 func isCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
@@ -103,10 +113,13 @@ func isDamage(err error) bool { return isCode(err, corrupt, notADatabase) }
 func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
 	ctx = context.WithoutCancel(ctx) // a call that can be cancelled costs a goroutine
 	f.aside, f.forgotten = nil, nil
+	opening.Lock()
+	defer opening.Unlock()
 	if f.conn != nil && f.isReplaced() {
 		f.close()
 	}
-	for attempt := 0; ; attempt++ {
+	removed := false
+	for try := 1; ; try++ {
 		quarantined, err := f.load(ctx)
 		reason := ""
 		switch other, ok := errors.AsType[*versionError](err); {
@@ -116,14 +129,17 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 			reason = other.Error()
 		case isDamage(err):
 			reason = err.Error()
+		case isCode(err, cannotOpen) && try < maxOpens:
+			continue // it was there a moment ago: somebody else has set it aside, too
 		}
-		if reason == "" || attempt > 0 {
+		if reason == "" || removed {
 			return projector.Cursor{}, nil, f.wrap(err)
 		}
 		f.logger.Warn("file of views is set aside and built anew", "file", f.path, "reason", reason)
 		if err := f.remove(); err != nil {
 			return projector.Cursor{}, nil, f.wrap(err)
 		}
+		removed = true
 	}
 }
 
@@ -394,7 +410,10 @@ func (f *file) close() error {
 	}
 	var err error
 	if f.conn != nil {
-		err = f.conn.Close()
+		if f.isReplaced() {
+			err = f.keepLog()
+		}
+		err = errors.Join(err, f.conn.Close())
 	}
 	if f.db != nil {
 		err = errors.Join(err, f.db.Close())
@@ -403,15 +422,31 @@ func (f *file) close() error {
 	return err
 }
 
-// remove closes the file and removes it with what SQLite keeps beside it.
+// keepLog has the connection leave the write-ahead log when it closes. Else SQLite removes
+// the one of that name, which belongs to another file by now.
+func (f *file) keepLog() error {
+	return f.conn.Raw(func(c any) error {
+		_, err := c.(sqlite.FileControl).FileControlPersistWAL("main", 1)
+		return err
+	})
+}
+
+// remove closes the file and removes it with what SQLite keeps beside it. The caller holds
+// opening.
 func (f *file) remove() error {
 	f.close()
-	return Remove(f.path)
+	return remove(f.path)
 }
 
 // Remove removes a file of views with what SQLite keeps beside it, that first: a
 // new file of the name must not find it. A process that has the file open keeps what it sees.
 func Remove(path string) error {
+	opening.Lock()
+	defer opening.Unlock()
+	return remove(path)
+}
+
+func remove(path string) error {
 	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

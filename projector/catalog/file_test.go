@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,6 +158,26 @@ func TestNoView(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		must(t, Remove(path))
+	}
+}
+
+// Of many who find one damaged file each sets it aside, perhaps that which another one has
+// just made: all of them have a view in the end.
+func TestDamageIsFoundByMany(t *testing.T) {
+	dir := t.TempDir()
+	for range 40 {
+		must(t, os.WriteFile(filepath.Join(dir, FileName), []byte("this is no database, and it is longer than a header of one would be, to be sure of it, by far"), 0o600))
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				c := New(dir, openingOf, nullLogger)
+				defer c.Close()
+				if cursor, _, err := c.Begin(t.Context()); err != nil || cursor.Offset != 0 {
+					t.Errorf("at %v, %v", cursor.Offset, err)
+				}
+			})
+		}
+		all.Wait()
 	}
 }
 
