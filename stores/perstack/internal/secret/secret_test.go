@@ -237,7 +237,7 @@ func TestLooksLikeKey(t *testing.T) {
 		"task-management-for-everybody-2026",
 		"f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "tz4a98xxat96iws9zmbrgj3a", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
 		"sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",
-		"sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP", "/home/ann/projects/tally/stores/perstack/internal/secret/table.go",
+		"sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP", "/srv/ann/projects/tally/stores/perstack/internal/secret/table.go",
 		"The token is given by the environment: set GITHUB_TOKEN=${TOKEN}.",
 		"getUserByIdentifierAndName", "1767225600000", strings.Repeat("a", 100), "https://ann@example.com",
 		"Enter your password: it is never stored anywhere.", "0123456789012345678901234567890123456789",

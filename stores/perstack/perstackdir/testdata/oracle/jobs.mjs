@@ -191,7 +191,7 @@ class Job {
       model: "claude", providerConfig: { providerName: "anthropic", apiKey: key }, jobId: this.id, runId: run.id, expertKey: run.expert.key,
       input: { text: this.random.text() }, experts: { [run.expert.key]: expert(run.expert) },
       ...(this.random.chance(0.5) && { reasoningBudget: this.random.pick(["none", "high", 2048]), maxSteps: 7, maxRetries: 1, timeout: 1000, verbose: true }),
-      startedAt: at, updatedAt: at, perstackApiBaseUrl: "https://api.example.com", env: { HOME: "/home/a", KEY: key },
+      startedAt: at, updatedAt: at, perstackApiBaseUrl: "https://api.example.com", env: { HOME: "/srv/a", KEY: key },
       ...(this.random.chance(0.3) && { perstackApiKey: key, proxyUrl: "http://u:p@proxy.example.com", perstackBaseSkillCommand: ["npx", "-y", "base"] }),
     };
     this.call("storeRunSetting", [run.setting], { now: at, rule: this.random.pick(["module", "class"]) });
