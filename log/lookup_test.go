@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 )
@@ -118,6 +119,7 @@ func TestSinceReadsNothing(t *testing.T) {
 // TestSinceOfManyTypes has a subject with more types than are kept: what is not known is
 // read, whether it came before the types were forgotten or after.
 func TestSinceOfManyTypes(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Owner: true})
 	a := events.Session("", "a")
 	const types = 200

@@ -165,7 +165,7 @@ func TestNoView(t *testing.T) {
 // just made: all of them have a view in the end.
 func TestDamageIsFoundByMany(t *testing.T) {
 	dir := t.TempDir()
-	for range 40 {
+	for range 15 {
 		must(t, os.WriteFile(filepath.Join(dir, FileName), []byte("this is no database, and it is longer than a header of one would be, to be sure of it, by far"), 0o600))
 		var all sync.WaitGroup
 		for range 4 {

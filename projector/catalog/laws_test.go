@@ -110,6 +110,7 @@ func mustEqual(t *rapid.T, have, want *Catalog) {
 
 // The rows say what a load of each session finds.
 func TestRowsAgreeWithLoad(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	rapid.Check(t, func(t *rapid.T) {
 		records := testkit.History().Draw(t, "log")
 		c := fold(t, filepath.Join(temporary(t), FileName), current, records, true)
