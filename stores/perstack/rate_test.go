@@ -182,9 +182,8 @@ func streaming(job, run string, n int) events.Raw {
 // nodeRate is how many events a second are written as files.
 func nodeRate(b *testing.B, runs, each int, flags ...string) float64 {
 	b.Helper()
-	if _, err := exec.LookPath("node"); err != nil {
-		b.Skip("there is no node here")
-	}
+	_, err := exec.LookPath("node")
+	testkit.Needs(b, err == nil, "node")
 	args := append([]string{"perstackdir/testdata/oracle/bench.mjs", filepath.Join(b.TempDir(), "files"), strconv.Itoa(runs), strconv.Itoa(each)}, flags...)
 	out, err := exec.CommandContext(b.Context(), "node", args...).Output()
 	must(b, err)

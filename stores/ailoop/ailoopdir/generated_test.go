@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // generator draws snapshot files as their writers make them, and as people edit
@@ -109,13 +110,13 @@ func (g generator) layout(compact string) string {
 	case 0:
 		return compact
 	case 1:
-		return indented(compact) + g.pick("end", "\n", "\r\n", "\n\n", " ")
+		return formattest.Indent(compact) + g.pick("end", "\n", "\r\n", "\n\n", " ")
 	case 2:
-		return "\ufeff" + indented(compact)
+		return "\ufeff" + formattest.Indent(compact)
 	case 3:
-		return strings.ReplaceAll(indented(compact), ": ", " : ")
+		return strings.ReplaceAll(formattest.Indent(compact), ": ", " : ")
 	}
-	return indented(compact)
+	return formattest.Indent(compact)
 }
 
 // A thousand generated snapshots come out byte for byte, and a second import finds

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 const (
@@ -22,49 +23,7 @@ const (
 func pretty(t testing.TB, pinned string, messages ...string) string {
 	t.Helper()
 	compact := `{"version":1,"messages":[` + strings.Join(messages, ",") + `],"pinned":[` + pinned + `]}`
-	return indented(compact)
-}
-
-// indented is serde_json's layout, made by hand: not by what is tested.
-func indented(s string) string {
-	var b strings.Builder
-	depth, text := 0, false
-	line := func() { b.WriteString("\n" + strings.Repeat("  ", depth)) }
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case text:
-			b.WriteByte(c)
-			if c == '\\' {
-				i++
-				b.WriteByte(s[i])
-			}
-			text = c != '"'
-			continue
-		case c == '"':
-			text = true
-			b.WriteByte(c)
-		case (c == '{' || c == '[') && s[i+1] == c+2:
-			b.WriteString(s[i : i+2])
-			i++
-		case c == '{' || c == '[':
-			b.WriteByte(c)
-			depth++
-			line()
-		case c == '}' || c == ']':
-			depth--
-			line()
-			b.WriteByte(c)
-		case c == ',':
-			b.WriteByte(c)
-			line()
-		case c == ':':
-			b.WriteString(": ")
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
+	return formattest.Indent(compact)
 }
 
 func TestByteExact(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 	"github.com/tallylog/tally/stores/errata/recipe"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 var _ formats.Target = (*tally.Store)(nil)
@@ -37,7 +38,7 @@ func TestImportedViews(t *testing.T) {
 	ctx := t.Context()
 	st := openAPI(t)
 	original := two("ses_1")
-	files := change(original.files(), "prompt_history.jsonl", "\"a\"\n\"b\"\n", "recipes.json", "{\n  \"rcp_1\": \"# Named\\nversion: 1\\n\"\n}", one+"recipe.md", "# Mine\nversion: 1\n",
+	files := formattest.Change(original.files(), "prompt_history.jsonl", "\"a\"\n\"b\"\n", "recipes.json", "{\n  \"rcp_1\": \"# Named\\nversion: 1\\n\"\n}", one+"recipe.md", "# Mine\nversion: 1\n",
 		one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"claude", "gpt"}, Responses: []response{{ModelID: "gpt", Completed: true, Text: "done"}}}),
 		"history.json", `{"m":[{"Role":"user","Content":"old"}]}`)
 	mustBeClean(t, st, folder(t, files))

@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 const (
@@ -41,7 +42,7 @@ func types(t testing.TB, st store, id string) []string {
 // the turns of a run, its result, what was said of it, what it cost.
 func TestVocabulary(t *testing.T) {
 	st := openStore(t)
-	files := change(rootTree(), one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"gpt"}, Responses: []response{{ModelID: "gpt"}}}))
+	files := formattest.Change(rootTree(), one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"gpt"}, Responses: []response{{ModelID: "gpt"}}}))
 	mustBeClean(t, st, folder(t, files))
 	want := []string{"session.created", "turn.appended", "run.finished", "run.annotated", "cost.accrued", "cost.accrued",
 		"turn.appended", "run.finished", "cost.accrued", "cost.accrued", "run.finished", "cost.accrued", "cost.accrued", "session.rewound",
@@ -124,33 +125,33 @@ func TestSaidNoMore(t *testing.T) {
 // A folder, another in its place, then the first again: each time the export is
 // the folder, to the byte, and nothing is counted twice.
 func TestAgainAndAgain(t *testing.T) {
-	a := change(two("ses_1").files(), one+"recipe.md", "# R\nversion: 1\n", "prompt_history.jsonl", "\"a\"\n\"b\"\n")
+	a := formattest.Change(two("ses_1").files(), one+"recipe.md", "# R\nversion: 1\n", "prompt_history.jsonl", "\"a\"\n\"b\"\n")
 	longer := two("ses_1").ask("fifth", "a5", "b5")
 	for name, b := range map[string]map[string]string{
-		"extended":           change(a, oneMeta, longer.files()[oneMeta], oneCont, longer.files()[oneCont]),
-		"annotated":          change(a, oneMeta, marshal(two("ses_1").last(func(s *summary) { s.Note = "x" }).meta)),
-		"rewound":            change(a, oneMeta, two("ses_1").rewind().files()[oneMeta], oneCont, two("ses_1").rewind().files()[oneCont]),
-		"cleared":            change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs})),
-		"compacted":          change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs, Histories: map[string][]turn{"gpt": {{"user", "so far"}}}})),
-		"fewer runs":         change(a, oneMeta, newSession("ses_1", "claude", "gpt").files()[oneMeta]),
+		"extended":           formattest.Change(a, oneMeta, longer.files()[oneMeta], oneCont, longer.files()[oneCont]),
+		"annotated":          formattest.Change(a, oneMeta, marshal(two("ses_1").last(func(s *summary) { s.Note = "x" }).meta)),
+		"rewound":            formattest.Change(a, oneMeta, two("ses_1").rewind().files()[oneMeta], oneCont, two("ses_1").rewind().files()[oneCont]),
+		"cleared":            formattest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs})),
+		"compacted":          formattest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs, Histories: map[string][]turn{"gpt": {{"user", "so far"}}}})),
+		"fewer runs":         formattest.Change(a, oneMeta, newSession("ses_1", "claude", "gpt").files()[oneMeta]),
 		"other runs":         newSession("ses_1", "x").ask("y", "z").files(),
-		"no content":         change(a, oneCont, "-"),
-		"no metadata":        change(a, oneMeta, "-"),
-		"corrupt content":    change(a, oneCont, a[oneCont][:100]),
-		"corrupt metadata":   change(a, oneMeta, "{"),
-		"both corrupt":       change(a, oneMeta, "", oneCont, "[]"),
-		"no recipe":          change(a, one+"recipe.md", "-"),
-		"other recipe":       change(a, one+"recipe.md", "# S\nversion: 1\n"),
-		"same hash":          change(a, one+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"),
-		"unfinished":         change(a, one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(9)})),
-		"bad checkpoint":     change(a, one+"checkpoint.json", "x"),
-		"fewer prompts":      change(a, "prompt_history.jsonl", "\"a\"\n"),
-		"other prompts":      change(a, "prompt_history.jsonl", "\"c\"\n\"b\""),
-		"bad prompts":        change(a, "prompt_history.jsonl", "\"a\"\n{}\n\n\"b\"\n"),
-		"stray files":        change(a, one+"x/y", "1", "z", "2", "recipes/r.md", "3"),
-		"final newlines":     change(a, oneMeta, a[oneMeta]+"\n", oneCont, a[oneCont]+"\r\n"),
-		"a thread of null":   change(a, oneCont, strings.Replace(a[oneCont], `"histories":{`, `"histories":{"a":null,`, 1)),
-		"content head":       change(a, oneCont, strings.Replace(a[oneCont], `"session_id":"ses_1",`, ``, 1)),
+		"no content":         formattest.Change(a, oneCont, "-"),
+		"no metadata":        formattest.Change(a, oneMeta, "-"),
+		"corrupt content":    formattest.Change(a, oneCont, a[oneCont][:100]),
+		"corrupt metadata":   formattest.Change(a, oneMeta, "{"),
+		"both corrupt":       formattest.Change(a, oneMeta, "", oneCont, "[]"),
+		"no recipe":          formattest.Change(a, one+"recipe.md", "-"),
+		"other recipe":       formattest.Change(a, one+"recipe.md", "# S\nversion: 1\n"),
+		"same hash":          formattest.Change(a, one+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"),
+		"unfinished":         formattest.Change(a, one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(9)})),
+		"bad checkpoint":     formattest.Change(a, one+"checkpoint.json", "x"),
+		"fewer prompts":      formattest.Change(a, "prompt_history.jsonl", "\"a\"\n"),
+		"other prompts":      formattest.Change(a, "prompt_history.jsonl", "\"c\"\n\"b\""),
+		"bad prompts":        formattest.Change(a, "prompt_history.jsonl", "\"a\"\n{}\n\n\"b\"\n"),
+		"stray files":        formattest.Change(a, one+"x/y", "1", "z", "2", "recipes/r.md", "3"),
+		"final newlines":     formattest.Change(a, oneMeta, a[oneMeta]+"\n", oneCont, a[oneCont]+"\r\n"),
+		"a thread of null":   formattest.Change(a, oneCont, strings.Replace(a[oneCont], `"histories":{`, `"histories":{"a":null,`, 1)),
+		"content head":       formattest.Change(a, oneCont, strings.Replace(a[oneCont], `"session_id":"ses_1",`, ``, 1)),
 		"everything at once": {oneMeta: "[", oneCont: "\ufeff{}", "prompt_history.jsonl": "\r\n\"x\"", one + "recipe.md": "", one + "checkpoint.json": "null", "history.json": "{\"m\":[]}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,10 +167,10 @@ func TestAgainAndAgain(t *testing.T) {
 				}
 				want := tree
 				if name == "other runs" && i > 0 {
-					want = change(want, "prompt_history.jsonl", a["prompt_history.jsonl"]) // a session that is missing stays
+					want = formattest.Change(want, "prompt_history.jsonl", a["prompt_history.jsonl"]) // a session that is missing stays
 				}
 				if name == "everything at once" && i > 1 {
-					want = change(want, "history.json", b["history.json"])
+					want = formattest.Change(want, "history.json", b["history.json"])
 				}
 				mustEqual(t, want, exported(t, st))
 				spent[i] = load(t, st, "ses_1").Ledger.Spent()
@@ -190,7 +191,7 @@ func TestCorruptContent(t *testing.T) {
 			st, dir := openStore(t), folder(t, files)
 			mustBeClean(t, st, dir)
 			before := load(t, st, "ses_1")
-			corrupt := change(files, oneCont, bad)
+			corrupt := formattest.Change(files, oneCont, bad)
 			replaceTree(t, dir, corrupt)
 			r := mustImport(t, st, dir)
 			if len(r.Problems) != 1 || r.Problems[0].File != oneCont || r.Files != (formats.Files{Exact: 1, Whole: 1}) {
@@ -235,10 +236,10 @@ func TestImpossibleCosts(t *testing.T) {
 
 // Equal ids from two folders: the second is refused, the first stays as it is.
 func TestOrigins(t *testing.T) {
-	a := change(two("ses_1").files(), "prompt_history.jsonl", "\"a\"\n", "notes", "1")
+	a := formattest.Change(two("ses_1").files(), "prompt_history.jsonl", "\"a\"\n", "notes", "1")
 	other := newSession("ses_1", "m").ask("q", "a")
 	other.meta.CreatedAt = at(50)
-	b := change(other.files(), "prompt_history.jsonl", "\"b\"\n", "sessions/ses_2/session_metadata.json", "{}", "notes", "1")
+	b := formattest.Change(other.files(), "prompt_history.jsonl", "\"b\"\n", "sessions/ses_2/session_metadata.json", "{}", "notes", "1")
 	st := openStore(t)
 	mustBeClean(t, st, folder(t, a))
 	dir := folder(t, b)
@@ -249,7 +250,7 @@ func TestOrigins(t *testing.T) {
 	if reason := r.Problems[0].String(); !strings.Contains(reason, "--namespace") || !strings.Contains(reason, "--merge") || !strings.Contains(reason, "sessions/ses_1") {
 		t.Errorf("problem %q", reason)
 	}
-	mustEqual(t, change(a, "sessions/ses_2/session_metadata.json", "{}"), exported(t, st))
+	mustEqual(t, formattest.Change(a, "sessions/ses_2/session_metadata.json", "{}"), exported(t, st))
 	if r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 		t.Fatal(r, err)
 	}
@@ -263,7 +264,7 @@ func TestOrigins(t *testing.T) {
 	t.Run("moved", func(t *testing.T) {
 		st := openStore(t)
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), a))
-		changed := change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(content{SessionID: "ses_1"}))
+		changed := formattest.Change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(content{SessionID: "ses_1"}))
 		if r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "new"), changed)); r.Root != "old" {
 			t.Errorf("root %q", r.Root)
 		}
@@ -290,7 +291,7 @@ func TestLiveChanges(t *testing.T) {
 		{"note, folder as it was", func(s *projector.Session) events.Payload {
 			note := "mine"
 			return &events.RunAnnotated{Run: s.Ledger.Runs[0].Ref(), Note: &note}
-		}, change(a.files(), oneMeta, marshal(two("ses_1").meta)), false},
+		}, formattest.Change(a.files(), oneMeta, marshal(two("ses_1").meta)), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st, dir := openStore(t), folder(t, a.files())
@@ -349,7 +350,7 @@ func TestConcurrent(t *testing.T) {
 
 // A dry run says what would be added, adds nothing, and notices the same problems.
 func TestDryRun(t *testing.T) {
-	dir := folder(t, change(rootTree(), "sessions/ses_9/session_content.json", "{"))
+	dir := folder(t, formattest.Change(rootTree(), "sessions/ses_9/session_content.json", "{"))
 	st := openStore(t)
 	dry, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
 	if err != nil {

@@ -2,7 +2,6 @@ package erratadir_test
 
 import (
 	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -76,19 +75,6 @@ func replaceTree(t testing.TB, dir string, files map[string]string) {
 		t.Fatal(err)
 	}
 	writeTree(t, dir, files)
-}
-
-// change gives a copy of a tree in which files are others; "-" takes one away.
-func change(tree map[string]string, changes ...string) map[string]string {
-	tree = maps.Clone(tree)
-	for i := 0; i < len(changes); i += 2 {
-		if changes[i+1] == "-" {
-			delete(tree, changes[i])
-		} else {
-			tree[changes[i]] = changes[i+1]
-		}
-	}
-	return tree
 }
 
 func load(t testing.TB, st store, id string) *projector.Session {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/stores/errata"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // Prompts are those of all sessions: the newest comes first in memory, the oldest first
@@ -61,7 +62,7 @@ func TestRecipesFileIsCorrupt(t *testing.T) {
 			const text = "# Kept\nversion: 1\n"
 			hash, err := errata.RecipesOf(st).Put(ctx, []byte(text))
 			must(t, err)
-			files := change(two("ses_1").files(), "recipes.json", content)
+			files := formattest.Change(two("ses_1").files(), "recipes.json", content)
 			r := mustImport(t, st, folder(t, files))
 			if r.Added != 1 {
 				t.Errorf("the session did not come in: %+v", r)

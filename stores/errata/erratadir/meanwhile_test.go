@@ -20,8 +20,8 @@ import (
 func TestChangedMeanwhile(t *testing.T) {
 	unfinished := marshal(checkpoint{Prompt: "again", Timestamp: at(30), AdapterIDs: []string{"claude"}, Responses: nil})
 	another := marshal(checkpoint{Prompt: "another", Timestamp: at(31), AdapterIDs: []string{"gpt"}, Responses: nil})
-	a := change(two("ses_1").files(), one+"checkpoint.json", unfinished)
-	longer := change(two("ses_1").ask("fifth", "a5", "b5").files(), one+"checkpoint.json", unfinished)
+	a := formattest.Change(two("ses_1").files(), one+"checkpoint.json", unfinished)
+	longer := formattest.Change(two("ses_1").ask("fifth", "a5", "b5").files(), one+"checkpoint.json", unfinished)
 	rate := "bad"
 	for name, p := range map[string]func(*projector.Session) events.Payload{
 		"rewound":            func(s *projector.Session) events.Payload { return &events.SessionRewound{To: s.History.First()} },
@@ -34,7 +34,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		},
 	} {
 		for next, files := range map[string]map[string]string{
-			"longer": longer, "no checkpoint": change(a, one+"checkpoint.json", "-"), "other checkpoint": change(a, one+"checkpoint.json", another),
+			"longer": longer, "no checkpoint": formattest.Change(a, one+"checkpoint.json", "-"), "other checkpoint": formattest.Change(a, one+"checkpoint.json", another),
 		} {
 			t.Run(name+", folder with "+next, func(t *testing.T) {
 				outcome := func(before bool) (refused []string, state string, tree map[string]string) {
@@ -118,7 +118,7 @@ func TestRedactedTextForNumber(t *testing.T) {
 			continue
 		}
 		st := openStore(t)
-		mustImport(t, st, folder(t, change(base, c.name, strings.Replace(base[c.name], c.old, c.with, 1))))
+		mustImport(t, st, folder(t, formattest.Change(base, c.name, strings.Replace(base[c.name], c.old, c.with, 1))))
 		out := t.TempDir()
 		mustExport(t, st, erratadir.Layout{Redact: true}, out, formats.ExportOptions{})
 		files := readTree(t, out)

@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // two is a session with two models, a failure, a selection and a rewind.
@@ -39,7 +40,7 @@ func handmade() map[string]struct {
 		if !strings.Contains(base[name], old) {
 			panic("no " + old)
 		}
-		return change(base, name, strings.Replace(base[name], old, with, 1))
+		return formattest.Change(base, name, strings.Replace(base[name], old, with, 1))
 	}
 	old := newSession("ses_1", "m").ask("q", "a")
 	old.content.Runs[0].PromptHash = ""
@@ -67,19 +68,19 @@ func handmade() map[string]struct {
 		"a content without summary": {map[string]string{meta: newSession("ses_1").files()[meta], cont: base[cont]}, exact},
 		"only content":              {map[string]string{cont: base[cont]}, formats.Files{Exact: 1}},
 		"equal runs twice":          {map[string]string{meta: marshal(metadata{ID: "ses_1", Runs: append(two("ses_1").meta.Runs, two("ses_1").meta.Runs...)})}, formats.Files{Exact: 1}},
-		"unfinished run":            {change(base, dir+"checkpoint.json", cp), formats.Files{Exact: 3}},
-		"recipe":                    {change(base, dir+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"), formats.Files{Exact: 3}},
+		"unfinished run":            {formattest.Change(base, dir+"checkpoint.json", cp), formats.Files{Exact: 3}},
+		"recipe":                    {formattest.Change(base, dir+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"), formats.Files{Exact: 3}},
 		"members of a later writer": {map[string]string{meta: `{"id":"ses_1","x":{"a" :1},"runs":[{"timestamp":"t","y":[1, 2]}],"z":0}`, cont: `{"new":1,"runs":[{"prompt":"p","q":null}],"histories":{"m":[{"role":"user","content":"x","z":1}]},"more":[]}`}, oneWhole},
-		"final newline and BOM":     {change(base, meta, base[meta]+"\n", cont, "\ufeff"+base[cont]), exact},
-		"indented":                  {change(base, meta, indented(base[meta])), oneWhole},
+		"final newline and BOM":     {formattest.Change(base, meta, base[meta]+"\n", cont, "\ufeff"+base[cont]), exact},
+		"indented":                  {formattest.Change(base, meta, indented(base[meta])), oneWhole},
 		"numbers of any spelling":   {swap(meta, `0.000125`, `1.25e-4`), exact},
-		"histories unsorted":        {change(base, cont, `{"runs":null,"histories":{"b":[],"a":[]}}`), oneWhole},
+		"histories unsorted":        {formattest.Change(base, cont, `{"runs":null,"histories":{"b":[],"a":[]}}`), oneWhole},
 		"other id inside":           {swap(cont, `"session_id":"ses_1"`, `"session_id":"ses_2"`), exact},
 		"zone offsets": {map[string]string{meta: `{"id":"ses_1","created_at":"2026-01-02T03:04:05.000000001+05:45","last_active_at":"2026-01-02T03:04:05.1-03:30","prompt_count":2,"runs":[` +
 			`{"timestamp":"2026-01-02T03:04:05Z","prompt_hash":"ph_1","prompt_preview":"p","models":["m"]},{"timestamp":"2026-01-02T03:04:05.12-12:00","prompt_hash":"ph_2","prompt_preview":"q","models":["m"]},` +
 			`{"timestamp":"2026-01-02T03:04:05.1+14:00","prompt_hash":"ph_2","prompt_preview":"","models":null,"type":"rewind"}]}`}, formats.Files{Exact: 1}},
 		"the oldest shape":       {map[string]string{meta: newSession("ses_1").files()[meta], cont: `{"runs":null,"histories":{"m":[{"Role":"user","Content":"Is there \u003clife\u003e?"},{"Role":"assistant","Content":""}]}}`}, exact},
-		"files of somebody else": {change(base, dir+"notes.txt", "x\r\n", dir+"a/b.bin", "\x00\xff"), formats.Files{Exact: 2, Whole: 2}},
+		"files of somebody else": {formattest.Change(base, dir+"notes.txt", "x\r\n", dir+"a/b.bin", "\x00\xff"), formats.Files{Exact: 2, Whole: 2}},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tallylog/tally/formats"
@@ -127,4 +128,61 @@ func MustEqual(t testing.TB, want, have map[string]string) {
 			t.Errorf("%s: was not there", name)
 		}
 	}
+}
+
+// Change returns a copy of a tree in which files are others: names, each with its content;
+// "-" takes one away.
+func Change(tree map[string]string, changes ...string) map[string]string {
+	tree = maps.Clone(tree)
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == "-" {
+			delete(tree, changes[i])
+		} else {
+			tree[changes[i]] = changes[i+1]
+		}
+	}
+	return tree
+}
+
+// Indent lays compact JSON out as JSON.stringify and serde_json do with two spaces. It is made
+// by hand: not by what is tested.
+func Indent(compact string) string {
+	var b strings.Builder
+	depth, text := 0, false
+	line := func() { b.WriteString("\n" + strings.Repeat("  ", depth)) }
+	for i := 0; i < len(compact); i++ {
+		c := compact[i]
+		switch {
+		case text:
+			b.WriteByte(c)
+			if c == '\\' {
+				i++
+				b.WriteByte(compact[i])
+			}
+			text = c != '"'
+			continue
+		case c == '"':
+			text = true
+			b.WriteByte(c)
+		case (c == '{' || c == '[') && compact[i+1] == c+2:
+			b.WriteString(compact[i : i+2])
+			i++
+		case c == '{' || c == '[':
+			b.WriteByte(c)
+			depth++
+			line()
+		case c == '}' || c == ']':
+			depth--
+			line()
+			b.WriteByte(c)
+		case c == ',':
+			b.WriteByte(c)
+			line()
+		case c == ':':
+			b.WriteString(": ")
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }

@@ -57,14 +57,14 @@ func fillWithSecrets(t *testing.T, st *tally.Store, l perstackdir.Layout, files 
 	suspect.storeSetting([2]any{"remark", canary("suspect") + "0aB1cD2eF3"})
 	formattest.MustBeClean(t, mustImportBy(t, l, in(t, st, "folder"), folder(t, files), formats.ImportOptions{}))
 	for name, odd := range map[string]map[string]string{
-		"half": change(files, aSetting, files[aSetting][:len(files[aSetting])-20]), "copy": change(files, aSetting+"~", files[aSetting]),
-		"suspect": change(files, "jobs/s/runs/run-s/run-setting.json", suspect.files["jobs/s/runs/run-s/run-setting.json"]),
+		"half": formattest.Change(files, aSetting, files[aSetting][:len(files[aSetting])-20]), "copy": formattest.Change(files, aSetting+"~", files[aSetting]),
+		"suspect": formattest.Change(files, "jobs/s/runs/run-s/run-setting.json", suspect.files["jobs/s/runs/run-s/run-setting.json"]),
 	} {
 		mustImportBy(t, l, in(t, st, name), folder(t, odd), formats.ImportOptions{})
 		mustImportBy(t, l, in(t, st, name+"-without"), folder(t, odd), formats.ImportOptions{NoSecrets: true})
 		mustImportBy(t, bare, in(t, st, name+"-bare"), folder(t, odd), formats.ImportOptions{})
 	}
-	changed := change(files, aSetting, strings.Replace(files[aSetting], canary("n3"), canary("other"), 1))
+	changed := formattest.Change(files, aSetting, strings.Replace(files[aSetting], canary("n3"), canary("other"), 1))
 	if changed[aSetting] == files[aSetting] {
 		t.Fatal("nothing was changed")
 	}

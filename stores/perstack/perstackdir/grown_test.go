@@ -164,7 +164,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	first := maps.Clone(r.files)
 	r.steps(1, 100)
 	longer := r.files
-	gone := change(first, pathOf(first, "-callTools"), "-")
+	gone := formattest.Change(first, pathOf(first, "-callTools"), "-")
 	ref := events.RunRef{Kind: "expert", ID: "run-a"}
 	for name, p := range map[string]events.Payload{
 		"turn":       &events.TurnAppended{Entries: []events.Entry{{Thread: "run/run-a", Turn: events.Raw(`{"type":"userMessage"}`)}}},

@@ -3,7 +3,6 @@ package perstackdir_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,19 +91,6 @@ func replaceTree(t testing.TB, dir string, files map[string]string) {
 	formattest.WriteTree(t, dir, 0o644, files)
 }
 
-// change returns a copy of a tree in which files are others; "-" takes one away.
-func change(tree map[string]string, changes ...string) map[string]string {
-	tree = maps.Clone(tree)
-	for i := 0; i < len(changes); i += 2 {
-		if changes[i+1] == "-" {
-			delete(tree, changes[i])
-		} else {
-			tree[changes[i]] = changes[i+1]
-		}
-	}
-	return tree
-}
-
 func load(t testing.TB, st store, job string) *projector.Session {
 	t.Helper()
 	s, err := st.Loader().Session(t.Context(), events.Session(st.Name, "job/"+job), 0)
@@ -153,52 +139,7 @@ func js(v any) string {
 }
 
 // pretty is JSON.stringify with two spaces.
-func pretty(o object) string {
-	var b strings.Builder
-	if err := indent(&b, js(o)); err != nil {
-		panic(err)
-	}
-	return b.String()
-}
-
-func indent(b *strings.Builder, compact string) error {
-	depth, text := 0, false
-	line := func() { b.WriteString("\n" + strings.Repeat("  ", depth)) }
-	for i := 0; i < len(compact); i++ {
-		c := compact[i]
-		switch {
-		case text:
-			if b.WriteByte(c); c == '\\' {
-				i++
-				b.WriteByte(compact[i])
-			} else if c == '"' {
-				text = false
-			}
-		case c == '"':
-			text = true
-			b.WriteByte(c)
-		case (c == '{' || c == '[') && (compact[i+1] == '}' || compact[i+1] == ']'):
-			b.WriteString(compact[i : i+2])
-			i++
-		case c == '{' || c == '[':
-			b.WriteByte(c)
-			depth++
-			line()
-		case c == '}' || c == ']':
-			depth--
-			line()
-			b.WriteByte(c)
-		case c == ',':
-			b.WriteByte(c)
-			line()
-		case c == ':':
-			b.WriteString(": ")
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return nil
-}
+func pretty(o object) string { return formattest.Indent(js(o)) }
 
 // original writes the folder of a job as the runtime of the original does, with the repetition of
 // all messages that it has.

@@ -70,7 +70,7 @@ func TestMalformed(t *testing.T) {
 		"an event with a name twice":    {event, `{"id":"a","id":"b"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mustSay(t, mustComeBack(t, change(base, c.path, c.content)), c.path, c.reason)
+			mustSay(t, mustComeBack(t, formattest.Change(base, c.path, c.content)), c.path, c.reason)
 		})
 	}
 }
@@ -104,7 +104,7 @@ func TestSpelledOtherwise(t *testing.T) {
 		"a setting behind white space": {setting, " " + base[setting]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := change(base, c.path, c.content)
+			files := formattest.Change(base, c.path, c.content)
 			if r := mustComeBack(t, files); len(r.Problems) > 0 {
 				t.Error(r.Problems)
 			}
@@ -125,7 +125,7 @@ func compactOf(pretty string) string {
 // them.
 func TestForeignFiles(t *testing.T) {
 	base := small("a").files
-	files := change(base, "jobs/a/.DS_Store", "\x00\x01", "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/runs/run-a/stderr.log", "x\n",
+	files := formattest.Change(base, "jobs/a/.DS_Store", "\x00\x01", "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/runs/run-a/stderr.log", "x\n",
 		"jobs/a/runs/run-a/checkpoint-1754000000000-1-cp1.json", base[pathOf(base, "checkpoints/")], "jobs/a/checkpoints/README", "", "jobs/a/checkpoints/sub/x.json", "{}",
 		"jobs/a/runs/empty.json", "{}", "jobs/readme.txt", "hello", "config.json", "{ }", "a/b/c", "deep")
 	r := mustComeBack(t, files)
@@ -149,7 +149,7 @@ func TestForeignFiles(t *testing.T) {
 func TestNames(t *testing.T) {
 	base := small("a").files
 	c := base[pathOf(base, "checkpoints/cp2")]
-	files := change(base, "jobs/a/checkpoints/CP2.json", strings.Replace(c, `"id":"cp2"`, `"id":"CP2"`, 1), "jobs/a/x\xff\xfe.txt", "odd", "jobs/a/checkpoints/\xff.json", "{}", "jobs/a/runs/r\xffn/event-1-1-x.json", "{}", "y\xff", "beside")
+	files := formattest.Change(base, "jobs/a/checkpoints/CP2.json", strings.Replace(c, `"id":"cp2"`, `"id":"CP2"`, 1), "jobs/a/x\xff\xfe.txt", "odd", "jobs/a/checkpoints/\xff.json", "{}", "jobs/a/runs/r\xffn/event-1-1-x.json", "{}", "y\xff", "beside")
 	r := mustComeBack(t, files)
 	if len(r.Problems) != 2 {
 		t.Errorf("%v", r.Problems)
@@ -179,7 +179,7 @@ func TestNames(t *testing.T) {
 // A directory stands where a file is expected, links lead elsewhere, and some of it may not be
 // read: the rest goes in.
 func TestNotFiles(t *testing.T) {
-	files := change(small("a").files, "jobs/a/job.json", "-", "jobs/a/job.json/inside", "x", "jobs/a/checkpoints/dir.json/y", "z")
+	files := formattest.Change(small("a").files, "jobs/a/job.json", "-", "jobs/a/job.json/inside", "x", "jobs/a/checkpoints/dir.json/y", "z")
 	r := mustComeBack(t, files)
 	formattest.MustBeClean(t, r)
 
@@ -226,16 +226,16 @@ func TestOneNameTwice(t *testing.T) {
 	r := newRuntime("a").play(1, 10)
 	first := pathOf(r.files, "-callTools")
 	second := strings.Replace(first, ".json", ".2.json", 1)
-	files := change(r.files, second, strings.Replace(r.files[first], `"ev`, `"again`, 1))
+	files := formattest.Change(r.files, second, strings.Replace(r.files[first], `"ev`, `"again`, 1))
 	formattest.MustBeClean(t, mustComeBack(t, files))
 
 	st, dir := openStore(t), folder(t, r.files)
 	mustBeClean(t, st, dir)
-	replaceTree(t, dir, change(r.files, first, files[second])) // as the original does
+	replaceTree(t, dir, formattest.Change(r.files, first, files[second])) // as the original does
 	if r := mustBeClean(t, st, dir); r.Changed != 1 {
 		t.Errorf("%+v", r)
 	}
-	formattest.MustEqual(t, change(r.files, first, files[second]), exported(t, st))
+	formattest.MustEqual(t, formattest.Change(r.files, first, files[second]), exported(t, st))
 	if p := load(t, st, "a").Ledger.Runs[0].Progress; p != 4 {
 		t.Errorf("%d events are in the log, want both of the name", p)
 	}
@@ -245,7 +245,7 @@ func TestOneNameTwice(t *testing.T) {
 // They are not made up, and what the job and its run are follows from the rest.
 func TestWithoutJob(t *testing.T) {
 	r := newRuntime("a").play(2, 50)
-	files := change(r.files, "jobs/a/job.json", "-")
+	files := formattest.Change(r.files, "jobs/a/job.json", "-")
 	formattest.MustBeClean(t, mustComeBack(t, files))
 	st := openStore(t)
 	mustBeClean(t, st, folder(t, files))
@@ -345,7 +345,7 @@ func live(t testing.TB, st store, job string, p events.Payload) {
 // What is recognised: the folder perstack, the one around it, the one of the jobs, and one
 // job's; with one job the files beside it are left alone.
 func TestSniff(t *testing.T) {
-	root := folder(t, change(newRuntime("a").play(1, 10).files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"], "beside", "x"))
+	root := folder(t, formattest.Change(newRuntime("a").play(1, 10).files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"], "beside", "x"))
 	for _, c := range []struct {
 		path string
 		jobs int
@@ -367,7 +367,7 @@ func TestSniff(t *testing.T) {
 
 // A dry run says what an import would do, and does nothing.
 func TestDryRun(t *testing.T) {
-	st, dir := openStore(t), folder(t, change(small("a").files, "jobs/a/x", "y"))
+	st, dir := openStore(t), folder(t, formattest.Change(small("a").files, "jobs/a/x", "y"))
 	dry := mustImportBy(t, keyed(t), st, dir, formats.ImportOptions{DryRun: true})
 	if _, err := st.Loader().Session(t.Context(), events.Session(st.Name, "job/a"), 0); err == nil {
 		t.Error("it is there")

@@ -182,7 +182,7 @@ func sealAgain(t *testing.T, st *tally.Store, id string) {
 
 func parityKeys(t *testing.T, st *tally.Store) {
 	own := in(t, st, "p36")
-	files := change(small("a").files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"])
+	files := formattest.Change(small("a").files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"])
 	const bSetting = "jobs/b/runs/run-b/run-setting.json"
 	b := newRuntime("b")
 	b.storeSetting()

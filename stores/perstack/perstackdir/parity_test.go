@@ -55,7 +55,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 		r, own := newRuntime("a").play(1, 10), in(t, st, "p10")
 		first := pathOf(r.files, "-callTools")
 		other := strings.Replace(r.files[first], `"id":"ev`, `"id":"again`, 1)
-		files := change(r.files, strings.Replace(first, ".json", ".2.json", 1), other)
+		files := formattest.Change(r.files, strings.Replace(first, ".json", ".2.json", 1), other)
 		if r := mustComeBackOf(t, own, files); len(r.Problems) > 0 {
 			t.Error(r.Problems)
 		}
@@ -67,7 +67,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 	t.Run("P-30 foreign files, the documents' variant and half a file come out as they were", func(t *testing.T) {
 		base := small("a").files
 		half := pathOf(base, "-callTools")
-		files := change(base, "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/.DS_Store", "\x00\x01", "config.json", "{ }", "jobs/readme.txt", "hello",
+		files := formattest.Change(base, "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/.DS_Store", "\x00\x01", "config.json", "{ }", "jobs/readme.txt", "hello",
 			"jobs/a/runs/run-a/checkpoint-1754000000000-1-cp2.json", base[pathOf(base, "checkpoints/cp2")], half, base[half][:40])
 		own := in(t, st, "p30")
 		r := mustComeBackOf(t, own, files)
@@ -128,7 +128,7 @@ func parityWithoutJob(t *testing.T, st *tally.Store) {
 		r, own := newRuntime("a").play(2, 50), in(t, st, "p19")
 		r.step++
 		r.store(r.checkpoint("completed"))
-		files := change(r.files, "jobs/a/job.json", "-")
+		files := formattest.Change(r.files, "jobs/a/job.json", "-")
 		formattest.MustBeClean(t, mustComeBackOf(t, own, files))
 		mustMakeNothingUp(t, own, "a")
 

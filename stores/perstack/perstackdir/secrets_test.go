@@ -78,7 +78,7 @@ func TestImportWithoutKey(t *testing.T) {
 	for range 2 {
 		mustSay(t, mustImportBy(t, bare, st, dir, formats.ImportOptions{}), aSetting, "3 secrets; not imported: there is no key")
 		mustHideCanaries(t, st)
-		formattest.MustEqual(t, change(files, aSetting, "-"), exported(t, st))
+		formattest.MustEqual(t, formattest.Change(files, aSetting, "-"), exported(t, st))
 	}
 	if r := mustBeClean(t, st, dir); r.Changed != 1 {
 		t.Errorf("%+v", r)
@@ -124,12 +124,12 @@ func TestPrivateFiles(t *testing.T) {
 	suspect := newRuntime("a")
 	suspect.storeSetting([2]any{"remark", canary("suspect") + "0aB1cD2eF3"})
 	for name, files := range map[string]map[string]string{
-		"half a setting":         change(base, aSetting, base[aSetting][:len(base[aSetting])-20]),
-		"an editor's copy":       change(base, aSetting+"~", base[aSetting]),
-		"bytes":                  change(base, aSetting, "\x00"+base[aSetting]),
-		"a setting of elsewhere": change(base, "jobs/a/runs/other/run-setting.json", base[aSetting]),
-		"a setting of nowhere":   change(base, "jobs/a/run-setting.json", base[aSetting]),
-		"a suspect":              change(base, aSetting, suspect.files[aSetting]),
+		"half a setting":         formattest.Change(base, aSetting, base[aSetting][:len(base[aSetting])-20]),
+		"an editor's copy":       formattest.Change(base, aSetting+"~", base[aSetting]),
+		"bytes":                  formattest.Change(base, aSetting, "\x00"+base[aSetting]),
+		"a setting of elsewhere": formattest.Change(base, "jobs/a/runs/other/run-setting.json", base[aSetting]),
+		"a setting of nowhere":   formattest.Change(base, "jobs/a/run-setting.json", base[aSetting]),
+		"a suspect":              formattest.Change(base, aSetting, suspect.files[aSetting]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			mustComeBack(t, files)
