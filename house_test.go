@@ -29,6 +29,9 @@ var arrows = []struct{ pkg, may string }{
 	{"projector/catalog", "projector events internal/rawjson internal/lockfile"},
 	{".", "log projector snapshot events"},
 
+	{"agents", "events"},
+	{"agents/internal/*", "events internal/rawjson"},
+	{"agents/*", "agents agents/internal/* events internal/rawjson"}, // pure: what files say, not where they are read
 	{"formats", "log projector events internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
 	{"stores/internal/formattest", "formats log log/logtest projector events"},
