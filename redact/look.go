@@ -1,0 +1,187 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"math"
+	"strings"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// varied leaves out what a human wrote where a token belongs: xxxx, 000, a line of
+// dashes.
+func varied(secret []byte) bool {
+	var seen [256]bool
+	n := 0
+	for _, c := range secret {
+		if !seen[c] {
+			seen[c] = true
+			n++
+		}
+	}
+	return n >= min(8, len(secret)/2)
+}
+
+// mixed is for shapes that words could have too: there is a digit and a letter.
+func mixed(secret []byte) bool {
+	digit, letter := false, false
+	for _, c := range secret {
+		digit = digit || '0' <= c && c <= '9'
+		letter = letter || 'a' <= lower(c) && lower(c) <= 'z'
+	}
+	return digit && letter && varied(secret)
+}
+
+// basic is for base64 of a name and a password.
+func basic(secret []byte) bool {
+	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(string(secret), "="))
+	if err != nil {
+		return false
+	}
+	for _, c := range text {
+		if c < ' ' {
+			return false
+		}
+	}
+	return bytes.IndexByte(text, ':') >= 0
+}
+
+var keyRun = part{class: classOf("A-Za-z0-9/+"), min: 0, max: math.MaxInt}
+
+// besideAccessKey looks for AWS's other half behind the id of an access key.
+func besideAccessKey(text []byte, i int) (m match) {
+	const size, far, key = 20, 100, 40
+	if !bytes.Equal(bytes.ToUpper(text[i:i+4]), text[i:i+4]) {
+		return m
+	}
+	near := text[:min(len(text), i+size+far+key+1)]
+	for at := keyRun.run(near, i); at < len(near); {
+		end := keyRun.run(near, at)
+		if end-at == key && threeKinds(near[at:end]) && !hasPrefix(text[end:], markBegin) && !marked(text[:at]) {
+			return match{from: at, to: end, ok: true}
+		}
+		at = end + 1
+	}
+	m.deeper = bytes.IndexByte(near[i:], '\\') >= 0
+	return m
+}
+
+// threeKinds reports whether a secret has upper and lower case and digits: neither a
+// hash in hex nor a path.
+func threeKinds(s []byte) bool {
+	return !bytes.Equal(bytes.ToLower(s), s) && !bytes.Equal(bytes.ToUpper(s), s) && mixed(s)
+}
+
+var (
+	base64url  = part{class: wordy, min: 0, max: math.MaxInt}
+	base64Text = part{class: classOf(`A-Za-z0-9+/=\s`), min: 0, max: math.MaxInt}
+)
+
+// jsonWebToken takes header, claims and signature, or the five parts of one that is
+// encrypted.
+func jsonWebToken(text []byte, i int) (m match) {
+	if string(text[i:i+3]) != "eyJ" {
+		return m
+	}
+	if i > 0 && (wordy[text[i-1]] || text[i-1] == ']' && marked(text[:i])) {
+		return match{deeper: escapedAt(text, i)}
+	}
+	at := base64url.run(text, i)
+	header := text[i:at]
+	parts, short := 1, false
+	for ; parts < 5 && at < len(text) && text[at] == '.'; parts++ {
+		end := base64url.run(text, at+1)
+		short = short || end-at < 2 && parts < 2
+		at = end
+	}
+	m = match{from: i, to: at, deeper: at < len(text) && text[at] == '\\'}
+	m.ok = parts >= 3 && !short && tokenHeader(header) && !hasPrefix(text[at:], markBegin)
+	return m
+}
+
+func tokenHeader(b []byte) bool {
+	text, err := base64.RawURLEncoding.DecodeString(string(b))
+	if err != nil {
+		return false
+	}
+	object, err := rawjson.Object(text)
+	_, has := object.Get("alg")
+	return err == nil && has
+}
+
+// privateKey takes a block from its BEGIN through its END.
+func privateKey(text []byte, i int) (m match) {
+	const begin, dashes = "-----BEGIN ", "-----"
+	label := text[i:min(len(text), i+96)]
+	if !hasPrefix(label, begin) {
+		return m
+	}
+	size := bytes.Index(label[len(begin):], []byte(dashes))
+	if size < 0 {
+		return match{deeper: bytes.IndexByte(label, '\\') >= 0}
+	}
+	label = label[len(begin) : len(begin)+size]
+	if !bytes.HasSuffix(label, []byte("PRIVATE KEY")) && !bytes.HasSuffix(label, []byte("PRIVATE KEY BLOCK")) {
+		return m
+	}
+	body := i + len(begin) + size + len(dashes)
+	until := len(text)
+	if n := bytes.Index(text[body:], []byte(dashes+"BEGIN ")); n >= 0 {
+		until = body + n
+	}
+	last := "-----END " + string(label) + dashes
+	end := bytes.Index(text[body:until], []byte(last))
+	m.deeper = bytes.IndexByte(text[body:min(len(text), body+4)], '\\') >= 0
+	if end >= 0 {
+		m.from, m.to, m.ok = i, body+end+len(last), keyBytes(text[body:body+end])
+		return m
+	}
+	m.from, m.to = i, base64Text.run(text, body)
+	m.ok = keyBytes(text[body:m.to])
+	return m
+}
+
+// keyBytes reports whether a body has enough base64 for the shortest of keys: a
+// program that only names the lines has none.
+func keyBytes(body []byte) bool {
+	n := 0
+	for _, c := range body {
+		if alnum[c] || c == '+' || c == '/' {
+			n++
+		} else if c == '(' || c == ')' || c == ';' {
+			return false // a program
+		}
+	}
+	return n >= 40
+}
+
+var (
+	urlUser = part{class: classOf(`^\s/@:"'<>\\\[\](){}$,;|\x60`), min: 0, max: 128}
+	urlPass = part{class: classOf(`^\s/@:"'<>\\\[\](){}$,;|\x60`), min: 3, max: 256}
+)
+
+// urlPassword takes what stands between user and host.
+func urlPassword(text []byte, i int) (m match) {
+	at := urlUser.run(text, i+len("://"))
+	if at == len(text) || text[at] != ':' {
+		return match{deeper: at < len(text) && text[at] == '\\'}
+	}
+	end := urlPass.run(text, at+1)
+	if end < 0 || end == len(text) || text[end] != '@' {
+		return m
+	}
+	m = match{from: at + 1, to: end}
+	m.ok = !placeholder(string(text[at+1 : end]))
+	return m
+}
+
+// placeholder reports whether a password stands for one, in a text on how to write
+// a URL or in a program that makes one.
+func placeholder(s string) bool {
+	switch strings.ToLower(strings.Trim(s, "*.-_")) {
+	case "", "password", "passwd", "pass", "pw", "pwd", "secret", "token", "user", "username", "xxx", "xxxx", "xxxxx", "redacted", "your_password", "your-password":
+		return true
+	}
+	return strings.ContainsAny(s, "*") || strings.HasPrefix(s, "%") && len(s) == 2
+}

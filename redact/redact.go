@@ -1,0 +1,307 @@
+// Package redact takes known shapes of secrets out of one line before it is
+// stored: API keys, private keys, tokens, passwords in URLs, values that the
+// caller names. docs/redaction.md lists what it finds and what it does not.
+//
+// A line is usually one JSON value. Then a secret is looked for in its strings
+// and its names, also where they are escaped or hold JSON themselves, and what
+// is replaced stands inside of one string: the line stays JSON, and every byte
+// outside of what is replaced stays. Any other line, torn, glued or no text at
+// all, is searched as it is.
+//
+//	r, err := redact.New(redact.Options{Values: map[string]string{"DB_PASSWORD": os.Getenv("DB_PASSWORD")}})
+//	...
+//	line, found := r.Line(line)
+//
+// A secret is replaced by [redacted:RULE], which says nothing of its bytes, not
+// even by a hash: whoever had a guess could try it against one.
+package redact
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Options say what is looked for beside the rules of this package.
+type Options struct {
+	// Values are secrets themselves by the names that their marks have, such as
+	// environment variables and what they are set to. White space around a value
+	// does not count; what is left has at least MinValue bytes. A value is found
+	// as it stands, escaped, URL-encoded and in base64.
+	Values map[string]string
+
+	// Patterns are searched in each string of a line, unescaped, by itself.
+	Patterns []Pattern
+}
+
+// MinValue is how many bytes a value must have. A shorter one occurs by chance.
+const MinValue = 8
+
+// A Pattern is a rule of the user's.
+type Pattern struct {
+	// Name stands in the mark: 1 to 64 of A-Z a-z 0-9 _ . -
+	Name string
+
+	// Regexp is in Go's syntax (RE2). If it has groups, what the first one takes
+	// is replaced, otherwise all of the match. A pattern in which some literal
+	// text must occur costs nothing on lines without that text.
+	Regexp string
+}
+
+// Found is how often a rule was replaced in a line. Secrets that overlap are
+// replaced once, in the name of the one that begins first.
+type Found struct {
+	Rule  string
+	Count int
+}
+
+// A Redactor finds secrets. It is safe for concurrent use.
+type Redactor struct {
+	rules  []*rule
+	always []int // rules that no literal tells about
+	words  *automaton
+}
+
+// New returns a Redactor with the rules of [Rules] and those of the options. An
+// error names the option, and never has a value in it.
+func New(o Options) (*Redactor, error) {
+	r := &Redactor{rules: slices.Clone(builtin)}
+	for _, p := range o.Patterns {
+		one, err := patternRule(p)
+		if err != nil {
+			return nil, err
+		}
+		r.rules = append(r.rules, one)
+	}
+	for _, name := range sortedKeys(o.Values) {
+		one, err := valueRule(name, o.Values[name])
+		if err != nil {
+			return nil, err
+		}
+		r.rules = append(r.rules, one)
+	}
+	r.words = newAutomaton()
+	for _, word := range escapeWords {
+		r.words.add(word, escapeWord)
+	}
+	for i, one := range r.rules {
+		if len(one.words) == 0 {
+			r.always = append(r.always, i)
+		}
+		for _, word := range one.words {
+			r.words.add(word, int32(i))
+		}
+	}
+	r.words.build()
+	return r, nil
+}
+
+func sortedKeys(m map[string]string) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Format writes the type's name alone: what a Redactor knows is not for printing.
+func (r *Redactor) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Redactor") }
+
+// Line returns the line without its secrets, and what was replaced, by rule. It
+// never changes its input, and returns it itself if there was nothing to
+// replace. A second Line of the result finds nothing more, unless a pattern of
+// the user's looks at what stands beside its match.
+func (r *Redactor) Line(line []byte) ([]byte, []Found) {
+	if len(r.always) == 0 && r.quiet(line) {
+		return line, nil
+	}
+	spans := r.find(line)
+	if len(spans) == 0 {
+		return line, nil
+	}
+	return r.replace(line, spans)
+}
+
+// find returns what is to be replaced, in order and without overlaps.
+func (r *Redactor) find(line []byte) []span {
+	var spans []span
+	if rawjson.Check(line) == nil {
+		spans = r.findStrings(line)
+	} else {
+		spans = r.findText(plainView(line))
+	}
+	return cut(merge(spans), marks(line))
+}
+
+// findStrings looks into each string of a JSON line by itself. Of what it finds in
+// the whole line, such as a header whose name and value are two strings, it keeps
+// what stands inside of one.
+func (r *Redactor) findStrings(line []byte) []span {
+	var spans []span
+	whole := r.scan(line, nil, false).spans
+	sortSpans(whole)
+	for i := bytes.IndexByte(line, '"'); i >= 0; {
+		end := rawjson.StringEnd(line, i)
+		for len(whole) > 0 && whole[0].from < end {
+			if whole[0].from > i && whole[0].to < end {
+				spans = append(spans, whole[0])
+			}
+			whole = whole[1:]
+		}
+		v := plainView(line[i+1 : end-1])
+		if bytes.IndexByte(v.text, '\\') >= 0 {
+			v = v.unescaped()
+		}
+		for _, s := range r.findText(v) {
+			spans = append(spans, span{s.from + i + 1, s.to + i + 1, s.rule})
+		}
+		next := bytes.IndexByte(line[end:], '"')
+		if next < 0 {
+			break
+		}
+		i = end + next
+	}
+	return spans
+}
+
+// maxLevels is how often a text is unescaped once more: JSON in a string of JSON
+// in a string of the line's takes two.
+const maxLevels = 3
+
+// findText looks for secrets in a text and in what it says once it is unescaped.
+func (r *Redactor) findText(v view) []span {
+	var spans []span
+	for level := 0; ; level++ {
+		got := r.scan(v.text, r.always, true)
+		for _, s := range got.spans {
+			spans = append(spans, span{v.raw(s.from), v.raw(s.to), s.rule})
+		}
+		if !got.deeper || level == maxLevels || bytes.IndexByte(v.text, '\\') < 0 {
+			return spans
+		}
+		v = v.unescaped()
+	}
+}
+
+const markBegin = "[redacted:"
+
+// replace puts the marks in.
+func (r *Redactor) replace(line []byte, spans []span) ([]byte, []Found) {
+	out := make([]byte, 0, len(line)+len(spans)*len(markBegin))
+	var found []Found
+	last := 0
+	for _, s := range spans {
+		name := r.rules[s.rule].name
+		out = append(out, line[last:s.from]...)
+		out = append(out, markBegin...)
+		out = append(out, name...)
+		out = append(out, ']')
+		last = s.to
+		i := slices.IndexFunc(found, func(f Found) bool { return f.Rule == name })
+		if i < 0 {
+			i = len(found)
+			found = append(found, Found{Rule: name})
+		}
+		found[i].Count++
+	}
+	return append(out, line[last:]...), found
+}
+
+// Marked returns how many marks of a redaction a line has, whoever made them.
+func Marked(line []byte) int { return len(marks(line)) }
+
+// marks returns where the marks of a line stand.
+func marks(line []byte) []span {
+	var list []span
+	for i := 0; ; {
+		n := bytes.Index(line[i:], []byte(markBegin))
+		if n < 0 {
+			return list
+		}
+		from := i + n
+		i = from + len(markBegin)
+		end := i
+		for end < len(line) && end-i <= maxName && nameBytes[line[end]] {
+			end++
+		}
+		if end > i && end-i <= maxName && end < len(line) && line[end] == ']' {
+			list = append(list, span{from: from, to: end + 1})
+			i = end + 1
+		}
+	}
+}
+
+const maxName = 64
+
+var nameBytes = classOf("A-Za-z0-9_.-")
+
+// checkName says what is wrong with the name of a pattern or value.
+func checkName(kind, name string) error {
+	ok := name != "" && len(name) <= maxName
+	for i := range len(name) {
+		ok = ok && nameBytes[name[i]]
+	}
+	if !ok {
+		return fmt.Errorf("redact: %s %q: a name is 1 to %d of A-Z a-z 0-9 _ . -", kind, name, maxName)
+	}
+	return nil
+}
+
+// A span is what a rule wants replaced: from its first byte to the one behind.
+type span struct {
+	from, to int
+	rule     int32
+}
+
+func sortSpans(s []span) {
+	slices.SortFunc(s, func(a, b span) int {
+		if a.from != b.from {
+			return a.from - b.from
+		}
+		return b.to - a.to
+	})
+}
+
+// merge joins what overlaps.
+func merge(spans []span) []span {
+	sortSpans(spans)
+	out := spans[:0]
+	for _, s := range spans {
+		if n := len(out); n > 0 && s.from < out[n-1].to {
+			out[n-1].to = max(out[n-1].to, s.to)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// cut takes the marks that are there already out of spans: they stay.
+func cut(spans, marks []span) []span {
+	if len(marks) == 0 {
+		return spans
+	}
+	var out []span
+	for _, s := range spans {
+		for len(marks) > 0 && marks[0].to <= s.from {
+			marks = marks[1:]
+		}
+		for _, m := range marks {
+			if m.from >= s.to {
+				break
+			}
+			if m.from > s.from {
+				out = append(out, span{s.from, m.from, s.rule})
+			}
+			s.from = min(m.to, s.to)
+		}
+		if s.from < s.to {
+			out = append(out, s)
+		}
+	}
+	return out
+}

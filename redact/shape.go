@@ -1,0 +1,260 @@
+package redact
+
+import (
+	"fmt"
+	"math"
+	"regexp/syntax"
+	"strings"
+	"unicode"
+)
+
+// A shape is what a token looks like, written as a regular expression of a kind
+// that needs no way back: literals and classes of ASCII one after the other, each
+// with how often, as often as possible. It is found from a literal in it.
+type shape struct {
+	before []part // what stands before the literal, from right to left
+	word   string
+	fold   bool // upper and lower case are one
+	after  []part
+	first  int // the part of after in which the secret begins; -1: the whole shape is
+	strict bool
+}
+
+type part struct {
+	word     string // if not empty; otherwise the others
+	fold     bool
+	class    *class
+	min, max int
+	secret   bool
+}
+
+type class [256]bool
+
+// classOf returns the bytes of a class of a regular expression.
+func classOf(in string) *class { return mustShape("x[" + in + "]").after[0].class }
+
+// A match is what a rule says of a place in a text.
+type match struct {
+	from, to int
+	ok       bool
+	deeper   bool // an escape stands in the way of knowing
+}
+
+func mustShape(text string) shape {
+	re, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		panic(fmt.Sprintf("redact: shape %s: %v", text, err))
+	}
+	return shapeOf(partsOf(nil, re, false))
+}
+
+// partsOf appends the parts of an expression.
+func partsOf(parts []part, re *syntax.Regexp, secret bool) []part {
+	switch re.Op {
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			parts = partsOf(parts, sub, secret)
+		}
+	case syntax.OpCapture:
+		parts = partsOf(parts, re.Sub[0], true)
+	case syntax.OpLiteral:
+		parts = appendWord(parts, part{word: string(re.Rune), fold: re.Flags&syntax.FoldCase != 0, secret: secret})
+	case syntax.OpCharClass:
+		parts = append(parts, part{class: newClass(re), min: 1, max: 1, secret: secret})
+	case syntax.OpRepeat:
+		most := re.Max
+		if most < 0 {
+			most = math.MaxInt
+		}
+		parts = append(parts, part{class: newClass(re.Sub[0]), min: re.Min, max: most, secret: secret})
+	case syntax.OpQuest:
+		parts = append(parts, part{class: newClass(re.Sub[0]), max: 1, secret: secret})
+	default:
+		panic(fmt.Sprintf("redact: a shape cannot have %v", re))
+	}
+	return parts
+}
+
+// appendWord joins a word to the one before it, if that says the same.
+func appendWord(parts []part, p part) []part {
+	if n := len(parts); n > 0 && parts[n-1].class == nil && parts[n-1].secret == p.secret {
+		last := &parts[n-1]
+		if last.fold == p.fold || !strings.ContainsFunc(p.word, unicode.IsLetter) {
+			last.word += p.word
+			return parts
+		}
+	}
+	return append(parts, p)
+}
+
+func newClass(re *syntax.Regexp) *class {
+	if re.Op == syntax.OpLiteral && len(re.Rune) == 1 {
+		var c class
+		c[re.Rune[0]] = true
+		return &c
+	}
+	if re.Op != syntax.OpCharClass {
+		panic(fmt.Sprintf("redact: a shape cannot repeat %v", re))
+	}
+	var c class
+	for i := 0; i < len(re.Rune); i += 2 {
+		for r := re.Rune[i]; r <= min(re.Rune[i+1], 255); r++ {
+			c[r] = true
+		}
+	}
+	return &c
+}
+
+// shapeOf splits parts at the literal that the shape is found by: the first.
+func shapeOf(parts []part) shape {
+	s := shape{first: -1}
+	for len(parts) > 0 && parts[0].class != nil {
+		s.before = append([]part{parts[0]}, s.before...)
+		parts = parts[1:]
+	}
+	s.word, s.fold, s.after = parts[0].word, parts[0].fold, parts[1:]
+	for i, p := range s.after {
+		if p.secret && s.first < 0 && !parts[0].secret {
+			s.first = i
+		}
+	}
+	s.strict = len(s.word) < 4 && len(s.before) == 0
+	return s
+}
+
+// match looks at a text in which the word stands at i, in whatever case.
+func (s *shape) match(text []byte, i int) (m match) {
+	if !s.fold && string(text[i:i+len(s.word)]) != s.word {
+		return m
+	}
+	from, ok := s.back(text, i)
+	if !ok {
+		return match{deeper: escapedAt(text, from)}
+	}
+	at, secret, ok := s.forward(text, i+len(s.word))
+	if s.first >= 0 {
+		from = secret
+	} else if !s.begins(text, from) {
+		return match{deeper: ok && escapedAt(text, from)}
+	}
+	m = match{from: from, to: at, ok: ok, deeper: at < len(text) && text[at] == '\\'}
+	m.ok = ok && s.endsAt(text, at)
+	return m
+}
+
+// back goes through what stands before the word.
+func (s *shape) back(text []byte, i int) (from int, ok bool) {
+	for _, p := range s.before {
+		n := 0
+		for n < p.max && i > 0 && p.class[text[i-1]] {
+			i, n = i-1, n+1
+		}
+		if n < p.min {
+			return i, false
+		}
+	}
+	return i, true
+}
+
+// forward goes through what stands behind the word.
+func (s *shape) forward(text []byte, i int) (at, secret int, ok bool) {
+	for n, p := range s.after {
+		if n == s.first {
+			secret = i
+		}
+		to := p.run(text, i)
+		if to < 0 {
+			return i + p.common(text[i:]), secret, false
+		}
+		i = to
+	}
+	return i, secret, true
+}
+
+// run returns the end of the part that begins at i, -1 if none does.
+func (p *part) run(text []byte, i int) int {
+	if p.class == nil {
+		if p.common(text[i:]) == len(p.word) && (p.fold || hasPrefix(text[i:], p.word)) {
+			return i + len(p.word)
+		}
+		return -1
+	}
+	from := i
+	for i < len(text) && i-from < p.max && p.class[text[i]] {
+		i++
+	}
+	if i-from < p.min {
+		return -1
+	}
+	return i
+}
+
+// common returns how far a text agrees with a part that it does not have.
+func (p *part) common(text []byte) int {
+	n := 0
+	for n < len(text) && (p.class != nil && p.class[text[n]] || n < len(p.word) && lower(p.word[n]) == lower(text[n])) {
+		n++
+	}
+	return n
+}
+
+var (
+	alnum = classOf("A-Za-z0-9")
+	wordy = classOf("A-Za-z0-9_-")
+)
+
+// begins reports whether a token may begin at i: it is not the rest of a longer
+// word, nor glued to a mark. A short prefix must not follow a hyphen either.
+func (s *shape) begins(text []byte, i int) bool {
+	if i == 0 {
+		return true
+	}
+	c := text[i-1]
+	switch {
+	case c == '\\': // the token's first letter may be that of an escape
+		return !escapeLetter(text[i])
+	case c == ']':
+		return !marked(text[:i])
+	case len(s.before) > 0 && s.before[len(s.before)-1].class[c]:
+		return false
+	case s.strict:
+		return !wordy[c]
+	case len(s.before) > 0:
+		return true
+	}
+	return !alnum[c]
+}
+
+func escapeLetter(c byte) bool { return strings.IndexByte(`bfnrtu"\/`, c) >= 0 }
+
+// endsAt reports whether a token may end before i.
+func (s *shape) endsAt(text []byte, i int) bool {
+	if i == len(text) {
+		return true
+	}
+	c := text[i]
+	if last := s.after[len(s.after)-1]; last.class != nil && last.max > 1 && last.class[c] || s.strict && wordy[c] {
+		return false
+	}
+	return !alnum[c] && !hasPrefix(text[i:], markBegin)
+}
+
+func hasPrefix(text []byte, s string) bool { return len(text) >= len(s) && string(text[:len(s)]) == s }
+
+// marked reports whether a text ends with a mark.
+func marked(text []byte) bool {
+	tail := text[max(0, len(text)-len(markBegin)-maxName-1):]
+	list := marks(tail)
+	return len(list) > 0 && list[len(list)-1].to == len(tail)
+}
+
+// escapedAt reports whether what stands right before i may be an escape, so that
+// the bytes there are not what they seem.
+func escapedAt(text []byte, i int) bool {
+	for n := 1; n <= 6 && n <= i; n++ {
+		if text[i-n] == '\\' {
+			return true
+		}
+	}
+	return false
+}
