@@ -70,6 +70,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/segindex", "internal/durable"},
 	{"internal/storetest", ". embedded log log/logtest events internal/config"}, // for tests
 	{"internal/testkit", "events"},                                              // for tests
+	{"internal/tail", "internal/durable internal/lockfile"},
 	{"internal/turns", "events internal/rawjson"},
 }
 

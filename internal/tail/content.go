@@ -1,0 +1,188 @@
+package tail
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	smallContent = 64 << 20 // content of a size that is read whatever it takes on disk
+	maxInflation = 200      // bytes of content for one on disk, beyond that
+	maxWindow    = 32 << 20 // that a compressed file may need
+)
+
+// content is what a file holds; for a compressed one what it holds inflated.
+type content struct {
+	io.ReaderAt
+	info  fs.FileInfo
+	seen  seen
+	size  int64
+	born  int64 // when the file was made; 0: not known
+	close func()
+}
+
+// onDisk returns the bytes that a file takes on disk, and whether the system says so.
+func (c *content) onDisk() (int64, bool) { return onDisk(c.info) }
+
+// errSwapped says that a name did not stay the same while it was opened.
+var errSwapped = errors.New("replaced while it was opened")
+
+// openFile opens a regular file below a root for reading. The name must be that of the file
+// itself, then and now: no symbolic link is followed, whenever it was put there.
+func (t *Tailer) openFile(k key) (*os.File, fs.FileInfo, error) {
+	if k.root.dir == nil {
+		return nil, nil, fs.ErrNotExist
+	}
+	if t.beforeOpen != nil {
+		if err := t.beforeOpen(k.root.full(k.rel)); err != nil {
+			return nil, nil, err
+		}
+	}
+	f, err := k.root.dir.OpenFile(filepath.FromSlash(k.rel), openFlags, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errSwapped
+	}
+	if err == nil {
+		var named fs.FileInfo
+		if named, err = os.Lstat(k.root.full(k.rel)); err == nil && !os.SameFile(info, named) {
+			err = errSwapped
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// openContent opens the content of a file.
+func (t *Tailer) openContent(k key, packed bool) (*content, error) {
+	f, info, err := t.openFile(k)
+	if err != nil {
+		return nil, err
+	}
+	if !packed {
+		return &content{f, info, seenOf(info), info.Size(), bornOf(f), func() { f.Close() }}, nil
+	}
+	in, err := inflate(f, info)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &content{in, info, seenOf(info), in.size, bornOf(f), in.close}, nil
+}
+
+// tooSparse returns an error for a file with much more content than it takes on disk.
+func (t *Tailer) tooSparse(f *file, c *content) error {
+	has, ok := c.onDisk()
+	if ok && c.size > smallContent+maxInflation*has {
+		return fmt.Errorf("%s: %d bytes of content in %d on disk: not read", f.root.full(f.rel), c.size, has)
+	}
+	return nil
+}
+
+// An inflater reads the content of a compressed file at any place; well, if places follow
+// one another. It needs memory for what was read last and for the decoder's window.
+type inflater struct {
+	file *os.File
+	dec  *zstd.Decoder
+	head []byte // the first span
+	from int64  // where buf is in the content
+	buf  []byte
+	size int64
+}
+
+// inflate goes through a compressed file once: it must be sound and not inflate beyond
+// measure.
+func inflate(f *os.File, info fs.FileInfo) (*inflater, error) {
+	in := &inflater{file: f}
+	if err := in.rewind(); err != nil {
+		return nil, err
+	}
+	limit := smallContent + maxInflation*info.Size()
+	n, err := io.Copy(io.Discard, io.LimitReader(in.dec, limit+1))
+	if err == nil && n > limit {
+		err = fmt.Errorf("%d bytes inflate to more than %d: not read", info.Size(), limit)
+	}
+	if err == nil {
+		in.size = n
+		err = in.rewind()
+	}
+	if err != nil {
+		in.dec.Close()
+		return nil, fmt.Errorf("inflate: %w", err)
+	}
+	return in, nil
+}
+
+// rewind goes to the beginning.
+func (in *inflater) rewind() (err error) {
+	if _, err = in.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	in.from, in.buf = 0, in.buf[:0]
+	if in.dec != nil {
+		return in.dec.Reset(in.file)
+	}
+	in.dec, err = zstd.NewReader(in.file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	return err
+}
+
+func (in *inflater) close() {
+	if in != nil {
+		in.dec.Close()
+		in.file.Close()
+	}
+}
+
+// ReadAt implements io.ReaderAt.
+func (in *inflater) ReadAt(p []byte, at int64) (n int, err error) {
+	if at+int64(len(p)) <= int64(len(in.head)) {
+		return copy(p, in.head[at:]), nil
+	}
+	if at < in.from {
+		if err := in.rewind(); err != nil {
+			return 0, err
+		}
+	}
+	for n < len(p) {
+		if skip := at + int64(n) - in.from; skip < int64(len(in.buf)) {
+			n += copy(p[n:], in.buf[skip:])
+			continue
+		}
+		if err := in.more(); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// more inflates some more. What is far behind is dropped.
+func (in *inflater) more() error {
+	if len(in.buf) >= 4*fileBytes {
+		drop := len(in.buf) - 2*fileBytes
+		in.buf = in.buf[:copy(in.buf, in.buf[drop:])]
+		in.from += int64(drop)
+	}
+	was := len(in.buf)
+	in.buf = append(in.buf, make([]byte, 64<<10)...)
+	n, err := in.dec.Read(in.buf[was:])
+	in.buf = in.buf[:was+n]
+	if in.from == 0 && was < span {
+		in.head = append(in.head[:0], in.buf[:min(span, len(in.buf))]...)
+	}
+	if n > 0 {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package tail
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Lines do not depend on the pieces in which content comes, are the content, and none is
+// longer than the bound.
+func FuzzPieces(f *testing.F) {
+	f.Add([]byte("a\r\n\n \nb\x00\n\xff"), 3, 2)
+	f.Add([]byte("long line\n\n\n\n\n\n\n\r\n"), 1, 4)
+	f.Fuzz(func(t *testing.T, content []byte, chunk, bound int) {
+		bound, chunk = 1+(bound&0xff), 1+(chunk&0xff)
+		whole := &pieces{max: bound, buf: content}
+		whole.cut(len(content) + 1)
+		var all []byte
+		for _, l := range whole.lines() {
+			if l.Offset != int64(len(all)+len(l.Before)) || len(l.Bytes) > bound || l.Cut && len(l.Bytes) != bound ||
+				bytes.IndexByte(l.Bytes, '\n') >= 0 || !blank(l.Before) || l.Len() == 0 {
+				t.Fatalf("%+v of %q", l, content)
+			}
+			all = slices.Concat(all, l.Before, l.Bytes, []byte(l.End))
+		}
+		if !bytes.HasPrefix(content, all) {
+			t.Fatalf("%q has lines %q", content, all)
+		}
+		var list []Line
+		for from := 0; ; { // as they are read: some at a time, each time from behind the last line
+			p := &pieces{at: int64(from), max: bound}
+			for at := from; at < len(content) && len(p.list) == 0; {
+				next := min(len(content), at+chunk)
+				p.buf = append(p.buf, content[at:next]...)
+				at = next
+				p.cut(2)
+			}
+			if len(p.list) == 0 {
+				break
+			}
+			from += p.list[len(p.list)-1].to
+			list = append(list, p.lines()...)
+		}
+		if !slices.EqualFunc(whole.lines(), list, func(a, b Line) bool {
+			return a.Offset == b.Offset && a.Cut == b.Cut && a.End == b.End && bytes.Equal(a.Bytes, b.Bytes) && bytes.Equal(a.Before, b.Before)
+		}) {
+			t.Fatalf("%q in pieces of %d:\n%+v\n%+v", content, chunk, whole.lines(), list)
+		}
+	})
+}
+
+// Bytes are kept, whatever they are.
+func TestBytes(t *testing.T) {
+	r := newRig(t, nil)
+	long := strings.Repeat("x", 64<<20-1) + "}"
+	for name, content := range map[string]string{
+		"glued": "{}{}\n", "nul": "\x00\x00\n\x00", "utf8": "\xff\xfe\n", "crlf": "1\r\n2\r\r\n", "empty": "\n\n\n", "blank": " \n\t\r\n1\n \n",
+		"long": "1\n" + long + "\n2\n", "longer": long + long + "\n", "end": "1\n{}", "none": "",
+	} {
+		r.write(name+".jsonl", content)
+	}
+	r.run()
+	for name := range r.docs {
+		want, err := os.ReadFile(r.path(name + ".jsonl"))
+		must(t, err)
+		if name == "nul" {
+			want = want[:3] // the rest is not whole
+		}
+		r.mustHave(name, string(want))
+	}
+	if len(r.docs) != 9 {
+		t.Errorf("%d files", len(r.docs))
+	}
+}
+
+// What has no line feed waits, is asked about, and is followed by what comes.
+func TestTorn(t *testing.T) {
+	r := newRig(t, nil)
+	r.open()
+	r.write("a.jsonl", "1\n{}")
+	r.write("b.jsonl", "1\n{")
+	r.drain()
+	r.now = r.now.Add(29 * time.Second)
+	r.drain()
+	r.mustHave("a", "1\n")
+	r.now = r.now.Add(2 * time.Second)
+	r.drain()
+	r.mustHave("a", "1\n{}")
+	r.run()
+	r.mustHave("b", "1\n")
+	r.append("a.jsonl", "\n2\n")
+	r.append("b.jsonl", "}\n")
+	r.run()
+	r.mustHave("a", "1\n{}\n2\n")
+	r.mustHave("b", "1\n{}\n")
+	r.mustBe()
+}
+
+// No more is given out than the bounds say, and all of it comes once it is acknowledged.
+func TestBackpressure(t *testing.T) {
+	r := newRig(t, nil)
+	r.hold = true
+	many, big := strings.Repeat("1\n", 2000), strings.Repeat(strings.Repeat("x", 1<<20)+"\n", 10)
+	r.write("many.jsonl", many)
+	for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+		r.write(name+".jsonl", big)
+	}
+	r.drain()
+	total := 0
+	for name, d := range r.docs {
+		total += len(d.content)
+		if d.lines > fileLines || len(d.content) > fileBytes {
+			t.Errorf("%s: %d lines, %d bytes", name, d.lines, len(d.content))
+		}
+	}
+	if total > totalBytes || total < totalBytes-fileBytes {
+		t.Errorf("%d bytes are on their way", total)
+	}
+	if s := r.tail.Status(); s.Lag != int64(26*len(big)+len(many)) {
+		t.Errorf("lag is %d", s.Lag)
+	}
+	r.hold = false
+	r.ack()
+	r.run()
+	r.mustHave("many", many)
+	for name, d := range r.docs {
+		if name != "many" && string(d.content) != big {
+			t.Errorf("%s has %d bytes", name, len(d.content))
+		}
+	}
+	if s := r.tail.Status(); s.Lag != 0 {
+		t.Errorf("lag is %d", s.Lag)
+	}
+}

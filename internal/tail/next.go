@@ -1,0 +1,253 @@
+package tail
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A queue is of files that may have something to deliver.
+type queue []*file
+
+// ready is what can be delivered, or may be.
+type ready struct {
+	notices        []*Batch
+	live, backfill queue
+	alone          *file // the first of live, whose next line is so long that it waits until all is acknowledged
+	bytes          int64 // delivered and not acknowledged
+}
+
+// Next returns the next batch: of the files that changed lately first, a batch of each in
+// turn. It waits until there is one. It returns the context's error when that ends, ErrClosed
+// after Close, and io.EOF if Options.Once is set and everything was delivered.
+func (t *Tailer) Next(ctx context.Context) (*Batch, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if t.closed {
+			return nil, ErrClosed
+		}
+		b, isIdle := t.step()
+		switch {
+		case b != nil:
+			return b, nil
+		case !isIdle:
+		case t.o.Once && t.isOver():
+			return nil, io.EOF
+		default:
+			t.wait(ctx)
+		}
+	}
+}
+
+// step does a small part of the work and returns what it finds to deliver. isIdle says that
+// there is nothing to do before something happens.
+func (t *Tailer) step() (b *Batch, isIdle bool) {
+	t.takeAcks()
+	t.takeKicks()
+	t.takeEvents()
+	now := t.o.Now()
+	t.due(now)
+	t.saveIfDue(now)
+	if b := t.notice(); b != nil {
+		return b, false
+	}
+	if b := t.deliver(&t.ready.live); b != nil {
+		return b, false
+	}
+	if t.lookAround() {
+		return nil, false
+	}
+	if t.o.Once {
+		t.takeTorn()
+		t.tellGone()
+	}
+	if b := t.deliver(&t.ready.backfill); b != nil {
+		return b, false
+	}
+	return nil, len(t.ready.notices) == 0 && (len(t.ready.live) == 0 && len(t.ready.backfill) == 0 || t.isHeld())
+}
+
+// isHeld reports whether nothing can be delivered before something is acknowledged.
+func (t *Tailer) isHeld() bool {
+	return t.ready.bytes >= totalBytes || t.ready.alone != nil && t.ready.bytes > 0
+}
+
+// isOver reports whether everything that was there was delivered: no file waits for an
+// acknowledgement to be read on, and none is missed that could be gone.
+func (t *Tailer) isOver() bool {
+	if len(t.ready.live)+len(t.ready.backfill)+len(t.torn)+len(t.again) > 0 {
+		return false
+	}
+	for _, d := range t.folders {
+		for _, f := range d.files {
+			if f.parked {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (t *Tailer) notice() *Batch {
+	if len(t.ready.notices) == 0 {
+		return nil
+	}
+	b := t.ready.notices[0]
+	t.ready.notices[0] = nil
+	t.ready.notices = t.ready.notices[1:]
+	if b.file != nil {
+		t.give(b.file, b)
+	}
+	return b
+}
+
+// tell has a batch without lines delivered.
+func (t *Tailer) tell(f *file, b *Batch) {
+	b.file = f
+	t.ready.notices = append(t.ready.notices, b)
+}
+
+// enqueue has a file read when its turn comes.
+func (t *Tailer) enqueue(f *file, isLive bool) {
+	f.live = f.live || isLive
+	q := &t.ready.backfill
+	if f.live {
+		q = &t.ready.live
+	}
+	if f.queue != q {
+		f.queue = q
+		*q = append(*q, f)
+	}
+}
+
+// deliver reads files of a queue until one has something, some at most.
+func (t *Tailer) deliver(q *queue) *Batch {
+	for range min(len(*q), step) {
+		if t.isHeld() {
+			return nil
+		}
+		f := (*q)[0]
+		(*q)[0] = nil
+		*q = (*q)[1:]
+		if t.ready.alone == f {
+			t.ready.alone = nil
+		}
+		if f.queue != q || f.folder == nil {
+			continue // it is in the other one, or was dropped
+		}
+		f.queue = nil
+		if f.outLines >= fileLines || f.outBytes >= fileBytes {
+			f.parked = true
+			continue
+		}
+		if b := t.readFile(f); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// takeKicks puts the files that were kicked first.
+func (t *Tailer) takeKicks() {
+	t.mail.Lock()
+	kicks := t.mail.kicks
+	t.mail.kicks = nil
+	t.mail.Unlock()
+	for _, name := range kicks {
+		for _, r := range t.roots {
+			if rel, ok := strings.CutPrefix(name, r.path+string(filepath.Separator)); ok {
+				t.kick(key{r, filepath.ToSlash(filepath.Clean(rel))})
+			}
+		}
+	}
+}
+
+// kick looks at a file and reads it first. If its folder is not known, that is listed first.
+func (t *Tailer) kick(k key) {
+	d := t.folderOf(k)
+	if d == nil {
+		return
+	}
+	t.lookAt(k)
+	f := d.files[filepath.Base(k.rel)]
+	if f == nil || f.parked {
+		return
+	}
+	f.live, f.queue = true, &t.ready.live
+	t.ready.live = append(queue{f}, t.ready.live...)
+}
+
+// folderOf returns the folder of a name, after looking at the folders on the way to it that
+// are not known yet.
+func (t *Tailer) folderOf(k key) *folder {
+	var known string
+	for _, part := range strings.Split(k.rel, "/") {
+		if part == ".." {
+			return nil
+		}
+	}
+	d := t.folders[key{k.root, "."}]
+	for at, c := range k.rel {
+		if c != '/' || d == nil {
+			continue
+		}
+		known = k.rel[:at]
+		if t.folders[key{k.root, known}] == nil {
+			t.lookAt(key{k.root, known})
+		}
+		d = t.folders[key{k.root, known}]
+	}
+	return d
+}
+
+// wait waits until something happens or is due. The caller holds mu, which is given up
+// meanwhile.
+func (t *Tailer) wait(ctx context.Context) {
+	timer := time.NewTimer(t.pause())
+	defer timer.Stop()
+	events, errs := t.events()
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	select {
+	case <-ctx.Done():
+	case <-t.mail.wake:
+	case <-timer.C:
+	case e, ok := <-events:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if ok && !t.closed {
+			t.onEvent(e)
+		}
+	case err, ok := <-errs:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if ok && !t.closed {
+			t.onWatchError(err)
+		}
+	}
+}
+
+// pause returns for how long there is nothing to do if nothing happens.
+func (t *Tailer) pause() time.Duration {
+	a := &t.agenda
+	next := a.folders
+	if a.all.Before(next) {
+		next = a.all
+	}
+	if t.unwatched > 0 && a.poll.Before(next) {
+		next = a.poll
+	}
+	if len(t.torn)+len(t.absent)+len(t.again) > 0 && a.second.Before(next) {
+		next = a.second
+	}
+	if len(t.dirty) > 0 && t.journal != nil && t.journal.due.Before(next) {
+		next = t.journal.due
+	}
+	return max(next.Sub(t.o.Now()), time.Millisecond)
+}

@@ -1,0 +1,264 @@
+package tail
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/tallylog/tally/internal/durable"
+)
+
+// The state is a file of lines: a checksum in hex, a space, JSON. The first has the key of
+// the fingerprints, each other one says how far a file was read, in place of what an earlier
+// line says of it. A line that is not whole, as a crash leaves it, says nothing. The file is
+// written anew when most of it is out of date, and is not synced: what it lacks after a power
+// cut is delivered again.
+
+// header is the first line of the state.
+type header struct {
+	Version int    `json:"tail"`
+	Key     []byte `json:"key"`
+}
+
+// A record is how far a file was read. Path and prints are in base64: names are any bytes.
+type record struct {
+	Root    string `json:"root"`
+	Path    []byte `json:"path"`
+	Dev     uint64 `json:"dev,omitempty"`
+	Ino     uint64 `json:"ino,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	Time    int64  `json:"mtime,omitempty"`
+	Born    int64  `json:"born,omitempty"`
+	End     int64  `json:"end,omitempty"` // of the content of a compressed file
+	Offset  int64  `json:"offset,omitempty"`
+	Head    []byte `json:"head,omitempty"`
+	Tail    []byte `json:"tail,omitempty"`
+	Chain   []byte `json:"chain,omitempty"`
+	Weak    bool   `json:"weak,omitempty"`
+	Settled bool   `json:"settled,omitempty"`
+	Gone    int64  `json:"gone,omitempty"` // since when, in s since 1970
+	Left    bool   `json:"left,omitempty"` // the file has another path, or is not remembered any more
+}
+
+// remembered is how long a file that is gone is remembered, in case it comes back.
+const remembered = 30 * 24 * time.Hour
+
+// place names a file in the state.
+type place struct{ root, path string }
+
+func (r *record) place() place { return place{r.Root, string(r.Path)} }
+
+// A journal is the state as it is written.
+type journal struct {
+	path    string
+	key     [32]byte
+	f       *os.File
+	lines   int       // in the file
+	due     time.Time // not to be written before
+	records int       // when it was written anew
+}
+
+func encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(b), b), nil
+}
+
+// decode reads a line of the state; false if it is not whole.
+func decode(line []byte, v any) bool {
+	sum, b, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
+	return ok && string(sum) == fmt.Sprintf("%08x", crc32.ChecksumIEEE(b)) && json.Unmarshal(b, v) == nil
+}
+
+// readJournal reads the state. Without one, or without its first line, it has no records
+// and the key that is given.
+func readJournal(path string, key [32]byte) (map[place]record, [32]byte, error) {
+	records := make(map[place]record)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return records, key, nil
+	}
+	if err != nil {
+		return nil, key, err
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	line, _ := in.ReadBytes('\n')
+	var h header
+	if !decode(line, &h) || h.Version != 1 || len(h.Key) != len(key) {
+		return records, key, nil
+	}
+	copy(key[:], h.Key)
+	for err == nil {
+		line, err = in.ReadBytes('\n')
+		var r record
+		switch {
+		case !decode(line, &r):
+		case r.Left:
+			delete(records, r.place())
+		default:
+			records[r.place()] = r
+		}
+	}
+	return records, key, nil
+}
+
+// writeJournal writes the state anew and opens it for what follows.
+func writeJournal(path string, key [32]byte, records map[place]record) (*journal, error) {
+	all, err := encode(header{1, key[:]})
+	for _, r := range records {
+		line, lineErr := encode(r)
+		all, err = append(all, line...), errors.Join(err, lineErr)
+	}
+	if err == nil {
+		err = durable.Replace(path, all, 0o600, durable.NoSync)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &journal{path: path, key: key, f: f, lines: len(records), records: len(records)}, nil
+}
+
+func (j *journal) close() error { return j.f.Close() }
+
+// append writes records behind those that are there. It begins a line, so that one that was
+// cut off before stays alone.
+func (j *journal) append(list []record) error {
+	all := []byte("\n")
+	for _, r := range list {
+		line, err := encode(r)
+		if err != nil {
+			return err
+		}
+		all = append(all, line...)
+	}
+	j.lines += len(list)
+	_, err := j.f.Write(all)
+	return err
+}
+
+// restore remembers a file as the state has it.
+func (t *Tailer) restore(r record) {
+	for _, root := range t.roots {
+		if root.id != r.Root {
+			continue
+		}
+		f := newFile(key{root, string(r.Path)})
+		f.now = seen{node{r.Dev, r.Ino}, r.Size, r.Time}
+		f.read, f.end, f.settled, f.born = f.now, r.Size, r.Settled, r.Born
+		if f.packed {
+			f.end = r.End
+		}
+		f.mark = mark{Offset: r.Offset, Weak: r.Weak}
+		copy(f.mark.Head[:], r.Head)
+		copy(f.mark.Tail[:], r.Tail)
+		copy(f.mark.Chain[:], r.Chain)
+		f.acked, f.isTold, f.saved = f.mark, true, r.place()
+		if r.Gone != 0 {
+			f.gone, f.goneAcked, f.missing = true, true, time.Unix(r.Gone, 0)
+		}
+		t.lost[f.key] = f
+		t.index(f)
+		return
+	}
+}
+
+// record returns what the state is to have of a file.
+func (f *file) record() record {
+	r := record{
+		Root: f.at.root, Path: []byte(f.at.path),
+		Dev: f.read.node.dev, Ino: f.read.node.ino, Size: f.read.size, Time: f.read.mtime,
+		Offset: f.acked.Offset, Head: f.acked.Head[:], Tail: f.acked.Tail[:], Chain: f.acked.Chain[:], Weak: f.acked.Weak,
+		Settled: f.settled, Born: f.born,
+	}
+	if f.packed {
+		r.End = f.end
+	}
+	if f.goneAcked {
+		r.Gone = f.missing.Unix()
+	}
+	return r
+}
+
+// saveIfDue writes what changed, if it is time to.
+func (t *Tailer) saveIfDue(now time.Time) {
+	if len(t.dirty) == 0 || t.journal == nil || !reached(now, t.journal.due, t.o.Save) {
+		return
+	}
+	t.journal.due = now.Add(t.o.Save)
+	t.stateErr = t.save()
+}
+
+// save writes what changed since it was written last. On an error that is still to be
+// written.
+func (t *Tailer) save() error {
+	if t.journal == nil {
+		clear(t.dirty)
+		return nil
+	}
+	var list []record
+	for f := range t.dirty {
+		if f.ackedTurn != f.turn || f.rewriting || f.acked.Offset == 0 && f.saved == (place{}) {
+			continue // what the state has still says that it was rewritten
+		}
+		if f.saved != f.at && f.saved != (place{}) {
+			list = append(list, record{Root: f.saved.root, Path: []byte(f.saved.path), Left: true})
+		}
+		list = append(list, f.record())
+	}
+	if len(list) > 0 {
+		if err := t.write(list); err != nil {
+			return fmt.Errorf("tail: state %s: %w", t.journal.path, err)
+		}
+	}
+	for f := range t.dirty {
+		if f.ackedTurn == f.turn && !f.rewriting {
+			f.saved = f.at
+			delete(t.dirty, f)
+		}
+	}
+	return nil
+}
+
+// write appends records to the state, or writes it anew if that is shorter by half.
+func (t *Tailer) write(list []record) error {
+	if t.journal.lines < 2*t.journal.records+1000 {
+		return t.journal.append(list)
+	}
+	records, key, err := readJournal(t.journal.path, t.journal.key)
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		if r.Left {
+			delete(records, r.place())
+		} else {
+			records[r.place()] = r
+		}
+	}
+	for at, r := range records {
+		if r.Gone != 0 && (t.since(time.Unix(r.Gone, 0)) > remembered || len(records) > 2*t.o.MaxFiles) {
+			delete(records, at)
+		}
+	}
+	next, err := writeJournal(t.journal.path, key, records)
+	if err != nil {
+		return err
+	}
+	next.due = t.journal.due
+	t.journal.close()
+	t.journal = next
+	return nil
+}

@@ -1,0 +1,7 @@
+//go:build !darwin && !freebsd && !netbsd && !openbsd && !dragonfly
+
+package tail
+
+import "math"
+
+const maxWatches = math.MaxInt
