@@ -30,9 +30,8 @@ var arrows = []struct{ pkg, may string }{
 	{".", "log projector snapshot events"},
 
 	{"agents", "events"},
-	{"agents/internal/*", "events internal/rawjson"},
-	{"agents/*", "agents agents/internal/* events internal/rawjson"}, // pure: what files say, not where they are read
-	{"redact", "internal/rawjson"},                                   // pure: no I/O, no clock
+	{"agents/*", "agents events internal/rawjson internal/turns"}, // pure: what files say, not where they are read
+	{"redact", "internal/rawjson"},                                // pure: no I/O, no clock
 
 	{"formats", "log projector events internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},

@@ -47,6 +47,10 @@ type File struct {
 	Stem    string // names the file wherever it is moved to; ids of its lines begin with it
 	Session string // the session's id in tally: claude/<project>/<id>
 	Thread  string // in which its messages stand: Main, or agent/<id> for a sub-agent
+
+	// Archived says that the agent has put the file away: its session is archived as long
+	// as it lies there.
+	Archived bool
 }
 
 // Fold is what is known of a file by the lines so far. It is small beside them.
@@ -82,7 +86,7 @@ type Fact struct {
 
 // Place is the end of a line, which is an offset of the log for who has stored the lines.
 type Place struct {
-	Session string // the session whose line it is; "": this one
+	Session string // the session whose line it is; "": this one, or if it has no such file, the one that has
 	Stem    string // the file's; "": that of the session's newest file, this one left out
-	End     int64  // where the line ends; 0: before the first one
+	End     int64  // where the line ends; 0: before all that the session has, what it inherits included
 }

@@ -9,7 +9,7 @@ import (
 
 // quietNames are members in which nobody says anything: types, states and times; proofs
 // and what is encrypted; counts; what a program keeps for itself; settings of a request
-// that a response repeats. With a dot it is a member of an object of that name. So is
+// that a response repeats, and turns that a compaction does. With a dot it is a member of an object of that name. So is
 // every name that ends in id, as id, call_id and toolCallId do.
 var quietNames = names(`
 	type object role Role status state phase lc index finish_reason finishReason stop_reason stop_sequence
@@ -18,6 +18,8 @@ var quietNames = names(`
 	usage usageMetadata usage_metadata token_usage totalUsage safetyRatings safety_ratings detail format
 	metadata providerOptions providerMetadata callProviderMetadata resultProviderMetadata experimental_providerMetadata
 	response_metadata cache_control caller videoMetadata video_metadata
+	internal_chat_message_metadata_passthrough
+	replacement_history replacement_history_metadata retained_context latest_token_usage_record resume_metadata
 	tools tool_choice truncation prompt_cache_key prompt_cache_retention
 	text.format text.verbosity reasoning.effort reasoning.summary reasoning.mode response.headers response.body request.body
 	RedactedReasoning.data codeExecutionResult.outcome code_execution_result.outcome`)

@@ -1,0 +1,122 @@
+package codex
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Rollout is a thread that Codex is to continue: the lines of another one, up to where
+// somebody wants to go on from, as one file that refers to no other.
+type Rollout struct {
+	Thread string    // the new thread, a UUID of version 7
+	From   string    // the thread whose lines they are, a UUID
+	Began  time.Time // when the new thread begins
+	Lines  [][]byte  // in effect, in their order, of all files of the thread and of those it continues
+}
+
+// Name returns where in Codex' home the file is to lie, given the zone of the machine.
+func (r Rollout) Name(zone *time.Location) string {
+	at := r.Began.In(zone)
+	return path.Join(current, at.Format("2006/01/02"), "rollout-"+at.Format(stamp)+"-"+r.Thread+".jsonl")
+}
+
+// Append appends the file. The first session_meta becomes that of the new thread; others
+// are left out, and so are what is no line of a rollout and what takes back turns, because
+// they are taken back already. All else stays as it is but for the numbers of the lines: of
+// what the lines say that they took, the old thread's name says that it counts there. What a sub-agent was told of its parent
+// is part of the conversation from then on.
+func (r Rollout) Append(dst []byte) ([]byte, error) {
+	if !isUUID(r.Thread) || !isUUID(r.From) || r.Thread == r.From {
+		return dst, fmt.Errorf("a rollout of thread %q from %q: want two UUIDs", r.Thread, r.From)
+	}
+	w := &writer{r: r, out: dst}
+	for i, line := range r.Lines {
+		for _, e := range entriesOf(line) {
+			if err := w.entry(e); err != nil {
+				return dst, fmt.Errorf("line %d of thread %s: %w", i+1, r.From, err)
+			}
+		}
+	}
+	if !w.begun {
+		return dst, fmt.Errorf("thread %s has no session_meta", r.From)
+	}
+	return w.out, nil
+}
+
+// writer is a rollout while it is written.
+type writer struct {
+	r      Rollout
+	out    []byte
+	begun  bool
+	number int64 // of the next line
+	plain  bool  // the lines have no numbers
+}
+
+func (w *writer) entry(e entry) error {
+	switch {
+	case e.kind == "session_meta" && w.begun, e.kind == "event_msg" && e.event == "thread_rolled_back":
+		return nil
+	case e.kind == "session_meta":
+		w.begun, w.plain = true, e.payload.Text("history_mode") != "paginated"
+		raw, err := w.meta(e)
+		if err != nil {
+			return err
+		}
+		return w.line(raw)
+	case !w.begun:
+		return nil
+	}
+	return w.line(e.raw)
+}
+
+// references are members of a session_meta that lead to other files and threads.
+var references = []string{"forked_from_ordinal_exclusive", "history_base", "parent_thread_id", "subagent_history_start_ordinal", "thread_source"}
+
+// meta is the session_meta of the new thread.
+func (w *writer) meta(e entry) (raw []byte, err error) {
+	at := w.r.Began.UTC().Format("2006-01-02T15:04:05.000Z")
+	raw, err = set(e.raw, "timestamp", at)
+	if err != nil {
+		return nil, err
+	}
+	m, err := rawjson.Object(raw)
+	if err != nil {
+		return nil, err
+	}
+	payload := value(m, "payload")
+	for _, name := range references {
+		if payload, err = rawjson.DeleteMember(payload, name); err != nil {
+			return nil, err
+		}
+	}
+	for _, pair := range [][2]string{{"id", w.r.Thread}, {"session_id", w.r.Thread}, {"timestamp", at}, {"forked_from_id", w.r.From}, {"source", "cli"}} {
+		if payload, err = set(payload, pair[0], pair[1]); err != nil {
+			return nil, err
+		}
+	}
+	return rawjson.SetMember(raw, "payload", payload)
+}
+
+// set changes a member to a text.
+func set(object []byte, name, text string) ([]byte, error) {
+	return rawjson.SetMember(object, name, rawjson.AppendString(nil, text))
+}
+
+// line writes a line with its number.
+func (w *writer) line(raw []byte) (err error) {
+	if w.plain {
+		raw, err = rawjson.DeleteMember(raw, "ordinal")
+	} else {
+		raw, err = rawjson.SetMember(raw, "ordinal", strconv.AppendInt(nil, w.number, 10))
+	}
+	if err != nil {
+		return err
+	}
+	w.number++
+	w.out = append(append(w.out, raw...), '\n')
+	return nil
+}
