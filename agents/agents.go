@@ -59,7 +59,8 @@ type Fold interface {
 	// line has no end of line, and may be anything: blank, no JSON, several values.
 	Line(at Span, line []byte) Meaning
 	// Quiet says what follows from the fact that nothing has come for a while: ends of
-	// turns, the last cost. More lines may come all the same.
+	// turns, the last cost. More lines may come all the same. Its keys are none of the
+	// last line's facts.
 	Quiet() []Fact
 }
 
@@ -72,7 +73,7 @@ type Meaning struct {
 	ID     string    // of the line itself, the same wherever it is copied; "": it has none
 	Turn   string    // id of the message that it is or belongs to; "": none
 	Time   time.Time // as the line says; zero: it does not
-	Before []Fact    // what happened before the line could be written: a rewind, the session's beginning
+	Before []Fact    // what happened before the line could be written: a rewind, the session's beginning, which every file of it says at its first line: the first one counts
 	After  []Fact    // what follows from it
 }
 
@@ -80,7 +81,7 @@ type Meaning struct {
 type Fact struct {
 	Key     string         // tells the facts of one line apart, and is the same for the same line every time
 	Time    time.Time      // zero: the line's
-	Payload events.Payload // without the offsets that Place stands for
+	Payload events.Payload // without the offsets that Place stands for, and SessionCreated.CreatedAt if the line says no time
 	Place   *Place         // of SessionRewound.To, SessionCreated.Fork.Offset or SessionCreated.Parent.Offset; nil: none
 }
 

@@ -87,14 +87,14 @@ type part struct {
 
 // Said reads the turn.
 func (t turn) Said() said {
-	if b := t.turn.Bytes; t.turn.Raw == nil {
+	read, ok := render.Read(t.turn)
+	if b := t.turn.Bytes; !ok && t.turn.Raw == nil {
 		text := plain.Bytes(int64(len(b))) + ", not text"
 		if utf8.Valid(b) {
 			text = string(b)
 		}
 		return said{Parts: []part{newPart(turns.Part{Role: "bytes", Text: text})}}
 	}
-	read, ok := turns.Read(t.turn.Raw)
 	if !ok {
 		return said{Parts: []part{newPart(turns.Part{Kind: turns.Other, Role: "json", Text: string(t.turn.Raw)})}}
 	}

@@ -25,7 +25,7 @@ func Opening(f projector.Fact) string {
 	}
 	for _, name := range names {
 		for _, t := range brought.Turns(name) {
-			if text := asked(t.Raw); text != "" {
+			if text := asked(t); text != "" {
 				return text
 			}
 		}
@@ -35,13 +35,10 @@ func Opening(f projector.Fact) string {
 
 // asked is the first line that a user says in a turn. A turn that is text alone says not
 // who speaks, and is taken for a user's.
-func asked(raw events.Raw) string {
-	if raw == nil {
-		return ""
-	}
-	t, _ := turns.Read(raw) // of what has no known shape it is not known who speaks
-	for _, p := range t.Parts {
-		if p.Kind == turns.Said && (strings.EqualFold(p.Role, "user") || t.Shape == "text") {
+func asked(t projector.Turn) string {
+	read, _ := Read(t) // of what has no known shape it is not known who speaks
+	for _, p := range read.Parts {
+		if p.Kind == turns.Said && (strings.EqualFold(p.Role, "user") || read.Shape == "text") {
 			if text := firstLine(p.Text); text != "" {
 				return text
 			}

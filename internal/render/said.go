@@ -10,13 +10,13 @@ import (
 
 // Said returns what views look at of a turn: who speaks, its text, what it took and the
 // tools it used. The text is what was said, thought, called, answered and shown, without
-// labels and images; JSON that is no turn is its own. Bytes that are not JSON say nothing.
+// labels and images; JSON that is no turn is its own. Bytes that are no turn say nothing.
 func Said(t projector.Turn) projector.Said {
-	if t.Raw == nil {
+	read, ok := Read(t)
+	switch {
+	case !ok && t.Raw == nil:
 		return projector.Said{}
-	}
-	read, ok := turns.Read(t.Raw)
-	if !ok {
+	case !ok:
 		return projector.Said{Roles: "json", Text: turns.Plain(string(t.Raw))}
 	}
 	s := projector.Said{Model: read.Model, Response: read.Response, Usage: read.Usage}

@@ -32,11 +32,11 @@ func Turn(t projector.Turn) []Line { return new(Calls).Turn(t) }
 
 // Turn returns the messages of the thread's next turn, as the function Turn does.
 func (c *Calls) Turn(t projector.Turn) []Line {
-	if t.Raw == nil {
+	read, ok := Read(t)
+	switch {
+	case !ok && t.Raw == nil:
 		return []Line{{Role: "bytes", Text: plain.Bytes(int64(len(t.Bytes))) + ", not JSON"}}
-	}
-	read, ok := turns.Read(t.Raw)
-	if !ok {
+	case !ok:
 		return []Line{{Role: "json", Text: string(rawjson.AppendCompact(nil, t.Raw))}}
 	}
 	c.name(read.Parts)
@@ -45,6 +45,14 @@ func (c *Calls) Turn(t projector.Turn) []Line {
 		lines = append(lines, part(p))
 	}
 	return lines
+}
+
+// Read returns what a turn says, false if it has no known shape.
+func Read(t projector.Turn) (turns.Turn, bool) {
+	if t.Raw == nil {
+		return turns.ReadGlued(t.Bytes)
+	}
+	return turns.Read(t.Raw)
 }
 
 // name remembers the calls among the parts of a turn, and gives results the names of

@@ -1,4 +1,6 @@
 package turns
 
-// Quiet is quiet, for tests.
+// Quiet is quiet, and ClaudeLine the name of a line in what it is asked, for tests.
 var Quiet = quiet
+
+const ClaudeLine = claudeLine

@@ -9,7 +9,8 @@ import (
 
 // quietNames are members in which nobody says anything: types, states and times; proofs
 // and what is encrypted; counts; what a program keeps for itself; settings of a request
-// that a response repeats, and turns that a compaction does. With a dot it is a member of an object of that name. So is
+// that a response repeats; turns that a compaction does; what a tool's answer is to the program
+// that ran it. With a dot it is a member of an object of that name. So is
 // every name that ends in id, as id, call_id and toolCallId do.
 var quietNames = names(`
 	type object role Role status state phase lc index finish_reason finishReason stop_reason stop_sequence
@@ -22,7 +23,12 @@ var quietNames = names(`
 	replacement_history replacement_history_metadata retained_context latest_token_usage_record resume_metadata
 	tools tool_choice truncation prompt_cache_key prompt_cache_retention
 	text.format text.verbosity reasoning.effort reasoning.summary reasoning.mode response.headers response.body request.body
-	RedactedReasoning.data codeExecutionResult.outcome code_execution_result.outcome`)
+	RedactedReasoning.data codeExecutionResult.outcome code_execution_result.outcome
+	uuid claude-line.parentUuid claude-line.logicalParentUuid claude-line.leafUuid claude-line.sourceToolAssistantUUID message.toolUseResult attachment.commandMode
+	claude-line.toolUseID claude-line.parentToolUseID claude-line.sourceToolUseID claude-line.toolUseResult
+	claude-line.cwd claude-line.gitBranch claude-line.version claude-line.slug claude-line.userType claude-line.entrypoint
+	claude-line.permissionMode claude-line.level claude-line.thinkingMetadata claude-line.todos claude-line.origin
+	claude-line.forkedFrom claude-line.snapshot claude-line.compactMetadata`)
 
 func names(list string) map[string]bool {
 	set := make(map[string]bool)

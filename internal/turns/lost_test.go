@@ -3,6 +3,7 @@ package turns_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -122,8 +123,8 @@ func lost(turn []byte, read turns.Turn) string {
 		}
 		return false
 	}
-	for _, text := range texts(turn) {
-		if !has(text) && !isImage(text) && !(isObject(text) && !slices.ContainsFunc(texts([]byte(text)), func(inner string) bool { return !has(inner) })) {
+	for _, text := range texts(turn, read.Shape) {
+		if !has(text) && !isTagged(text, read.Shape, has) && !isImage(text) && !(isObject(text) && !slices.ContainsFunc(texts([]byte(text), ""), func(inner string) bool { return !has(inner) })) {
 			return text
 		}
 	}
@@ -146,12 +147,26 @@ func isImage(text string) bool {
 // all returns every text in a value, texts those that somebody may have said. A value
 // that is not JSON has none.
 func all(value string) []string {
-	return walk([]byte(value), func(string, string) bool { return false })
+	return walk("", []byte(value), func(string, string) bool { return false })
 }
-func texts(value []byte) []string { return walk(value, turns.Quiet) }
+func texts(value []byte, shape string) []string {
+	if shape == "claude-code" {
+		return walk(turns.ClaudeLine, value, turns.Quiet)
+	}
+	return walk("", value, turns.Quiet)
+}
+
+// tag is one that Claude Code writes around commands and what they print.
+var tag = regexp.MustCompile(`</?(command|bash|local-command)-[a-z]+>`)
+
+// isTagged reports whether all that stands between tags is there.
+func isTagged(text, shape string, has func(string) bool) bool {
+	pieces := tag.Split(text, -1)
+	return shape == "claude-code" && len(pieces) > 1 && !slices.ContainsFunc(pieces, func(piece string) bool { return !has(strings.TrimSpace(piece)) })
+}
 
 // walk is a reader of JSON of its own: what it finds must not depend on what is tested.
-func walk(value []byte, quiet func(object, name string) bool) []string {
+func walk(root string, value []byte, quiet func(object, name string) bool) []string {
 	var v any
 	if json.Unmarshal(value, &v) != nil {
 		return nil
@@ -176,6 +191,22 @@ func walk(value []byte, quiet func(object, name string) bool) []string {
 			}
 		}
 	}
-	visit("", "", v)
+	visit("", root, v)
 	return list
+}
+
+// Lines of Claude Code that stand in one are read, each as it is; nothing else is that is
+// no JSON.
+func TestReadGlued(t *testing.T) {
+	const said = `{"type":"assistant","uuid":"a","message":{"role":"assistant","content":[{"type":"text","text":"So."}]}}`
+	const summary = `{"type":"summary","summary":"Belts","leafUuid":"a"}`
+	read, ok := turns.ReadGlued([]byte(said + summary))
+	if want := "claude-code\nsaid assistant: So.\nsaid summary: Belts\n"; !ok || tell(read) != want {
+		t.Errorf("%v\n%s", ok, tell(read))
+	}
+	for _, line := range []string{"", said, said + `{"torn`, said + `{"type":"unknown"}`, `{}{}`, "\x00"} {
+		if read, ok := turns.ReadGlued([]byte(line)); ok {
+			t.Errorf("%q is read:\n%s", line, tell(read))
+		}
+	}
 }

@@ -22,7 +22,11 @@ func open(name string, raw []byte) (*object, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return &object{name: name, members: members, taken: make([]bool, len(members))}, true
+	return newObject(name, members), true
+}
+
+func newObject(name string, members rawjson.Members) *object {
+	return &object{name: name, members: members, taken: make([]bool, len(members))}
 }
 
 // all reports whether a list is of objects, all of which are what is asked for.

@@ -1,0 +1,39 @@
+package claude
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// The time for a file grows as the file does, however its entries follow each other: here
+// each answer has a long way up, and each prompt goes back. To go all the way each time
+// would take minutes.
+func TestLinear(t *testing.T) {
+	const n = 100_000
+	tr, end, start, rewinds := newTree(), int64(0), time.Now(), 0
+	come := func(uuid, parent string, s speech) string {
+		e := &entry{uuid: uuid, parent: parent, root: parent == ""}
+		if s.prompts() {
+			if _, ok := tr.rewound(e); ok {
+				rewinds++
+			}
+		}
+		tr.come(e, s, end, end+1)
+		end++
+		return uuid
+	}
+	last := ""
+	for i := range n {
+		last = come("chain-"+strconv.Itoa(i), last, nothing)
+	}
+	for i := range n {
+		come("answer-"+strconv.Itoa(i), come("prompt-"+strconv.Itoa(i), last, asked), answered)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("%d entries took %v", 3*n, took)
+	}
+	if rewinds != n-1 {
+		t.Errorf("%d rewinds, want %d", rewinds, n-1)
+	}
+}
