@@ -69,12 +69,13 @@ type Span struct{ Start, End int64 }
 
 // Meaning is what a line says.
 type Meaning struct {
-	Thread string    // in which the line stands
-	ID     string    // of the line itself, the same wherever it is copied; "": it has none
-	Turn   string    // id of the message that it is or belongs to; "": none
-	Time   time.Time // as the line says; zero: it does not
-	Before []Fact    // what happened before the line could be written: a rewind, the session's beginning, which every file of it says at its first line: the first one counts
-	After  []Fact    // what follows from it
+	Session string    // whose line it is, where one file has lines of several; "": the file's
+	Thread  string    // in which the line stands
+	ID      string    // of the line itself, the same wherever it is copied; "": it has none
+	Turn    string    // id of the message that it is or belongs to; "": none
+	Time    time.Time // as the line says; zero: it does not
+	Before  []Fact    // what happened before the line could be written: a rewind, the session's beginning, which every file of it says at its first line: the first one counts
+	After   []Fact    // what follows from it
 }
 
 // Fact is an event that follows from a line, besides the line.
@@ -82,6 +83,7 @@ type Fact struct {
 	Key     string         // tells the facts of one line apart, and is the same for the same line every time
 	Time    time.Time      // zero: the line's
 	Payload events.Payload // without the offsets that Place stands for, and SessionCreated.CreatedAt if the line says no time
+	Had     int            // of a ThreadReplaced: how many turns the thread has by this file alone, which is how its keep counts; see Fit
 	Place   *Place         // of SessionRewound.To, SessionCreated.Fork.Offset or SessionCreated.Parent.Offset; nil: none
 }
 

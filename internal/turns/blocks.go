@@ -17,7 +17,7 @@ func blockOf(b *object) (maker string, read readBlock) {
 		name string
 		read func(kind string, b *object) readBlock
 	}{
-		{"", commonBlock}, {"ai-sdk", sdkBlock}, {"openai", chatBlock}, {"openai-responses", itemBlock}, {"anthropic", anthropicBlock}, {"langchain", chainBlock}, {"perstack", perstackBlock},
+		{"", commonBlock}, {"ai-sdk", sdkBlock}, {"openai", chatBlock}, {"openai-responses", itemBlock}, {"anthropic", anthropicBlock}, {"langchain", chainBlock}, {"perstack", perstackBlock}, {"pi", piBlock},
 	} {
 		if read := m.read(kind, b); read != nil {
 			return m.name, read

@@ -28,7 +28,10 @@ var quietNames = names(`
 	claude-line.toolUseID claude-line.parentToolUseID claude-line.sourceToolUseID claude-line.toolUseResult
 	claude-line.cwd claude-line.gitBranch claude-line.version claude-line.slug claude-line.userType claude-line.entrypoint
 	claude-line.permissionMode claude-line.level claude-line.thinkingMetadata claude-line.todos claude-line.origin
-	claude-line.forkedFrom claude-line.snapshot claude-line.compactMetadata`)
+	claude-line.forkedFrom claude-line.snapshot claude-line.compactMetadata
+	toolCalls.displayName toolCalls.description toolCalls.resultDisplay
+	jsonrpc message.method message.api message.provider message.stopReason message.details thinkingSignature textSignature
+	updates.sessionUpdate updates.kind updates.locations updates.rawOutput content.path params._meta updates._meta stopReason entries.priority`)
 
 func names(list string) map[string]bool {
 	set := make(map[string]bool)

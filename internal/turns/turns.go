@@ -19,7 +19,7 @@ import (
 
 // Turn is what a turn says.
 type Turn struct {
-	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain, perstack, codex, claude-code; message if several do; step, variant, text
+	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain, perstack, codex, claude-code, gemini-cli, pi, acp; message if several do; step, variant, text
 	Parts    []Part        // in the order in which they stand in the turn
 	Model    string        // that spoke, if the turn says so
 	Response string        // the id that the maker gave the response, if there is one
@@ -62,6 +62,10 @@ type shape struct {
 // shapes are asked in this order; the first that recognises a turn has it.
 var shapes = []shape{
 	{"claude-code", isClaudeLine, readClaudeLine},
+	{"gemini-cli", isGeminiMessage, readGeminiMessage},
+	{"pi", isPiEntry, readPiEntry},
+	{"acp", isACPPrompt, readACPPrompt},
+	{"acp", isACPTurn, readACPTurn},
 	{"step", isStep, readStep},
 	{"variant", isVariant, readVariant},
 	{"codex", isRollout, readRollout},

@@ -23,6 +23,8 @@ func tokens(u *object) events.Tokens {
 		return events.Tokens{Input: u.count("promptTokens"), Output: u.count("completionTokens")}
 	case u.has("input_token_details", "output_token_details"):
 		return chainTokens(u)
+	case u.has("cacheRead", "cacheWrite"): // pi
+		return events.Tokens{Input: u.count("input"), Output: u.count("output"), CacheRead: u.count("cacheRead"), CacheWrite: u.count("cacheWrite")}
 	case u.has("input_tokens_details"):
 		return openaiTokens(u, "input_tokens", "output_tokens")
 	}

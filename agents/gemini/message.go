@@ -1,0 +1,231 @@
+package gemini
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// objectOf reads a line that is one object.
+func objectOf(line []byte) (rawjson.Members, bool) {
+	m, err := rawjson.Object(line)
+	return m, err == nil
+}
+
+// message is one of the list: {id, timestamp, type, content} and, of the model's, more.
+type message struct {
+	rawjson.Members
+	raw     json.RawMessage
+	id      string
+	kind    string // user, gemini, info, warning or error
+	time    time.Time
+	spelled events.Timestamp
+	parts   []part
+}
+
+// messageOf reads a message; false if it has no id, as that is what makes it one.
+func messageOf(raw json.RawMessage, m rawjson.Members) (message, bool) {
+	id, isText := textOf(m, "id")
+	if !isText {
+		return message{}, false
+	}
+	msg := message{Members: m, raw: raw, id: id, kind: m.Text("type"), parts: partsOf(m)}
+	msg.spelled = events.Timestamp(m.Text("timestamp"))
+	if at, ok := msg.spelled.Time(); ok && isSpelled(at) {
+		msg.time = at
+	} else {
+		msg.spelled = ""
+	}
+	return msg, true
+}
+
+// messagesOf reads a list of them. What has no id is none; of several with one id the last
+// one stands in the place of the first.
+func messagesOf(raw json.RawMessage) []message {
+	list, err := rawjson.Array(raw)
+	if err != nil {
+		return nil
+	}
+	var out []message
+	places := make(map[string]int)
+	for _, elem := range list {
+		m, isObject := objectOf(elem)
+		msg, ok := messageOf(elem, m)
+		if !isObject || !ok {
+			continue
+		}
+		if i, again := places[msg.id]; again {
+			out[i] = msg
+			continue
+		}
+		places[msg.id] = len(out)
+		out = append(out, msg)
+	}
+	return out
+}
+
+// part is a piece of a message's content.
+type part struct {
+	rawjson.Members
+	raw  json.RawMessage // nil: a text
+	text string
+}
+
+// partsOf reads the content: a text, a part, or several.
+func partsOf(m rawjson.Members) []part {
+	content, _ := m.Get("content")
+	list, err := rawjson.Array(content)
+	if err != nil {
+		list = []json.RawMessage{content}
+	}
+	var parts []part
+	for _, raw := range list {
+		if text, err := rawjson.String(raw); err == nil {
+			if text != "" {
+				parts = append(parts, part{text: text})
+			}
+		} else if o, ok := objectOf(raw); ok {
+			text, _ := textOf(o, "text")
+			parts = append(parts, part{Members: o, raw: raw, text: text})
+		}
+	}
+	return parts
+}
+
+func (p part) has(name string) bool {
+	_, ok := p.Get(name)
+	return ok
+}
+
+// isText reports whether the part says a text and nothing else.
+func (p part) isText() bool {
+	for _, m := range p.Members {
+		if m.Name != "text" && m.Name != "thoughtSignature" {
+			return false
+		}
+	}
+	return true
+}
+
+func (p part) isThought() bool {
+	raw, _ := p.Get("thought")
+	return string(raw) == "true"
+}
+
+// words returns the text of a message.
+func (m message) words() string {
+	var b strings.Builder
+	for _, p := range m.parts {
+		if !p.isThought() {
+			b.WriteString(p.text)
+		}
+	}
+	return b.String()
+}
+
+// isAnswered reports whether the message only has what tools answered.
+func (m message) isAnswered() bool {
+	return len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(p part) bool { return !p.has("functionResponse") })
+}
+
+// isPrompt reports whether the person asks the model something: Gemini CLI's own rule, less
+// what tools answered.
+func (m message) isPrompt() bool {
+	if m.kind != "user" || m.isAnswered() {
+		return false
+	}
+	said := strings.TrimSpace(m.words())
+	for _, begin := range []string{"/", "?", "<session_context>", "<hook_context>"} {
+		if strings.HasPrefix(said, begin) {
+			return false
+		}
+	}
+	return said != "" || len(m.parts) > 0
+}
+
+// calls returns the ids of the tools' calls, whether they stand in the content, as in what
+// the model is sent, or beside it.
+func (m message) calls() []string {
+	var ids []string
+	for _, p := range m.parts {
+		if call := p.Object("functionCall"); call != nil {
+			ids = append(ids, call.Text("id"))
+		}
+	}
+	beside, _ := m.Get("toolCalls")
+	list, _ := rawjson.Array(beside)
+	for _, raw := range list {
+		if call, ok := objectOf(raw); ok {
+			ids = append(ids, call.Text("id"))
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// sum is a hash, as much of it as tells messages apart.
+type sum [16]byte
+
+func sumOf(parts ...string) sum {
+	h := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return sum(h[:16])
+}
+
+// digest is what is remembered of a message, to tell whether it says something else now.
+type digest struct {
+	whole sum // all of it
+	said  sum // who says it, and the content but for calls and thoughts
+	calls sum
+	tools sum // the calls as they stand beside the content, with what the tools answered; zero: there are none
+}
+
+func (m message) digest() digest {
+	said := []string{m.kind}
+	text := ""
+	for _, p := range m.parts {
+		switch {
+		case p.isThought(), p.has("functionCall"):
+		case p.isText():
+			text += p.text
+		default:
+			raw, err := rawjson.DeleteMember(p.raw, "thoughtSignature")
+			if err != nil {
+				raw = p.raw // cannot be: it was read
+			}
+			said = append(said, "t"+text, "p"+string(rawjson.AppendCompact(nil, raw)))
+			text = ""
+		}
+	}
+	d := digest{whole: sumOf(string(rawjson.AppendCompact(nil, m.raw))), said: sumOf(append(said, "t"+text)...), calls: sumOf(m.calls()...)}
+	if tools := m.Compact("toolCalls"); len(tools) > len("[]") && tools != "null" {
+		d.tools = sumOf(tools)
+	}
+	return d
+}
+
+// covers reports whether a message says all that another version of it does. What a
+// resumed session sets again has new times and lacks what stood beside the content.
+func (d digest) covers(newer digest) bool {
+	return d.said == newer.said && d.calls == newer.calls && (newer.tools == sum{} || newer.tools == d.tools)
+}
+
+// textOf returns a member that is a text.
+func textOf(m rawjson.Members, name string) (string, bool) {
+	raw, ok := m.Get(name)
+	if !ok {
+		return "", false
+	}
+	text, err := rawjson.String(raw)
+	return text, err == nil
+}
+
+// isSpelled reports whether a time can be spelled as events spell theirs.
+func isSpelled(at time.Time) bool {
+	year := at.UTC().Year()
+	return 0 < year && year < 10000
+}

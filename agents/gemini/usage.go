@@ -1,0 +1,87 @@
+package gemini
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// counts are Gemini's words: the input includes what was cached, what the model thought
+// stands beside the output, and what Gemini's own tools brought beside the input. Their
+// sum, without what was cached, is the total.
+type counts struct{ input, output, cached, thoughts, tool int64 }
+
+func countsOf(m rawjson.Members) counts {
+	return counts{count(m, "input"), count(m, "output"), count(m, "cached"), count(m, "thoughts"), count(m, "tool")}
+}
+
+// tokens are tally's words. What is larger than what should include it stands beside it.
+func (c counts) tokens() *events.Tokens {
+	t := &events.Tokens{Input: c.input, Output: c.output + c.thoughts, Reasoning: c.thoughts, CacheRead: c.cached}
+	if c.cached <= c.input {
+		t.Input -= c.cached
+	}
+	t.Input += c.tool
+	return t
+}
+
+// spend adds what a response took, as often as its message says something else of it: one of
+// them counts.
+func (f *fold) spend(s *saying, m message) {
+	c := countsOf(m.Object("tokens"))
+	if c == (counts{}) || f.spent[m.id] == c {
+		return
+	}
+	f.spent[m.id] = c
+	p := &events.CostAccrued{Model: cmp.Or(m.Text("model"), "unknown"), Tokens: c.tokens(), Purpose: "run", Source: "reported"}
+	if len(m.id) <= events.MaxResponse {
+		p.Response = m.id
+	}
+	if f.run.id != "" && f.ofSession() {
+		ref := f.run.ref()
+		p.Run = &ref
+	}
+	if p.Validate() == nil {
+		s.after("cost", p, m.time)
+	}
+}
+
+// maxCount is the largest number that is exact in every language.
+const maxCount = 1 << 53
+
+// count reads a number of tokens; what is none is 0.
+func count(m rawjson.Members, name string) int64 {
+	raw, _ := m.Get(name)
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < 0 || n > maxCount {
+		return 0
+	}
+	return n
+}
+
+// folderIn returns the folder that Gemini CLI tells the model it works in, "" if the text
+// does not say so.
+func folderIn(text string) string {
+	if !strings.HasPrefix(strings.TrimSpace(text), "<session_context>") {
+		return ""
+	}
+	_, rest, ok := strings.Cut(text, "**Workspace Directories:**\n")
+	if !ok {
+		return ""
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	dir, ok := strings.CutPrefix(strings.TrimSpace(line), "- ")
+	if !ok {
+		return ""
+	}
+	return dir
+}
+
+// baseOf is the name of a folder, whatever system it is on.
+func baseOf(dir string) string {
+	dir = strings.TrimRight(dir, `/\`)
+	return dir[strings.LastIndexAny(dir, `/\`)+1:]
+}

@@ -1,0 +1,107 @@
+package pi
+
+import (
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/events"
+)
+
+const name = "pi"
+
+// Agent is pi.
+type Agent struct{}
+
+var _ agents.Agent = Agent{}
+
+// Name implements agents.Agent.
+func (Agent) Name() string { return name }
+
+// Format implements agents.Agent.
+func (Agent) Format() string { return name }
+
+// Roots returns the folder of sessions that PI_CODING_AGENT_SESSION_DIR names, and the one
+// in pi's own folder.
+func (Agent) Roots(env func(string) string) []string {
+	home := env("HOME")
+	if home == "" {
+		home = env("USERPROFILE")
+	}
+	var roots []string
+	if dir := expand(env("PI_CODING_AGENT_SESSION_DIR"), home); dir != "" {
+		roots = append(roots, dir)
+	}
+	if dir := expand(env("PI_CODING_AGENT_DIR"), home); dir != "" {
+		return append(roots, path.Join(dir, "sessions"))
+	}
+	if home != "" {
+		roots = append(roots, path.Join(home, ".pi", "agent", "sessions"))
+	}
+	return roots
+}
+
+// expand returns a folder of which the first part may be the home folder's sign, as pi
+// reads it.
+func expand(dir, home string) string {
+	if rest, ok := strings.CutPrefix(dir, "~"); ok && home != "" && (rest == "" || rest[0] == '/') {
+		return path.Join(home, rest)
+	}
+	return dir
+}
+
+// Wants implements agents.Agent.
+func (Agent) Wants(name string) bool {
+	_, ok := nameOf(name)
+	return ok
+}
+
+// File says what a file is, by its name alone.
+func (Agent) File(name string, _ []byte) (agents.File, bool) {
+	n, ok := nameOf(name)
+	if !ok {
+		return agents.File{}, false
+	}
+	return agents.File{Name: name, Stem: n.stem, Session: session(n.id), Thread: agents.Main}, true
+}
+
+// Fold implements agents.Agent.
+func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
+
+// session returns the id that a session has in tally.
+func session(id string) string { return name + "/" + id }
+
+// named is what the name of a file says: 2026-01-02T03-04-05-678Z_<id>.jsonl.
+type named struct {
+	stem  string
+	began time.Time
+	id    string
+}
+
+const stamp = "2006-01-02T15-04-05"
+
+// nameOf reads the name of a file, wherever it lies. It may be a path of the system it was
+// made on.
+func nameOf(file string) (named, bool) {
+	base := file[strings.LastIndexAny(file, `/\`)+1:]
+	stem, isLines := strings.CutSuffix(base, ".jsonl")
+	when, id, ok := strings.Cut(stem, "_")
+	if !isLines || !ok || len(when) != len(stamp+"-000Z") || !token(id) {
+		return named{}, false
+	}
+	began, err := time.Parse(stamp+".000Z", when[:len(stamp)]+"."+when[len(stamp)+1:])
+	return named{stem, began, id}, err == nil && len(session(id)) <= events.MaxIDLen
+}
+
+// token reports whether a text can be part of an id: it is short and of letters, digits
+// and a few signs.
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._-", c) >= 0) {
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= 128
+}

@@ -1,0 +1,82 @@
+package pi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// run is the turn that is under way: from what the person says to the answer that stops.
+type run struct {
+	id   string // "": there is none
+	over bool   // its outcome was told
+	last time.Time
+}
+
+// turn reads what a message does to the turn that is under way.
+func (f *fold) turn(s *saying, role string) {
+	switch role {
+	case "user":
+		f.prompt(s)
+	case "assistant":
+		f.answer(s)
+	case "toolResult":
+		f.run.last = s.time
+	}
+}
+
+// prompt begins a turn. One that is not at its end never comes to it. Where entries have no
+// ids, turns have them by where they begin.
+func (f *fold) prompt(s *saying) {
+	id := s.id
+	if id == "" || len(id) > maxID {
+		id = f.file.Stem + "@" + strconv.FormatInt(s.at.Start, 10)
+	}
+	if id == f.run.id {
+		return // a copy of all entries
+	}
+	if f.run.id != "" && !f.run.over {
+		f.finish(s, "lost", "stopped:unfinished")
+	}
+	f.run = run{id: id, last: s.time}
+	s.after("run", &events.RunCreated{Run: f.run.ref(), CreatedAt: stampOf(s.time)})
+}
+
+// answer reads why the model stopped.
+func (f *fold) answer(s *saying) {
+	f.run.last = s.time
+	outcome := ""
+	switch s.message.Text("stopReason") {
+	case "stop", "length":
+		outcome = "completed"
+	case "error":
+		outcome = "failed"
+	case "aborted":
+		outcome = "interrupted"
+	}
+	if outcome != "" && f.run.id != "" {
+		f.finish(s, "end", outcome)
+	}
+}
+
+func (r *run) ref() events.RunRef { return events.RunRef{Kind: "turn", ID: r.id} }
+
+func (f *fold) finish(s *saying, key, outcome string) {
+	result := []byte("{}")
+	if text := s.message.Text("errorMessage"); text != "" && key == "end" {
+		result = spell(struct {
+			Error string `json:"error"`
+		}{text})
+	}
+	f.run.over = true
+	s.after(key, &events.RunFinished{Run: f.run.ref(), Outcome: outcome, Result: result, FinishedAt: stampOf(f.run.last)})
+}
+
+// stampOf is a time as events have it, "" if there is none.
+func stampOf(at time.Time) events.Timestamp {
+	if at.IsZero() {
+		return ""
+	}
+	return events.TimestampOf(at)
+}
