@@ -32,6 +32,7 @@ var arrows = []struct{ pkg, may string }{
 	{"agents", "events"},
 	{"agents/*", "agents events internal/rawjson internal/turns"}, // pure: what files say, not where they are read
 	{"redact", "internal/rawjson"},                                // pure: no I/O, no clock
+	{"ingest", "agents events internal/rawjson internal/tail log projector redact"},
 
 	{"formats", "log projector events internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
@@ -79,7 +80,7 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/storetest cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". log log/logtest formats stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". log log/logtest formats ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest cmd/* cmd/internal/*"},
 	{"modernc.org", "projector/catalog embedded internal/storetest cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},

@@ -1,0 +1,184 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// One series has at most so much: what a crash leaves of it are the first events.
+const (
+	seriesEvents = events.MaxAppend
+	seriesBytes  = 4 << 20
+)
+
+// writer appends to a session.
+type writer struct {
+	in     *Ingester
+	ctx    context.Context
+	s      *session
+	force  bool // what is not in the log does not come
+	series []events.Event
+	size   int
+	lines  []written
+}
+
+// written is a line of the series.
+type written struct {
+	index int // of its event
+	file  *file
+	line  int // of the file's
+}
+
+// event adds an event, which has its id, to the series.
+func (w *writer) event(e events.Event) error {
+	if len(w.series) == seriesEvents || len(w.series) > 0 && w.size+len(e.Data) > seriesBytes {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	e = w.in.o.Log.Stamp(e) // once: the same bytes each time they are tried
+	w.series = append(w.series, e)
+	w.size += len(e.Data)
+	w.s.ids[sumOf(e.ID)] = struct{}{}
+	return nil
+}
+
+// fact adds what follows from a line, if it is not there.
+func (w *writer) fact(f *file, n following) error {
+	if w.s.has(n.id) {
+		if !brokenFacts {
+			return nil
+		}
+		n.id = events.DerivedID(n.id, w.s.last.String())
+	}
+	if cost, ok := n.Payload.(*events.CostAccrued); ok && cost.Response == "" && f.past[n.sum] {
+		return nil // counted when the line stood elsewhere
+	}
+	p, err := w.payload(f, n)
+	if p == nil || err != nil {
+		return err
+	}
+	e, err := events.New(sourceDerived+w.s.agent.Name(), w.s.sub, p)
+	if err != nil { // an agent says what cannot be stored: its line is there all the same
+		w.in.once(Problem{Root: f.root, File: f.Name, Session: f.Session, Reason: err.Error()})
+		return nil
+	}
+	e.ID, e.Time = n.id, timeOf(n.Time)
+	if e.Time.IsZero() {
+		e.Time = timeOf(n.time)
+	}
+	return w.event(e)
+}
+
+// flush appends the series.
+func (w *writer) flush() error {
+	if len(w.series) == 0 {
+		return nil
+	}
+	expect := log.At(w.s.last)
+	ack, added, err := w.append(expect)
+	w.in.count(func(s *Status) { s.Events += added })
+	if err != nil {
+		return fmt.Errorf("session %s: %w", w.s.sub.ID, err)
+	}
+	if err := w.placed(ack); err != nil {
+		return err
+	}
+	if w.s.first == 0 {
+		w.s.first = ack.First
+	}
+	w.in.count(func(s *Status) { s.Lines += len(w.lines) })
+	w.s.last = ack.Last
+	clear(w.series)
+	w.series, w.size, w.lines = w.series[:0], 0, w.lines[:0]
+	return nil
+}
+
+// append appends the series until the log takes it, or says why it never will.
+func (w *writer) append(expect log.Expect) (ack log.Ack, added int, err error) {
+	for try := 0; ; try++ {
+		ack, n, err := w.in.o.Log.AppendSeries(w.ctx, w.s.sub, expect, w.series...)
+		added += n
+		if err == nil || !isWait(err) || w.ctx.Err() != nil {
+			w.in.blocked(nil)
+			return ack, added, err
+		}
+		w.in.blocked(err)
+		pause(w.ctx, try)
+	}
+}
+
+// isWait reports whether the same series may be taken later.
+func isWait(err error) bool {
+	for _, e := range []error{log.ErrFull, log.ErrQuota, log.ErrUnavailable, log.ErrUnknown, log.ErrBusy} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// blocked notes whether the log takes anything.
+func (in *Ingester) blocked(err error) {
+	in.count(func(s *Status) {
+		if err != nil && s.Blocked == nil {
+			s.Since = in.o.now()
+		}
+		s.Blocked = err
+	})
+}
+
+// placed notes where the lines of the series stand in the log.
+func (w *writer) placed(ack log.Ack) error {
+	if len(w.lines) == 0 {
+		return nil
+	}
+	if int(ack.Last-ack.First) == len(w.series)-1 {
+		for _, l := range w.lines {
+			l.file.lines[l.line].at = ack.First + events.Offset(l.index)
+		}
+		return nil
+	}
+	places := make(map[string]events.Offset, len(w.series))
+	for rec, err := range w.in.o.Log.Read(w.ctx, events.Range{Subject: w.s.sub, After: ack.First - 1, Upto: ack.Last}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if rec.Source == sourceLines+w.s.agent.Name() {
+			places[rec.ID] = rec.Offset
+		}
+	}
+	for _, l := range w.lines {
+		l.file.lines[l.line].at = places[w.series[l.index].ID]
+	}
+	return nil
+}
+
+// writer returns what appends to a session.
+func (in *Ingester) writer(ctx context.Context, agent agents.Agent, id string, force bool) (*writer, error) {
+	s, err := in.session(ctx, agent, id)
+	if err != nil {
+		return nil, err
+	}
+	return &writer{in: in, ctx: ctx, s: s, force: force}, nil
+}
+
+// end ends what was done with a session: after an error it is read again, because the log
+// may have more than is known, or less.
+func (w *writer) end(err error) error {
+	if err == nil {
+		err = w.flush()
+	}
+	if err != nil {
+		w.in.forget(w.s)
+	}
+	return err
+}

@@ -1,0 +1,9 @@
+//go:build broken_ack
+
+package ingest
+
+const (
+	brokenAck   = true
+	brokenIDs   = false
+	brokenFacts = false
+)

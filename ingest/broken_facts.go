@@ -1,0 +1,9 @@
+//go:build broken_facts
+
+package ingest
+
+const (
+	brokenAck   = false
+	brokenIDs   = false
+	brokenFacts = true
+)

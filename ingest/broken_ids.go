@@ -1,0 +1,9 @@
+//go:build broken_ids
+
+package ingest
+
+const (
+	brokenAck   = false
+	brokenIDs   = true
+	brokenFacts = false
+)

@@ -1,0 +1,54 @@
+// Package ingest brings the sessions that agents keep in files into the log, while they
+// are written: an agent of package agents says what the lines mean, and a log has them.
+//
+// # What a line becomes
+//
+// Each line is one event, turn.appended of one turn with the line's bytes. What follows
+// from it by the agent's word is appended with it, in one series: what happened before the
+// line could be written first, the line, what follows. The line's id is its own if it has
+// one that no other line of the session has, else
+//
+//	<stem>@<offset>       where its bytes begin in the file
+//	<stem>#<g>@<offset>   of generation g, see below
+//
+// and the ids of what follows from it begin with it, so that nothing is there twice.
+// The extension tallyline says where the line stands, its end included; meta says what of
+// its bytes is in no turn: blank bytes before it and an end other than a line feed. So the
+// lines of a file in their order are the file, byte for byte but for what was redacted
+// ([Files]). A line longer than 4 MiB is several of such pieces, none of which is JSON.
+//
+// # What is remembered
+//
+// Nothing that is not in the log, but how far files were read; and that may be lost. When a
+// session is touched its records are read once: which lines are there, where their events
+// stand, and what the agent's fold makes of them. A line that is there is left out, whoever
+// delivers it again. If a crash cut a series short, what the last line owes is appended.
+//
+// # What files do
+//
+// Content that is not what the log has of it (a file that shrank, was replaced or edited)
+// is a new generation: thread.replaced keeps the turns of the lines that are still as they
+// were, up to the first other one, and the lines from there on are new. All that was there
+// stays readable at its offset. If one of the lines to be kept is not in effect, because
+// the session went back behind it, none is kept, and what is in effect follows from the
+// new lines alone. What an old line cost is not counted again. A line that was redacted, then or now,
+// is compared by its place and length. Blank bytes between lines are not compared.
+//
+// A file that is moved goes on under its new name. In the archive, its session is archived;
+// gone from disk, it says sourceGone. Two files with one stem in one session, as below two
+// roots, are not both kept: the second one is reported and left out.
+//
+// # Places
+//
+// A rewind or a fork leads to the end of a line, which may be in another session. If that
+// is not in the log yet, the file waits as long as others have something to deliver. Then a
+// fork is created without what it continues: it names it as its parent, and stays so when
+// the parent comes later, because a session is created once. A rewind that leads nowhere is
+// reported and not guessed.
+//
+// # When the log does not take it
+//
+// A full store, one that does not answer, and an answer that got lost are waited for, and
+// the same series is appended again: files are the buffer. A file is acknowledged to package
+// tail when its events are durable.
+package ingest
