@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/keep"
+	"github.com/tallylog/tally/cmd/internal/live"
 	"github.com/tallylog/tally/cmd/internal/look"
 	"github.com/tallylog/tally/cmd/internal/move"
 	"github.com/tallylog/tally/cmd/internal/serve"
@@ -20,6 +21,7 @@ var groups = []struct {
 	title    string
 	commands func(*app.App) []*cobra.Command
 }{
+	{"Follow", live.Commands},
 	{"Write", write.Commands},
 	{"Look", look.Commands},
 	{"Move", move.Commands},
