@@ -40,7 +40,7 @@ func (w *writer) rewritten(f *file, b *tail.Batch, list []line) error {
 	end := w.in.rewrite[key]
 	delete(w.in.rewrite, key)
 	for i := range f.lines {
-		if f.lines[i].body >= end {
+		if f.lines[i].End > end {
 			w.in.rewrite[key] = end // it is asked again
 			return w.replace(f, i)
 		}

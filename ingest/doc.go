@@ -32,7 +32,7 @@
 // stays readable at its offset. If one of the lines to be kept is not in effect, because
 // the session went back behind it, none is kept, and what is in effect follows from the
 // new lines alone. What an old line cost is not counted again. A line that was redacted, then or now,
-// is compared by its place and length. Blank bytes between lines are not compared.
+// is compared by its place and length.
 //
 // A file that is moved goes on under its new name. In the archive, its session is archived;
 // gone from disk, it says sourceGone. Two files with one stem in one session, as below two

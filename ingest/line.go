@@ -122,24 +122,72 @@ func stored(e events.Entry, at agents.Span) (l line, err error) {
 	return l, err
 }
 
+// part returns bytes of the line, by their places in the file; false if they are not all
+// before the body, in it or behind it, or are not known, as something was redacted.
+func (l *line) part(from, to int64) (text []byte, ok bool) {
+	at, end := l.at(), l.at()+l.size()
+	switch {
+	case to <= at:
+		return []byte(l.before[from-l.Start : to-l.Start]), true
+	case from >= end:
+		return []byte(l.eol[from-end : to-end]), true
+	}
+	if from < at || to > end || l.redacted > 0 {
+		return nil, false
+	}
+	return l.body[from-at : to-at], true
+}
+
+// from returns what of the line begins at a place, which is not in its body; false if it is.
+func (l *line) from(at int64) (rest line, ok bool) {
+	rest = *l
+	rest.Start = at
+	if end := l.at() + l.size(); at >= end {
+		return line{Span: rest.Span, body: []byte(l.eol[at-end:])}, true
+	}
+	if at > l.at() {
+		return line{}, false
+	}
+	rest.before = l.before[at-l.Start:]
+	return rest, true
+}
+
 // place is a line in the log.
 type place struct {
 	agents.Span
 	body     int64 // where its body begins
 	size     int64 // of its body
 	at       events.Offset
-	sum      sum // of what is stored
+	sum      sum    // of what is stored
+	blanks   string // before it and its end
 	redacted bool
 }
 
 func (l *line) place(at events.Offset) place {
-	return place{Span: l.Span, body: l.at(), size: l.size(), at: at, sum: sumOf(l.body), redacted: l.redacted > 0}
+	p := place{Span: l.Span, body: l.at(), size: l.size(), at: at, sum: sumOf(l.body), blanks: "\n", redacted: l.redacted > 0}
+	if l.before != "" || l.eol != "\n" { // else one string for all
+		p.blanks = l.before + l.eol
+	}
+	return p
 }
 
-// isSame reports whether a line that was read is the one in the log. What was redacted is
-// known by its place alone.
-func (p *place) isSame(l *line) bool {
-	return p.body == l.at() && p.size == l.size() && (p.redacted || l.redacted > 0 || p.sum == sumOf(l.body))
+// isIn reports whether a line that was read has at its place what the log has. What was
+// redacted is known by its place alone.
+func (p *place) isIn(l *line) bool {
+	if p.Start < l.Start || p.End > l.End {
+		return false
+	}
+	end := p.body + p.size
+	before, ok := l.part(p.Start, p.body)
+	eol, ok2 := l.part(end, p.End)
+	if !ok || !ok2 || string(before)+string(eol) != p.blanks {
+		return false
+	}
+	if p.body == l.at() && p.size == l.size() && (p.redacted || l.redacted > 0) {
+		return true
+	}
+	body, ok := l.part(p.body, end)
+	return ok && sumOf(body) == p.sum
 }
 
 // sum stands for a text in memory.

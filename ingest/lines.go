@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -93,31 +94,28 @@ func (w *writer) owed(f *file) error {
 	return nil
 }
 
-// line appends a line if it is not in the log. rest are the lines from it on.
+// line appends what of a line is not in the log. rest are the lines from it on.
 func (w *writer) line(f *file, l *line, rest []line) error {
-	i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].body >= l.at() })
+	at := l.Start
+	i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].End > at })
+	for ; i < len(f.lines) && at < l.End; i++ {
+		if p := &f.lines[i]; p.Start != at || !p.isIn(l) {
+			return w.replace(f, i)
+		}
+		at = f.lines[i].End
+	}
 	switch {
-	case i < len(f.lines) && f.lines[i].isSame(l):
-		return w.ended(f, i, l, rest)
-	case i < len(f.lines):
-		return w.replace(f, i)
-	case l.Start < f.end():
-		return w.replace(f, i-1)
-	case l.Start > f.end():
-		w.in.once(Problem{Root: f.root, File: f.Name, Session: f.Session, Offset: f.end(),
-			Reason: fmt.Sprintf("%d bytes are not in the log, and were read before: lose the state to have them read again", l.Start-f.end())})
-	}
-	return w.fresh(f, l, rest)
-}
-
-// ended appends the end of a line that is in the log without one.
-func (w *writer) ended(f *file, i int, l *line, rest []line) error {
-	n := l.End - f.end()
-	if i < len(f.lines)-1 || n <= 0 || n > int64(len(l.eol)) {
+	case at >= l.End:
 		return nil
+	case at > f.end():
+		w.in.once(Problem{Root: f.root, File: f.Name, Session: f.Session, Offset: f.end(),
+			Reason: fmt.Sprintf("%d bytes are not in the log, and were read before: lose the state to have them read again", at-f.end())})
 	}
-	end := line{Span: agents.Span{Start: f.end(), End: l.End}, body: []byte(l.eol[int64(len(l.eol))-n:])}
-	return w.fresh(f, &end, rest)
+	left, ok := l.from(at)
+	if !ok { // it goes on where the log has an end
+		return w.replace(f, i-1)
+	}
+	return w.fresh(f, &left, rest)
 }
 
 // fresh appends a line that is not in the log, and what follows from it.
@@ -208,5 +206,20 @@ func (in *Ingester) resume(t tail.File) (tail.Position, bool) {
 	if owner := in.owner(is); f == nil || len(f.lines) == 0 || owner != "" && owner != t.Root {
 		return tail.Position{}, false
 	}
+	in.resumed(keyOf(t), s, f)
 	return tail.Position{Offset: f.end(), Before: bytes.Clone(f.text)}, true
+}
+
+// resumed has a file asked what follows from that nothing comes to it, if that is not in the
+// log. Its last line may owe something too.
+func (in *Ingester) resumed(key fileKey, s *session, f *file) {
+	now := in.o.now()
+	if in.o.Once || now.Sub(f.time) >= in.o.Quiet {
+		f.follow = slices.DeleteFunc(append(f.follow, f.hush()...), func(n following) bool { return s.has(n.id) })
+	}
+	if !f.quiet {
+		in.due[key] = now.Add(in.o.Quiet)
+	} else if len(f.follow) > 0 {
+		in.due[key] = now
+	}
 }

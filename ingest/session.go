@@ -43,6 +43,7 @@ type file struct {
 	fold   agents.Fold
 	isOld  bool // the fold does not stand behind the last line
 	lastID string
+	time   time.Time // of the last line that says one
 	text   []byte // with which the last line ends, nil if that is not known
 	quiet  bool   // that nothing came behind the last line was told
 	follow []following
@@ -209,6 +210,9 @@ func (s *session) named(name string, first []byte) *file {
 func (f *file) tell(id string, l *line) agents.Meaning {
 	m := f.fold.Line(l.Span, l.body)
 	f.lastID, f.quiet, f.follow, f.text = id, false, nil, f.textOf(l)
+	if !m.Time.IsZero() {
+		f.time = m.Time
+	}
 	for _, fact := range m.After {
 		f.follow = append(f.follow, following{idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)})
 	}
