@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 )
 
@@ -20,8 +22,9 @@ const (
 type writer struct {
 	in     *Ingester
 	ctx    context.Context
-	s      *session
-	force  bool // what is not in the log does not come
+	own    *session // whose file is dealt with
+	s      *session // to which the series goes: own, or one in which lines of the file stand
+	force  bool     // what is not in the log does not come
 	series []events.Event
 	size   int
 	lines  []written
@@ -45,11 +48,73 @@ func (w *writer) event(e events.Event) error {
 	w.series = append(w.series, e)
 	w.size += len(e.Data)
 	w.s.ids[sumOf(e.ID)] = struct{}{}
+	if w.own != w.s {
+		w.own.ids[sumOf(e.ID)] = struct{}{}
+	}
 	return nil
+}
+
+// to has what follows go to a session, "" being the file's own. That one says first in
+// which sessions lines of its files stand, so that they are found.
+func (w *writer) to(f *file, id string) error {
+	if id == "" {
+		id = w.own.sub.ID
+	}
+	if id == w.s.sub.ID {
+		return nil
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if w.s != w.own {
+		w.in.give(w.s, nil)
+		w.s = w.own
+	}
+	if id == w.own.sub.ID {
+		return nil
+	}
+	if err := w.joined(f, id); err != nil {
+		return err
+	}
+	s, err := w.in.session(w.ctx, w.own.agent, id, w.own.sub.ID, true)
+	if err == nil {
+		w.s = s
+	}
+	return err
+}
+
+// joined notes that lines of a file stand in another session.
+func (w *writer) joined(f *file, id string) error {
+	if slices.Contains(w.own.others, id) {
+		return nil
+	}
+	if !w.own.created {
+		p := &events.SessionCreated{Kind: events.KindTranscript, CreatedAt: events.TimestampOf(w.in.o.Log.Now()), Settings: events.Raw(`{"agent":"` + w.own.agent.Name() + `"}`)}
+		e, err := events.New(sourceDerived+w.own.agent.Name(), w.own.sub, p)
+		if err != nil {
+			return err
+		}
+		e.ID = idOf(f.Stem + "/created")
+		if err := w.event(e); err != nil {
+			return err
+		}
+		w.own.created = true
+	}
+	list, err := rawjson.Marshal(append(slices.Clone(w.own.others), id))
+	if err != nil {
+		return err
+	}
+	if err := w.update(f, events.Fields{{Name: fieldSessions, Value: list}}); err != nil {
+		return err
+	}
+	return w.flush()
 }
 
 // fact adds what follows from a line, if it is not there.
 func (w *writer) fact(f *file, n following) error {
+	if err := w.to(f, n.session); err != nil {
+		return err
+	}
 	if w.s.has(n.id) {
 		if !brokenFacts {
 			return nil
@@ -94,6 +159,9 @@ func (w *writer) flush() error {
 	}
 	w.in.count(func(s *Status) { s.Lines += len(w.lines) })
 	w.s.last = ack.Last
+	for i := range w.series {
+		w.s.count(&w.series[i])
+	}
 	clear(w.series)
 	w.series, w.size, w.lines = w.series[:0], 0, w.lines[:0]
 	return nil
@@ -164,21 +232,21 @@ func (w *writer) placed(ack log.Ack) error {
 
 // writer returns what appends to a session.
 func (in *Ingester) writer(ctx context.Context, agent agents.Agent, id string, force bool) (*writer, error) {
-	s, err := in.session(ctx, agent, id)
+	s, err := in.session(ctx, agent, id, id, true)
 	if err != nil {
 		return nil, err
 	}
-	return &writer{in: in, ctx: ctx, s: s, force: force}, nil
+	return &writer{in: in, ctx: ctx, own: s, s: s, force: force}, nil
 }
 
-// end ends what was done with a session: after an error it is read again, because the log
-// may have more than is known, or less.
+// end ends what was done with a session, and gives it back.
 func (w *writer) end(err error) error {
 	if err == nil {
 		err = w.flush()
 	}
-	if err != nil {
-		w.in.forget(w.s)
+	if w.s != w.own {
+		w.in.give(w.s, err)
 	}
+	w.in.give(w.own, err)
 	return err
 }

@@ -2,7 +2,7 @@ package ingest
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/tallylog/tally/agents"
@@ -15,7 +15,9 @@ import (
 const (
 	fieldStatus = "status"
 	fieldGone   = "sourceGone"
-	archived    = `"archived"`
+
+	fieldSessions = "sessions" // in which lines of its files stand, beside itself
+	archived      = `"archived"`
 )
 
 // reasonSource is why something is so: it is where it came from.
@@ -24,49 +26,90 @@ const reasonSource = "source"
 // rewritten notes how far the new content of a file was read, and at its end takes away
 // what the file has no more.
 func (w *writer) rewritten(f *file, b *tail.Batch, list []line) error {
-	key := keyOf(b.File)
 	if b.Kind != tail.Rewritten {
 		return nil
 	}
-	if b.First {
-		delete(w.in.rewrite, key)
-	}
-	if len(list) > 0 {
-		w.in.rewrite[key] = list[len(list)-1].End
-	}
+	end := w.in.readTo(b, list)
 	if !b.Last {
 		return nil
 	}
-	end := w.in.rewrite[key]
-	delete(w.in.rewrite, key)
 	for i := range f.lines {
 		if f.lines[i].End > end {
-			w.in.rewrite[key] = end // it is asked again
 			return w.replace(f, i)
 		}
 	}
+	w.in.mu.Lock()
+	defer w.in.mu.Unlock()
+	delete(w.in.rewrite, keyOf(b.File))
 	return nil
 }
 
+// readTo notes and returns how far the new content of a file was read.
+func (in *Ingester) readTo(b *tail.Batch, list []line) int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	key := keyOf(b.File)
+	if b.First {
+		delete(in.rewrite, key)
+	}
+	if len(list) > 0 {
+		in.rewrite[key] = list[len(list)-1].End
+	}
+	return in.rewrite[key]
+}
+
 // replace begins a generation of a file in which its first n lines are kept, as far as they
-// are in effect. The session is read again after it.
+// are in effect and nothing behind them did more than to add turns. The session is read
+// again after it.
 func (w *writer) replace(f *file, n int) error {
+	if err := w.to(f, ""); err != nil {
+		return err
+	}
 	if err := w.flush(); err != nil {
 		return err
 	}
-	s, err := (&projector.Loader{Source: w.in.o.Log}).Session(w.ctx, w.s.sub, 0)
+	made, err := w.made(f)
 	if err != nil {
 		return err
 	}
-	if !areLive(s.Threads, f.lines[:n]) {
+	threads := make(map[string]projector.Threads)
+	for _, sub := range w.own.subjects() {
+		s, err := (&projector.Loader{Source: w.in.o.Log}).Session(w.ctx, sub, 0)
+		if err != nil {
+			return err
+		}
+		threads[sub.ID] = s.Threads
+	}
+	if made.replaces(n) || !areLive(threads, f.lines[:n]) {
 		n = 0
 	}
-	e, err := w.generation(f, s.Threads, n)
-	if err != nil {
-		return err
+	away := made.from(n)
+	for i := range f.lines[n:] {
+		away[f.lines[n+i].at] = true
 	}
-	if err := w.event(e); err != nil {
-		return err
+	return w.generation(f, n, threads, away)
+}
+
+// generation takes away turns in all sessions in which lines of a file stand, its own being
+// the last: that is when the generation begins.
+func (w *writer) generation(f *file, n int, threads map[string]projector.Threads, away map[events.Offset]bool) error {
+	for i, id := range append(slices.Clone(w.own.others), "") {
+		if err := w.to(f, id); err != nil {
+			return err
+		}
+		e, changed, err := w.taken(f, n, threads[w.s.sub.ID], away)
+		if err != nil {
+			return err
+		}
+		if i < len(w.own.others) {
+			e.ID = idOf(e.ID + "/" + id)
+		}
+		if !changed && i < len(w.own.others) || w.s.has(e.ID) {
+			continue
+		}
+		if err := w.event(e); err != nil {
+			return err
+		}
 	}
 	if err := w.flush(); err != nil {
 		return err
@@ -85,11 +128,13 @@ func (w *writer) kept(f *file, n int) int64 {
 }
 
 // areLive reports whether all lines are in effect.
-func areLive(threads projector.Threads, lines []place) bool {
+func areLive(threads map[string]projector.Threads, lines []place) bool {
 	live := make(map[events.Offset]bool)
-	for name := range threads {
-		for _, t := range threads.Turns(name) {
-			live[t.Offset] = true
+	for _, of := range threads {
+		for name := range of {
+			for _, t := range of.Turns(name) {
+				live[t.Offset] = true
+			}
 		}
 	}
 	for i := range lines {
@@ -100,22 +145,81 @@ func areLive(threads projector.Threads, lines []place) bool {
 	return true
 }
 
-// generation is the event that takes away all lines of a file but the first ones.
-func (w *writer) generation(f *file, threads projector.Threads, n int) (events.Event, error) {
-	away := make(map[events.Offset]bool)
-	for i := range f.lines[n:] {
-		away[f.lines[n+i].at] = true
+// made are the events, beside the lines, that brought turns of a file or replaced some.
+type made []fact
+
+type fact struct {
+	line     int // that it follows from
+	at       events.Offset
+	replaces bool
+}
+
+// made returns what turns followed from the lines of a file.
+func (w *writer) made(f *file) (list made, err error) {
+	byAt := make(map[events.Offset]int, len(f.lines))
+	for i := range f.lines {
+		byAt[f.lines[i].at] = i
 	}
-	p := &events.ThreadReplaced{Threads: make(map[string]events.Replacement), Others: "keep", Reason: reasonSource}
-	for name := range threads {
-		if r, changed := without(threads.Turns(name), away); changed {
-			p.Threads[name] = r
+	lines := make(map[string]int, len(f.lines)) // by id
+	var facts []events.Record
+	err = each(w.ctx, w.in.o.Log, w.own.subjects(), func(rec events.Record) {
+		if i, ok := byAt[rec.Offset]; ok {
+			lines[rec.ID] = i
+		}
+		if rec.Source == sourceDerived+w.own.agent.Name() && (rec.Type == events.TypeTurnAppended || rec.Type == events.TypeThreadReplaced) {
+			rec.Data = nil
+			facts = append(facts, rec)
+		}
+	})
+	for _, rec := range facts {
+		for end := len(rec.ID) - 1; end > 0; end-- {
+			if i, ok := lines[rec.ID[:end]]; ok && rec.ID[end] == '/' {
+				list = append(list, fact{i, rec.Offset, rec.Type == events.TypeThreadReplaced})
+				break
+			}
 		}
 	}
-	e, err := events.New(sourceDerived+w.s.agent.Name(), w.s.sub, p)
+	return list, err
+}
+
+// replaces reports whether lines from the nth on replaced turns.
+func (m made) replaces(n int) bool {
+	for _, e := range m {
+		if e.line >= n && e.replaces {
+			return true
+		}
+	}
+	return false
+}
+
+// from returns the events that follow from lines from the nth on.
+func (m made) from(n int) map[events.Offset]bool {
+	away := make(map[events.Offset]bool)
+	for _, e := range m {
+		if e.line >= n {
+			away[e.at] = true
+		}
+	}
+	return away
+}
+
+// taken is the event that takes turns of a file away from the session that is written to, and
+// whether there are any.
+func (w *writer) taken(f *file, n int, threads projector.Threads, away map[events.Offset]bool) (e events.Event, changed bool, err error) {
+	p := &events.ThreadReplaced{Threads: make(map[string]events.Replacement), Others: "keep", Reason: reasonSource}
+	for name := range threads {
+		if r, isOther := without(threads.Turns(name), away); isOther {
+			p.Threads[name] = r
+			changed = true
+		}
+	}
+	e, err = events.New(sourceDerived+w.own.agent.Name(), w.s.sub, p)
 	end := w.kept(f, n)
 	e.ID = idOf(f.Stem + "#" + strconv.Itoa(f.gen+1) + "@" + strconv.FormatInt(end, 10) + "/replaced")
-	return e.WithExtension(extLine, spell(f.Name, agents.Span{Start: end, End: end})), err
+	if w.s == w.own {
+		e = e.WithExtension(extLine, spell(f.Name, agents.Span{Start: end, End: end}))
+	}
+	return e, changed, err
 }
 
 // without keeps the turns of a thread that no event away brought.
@@ -137,18 +241,18 @@ func without(turns []projector.Turn, away map[events.Offset]bool) (r events.Repl
 // shelved has the session's status and what it says of its source follow its newest file,
 // which is there.
 func (w *writer) shelved(f *file) error {
-	if f != w.s.newest() || !w.s.created {
+	if f != w.own.newest() || !w.own.created {
 		return nil
 	}
 	var set events.Fields
-	if w.s.archived != f.Archived {
+	if w.own.archived != f.Archived {
 		status := `"open"`
 		if f.Archived {
 			status = archived
 		}
 		set = append(set, events.Field{Name: fieldStatus, Value: events.Raw(status)})
 	}
-	if w.s.gone {
+	if w.own.gone {
 		set = append(set, events.Field{Name: fieldGone, Value: events.Raw("null")})
 	}
 	return w.update(f, set)
@@ -158,6 +262,9 @@ func (w *writer) shelved(f *file) error {
 func (w *writer) update(f *file, set events.Fields) error {
 	if len(set) == 0 {
 		return nil
+	}
+	if err := w.to(f, ""); err != nil {
+		return err
 	}
 	if err := w.flush(); err != nil { // the id follows from what was before
 		return err
@@ -171,16 +278,23 @@ func (w *writer) update(f *file, set events.Fields) error {
 	return w.event(e)
 }
 
+// goesOn has a file that was moved be what it was, whatever its name says.
+func (in *Ingester) goesOn(b *tail.Batch) {
+	head := func() []byte { return in.tailer.Head(b.File) }
+	from, wasKnown := in.fileBy(b.From, head)
+	is, isKnown := in.fileBy(b.File, head)
+	if !wasKnown || isKnown && from.Session == is.Session && from.Stem == is.Stem || b.From.Rel == b.File.Rel {
+		return
+	}
+	in.report(Problem{Root: b.File.Root, File: b.File.Rel, Session: from.Session, Reason: "was " + b.From.Rel + ": goes on as what it was"})
+	in.mu.Lock()
+	in.files[keyOf(b.File)] = from
+	in.mu.Unlock()
+}
+
 // moved has a session follow its file to another name.
 func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
-	from, fromOK := in.fileOf(b.From, nil)
 	is, ok := in.fileOf(b.File, nil)
-	if fromOK && (!ok || from.Session != is.Session || from.Stem != is.Stem) && b.From.Rel != b.File.Rel {
-		in.report(Problem{Root: b.File.Root, File: b.File.Rel, Session: from.Session, Reason: "was " + b.From.Rel + ": goes on as what it was"})
-		from.Name = b.File.Rel
-		in.files[keyOf(b.File)] = from
-		is, ok = from, true
-	}
 	if !ok {
 		return nil
 	}
@@ -188,17 +302,19 @@ func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 	if err != nil {
 		return err
 	}
-	if w.s.files[is.Stem] == nil { // nothing of it was stored
-		return nil
+	if w.own.files[is.Stem] == nil { // nothing of it was stored
+		return w.end(nil)
 	}
-	f := w.s.file(is)
+	f := w.own.file(is)
 	f.root = b.File.Root
-	in.owners[ownerKey(is)] = f.root
 	if old := keyOf(b.From); old != keyOf(b.File) {
 		in.release(old)
-		delete(in.due, old)
+		in.forgetDue(old)
 	}
-	in.due[keyOf(b.File)] = in.o.now().Add(in.o.Quiet)
+	in.mu.Lock()
+	in.owners[ownerKey(is)] = f.root
+	in.mu.Unlock()
+	in.isDueIn(keyOf(b.File), in.o.Quiet)
 	return w.end(w.shelved(f))
 }
 
@@ -208,45 +324,35 @@ func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 	if !ok {
 		return nil
 	}
-	delete(in.files, keyOf(b.File))
 	w, err := in.writer(ctx, in.sources[b.File.Root].Agent, is.Session, false)
 	if err != nil {
 		return err
 	}
-	f := w.s.files[is.Stem]
+	f := w.own.files[is.Stem]
 	if f == nil {
-		return nil
+		return w.end(nil)
 	}
-	if in.owner(is) == b.File.Root {
+	in.mu.Lock()
+	delete(in.files, keyOf(b.File))
+	if in.owners[ownerKey(is)] == b.File.Root {
 		delete(in.owners, ownerKey(is))
 	}
-	if f != w.s.newest() || w.s.gone {
-		return nil
+	in.mu.Unlock()
+	if f != w.own.newest() || w.own.gone {
+		return w.end(nil)
 	}
 	return w.end(w.update(f, events.Fields{{Name: fieldGone, Value: events.Raw("true")}}))
 }
 
 // hush appends what follows from that nothing came to a file for a while.
-func (in *Ingester) hush(ctx context.Context, key fileKey) error {
-	delete(in.due, key)
-	agent := in.sources[key.root].Agent
-	is, ok := in.fileOf(tail.File{Root: key.root, Rel: key.rel}, nil)
-	if !ok {
-		in.release(key)
-		return nil
-	}
+func (in *Ingester) hush(ctx context.Context, key fileKey, is agents.File) error {
+	in.forgetDue(key)
 	for try := 0; ; try++ {
-		w, err := in.writer(ctx, agent, is.Session, false)
-		if err != nil {
-			return err
-		}
-		if f := w.s.files[is.Stem]; f != nil {
-			f.follow = append(f.follow, f.hush()...)
-			err = w.end(w.owed(f))
-		}
+		err := in.ask(ctx, in.sources[key.root].Agent, is)
 		switch {
 		case err == nil:
 			in.release(key)
+			in.isSettled(key)
 			return nil
 		case ctx.Err() != nil || !isRace(err) || try == maxTries:
 			return err
@@ -255,13 +361,16 @@ func (in *Ingester) hush(ctx context.Context, key fileKey) error {
 	}
 }
 
-// hushAll is hush for all files that something came to.
-func (in *Ingester) hushAll(ctx context.Context) (err error) {
-	for key := range in.due {
-		err = errors.Join(err, in.hush(ctx, key))
+// ask appends what a file says of that nothing came.
+func (in *Ingester) ask(ctx context.Context, agent agents.Agent, is agents.File) error {
+	w, err := in.writer(ctx, agent, is.Session, false)
+	if err != nil {
+		return err
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	f := w.own.files[is.Stem]
+	if f == nil {
+		return w.end(nil)
 	}
-	return err
+	f.follow = append(f.follow, f.hush()...)
+	return w.end(w.owed(f))
 }

@@ -5,12 +5,15 @@ import (
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
 )
 
 // payload completes what follows from a line by what only the log knows. It is nil if
 // nothing is to be appended.
 func (w *writer) payload(f *file, n following) (events.Payload, error) {
 	switch p := n.Payload.(type) {
+	case *events.ThreadReplaced:
+		return w.fit(n, p)
 	case *events.SessionCreated:
 		return w.creation(f, n, *p)
 	case *events.SessionRewound:
@@ -85,27 +88,18 @@ func (w *writer) resolve(f *file, hint string, p agents.Place) (events.Offset, e
 		return 0, err
 	}
 	if p.Session != "" {
-		s, err := w.other(p.Session)
-		if err != nil {
-			return 0, err
-		}
-		return w.within(s, f, p)
+		at, _, err := w.within(p.Session, f, p)
+		return at, err
 	}
-	if at, err := w.within(w.s, f, p); p.End == 0 || err == nil {
+	if at, _, err := w.within(w.own.sub.ID, f, p); p.End == 0 || err == nil {
 		return at, err
 	}
 	for range maxForks {
-		s, err := w.other(hint)
-		if err != nil {
-			return 0, err
+		at, fork, err := w.within(hint, f, p)
+		if err == nil || !errors.Is(err, errAbsent) || fork == nil {
+			return at, err
 		}
-		if at, err := w.within(s, f, p); err == nil {
-			return at, nil
-		}
-		if s.fork == nil {
-			break
-		}
-		hint = s.fork.Session
+		hint = fork.Session
 	}
 	return 0, errAbsent
 }
@@ -113,22 +107,50 @@ func (w *writer) resolve(f *file, hint string, p agents.Place) (events.Offset, e
 // maxForks bounds how many sessions are gone through that continue each other.
 const maxForks = 256
 
-// other returns a session of the same agent.
-func (w *writer) other(id string) (*session, error) {
-	if id == w.s.sub.ID {
-		return w.s, nil
+// look looks at a session of the same agent, which nobody else uses meanwhile.
+func (w *writer) look(id string, see func(*session)) error {
+	switch id {
+	case w.own.sub.ID:
+		see(w.own)
+		return nil
+	case w.s.sub.ID:
+		see(w.s)
+		return nil
 	}
-	s, err := w.in.session(w.ctx, w.s.agent, id)
-	if _, invalid := errors.AsType[*events.InvalidError](err); invalid {
-		return nil, errAbsent
+	s, err := w.in.session(w.ctx, w.own.agent, id, w.own.sub.ID, true)
+	if _, invalid := errors.AsType[*events.InvalidError](err); invalid || errors.Is(err, errCircle) {
+		return errAbsent
 	}
-	return s, err
+	if err != nil {
+		return err
+	}
+	defer w.in.give(s, nil)
+	see(s)
+	return nil
 }
 
-// within finds a place in a session.
-func (w *writer) within(s *session, own *file, p agents.Place) (events.Offset, error) {
+// within finds a place in a session, and returns what that one is a fork of.
+func (w *writer) within(id string, own *file, p agents.Place) (at events.Offset, fork *events.Fork, err error) {
+	isThere := false
+	err = w.look(id, func(s *session) {
+		fork = s.fork
+		at, isThere = s.placeOf(own, p)
+	})
+	switch {
+	case err != nil || at > 0:
+		return at, fork, err
+	case !isThere:
+		return 0, fork, errAbsent
+	}
+	at, err = w.beginning(id)
+	return at, fork, err
+}
+
+// placeOf finds a place; 0 is before all lines, and false: it is not in the log. own is the
+// file that asks.
+func (s *session) placeOf(own *file, p agents.Place) (events.Offset, bool) {
 	if p.End == 0 {
-		return w.beginning(s)
+		return 0, true
 	}
 	f := s.files[p.Stem]
 	if p.Stem == "" {
@@ -140,31 +162,103 @@ func (w *writer) within(s *session, own *file, p agents.Place) (events.Offset, e
 		}
 	}
 	if f == nil || p.End > f.end() {
-		return 0, errAbsent
+		return 0, false
 	}
 	for i := len(f.lines) - 1; i >= 0; i-- {
 		if l := &f.lines[i]; l.End <= p.End && l.at > 0 {
-			return l.at, nil
+			return l.at, true
 		}
 	}
-	return w.beginning(s)
+	return 0, true
 }
 
 // beginning is before all that a session has: its first event, or that of what it
 // continues.
-func (w *writer) beginning(s *session) (events.Offset, error) {
+func (w *writer) beginning(id string) (events.Offset, error) {
+	var first events.Offset
 	for range maxForks {
-		if s.fork == nil {
-			break
-		}
-		up, err := w.other(s.fork.Session)
-		if err != nil {
+		var fork *events.Fork
+		if err := w.look(id, func(s *session) { first, fork = s.first, s.fork }); err != nil {
 			return 0, err
 		}
-		s = up
+		if fork == nil {
+			break
+		}
+		id = fork.Session
 	}
-	if s.first == 0 {
+	if first == 0 {
 		return 0, errAbsent
 	}
-	return s.first, nil
+	return first, nil
+}
+
+// fit is a thread as it is from here on, given how many turns the log has of it.
+func (w *writer) fit(n following, p *events.ThreadReplaced) (events.Payload, error) {
+	if n.Had == agents.Whole {
+		return p, nil
+	}
+	if err := w.flush(); err != nil { // what is in the series counts
+		return nil, err
+	}
+	if w.s.live == nil {
+		s, err := (&projector.Loader{Source: w.in.o.Log}).Session(w.ctx, w.s.sub, 0)
+		if err != nil && !errors.Is(err, projector.ErrNotFound) {
+			return nil, err
+		}
+		w.s.live = make(map[string]int)
+		if err == nil {
+			for name := range s.Threads {
+				w.s.live[name] = len(s.Threads.Turns(name))
+			}
+		}
+	}
+	for name := range p.Threads {
+		return n.Fit(w.s.live[name]), nil // an agent replaces one thread by one fact
+	}
+	return p, nil
+}
+
+// count counts the turns in effect on, with an event that was appended.
+func (s *session) count(e *events.Event) {
+	if s.live == nil {
+		return
+	}
+	switch e.Type {
+	case events.TypeTurnAppended:
+		if p, err := events.DecodeAs[events.TurnAppended](*e); err == nil {
+			for i := range p.Entries {
+				s.live[p.Entries[i].Thread]++
+			}
+			return
+		}
+	case events.TypeThreadReplaced:
+		if p, err := events.DecodeAs[events.ThreadReplaced](*e); err == nil && s.replaced(p) {
+			return
+		}
+	case events.TypeSessionUpdated, events.TypeRunCreated, events.TypeRunProgressed, events.TypeRunFinished, events.TypeCostAccrued:
+		return
+	}
+	s.live = nil // counted when it is asked for
+}
+
+// replaced counts what threads are replaced by; false if that has to be read.
+func (s *session) replaced(p *events.ThreadReplaced) bool {
+	if p.Others != "keep" {
+		return false
+	}
+	for name, r := range p.Threads {
+		n := 0
+		for _, it := range r.Items {
+			switch {
+			case it.Keep == nil:
+				n++
+			case it.Keep[0] < 0 || it.Keep[0] > it.Keep[1] || it.Keep[1] > s.live[name]:
+				return false // without effect
+			default:
+				n += it.Keep[1] - it.Keep[0]
+			}
+		}
+		s.live[name] = n
+	}
+	return true
 }

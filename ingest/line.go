@@ -20,6 +20,10 @@ import (
 // extLine is the extension that says where a line stands: <file>:<offset>+<length>.
 const extLine = "tallyline"
 
+// extOwner is the extension of a line that stands in another session than its file is of:
+// it names that one.
+const extOwner = "tallyowner"
+
 // maxLine is how long a line may be. As bytes in base64, and with marks of a redaction
 // that are longer than what they replace, it is still an event.
 const maxLine = 4 << 20
@@ -161,6 +165,7 @@ type place struct {
 	sum      sum    // of what is stored
 	blanks   string // before it and its end
 	redacted bool
+	session  string // in which it stands; "": the file's
 }
 
 func (l *line) place(at events.Offset) place {

@@ -17,35 +17,71 @@ import (
 // isWhole reports whether what has no end of line is a line.
 func isWhole(line []byte) bool { return rawjson.Check(line) == nil }
 
-// fileOf says which session a file belongs to: by its name, else by the first of its lines
-// that says so.
-func (in *Ingester) fileOf(f tail.File, list []line) (agents.File, bool) {
-	agent := in.sources[f.Root].Agent
-	if known, ok := in.files[keyOf(f)]; ok {
+// fileOf says which session a file belongs to, by its name and its first line, which b has
+// or the file.
+func (in *Ingester) fileOf(f tail.File, b *tail.Batch) (agents.File, bool) {
+	return in.fileBy(f, func() []byte {
+		if b != nil && len(b.Lines) > 0 && b.Lines[0].Offset == int64(len(b.Lines[0].Before)) {
+			l := in.lineOf(b.Lines[0])
+			return l.body
+		}
+		return in.tailer.Head(f)
+	})
+}
+
+func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) {
+	in.mu.Lock()
+	known, ok := in.files[keyOf(f)]
+	in.mu.Unlock()
+	if ok {
 		return known, true
 	}
-	if is, ok := agent.File(f.Rel, nil); ok {
-		return is, true
+	first := head()
+	is, ok := in.sources[f.Root].Agent.File(f.Rel, first)
+	if ok && len(first) > 0 {
+		in.mu.Lock()
+		in.files[keyOf(f)] = is
+		in.mu.Unlock()
 	}
-	for i := range list {
-		if is, ok := agent.File(f.Rel, list[i].body); ok {
-			in.files[keyOf(f)] = is
-			return is, true
-		}
+	return is, ok
+}
+
+// isSettled lets go of what is known of a file if its name says as much.
+func (in *Ingester) isSettled(key fileKey) {
+	is, ok := in.sources[key.root].Agent.File(key.rel, nil)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if ok && in.files[key] == is {
+		delete(in.files, key)
 	}
-	return agents.File{}, false
 }
 
 // ownerKey stands for a file of a session, wherever it lies.
 func ownerKey(f agents.File) sum { return sumOf(f.Session + "\x00" + f.Stem) }
 
 // owner returns the root in which a file lies, "" if that is not known yet.
-func (in *Ingester) owner(f agents.File) string { return in.owners[ownerKey(f)] }
+func (in *Ingester) owner(f agents.File) string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.owners[ownerKey(f)]
+}
+
+// owns notes in which root a file lies, and reports whether it may: false if it lies in
+// another.
+func (in *Ingester) owns(f agents.File, root string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if owner := in.owners[ownerKey(f)]; owner != "" && owner != root {
+		return false
+	}
+	in.owners[ownerKey(f)] = root
+	return true
+}
 
 // lines appends the lines of a batch that are not in the log.
 func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error {
 	list := in.linesOf(b.Lines)
-	is, ok := in.fileOf(b.File, list)
+	is, ok := in.fileOf(b.File, b)
 	if !ok {
 		if len(list) > 0 {
 			in.once(Problem{Root: b.File.Root, File: b.File.Rel, Reason: "does not say which session it is of: left out"})
@@ -60,13 +96,12 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 }
 
 func (w *writer) batch(b *tail.Batch, is agents.File, list []line) error {
-	f := w.s.file(is)
-	if owner := w.in.owner(is); owner != "" && owner != b.File.Root {
+	f := w.own.file(is)
+	if !w.in.owns(is, b.File.Root) {
 		w.in.once(Problem{Root: b.File.Root, File: b.File.Rel, Session: is.Session, Reason: "another folder has a file of this session with this name: left out"})
 		return nil
 	}
 	f.root = b.File.Root
-	w.in.owners[ownerKey(is)] = f.root
 	if err := w.owed(f); err != nil {
 		return err
 	}
@@ -78,7 +113,7 @@ func (w *writer) batch(b *tail.Batch, is agents.File, list []line) error {
 	if err := w.rewritten(f, b, list); err != nil {
 		return err
 	}
-	w.in.due[keyOf(b.File)] = w.in.o.now().Add(w.in.o.Quiet)
+	w.in.isDueIn(keyOf(b.File), w.in.o.Quiet)
 	return w.shelved(f)
 }
 
@@ -121,11 +156,14 @@ func (w *writer) line(f *file, l *line, rest []line) error {
 // fresh appends a line that is not in the log, and what follows from it.
 func (w *writer) fresh(f *file, l *line, rest []line) error {
 	m := f.tell(f.id(l.at()), l)
+	if err := w.to(f, m.Session); err != nil {
+		return err
+	}
 	id := f.lastID
 	if m.ID != "" && len(m.ID) <= events.MaxIDLen && clean(m.ID) == m.ID {
 		if at, ok := w.s.unplaced[sumOf(m.ID)]; ok { // somebody else had it from the agent itself
 			delete(w.s.unplaced, sumOf(m.ID))
-			f.lines = append(f.lines, l.place(at))
+			f.lines = append(f.lines, w.place(l, at))
 			f.follow = nil
 			return nil
 		}
@@ -141,13 +179,16 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 		f.follow[i].id = idOf(id + "/" + f.follow[i].Key)
 	}
 	for _, fact := range m.Before {
-		n := following{idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)}
+		n := following{m.Session, idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)}
 		if created, ok := fact.Payload.(*events.SessionCreated); ok && created.CreatedAt == "" && n.Time.IsZero() && n.time.IsZero() {
 			n.time = w.began(f, rest)
 		}
 		if err := w.fact(f, n); err != nil {
 			return err
 		}
+	}
+	if err := w.to(f, m.Session); err != nil {
+		return err
 	}
 	if err := w.turn(f, l, id, m); err != nil {
 		return err
@@ -178,6 +219,9 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning) error {
 	}
 	e.ID, e.Time = id, timeOf(m.Time)
 	e = e.WithExtension(extLine, spell(f.Name, l.Span))
+	if w.s != w.own {
+		e = e.WithExtension(extOwner, clean(w.own.sub.ID))
+	}
 	if brokenIDs && w.s.has(id) {
 		return nil
 	}
@@ -185,23 +229,32 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning) error {
 		return err
 	}
 	w.lines = append(w.lines, written{len(w.series) - 1, f, len(f.lines)})
-	f.lines = append(f.lines, l.place(0))
+	f.lines = append(f.lines, w.place(l, 0))
 	w.in.count(func(s *Status) { s.Redacted += l.redacted })
 	return nil
 }
 
+// place is where a line stands that is appended.
+func (w *writer) place(l *line, at events.Offset) place {
+	p := l.place(at)
+	if w.s != w.own {
+		p.session = w.s.sub.ID
+	}
+	return p
+}
+
 // resume tells the tailer how far the log has a file, so that nothing is lost if it does
 // not know any more.
-func (in *Ingester) resume(t tail.File) (tail.Position, bool) {
-	agent := in.sources[t.Root].Agent
-	is, ok := agent.File(t.Rel, nil)
+func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool) {
+	is, ok := in.fileBy(t, head)
 	if !ok {
 		return tail.Position{}, false
 	}
-	s, err := in.session(context.Background(), agent, is.Session)
+	s, err := in.session(context.Background(), in.sources[t.Root].Agent, is.Session, is.Session, false)
 	if err != nil { // it is read from the beginning, which costs time and nothing else
 		return tail.Position{}, false
 	}
+	defer in.give(s, nil)
 	f := s.files[is.Stem]
 	if owner := in.owner(is); f == nil || len(f.lines) == 0 || owner != "" && owner != t.Root {
 		return tail.Position{}, false
@@ -214,6 +267,8 @@ func (in *Ingester) resume(t tail.File) (tail.Position, bool) {
 // log. Its last line may owe something too.
 func (in *Ingester) resumed(key fileKey, s *session, f *file) {
 	now := in.o.now()
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	if in.o.Once || now.Sub(f.time) >= in.o.Quiet {
 		f.follow = slices.DeleteFunc(append(f.follow, f.hush()...), func(n following) bool { return s.has(n.id) })
 	}

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tallylog/tally/agents"
@@ -55,6 +56,7 @@ func newRig(t fataler, dir string, agent agents.Agent) *rig {
 // is stored or not, and nobody hears of it or of any later one.
 type store struct {
 	log.Backend
+	mu     sync.Mutex
 	upto   int  // publications that go well; 0: all
 	stored bool // that the next one is stored
 	stop   func()
@@ -65,6 +67,8 @@ type store struct {
 func (s *store) Close() error { return nil }
 
 func (s *store) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.err != nil {
 		if s.tries++; s.tries <= 3 {
 			return log.Receipt{}, s.err

@@ -2,7 +2,9 @@ package ingest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +32,9 @@ type session struct {
 	ids         map[sum]struct{}
 	unplaced    map[sum]events.Offset // lines that did not come from a file
 	files       map[string]*file      // by stem
-	used        int64                 // when it was asked for last, as a count
+	others      []string              // sessions in which lines of its files stand
+	owners      map[string]bool       // sessions whose files have lines that stand here
+	live        map[string]int        // turns in effect, by thread; nil: not counted
 }
 
 // file is what the log has of a file of a session.
@@ -44,21 +48,23 @@ type file struct {
 	isOld  bool // the fold does not stand behind the last line
 	lastID string
 	time   time.Time // of the last line that says one
-	text   []byte // with which the last line ends, nil if that is not known
-	quiet  bool   // that nothing came behind the last line was told
+	text   []byte    // with which the last line ends, nil if that is not known
+	quiet  bool      // that nothing came behind the last line was told
 	follow []following
 }
 
 // following is what follows from the last line.
 type following struct {
-	id   string
-	time time.Time
+	session string // that it is of; "": the file's
+	id      string
+	time    time.Time
 	agents.Fact
 	sum sum // of the line
 }
 
 func newSession(agent agents.Agent, sub events.Subject) *session {
-	return &session{sub: sub, agent: agent, ids: make(map[sum]struct{}), unplaced: make(map[sum]events.Offset), files: make(map[string]*file)}
+	return &session{sub: sub, agent: agent, ids: make(map[sum]struct{}), unplaced: make(map[sum]events.Offset), files: make(map[string]*file),
+		owners: make(map[string]bool)}
 }
 
 // has reports whether the session has an event of the agent's with an id.
@@ -109,9 +115,12 @@ func (s *session) newest() (last *file) {
 // load reads a session. With fed, the folds of its files are told their lines.
 func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subject, fed bool) (*session, error) {
 	s := newSession(agent, sub)
-	err := each(ctx, src, sub, func(rec events.Record) {
-		s.note(rec, fed)
-	})
+	err := each(ctx, src, s.subjects(), func(rec events.Record) { s.note(rec, fed) })
+	if err == nil && len(s.others) > 0 { // once more, with their lines in between
+		list := s.subjects()
+		s = newSession(agent, sub)
+		err = each(ctx, src, list, func(rec events.Record) { s.note(rec, fed) })
+	}
 	if err != nil || !fed {
 		return s, err
 	}
@@ -124,22 +133,96 @@ func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subjec
 	return s, err
 }
 
-// each reads the records of a session that can be read.
-func each(ctx context.Context, src Reader, sub events.Subject, visit func(events.Record)) error {
-	for rec, err := range src.Read(ctx, events.Range{Subject: sub}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
+// subjects are the session and those in which lines of its files stand.
+func (s *session) subjects() []events.Subject {
+	list := []events.Subject{s.sub}
+	for _, id := range s.others {
+		list = append(list, events.Session(s.sub.Namespace, id))
+	}
+	return list
+}
+
+// each reads the records of sessions that can be read, in the order of the log.
+func each(ctx context.Context, src Reader, subs []events.Subject, visit func(events.Record)) error {
+	return merged(ctx, src, subs, 0, 0, func(rec events.Record) bool { visit(rec); return true })
+}
+
+// merged reads the records of sessions after an offset up to another, until visit has enough.
+func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto events.Offset, visit func(events.Record) bool) error {
+	if len(subs) == 1 {
+		for rec, err := range readable(src.Read(ctx, events.Range{Subject: subs[0], After: after, Upto: upto})) {
+			if err != nil {
+				return err
+			}
+			if !visit(rec) {
+				break
+			}
 		}
-		if err != nil {
+		return nil
+	}
+	heads := make([]*head, 0, len(subs))
+	defer func() {
+		for _, h := range heads {
+			h.stop()
+		}
+	}()
+	for _, sub := range subs {
+		h := &head{}
+		h.next, h.stop = iter.Pull2(readable(src.Read(ctx, events.Range{Subject: sub, After: after, Upto: upto})))
+		heads = append(heads, h)
+		if err := h.advance(); err != nil {
 			return err
 		}
-		visit(rec)
 	}
-	return nil
+	for {
+		var first *head
+		for _, h := range heads {
+			if h.ok && (first == nil || h.rec.Offset < first.rec.Offset) {
+				first = h
+			}
+		}
+		if first == nil || !visit(first.rec) {
+			return nil
+		}
+		if err := first.advance(); err != nil {
+			return err
+		}
+	}
+}
+
+// head is the next record of a session.
+type head struct {
+	next func() (events.Record, error, bool)
+	stop func()
+	rec  events.Record
+	ok   bool
+}
+
+func (h *head) advance() (err error) {
+	h.rec, err, h.ok = h.next()
+	return err
+}
+
+// readable leaves out what is damaged.
+func readable(list iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range list {
+			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+				continue
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
 }
 
 // note takes a record of the session.
 func (s *session) note(rec events.Record, fed bool) {
+	if rec.Subject.ID != s.sub.ID {
+		s.noteOther(rec, fed)
+		return
+	}
 	if s.first == 0 {
 		s.first = rec.Offset
 	}
@@ -161,10 +244,28 @@ func (s *session) note(rec events.Record, fed bool) {
 	}
 }
 
+// noteOther takes a record of a session in which lines of this one's files stand.
+func (s *session) noteOther(rec events.Record, fed bool) {
+	switch rec.Source {
+	case sourceLines + s.agent.Name():
+		if rec.Extensions[extOwner] == clean(s.sub.ID) {
+			s.ids[sumOf(rec.ID)] = struct{}{}
+			s.noteLine(rec, fed)
+		}
+	case sourceDerived + s.agent.Name():
+		s.ids[sumOf(rec.ID)] = struct{}{}
+		s.noteQuiet(rec, fed)
+	}
+}
+
 func (s *session) noteLine(rec events.Record, fed bool) {
 	name, at, ok := parse(rec.Extensions[extLine])
 	if !ok {
 		s.unplaced[sumOf(rec.ID)] = rec.Offset
+		return
+	}
+	if owner := rec.Extensions[extOwner]; owner != "" && rec.Subject.ID == s.sub.ID {
+		s.owners[owner] = true
 		return
 	}
 	l, ok := lineIn(rec, at)
@@ -172,7 +273,11 @@ func (s *session) noteLine(rec events.Record, fed bool) {
 	if !ok || f == nil {
 		return
 	}
-	f.lines = append(f.lines, l.place(rec.Offset))
+	p := l.place(rec.Offset)
+	if rec.Subject.ID != s.sub.ID {
+		p.session = rec.Subject.ID
+	}
+	f.lines = append(f.lines, p)
 	switch {
 	case !fed:
 	case f.isOld: // told later
@@ -196,6 +301,7 @@ func lineIn(rec events.Record, at agents.Span) (line, bool) {
 func (s *session) named(name string, first []byte) *file {
 	f, ok := s.agent.File(name, first)
 	if ok {
+		f.Session = s.sub.ID // whose line it is, whatever this line says
 		return s.file(f)
 	}
 	for _, f := range s.files {
@@ -214,7 +320,7 @@ func (f *file) tell(id string, l *line) agents.Meaning {
 		f.time = m.Time
 	}
 	for _, fact := range m.After {
-		f.follow = append(f.follow, following{idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)})
+		f.follow = append(f.follow, following{m.Session, idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)})
 	}
 	return m
 }
@@ -238,7 +344,7 @@ func (f *file) hush() (list []following) {
 	}
 	f.quiet = true
 	for _, fact := range f.fold.Quiet() {
-		list = append(list, following{idOf(f.lastID + quietly + strings.TrimPrefix(fact.Key, quietly[1:])), time.Time{}, fact, sum{}})
+		list = append(list, following{"", idOf(f.lastID + quietly + strings.TrimPrefix(fact.Key, quietly[1:])), time.Time{}, fact, sum{}})
 	}
 	return list
 }
@@ -258,6 +364,11 @@ func (s *session) noteFact(rec events.Record, fed bool) {
 			f.cut(at.Start)
 		}
 	}
+	s.noteQuiet(rec, fed)
+}
+
+// noteQuiet notes that a file was told that nothing comes.
+func (s *session) noteQuiet(rec events.Record, fed bool) {
 	if fed && strings.Contains(rec.ID, quietly) {
 		for _, f := range s.files {
 			if !f.isOld && f.lastID != "" && strings.HasPrefix(rec.ID, f.lastID+quietly) {
@@ -274,6 +385,11 @@ func (s *session) noteFields(set events.Fields) {
 			s.archived = string(field.Value) == archived
 		case fieldGone:
 			s.gone = string(field.Value) == "true"
+		case fieldSessions:
+			s.others = nil
+			if err := json.Unmarshal(field.Value, &s.others); err != nil {
+				s.others = nil // somebody else's
+			}
 		}
 	}
 }
@@ -294,7 +410,7 @@ func (f *file) cut(end int64) {
 func (s *session) refold(ctx context.Context, src Reader, f *file) error {
 	f.fold, f.isOld = s.agent.Fold(f.File), false
 	next := 0
-	return each(ctx, src, s.sub, func(rec events.Record) {
+	return each(ctx, src, s.subjects(), func(rec events.Record) {
 		if next < len(f.lines) && f.lines[next].at == rec.Offset {
 			next++
 			if l, ok := lineIn(rec, f.lines[next-1].Span); ok {

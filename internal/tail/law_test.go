@@ -115,7 +115,7 @@ func (h *history) dropHeld() {
 	h.held = nil
 }
 
-func (h *history) resume(f File) (Position, bool) {
+func (h *history) resume(f File, _ func() []byte) (Position, bool) {
 	d := h.docs[f.Stem]
 	if d == nil || len(d.content) == 0 {
 		return Position{}, false

@@ -481,7 +481,7 @@ func (t *Tailer) askResume(f *file) {
 	if t.o.Resume == nil {
 		return
 	}
-	if pos, ok := t.o.Resume(f.File()); ok && pos.Offset > f.mark.Offset {
+	if pos, ok := t.o.Resume(f.File(), func() []byte { return t.head(f.key, f.packed) }); ok && pos.Offset > f.mark.Offset {
 		f.position, f.isTold = &pos, true
 	}
 }

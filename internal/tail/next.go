@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"path/filepath"
@@ -250,4 +251,36 @@ func (t *Tailer) pause() time.Duration {
 		next = t.journal.due
 	}
 	return max(next.Sub(t.o.Now()), time.Millisecond)
+}
+
+// maxHead bounds what Head returns.
+const maxHead = 1 << 20
+
+// Head returns the first line of a file with its end, up to 1 MiB; nil if it is not there or
+// compressed.
+func (t *Tailer) Head(f File) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.roots {
+		if r.id == f.Root {
+			return t.head(key{r, f.Rel}, f.Packed)
+		}
+	}
+	return nil
+}
+
+func (t *Tailer) head(k key, packed bool) []byte {
+	if packed {
+		return nil
+	}
+	f, _, err := t.openFile(k)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	line, err := bufio.NewReader(io.LimitReader(f, maxHead)).ReadBytes('\n')
+	if err != nil && err != io.EOF {
+		return nil
+	}
+	return line
 }

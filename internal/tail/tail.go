@@ -43,8 +43,8 @@ type Options struct {
 	Enters func(root, rel string) bool
 	// Resume says where to go on with a file that the state does not know, or that changed
 	// since the state was written: what is further counts. nil, or false: the caller does
-	// not know.
-	Resume func(File) (Position, bool)
+	// not know. head returns what the file begins with, as Head does.
+	Resume func(f File, head func() []byte) (Position, bool)
 	// Whole reports whether what follows the last line feed is a whole value, which is
 	// delivered without an end. nil: nothing is.
 	Whole func(line []byte) bool

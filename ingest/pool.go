@@ -1,0 +1,141 @@
+package ingest
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/events"
+)
+
+// Bounds of what is remembered of sessions: an id or a line takes some hundred bytes.
+const (
+	maxSessions = 1024
+	maxEntries  = 400_000
+)
+
+// pool has the sessions that were asked for last. Each has one user at a time, who is named
+// by the session whose file is dealt with.
+type pool struct {
+	mu      sync.Mutex
+	given   sync.Cond                // one was given back
+	byID    map[string]*list.Element // of *pooled
+	order   list.List                // the one that was taken last first
+	waits   map[string]string        // who waits, and for which session
+	entries int
+}
+
+type pooled struct {
+	id      string
+	s       *session // nil: it is to be read
+	user    string   // "": nobody
+	entries int
+}
+
+func (p *pool) init() {
+	p.given.L = &p.mu
+	p.byID, p.waits = make(map[string]*list.Element), make(map[string]string)
+}
+
+// errCircle says that who has the session waits, in the end, for who asks.
+var errCircle = errors.New("a session waits for itself")
+
+// take waits until a session has no user. Without wait it is errCircle if it has one.
+func (p *pool) take(id, user string, wait bool) (*pooled, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		e := p.byID[id]
+		if e == nil {
+			e = p.order.PushFront(&pooled{id: id})
+			p.byID[id] = e
+		}
+		p.order.MoveToFront(e)
+		have := e.Value.(*pooled)
+		if have.user == "" {
+			have.user = user
+			return have, nil
+		}
+		if !wait || p.isCircle(have, user) {
+			return nil, errCircle
+		}
+		p.waits[user] = id
+		p.given.Wait()
+		delete(p.waits, user)
+	}
+}
+
+// isCircle reports whether the user of a session waits for something that a user has.
+func (p *pool) isCircle(have *pooled, user string) bool {
+	for have.user != user {
+		e := p.byID[p.waits[have.user]]
+		if e == nil {
+			return false
+		}
+		if have = e.Value.(*pooled); have.user == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// give gives a session back, to be read again if it is spoiled, and makes room.
+func (p *pool) give(id string, isSpoiled bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have := p.byID[id].Value.(*pooled)
+	have.user = ""
+	p.entries -= have.entries
+	if have.entries = 0; have.s == nil || isSpoiled {
+		p.remove(have)
+	} else {
+		have.entries = len(have.s.ids)
+		p.entries += have.entries
+	}
+	for e := p.order.Back(); e != nil && (len(p.byID) > maxSessions || p.entries > maxEntries); {
+		have, e = e.Value.(*pooled), e.Prev()
+		if have.user == "" {
+			p.entries -= have.entries
+			p.remove(have)
+		}
+	}
+	p.given.Broadcast()
+}
+
+func (p *pool) remove(have *pooled) {
+	p.order.Remove(p.byID[have.id])
+	delete(p.byID, have.id)
+}
+
+// session returns what the log has of a session, for a user, who gives it back.
+func (in *Ingester) session(ctx context.Context, agent agents.Agent, id, user string, wait bool) (*session, error) {
+	sub := events.Session(in.o.Namespace, id)
+	if err := sub.Validate(); err != nil {
+		return nil, err
+	}
+	have, err := in.pool.take(id, user, wait)
+	if err != nil || have.s != nil {
+		return haveSession(have), err
+	}
+	s, err := load(ctx, in.o.Log, agent, sub, true)
+	if err != nil {
+		in.pool.give(id, true)
+		return nil, fmt.Errorf("session %s: %w", id, err)
+	}
+	have.s = s
+	return s, nil
+}
+
+func haveSession(have *pooled) *session {
+	if have == nil {
+		return nil
+	}
+	return have.s
+}
+
+// give gives a session back. After an error it is read again, because the log may have more
+// than is known, or less.
+func (in *Ingester) give(s *session, err error) { in.pool.give(s.sub.ID, err != nil) }
