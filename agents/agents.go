@@ -34,11 +34,20 @@ type Agent interface {
 	// Wants reports whether a file may hold lines of a session. The name is relative to a
 	// root, with slashes.
 	Wants(name string) bool
+	// Below returns the name below a root of a file that lies anywhere, by its path with
+	// slashes; false: it cannot be one of the agent's.
+	Below(path string) (name string, ok bool)
 	// File says what a file is, given its name and its first line; false: it is not one of
 	// the agent's. An agent whose names say everything does not look at the line.
 	File(name string, first []byte) (File, bool)
 	// Fold returns the state of a file whose lines it is told from the first one on.
 	Fold(f File) Fold
+}
+
+// Recogniser is an Agent whose files may have the names of other programs' files.
+type Recogniser interface {
+	// Recognises reports whether a line is the agent's.
+	Recognises(line []byte) bool
 }
 
 // File is a file of a session.

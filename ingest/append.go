@@ -157,7 +157,13 @@ func (w *writer) flush() error {
 	if w.s.first == 0 {
 		w.s.first = ack.First
 	}
-	w.in.count(func(s *Status) { s.Lines += len(w.lines) })
+	w.in.count(func(s *Status) {
+		s.Lines += len(w.lines)
+		for _, l := range w.lines {
+			at := l.file.lines[l.line].Span
+			s.Bytes += at.End - at.Start
+		}
+	})
 	w.s.last = ack.Last
 	for i := range w.series {
 		w.s.count(&w.series[i])

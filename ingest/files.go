@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
@@ -65,6 +67,16 @@ func (s *session) kept(src Reader) (list []Kept) {
 	}
 	slices.SortFunc(list, func(a, b Kept) int { return cmp.Compare(a.Stem, b.Stem) })
 	return list
+}
+
+// IsRedacted reports whether a record is a line in which something was made unreadable
+// before it was stored.
+func IsRedacted(rec events.Record) bool {
+	if !strings.HasPrefix(rec.Source, sourceLines) || !bytes.Contains(rec.Data, []byte(`"redacted":`)) {
+		return false
+	}
+	l, ok := lineIn(rec, agents.Span{})
+	return ok && l.redacted > 0
 }
 
 // Write writes the file, line after line as they are read from the log: byte for byte what

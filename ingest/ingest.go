@@ -80,6 +80,7 @@ func (p Problem) String() string {
 type Status struct {
 	tail.Status
 	Lines    int   // that were appended
+	Bytes    int64 // of them, as they were read
 	Events   int   // that were appended, those of lines included
 	Redacted int   // places
 	Problems int   // that were reported

@@ -37,6 +37,9 @@ func (Agent) Wants(name string) bool {
 	return ok && token(stem)
 }
 
+// Below returns the file's own name.
+func (a Agent) Below(file string) (string, bool) { return path.Base(file), a.Wants(file) }
+
 // File says what a file is, by its name alone.
 func (a Agent) File(file string, _ []byte) (agents.File, bool) {
 	if !a.Wants(file) {

@@ -43,6 +43,37 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
+// Below returns a name from the project's folder on.
+func (Agent) Below(path string) (string, bool) {
+	parts := strings.Split(path, "/")
+	from := len(parts) - 2
+	for i, part := range parts[:max(0, from)+1] {
+		if part == "subagents" && i >= 2 && strings.HasPrefix(parts[len(parts)-1], "agent-") {
+			from = i - 2
+		}
+	}
+	if from < 0 {
+		return "", false
+	}
+	name := strings.Join(parts[from:], "/")
+	_, ok := parseName(name)
+	return name, ok
+}
+
+// Recognises reports whether a line is one of a transcript: it names its session as
+// transcripts do, or is of one of the types that do not.
+func (Agent) Recognises(line []byte) bool {
+	for _, v := range values(line) {
+		_, summary := v.Get("leafUuid")
+		_, snapshot := v.Get("snapshot")
+		_, named := v.Get("sessionId")
+		if kind := v.Text("type"); kind != "" && named || kind == "summary" && summary || kind == "file-history-snapshot" && snapshot {
+			return true
+		}
+	}
+	return false
+}
+
 // File says which transcript a file is. Of a sub-agent's that lies beside the sessions
 // only its lines say whose it is: it is none of ours while the first one does not.
 func (Agent) File(name string, first []byte) (agents.File, bool) {

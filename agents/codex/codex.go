@@ -41,6 +41,24 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
+// Below returns a name from the nearest folder of rollouts on, else from the folders of
+// years, months and days.
+func (Agent) Below(file string) (string, bool) {
+	parts := strings.Split(file, "/")
+	from := len(parts) - 1
+	for from > 0 && isNumber(parts[from-1]) && len(parts)-from <= 3 {
+		from--
+	}
+	if from > 0 && (parts[from-1] == current || parts[from-1] == archive) {
+		from--
+	}
+	name := strings.Join(parts[from:], "/")
+	_, ok := rolloutOf(name)
+	return name, ok
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // File says what a file is, by its name alone.
 func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	r, ok := rolloutOf(name)

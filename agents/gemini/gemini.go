@@ -39,6 +39,19 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
+// Below returns a name from the project's folder on.
+func (Agent) Below(file string) (string, bool) {
+	parts := strings.Split(file, "/")
+	for _, chats := range []int{len(parts) - 2, len(parts) - 3} {
+		if chats > 0 && parts[chats] == "chats" {
+			name := strings.Join(parts[chats-1:], "/")
+			_, ok := chatOf(name)
+			return name, ok
+		}
+	}
+	return "", false
+}
+
 // File says what a file is. The name of a session's own file has the beginning of its id,
 // which is made do with where the first line does not say all of it.
 func (Agent) File(name string, first []byte) (agents.File, bool) {

@@ -57,6 +57,17 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
+// Below returns a name from the folder on that is called after where the session works, if
+// there is one.
+func (Agent) Below(file string) (string, bool) {
+	_, ok := nameOf(file)
+	dir, name := path.Split(file)
+	if folder := path.Base(dir); strings.HasPrefix(folder, "--") && strings.HasSuffix(folder, "--") {
+		name = folder + "/" + name
+	}
+	return name, ok
+}
+
 // File says what a file is, by its name alone.
 func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	n, ok := nameOf(name)

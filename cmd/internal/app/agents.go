@@ -24,6 +24,22 @@ func AgentNamed(name string) (agents.Agent, bool) {
 	return Agents[i], true
 }
 
+// AgentFormats lists the formats of the agents' files.
+func AgentFormats() []string {
+	names := make([]string, len(Agents))
+	for i, a := range Agents {
+		names[i] = a.Format()
+	}
+	return names
+}
+
+// DescribeAgents lists the formats of agents' files for a help text.
+func DescribeAgents() string {
+	return describe("claude-code", "transcripts of Claude Code: ~/.claude, its projects/, a project's folder, a session", "codex", "rollouts of Codex CLI: ~/.codex, its sessions/, what is below, a rollout",
+		"gemini", "chats of Gemini CLI: ~/.gemini, its tmp/, a project's folder, a chat", "pi", "sessions of pi: ~/.pi, its agent/sessions/, a project's folder, a session",
+		"acp", "recorded connections of the Agent Client Protocol: *.acp.jsonl")
+}
+
 // AgentNames lists the names of the agents.
 func AgentNames() []string {
 	names := make([]string, len(Agents))

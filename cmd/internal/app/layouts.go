@@ -83,11 +83,20 @@ func Or(words []string) string {
 
 // DescribeLayouts lists the layouts for a help text, with what is said of each.
 func DescribeLayouts(say func(Layout) string) string {
-	const indent, wide = 13, 82
-	var b strings.Builder
+	var pairs []string
 	for _, l := range Layouts {
-		text := strings.Join(render.Wrap(say(l), wide-indent), "\n"+strings.Repeat(" ", indent))
-		fmt.Fprintf(&b, "  %-*s%s\n", indent-2, l.Name(), text)
+		pairs = append(pairs, l.Name(), say(l))
+	}
+	return describe(pairs...)
+}
+
+// describe lays names out with what is said of each, as a help text has it.
+func describe(pairs ...string) string {
+	const indent, wide = 15, 82
+	var b strings.Builder
+	for i := 0; i+1 < len(pairs); i += 2 {
+		text := strings.Join(render.Wrap(pairs[i+1], wide-indent), "\n"+strings.Repeat(" ", indent))
+		fmt.Fprintf(&b, "  %-*s%s\n", indent-2, pairs[i], text)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

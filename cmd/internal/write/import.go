@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,11 +20,17 @@ import (
 )
 
 func newImport(a *app.App) *cobra.Command {
-	i := &importer{app: a}
+	i := &importer{app: a, redact: off}
 	cmd := &cobra.Command{
-		Use: "import PATH...", Short: "Import folders and files that other programs wrote", Args: cobra.MinimumNArgs(1),
-		Long: `Import folders and files that other programs wrote. The format is recognised by
-what they hold:
+		Use: "import PATH|AGENT...", Short: "Import what agents and other programs keep in folders and files", Args: cobra.MinimumNArgs(1),
+		Long: `Import what agents and other programs keep in folders and files. The format is
+recognised by what they hold. Of agents, each line becomes an event, and what is
+there now comes out again byte for byte (tally export); tally watch follows them:
+
+` + app.DescribeAgents() + `
+
+The name of one of these, or of its agent, stands for the folder in which it keeps its
+sessions on this machine. Other programs:
 
 ` + app.DescribeLayouts(func(l app.Layout) string { return l.In }) + `
 
@@ -35,10 +42,14 @@ to meanwhile, is left alone and named: give the folder a --namespace of its own,
 or take its content with --merge. A malformed piece is reported with file and
 line; the rest goes in, and the exit code is 3.
 
+Lines of agents are stored as they are; --redact on takes out known shapes of secrets
+first, as tally watch does. A file of which the store has redacted lines from then is
+named, and the exit code is 3: what was taken out is not put in by another import.
+
 The secrets that a setting of @perstack/storage holds are never stored in clear:
 without a key such a setting is left out and named, or with --no-secrets goes in
 without their values.`,
-		Example: app.Examples("tally import .tally", "tally import travel cashflow --namespace evals", "tally import chats/*.json --format ailoop", "tally import perstack --no-secrets", "tally import .tally --dry-run -o json"),
+		Example: app.Examples("tally import ~/.claude ~/.codex", "tally import claude codex gemini pi", "tally import ~/.claude/projects/-home-me-travel --dry-run", "tally import .tally", "tally import travel cashflow --namespace evals", "tally import chats/*.json --format ailoop", "tally import perstack --no-secrets", "tally import .tally --dry-run -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			app.CollectLess()
 			app.WorkBesideSyncs()
@@ -48,7 +59,9 @@ without their values.`,
 	cmd.Flags().BoolVarP(&i.dryRun, "dry-run", "n", false, "say what would be added, and write nothing")
 	cmd.Flags().BoolVar(&i.merge, "merge", false, "take the content of the folder or file also for sessions that came from elsewhere or moved on")
 	cmd.Flags().BoolVar(&i.noSecrets, "no-secrets", false, "leave out the values of secrets, where a format knows them; each is counted and named, and the exit code is 3")
-	cmd.Flags().Var(cli.OneOf(&i.format, "form", app.LayoutNames(nil)...), "format", "format of the folders or files: "+app.Or(app.LayoutNames(nil))+" (default: recognised)")
+	known := slices.Concat(app.AgentFormats(), app.LayoutNames(nil))
+	cmd.Flags().Var(cli.OneOf(&i.format, "form", known...), "format", "format of the folders or files: "+app.Or(known)+" (default: recognised)")
+	cmd.Flags().Var(cli.OneOf(&i.redact, "how", on, off), "redact", "on: take known shapes of secrets out of the lines of agents before they are stored")
 	return cmd
 }
 
@@ -57,19 +70,31 @@ type importer struct {
 	dryRun, merge bool
 	noSecrets     bool
 	format        string
+	redact        string
+
+	lines, redacted int // of agents
 }
+
+// Words of --redact.
+const on, off = "on", "off"
 
 // imported is what import prints with -o json.
 type imported struct {
 	formats.Report
-	Paths  []string      `json:"paths"`
-	DryRun bool          `json:"dryRun,omitempty"`
-	Head   events.Offset `json:"head"`
+	Lines    int           `json:"lines,omitempty"`    // of agents, that were added
+	Redacted int           `json:"redacted,omitempty"` // places in them, with --redact on
+	Paths    []string      `json:"paths"`
+	DryRun   bool          `json:"dryRun,omitempty"`
+	Head     events.Offset `json:"head"`
 }
 
 func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) error {
 	var total formats.Report
 	var failed error
+	paths, err := i.named(paths)
+	if err != nil {
+		return err
+	}
 	paths = i.within(paths)
 	progress := cli.NewProgress(i.app.Err, i.app.Progress, "importing")
 	for _, path := range paths {
@@ -123,7 +148,7 @@ func (i *importer) within(paths []string) []string {
 // below lists what is directly below a folder and can be imported, nothing if the folder
 // itself can.
 func (i *importer) below(path string) []string {
-	if _, err := formats.Sniff(path, i.known()...); err == nil {
+	if i.knows(path) {
 		return nil
 	}
 	entries, err := os.ReadDir(path)
@@ -136,11 +161,20 @@ func (i *importer) below(path string) []string {
 		if !e.IsDir() && !e.Type().IsRegular() {
 			continue
 		}
-		if _, err := formats.Sniff(name, i.known()...); err == nil {
+		if i.knows(name) {
 			list = append(list, name)
 		}
 	}
 	return list
+}
+
+// knows reports whether a folder or file can be imported.
+func (i *importer) knows(path string) bool {
+	if _, ok := i.agentFiles(path); ok {
+		return true
+	}
+	_, err := formats.Sniff(path, i.known()...)
+	return err == nil
 }
 
 // shortList lists paths by their names below a folder, so many at most.
@@ -196,10 +230,13 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	if _, err := os.Stat(path); err != nil {
 		return formats.Report{}, err
 	}
+	if files, ok := i.agentFiles(path); ok {
+		return i.agent(ctx, st, files, before, progress)
+	}
 	layout, err := formats.Sniff(path, i.known()...)
 	if err != nil {
 		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
-			Hint: signs() + ". Turns or CloudEvents, one JSON object a line, go in by tally append."}
+			Hint: "Sessions of agents are known by the names of their files, those of Claude Code by their lines. " + signs() + ". Turns or CloudEvents, one JSON object a line, go in by tally append."}
 	}
 	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, NoSecrets: i.noSecrets, Progress: func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
@@ -209,7 +246,7 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 
 func (i *importer) summary(r formats.Report, paths []string, head events.Offset) error {
 	if i.app.Format != cli.Text {
-		return cli.WriteJSON(i.app.Out, i.app.Format, imported{r, paths, i.dryRun, head})
+		return cli.WriteJSON(i.app.Out, i.app.Format, imported{r, i.lines, i.redacted, paths, i.dryRun, head})
 	}
 	verb := "Imported"
 	if i.dryRun {
@@ -229,6 +266,13 @@ func (i *importer) summary(r formats.Report, paths []string, head events.Offset)
 		how = " (" + strings.Join(parts, ", ") + ")"
 	}
 	i.app.Say("%s %s%s: %s added, %s read, head %v.", verb, plain.Count(r.Sessions, "session"), how, plain.Count(r.Events, "event"), plain.Bytes(r.Bytes), head)
+	if i.redacted > 0 {
+		verb := "made unreadable"
+		if i.dryRun {
+			verb = "would be " + verb
+		}
+		i.app.Say("%s of secrets %s.", plain.Count(i.redacted, "place"), verb)
+	}
 	if f := r.Files; f.Total() > 0 {
 		i.app.Say("%s: %d rendered from the events, %d derived, %d kept whole.", plain.Count(f.Total(), "file"), f.Exact, f.Derived, f.Whole)
 	}

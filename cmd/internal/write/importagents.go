@@ -1,0 +1,199 @@
+package write
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/redact"
+)
+
+// agentsMeant are the agents whose files may be meant, none if another format is.
+func (i *importer) agentsMeant() (list []agents.Agent, any bool) {
+	if i.format == "" {
+		return nil, true
+	}
+	a, ok := app.AgentNamed(i.format)
+	return []agents.Agent{a}, ok
+}
+
+// agentFiles says whose files a path holds, if they are an agent's.
+func (i *importer) agentFiles(path string) (app.AgentFiles, bool) {
+	list, ok := i.agentsMeant()
+	if !ok {
+		return app.AgentFiles{}, false
+	}
+	return app.FindAgentFiles(path, os.Getenv, list...)
+}
+
+// named replaces the name of an agent by the folders of its sessions, unless something has
+// that name here.
+func (i *importer) named(paths []string) (list []string, err error) {
+	for _, p := range paths {
+		a, ok := app.AgentNamed(p)
+		if _, err := os.Lstat(p); !ok || err == nil {
+			list = append(list, p)
+			continue
+		}
+		found := len(list)
+		for _, root := range a.Roots(os.Getenv) {
+			if info, err := os.Stat(root); err == nil && info.IsDir() {
+				list = append(list, filepath.FromSlash(root))
+			}
+		}
+		if found == len(list) {
+			return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no sessions here: it would keep them in %s", p, app.Or(a.Roots(os.Getenv)))}
+		}
+	}
+	return list, nil
+}
+
+// agent imports files of an agent.
+func (i *importer) agent(ctx context.Context, st *tally.Store, files app.AgentFiles, before formats.Report, progress *cli.Progress) (formats.Report, error) {
+	report := formats.Report{Dir: files.Root}
+	met := &meeting{Agent: files.Agent, files: files, sessions: make(map[string]bool)}
+	target := ingest.Log(st.Log)
+	if i.dryRun {
+		target = &rehearsal{Log: st.Log, added: make(map[events.Subject][]events.Record)}
+	}
+	journal := &journal{Log: target, agent: files.Agent, touched: make(map[string]bool), added: make(map[string]bool), redacted: make(map[events.Subject]bool)}
+	o := ingest.Options{Log: journal, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met.agent(), Root: files.Root}}, Once: true}
+	if i.redact == on {
+		r, err := redact.New(redact.Options{})
+		if err != nil {
+			return report, err
+		}
+		o.Redactor = r
+	}
+	o.Report = func(p ingest.Problem) {
+		report.Problems = append(report.Problems, formats.Problem{File: p.File, Reason: reasonOf(p)})
+	}
+	in, err := ingest.New(o)
+	if err != nil {
+		return report, err
+	}
+	journal.tell = func() {
+		s := in.Status()
+		progress.At(int64(len(met.sessions)), int64(s.Files), fmt.Sprintf("%s, %s, %s", plain.Count(before.Sessions+len(met.sessions), "session"),
+			plain.Count(before.Events+s.Events, "event"), plain.Bytes(before.Bytes+s.Bytes)))
+	}
+	err = errors.Join(in.Run(ctx), in.Close())
+	if errors.Is(err, ingest.ErrStuck) {
+		err = nil // each of them is a problem
+	}
+	s := in.Status()
+	for _, u := range s.Unreadable {
+		report.Problems = append(report.Problems, formats.Problem{File: u.Rel, Reason: u.Reason})
+	}
+	maps.Copy(met.sessions, journal.touched)
+	report.Sessions, report.Added, report.Events, report.Bytes = len(met.sessions), len(journal.added), s.Events, s.Bytes
+	report.Changed = len(journal.touched) - report.Added
+	report.Unchanged = report.Sessions - report.Added - report.Changed
+	i.lines += s.Lines
+	i.redacted += s.Redacted
+	if err == nil && i.redact != on {
+		err = journal.name(ctx, met, &report)
+	}
+	return report, err
+}
+
+// reasonOf is what a problem says, with where in the file it is.
+func reasonOf(p ingest.Problem) string {
+	if p.Offset > 0 && p.File != "" {
+		return fmt.Sprintf("byte %d: %s", p.Offset, p.Reason)
+	}
+	if p.File == "" {
+		return p.Session + ": " + p.Reason
+	}
+	return p.Reason
+}
+
+// meeting is an agent some of whose files are read. It notes which sessions they are of.
+type meeting struct {
+	agents.Agent
+	files    app.AgentFiles
+	sessions map[string]bool
+}
+
+func (m *meeting) agent() agents.Agent { return m }
+
+// Wants implements agents.Agent.
+func (m *meeting) Wants(name string) bool { return m.files.Has(name) && m.Agent.Wants(name) }
+
+// Fold implements agents.Agent: by the time that it is asked, the file says whose it is.
+func (m *meeting) Fold(f agents.File) agents.Fold {
+	if m.Wants(f.Name) {
+		m.sessions[f.Session] = true
+	}
+	return m.Agent.Fold(f)
+}
+
+// journal is a log that notes what goes into it, and what was redacted of what it has.
+type journal struct {
+	ingest.Log
+	agent    agents.Agent
+	touched  map[string]bool // sessions, by id
+	added    map[string]bool // of them, new ones
+	redacted map[events.Subject]bool
+	tell     func()
+}
+
+// AppendSeries implements ingest.Log.
+func (j *journal) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	ack, n, err := j.Log.AppendSeries(ctx, sub, expect, evs...)
+	if n > 0 {
+		j.touched[sub.ID] = true
+		if expect == log.At(0) {
+			j.added[sub.ID] = true
+		}
+	}
+	j.tell()
+	return ack, n, err
+}
+
+// Read implements ingest.Log.
+func (j *journal) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range j.Log.Read(ctx, r) {
+			if err == nil && ingest.IsRedacted(rec) {
+				j.redacted[rec.Subject] = true
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+// name reports the files that were imported of which the log has something redacted: what
+// comes out is not what was read.
+func (j *journal) name(ctx context.Context, met *meeting, report *formats.Report) error {
+	for _, sub := range slices.SortedFunc(maps.Keys(j.redacted), func(a, b events.Subject) int { return cmp.Compare(a.ID, b.ID) }) {
+		list, err := ingest.Files(ctx, j.Log, j.agent, sub)
+		if err != nil {
+			return err
+		}
+		for _, f := range list {
+			if f.Redacted > 0 && met.Wants(f.Name) {
+				report.Problems = append(report.Problems, formats.Problem{File: path.Clean(f.Name), Reason: plain.Count(f.Redacted, "line") + " had been stored redacted before: what was taken out stays out"})
+			}
+		}
+	}
+	return nil
+}
