@@ -90,7 +90,13 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 			x.problem(FileName(info.Subject.ID), err)
 			continue
 		}
-		if root, ok := x.rootOf(s); ok {
+		root, ok, err := x.rootOf(ctx, s)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil:
+			x.problem(FileName(info.Subject.ID), err)
+		case ok:
 			roots[root] = append(roots[root], info.Subject.ID)
 			x.progress.Of++
 		}
@@ -100,25 +106,29 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 
 // rootOf returns the root of a session, and whether it is one for this layout:
 // whatever was imported from it, and the live sessions that it exports.
-func (x *exporting) rootOf(s *projector.Session) (string, bool) {
+func (x *exporting) rootOf(ctx context.Context, s *projector.Session) (string, bool, error) {
 	o := s.Ledger.Origin()
 	switch {
 	case x.o.Any:
-		return LiveRoot, true
+		return LiveRoot, true, nil
 	case o != nil && o.Root != "" && o.Format == x.layout.Name():
-		return o.Root, true
+		return o.Root, true, nil
 	case o != nil && o.Format != x.layout.Name():
-		return "", false
+		return "", false, nil
 	}
-	return LiveRoot, exports(x.layout, s.Ledger.Kind)
+	ok, err := exports(ctx, x.layout, s)
+	return LiveRoot, ok, err
 }
 
-// exports reports whether a layout has files for live sessions of a kind.
-func exports(layout Renderer, kind string) bool {
-	if c, ok := layout.(Chooser); ok {
-		return c.Exports(kind)
+// exports reports whether a layout has files for a session that no import of it brought.
+func exports(ctx context.Context, layout Renderer, s *projector.Session) (bool, error) {
+	switch l := layout.(type) {
+	case Picker:
+		return l.Picks(ctx, s)
+	case Chooser:
+		return l.Exports(s.Ledger.Kind), nil
 	}
-	return kind == events.KindConversation
+	return s.Ledger.Kind == events.KindConversation, nil
 }
 
 func (x *exporting) root(ctx context.Context, root string, ids []string, prefix string) error {
@@ -145,12 +155,26 @@ func (x *exporting) single(ctx context.Context) error {
 		}
 	}
 	o := s.Ledger.Origin()
-	if back := o != nil && o.Format == x.layout.Name(); !back && !x.o.Any && !exports(x.layout, s.Ledger.Kind) {
+	if back := o != nil && o.Format == x.layout.Name(); back || x.o.Any {
+		return x.state(ctx, s, "")
+	}
+	switch ok, err := exports(ctx, x.layout, s); {
+	case err != nil:
+		return err
+	case !ok:
 		x.report.Refused = append(x.report.Refused, x.o.Session)
-		x.problem(FileName(x.o.Session), fmt.Errorf("nothing was written: %s has no files for a session of kind %s", x.layout.Name(), s.Ledger.Kind))
+		x.problem(FileName(x.o.Session), fmt.Errorf("nothing was written: %s has no files for %s", x.layout.Name(), what(x.layout, s)))
 		return nil
 	}
 	return x.state(ctx, s, "")
+}
+
+// what says which sessions a layout has no files for.
+func what(layout Renderer, s *projector.Session) string {
+	if _, ok := layout.(Picker); ok {
+		return "this session: it is not from there"
+	}
+	return "a session of kind " + s.Ledger.Kind
 }
 
 func (x *exporting) load(ctx context.Context, id string) (*projector.Session, error) {

@@ -47,6 +47,13 @@ type Chooser interface {
 	Exports(kind string) bool
 }
 
+// Picker is a Renderer that has files for some sessions of a kind and not for others. It
+// is asked instead of a Chooser.
+type Picker interface {
+	// Picks reports whether a session has files.
+	Picks(ctx context.Context, s *projector.Session) (bool, error)
+}
+
 // File is a file of a state. Its content is made when it is written.
 type File struct {
 	Path  string // relative to the root, with slashes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,6 +27,9 @@ func newExport(a *app.App) *cobra.Command {
   html       the same as <id>.html: nothing beside it is needed, nothing in it
              runs or asks anything of a network
 ` + app.DescribeLayouts(func(l app.Layout) string { return l.Out }) + `
+  ` + strings.Join(app.AgentFormats(), ", ") + `
+                 the files that the agent wrote, as they were read last, at
+                 their names below the folder of its sessions
 
 A page has the turns in effect, with reasoning and the calls of tools folded, the
 runs and the costs. What a turn contains is shown as text, control characters and
@@ -37,6 +41,11 @@ goes to standard output.
 Files of a layout are rendered from the state of the log; what was imported comes
 out byte for byte. A session of a kind that a layout has no files for is refused.
 
+Files of agents are byte for byte what came, whatever was rewound, also after the
+agent has deleted them. One of which something was redacted, or never came, is
+written all the same and named, and the exit code is 3. No file that is there and
+has other bytes is replaced: an agent may go on with it.
+
 --all exports every session of the namespace: as pages all, in a layout those
 that it has files for. What was imported from one folder goes to DIR itself; from
 several, to DIR/<name of the folder>/. --root chooses one of them. Files that are
@@ -46,7 +55,7 @@ deleted.
 -o is the form of the summary, as everywhere; any other word that it is given is
 taken for DIR.`,
 		Example: app.Examples("tally export last --format markdown", "tally export travel --format html -C pages --at '#5'", "tally export --all --format tallydir -C out",
-			"tally export history/support-42 --format ailoop -C out", "tally export --all --format errata --redact -C shared"),
+			"tally export --all --format claude-code -C out", "tally export history/support-42 --format ailoop -C out", "tally export --all --format errata --redact -C shared"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := x.check(args); err != nil {
 				return err
@@ -56,7 +65,8 @@ taken for DIR.`,
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")
 	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
-	cmd.Flags().Var(cli.OneOf(&x.format, "form", append([]string{markdown, html}, app.LayoutNames(nil)...)...), "format", "pages, markdown or html, or a layout: "+app.Or(app.LayoutNames(nil)))
+	known := slices.Concat(app.AgentFormats(), app.LayoutNames(nil))
+	cmd.Flags().Var(cli.OneOf(&x.format, "form", slices.Concat([]string{markdown, html}, known)...), "format", "pages, markdown or html, or a layout: "+app.Or(known))
 	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format "+app.Or(redacting())+", leave out what persons and models wrote")
 	cmd.Flags().StringVar(&x.at, "at", "", "with a page of one session, its position; default head")
 	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also what is not in effect: turns rewound, late or replaced, and the rewinds")
@@ -95,7 +105,7 @@ func (x *exporter) check(args []string) error {
 	switch {
 	case x.all == (len(args) == 1):
 		return cli.Usagef("give a SESSION, or --all without one")
-	case x.root != "" && (!x.all || x.isPages()):
+	case x.root != "" && (!x.all || x.isPages() || x.isAgents()):
 		return cli.Usagef("--root goes with --all and a layout")
 	case x.redact && !slices.Contains(redacting(), x.format):
 		return cli.Usagef("--redact goes with --format %s", app.Or(redacting()))
@@ -112,7 +122,10 @@ func (x *exporter) check(args []string) error {
 }
 
 // form returns what writes the files.
-func (x *exporter) form() formats.Renderer {
+func (x *exporter) form(st *tally.Store) formats.Renderer {
+	if a, ok := x.agent(); ok {
+		return agentForm{a, st.Log}
+	}
 	layout, ok := app.LayoutNamed(x.format)
 	switch {
 	case !ok:
@@ -157,7 +170,7 @@ func (x *exporter) export(ctx context.Context, st *tally.Store, o formats.Export
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	report, err := formats.Export(ctx, st, x.form(), dir, o)
+	report, err := formats.Export(ctx, st, x.form(st), x.storage(dir), o)
 	progress.Done(int64(report.Sessions), plain.Count(report.Files.Total(), "file"))
 	for _, p := range report.Problems {
 		fmt.Fprintf(x.app.Err, "%s\n", plain.Printable(p.String()))
