@@ -69,6 +69,25 @@ func (s *session) kept(src Reader) (list []Kept) {
 	return list
 }
 
+// Line returns where a line stands in the file, given the offset of its record; false: it
+// is none of its lines.
+func (k *Kept) Line(at events.Offset) (agents.Span, bool) {
+	i := slices.IndexFunc(k.lines, func(l place) bool { return l.at == at })
+	if i < 0 {
+		return agents.Span{}, false
+	}
+	return k.lines[i].Span, true
+}
+
+// Offsets lists the records of its lines, in the order of the file.
+func (k *Kept) Offsets() []events.Offset {
+	list := make([]events.Offset, len(k.lines))
+	for i := range k.lines {
+		list[i] = k.lines[i].at
+	}
+	return list
+}
+
 // IsRedacted reports whether a record is a line in which something was made unreadable
 // before it was stored.
 func IsRedacted(rec events.Record) bool {

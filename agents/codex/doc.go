@@ -75,7 +75,8 @@
 // compactions, an interruption, a sub-agent with its parent's context, archives. What these
 // rollouts say was compared with what Codex answered to thread/read, thread_token_usage and
 // total_token_usage. A [Rollout] of each of nine threads was resumed by 0.169.0, in a home that
-// had nothing else, no row in SQLite either; its totals went on from there.
+// had nothing else, no row in SQLite either; its totals went on from there. So was a [Reference],
+// in a home with the file that it refers to.
 //
 // Not seen, and read as Codex' sources suggest: compressed files; versions between the two,
 // with records of usage or without; sub-agents of older versions, whose copies are known by

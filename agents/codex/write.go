@@ -19,9 +19,78 @@ type Rollout struct {
 }
 
 // Name returns where in Codex' home the file is to lie, given the zone of the machine.
-func (r Rollout) Name(zone *time.Location) string {
-	at := r.Began.In(zone)
-	return path.Join(current, at.Format("2006/01/02"), "rollout-"+at.Format(stamp)+"-"+r.Thread+".jsonl")
+func (r Rollout) Name(zone *time.Location) string { return nameFor(r.Thread, r.Began.In(zone)) }
+
+func nameFor(thread string, at time.Time) string {
+	return path.Join(current, at.Format("2006/01/02"), "rollout-"+at.Format(stamp)+"-"+thread+".jsonl")
+}
+
+// Reference is a thread that Codex is to continue, as one line that says where its history
+// ends in a file that Codex has. It is how Codex itself forks a thread.
+type Reference struct {
+	Thread string    // the new thread, a UUID of version 7
+	From   string    // the thread that it continues, a UUID
+	Began  time.Time // when the new thread begins
+	First  []byte    // the first line of the file
+	Stem   string    // of the file
+	Last   []byte    // the last line that is part of the history
+	End    int64     // where that ends in the file, its end of line included
+}
+
+// Name returns where in Codex' home the file is to lie, given the zone of the machine.
+func (r Reference) Name(zone *time.Location) string { return nameFor(r.Thread, r.Began.In(zone)) }
+
+// IsReferable reports whether a file with a first line can be referred to: it is of a
+// version that numbers its lines.
+func IsReferable(first []byte) bool {
+	list := entriesOf(first)
+	return len(list) == 1 && list[0].kind == "session_meta" && list[0].payload.Text("history_mode") == "paginated"
+}
+
+// Base returns the stem of the file that a file with a first line continues, "" for none.
+func Base(first []byte) string {
+	for _, e := range entriesOf(first) {
+		if base, ok := baseOf(e.payload); ok {
+			return base.Stem
+		}
+	}
+	return ""
+}
+
+// Append appends the file.
+func (r Reference) Append(dst []byte) ([]byte, error) {
+	last := entriesOf(r.Last)
+	switch {
+	case !isUUID(r.Thread) || !isUUID(r.From) || !isUUID(r.Stem) || r.Thread == r.From:
+		return dst, fmt.Errorf("a reference of thread %q to %q in file %q: want UUIDs, and two threads", r.Thread, r.From, r.Stem)
+	case !IsReferable(r.First) || len(last) == 0 || last[len(last)-1].ordinal < 0 || r.End <= 0:
+		return dst, fmt.Errorf("file %s of thread %s cannot be referred to at byte %d: its lines have no numbers", r.Stem, r.From, r.End)
+	}
+	number := last[len(last)-1].ordinal
+	w := &writer{r: Rollout{Thread: r.Thread, From: r.From, Began: r.Began}, out: dst, number: number + 1}
+	raw, err := w.meta(entriesOf(r.First)[0])
+	if err != nil {
+		return dst, err
+	}
+	m, err := rawjson.Object(raw)
+	if err != nil {
+		return dst, err
+	}
+	next := strconv.AppendInt(nil, number+1, 10)
+	base := fmt.Appendf(nil, `{"thread_id":%q,"end_ordinal_exclusive":%s,"end_byte_offset":%d}`, r.Stem, next, r.End)
+	payload := value(m, "payload")
+	for _, pair := range []rawjson.Member{{Name: "forked_from_ordinal_exclusive", Value: next}, {Name: "history_base", Value: base}} {
+		if payload, err = rawjson.SetMember(payload, pair.Name, pair.Value); err != nil {
+			return dst, err
+		}
+	}
+	if raw, err = rawjson.SetMember(raw, "payload", payload); err != nil {
+		return dst, err
+	}
+	if err := w.line(raw); err != nil {
+		return dst, err
+	}
+	return w.out, nil
 }
 
 // Append appends the file. The first session_meta becomes that of the new thread; others

@@ -24,6 +24,17 @@ func (f AgentFiles) Has(name string) bool {
 	return f.Below == "" || name == f.Below || strings.HasPrefix(name, f.Below+"/")
 }
 
+// Only is the agent with no other files than these.
+func (f AgentFiles) Only() agents.Agent { return only{f.Agent, f} }
+
+type only struct {
+	agents.Agent
+	files AgentFiles
+}
+
+// Wants implements agents.Agent.
+func (o only) Wants(name string) bool { return o.files.Has(name) && o.Agent.Wants(name) }
+
 // FindAgentFiles says whose files a folder or file holds: that in which an agent keeps its
 // sessions, one above or below it, or a copy of such. An agent's own folder is known by its
 // place, any other by what it holds, whatever it is called. With among, only files of those

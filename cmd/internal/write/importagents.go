@@ -67,13 +67,13 @@ func (i *importer) named(paths []string) (list []string, err error) {
 // agent imports files of an agent.
 func (i *importer) agent(ctx context.Context, st *tally.Store, files app.AgentFiles, before formats.Report, progress *cli.Progress) (formats.Report, error) {
 	report := formats.Report{Dir: files.Root}
-	met := &meeting{Agent: files.Agent, files: files, sessions: make(map[string]bool)}
+	met := &meeting{Agent: files.Only(), sessions: make(map[string]bool)}
 	target := ingest.Log(st.Log)
 	if i.dryRun {
 		target = &rehearsal{Log: st.Log, added: make(map[events.Subject][]events.Record)}
 	}
 	journal := &journal{Log: target, agent: files.Agent, touched: make(map[string]bool), added: make(map[string]bool), redacted: make(map[events.Subject]bool)}
-	o := ingest.Options{Log: journal, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met.agent(), Root: files.Root}}, Once: true}
+	o := ingest.Options{Log: journal, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met, Root: files.Root}}, Once: true}
 	if i.redact == on {
 		r, err := redact.New(redact.Options{})
 		if err != nil {
@@ -127,14 +127,8 @@ func reasonOf(p ingest.Problem) string {
 // meeting is an agent some of whose files are read. It notes which sessions they are of.
 type meeting struct {
 	agents.Agent
-	files    app.AgentFiles
 	sessions map[string]bool
 }
-
-func (m *meeting) agent() agents.Agent { return m }
-
-// Wants implements agents.Agent.
-func (m *meeting) Wants(name string) bool { return m.files.Has(name) && m.Agent.Wants(name) }
 
 // Fold implements agents.Agent: by the time that it is asked, the file says whose it is.
 func (m *meeting) Fold(f agents.File) agents.Fold {
