@@ -11,15 +11,28 @@
 package agents
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
 )
 
+// Project names the project that a session works on: the repository, if its address is
+// known, else the folder. It is the last part of either, however the system spells paths,
+// so that one project has one name in all agents.
+func Project(repository, folder string) string {
+	for _, path := range []string{strings.TrimSuffix(strings.TrimRight(repository, "/"), ".git"), strings.TrimRight(folder, `/\`)} {
+		if name := path[strings.LastIndexAny(path, `/\:`)+1:]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // Threads of a session that an agent keeps.
 const (
-	Main = "main" // what the person and the model said
-	Log  = "log"  // everything else in the session's own file
+	Main = events.MainThread // what the person and the model said
+	Log  = events.LogThread  // everything else in the session's own file
 )
 
 // Agent is a program that keeps its sessions in files of lines.

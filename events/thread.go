@@ -2,12 +2,26 @@ package events
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // MainThread is the thread a turn lands on unless it names another.
 const MainThread = "main"
+
+// LogThread is the thread of a transcript that has what its agent logs beside the
+// conversation.
+const LogThread = "log"
+
+// AgentSource is how the source begins of events that are lines of an agent's files. The
+// agent's name follows.
+const AgentSource = "urn:tally:agent:"
+
+// IsAgentLog reports whether what an event brings to a thread is what an agent logs.
+func IsAgentLog(e Event, thread string) bool {
+	return thread == LogThread && strings.HasPrefix(e.Source, AgentSource)
+}
 
 // AllThreads stands for every thread in a truncation; no thread has this name.
 const AllThreads = "*"

@@ -273,7 +273,7 @@ func (w *writer) update(f *file, set events.Fields) error {
 	if err != nil {
 		return err
 	}
-	e.ID = idOf(f.Stem + "/source@" + strconv.FormatUint(uint64(w.s.last), 10))
+	e.ID, e.Time = idOf(f.Stem+"/source@"+strconv.FormatUint(uint64(w.s.last), 10)), f.lastAt // when it came to be so nobody says: no earlier
 	w.s.noteFields(set)
 	return w.event(e)
 }

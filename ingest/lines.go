@@ -269,7 +269,7 @@ func (in *Ingester) resumed(key fileKey, s *session, f *file) {
 	now := in.o.now()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.o.Once || now.Sub(f.time) >= in.o.Quiet {
+	if in.o.Once || now.Sub(f.lastAt) >= in.o.Quiet {
 		f.follow = slices.DeleteFunc(append(f.follow, f.hush()...), func(n following) bool { return s.has(n.id) })
 	}
 	if !f.quiet {

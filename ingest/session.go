@@ -16,7 +16,7 @@ import (
 
 // Sources of events.
 const (
-	sourceLines   = "urn:tally:agent:"   // and the agent's name: its lines
+	sourceLines   = events.AgentSource   // and the agent's name: its lines
 	sourceDerived = "urn:tally:derived:" // what follows from them
 )
 
@@ -47,7 +47,7 @@ type file struct {
 	fold   agents.Fold
 	isOld  bool // the fold does not stand behind the last line
 	lastID string
-	time   time.Time // of the last line that says one
+	lastAt time.Time // the newest that a line said
 	text   []byte    // with which the last line ends, nil if that is not known
 	quiet  bool      // that nothing came behind the last line was told
 	follow []following
@@ -316,8 +316,8 @@ func (s *session) named(name string, first []byte) *file {
 func (f *file) tell(id string, l *line) agents.Meaning {
 	m := f.fold.Line(l.Span, l.body)
 	f.lastID, f.quiet, f.follow, f.text = id, false, nil, f.textOf(l)
-	if !m.Time.IsZero() {
-		f.time = m.Time
+	if at := timeOf(m.Time); at.After(f.lastAt) {
+		f.lastAt = at
 	}
 	for _, fact := range m.After {
 		f.follow = append(f.follow, following{m.Session, idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)})
@@ -344,7 +344,7 @@ func (f *file) hush() (list []following) {
 	}
 	f.quiet = true
 	for _, fact := range f.fold.Quiet() {
-		list = append(list, following{"", idOf(f.lastID + quietly + strings.TrimPrefix(fact.Key, quietly[1:])), time.Time{}, fact, sum{}})
+		list = append(list, following{"", idOf(f.lastID + quietly + strings.TrimPrefix(fact.Key, quietly[1:])), f.lastAt, fact, sum{}})
 	}
 	return list
 }

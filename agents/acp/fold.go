@@ -3,7 +3,6 @@ package acp
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
@@ -84,7 +83,7 @@ func (f *fold) begin(s *saying) {
 		return
 	}
 	f.begun[id] = true
-	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: s.cwd, Project: baseOf(s.cwd), Settings: spell(settings{f.agent, f.version})}
+	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: s.cwd, Project: agents.Project("", s.cwd), Settings: spell(settings{f.agent, f.version})}
 	if s.Session == "" {
 		p.Settings = spell(settings{Agent: name})
 	}
@@ -178,12 +177,6 @@ func (f *fold) introduced(result rawjson.Members) {
 		f.agent = id
 	}
 	f.version = info.Text("version")
-}
-
-// baseOf is the name of a folder, whatever system it is on.
-func baseOf(dir string) string {
-	dir = strings.TrimRight(dir, `/\`)
-	return dir[strings.LastIndexAny(dir, `/\`)+1:]
 }
 
 // spell spells a value that has been read.

@@ -34,7 +34,7 @@ func (f *fold) beginning(e *entry) agents.Fact {
 	if e != nil {
 		p.CreatedAt = firstTime(e)
 		f.about.cwd, f.about.version = e.Text("cwd"), e.Text("version")
-		p.CWD, p.Project = f.about.cwd, projectOf(f.about.cwd)
+		p.CWD, p.Project = f.about.cwd, agents.Project("", f.about.cwd)
 		if from := f.forkOf(e); from != "" && f.ofSession() {
 			f.about.forked = from
 			p.Fork = &events.Fork{Session: f.sessionBeside(from)}
@@ -67,12 +67,6 @@ func settings(version string) json.RawMessage {
 	}{"claude", version, parser})
 }
 
-// projectOf is the name of a folder, whatever system it is on.
-func projectOf(cwd string) string {
-	cwd = strings.TrimRight(cwd, `/\`)
-	return cwd[strings.LastIndexAny(cwd, `/\`)+1:]
-}
-
 // forkOf returns the session that an entry was copied from, "" if it was not.
 func (f *fold) forkOf(e *entry) string {
 	from := e.Object("forkedFrom").Text("sessionId")
@@ -94,7 +88,7 @@ func (a *about) update(f *fold, e *entry, n noted) []agents.Fact {
 	if cwd := e.Text("cwd"); cwd != "" && a.cwd == "" {
 		a.cwd = cwd
 		add("cwd", text(cwd))
-		add("project", text(projectOf(cwd)))
+		add("project", text(agents.Project("", cwd)))
 	}
 	if v := e.Text("version"); v != "" && v != a.version {
 		a.version = v

@@ -1,8 +1,6 @@
 package codex
 
 import (
-	"cmp"
-	"strings"
 	"time"
 
 	"github.com/tallylog/tally/agents"
@@ -71,7 +69,7 @@ func baseOf(meta rawjson.Members) (agents.Place, bool) {
 
 // created returns the beginning of the session.
 func (f *fold) created(meta rawjson.Members, at time.Time) *events.SessionCreated {
-	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: meta.Text("cwd"), Project: cmp.Or(repository(meta), meta.Text("cwd"))}
+	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: meta.Text("cwd"), Project: agents.Project(meta.Object("git").Text("repository_url"), meta.Text("cwd"))}
 	if began, err := time.Parse(time.RFC3339Nano, meta.Text("timestamp")); err == nil {
 		at = began
 	}
@@ -99,22 +97,6 @@ func parent(meta rawjson.Members) string {
 		}
 	}
 	return ""
-}
-
-// repository returns the name of the repository in which the session works, as
-// github.com/tallylog/tally: without how it is reached, and who reaches it.
-func repository(meta rawjson.Members) string {
-	url := meta.Object("git").Text("repository_url")
-	_, rest, isURL := strings.Cut(url, "://")
-	if !isURL {
-		rest = strings.Replace(url, ":", "/", 1) // git@host:path
-	}
-	host, folder, ok := strings.Cut(rest, "/")
-	if !ok {
-		return ""
-	}
-	host = host[strings.LastIndexByte(host, '@')+1:]
-	return strings.TrimSuffix(host+"/"+strings.Trim(folder, "/"), ".git")
 }
 
 // object returns an object of texts, without those that are "".

@@ -27,8 +27,8 @@
 // plan (item_completed of a Plan) is in main, because it stands nowhere else, and so is
 // compacted: nothing is lost by it, and the line says where it was.
 //
-//	first line                       session.created: kind transcript, cwd, project (the git
-//	                                 repository, without how it is reached, else cwd), agent
+//	first line                       session.created: kind transcript, cwd, project (the name of
+//	                                 the git repository, else the last folder of cwd), agent
 //	                                 and version in settings; parent, the thread that
 //	                                 spawned this one or of which it is a copy
 //	history_base in it               fork, in the first file of a thread: where the line of

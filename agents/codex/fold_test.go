@@ -93,18 +93,18 @@ func facts[P events.Payload](list []agents.Meaning) []P {
 }
 
 func TestCreated(t *testing.T) {
-	const meta = `{"timestamp":"2026-01-02T03:04:06.000Z","type":"session_meta","payload":{"id":"` + own + `","timestamp":"2026-01-02T03:04:05.500Z","cwd":"/pier","cli_version":"0.169.0"%}}`
+	const meta = `{"timestamp":"2026-01-02T03:04:06.000Z","type":"session_meta","payload":{"id":"` + own + `","timestamp":"2026-01-02T03:04:05.500Z","cwd":"pier","cli_version":"0.169.0"%}}`
 	for more, want := range map[string]events.SessionCreated{
-		``: {Project: "/pier"},
-		`,"git":{"repository_url":"https://ada:secret@example.org/sea/pier.git"}`:                            {Project: "example.org/sea/pier"},
-		`,"git":{"repository_url":"git@example.org:sea/pier.git"}`:                                           {Project: "example.org/sea/pier"},
-		`,"git":{"repository_url":"file"}`:                                                                   {Project: "/pier"},
-		`,"source":{"subagent":{"thread_spawn":{"parent_thread_id":"` + older + `"}}}`:                       {Project: "/pier", Parent: &events.Lineage{Session: "codex/" + older}},
-		`,"forked_from_id":"` + older + `"`:                                                                  {Project: "/pier", Parent: &events.Lineage{Session: "codex/" + older}},
-		`,"forked_from_id":"no thread"`:                                                                      {Project: "/pier"},
-		`,"forked_from_id":"` + older + `","history_base":{"thread_id":"` + older + `","end_byte_offset":7}`: {Project: "/pier", Fork: &events.Fork{Session: "codex/" + older}},
+		``: {Project: "pier"},
+		`,"git":{"repository_url":"https://ada:secret@example.org/sea/quay.git"}`:                            {Project: "quay"},
+		`,"git":{"repository_url":"git@example.org:sea/quay.git/"}`:                                          {Project: "quay"},
+		`,"git":{"repository_url":"file"}`:                                                                   {Project: "file"},
+		`,"source":{"subagent":{"thread_spawn":{"parent_thread_id":"` + older + `"}}}`:                       {Project: "pier", Parent: &events.Lineage{Session: "codex/" + older}},
+		`,"forked_from_id":"` + older + `"`:                                                                  {Project: "pier", Parent: &events.Lineage{Session: "codex/" + older}},
+		`,"forked_from_id":"no thread"`:                                                                      {Project: "pier"},
+		`,"forked_from_id":"` + older + `","history_base":{"thread_id":"` + older + `","end_byte_offset":7}`: {Project: "pier", Fork: &events.Fork{Session: "codex/" + older}},
 	} {
-		want.Kind, want.CreatedAt, want.CWD, want.Settings = "transcript", "2026-01-02T03:04:05.500Z", "/pier", events.Raw(`{"agent":"codex","version":"0.169.0"}`)
+		want.Kind, want.CreatedAt, want.CWD, want.Settings = "transcript", "2026-01-02T03:04:05.500Z", "pier", events.Raw(`{"agent":"codex","version":"0.169.0"}`)
 		got := facts[*events.SessionCreated](tell(t, own, strings.Replace(meta, "%", more, 1)))
 		if len(got) != 1 || !reflect.DeepEqual(*got[0], want) {
 			t.Errorf("%s:\n%+v\nwant\n%+v", more, got[0], want)

@@ -10,9 +10,9 @@
 //
 // A session is gemini/<id>, with the id that the first line says. Another file with the same
 // id, as one that could not be read leaves behind, is another file of the same session: its
-// messages follow those of the first. The project is called after its folder, unless that
-// is called after a hash; then after where the session works, which the program tells the
-// model. What lies beside, as logs.json, checkpoints, .project_root and outputs of tools, is
+// messages follow those of the first. The project is called after the last folder of
+// where the session works, which the program tells the model; until it has, after the project's
+// folder, unless that is called after a hash. What lies beside, as logs.json, checkpoints, .project_root and outputs of tools, is
 // not read.
 //
 // # What each line becomes

@@ -271,8 +271,8 @@ func (a *about) in(f *fold, dir string) events.Fields {
 	}
 	a.cwd = dir
 	set := events.Fields{{Name: "cwd", Value: spell(dir)}}
-	if f.name.project == "" {
-		set = append(set, events.Field{Name: "project", Value: spell(baseOf(dir))})
+	if project := agents.Project("", dir); project != f.name.project {
+		set = append(set, events.Field{Name: "project", Value: spell(project)})
 	}
 	return set
 }

@@ -79,9 +79,3 @@ func folderIn(text string) string {
 	}
 	return dir
 }
-
-// baseOf is the name of a folder, whatever system it is on.
-func baseOf(dir string) string {
-	dir = strings.TrimRight(dir, `/\`)
-	return dir[strings.LastIndexAny(dir, `/\`)+1:]
-}

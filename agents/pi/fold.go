@@ -197,7 +197,7 @@ func (f *fold) beginning(e entry) agents.Fact {
 		began = f.name.began
 	}
 	cwd := e.Text("cwd")
-	p := &events.SessionCreated{Kind: events.KindTranscript, CreatedAt: events.TimestampOf(began), CWD: cwd, Project: baseOf(cwd)}
+	p := &events.SessionCreated{Kind: events.KindTranscript, CreatedAt: events.TimestampOf(began), CWD: cwd, Project: agents.Project("", cwd)}
 	version, _ := e.Get("version")
 	p.Settings = spell(struct {
 		Agent   string          `json:"agent"`
@@ -207,12 +207,6 @@ func (f *fold) beginning(e entry) agents.Fact {
 		p.Parent = &events.Lineage{Session: session(parent.id)}
 	}
 	return agents.Fact{Key: "created", Time: began, Payload: p}
-}
-
-// baseOf is the name of a folder, whatever system it is on.
-func baseOf(dir string) string {
-	dir = strings.TrimRight(dir, `/\`)
-	return dir[strings.LastIndexAny(dir, `/\`)+1:]
 }
 
 // spell spells a value that has been read.

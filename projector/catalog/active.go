@@ -7,6 +7,8 @@ import (
 	"errors"
 	"iter"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 )
@@ -44,10 +46,38 @@ func (u Usage) Place() events.Offset { return cmp.Or(u.First, u.Offset) }
 // response likewise. What names no response counts by itself.
 // Whether something was rewound since does not matter.
 func (a Activity) Usages(ctx context.Context, namespace string) iter.Seq2[Usage, error] {
+	return a.usages(ctx, "", namespace)
+}
+
+// UsagesOf yields of Usages those of some sessions.
+func (a Activity) UsagesOf(ctx context.Context, namespace string, sessions ...string) iter.Seq2[Usage, error] {
+	return func(yield func(Usage, error) bool) {
+		for part := range slices.Chunk(sessions, maxScope) {
+			args := []any{namespace}
+			for _, id := range part {
+				args = append(args, id)
+			}
+			of := ` AND session IN (?` + strings.Repeat(",?", len(part)-1) + `)`
+			anonymous := a.usages(ctx, of+` AND response=''`, args...)
+			named := a.usages(ctx, ` AND response<>'' AND response IN (SELECT response FROM usage WHERE namespace=?`+of+`)`, append([]any{namespace}, args...)...)
+			for _, list := range []iter.Seq2[Usage, error]{anonymous, named} {
+				for u, err := range list {
+					if (err != nil || slices.Contains(part, u.Session)) && !yield(u, err) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// usages yields what counts of those rows of a namespace for which a condition holds: of a
+// response it has all or none.
+func (a Activity) usages(ctx context.Context, condition string, args ...any) iter.Seq2[Usage, error] {
 	return func(yield func(Usage, error) bool) {
 		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, source, day, model, response, run_kind, run_id, usd,
 			input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens
-			FROM usage WHERE namespace=? ORDER BY response, output_tokens, offset, thread, number`, namespace)
+			FROM usage WHERE namespace=?`+condition+` ORDER BY response, output_tokens, offset, thread, number`, args...)
 		var same responseUsage
 		err = each(rows, err, func() error {
 			u, err := scanUsage(rows)

@@ -21,7 +21,7 @@ CREATE TABLE usage{set}(
 	source TEXT NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, response TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL, usd TEXT NOT NULL,
 	input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
 	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
-	PRIMARY KEY(namespace, response, output_tokens, offset, thread, number)) WITHOUT ROWID;
+	PRIMARY KEY(namespace, response, output_tokens, offset, thread, number), UNIQUE(namespace, session, offset, thread, number)) WITHOUT ROWID;
 CREATE TABLE calls{set}(
 	namespace TEXT NOT NULL, session TEXT NOT NULL, offset INTEGER NOT NULL, thread TEXT NOT NULL, number INTEGER NOT NULL, part INTEGER NOT NULL,
 	day TEXT NOT NULL, model TEXT NOT NULL, response TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL, error INTEGER NOT NULL,
@@ -74,12 +74,15 @@ type dayKey struct {
 // rowSize is about how many bytes of memory a row takes.
 const rowSize = 300
 
-// turn takes what a turn of a day says, and returns about how many bytes that takes.
-func (a *activity) turn(at where, day string, run *events.RunRef, said projector.Said) int64 {
+// turn takes what a turn of a day says, and returns about how many bytes that takes. What
+// an agent logs does not count as a turn.
+func (a *activity) turn(at where, day string, run *events.RunRef, said projector.Said, counts bool) int64 {
 	if a.days == nil {
 		a.days = make(map[dayKey]int)
 	}
-	a.days[dayKey{at.subject, day, said.Model}]++
+	if counts {
+		a.days[dayKey{at.subject, day, said.Model}]++
+	}
 	rows := len(said.Tools)
 	if said.Usage != (events.Tokens{}) && isCount(said.Usage) {
 		a.usage = append(a.usage, usageRow{where: at, costKey: newCostKey(day, said.Model, run), source: InTurn, response: said.Response, tokens: said.Usage})

@@ -131,7 +131,7 @@ func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) err
 	if v.Void != "" || err != nil {
 		return err
 	}
-	if s.Opening == "" && !v.Late {
+	if s.Opening == "" && !v.Late && s.opens(f) {
 		s.open(c.opening(f), f.Offset)
 	}
 	if ref := projector.RunOf(f.Payload); ref != nil {
@@ -345,9 +345,9 @@ func (c *Catalog) store(ctx context.Context) error {
 }
 
 var (
-	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(38) + ")"
+	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(39) + ")"
 	// Namespace and id never change, and setting them would write their index again.
-	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(35) + ") WHERE session=?"
+	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(36) + ") WHERE session=?"
 )
 
 func (c *Catalog) storeSession(ctx context.Context, s *session) error {

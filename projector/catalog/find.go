@@ -46,8 +46,8 @@ type Lookup struct {
 	// meaning: no text is malformed. Without a word that must be there it is an InvalidError.
 	Text string
 
-	Session string // the whole id
-	Thread  string
+	Session string    // the whole id
+	Thread  string    // "": all but the thread log of transcripts
 	Role    string    // one of those who speak in the turn
 	Since   time.Time // the turn was then or after
 	Until   time.Time // the turn was before
@@ -187,8 +187,17 @@ func (l Lookup) sql(match, mark string) (string, []any, error) {
 	text := `SELECT turns.session, turns.offset, turns.thread, turns.number, turns.roles, turns.at, snippet(turns.turns, 0, ?, ?, '…', ?),
 		coalesce(s.kind, ''), coalesce(s.title, ''), coalesce(s.project, ''), coalesce(s.live, ''), coalesce(s.head_offset, 0)
 		FROM turns LEFT JOIN lists.sessions s ON s.namespace=turns.namespace AND s.id=turns.session
-		WHERE turns.turns MATCH ? AND turns.rank MATCH 'bm25(1, 0, 0, 0, 0, 0, 0, 0, 0)' AND ` + strings.Join(where, " AND ") + " ORDER BY " + order
+		WHERE turns.turns MATCH ? AND turns.rank MATCH 'bm25(1, 0, 0, 0, 0, 0, 0, 0, 0)' AND ` + l.logs() + strings.Join(where, " AND ") + " ORDER BY " + order
 	return text, append([]any{mark, mark, snippetWords, match}, values...), nil
+}
+
+// logs leaves out what agents log, which says much of their conversations again, unless a
+// thread is asked for.
+func (l Lookup) logs() string {
+	if l.Thread != "" {
+		return ""
+	}
+	return "NOT (turns.thread='" + events.LogThread + "' AND coalesce(s.kind, '')='" + events.KindTranscript + "') AND "
 }
 
 func (r Ranking) order() (string, error) {

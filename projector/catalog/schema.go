@@ -17,7 +17,7 @@ const (
 // made of what a session is about.
 var catalogForm = form{
 	view:    "catalog",
-	version: 5,
+	version: 6,
 	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
 	schema: responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(
@@ -33,7 +33,7 @@ CREATE TABLE sessions{set}(
 	parent TEXT NOT NULL, fork_session TEXT NOT NULL, fork_offset INTEGER NOT NULL,
 	first_offset INTEGER NOT NULL, head_offset INTEGER NOT NULL, live TEXT NOT NULL,
 	steps INTEGER NOT NULL, reached TEXT NOT NULL, total_tokens INTEGER NOT NULL, finished_at TEXT NOT NULL,
-	raw_offset INTEGER NOT NULL,
+	raw_offset INTEGER NOT NULL, models TEXT NOT NULL,
 	UNIQUE(namespace, id), UNIQUE(namespace, head_offset));
 CREATE TABLE state{set}(session INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE marks{set}(
@@ -79,8 +79,8 @@ type Session struct {
 	CreatedAt events.Timestamp
 	LastAt    events.Timestamp // the latest time of any record
 
-	Turns      int // in effect, over all threads
-	TotalTurns int // that any record brought, rewound or not
+	Turns      int // in effect, over all threads; of a transcript, in its main thread
+	TotalTurns int // of these threads, that any record brought, rewound or not
 	Runs       int
 	Rewinds    int
 	Records    int
@@ -98,6 +98,8 @@ type Session struct {
 	TotalTokens int64            // that it says it took, whatever its costs come to
 	FinishedAt  events.Timestamp // as it says
 	Raw         events.Offset    // the last record that has all that its producer stored of it; 0: none has
+
+	Models string // that the session says it spoke with, with commas between them: a line of at most 200 bytes
 }
 
 // About says in a line what the session is about: its title, else its goal, else what
@@ -109,7 +111,7 @@ const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, 
 	turns, total_turns, runs, rewinds, records, late, void,
 	usd, usd_real, costs, input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
 	parent, fork_session, fork_offset, first_offset, head_offset, live,
-	steps, reached, total_tokens, finished_at, raw_offset`
+	steps, reached, total_tokens, finished_at, raw_offset, models`
 
 // columns points to what is stored of a session.
 func (s *Session) columns() []any {
@@ -117,7 +119,7 @@ func (s *Session) columns() []any {
 		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
 	list = append(list, totalColumns(&s.Spent)...)
 	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live,
-		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt, offset(&s.Raw))
+		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt, offset(&s.Raw), &s.Models)
 }
 
 // totalColumns points to the columns of a sum: the exact decimal, a number to sort by,

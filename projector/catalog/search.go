@@ -15,7 +15,7 @@ import (
 // of a turn.
 var searchForm = form{
 	view:    "search",
-	version: 4,
+	version: 5,
 	tables:  append([]string{"turns"}, activityTables...),
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(
@@ -97,7 +97,7 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 	for _, name := range brought.Names() {
 		for _, t := range brought.Turns(name) {
 			said, place, at := s.text(t), where{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
-			s.held += s.activity.turn(place, dayOf(at), t.Run, said)
+			s.held += s.activity.turn(place, dayOf(at), t.Run, said, !events.IsAgentLog(f.Event, name))
 			if said.Text != "" {
 				list = append(list, found{place, at, said.Roles, spread(projector.Cut(said.Text, maxText))})
 			}

@@ -63,9 +63,13 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 			s.update(field)
 		}
 	case *events.TurnAppended:
-		s.TotalTurns += len(p.Entries)
+		for i := range p.Entries {
+			s.TotalTurns += s.counts(p.Entries[i].Thread, 1)
+		}
 	case *events.ThreadReplaced:
-		s.TotalTurns += broughtBy(p)
+		for name, r := range p.Threads {
+			s.TotalTurns += s.counts(name, broughtBy(r))
+		}
 	case *events.SessionRewound:
 		s.Rewinds++
 	case *events.RunProgressed:
@@ -107,17 +111,30 @@ func whole(m rawjson.Members, name string) int64 {
 	return max(n, 0)
 }
 
+// counts returns how many of so many turns of a thread count. Of a transcript those of its
+// main thread do: the others are what its agent logs, and what it has others do.
+func (s *session) counts(thread string, n int) int {
+	if s.Kind == events.KindTranscript && thread != events.MainThread {
+		return 0
+	}
+	return n
+}
+
 // broughtBy counts the turns that a replacement does not keep but bring.
-func broughtBy(p *events.ThreadReplaced) int {
+func broughtBy(r events.Replacement) int {
 	n := 0
-	for _, r := range p.Threads {
-		for _, item := range r.Items {
-			if item.Keep == nil {
-				n++
-			}
+	for _, item := range r.Items {
+		if item.Keep == nil {
+			n++
 		}
 	}
 	return n
+}
+
+// opens reports whether what a record brings may be the opening.
+func (s *session) opens(f projector.Fact) bool {
+	p, ok := f.Payload.(*events.TurnAppended)
+	return !ok || len(p.Entries) == 0 || s.counts(p.Entries[0].Thread, 1) > 0
 }
 
 func (s *session) create(f projector.Fact, p *events.SessionCreated) {
@@ -186,6 +203,8 @@ func (s *session) update(f events.Field) {
 	switch {
 	case f.Name == "trajectory":
 		s.aim(f.Value)
+	case f.Name == "models":
+		s.Models = listed(f.Value)
 	case f.Name == "totals":
 		s.total(f.Value)
 	case f.Name == "startedAt":
@@ -203,6 +222,21 @@ func (s *session) update(f events.Field) {
 	}
 }
 
+// listed is a list of texts on a line, at most so much of it; "" if a value is none.
+func listed(value events.Raw) string {
+	list, err := rawjson.Array(value)
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, raw := range list {
+		if name, err := rawjson.String(raw); err == nil && name != "" {
+			names = append(names, name)
+		}
+	}
+	return projector.Cut(strings.Join(names, ", "), maxAbout)
+}
+
 // begin takes when the session says it began, which counts before when it was created.
 func (s *session) begin(value events.Raw) {
 	if text, _ := rawjson.String(value); text != "" { // null, and what is not text, is no time
@@ -213,8 +247,13 @@ func (s *session) begin(value events.Raw) {
 
 // settle computes what follows from the history.
 func (s *session) settle() (err error) {
-	s.Turns = s.history.Turns()
 	s.First, s.Head = s.history.First(), s.history.Last()
+	s.Turns = s.history.Turns()
+	if s.Kind == events.KindTranscript {
+		if s.Turns, err = s.history.TurnsAt(events.MainThread, s.Head); err != nil {
+			return err
+		}
+	}
 	s.Live, err = s.history.Live(s.Head)
 	return err
 }

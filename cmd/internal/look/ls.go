@@ -2,9 +2,14 @@ package look
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +39,10 @@ type listed struct {
 	Rewinds    int              `json:"rewinds"`
 	Records    int              `json:"records"`
 	USD        events.Amount    `json:"usd"`
+	Computed   events.Amount    `json:"computed,omitempty"` // USD at list prices of what says none; absent: none is known
+	Unknown    int              `json:"unknown,omitempty"`  // costs of which nobody knows the USD
 	Tokens     events.Tokens    `json:"tokens"`
+	Models     string           `json:"models,omitempty"` // that it says it spoke with, with commas between them
 	First      events.Offset    `json:"first"`
 	Head       events.Offset    `json:"head"`
 	Parent     string           `json:"parent,omitempty"`
@@ -57,7 +65,11 @@ nobody owns it.
 TITLE is the title, else the goal of a simulation, else the first line that a user
 said. ACTIVE is the latest time that the records of a session say. An import keeps
 their times, so ACTIVE need not descend unless --sort active asks for it; HEAD, the
-offset of the last record, does. USD is a dash where no price is known.
+offset of the last record, does. Of a session of an agent TURNS are those of its
+conversation, without what it logs and what its sub-agents say.
+
+USD is what was reported; ~ is computed at list prices (tally cost --help), of what says
+no USD; ? is what nobody knows, and a dash is that nothing else was spent.
 
 On a terminal a list is as wide as that: columns that do not fit are left out. In a
 pipe nothing is cut.`,
@@ -111,13 +123,17 @@ func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
 	if err != nil {
 		return err
 	}
+	spent, err := spentBy(ctx, v, q.Namespace, page.Sessions)
+	if err != nil {
+		return err
+	}
 	if a.Format != cli.Text {
-		return writeListed(a, page)
+		return writeListed(a, page, spent)
 	}
 	if len(page.Sessions) == 0 {
 		return nothingListed(a, q)
 	}
-	if err := a.Table(tableOf(page.Sessions, a.Style())); err != nil {
+	if err := a.Table(tableOf(page.Sessions, spent, a.Style())); err != nil {
 		return err
 	}
 	if page.Next != "" {
@@ -127,14 +143,52 @@ func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
 	return nil
 }
 
-func tableOf(list []catalog.Session, style cli.Style) render.Table {
-	const kind, turns, runs, usd, head, active, title = 1, 2, 3, 4, 5, 6, 7
-	t := render.Table{
-		Head:  []string{"SESSION", "KIND", "TURNS", "RUNS", "USD", "HEAD", "ACTIVE", "TITLE"},
-		Right: []int{turns, runs, usd, head}, Cut: []int{title, 0}, Drop: []int{head, runs, kind, usd, turns, active},
+// listColumns are what a list says of a session. A column that is optional is left out
+// where no session has it. Of those that do not fit the one that drops first goes first; 0
+// stays.
+var listColumns = []struct {
+	head            string
+	drops           int
+	right, optional bool
+	cell            func(catalog.Session, listPrice) string
+}{
+	{head: "SESSION", cell: func(s catalog.Session, _ listPrice) string { return cli.ID(s.ID) }},
+	{head: "KIND", drops: 3, cell: func(s catalog.Session, _ listPrice) string { return s.Kind }},
+	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Project }},
+	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Models }},
+	{head: "TURNS", drops: 7, right: true, cell: func(s catalog.Session, _ listPrice) string { return strconv.Itoa(s.Turns) }},
+	{head: "RUNS", drops: 2, right: true, cell: func(s catalog.Session, _ listPrice) string { return strconv.Itoa(s.Runs) }},
+	{head: "USD", drops: 6, right: true, cell: func(s catalog.Session, p listPrice) string { return p.cell(s.Spent.USD) }},
+	{head: "HEAD", drops: 1, right: true, cell: func(s catalog.Session, _ listPrice) string { return s.Head.String() }},
+	{head: "ACTIVE", drops: 8, cell: func(s catalog.Session, _ listPrice) string { return minute(s.LastAt) }},
+	{head: "TITLE", cell: func(s catalog.Session, _ listPrice) string { return s.About() }},
+}
+
+func tableOf(list []catalog.Session, spent map[string]listPrice, style cli.Style) render.Table {
+	t := render.Table{Rows: make([][]string, len(list))}
+	drops := make(map[int]int) // columns, by when they go
+	for _, c := range listColumns {
+		cells := make([]string, len(list))
+		for i, s := range list {
+			cells[i] = c.cell(s, spent[s.ID])
+		}
+		if c.optional && !slices.ContainsFunc(cells, func(cell string) bool { return cell != "" }) {
+			continue
+		}
+		for i := range list {
+			t.Rows[i] = append(t.Rows[i], cells[i])
+		}
+		if t.Head = append(t.Head, c.head); c.right {
+			t.Right = append(t.Right, len(t.Head)-1)
+		}
+		if c.drops > 0 {
+			drops[c.drops] = len(t.Head) - 1
+		}
 	}
-	for _, s := range list {
-		t.Rows = append(t.Rows, []string{cli.ID(s.ID), s.Kind, strconv.Itoa(s.Turns), strconv.Itoa(s.Runs), usdOf(s.Spent.USD), s.Head.String(), minute(s.LastAt), s.About()})
+	title := len(t.Head) - 1
+	t.Cut = []int{title, 0}
+	for _, n := range slices.Sorted(maps.Keys(drops)) {
+		t.Drop = append(t.Drop, drops[n])
 	}
 	t.Paint = func(_, column int, cell string) string {
 		if column == 0 || column == title {
@@ -145,13 +199,60 @@ func tableOf(list []catalog.Session, style cli.Style) render.Table {
 	return t
 }
 
-// usdOf is what was spent, in a list: a dash where nothing is known to have been, so that
-// what is unknown does not look free.
-func usdOf(a events.Amount) string {
-	if r, ok := a.Rat(); !ok || r.Sign() == 0 {
+// listPrice is what the costs of a session come to that say no USD.
+type listPrice struct {
+	computed events.Amount // at list prices, "": nothing
+	unknown  int           // how many nobody knows
+}
+
+// spentBy computes what the costs of sessions come to that say no USD.
+func spentBy(ctx context.Context, v app.Views, namespace string, list []catalog.Session) (map[string]listPrice, error) {
+	table, err := pricesOf(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(list))
+	for i, s := range list {
+		ids[i] = s.ID
+	}
+	by := newSums(table)
+	activity, err := catalog.OpenActivity(ctx, v.Dir)
+	if errors.Is(err, catalog.ErrNoView) {
+		return nil, nil // the list goes without
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer activity.Close()
+	for u, err := range activity.UsagesOf(ctx, namespace, ids...) {
+		if err != nil {
+			return nil, err
+		}
+		by.add(u.Session, u)
+	}
+	spent := make(map[string]listPrice)
+	for _, id := range ids {
+		spent[id] = listPrice{known(by.computed.Of(id)), by.unknown[id]}
+	}
+	return spent, nil
+}
+
+// cell is what was spent, in a list: what is unknown does not look free.
+func (p listPrice) cell(usd events.Amount) string {
+	var parts []string
+	if r, ok := usd.Rat(); ok && r.Sign() != 0 {
+		parts = append(parts, rounded(usd))
+	}
+	if p.computed != "" {
+		parts = append(parts, about(p.computed))
+	}
+	if p.unknown > 0 && len(parts) > 0 {
+		parts = append(parts, "?")
+	}
+	if len(parts) == 0 {
 		return "-"
 	}
-	return string(a)
+	return strings.Join(parts, "+")
 }
 
 func nothingListed(a *app.App, q catalog.Query) error {
@@ -164,10 +265,11 @@ func nothingListed(a *app.App, q catalog.Query) error {
 	return nil
 }
 
-func writeListed(a *app.App, page catalog.Page) error {
+func writeListed(a *app.App, page catalog.Page, spent map[string]listPrice) error {
 	list := make([]listed, len(page.Sessions))
 	for i, s := range page.Sessions {
 		list[i] = listedOf(s)
+		list[i].Computed, list[i].Unknown = spent[s.ID].computed, spent[s.ID].unknown
 	}
 	if len(list) > 0 {
 		list[len(list)-1].Next = page.Next
@@ -179,7 +281,7 @@ func listedOf(s catalog.Session) listed {
 	l := listed{
 		Session: cli.ID(s.ID), Kind: s.Kind, Title: s.Title, About: s.About(), Status: s.Status, Project: s.Project, CWD: s.CWD,
 		CreatedAt: s.CreatedAt, LastAt: s.LastAt, Turns: s.Turns, TotalTurns: s.TotalTurns, Runs: s.Runs, Rewinds: s.Rewinds,
-		Records: s.Records, USD: s.Spent.USD, Tokens: s.Spent.Tokens, First: s.First, Head: s.Head, Parent: cli.ID(s.Parent),
+		Records: s.Records, Models: s.Models, USD: s.Spent.USD, Tokens: s.Spent.Tokens, First: s.First, Head: s.Head, Parent: cli.ID(s.Parent),
 	}
 	if s.Fork.Session != "" {
 		l.Fork = &s.Fork

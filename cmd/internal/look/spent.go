@@ -159,7 +159,21 @@ func sayPrices(a *app.App, used []usedPrice) {
 }
 
 // dashed is an amount in a table: a dash where it is not known.
-func dashed(usd events.Amount) string { return cmp.Or(string(usd), "-") }
+func dashed(usd events.Amount) string { return cmp.Or(rounded(usd), "-") }
+
+// rounded is an amount to six places, or as it is if it has no more.
+func rounded(usd events.Amount) string {
+	const places = 6
+	_, behind, _ := strings.Cut(string(usd), ".")
+	r, ok := usd.Rat()
+	if !ok || len(behind) <= places {
+		return string(usd)
+	}
+	if least := big.NewRat(1, 1_000_000); r.Sign() > 0 && r.Cmp(least) < 0 {
+		return "<0.000001"
+	}
+	return strings.TrimRight(strings.TrimRight(r.FloatString(places), "0"), ".")
+}
 
 // about is a computed amount in a table, to four places.
 func about(usd events.Amount) string {

@@ -114,10 +114,18 @@ func TestAbout(t *testing.T) {
 }
 
 func TestUSD(t *testing.T) {
-	for amount, want := range map[events.Amount]string{"0": "-", "0.00": "-", "": "-", "0.5": "0.5"} {
-		if got := usdOf(amount); got != want {
+	for amount, want := range map[events.Amount]string{"0": "-", "0.00": "-", "": "-", "0.5": "0.5", "0.00018799999999999996": "0.000188", "0.000000001": "<0.000001"} {
+		if got := (listPrice{}).cell(amount); got != want {
 			t.Errorf("%q is %q, want %q", amount, got, want)
 		}
+	}
+	for p, want := range map[listPrice]string{{unknown: 1}: "0.5+?", {computed: "0.25"}: "0.5+~0.25", {computed: "0.25", unknown: 2}: "0.5+~0.25+?"} {
+		if got := p.cell("0.5"); got != want {
+			t.Errorf("%+v is %q, want %q", p, got, want)
+		}
+	}
+	if got := (listPrice{unknown: 3}).cell("0"); got != "-" {
+		t.Errorf("what nobody knows is %q", got)
 	}
 }
 
