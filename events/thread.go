@@ -18,10 +18,8 @@ const LogThread = "log"
 // agent's name follows.
 const AgentSource = "urn:tally:agent:"
 
-// IsAgentLog reports whether what an event brings to a thread is what an agent logs.
-func IsAgentLog(e Event, thread string) bool {
-	return thread == LogThread && strings.HasPrefix(e.Source, AgentSource)
-}
+// IsAgentLine reports whether an event is a line of an agent's file.
+func IsAgentLine(e Event) bool { return strings.HasPrefix(e.Source, AgentSource) }
 
 // AllThreads stands for every thread in a truncation; no thread has this name.
 const AllThreads = "*"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
@@ -134,8 +135,13 @@ func (w *writer) fact(f *file, n following) error {
 		return nil
 	}
 	e.ID, e.Time = n.id, timeOf(n.Time)
-	if e.Time.IsZero() {
-		e.Time = timeOf(n.time)
+	if created, ok := p.(*events.SessionCreated); ok && e.Time.IsZero() {
+		n.time, _ = created.CreatedAt.Time()
+	}
+	for _, at := range []time.Time{n.time, f.lastAt} {
+		if e.Time.IsZero() {
+			e.Time = timeOf(at)
+		}
 	}
 	return w.event(e)
 }

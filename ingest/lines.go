@@ -190,10 +190,22 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 	if err := w.to(f, m.Session); err != nil {
 		return err
 	}
-	if err := w.turn(f, l, id, m); err != nil {
+	if err := w.turn(f, l, id, m, rest); err != nil {
 		return err
 	}
 	return w.owed(f)
+}
+
+// when is the time of a line: as it says, else that of the lines before it, else the first
+// that the file says. An import is no activity of the session.
+func (w *writer) when(f *file, m agents.Meaning, rest []line) time.Time {
+	if at := timeOf(m.Time); !at.IsZero() {
+		return at
+	}
+	if !f.lastAt.IsZero() {
+		return f.lastAt
+	}
+	return w.began(f, rest)
 }
 
 // began returns the first time that the lines of a file say, else that of the log's clock.
@@ -208,7 +220,7 @@ func (w *writer) began(f *file, rest []line) time.Time {
 }
 
 // turn appends a line itself.
-func (w *writer) turn(f *file, l *line, id string, m agents.Meaning) error {
+func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line) error {
 	entry, err := l.entry(m)
 	if err != nil {
 		return err
@@ -217,7 +229,7 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning) error {
 	if err != nil {
 		return err
 	}
-	e.ID, e.Time = id, timeOf(m.Time)
+	e.ID, e.Time = id, w.when(f, m, rest)
 	e = e.WithExtension(extLine, spell(f.Name, l.Span))
 	if w.s != w.own {
 		e = e.WithExtension(extOwner, clean(w.own.sub.ID))

@@ -97,7 +97,11 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 	for _, name := range brought.Names() {
 		for _, t := range brought.Turns(name) {
 			said, place, at := s.text(t), where{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
-			s.held += s.activity.turn(place, dayOf(at), t.Run, said, !events.IsAgentLog(f.Event, name))
+			isLine := events.IsAgentLine(f.Event)
+			if isLine { // what it took is a cost beside it
+				said.Usage = events.Tokens{}
+			}
+			s.held += s.activity.turn(place, dayOf(at), t.Run, said, !isLine || name != events.LogThread)
 			if said.Text != "" {
 				list = append(list, found{place, at, said.Roles, spread(projector.Cut(said.Text, maxText))})
 			}
