@@ -38,6 +38,11 @@ delegated to it; --thread and --last show its messages. --run shows what steps o
 its runs took; with --step, one of them: the checkpoint it ended with, the messages
 that are new in that, with calls of tools and what they answered, and its events.
 
+Of a session of an agent the conversation is shown, as on the agent's own screen:
+what the model thought and what the program told it are a line each, but with --tools
+full. What the agent logs, and what its sub-agents say, are named with their threads:
+--thread log, --thread agent/ID; --all shows them too.
+
 --last shows only the last turns of each thread. Of a long session no others are
 read.
 

@@ -39,6 +39,7 @@ type follower struct {
 	subject events.Subject
 	text    *printer  // nil: JSON
 	items   *cli.List // of JSON
+	main    bool      // what stands beside a transcript's conversation is not shown
 }
 
 // showFollowed shows a session, and then each turn as it comes and each move of what is in
@@ -47,6 +48,8 @@ func (v *viewer) showFollowed(ctx context.Context, handle *tally.Session, s *pro
 	f := &follower{viewer: v, st: handle.Store(), subject: s.Subject}
 	if v.app.Format == cli.Text {
 		f.text = newPrinter(v)
+		f.main = s.Ledger.Kind == events.KindTranscript && v.thread == ""
+		f.text.folds = s.Ledger.Kind == events.KindTranscript && v.tools != toolsFull
 		if err := v.writeText(s, nil); err != nil {
 			return err
 		}
@@ -115,7 +118,7 @@ func (f *follower) show(ctx context.Context, fact projector.Fact) error {
 func (f *follower) brought(ctx context.Context, o *projector.Outline, fact projector.Fact, state string) error {
 	threads := fact.Brings()
 	for _, name := range threads.Names() {
-		if f.thread != "" && name != f.thread {
+		if f.thread != "" && name != f.thread || f.main && name != events.MainThread {
 			continue
 		}
 		turns, length := threads.Turns(name), o.Len(name)
@@ -161,7 +164,7 @@ func (f *follower) move(o *projector.Outline, m followedMove) error {
 	var ends []string
 	for _, name := range o.Names() {
 		m.Lengths[name] = o.Len(name)
-		if f.thread == "" || name == f.thread {
+		if (f.thread == "" || name == f.thread) && (!f.main || name == events.MainThread) {
 			ends = append(ends, place(name, o.Len(name)))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -25,7 +26,12 @@ const (
 func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error {
 	p := newPrinter(v)
 	p.header(s)
+	p.folds = s.Ledger.Kind == events.KindTranscript && v.tools != toolsFull
+	aside := v.aside(s)
 	for _, name := range v.names(s) {
+		if slices.Contains(aside, name) {
+			continue
+		}
 		turns := s.Threads.Turns(name)
 		before := v.before[name]
 		p.printf("\n%s\n", p.style.Bold(render.Cut(name+", "+plain.Count(before+len(turns), "turn"), p.width)))
@@ -33,6 +39,7 @@ func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error 
 			p.turn(fmt.Sprintf("#%d", before+i+1), name, t)
 		}
 	}
+	p.sayAside(v, s, aside)
 	p.gone(slices.DeleteFunc(gone, func(t projector.TurnAt) bool { return v.thread != "" && t.Thread != v.thread }))
 	return p.err
 }
@@ -54,6 +61,7 @@ type printer struct {
 	width int
 	style cli.Style
 	tools toolMode
+	folds bool                     // what the model thought, and what it was told, is a line
 	calls map[string]*render.Calls // of each thread, for the names of what answers them
 	err   error
 }
@@ -76,7 +84,11 @@ func (p *printer) parts(list []render.Styled, between string) {
 // header says which session it is, and what it simulates if it does.
 func (p *printer) header(s *projector.Session) {
 	head := []render.Styled{{Text: cli.ID(s.Subject.ID), Paint: p.style.Bold}}
-	for _, part := range []string{s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")} {
+	about := []string{s.Ledger.Kind, s.Ledger.Text("title"), s.Ledger.Text("status")}
+	if s.Ledger.Kind == events.KindTranscript {
+		about = agentHead(s)
+	}
+	for _, part := range about {
 		if part != "" {
 			head = append(head, render.Styled{Text: part})
 		}
@@ -127,6 +139,8 @@ func (p *printer) line(line render.Line) {
 	case tool && p.tools == toolsNone:
 		return
 	case tool && p.tools == toolsBrief:
+		texts[0] = render.Cut(unwrapped(line.Text), render.Excerpt(width))
+	case p.folds && folds(line):
 		texts[0] = render.Cut(line.Text, render.Excerpt(width))
 	case tool:
 		texts = fullTool(line.Text, width)
