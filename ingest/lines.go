@@ -210,13 +210,18 @@ func (w *writer) when(f *file, m agents.Meaning, rest []line) time.Time {
 
 // began returns the first time that the lines of a file say, else that of the log's clock.
 func (w *writer) began(f *file, rest []line) time.Time {
+	if !f.beganAt.IsZero() {
+		return f.beganAt
+	}
 	fold := w.s.agent.Fold(f.File)
 	for i := range rest {
 		if at := timeOf(fold.Line(rest[i].Span, rest[i].body).Time); !at.IsZero() {
+			f.beganAt = at
 			return at
 		}
 	}
-	return w.in.o.Log.Now()
+	f.beganAt = w.in.o.Log.Now()
+	return f.beganAt
 }
 
 // turn appends a line itself.

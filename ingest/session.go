@@ -40,17 +40,18 @@ type session struct {
 // file is what the log has of a file of a session.
 type file struct {
 	agents.File
-	root   string // in which it lies
-	gen    int
-	lines  []place
-	past   map[sum]bool // lines of older generations that are no more
-	fold   agents.Fold
-	isOld  bool // the fold does not stand behind the last line
-	lastID string
-	lastAt time.Time // the newest that a line said
-	text   []byte    // with which the last line ends, nil if that is not known
-	quiet  bool      // that nothing came behind the last line was told
-	follow []following
+	root    string // in which it lies
+	gen     int
+	lines   []place
+	past    map[sum]bool // lines of older generations that are no more
+	fold    agents.Fold
+	isOld   bool // the fold does not stand behind the last line
+	lastID  string
+	lastAt  time.Time // the newest that a line said
+	beganAt time.Time // the first one, or when the file was met; zero: nobody asked
+	text    []byte    // with which the last line ends, nil if that is not known
+	quiet   bool      // that nothing came behind the last line was told
+	follow  []following
 }
 
 // following is what follows from the last line.
