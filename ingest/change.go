@@ -115,7 +115,7 @@ func (w *writer) generation(f *file, n int, threads map[string]projector.Threads
 		return err
 	}
 	w.in.report(Problem{Root: f.root, File: f.Name, Session: f.Session, Offset: w.kept(f, n),
-		Reason: "is not what it was: what was there stays readable in the log"})
+		Reason: "is not what it was: what was there stays readable in the log", Taken: true})
 	return errAgain
 }
 
@@ -286,7 +286,7 @@ func (in *Ingester) goesOn(b *tail.Batch) {
 	if !wasKnown || isKnown && from.Session == is.Session && from.Stem == is.Stem || b.From.Rel == b.File.Rel {
 		return
 	}
-	in.report(Problem{Root: b.File.Root, File: b.File.Rel, Session: from.Session, Reason: "was " + b.From.Rel + ": goes on as what it was"})
+	in.report(Problem{Root: b.File.Root, File: b.File.Rel, Session: from.Session, Reason: "was " + b.From.Rel + ": goes on as what it was", Taken: true})
 	in.mu.Lock()
 	in.files[keyOf(b.File)] = from
 	in.mu.Unlock()

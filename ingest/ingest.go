@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"sync"
 	"time"
 
@@ -62,6 +63,7 @@ type Problem struct {
 	Session    string
 	Offset     int64 // in the file
 	Reason     string
+	Taken      bool // nothing is left out because of it
 }
 
 // String returns the problem as one line, unescaped.
@@ -79,12 +81,13 @@ func (p Problem) String() string {
 // Status says how far an Ingester is.
 type Status struct {
 	tail.Status
-	Lines    int   // that were appended
-	Bytes    int64 // of them, as they were read
-	Events   int   // that were appended, those of lines included
-	Redacted int   // places
-	Problems int   // that were reported
-	Blocked  error // why nothing can be appended now; nil: it can
+	Lines    int            // that were appended
+	Bytes    int64          // of them, as they were read
+	Events   int            // that were appended, those of lines included
+	Redacted int            // places
+	Rules    map[string]int // of them, by the rule that found them
+	Problems int            // that were reported
+	Blocked  error          // why nothing can be appended now; nil: it can
 	Since    time.Time
 
 	held int64 // bytes that are durable and not acknowledged
@@ -164,11 +167,23 @@ func (in *Ingester) Status() Status {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	s, held := in.status, in.status.held
+	s.Rules = maps.Clone(s.Rules)
 	s.Status = files
 	if s.Lag -= held; s.Lag <= 0 {
 		s.Lag, s.Behind = 0, 0
 	}
 	return s
+}
+
+// redactedOf counts what was taken out of a line.
+func (s *Status) redactedOf(found []redact.Found) {
+	for _, f := range found {
+		if s.Rules == nil {
+			s.Rules = make(map[string]int)
+		}
+		s.Redacted += f.Count
+		s.Rules[f.Rule] += f.Count
+	}
 }
 
 func (in *Ingester) count(change func(*Status)) {

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/redact"
 )
 
 // extLine is the extension that says where a line stands: <file>:<offset>+<length>.
@@ -38,6 +39,7 @@ type line struct {
 	body        []byte // redacted
 	isJSON      bool
 	redacted    int
+	found       []redact.Found // what was taken out, if it was read just now
 }
 
 // at is where the body begins in the file.
@@ -81,8 +83,9 @@ func (l *line) redact(in *Ingester) {
 	if in.o.Redactor == nil {
 		return
 	}
-	clean, found := in.o.Redactor.Line(l.body)
-	for _, f := range found {
+	var clean []byte
+	clean, l.found = in.o.Redactor.Line(l.body)
+	for _, f := range l.found {
 		l.redacted += f.Count
 	}
 	if l.redacted > 0 {

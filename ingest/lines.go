@@ -247,7 +247,7 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line
 	}
 	w.lines = append(w.lines, written{len(w.series) - 1, f, len(f.lines)})
 	f.lines = append(f.lines, w.place(l, 0))
-	w.in.count(func(s *Status) { s.Redacted += l.redacted })
+	w.in.count(func(s *Status) { s.redactedOf(l.found) })
 	return nil
 }
 

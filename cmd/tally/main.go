@@ -6,7 +6,13 @@ import (
 	"os"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/live"
 	"github.com/tallylog/tally/cmd/internal/program"
 )
 
-func main() { os.Exit(app.Main("tally", program.Tally)) }
+func main() {
+	if live.Hooked(os.Args) {
+		return
+	}
+	os.Exit(app.Main("tally", program.Tally))
+}

@@ -44,8 +44,11 @@ type Config struct {
 	MinDurability log.Durability // what an acknowledgement is worth at least
 	Project       string         // directory of the nearest tally.toml, "" without one
 	Base          string         // folder of the layout of tally-evals; default .tally in the project
+	Watch         []Watch        // folders that are followed besides those of the agents themselves
+	Redact        Redact         // what is not stored of what is followed
 	Notices       []Notice
 
+	home    string // "": not known
 	said    map[string]string
 	origins map[string]origin
 	files   []File
@@ -97,6 +100,7 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	for _, s := range settings {
 		c.origins[s.name] = origin{name: "default"}
 	}
+	c.home = cmp.Or(getenv("HOME"), getenv("USERPROFILE"))
 	if home := dataHome(getenv); home != "" {
 		c.said["store"] = filepath.Join(home, "tally")
 	}
@@ -301,6 +305,9 @@ func (c *Config) read(path string) error {
 	}
 	said, lines := make(map[string]string), make(map[string]int)
 	for _, key := range meta.Keys() {
+		if isList(key) {
+			continue
+		}
 		line := lineOf(string(data), key)
 		name, text, err := settingIn(all, key, filepath.Dir(path))
 		if _, twice := said[name]; err == nil && twice {
@@ -314,7 +321,7 @@ func (c *Config) read(path string) error {
 		}
 	}
 	c.take(said, func(name string) origin { return origin{path, lines[name]} })
-	return nil
+	return c.lists(path, string(data), all)
 }
 
 // settingIn returns the setting under a key of a file in a directory, and what it says;

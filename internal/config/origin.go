@@ -86,7 +86,7 @@ func (c Config) Settings() []Setting {
 			add(s, value)
 		}
 	}
-	return list
+	return append(list, c.listed()...)
 }
 
 // uses reports whether the backend uses a setting.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"html/template"
 	"io"
+	"sync"
 )
 
 //go:embed style.css
@@ -23,11 +24,12 @@ var policy = func() string {
 
 // The template is escaped by its contexts. It never has a value among its tags or the
 // names of attributes.
-var pageTemplate = template.Must(template.New("page").Parse(source))
+// It is read when a page is made: no other command waits for it when the program starts.
+var pageTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("page").Parse(source)) })
 
 // WriteHTML writes the page as HTML.
 func (p Page) WriteHTML(w io.Writer) error {
-	return pageTemplate.Execute(w, struct {
+	return pageTemplate().Execute(w, struct {
 		Page
 		Policy string
 		Style  template.CSS

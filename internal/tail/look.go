@@ -76,6 +76,9 @@ func (t *Tailer) due(now time.Time) {
 		if len(a.files) == 0 {
 			for _, d := range t.folders {
 				t.agendaFiles(d)
+				if !t.o.Since.IsZero() && !d.watched { // what is left alone is in no list
+					t.agendaList(d)
+				}
 			}
 		}
 	}
@@ -405,6 +408,7 @@ func (t *Tailer) meet(d *folder, k key, info fs.FileInfo) {
 	case isAlias:
 	case f != nil:
 		t.move(f, d, k, info)
+	case info.ModTime().Before(t.o.Since): // it is looked at again when it changes
 	default:
 		t.meetNew(d, k, info)
 	}

@@ -48,6 +48,9 @@ type Options struct {
 	// Whole reports whether what follows the last line feed is a whole value, which is
 	// delivered without an end. nil: nothing is.
 	Whole func(line []byte) bool
+	// Since leaves a file alone that the state does not know, as long as it was not changed
+	// since then; after that it is read from its beginning. Zero: every file is read.
+	Since time.Time
 	// Once has Next return io.EOF when everything that is there was delivered. Nothing is
 	// watched, and what has no line feed is not waited for.
 	Once bool

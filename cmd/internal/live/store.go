@@ -16,7 +16,7 @@ import (
 // store is the log of a store that is opened again when the process that owned it is gone:
 // another one owns it by then, or this one does. It implements ingest.Log.
 type store struct {
-	open func(context.Context) (*tally.Store, error)
+	open func(context.Context) (*tally.Store, error)        // nil: the store is somebody else's, who closes it
 	done <-chan struct{}                                    // the end of who uses it: nothing is opened any more
 	seen func(events.Subject, []events.Event, log.Ack, int) // what was appended, and how much of it is new
 
@@ -27,7 +27,9 @@ type store struct {
 // start opens the store the first time. Nothing is asked of it before.
 func (s *store) start(ctx context.Context) (err error) {
 	s.done = ctx.Done()
-	s.st, err = s.open(ctx)
+	if s.st == nil {
+		s.st, err = s.open(ctx)
+	}
 	return err
 }
 
@@ -41,13 +43,18 @@ func (s *store) now() *tally.Store {
 	return s.st
 }
 
-// Close closes the store.
-func (s *store) Close() error { return s.now().Close() }
+// Close closes the store, if it was opened.
+func (s *store) Close() error {
+	if st := s.now(); st != nil && s.open != nil {
+		return st.Close()
+	}
+	return nil
+}
 
 // again opens the store anew if err says that it does not answer, and st is the one that did
 // not. It reports whether asking once more may help.
 func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
-	if !isAway(err) || len(st.Runners()) > 0 { // a store of one's own mends itself
+	if s.open == nil || !isAway(err) || len(st.Runners()) > 0 { // a store of one's own mends itself
 		return false
 	}
 	s.mu.Lock()

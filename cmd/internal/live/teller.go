@@ -1,90 +1,488 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/ingest"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
-// teller says what a watch does.
+// teller says what a watch does: on a terminal when a session begins, goes on after a while
+// or is rewound; with -o jsonl whatever changes.
 type teller struct {
 	app  *app.App
 	once bool
 
-	mu       sync.Mutex
-	touched  map[events.Subject]bool
-	problems int
+	mu        sync.Mutex // guards what follows
+	places    []place
+	sessions  map[events.Subject]*told
+	changed   []*told // since it was said last
+	problems  []problem
+	total     int64 // bytes there were at the beginning
+	appended  time.Time
+	caughtUp  bool
+	isBlocked bool
+	failed    error // of writing
 }
 
 func newTeller(a *app.App, once bool) *teller {
-	return &teller{app: a, once: once, touched: make(map[events.Subject]bool)}
+	return &teller{app: a, once: once, sessions: make(map[events.Subject]*told)}
+}
+
+// format is how things are said: what has no end is no document.
+func (t *teller) format() cli.Format {
+	if t.app.Format == cli.JSON && !t.once {
+		return cli.JSONL
+	}
+	return t.app.Format
+}
+
+// lines reports whether each thing is said in a line of JSON.
+func (t *teller) lines() bool { return t.format() == cli.JSONL }
+
+// write writes a line of JSON, or remembers why that is not possible.
+func (t *teller) write(v any) error {
+	t.failed = cli.WriteJSON(t.app.Out, cli.JSONL, v)
+	return t.failed
+}
+
+// followed is what watch -o jsonl says of each place.
+type followed struct {
+	Event     string `json:"event"` // watching
+	Agent     string `json:"agent"`
+	Root      string `json:"root"`
+	Below     string `json:"below,omitempty"`
+	Namespace string `json:"namespace"`
+	Redact    bool   `json:"redact"`
+	Sessions  int    `json:"sessions"`
+	Files     int    `json:"files"`
+	Bytes     int64  `json:"bytes"`
+	Left      int    `json:"left,omitempty"` // files that are not read until they change
 }
 
 // begin says what is followed.
-func (t *teller) begin(c config.Config, places []place) error {
-	if t.app.Format != cli.Text || t.once {
-		return nil
-	}
-	var list []string
-	for _, p := range places {
-		list = append(list, fmt.Sprintf("%s (%s)", p.agent.Name(), tilde(p.root)))
-	}
-	return t.app.Say("Watching %s. Stop it with Ctrl-C.", strings.Join(list, ", "))
-}
-
-// problem names what could not be taken.
-func (t *teller) problem(p ingest.Problem) {
-	fmt.Fprintf(t.app.Err, "%s\n", plain.Printable(p.String()))
+func (t *teller) begin(places []place, since time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.problems++
+	t.places = places
+	for _, p := range places {
+		if p.isMissing {
+			continue
+		}
+		h := p.look(since)
+		t.total += h.bytes
+		var err error
+		if t.lines() {
+			err = t.write(followed{"watching", p.Agent.Name(), p.Root, p.Below, p.namespace, p.redact, len(h.bySession()), len(h.files), h.bytes, h.left})
+		} else if !t.once {
+			err = t.app.Say("Watching %s%s", p.Agent.Name(), p.said(h))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// said is what is said of a place behind the agent's name.
+func (p place) said(h held) string {
+	text := fmt.Sprintf(" in %s: %s", p, plain.Count(len(h.bySession()), "session"))
+	if h.left > 0 {
+		text += fmt.Sprintf(", %s left out until they change", plain.Count(h.left, "file"))
+	}
+	if p.namespace != events.DefaultNamespace {
+		text += ", namespace " + p.namespace
+	}
+	if !p.redact {
+		text += ", not redacted"
+	}
+	return text
+}
+
+// spare says that another process follows already.
+func (t *teller) spare() error {
+	if t.lines() {
+		return t.write(happened{Event: "spare"})
+	}
+	_, err := fmt.Fprintln(t.app.Err, "another watch follows for this store already; this one takes over when that one is gone")
+	return err
+}
+
+// happened is a line of watch -o jsonl that says something of the watch itself.
+type happened struct {
+	Event  string `json:"event"` // spare, caughtUp, blocked, unblocked
+	Reason string `json:"reason,omitempty"`
+}
+
+// problem is a file, or a part of one, that there is something to say of.
+type problem struct {
+	Event   string `json:"event,omitempty"` // problem, where it is a line
+	Root    string `json:"root,omitempty"`
+	File    string `json:"file,omitempty"`
+	Session string `json:"session,omitempty"`
+	Offset  int64  `json:"offset,omitempty"` // in the file
+	Reason  string `json:"reason"`
+	Taken   bool   `json:"taken"` // nothing is left out because of it
+}
+
+// problem names what there is something to say of.
+func (t *teller) problem(p ingest.Problem) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.app.Err, "%s\n", plain.Printable(p.String()))
+	one := problem{"problem", p.Root, p.File, p.Session, p.Offset, p.Reason, p.Taken}
+	if t.lines() {
+		t.write(one)
+	}
+	one.Event = ""
+	if t.once {
+		t.problems = append(t.problems, one)
+	}
+}
+
+// told is what is known of a session that something was appended to.
+type told struct {
+	Event     string        `json:"event"` // session
+	Session   string        `json:"session"`
+	Namespace string        `json:"namespace"`
+	Agent     string        `json:"agent"`
+	New       bool          `json:"new"` // it began with this
+	Title     string        `json:"title,omitempty"`
+	Project   string        `json:"project,omitempty"`
+	Fork      string        `json:"fork,omitempty"`    // of which session
+	Rewound   events.Offset `json:"rewound,omitempty"` // to where
+	Lines     int           `json:"lines"`
+	Events    int           `json:"events"`
+	Head      events.Offset `json:"head"` // of the session
+
+	file   string    // of the last line, below its root
+	asked  string    // what the person said first
+	began  time.Time // when it was heard of first
+	last   time.Time
+	isNew  bool // it began since the watch did
+	calm   bool // it was not heard of for a while before now
+	queued bool
+}
+
+// extLine is the extension of an event in which package ingest says where its line stands.
+const extLine = "tallyline"
+
+// silence is after which time without a line a session is said to go on.
+const silence = 30 * time.Minute
 
 // seen notes what was appended.
-func (t *teller) seen(sub events.Subject, _ []events.Event, _ log.Ack, added int) {
+func (t *teller) seen(sub events.Subject, evs []events.Event, ack log.Ack, added int) {
+	if added == 0 {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if added > 0 {
-		t.touched[sub] = true
+	now := time.Now()
+	s := t.sessions[sub]
+	if s == nil {
+		agent, _, _ := strings.Cut(sub.ID, "/")
+		s = &told{Event: "session", Session: cli.ID(sub.ID), Namespace: sub.Namespace, Agent: agent, began: now}
+		t.sessions[sub] = s
+	}
+	s.calm = s.calm || now.Sub(s.last) > silence
+	s.last, t.appended = now, now
+	s.Head, s.Events = ack.Last, s.Events+added
+	for _, e := range evs {
+		s.take(e)
+	}
+	if !s.queued {
+		s.queued = true
+		t.changed = append(t.changed, s)
 	}
 }
 
+// take notes what an event says.
+func (s *told) take(e events.Event) {
+	switch e.Type {
+	case events.TypeTurnAppended:
+		s.Lines++
+		if at := strings.LastIndexByte(e.Extensions[extLine], ':'); at >= 0 {
+			s.file = e.Extensions[extLine][:at]
+		}
+		if s.asked == "" && s.Lines < 100 && !s.began.IsZero() {
+			s.asked = render.Opening(projector.Decode(events.Record{Event: e}))
+		}
+	case events.TypeSessionCreated:
+		if p, err := events.DecodeAs[events.SessionCreated](e); err == nil {
+			s.New, s.isNew, s.Project, s.Title = true, true, cmp.Or(p.Project, p.CWD), p.Title
+			if p.Fork != nil {
+				s.Fork = cli.ID(p.Fork.Session)
+			}
+		}
+	case events.TypeSessionUpdated:
+		if p, err := events.DecodeAs[events.SessionUpdated](e); err == nil {
+			for _, f := range p.Set {
+				if f.Name == "title" {
+					s.Title, _ = rawjson.String(f.Value) // another value is no title
+				}
+			}
+		}
+	case events.TypeSessionRewound:
+		if p, err := events.DecodeAs[events.SessionRewound](e); err == nil {
+			s.Rewound = p.To
+		}
+	}
+}
+
+// files returns the paths that a kick may mean: itself, and of a session the file of its last
+// line.
+func (t *teller) files(kick string) (paths []string) {
+	if filepath.IsAbs(kick) {
+		paths = append(paths, kick)
+		if real, err := filepath.EvalSymlinks(kick); err == nil && real != kick {
+			paths = append(paths, real)
+		}
+		return paths
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for sub, s := range t.sessions {
+		if sub.ID != kick || s.file == "" {
+			continue
+		}
+		for _, p := range t.places {
+			paths = append(paths, filepath.Join(p.Root, filepath.FromSlash(s.file)))
+		}
+	}
+	return paths
+}
+
+// pace is how often what changed is said, and settled how long nothing must have come for
+// what was there to be read.
+const (
+	pace    = 250 * time.Millisecond
+	settled = time.Second
+)
+
 // follow says what changes, until it is stopped.
-func (t *teller) follow(*ingest.Ingester) (stop func()) { return func() {} }
+func (t *teller) follow(status func() ingest.Status) (stop func()) {
+	t.mu.Lock()
+	t.appended = time.Now()
+	t.mu.Unlock()
+	progress := cli.NewProgress(t.app.Err, t.app.Progress, "reading")
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				t.tick(status(), progress)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		running.Wait()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.caughtUp {
+			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
+		}
+		t.sayChanges()
+	}
+}
+
+// tick says what changed.
+func (t *teller) tick(s ingest.Status, progress *cli.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sayBlocked(s)
+	if isReading := time.Since(t.appended) < settled; !t.caughtUp && s.Blocked == nil {
+		if isReading && s.Lag > 0 {
+			progress.At(max(0, t.total-s.Lag), t.total, fmt.Sprintf("%s, %s", plain.Count(len(t.sessions), "session"), plain.Count(s.Lines, "line")))
+		}
+		if !t.once && !isReading {
+			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
+			t.sayCaughtUp(s)
+		}
+	}
+	t.sayChanges()
+}
+
+// sayBlocked says that the store takes nothing, and that it does again.
+func (t *teller) sayBlocked(s ingest.Status) {
+	isBlocked := s.Blocked != nil
+	if isBlocked == t.isBlocked {
+		return
+	}
+	t.isBlocked = isBlocked
+	said := happened{Event: "unblocked"}
+	if isBlocked {
+		said = happened{"blocked", s.Blocked.Error()}
+		fmt.Fprintf(t.app.Err, "the store takes nothing now, and nothing is lost by waiting: %s\n", plain.Printable(said.Reason))
+	} else {
+		fmt.Fprintln(t.app.Err, "the store takes events again")
+	}
+	if t.lines() {
+		t.write(said)
+	}
+}
+
+// sayCaughtUp says that what was there is read.
+func (t *teller) sayCaughtUp(s ingest.Status) {
+	t.caughtUp = true
+	if t.lines() {
+		t.sayChanges()
+		t.write(happened{Event: "caughtUp"})
+		return
+	}
+	for _, s := range t.changed { // those are no news
+		s.queued, s.New, s.calm = false, false, false
+	}
+	t.changed = nil
+	if s.Lines > 0 {
+		t.app.Say("Caught up: %s added to %s%s.", plain.Count(s.Lines, "line"), plain.Count(len(t.sessions), "session"), redactedText(s))
+	}
+}
+
+// sayChanges says which sessions changed. What is said on a terminal of a new session waits
+// a little for its title.
+func (t *teller) sayChanges() {
+	if !t.lines() && (t.once || !t.caughtUp) {
+		return
+	}
+	list := t.changed
+	t.changed = nil
+	for _, s := range list {
+		switch {
+		case t.lines():
+			t.write(*s)
+		case s.New && s.title() == "" && time.Since(s.began) < 4*settled:
+			t.changed = append(t.changed, s)
+			continue
+		default:
+			t.line(s)
+		}
+		s.queued, s.New, s.calm = false, false, false
+		s.Lines, s.Events, s.Rewound = 0, 0, 0
+	}
+}
+
+// line says in a line what became of a session, if that is news.
+func (t *teller) line(s *told) {
+	what := "goes on"
+	switch {
+	case s.Rewound > 0:
+		what = fmt.Sprintf("rewound to %v", s.Rewound)
+	case s.New && s.Fork != "":
+		what = "forked"
+	case s.New:
+		what = "new"
+	case !s.calm || s.isNew:
+		return
+	}
+	style, width := t.app.Style(), cli.Width(t.app.Out)
+	head := fmt.Sprintf("%s  %-8s %s", time.Now().Format("15:04"), what, plain.Printable(s.Session))
+	if name := filepath.Base(s.Project); s.Project != "" {
+		head += "  " + render.Cut(name, 30)
+	}
+	text := render.Cut(s.title(), render.Beyond(len([]rune(head))+2, min(width, 200)))
+	_, err := fmt.Fprintln(t.app.Out, strings.TrimRight(head+"  "+style.Bold(text), " "))
+	t.failed = err
+}
+
+// title is what a session is called: by its title, else by what was asked first.
+func (s *told) title() string { return cmp.Or(s.Title, s.asked) }
 
 // watched is what watch prints at its end.
 type watched struct {
-	Sessions int `json:"sessions"` // that something was added to
-	Lines    int `json:"lines"`
-	Events   int `json:"events"`
-	Redacted int `json:"redacted"` // places
-	Problems int `json:"problems"`
+	Event    string         `json:"event"`    // summary
+	Sessions int            `json:"sessions"` // that something was added to
+	New      int            `json:"new"`      // of them, that are new
+	Files    int            `json:"files"`    // that there are
+	Lines    int            `json:"lines"`    // that were added
+	Events   int            `json:"events"`   // that were added, those of lines included
+	Redacted int            `json:"redacted"` // places
+	Rules    map[string]int `json:"rules"`    // of them, by rule
+	Problems []problem      `json:"problems"` // of --once
+	Head     uint64         `json:"head"`     // of the log; 0: not known
 }
 
-// end says what the command came to.
-func (t *teller) end(in *ingest.Ingester) error {
-	s := in.Status()
+// end says what the command came to. cut says that it did not come to its own end.
+func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sum := watched{len(t.touched), s.Lines, s.Events, s.Redacted, t.problems}
-	if t.app.Format != cli.Text {
-		if err := cli.WriteJSON(t.app.Out, t.app.Format, sum); err != nil {
-			return err
+	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
+	for _, told := range t.sessions {
+		if told.isNew {
+			sum.New++
 		}
-	} else if err := t.app.Say("%s: %s, %s added, %s redacted.", plain.Count(sum.Sessions, "session"), plain.Count(sum.Lines, "line"),
-		plain.Count(sum.Events, "event"), plain.Count(sum.Redacted, "place")); err != nil {
+	}
+	if s.Full {
+		fmt.Fprintln(t.app.Err, "there are more files than can be followed: some are not read")
+	}
+	if s.State != nil {
+		fmt.Fprintf(t.app.Err, "how far was read is not remembered, and is found out again: %s\n", plain.Printable(s.State.Error()))
+	}
+	var err error
+	if t.app.Format != cli.Text {
+		err = cli.WriteJSON(t.app.Out, t.format(), sum)
+	} else {
+		err = t.summary(sum, s, cut)
+	}
+	left := slices.DeleteFunc(slices.Clone(t.problems), func(p problem) bool { return p.Taken })
+	if err == nil && !cut && t.once && (len(left) > 0 || s.Full) {
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else is in the store", plain.Count(max(1, len(left)), "problem"))}
+	}
+	return err
+}
+
+func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
+	switch {
+	case !t.once || cut:
+		return t.app.Say("Stopped: %s added to %s%s. What was read is in the store.", plain.Count(sum.Lines, "line"), plain.Count(sum.Sessions, "session"), redactedText(s))
+	case sum.Events == 0:
+		return t.app.Say("Nothing new: all of %s is in the store already.", plain.Count(sum.Files, "file"))
+	}
+	how := ""
+	if sum.New > 0 && sum.New < sum.Sessions {
+		how = fmt.Sprintf(" (%d new)", sum.New)
+	}
+	if err := t.app.Say("Took %s%s: %s as %s%s, head @%d.", plain.Count(sum.Sessions, "session"), how, plain.Count(sum.Lines, "line"),
+		plain.Count(sum.Events, "event"), redactedText(s), sum.Head); err != nil {
 		return err
 	}
-	if t.once && sum.Problems > 0 {
-		return cli.Silent(cli.Partial)
+	program, flags := app.Program(), t.app.StoreFlags()
+	_, err := fmt.Fprintf(t.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s cost --by model%s\n", program, flags, program, flags, program, flags)
+	return err
+}
+
+// redactedText says what was redacted, by rule, those first that were found most.
+func redactedText(s ingest.Status) string {
+	if s.Redacted == 0 {
+		return ""
 	}
-	return nil
+	rules := slices.SortedFunc(maps.Keys(s.Rules), func(a, b string) int {
+		if s.Rules[a] != s.Rules[b] {
+			return s.Rules[b] - s.Rules[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, rule := range rules {
+		rules[i] = fmt.Sprintf("%s %d", rule, s.Rules[rule])
+	}
+	return fmt.Sprintf(", %s redacted (%s)", plain.Count(s.Redacted, "place"), strings.Join(rules, ", "))
 }

@@ -3,155 +3,345 @@ package live
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/ingest"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/lockfile"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/tail"
 	"github.com/tallylog/tally/redact"
 )
 
 func newWatch(a *app.App) *cobra.Command {
-	w := &watcher{app: a, redact: "on"}
+	w := &watcher{app: a, redact: on}
 	cmd := &cobra.Command{
 		Use: "watch [AGENT|PATH]...", Short: "Follow the sessions of agents while they are written", Args: cobra.ArbitraryArgs,
-		Long: `Follow the sessions of agents while they are written. Each line of a file becomes an
-event of its session as soon as it is there.`,
-		Example: app.Examples("tally watch", "tally watch claude codex", "tally watch --once"),
+		Long: `Follow the sessions of agents while they are written: ` + app.Or(app.AgentNames()) + `. Each
+line of their files is in the store within milliseconds, and what an agent rewinds, forks
+or deletes can be seen here as it was. The files are only read.
+
+Without arguments it follows every agent that has sessions here, and the folders that
+tally.toml lists:
+
+  [[watch]]
+  root = "~/team/.claude"   # the folder of an agent, one of its projects, or one file
+  agent = "claude"          # default: by what is in it
+  namespace = "team"        # default: that of the others
+  redact = false            # default: true
+
+  [redact]
+  patterns = ['T-[0-9]{6}', {name = "ticket", regexp = 'ticket=(\S+)'}]
+  env = ["DB_PASSWORD"]     # the values of these variables are secrets
+
+Known shapes of secrets are taken out of each line before it is stored; what was is
+said. How far it has read is kept in $XDG_STATE_HOME/tally. If that is lost, or the
+process is killed, no line is lost and none is there twice. It waits while the store
+is full or away. A second watch of a namespace waits, and takes over when the first is
+gone. Stop it with Ctrl-C.`,
+		Example: app.Examples("tally watch", "tally watch --once && tally ls", "tally watch claude codex --backfill 30d", "tally watch ~/.claude/projects/-home-me-shop --namespace shop -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			app.CollectLess()
 			app.WorkBesideSyncs()
+			w.explicit = cmd.Flags().Changed("redact")
 			return w.run(cmd.Context(), args)
 		},
 	}
-	cmd.Flags().BoolVar(&w.once, "once", false, "end when everything that is there now is in the store")
-	cmd.Flags().Var(cli.OneOf(&w.redact, "when", "on", "off"), "redact", "on or off: whether known shapes of secrets are taken out of lines before they are stored")
+	w.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&w.once, "once", false, "end when everything that is there now is in the store; the exit code is 3 if something could not be taken")
 	return cmd
 }
 
+// on is the word for what is done.
+const on = "on"
+
 // watcher is one run of watch.
 type watcher struct {
-	app    *app.App
-	once   bool
-	redact string
-
-	config config.Config
-	teller *teller
+	app      *app.App
+	once     bool
+	redact   string
+	explicit bool // redact was said in the call
+	patient  bool // there need not be a session yet
+	backfill backfill
 }
 
-// run follows until ctx is done, which is no error, or with once until everything is there.
+func (w *watcher) flags(f *pflag.FlagSet) {
+	f.Var(cli.OneOf(&w.redact, "when", on, "off"), "redact", "on or off: whether known shapes of secrets are taken out of lines before they are stored (default on, or what tally.toml says of a folder)")
+	f.Lookup("redact").DefValue = ""
+	f.Var(&w.backfill, "backfill", "which files are read that are there already: all, those that were changed within a time such as 30d or 12h, or none; the others are read whole once they change")
+}
+
+// backfill says from when on files count that are there already.
+type backfill struct {
+	text  string
+	since func(now time.Time) time.Time // nil: all
+}
+
+// Set implements pflag.Value.
+func (b *backfill) Set(text string) error {
+	b.text = text
+	switch text {
+	case "all":
+		b.since = nil
+		return nil
+	case "none":
+		// File systems say times in steps of up to 2 s.
+		b.since = func(now time.Time) time.Time { return now.Add(-2 * time.Second) }
+		return nil
+	}
+	age, err := time.ParseDuration(text)
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		var n int
+		n, err = strconv.Atoi(days)
+		age = time.Duration(n) * 24 * time.Hour
+		if n > 100_000 {
+			err = errors.New("too long ago")
+		}
+	}
+	if err != nil || age <= 0 {
+		return errors.New("want all, none or a time such as 30d")
+	}
+	b.since = func(now time.Time) time.Time { return now.Add(-age) }
+	return nil
+}
+
+// String implements pflag.Value.
+func (b *backfill) String() string { return b.text }
+
+// Type implements pflag.Value.
+func (b *backfill) Type() string { return "all|AGE|none" }
+
+// from returns from when on files count, zero for all.
+func (b *backfill) from(now time.Time) time.Time {
+	if b.since == nil {
+		return time.Time{}
+	}
+	return b.since(now)
+}
+
+// run follows what arguments name until ctx is done, which is no error, or with once until
+// everything is there.
 func (w *watcher) run(ctx context.Context, args []string) error {
-	var err error
-	if w.config, err = w.app.Config(); err != nil {
-		return err
-	}
-	places, err := placesOf(args, os.Getenv)
+	return w.follow(ctx, args, &store{open: w.app.Open})
+}
+
+// Follow follows every agent, as watch does without arguments, for a program that has the
+// store open, until ctx is done.
+func Follow(ctx context.Context, a *app.App, st *tally.Store) error {
+	return (&watcher{app: a, redact: on, patient: true}).follow(ctx, nil, &store{st: st})
+}
+
+func (w *watcher) follow(ctx context.Context, args []string, into *store) error {
+	c, err := w.app.Config()
 	if err != nil {
 		return err
 	}
-	w.teller = newTeller(w.app, w.once)
-	in, st, err := w.begin(ctx, places)
+	places, err := placesOf(args, c, wish{namespace: c.Namespace, redact: w.redact == on, explicit: w.explicit, patient: w.patient}, os.Getenv)
 	if err != nil {
-		return ended(ctx, err)
+		return err
 	}
-	if err := w.teller.begin(w.config, places); err != nil {
-		return errors.Join(err, in.Close(), st.Close())
+	secrets, err := redactor(c.Redact, os.Getenv)
+	if err != nil {
+		return err
 	}
-	stop := w.teller.follow(in)
-	err = in.Run(ctx)
-	stop()
-	err = errors.Join(ended(ctx, err), in.Close())
-	said := w.teller.end(in)
-	return errors.Join(err, st.Close(), said)
+	t := newTeller(w.app, w.once)
+	into.seen = t.seen
+	f := &following{watcher: w, config: c, groups: grouped(places), secrets: secrets, since: w.backfill.from(time.Now()), teller: t, store: into}
+	if err := f.begin(ctx); err != nil {
+		return errors.Join(ended(ctx, err), f.Close())
+	}
+	if err = t.begin(places, f.since); err == nil && f.store.open != nil && !w.once && w.app.Format == cli.Text {
+		err = w.app.Say("Stop with Ctrl-C.")
+	}
+	if err == nil {
+		err = ended(ctx, f.run(ctx))
+	}
+	head := f.head(ctx)
+	return errors.Join(err, f.Close(), t.end(f.status(), head, err != nil || ctx.Err() != nil))
 }
 
 // ended takes the end of ctx for the end of the command.
 func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, errEnded)) {
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, errEnded) || errors.Is(err, context.Cause(ctx))) {
 		return nil
 	}
 	return err
 }
 
-// begin waits until no other process does the same, and opens the store.
-func (w *watcher) begin(ctx context.Context, places []place) (*ingest.Ingester, *store, error) {
-	st := &store{open: w.app.Open, seen: w.teller.seen}
-	o := ingest.Options{Log: st, Namespace: w.config.Namespace, Once: w.once, Report: w.teller.problem}
-	for _, p := range places {
-		o.Sources = append(o.Sources, ingest.Source{Agent: p.agent, Root: p.root})
+// redactor returns what takes secrets out of lines.
+func redactor(r config.Redact, env func(string) string) (*redact.Redactor, error) {
+	o := redact.Options{Values: make(map[string]string)}
+	for _, p := range r.Patterns {
+		o.Patterns = append(o.Patterns, redact.Pattern{Name: p.Name, Regexp: p.Regexp})
 	}
-	var err error
-	if w.redact == "on" {
-		if o.Redactor, err = redact.New(redact.Options{}); err != nil {
-			return nil, nil, err
+	for _, name := range r.Env {
+		if value := env(name); strings.TrimSpace(value) != "" {
+			o.Values[name] = value
 		}
 	}
-	if o.State, err = w.state(); err != nil {
-		return nil, nil, err
-	}
-	in, err := w.take(ctx, o)
+	secrets, err := redact.New(o)
 	if err != nil {
-		return nil, nil, err
+		return nil, &config.Error{File: "tally.toml", Field: "redact", Reason: err.Error()}
 	}
-	if err := st.start(ctx); err != nil {
-		return nil, nil, errors.Join(err, in.Close())
-	}
-	return in, st, nil
+	return secrets, nil
 }
 
-// state is the file in which is kept how far was read.
-func (w *watcher) state() (string, error) {
-	name := w.config.StoreName()
-	if name == "" {
-		return "", nil
-	}
-	dir := config.StateFolder(os.Getenv)
-	if dir == "" {
-		return "", &config.Error{File: "environment", Field: "HOME", Reason: "not set, and neither is XDG_STATE_HOME: there is no place to remember how far was read"}
-	}
-	return filepath.Join(dir, "watch-"+name+".db"), nil
+// following is what a watch has open.
+type following struct {
+	*watcher
+	config    config.Config
+	groups    []*group
+	secrets   *redact.Redactor
+	since     time.Time // from when on files count that are not known
+	teller    *teller
+	store     *store
+	locks     []*os.File
+	ingesters []*ingest.Ingester
+	kicks     *kicks
 }
 
-// take makes the ingester. While another process has the same state this one is its spare:
-// it waits, and takes over. With once there is nothing to wait for: it reads beside the
-// other, and remembers nothing.
-func (w *watcher) take(ctx context.Context, o ingest.Options) (*ingest.Ingester, error) {
-	said := sync.OnceFunc(func() {
-		fmt.Fprintf(w.app.Err, "another watch follows agents into this store; this one takes over when that one is gone\n")
-	})
-	for {
-		in, err := ingest.New(o)
+// begin waits until no other process does the same, and opens the store.
+func (f *following) begin(ctx context.Context) error {
+	remembers, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range f.groups {
+		in, err := ingest.New(f.options(g, remembers))
+		if err != nil {
+			return err
+		}
+		f.ingesters = append(f.ingesters, in)
+	}
+	if err := f.store.start(ctx); err != nil {
+		return err
+	}
+	if remembers && !f.once {
+		f.kicks = listen(f.kicked)
+	}
+	return nil
+}
+
+// options say what is followed for a group.
+func (f *following) options(g *group, remembers bool) ingest.Options {
+	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.teller.problem, Tail: tail.Options{Since: f.since}}
+	byID := make(map[string]place)
+	for _, p := range g.places {
+		o.Sources = append(o.Sources, p.source())
+		byID[p.id()] = p
+	}
+	o.Tail.Enters = func(root, folder string) bool { return byID[root].enters(folder) }
+	if g.redact {
+		o.Redactor = f.secrets
+	}
+	if remembers {
+		o.State = stateFile(f.config, g)
+	}
+	return o
+}
+
+// run follows all groups until one cannot go on.
+func (f *following) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := f.teller.follow(f.status)
+	defer stop()
+	errs := make([]error, len(f.ingesters))
+	var all sync.WaitGroup
+	for i, in := range f.ingesters {
+		all.Go(func() {
+			if errs[i] = in.Run(ctx); errs[i] != nil && !errors.Is(errs[i], ingest.ErrStuck) {
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	var failed error
+	for _, err := range errs {
 		switch {
-		case !errors.Is(err, lockfile.ErrLocked):
-			return in, err
-		case w.once:
-			o.State = ""
-			continue
+		case errors.Is(err, ingest.ErrStuck): // each file was reported
+		case failed == nil || errors.Is(failed, context.Canceled):
+			failed = err
 		}
-		said()
-		select {
-		case <-time.After(pauseToOpen):
-		case <-ctx.Done():
-			return nil, errEnded
+	}
+	return failed
+}
+
+// kicked has a file looked at before all others.
+func (f *following) kicked(path string) {
+	for _, path := range f.teller.files(path) {
+		for _, in := range f.ingesters {
+			in.Kick(path)
 		}
 	}
 }
 
-// tilde spells a path as people do.
-func tilde(path string) string {
-	if home, err := os.UserHomeDir(); err == nil && home != "" {
-		if rel, err := filepath.Rel(home, path); err == nil && filepath.IsLocal(rel) {
-			path = filepath.Join("~", rel)
+// status adds up how far all groups are.
+func (f *following) status() (sum ingest.Status) {
+	sum.Rules = make(map[string]int)
+	for _, in := range f.ingesters {
+		s := in.Status()
+		sum.Files += s.Files
+		sum.Lag += s.Lag
+		sum.Lines += s.Lines
+		sum.Events += s.Events
+		sum.Redacted += s.Redacted
+		sum.Full = sum.Full || s.Full
+		sum.State = errors.Join(sum.State, s.State)
+		sum.Blocked = errors.Join(sum.Blocked, s.Blocked)
+		for rule, n := range s.Rules {
+			sum.Rules[rule] += n
 		}
 	}
-	return plain.Printable(path)
+	return sum
+}
+
+// head is how far the log goes, 0 if nobody knows.
+func (f *following) head(ctx context.Context) uint64 {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+	defer cancel()
+	at, err := f.store.now().Log.Head(ctx)
+	if err != nil {
+		return 0
+	}
+	return uint64(at)
+}
+
+// Close gives up what is open.
+func (f *following) Close() (err error) {
+	f.kicks.Close()
+	for _, in := range f.ingesters {
+		err = errors.Join(err, in.Close())
+	}
+	err = errors.Join(err, f.store.Close())
+	for _, l := range f.locks {
+		err = errors.Join(err, l.Close())
+	}
+	return err
+}
+
+// lock waits until no other process follows for the same namespaces: while one does, this one
+// is its spare, and takes over. With once there is nothing to wait for: it reads beside the
+// other, and remembers nothing. So it is where nothing can be remembered.
+func (f *following) lock(ctx context.Context) (remembers bool, err error) {
+	paths, err := lockFiles(f.config, f.groups)
+	if err != nil || len(paths) == 0 {
+		return false, err
+	}
+	for _, path := range paths {
+		l, err := takeLock(ctx, path, !f.once, f.teller.spare)
+		if l == nil {
+			return false, err
+		}
+		f.locks = append(f.locks, l)
+	}
+	return true, nil
 }

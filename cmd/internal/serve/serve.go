@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/live"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
@@ -73,6 +74,7 @@ func (l *listening) options() (*embedded.Listen, error) {
 
 func newServe(a *app.App) *cobra.Command {
 	var address string
+	var watch bool
 	var others listening
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Own the store and keep it open for others, until stopped", Args: cobra.NoArgs,
@@ -88,9 +90,11 @@ beyond this machine it listens with TLS only.
 If another process owns the store already, this one waits and takes over when that
 one is gone.
 
+With --watch it follows the sessions of agents too, as tally watch does without arguments.
+
 With --metrics it answers Prometheus at /metrics; an address without a host is one
 of this machine.`,
-		Example: app.Examples("tally serve", "tally serve --store /srv/tally --log-level info", "tally serve --metrics :9464 -o json",
+		Example: app.Examples("tally serve", "tally serve --store /srv/tally --log-level info", "tally serve --watch", "tally serve --metrics :9464 -o json",
 			"tally serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
@@ -104,15 +108,16 @@ of this machine.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), a, c, address, listen)
+			return serve(cmd.Context(), a, c, address, listen, watch)
 		},
 	}
 	cmd.Flags().StringVar(&address, "metrics", "", "address of a Prometheus endpoint, such as :9464 (default: none)")
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the sessions of agents, as tally watch does")
 	others.flags(cmd)
 	return cmd
 }
 
-func serve(ctx context.Context, a *app.App, c config.Config, address string, listen *embedded.Listen) error {
+func serve(ctx context.Context, a *app.App, c config.Config, address string, listen *embedded.Listen, watch bool) error {
 	app.CollectLess()
 	m := metrics.New()
 	said := serving{Store: c.Store, Owner: true}
@@ -137,9 +142,14 @@ func serve(ctx context.Context, a *app.App, c config.Config, address string, lis
 	if err := announce(a, said); err != nil {
 		return errors.Join(err, st.Close())
 	}
-	<-ctx.Done()
+	if watch {
+		err = live.Follow(ctx, a, st)
+	}
+	if err == nil {
+		<-ctx.Done()
+	}
 	// To be told to stop is how this ends.
-	return st.Close()
+	return errors.Join(err, st.Close())
 }
 
 // serveMetrics answers requests for the metrics until it is closed.
