@@ -33,6 +33,7 @@ type teller struct {
 	changed   []*told // since it was said last
 	problems  []problem
 	total     int64 // bytes there were at the beginning
+	left      int   // files that were left out then
 	appended  time.Time
 	caughtUp  bool
 	isBlocked bool
@@ -84,7 +85,7 @@ func (t *teller) begin(places []place, since time.Time) error {
 			continue
 		}
 		h := p.look(since)
-		t.total += h.bytes
+		t.total, t.left = t.total+h.bytes, t.left+h.left
 		var err error
 		if t.lines() {
 			err = t.write(followed{"watching", p.Agent.Name(), p.Root, p.Below, p.namespace, p.redact, len(h.bySession()), len(h.files), h.bytes, h.left})
@@ -409,23 +410,24 @@ func (s *told) title() string { return cmp.Or(s.Title, s.asked) }
 
 // watched is what watch prints at its end.
 type watched struct {
-	Event    string         `json:"event"`    // summary
-	Sessions int            `json:"sessions"` // that something was added to
-	New      int            `json:"new"`      // of them, that are new
-	Files    int            `json:"files"`    // that there are
-	Lines    int            `json:"lines"`    // that were added
-	Events   int            `json:"events"`   // that were added, those of lines included
-	Redacted int            `json:"redacted"` // places
-	Rules    map[string]int `json:"rules"`    // of them, by rule
-	Problems []problem      `json:"problems"` // of --once
-	Head     uint64         `json:"head"`     // of the log; 0: not known
+	Event    string         `json:"event"`       // summary
+	Sessions int            `json:"sessions"`    // that something was added to
+	New      int            `json:"newSessions"` // of them, those that are new
+	Files    int            `json:"files"`       // that there are
+	Left     int            `json:"left"`        // that are not read until they change, by --backfill
+	Lines    int            `json:"lines"`       // that were added
+	Events   int            `json:"events"`      // that were added, those of lines included
+	Redacted int            `json:"redacted"`    // places
+	Rules    map[string]int `json:"rules"`       // of them, by rule
+	Problems []problem      `json:"problems"`    // of --once
+	Head     uint64         `json:"head"`        // of the log; 0: not known
 }
 
 // end says what the command came to. cut says that it did not come to its own end.
 func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
+	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left, Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
 	for _, told := range t.sessions {
 		if told.isNew {
 			sum.New++
@@ -455,7 +457,11 @@ func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
 	case !t.once || cut:
 		return t.app.Say("Stopped: %s added to %s%s. What was read is in the store.", plain.Count(sum.Lines, "line"), plain.Count(sum.Sessions, "session"), redactedText(s))
 	case sum.Events == 0:
-		return t.app.Say("Nothing new: all of %s is in the store already.", plain.Count(sum.Files, "file"))
+		left := ""
+		if sum.Left > 0 {
+			left = fmt.Sprintf(", and %s left out", plain.Count(sum.Left, "older file"))
+		}
+		return t.app.Say("Nothing new: all of %s is in the store already%s.", plain.Count(sum.Files, "file"), left)
 	}
 	how := ""
 	if sum.New > 0 && sum.New < sum.Sessions {
