@@ -24,14 +24,15 @@ import (
 type costs struct {
 	Spent    spentSum    `json:"spent"`              // all of it, rewound or not
 	OnBranch *spentSum   `json:"onBranch,omitempty"` // what led to the threads as they are; of one session
-	By       string      `json:"by"`
+	By       string      `json:"by"`                 // with commas between them, if there are several
 	Groups   []costGroup `json:"groups"`
 	InTurns  *toldSum    `json:"inTurns,omitempty"` // of responses of which no cost tells; in no other sum
 	Prices   []usedPrice `json:"prices,omitempty"`
 }
 
 type costGroup struct {
-	Key string `json:"key"`
+	Key  string   `json:"key"`            // of several, with ", " between them
+	Keys []string `json:"keys,omitempty"` // if there are several, in the order of by
 	spentSum
 }
 
@@ -44,14 +45,15 @@ branch" counts only what led to the threads as they are now.
 
 USD is what makers reported. ~USD is computed: by who recorded the cost, else from its
 tokens at the list price of its day. The two are never added, and a dash stands where
-neither is known; UNKNOWN counts those costs. "In turns" are tokens that turns tell of
+neither is known; UNKNOWN counts those costs. Of the costs that name one response of a
+model, in whatever sessions, one counts. "In turns" are tokens that turns tell of
 and no recorded cost does: they are in no other sum.
 
 Prices are built in; prices.json beside config.toml comes first:
 {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01", "input": "1.25",
 "output": "10", "cacheRead": "0.125", "cacheWrite": "1.25"}]}, in USD for a million
 tokens. "upTo": 200000 bounds an entry to prompts of so many tokens.`,
-		Example: app.Examples("tally cost", "tally cost last --by model", "tally cost --by day -o json"),
+		Example: app.Examples("tally cost", "tally cost last --by model", "tally cost --by day,model,project", "tally cost --by day -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by == "" {
 				by = "session"
@@ -59,21 +61,33 @@ tokens. "upTo": 200000 bounds an entry to prompts of so many tokens.`,
 					by = "model"
 				}
 			}
-			if costKeys[by] == nil {
-				return cli.Usagef("--by %q: want model, run, day or session", by)
+			for i, key := range strings.Split(by, ",") {
+				if costKeys[key] == nil || slices.Contains(strings.Split(by, ",")[:i], key) {
+					return cli.Usagef("--by %q: want model, project, agent, run, day, kind or session, or several of them with commas between", by)
+				}
 			}
 			return cost(cmd.Context(), a, by, args)
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", "", "group by model, run, day or session (default model of one session, session of all)")
+	cmd.Flags().StringVar(&by, "by", "", "group by model, project, agent, run, day, kind or session, or by several, such as day,model (default model of one session, session of all)")
 	return cmd
 }
 
-var costKeys = map[string]func(catalog.Usage) string{
-	"model":   func(u catalog.Usage) string { return u.Model },
-	"session": func(u catalog.Usage) string { return cli.ID(u.Session) },
-	"day":     func(u catalog.Usage) string { return u.Day },
-	"run": func(u catalog.Usage) string {
+// costKeys are what costs are grouped by, given the session that counts them.
+var costKeys = map[string]func(catalog.Usage, catalog.Session) string{
+	"model":   func(u catalog.Usage, _ catalog.Session) string { return u.Model },
+	"session": func(u catalog.Usage, _ catalog.Session) string { return cli.ID(u.Session) },
+	"day":     func(u catalog.Usage, _ catalog.Session) string { return u.Day },
+	"project": func(_ catalog.Usage, s catalog.Session) string { return s.Project },
+	"kind":    func(_ catalog.Usage, s catalog.Session) string { return s.Kind },
+	"agent": func(u catalog.Usage, s catalog.Session) string {
+		name, _, _ := strings.Cut(u.Session, "/")
+		if s.Kind != events.KindTranscript {
+			return ""
+		}
+		return name
+	},
+	"run": func(u catalog.Usage, _ catalog.Session) string {
 		if u.Run == nil {
 			return "-"
 		}
@@ -110,6 +124,7 @@ func cost(ctx context.Context, a *app.App, by string, args []string) error {
 // tab sums what was spent.
 type tab struct {
 	by            string
+	sessions      map[string]catalog.Session // by id, where a key asks for them
 	groups, whole *sums
 	one           *projector.Session // nil: of all
 }
@@ -123,9 +138,20 @@ const (
 func (t *tab) add(u catalog.Usage) {
 	t.whole.add(everything, u)
 	if u.Source != catalog.InTurn {
-		t.groups.add(costKeys[t.by](u), u)
+		t.groups.add(t.key(u), u)
 	}
 }
+
+// key is the group of a cost: its keys, with a sign between them that none has.
+func (t *tab) key(u catalog.Usage) string {
+	var keys []string
+	for name := range strings.SplitSeq(t.by, ",") {
+		keys = append(keys, strings.ReplaceAll(costKeys[name](u, t.sessions[u.Session]), between, " "))
+	}
+	return strings.Join(keys, between)
+}
+
+const between = "\x00"
 
 // session has the costs of one session summed, of which it is known what is in effect.
 func (t *tab) session(ctx context.Context, st *tally.Store, name string) error {
@@ -140,23 +166,40 @@ func (t *tab) session(ctx context.Context, st *tally.Store, name string) error {
 // views takes the costs, and what turns tell. The view knows them of all sessions: a
 // response that several paid for counts in one.
 func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
+	if err := t.label(ctx, c.Namespace, v); err != nil {
+		return err
+	}
 	activity, err := catalog.OpenActivity(ctx, v.Dir)
 	if err != nil {
 		return err
 	}
 	defer activity.Close()
-	for u, err := range activity.Usages(ctx, c.Namespace) {
+	usages := activity.Usages(ctx, c.Namespace)
+	if t.one != nil {
+		usages = activity.UsagesOf(ctx, c.Namespace, t.one.Subject.ID)
+	}
+	for u, err := range usages {
 		if err != nil {
 			return err
-		}
-		if t.one != nil && u.Session != t.one.Subject.ID {
-			continue
 		}
 		if t.add(u); t.one != nil && u.Source != catalog.InTurn && t.one.History.IsLive(u.Place()) {
 			t.whole.add(onBranch, u)
 		}
 	}
 	return nil
+}
+
+// label takes the sessions from the catalog if costs are grouped by what these say.
+func (t *tab) label(ctx context.Context, namespace string, v app.Views) error {
+	if !slices.ContainsFunc(strings.Split(t.by, ","), func(name string) bool { return slices.Contains([]string{"project", "kind", "agent"}, name) }) {
+		return nil
+	}
+	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace})
+	t.sessions = make(map[string]catalog.Session, len(page.Sessions))
+	for _, s := range page.Sessions {
+		t.sessions[s.ID] = s
+	}
+	return err
 }
 
 func (t *tab) costs() costs {
@@ -166,7 +209,11 @@ func (t *tab) costs() costs {
 		doc.OnBranch = &branch
 	}
 	for _, key := range slices.Sorted(slices.Values(t.groups.costs.Keys())) {
-		doc.Groups = append(doc.Groups, costGroup{key, t.groups.spent(key)})
+		g := costGroup{Key: key, spentSum: t.groups.spent(key)}
+		if keys := strings.Split(key, between); len(keys) > 1 {
+			g.Key, g.Keys = strings.Join(keys, ", "), keys
+		}
+		doc.Groups = append(doc.Groups, g)
 	}
 	return doc
 }
@@ -183,32 +230,44 @@ func writeCosts(a *app.App, doc costs) error {
 
 // costTable lays out costs, with each class of tokens or with all in one.
 func costTable(a *app.App, doc costs, classes bool) render.Table {
-	t := render.Table{Head: append([]string{strings.ToUpper(doc.By), "USD", "~USD"}, tokensHead(classes)...), Cut: []int{0}}
+	heads := strings.Split(strings.ToUpper(doc.By), ",")
+	t := render.Table{Head: slices.Concat(heads, []string{"USD", "~USD"}, tokensHead(classes))}
+	for c := range heads {
+		t.Cut = append(t.Cut, c)
+	}
 	unknown := doc.Spent.Unknown > 0 || doc.InTurns != nil && doc.InTurns.Unknown > 0
 	if unknown {
 		t.Head = append(t.Head, "UNKNOWN")
 	}
-	row := func(label, usd, computed string, tokens events.Tokens, n int) {
-		cells := append([]string{label, usd, computed}, tokensCells(tokens, classes)...)
+	row := func(labels []string, usd, computed string, tokens events.Tokens, n int) {
+		labels = append(labels, make([]string, len(heads)-len(labels))...)
+		cells := slices.Concat(labels, []string{usd, computed}, tokensCells(tokens, classes))
 		if unknown {
 			cells = append(cells, strconv.Itoa(n))
 		}
 		t.Rows = append(t.Rows, cells)
 	}
-	spent := func(label string, s spentSum) {
-		row(label, dashed(s.Reported), about(s.Computed), s.Tokens, s.Unknown)
+	spent := func(labels []string, s spentSum) {
+		row(labels, dashed(s.Reported), about(s.Computed), s.Tokens, s.Unknown)
 	}
 	for _, g := range doc.Groups {
-		spent(cmp.Or(g.Key, "-"), g.spentSum)
+		labels := []string{g.Key}
+		if len(heads) > 1 {
+			labels = slices.Clone(g.Keys)
+		}
+		for i := range labels {
+			labels[i] = cmp.Or(labels[i], "-")
+		}
+		spent(labels, g.spentSum)
 	}
-	spent("spent", doc.Spent)
+	spent([]string{"spent"}, doc.Spent)
 	if doc.OnBranch != nil {
-		spent(onBranch, *doc.OnBranch)
+		spent([]string{onBranch}, *doc.OnBranch)
 	}
 	if told := doc.InTurns; told != nil {
-		row("in turns", "-", about(told.Computed), told.Tokens, told.Unknown)
+		row([]string{"in turns"}, "-", about(told.Computed), told.Tokens, told.Unknown)
 	}
-	for c := 1; c < len(t.Head); c++ {
+	for c := len(heads); c < len(t.Head); c++ {
 		t.Right = append(t.Right, c)
 	}
 	style := a.Style()
