@@ -64,7 +64,7 @@ var arguments = map[string]source{
 var flags = map[string]source{
 	"at": positions, "to": positions, "thread": threads, "run": runs, "step": steps, "log type": types, "session": sessions, "parent": ids,
 	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(folders), "model": models, "namespace": namespaces,
-	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders),
+	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders), "into": just(folders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
 	"layer": oneOf("project", "personal"), "linked": linkable,

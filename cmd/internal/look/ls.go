@@ -154,13 +154,13 @@ var listColumns = []struct {
 }{
 	{head: "SESSION", cell: func(s catalog.Session, _ listPrice) string { return cli.ID(s.ID) }},
 	{head: "KIND", drops: 3, cell: func(s catalog.Session, _ listPrice) string { return s.Kind }},
-	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Project }},
-	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Models }},
 	{head: "TURNS", drops: 7, right: true, cell: func(s catalog.Session, _ listPrice) string { return strconv.Itoa(s.Turns) }},
 	{head: "RUNS", drops: 2, right: true, cell: func(s catalog.Session, _ listPrice) string { return strconv.Itoa(s.Runs) }},
 	{head: "USD", drops: 6, right: true, cell: func(s catalog.Session, p listPrice) string { return p.cell(s.Spent.USD) }},
 	{head: "HEAD", drops: 1, right: true, cell: func(s catalog.Session, _ listPrice) string { return s.Head.String() }},
 	{head: "ACTIVE", drops: 8, cell: func(s catalog.Session, _ listPrice) string { return minute(s.LastAt) }},
+	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Project }},
+	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Models }},
 	{head: "TITLE", cell: func(s catalog.Session, _ listPrice) string { return s.About() }},
 }
 
