@@ -2,6 +2,7 @@ package codex_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,10 +73,63 @@ func TestWriteHistories(t *testing.T) {
 	})
 }
 
+// A reference is a fork as Codex makes them: from the event of the line that it names, with
+// what was in effect there and no more, and it costs nothing.
+func TestReferHistories(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &world{t: rt, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
+			w.step()
+		}
+		home := w.home()
+		file := rapid.SampledFrom(w.files).Draw(rt, "file")
+		lines := bytes.SplitAfter([]byte(file.content.String()), []byte("\n"))
+		n := rapid.IntRange(1, len(lines)-1).Draw(rt, "lines")
+		end := int64(len(bytes.Join(lines[:n], nil)))
+		r := codex.Reference{Thread: w.id(), From: file.thread, Began: w.clock, First: lines[0], Stem: file.id, Last: lines[n-1], End: end}
+		before := store(t, home)
+		content, err := r.Append(nil)
+		if legacy := !bytes.Contains(lines[0], []byte(`"paginated"`)); legacy || err != nil {
+			if legacy != (err != nil) {
+				rt.Fatalf("%s: %v", lines[0], err)
+			}
+			return
+		}
+		home[r.Name(time.UTC)] = content
+		again := store(t, home)
+		got, at := again.session("codex/"+r.Thread, 0), again.ends[file.id][end]
+		if got.Ledger.Fork == nil || *got.Ledger.Fork != (events.Fork{Session: "codex/" + file.thread, Offset: at}) || len(got.Ledger.Costs) > 0 {
+			rt.Fatalf("it is a fork of %+v at a cost of %+v, want %v", got.Ledger.Fork, got.Ledger.Costs, at)
+		}
+		if shown, want := again.main(got), before.main(before.session("codex/"+file.thread, at)); !slices.Equal(shown, want) {
+			rt.Fatalf("it reads\n%q\nwant\n%q", shown, want)
+		}
+		if m := linesOf(t, bytes.TrimSuffix(content, []byte("\n"))); json.Valid(lines[n-1]) && len(m) != 1 || json.Valid(lines[n-1]) && *m[0].Ordinal != *linesOf(t, bytes.TrimSuffix(lines[n-1], []byte("\n")))[0].Ordinal+1 {
+			rt.Fatalf("the numbers do not go on:\n%s", content)
+		}
+	})
+}
+
 func TestWriteRefuses(t *testing.T) {
 	for _, r := range []codex.Rollout{{}, {Thread: own, From: own}, {Thread: own, From: older}, {Thread: own, From: older, Lines: [][]byte{[]byte("torn")}}} {
 		if out, err := r.Append([]byte("before")); err == nil || string(out) != "before" {
 			t.Errorf("%+v: %q, %v", r, out, err)
+		}
+	}
+	meta := []byte(`{"type":"session_meta","ordinal":0,"payload":{"history_mode":"paginated"}}`)
+	whole := codex.Reference{Thread: own, From: older, First: meta, Stem: older, Last: meta, End: 1}
+	if _, err := whole.Append(nil); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*codex.Reference){
+		"no thread": func(r *codex.Reference) { r.Thread = "x" }, "itself": func(r *codex.Reference) { r.From = own }, "no file": func(r *codex.Reference) { r.Stem = "" },
+		"no numbers": func(r *codex.Reference) { r.First = []byte(`{"type":"session_meta","payload":{}}`) }, "no number": func(r *codex.Reference) { r.Last = []byte(`{}`) },
+		"nothing": func(r *codex.Reference) { r.End = 0 },
+	} {
+		r := whole
+		change(&r)
+		if out, err := r.Append([]byte("before")); err == nil || string(out) != "before" {
+			t.Errorf("%s: %q, %v", name, out, err)
 		}
 	}
 }
