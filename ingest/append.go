@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/tallylog/tally/agents"
@@ -157,9 +158,7 @@ func (w *writer) flush() error {
 	if err != nil {
 		return fmt.Errorf("session %s: %w", w.s.sub.ID, err)
 	}
-	if err := w.placed(ack); err != nil {
-		return err
-	}
+	w.placed(ack)
 	if w.s.first == 0 {
 		w.s.first = ack.First
 	}
@@ -213,33 +212,41 @@ func (in *Ingester) blocked(err error) {
 	})
 }
 
-// placed notes where the lines of the series stand in the log.
-func (w *writer) placed(ack log.Ack) error {
-	if len(w.lines) == 0 {
-		return nil
-	}
-	if int(ack.Last-ack.First) == len(w.series)-1 {
-		for _, l := range w.lines {
-			l.file.lines[l.line].at = ack.First + events.Offset(l.index)
-		}
-		return nil
-	}
-	places := make(map[string]events.Offset, len(w.series))
-	for rec, err := range w.in.o.Log.Read(w.ctx, events.Range{Subject: w.s.sub, After: ack.First - 1, Upto: ack.Last}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if rec.Source == sourceLines+w.s.agent.Name() {
-			places[rec.ID] = rec.Offset
-		}
-	}
+// placed notes where the lines of the series stand in the log. If appends of others stand
+// between them, that is read when it is asked for.
+func (w *writer) placed(ack log.Ack) {
+	isOne := int(ack.Last-ack.First) == len(w.series)-1
 	for _, l := range w.lines {
-		l.file.lines[l.line].at = places[w.series[l.index].ID]
+		if isOne {
+			l.file.lines[l.line].at = ack.First + events.Offset(l.index)
+		} else if w.own.blurred == 0 {
+			w.own.blurred = ack.First
+		}
 	}
-	return nil
+}
+
+// focus reads where the lines stand of which that is not known.
+func (s *session) focus(ctx context.Context, src Reader) error {
+	if s.blurred == 0 {
+		return nil
+	}
+	err := merged(ctx, src, s.subjects(), s.blurred-1, 0, func(rec events.Record) bool {
+		if rec.Source != sourceLines+s.agent.Name() {
+			return true
+		}
+		name, at, ok := parse(rec.Extensions[extLine])
+		for _, f := range s.files {
+			i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].Start >= at.Start })
+			if ok && clean(f.Name) == name && i < len(f.lines) && f.lines[i].at == 0 && f.lines[i].Span == at {
+				f.lines[i].at = rec.Offset
+			}
+		}
+		return true
+	})
+	if err == nil {
+		s.blurred = 0
+	}
+	return err
 }
 
 // writer returns what appends to a session.

@@ -68,6 +68,9 @@ func (w *writer) replace(f *file, n int) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
+	if err := w.own.focus(w.ctx, w.in.o.Log); err != nil {
+		return err
+	}
 	made, err := w.made(f)
 	if err != nil {
 		return err

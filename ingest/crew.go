@@ -42,17 +42,18 @@ func (c *crew) put(session string, do job) {
 	for c.queued >= maxQueued {
 		c.changed.Wait()
 	}
-	c.add(session, do)
+	c.add(session, do, false)
 }
 
-// urge has a job done, and does not wait: a job may ask for others.
+// urge has a job done before those of other sessions, and does not wait: a job may ask for
+// others.
 func (c *crew) urge(session string, do job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.add(session, do)
+	c.add(session, do, true)
 }
 
-func (c *crew) add(session string, do job) {
+func (c *crew) add(session string, do job, isUrgent bool) {
 	list, known := c.queues[session]
 	c.queues[session] = append(list, do)
 	c.queued++
@@ -60,7 +61,10 @@ func (c *crew) add(session string, do job) {
 	if known {
 		return
 	}
-	c.ready = append(c.ready, session)
+	if c.ready = append(c.ready, session); isUrgent {
+		copy(c.ready[1:], c.ready)
+		c.ready[0] = session
+	}
 	if c.workers < maxWorkers {
 		c.workers++
 		go c.work()

@@ -111,8 +111,11 @@ const maxForks = 256
 func (w *writer) look(id string, see func(*session)) error {
 	switch id {
 	case w.own.sub.ID:
-		see(w.own)
-		return nil
+		err := w.own.focus(w.ctx, w.in.o.Log)
+		if err == nil {
+			see(w.own)
+		}
+		return err
 	case w.s.sub.ID:
 		see(w.s)
 		return nil
@@ -125,8 +128,10 @@ func (w *writer) look(id string, see func(*session)) error {
 		return err
 	}
 	defer w.in.give(s, nil)
-	see(s)
-	return nil
+	if err = s.focus(w.ctx, w.in.o.Log); err == nil {
+		see(s)
+	}
+	return err
 }
 
 // within finds a place in a session, and returns what that one is a fork of.

@@ -19,6 +19,7 @@ import (
 type Log interface {
 	Reader
 	AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error)
+	Last(ctx context.Context, sub events.Subject) (events.Record, error)
 	Stamp(events.Event) events.Event
 	Now() time.Time
 }

@@ -113,7 +113,15 @@ func (w *writer) batch(b *tail.Batch, is agents.File, list []line) error {
 	if err := w.rewritten(f, b, list); err != nil {
 		return err
 	}
-	w.in.isDueIn(keyOf(b.File), w.in.o.Quiet)
+	if b.End && (w.in.o.Once || w.in.o.now().Sub(b.Changed) >= w.in.o.Quiet) {
+		w.in.forgetDue(keyOf(b.File))
+		f.follow = append(f.follow, f.hush()...)
+		if err := w.owed(f); err != nil {
+			return err
+		}
+	} else {
+		w.in.isDueIn(keyOf(b.File), w.in.o.Quiet)
+	}
 	return w.shelved(f)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 )
 
 // Bounds of what is remembered of sessions: an id or a line takes some hundred bytes.
@@ -89,7 +90,7 @@ func (p *pool) give(id string, isSpoiled bool) {
 	have := p.byID[id].Value.(*pooled)
 	have.user = ""
 	p.entries -= have.entries
-	if have.entries = 0; have.s == nil || isSpoiled {
+	if have.entries = 0; have.s == nil || isSpoiled || have.s.last == 0 {
 		p.remove(have)
 	} else {
 		have.entries = len(have.s.ids)
@@ -120,7 +121,12 @@ func (in *Ingester) session(ctx context.Context, agent agents.Agent, id, user st
 	if err != nil || have.s != nil {
 		return haveSession(have), err
 	}
-	s, err := load(ctx, in.o.Log, agent, sub, true)
+	var s *session
+	if _, err = in.o.Log.Last(ctx, sub); errors.Is(err, log.ErrNotFound) {
+		s, err = newSession(agent, sub), nil // as most are that are read for the first time
+	} else {
+		s, err = load(ctx, in.o.Log, agent, sub, true)
+	}
 	if err != nil {
 		in.pool.give(id, true)
 		return nil, fmt.Errorf("session %s: %w", id, err)

@@ -35,6 +35,7 @@ type session struct {
 	others      []string              // sessions in which lines of its files stand
 	owners      map[string]bool       // sessions whose files have lines that stand here
 	live        map[string]int        // turns in effect, by thread; nil: not counted
+	blurred     events.Offset         // from this record on it is not known where lines stand; 0: it is
 }
 
 // file is what the log has of a file of a session.

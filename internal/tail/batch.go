@@ -1,6 +1,9 @@
 package tail
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A File says which file something is about.
 type File struct {
@@ -47,6 +50,9 @@ type Batch struct {
 	First bool  // of Rewritten
 	Last  bool  // of Rewritten
 	From  File  // of Moved
+	// End says that the file was read to its end, of which Changed is the time.
+	End     bool
+	Changed time.Time
 	Err   error // of Unreadable
 
 	file  *file

@@ -301,7 +301,7 @@ func (t *Tailer) batch(f *file, p *pieces, before []byte, isEnd bool) *Batch {
 	}
 	f.mark = t.prints.advance(f.mark, before, p.buf[:used])
 	f.isTold = true
-	b := &Batch{Kind: Lines, File: f.File(), Lines: p.lines(), to: f.mark, bytes: int64(used)}
+	b := &Batch{Kind: Lines, File: f.File(), Lines: p.lines(), End: isEnd, Changed: f.changed, to: f.mark, bytes: int64(used)}
 	if f.rewriting {
 		b.Kind, b.First, b.Last = Rewritten, f.first, isEnd
 		f.first, f.rewriting = false, !isEnd

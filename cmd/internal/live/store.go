@@ -112,6 +112,17 @@ func (s *store) AppendSeries(ctx context.Context, sub events.Subject, expect log
 // Stamp implements ingest.Log.
 func (s *store) Stamp(e events.Event) events.Event { return s.now().Log.Stamp(e) }
 
+// Last implements ingest.Log.
+func (s *store) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
+	for {
+		st := s.now()
+		rec, err := st.Log.Last(ctx, sub)
+		if err == nil || !s.again(ctx, st, err) {
+			return rec, err
+		}
+	}
+}
+
 // Now implements ingest.Log.
 func (s *store) Now() time.Time { return s.now().Log.Now() }
 

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/agents"
@@ -90,7 +91,8 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files app.AgentFi
 	}
 	journal.tell = func() {
 		s := in.Status()
-		progress.At(int64(len(met.sessions)), int64(s.Files), fmt.Sprintf("%s, %s, %s", plain.Count(before.Sessions+len(met.sessions), "session"),
+		n := met.count()
+		progress.At(int64(n), int64(s.Files), fmt.Sprintf("%s, %s, %s", plain.Count(before.Sessions+n, "session"),
 			plain.Count(before.Events+s.Events, "event"), plain.Bytes(before.Bytes+s.Bytes)))
 	}
 	err = errors.Join(in.Run(ctx), in.Close())
@@ -127,21 +129,32 @@ func reasonOf(p ingest.Problem) string {
 // meeting is an agent some of whose files are read. It notes which sessions they are of.
 type meeting struct {
 	agents.Agent
+	mu       sync.Mutex // guards sessions: several are read at once
 	sessions map[string]bool
 }
 
 // Fold implements agents.Agent: by the time that it is asked, the file says whose it is.
 func (m *meeting) Fold(f agents.File) agents.Fold {
 	if m.Wants(f.Name) {
+		m.mu.Lock()
 		m.sessions[f.Session] = true
+		m.mu.Unlock()
 	}
 	return m.Agent.Fold(f)
+}
+
+// count is of how many sessions files were met.
+func (m *meeting) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sessions)
 }
 
 // journal is a log that notes what goes into it, and what was redacted of what it has.
 type journal struct {
 	ingest.Log
 	agent    agents.Agent
+	mu       sync.Mutex // guards the rest: several sessions are read at once
 	touched  map[string]bool // sessions, by id
 	added    map[string]bool // of them, new ones
 	redacted map[events.Subject]bool
@@ -151,6 +164,8 @@ type journal struct {
 // AppendSeries implements ingest.Log.
 func (j *journal) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	ack, n, err := j.Log.AppendSeries(ctx, sub, expect, evs...)
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if n > 0 {
 		j.touched[sub.ID] = true
 		if expect == log.At(0) {
@@ -166,7 +181,9 @@ func (j *journal) Read(ctx context.Context, r events.Range) iter.Seq2[events.Rec
 	return func(yield func(events.Record, error) bool) {
 		for rec, err := range j.Log.Read(ctx, r) {
 			if err == nil && ingest.IsRedacted(rec) {
+				j.mu.Lock()
 				j.redacted[rec.Subject] = true
+				j.mu.Unlock()
 			}
 			if !yield(rec, err) {
 				return

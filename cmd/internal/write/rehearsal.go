@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"iter"
+	"sync"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/ingest"
@@ -13,6 +14,7 @@ import (
 // who reads it here, in memory.
 type rehearsal struct {
 	ingest.Log
+	mu    sync.Mutex // guards the rest: several sessions are read at once
 	added map[events.Subject][]events.Record
 	at    map[events.Offset]events.Record
 	last  events.Offset
@@ -23,6 +25,8 @@ const behind events.Offset = 1 << 52
 
 // AppendSeries implements ingest.Log.
 func (l *rehearsal) AppendSeries(_ context.Context, sub events.Subject, _ log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.at == nil {
 		l.at, l.last = make(map[events.Offset]events.Record), behind
 	}
@@ -47,7 +51,7 @@ func (l *rehearsal) Read(ctx context.Context, r events.Range) iter.Seq2[events.R
 				}
 			}
 		}
-		for _, rec := range l.added[r.Subject] {
+		for _, rec := range l.of(r.Subject) {
 			if rec.Offset > r.After && (r.Upto == 0 || rec.Offset <= r.Upto) && !yield(rec, nil) {
 				return
 			}
@@ -55,9 +59,27 @@ func (l *rehearsal) Read(ctx context.Context, r events.Range) iter.Seq2[events.R
 	}
 }
 
+// of returns what would be appended to a subject.
+func (l *rehearsal) of(sub events.Subject) []events.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.added[sub]
+}
+
+// Last implements ingest.Log.
+func (l *rehearsal) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
+	if added := l.of(sub); len(added) > 0 {
+		return added[len(added)-1], nil
+	}
+	return l.Log.Last(ctx, sub)
+}
+
 // Record implements ingest.Log.
 func (l *rehearsal) Record(ctx context.Context, at events.Offset) (events.Record, error) {
-	if rec, ok := l.at[at]; ok {
+	l.mu.Lock()
+	rec, ok := l.at[at]
+	l.mu.Unlock()
+	if ok {
 		return rec, nil
 	}
 	return l.Log.Record(ctx, at)
