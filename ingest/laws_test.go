@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,7 +133,7 @@ func codexTalk(t *rapid.T) (name, content string) {
 var talks = map[string]struct {
 	agent agents.Agent
 	play  func(*rapid.T) (name, content string)
-}{"claude": {ofClaude, claudeTalk}, "codex": {ofCodex, codexTalk}}
+}{"claude": {ofClaude, claudeTalk}, "codex": {ofCodex, codexTalk}, "gemini": {ofGemini, geminiTalk}, "pi": {ofPi, piTalk}, "acp": {ofACP, acpTalk}}
 
 // isAmbiguous reports whether a file that ends here ends with a line, and goes on with it.
 func isAmbiguous(content string, at int) bool {
@@ -186,7 +187,11 @@ func TestChanges(t *testing.T) {
 				for range rapid.IntRange(1, 3).Draw(rt, "changes") {
 					_, other := talk.play(rt)
 					lines := strings.SplitAfter(content, "\n")
-					at := rapid.IntRange(0, len(lines)-1).Draw(rt, "line")
+					least := 0
+					if talk.agent == ofGemini { // its first line says which session it is: another one is another session's
+						least = 1
+					}
+					at := rapid.IntRange(least, len(lines)-1).Draw(rt, "line")
 					switch rapid.IntRange(0, 3).Draw(rt, "change") {
 					case 0: // shorter
 						content = strings.Join(lines[:max(1, at)], "")
@@ -236,6 +241,120 @@ func (r *rig) same(dir string) {
 			}
 		}
 	}
+}
+
+// Files of several sessions that grow at the same time, of which many are appended to at once.
+func TestMany(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newRig(rt, dir, ofClaude)
+		defer os.RemoveAll(filepath.Dir(r.dir))
+		contents := make(map[string]string)
+		for i := range rapid.IntRange(2, 8).Draw(rt, "sessions") {
+			_, content := claudeTalk(rt)
+			contents[fmt.Sprintf("-p%d/s%d.jsonl", i%3, i)] = content
+		}
+		from := make(map[string]int)
+		for round := range 2 {
+			for name, content := range contents {
+				cut := len(content)
+				if round == 0 {
+					cut = rapid.IntRange(0, len(content)).Draw(rt, "cut")
+				}
+				if !isAmbiguous(content, cut) {
+					r.grow(name, content[from[name]:cut])
+					from[name] = cut
+				}
+			}
+			for range rapid.IntRange(0, 2).Draw(rt, "deaths") {
+				r.stopped(rapid.IntRange(0, 60).Draw(rt, "at"), rapid.Bool().Draw(rt, "stored"), rapid.IntRange(0, 2).Draw(rt, "state"))
+			}
+			r.run()
+			r.check(dir)
+		}
+	})
+}
+
+// inPieces feeds a file in pieces that end anywhere, with deaths and with what is remembered
+// of it lost, and compares it with an import after each version.
+func (r *rig) inPieces(dir, name, content string, versions int, seed uint64) {
+	r.t.Helper()
+	draw := rand.New(rand.NewPCG(seed, 7))
+	from := 0
+	for i := range versions {
+		to := len(content)
+		if i < versions-1 {
+			to = from + draw.IntN(len(content)-from+1)
+		}
+		if isAmbiguous(content, to) {
+			continue
+		}
+		if torn := from + draw.IntN(to-from+1); !isAmbiguous(content, torn) {
+			r.grow(name, content[from:torn])
+			r.stopped(draw.IntN(40), draw.IntN(2) == 0, draw.IntN(3))
+			from = torn
+		}
+		r.grow(name, content[from:to])
+		from = to
+		r.run()
+		r.check(dir)
+	}
+}
+
+// Real sessions of each agent, in pieces that end anywhere: after each the log is what an
+// import of the file is, and gives it back.
+func TestRecordedPieces(t *testing.T) {
+	versions := 4
+	if testing.Short() {
+		versions = 2
+	}
+	feed := func(name string, agent agents.Agent, root string, wants func(string) bool) {
+		t.Run(name, func(t *testing.T) {
+			dir, n := t.TempDir(), 0
+			err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+				if err != nil || d.IsDir() || !d.Type().IsRegular() || !wants(path) {
+					return err
+				}
+				rel, _ := filepath.Rel(root, path)
+				rel = filepath.ToSlash(rel)
+				b, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				if root == path {
+					rel = filepath.Base(path)
+				}
+				for from, to := range map[string]string{"pi-large-session.jsonl": "--pi--/2025-01-01T00-00-00-000Z_large.jsonl", "acp-gemini-0.61.log": "gemini.acp.jsonl"} {
+					if rel == from {
+						rel = to
+					}
+				}
+				if !agent.Wants(rel) && agent == ofClaude {
+					rel = "-recorded/" + filepath.Base(rel)
+				}
+				if !agent.Wants(rel) || len(b) == 0 {
+					return nil
+				}
+				n++
+				r := newRig(t, dir, agent)
+				r.inPieces(dir, rel, string(b), versions, uint64(n))
+				return os.RemoveAll(filepath.Dir(r.dir))
+			})
+			if err != nil || n == 0 {
+				t.Errorf("%d files, %v", n, err)
+			}
+			t.Logf("%d files", n)
+		})
+	}
+	all := func(string) bool { return true }
+	feed("gemini", ofGemini, testkit.Data(t, "agents", "gemini-0.61"), all)
+	feed("pi", ofPi, testkit.Data(t, "agents", "pi-0.73"), all)
+	feed("pi large", ofPi, testkit.Data(t, "agents", "pi-large-session.jsonl"), all)
+	feed("acp", ofACP, testkit.Data(t, "agents", "acp-gemini-0.61.log"), all)
+	feed("A12 claude", ofClaude, testkit.Data(t, "claude"), func(path string) bool { return strings.HasSuffix(path, ".jsonl") })
+	feed("A12 growth", ofClaude, testkit.Data(t, "agents", "growth"), func(path string) bool {
+		return strings.HasSuffix(path, ".jsonl") && (!testing.Short() || strings.Contains(path, "glued-1"))
+	})
 }
 
 // Real sessions as they grew, version after version.

@@ -15,8 +15,11 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/agents/acp"
 	"github.com/tallylog/tally/agents/claude"
 	"github.com/tallylog/tally/agents/codex"
+	"github.com/tallylog/tally/agents/gemini"
+	"github.com/tallylog/tally/agents/pi"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/tail"
 	"github.com/tallylog/tally/log"
@@ -266,6 +269,9 @@ func (r *rig) view(id string) view {
 	s := r.session(id)
 	v := view{Turns: make(map[string][]string), Fields: make(map[string]string), Runs: make(map[string]string), Costs: make(map[string]events.Tokens),
 		Created: string(s.Ledger.CreatedAt), Fork: s.Ledger.Fork != nil}
+	if r.agent == ofACP { // its lines say no times
+		v.Created = ""
+	}
 	for name := range s.Threads {
 		for _, t := range s.Threads.Turns(name) {
 			if text := string(t.Raw) + string(t.Bytes); strings.TrimSpace(text) != "" {
@@ -337,4 +343,7 @@ func whole(content string) string {
 var (
 	ofClaude = claude.Agent{}
 	ofCodex  = codex.Agent{}
+	ofGemini = gemini.Agent{}
+	ofPi     = pi.Agent{}
+	ofACP    = acp.Agent{}
 )
