@@ -203,6 +203,9 @@ assistant: 5`,
 	if lines := render.Turn(projector.Turn{Bytes: make([]byte, 2048)}); len(lines) != 1 || lines[0].Text != "2.0 KB, not JSON" {
 		t.Errorf("%v", lines)
 	}
+	if lines := render.Turn(projector.Turn{Bytes: []byte("two gulls")}); len(lines) != 1 || lines[0] != (render.Line{Role: "text", Text: "two gulls"}) {
+		t.Errorf("%v", lines)
+	}
 }
 
 // A result that has only the id of its call has the name of the tool, if the call stands

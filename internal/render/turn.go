@@ -3,6 +3,7 @@
 package render
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,8 @@ func Turn(t projector.Turn) []Line { return new(Calls).Turn(t) }
 func (c *Calls) Turn(t projector.Turn) []Line {
 	read, ok := Read(t)
 	switch {
+	case !ok && t.Raw == nil && isText(t.Bytes):
+		return []Line{{Role: "text", Text: string(t.Bytes)}}
 	case !ok && t.Raw == nil:
 		return []Line{{Role: "bytes", Text: plain.Bytes(int64(len(t.Bytes))) + ", not JSON"}}
 	case !ok:
@@ -46,6 +49,9 @@ func (c *Calls) Turn(t projector.Turn) []Line {
 	}
 	return lines
 }
+
+// isText reports whether bytes are a text.
+func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
 // Read returns what a turn says, false if it has no known shape.
 func Read(t projector.Turn) (turns.Turn, bool) {

@@ -20,7 +20,7 @@ const claudeLine = "claude-line"
 func isClaudeLine(o *object) bool {
 	switch o.word("type") {
 	case "user", "assistant":
-		return o.isObject("message") && o.has("uuid", "sessionId")
+		return o.isObject("message") && o.has("uuid", "sessionId", "session_id")
 	case "system":
 		return o.word("subtype") != "" && o.has("uuid")
 	case "progress":
@@ -29,6 +29,8 @@ func isClaudeLine(o *object) bool {
 		return o.isObject("attachment") && o.has("uuid")
 	case "file-history-snapshot":
 		return o.isObject("snapshot")
+	case "result": // of what was printed
+		return o.word("subtype") != "" && o.has("session_id")
 	case "queue-operation":
 		return o.word("operation") != "" && o.has("sessionId")
 	}
@@ -53,12 +55,23 @@ func readClaudeLine(r *reading, o *object) {
 		readClaudeAttachment(r, o)
 	case "file-history-snapshot":
 		readClaudeSnapshot(r, o)
+	case "result":
+		readClaudeResult(r, o)
 	case "queue-operation":
 		r.add(unnamed(Part{Role: "queue", Name: o.text("operation"), Text: o.value("content")}))
 	default:
 		r.add(Part{Role: kind, Text: o.text(claudeWords[kind])})
 	}
 	r.leave(kind, o)
+}
+
+// readClaudeResult reads how a run ended, as is printed.
+func readClaudeResult(r *reading, o *object) {
+	p := Part{Role: "result", Name: o.text("subtype"), Text: o.text("result")}
+	if o.isTrue("is_error") || p.Name != "success" {
+		p.Role = "error"
+	}
+	r.add(unnamed(p))
 }
 
 // claudeWords are the members of lines that say one thing.

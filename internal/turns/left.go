@@ -28,6 +28,7 @@ var quietNames = names(`
 	claude-line.toolUseID claude-line.parentToolUseID claude-line.sourceToolUseID claude-line.toolUseResult
 	claude-line.cwd claude-line.gitBranch claude-line.version claude-line.slug claude-line.userType claude-line.entrypoint
 	claude-line.permissionMode claude-line.level claude-line.thinkingMetadata claude-line.todos claude-line.origin
+	claude-line.tool_use_result claude-line.modelUsage claude-line.terminal_reason claude-line.fast_mode_state
 	claude-line.forkedFrom claude-line.snapshot claude-line.compactMetadata
 	toolCalls.displayName toolCalls.description toolCalls.resultDisplay
 	jsonrpc message.method message.api message.provider message.stopReason message.details thinkingSignature textSignature

@@ -19,7 +19,7 @@ import (
 
 // Turn is what a turn says.
 type Turn struct {
-	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain, perstack, codex, claude-code, gemini-cli, pi, acp; message if several do; step, variant, text
+	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain, perstack, codex, claude-code, gemini-cli, pi, acp, exec; message if several do; step, variant, text
 	Parts    []Part        // in the order in which they stand in the turn
 	Model    string        // that spoke, if the turn says so
 	Response string        // the id that the maker gave the response, if there is one
@@ -64,6 +64,10 @@ var shapes = []shape{
 	{"claude-code", isClaudeLine, readClaudeLine},
 	{"gemini-cli", isGeminiMessage, readGeminiMessage},
 	{"pi", isPiEntry, readPiEntry},
+	{"pi", isPiEvent, readPiEvent},
+	{"exec", isFrame, readFrame},
+	{"codex", isStreamItem, readStreamItem},
+	{"gemini-cli", isGeminiEvent, readGeminiEvent},
 	{"acp", isACPPrompt, readACPPrompt},
 	{"acp", isACPTurn, readACPTurn},
 	{"step", isStep, readStep},

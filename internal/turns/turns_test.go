@@ -23,7 +23,7 @@ type example struct{ file, name, turn, want string }
 func examples(t testing.TB) []example {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) != 13 {
+	if err != nil || len(files) != 14 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	var list []example

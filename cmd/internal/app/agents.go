@@ -9,11 +9,12 @@ import (
 	"github.com/tallylog/tally/agents/codex"
 	"github.com/tallylog/tally/agents/gemini"
 	"github.com/tallylog/tally/agents/pi"
+	"github.com/tallylog/tally/agents/stream"
 )
 
 // Agents are all there are whose sessions can be followed, those first that most people
 // have. What names an agent, or the format of its files, takes it from here.
-var Agents = []agents.Agent{claude.Agent{}, codex.Agent{}, gemini.Agent{}, pi.Agent{}, acp.Agent{}}
+var Agents = []agents.Agent{claude.Agent{}, codex.Agent{}, gemini.Agent{}, pi.Agent{}, acp.Agent{}, stream.Agent{}}
 
 // AgentNamed returns the agent with a name, or whose files have a format of that name.
 func AgentNamed(name string) (agents.Agent, bool) {

@@ -1,0 +1,100 @@
+package stream
+
+import (
+	"bytes"
+	"math/big"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// maxSpent bounds how many responses are remembered: lines of one stand together.
+const maxSpent = 64
+
+// spend adds what was taken, as often as somebody says something else of one response: one of
+// them counts.
+func (f *fold) spend(s *saying, key, model, response string, t events.Tokens, raw events.Raw) {
+	if response != "" {
+		if was, known := f.spent[response]; known && was == t {
+			return
+		} else if !known {
+			f.remember(response)
+		}
+		f.spent[response] = t
+	}
+	f.cost(s, key, &events.CostAccrued{Model: model, Tokens: &t, Response: response, Raw: raw})
+}
+
+func (f *fold) remember(response string) {
+	if len(f.last) == maxSpent {
+		delete(f.spent, f.last[0])
+		f.last = f.last[1:]
+	}
+	f.last = append(f.last, response)
+}
+
+// pay is spend of something that has a price.
+func (f *fold) pay(s *saying, model, response string, t events.Tokens, usd events.Amount, raw events.Raw) {
+	f.cost(s, "", &events.CostAccrued{Model: model, Tokens: &t, USD: usd, Response: response, Raw: raw})
+}
+
+// cost adds a cost, unless it says nothing.
+func (f *fold) cost(s *saying, key string, p *events.CostAccrued) {
+	if *p.Tokens == (events.Tokens{}) && p.USD == "" {
+		return
+	}
+	p.Purpose, p.Source = "run", "reported"
+	if len(p.Response) > events.MaxResponse {
+		p.Response = ""
+	}
+	if f.run.ID != "" {
+		ref := f.run.RunRef
+		p.Run = &ref
+	}
+	if p.Validate() == nil {
+		s.after("cost"+key, p)
+	}
+}
+
+// maxCount is the largest number that is exact in every language.
+const maxCount = 1 << 53
+
+// count reads a number of tokens; what is none is 0.
+func count(m rawjson.Members, name string) int64 {
+	raw, _ := m.Get(name)
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < 0 || n > maxCount {
+		return 0
+	}
+	return n
+}
+
+// amountIn reads dollars; "" if there are none. 0 is what is said where no price is known.
+func amountIn(m rawjson.Members, name string) events.Amount {
+	raw, _ := m.Get(name)
+	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
+	if len(raw) == 0 || len(raw) > 32 || len(exponent) > 3 || raw[0] < '0' || raw[0] > '9' {
+		return ""
+	}
+	usd, ok := new(big.Rat).SetString(string(raw))
+	if !ok || usd.Sign() == 0 {
+		return ""
+	}
+	if amount := events.AmountOf(usd); len(amount) <= 64 {
+		return amount
+	}
+	return ""
+}
+
+// clone is a value that outlives its line.
+func clone(raw []byte) events.Raw { return bytes.Clone(raw) }
+
+// object returns the object that a value is, none if it is something else.
+func object(raw []byte) rawjson.Members {
+	m, err := rawjson.Object(raw)
+	if err != nil {
+		return nil
+	}
+	return m
+}
