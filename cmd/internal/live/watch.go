@@ -263,6 +263,9 @@ func (f *following) run(ctx context.Context) error {
 			}
 		})
 	}
+	if s, err := spoolOf(f.config); err == nil {
+		all.Go(func() { s.keepTakingUp(ctx, f.store, f.once) })
+	}
 	all.Wait()
 	var failed error
 	for _, err := range errs {
