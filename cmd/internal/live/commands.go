@@ -10,5 +10,5 @@ import (
 
 // Commands returns the verbs, anew for each run.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{newWatch(a), newSources(a), newExec(a), newHook(a)}
+	return []*cobra.Command{newWatch(a), newSources(a), newExec(a), newHook(a), newSetup(a)}
 }
