@@ -154,7 +154,7 @@ func (m *meeting) count() int {
 type journal struct {
 	ingest.Log
 	agent    agents.Agent
-	mu       sync.Mutex // guards the rest: several sessions are read at once
+	mu       sync.Mutex      // guards the rest: several sessions are read at once
 	touched  map[string]bool // sessions, by id
 	added    map[string]bool // of them, new ones
 	redacted map[events.Subject]bool
