@@ -50,3 +50,44 @@ func TestAbout(t *testing.T) {
 		must(t, c.Close())
 	}
 }
+
+// Of a transcript its conversation counts: not what its agent logs, nor what the agents do
+// that it has started.
+func TestTranscript(t *testing.T) {
+	sub := events.Session("", "codex/s")
+	turn := func(thread, text string) events.Payload {
+		return &events.TurnAppended{Entries: []events.Entry{{Thread: thread, Turn: events.Raw(`"` + text + `"`)}}}
+	}
+	models := func(value string) events.Payload {
+		return &events.SessionUpdated{Set: events.Fields{{Name: "models", Value: events.Raw(value)}}}
+	}
+	c := New(t.TempDir(), openingOf, nullLogger)
+	defer c.Close()
+	_, _, err := c.Begin(t.Context())
+	must(t, err)
+	for i, step := range []struct {
+		p             events.Payload
+		turns, total  int
+		about, models string
+	}{
+		{&events.SessionCreated{Kind: events.KindTranscript, CreatedAt: "2026-01-01T00:00:00Z"}, 0, 0, "", ""},
+		{turn("log", "started"), 0, 0, "", ""},
+		{turn("agent/1", "find"), 0, 0, "", ""},
+		{turn("main", "hello"), 1, 1, `@4"hello"`, ""},
+		{turn("log", "used"), 1, 1, `@4"hello"`, ""},
+		{models(`["a","b"]`), 1, 1, `@4"hello"`, "a, b"},
+		{turn("main", "and"), 2, 2, `@4"hello"`, "a, b"},
+		{&events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Turn: events.Raw(`"new"`)}}}, "log": {}}, Others: "keep", Reason: "source"}, 1, 3, `@4"hello"`, "a, b"},
+		{&events.SessionRewound{To: 5}, 1, 3, `@4"hello"`, "a, b"},
+		{models(`["a",""]`), 1, 3, `@4"hello"`, "a"},
+		{models(`null`), 1, 3, `@4"hello"`, ""},
+	} {
+		must(t, c.Apply(t.Context(), projector.Decode(record(t, sub, events.Offset(i+1), step.p))))
+		s, err := c.session(t.Context(), sub)
+		must(t, err)
+		must(t, s.settle())
+		if s.Turns != step.turns || s.TotalTurns != step.total || s.About() != step.about || s.Models != step.models {
+			t.Errorf("after %d: %d turns of %d, %q, %q; want %+v", i+1, s.Turns, s.TotalTurns, s.About(), s.Models, step)
+		}
+	}
+}

@@ -222,9 +222,23 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 	a, err := OpenActivity(t.Context(), dir)
 	must(t, err)
 	defer a.Close()
+	of := make(map[string][]string)
 	for u, err := range a.Usages(t.Context(), "default") {
 		must(t, err)
-		usages = append(usages, fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens))
+		line := fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens)
+		usages, of[u.Session] = append(usages, line), append(of[u.Session], line)
+	}
+	some := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "none"}), rapid.ID).Draw(t, "some")
+	var got, want []string
+	for u, err := range a.UsagesOf(t.Context(), "default", some...) {
+		must(t, err)
+		got = append(got, fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens))
+	}
+	for _, id := range some {
+		want = append(want, of[id]...)
+	}
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Fatalf("of %q\n%s\nwant\n%s", some, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for c, err := range a.Calls(t.Context(), "default") {
 		must(t, err)

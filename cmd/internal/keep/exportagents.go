@@ -20,7 +20,7 @@ import (
 // agentForm writes the files that an agent kept its sessions in.
 type agentForm struct {
 	agents.Agent
-	log ingest.Reader
+	reader ingest.Reader
 }
 
 var _ formats.Picker = agentForm{}
@@ -34,7 +34,7 @@ func (x agentForm) Picks(ctx context.Context, s *projector.Session) (bool, error
 	if s.Ledger.Kind != events.KindTranscript || !strings.HasPrefix(s.Subject.ID, x.Agent.Name()+"/") {
 		return false, nil
 	}
-	list, err := ingest.Files(ctx, x.log, x.Agent, s.Subject)
+	list, err := ingest.Files(ctx, x.reader, x.Agent, s.Subject)
 	return len(list) > 0, err
 }
 
@@ -42,7 +42,7 @@ func (x agentForm) Picks(ctx context.Context, s *projector.Session) (bool, error
 // what the agent wrote.
 func (x agentForm) Files(ctx context.Context, _ formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
-		list, err := ingest.Files(ctx, x.log, x.Agent, s.Subject)
+		list, err := ingest.Files(ctx, x.reader, x.Agent, s.Subject)
 		if err != nil {
 			yield(formats.File{Path: formats.FileName(s.Subject.ID)}, err)
 			return

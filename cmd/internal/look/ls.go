@@ -42,7 +42,7 @@ type listed struct {
 	Computed   events.Amount    `json:"computed,omitempty"` // USD at list prices of what says none; absent: none is known
 	Unknown    int              `json:"unknown,omitempty"`  // costs of which nobody knows the USD
 	Tokens     events.Tokens    `json:"tokens"`
-	Models     string           `json:"models,omitempty"` // that it says it spoke with, with commas between them
+	Models     []string         `json:"models,omitempty"` // that it says it spoke with
 	First      events.Offset    `json:"first"`
 	Head       events.Offset    `json:"head"`
 	Parent     string           `json:"parent,omitempty"`
@@ -281,10 +281,13 @@ func listedOf(s catalog.Session) listed {
 	l := listed{
 		Session: cli.ID(s.ID), Kind: s.Kind, Title: s.Title, About: s.About(), Status: s.Status, Project: s.Project, CWD: s.CWD,
 		CreatedAt: s.CreatedAt, LastAt: s.LastAt, Turns: s.Turns, TotalTurns: s.TotalTurns, Runs: s.Runs, Rewinds: s.Rewinds,
-		Records: s.Records, Models: s.Models, USD: s.Spent.USD, Tokens: s.Spent.Tokens, First: s.First, Head: s.Head, Parent: cli.ID(s.Parent),
+		Records: s.Records, USD: s.Spent.USD, Tokens: s.Spent.Tokens, First: s.First, Head: s.Head, Parent: cli.ID(s.Parent),
 	}
 	if s.Fork.Session != "" {
 		l.Fork = &s.Fork
+	}
+	if s.Models != "" {
+		l.Models = strings.Split(s.Models, ", ")
 	}
 	return l
 }
