@@ -176,6 +176,13 @@ func (in *Ingester) Status() Status {
 	return s
 }
 
+// Blocked says why nothing can be appended now, nil if it can. It costs less than Status.
+func (in *Ingester) Blocked() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.status.Blocked
+}
+
 // redactedOf counts what was taken out of a line.
 func (s *Status) redactedOf(found []redact.Found) {
 	for _, f := range found {

@@ -39,6 +39,7 @@ func TestSince(t *testing.T) {
 			if r.docs["old"] != nil || r.docs["known"].gone || r.tail.Status().Gone > 0 {
 				t.Errorf("%+v, %+v", r.docs["old"], r.docs["known"])
 			}
+			r.run() // nothing is to be listed because of what was before
 			r.append("old.jsonl", "2\n")
 			r.now = r.now.Add(2 * time.Minute)
 			r.await("an old file that changed", r.has("old", "1\n2\n"))

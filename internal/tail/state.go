@@ -262,3 +262,24 @@ func (t *Tailer) write(list []record) error {
 	t.journal = next
 	return nil
 }
+
+// Known is how far a state says that a file was read.
+type Known struct {
+	Size   int64 // of the file then
+	Offset int64 // up to which it is acknowledged, in the content of a compressed one
+	Gone   bool  // the file is not there any more
+}
+
+// ReadState returns what is in the file of a state, by the IDs of roots and the paths below
+// them. It takes no lock: a Tailer may be about to write more.
+func ReadState(path string) (map[string]map[string]Known, error) {
+	records, _, err := readJournal(path, [32]byte{})
+	roots := make(map[string]map[string]Known)
+	for at, r := range records {
+		if roots[at.root] == nil {
+			roots[at.root] = make(map[string]Known)
+		}
+		roots[at.root][at.path] = Known{r.Size, r.Offset, r.Gone != 0}
+	}
+	return roots, err
+}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,8 @@ import (
 
 func newHook(*app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "hook [AGENT]", Short: "Tell a running watch that an agent has just written something", Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
+		Use: "hook [AGENT]", Short: "Tell a running watch that an agent has just written something",
+		Args: cobra.ArbitraryArgs, DisableFlagParsing: true, ValidArgsFunction: offerAgents,
 		Long: `Tell a running watch that an agent has just written something: it looks at that file
 before all others. An agent calls this from its hooks, with the hook's JSON on standard
 input, or as the last argument, as Codex' notify has it.
@@ -55,7 +57,7 @@ func isHelp(args []string) bool {
 
 // Bounds of what a hook is given: the members that count stand in front.
 const (
-	hookTime  = 5 * time.Millisecond
+	hookTime  = 4 * time.Millisecond
 	hookBytes = 256 << 10
 )
 
@@ -84,32 +86,28 @@ func Hook(args []string, in io.Reader, env func(string) string) {
 // beginning of it. What is written behind that is read as well, so that whoever writes it is
 // not cut off.
 func readFor(in io.Reader, most time.Duration) []byte {
-	got := make(chan []byte, 64)
+	var mu sync.Mutex // guards all
+	var all []byte
+	end := make(chan struct{})
 	go func() {
-		defer close(got)
-		for {
-			chunk := make([]byte, 64<<10)
+		defer close(end)
+		for chunk := make([]byte, 64<<10); ; {
 			n, err := in.Read(chunk)
-			if n > 0 {
-				got <- chunk[:n]
-			}
+			mu.Lock()
+			all = append(all, chunk[:min(n, hookBytes-len(all))]...)
+			mu.Unlock()
 			if err != nil {
 				return
 			}
 		}
 	}()
-	var all []byte
-	for over := time.After(most); ; {
-		select {
-		case chunk, ok := <-got:
-			if !ok {
-				return all
-			}
-			all = append(all, chunk[:min(len(chunk), hookBytes-len(all))]...)
-		case <-over:
-			return all
-		}
+	select {
+	case <-end:
+	case <-time.After(most):
 	}
+	mu.Lock()
+	defer mu.Unlock()
+	return all[:len(all):len(all)]
 }
 
 // kicksIn returns what a hook's JSON says is to be looked at: paths of transcripts, or the

@@ -2,7 +2,9 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -18,13 +20,16 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/ingest"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/tail"
 )
 
 func newSources(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "sources [AGENT|PATH]...", Short: "Show which agents have sessions here, and how far they are in the store", Args: cobra.ArbitraryArgs,
+		Use: "sources [AGENT|PATH]...", Short: "Show which agents have sessions here, and how far they are in the store",
+		Args: cobra.ArbitraryArgs, ValidArgsFunction: offerAgents,
 		Long: `Show in which folders agents keep sessions here, how many, how many of them are in the
 store and how many bytes of their files are not, and whether a watch runs. Nothing is
 changed; ` + "`tally watch`" + ` follows the same folders.
@@ -46,7 +51,11 @@ A file counts as far as its lines are in the store, whatever brought them there.
 					if p.isMissing {
 						continue
 					}
-					s, err := sourceOf(cmd.Context(), st, p)
+					known, err := knownOf(cmd.Context(), st, c, p)
+					if err != nil {
+						return err
+					}
+					s, err := sourceOf(cmd.Context(), st, p, known)
 					if err != nil {
 						return err
 					}
@@ -80,8 +89,31 @@ type source struct {
 	Watched   bool   `json:"watched"` // a watch runs
 }
 
+// knownOf returns what watches remember of a place, if that is so of this store.
+func knownOf(ctx context.Context, st *tally.Store, c config.Config, p place) (map[string]tail.Known, error) {
+	name := stateName(c, p.namespace)
+	lock, err := os.Open(name + ".lock")
+	if name == "" || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	a, err := anchored(lock)
+	if err != nil {
+		return nil, nil // where another process has the lock it may not be read; the log knows too
+	}
+	holds, err := a.holds(ctx, st.Log)
+	if !holds || err != nil {
+		return nil, err
+	}
+	roots, err := tail.ReadState(stateFile(c, &group{namespace: p.namespace, redact: p.redact}))
+	return roots[p.id()], err
+}
+
 // sourceOf looks at what lies in a place, and at what of it is in the store.
-func sourceOf(ctx context.Context, st *tally.Store, p place) (source, error) {
+func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]tail.Known) (source, error) {
 	h := p.look(time.Time{})
 	s := source{Agent: p.Agent.Name(), Root: p.Root, Below: p.Below, Namespace: p.namespace, Files: len(h.files), Bytes: h.bytes}
 	h.read(p)
@@ -90,9 +122,17 @@ func sourceOf(ctx context.Context, st *tally.Store, p place) (source, error) {
 		s.Changed = h.changed.UTC().Format(time.RFC3339)
 	}
 	for session, files := range h.bySession() {
-		ends, err := endsOf(ctx, st.Log, p, events.Session(p.namespace, session), files)
-		if err != nil {
-			return s, err
+		ends := make(map[string]int64)
+		for _, f := range files { // a file that is read to its end need not be looked for in the log
+			if k, ok := known[f.Name]; ok && k.Offset == f.size && k.Size == f.size {
+				ends[f.Stem] = k.Offset
+			}
+		}
+		if len(ends) < len(files) {
+			var err error
+			if ends, err = endsOf(ctx, st.Log, p, events.Session(p.namespace, session), files); err != nil {
+				return s, err
+			}
 		}
 		lag := int64(0)
 		for _, f := range files {
@@ -181,7 +221,8 @@ func saySources(a *app.App, list []source) error {
 	if a.Format != cli.Text {
 		return cli.WriteList(a.Out, a.Format, cli.NonNil(list))
 	}
-	t := render.Table{Head: []string{"AGENT", "FOLDER", "SESSIONS", "BYTES", "IN THE STORE", "TO READ", "CHANGED", "WATCH"}, Right: []int{2, 3, 4, 5}, Cut: []int{1}, Drop: []int{6, 3}}
+	t := render.Table{Head: []string{"AGENT", "FOLDER", "SESSIONS", "BYTES", "IN THE STORE", "TO READ", "CHANGED", "WATCH"},
+		Right: []int{2, 3, 4, 5}, Cut: []int{1}, Drop: []int{6, 3}}
 	watched := slices.ContainsFunc(list, func(s source) bool { return s.Watched })
 	for _, s := range list {
 		runs := "-"
@@ -189,7 +230,8 @@ func saySources(a *app.App, list []source) error {
 			runs = "runs"
 		}
 		changed, _, _ := strings.Cut(strings.Replace(s.Changed, "T", " ", 1), "Z")
-		t.Rows = append(t.Rows, []string{s.Agent, tilde(filepath.Join(s.Root, filepath.FromSlash(s.Below))), strconv.Itoa(s.Sessions), plain.Bytes(s.Bytes), strconv.Itoa(s.Stored), plain.Bytes(s.Lag), changed, runs})
+		folder := tilde(filepath.Join(s.Root, filepath.FromSlash(s.Below)))
+		t.Rows = append(t.Rows, []string{s.Agent, folder, strconv.Itoa(s.Sessions), plain.Bytes(s.Bytes), strconv.Itoa(s.Stored), plain.Bytes(s.Lag), changed, runs})
 	}
 	if err := a.Table(t); err != nil || watched {
 		return err

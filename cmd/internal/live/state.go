@@ -32,10 +32,13 @@ func stateName(c config.Config, namespace string) string {
 func stateFile(c config.Config, g *group) string {
 	name := stateName(c, g.namespace)
 	if !g.redact {
-		name += "-clear"
+		name += unredacted
 	}
 	return name + ".db"
 }
+
+// unredacted is in the name of the state of what is not redacted.
+const unredacted = "-clear"
 
 // lockFiles are the files whose locks a watch has to have, in the order in which every watch
 // takes them.

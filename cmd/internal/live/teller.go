@@ -37,7 +37,8 @@ type teller struct {
 	appended  time.Time
 	caughtUp  bool
 	isBlocked bool
-	failed    error // of writing
+	last      anchor // what was appended last
+	failed    error  // of writing
 }
 
 func newTeller(a *app.App, once bool) *teller {
@@ -171,7 +172,7 @@ type told struct {
 	Head      events.Offset `json:"head"` // of the session
 
 	file   string    // of the last line, below its root
-	asked  string    // what the person said first
+	asked  string    // what the person said first of what came
 	began  time.Time // when it was heard of first
 	last   time.Time
 	isNew  bool // it began since the watch did
@@ -201,14 +202,25 @@ func (t *teller) seen(sub events.Subject, evs []events.Event, ack log.Ack, added
 	}
 	s.calm = s.calm || now.Sub(s.last) > silence
 	s.last, t.appended = now, now
+	t.last = anchor{ack.Last, evs[len(evs)-1].ID}
 	s.Head, s.Events = ack.Last, s.Events+added
 	for _, e := range evs {
 		s.take(e)
+		if t.caughtUp && s.asked == "" && e.Type == events.TypeTurnAppended && t.app.Format == cli.Text {
+			s.asked = render.Cut(render.Opening(projector.Decode(events.Record{Event: e})), 200)
+		}
 	}
 	if !s.queued {
 		s.queued = true
 		t.changed = append(t.changed, s)
 	}
+}
+
+// latest is what was appended last.
+func (t *teller) latest() anchor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
 }
 
 // take notes what an event says.
@@ -218,9 +230,6 @@ func (s *told) take(e events.Event) {
 		s.Lines++
 		if at := strings.LastIndexByte(e.Extensions[extLine], ':'); at >= 0 {
 			s.file = e.Extensions[extLine][:at]
-		}
-		if s.asked == "" && s.Lines < 100 && !s.began.IsZero() {
-			s.asked = render.Opening(projector.Decode(events.Record{Event: e}))
 		}
 	case events.TypeSessionCreated:
 		if p, err := events.DecodeAs[events.SessionCreated](e); err == nil {
@@ -275,7 +284,7 @@ const (
 )
 
 // follow says what changes, until it is stopped.
-func (t *teller) follow(status func() ingest.Status) (stop func()) {
+func (t *teller) follow(f *following) (stop func()) {
 	t.mu.Lock()
 	t.appended = time.Now()
 	t.mu.Unlock()
@@ -283,12 +292,17 @@ func (t *teller) follow(status func() ingest.Status) (stop func()) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
+		var kept anchor
 		tick := time.NewTicker(pace)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				t.tick(status(), progress)
+				t.tick(f, progress)
+				if now := t.latest(); now != kept {
+					kept = now
+					_ = f.keep() // without it more is asked of the log the next time
+				}
 			case <-done:
 				return
 			}
@@ -306,16 +320,23 @@ func (t *teller) follow(status func() ingest.Status) (stop func()) {
 	}
 }
 
-// tick says what changed.
-func (t *teller) tick(s ingest.Status, progress *cli.Progress) {
+// tick says what changed. To ask how far everything is costs a look at each file that is
+// known, so it is not asked any more once all was read.
+func (t *teller) tick(f *following, progress *cli.Progress) {
+	blocked := f.blocked()
+	var s ingest.Status
+	if !t.caughtUp { // which nobody else writes
+		s = f.status()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sayBlocked(s)
-	if isReading := time.Since(t.appended) < settled; !t.caughtUp && s.Blocked == nil {
-		if isReading && s.Lag > 0 {
+	t.sayBlocked(blocked)
+	if !t.caughtUp && blocked == nil {
+		isReading := time.Since(t.appended) < settled
+		switch {
+		case isReading && s.Lag > 0:
 			progress.At(max(0, t.total-s.Lag), t.total, fmt.Sprintf("%s, %s", plain.Count(len(t.sessions), "session"), plain.Count(s.Lines, "line")))
-		}
-		if !t.once && !isReading {
+		case !isReading && !t.once:
 			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
 			t.sayCaughtUp(s)
 		}
@@ -324,15 +345,14 @@ func (t *teller) tick(s ingest.Status, progress *cli.Progress) {
 }
 
 // sayBlocked says that the store takes nothing, and that it does again.
-func (t *teller) sayBlocked(s ingest.Status) {
-	isBlocked := s.Blocked != nil
-	if isBlocked == t.isBlocked {
+func (t *teller) sayBlocked(why error) {
+	if (why != nil) == t.isBlocked {
 		return
 	}
-	t.isBlocked = isBlocked
+	t.isBlocked = why != nil
 	said := happened{Event: "unblocked"}
-	if isBlocked {
-		said = happened{"blocked", s.Blocked.Error()}
+	if t.isBlocked {
+		said = happened{"blocked", why.Error()}
 		fmt.Fprintf(t.app.Err, "the store takes nothing now, and nothing is lost by waiting: %s\n", plain.Printable(said.Reason))
 	} else {
 		fmt.Fprintln(t.app.Err, "the store takes events again")
@@ -378,7 +398,7 @@ func (t *teller) sayChanges() {
 			t.line(s)
 		}
 		s.queued, s.New, s.calm = false, false, false
-		s.Lines, s.Events, s.Rewound = 0, 0, 0
+		s.Lines, s.Events, s.Rewound, s.asked = 0, 0, 0, ""
 	}
 }
 
@@ -427,7 +447,8 @@ type watched struct {
 func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left, Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
+	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left,
+		Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
 	for _, told := range t.sessions {
 		if told.isNew {
 			sum.New++
@@ -455,7 +476,8 @@ func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
 func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
 	switch {
 	case !t.once || cut:
-		return t.app.Say("Stopped: %s added to %s%s. What was read is in the store.", plain.Count(sum.Lines, "line"), plain.Count(sum.Sessions, "session"), redactedText(s))
+		return t.app.Say("Stopped: %s added to %s%s. What was read is in the store.",
+			plain.Count(sum.Lines, "line"), plain.Count(sum.Sessions, "session"), redactedText(s))
 	case sum.Events == 0:
 		left := ""
 		if sum.Left > 0 {

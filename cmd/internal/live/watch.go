@@ -47,7 +47,8 @@ said. How far it has read is kept in $XDG_STATE_HOME/tally. If that is lost, or 
 process is killed, no line is lost and none is there twice. It waits while the store
 is full or away. A second watch of a namespace waits, and takes over when the first is
 gone. Stop it with Ctrl-C.`,
-		Example: app.Examples("tally watch", "tally watch --once && tally ls", "tally watch claude codex --backfill 30d", "tally watch ~/.claude/projects/-home-me-shop --namespace shop -o jsonl"),
+		Example: app.Examples("tally watch", "tally watch --once && tally ls", "tally watch claude codex --backfill 30d",
+			"tally watch ~/.claude/projects/-home-me-shop --namespace shop -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			app.CollectLess()
 			app.WorkBesideSyncs()
@@ -55,9 +56,15 @@ gone. Stop it with Ctrl-C.`,
 			return w.run(cmd.Context(), args)
 		},
 	}
+	cmd.ValidArgsFunction = offerAgents
 	w.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&w.once, "once", false, "end when everything that is there now is in the store; the exit code is 3 if something could not be taken")
 	return cmd
+}
+
+// offerAgents has a shell offer the agents, and files.
+func offerAgents(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return app.AgentNames(), cobra.ShellCompDirectiveDefault
 }
 
 // on is the word for what is done.
@@ -74,9 +81,11 @@ type watcher struct {
 }
 
 func (w *watcher) flags(f *pflag.FlagSet) {
-	f.Var(cli.OneOf(&w.redact, "when", on, "off"), "redact", "on or off: whether known shapes of secrets are taken out of lines before they are stored (default on, or what tally.toml says of a folder)")
+	f.Var(cli.OneOf(&w.redact, "when", on, "off"), "redact",
+		"on or off: whether known shapes of secrets are taken out of lines before they are stored (default on, or what tally.toml says of a folder)")
 	f.Lookup("redact").DefValue = ""
-	f.Var(&w.backfill, "backfill", "which files are read that are there already: all, those that were changed within a time such as 30d or 12h, or none; the others are read whole once they change")
+	f.Var(&w.backfill, "backfill",
+		"which files are read that are there already: all, those that were changed within a time such as 30d or 12h, or none; the others are read whole once they change")
 }
 
 // backfill says from when on files count that are there already.
@@ -115,6 +124,9 @@ func (b *backfill) Set(text string) error {
 
 // String implements pflag.Value.
 func (b *backfill) String() string { return b.text }
+
+// Words are what a shell offers.
+func (b *backfill) Words() []string { return []string{"all", "30d", "none"} }
 
 // Type implements pflag.Value.
 func (b *backfill) Type() string { return "all|AGE|none" }
@@ -214,15 +226,18 @@ func (f *following) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := f.store.start(ctx); err != nil {
+		return err
+	}
+	if err := f.anchor(ctx); err != nil {
+		return err
+	}
 	for _, g := range f.groups {
 		in, err := ingest.New(f.options(g, remembers))
 		if err != nil {
 			return err
 		}
 		f.ingesters = append(f.ingesters, in)
-	}
-	if err := f.store.start(ctx); err != nil {
-		return err
 	}
 	if remembers && !f.once {
 		f.kicks = listen(f.kicked)
@@ -252,7 +267,7 @@ func (f *following) options(g *group, remembers bool) ingest.Options {
 func (f *following) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := f.teller.follow(f.status)
+	stop := f.teller.follow(f)
 	defer stop()
 	errs := make([]error, len(f.ingesters))
 	var all sync.WaitGroup
@@ -299,12 +314,21 @@ func (f *following) status() (sum ingest.Status) {
 		sum.Redacted += s.Redacted
 		sum.Full = sum.Full || s.Full
 		sum.State = errors.Join(sum.State, s.State)
-		sum.Blocked = errors.Join(sum.Blocked, s.Blocked)
 		for rule, n := range s.Rules {
 			sum.Rules[rule] += n
 		}
 	}
 	return sum
+}
+
+// blocked says why nothing can be appended now.
+func (f *following) blocked() error {
+	for _, in := range f.ingesters {
+		if err := in.Blocked(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // head is how far the log goes, 0 if nobody knows.
@@ -324,7 +348,7 @@ func (f *following) Close() (err error) {
 	for _, in := range f.ingesters {
 		err = errors.Join(err, in.Close())
 	}
-	err = errors.Join(err, f.store.Close())
+	err = errors.Join(err, f.store.Close(), f.keep())
 	for _, l := range f.locks {
 		err = errors.Join(err, l.Close())
 	}
