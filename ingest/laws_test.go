@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -256,8 +257,8 @@ func TestMany(t *testing.T) {
 		}
 		from := make(map[string]int)
 		for round := range 2 {
-			for name, content := range contents {
-				cut := len(content)
+			for _, name := range slices.Sorted(maps.Keys(contents)) {
+				content, cut := contents[name], len(contents[name])
 				if round == 0 {
 					cut = rapid.IntRange(0, len(content)).Draw(rt, "cut")
 				}

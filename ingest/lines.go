@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"sort"
 	"time"
 
@@ -284,22 +283,13 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	if owner := in.owner(is); f == nil || len(f.lines) == 0 || owner != "" && owner != t.Root {
 		return tail.Position{}, false
 	}
-	in.resumed(keyOf(t), s, f)
-	return tail.Position{Offset: f.end(), Before: bytes.Clone(f.text)}, true
-}
-
-// resumed has a file asked what follows from that nothing comes to it, if that is not in the
-// log. Its last line may owe something too.
-func (in *Ingester) resumed(key fileKey, s *session, f *file) {
-	now := in.o.now()
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.o.Once || now.Sub(f.lastAt) >= in.o.Quiet {
-		f.follow = slices.DeleteFunc(append(f.follow, f.hush()...), func(n following) bool { return s.has(n.id) })
+	last := f.lines[len(f.lines)-1]
+	switch {
+	case f.quiet && len(f.follow) == 0:
+		return tail.Position{Offset: f.end(), Before: bytes.Clone(f.text)}, true
+	case last.Start == 0:
+		return tail.Position{}, false
 	}
-	if !f.quiet {
-		in.due[key] = now.Add(in.o.Quiet)
-	} else if len(f.follow) > 0 {
-		in.due[key] = now
-	}
+	// The last line comes again, and is acknowledged when all that follows from it is there.
+	return tail.Position{Offset: last.Start}, true
 }

@@ -318,7 +318,12 @@ func (r *rig) check(dir string) {
 	other.run()
 	for _, id := range other.sessions() {
 		if got, want := r.view(id), other.view(id); !reflect.DeepEqual(got, want) {
-			r.t.Fatalf("%s is\n%+v\nas an import\n%+v", id, got, want)
+			a, b := reflect.ValueOf(got), reflect.ValueOf(want)
+			for i := range a.NumField() {
+				if x, y := a.Field(i).Interface(), b.Field(i).Interface(); !reflect.DeepEqual(x, y) {
+					r.t.Fatalf("%s: %s is\n%+v\nas an import\n%+v", id, a.Type().Field(i).Name, x, y)
+				}
+			}
 		}
 	}
 	ids := make(map[string]bool)
