@@ -17,6 +17,12 @@
 // lines of a file in their order are the file, byte for byte but for what was redacted
 // ([Files]). A line longer than 4 MiB is several of such pieces, none of which is JSON.
 //
+// A file may have lines of several sessions, as that of a connection has. Such a line stands
+// in the session that it is of, with the extension tallyowner naming the file's own, where
+// the lines stand that name none. The file's session says in its field sessions which others
+// there are, before the first line of one is appended; so its lines are found again, and
+// [Files] gives it back whole, for each of the sessions.
+//
 // # What is remembered
 //
 // Nothing that is not in the log, but how far files were read; and that may be lost. When a
@@ -31,7 +37,8 @@
 // were, up to the first other one, and the lines from there on are new. All that was there
 // stays readable at its offset. If one of the lines to be kept is not in effect, because
 // the session went back behind it, none is kept, and what is in effect follows from the
-// new lines alone. What an old line cost is not counted again. A line that was redacted, then or now,
+// new lines alone. Nor is any if one of the lines that go replaced turns, as what was there
+// before them does not come back by itself. What an old line cost is not counted again. A line that was redacted, then or now,
 // is compared by its place and length.
 //
 // A file that is moved goes on under its new name. In the archive, its session is archived;
@@ -45,6 +52,12 @@
 // fork is created without what it continues: it names it as its parent, and stays so when
 // the parent comes later, because a session is created once. A rewind that leads nowhere is
 // reported and not guessed.
+//
+// # At once
+//
+// Several sessions are dealt with at once, so that one wait for the disk serves them all; the
+// batches of one in their order. A session is used by one at a time, also where it is only
+// looked at for a place; if it waits itself for who asks, the place counts as not there.
 //
 // # When the log does not take it
 //

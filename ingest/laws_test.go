@@ -147,6 +147,7 @@ func isAmbiguous(content string, at int) bool {
 func TestGrowth(t *testing.T) {
 	for name, talk := range talks {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			rapid.Check(t, func(rt *rapid.T) {
 				r := newRig(rt, dir, talk.agent)
@@ -177,6 +178,7 @@ func TestGrowth(t *testing.T) {
 func TestChanges(t *testing.T) {
 	for name, talk := range talks {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			rapid.Check(t, func(rt *rapid.T) {
 				r := newRig(rt, dir, talk.agent)
