@@ -47,13 +47,13 @@ type Batch struct {
 	Kind  Kind
 	File  File
 	Lines []Line
-	First bool  // of Rewritten
-	Last  bool  // of Rewritten
-	From  File  // of Moved
+	First bool // of Rewritten
+	Last  bool // of Rewritten
+	From  File // of Moved
 	// End says that the file was read to its end, of which Changed is the time.
 	End     bool
 	Changed time.Time
-	Err   error // of Unreadable
+	Err     error // of Unreadable
 
 	file  *file
 	turn  int   // of the file, when this was read
