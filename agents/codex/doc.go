@@ -23,8 +23,9 @@
 // (response_item), in both modes of Codex. The same is told again to the screen (event_msg:
 // user_message, agent_message, item_completed), which stands in the thread log with all the
 // rest, and so do messages in which Codex tells the model where it is and what to heed:
-// those of the role developer, and those of the user that are marked, or begin, as such. A
-// plan (item_completed of a Plan) is in main, because it stands nowhere else, and so is
+// those of the role developer, and those of the user that are marked, or begin, as such. So
+// does, in newer rollouts, what the model says without the screen being told of it before
+// (item_completed of an AgentMessage): the summary for a compaction. A plan (item_completed of a Plan) is in main, because it stands nowhere else, and so is
 // compacted: nothing is lost by it, and the line says where it was.
 //
 //	first line                       session.created: kind transcript, cwd, project (the name of

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/turns"
 )
 
@@ -24,6 +25,9 @@ type fold struct {
 	run    string   // the turn that is not at its end, "" if none is
 	task   int64    // where the line stands that began the turn, -1 once the person has spoken in it
 	asked  []int64  // where each turn of the person begins: what a rollback counts
+	items  bool     // the screen shows what is told as items
+	shown  string   // the message of the model that was told last
+	unsaid string   // the one that was not told when it came
 }
 
 func newFold(f agents.File) *fold {
@@ -81,6 +85,7 @@ func (f *fold) entry(s *saying) {
 	f.copied.last = s.ordinal
 	switch s.kind {
 	case "session_meta":
+		f.items = s.payload.Text("history_mode") == "paginated"
 		f.copied.meta(f.name.thread, s)
 	case "response_item":
 		f.item(s)
@@ -114,15 +119,30 @@ func (f *fold) event(s *saying) {
 	case "thread_settings_applied":
 		f.speaks(s, s.payload.Object("thread_settings").Text("model"))
 	case "item_completed":
-		// A plan is no item of the model's conversation, and stands nowhere else.
-		if item := s.payload.Object("item"); item.Text("type") == "Plan" && !f.copied.hidden() {
-			s.main(item.Text("id"))
-		}
+		f.completed(s, s.payload.Object("item"))
+	}
+}
+
+// completed reads an item of the screen. A plan is no item of the model's conversation, and
+// stands nowhere else.
+func (f *fold) completed(s *saying, item rawjson.Members) {
+	id, isShown := item.Text("id"), false
+	switch item.Text("type") {
+	case "Plan":
+		isShown = true
+	case "AgentMessage":
+		f.shown = id
+		isShown = id != "" && id == f.unsaid
+	}
+	if isShown && !f.copied.hidden() {
+		s.main(id)
 	}
 }
 
 // item reads an item of the conversation with the model. What Codex itself tells the model
-// is none of the conversation that the screen shows.
+// is none of the conversation that the screen shows, and nor is what the model answers to
+// that: where the screen shows items, an answer is told as one before it is written down,
+// and the summary for a compaction is not.
 func (f *fold) item(s *saying) {
 	if f.copied.hidden() {
 		return
@@ -138,6 +158,11 @@ func (f *fold) item(s *saying) {
 		f.asked = append(f.asked, s.at)
 		if f.task >= 0 {
 			f.asked[len(f.asked)-1], f.task = f.task, -1
+		}
+	case "assistant":
+		if id := s.payload.Text("id"); f.items && id != "" && id != f.shown {
+			f.unsaid = id
+			return
 		}
 	}
 	s.main(s.payload.Text("id"))

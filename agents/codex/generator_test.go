@@ -133,13 +133,17 @@ func (w *world) event(th *thread, kind string, payload fields) {
 func (w *world) item(th *thread, payload fields) { w.write(th, "response_item", payload) }
 
 func (w *world) message(th *thread, role, kind, text string) {
+	w.named(th, "msg_"+w.id(), role, kind, text)
+}
+
+func (w *world) named(th *thread, id, role, kind, text string) {
 	block := "input_text"
 	if role == "assistant" {
 		block = "output_text"
 	}
 	p := fields{"type": "message", "role": role, "content": []fields{{"type": block, "text": text}}}
 	if !th.legacy {
-		p["id"] = "msg_" + w.id()
+		p["id"] = id
 		p["internal_chat_message_metadata_passthrough"] = fields{"content_item_kinds": []string{kind}}
 	}
 	w.item(th, p)
@@ -158,6 +162,18 @@ func (w *world) ask(th *thread) {
 	th.shown = append(th.shown, "user: "+text)
 }
 
+// say is what the model says: on the screen, and as it is remembered.
+func (w *world) say(th *thread) {
+	text, id := w.words(), "msg_"+w.id()
+	if th.legacy {
+		w.event(th, "agent_message", fields{"message": text})
+	} else {
+		w.event(th, "item_completed", fields{"item": fields{"type": "AgentMessage", "id": id, "content": []fields{{"type": "Text", "text": text}}}})
+	}
+	w.named(th, id, "assistant", "unknown", text)
+	th.shown = append(th.shown, "assistant: "+text)
+}
+
 // answer is a response of the model, and what it took.
 func (w *world) answer(th *thread, turn string) {
 	if w.n("call", 1) == 0 {
@@ -166,9 +182,7 @@ func (w *world) answer(th *thread, turn string) {
 		w.item(th, fields{"type": "function_call_output", "call_id": call, "output": w.words()})
 		th.shown = append(th.shown, "call")
 	} else {
-		text := w.words()
-		w.message(th, "assistant", "unknown", text)
-		th.shown = append(th.shown, "assistant: "+text)
+		w.say(th)
 	}
 	took := events.Tokens{Input: int64(1 + w.n("input", 50)), CacheRead: int64(w.n("cached", 50)), Output: int64(5 + w.n("output", 9)), Reasoning: int64(w.n("reasoning", 5))}
 	th.spent, th.live = plus(th.spent, took), plus(th.live, took)
@@ -221,7 +235,12 @@ func (w *world) turn(th *thread) {
 	}
 }
 
+// compact has the model sum up what was said, which newer versions write down before they
+// say what it is for.
 func (w *world) compact(th *thread) {
+	if !th.legacy {
+		w.message(th, "assistant", "unknown", w.words())
+	}
 	w.write(th, "compacted", fields{"message": w.words(), "replacement_history": []fields{{"type": "message", "role": "user", "content": []fields{{"type": "input_text", "text": w.words()}}}}})
 	th.shown = append(th.shown, "compacted")
 }
