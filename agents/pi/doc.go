@@ -25,7 +25,8 @@
 //	                          interrupted (aborted). After an error pi may try again: then the
 //	                          next outcome is a newer version of it
 //	an answer with usage      cost.accrued, in tokens and, if pi has prices, in dollars; the
-//	                          response is its responseId, else a hash of the message
+//	                          response is its responseId, else a hash of the message. It
+//	                          stands before the answer: who goes back to that keeps both
 //
 // A price of 0 is said for models of which pi knows no price: it is no price. Nothing is made
 // of a compaction: its line is there, and what the person saw stays.

@@ -18,6 +18,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/transcripts"
+	"github.com/tallylog/tally/projector"
 )
 
 const (
@@ -127,10 +128,33 @@ func TestTreeLaw(t *testing.T) {
 		if got := len(transcripts.Payloads[*events.CostAccrued](l)); got != costs {
 			rt.Fatalf("%d costs, want %d", got, costs)
 		}
+		if got, want := costly(l), answers(l); !slices.Equal(got, want) {
+			rt.Fatalf("costs in effect are those of %q, want %q, of\n%s", got, want, b.String())
+		}
 		if v := l.Session(id).Ledger.Void; len(v) > 0 {
 			rt.Fatalf("without effect: %+v", v)
 		}
 	})
+}
+
+// costly returns the responses whose costs are in effect, and answers those that are.
+func costly(l *transcripts.Log) (list []string) {
+	s := l.Session(id)
+	for _, rec := range l.Records {
+		if p, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok && s.History.IsLive(rec.Offset) {
+			list = append(list, p.Response)
+		}
+	}
+	return list
+}
+
+func answers(l *transcripts.Log) (list []string) {
+	for _, turn := range l.Live(id, agents.Main) {
+		if bytes.Contains(turn.Raw, []byte(`"role":"assistant"`)) {
+			list = append(list, "r-"+turn.ID)
+		}
+	}
+	return list
 }
 
 // Only an entry that goes elsewhere rewinds, and to the line of its parent.

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // spend adds what an answer took. pi's classes are tally's but for what was reasoned, which
-// it does not say.
+// it does not say. It was spent before the answer could be written; so who goes back to the
+// answer goes back to what it took, too.
 func (f *fold) spend(s *saying, copied bool) {
 	usage := s.message.Object("usage")
 	t := events.Tokens{Input: count(usage, "input"), Output: count(usage, "output"), CacheRead: count(usage, "cacheRead"), CacheWrite: count(usage, "cacheWrite")}
@@ -30,7 +32,7 @@ func (f *fold) spend(s *saying, copied bool) {
 		p.Run = &ref
 	}
 	if p.Validate() == nil {
-		s.after("cost", p)
+		s.Before = append(s.Before, agents.Fact{Key: "cost", Time: s.time, Payload: p})
 	}
 }
 
