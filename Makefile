@@ -1,8 +1,10 @@
-# check, test, race, fuzz, bench: the five words. soak is for an idle machine and an hour.
+# check, test, race, fuzz, bench: the five words. soak is for an idle machine and an hour,
+# agents for one with node, npm and 1 GB in AGENTS.
 GO ?= go
 FUZZTIME ?= 6s
+AGENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tally-agents
 
-.PHONY: check test race fuzz bench soak
+.PHONY: check test race fuzz bench soak agents
 
 check:
 	test -z "$$(gofmt -l .)"
@@ -45,3 +47,17 @@ soak:
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
 	$(GO) test -timeout 60m ./projector/catalog -rapid.checks=2000
 	$(GO) test -timeout 60m ./log/logtest -rapid.checks=2000
+
+# What tally has of sessions that the real programs have meanwhile: Codex, of the versions
+# that copy what they fork and that refer to it, Gemini CLI, pi. They are installed once, and
+# talk to models that are played on the loopback interface.
+agents: $(AGENTS)/codex-0.169 $(AGENTS)/codex-0.118 $(AGENTS)/gemini-0.61 $(AGENTS)/pi-0.73
+	TALLY_AGENTS=$(AGENTS) $(GO) test -count=1 -timeout 10m -v ./cmd/agentstest
+
+$(AGENTS)/codex-0.169: PACKAGE = @openai/codex@0.169.0
+$(AGENTS)/codex-0.118: PACKAGE = @openai/codex@0.118.0
+$(AGENTS)/gemini-0.61: PACKAGE = @google/gemini-cli@0.61.0 --omit=optional
+$(AGENTS)/pi-0.73: PACKAGE = @mariozechner/pi-coding-agent@0.73.1
+$(AGENTS)/%:
+	npm install --prefix $@.part --no-audit --no-fund --ignore-scripts $(PACKAGE)
+	mv $@.part $@

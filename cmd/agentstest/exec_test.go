@@ -1,0 +1,43 @@
+package agentstest
+
+import (
+	"strings"
+	"testing"
+)
+
+// exec is how a command is recorded.
+func (m *machine) exec(command ...string) []string {
+	return append([]string{"exec", "--store", m.store, "--redact", "off", "--quiet", "--"}, command...)
+}
+
+// recordedLines are the lines of all sessions whose id begins so, as they are stored.
+func (m *machine) recordedLines(session string) (list []string) {
+	m.t.Helper()
+	for _, r := range m.records() {
+		if r.Event.Line != "" && strings.HasPrefix(r.session(), session) {
+			list = append(list, string(r.Event.Data.Entries[0].Turn))
+		}
+	}
+	return list
+}
+
+// printed compares a session with what a command printed. Before and behind that stands what
+// tally says of the command.
+func (m *machine) printed(session, out string) {
+	m.t.Helper()
+	lines := m.recordedLines(session)
+	if len(lines) < 2 {
+		m.t.Fatalf("%s has %d lines", session, len(lines))
+	}
+	m.same(session, lines[1:len(lines)-1], strings.Split(strings.TrimSpace(out), "\n"))
+}
+
+// What Codex and pi print is recorded as it is printed.
+func TestStreams(t *testing.T) {
+	codex, pi := installed(t, "codex-0.169", "codex"), installed(t, "pi-0.73", "pi")
+	m, model := newMachine(t), newModel(t)
+	m.codexHome(model)
+	m.piHome(model)
+	m.printed("exec/codex/", m.run(tally, m.exec(codex, "exec", "--json", "--skip-git-repo-check", "what is here")...))
+	m.printed("exec/pi/", m.run(tally, m.exec(pi, "--provider", "fake", "--model", "fake-model", "--mode", "json", "what is here")...))
+}
