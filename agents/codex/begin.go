@@ -10,7 +10,8 @@ import (
 
 // beginning returns what the first line of a file says: that the session is there, and in
 // a file that continues it after a revert, to where it went back. Each file of a session
-// says the first, because the one before may be gone.
+// says the first, because the one before may be gone; but one that continues it says so
+// behind the other, which waits for the file before: that knows what the session is a fork of.
 func (f *fold) beginning(list []entry) []agents.Fact {
 	var meta rawjson.Members
 	first := entry{}
@@ -38,7 +39,7 @@ func (f *fold) beginning(list []entry) []agents.Fact {
 	}
 	raw, _ := meta.Get("history_base")
 	rewound := agents.Fact{Key: "rewound", Time: first.time, Payload: &events.SessionRewound{Reason: reason, Raw: raw}, Place: &base}
-	return []agents.Fact{created, rewound}
+	return []agents.Fact{rewound, created}
 }
 
 // reason is why a session is rewound: its agent did so.

@@ -117,6 +117,17 @@ func TestCreated(t *testing.T) {
 	}
 }
 
+// A file after a revert goes back before it says that the session is there, also if it goes
+// back to before everything: so whoever has no file of the session yet waits for the first one,
+// which knows what the session is a fork of.
+func TestRevertIsNoBeginning(t *testing.T) {
+	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","history_mode":"paginated"}}`
+	before := tell(t, newer, meta)[0].Before
+	if len(before) != 2 || before[0].Key != "rewound" || *before[0].Place != (agents.Place{}) || before[1].Key != "created" {
+		t.Errorf("%+v", before)
+	}
+}
+
 // A line that was torn and written again counts once, and so does one that is there twice;
 // of two that share a line both count.
 func TestGlued(t *testing.T) {
