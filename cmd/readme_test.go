@@ -15,7 +15,7 @@ import (
 )
 
 // What README.md shows is what happens: its commands are run from top to bottom by a
-// shell, as somebody does who has a home with nothing in it and this folder's examples.
+// shell, as somebody does who has this folder's examples, and a home with nothing in it but sessions of agents.
 // TALLY_README=write puts what they print into the page.
 func TestReadme(t *testing.T) {
 	const page = "../README.md"
@@ -26,6 +26,11 @@ func TestReadme(t *testing.T) {
 	home := t.TempDir()
 	if err := os.CopyFS(filepath.Join(home, "tally", "examples"), os.DirFS("../examples")); err != nil {
 		t.Fatal(err)
+	}
+	for _, agent := range []string{".claude", ".codex"} { // a home in which agents were used
+		if err := os.CopyFS(filepath.Join(home, agent), os.DirFS(filepath.Join("../examples/home", agent))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r := &reader{t: t, dir: filepath.Join(home, "tally"), env: []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "COLUMNS=110"}}
 	written := r.page(string(text))
