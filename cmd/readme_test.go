@@ -119,10 +119,19 @@ var ofToday = regexp.MustCompile(`20(2[6-9]-1[0-2]|2[7-9]-\d\d|[3-9]\d-\d\d)-\d\
 // aBackup finds the names of backups, and what their sizes depend on.
 var aBackup = regexp.MustCompile(`20\d{6}T\d{6}\.\d{3}Z: [\d.]+ KB, [\d.]+ KB new`)
 
+// Files of several agents are read at once: which line comes first is not known.
+var (
+	ofAgents = regexp.MustCompile(`^tally (show|log) (claude|codex)`)
+	anOffset = regexp.MustCompile(`@\d+ *`)
+)
+
 // compare wants a command to have printed what the page says, at whatever time, and
 // returns what the page should say.
 func (r *reader) compare(command, want, got string) string {
 	plain := func(s string) string {
+		if ofAgents.MatchString(command) {
+			s = anOffset.ReplaceAllString(s, "@N ")
+		}
 		s = aBackup.ReplaceAllString(strings.ReplaceAll(s, filepath.Dir(r.dir), "/home/you"), "TIME")
 		return ofToday.ReplaceAllString(strings.TrimSpace(s), "TIME")
 	}
