@@ -188,10 +188,17 @@ func (w *transcripts) growUntil(pause time.Duration) (stop func()) {
 	return stop
 }
 
-// mustHold wants each line in the log once, in the order of its file.
+// mustHold wants each line in the log once, in the order of its file, and all to be well.
 func (w *transcripts) mustHold(store string) {
 	w.t.Helper()
-	once := command(w.t.Context(), store, "tally", "watch", "--once")
+	w.mustHaveLines(store)
+	output(w.t, nil, store, "tally", "verify")
+}
+
+// mustHaveLines wants each line in the log once, in the order of its file.
+func (w *transcripts) mustHaveLines(store string, args ...string) {
+	w.t.Helper()
+	once := command(w.t.Context(), store, "tally", append([]string{"watch", "--once"}, args...)...)
 	once.Env = agentEnv(once.Env)
 	if out, err := once.CombinedOutput(); err != nil {
 		w.t.Fatalf("watch --once: %v\n%s", err, out)
@@ -212,7 +219,6 @@ func (w *transcripts) mustHold(store string) {
 			w.t.Errorf("session %d has %d lines, want %d", i, got, n)
 		}
 	}
-	output(w.t, nil, store, "tally", "verify")
 }
 
 // What is written is followed, a line that is torn waits for its end, and what goes away is

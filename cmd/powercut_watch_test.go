@@ -1,0 +1,45 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// The power goes while a watch follows files that stay: afterwards each of their lines is
+// there once, whatever the disk kept of the store and of what the watch remembers.
+func TestPowerCutOfWatch(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	needImages(t)
+	t.Run("A13 the power goes under a watch", func(t *testing.T) {
+		cuts := 3
+		if soak() {
+			cuts = 100
+		}
+		d := newDisk(t)
+		files := newTranscripts(t, filepath.Join(t.TempDir(), "kept"), 5)
+		for i := range files.count {
+			files.grow(i, 100)
+		}
+		stop := files.growUntil(30 * time.Millisecond)
+		for range cuts {
+			d.power(t, func(store string) {
+				w := mustWatch(t, store, files.dir)
+				w.lines(1 + rand.IntN(100))
+				time.Sleep(rand.N(2 * time.Second)) // what it remembers is written each second
+				w.kill()
+			})
+		}
+		stop()
+		d.verify(t)
+		dir, unmount := mount(t, d.image)
+		defer unmount()
+		files.mustHaveLines(filepath.Join(dir, "store"), files.dir)
+	})
+}
