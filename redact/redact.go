@@ -68,7 +68,7 @@ type Redactor struct {
 // New returns a Redactor with the rules of [Rules] and those of the options. An
 // error names the option, and never has a value in it.
 func New(o Options) (*Redactor, error) {
-	r := &Redactor{rules: slices.Clone(builtin)}
+	r := &Redactor{rules: slices.Clone(builtin())}
 	for _, p := range o.Patterns {
 		one, err := patternRule(p)
 		if err != nil {

@@ -3,6 +3,7 @@ package redact
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Rule is what the package finds without being told.
@@ -16,7 +17,7 @@ type Rule struct {
 // Rules returns the rules of the package, in the order of docs/redaction.md.
 func Rules() []Rule {
 	var list []Rule
-	for _, r := range builtin {
+	for _, r := range builtin() {
 		list = append(list, Rule{r.name, r.finds, r.says, r.origin})
 	}
 	return list
@@ -102,7 +103,9 @@ const gap = `["'\x60\s:=\[,\\]{1,16}`
 // gitleaks is where a shape is from that its vendor does not describe well.
 func gitleaks(id string) string { return "gitleaks, `" + id + "`" }
 
-var builtin = append(append(models(), services()...), general()...)
+// builtin are all rules. They are made when somebody looks for secrets first: most calls of a
+// program do not.
+var builtin = sync.OnceValue(func() []*rule { return append(append(models(), services()...), general()...) })
 
 // models are those who have models and what agents call beside them.
 func models() []*rule {

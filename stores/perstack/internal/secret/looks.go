@@ -4,6 +4,7 @@ import (
 	"iter"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // begins are how keys of known services begin, and how many letters, digits and - _ . follow
@@ -48,15 +49,21 @@ func beginsLikeKey(text string) bool {
 	return strings.Contains(text, "-----BEGIN ") && strings.Contains(text, "PRIVATE KEY")
 }
 
+// pattern compiles an expression when it is asked for first: not each start of a program
+// pays for it.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
 // secretWords are in the names of what is secret in a query.
 var secretWords = []string{"key", "token", "secret", "sig", "passwd", "password", "auth", "credential"}
 
-var user = regexp.MustCompile(`^://(?:[^\s/@:?#]*:[^\s/@${}<>]+|[^\s/@:?#${}<>]{12,})@`)
+var user = pattern(`^://(?:[^\s/@:?#]*:[^\s/@${}<>]+|[^\s/@:?#${}<>]{12,})@`)
 
 // isInAddress reports whether there is a URL with a password, or with a token in its query.
 func isInAddress(text string) bool {
 	for i := range places(text, "://") {
-		if user.MatchString(text[i:min(i+window, len(text))]) {
+		if user().MatchString(text[i:min(i+window, len(text))]) {
 			return true
 		}
 	}
@@ -74,7 +81,7 @@ func isInAddress(text string) bool {
 
 var (
 	assigners = []string{"password", "passwd", "passphrase", "secret", "apikey", "api_key", "api-key", "token", "bearer", "basic"}
-	assigned  = regexp.MustCompile(`^[a-z_-]+["']?(?:\s*[=:]\s*|\s+)["']?([^\s"'${}<>,;]{8,})`)
+	assigned  = pattern(`^[a-z_-]+["']?(?:\s*[=:]\s*|\s+)["']?([^\s"'${}<>,;]{8,})`)
 )
 
 // isAssigned reports whether a word says of what follows it that it is secret, and that has
@@ -83,7 +90,7 @@ func isAssigned(text string) bool {
 	low := lower(text)
 	for _, word := range assigners {
 		for i := range places(low, word) {
-			found := assigned.FindStringSubmatch(low[i:min(i+window, len(low))])
+			found := assigned().FindStringSubmatch(low[i:min(i+window, len(low))])
 			if found != nil && strings.ContainsAny(found[1], "0123456789") && strings.ContainsAny(found[1], "abcdefghijklmnopqrstuvwxyz") {
 				return true
 			}
@@ -96,7 +103,7 @@ func isAssigned(text string) bool {
 func hasRandom(text string) bool {
 	before := ""
 	for w := range strings.FieldsFuncSeq(text, apart) {
-		if len(w) >= 20 && isRandom(w) && !id.MatchString(w) && !hash.MatchString(before) && !hash.MatchString(w) {
+		if len(w) >= 20 && isRandom(w) && !id().MatchString(w) && !hash().MatchString(before) && !hash().MatchString(w) {
 			return true
 		}
 		before = w
@@ -190,21 +197,21 @@ func hasAny(text string, words []string) bool {
 
 var (
 	// id is the form of a UUID, and of a commit's name.
-	id = regexp.MustCompile(`^(?:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-9a-f]{40})$`)
+	id = pattern(`^(?:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-9a-f]{40})$`)
 
 	// hash is how a hash begins, sha512-..., or what stands before it, sha256:...
-	hash = regexp.MustCompile(`^(?i:sha-?(?:1|256|384|512))(?:-|$)`)
+	hash = pattern(`^(?i:sha-?(?:1|256|384|512))(?:-|$)`)
 
-	address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[A-Za-z0-9._~/-]*)?$`)
-	command = regexp.MustCompile(`^[A-Za-z0-9_./~@-]+$`)
+	address = pattern(`^[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[A-Za-z0-9._~/-]*)?$`)
+	command = pattern(`^[A-Za-z0-9_./~@-]+$`)
 )
 
 // isAddress reports whether a URL is a scheme, a host and a path, and nothing in it looks
 // like a key: no user, no query.
-func isAddress(text string) bool { return address.MatchString(text) && !looksLikeKey(text) }
+func isAddress(text string) bool { return address().MatchString(text) && !looksLikeKey(text) }
 
 // isCommand reports whether a text names a command, and no more.
-func isCommand(text string) bool { return command.MatchString(text) && !looksLikeKey(text) }
+func isCommand(text string) bool { return command().MatchString(text) && !looksLikeKey(text) }
 
 // isReference reports whether a value is called an id of something, and is no key by its
 // form: ids are random too.
