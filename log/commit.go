@@ -347,8 +347,10 @@ func (c *committer) follow(ctx context.Context, at events.Offset) error {
 	return c.await(ctx, at)
 }
 
-// awaitFor is await that also ends when patience does.
+// awaitFor is await that also ends when patience does. Whoever waits for a record has seen that
+// it is stored; the append that stored it may never have heard so, and then nobody else says it.
 func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
+	c.note(at)
 	// What is behind the beginning of a unit is shown when that is whole: a sync before
 	// then would be one more than is needed, and letGo asks for the one that counts.
 	if safe, _ := c.durable(ctx); safe < at && !c.held(at) {

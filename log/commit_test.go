@@ -342,3 +342,33 @@ func mustHead(t *testing.T, l *log.Log, want events.Offset) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// What was stored is made durable for who reads it, also if the append that stored it never
+// heard so: nobody waits for another one.
+func TestWhatIsReadIsSynced(t *testing.T) {
+	for name, see := range map[string]func(*log.Log) (events.Record, error){
+		"last":   func(l *log.Log) (events.Record, error) { return l.Last(t.Context(), events.Session("", "s")) },
+		"record": func(l *log.Log) (events.Record, error) { return l.Record(t.Context(), 1) },
+		"follow": func(l *log.Log) (events.Record, error) {
+			for rec, err := range l.Follow(t.Context(), events.Range{}) {
+				return rec, err
+			}
+			return events.Record{}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d disk
+			l := logtest.OpenOn(t, &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: func() logtest.Fault { return logtest.AckLost }}, log.Config{Sync: d.sync})
+			before := d.count()
+			if _, err := l.Append(t.Context(), events.Session("", "s"), log.Any, someTurn("a")); !errors.Is(err, log.ErrUnknown) {
+				t.Fatal(err)
+			}
+			if rec, err := see(l); err != nil || rec.ID != "a" {
+				t.Fatalf("%v, %v", rec, err)
+			}
+			if d.count() == before {
+				t.Error("it is seen before it is on disk")
+			}
+		})
+	}
+}
