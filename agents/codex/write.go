@@ -57,6 +57,19 @@ func Base(first []byte) string {
 	return ""
 }
 
+// IsToldAgain reports whether a line tells the model a prompt, and the next one tells it once
+// more, for those who show the thread. What is written is to end behind both.
+func IsToldAgain(line, next []byte) bool {
+	told, again := entriesOf(line), entriesOf(next)
+	if len(told) == 0 || len(again) != 1 {
+		return false
+	}
+	e, n := told[len(told)-1], again[0]
+	isPrompt := e.kind == "response_item" && e.event == "message" && e.payload.Text("role") == "user"
+	isItem := n.event == "item_completed" && n.payload.Object("item").Text("type") == "UserMessage"
+	return isPrompt && n.kind == "event_msg" && (n.event == "user_message" || isItem)
+}
+
 // Append appends the file.
 func (r Reference) Append(dst []byte) ([]byte, error) {
 	last := entriesOf(r.Last)

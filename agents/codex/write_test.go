@@ -134,6 +134,23 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
+// A prompt stands in two lines, of which the screen shows the second.
+func TestIsToldAgain(t *testing.T) {
+	prompt, answer := `{"type":"response_item","payload":{"type":"message","role":"user"}}`, `{"type":"response_item","payload":{"type":"message","role":"assistant"}}`
+	item, older := `{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"UserMessage"}}}`, `{"type":"event_msg","payload":{"type":"user_message"}}`
+	for _, c := range []struct {
+		line, next string
+		want       bool
+	}{
+		{prompt, item, true}, {prompt, older, true}, {answer, item, false}, {prompt, prompt, false}, {item, item, false},
+		{prompt, `{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage"}}}`, false}, {prompt, `{"type":"turn_context","payload":{}}`, false}, {"", "", false}, {prompt, "torn", false},
+	} {
+		if got := codex.IsToldAgain([]byte(c.line), []byte(c.next)); got != c.want {
+			t.Errorf("%s, %s: %v", c.line, c.next, got)
+		}
+	}
+}
+
 // With TALLY_CODEX_HOME a rollout of each recorded thread is written there, for a real Codex
 // to resume.
 func TestWriteForCodex(t *testing.T) {

@@ -138,10 +138,12 @@ func TestCodexResumesForks(t *testing.T) {
 	f.reference("head", reverted.shown())
 	f.reference(fmt.Sprint("@", m.ended(whole.last())), whole.shown()) // before it was reverted
 	f.reference("#8", whole.shown()[:6])                               // the second answer, before the turn has its end
+	f.reference("#5", whole.shown()[:4])                               // the second prompt, which is told twice
 	m.tally("rewind", f.session, "--to", first, "--yes")
 	f.copy("head", whole.shown()[:3])
 	stop()
-	f.elsewhere(fmt.Sprint("@", m.ended(reverted.last())), reverted.shown())
+	f.elsewhere("one", fmt.Sprint("@", m.ended(reverted.last())), reverted.shown())
+	f.elsewhere("two", "#1", whole.shown()[:1])
 }
 
 // ended is the event with which a turn ended.
@@ -194,9 +196,9 @@ func (r resumed) inPlace(at string, shown []string, copied bool) {
 }
 
 // elsewhere wants a fork that Codex continues in a home that has nothing else.
-func (r resumed) elsewhere(at string, shown []string) {
+func (r resumed) elsewhere(name, at string, shown []string) {
 	r.t.Helper()
-	r.machine = newMachineOf(r.machine, "elsewhere")
+	r.machine = newMachineOf(r.machine, name)
 	home := r.codexHome(r.model)
 	if fork := r.fork(at, "--into", home); fork.Copied {
 		r.goesOn(fork, at, shown)

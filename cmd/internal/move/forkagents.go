@@ -67,6 +67,15 @@ func isAgent(word string) bool {
 	return ok
 }
 
+// isResumed reports whether files are written for an agent to go on with.
+func isResumed(agent agents.Agent) bool {
+	switch agent.(type) {
+	case codex.Agent, claude.Agent:
+		return true
+	}
+	return false
+}
+
 // forkAs writes a file in which an agent goes on from a position of a session.
 func forkAs(ctx context.Context, a *app.App, st *tally.Store, handle *tally.Session, at, as, into string) error {
 	agent, _ := app.AgentNamed(as)
@@ -81,7 +90,9 @@ func forkAs(ctx context.Context, a *app.App, st *tally.Store, handle *tally.Sess
 	var err error
 	switch agent.(type) {
 	case codex.Agent:
-		c, err = w.codex(ctx)
+		if err = w.toldTwice(ctx); err == nil {
+			c, err = w.codex(ctx)
+		}
 	case claude.Agent:
 		c, err = w.claude()
 	default:
@@ -156,6 +167,35 @@ func (w *writer) lines() [][]byte {
 		list = append(list, slices.Concat(t.Raw, t.Bytes))
 	}
 	return list
+}
+
+// toldTwice moves the position behind the line that tells a prompt once more, if it stands
+// before that one: else Codex' model knows of the prompt, and its screen does not.
+func (w *writer) toldTwice(ctx context.Context) error {
+	turns := w.turns()
+	if len(turns) == 0 {
+		return nil
+	}
+	last := turns[len(turns)-1]
+	for i := range w.files {
+		offsets := w.files[i].Offsets()
+		n := slices.Index(offsets, last.Offset) + 1
+		if n == 0 || n == len(offsets) {
+			continue
+		}
+		behind := *w
+		var err error
+		if behind.state, err = w.handle.Load(ctx, offsets[n].String()); err != nil {
+			return err
+		}
+		more := behind.turns()
+		isSame := func(a, b projector.Turn) bool { return a.Offset == b.Offset }
+		if len(more) == len(turns)+1 && slices.EqualFunc(more[:len(turns)], turns, isSame) && codex.IsToldAgain(last.Raw, more[len(turns)].Raw) {
+			w.state = behind.state
+		}
+		return nil
+	}
+	return nil
 }
 
 // codex makes a rollout: one that refers to the file that Codex has, or else a copy.

@@ -148,6 +148,11 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 		if m.app.Format == cli.Text && !move.There {
 			describe(m.app, s, move)
 		}
+		if len(move.Leaves) > 0 {
+			if err := m.warnAgent(ctx, st, s, move); err != nil {
+				return err
+			}
+		}
 		if !m.dryRun {
 			if err := m.make(ctx, move, &out); err != nil {
 				return err
