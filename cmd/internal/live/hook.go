@@ -58,7 +58,7 @@ func isHelp(args []string) bool {
 // Bounds of what a hook is given: the members that count stand in front.
 const (
 	hookTime  = 4 * time.Millisecond
-	hookBytes = 256 << 10
+	hookBytes = 64 << 10
 )
 
 // Hook kicks every watch that runs, with what the last argument or else the input says.
@@ -82,21 +82,21 @@ func Hook(args []string, in io.Reader, env func(string) string) {
 	}
 }
 
-// readFor reads until the end of the input, but no longer than a time, and returns the
-// beginning of it. What is written behind that is read as well, so that whoever writes it is
-// not cut off.
+// readFor reads the first object of the input, or the members that it begins with: it waits
+// no longer than a time, and not for what follows. What is no object is not read to its end.
 func readFor(in io.Reader, most time.Duration) []byte {
-	var mu sync.Mutex // guards all
-	var all []byte
+	var mu sync.Mutex // guards o
+	var o object
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
 		for chunk := make([]byte, 64<<10); ; {
 			n, err := in.Read(chunk)
 			mu.Lock()
-			all = append(all, chunk[:min(n, hookBytes-len(all))]...)
+			o.add(chunk[:min(n, hookBytes-len(o.text))])
+			isOver := o.isOver || len(o.text) == hookBytes
 			mu.Unlock()
-			if err != nil {
+			if isOver || err != nil {
 				return
 			}
 		}
@@ -107,7 +107,41 @@ func readFor(in io.Reader, most time.Duration) []byte {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	return all[:len(all):len(all)]
+	return o.text[:o.whole:o.whole]
+}
+
+// object is an object of JSON while it is read.
+type object struct {
+	text              []byte
+	whole             int  // so much of it is all, or whole members
+	isOver            bool // with its end, or because it is none
+	depth             int
+	isText, isEscaped bool
+}
+
+func (o *object) add(next []byte) {
+	at := len(o.text)
+	o.text = append(o.text, next...)
+	for i, c := range next {
+		switch {
+		case o.isEscaped:
+			o.isEscaped = false
+		case o.isText:
+			o.isEscaped, o.isText = c == '\\', c != '"'
+		case c == '"':
+			o.isText = o.depth > 0
+		case c == '{' || c == '[':
+			o.depth++
+		case c == '}' || c == ']':
+			o.depth--
+		case c == ',' && o.depth == 1:
+			o.whole = at + i
+		}
+		if isBlank := c == ' ' || c == '\t' || c == '\r' || c == '\n'; o.depth <= 0 && !isBlank {
+			o.whole, o.isOver = at+i+1, true
+			return
+		}
+	}
 }
 
 // kicksIn returns what a hook's JSON says is to be looked at: paths of transcripts, or the

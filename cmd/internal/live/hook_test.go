@@ -4,6 +4,7 @@ package live
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,29 +48,57 @@ func FuzzKicks(f *testing.F) {
 	})
 }
 
-// endless is an input that has no end; each read of a slow one takes its time.
-type endless struct{ wait chan struct{} }
+// endless is an input that has no end, nor has the object in it. It counts what is read.
+type endless struct{ read int }
 
-func (e endless) Read(p []byte) (int, error) {
-	if e.wait != nil {
-		<-e.wait
-	}
-	return copy(p, "{"), nil
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return copy(p, strings.Repeat("{", len(p))), nil
 }
 
+// open is an input that says something, and is not closed.
+func open(t *testing.T, pieces ...string) io.Reader {
+	in, out := io.Pipe()
+	t.Cleanup(func() { out.Close() })
+	go func() {
+		for _, piece := range pieces {
+			_, _ = out.Write([]byte(piece)) // it need not be read
+		}
+	}()
+	return in
+}
+
+// A hook reads no more than counts, and waits only as long as an object has no end.
 func TestReadForHasAnEnd(t *testing.T) {
-	if got := readFor(endless{}, time.Millisecond); len(got) > hookBytes {
-		t.Errorf("%d bytes are kept", len(got))
+	var e endless
+	if got := readFor(&e, within); e.read < hookBytes || e.read > hookBytes+64<<10 || len(got) > 0 {
+		t.Errorf("%d bytes are read, %d kept", e.read, len(got))
 	}
-	never := make(chan struct{})
-	defer close(never)
-	if got := readFor(endless{never}, time.Millisecond); len(got) != 0 {
-		t.Errorf("%q", got)
+	for _, pieces := range [][]string{{`{"a":"\\"}`}, {`{"a":`, `[{}]`, `}`}, {`{"a":"}`, `\`, `"}"`, "}"}, {" \n{}"}} {
+		want := strings.Join(pieces, "")
+		if got := string(readFor(open(t, pieces...), within)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
-	if got := string(readFor(strings.NewReader("whole"), time.Hour)); got != "whole" {
+	for _, text := range []string{`"{`, "]", "7", "whole"} {
+		if got := string(readFor(open(t, text), within)); got != text[:1] {
+			t.Errorf("%q of %q", got, text)
+		}
+	}
+	for part, want := range map[string]string{"": "", " ": "", `{"a":"`: "", `{"a":"}\"`: "", `{"a":{}`: "", `{"a":{"b":1,`: "", `{"a":",",`: `{"a":","`, `{"a":[1,2],"b":"`: `{"a":[1,2]`} {
+		began := time.Now()
+		got := string(readFor(open(t, part), 50*time.Millisecond))
+		if took := time.Since(began); got != want || took < 50*time.Millisecond {
+			t.Errorf("%q of %q in %v, want to be waited for", got, part, took)
+		}
+	}
+	if got := string(readFor(strings.NewReader(`{"a":1,"b`), within)); got != `{"a":1` {
 		t.Errorf("%q", got)
 	}
 }
+
+// within is longer than anything takes here.
+const within = time.Minute
 
 // A hook reaches every watch of the user, and passes over what killed ones left.
 func TestHookKicks(t *testing.T) {
