@@ -23,7 +23,7 @@ import (
 // told is a line of watch -o jsonl.
 type told struct {
 	Event, Session string
-	New            bool
+	New, Missing   bool
 	Lines          int
 	Events         int
 }
@@ -259,153 +259,180 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A13: a watch that is killed at any moment has lost no line and stored none twice, also if
+// A folder that is not there yet is waited for, that of an agent that is named and of all
+// others if nothing is there.
+func TestWatchWaits(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"named": {"claude"}, "nothing": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := filepath.Join(t.TempDir(), "store")
+			w := mustWatch(t, store, args...)
+			w.await("that there is no folder yet", func(l told) bool { return l.Event == "watching" && l.Missing })
+			newTranscripts(t, store, 1).grow(0, 2)
+			if l := w.await("a session", is("session")); l.Session != "claude/-home-me-shop/s0" || l.Lines != 2 {
+				t.Errorf("%+v", l)
+			}
+			w.stop()
+		})
+	}
+}
+
+// A watch that is killed at any moment has lost no line and stored none twice, also if
 // what it remembers is lost with it, or a line was torn.
 func TestKillWatch(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	kills := 12
-	if soak() {
-		kills = 200
-	}
-	store := filepath.Join(t.TempDir(), "store")
-	files := newTranscripts(t, store, 5)
-	for i := range files.count {
-		files.grow(i, 100)
-	}
-	stop := files.growUntil(5 * time.Millisecond)
-	for i := range kills {
-		w := mustWatch(t, store)
-		w.lines(1 + rand.IntN(100))
-		w.kill()
-		if i%4 == 3 {
-			if err := os.RemoveAll(filepath.Join(store+"-home", ".local", "state")); err != nil {
-				t.Fatal(err)
+	t.Run("A13 killed at random moments, state lost", func(t *testing.T) {
+		testkit.Long(t)
+		t.Parallel()
+		kills := 12
+		if soak() {
+			kills = 200
+		}
+		store := filepath.Join(t.TempDir(), "store")
+		files := newTranscripts(t, store, 5)
+		for i := range files.count {
+			files.grow(i, 100)
+		}
+		stop := files.growUntil(5 * time.Millisecond)
+		for i := range kills {
+			w := mustWatch(t, store)
+			w.lines(1 + rand.IntN(100))
+			w.kill()
+			if i%4 == 3 {
+				if err := os.RemoveAll(filepath.Join(store+"-home", ".local", "state")); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	stop()
-	files.mustHold(store)
+		stop()
+		files.mustHold(store)
+	})
 }
 
-// A13: the process that owns the store dies under a watch, again and again: the watch finds
+// The process that owns the store dies under a watch, again and again: the watch finds
 // the next owner, or is it, and no line is lost or there twice.
 func TestKillOwnerUnderWatch(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	kills := 3
-	if soak() {
-		kills = 30
-	}
-	store := filepath.Join(t.TempDir(), "store")
-	files := newTranscripts(t, store, 3)
-	files.grow(0, 1)
-	owner := mustServe(t, t.Context(), store)
-	w := mustWatch(t, store)
-	w.lines(1)
-	stop := files.growUntil(5 * time.Millisecond)
-	for i := range kills {
-		w.lines(1 + rand.IntN(100))
-		owner.kill()
-		if i%2 == 0 {
-			w.lines(200) // nobody else is there: it owns the store now, or the next one does
+	t.Run("A13 the owner of the store killed", func(t *testing.T) {
+		testkit.Long(t)
+		t.Parallel()
+		kills := 3
+		if soak() {
+			kills = 30
 		}
-		owner = mustServe(t, t.Context(), store)
-	}
-	w.lines(100)
-	stop()
-	w.stop()
-	owner.kill()
-	files.mustHold(store)
+		store := filepath.Join(t.TempDir(), "store")
+		files := newTranscripts(t, store, 3)
+		files.grow(0, 1)
+		owner := mustServe(t, t.Context(), store)
+		w := mustWatch(t, store)
+		w.lines(1)
+		stop := files.growUntil(5 * time.Millisecond)
+		for i := range kills {
+			w.lines(1 + rand.IntN(100))
+			owner.kill()
+			if i%2 == 0 {
+				w.lines(200) // nobody else is there: it owns the store now, or the next one does
+			}
+			owner = mustServe(t, t.Context(), store)
+		}
+		w.lines(100)
+		stop()
+		w.stop()
+		owner.kill()
+		files.mustHold(store)
+	})
 }
 
-// A13: of two watches one waits, and takes over when the other is killed.
+// Of two watches one waits, and takes over when the other is killed.
 func TestSpareWatch(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	store := filepath.Join(t.TempDir(), "store")
-	files := newTranscripts(t, store, 1)
-	files.grow(0, 10)
-	first := mustWatch(t, store)
-	first.lines(10)
-	second := mustWatch(t, store)
-	second.await("that it waits", is("spare"))
-	files.grow(0, 10)
-	first.lines(10)
-	select {
-	case l := <-second.said:
-		t.Errorf("the spare says %+v", l)
-	default:
-	}
-	first.kill()
-	files.grow(0, 10)
-	second.lines(10)
-	second.stop()
-	files.mustHold(store)
+	t.Run("A13 two at once, one of them killed", func(t *testing.T) {
+		testkit.Long(t)
+		t.Parallel()
+		store := filepath.Join(t.TempDir(), "store")
+		files := newTranscripts(t, store, 1)
+		files.grow(0, 10)
+		first := mustWatch(t, store)
+		first.lines(10)
+		second := mustWatch(t, store)
+		second.await("that it waits", is("spare"))
+		files.grow(0, 10)
+		first.lines(10)
+		select {
+		case l := <-second.said:
+			t.Errorf("the spare says %+v", l)
+		default:
+		}
+		first.kill()
+		files.grow(0, 10)
+		second.lines(10)
+		second.stop()
+		files.mustHold(store)
+	})
 }
 
-// A13: a hook is over soon whoever does not answer, and whatever it is given; nothing is said,
+// A hook is over soon whoever does not answer, and whatever it is given; nothing is said,
 // and the exit code is 0. How long it takes is measured elsewhere.
 func TestHook(t *testing.T) {
-	t.Parallel()
-	store := filepath.Join(t.TempDir(), "store")
-	files := newTranscripts(t, store, 1)
-	files.grow(0, 1)
-	w := mustWatch(t, store)
-	w.lines(1)
-	whole := fmt.Sprintf(`{"session_id":"s0","transcript_path":%q,"tool_response":"%s"}`, files.path(0), strings.Repeat("x", 10<<20))
-	run := func(what, in string, isOpen bool) {
-		t.Helper()
-		c := command(t.Context(), store, "tally", "hook", "claude")
-		c.Env = agentEnv(c.Env)
-		stdin, err := c.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var said strings.Builder
-		c.Stdout, c.Stderr = &said, &said
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			_, _ = stdin.Write([]byte(in)) // it need not read all
-			if !isOpen {
-				stdin.Close()
+	t.Run("A13 a hook, whatever it is given and whoever does not answer", func(t *testing.T) {
+		t.Parallel()
+		store := filepath.Join(t.TempDir(), "store")
+		files := newTranscripts(t, store, 1)
+		files.grow(0, 1)
+		w := mustWatch(t, store)
+		w.lines(1)
+		whole := fmt.Sprintf(`{"session_id":"s0","transcript_path":%q,"tool_response":"%s"}`, files.path(0), strings.Repeat("x", 10<<20))
+		run := func(what, in string, isOpen bool) {
+			t.Helper()
+			c := command(t.Context(), store, "tally", "hook", "claude")
+			c.Env = agentEnv(c.Env)
+			stdin, err := c.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
 			}
-		}()
-		time.AfterFunc(within, func() { c.Process.Kill() })
-		state, err := c.Process.Wait()
-		stdin.Close()
-		c.Wait()
-		if err != nil || !state.Success() || said.Len() > 0 {
-			t.Errorf("%s: %v, %v, said %q", what, state, err, said.String())
+			var said strings.Builder
+			c.Stdout, c.Stderr = &said, &said
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _ = stdin.Write([]byte(in)) // it need not read all
+				if !isOpen {
+					stdin.Close()
+				}
+			}()
+			time.AfterFunc(within, func() { c.Process.Kill() })
+			state, err := c.Process.Wait()
+			stdin.Close()
+			c.Wait()
+			if err != nil || !state.Success() || said.Len() > 0 {
+				t.Errorf("%s: %v, %v, said %q", what, state, err, said.String())
+			}
 		}
-	}
-	all := func(when string) {
-		t.Helper()
-		run(when+": whole", whole[:200]+`"}`, false)
-		run(when+": 10 MB", whole, false)
-		run(when+": broken", whole[:50], false)
-		run(when+": nothing", "", false)
-		run(when+": never closed", whole[:200], true)
-		run(when+": no JSON", strings.Repeat("[", 1<<16), false)
-	}
-	all("a watch runs")
-	if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	for range 400 { // more than a socket takes
-		run("a watch that stands still", whole[:200], false)
-		if testing.Short() {
-			break
+		all := func(when string) {
+			t.Helper()
+			run(when+": whole", whole[:200]+`"}`, false)
+			run(when+": 10 MB", whole, false)
+			run(when+": broken", whole[:50], false)
+			run(when+": nothing", "", false)
+			run(when+": never closed", whole[:200], true)
+			run(when+": no JSON", strings.Repeat("[", 1<<16), false)
 		}
-	}
-	all("a watch that stands still")
-	if err := w.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatal(err)
-	}
-	for range w.said {
-	}
-	w.cmd.Wait()
-	all("a watch that was killed")
+		all("a watch runs")
+		if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		for range 400 { // more than a socket takes
+			run("a watch that stands still", whole[:200], false)
+			if testing.Short() {
+				break
+			}
+		}
+		all("a watch that stands still")
+		if err := w.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+		for range w.said {
+		}
+		w.cmd.Wait()
+		all("a watch that was killed")
+	})
 }

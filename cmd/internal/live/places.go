@@ -26,7 +26,7 @@ type wish struct {
 	namespace string
 	redact    bool
 	explicit  bool // redact counts whatever a file says
-	patient   bool // folders need not be there yet
+	patient   bool // folders need not be there yet: they are waited for
 }
 
 // place is where sessions of an agent are looked for, and where they go.
@@ -36,6 +36,7 @@ type place struct {
 	redact    bool
 	except    []string // names below the root that are other places' own
 	isMissing bool     // the folder is not there yet
+	isAwaited bool     // and whoever called is to know that
 }
 
 // id names a place in the state of a watch. A part of a folder has one of its own: what lies
@@ -93,7 +94,7 @@ func placesOf(args []string, c config.Config, w wish, env func(string) string) (
 	}
 	var list []place
 	for _, arg := range args {
-		more, err := named(arg, place{namespace: w.namespace, redact: w.redact}, env)
+		more, err := named(arg, w, env)
 		if err != nil {
 			return nil, err
 		}
@@ -102,14 +103,15 @@ func placesOf(args []string, c config.Config, w wish, env func(string) string) (
 	return distinct(list), nil
 }
 
-// named returns the places that one argument names, which are otherwise like another.
-func named(arg string, like place, env func(string) string) ([]place, error) {
+// named returns the places that one argument names.
+func named(arg string, w wish, env func(string) string) ([]place, error) {
+	like := place{namespace: w.namespace, redact: w.redact}
 	if agent, ok := app.AgentNamed(arg); ok {
 		list, there, looked := rootsOf([]agents.Agent{agent}, like, env)
-		if there == 0 {
+		if there == 0 && (!w.patient || len(looked) == 0) {
 			return nil, nowhere(looked)
 		}
-		return list, nil
+		return awaited(list), nil
 	}
 	files, ok := app.FindAgentFiles(arg, env)
 	if !ok {
@@ -140,6 +142,14 @@ func rootsOf(of []agents.Agent, like place, env func(string) string) (list []pla
 		}
 	}
 	return distinct(list), there, looked
+}
+
+// awaited says of folders that are not there yet that they are waited for.
+func awaited(list []place) []place {
+	for i := range list {
+		list[i].isAwaited = list[i].isMissing
+	}
+	return list
 }
 
 // nowhere is the error of having found nothing.
@@ -180,10 +190,13 @@ func everywhere(c config.Config, w wish, env func(string) string) ([]place, erro
 			list = append(list, p)
 		}
 	}
-	if there+len(listed) == 0 && !w.patient {
-		return nil, nowhere(looked)
+	switch {
+	case there+len(listed) > 0:
+		return list, nil
+	case w.patient:
+		return awaited(list), nil
 	}
-	return list, nil
+	return nil, nowhere(looked)
 }
 
 // configured returns a place that the configuration lists. It need not be there yet if its

@@ -73,7 +73,8 @@ type followed struct {
 	Sessions  int    `json:"sessions"`
 	Files     int    `json:"files"`
 	Bytes     int64  `json:"bytes"`
-	Left      int    `json:"left,omitempty"` // files that are not read until they change
+	Left      int    `json:"left,omitempty"`    // files that are not read until they change
+	Missing   bool   `json:"missing,omitempty"` // there is no such folder yet
 }
 
 // begin says what is followed.
@@ -82,14 +83,14 @@ func (t *teller) begin(places []place, since time.Time) error {
 	defer t.mu.Unlock()
 	t.places = places
 	for _, p := range places {
-		if p.isMissing {
+		if p.isMissing && !p.isAwaited {
 			continue
 		}
 		h := p.look(since)
 		t.total, t.left = t.total+h.bytes, t.left+h.left
 		var err error
 		if t.lines() {
-			err = t.write(followed{"watching", p.Agent.Name(), p.Root, p.Below, p.namespace, p.redact, len(h.bySession()), len(h.files), h.bytes, h.left})
+			err = t.write(followed{"watching", p.Agent.Name(), p.Root, p.Below, p.namespace, p.redact, len(h.bySession()), len(h.files), h.bytes, h.left, p.isMissing})
 		} else if !t.once {
 			err = t.app.Say("Watching %s%s", p.Agent.Name(), p.said(h))
 		}
@@ -103,6 +104,9 @@ func (t *teller) begin(places []place, since time.Time) error {
 // said is what is said of a place behind the agent's name.
 func (p place) said(h held) string {
 	text := fmt.Sprintf(" in %s: %s", p, plain.Count(len(h.bySession()), "session"))
+	if p.isMissing {
+		text = fmt.Sprintf(" in %s: waiting, there is no such folder yet", p)
+	}
 	if h.left > 0 {
 		text += fmt.Sprintf(", %s left out until they change", plain.Count(h.left, "file"))
 	}

@@ -29,8 +29,8 @@ func newWatch(a *app.App) *cobra.Command {
 line of their files is in the store within milliseconds, and what an agent rewinds, forks
 or deletes can be seen here as it was. The files are only read.
 
-Without arguments it follows every agent that has sessions here, and the folders that
-tally.toml lists:
+Without arguments it follows every agent that has sessions here, those that have none yet
+once they do, and the folders that tally.toml lists:
 
   [[watch]]
   root = "~/team/.claude"   # the folder of an agent, one of its projects, or one file
@@ -58,7 +58,7 @@ gone. Stop it with Ctrl-C.`,
 	}
 	cmd.ValidArgsFunction = offerAgents
 	w.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&w.once, "once", false, "end when everything that is there now is in the store; the exit code is 3 if something could not be taken")
+	cmd.Flags().BoolVar(&w.once, "once", false, "end when everything that is there now is in the store; the exit code is 3 if something could not be taken, and 4 if no agent has sessions here")
 	return cmd
 }
 
@@ -76,7 +76,6 @@ type watcher struct {
 	once     bool
 	redact   string
 	explicit bool // redact was said in the call
-	patient  bool // there need not be a session yet
 	backfill backfill
 }
 
@@ -148,7 +147,7 @@ func (w *watcher) run(ctx context.Context, args []string) error {
 // Follow follows every agent, as watch does without arguments, for a program that has the
 // store open, until ctx is done.
 func Follow(ctx context.Context, a *app.App, st *tally.Store) error {
-	return (&watcher{app: a, redact: on, patient: true}).follow(ctx, nil, &store{st: st})
+	return (&watcher{app: a, redact: on}).follow(ctx, nil, &store{st: st})
 }
 
 func (w *watcher) follow(ctx context.Context, args []string, into *store) error {
@@ -156,7 +155,7 @@ func (w *watcher) follow(ctx context.Context, args []string, into *store) error 
 	if err != nil {
 		return err
 	}
-	places, err := placesOf(args, c, wish{namespace: c.Namespace, redact: w.redact == on, explicit: w.explicit, patient: w.patient}, os.Getenv)
+	places, err := placesOf(args, c, wish{namespace: c.Namespace, redact: w.redact == on, explicit: w.explicit, patient: !w.once}, os.Getenv)
 	if err != nil {
 		return err
 	}
