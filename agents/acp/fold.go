@@ -85,7 +85,7 @@ func (f *fold) begin(s *saying) {
 	f.begun[id] = true
 	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: s.cwd, Project: agents.Project("", s.cwd), Settings: spell(settings{f.agent, f.version})}
 	if s.Session == "" {
-		p.Settings = spell(settings{Agent: name})
+		p.Settings, p.Title = spell(settings{Agent: name}), connection
 	}
 	s.Before = append([]agents.Fact{{Key: "created", Payload: p}}, s.Before...)
 }
@@ -157,7 +157,7 @@ func (f *fold) answered(s *saying, m said) {
 	result := m.Object("result")
 	switch r.method {
 	case "initialize":
-		f.introduced(result)
+		f.introduced(s, result)
 	case "session/new", "session/fork":
 		r.session = result.Text("sessionId")
 	}
@@ -171,13 +171,17 @@ func (f *fold) answered(s *saying, m said) {
 }
 
 // introduced reads who the agent is. Sessions are named after it, so it counts once.
-func (f *fold) introduced(result rawjson.Members) {
+func (f *fold) introduced(s *saying, result rawjson.Members) {
 	info := result.Object("agentInfo")
 	if id := info.Text("name"); token(id) && len(f.talks) == 0 {
 		f.agent = id
+		s.after("title", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: spell(connection + " to " + id)}}})
 	}
 	f.version = info.Text("version")
 }
+
+// connection is the title of a connection's own session.
+const connection = "Connection"
 
 // spell spells a value that has been read.
 func spell(v any) json.RawMessage {
