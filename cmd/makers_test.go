@@ -18,9 +18,10 @@ import (
 // madeTurn is a turn of the tables of internal/turns, which were written by hand after
 // what makers document: its bytes, and what it says, each part on a line.
 type madeTurn struct {
-	name  string
-	bytes []byte
-	says  []string
+	name     string
+	bytes    []byte
+	response string // that it is a part of, "" if none is said
+	says     []string
 }
 
 // madeTurns reads the table of a maker.
@@ -36,20 +37,35 @@ func madeTurns(t *testing.T, file string) (list []madeTurn) {
 		if err := json.Compact(&line, []byte(turn)); err != nil {
 			t.Fatalf("%s: %v", f.Name, err)
 		}
-		list = append(list, madeTurn{f.Name, line.Bytes(), strings.Split(says, "\n")[1:]})
+		head, says, _ := strings.Cut(says, "\n")
+		made := madeTurn{name: f.Name, bytes: line.Bytes(), says: strings.Split(says, "\n")}
+		if words := strings.Fields(head); len(words) > 2 {
+			made.response = words[2]
+		}
+		list = append(list, made)
 	}
 	return list
 }
 
-// usage sums what the turns say that their responses took.
+// usage sums what the turns say that their responses took. A response of which several turns
+// say it counts once, with what the one says that has the most output.
 func usage(list []madeTurn) (sum events.Tokens) {
+	responses := make(map[string]events.Tokens)
 	for _, turn := range list {
 		for _, line := range turn.says {
 			var u events.Tokens
-			if n, _ := fmt.Sscanf(line, "usage %d in, %d out, %d reasoning, %d read, %d written", &u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite); n == 5 {
+			n, _ := fmt.Sscanf(line, "usage %d in, %d out, %d reasoning, %d read, %d written", &u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite)
+			switch {
+			case n < 5:
+			case turn.response == "":
 				sum = sum.Add(u)
+			case u.Output >= responses[turn.response].Output:
+				responses[turn.response] = u
 			}
 		}
+	}
+	for _, u := range responses {
+		sum = sum.Add(u)
 	}
 	return sum
 }

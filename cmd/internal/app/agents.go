@@ -38,7 +38,8 @@ func AgentFormats() []string {
 func DescribeAgents() string {
 	return describe("claude-code", "transcripts of Claude Code: ~/.claude, its projects/, a project's folder, a session", "codex", "rollouts of Codex CLI: ~/.codex, its sessions/, what is below, a rollout",
 		"gemini", "chats of Gemini CLI: ~/.gemini, its tmp/, a project's folder, a chat", "pi", "sessions of pi: ~/.pi, its agent/sessions/, a project's folder, a session",
-		"acp", "recorded connections of the Agent Client Protocol: *.acp.jsonl")
+		"acp", "recorded connections of the Agent Client Protocol: *.acp.jsonl",
+		"exec", "what tally exec recorded of other commands: *.codex.jsonl, *.lines ...")
 }
 
 // AgentNames lists the names of the agents.

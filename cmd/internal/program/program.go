@@ -45,10 +45,11 @@ acknowledged is never lost, and nothing is deleted.
 func Ingest(a *app.App) *cobra.Command {
 	return program(a, &cobra.Command{
 		Use: "tally-ingest", Short: "Put sessions into an event log",
-		Long: `The verbs of tally that put sessions into an event log.
+		Long: `The verbs of tally that put sessions into an event log, or follow agents that
+write some.
 
 ` + app.Exits,
-	}, "import", "append", "generate", "init", "serve", "bench", "status", "version", "completion", "__bash")
+	}, "watch", "exec", "hook", "setup", "sources", "import", "append", "generate", "init", "serve", "bench", "status", "version", "completion", "__bash")
 }
 
 // Replay is the program tally-replay.

@@ -28,7 +28,7 @@ func TestPartsOfOneProgram(t *testing.T) {
 		root  *cobra.Command
 		verbs string
 	}{
-		"tally-ingest": {program.Ingest(new(app.App)), "import append generate init serve bench status version completion __bash"},
+		"tally-ingest": {program.Ingest(new(app.App)), "watch exec hook setup sources import append generate init serve bench status version completion __bash"},
 		"tally-replay": {program.Replay(new(app.App)), "ls show runs jobs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
 	} {
 		has := verbs(part.root)
@@ -55,7 +55,7 @@ func TestEveryVerbHasAGroup(t *testing.T) {
 			t.Errorf("%s has no group", cmd.Name())
 		}
 	}
-	for _, group := range []string{"Write:", "Look:", "Move:", "Keep:", "Serve:"} {
+	for _, group := range []string{"Follow:", "Write:", "Look:", "Move:", "Keep:", "Serve:"} {
 		if !strings.Contains(out.String(), "\n"+group+"\n") {
 			t.Errorf("the help has no group %s", group)
 		}
