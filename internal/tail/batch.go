@@ -54,6 +54,9 @@ type Batch struct {
 	End     bool
 	Changed time.Time
 	Err     error // of Unreadable
+	// Note is what the caller says of the file before it acknowledges the batch: the state
+	// keeps it, and Gone has what was said last.
+	Note string
 
 	file  *file
 	turn  int   // of the file, when this was read
@@ -92,6 +95,9 @@ func (t *Tailer) acknowledged(f *file) {
 		f.outLines -= len(b.Lines)
 		f.outBytes -= b.bytes
 		t.ready.bytes -= b.bytes
+		if b.Note != "" {
+			f.note = b.Note
+		}
 		switch b.Kind {
 		case Gone:
 			f.goneAcked = true

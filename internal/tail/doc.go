@@ -8,6 +8,9 @@
 // again that were delivered and not acknowledged. The caller sets the pace: at most 512 lines
 // or 4 MiB of a file, and 64 MiB of all, are on their way.
 //
+// Files that belong together are begun in the order that the caller gives. What happens all
+// the time is looked at every 5 ms at most: that much later a line may come.
+//
 // Bytes are kept exactly. The lines of a file in order, each with the blank lines before it
 // and its end, are the file byte for byte, as far as it ends with a line feed. What follows
 // the last line feed is delivered once it has not changed for a while and the caller says

@@ -89,6 +89,10 @@ type file struct {
 	folder *folder // nil: it is not there
 	stem   string
 	packed bool
+	group  group
+	order  string // its place in the group
+	isOut  bool   // others do not wait for it
+	note   string // of the caller
 
 	prevStem, nextStem *file // others with this stem
 
@@ -142,10 +146,20 @@ func stemOf(rel string) (stem string, packed bool) {
 	return name, packed
 }
 
-func newFile(k key) *file {
-	f := &file{key: k, at: place{k.root.id, k.rel}}
-	f.stem, f.packed = stemOf(k.rel)
+func (t *Tailer) newFile(k key) *file {
+	f := &file{at: place{k.root.id, k.rel}}
+	t.name(f, k)
 	return f
+}
+
+// name has a file be called something.
+func (t *Tailer) name(f *file, k key) {
+	f.key = k
+	f.stem, f.packed = stemOf(k.rel)
+	if f.group, f.order = (group{}), ""; t.o.Order != nil {
+		f.group.root = k.root
+		f.group.name, f.order = t.o.Order(k.root.id, k.rel)
+	}
 }
 
 // index puts a file where it is found by stem and by node. The newest of a stem is first.
@@ -197,6 +211,7 @@ func (t *Tailer) drop(f *file) {
 		t.closePacked()
 	}
 	t.unindex(f)
+	t.leave(f)
 	delete(t.torn, f)
 	delete(t.lost, f.key)
 	delete(t.absent, f)
@@ -220,6 +235,7 @@ func (t *Tailer) place(f *file, d *folder) {
 	delete(t.absent, f)
 	f.folder, f.missing = d, time.Time{}
 	d.files[path.Base(f.rel)] = f
+	t.join(f)
 	t.files++
 }
 
@@ -233,6 +249,7 @@ func (t *Tailer) miss(f *file) {
 	t.files--
 	t.lost[f.key] = f
 	t.absent[f] = true
+	t.leave(f)
 	t.unindex(f)
 	t.index(f) // as the first of its stem
 	t.clear(f.key)

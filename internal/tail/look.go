@@ -491,7 +491,7 @@ func (t *Tailer) askResume(f *file) {
 }
 
 func (t *Tailer) meetNew(d *folder, k key, info fs.FileInfo) {
-	f := newFile(k)
+	f := t.newFile(k)
 	f.isKnown, f.now = true, seenOf(info)
 	t.place(f, d)
 	t.recent(f, info)
@@ -573,7 +573,11 @@ func (t *Tailer) follows(f *file, k key, info fs.FileInfo) bool {
 	if f.mark.Offset == 0 || f.position != nil {
 		return false
 	}
-	_, packed := stemOf(k.rel)
+	stem, packed := stemOf(k.rel)
+	to := File{Root: k.root.id, Rel: k.rel, Stem: stem, Packed: packed}
+	if t.o.Follows != nil && !t.o.Follows(f.File(), to, func() []byte { return t.head(k, packed) }) {
+		return false
+	}
 	c, err := t.openContent(k, packed)
 	if err != nil {
 		return false
@@ -587,8 +591,7 @@ func (t *Tailer) follows(f *file, k key, info fs.FileInfo) bool {
 func (t *Tailer) move(f *file, d *folder, k key, info fs.FileInfo) {
 	from, isFirst := f.File(), !f.isKnown
 	t.drop(f) // it may be in its folder, if it was unpacked and the compressed form is there still
-	f.key = k
-	f.stem, f.packed = stemOf(k.rel)
+	t.name(f, k)
 	f.isKnown, f.gone = true, false
 	before := f.now
 	f.now = seenOf(info)
@@ -634,7 +637,7 @@ func (t *Tailer) tellGone() {
 			continue
 		}
 		f.gone = true
-		t.tell(f, &Batch{Kind: Gone, File: f.File()})
+		t.tell(f, &Batch{Kind: Gone, File: f.File(), Note: f.note})
 	}
 	t.forgetGone()
 }

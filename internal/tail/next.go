@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// lookEvery is after how many batches of live files some names are looked at.
+const lookEvery = 64
+
 // A queue is of files that may have something to deliver.
 type queue []*file
 
@@ -58,10 +61,13 @@ func (t *Tailer) step() (b *Batch, isIdle bool) {
 	if b := t.notice(); b != nil {
 		return b, false
 	}
+	if t.turns++; t.turns%lookEvery == 0 && (t.lookAround() || t.letOn()) { // where live files never end
+		return nil, false
+	}
 	if b := t.deliver(&t.ready.live); b != nil {
 		return b, false
 	}
-	if t.lookAround() {
+	if t.lookAround() || t.letOn() {
 		return nil, false
 	}
 	if t.o.Once {
@@ -82,7 +88,7 @@ func (t *Tailer) isHeld() bool {
 // isOver reports whether everything that was there was delivered: no file waits for an
 // acknowledgement to be read on, and none is missed that could be gone.
 func (t *Tailer) isOver() bool {
-	if len(t.ready.live)+len(t.ready.backfill)+len(t.torn)+len(t.again) > 0 {
+	if len(t.ready.live)+len(t.ready.backfill)+len(t.torn)+len(t.again)+len(t.behind) > 0 {
 		return false
 	}
 	for _, d := range t.folders {
@@ -147,6 +153,10 @@ func (t *Tailer) deliver(q *queue) *Batch {
 			f.parked = true
 			continue
 		}
+		if t.isBehind(f) {
+			t.behind[f] = true
+			continue
+		}
 		if b := t.readFile(f); b != nil {
 			return b
 		}
@@ -157,9 +167,10 @@ func (t *Tailer) deliver(q *queue) *Batch {
 // takeKicks puts the files that were kicked first.
 func (t *Tailer) takeKicks() {
 	t.mail.Lock()
-	kicks := t.mail.kicks
-	t.mail.kicks = nil
+	kicks, skips := t.mail.kicks, t.mail.skips
+	t.mail.kicks, t.mail.skips = nil, nil
 	t.mail.Unlock()
+	t.takeSkips(skips)
 	for _, name := range kicks {
 		for _, r := range t.roots {
 			if rel, ok := strings.CutPrefix(name, r.path+string(filepath.Separator)); ok {
@@ -207,14 +218,25 @@ func (t *Tailer) folderOf(k key) *folder {
 	return d
 }
 
+// gather is how long what happens comes together, where it does all the time: to take each
+// line as it comes costs more than to take some.
+const gather = 5 * time.Millisecond
+
 // wait waits until something happens or is due. The caller holds mu, which is given up
 // meanwhile.
 func (t *Tailer) wait(ctx context.Context) {
 	timer := time.NewTimer(t.pause())
 	defer timer.Stop()
 	events, errs := t.events()
+	rest := gather - time.Since(t.woke)
 	t.mu.Unlock()
-	defer t.mu.Lock()
+	defer func() {
+		t.mu.Lock()
+		t.woke = time.Now()
+	}()
+	if rest > 0 && events != nil {
+		time.Sleep(rest)
+	}
 	select {
 	case <-ctx.Done():
 	case <-t.mail.wake:

@@ -43,6 +43,7 @@ type record struct {
 	Weak    bool   `json:"weak,omitempty"`
 	Settled bool   `json:"settled,omitempty"`
 	Gone    int64  `json:"gone,omitempty"` // since when, in s since 1970
+	Note    string `json:"note,omitempty"`
 	Left    bool   `json:"left,omitempty"` // the file has another path, or is not remembered any more
 }
 
@@ -155,7 +156,7 @@ func (t *Tailer) restore(r record) {
 		if root.id != r.Root {
 			continue
 		}
-		f := newFile(key{root, string(r.Path)})
+		f := t.newFile(key{root, string(r.Path)})
 		f.now = seen{node{r.Dev, r.Ino}, r.Size, r.Time}
 		f.read, f.end, f.settled, f.born = f.now, r.Size, r.Settled, r.Born
 		if f.packed {
@@ -165,7 +166,7 @@ func (t *Tailer) restore(r record) {
 		copy(f.mark.Head[:], r.Head)
 		copy(f.mark.Tail[:], r.Tail)
 		copy(f.mark.Chain[:], r.Chain)
-		f.acked, f.isTold, f.saved = f.mark, true, r.place()
+		f.acked, f.isTold, f.saved, f.note = f.mark, true, r.place(), r.Note
 		if r.Gone != 0 {
 			f.gone, f.goneAcked, f.missing = true, true, time.Unix(r.Gone, 0)
 		}
@@ -181,7 +182,7 @@ func (f *file) record() record {
 		Root: f.at.root, Path: []byte(f.at.path),
 		Dev: f.read.node.dev, Ino: f.read.node.ino, Size: f.read.size, Time: f.read.mtime,
 		Offset: f.acked.Offset, Head: f.acked.Head[:], Tail: f.acked.Tail[:], Chain: f.acked.Chain[:], Weak: f.acked.Weak,
-		Settled: f.settled, Born: f.born,
+		Settled: f.settled, Born: f.born, Note: f.note,
 	}
 	if f.packed {
 		r.End = f.end

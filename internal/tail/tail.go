@@ -48,6 +48,14 @@ type Options struct {
 	// Whole reports whether what follows the last line feed is a whole value, which is
 	// delivered without an end. nil: nothing is.
 	Whole func(line []byte) bool
+	// Order says that files of a root belong together: those of a group are read in the order
+	// of their places, as far as they were not begun. A file waits until all that is there was
+	// looked at, and those before it were read to their ends, or cannot be read. nil, no group,
+	// or no place, which is the first: a file waits for none.
+	Order func(root, rel string) (group, place string)
+	// Follows reports whether a file may be another one under a new name, if it has its
+	// content; head returns what it begins with. nil: it may.
+	Follows func(from, to File, head func() []byte) bool
 	// Since leaves a file alone that the state does not know, as long as it was not changed
 	// since then; after that it is read from its beginning. Zero: every file is read.
 	Since time.Time
@@ -129,10 +137,14 @@ type Tailer struct {
 	unwatched int // folders that are not
 
 	agenda  agenda
+	turns   int // of step
+	woke    time.Time
 	ready   ready
 	torn    map[*file]bool // have content without a line feed that is not old enough
 	absent  map[*file]bool // are missing and not said to be gone
 	again   map[*file]bool // could not be read a moment ago
+	behind  map[*file]bool // wait for others of their group
+	groups  map[group]map[*file]bool
 	broken  map[key]*Problem
 	unnamed bool // there were more problems than are kept
 
@@ -150,6 +162,7 @@ type mailbox struct {
 	sync.Mutex
 	acks  []*Batch
 	kicks []string
+	skips []File
 	wake  chan struct{} // of one place
 }
 
@@ -179,6 +192,8 @@ func Open(o Options) (*Tailer, error) {
 		dirty:   make(map[*file]bool),
 		torn:    make(map[*file]bool),
 		again:   make(map[*file]bool),
+		behind:  make(map[*file]bool),
+		groups:  make(map[group]map[*file]bool),
 		absent:  make(map[*file]bool),
 		broken:  make(map[key]*Problem),
 	}

@@ -1,0 +1,162 @@
+package tail
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inGroups has files of a folder be of one group, in the order of their names.
+func inGroups(o *Options) {
+	o.Order = func(_, rel string) (string, string) {
+		folder, name, _ := strings.Cut(rel, "/")
+		return folder, name
+	}
+}
+
+// order is which files the next batches are of.
+func (r *rig) order() (list []string) {
+	r.t.Helper()
+	r.open()
+	for n := 0; n < 10_000; n++ {
+		b, isIdle := r.tail.step()
+		if b != nil {
+			if list = append(list, b.Kind.String()+" "+b.File.Rel); len(list) > 1 && list[len(list)-1] == list[len(list)-2] {
+				list = list[:len(list)-1]
+			}
+			r.take(b)
+		}
+		if isIdle {
+			return list
+		}
+	}
+	r.t.Fatal("it never comes to rest")
+	return nil
+}
+
+func (r *rig) mustDeliver(want ...string) {
+	r.t.Helper()
+	for i := range want {
+		want[i] = "lines " + want[i]
+	}
+	if got := r.order(); !slices.Equal(got, want) {
+		r.t.Errorf("delivered are %q, want %q", got, want)
+	}
+}
+
+// Files of a group are read in their order, however new they are, whoever asks for them, and
+// also those that nobody told of; those that were begun do not wait.
+func TestOrder(t *testing.T) {
+	r := newRig(t, inGroups)
+	r.write("a/1", text("1", 200_000))
+	r.write("a/2", text("2", 10))
+	r.write("a/3", text("3", 10))
+	must(t, os.Chtimes(r.path("a/1"), r.now.Add(-time.Hour), r.now.Add(-time.Hour)))
+	must(t, os.Chtimes(r.path("a/2"), r.now.Add(-time.Hour), r.now.Add(-time.Hour)))
+	r.open()
+	r.tail.Kick(r.path("a/2"))
+	r.tail.Kick(r.path("a/3"))
+	r.mustDeliver("a/1", "a/2", "a/3")
+
+	r.append("a/3", text("3", 10))
+	r.write("a/5", text("5", 10))
+	r.write("b/4", text("4", 10))
+	r.tail.Kick(r.path("a/5"))
+	r.mustDeliver("a/3", "a/5")
+	r.now = r.now.Add(10 * time.Second)
+	r.mustDeliver("b/4")
+
+	r.append("a/1", text("1", 10)) // of which nobody tells
+	r.write("a/6", text("6", 10))
+	r.tail.Kick(r.path("a/6"))
+	r.mustDeliver("a/1", "a/6")
+}
+
+// The end of a file without a line feed is waited for as long as it may come.
+func TestOrderOfTheTorn(t *testing.T) {
+	r := newRig(t, inGroups)
+	r.write("a/1", `{"whole":1}`)
+	r.write("a/2", text("2", 10))
+	r.mustDeliver()
+	r.now = r.now.Add(31 * time.Second)
+	r.mustDeliver("a/1", "a/2")
+
+	r.write("b/1", `{"torn`)
+	r.write("b/2", text("2", 10))
+	r.now = r.now.Add(6 * time.Second)
+	r.mustDeliver()
+	r.now = r.now.Add(31 * time.Second)
+	r.mustDeliver("b/2")
+}
+
+// No file waits for one that cannot be read, is gone, or is not taken.
+func TestOrderOfTheUnreadable(t *testing.T) {
+	r := newRig(t, func(o *Options) { inGroups(o); o.Once = true })
+	r.write("a/1", "")
+	must(t, os.Truncate(r.path("a/1"), 1<<40)) // far more than it takes on disk
+	r.write("a/2", text("2", 10))
+	if got, want := r.order(), []string{"unreadable a/1", "lines a/2"}; !slices.Equal(got, want) {
+		t.Errorf("delivered are %q, want %q", got, want)
+	}
+
+	r = newRig(t, inGroups)
+	r.write("a/1", text("1", 100_000))
+	r.write("a/2", text("2", 10))
+	r.hold = true
+	r.mustDeliver("a/1")
+	r.tail.Skip(r.held[0].File)
+	r.mustDeliver("a/2")
+
+	r = newRig(t, inGroups)
+	r.write("a/1", text("1", 100_000))
+	r.write("a/2", text("2", 10))
+	r.hold = true
+	r.mustDeliver("a/1")
+	must(t, os.Remove(r.path("a/1")))
+	r.now = r.now.Add(time.Minute)
+	r.mustDeliver("a/2")
+}
+
+// What the caller says of a file is remembered, and said when it is gone.
+func TestNote(t *testing.T) {
+	r := newRig(t, nil)
+	r.write("a", text("a", 10))
+	r.hold = true
+	r.drain()
+	r.held[0].Note = "of somebody"
+	r.ack()
+	r.now = r.now.Add(time.Minute)
+	r.drain()
+	r.close()
+	must(t, os.Remove(r.path("a")))
+	r.run()
+	if n := len(r.held); n != 1 || r.held[0].Kind != Gone || r.held[0].Note != "of somebody" {
+		t.Errorf("%d batches: %+v", n, r.held)
+	}
+}
+
+// A file under another name is a new one if the caller says so, and the other is gone.
+func TestFollows(t *testing.T) {
+	asked := ""
+	r := newRig(t, func(o *Options) {
+		o.Follows = func(from, to File, head func() []byte) bool {
+			asked = string(head())
+			return from.Rel[0] == to.Rel[0]
+		}
+	})
+	content := text("a", 1000)
+	r.write("a1", content)
+	r.drain()
+	r.rename("a1", "a2")
+	r.run()
+	r.mustBe("moved a1 to a2")
+	if first, _, _ := strings.Cut(content, "\n"); asked != first+"\n" {
+		t.Errorf("it begins with %q", asked)
+	}
+	r.rename("a2", "b2")
+	r.run()
+	r.mustBe("gone a2")
+	r.mustHave("b2", content)
+}
