@@ -32,7 +32,7 @@ bench:
 # whose owner is killed 500 times, and one on a server that is killed as its client is,
 # a thousand jobs in and out of the folder, the views of ten million events,
 # two thousand damaged stores, ten gigabytes opened after a kill, a cluster whose nodes
-# are killed, many more random histories.
+# are killed, many more random histories, those of files among them.
 soak:
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors' -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
@@ -47,6 +47,7 @@ soak:
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
 	$(GO) test -timeout 60m ./projector/catalog -rapid.checks=2000
 	$(GO) test -timeout 60m ./log/logtest -rapid.checks=2000
+	$(GO) test -timeout 60m ./ingest -rapid.checks=1000
 
 # What tally has of sessions that the real programs have meanwhile: Codex, of the versions
 # that copy what they fork and that refer to it, Gemini CLI, pi. They are installed once, and

@@ -8,12 +8,14 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
 // Whatever becomes of files and of the store: no line is lost, none is there twice, and the
 // file comes back.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	const name = "-p/s.jsonl"
 	uuid := func(id, rest string) string {
 		return `{"type":"user","uuid":"` + id + `","message":{"role":"user","content":"` + id + `"}` + rest + `}`
@@ -88,6 +90,7 @@ func TestFaults(t *testing.T) {
 		if testing.Short() {
 			t.Skip("takes seconds")
 		}
+		testkit.NotUnderRace(t)
 		r := newRig(t, t.TempDir(), ofClaude)
 		content := prompts(0, 1) + uuid("l", `,"x":"`+strings.Repeat("x", 64<<20)+`"`) + "\n" + prompts(1, 1)
 		r.write(name, content)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/redact"
 )
@@ -177,6 +178,7 @@ func TestForkOrder(t *testing.T) {
 
 // A line that is too long for an event is in the log in pieces, and comes back.
 func TestLongLine(t *testing.T) {
+	testkit.NotUnderRace(t) // one file, read by one worker
 	r := newRig(t, t.TempDir(), ofClaude)
 	long := `{"type":"user","uuid":"l","message":{"role":"user","content":"` + strings.Repeat("x", maxLine+100) + `"}}` + "\n"
 	content := prompts(0, 1) + long + strings.Repeat("\n", maxBlank+5) + prompts(1, 1)

@@ -145,6 +145,7 @@ func isAmbiguous(content string, at int) bool {
 // A file that grows in any pieces, brought in by whoever dies anywhere with or without what
 // it remembers of the file, is what an import of it is, and comes back byte for byte.
 func TestGrowth(t *testing.T) {
+	t.Parallel()
 	for name, talk := range talks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,6 +177,7 @@ func TestGrowth(t *testing.T) {
 // A file that is cut, edited, put in the place of, deleted and there again is what an import
 // of it is; what was there stays in the log.
 func TestChanges(t *testing.T) {
+	t.Parallel()
 	for name, talk := range talks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,6 +250,7 @@ func (r *rig) same(dir string) {
 
 // Files of several sessions that grow at the same time, of which many are appended to at once.
 func TestMany(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(rt, dir, ofClaude)
@@ -307,6 +310,8 @@ func (r *rig) inPieces(dir, name, content string, versions int, seed uint64) {
 // Real sessions of each agent, in pieces that end anywhere: after each the log is what an
 // import of the file is, and gives it back.
 func TestRecordedPieces(t *testing.T) {
+	t.Parallel()
+	testkit.NotUnderRace(t) // one file, read by one worker
 	versions := 4
 	if testing.Short() {
 		versions = 2
@@ -362,6 +367,8 @@ func TestRecordedPieces(t *testing.T) {
 
 // Real sessions as they grew, version after version.
 func TestRecordedGrowth(t *testing.T) {
+	t.Parallel()
+	testkit.NotUnderRace(t) // one file, read by one worker
 	dir := t.TempDir()
 	paths, err := filepath.Glob(testkit.Data(t, "agents", "growth") + "/*.cuts")
 	if err != nil || len(paths) == 0 {
