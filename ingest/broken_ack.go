@@ -6,4 +6,5 @@ const (
 	brokenAck   = true
 	brokenIDs   = false
 	brokenFacts = false
+	brokenOrder = false
 )

@@ -6,4 +6,5 @@ const (
 	brokenAck   = false
 	brokenIDs   = false
 	brokenFacts = true
+	brokenOrder = false
 )

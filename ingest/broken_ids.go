@@ -6,4 +6,5 @@ const (
 	brokenAck   = false
 	brokenIDs   = true
 	brokenFacts = false
+	brokenOrder = false
 )

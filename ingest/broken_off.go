@@ -1,4 +1,4 @@
-//go:build !broken_ack && !broken_ids && !broken_facts
+//go:build !broken_ack && !broken_ids && !broken_facts && !broken_order
 
 package ingest
 
@@ -7,4 +7,5 @@ const (
 	brokenAck   = false // batches are acknowledged before they are appended
 	brokenIDs   = false // a line's id is made of its bytes
 	brokenFacts = false // what follows from a line is derived again
+	brokenOrder = false // files of a session are read as they come
 )

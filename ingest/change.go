@@ -241,31 +241,36 @@ func without(turns []projector.Turn, away map[events.Offset]bool) (r events.Repl
 	return r, changed
 }
 
-// shelved has the session's status and what it says of its source follow its newest file,
-// which is there.
+// shelved has the session follow a file: what it says of its status and its source is so of
+// its newest one, which is there, and the log knows what each is called.
 func (w *writer) shelved(f *file) error {
-	if f != w.own.newest() || !w.own.created {
+	if len(f.lines) == 0 || w.own.isShelved(f, f.File) {
 		return nil
 	}
-	var set events.Fields
-	if w.own.archived != f.Archived {
-		status := `"open"`
-		if f.Archived {
-			status = archived
+	set := events.Fields{}
+	if f == w.own.newest() && w.own.created {
+		if w.own.archived != f.Archived {
+			status := `"open"`
+			if f.Archived {
+				status = archived
+			}
+			set = append(set, events.Field{Name: fieldStatus, Value: events.Raw(status)})
 		}
-		set = append(set, events.Field{Name: fieldStatus, Value: events.Raw(status)})
-	}
-	if w.own.gone {
-		set = append(set, events.Field{Name: fieldGone, Value: events.Raw("null")})
+		if w.own.gone {
+			set = append(set, events.Field{Name: fieldGone, Value: events.Raw("null")})
+		}
 	}
 	return w.update(f, set)
 }
 
-// update sets fields of the session.
+// isShelved reports whether the log knows what a file is called now, and what follows from
+// that it lies there.
+func (s *session) isShelved(f *file, now agents.File) bool {
+	return f.called == clean(now.Name) && (f != s.newest() || !s.created || s.archived == now.Archived && !s.gone)
+}
+
+// update sets fields of the session, and says what a file is called if the log does not know.
 func (w *writer) update(f *file, set events.Fields) error {
-	if len(set) == 0 {
-		return nil
-	}
 	if err := w.to(f, ""); err != nil {
 		return err
 	}
@@ -278,21 +283,24 @@ func (w *writer) update(f *file, set events.Fields) error {
 	}
 	e.ID, e.Time = idOf(f.Stem+"/source@"+strconv.FormatUint(uint64(w.s.last), 10)), f.lastAt // when it came to be so nobody says: no earlier
 	w.s.noteFields(set)
+	if name := clean(f.Name); len(f.lines) > 0 && f.called != name {
+		e = e.WithExtension(extLine, spell(f.Name, agents.Span{Start: f.end(), End: f.end()}))
+		f.called = name
+	}
 	return w.event(e)
 }
 
-// goesOn has a file that was moved be what it was, whatever its name says.
-func (in *Ingester) goesOn(b *tail.Batch) {
-	head := func() []byte { return in.tailer.Head(b.File) }
-	from, wasKnown := in.fileBy(b.From, head)
-	is, isKnown := in.fileBy(b.File, head)
-	if !wasKnown || isKnown && from.Session == is.Session && from.Stem == is.Stem || b.From.Rel == b.File.Rel {
-		return
+// follows reports whether a file is the same one under a new name: one that names another
+// session is that one's.
+func (in *Ingester) follows(from, to tail.File, head func() []byte) bool {
+	agent := in.sources[to.Root].Agent
+	if in.sources[from.Root].Agent.Name() != agent.Name() {
+		return false
 	}
-	in.report(Problem{Root: b.File.Root, File: b.File.Rel, Session: from.Session, Reason: "was " + b.From.Rel + ": goes on as what it was", Taken: true})
-	in.mu.Lock()
-	in.files[keyOf(b.File)] = from
-	in.mu.Unlock()
+	first := head()
+	was, isOf := agent.File(from.Rel, first)
+	is, ok := agent.File(to.Rel, first)
+	return isOf && ok && was.Session == is.Session && was.Stem == is.Stem
 }
 
 // moved has a session follow its file to another name.
@@ -315,6 +323,7 @@ func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 		in.forgetDue(old)
 	}
 	in.mu.Lock()
+	delete(in.files, keyOf(b.From))
 	in.owners[ownerKey(is)] = f.root
 	in.mu.Unlock()
 	in.isDueIn(keyOf(b.File), in.o.Quiet)
@@ -323,7 +332,7 @@ func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 
 // vanished notes that the source of a session is gone.
 func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
-	is, ok := in.fileOf(b.File, nil)
+	is, ok := in.fileOf(b.File, b)
 	if !ok {
 		return nil
 	}

@@ -41,8 +41,10 @@
 // before them does not come back by itself. What an old line cost is not counted again. A line that was redacted, then or now,
 // is compared by its place and length.
 //
-// A file that is moved goes on under its new name. In the archive, its session is archived;
-// gone from disk, it says sourceGone. Two files with one stem in one session, as below two
+// A file that is moved goes on under its new name, which session.updated says in tallyline if
+// no line does, so that [Files] has it. In the archive, its session is archived; gone from
+// disk, it says sourceGone. Under a name that names another session it is that one's, from
+// its beginning, and gone from the one that it was of. Two files with one stem in one session, as below two
 // roots, are not both kept: the second one is reported and left out.
 //
 // # Places
@@ -52,6 +54,13 @@
 // fork is created without what it continues: it names it as its parent, and stays so when
 // the parent comes later, because a session is created once. A rewind that leads nowhere is
 // reported and not guessed.
+//
+// # Order
+//
+// Files that are a session's own, of the thread main, are read in the order of their stems: one
+// that is new waits until those before it were read to their ends, and all that is there was
+// looked at. It waits for none that cannot be read or appended, which is reported. By the name
+// alone a file may seem to be of another one's session; then it waits for that in vain.
 //
 // # At once
 //

@@ -81,7 +81,25 @@ func sizeOf(b *tail.Batch) (n int64) {
 func (in *Ingester) isDueIn(key fileKey, d time.Duration) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.due[key] = in.o.now().Add(d)
+	at := in.o.now().Add(d)
+	if len(in.due) == 0 || at.Before(in.dueFrom) {
+		in.dueFrom = at
+	}
+	in.due[key] = at
+}
+
+// firstDue returns when something is due, or earlier. The caller holds mu.
+func (in *Ingester) firstDue(now time.Time) time.Time {
+	if now.Before(in.dueFrom) { // what was put off since counts when it would have been due
+		return in.dueFrom
+	}
+	first := true
+	for _, at := range in.due {
+		if first || at.Before(in.dueFrom) {
+			in.dueFrom, first = at, false
+		}
+	}
+	return in.dueFrom
 }
 
 // hushAll tells all files that something came to that nothing comes, and returns how many

@@ -110,6 +110,7 @@ type Ingester struct {
 	stuck   map[fileKey]bool      // cannot be appended
 	rewrite map[fileKey]int64     // how far the new content was read
 	due     map[fileKey]time.Time // to be told that nothing came
+	dueFrom time.Time             // none of them earlier
 	said    map[string]bool       // differences that were reported
 	status  Status
 
@@ -139,6 +140,10 @@ func New(o Options) (*Ingester, error) {
 	in.pool.init()
 	t := o.Tail
 	t.State, t.Once, t.MaxLine, t.Resume, t.Whole = o.State, o.Once, maxLine, in.resume, isWhole
+	t.Follows = in.follows
+	if !brokenOrder {
+		t.Order = in.order
+	}
 	t.Wants = func(root, rel string) bool { return in.sources[root].Agent.Wants(rel) }
 	t.Roots = nil
 	for _, s := range o.Sources {

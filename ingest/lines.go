@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/agents"
@@ -19,13 +20,37 @@ func isWhole(line []byte) bool { return rawjson.Check(line) == nil }
 // fileOf says which session a file belongs to, by its name and its first line, which b has
 // or the file.
 func (in *Ingester) fileOf(f tail.File, b *tail.Batch) (agents.File, bool) {
-	return in.fileBy(f, func() []byte {
-		if b != nil && len(b.Lines) > 0 && b.Lines[0].Offset == int64(len(b.Lines[0].Before)) {
+	is, ok := in.fileBy(f, func() []byte {
+		if b != nil && isFirst(b) {
 			l := in.lineOf(b.Lines[0])
 			return l.body
 		}
 		return in.tailer.Head(f)
 	})
+	if b != nil && b.Kind == tail.Gone && b.Note != "" { // its first line is not there any more
+		is.Session, ok = b.Note, true
+	}
+	return is, ok
+}
+
+// order says in which order files of a session are read: as they were begun. By its name
+// alone a file may seem to be of a session that others are of; then it waits in vain.
+func (in *Ingester) order(root, rel string) (group, place string) {
+	is, ok := in.sources[root].Agent.File(rel, nil)
+	if !ok || is.Thread != agents.Main {
+		return "", ""
+	}
+	if strings.HasSuffix(is.Session, "/"+is.Stem) { // the session is called after it: the first one
+		return is.Session, ""
+	}
+	return is.Session, is.Stem
+}
+
+// noted has the tailer remember whose file it is, if only its first line says so.
+func (in *Ingester) noted(b *tail.Batch, is agents.File) {
+	if named, ok := in.sources[b.File.Root].Agent.File(b.File.Rel, nil); !ok || named.Session != is.Session {
+		b.Note = is.Session
+	}
 }
 
 func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) {
@@ -37,6 +62,9 @@ func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) 
 	}
 	first := head()
 	is, ok := in.sources[f.Root].Agent.File(f.Rel, first)
+	if f.Packed { // what is stored is its content
+		is.Name = strings.TrimSuffix(is.Name, ".zst")
+	}
 	if ok && len(first) > 0 {
 		in.mu.Lock()
 		in.files[keyOf(f)] = is
@@ -87,6 +115,7 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 		}
 		return nil
 	}
+	in.noted(b, is)
 	w, err := in.writer(ctx, in.sources[b.File.Root].Agent, is.Session, force)
 	if err != nil {
 		return err
@@ -253,7 +282,7 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line
 		return err
 	}
 	w.lines = append(w.lines, written{len(w.series) - 1, f, len(f.lines)})
-	f.lines = append(f.lines, w.place(l, 0))
+	f.lines, f.called = append(f.lines, w.place(l, 0)), clean(f.Name)
 	w.in.count(func(s *Status) { s.redactedOf(l.found) })
 	return nil
 }
@@ -285,7 +314,7 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	}
 	last := f.lines[len(f.lines)-1]
 	switch {
-	case f.quiet && len(f.follow) == 0:
+	case f.quiet && len(f.follow) == 0 && s.isShelved(f, is):
 		return tail.Position{Offset: f.end(), Before: bytes.Clone(f.text)}, true
 	case last.Start == 0:
 		return tail.Position{}, false

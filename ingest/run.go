@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/tail"
 	"github.com/tallylog/tally/log"
@@ -69,8 +70,8 @@ func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, err
 		wait = patience
 	}
 	now := in.o.now()
-	for _, at := range in.due {
-		wait = min(wait, max(0, at.Sub(now)))
+	if len(in.due) > 0 {
+		wait = min(wait, max(0, in.firstDue(now).Sub(now)))
 	}
 	in.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -80,9 +81,6 @@ func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, err
 
 // take has a batch dealt with, behind those of its session that came before.
 func (in *Ingester) take(b *tail.Batch) {
-	if b.Kind == tail.Moved {
-		in.goesOn(b)
-	}
 	session := b.File.Root + "/" + b.File.Rel // of a file that is not known, its name
 	if is, ok := in.fileOf(b.File, b); ok {
 		session = is.Session
@@ -102,7 +100,10 @@ func (in *Ingester) deal(ctx context.Context, b *tail.Batch) error {
 	if isStuck || isLate {
 		return nil
 	}
-	err := in.settle(ctx, b, false)
+	err := error(errAbsent)
+	if !in.isBehind(b) {
+		err = in.settle(ctx, b, false)
+	}
 	if errors.Is(err, errAbsent) {
 		in.mu.Lock()
 		in.waiting[key] = &late{time.Now(), []*tail.Batch{b}}
@@ -116,6 +117,26 @@ func (in *Ingester) deal(ctx context.Context, b *tail.Batch) error {
 type late struct {
 	since   time.Time
 	batches []*tail.Batch
+}
+
+// isBehind reports whether a file is new and one of its session waits that is read before it.
+func (in *Ingester) isBehind(b *tail.Batch) bool {
+	if brokenOrder || b.Kind != tail.Lines || !isFirst(b) {
+		return false
+	}
+	is, ok := in.fileOf(b.File, b)
+	for _, f := range in.waitingFiles() {
+		of, _ := in.fileOf(f, nil)
+		if ok && f.Root == b.File.Root && of.Session == is.Session && of.Thread == agents.Main && is.Thread == agents.Main && of.Stem < is.Stem {
+			return true
+		}
+	}
+	return false
+}
+
+// isFirst reports whether a batch has the first line of its file.
+func isFirst(b *tail.Batch) bool {
+	return len(b.Lines) > 0 && b.Lines[0].Offset == int64(len(b.Lines[0].Before))
 }
 
 // settle deals with a batch and acknowledges it, as often as somebody else's appends make
@@ -143,6 +164,7 @@ func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error
 			in.mu.Lock()
 			in.stuck[keyOf(b.File)] = true
 			in.mu.Unlock()
+			in.tailer.Skip(b.File)
 			in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: err.Error() + ": not read on"})
 			return nil
 		}
@@ -252,11 +274,21 @@ func (in *Ingester) retryAll(isIdle bool) {
 // waitingFiles are the files that wait, in the order of their stems.
 func (in *Ingester) waitingFiles() (list []tail.File) {
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	for _, w := range in.waiting {
 		list = append(list, w.batches[0].File)
 	}
-	slices.SortFunc(list, func(a, b tail.File) int { return cmp.Or(cmp.Compare(a.Stem, b.Stem), cmp.Compare(a.Rel, b.Rel)) })
+	in.mu.Unlock()
+	return in.byStem(list)
+}
+
+// byStem sorts files in the order in which those of a session are read.
+func (in *Ingester) byStem(list []tail.File) []tail.File {
+	stems := make(map[tail.File]string, len(list))
+	for _, f := range list {
+		is, _ := in.fileOf(f, nil)
+		stems[f] = is.Stem
+	}
+	slices.SortFunc(list, func(a, b tail.File) int { return cmp.Or(cmp.Compare(stems[a], stems[b]), cmp.Compare(a.Rel, b.Rel)) })
 	return list
 }
 
@@ -265,7 +297,6 @@ func (in *Ingester) waitingFiles() (list []tail.File) {
 func (in *Ingester) impatient() (list []tail.File) {
 	lag := in.tailer.Status().Lag
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	for _, w := range in.waiting {
 		for _, b := range w.batches {
 			lag -= sizeOf(b)
@@ -276,7 +307,8 @@ func (in *Ingester) impatient() (list []tail.File) {
 			list = append(list, w.batches[0].File)
 		}
 	}
-	return list
+	in.mu.Unlock()
+	return in.byStem(list)
 }
 
 // Where something comes all the time, a file waits for what it continues as long as
@@ -306,7 +338,10 @@ func (in *Ingester) unwait(ctx context.Context, key fileKey, force bool) error {
 		if b == nil {
 			return nil
 		}
-		err := in.settle(ctx, b, force)
+		err := error(errAbsent)
+		if !in.isBehind(b) {
+			err = in.settle(ctx, b, force)
+		}
 		if errors.Is(err, errAbsent) {
 			return nil
 		}

@@ -42,6 +42,7 @@ type session struct {
 type file struct {
 	agents.File
 	root    string // in which it lies
+	called  string // its name as the log has it last
 	gen     int
 	lines   []place
 	past    map[sum]bool // lines of older generations that are no more
@@ -279,7 +280,7 @@ func (s *session) noteLine(rec events.Record, fed bool) {
 	if rec.Subject.ID != s.sub.ID {
 		p.session = rec.Subject.ID
 	}
-	f.lines = append(f.lines, p)
+	f.lines, f.called = append(f.lines, p), name
 	switch {
 	case !fed:
 	case f.isOld: // told later
@@ -359,6 +360,11 @@ func (s *session) noteFact(rec events.Record, fed bool) {
 	case events.TypeSessionUpdated:
 		if p, err := events.DecodeAs[events.SessionUpdated](rec.Event); err == nil {
 			s.noteFields(p.Set)
+		}
+		if name, _, ok := parse(rec.Extensions[extLine]); ok {
+			if f := s.named(name, nil); f != nil {
+				f.called = name
+			}
 		}
 	case events.TypeThreadReplaced:
 		name, at, ok := parse(rec.Extensions[extLine])

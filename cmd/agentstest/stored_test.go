@@ -111,7 +111,7 @@ func (m *machine) compare(agent, format, root string, like func(name string) boo
 	}
 	for _, r := range c.records {
 		name, where, ok := strings.Cut(r.Event.Line, ":")
-		if !ok {
+		if !ok || r.Event.Type != events.TypeTurnAppended { // where a file ends says what it is called
 			continue
 		}
 		begin, _, _ := strings.Cut(where, "+")
@@ -142,7 +142,7 @@ func (m *machine) caughtUp(root string, like func(name string) bool) {
 			want += bytes.Count(f.content, []byte("\n"))
 		}
 		for _, r := range m.records() {
-			if r.Event.Line != "" {
+			if r.Event.Line != "" && r.Event.Type == events.TypeTurnAppended {
 				have++
 			}
 		}

@@ -1,0 +1,10 @@
+//go:build broken_order
+
+package ingest
+
+const (
+	brokenAck   = false
+	brokenIDs   = false
+	brokenFacts = false
+	brokenOrder = true
+)

@@ -1,0 +1,127 @@
+package ingest
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// move renames a file.
+func (r *rig) move(from, to string) {
+	r.t.Helper()
+	old, path := filepath.Join(r.dir, filepath.FromSlash(from)), filepath.Join(r.dir, filepath.FromSlash(to))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	if err := os.Rename(old, path); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+func (r *rig) remove(name string) {
+	r.t.Helper()
+	if err := os.Remove(filepath.Join(r.dir, filepath.FromSlash(name))); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+// mustGive compares what the log gives back with the files, by name and byte for byte.
+func (r *rig) mustGive(when string, files map[string]string) {
+	r.t.Helper()
+	if got := r.given(); !maps.Equal(got, files) {
+		r.t.Errorf("%s: given back are %q, want %q", when, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(files)))
+	}
+}
+
+// A file comes back under the name that it has now, whenever it was moved, and with or
+// without what is remembered of it. That it was is said once.
+func TestNames(t *testing.T) {
+	const line = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + thread + `","cwd":"/pier"}}` + "\n"
+	names := []string{"sessions/2026/01/02/" + rolloutName(thread), "archived_sessions/" + rolloutName(thread),
+		"sessions/2026/01/02/" + rolloutName(thread), "sessions/2026/01/03/" + rolloutName(thread), "archived_sessions/" + rolloutName(thread)}
+	for _, isLost := range []bool{false, true} {
+		for _, lines := range []int{1, 3} {
+			r := newRig(t, t.TempDir(), ofCodex)
+			r.write(names[0], strings.Repeat(line, lines))
+			r.run()
+			for i, to := range names[1:] {
+				r.move(names[i], to)
+				if isLost {
+					r.lose()
+				}
+				before := len(r.records())
+				r.run()
+				r.mustGive("after a move to "+to, r.files())
+				if n := len(r.records()) - before; n != 1 {
+					t.Errorf("%d events say that it was moved to %s, want one", n, to)
+				}
+				want := `"open"`
+				if strings.HasPrefix(to, "archived") {
+					want = `"archived"`
+				}
+				if got := r.field("codex/"+thread, "status"); got != want && i > 0 {
+					t.Errorf("in %s its status is %s, want %s", to, got, want)
+				}
+				before = len(r.records())
+				r.run()
+				r.lose()
+				r.run()
+				r.mustGive("without its state, in "+to, r.files())
+				if n := len(r.records()) - before; n != 0 {
+					t.Errorf("%d events more when it is read again in %s", n, to)
+				}
+			}
+			r.grow(names[len(names)-1], line)
+			r.run()
+			r.mustGive("with a line more", r.files())
+		}
+	}
+}
+
+// A session says that its file is gone, also if only the first line said whose it is, and
+// nobody watched.
+func TestGoneUnseen(t *testing.T) {
+	const id = "5a5a5a5a-0000-4000-8000-000000000000"
+	const name = "pier/chats/session-2026-01-02T03-04-5a5a5a5a.jsonl"
+	r := newRig(t, t.TempDir(), ofGemini)
+	r.write(name, `{"sessionId":"`+id+`","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z"}`+"\n"+`{"id":"a","timestamp":"2026-01-02T03:04:06.006Z","type":"user","content":[{"text":"x"}]}`+"\n")
+	r.run()
+	r.run()
+	files := r.files()
+	r.remove(name)
+	r.run()
+	if got := r.field("gemini/"+id, fieldGone); got != "true" {
+		t.Errorf("without its file it says %q", got)
+	}
+	if got := r.sessions(); len(got) != 1 {
+		t.Errorf("sessions are %q", got)
+	}
+	r.mustGive("when it is gone", files)
+}
+
+// A file under a name that names another session is that one's, from its beginning, also if
+// nobody saw it renamed; the one that it was of says that it is gone.
+func TestRenamed(t *testing.T) {
+	for _, to := range []string{"-p/t.jsonl", "-q/s.jsonl"} {
+		for _, isLost := range []bool{false, true} {
+			r := newRig(t, t.TempDir(), ofClaude)
+			r.write("-p/s.jsonl", prompts(0, 3))
+			r.run()
+			r.move("-p/s.jsonl", to)
+			if isLost {
+				r.lose()
+			}
+			r.grow(to, prompts(3, 1))
+			r.run()
+			r.run()
+			r.mustGive("renamed to "+to, map[string]string{"-p/s.jsonl": prompts(0, 3), to: prompts(0, 4)})
+			if got := r.field("claude/-p/s", fieldGone); (got == "true") == isLost {
+				t.Errorf("what it was says that its source is gone: %q; state lost: %v", got, isLost)
+			}
+			r.check(t.TempDir())
+		}
+	}
+}
