@@ -31,6 +31,7 @@ type history struct {
 // what a caller has of each file in the end is the file. Lines that were delivered are the
 // same if they are delivered again, and none is left out: see rig.add.
 func TestLaw(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	rapid.Check(t, func(rt *rapid.T) {
 		base, err := os.MkdirTemp("", "tail-law")
 		must(t, err)
