@@ -187,6 +187,9 @@ func tableOf(list []catalog.Session, spent map[string]listPrice, style cli.Style
 	}
 	title := len(t.Head) - 1
 	t.Cut = []int{title, 0}
+	if model := slices.Index(t.Head, "MODEL"); model >= 0 {
+		t.Cut = append(t.Cut, model) // the beginning of a name says most
+	}
 	for _, n := range slices.Sorted(maps.Keys(drops)) {
 		t.Drop = append(t.Drop, drops[n])
 	}
