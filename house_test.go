@@ -29,7 +29,7 @@ var arrows = []struct{ pkg, may string }{
 	{"projector/catalog", "projector events internal/rawjson internal/lockfile"},
 	{".", "log projector snapshot events"},
 
-	{"agents", "events"},
+	{"agents", "events internal/rawjson"},
 	{"agents/*", "agents events internal/rawjson internal/turns"}, // pure: what files say, not where they are read
 	{"redact", "internal/rawjson"},                                // pure: no I/O, no clock
 	{"ingest", "agents events internal/rawjson internal/tail log projector redact"},

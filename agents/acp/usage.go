@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"strconv"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -69,7 +70,7 @@ func (f *fold) took(s *saying, t *turn, result rawjson.Members) {
 			continue
 		}
 		c := m.Object("token_count")
-		tokens := &events.Tokens{Input: count(c, "input_tokens"), Output: count(c, "output_tokens")}
+		tokens := &events.Tokens{Input: agents.Count(c, "input_tokens"), Output: agents.Count(c, "output_tokens")}
 		f.spend(s, t, "/"+strconv.Itoa(i), cmp.Or(m.Text("model"), "unknown"), tokens)
 	}
 }
@@ -88,8 +89,8 @@ func (f *fold) spend(s *saying, t *turn, key, model string, tokens *events.Token
 // tokensOf reads a turn's usage. The protocol does not say whether what was cached is part
 // of the input and what was thought of the output: the total does.
 func tokensOf(u rawjson.Members) *events.Tokens {
-	in, out, thought := count(u, "inputTokens"), count(u, "outputTokens"), count(u, "thoughtTokens")
-	read, written, total := count(u, "cachedReadTokens"), count(u, "cachedWriteTokens"), count(u, "totalTokens")
+	in, out, thought := agents.Count(u, "inputTokens"), agents.Count(u, "outputTokens"), agents.Count(u, "thoughtTokens")
+	read, written, total := agents.Count(u, "cachedReadTokens"), agents.Count(u, "cachedWriteTokens"), agents.Count(u, "totalTokens")
 	t := &events.Tokens{Input: in, Output: out + thought, Reasoning: thought, CacheRead: read, CacheWrite: written}
 	if (total == in+out || total == in+out+thought) && read+written <= in {
 		t.Input -= read + written
@@ -98,17 +99,4 @@ func tokensOf(u rawjson.Members) *events.Tokens {
 		t.Output = out
 	}
 	return t
-}
-
-// maxCount is the largest number that is exact in every language.
-const maxCount = 1 << 53
-
-// count reads a number of tokens; what is none is 0.
-func count(m rawjson.Members, name string) int64 {
-	raw, _ := m.Get(name)
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 || n > maxCount {
-		return 0
-	}
-	return n
 }

@@ -1,11 +1,8 @@
 package claude
 
 import (
-	"bytes"
 	"cmp"
-	"math/big"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/tallylog/tally/agents"
@@ -71,7 +68,7 @@ func (r *response) tell() []agents.Fact {
 // responseOf returns what a line says that its response took, nil if that is nothing.
 func responseOf(e *entry, thread string, run *events.RunRef) *response {
 	usage, _ := e.message.Get("usage")
-	tokens, usd := tokensOf(e.message.Object("usage")), paid(e)
+	tokens, usd := tokensOf(e.message.Object("usage")), agents.USD(e.Members, "costUSD")
 	if tokens == (events.Tokens{}) && usd == "" {
 		return nil
 	}
@@ -87,36 +84,6 @@ func responseOf(e *entry, thread string, run *events.RunRef) *response {
 // tokensOf reads a usage. What the model thought is part of the output, and no line says
 // how much it is.
 func tokensOf(usage rawjson.Members) events.Tokens {
-	return events.Tokens{Input: count(usage, "input_tokens"), Output: count(usage, "output_tokens"),
-		CacheRead: count(usage, "cache_read_input_tokens"), CacheWrite: count(usage, "cache_creation_input_tokens")}
-}
-
-// maxCount is the largest number that is exact in every language.
-const maxCount = 1 << 53
-
-// count reads a number of tokens; what is none is 0.
-func count(m rawjson.Members, name string) int64 {
-	raw, _ := m.Get(name)
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 || n > maxCount {
-		return 0
-	}
-	return n
-}
-
-// paid returns what a line says that it cost: those of the first versions do.
-func paid(e *entry) events.Amount {
-	raw, _ := e.Get("costUSD")
-	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
-	if len(raw) == 0 || len(raw) > 32 || len(exponent) > 3 || raw[0] < '0' || raw[0] > '9' {
-		return ""
-	}
-	usd, ok := new(big.Rat).SetString(string(raw))
-	if !ok || usd.Sign() == 0 {
-		return ""
-	}
-	if amount := events.AmountOf(usd); len(amount) <= 64 {
-		return amount
-	}
-	return ""
+	return events.Tokens{Input: agents.Count(usage, "input_tokens"), Output: agents.Count(usage, "output_tokens"),
+		CacheRead: agents.Count(usage, "cache_read_input_tokens"), CacheWrite: agents.Count(usage, "cache_creation_input_tokens")}
 }

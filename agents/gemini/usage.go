@@ -2,9 +2,9 @@ package gemini
 
 import (
 	"cmp"
-	"strconv"
 	"strings"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -15,7 +15,7 @@ import (
 type counts struct{ input, output, cached, thoughts, tool int64 }
 
 func countsOf(m rawjson.Members) counts {
-	return counts{count(m, "input"), count(m, "output"), count(m, "cached"), count(m, "thoughts"), count(m, "tool")}
+	return counts{agents.Count(m, "input"), agents.Count(m, "output"), agents.Count(m, "cached"), agents.Count(m, "thoughts"), agents.Count(m, "tool")}
 }
 
 // tokens are tally's words. What is larger than what should include it stands beside it.
@@ -47,19 +47,6 @@ func (f *fold) spend(s *saying, m message) {
 	if p.Validate() == nil {
 		s.after("cost", p, m.time)
 	}
-}
-
-// maxCount is the largest number that is exact in every language.
-const maxCount = 1 << 53
-
-// count reads a number of tokens; what is none is 0.
-func count(m rawjson.Members, name string) int64 {
-	raw, _ := m.Get(name)
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 || n > maxCount {
-		return 0
-	}
-	return n
 }
 
 // folderIn returns the folder that Gemini CLI tells the model it works in, "" if the text

@@ -1,13 +1,10 @@
 package pi
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"math/big"
 	"slices"
-	"strconv"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
@@ -19,8 +16,8 @@ import (
 // answer goes back to what it took, too.
 func (f *fold) spend(s *saying, copied bool) {
 	usage := s.message.Object("usage")
-	t := events.Tokens{Input: count(usage, "input"), Output: count(usage, "output"), CacheRead: count(usage, "cacheRead"), CacheWrite: count(usage, "cacheWrite")}
-	usd := paid(usage.Object("cost"))
+	t := events.Tokens{Input: agents.Count(usage, "input"), Output: agents.Count(usage, "output"), CacheRead: agents.Count(usage, "cacheRead"), CacheWrite: agents.Count(usage, "cacheWrite")}
+	usd := agents.USD(usage.Object("cost"), "total")
 	if t == (events.Tokens{}) && usd == "" {
 		return
 	}
@@ -45,34 +42,4 @@ func responseOf(e entry) string {
 	raw, _ := e.Get("message")
 	hash := sha256.Sum256(rawjson.AppendCompact(nil, raw))
 	return name + "/" + hex.EncodeToString(hash[:16])
-}
-
-// maxCount is the largest number that is exact in every language.
-const maxCount = 1 << 53
-
-// count reads a number of tokens; what is none is 0.
-func count(m rawjson.Members, name string) int64 {
-	raw, _ := m.Get(name)
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 || n > maxCount {
-		return 0
-	}
-	return n
-}
-
-// paid returns what pi says that an answer cost, in dollars; "" if it does not know.
-func paid(cost rawjson.Members) events.Amount {
-	raw, _ := cost.Get("total")
-	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
-	if len(raw) == 0 || len(raw) > 32 || len(exponent) > 3 || raw[0] < '0' || raw[0] > '9' {
-		return ""
-	}
-	usd, ok := new(big.Rat).SetString(string(raw))
-	if !ok || usd.Sign() == 0 {
-		return ""
-	}
-	if amount := events.AmountOf(usd); len(amount) <= 64 {
-		return amount
-	}
-	return ""
 }

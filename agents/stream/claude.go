@@ -87,6 +87,6 @@ func (f *fold) claudeResult(s *saying) {
 }
 
 func claudeTokens(u rawjson.Members) events.Tokens {
-	return events.Tokens{Input: count(u, "input_tokens"), Output: count(u, "output_tokens"),
-		CacheRead: count(u, "cache_read_input_tokens"), CacheWrite: count(u, "cache_creation_input_tokens")}
+	return events.Tokens{Input: agents.Count(u, "input_tokens"), Output: agents.Count(u, "output_tokens"),
+		CacheRead: agents.Count(u, "cache_read_input_tokens"), CacheWrite: agents.Count(u, "cache_creation_input_tokens")}
 }

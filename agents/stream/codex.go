@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
 )
 
@@ -35,8 +36,8 @@ func (f *fold) codexLine(s *saying) {
 // is the last: they have one response, the thread.
 func (f *fold) codexCost(s *saying, raw events.Raw) {
 	u := s.Object("usage")
-	t := events.Tokens{Input: count(u, "input_tokens"), Output: count(u, "output_tokens"), Reasoning: count(u, "reasoning_output_tokens"),
-		CacheRead: count(u, "cached_input_tokens"), CacheWrite: count(u, "cache_write_input_tokens")}
+	t := events.Tokens{Input: agents.Count(u, "input_tokens"), Output: agents.Count(u, "output_tokens"), Reasoning: agents.Count(u, "reasoning_output_tokens"),
+		CacheRead: agents.Count(u, "cached_input_tokens"), CacheWrite: agents.Count(u, "cache_write_input_tokens")}
 	if cached := t.CacheRead + t.CacheWrite; cached <= t.Input {
 		t.Input -= cached
 	}

@@ -82,9 +82,9 @@ func (f *fold) geminiResult(s *saying) {
 // geminiCost adds what a model took. The input has what was cached in it; what is in the total
 // and in neither the input nor the output was thought.
 func (f *fold) geminiCost(s *saying, key, model string, u rawjson.Members) {
-	in, out := count(u, "input_tokens"), count(u, "output_tokens")
-	thought := max(count(u, "total_tokens")-in-out, 0)
-	t := events.Tokens{Input: in, Output: out + thought, Reasoning: thought, CacheRead: count(u, "cached")}
+	in, out := agents.Count(u, "input_tokens"), agents.Count(u, "output_tokens")
+	thought := max(agents.Count(u, "total_tokens")-in-out, 0)
+	t := events.Tokens{Input: in, Output: out + thought, Reasoning: thought, CacheRead: agents.Count(u, "cached")}
 	if t.CacheRead <= in {
 		t.Input -= t.CacheRead
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"slices"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -46,8 +47,8 @@ func (f *fold) piMessage(s *saying, m rawjson.Members) {
 	f.stop = m.Text("stopReason")
 	raw, _ := m.Get("usage")
 	u := m.Object("usage")
-	t := events.Tokens{Input: count(u, "input"), Output: count(u, "output"), CacheRead: count(u, "cacheRead"), CacheWrite: count(u, "cacheWrite")}
-	f.pay(s, cmp.Or(f.model, "unknown"), piResponse(s.Members, m), t, amountIn(u.Object("cost"), "total"), clone(raw))
+	t := events.Tokens{Input: agents.Count(u, "input"), Output: agents.Count(u, "output"), CacheRead: agents.Count(u, "cacheRead"), CacheWrite: agents.Count(u, "cacheWrite")}
+	f.pay(s, cmp.Or(f.model, "unknown"), piResponse(s.Members, m), t, agents.USD(u.Object("cost"), "total"), clone(raw))
 }
 
 // piResponse returns the id of an answer as the files that pi keeps have it: the provider's, or

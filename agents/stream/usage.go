@@ -2,8 +2,6 @@ package stream
 
 import (
 	"bytes"
-	"math/big"
-	"strconv"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -55,36 +53,6 @@ func (f *fold) cost(s *saying, key string, p *events.CostAccrued) {
 	if p.Validate() == nil {
 		s.after("cost"+key, p)
 	}
-}
-
-// maxCount is the largest number that is exact in every language.
-const maxCount = 1 << 53
-
-// count reads a number of tokens; what is none is 0.
-func count(m rawjson.Members, name string) int64 {
-	raw, _ := m.Get(name)
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 || n > maxCount {
-		return 0
-	}
-	return n
-}
-
-// amountIn reads dollars; "" if there are none. 0 is what is said where no price is known.
-func amountIn(m rawjson.Members, name string) events.Amount {
-	raw, _ := m.Get(name)
-	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
-	if len(raw) == 0 || len(raw) > 32 || len(exponent) > 3 || raw[0] < '0' || raw[0] > '9' {
-		return ""
-	}
-	usd, ok := new(big.Rat).SetString(string(raw))
-	if !ok || usd.Sign() == 0 {
-		return ""
-	}
-	if amount := events.AmountOf(usd); len(amount) <= 64 {
-		return amount
-	}
-	return ""
 }
 
 // clone is a value that outlives its line.

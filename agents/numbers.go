@@ -1,0 +1,41 @@
+package agents
+
+import (
+	"bytes"
+	"math/big"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// maxCount is the largest number that is exact in every language.
+const maxCount = 1 << 53
+
+// Count reads a number of tokens. What is none, is negative or is beyond 2^53 is 0.
+func Count(m rawjson.Members, name string) int64 {
+	raw, _ := m.Get(name)
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < 0 || n > maxCount {
+		return 0
+	}
+	return n
+}
+
+// USD reads an amount of dollars; "" if there is none. 0 is what agents say where they know
+// no price: it is none.
+func USD(m rawjson.Members, name string) events.Amount {
+	raw, _ := m.Get(name)
+	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
+	if len(raw) == 0 || len(raw) > 32 || len(exponent) > 3 || raw[0] < '0' || raw[0] > '9' {
+		return ""
+	}
+	usd, ok := new(big.Rat).SetString(string(raw))
+	if !ok || usd.Sign() == 0 {
+		return ""
+	}
+	if amount := events.AmountOf(usd); len(amount) <= 64 {
+		return amount
+	}
+	return ""
+}
