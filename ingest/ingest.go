@@ -43,7 +43,7 @@ type Options struct {
 	Namespace string // of the sessions; default events.DefaultNamespace
 	Sources   []Source
 	Redactor  *redact.Redactor // nil: lines are stored as they are
-	State     string           // file in which is kept how far was read; "": none
+	State     string           // file in which is kept how far was read; "": none, and with Once all is read
 	Once      bool             // Run returns when everything that is there is durable
 
 	// Quiet is after which time without a line an agent is asked what follows from that.
@@ -139,7 +139,10 @@ func New(o Options) (*Ingester, error) {
 		due: make(map[fileKey]time.Time), said: make(map[string]bool)}
 	in.pool.init()
 	t := o.Tail
-	t.State, t.Once, t.MaxLine, t.Resume, t.Whole = o.State, o.Once, maxLine, in.resume, isWhole
+	t.State, t.Once, t.MaxLine, t.Whole = o.State, o.Once, maxLine, isWhole
+	if o.State != "" || !o.Once { // else all is read, and each line compared with the log
+		t.Resume = in.resume
+	}
 	t.Follows = in.follows
 	if !brokenOrder {
 		t.Order = in.order

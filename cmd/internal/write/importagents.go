@@ -83,6 +83,10 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files app.AgentFi
 		o.Redactor = r
 	}
 	o.Report = func(p ingest.Problem) {
+		if p.Taken {
+			report.Notes = append(report.Notes, formats.Problem{File: p.File, Reason: reasonOf(p)})
+			return
+		}
 		report.Problems = append(report.Problems, formats.Problem{File: p.File, Reason: reasonOf(p)})
 	}
 	in, err := ingest.New(o)
