@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,23 +20,44 @@ import (
 )
 
 func newVerify(a *app.App) *cobra.Command {
-	return &cobra.Command{
+	isAgents := false
+	cmd := &cobra.Command{
 		Use: "verify", Short: "Fold everything from zero and compare it with what is stored", Args: cobra.NoArgs,
 		Long: `Read the whole log, fold it from zero, and compare that with every view: the rows
 of the catalog, the turns that are searched, the snapshots. Nothing is changed. A
 damaged record and the first difference of each view are named, and the exit code
-is 5. Views that differ are mended by rebuild; the log itself is the truth.`,
-		Example: app.Examples("tally verify", "tally verify -o json", "tally verify --progress plain"),
+is 5. Views that differ are mended by rebuild; the log itself is the truth.
+
+With --agents the files in which agents keep their sessions are compared with what the
+log has of them, too, byte for byte. A file that went on since is equal as far as the
+log has it; one that is gone, or of which secrets were taken out, is counted.`,
+		Example: app.Examples("tally verify", "tally verify -o json", "tally verify --agents"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.WithStillStore(cmd.Context(), func(st *tally.Store) error {
 				v, err := verify(cmd.Context(), a, st)
 				if err != nil {
 					return err
 				}
-				return report(a, v)
+				all := verified{Verified: v}
+				if isAgents {
+					c, found, err := verifyAgents(cmd.Context(), st, os.Getenv)
+					if err != nil {
+						return err
+					}
+					all.Agents, all.Findings = &c, append(all.Findings, found...)
+				}
+				return report(a, all)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&isAgents, "agents", false, "compare the files of agents that are there, too")
+	return cmd
+}
+
+// verified is what verify prints with -o json.
+type verified struct {
+	projector.Verified
+	Agents *compared `json:"agents,omitempty"`
 }
 
 func verify(ctx context.Context, a *app.App, st *tally.Store) (projector.Verified, error) {
@@ -88,7 +110,7 @@ func unsettled(ctx context.Context, l interface {
 	return "", err
 }
 
-func report(a *app.App, v projector.Verified) error {
+func report(a *app.App, v verified) error {
 	if a.Format != cli.Text {
 		if err := cli.WriteJSON(a.Out, a.Format, v); err != nil {
 			return err
@@ -102,6 +124,9 @@ func report(a *app.App, v projector.Verified) error {
 			verdict = plain.Count(len(v.Findings), "finding")
 		}
 		a.Say("%s, %s, %s: %s", plain.Count(v.Records, "record"), plain.Count(v.Sessions, "session"), plain.Count(v.Snapshots, "snapshot"), verdict)
+		if v.Agents != nil {
+			a.Say("%s", v.Agents.text())
+		}
 	}
 	if len(v.Findings) > 0 {
 		return cli.Silent(cli.Integrity)
