@@ -44,7 +44,7 @@ type doc struct {
 func newRig(t testing.TB, opts func(*Options)) *rig {
 	t.Helper()
 	base := t.TempDir()
-	r := &rig{t: t, dir: filepath.Join(base, "root"), state: filepath.Join(base, "state", "tail.state"), opts: opts,
+	r := &rig{t: t, dir: filepath.Join(base, "followed"), state: filepath.Join(base, "state", "tail.state"), opts: opts,
 		now: time.Now(), docs: make(map[string]*doc), was: make(map[*Batch][]byte)}
 	must(t, os.Mkdir(r.dir, 0o700))
 	t.Cleanup(func() { r.close() })

@@ -36,7 +36,7 @@ func TestLaw(t *testing.T) {
 		base, err := os.MkdirTemp("", "tail-law")
 		must(t, err)
 		defer os.RemoveAll(base)
-		r := &rig{t: fataler{t, rt}, dir: filepath.Join(base, "root"), state: filepath.Join(base, "state"), now: time.Now(),
+		r := &rig{t: fataler{t, rt}, dir: filepath.Join(base, "followed"), state: filepath.Join(base, "state"), now: time.Now(),
 			docs: make(map[string]*doc), was: make(map[*Batch][]byte)}
 		must(t, os.Mkdir(r.dir, 0o700))
 		defer r.kill()

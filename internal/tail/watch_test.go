@@ -140,7 +140,7 @@ func TestKick(t *testing.T) {
 		r.append(fmt.Sprintf("f%d.jsonl", i), "2\n")
 	}
 	r.write("new/er/k.jsonl", "1\n")
-	for _, path := range []string{"/etc/passwd", r.path("new/er/k.jsonl"), r.path("../state/tail.state"), r.path("none/x"), r.dir, "", r.dir + "/../root/f1.jsonl"} {
+	for _, path := range []string{"/etc/passwd", r.path("new/er/k.jsonl"), r.path("../state/tail.state"), r.path("none/x"), r.dir, "", r.dir + "/../followed/f1.jsonl"} {
 		r.tail.Kick(path)
 	}
 	var b *Batch

@@ -1,0 +1,169 @@
+package tail
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// addFolder begins to follow a folder: it is watched first and listed then, so that what is
+// made in between is seen.
+func (t *Tailer) addFolder(k key) {
+	d := t.folders[k]
+	if d == nil {
+		if t.isFull() {
+			return
+		}
+		d = &folder{key: k, files: make(map[string]*file)}
+		t.folders[k] = d
+		t.unwatched++
+		if parent := t.folders[key{k.root, path.Dir(k.rel)}]; parent != d {
+			d.parent = parent
+			parent.below(d)
+		}
+	}
+	t.addWatch(d)
+	t.agendaList(d)
+}
+
+func (t *Tailer) agendaList(d *folder) {
+	if !d.queued {
+		d.queued = true
+		t.agenda.lists = append(t.agenda.lists, d)
+	}
+}
+
+// dropFolder ends following a folder that is not there any more, and those in it: a watch
+// that is left would be one of the folder's new name, if it was renamed.
+func (t *Tailer) dropFolder(d *folder) {
+	for below := range d.folders {
+		t.dropFolder(below)
+	}
+	t.unwatch(d)
+	t.unwatched--
+	delete(t.folders, d.key)
+	if d.parent != nil {
+		delete(d.parent.folders, d)
+	}
+	t.clear(d.key)
+	for _, f := range d.files {
+		t.miss(f)
+	}
+}
+
+// lookAtFolder has a folder listed whose time is another than when it was listed. The first
+// listing with the same time before and after is not the last one: a change right behind it
+// can have that time too.
+func (t *Tailer) lookAtFolder(d *folder) {
+	if t.folders[d.key] != d {
+		return
+	}
+	info, err := os.Lstat(d.root.full(d.rel))
+	if d.rel == "." && err == nil {
+		info, err = os.Stat(d.root.path)
+	}
+	switch {
+	case err != nil && isNotThere(err) || err == nil && !info.IsDir():
+		t.dropFolder(d)
+	case err != nil:
+		t.fail(d.key, err)
+	default:
+		if !d.watched {
+			t.addWatch(d)
+		}
+		at := info.ModTime().UnixNano()
+		if at == d.time && d.settled || t.o.Now().Before(d.earlier) {
+			return
+		}
+		d.settled = at == d.time
+		if at != d.time {
+			d.recent = t.o.Now()
+		}
+		d.time = at
+		t.agendaList(d)
+		if !d.watched {
+			t.agendaFiles(d)
+		}
+	}
+}
+
+// list looks at the next names of a folder.
+func (t *Tailer) list(d *folder) {
+	a := &t.agenda
+	if t.folders[d.key] != d {
+		t.listed(d, nil)
+		return
+	}
+	if a.open == nil {
+		a.began = t.o.Now()
+		if err := t.beginList(d); err != nil {
+			t.listed(d, err)
+			return
+		}
+	}
+	entries, err := a.open.ReadDir(step)
+	for _, e := range entries {
+		if d.files[e.Name()] == nil {
+			t.lookAtEntry(d, e)
+		}
+	}
+	if err != nil {
+		t.listed(d, err)
+	}
+}
+
+func (t *Tailer) beginList(d *folder) error {
+	if d.root.dir == nil {
+		return fs.ErrNotExist
+	}
+	open, err := d.root.dir.OpenFile(filepath.FromSlash(d.rel), openFlags, 0)
+	if err != nil {
+		return err
+	}
+	info, err := open.Stat()
+	if err != nil {
+		open.Close()
+		return err
+	}
+	if d.time == 0 {
+		d.time, d.recent = info.ModTime().UnixNano(), later(d.recent, info.ModTime())
+	}
+	t.agenda.open = open
+	return nil
+}
+
+// listed ends the listing of a folder. One that takes long is not listed again at once.
+func (t *Tailer) listed(d *folder, err error) {
+	a := &t.agenda
+	if a.open != nil {
+		a.open.Close()
+		a.open = nil
+	}
+	a.lists = a.lists[1:]
+	d.queued = false
+	if took := t.o.Now().Sub(a.began); took > 0 {
+		d.earlier = t.o.Now().Add(10 * took)
+	}
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		t.clear(d.key)
+	case isNotThere(err):
+		d.settled, d.time = false, 0 // the next look at its time says more
+	default:
+		d.settled, d.time = false, 0
+		t.fail(d.key, err)
+	}
+}
+
+// lookAtEntry looks at a name that a listing has and that is not known.
+func (t *Tailer) lookAtEntry(d *folder, e fs.DirEntry) {
+	k := key{d.root, d.join(e.Name())}
+	if e.IsDir() && t.folders[k] != nil {
+		return
+	}
+	info, err := e.Info()
+	t.found(d, k, info, err)
+}
