@@ -87,9 +87,7 @@ func TestFaults(t *testing.T) {
 	change("replaced by rename", prompts(0, 4), prompts(0, 2)+prompts(7, 3), (*rig).write)
 	change("another end of the last line", prompts(0, 2), strings.TrimSuffix(prompts(0, 2), "\n")+"\r\n", (*rig).write)
 	t.Run("A13 64 MiB line", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("takes seconds")
-		}
+		testkit.Long(t)
 		testkit.NotUnderRace(t)
 		r := newRig(t, t.TempDir(), ofClaude)
 		content := prompts(0, 1) + uuid("l", `,"x":"`+strings.Repeat("x", 64<<20)+`"`) + "\n" + prompts(1, 1)

@@ -66,9 +66,7 @@ var shownSecrets = []string{"aladdin:opensesame@", "YWxhZGRpbjpvcGVuc2VzYW1l", "
 // At most one hit in 10 MB of source is false. (Names of more folders in
 // REDACT_CORPUS, with -v: each hit is printed.)
 func TestFalseHitsInSource(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads all of Go's source")
-	}
+	testkit.Long(t)
 	roots := []string{filepath.Join(goroot(t), "src")}
 	if more := os.Getenv("REDACT_CORPUS"); more != "" {
 		roots = append(roots, strings.Split(more, ":")...)

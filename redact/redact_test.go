@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/redact"
 )
 
@@ -166,9 +167,7 @@ func TestMarksStay(t *testing.T) {
 // A line sixteen times as long takes about sixteen times as long, up to 64 MiB: of
 // words that begin many rules, of escapes, of openings of strings.
 func TestLinear(t *testing.T) {
-	if testing.Short() {
-		t.Skip("lines of 64 MiB")
-	}
+	testkit.Long(t)
 	r := mustNew(t, redact.Options{Values: map[string]string{"V": "sk-ant-sk-ant"}})
 	for _, unit := range []string{"a", `\n`, `\u0041`, "-sk-ant-", "://a:", ".eyJhbGciOiJIUzI1NiJ9", "-----BEGIN PRIVATE KEY-----", "-glpat-1a2b3c4d5e",
 		"authorization: bearer ", "&token=", `\\\\`, `{"a":`, "AKIA0123456789ABCDEF ", "[redacted:x]", "]"} {

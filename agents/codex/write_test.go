@@ -3,17 +3,13 @@ package codex_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/agents/codex"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit"
 	"pgregory.net/rapid"
 )
 
@@ -147,34 +143,6 @@ func TestIsToldAgain(t *testing.T) {
 	} {
 		if got := codex.IsToldAgain([]byte(c.line), []byte(c.next)); got != c.want {
 			t.Errorf("%s, %s: %v", c.line, c.next, got)
-		}
-	}
-}
-
-// With TALLY_CODEX_HOME a rollout of each recorded thread is written there, for a real Codex
-// to resume.
-func TestWriteForCodex(t *testing.T) {
-	home := os.Getenv("TALLY_CODEX_HOME")
-	testkit.Needs(t, home != "" || os.Getenv("CI") != "", "a folder in TALLY_CODEX_HOME")
-	if home == "" {
-		t.Skip("a real Codex is not at hand")
-	}
-	for _, files := range recordings(t) {
-		s := store(t, files)
-		for i, session := range s.sessions() {
-			from := strings.TrimPrefix(session, "codex/")
-			r := codex.Rollout{Thread: from[:24] + strings.Repeat(string(rune('a'+i%6)), 12), From: from, Began: time.Now(), Lines: s.lines(session)}
-			content, err := r.Append(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			name := filepath.Join(home, r.Name(time.UTC))
-			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 }
