@@ -54,19 +54,19 @@ type listed struct {
 const firstPage = 100
 
 func newLs(a *app.App) *cobra.Command {
-	q := catalog.Query{Sort: catalog.ByHead}
+	q := catalog.Query{Sort: catalog.ByActive}
 	var since, until, cwd string
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the sessions, the one written to last first", Args: cobra.NoArgs,
-		Long: `List the sessions, the one written to last first, from the catalog: a view that the
-owner of the store keeps up to date, and that is read without opening the store if
-nobody owns it.
+		Use: "ls", Short: "List the sessions, the one last active first", Args: cobra.NoArgs,
+		Long: `List the sessions, the one last active first, from the catalog: a view that the owner
+of the store keeps up to date, and that is read without opening the store if nobody
+owns it.
 
 TITLE is the title, else the goal of a simulation, else the first line that a user
-said. ACTIVE is the latest time that the records of a session say. An import keeps
-their times, so ACTIVE need not descend unless --sort active asks for it; HEAD, the
-offset of the last record, does. Of a session of an agent TURNS are those of its
-conversation, without what it logs and what its sub-agents say.
+said. ACTIVE is the latest time that the records of a session say; an import keeps
+their times. --sort last has the session first to which a record came last, whatever
+that says. Of a session of an agent TURNS are those of its conversation, without what
+it logs and what its sub-agents say.
 
 USD is what was reported; ~ is computed at list prices (tally cost --help), of what says
 no USD; ? is what nobody knows, and a dash is that nothing else was spent.
@@ -108,7 +108,7 @@ pipe nothing is cut.`,
 	f.StringVar(&q.Project, "project", "", "only those of this project")
 	f.Float64Var(&q.MinCost, "min-cost", 0, "only those that cost so many USD or more")
 	f.StringVar(&q.Parent, "parent", "", "only those that this session started, and its forks")
-	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByHead, catalog.ByActive, catalog.ByCreated, catalog.ByCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "last, active, created, cost, turns, records or id")
+	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByActive, catalog.ByHead, catalog.ByCreated, catalog.ByCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "active, last, created, cost, turns, records or id")
 	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
 	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
 	return cmd
