@@ -277,7 +277,7 @@ func (st *Store) newest(ctx context.Context, sub events.Subject) (newest, error)
 	}
 	if n.exists && n.rev.Meta.ExpiresAt != "" {
 		var now time.Time
-		now, err = st.logTime(ctx)
+		now, err = st.LogTime(ctx)
 		n.exists = err == nil && !n.rev.Expired(now)
 		return n, err
 	}

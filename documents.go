@@ -48,7 +48,7 @@ func (st *Store) unexpired(ctx context.Context, list []projector.DocumentListed)
 	if !slices.ContainsFunc(list, func(d projector.DocumentListed) bool { return !d.ExpiresAt.IsZero() }) {
 		return list, nil
 	}
-	now, err := st.logTime(ctx)
+	now, err := st.LogTime(ctx)
 	return slices.DeleteFunc(list, func(d projector.DocumentListed) bool { return !d.ExpiresAt.IsZero() && !d.ExpiresAt.After(now) }), err
 }
 
@@ -109,7 +109,7 @@ func (l *lister) add(ctx context.Context, sub events.Subject) error {
 		return nil
 	}
 	if !q.Deleted && !d.ExpiresAt.IsZero() {
-		if now, err := l.st.logTime(ctx); err != nil || !d.ExpiresAt.After(now) {
+		if now, err := l.st.LogTime(ctx); err != nil || !d.ExpiresAt.After(now) {
 			return err
 		}
 	}

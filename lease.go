@@ -106,7 +106,7 @@ func (d *Documents) leaseIn(ctx context.Context, o *projector.Outline) (Lease, e
 	if len(raw) == 0 || json.Unmarshal(raw, &stored) != nil || stored == nil {
 		return Lease{}, nil
 	}
-	now, err := d.st.logTime(ctx)
+	now, err := d.st.LogTime(ctx)
 	until, ok := stored.Until.Time()
 	if err != nil || !ok || !until.After(now) {
 		return Lease{}, err
@@ -143,7 +143,7 @@ func (d *Documents) change(ctx context.Context, kind, id string, decide func(now
 		if err != nil {
 			return nil, err
 		}
-		now, err := d.st.logTime(ctx)
+		now, err := d.st.LogTime(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -164,10 +164,10 @@ type logClock struct {
 	since time.Time  // when that was, by the clock of this machine that nobody sets
 }
 
-// logTime is the time by the log: when its newest record was recorded, and what passed
+// LogTime is the time by the log: when its newest record was recorded, and what passed
 // since the store was first asked. A clock that is set back changes nothing, and one
-// that is set forth nothing until a record is dated by it.
-func (st *Store) logTime(ctx context.Context) (time.Time, error) {
+// that is set forth nothing until a record is dated by it. Leases and deadlines are over by it.
+func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	newest := time.Time{}
 	for rec, err := range st.Log.ReadBack(ctx, events.Range{Limit: 1}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
