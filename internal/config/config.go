@@ -49,6 +49,7 @@ type Config struct {
 	Notices       []Notice
 
 	home    string // "": not known
+	outside string // the namespace as it would be without the project
 	said    map[string]string
 	origins map[string]origin
 	files   []File
@@ -110,6 +111,7 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 			return c, err
 		}
 	}
+	c.outside = c.said["namespace"]
 	path, err := findUp(dir)
 	if err != nil {
 		return c, err

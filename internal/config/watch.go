@@ -81,6 +81,10 @@ func (c *Config) takeWatch(path, text string, value any) error {
 		if w.Root == "" {
 			return &Error{File: path, Line: w.Origin.Line, Field: watchSection + ".root", Reason: "missing: want a folder"}
 		}
+		if c.isProjects(path) && !isWithin(c.Project, w.Root) {
+			return &Error{File: path, Line: w.Origin.Line, Field: watchSection + ".root",
+				Reason: w.Root + " is outside of the project: only your own config.toml may name it, or the call"}
+		}
 		c.Watch = append(c.Watch, w)
 	}
 	return nil
