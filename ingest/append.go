@@ -202,14 +202,19 @@ func isWait(err error) bool {
 	return false
 }
 
-// blocked notes whether the log takes anything.
+// blocked notes whether the log takes anything, and tells if that is news.
 func (in *Ingester) blocked(err error) {
+	isNews := false
 	in.count(func(s *Status) {
-		if err != nil && s.Blocked == nil {
+		isNews = (err != nil) != (s.Blocked != nil)
+		if err != nil && isNews {
 			s.Since = in.o.now()
 		}
 		s.Blocked = err
 	})
+	if isNews && in.o.Blocked != nil {
+		in.o.Blocked()
+	}
 }
 
 // placed notes where the lines of the series stand in the log. If appends of others stand

@@ -48,6 +48,9 @@ func TestFaults(t *testing.T) {
 		if r.store.tries < 2 {
 			t.Errorf("tried %d times", r.store.tries)
 		}
+		if n := r.blocked.Load(); n != 2 {
+			t.Errorf("told %d times: want that it is full, and that it is not, each once", n)
+		}
 		r.check(t.TempDir())
 	})
 	t.Run("A13 lost state", func(t *testing.T) {

@@ -54,6 +54,9 @@ type Options struct {
 	// Report is told what somebody should know of, by one goroutine at a time, and shall not
 	// call the Ingester. Default: nobody.
 	Report func(Problem)
+	// Blocked is told when the log takes nothing any more, and when it does again, perhaps by
+	// several goroutines: the Ingester's Blocked says what is so. Default: nobody.
+	Blocked func()
 
 	now func() time.Time // for tests; default time.Now
 }

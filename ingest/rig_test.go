@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallylog/tally/agents"
@@ -44,6 +45,7 @@ type rig struct {
 	store    *store
 	redactor *redact.Redactor
 	problems []Problem
+	blocked  atomic.Int64 // how often it was told that the log takes nothing, or does again
 }
 
 func newRig(t fataler, dir string, agent agents.Agent) *rig {
@@ -114,7 +116,7 @@ func (r *rig) try(ctx context.Context) error {
 	l := r.open()
 	defer l.Close()
 	in, err := New(Options{Log: l, Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true, Redactor: r.redactor,
-		Report: func(p Problem) { r.problems = append(r.problems, p) }, Tail: tail.Options{Grace: time.Nanosecond}})
+		Report: func(p Problem) { r.problems = append(r.problems, p) }, Blocked: func() { r.blocked.Add(1) }, Tail: tail.Options{Grace: time.Nanosecond}})
 	if err != nil {
 		r.t.Fatalf("%v", err)
 	}

@@ -23,10 +23,9 @@ const (
 	someBytes  = 4 << 20  // of one request
 	mostBytes  = 16 << 20 // of one that follows a request which brought nothing; above the largest message there can be
 
-	silence   = 10 * time.Second       // after which a server that owes an answer is given up
-	heartbeat = 2 * time.Second        // of a live request
-	expiry    = 30 * time.Second       // of a live request
-	watchStep = 200 * time.Millisecond // between looks at the connection while waiting
+	silence   = 10 * time.Second // after which a server that owes an answer is given up
+	heartbeat = 2 * time.Second  // of a live request
+	expiry    = 30 * time.Second // of a live request
 )
 
 // errMoved ends a live consumer: its segment gets no more messages.

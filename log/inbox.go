@@ -17,7 +17,8 @@ type clientInbox struct {
 	nc         *nats.Conn
 	prefix     string
 	live       bool
-	reconnects uint64 // of the connection, when the consumer was made
+	reconnects uint64           // of the connection, when the consumer was made
+	lost       chan nats.Status // of the connection, when it is not what it was
 	sub        *nats.Subscription
 	arrived    chan *nats.Msg
 }
@@ -28,6 +29,7 @@ func newClientInbox(nc *nats.Conn, live bool, reconnects uint64) (*clientInbox, 
 	if in.sub, err = nc.ChanSubscribe(in.prefix+".*", in.arrived); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
+	in.lost = nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	return in, nil
 }
 
@@ -59,31 +61,37 @@ func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.M
 	if in.live {
 		patience = 3 * heartbeat
 	}
-	since := time.Now()
-	watch := time.NewTicker(watchStep)
-	defer watch.Stop()
-	for {
-		select {
-		case m := <-in.arrived:
-			return m, nil
-		case <-moved:
-			return nil, errMoved
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-watch.C:
-		}
-		switch {
-		case in.nc.IsClosed():
-			return nil, errHungUp
-		case !in.nc.IsConnected() || in.nc.Stats().Reconnects != in.reconnects:
-			return nil, fmt.Errorf("%w: the connection was lost", ErrUnavailable)
-		case time.Since(since) > patience:
-			return nil, fmt.Errorf("%w: the server is silent", ErrUnavailable)
-		}
+	if !in.nc.IsConnected() || in.nc.Stats().Reconnects != in.reconnects { // before anybody listened
+		return nil, in.errLost()
+	}
+	silent := time.NewTimer(patience)
+	defer silent.Stop()
+	select {
+	case m := <-in.arrived:
+		return m, nil
+	case <-moved:
+		return nil, errMoved
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-in.lost:
+		return nil, in.errLost()
+	case <-silent.C:
+		return nil, fmt.Errorf("%w: the server is silent", ErrUnavailable)
 	}
 }
 
-func (in *clientInbox) close() { in.sub.Unsubscribe() }
+// errLost says what became of a connection that is not what it was.
+func (in *clientInbox) errLost() error {
+	if in.nc.IsClosed() {
+		return errHungUp
+	}
+	return fmt.Errorf("%w: the connection was lost", ErrUnavailable)
+}
+
+func (in *clientInbox) close() {
+	in.nc.RemoveStatusListener(in.lost)
+	in.sub.Unsubscribe()
+}
 
 // incomingOf reads what a consumer says about a message, in its reply subject:
 // $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.

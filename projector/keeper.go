@@ -68,6 +68,7 @@ type Keeper struct {
 	reachedID   string
 	news        bool // since the cursor was read
 	changed     map[events.Subject]*change
+	aged        time.Time // nothing that changed is of age before; zero: nothing comes of age
 	quarantined map[events.Subject]bool
 	heads       map[events.Subject]int64 // bytes of the heads written last, if they are large
 	sizes       sizes
@@ -112,21 +113,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return k.leave(last)
 }
 
-// follow takes records as they come. Ages are looked at between them, at least
-// once a second.
+// follow takes records as they come, and writes between them what is of age.
 func (k *Keeper) follow(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	if age := k.Policy.Age; age > 0 && age < time.Second {
-		tick.Reset(age)
-	}
-	defer tick.Stop()
 	for {
 		for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
 			if err := k.take(ctx, rec, err); err != nil {
 				return err
 			}
 		}
-		if err := k.await(ctx, tick.C); err != nil {
+		if err := k.await(ctx); err != nil {
 			return err
 		}
 	}
@@ -134,18 +129,36 @@ func (k *Keeper) follow(ctx context.Context) error {
 
 // await returns when there are records to be read, and writes what is of age until
 // then.
-func (k *Keeper) await(ctx context.Context, tick <-chan time.Time) error {
+func (k *Keeper) await(ctx context.Context) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	came := make(chan error, 1)
 	go func() { came <- k.Pace.await(waiting, k.Log, k.reached) }()
+	age := time.NewTimer(k.untilAged())
+	defer age.Stop()
 	for {
 		select {
 		case err := <-came:
 			return err
-		case <-tick:
+		case <-age.C:
 			k.writeAged(ctx)
+			age.Reset(k.untilAged())
 		}
+	}
+}
+
+// untilAged is how long nothing comes of age.
+func (k *Keeper) untilAged() time.Duration {
+	if k.aged.IsZero() {
+		return math.MaxInt64
+	}
+	return k.aged.Sub(k.Now())
+}
+
+// ages notes that something comes of age that was changed at a time.
+func (k *Keeper) ages(at time.Time) {
+	if of := at.Add(k.Policy.Age); k.Policy.Age >= 0 && (k.aged.IsZero() || of.Before(k.aged)) {
+		k.aged = of
 	}
 }
 
@@ -229,6 +242,7 @@ func (k *Keeper) count(rec events.Record) {
 	c.records++
 	c.bytes += int64(len(rec.Data))
 	c.last, c.at, c.seen = rec.Offset, k.Now(), true
+	k.ages(c.at)
 }
 
 // keepTargets writes the states that a rewind and a fork go back to: somebody is
@@ -256,14 +270,22 @@ func (k *Keeper) forgetPurged(ctx context.Context, rec events.Record) {
 	}
 }
 
+// writeAged writes what is of age. The next time is not at once, so that what comes of age
+// within a moment is looked for once. What is not worthwhile waits for another record.
 func (k *Keeper) writeAged(ctx context.Context) {
-	if k.Policy.Age < 0 {
-		return
-	}
+	now := k.Now()
+	k.aged = time.Time{}
 	for sub, c := range k.changed {
-		if c.records > 0 && k.Now().Sub(c.at) >= k.Policy.Age && k.worthwhile(sub, largeWhenIdle) {
+		switch {
+		case c.records == 0:
+		case now.Sub(c.at) < k.Policy.Age:
+			k.ages(c.at)
+		case k.worthwhile(sub, largeWhenIdle):
 			k.write(ctx, sub)
 		}
+	}
+	if soon := k.Now().Add(min(time.Second, k.Policy.Age)); !k.aged.IsZero() && k.aged.Before(soon) {
+		k.aged = soon
 	}
 }
 
@@ -453,9 +475,11 @@ func (k *Keeper) resume(ctx context.Context) error {
 		return nil
 	}
 	k.reached, k.reachedID = events.Offset(st.Offset), st.EventID
+	now := k.Now()
 	for _, c := range st.Changed {
 		if sub, err := events.ParseNATS(c.Subject); err == nil {
-			k.changed[sub] = &change{records: c.Records, bytes: c.Bytes, last: events.Offset(c.Last), at: k.Now()}
+			k.changed[sub] = &change{records: c.Records, bytes: c.Bytes, last: events.Offset(c.Last), at: now}
+			k.ages(now)
 		}
 	}
 	return nil

@@ -33,6 +33,7 @@ type bench struct {
 	store *counted
 	warn  warnings
 	dir   string
+	now   func() time.Time // of keepers; nil: time.Now
 }
 
 // counted counts what is put, and refuses it if told to.
@@ -63,7 +64,7 @@ func onBench(t *testing.T, run func(*bench)) {
 // keep starts a keeper; stop ends it as a process that leaves does.
 func (b *bench) keep(p projector.Policy) (stop func()) {
 	b.t.Helper()
-	k := &projector.Keeper{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger()}
+	k := &projector.Keeper{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger(), Now: b.now}
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
@@ -196,6 +197,35 @@ func TestKeeperLooksAtAges(t *testing.T) {
 			b.t.Errorf("%d snapshots of what did not change", b.store.puts)
 		}
 		stop()
+	})
+}
+
+// A keeper of sessions that rest does not look at them before one is of age, and then at
+// those that come of age within a moment together.
+func TestKeeperRests(t *testing.T) {
+	onBench(t, func(b *bench) {
+		looks := 0
+		b.now = func() time.Time { looks++; return time.Now() }
+		defer b.keep(projector.Policy{Age: time.Minute})()
+		b.turns(s1, 1)
+		time.Sleep(500 * time.Millisecond)
+		b.turns(s2, 1)
+		looks = 0
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		if looks > 0 {
+			t.Errorf("the clock was looked at %d times while nothing came of age", looks)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		b.must(s1, 1)
+		b.must(s2, 2)
+		looks = 0
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if looks > 0 {
+			t.Errorf("the clock was looked at %d times while nothing had changed", looks)
+		}
 	})
 }
 

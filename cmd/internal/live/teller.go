@@ -26,6 +26,7 @@ import (
 type teller struct {
 	app  *app.App
 	once bool
+	news chan struct{} // there may be something to say
 
 	mu        sync.Mutex // guards what follows
 	places    []place
@@ -42,7 +43,7 @@ type teller struct {
 }
 
 func newTeller(a *app.App, once bool) *teller {
-	return &teller{app: a, once: once, sessions: make(map[events.Subject]*told)}
+	return &teller{app: a, once: once, news: make(chan struct{}, 1), sessions: make(map[events.Subject]*told)}
 }
 
 // format is how things are said: what has no end is no document.
@@ -218,6 +219,22 @@ func (t *teller) seen(sub events.Subject, evs []events.Event, ack log.Ack, added
 		s.queued = true
 		t.changed = append(t.changed, s)
 	}
+	t.wake()
+}
+
+// wake has it looked at what there is to say.
+func (t *teller) wake() {
+	select {
+	case t.news <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// isCalm reports whether there is nothing to say before it is woken.
+func (t *teller) isCalm() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.caughtUp && !t.isBlocked && len(t.changed) == 0
 }
 
 // latest is what was appended last.
@@ -287,7 +304,8 @@ const (
 	settled = time.Second
 )
 
-// follow says what changes, until it is stopped.
+// follow says what changes, until it is stopped. It does nothing while nothing happens: a
+// watch rests most of the day.
 func (t *teller) follow(f *following) (stop func()) {
 	t.mu.Lock()
 	t.appended = time.Now()
@@ -297,18 +315,11 @@ func (t *teller) follow(f *following) (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		var kept anchor
-		tick := time.NewTicker(pace)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				t.tick(f, progress)
-				if now := t.latest(); now != kept {
-					kept = now
-					_ = f.keep() // without it more is asked of the log the next time
-				}
-			case <-done:
-				return
+		for t.await(done) {
+			t.tick(f, progress)
+			if now := t.latest(); now != kept {
+				kept = now
+				_ = f.keep() // without it more is asked of the log the next time
 			}
 		}
 	})
@@ -321,6 +332,24 @@ func (t *teller) follow(f *following) (stop func()) {
 			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
 		}
 		t.sayChanges()
+	}
+}
+
+// await returns true when there may be something to say, and what comes within a moment with
+// it; false when done is closed.
+func (t *teller) await(done <-chan struct{}) bool {
+	if t.isCalm() {
+		select {
+		case <-t.news:
+		case <-done:
+			return false
+		}
+	}
+	select {
+	case <-time.After(pace):
+		return true
+	case <-done:
+		return false
 	}
 }
 

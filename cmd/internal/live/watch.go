@@ -246,7 +246,7 @@ func (f *following) begin(ctx context.Context) error {
 
 // options say what is followed for a group.
 func (f *following) options(g *group, remembers bool) ingest.Options {
-	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.teller.problem, Tail: tail.Options{Since: f.since}}
+	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.teller.problem, Blocked: f.teller.wake, Tail: tail.Options{Since: f.since}}
 	byID := make(map[string]place)
 	for _, p := range g.places {
 		o.Sources = append(o.Sources, p.source())
