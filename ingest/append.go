@@ -78,7 +78,7 @@ func (w *writer) to(f *file, id string) error {
 	if err := w.joined(f, id); err != nil {
 		return err
 	}
-	s, err := w.in.session(w.ctx, w.own.agent, id, w.own.sub.ID, true)
+	s, err := w.in.session(w.ctx, w.own.agent, events.Session(w.own.sub.Namespace, id), w.own.sub, true)
 	if err == nil {
 		w.s = s
 	}
@@ -180,15 +180,26 @@ func (w *writer) flush() error {
 
 // append appends the series until the log takes it, or says why it never will.
 func (w *writer) append(expect log.Expect) (ack log.Ack, added int, err error) {
-	for try := 0; ; try++ {
-		ack, n, err := w.in.o.Log.AppendSeries(w.ctx, w.s.sub, expect, w.series...)
+	err = w.in.patiently(w.ctx, func() error {
+		var n int
+		var err error
+		ack, n, err = w.in.o.Log.AppendSeries(w.ctx, w.s.sub, expect, w.series...)
 		added += n
-		if err == nil || !isWait(err) || w.ctx.Err() != nil {
-			w.in.blocked(nil)
-			return ack, added, err
+		return err
+	})
+	return ack, added, err
+}
+
+// patiently asks the log for something until it answers, or says why it never will.
+func (in *Ingester) patiently(ctx context.Context, ask func() error) error {
+	for try := 0; ; try++ {
+		err := ask()
+		if err == nil || !isWait(err) || ctx.Err() != nil {
+			in.blocked(nil)
+			return err
 		}
-		w.in.blocked(err)
-		pause(w.ctx, try)
+		in.blocked(err)
+		pause(ctx, try)
 	}
 }
 
@@ -256,7 +267,8 @@ func (s *session) focus(ctx context.Context, src Reader) error {
 
 // writer returns what appends to a session.
 func (in *Ingester) writer(ctx context.Context, agent agents.Agent, id string, force bool) (*writer, error) {
-	s, err := in.session(ctx, agent, id, id, true)
+	sub := in.subject(id)
+	s, err := in.session(ctx, agent, sub, sub, true)
 	if err != nil {
 		return nil, err
 	}

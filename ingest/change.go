@@ -15,6 +15,7 @@ import (
 const (
 	fieldStatus = "status"
 	fieldGone   = "sourceGone"
+	fieldCWD    = "cwd"
 
 	fieldSessions = "sessions" // in which lines of its files stand, beside itself
 	archived      = `"archived"`
@@ -356,9 +357,17 @@ func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 	return w.end(w.update(f, events.Fields{{Name: fieldGone, Value: events.Raw("true")}}))
 }
 
-// hush appends what follows from that nothing came to a file for a while.
+// hush appends what follows from that nothing came to a file for a while: if its session
+// waits for a line that says where it goes, none comes.
 func (in *Ingester) hush(ctx context.Context, key fileKey, is agents.File) error {
 	in.forgetDue(key)
+	waited, err := in.decided(ctx, is.Session)
+	if err == nil {
+		err = in.dealAll(ctx, waited)
+	}
+	if err != nil {
+		return err
+	}
 	for try := 0; ; try++ {
 		err := in.ask(ctx, in.sources[key.root].Agent, is)
 		switch {

@@ -55,6 +55,24 @@
 // the parent comes later, because a session is created once. A rewind that leads nowhere is
 // reported and not guessed.
 //
+// # Namespaces
+//
+// Options.Namespaces says where sessions of a project go, by the first cwd that a file of the
+// session says, those of a connection's sessions included. One decision counts for all files of
+// a session and for the lines of other sessions in them: for a session that the state knows, it
+// is where it was; for one that the log has, in the namespace of its cwd or else in the one of
+// all others, it is there; a new one goes where the session is that it continues or that started
+// it, so that it finds it, else by its cwd. So a followed session stays where it began, and what
+// is said of its folder later holds for new ones. Only if the state is lost too, and the session
+// is in a third namespace, it is taken whole into the one that holds now: nothing is lost, and
+// it is there twice. Names of sessions are those of their own namespace: a fork of one that is
+// in another begins without it.
+//
+// Lines wait for one that says a cwd, and are not acknowledged, until a line is a message, as who
+// has not said by then where it works may never do so; until nothing came for Options.Quiet, with
+// Once no longer than to the file's end; or until they are more than can be held. Then the
+// session goes where all others go, whatever it says later.
+//
 // # Order
 //
 // Files that are a session's own, of the thread main, are read in the order of their stems: one

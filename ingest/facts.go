@@ -120,7 +120,7 @@ func (w *writer) look(id string, see func(*session)) error {
 		see(w.s)
 		return nil
 	}
-	s, err := w.in.session(w.ctx, w.own.agent, id, w.own.sub.ID, true)
+	s, err := w.in.session(w.ctx, w.own.agent, events.Session(w.own.sub.Namespace, id), w.own.sub, true)
 	if _, invalid := errors.AsType[*events.InvalidError](err); invalid || errors.Is(err, errCircle) {
 		return errAbsent
 	}

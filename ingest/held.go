@@ -123,7 +123,7 @@ func (in *Ingester) hushDue(isIdle bool) {
 	lag := in.tailer.Status().Lag
 	in.mu.Lock()
 	now := in.o.now()
-	isStuck := isIdle && len(in.held) > 0 && lag > in.status.held
+	isStuck := isIdle && len(in.held) > 0 && lag > in.status.held+in.status.undecided
 	var list []fileKey
 	for key, at := range in.due {
 		if _, isHeld := in.held[key]; isStuck && isHeld || !at.After(now) {

@@ -41,10 +41,15 @@ type Source struct {
 type Options struct {
 	Log       Log
 	Namespace string // of the sessions; default events.DefaultNamespace
-	Sources   []Source
-	Redactor  *redact.Redactor // nil: lines are stored as they are
-	State     string           // file in which is kept how far was read; "": none, and with Once all is read
-	Once      bool             // Run returns when everything that is there is durable
+	// Namespaces says to which namespace sessions go that work in a folder, "" being Namespace.
+	// It is asked for a session before anything of it is appended, with the first cwd that its
+	// lines say, by several goroutines. nil: all go to Namespace.
+	Namespaces func(cwd string) string
+
+	Sources  []Source
+	Redactor *redact.Redactor // nil: lines are stored as they are
+	State    string           // file in which is kept how far was read; "": none, and with Once all is read
+	Once     bool             // Run returns when everything that is there is durable
 
 	// Quiet is after which time without a line an agent is asked what follows from that.
 	// Default 1 min.
@@ -94,7 +99,8 @@ type Status struct {
 	Blocked  error          // why nothing can be appended now; nil: it can
 	Since    time.Time
 
-	held int64 // bytes that are durable and not acknowledged
+	held      int64 // bytes that are durable and not acknowledged
+	undecided int64 // bytes of sessions of which it is not known where they go
 }
 
 // Ingester appends what agents write. It is made by New.
@@ -115,7 +121,10 @@ type Ingester struct {
 	due     map[fileKey]time.Time // to be told that nothing came
 	dueFrom time.Time             // none of them earlier
 	said    map[string]bool       // differences that were reported
+	homes   map[sum]string        // by session: its namespace; with Namespaces
 	status  Status
+
+	undecided map[string]*undecided // by session
 
 	reporting sync.Mutex
 }
@@ -139,7 +148,7 @@ func New(o Options) (*Ingester, error) {
 	}
 	in := &Ingester{o: o, sources: make(map[string]Source), files: make(map[fileKey]agents.File), waiting: make(map[fileKey]*late),
 		held: make(map[fileKey]held), owners: make(map[sum]string), stuck: make(map[fileKey]bool), rewrite: make(map[fileKey]int64),
-		due: make(map[fileKey]time.Time), said: make(map[string]bool)}
+		due: make(map[fileKey]time.Time), said: make(map[string]bool), homes: make(map[sum]string), undecided: make(map[string]*undecided)}
 	in.pool.init()
 	t := o.Tail
 	t.State, t.Once, t.MaxLine, t.Whole = o.State, o.Once, maxLine, isWhole
@@ -163,8 +172,13 @@ func New(o Options) (*Ingester, error) {
 		t.Roots = append(t.Roots, tail.Root{Path: s.Root, ID: s.ID})
 	}
 	var err error
-	in.tailer, err = tail.Open(t)
-	return in, err
+	if in.tailer, err = tail.Open(t); err != nil {
+		return nil, err
+	}
+	if o.Namespaces != nil {
+		in.remember()
+	}
+	return in, nil
 }
 
 // Kick has a file looked at before all others.
@@ -221,8 +235,10 @@ func (in *Ingester) report(p Problem) {
 }
 
 // once reports a problem the first time that it is met.
-func (in *Ingester) once(p Problem) {
-	key := p.String()
+func (in *Ingester) once(p Problem) { in.onceBy(p.String(), p) }
+
+// onceBy reports the first problem of a key.
+func (in *Ingester) onceBy(key string, p Problem) {
 	in.mu.Lock()
 	isNew := !in.said[key] && len(in.said) < maxSaid
 	in.said[key] = in.said[key] || isNew

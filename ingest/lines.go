@@ -27,8 +27,10 @@ func (in *Ingester) fileOf(f tail.File, b *tail.Batch) (agents.File, bool) {
 		}
 		return in.tailer.Head(f)
 	})
-	if b != nil && b.Kind == tail.Gone && b.Note != "" { // its first line is not there any more
-		is.Session, ok = b.Note, true
+	if b != nil && b.Kind == tail.Gone {
+		if _, session := splitNote(b.Note); session != "" { // its first line is not there any more
+			is.Session, ok = session, true
+		}
 	}
 	return is, ok
 }
@@ -44,13 +46,6 @@ func (in *Ingester) order(root, rel string) (group, place string) {
 		return is.Session, ""
 	}
 	return is.Session, is.Stem
-}
-
-// noted has the tailer remember whose file it is, if only its first line says so.
-func (in *Ingester) noted(b *tail.Batch, is agents.File) {
-	if named, ok := in.sources[b.File.Root].Agent.File(b.File.Rel, nil); !ok || named.Session != is.Session {
-		b.Note = is.Session
-	}
 }
 
 func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) {
@@ -115,7 +110,7 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 		}
 		return nil
 	}
-	in.noted(b, is)
+	b.Note = in.noteOf(b.File, is)
 	w, err := in.writer(ctx, in.sources[b.File.Root].Agent, is.Session, force)
 	if err != nil {
 		return err
@@ -299,11 +294,13 @@ func (w *writer) place(l *line, at events.Offset) place {
 // resume tells the tailer how far the log has a file, so that nothing is lost if it does
 // not know any more.
 func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool) {
+	ctx, agent := context.Background(), in.sources[t.Root].Agent
 	is, ok := in.fileBy(t, head)
-	if !ok {
+	if !ok || !in.decideBy(ctx, agent, is, head) {
 		return tail.Position{}, false
 	}
-	s, err := in.session(context.Background(), in.sources[t.Root].Agent, is.Session, is.Session, false)
+	sub := in.subject(is.Session)
+	s, err := in.session(ctx, agent, sub, sub, false)
 	if err != nil { // it is read from the beginning, which costs time and nothing else
 		return tail.Position{}, false
 	}
@@ -315,10 +312,10 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	last := f.lines[len(f.lines)-1]
 	switch {
 	case f.quiet && len(f.follow) == 0 && s.isShelved(f, is):
-		return tail.Position{Offset: f.end(), Before: bytes.Clone(f.text)}, true
+		return tail.Position{Offset: f.end(), Before: bytes.Clone(f.text), Note: in.noteOf(t, is)}, true
 	case last.Start == 0:
 		return tail.Position{}, false
 	}
 	// The last line comes again, and is acknowledged when all that follows from it is there.
-	return tail.Position{Offset: last.Start}, true
+	return tail.Position{Offset: last.Start, Note: in.noteOf(t, is)}, true
 }

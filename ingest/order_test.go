@@ -20,7 +20,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/agents"
-	"github.com/tallylog/tally/internal/tail"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -89,8 +88,7 @@ func (r *rig) kicked(names []string) {
 	r.t.Helper()
 	l := r.open()
 	defer l.Close()
-	in, err := New(Options{Log: l, Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
-		Report: func(p Problem) { r.problems = append(r.problems, p) }, Tail: tail.Options{Grace: time.Nanosecond}})
+	in, err := New(r.options(l))
 	if err != nil {
 		r.t.Fatalf("%v", err)
 	}

@@ -22,61 +22,61 @@ const (
 // by the session whose file is dealt with.
 type pool struct {
 	mu      sync.Mutex
-	given   sync.Cond                // one was given back
-	byID    map[string]*list.Element // of *pooled
-	order   list.List                // the one that was taken last first
-	waits   map[string]string        // who waits, and for which session
+	given   sync.Cond                         // one was given back
+	bySub   map[events.Subject]*list.Element  // of *pooled
+	order   list.List                         // the one that was taken last first
+	waits   map[events.Subject]events.Subject // who waits, and for which session
 	entries int
 }
 
 type pooled struct {
-	id      string
-	s       *session // nil: it is to be read
-	user    string   // "": nobody
+	sub     events.Subject
+	s       *session       // nil: it is to be read
+	user    events.Subject // zero: nobody
 	entries int
 }
 
 func (p *pool) init() {
 	p.given.L = &p.mu
-	p.byID, p.waits = make(map[string]*list.Element), make(map[string]string)
+	p.bySub, p.waits = make(map[events.Subject]*list.Element), make(map[events.Subject]events.Subject)
 }
 
 // errCircle says that who has the session waits, in the end, for who asks.
 var errCircle = errors.New("a session waits for itself")
 
 // take waits until a session has no user. Without wait it is errCircle if it has one.
-func (p *pool) take(id, user string, wait bool) (*pooled, error) {
+func (p *pool) take(sub, user events.Subject, wait bool) (*pooled, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		e := p.byID[id]
+		e := p.bySub[sub]
 		if e == nil {
-			e = p.order.PushFront(&pooled{id: id})
-			p.byID[id] = e
+			e = p.order.PushFront(&pooled{sub: sub})
+			p.bySub[sub] = e
 		}
 		p.order.MoveToFront(e)
 		have := e.Value.(*pooled)
-		if have.user == "" {
+		if have.user == (events.Subject{}) {
 			have.user = user
 			return have, nil
 		}
 		if !wait || p.isCircle(have, user) {
 			return nil, errCircle
 		}
-		p.waits[user] = id
+		p.waits[user] = sub
 		p.given.Wait()
 		delete(p.waits, user)
 	}
 }
 
 // isCircle reports whether the user of a session waits for something that a user has.
-func (p *pool) isCircle(have *pooled, user string) bool {
+func (p *pool) isCircle(have *pooled, user events.Subject) bool {
 	for have.user != user {
-		e := p.byID[p.waits[have.user]]
+		e := p.bySub[p.waits[have.user]]
 		if e == nil {
 			return false
 		}
-		if have = e.Value.(*pooled); have.user == "" {
+		if have = e.Value.(*pooled); have.user == (events.Subject{}) {
 			return false
 		}
 	}
@@ -84,11 +84,11 @@ func (p *pool) isCircle(have *pooled, user string) bool {
 }
 
 // give gives a session back, to be read again if it is spoiled, and makes room.
-func (p *pool) give(id string, isSpoiled bool) {
+func (p *pool) give(sub events.Subject, isSpoiled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	have := p.byID[id].Value.(*pooled)
-	have.user = ""
+	have := p.bySub[sub].Value.(*pooled)
+	have.user = events.Subject{}
 	p.entries -= have.entries
 	if have.entries = 0; have.s == nil || isSpoiled || have.s.last == 0 {
 		p.remove(have)
@@ -96,9 +96,9 @@ func (p *pool) give(id string, isSpoiled bool) {
 		have.entries = len(have.s.ids)
 		p.entries += have.entries
 	}
-	for e := p.order.Back(); e != nil && (len(p.byID) > maxSessions || p.entries > maxEntries); {
+	for e := p.order.Back(); e != nil && (len(p.bySub) > maxSessions || p.entries > maxEntries); {
 		have, e = e.Value.(*pooled), e.Prev()
-		if have.user == "" {
+		if have.user == (events.Subject{}) {
 			p.entries -= have.entries
 			p.remove(have)
 		}
@@ -107,17 +107,16 @@ func (p *pool) give(id string, isSpoiled bool) {
 }
 
 func (p *pool) remove(have *pooled) {
-	p.order.Remove(p.byID[have.id])
-	delete(p.byID, have.id)
+	p.order.Remove(p.bySub[have.sub])
+	delete(p.bySub, have.sub)
 }
 
 // session returns what the log has of a session, for a user, who gives it back.
-func (in *Ingester) session(ctx context.Context, agent agents.Agent, id, user string, wait bool) (*session, error) {
-	sub := events.Session(in.o.Namespace, id)
+func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user events.Subject, wait bool) (*session, error) {
 	if err := sub.Validate(); err != nil {
 		return nil, err
 	}
-	have, err := in.pool.take(id, user, wait)
+	have, err := in.pool.take(sub, user, wait)
 	if err != nil || have.s != nil {
 		return haveSession(have), err
 	}
@@ -128,8 +127,8 @@ func (in *Ingester) session(ctx context.Context, agent agents.Agent, id, user st
 		s, err = load(ctx, in.o.Log, agent, sub, true)
 	}
 	if err != nil {
-		in.pool.give(id, true)
-		return nil, fmt.Errorf("session %s: %w", id, err)
+		in.pool.give(sub, true)
+		return nil, fmt.Errorf("session %s: %w", sub.ID, err)
 	}
 	have.s = s
 	return s, nil
@@ -144,4 +143,4 @@ func haveSession(have *pooled) *session {
 
 // give gives a session back. After an error it is read again, because the log may have more
 // than is known, or less.
-func (in *Ingester) give(s *session, err error) { in.pool.give(s.sub.ID, err != nil) }
+func (in *Ingester) give(s *session, err error) { in.pool.give(s.sub, err != nil) }

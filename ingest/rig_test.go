@@ -45,7 +45,10 @@ type rig struct {
 	store    *store
 	redactor *redact.Redactor
 	problems []Problem
-	blocked  atomic.Int64 // how often it was told that the log takes nothing, or does again
+	blocked  *atomic.Int64 // how often it was told that the log takes nothing, or does again
+
+	namespace  string // of which is spoken; "": all, of which there is one
+	namespaces func(cwd string) string
 }
 
 func newRig(t fataler, dir string, agent agents.Agent) *rig {
@@ -54,7 +57,7 @@ func newRig(t fataler, dir string, agent agents.Agent) *rig {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	return &rig{t: t, agent: agent, dir: filepath.Join(dir, "home"), state: filepath.Join(dir, "state.db"), store: &store{Backend: logtest.NewMem(logtest.MemConfig{})}}
+	return &rig{t: t, agent: agent, dir: filepath.Join(dir, "home"), blocked: new(atomic.Int64), state: filepath.Join(dir, "state.db"), store: &store{Backend: logtest.NewMem(logtest.MemConfig{})}}
 }
 
 // store is a log that outlives who uses it, and that can be stopped at a publication: it
@@ -115,13 +118,18 @@ func (r *rig) try(ctx context.Context) error {
 	r.t.Helper()
 	l := r.open()
 	defer l.Close()
-	in, err := New(Options{Log: l, Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true, Redactor: r.redactor,
-		Report: func(p Problem) { r.problems = append(r.problems, p) }, Blocked: func() { r.blocked.Add(1) }, Tail: tail.Options{Grace: time.Nanosecond}})
+	in, err := New(r.options(l))
 	if err != nil {
 		r.t.Fatalf("%v", err)
 	}
 	defer in.Close()
 	return in.Run(ctx)
+}
+
+// options are those of an import.
+func (r *rig) options(l Log) Options {
+	return Options{Log: l, Namespace: r.namespace, Namespaces: r.namespaces, Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
+		Redactor: r.redactor, Report: func(p Problem) { r.problems = append(r.problems, p) }, Blocked: func() { r.blocked.Add(1) }, Tail: tail.Options{Grace: time.Nanosecond}}
 }
 
 // stopped is run until a publication, at which the process ends. The last one is stored or
@@ -216,7 +224,9 @@ func (r *rig) records() (list []events.Record) {
 		if err != nil {
 			r.t.Fatalf("%v", err)
 		}
-		list = append(list, rec)
+		if r.namespace == "" || rec.Subject.Namespace == r.namespace {
+			list = append(list, rec)
+		}
 	}
 	return list
 }
@@ -228,7 +238,7 @@ func (r *rig) given() map[string]string {
 	defer l.Close()
 	files := make(map[string]string)
 	for _, id := range r.sessions() {
-		list, err := Files(context.Background(), l, r.agent, events.Session("", id))
+		list, err := Files(context.Background(), l, r.agent, events.Session(r.namespace, id))
 		if err != nil {
 			r.t.Fatalf("%v", err)
 		}
@@ -248,7 +258,7 @@ func (r *rig) session(id string) *projector.Session {
 	r.t.Helper()
 	l := r.open()
 	defer l.Close()
-	s, err := (&projector.Loader{Source: l}).Session(context.Background(), events.Session("", id), 0)
+	s, err := (&projector.Loader{Source: l}).Session(context.Background(), events.Session(r.namespace, id), 0)
 	if err != nil {
 		r.t.Fatalf("%s: %v", id, err)
 	}

@@ -81,11 +81,27 @@ func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, err
 
 // take has a batch dealt with, behind those of its session that came before.
 func (in *Ingester) take(b *tail.Batch) {
-	session := b.File.Root + "/" + b.File.Rel // of a file that is not known, its name
-	if is, ok := in.fileOf(b.File, b); ok {
-		session = is.Session
+	is, ok := in.fileOf(b.File, b)
+	if !ok {
+		in.crew.put(b.File.Root+"/"+b.File.Rel, func(ctx context.Context) error { return in.deal(ctx, b) })
+		return
 	}
-	in.crew.put(session, func(ctx context.Context) error { return in.deal(ctx, b) })
+	in.crew.put(is.Session, func(ctx context.Context) error {
+		list, err := in.admit(ctx, b, is)
+		if err != nil {
+			return err
+		}
+		return in.dealAll(ctx, list)
+	})
+}
+
+func (in *Ingester) dealAll(ctx context.Context, list []*tail.Batch) error {
+	for _, b := range list {
+		if err := in.deal(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deal deals with a batch, unless one of its file that came before could not be.
@@ -229,6 +245,9 @@ func (in *Ingester) idle(ctx context.Context, isIdle, isOver bool) (over bool, e
 		if ctx.Err() != nil || !isOver && told > 0 { // more may be read now
 			return false, nil
 		}
+		if n, isStuck = in.late(); n > 0 { // what waited for a cwd waits for what it continues
+			return false, nil
+		}
 		if isStuck {
 			return true, ErrStuck
 		}
@@ -303,7 +322,7 @@ func (in *Ingester) impatient() (list []tail.File) {
 		}
 	}
 	for _, w := range in.waiting {
-		if time.Since(w.since) > longPatience && lag-in.status.held < littleLag {
+		if time.Since(w.since) > longPatience && lag-in.status.held-in.status.undecided < littleLag {
 			list = append(list, w.batches[0].File)
 		}
 	}

@@ -158,6 +158,9 @@ func (t *Tailer) stand(f *file, c *content) (before []byte, err error) {
 			return nil, err
 		}
 		f.position = nil
+		if pos.Note != "" {
+			f.note = pos.Note
+		}
 		f.mark, f.acked, f.ackedTurn = m, m, f.turn
 		t.dirty[f] = true
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"iter"
 	"os"
 	"time"
 
@@ -173,6 +174,20 @@ func (t *Tailer) restore(r record) {
 		t.lost[f.key] = f
 		t.index(f)
 		return
+	}
+}
+
+// Notes lists the files that the state knows and that were not looked at so far, with what
+// the caller said of them: after Open, all of the state. The loop must not call t.
+func (t *Tailer) Notes() iter.Seq2[File, string] {
+	return func(yield func(File, string) bool) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, f := range t.lost {
+			if !f.isKnown && !yield(f.File(), f.note) {
+				return
+			}
+		}
 	}
 }
 

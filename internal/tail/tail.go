@@ -108,6 +108,7 @@ type Position struct {
 	Offset int64
 	Head   []byte // with which the file begins, as far as known
 	Before []byte // what is right before Offset, as far as known
+	Note   string // of the file, as Batch has it
 }
 
 // A Tailer follows folders. Next, Ack, Kick, Status and Close are safe for concurrent use;
