@@ -384,6 +384,9 @@ func (in *Ingester) hush(ctx context.Context, key fileKey, is agents.File) error
 
 // ask appends what a file says of that nothing came.
 func (in *Ingester) ask(ctx context.Context, agent agents.Agent, is agents.File) error {
+	if in.isAlone(is.Session) {
+		return nil
+	}
 	w, err := in.writer(ctx, agent, is.Session, false)
 	if err != nil {
 		return err

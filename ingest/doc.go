@@ -57,7 +57,7 @@
 //
 // # Namespaces
 //
-// Options.Namespaces says where sessions of a project go, by the first cwd that a file of the
+// Options.Route says where sessions of a project go, by the first cwd that a file of the
 // session says, those of a connection's sessions included. One decision counts for all files of
 // a session and for the lines of other sessions in them: for a session that the state knows, it
 // is where it was; for one that the log has, in the namespace of its cwd or else in the one of
@@ -71,7 +71,10 @@
 // Lines wait for one that says a cwd, and are not acknowledged, until a line is a message, as who
 // has not said by then where it works may never do so; until nothing came for Options.Quiet, with
 // Once no longer than to the file's end; or until they are more than can be held. Then the
-// session goes where all others go, whatever it says later.
+// session goes where Route says of those that say none, whatever it says later.
+//
+// A session that Route leaves alone is read and not stored; the state remembers it, so that it
+// stays so.
 //
 // # Order
 //

@@ -41,10 +41,11 @@ type Source struct {
 type Options struct {
 	Log       Log
 	Namespace string // of the sessions; default events.DefaultNamespace
-	// Namespaces says to which namespace sessions go that work in a folder, "" being Namespace.
-	// It is asked for a session before anything of it is appended, with the first cwd that its
-	// lines say, by several goroutines. nil: all go to Namespace.
-	Namespaces func(cwd string) string
+	// Route says to which namespace sessions of a source go that work in a folder, "" being
+	// Namespace; false: they are left alone. It is asked for a session before anything of it is
+	// appended, with the first cwd that its lines say, "" if they say none, by several
+	// goroutines. nil: all go to Namespace.
+	Route func(source, cwd string) (namespace string, taken bool)
 
 	Sources  []Source
 	Redactor *redact.Redactor // nil: lines are stored as they are
@@ -96,6 +97,7 @@ type Status struct {
 	Redacted int            // places
 	Rules    map[string]int // of them, by the rule that found them
 	Problems int            // that were reported
+	Alone    int            // sessions that are left alone, those included that were before
 	Blocked  error          // why nothing can be appended now; nil: it can
 	Since    time.Time
 
@@ -121,7 +123,7 @@ type Ingester struct {
 	due     map[fileKey]time.Time // to be told that nothing came
 	dueFrom time.Time             // none of them earlier
 	said    map[string]bool       // differences that were reported
-	homes   map[sum]string        // by session: its namespace; with Namespaces
+	homes   map[sum]string        // by session: its namespace; with Route
 	status  Status
 
 	undecided map[string]*undecided // by session
@@ -175,7 +177,7 @@ func New(o Options) (*Ingester, error) {
 	if in.tailer, err = tail.Open(t); err != nil {
 		return nil, err
 	}
-	if o.Namespaces != nil {
+	if o.Route != nil {
 		in.remember()
 	}
 	return in, nil

@@ -296,7 +296,7 @@ func (w *writer) place(l *line, at events.Offset) place {
 func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool) {
 	ctx, agent := context.Background(), in.sources[t.Root].Agent
 	is, ok := in.fileBy(t, head)
-	if !ok || !in.decideBy(ctx, agent, is, head) {
+	if !ok || !in.decideBy(ctx, t.Root, is, head) {
 		return tail.Position{}, false
 	}
 	sub := in.subject(is.Session)

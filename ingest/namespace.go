@@ -19,6 +19,7 @@ import (
 // undecided is a session of which it is not known to which namespace it goes. It is used by
 // the jobs of the session alone.
 type undecided struct {
+	root    string                 // of its first file
 	batches []*tail.Batch          // of all its files, as they came
 	folds   map[string]agents.Fold // by stem
 	origin  origin
@@ -65,9 +66,18 @@ func startOf(p *events.SessionCreated) string {
 // decided without one.
 const undecidedTotal = 16 << 20
 
+// leftAlone stands for the namespace of sessions that are not taken. It is none.
+const leftAlone = "!"
+
+// isAlone reports whether a session is not taken.
+func (in *Ingester) isAlone(session string) bool {
+	namespace, _ := in.home(session)
+	return namespace == leftAlone
+}
+
 // home returns the namespace of a session, and whether that is decided.
 func (in *Ingester) home(session string) (namespace string, isKnown bool) {
-	if in.o.Namespaces == nil {
+	if in.o.Route == nil {
 		return in.o.Namespace, true
 	}
 	in.mu.Lock()
@@ -90,7 +100,7 @@ func (in *Ingester) remember() {
 			session = is.Session
 		}
 		if key := sumOf(session); session != "" && (namespace != "" || in.homes[key] == "") {
-			in.homes[key] = cmp.Or(namespace, in.o.Namespace)
+			in.settleIn(key, cmp.Or(namespace, in.o.Namespace))
 		}
 	}
 }
@@ -111,7 +121,7 @@ func (in *Ingester) noteOf(f tail.File, is agents.File) string {
 
 func splitNote(note string) (namespace, session string) {
 	namespace, session, ok := strings.Cut(note, "\n")
-	if !ok || events.ValidateNamespace(namespace) != nil {
+	if !ok || namespace != leftAlone && events.ValidateNamespace(namespace) != nil {
 		return "", note
 	}
 	return namespace, session
@@ -127,7 +137,7 @@ func (in *Ingester) admit(ctx context.Context, b *tail.Batch, is agents.File) ([
 		return []*tail.Batch{b}, nil
 	}
 	if u == nil {
-		u = &undecided{folds: make(map[string]agents.Fold)}
+		u = &undecided{root: b.File.Root, folds: make(map[string]agents.Fold)}
 	}
 	in.keep(is.Session, u, b)
 	if !isKnown && !in.reads(u, b, is) && !in.isTooMuch(u) {
@@ -189,7 +199,7 @@ func (in *Ingester) decided(ctx context.Context, session string) ([]*tail.Batch,
 		return nil, nil
 	}
 	if _, isKnown := in.home(session); !isKnown {
-		byCWD := in.namespaceOf(session, u.origin.cwd)
+		byCWD := in.namespaceOf(u.root, session, u.origin.cwd)
 		if err := in.patiently(ctx, func() error { return in.decide(ctx, session, u.origin, byCWD) }); err != nil {
 			return nil, err
 		}
@@ -202,12 +212,12 @@ func (in *Ingester) decided(ctx context.Context, session string) ([]*tail.Batch,
 }
 
 // namespaceOf asks where sessions go that work in a folder.
-func (in *Ingester) namespaceOf(session, cwd string) string {
-	if cwd == "" {
-		return in.o.Namespace
-	}
-	namespace := in.o.Namespaces(cwd)
-	if namespace == "" {
+func (in *Ingester) namespaceOf(root, session, cwd string) string {
+	namespace, taken := in.o.Route(root, cwd)
+	switch {
+	case !taken:
+		return leftAlone
+	case namespace == "":
 		return in.o.Namespace
 	}
 	if err := events.ValidateNamespace(namespace); err != nil {
@@ -227,9 +237,19 @@ func (in *Ingester) decide(ctx context.Context, session string, o origin, byCWD 
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if key := sumOf(session); in.homes[key] == "" {
-		in.homes[key] = namespace
+		in.settleIn(key, namespace)
 	}
 	return nil
+}
+
+// settleIn notes where a session is. The caller holds mu.
+func (in *Ingester) settleIn(session sum, namespace string) {
+	for name, n := range map[string]int{in.homes[session]: -1, namespace: 1} {
+		if name == leftAlone {
+			in.status.Alone += n
+		}
+	}
+	in.homes[session] = namespace
 }
 
 // find returns the namespace in which a session is, else the one it comes from, else that of
@@ -239,10 +259,13 @@ func (in *Ingester) find(ctx context.Context, session string, o origin, byCWD st
 		if id == "" {
 			continue
 		}
-		if namespace, isKnown := in.home(id); isKnown {
+		namespace, isKnown := in.home(id)
+		switch {
+		case isKnown && (id == session || namespace != leftAlone):
 			return namespace, nil
-		}
-		if byCWD == in.o.Namespace {
+		case byCWD == leftAlone:
+			return leftAlone, nil
+		case byCWD == in.o.Namespace:
 			continue
 		}
 		for _, namespace := range []string{byCWD, in.o.Namespace} {
@@ -265,14 +288,14 @@ func (in *Ingester) isThere(ctx context.Context, sub events.Subject) (bool, erro
 
 // decideBy decides where a session goes by the first line of a file, if that says so, and
 // reports whether it is known now.
-func (in *Ingester) decideBy(ctx context.Context, agent agents.Agent, is agents.File, head func() []byte) bool {
+func (in *Ingester) decideBy(ctx context.Context, root string, is agents.File, head func() []byte) bool {
 	if _, isKnown := in.home(is.Session); isKnown {
 		return true
 	}
 	var o origin
 	l := in.lineOf(tail.Line{Bytes: bytes.TrimRight(head(), "\r\n")})
-	if o.note(agent.Fold(is).Line(l.Span, l.body)); o.cwd == "" {
+	if o.note(in.sources[root].Agent.Fold(is).Line(l.Span, l.body)); o.cwd == "" {
 		return false
 	}
-	return in.decide(ctx, is.Session, o, in.namespaceOf(is.Session, o.cwd)) == nil
+	return in.decide(ctx, is.Session, o, in.namespaceOf(root, is.Session, o.cwd)) == nil
 }

@@ -119,6 +119,53 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// A session that is left alone stays so, whatever becomes of its files and of what is said of
+// its folder, as long as the state is there; its forks too. Nothing of it is stored.
+func TestLeftAlone(t *testing.T) {
+	r := newRig(t, t.TempDir(), ofClaude)
+	only := func(cwd string) string {
+		if cwd == "/shop" {
+			return ""
+		}
+		return leftAlone
+	}
+	r.namespaces = only
+	mine, theirs := snapshot+promptsIn("/shop", 0, 2), snapshot+promptsIn("/secret", 0, 2)
+	r.write("-shop/s.jsonl", mine)
+	r.write("-secret/s.jsonl", theirs)
+	r.write("-secret/s/subagents/agent-a.jsonl", sidechain("/secret", 20, 2))
+	r.run()
+	want := map[string]string{"claude/-shop/s": "default"}
+	r.mustBeIn("at first", want)
+	r.namespaces = byFolder // takes all
+	r.write("-secret/s.jsonl", theirs+promptsIn("/secret", 2, 1))
+	r.write("-secret/s/subagents/agent-a.jsonl", sidechain("/secret", 20, 3))
+	r.run()
+	r.mustBeIn("when it goes on", want)
+	r.write("-secret/s.jsonl", promptsIn("/secret", 5, 1))
+	r.run()
+	r.namespaces = only // under its new name it is another session
+	if err := os.Rename(filepath.Join(r.dir, "-secret/s.jsonl"), filepath.Join(r.dir, "-secret/moved.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	r.run()
+	if err := os.RemoveAll(filepath.Join(r.dir, "-secret/s")); err != nil {
+		t.Fatal(err)
+	}
+	r.run()
+	r.mustBeIn("rewritten, moved and gone", want)
+	if len(r.problems) > 0 {
+		t.Errorf("problems are %v", r.problems)
+	}
+	r.lose()
+	r.namespaces = byFolder
+	r.write("-secret/s.jsonl", theirs)
+	r.run()
+	if got := r.where()["claude/-secret/s"]; got != "default" {
+		t.Errorf("with the state lost it is in %q, want that it is taken as it is said now", got)
+	}
+}
+
 // A session stays where it began, whatever is said of its folder since: by the state, if the
 // log is not asked as well; without the state, if it began where all others go. Else it is
 // taken whole to where it belongs now.

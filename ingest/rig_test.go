@@ -128,7 +128,7 @@ func (r *rig) try(ctx context.Context) error {
 
 // options are those of an import.
 func (r *rig) options(l Log) Options {
-	return Options{Log: l, Namespace: r.namespace, Namespaces: r.namespaces, Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
+	return Options{Log: l, Namespace: r.namespace, Route: r.route(), Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
 		Redactor: r.redactor, Report: func(p Problem) { r.problems = append(r.problems, p) }, Blocked: func() { r.blocked.Add(1) }, Tail: tail.Options{Grace: time.Nanosecond}}
 }
 
@@ -364,3 +364,20 @@ var (
 	ofPi     = pi.Agent{}
 	ofACP    = acp.Agent{}
 )
+
+// route is what the rig says of sessions' folders; nil: nothing. Of "!" they are left alone.
+func (r *rig) route() func(source, cwd string) (string, bool) {
+	if r.namespaces == nil {
+		return nil
+	}
+	return func(source, cwd string) (string, bool) {
+		if source != "home" {
+			r.t.Errorf("asked of source %q", source)
+		}
+		if cwd == "" {
+			return "", true
+		}
+		namespace := r.namespaces(cwd)
+		return namespace, namespace != leftAlone
+	}
+}

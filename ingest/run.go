@@ -209,6 +209,10 @@ func isRace(err error) bool {
 
 // do does what a batch asks for.
 func (in *Ingester) do(ctx context.Context, b *tail.Batch, force bool) error {
+	if is, ok := in.fileOf(b.File, b); ok && b.Kind != tail.Unreadable && in.isAlone(is.Session) {
+		b.Note = in.noteOf(b.File, is)
+		return nil
+	}
 	switch b.Kind {
 	case tail.Lines, tail.Rewritten:
 		return in.lines(ctx, b, force)
