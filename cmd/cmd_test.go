@@ -325,8 +325,5 @@ func jsonLines[T any](t *testing.T, r io.Reader) []T {
 	}
 }
 
-// soak says whether the long campaigns are asked for.
-func soak() bool { return os.Getenv("TALLY_SOAK") != "" }
-
 // within fails a test that hangs.
 const within = 5 * time.Minute

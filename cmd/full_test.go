@@ -25,7 +25,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	t.Parallel()
 	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
 	image := filepath.Join(t.TempDir(), "image")
-	mustRun(t, "truncate", "-s", "200M", image)
+	mustRun(t, "truncate", "-s", "140M", image)
 	mustRun(t, "mkfs.ext4", "-q", "-F", "-m", "0", image)
 	disk, unmount := mount(t, image)
 	defer unmount()

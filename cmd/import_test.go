@@ -21,8 +21,8 @@ import (
 func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	sessions, turns := 400, 50
-	if soak() {
+	sessions, turns := 200, 50
+	if testkit.Soak() {
 		sessions, turns = 10000, 100
 	}
 	dir := t.TempDir()

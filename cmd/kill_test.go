@@ -48,8 +48,8 @@ func input(sessions, each int) (text string, order map[string][]string) {
 func TestKillAppend(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	kills := 20
-	if soak() {
+	kills := 8
+	if testkit.Soak() {
 		kills = 500
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within*time.Duration(1+kills/50))

@@ -28,7 +28,7 @@ func TestPowerCutOfJobs(t *testing.T) {
 	needImages(t)
 	t.Run("P-32 what a call did when it returned survives a power cut", func(t *testing.T) {
 		cuts := 4 // one for each number of writers
-		if soak() {
+		if testkit.Soak() {
 			cuts = 300
 		}
 		j, returned, segments := newJobDisk(t), make(map[string]int), 0
@@ -133,7 +133,7 @@ func (j *jobDisk) command(t *testing.T, c jobScript) *exec.Cmd {
 
 // mostCalls bounds how many calls return before a cut.
 func mostCalls() int {
-	if soak() {
+	if testkit.Soak() {
 		return 200
 	}
 	return 60

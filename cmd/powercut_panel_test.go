@@ -26,7 +26,7 @@ func TestPanelPowerCut(t *testing.T) {
 	t.Parallel()
 	needImages(t)
 	cuts := 3
-	if soak() {
+	if testkit.Soak() {
 		cuts = 100
 	}
 	t.Run("E-47 what a call did when it returned is durable", func(t *testing.T) {

@@ -31,7 +31,7 @@ func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	needImages(t)
 	cuts := 4
-	if soak() {
+	if testkit.Soak() {
 		cuts = 300
 	}
 	t.Run("product", func(t *testing.T) {
@@ -63,11 +63,12 @@ func TestPowerCut(t *testing.T) {
 		}
 		t.Logf("%d cuts, %d events acknowledged, up to %d segments", cuts, acked, segments)
 	})
-	for _, tag := range []string{"tally_sync_nothing", "tally_sync_newest"} {
-		t.Run(tag, func(t *testing.T) {
-			faulty := buildWith(t, tag)
+	faulty := buildWith(t, "tally_sync_faulty")
+	for _, synced := range []string{"nothing", "newest"} {
+		t.Run(synced, func(t *testing.T) {
 			for range 5 {
 				d := newDisk(t)
+				d.env = []string{"TALLY_TEST_SYNC=" + synced}
 				d.cut(t, faulty, 800*time.Millisecond)
 				if len(d.acked) > 0 && len(d.lost) > 0 {
 					t.Logf("caught: %d of %d acknowledged events are gone", len(d.lost), len(d.acked))
@@ -249,6 +250,7 @@ func TestWritebackIsRestored(t *testing.T) {
 // cutDisk is an image with a file system, and what was acknowledged on it.
 type cutDisk struct {
 	image    string
+	env      []string // of who appends
 	round    int
 	acked    map[string]uint64
 	lost     []string // what the last cut took
@@ -317,7 +319,7 @@ func (d *cutDisk) run(t *testing.T, store, ingest string, after time.Duration) {
 	t.Helper()
 	c := command(t.Context(), store, "tally", "append", "-o", "jsonl", "--log-level", "error")
 	c.Path = filepath.Join(ingest, "tally")
-	c.Env = append(c.Env, "TALLY_SEGMENT=2MiB")
+	c.Env = append(append(c.Env, "TALLY_SEGMENT=2MiB"), d.env...)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

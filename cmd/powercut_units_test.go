@@ -22,7 +22,7 @@ func TestPowerCutOfUnits(t *testing.T) {
 	needImages(t)
 	t.Run("product", func(t *testing.T) {
 		cuts := 4 // one for each number of writers
-		if soak() {
+		if testkit.Soak() {
 			cuts = 300
 		}
 		d, units := newDisk(t), 0

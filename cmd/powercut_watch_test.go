@@ -19,7 +19,7 @@ func TestPowerCutOfWatch(t *testing.T) {
 	needImages(t)
 	t.Run("A13 the power goes under a watch", func(t *testing.T) {
 		cuts := 3
-		if soak() {
+		if testkit.Soak() {
 			cuts = 100
 		}
 		d := newDisk(t)

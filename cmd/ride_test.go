@@ -21,8 +21,8 @@ import (
 func TestKillOwnerUnderProducers(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	kills, each := 3, 400
-	if soak() {
+	kills, each := 3, 200
+	if testkit.Soak() {
 		kills, each = 20, 4000
 	}
 	const processes, sessions = 8, 8

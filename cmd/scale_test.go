@@ -26,8 +26,8 @@ import (
 func TestViewsOfLargeStore(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	count, sessions := 100_000, 1_000
-	if soak() {
+	count, sessions := 30_000, 300
+	if testkit.Soak() {
 		count, sessions = 10_000_000, 100_000
 	}
 	store := filepath.Join(t.TempDir(), "store")

@@ -54,7 +54,7 @@ func TestKillRotate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	kills := 6
-	if soak() {
+	if testkit.Soak() {
 		kills = 200
 	}
 	const documents = 600

@@ -241,7 +241,7 @@ func TestSumsStay(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	moves, kills := 60, 2
-	if soak() {
+	if testkit.Soak() {
 		moves, kills = 1700, 12
 	}
 	dir := filepath.Join(t.TempDir(), "store")

@@ -95,7 +95,7 @@ func TestKillProjector(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	kills := 5
-	if soak() {
+	if testkit.Soak() {
 		kills = 100
 	}
 	store, text := filepath.Join(t.TempDir(), "store"), ""
@@ -137,7 +137,7 @@ func TestKillRebuild(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	kills := 5
-	if soak() {
+	if testkit.Soak() {
 		kills = 100
 	}
 	store := filepath.Join(t.TempDir(), "store")
@@ -157,7 +157,7 @@ func TestKillRebuild(t *testing.T) {
 // works is killed, again and again: the other takes over within seconds.
 func TestTwoProjectors(t *testing.T) {
 	kills := 3
-	if soak() {
+	if testkit.Soak() {
 		kills = 20
 	}
 	url := serveNATS(t)

@@ -285,7 +285,7 @@ func TestKillWatch(t *testing.T) {
 		testkit.Long(t)
 		t.Parallel()
 		kills := 12
-		if soak() {
+		if testkit.Soak() {
 			kills = 200
 		}
 		store := filepath.Join(t.TempDir(), "store")
@@ -316,7 +316,7 @@ func TestKillOwnerUnderWatch(t *testing.T) {
 		testkit.Long(t)
 		t.Parallel()
 		kills := 3
-		if soak() {
+		if testkit.Soak() {
 			kills = 30
 		}
 		store := filepath.Join(t.TempDir(), "store")

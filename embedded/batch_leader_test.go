@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -177,7 +176,7 @@ func TestClusterBatchesSettle(t *testing.T) {
 		list = append(list, mustBatches(t, nc, c.mustConnect(c.urls()), fmt.Sprint("B", i), 3, true))
 	}
 	rounds, handovers := 1, 1
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		rounds, handovers = 10, 60
 	}
 	var hands, one, all fates

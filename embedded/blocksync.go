@@ -1,4 +1,4 @@
-//go:build linux && !tally_sync_nothing && !tally_sync_newest
+//go:build linux && !tally_sync_faulty
 
 package embedded
 

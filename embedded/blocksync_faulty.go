@@ -1,4 +1,4 @@
-//go:build linux && (tally_sync_nothing || tally_sync_newest)
+//go:build linux && tally_sync_faulty
 
 package embedded
 
@@ -11,8 +11,9 @@ import (
 )
 
 // This file is in no product. The test that cuts the power builds with it, to show
-// that it would notice: tally_sync_nothing is a sync that does nothing,
-// tally_sync_newest one that knows the newest block file and nothing else.
+// that it would notice: a sync that does nothing, and with TALLY_TEST_SYNC=newest one
+// that knows the newest block file and nothing else.
+var syncsNewest = os.Getenv("TALLY_TEST_SYNC") == "newest"
 
 // SyncMethod says that nothing is promised.
 func SyncMethod(string) string { return "none that can be trusted: built for a test" }

@@ -383,7 +383,7 @@ func TestClusterLosesNothing(t *testing.T) {
 	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
 	home(t, nil)
 	rounds := 1
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		rounds = 12
 	}
 	c := mustCluster(t)

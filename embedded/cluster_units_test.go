@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -28,7 +27,7 @@ func TestClusterUnits(t *testing.T) {
 	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
 	home(t, nil)
 	rounds := 1
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		rounds = 12
 	}
 	c := mustCluster(t)

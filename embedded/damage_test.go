@@ -28,8 +28,8 @@ func TestDamage(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	t.Parallel()
-	n := testkit.Times(25)
-	if os.Getenv("TALLY_SOAK") != "" {
+	n := 8
+	if testkit.Soak() {
 		n = 500
 	}
 	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
@@ -93,12 +93,16 @@ func TestDamagedFrame(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	t.Parallel()
+	every := 3 // bytes: five are smeared each time, so that each is hit
+	if testkit.Soak() {
+		every = 1
+	}
 	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	killed := newImage(t, func(*embedded.Server) {})
 	for name, im := range map[string]*image{"closed": closed, "killed": killed} {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(6, 6))
-			for i := range testkit.Times(24) {
+			for i := 0; i < 24; i += every {
 				dir := filepath.Join(t.TempDir(), "store")
 				copyStore(t, dir, im.dir)
 				stream := []int{1, len(segments(t, dir))}[i%2]

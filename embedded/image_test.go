@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -173,6 +174,7 @@ func isFirstOfSeveral(id string) bool {
 // Whatever offset an image ends with, it has what is up to there: around the ends of
 // segments, which the store has begun and filled since.
 func TestImageEndsAnywhere(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	t.Parallel()
 	dir := t.TempDir()
 	s := mustStart(t, smallSegments(dir))
@@ -199,6 +201,7 @@ func TestImageEndsAnywhere(t *testing.T) {
 // What is known to be lost is known of an image, and no other event gets its offset, also
 // where it was the last one; what was damaged and nobody met is found in an image.
 func TestImageOfADamagedStore(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	t.Parallel()
 	for name, last := range map[string]bool{"in the middle": false, "at the end": true} {
 		t.Run(name, func(t *testing.T) {

@@ -192,8 +192,8 @@ func runChild(t *testing.T, o embedded.ServerOptions, fill int64, n int) (acked 
 func TestStartAfterAKillIsBounded(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
-	sizes, segment := []int64{20 << 20, 200 << 20}, uint64(8<<20)
-	if os.Getenv("TALLY_SOAK") != "" {
+	sizes, segment := []int64{20 << 20, 80 << 20}, uint64(8<<20)
+	if testkit.Soak() {
 		sizes, segment = []int64{1 << 30, 10 << 30}, 256<<20 // as in the product
 	}
 	var took []time.Duration // medians

@@ -30,6 +30,7 @@ func misread(t *testing.T, key, block string) {
 // what looks damaged is not touched, every record stays readable, and nothing is
 // acknowledged without a sync. So it is, whether or not the version is said to be known.
 func TestForeignLayoutIsNotDamage(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	testkit.Long(t)
 	const n = 3000
 	dir := t.TempDir()

@@ -3,7 +3,6 @@ package embedded_test
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -24,7 +24,7 @@ import (
 // reported apart. TALLY_SOAK makes the large log one of ten million events.
 func BenchmarkOpenSession(b *testing.B) {
 	large := 100_000
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		large = 10_000_000
 	}
 	small := make(map[string]float64)

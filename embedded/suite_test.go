@@ -14,6 +14,7 @@ import (
 
 // The owner's log keeps every promise while one sync covers many appends.
 func TestOwnerKeepsThePromises(t *testing.T) {
+	testkit.NotUnderRace(t) // as part of TestAttachedToSegmentsKeepsThePromises it runs there
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return mustStart(t, embedded.ServerOptions{Dir: t.TempDir()}).Log()
@@ -22,7 +23,7 @@ func TestOwnerKeepsThePromises(t *testing.T) {
 
 // So does the log of a process that appends through the owner.
 func TestAttachedKeepsThePromises(t *testing.T) {
-	testkit.NotUnderRace(t) // as part of TestAttachedToSegmentsKeepsThePromises it runs there
+	testkit.OnlySoak(t) // TestAttachedToSegmentsKeepsThePromises
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		dir := t.TempDir()
@@ -38,7 +39,7 @@ func TestAttachedKeepsThePromises(t *testing.T) {
 
 // Both do so while segments are begun all the time.
 func TestSegmentsKeepThePromises(t *testing.T) {
-	testkit.NotUnderRace(t) // as part of TestAttachedToSegmentsKeepsThePromises it runs there
+	testkit.OnlySoak(t) // TestAttachedToSegmentsKeepsThePromises
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		return mustStart(t, tiny(t.TempDir())).Log()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -24,6 +25,7 @@ import (
 // has many of the records: they give what the server gives, wherever they begin and end,
 // and whatever has become of the files.
 func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	dir := t.TempDir()
 	blocks := filepath.Join(dir, "jetstream", "$G", "streams")
 	s := mustServe(t, dir, nil)

@@ -68,6 +68,7 @@ func looksBack(h *projector.Timeline, at events.Offset) (string, error) {
 // A timeline that lets go of its stored blocks goes on as the one that does not: late
 // records, rewinds and forks look back at what it let go of.
 func TestShortenedTimeline(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	for seed := range uint64(10) {
 		want, facts := longTimeline(t, seed, 5000)
 		got := newKept()

@@ -63,16 +63,22 @@ func TestUserIsLeftAlone(t *testing.T) {
 	store, url, visits := canary(t)
 	user := t.TempDir()
 	before := contents(t, store) + contents(t, user)
+	bin := filepath.Join(t.TempDir(), "evals.test")
+	build := exec.Command("go", "test", "-c", "-o", bin, "./stores/evals")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	for variables, values := range map[string]map[string]string{
 		"a store":     {"TALLY_STORE": store, "TALLY_BACKEND": "local", "TALLY_NAMESPACE": "mine", "TALLY_MIN_DURABILITY": "durable", "TALLY_STORAGE_PATH": user},
 		"a server":    {"TALLY_SERVER": url, "NATS_URL": url, "NATS_USER": "me", "NATS_PASSWORD": "secret"},
 		"all of them": {"TALLY_STORE": store, "TALLY_SERVER": url, "NATS_URL": url, "TALLY_STORAGE_PATH": user},
 	} {
 		t.Run(variables, func(t *testing.T) {
-			test := exec.Command("go", "test", "-count=1", "-timeout=90s", "-run", "^(TestConversation|ExampleList)$", "./stores/evals")
-			test.Dir = filepath.Join("..", "..")
+			test := exec.Command(bin, "-test.timeout=90s", "-test.run=^(TestConversation|ExampleList)$")
+			test.Dir = filepath.Join("..", "..", "stores", "evals")
 			test.Env = []string{"HOME=" + user, "XDG_DATA_HOME=" + user, "XDG_CONFIG_HOME=" + user, "XDG_CACHE_HOME=" + user}
-			for _, name := range []string{"PATH", "TMPDIR", "GOCACHE", "GOPATH", "GOENV", "GOMODCACHE", "GOFLAGS", "GOPROXY"} {
+			for _, name := range []string{"PATH", "TMPDIR"} {
 				if value, ok := os.LookupEnv(name); ok {
 					test.Env = append(test.Env, name+"="+value)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 )
@@ -30,6 +31,7 @@ func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tall
 	t.Helper()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
+			notBothUnderRace(t, backend)
 			st, _ := open(t, backend, o)
 			test(t, st)
 		})
@@ -38,12 +40,21 @@ func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tall
 
 var backends = []string{"memory", "local", "nats"}
 
+// notBothUnderRace leaves somebody else's server out under the race detector: what is above the
+// log does the same there, and the log's own tests run with one.
+func notBothUnderRace(t *testing.T, backend string) {
+	if backend == "nats" && !testkit.Soak() {
+		testkit.NotUnderRace(t)
+	}
+}
+
 // EachDir is Each with the folder in which all is that the backend keeps: the store's, or that of
 // the server; "" in memory.
 func EachDir(t *testing.T, test func(t *testing.T, st *tally.Store, dir string)) {
 	t.Helper()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
+			notBothUnderRace(t, backend)
 			st, dir := open(t, backend, embedded.Options{})
 			test(t, st, dir)
 		})

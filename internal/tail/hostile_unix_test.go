@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // Whatever stands in a folder, only regular files of it are read, and nothing blocks.
@@ -105,6 +107,7 @@ func TestPermission(t *testing.T) {
 
 // Content that a file does not have on disk is not read, be it by holes or compressed.
 func TestBombs(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	r := newRig(t, nil)
 	r.write("sparse.jsonl", "1\n")
 	must(t, os.Truncate(r.path("sparse.jsonl"), 1<<40))

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // Lines do not depend on the pieces in which content comes, are the content, and none is
@@ -54,6 +56,7 @@ func FuzzPieces(f *testing.F) {
 
 // Bytes are kept, whatever they are.
 func TestBytes(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	r := newRig(t, nil)
 	long := strings.Repeat("x", 64<<20-1) + "}"
 	for name, content := range map[string]string{
@@ -101,6 +104,7 @@ func TestTorn(t *testing.T) {
 
 // No more is given out than the bounds say, and all of it comes once it is acknowledged.
 func TestBackpressure(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	r := newRig(t, nil)
 	r.hold = true
 	many, big := strings.Repeat("1\n", 2000), strings.Repeat(strings.Repeat("x", 1<<20)+"\n", 10)

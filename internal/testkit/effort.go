@@ -38,6 +38,18 @@ func Long(t testing.TB) {
 	}
 }
 
+// Soak reports whether the long campaigns are asked for: make soak.
+func Soak() bool { return os.Getenv("TALLY_SOAK") != "" }
+
+// OnlySoak skips a test whose parts another one plays together, unless the long campaigns
+// are asked for.
+func OnlySoak(t testing.TB) {
+	t.Helper()
+	if !Soak() {
+		t.Skip("another test plays its parts together; make soak runs it")
+	}
+}
+
 // Times is how often a random test plays: n times, and a fifth of that under the
 // race detector. CI runs the tests with it and without.
 func Times(n int) int {

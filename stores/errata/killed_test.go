@@ -57,8 +57,8 @@ func TestPanelKilled(t *testing.T) {
 	}
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // who is killed reports nothing
-	count := 30
-	if os.Getenv("TALLY_SOAK") != "" {
+	count := 12
+	if testkit.Soak() {
 		count = 1000
 	}
 	for i := range count {

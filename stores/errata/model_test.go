@@ -144,20 +144,24 @@ func (o *errataModel) spend(model string, usd events.Amount) {
 	o.costs[model].Add(o.costs[model], mustRat(usd))
 }
 
-// A thousand random programs of several handles do what the model of the original
-// does, and thirty with a real server that is closed and opened again.
+// Three hundred random programs of several handles do what the model of the original
+// does, and ten with a real server that is closed and opened again.
 func TestPanelModel(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
+	hundreds, local := 3, 10
+	if testkit.Soak() {
+		hundreds, local = 30, 100
+	}
 	programs := panelProgram()
-	for i := range testkit.Times(10) { // rapid draws a hundred each time
+	for i := range hundreds { // rapid draws a hundred each time
 		t.Run(fmt.Sprint("memory, hundred ", i), func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) { playInMemory(t, rt, programs.Draw(rt, "program")) })
 		})
 	}
 	t.Run("local, closed and opened again", func(t *testing.T) {
-		for i := range testkit.Times(30) {
+		for i := range local {
 			dir := t.TempDir()
 			must(t, os.WriteFile(filepath.Join(dir, config.FileName), []byte("[store]\nbackend = \"local\"\ndir = \"store\"\n"), 0o600))
 			m := &panelMachine{t: t, test: t, st: mustOpenDir(t, dir)}

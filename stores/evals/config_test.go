@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 	"github.com/tallylog/tally/stores/internal/formattest"
@@ -68,6 +69,7 @@ func testNothing(t *testing.T) {
 
 // One and the same code works on whatever the nearest tally.toml names.
 func testThreeFiles(t *testing.T) {
+	testkit.NotUnderRace(t) // where one of them is left out
 	seen := make(map[string]bool)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.Data{ID: "c1", Steps: steps(2)})

@@ -45,7 +45,7 @@ func TestKilledInAnyCall(t *testing.T) {
 	testkit.NotUnderRace(t) // who is killed reports nothing
 	withKey(t)              // for the copies too
 	kills := 6
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		kills = 500
 	}
 	dir := t.TempDir()

@@ -25,7 +25,7 @@ func TestKilledOnServer(t *testing.T) {
 	testkit.NotUnderRace(t) // who is killed reports nothing
 	withKey(t)              // for the copies too
 	kills := 3
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		kills = 500
 	}
 	t.Run("P-32 client and server killed in any call", func(t *testing.T) {

@@ -25,7 +25,7 @@ const delegatesOf = "TALLY_TEST_PERSTACK_DELEGATES"
 func TestDelegateProcesses(t *testing.T) {
 	const processes, each = 8, 4
 	steps := int64(2)
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		steps = 30
 	}
 	if text := os.Getenv(delegatesOf); text != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/erratadir"
@@ -125,6 +126,7 @@ func TestSaidNoMore(t *testing.T) {
 // A folder, another in its place, then the first again: each time the export is
 // the folder, to the byte, and nothing is counted twice.
 func TestAgainAndAgain(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	a := formattest.Change(two("ses_1").files(), one+"recipe.md", "# R\nversion: 1\n", "prompt_history.jsonl", "\"a\"\n\"b\"\n")
 	longer := two("ses_1").ask("fifth", "a5", "b5")
 	for name, b := range map[string]map[string]string{

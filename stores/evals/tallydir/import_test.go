@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/tallydir"
@@ -86,6 +87,7 @@ func TestVocabulary(t *testing.T) {
 // A folder, another recording in its place, then the first again: each time the
 // export is the folder, to the byte.
 func TestAgainAndAgain(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	a := smallTree()
 	for name, b := range map[string]map[string]string{
 		"extended":           with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", traces(4)),

@@ -23,6 +23,7 @@ import (
 // setting came; the same search finds one that stands in a message. What the command says of
 // them is tested with the command.
 func TestCanariesInFiles(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	storetest.EachDir(t, func(t *testing.T, st *tally.Store, dir string) {
 		files := manySecrets(t)
 		l := withKeys(t, olderKey)

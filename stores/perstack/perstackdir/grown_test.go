@@ -89,7 +89,7 @@ func contents(t *testing.T, st store, job string) []string {
 // with the events of one import at the end. Half a file at the end is kept, and gives way.
 func TestImportWhileWritten(t *testing.T) {
 	seeds := testkit.Times(20)
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		seeds = 1000
 	}
 	for seed := range uint64(seeds) {
@@ -218,6 +218,7 @@ func liveAt(t *testing.T, st store, p events.Payload) {
 
 // A crash between any two records leaves what the next import completes, with nothing twice.
 func TestCutShort(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	r := newRuntime("a").play(2, 300)
 	r.storeSetting()
 	once := openStore(t)

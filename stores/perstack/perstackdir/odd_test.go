@@ -88,6 +88,7 @@ func pathOf(files map[string]string, part string) string {
 
 // What is spelled otherwise comes out as it is spelled, and is in the log nevertheless.
 func TestSpelledOtherwise(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	base := small("a").files
 	event, checkpoint, setting := pathOf(base, "-startGeneration"), pathOf(base, "checkpoints/cp2"), pathOf(base, "run-setting")
 	for name, c := range map[string]struct{ path, content string }{

@@ -26,7 +26,7 @@ import (
 
 // oracleJobs is how many jobs the original's double writes, each of four times.
 func oracleJobs() string {
-	if os.Getenv("TALLY_SOAK") != "" {
+	if testkit.Soak() {
 		return "250"
 	}
 	return "25"

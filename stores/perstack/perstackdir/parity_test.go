@@ -24,6 +24,7 @@ import (
 // What a folder is in and out, on every backend; the other tests of this package say more of
 // each, in memory.
 func TestParity(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside it
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		for _, part := range []func(*testing.T, *tally.Store){parityBytes, parityWithoutJob, paritySecrets, parityLeftOut, parityKeys, parityGrown, parityNode} {
 			part(t, st)
