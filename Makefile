@@ -32,16 +32,21 @@ bench:
 # whose owner is killed 500 times, and one on a server that is killed as its client is,
 # a thousand jobs in and out of the folder, the views of ten million events,
 # two thousand damaged stores, ten gigabytes opened after a kill, a cluster whose nodes
-# are killed, many more random histories, those of files among them.
+# are killed, what the log promises on every kind of owner, three thousand programs of
+# panels, stores on somebody else's server under the race detector, builds for other
+# systems, many more random histories, those of files among them.
 soak:
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors' -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run PowerCut -v ./cmd/...
-	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster' -v ./embedded
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster|Promises' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'KilledInAnyCall|KilledOnServer|DelegateProcesses' -v ./stores/perstack
 	.ci/fuzz 60s
+	TALLY_SOAK=1 $(GO) test -race -short -timeout 60m . ./stores/...
+	GOOS=darwin $(GO) build ./...
+	GOOS=windows $(GO) build ./...
 	$(GO) test -timeout 60m ./formats/... ./stores/...
 	$(GO) test -timeout 60m ./stores/perstack/internal/share ./stores/perstack/internal/secret -rapid.checks=20000
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
