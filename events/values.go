@@ -10,8 +10,12 @@ import (
 // Timestamp is an RFC 3339 time in its producer's spelling; "" is "not said".
 type Timestamp string
 
-// TimestampOf spells a time with millisecond precision in UTC.
+// TimestampOf spells a time with millisecond precision in UTC. One that has no spelling, as it
+// is before the year 0 or after 9999 there, is not said.
 func TimestampOf(t time.Time) Timestamp {
+	if year := t.UTC().Year(); year < 0 || year > 9999 {
+		return ""
+	}
 	return Timestamp(t.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 

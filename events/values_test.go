@@ -41,6 +41,12 @@ func TestTimestamp(t *testing.T) {
 	if got := events.TimestampOf(at); got != "2026-03-01T12:00:00.123Z" {
 		t.Errorf("TimestampOf = %s", got)
 	}
+	west := time.FixedZone("", -int((23*time.Hour + 59*time.Minute).Seconds()))
+	for _, at := range []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 0, west), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		if got := events.TimestampOf(at); got != "" {
+			t.Errorf("TimestampOf(%v) = %s, which is no RFC 3339 time", at, got)
+		}
+	}
 	for text, want := range map[events.Timestamp]time.Time{
 		"2026-03-01T12:00:00Z":                    time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		"2026-03-01T12:00:00.123456789-00:00":     time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC),

@@ -193,6 +193,7 @@ func FuzzLine(f *testing.F) {
 		`{"type":"user","uuid":"u","parentUuid":"u","message":{"content":"x"}}{"type":"assistant","uuid":"u","message":{"usage":{"output_tokens":1e400}}}`,
 		`{"type":"assistant","costUSD":1e99,"message":{"id":"\u0000","model":"","usage":{"output_tokens":9007199254740993}},"timestamp":"0000-01-01T00:00:00Z"}`,
 		`{"type":"user","isSidechain":true,"agentId":"*","uuid":"` + strings.Repeat("u", 600) + `","timestamp":"9999-12-31T23:59:59-23:59","message":{"content":"x"}}`,
+		`{"type":"user","uuid":"u","timestamp":"9999-12-31T23:59:59-23:59","message":{"content":"x"}}`,
 		`{"type":"assistant","uuid":"a","message":{"model":"x","usage":{"output_tokens":2}}}` + `{"type":"assistant","uuid":"b","message":{"model":"x","usage":{"output_tokens":3}}}`,
 		`{"forkedFrom":{"sessionId":"s"},"cwd":"/","version":7,"type":"custom-title","customTitle":"\ud800"}`,
 	} {
