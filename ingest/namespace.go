@@ -51,6 +51,21 @@ func (o *origin) note(m agents.Meaning) {
 	}
 }
 
+// CWDOf returns the folder in which a session works by the beginning of one of its files, as
+// Options.Route is asked for it: "" if that does not say so before the first message.
+func CWDOf(agent agents.Agent, f agents.File, beginning []byte) string {
+	var o origin
+	fold, at := agent.Fold(f), int64(0)
+	for text := range bytes.Lines(beginning) {
+		m := fold.Line(agents.Span{Start: at, End: at + int64(len(text))}, bytes.TrimRight(text, "\r\n"))
+		at += int64(len(text))
+		if o.note(m); o.cwd != "" || m.Thread != agents.Log {
+			break
+		}
+	}
+	return o.cwd
+}
+
 // startOf returns the session that another one continues, or that started it; "": none.
 func startOf(p *events.SessionCreated) string {
 	switch {

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"fmt"
@@ -23,16 +22,18 @@ import (
 
 // wish is what the call says of all places.
 type wish struct {
-	namespace string
-	redact    bool
-	explicit  bool // redact counts whatever a file says
-	patient   bool // folders need not be there yet: they are waited for
+	routing  config.Routing
+	redact   bool
+	explicit bool // redact counts whatever a file says
+	patient  bool // folders need not be there yet: they are waited for
 }
 
 // place is where sessions of an agent are looked for, and where they go.
 type place struct {
 	app.AgentFiles
 	namespace string
+	isFixed   bool // all sessions go to the namespace, whatever their project says
+	isNamed   bool // by whoever calls: its sessions are taken, of whatever project they are
 	redact    bool
 	except    []string // names below the root that are other places' own
 	isMissing bool     // the folder is not there yet
@@ -65,6 +66,18 @@ func (p place) source() ingest.Source {
 		s.Agent = some{p.Agent, p}
 	}
 	return s
+}
+
+// route says where a session goes that works in a folder; false: it is left alone. After an
+// error it goes where those go whose project says nothing.
+func (p place) route(r config.Routing, cwd string) (namespace string, taken bool, err error) {
+	if p.isFixed {
+		return p.namespace, true, nil
+	}
+	if p.isNamed {
+		r.Only = ""
+	}
+	return r.Of(cwd)
 }
 
 // some is an agent of which only some files are read.
@@ -105,7 +118,7 @@ func placesOf(args []string, c config.Config, w wish, env func(string) string) (
 
 // named returns the places that one argument names.
 func named(arg string, w wish, env func(string) string) ([]place, error) {
-	like := place{namespace: w.namespace, redact: w.redact}
+	like := place{namespace: w.routing.Namespace, redact: w.redact}
 	if agent, ok := app.AgentNamed(arg); ok {
 		list, there, looked := rootsOf([]agents.Agent{agent}, like, env)
 		if there == 0 && (!w.patient || len(looked) == 0) {
@@ -120,7 +133,7 @@ func named(arg string, w wish, env func(string) string) ([]place, error) {
 		}
 		return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no sessions of an agent that is known: %s", arg, app.Or(app.AgentNames()))}
 	}
-	like.AgentFiles = files
+	like.AgentFiles, like.isNamed = files, true
 	return []place{like}, nil
 }
 
@@ -173,7 +186,7 @@ func everywhere(c config.Config, w wish, env func(string) string) ([]place, erro
 		}
 		listed = append(listed, p)
 	}
-	found, there, looked := rootsOf(app.Agents, place{namespace: w.namespace, redact: w.redact}, env)
+	found, there, looked := rootsOf(app.Agents, place{namespace: w.routing.Namespace, redact: w.redact}, env)
 	list := distinct(listed)
 	for _, p := range found {
 		isListed := false
@@ -205,7 +218,7 @@ func configured(entry config.Watch, w wish, env func(string) string) (place, err
 	wrong := func(field, format string, args ...any) (place, error) {
 		return place{}, &config.Error{File: entry.Origin.Name, Line: entry.Origin.Line, Field: "watch." + field, Reason: fmt.Sprintf(format, args...)}
 	}
-	p := place{namespace: cmp.Or(entry.Namespace, w.namespace), redact: w.redact}
+	p := place{namespace: cmp.Or(entry.Namespace, w.routing.Namespace), isFixed: entry.Namespace != "", isNamed: true, redact: w.redact}
 	if entry.Redact != nil && !w.explicit {
 		p.redact = *entry.Redact
 	}
@@ -233,10 +246,11 @@ func distinct(list []place) (out []place) {
 	for i, p := range list {
 		isPart := false
 		for j, q := range list {
-			same := q.Root == p.Root && q.Agent.Name() == p.Agent.Name() && q.namespace == p.namespace && q.redact == p.redact
+			same := q.Root == p.Root && q.Agent.Name() == p.Agent.Name() && q.namespace == p.namespace && q.isFixed == p.isFixed && q.redact == p.redact
 			isPart = isPart || j != i && same && q.Has(p.Below) && (q.Below != p.Below || j < i)
 		}
 		if !isPart {
+			p.isNamed = slices.ContainsFunc(list, func(q place) bool { return q.isNamed && q.id() == p.id() })
 			out = append(out, p)
 		}
 	}
@@ -325,13 +339,19 @@ func (h *held) read(p place) {
 
 // firstLine returns the first line of a file, or the beginning of a very long one.
 func firstLine(path string) []byte {
+	line, _, _ := bytes.Cut(beginning(path), []byte("\n"))
+	return bytes.TrimSpace(line)
+}
+
+// beginning returns what a file begins with.
+func beginning(path string) []byte {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil // as if it were empty: whoever reads it says why
 	}
 	defer f.Close()
-	line, _ := bufio.NewReader(io.LimitReader(f, 1<<20)).ReadBytes('\n')
-	return bytes.TrimSpace(line)
+	text, _ := io.ReadAll(io.LimitReader(f, 1<<20))
+	return text
 }
 
 // group are places whose sessions go the same way.

@@ -91,7 +91,7 @@ func TestPlaces(t *testing.T) {
 			for i := range c.watch {
 				c.watch[i].Root = filepath.Join(dir, c.watch[i].Root)
 			}
-			c.said.namespace, c.said.redact = "n", c.said.redact || !c.said.explicit
+			c.said.routing.Namespace, c.said.redact = "n", c.said.redact || !c.said.explicit
 			places, err := placesOf(c.args, config.Config{Watch: c.watch}, c.said, env)
 			if err != nil {
 				t.Fatal(err)

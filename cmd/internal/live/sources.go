@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ A file counts as far as its lines are in the store, whatever brought them there.
 			if err != nil {
 				return err
 			}
-			places, err := placesOf(args, c, wish{namespace: c.Namespace, redact: true}, os.Getenv)
+			places, err := placesOf(args, c, wish{routing: c.Routing(), redact: true}, os.Getenv)
 			if err != nil {
 				return err
 			}
@@ -55,7 +56,7 @@ A file counts as far as its lines are in the store, whatever brought them there.
 					if err != nil {
 						return err
 					}
-					s, err := sourceOf(cmd.Context(), st, p, known)
+					s, err := sourceOf(cmd.Context(), st, p, known, c.Routing())
 					if err != nil {
 						return err
 					}
@@ -113,7 +114,7 @@ func knownOf(ctx context.Context, st *tally.Store, c config.Config, p place) (ma
 }
 
 // sourceOf looks at what lies in a place, and at what of it is in the store.
-func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]tail.Known) (source, error) {
+func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]tail.Known, routing config.Routing) (source, error) {
 	h := p.look(time.Time{})
 	s := source{Agent: p.Agent.Name(), Root: p.Root, Below: p.Below, Namespace: p.namespace, Files: len(h.files), Bytes: h.bytes}
 	h.read(p)
@@ -130,8 +131,13 @@ func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]ta
 		}
 		if len(ends) < len(files) {
 			var err error
-			if ends, err = endsOf(ctx, st.Log, p, events.Session(p.namespace, session), files); err != nil {
+			if ends, err = endsOf(ctx, st.Log, p, p.subject(session, files, routing), files); err != nil {
 				return s, err
+			}
+			if len(ends) == 0 { // it may be there since before its project had a namespace
+				if ends, err = endsOf(ctx, st.Log, p, events.Session(p.namespace, session), files); err != nil {
+					return s, err
+				}
 			}
 		}
 		lag := int64(0)
@@ -151,6 +157,21 @@ func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]ta
 		}
 	}
 	return s, nil
+}
+
+// subject names a session where it goes by what its files say.
+func (p place) subject(session string, files []onDisk, routing config.Routing) events.Subject {
+	namespace := ""
+	for _, f := range files {
+		if f.packed {
+			continue
+		}
+		cwd := ingest.CWDOf(p.Agent, f.File, beginning(filepath.Join(p.Root, filepath.FromSlash(f.Name))))
+		if namespace, _, _ = p.route(routing, cwd); cwd != "" { // who follows says what is wrong with a file
+			break
+		}
+	}
+	return events.Session(cmp.Or(namespace, p.namespace), session)
 }
 
 // backReader is a log that can be read from its end.

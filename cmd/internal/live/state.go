@@ -28,17 +28,23 @@ func stateName(c config.Config, namespace string) string {
 }
 
 // stateFile is where a group's progress is kept. What was read with and without redaction
-// is not the same, so that neither takes the other's word for it.
+// is not the same, nor of one project and of all, so that none takes the other's word for it.
 func stateFile(c config.Config, g *group) string {
 	name := stateName(c, g.namespace)
 	if !g.redact {
 		name += unredacted
+	}
+	if c.Routing().Only != "" {
+		name += ofProject
 	}
 	return name + ".db"
 }
 
 // unredacted is in the name of the state of what is not redacted.
 const unredacted = "-clear"
+
+// ofProject is in the name of the state of who takes sessions of a project alone.
+const ofProject = "-project"
 
 // lockFiles are the files whose locks a watch has to have, in the order in which every watch
 // takes them.

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/ingest"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
@@ -26,9 +27,12 @@ import (
 type teller struct {
 	app  *app.App
 	once bool
+	here string        // the namespace that other commands look at
+	only string        // the project whose sessions alone are taken; "": all are
 	news chan struct{} // there may be something to say
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex      // guards what follows
+	wrong     map[string]bool // what was said of projects' files
 	places    []place
 	sessions  map[events.Subject]*told
 	changed   []*told // since it was said last
@@ -43,7 +47,7 @@ type teller struct {
 }
 
 func newTeller(a *app.App, once bool) *teller {
-	return &teller{app: a, once: once, news: make(chan struct{}, 1), sessions: make(map[events.Subject]*told)}
+	return &teller{app: a, once: once, news: make(chan struct{}, 1), wrong: make(map[string]bool), sessions: make(map[events.Subject]*told)}
 }
 
 // format is how things are said: what has no end is no document.
@@ -83,6 +87,10 @@ func (t *teller) begin(places []place, since time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.places = places
+	isSome := func(p place) bool { return !p.isNamed }
+	if t.only != "" && slices.ContainsFunc(places, isSome) {
+		fmt.Fprintf(t.app.Err, "only sessions that worked in %s: its %s names the store (--store, --server or your config.toml: all)\n", tilde(t.only), config.FileName)
+	}
 	for _, p := range places {
 		if p.isMissing && !p.isAwaited {
 			continue
@@ -158,6 +166,17 @@ func (t *teller) problem(p ingest.Problem) {
 	one.Event = ""
 	if t.once {
 		t.problems = append(t.problems, one)
+	}
+}
+
+// wrongProject says once that the file of a project cannot be read.
+func (t *teller) wrongProject(err error) {
+	t.mu.Lock()
+	isNew := !t.wrong[err.Error()]
+	t.wrong[err.Error()] = true
+	t.mu.Unlock()
+	if isNew {
+		t.problem(ingest.Problem{File: err.Error(), Reason: "its sessions go where those of no project do", Taken: true})
 	}
 }
 
@@ -468,6 +487,7 @@ type watched struct {
 	New      int            `json:"newSessions"` // of them, those that are new
 	Files    int            `json:"files"`       // that there are
 	Left     int            `json:"left"`        // that are not read until they change, by --backfill
+	Alone    int            `json:"leftAlone"`   // sessions of other projects than that whose tally.toml names the store
 	Lines    int            `json:"lines"`       // that were added
 	Events   int            `json:"events"`      // that were added, those of lines included
 	Redacted int            `json:"redacted"`    // places
@@ -480,7 +500,7 @@ type watched struct {
 func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left,
+	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left, Alone: s.Alone,
 		Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
 	for _, told := range t.sessions {
 		if told.isNew {
@@ -516,6 +536,9 @@ func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
 		if sum.Left > 0 {
 			left = fmt.Sprintf(", and %s left out", plain.Count(sum.Left, "older file"))
 		}
+		if sum.Alone > 0 {
+			left += fmt.Sprintf(", but for %s of other projects", plain.Count(sum.Alone, "session"))
+		}
 		return t.app.Say("Nothing new: all of %s is in the store already%s.", plain.Count(sum.Files, "file"), left)
 	}
 	how := ""
@@ -526,9 +549,29 @@ func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
 		plain.Count(sum.Events, "event"), redactedText(s), sum.Head); err != nil {
 		return err
 	}
+	if err := t.elsewhere(); err != nil {
+		return err
+	}
 	program, flags := app.Program(), t.app.StoreFlags()
 	_, err := fmt.Fprintf(t.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s cost --by model%s\n", program, flags, program, flags, program, flags)
 	return err
+}
+
+// elsewhere says how many sessions went to other namespaces than the one that commands look at.
+func (t *teller) elsewhere() error {
+	counts := make(map[string]int)
+	for sub := range t.sessions {
+		counts[sub.Namespace]++
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(counts)) {
+		if namespace == t.here {
+			continue
+		}
+		if err := t.app.Say("Of them %d in namespace %s, as their project says (--namespace %s).", counts[namespace], namespace, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // redactedText says what was redacted, by rule, those first that were found most.

@@ -30,7 +30,8 @@ line of their files is in the store within milliseconds, and what an agent rewin
 or deletes can be seen here as it was. The files are only read.
 
 Without arguments it follows every agent that has sessions here, those that have none yet
-once they do, and the folders that tally.toml lists:
+once they do, and the folders that your config.toml lists (a project's tally.toml may list
+folders of that project):
 
   [[watch]]
   root = "~/team/.claude"   # the folder of an agent, one of its projects, or one file
@@ -41,6 +42,10 @@ once they do, and the folders that tally.toml lists:
   [redact]
   patterns = ['T-[0-9]{6}', {name = "ticket", regexp = 'ticket=(\S+)'}]
   env = ["DB_PASSWORD"]     # the values of these variables are secrets
+
+A session goes to the namespace that the tally.toml of its project names, by where it first
+works, and stays there; --namespace names one for all. If a project's tally.toml names the
+store, only sessions of that project are taken.
 
 Known shapes of secrets are taken out of each line before it is stored; what was is
 said. How far it has read is kept in $XDG_STATE_HOME/tally. If that is lost, or the
@@ -155,7 +160,7 @@ func (w *watcher) follow(ctx context.Context, args []string, into *store) error 
 	if err != nil {
 		return err
 	}
-	places, err := placesOf(args, c, wish{namespace: c.Namespace, redact: w.redact == on, explicit: w.explicit, patient: !w.once}, os.Getenv)
+	places, err := placesOf(args, c, wish{routing: c.Routing(), redact: w.redact == on, explicit: w.explicit, patient: !w.once}, os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -164,6 +169,7 @@ func (w *watcher) follow(ctx context.Context, args []string, into *store) error 
 		return err
 	}
 	t := newTeller(w.app, w.once)
+	t.here, t.only = c.Namespace, c.Routing().Only
 	into.seen = t.seen
 	f := &following{watcher: w, config: c, groups: grouped(places), secrets: secrets, since: w.backfill.from(time.Now()), teller: t, store: into}
 	if err := f.begin(ctx); err != nil {
@@ -252,6 +258,14 @@ func (f *following) options(g *group, remembers bool) ingest.Options {
 		o.Sources = append(o.Sources, p.source())
 		byID[p.id()] = p
 	}
+	routing := f.config.Routing()
+	o.Route = func(id, cwd string) (string, bool) {
+		namespace, taken, err := byID[id].route(routing, cwd)
+		if err != nil {
+			f.teller.wrongProject(err)
+		}
+		return namespace, taken
+	}
 	o.Tail.Enters = func(root, folder string) bool { return byID[root].enters(folder) }
 	if g.redact {
 		o.Redactor = f.secrets
@@ -311,6 +325,7 @@ func (f *following) status() (sum ingest.Status) {
 		sum.Lines += s.Lines
 		sum.Events += s.Events
 		sum.Redacted += s.Redacted
+		sum.Alone += s.Alone
 		sum.Full = sum.Full || s.Full
 		sum.State = errors.Join(sum.State, s.State)
 		for rule, n := range s.Rules {
