@@ -552,8 +552,10 @@ func saysWhere(agent agents.Agent, content, cwd string) int {
 		return 0
 	}
 	at += strings.IndexByte(content[at:], '\n') + 1
-	if agent == ofACP { // that was the request
-		at += strings.IndexByte(content[at:], '\n') + 1
+	for isAnswered := agent != ofACP; !isAnswered; { // that was the request
+		line, _, _ := strings.Cut(content[at:], "\n")
+		at += len(line) + 1
+		isAnswered = strings.TrimSpace(line) != ""
 	}
 	return at
 }

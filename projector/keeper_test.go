@@ -204,27 +204,27 @@ func TestKeeperLooksAtAges(t *testing.T) {
 // those that come of age within a moment together.
 func TestKeeperRests(t *testing.T) {
 	onBench(t, func(b *bench) {
-		looks := 0
-		b.now = func() time.Time { looks++; return time.Now() }
+		var looks atomic.Int64
+		b.now = func() time.Time { looks.Add(1); return time.Now() }
 		defer b.keep(projector.Policy{Age: time.Minute})()
 		b.turns(s1, 1)
 		time.Sleep(500 * time.Millisecond)
 		b.turns(s2, 1)
-		looks = 0
+		looks.Store(0)
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if looks > 0 {
-			t.Errorf("the clock was looked at %d times while nothing came of age", looks)
+		if n := looks.Load(); n > 0 {
+			t.Errorf("the clock was looked at %d times while nothing came of age", n)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		b.must(s1, 1)
 		b.must(s2, 2)
-		looks = 0
+		looks.Store(0)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if looks > 0 {
-			t.Errorf("the clock was looked at %d times while nothing had changed", looks)
+		if n := looks.Load(); n > 0 {
+			t.Errorf("the clock was looked at %d times while nothing had changed", n)
 		}
 	})
 }
