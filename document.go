@@ -70,11 +70,16 @@ type Document struct {
 }
 
 // Direct says that what was read is what is stored: the record, and the SHA-256 of its
-// content, in lower-case hex, which is that of Data.
+// content, in lower-case hex, which is that of Data. What a transaction has written is not
+// stored yet, and its Direct is zero.
 type Direct struct {
 	Offset events.Offset
 	SHA256 string
 }
+
+// Is reports whether bytes are what is stored. What was rendered, cut or redacted on the way
+// to a reader is not: it goes without the mark.
+func (d Direct) Is(shown []byte) bool { return d.Offset != 0 && d.SHA256 == hashOf(shown) }
 
 // DocumentConflictError says that a document is not, or no longer, what a write was based
 // on. It matches log.ErrConflict; nothing was written.
@@ -233,7 +238,11 @@ func (b *bases) note(sub events.Subject, at events.Offset, meta events.DocMeta) 
 
 func documentOf(sub events.Subject, rev projector.Revision, data []byte) *Document {
 	rev.Size = len(data)
-	return &Document{Subject: sub, Revision: rev, Data: data, Direct: Direct{Offset: rev.Offset, SHA256: hashOf(data)}}
+	doc := &Document{Subject: sub, Revision: rev, Data: data}
+	if rev.Offset != 0 {
+		doc.Direct = Direct{Offset: rev.Offset, SHA256: hashOf(data)}
+	}
+	return doc
 }
 
 func hashOf(data []byte) string {

@@ -322,3 +322,43 @@ func largeInput(t *testing.T, d *tally.Documents) {
 		t.Errorf("64 MiB: %v", err)
 	}
 }
+
+// D-47: what is read says that it is what is stored, and what became of it on the way does not.
+func TestDirect(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		t.Run("D-47 the mark", func(t *testing.T) {
+			data := []byte("a\r\n\xff\x00 b  ")
+			sum := sha256.Sum256(data)
+			rev, err := st.Documents().Create(t.Context(), "doc", "x", tally.Write{Data: data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := st.Documents().Read(t.Context(), "doc", "x")
+			if err != nil || d.Direct != (tally.Direct{Offset: rev.Offset, SHA256: hex.EncodeToString(sum[:])}) || !bytes.Equal(d.Data, data) {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			for shown, want := range map[string]bool{string(data): true, "a\n\xff\x00 b  ": false, strings.ToValidUTF8(string(data), "?"): false, "": false} {
+				if d.Direct.Is([]byte(shown)) != want {
+					t.Errorf("%q is direct: %v", shown, !want)
+				}
+			}
+			past, err := st.Documents().ReadAt(t.Context(), "doc", "x", rev.Offset.String())
+			if err != nil || past.Direct != d.Direct {
+				t.Errorf("by its offset: %+v, %v", past, err)
+			}
+			err = st.Documents().Tx(t.Context(), func(tx *tally.Tx) error {
+				if err := tx.Save(t.Context(), "doc", "x", tally.Write{Data: []byte("new")}); err != nil {
+					return err
+				}
+				d, err := tx.Read(t.Context(), "doc", "x")
+				if err == nil && d.Direct.Is(d.Data) {
+					t.Error("what is not stored yet is direct")
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}

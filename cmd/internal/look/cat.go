@@ -88,7 +88,7 @@ func describedBy(rev projector.Revision) described {
 }
 
 func cat(a *app.App, d *tally.Document, mark bool) error {
-	m := marked{Offset: d.Direct.Offset, SHA256: d.Direct.SHA256, Direct: true}
+	m := marked{Offset: d.Direct.Offset, SHA256: d.Direct.SHA256, Direct: d.Direct.Is(d.Data)}
 	if a.Format != cli.Text {
 		c := content{Kind: d.Subject.Kind, ID: cli.ID(d.Subject.ID), marked: m, described: describedBy(d.Revision), Bytes: len(d.Data)}
 		if text := string(d.Data); utf8.ValidString(text) {
@@ -102,7 +102,7 @@ func cat(a *app.App, d *tally.Document, mark bool) error {
 	if _, err := fmt.Fprint(a.Out, shown); err != nil || !mark {
 		return err
 	}
-	m.Direct = shown == string(d.Data)
+	m.Direct = d.Direct.Is([]byte(shown))
 	line, err := json.Marshal(m)
 	if err == nil {
 		_, err = fmt.Fprintf(a.Err, "%s\n", line)
