@@ -54,7 +54,7 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 }
 
 func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c config.Config) (*log.Log, error) {
-	lc := log.Config{Reads: reads, Logger: o.Logger, Observer: o.Observer, MinDurability: c.MinDurability, Replicas: c.Server.Replicas}
+	lc := log.Config{Reads: reads, Logger: o.Logger, Observer: o.Observer, MinDurability: c.MinDurability, Replicas: c.Server.Replicas, Shared: true}
 	owner, err := ownerAt(ctx, writes, cmp.Or(o.Wait, 10*time.Second))
 	switch {
 	case err != nil:

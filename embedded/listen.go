@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tallylog/tally/events"
 )
 
 // Listen says where the server of an owner listens for clients that do not read its
@@ -31,6 +33,26 @@ type Listen struct {
 // Account is a client that may connect. Its password is what it sends, or the bcrypt
 // hash of that.
 type Account struct{ Name, Password string }
+
+// refusePersonal returns an *events.PersonalError for an owner that listens and whose store
+// has something personal: every user may read all of it. Nothing of it comes later, as the
+// log refuses it.
+func (s *Server) refusePersonal(ctx context.Context) error {
+	if !s.events.Shared() {
+		return nil
+	}
+	n := 0
+	for _, err := range s.events.Subjects(ctx, events.PersonalNamespace, "") {
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	if n > 0 {
+		return &events.PersonalError{Where: "a store that others can reach", Subjects: n}
+	}
+	return nil
+}
 
 // ListenError says why an owner does not listen at an address: beyond this machine
 // nobody may read what goes over the wire, or connect without a password.

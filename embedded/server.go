@@ -130,7 +130,7 @@ type Server struct {
 // Errors: *OwnedError if another process owns the directory (attach to it);
 // *LostStreamError if a part of the log that should be there is not; *LayoutError if
 // nothing of a part of it can be read; *OwnershipError if the directory is not this user's
-// alone; *ReadOnlyError if nothing can be written there; *ForeignError if it holds other
+// alone; *events.PersonalError if it is to listen and has something personal; *ReadOnlyError if nothing can be written there; *ForeignError if it holds other
 // things than a store; *NewerError if a newer version of tally wrote it; anything else is
 // the system's or the server's. Nothing is left running after an error.
 func Start(ctx context.Context, o ServerOptions) (*Server, error) {
@@ -364,7 +364,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Admit: s.meter.Admit, Owner: true, Observer: o.Observer, MinDurability: o.MinDurability,
+	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Admit: s.meter.Admit, Owner: true, Shared: o.Listen != nil, Observer: o.Observer, MinDurability: o.MinDurability,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set}
@@ -388,6 +388,9 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	}
 	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
 		return err
+	}
+	if err := s.refusePersonal(ctx); err != nil {
+		return errors.Join(fmt.Errorf("embedded: start %s: %w", s.dir, err), s.events.Close())
 	}
 	s.meter.Watch(s.events)
 	s.atEnd(s.events.Close)

@@ -26,6 +26,20 @@ func invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
+// PersonalError says that what is in PersonalNamespace would have come to where others can
+// reach it. Nothing was written.
+type PersonalError struct {
+	Where    string // where that is: "an export", "a store that others can reach"
+	Subjects int    // how many of that namespace are there already; 0: none, or it does not matter
+}
+
+func (e *PersonalError) Error() string {
+	if e.Subjects > 0 {
+		return fmt.Sprintf("%s is for one person, and not for %s: %d of its documents and sessions are here", PersonalNamespace, e.Where, e.Subjects)
+	}
+	return fmt.Sprintf("%s is for one person, and not for %s", PersonalNamespace, e.Where)
+}
+
 // DamageError stands for a record that the log holds at an offset but cannot
 // return. Reads yield it in the record's place and go on.
 type DamageError struct {

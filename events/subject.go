@@ -2,12 +2,16 @@ package events
 
 import (
 	"cmp"
+	"log/slog"
 	"strings"
 )
 
 const (
 	// DefaultNamespace is where subjects live unless somebody says otherwise.
 	DefaultNamespace = "default"
+	// PersonalNamespace is where a person's own settings live: in a store on their machine,
+	// and in none that others can reach; see PersonalError.
+	PersonalNamespace = "_personal"
 	// KindSession is the kind of every session's subject. Documents have other kinds.
 	KindSession = "session"
 	// Partitions is the number of virtual partitions, fixed for ever: it is part
@@ -60,6 +64,14 @@ func (s Subject) Validate() error {
 		return invalid("subject", "the id has %d bytes, at most %d are allowed", len(s.ID), MaxIDLen)
 	}
 	return nil
+}
+
+// LogValue is the subject as logs of a process name it. What is personal is not in them.
+func (s Subject) LogValue() slog.Value {
+	if s.Namespace == PersonalNamespace {
+		return slog.StringValue(PersonalNamespace)
+	}
+	return slog.StringValue(s.String())
 }
 
 // ValidateNamespace returns an *InvalidError unless ns is 1 to 64 of [A-Za-z0-9_-].

@@ -33,9 +33,13 @@ type ExportOptions struct {
 // root there is (or the one chosen) goes to the storage itself, several go to a
 // folder each. One session that the form has no files for is refused.
 //
-// A session that does not exist, or a root without any, is projector.ErrNotFound.
+// The namespace of a person's own settings is an *events.PersonalError. A session that does
+// not exist, or a root without any, is projector.ErrNotFound.
 // What cannot be read or written is a problem of the report, and the rest goes on.
 func Export(ctx context.Context, src Source, layout Renderer, st Storage, o ExportOptions) (Report, error) {
+	if src.Namespace() == events.PersonalNamespace {
+		return Report{}, &events.PersonalError{Where: "an export"}
+	}
 	x := &exporting{src: src, layout: layout, st: st, o: o}
 	if o.Session != "" {
 		x.progress.Of = 1

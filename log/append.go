@@ -3,6 +3,7 @@ package log
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +26,7 @@ const youngID = 30 * time.Second
 // *ConflictError if the subject is not as expected; *PartialError if some of the
 // events are there and others not; ErrUnknown if no answer came, also because
 // ctx was done meanwhile; ErrFull and ErrUnavailable; ErrAborted behind an
-// AppendAsync that failed; ctx.Err() if ctx was done before anything was sent.
+// AppendAsync that failed; *events.PersonalError if the log is Shared; ctx.Err() if ctx was done before anything was sent.
 // Only after ErrUnknown may anything have been written.
 func (l *Log) Append(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (Ack, error) {
 	return l.append(ctx, sub, expect, false, evs)
@@ -92,6 +93,9 @@ func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack,
 			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
 		}
 	}
+	if l.config.Shared && slices.ContainsFunc(list, isPersonal) {
+		return nil, fmt.Errorf("log: append %s: %w", nameOf(list), &events.PersonalError{Where: sharedStore})
+	}
 	if l.config.Room != nil {
 		if err := l.config.Room(); err != nil {
 			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
@@ -111,6 +115,15 @@ func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack,
 	}
 	return settle, nil
 }
+
+// sharedStore is where nothing personal goes.
+const sharedStore = "a store that others can reach"
+
+func isPersonal(p *appending) bool { return p.sub.Namespace == events.PersonalNamespace }
+
+// Shared reports whether others than the user of this machine can reach the log: see
+// Config.Shared.
+func (l *Log) Shared() bool { return l.config.Shared }
 
 // note tells what was stored to those who work behind the appends.
 func (l *Log) note(p *appending, ack Ack) {

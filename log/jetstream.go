@@ -26,6 +26,7 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 		panic("log: Open without a connection")
 	}
 	c = c.withDefaults()
+	c.Shared = c.Shared || !c.Owner && !c.Via
 	if c.Via {
 		return openVia(ctx, nc, c)
 	}

@@ -71,6 +71,11 @@ type Config struct {
 	// admitted. Where an owner stores (Via), the owner's is asked.
 	Admit func(ctx context.Context, parts []Part) (settle func([]Ack, error), err error)
 
+	// Shared says that others than the user of this machine can reach the log: an append to
+	// events.PersonalNamespace is an *events.PersonalError. A server that others run is, also
+	// if this is not set. Where an owner stores (Via), the owner refuses.
+	Shared bool
+
 	// Owner says that no other process writes to the streams, so that this one may cut
 	// the log into segments as Segments says, and need not ask again what it knows of
 	// a subject.

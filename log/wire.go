@@ -71,7 +71,7 @@ type wireError struct {
 	Code    string        `json:"code"`
 	Message string        `json:"message"`
 	Field   string        `json:"field,omitempty"`  // invalid
-	Reason  string        `json:"reason,omitempty"` // invalid
+	Reason  string        `json:"reason,omitempty"` // invalid, personal
 	Want    events.Offset `json:"want,omitempty"`   // conflict
 	Have    events.Offset `json:"have,omitempty"`   // conflict
 	Found   []Existing    `json:"found,omitempty"`  // partial
@@ -116,6 +116,7 @@ const (
 	wireFull        = "full"
 	wireQuota       = "quota"
 	wireUnavailable = "unavailable"
+	wirePersonal    = "personal"
 	wireInternal    = "internal"
 )
 
@@ -142,6 +143,10 @@ func wireErrorOf(err error) *wireError {
 	}
 	if e, ok := errors.AsType[*QuotaError](err); ok {
 		w.Code, w.Scope, w.Meter, w.Limit, w.Used, w.Needed = wireQuota, e.Scope, e.Meter, e.Limit, e.Have, e.Want
+		return w
+	}
+	if e, ok := errors.AsType[*events.PersonalError](err); ok {
+		w.Code, w.Reason = wirePersonal, e.Where
 		return w
 	}
 	if e, ok := errors.AsType[*orderError](err); ok {
@@ -181,6 +186,8 @@ func (w *wireError) errorOf(sub events.Subject) error {
 		return &ConflictError{Subject: sub, Want: w.Want, Have: w.Have}
 	case wirePartial:
 		return &PartialError{Subject: sub, Have: w.Found}
+	case wirePersonal:
+		return &events.PersonalError{Where: w.Reason}
 	case wireQuota:
 		return &QuotaError{Scope: w.Scope, Meter: w.Meter, Limit: w.Limit, Have: w.Used, Want: w.Needed}
 	}

@@ -44,6 +44,7 @@ func TestErrorsTravel(t *testing.T) {
 		"invalid":  &events.InvalidError{Field: "id", Reason: "missing"},
 		"tooLarge": &log.SizeError{Index: 2, What: "data", Size: 9, Max: 8},
 		"quota":    &log.QuotaError{Scope: "owner:ann", Meter: "live", Limit: 10, Have: 8, Want: 11},
+		"personal": &events.PersonalError{Where: "a store that others can reach"},
 		"conflict": &log.ConflictError{Subject: sub, Want: 1, Have: 2},
 		"partial":  &log.PartialError{Subject: sub, Have: []log.Existing{{Index: 1, ID: "a", Offset: 7}}},
 	} {

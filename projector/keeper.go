@@ -321,12 +321,12 @@ func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offs
 		return 0, false
 	}
 	if full, ok := errors.AsType[*storeError](err); ok {
-		k.Logger.Warn("snapshot cannot be written", "subject", sub.String(), "err", full)
+		k.Logger.Warn("snapshot cannot be written", "subject", sub, "err", full)
 		return snap.Offset, true
 	}
 	if err != nil {
 		k.quarantined[sub] = true
-		k.Logger.Warn("no snapshots of this session", "subject", sub.String(), "err", err)
+		k.Logger.Warn("no snapshots of this session", "subject", sub, "err", err)
 		return 0, true
 	}
 	if k.heads[sub] = int64(size); size < largeWhenBusy {

@@ -220,7 +220,7 @@ func (ld *loading) keepFork(ctx context.Context) {
 		return
 	}
 	if _, err := ld.Keep(ctx, ld.sub, ld.at, ""); err != nil && ctx.Err() == nil {
-		ld.logger().Warn("no snapshot of this fork", "subject", ld.sub.String(), "err", err)
+		ld.logger().Warn("no snapshot of this fork", "subject", ld.sub, "err", err)
 	}
 }
 
@@ -470,7 +470,7 @@ func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) 
 	}
 	metas, err := ld.Snapshots.List(ctx, ld.sub, SessionFold)
 	if err != nil {
-		ld.logger().Warn("snapshots cannot be listed", "subject", ld.sub.String(), "err", err)
+		ld.logger().Warn("snapshots cannot be listed", "subject", ld.sub, "err", err)
 		return nil
 	}
 	ld.heads = len(metas)
@@ -499,7 +499,7 @@ func (ld *loading) removeChunks(ctx context.Context, version int) {
 	for level, more := 0, true; more; level++ {
 		list, err := ld.Snapshots.List(ctx, ld.sub, foldOf(level))
 		if err != nil {
-			ld.logger().Warn("chunks cannot be listed", "subject", ld.sub.String(), "err", err)
+			ld.logger().Warn("chunks cannot be listed", "subject", ld.sub, "err", err)
 			return
 		}
 		for _, m := range list {

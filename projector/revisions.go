@@ -134,7 +134,7 @@ func (l *Loader) forgetRevisions(ctx context.Context, sub events.Subject, purged
 	}
 	list, err := l.Snapshots.List(ctx, sub, DocumentFold)
 	if err != nil {
-		l.logger().Warn("snapshots cannot be listed", "subject", sub.String(), "err", err)
+		l.logger().Warn("snapshots cannot be listed", "subject", sub, "err", err)
 		return
 	}
 	for _, m := range list {
@@ -147,7 +147,7 @@ func (l *Loader) forgetRevisions(ctx context.Context, sub events.Subject, purged
 // store keeps a chunk. One that cannot be written costs the next reader time.
 func (r *revisions) store(ctx context.Context, s snapshot.Snapshot) error {
 	if err := r.put(ctx, s); err != nil {
-		r.logger().Warn("snapshot cannot be written", "subject", s.Subject.String(), "err", err)
+		r.logger().Warn("snapshot cannot be written", "subject", s.Subject, "err", err)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (r *revisions) store(ctx context.Context, s snapshot.Snapshot) error {
 func (r *revisions) begin(ctx context.Context) {
 	list, err := r.Snapshots.List(ctx, r.sub, DocumentFold)
 	if err != nil {
-		r.logger().Warn("snapshots cannot be listed", "subject", r.sub.String(), "err", err)
+		r.logger().Warn("snapshots cannot be listed", "subject", r.sub, "err", err)
 	}
 	if len(list) == 0 {
 		return

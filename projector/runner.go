@@ -214,7 +214,7 @@ func (r *Runner) Retry(ctx context.Context) ([]Quarantine, error) {
 	for _, q := range aside {
 		err := r.retry(ctx, q.Subject)
 		if _, again := errors.AsType[*FoldError](err); again {
-			r.Logger.Warn("subject stays in quarantine", "view", r.View.Name(), "subject", q.Subject.String(), "reason", err.Error())
+			r.Logger.Warn("subject stays in quarantine", "view", r.View.Name(), "subject", q.Subject, "reason", err.Error())
 			continue
 		}
 		if err != nil {
@@ -425,7 +425,7 @@ func (r *Runner) apply(ctx context.Context, f Fact) error {
 		return err
 	}
 	q := Quarantine{f.Subject, f.Offset, fold.Error()}
-	r.Logger.Warn("subject is quarantined", "view", r.View.Name(), "subject", f.Subject.String(), "offset", uint64(f.Offset), "reason", q.Reason)
+	r.Logger.Warn("subject is quarantined", "view", r.View.Name(), "subject", f.Subject, "offset", uint64(f.Offset), "reason", q.Reason)
 	r.View.Quarantine(q)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -392,7 +392,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 	}
 	if l.Snapshots != nil && !l.ReadOnly {
 		if err := l.Snapshots.Put(ctx, snapshot.Snapshot{Meta: e.meta(sub, ChunkFold), Data: data}); err != nil {
-			l.logger().Warn("chunk cannot be stored again", "subject", sub.String(), "offset", uint64(e.To), "err", err)
+			l.logger().Warn("chunk cannot be stored again", "subject", sub, "offset", uint64(e.To), "err", err)
 		}
 	}
 	return c, data, nil
@@ -403,7 +403,7 @@ func (l *Loader) discarded(ctx context.Context, m snapshot.Meta, reason error) {
 	if l.afresh {
 		return // it is not what was asked about
 	}
-	l.logger().Warn(m.Fold+" snapshot discarded", "subject", m.Subject.String(), "offset", uint64(m.Offset), "reason", reason.Error())
+	l.logger().Warn(m.Fold+" snapshot discarded", "subject", m.Subject, "offset", uint64(m.Offset), "reason", reason.Error())
 	l.removed(ctx, m)
 }
 
@@ -412,6 +412,6 @@ func (l *Loader) removed(ctx context.Context, m snapshot.Meta) {
 		return
 	}
 	if err := l.Snapshots.Delete(ctx, m); err != nil {
-		l.logger().Warn("snapshot cannot be removed", "subject", m.Subject.String(), "offset", uint64(m.Offset), "err", err)
+		l.logger().Warn("snapshot cannot be removed", "subject", m.Subject, "offset", uint64(m.Offset), "err", err)
 	}
 }

@@ -51,6 +51,7 @@ func TestExitCode(t *testing.T) {
 		{log.ErrFull, 7},
 		{&log.QuotaError{}, 7},
 		{projector.ErrNoLimits, 2},
+		{&events.PersonalError{}, 2},
 		{sealed.ErrNoKey, 2},
 		{&sealed.FileError{}, 2},
 		{&sealed.UnknownKeyError{}, 3},

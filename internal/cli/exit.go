@@ -71,7 +71,7 @@ func ExitCode(err error) int {
 		}
 		return 130
 	}
-	if Is[*config.Error](err) || Is[*events.InvalidError](err) || Is[*sealed.FileError](err) || errors.Is(err, sealed.ErrNoKey) || errors.Is(err, projector.ErrNoLimits) {
+	if Is[*config.Error](err) || Is[*events.InvalidError](err) || Is[*events.PersonalError](err) || Is[*sealed.FileError](err) || errors.Is(err, sealed.ErrNoKey) || errors.Is(err, projector.ErrNoLimits) {
 		return BadUsage
 	}
 	if Is[*events.DamageError](err) {
@@ -124,6 +124,9 @@ func hintFor(err error) string {
 	}
 	if full, ok := errors.AsType[*log.QuotaError](err); ok {
 		return "Delete documents, or have whoever owns the store raise it: tally quota " + full.Scope + " LIMIT. Nothing was written."
+	}
+	if personal, ok := errors.AsType[*events.PersonalError](err); ok && personal.Subjects > 0 {
+		return "Have others use a store of their own, with --store DIR: everybody who is let in may read all of it."
 	}
 	switch {
 	case errors.Is(err, sealed.ErrNoKey):

@@ -28,6 +28,7 @@ type backedUp struct {
 	Directory    string `json:"directory"`
 	Removed      int    `json:"removed"`      // older backups
 	RemovedBytes int64  `json:"removedBytes"` // of what only they had
+	Personal     bool   `json:"personal"`     // the store has something personal, and so does the backup
 }
 
 // listedBackup is a backup in a list.
@@ -65,6 +66,9 @@ everything that was acknowledged before it began, up to one record, and nothing
 after it. Each is whole by itself, and what an earlier one has is not copied again.
 Views and snapshots are not in it: they follow from the log. One that was stopped
 is not a backup; the next one goes on with what it has copied.
+
+It has the whole store, what is personal included (namespace _personal): keep it
+where nobody else reads it.
 
 --list lists the backups in a folder, --verify reads all of them and compares each
 content with its hash. --keep removes older ones. restore makes a store of one.`,
@@ -125,6 +129,9 @@ func (b *backer) run(ctx context.Context, dir string) error {
 		}
 		done, err := b.take(ctx, w, st, c.Store)
 		done.Directory = dir
+		for _, wrong := range st.Log.Subjects(ctx, events.PersonalNamespace, "") {
+			done.Personal, err = true, errors.Join(err, wrong)
+		}
 		if err := errors.Join(err, w.Close()); err != nil {
 			return err
 		}
@@ -168,6 +175,9 @@ func (b *backer) report(done backedUp) error {
 	}
 	b.app.Say("Backed up everything up to %v as %s: %s, %s new.", done.Durable, done.Backup,
 		plain.Bytes(done.Bytes), plain.Bytes(done.NewBytes))
+	if done.Personal {
+		fmt.Fprintf(b.app.Err, "note: what is personal (namespace %s) is in it too\n", events.PersonalNamespace)
+	}
 	if done.Removed > 0 {
 		b.app.Say("Removed %s, %s.", plain.Count(done.Removed, "older backup"), plain.Bytes(done.RemovedBytes))
 	}

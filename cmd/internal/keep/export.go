@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
@@ -142,6 +143,9 @@ func redacting() []string {
 }
 
 func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) error {
+	if st.Namespace() == events.PersonalNamespace {
+		return &events.PersonalError{Where: "an export"}
+	}
 	o := formats.ExportOptions{All: x.all, Root: x.root, Any: x.isPages()}
 	if len(args) == 1 {
 		s, err := app.Session(ctx, st, args[0])

@@ -85,7 +85,8 @@ of the same user.
 
 With --listen, others reach it with --server tls://HOST:PORT, as one of --users: they
 read, and append through this process. Without --users nobody could, so it is refused;
-beyond this machine it listens with TLS only.
+beyond this machine it listens with TLS only. They may read all of it, so a store with
+something personal (namespace _personal) is not for others, and takes no such thing then.
 
 If another process owns the store already, this one waits and takes over when that
 one is gone.
