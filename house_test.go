@@ -40,7 +40,7 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/*/internal/*", "projector events internal/rawjson"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
 	{"stores/*/*dir", "formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
-	{"stores/tavern", ". agents agents/claude log projector events internal/rawjson internal/durable internal/filename stores/tavern/internal/*"},
+	{"stores/tavern", ". agents agents/claude log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
 	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},

@@ -1,0 +1,70 @@
+package tavern_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func TestLayers(t *testing.T) {
+	storetest.EachWith(t, embedded.Options{Kinds: tavern.Kinds()}, func(t *testing.T, st *tally.Store) {
+		ctx, d := t.Context(), st.Documents()
+		for kind, layer := range map[string]string{"doc": "", "note": "", "setting": "", "diary": "personal"} {
+			must1(d.Create(ctx, kind, "x", tally.Write{Data: []byte("x"), Layer: layer}))
+		}
+		for id, p := range map[string]events.SessionCreated{"plain": {Kind: "conversation"}, "mine": {Kind: "conversation", Layer: "personal"}, "claude/-a/x": {Kind: "transcript"}, "agent/1": {Kind: "agent"}} {
+			p.CreatedAt = "2026-08-22T10:00:00Z"
+			must1(st.Session(id).Create(ctx, p))
+			must1(st.Session(id).AppendTurns(ctx, events.MainThread, []byte(`"hi"`)))
+		}
+		need2(st.Session("mine").Fork(ctx, "", "fork-of-mine"))
+		must1(d.Create(ctx, "doc", "gone", tally.Write{Data: []byte("x")}))
+		must1(d.Delete(ctx, "doc", "gone", 0, "old"))
+		in := func(l tavern.Layer) (ids []string) {
+			for info, err := range tavern.LayerOnly(st, l).Subjects(ctx, "") {
+				must(t, err)
+				ids = append(ids, info.Subject.Kind+"/"+info.Subject.ID)
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		t.Run("D-23 three layers are kept apart", func(t *testing.T) {
+			for l, want := range map[tavern.Layer][]string{
+				tavern.LayerProject:  {"doc/x", "note/x", "session/agent/1", "session/plain"},
+				tavern.LayerPersonal: {"diary/x", "session/fork-of-mine", "session/mine", "setting/x"},
+				tavern.LayerVendor:   {"session/claude/-a/x"},
+			} {
+				if got := in(l); !slices.Equal(got, want) {
+					t.Errorf("%s has %q", l, got)
+				}
+			}
+		})
+		t.Run("D-23 the project's part is exported on its own", func(t *testing.T) {
+			out := need(formats.OpenDir(t.TempDir()))
+			defer out.Close()
+			report := need(formats.Export(ctx, tavern.LayerOnly(st, tavern.LayerProject), lifeForm{}, out, formats.ExportOptions{All: true, Any: true}))
+			if report.Sessions != 2 {
+				t.Errorf("%+v", report)
+			}
+		})
+		t.Run("D-23 a document of the project does not link to what is personal", func(t *testing.T) {
+			for _, to := range []string{"document/setting/x", "document/diary/x", "session/mine"} {
+				_, err := d.Create(ctx, "doc", "leak", tally.Write{Links: []events.Link{{Rel: "see", To: to}}})
+				if _, ok := errors.AsType[*events.InvalidError](err); !ok {
+					t.Errorf("to %s: %v", to, err)
+				}
+			}
+			must1(d.Create(ctx, "doc", "fine", tally.Write{Links: []events.Link{{Rel: "see", To: "document/doc/x"}}}))
+		})
+	})
+}
+
+// need2 gives the first value of a call that must work.
+func need2[T, U any](v T, _ U, err error) T { return need(v, err) }

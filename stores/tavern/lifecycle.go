@@ -1,0 +1,384 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/agents/claude"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// Lifecycle is where a session is: its history on this machine, by which it can be displayed,
+// and its state at the vendor's, by which it can be resumed. Neither follows from the other.
+//
+// The session's field binding {vendor, id, expiresAt} says which session at the vendor's it
+// is, and entries of its log what became of that: started, expired, ended, break, each an
+// event session.updated with its reason. A transcript that was imported or watched, whose id
+// is claude/<project>/<id>, is bound to that session without saying so.
+type Lifecycle struct {
+	st    *tally.Store
+	sub   events.Subject
+	local Local
+}
+
+// Local says where a vendor's own file of a session is on this machine. If there is none, or
+// the vendor is another one, the error is [tally.ErrNotFound]. [Transcripts] is the one of
+// Claude Code.
+type Local interface {
+	File(ctx context.Context, b events.Binding) (string, error)
+}
+
+// Probe asks the vendor whether it still has a session, and resumes it. nil: it has, and it
+// goes on. A *Refusal: it has not, or does not let it go on. Any other error says nothing.
+type Probe func(ctx context.Context, b events.Binding) error
+
+// Refusal is a vendor's answer to who would resume a session.
+type Refusal struct{ Reason string }
+
+func (e *Refusal) Error() string { return "refused: " + e.Reason }
+
+// LifecycleOf returns a handle on where a session is. local says where its vendor's file is;
+// nil: no vendor keeps any here.
+func LifecycleOf(st *tally.Store, session string, local Local) *Lifecycle {
+	return &Lifecycle{st, events.Session(st.Namespace(), session), local}
+}
+
+// Errors of [Lifecycle.Resume]. Nothing was resumed.
+type (
+	// ExpiredError says that the vendor refused: its state of the session is gone. What is
+	// here can be displayed.
+	ExpiredError struct {
+		Session string
+		Binding events.Binding
+		Reason  string
+	}
+
+	// NoTranscriptError says that the vendor's file of the session is not on this machine,
+	// without which it does not resume it. An archive of it is to be displayed, and does not
+	// take the file's place.
+	NoTranscriptError struct {
+		Session  string
+		Binding  events.Binding
+		Archived bool // the store has an archive
+	}
+
+	// UnboundError says that the session is none of a vendor's.
+	UnboundError struct{ Session string }
+
+	// GoneError says that nothing of the session is here, and nothing at the vendor's. It
+	// matches tally.ErrNotFound.
+	GoneError struct {
+		Session string
+		Binding events.Binding
+		Reason  string
+	}
+
+	// ProbeError says that the vendor could not be asked. Whether the session can be resumed
+	// is not known.
+	ProbeError struct {
+		Session string
+		Binding events.Binding
+		Err     error
+	}
+)
+
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("session %q cannot be resumed: %s does not have its session %q any more: %s", e.Session, e.Binding.Vendor, e.Binding.ID, e.Reason)
+}
+
+func (e *NoTranscriptError) Error() string {
+	text := fmt.Sprintf("session %q cannot be resumed: the transcript of %s session %q is not on this machine", e.Session, e.Binding.Vendor, e.Binding.ID)
+	if e.Archived {
+		text += "; the archive can be displayed"
+	}
+	return text
+}
+
+func (e *UnboundError) Error() string {
+	return fmt.Sprintf("session %q cannot be resumed: it is not bound to a session of a vendor", e.Session)
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("session %q: no transcript of %s session %q is here, and %s does not have it: %s", e.Session, e.Binding.Vendor, e.Binding.ID, e.Binding.Vendor, e.Reason)
+}
+
+// Is reports whether target is tally.ErrNotFound.
+func (e *GoneError) Is(target error) bool { return target == tally.ErrNotFound }
+
+func (e *ProbeError) Error() string {
+	return fmt.Sprintf("session %q: whether %s session %q can be resumed is not known: %v", e.Session, e.Binding.Vendor, e.Binding.ID, e.Err)
+}
+
+// Unwrap returns why the vendor could not be asked.
+func (e *ProbeError) Unwrap() error { return e.Err }
+
+// Life is what is known of where a session is.
+type Life struct {
+	Session string
+	Binding events.Binding // zero: none
+	File    string         // the vendor's own, on this machine; "": there is none
+	Archive string         // the session of the store that has its turns; "": none has
+	Log     []projector.LogEntry
+
+	there bool      // the session has a record in the store
+	now   time.Time // by the log
+}
+
+// Displayable reports whether there is something to display, and Source from what.
+func (l Life) Displayable() bool { return l.File != "" || l.Archive != "" }
+
+// SourceArchive is the source of a history that the store has.
+const SourceArchive = "archive"
+
+// Source says what the history is displayed from: DirectFile, SourceArchive, or "".
+func (l Life) Source() string {
+	switch {
+	case l.File != "":
+		return DirectFile
+	case l.Archive != "":
+		return SourceArchive
+	}
+	return ""
+}
+
+// Resumable is what is known of whether a session can be resumed. Only the vendor knows; see
+// [Lifecycle.Resume].
+type Resumable struct {
+	Never       string    // why it cannot be; "": it may be
+	LastSuccess time.Time // when the vendor last had it; zero: it is not known that it ever did
+	Refused     time.Time // when the vendor refused it since; zero: it did not
+	Reason      string    // of the refusal
+	Expires     time.Time // when it is said to end; zero: that is not known
+	Over        bool      // that has passed, by the log's time
+}
+
+// String says it in words.
+func (r Resumable) String() string {
+	last := "no success is known"
+	if !r.LastSuccess.IsZero() {
+		last = "last success at " + shownTime(r.LastSuccess)
+	}
+	switch {
+	case r.Never != "":
+		return "no: " + r.Never
+	case !r.Refused.IsZero():
+		return fmt.Sprintf("refused at %s: %s; %s", shownTime(r.Refused), r.Reason, last)
+	case r.Over:
+		return fmt.Sprintf("not known, said to end at %s, which has passed; %s", shownTime(r.Expires), last)
+	}
+	return "not known, " + last
+}
+
+func shownTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Resumable says what is known, without asking anybody. An archive changes nothing of it.
+func (l Life) Resumable() Resumable {
+	var r Resumable
+	for _, e := range l.Log {
+		at, _ := e.At.Time()
+		switch {
+		case l.Binding.ID == "" || e.Session != l.Binding.ID:
+		case e.Event == lifeStarted:
+			r.LastSuccess, r.Refused, r.Reason = at, time.Time{}, ""
+		case e.Event == lifeExpired:
+			r.Refused, r.Reason = at, e.Reason
+		}
+	}
+	switch {
+	case l.Binding.ID == "":
+		r.Never = "it is not bound to a session of a vendor"
+	case l.File == "":
+		r.Never = "the vendor's transcript is not on this machine"
+	}
+	if at, ok := l.Binding.ExpiresAt.Time(); ok {
+		r.Expires, r.Over = at, !at.After(l.now)
+	}
+	return r
+}
+
+// Events of the session's log.
+const (
+	lifeStarted = "started"
+	lifeExpired = "expired"
+	lifeEnded   = "ended"
+	lifeBreak   = "break"
+)
+
+// Life says what is known of the session. If nothing is, neither here nor in the store, the
+// error is [tally.ErrNotFound].
+func (l *Lifecycle) Life(ctx context.Context) (Life, error) {
+	life, err := l.look(ctx)
+	if err == nil && !life.there && !life.Displayable() {
+		err = fmt.Errorf("%s: %w", l.sub, tally.ErrNotFound)
+	}
+	return life, err
+}
+
+func (l *Lifecycle) look(ctx context.Context) (Life, error) {
+	now, err := l.st.Loader().Peek(ctx, l.sub)
+	if err != nil {
+		return Life{}, err
+	}
+	life := Life{Session: l.sub.ID, there: now.Offset() > 0, Log: now.Ledger().Log}
+	if life.Binding, err = bindingOf(now.Ledger(), l.sub.ID); err != nil {
+		return life, err
+	}
+	if life.Binding.ID != "" && l.local != nil {
+		life.File, err = l.local.File(ctx, life.Binding)
+		if err != nil && !errors.Is(err, tally.ErrNotFound) {
+			return life, err
+		}
+	}
+	if life.Archive, err = l.archive(ctx, now, life.Binding); err != nil {
+		return life, err
+	}
+	life.now, err = l.st.LogTime(ctx)
+	return life, err
+}
+
+// bindingOf returns the vendor's session that a session is bound to, zero if to none.
+func bindingOf(l *projector.Ledger, id string) (b events.Binding, err error) {
+	if raw, ok := l.Fields.Get("binding"); ok {
+		err = rawjson.Unmarshal(raw, &b)
+		return b, err
+	}
+	vendor := (claude.Agent{}).Name()
+	rest, ok := strings.CutPrefix(id, vendor+"/")
+	if _, own, found := strings.Cut(rest, "/"); ok && found && !strings.Contains(own, "/") && !hasEnded(l, own) {
+		b = events.Binding{Vendor: vendor, ID: own}
+	}
+	return b, nil
+}
+
+// hasEnded reports whether a session at the vendor's was said to be over, and not begun again.
+func hasEnded(l *projector.Ledger, vendorID string) (ended bool) {
+	for _, e := range l.Log {
+		if e.Session == vendorID && (e.Event == lifeStarted || e.Event == lifeEnded) {
+			ended = e.Event == lifeEnded
+		}
+	}
+	return ended
+}
+
+// archive returns the session of the store that has the turns: this one, or the transcript
+// that was read of the vendor's file.
+func (l *Lifecycle) archive(ctx context.Context, now *projector.Outline, b events.Binding) (string, error) {
+	if now.Len(events.MainThread) > 0 {
+		return l.sub.ID, nil
+	}
+	if b.ID == "" {
+		return "", nil
+	}
+	for info, err := range l.st.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return "", err
+		}
+		id := info.Subject.ID
+		if id == l.sub.ID || !strings.HasPrefix(id, b.Vendor+"/") || !strings.HasSuffix(id, "/"+b.ID) {
+			continue
+		}
+		o, err := l.st.Loader().Peek(ctx, info.Subject)
+		if err != nil {
+			return "", err
+		}
+		if o.Len(events.MainThread) > 0 {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
+// Bind says which session at a vendor's this one is from now on, and that it has begun.
+func (l *Lifecycle) Bind(ctx context.Context, b events.Binding, reason string) error {
+	raw, err := rawjson.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return l.note(ctx, events.Fields{{Name: "binding", Value: raw}}, lifeStarted, b.ID, reason)
+}
+
+// End says that the session at the vendor's is over: nothing is bound any more.
+func (l *Lifecycle) End(ctx context.Context, reason string) error {
+	life, err := l.look(ctx)
+	if err != nil {
+		return err
+	}
+	return l.note(ctx, events.Fields{{Name: "binding", Value: events.Raw("null")}}, lifeEnded, life.Binding.ID, reason)
+}
+
+// Break says that what follows in the session does not know what came before: a new session
+// at the vendor's took the place of one that could not be resumed.
+func (l *Lifecycle) Break(ctx context.Context, reason string) error {
+	return l.note(ctx, events.Fields{}, lifeBreak, "", reason)
+}
+
+// note appends an entry to the session's log. What came in between does not matter: every
+// entry is kept, in order.
+func (l *Lifecycle) note(ctx context.Context, set events.Fields, event, vendorID, reason string) error {
+	p := &events.SessionUpdated{Set: set, Reason: reason, Log: &events.SessionLog{Event: event, Session: vendorID, At: events.TimestampOf(l.st.Now())}}
+	_, err := l.st.Session(l.sub.ID).Update(ctx, []string{events.TypeSessionUpdated}, func(*projector.Outline) ([]events.Payload, error) {
+		return []events.Payload{p}, nil
+	})
+	return err
+}
+
+// Resume has the vendor go on with the session, if it can be. The vendor's file must be here,
+// and the vendor must still have its state: what the probe hears of that is kept in the
+// session's log, a refusal with its reason, and is shown by [Life.Resumable] from then on.
+//
+//	file here, state there: resumed
+//	file here, refused:     *ExpiredError
+//	no file, state there:   *NoTranscriptError
+//	archive only:           *NoTranscriptError; nobody is asked
+//	neither:                *GoneError, which is tally.ErrNotFound
+//
+// A session without a binding is *UnboundError; a probe that hears nothing is *ProbeError, and
+// nothing is kept of it.
+func (l *Lifecycle) Resume(ctx context.Context, probe Probe) (Life, error) {
+	life, err := l.look(ctx)
+	if err != nil {
+		return life, err
+	}
+	b := life.Binding
+	switch {
+	case b.ID == "" && !life.there:
+		return life, fmt.Errorf("%s: %w", l.sub, tally.ErrNotFound)
+	case b.ID == "":
+		return life, &UnboundError{l.sub.ID}
+	case life.File == "" && life.Archive != "":
+		return life, &NoTranscriptError{l.sub.ID, b, true}
+	}
+	err = probe(ctx, b)
+	refusal, refused := errors.AsType[*Refusal](err)
+	switch {
+	case err != nil && !refused:
+		return life, &ProbeError{l.sub.ID, b, err}
+	case err == nil && life.File == "":
+		return life, &NoTranscriptError{l.sub.ID, b, false}
+	case err == nil:
+		return l.record(ctx, life, lifeStarted, "resumed", nil)
+	case life.File == "":
+		return l.record(ctx, life, lifeExpired, refusal.Reason, &GoneError{l.sub.ID, b, refusal.Reason})
+	}
+	return l.record(ctx, life, lifeExpired, refusal.Reason, &ExpiredError{l.sub.ID, b, refusal.Reason})
+}
+
+// record keeps what the vendor said in the session's log, and returns what is known then. A
+// session that the store has nothing of does not come to be by that.
+func (l *Lifecycle) record(ctx context.Context, life Life, event, reason string, outcome error) (Life, error) {
+	if !life.there {
+		life.Log = append(life.Log, projector.LogEntry{SessionLog: events.SessionLog{Event: event, Session: life.Binding.ID, At: events.TimestampOf(l.st.Now())}, Reason: reason})
+		return life, outcome
+	}
+	if err := l.note(ctx, events.Fields{}, event, life.Binding.ID, reason); err != nil {
+		return life, errors.Join(outcome, err)
+	}
+	after, err := l.look(ctx)
+	return after, errors.Join(outcome, err)
+}

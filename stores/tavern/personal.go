@@ -1,0 +1,362 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// kindSetting is the kind of the documents of the personal layer.
+const kindSetting = "setting"
+
+// Names of settings. What begins with reservedKeys is written by methods of its own.
+const (
+	reservedKeys      = "com.tavern."
+	agentsSetting     = "com.tavern.agents"
+	windowSetting     = "com.tavern.window."
+	permissionSetting = "com.tavern.permissionMode"
+	modelsSetting     = "com.tavern.models"
+)
+
+// Personal is what one person keeps on their machine: ids of the vendor's sessions by
+// project and by agent, the list of agents, where windows are, how much agents may do
+// unasked, default models, and what else a program keeps by a key.
+//
+// Each is a document setting/<key> in the namespace [events.PersonalNamespace] of a store that
+// nobody else can reach: on a store that others can reach, each method returns an
+// *events.PersonalError, and nothing is read or written. No export of the project has them.
+//
+// What is not set is [tally.ErrNotFound].
+type Personal struct{ st *tally.Store }
+
+// PersonalOf returns a handle on what a person keeps in their own store, whichever namespace
+// st looks at.
+func PersonalOf(st *tally.Store) *Personal { return &Personal{st} }
+
+// documents returns the settings, if the store is this person's alone.
+func (p *Personal) documents() (*tally.Documents, error) {
+	if p.st.Log.Shared() {
+		return nil, &events.PersonalError{Where: "a store that others can reach"}
+	}
+	st, err := p.st.In(events.PersonalNamespace)
+	if err != nil {
+		return nil, err
+	}
+	return st.Documents(), nil
+}
+
+// SettingError says that a setting is there and cannot be understood. It stays as it is.
+type SettingError struct {
+	Key string
+	Err error
+}
+
+func (e *SettingError) Error() string { return fmt.Sprintf("setting %q: %v", e.Key, e.Err) }
+
+// Unwrap returns what is wrong with it.
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// get reads a setting into v.
+func (p *Personal) get(ctx context.Context, key string, v any) error {
+	d, err := p.documents()
+	if err != nil {
+		return err
+	}
+	doc, err := d.Read(ctx, kindSetting, key)
+	if err != nil {
+		return err
+	}
+	return parseSetting(key, doc.Data, v)
+}
+
+func parseSetting(key string, data []byte, v any) error {
+	if err := rawjson.Unmarshal(data, v); err != nil {
+		return &SettingError{key, err}
+	}
+	return nil
+}
+
+// set writes a setting.
+func (p *Personal) set(ctx context.Context, key string, v any) error {
+	d, err := p.documents()
+	if err != nil {
+		return err
+	}
+	w, err := settingWrite(v)
+	if err != nil {
+		return err
+	}
+	return d.Tx(ctx, func(tx *tally.Tx) error { return tx.Save(ctx, kindSetting, key, w) })
+}
+
+// settingWrite is a setting as a document has it.
+func settingWrite(v any) (tally.Write, error) {
+	data, err := rawjson.Marshal(v)
+	return tally.Write{Data: data, ContentType: "application/json", Layer: string(LayerPersonal)}, err
+}
+
+// remove takes a setting away. One that is not there stays so.
+func (p *Personal) remove(ctx context.Context, key string) error {
+	d, err := p.documents()
+	if err == nil {
+		_, err = d.Delete(ctx, kindSetting, key, 0, "cleared")
+	}
+	if errors.Is(err, tally.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Setting returns what a program keeps by a key: JSON, byte for byte.
+func (p *Personal) Setting(ctx context.Context, key string) (events.Raw, error) {
+	var raw events.Raw
+	err := p.get(ctx, key, &raw)
+	return raw, err
+}
+
+// SetSetting keeps a JSON value by a key. Keys that begin with "com.tavern." are those of
+// the other methods, and an *events.InvalidError.
+func (p *Personal) SetSetting(ctx context.Context, key string, value events.Raw) error {
+	if err := freeKey(key); err != nil {
+		return err
+	}
+	if err := rawjson.Check(value); err != nil {
+		return &events.InvalidError{Field: "value", Reason: err.Error()}
+	}
+	return p.set(ctx, key, value)
+}
+
+// ClearSetting forgets what is kept by a key, if anything is.
+func (p *Personal) ClearSetting(ctx context.Context, key string) error {
+	if err := freeKey(key); err != nil {
+		return err
+	}
+	return p.remove(ctx, key)
+}
+
+func freeKey(key string) error {
+	if strings.HasPrefix(key, reservedKeys) {
+		return &events.InvalidError{Field: "key", Reason: fmt.Sprintf("%q has a method of its own", key)}
+	}
+	return nil
+}
+
+// Keys lists the keys of all settings, sorted.
+func (p *Personal) Keys(ctx context.Context) ([]string, error) { return p.keys(ctx, "") }
+
+func (p *Personal) keys(ctx context.Context, prefix string) ([]string, error) {
+	d, err := p.documents()
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := d.List(ctx, projector.DocumentQuery{Kind: kindSetting, Prefix: prefix})
+	keys := make([]string, len(list))
+	for i, doc := range list {
+		keys[i] = doc.Subject.ID
+	}
+	return keys, err
+}
+
+// sessionOf is what a setting says of a session.
+type sessionOf struct {
+	Session string `json:"session"`
+	Path    string `json:"path,omitempty"` // of a project whose path is too long for the setting's key
+}
+
+// ProjectSession is the session of a project.
+type ProjectSession struct {
+	Path    string // the project
+	Session string // the vendor's id
+}
+
+// Key is the name under which the session is shown.
+func (s ProjectSession) Key() string { return ProjectKey(s.Path) }
+
+// SetProjectSession keeps the id of a project's session. The project is its path, byte for
+// byte: another project whose key is the same keeps its own.
+func (p *Personal) SetProjectSession(ctx context.Context, path, session string) error {
+	key, err := keyOfProject(path)
+	if err == nil {
+		err = checkSessionID(session)
+	}
+	if err != nil {
+		return err
+	}
+	s := sessionOf{Session: session}
+	if key != projectSetting+path {
+		s.Path = path
+	}
+	return p.set(ctx, key, s)
+}
+
+func checkSessionID(id string) error {
+	if id == "" || !utf8.ValidString(id) {
+		return &events.InvalidError{Field: "session", Reason: fmt.Sprintf("%q is no id", id)}
+	}
+	return nil
+}
+
+// ProjectSession returns the id of a project's session.
+func (p *Personal) ProjectSession(ctx context.Context, path string) (string, error) {
+	key, err := keyOfProject(path)
+	if err != nil {
+		return "", err
+	}
+	var s sessionOf
+	err = p.get(ctx, key, &s)
+	return s.Session, err
+}
+
+// ClearProjectSession forgets a project's session.
+func (p *Personal) ClearProjectSession(ctx context.Context, path string) error {
+	key, err := keyOfProject(path)
+	if err != nil {
+		return err
+	}
+	return p.remove(ctx, key)
+}
+
+// ProjectSessions lists the sessions of all projects, by path.
+func (p *Personal) ProjectSessions(ctx context.Context) ([]ProjectSession, error) {
+	keys, err := p.keys(ctx, projectSetting)
+	if err != nil {
+		return nil, err
+	}
+	var list []ProjectSession
+	for _, key := range keys {
+		var s sessionOf
+		if err := p.get(ctx, key, &s); errors.Is(err, tally.ErrNotFound) {
+			continue // cleared meanwhile
+		} else if err != nil {
+			return nil, err
+		}
+		if s.Path == "" {
+			s.Path = strings.TrimPrefix(key, projectSetting)
+		}
+		list = append(list, ProjectSession{s.Path, s.Session})
+	}
+	slices.SortFunc(list, func(a, b ProjectSession) int { return strings.Compare(a.Path, b.Path) })
+	return list, nil
+}
+
+// ProjectByKey returns the project whose session is shown under a key, as [ProjectKey] makes
+// it. If several are, the error is an *AmbiguousError: ask by path.
+func (p *Personal) ProjectByKey(ctx context.Context, key string) (ProjectSession, error) {
+	all, err := p.ProjectSessions(ctx)
+	if err != nil {
+		return ProjectSession{}, err
+	}
+	found := slices.DeleteFunc(all, func(s ProjectSession) bool { return s.Key() != key })
+	switch len(found) {
+	case 0:
+		return ProjectSession{}, fmt.Errorf("key %q: %w", key, tally.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	e := &AmbiguousError{Key: key}
+	for _, s := range found {
+		e.Paths = append(e.Paths, s.Path)
+	}
+	return ProjectSession{}, e
+}
+
+// SetAgentSession keeps the id of an agent's session, by the agent's id.
+func (p *Personal) SetAgentSession(ctx context.Context, agent, session string) error {
+	if err := checkSessionID(session); err != nil {
+		return err
+	}
+	return p.set(ctx, AgentKey(agent), sessionOf{Session: session})
+}
+
+// AgentSession returns the id of an agent's session.
+func (p *Personal) AgentSession(ctx context.Context, agent string) (string, error) {
+	var s sessionOf
+	err := p.get(ctx, AgentKey(agent), &s)
+	return s.Session, err
+}
+
+// ClearAgentSession forgets an agent's session.
+func (p *Personal) ClearAgentSession(ctx context.Context, agent string) error {
+	return p.remove(ctx, AgentKey(agent))
+}
+
+// ClearSessions forgets the sessions of all projects and agents.
+func (p *Personal) ClearSessions(ctx context.Context) error {
+	for _, prefix := range []string{projectSetting, agentSetting} {
+		keys, err := p.keys(ctx, prefix)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if err := p.remove(ctx, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Window is where a window is, in points.
+type Window struct {
+	X       float64       `json:"x"`
+	Y       float64       `json:"y"`
+	Width   float64       `json:"width"`
+	Height  float64       `json:"height"`
+	Unknown events.Fields `json:",unknown"`
+}
+
+// SetWindow keeps where a window is, by its name.
+func (p *Personal) SetWindow(ctx context.Context, name string, w Window) error {
+	return p.set(ctx, windowSetting+name, w)
+}
+
+// Window returns where a window was last.
+func (p *Personal) Window(ctx context.Context, name string) (Window, error) {
+	var w Window
+	err := p.get(ctx, windowSetting+name, &w)
+	return w, err
+}
+
+// PermissionModes are how much an agent may do without asking.
+var PermissionModes = []string{"normal", "acceptEdits", "plan", "bypassPermissions", "dontAsk"}
+
+// SetPermissionMode keeps one of [PermissionModes].
+func (p *Personal) SetPermissionMode(ctx context.Context, mode string) error {
+	if !slices.Contains(PermissionModes, mode) {
+		return &events.InvalidError{Field: "permissionMode", Reason: fmt.Sprintf("%q: want one of %q", mode, PermissionModes)}
+	}
+	return p.set(ctx, permissionSetting, mode)
+}
+
+// PermissionMode returns how much an agent may do without asking.
+func (p *Personal) PermissionMode(ctx context.Context) (mode string, err error) {
+	err = p.get(ctx, permissionSetting, &mode)
+	return mode, err
+}
+
+// Models are what a new agent begins with.
+type Models struct {
+	Model          string        `json:"modelId,omitempty"`
+	ThinkingBudget int64         `json:"thinkingBudget,omitempty"` // tokens
+	EffortLevel    string        `json:"effortLevel,omitempty"`    // low, medium, high or max
+	Unknown        events.Fields `json:",unknown"`
+}
+
+// SetModels keeps what a new agent begins with.
+func (p *Personal) SetModels(ctx context.Context, m Models) error {
+	return p.set(ctx, modelsSetting, m)
+}
+
+// Models returns what a new agent begins with.
+func (p *Personal) Models(ctx context.Context) (m Models, err error) {
+	err = p.get(ctx, modelsSetting, &m)
+	return m, err
+}
