@@ -1,0 +1,294 @@
+package tavern
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/tavern/internal/flow"
+)
+
+// Flow is a handle on a flow, which is a workflow that runs: the session flow/<id> with the run
+// workflow/<id>. It is cheap, does no I/O until a method is called, remembers nothing, and is
+// safe for concurrent use.
+//
+// run.created has the owner, the parent, the input and the revision of the template;
+// run.started each try, and the worker that drives it; run.progressed each state that is
+// entered, with the number of the step, and each renewal of a lease; run.finished the end. All
+// but the first are appended at the flow's last record, so that one thing happens at a time.
+//
+// A flow is moved by hand, by Move, or by a worker that has claimed it: then by that alone, as
+// long as it holds the claim. Who is late is refused, and nothing is written.
+type Flow struct {
+	st  *tally.Store
+	id  string
+	sub events.Subject
+}
+
+// FlowOf returns a handle on a flow, whether it exists or not.
+func FlowOf(st *tally.Store, id string) *Flow {
+	return &Flow{st, id, events.Session(st.Namespace(), flowSession(id))}
+}
+
+// flowSession is the id of a flow's session.
+func flowSession(id string) string { return events.KindFlow + "/" + id }
+
+// ID is the flow's id.
+func (f *Flow) ID() string { return f.id }
+
+// Subject names the flow's session in the log.
+func (f *Flow) Subject() events.Subject { return f.sub }
+
+func (f *Flow) run() events.RunRef { return events.RunRef{Kind: flow.RunKind, ID: f.id} }
+
+// maxFlowTries bounds how often is decided anew when a flow has moved on meanwhile.
+const maxFlowTries = 31
+
+// errDone says that what was asked for has happened: an answer was lost.
+var errDone = errors.New("done already")
+
+// change appends what a function decides on the flow as it is now, and has it decide anew if
+// the flow has moved on.
+func (f *Flow) change(ctx context.Context, decide func(*FlowState) ([]log.Part, error)) (acks []log.Ack, err error) {
+	for try := 1; ; try++ {
+		s, err := f.State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := decide(s)
+		if err == errDone {
+			return nil, nil
+		}
+		if err != nil || len(parts) == 0 {
+			return nil, err
+		}
+		acks, err = f.st.AppendAll(ctx, parts...)
+		if !movedOn(err) || try == maxFlowTries {
+			return acks, err
+		}
+	}
+}
+
+// movedOn reports whether an error says that a flow was not any more as it had been read:
+// something else has happened to it, or the same by somebody else.
+func movedOn(err error) bool {
+	_, conflict := errors.AsType[*log.ConflictError](err)
+	invalid, ok := errors.AsType[*events.InvalidError](err)
+	return conflict || ok && invalid.Field == "id"
+}
+
+// part is what is appended to the flow if it is as it was at s.
+func (f *Flow) part(s *FlowState, evs ...events.Event) log.Part {
+	return log.Part{Subject: f.sub, Expect: flowUnchanged(s.Offset), Events: evs}
+}
+
+// event makes an event of the flow whose id follows from what it does.
+func (f *Flow) event(p events.Payload, what ...string) (events.Event, error) {
+	e, err := events.New(f.st.Source(), f.sub, p)
+	e.ID = f.eventID(what...)
+	return e, err
+}
+
+func (f *Flow) eventID(what ...string) string {
+	return events.DerivedID(append([]string{"flow", f.id}, what...)...)
+}
+
+// Move moves the flow to another state, by hand. If the state that it is in does not lead
+// there, the error is *TransitionError; if a worker drives the flow, *FlowHeldError; if the
+// state's own flow is not over, *FlowChildError; if this one is, *FlowOverError.
+func (f *Flow) Move(ctx context.Context, to string) error {
+	for try := 1; ; try++ {
+		s, err := f.State(ctx)
+		if err != nil {
+			return err
+		}
+		if err = f.MoveFrom(ctx, s, to); !movedOn(err) || try == maxFlowTries {
+			return err
+		}
+	}
+}
+
+// MoveFrom is Move for whoever looked at the flow before: if it has left the step that it was in
+// the error matches log.ErrConflict. The same move made again, after log.ErrUnknown, is one.
+func (f *Flow) MoveFrom(ctx context.Context, s *FlowState, to string) error {
+	_, err := f.move(ctx, s.place(), 0, to)
+	return err
+}
+
+// place is a step of a flow, as somebody knows it.
+type place struct {
+	step    int64
+	entered events.Offset
+}
+
+func (s *FlowState) place() place { return place{s.Step, s.Entered} }
+
+// left is the error that a flow is not any more where somebody knows it to be.
+func (f *Flow) left(s *FlowState, at place) error {
+	return &log.ConflictError{Subject: f.sub, Want: at.entered, Have: s.Entered}
+}
+
+// move moves the flow out of a step; fence is the claim of whoever does, 0 of nobody. It
+// returns where the flow is then.
+func (f *Flow) move(ctx context.Context, at place, fence events.Offset, to string) (then place, err error) {
+	next := at.step + 1
+	what := []string{flow.ProgressMoved, fmt.Sprint(next), to, fence.String()}
+	acks, err := f.change(ctx, func(s *FlowState) ([]log.Part, error) {
+		if s.instance.Visit().ID == f.eventID(what...) {
+			then = s.place()
+			return nil, errDone
+		}
+		if err := f.allows(s, fence); err != nil {
+			return nil, err
+		}
+		if s.Step != at.step {
+			return nil, f.left(s, at)
+		}
+		if err := f.leads(ctx, s, to); err != nil {
+			return nil, err
+		}
+		p := &events.RunProgressed{Run: f.run(), Kind: flow.ProgressMoved, Step: next, State: &events.StateChange{From: s.State, To: to}, Fence: fence}
+		e, err := f.event(p, what...)
+		if err != nil {
+			return nil, err
+		}
+		return f.entering(ctx, s.Workflow, to, next, f.part(s, e))
+	})
+	if len(acks) > 0 {
+		then = place{next, acks[0].Last}
+	}
+	return then, err
+}
+
+// allows reports whether whoever has a claim, 0: none, may say what happens to the flow.
+func (f *Flow) allows(s *FlowState, fence events.Offset) error {
+	switch {
+	case fence != 0 && (!s.Held || s.Run.Claim != fence) && !s.Over():
+		return &FlowFencedError{Flow: f.id, Fence: fence, Have: s.Offset}
+	case s.Over():
+		return &FlowOverError{Flow: f.id, Outcome: s.Outcome()}
+	case fence == 0 && s.Held:
+		return &FlowHeldError{Flow: f.id, Worker: s.Run.Worker, Until: time.UnixMilli(s.Run.LeaseUntil)}
+	case s.Damaged > s.Entered:
+		return fmt.Errorf("flow %q: %w", f.id, &events.DamageError{Offset: s.Damaged})
+	}
+	return nil
+}
+
+// leads reports whether the flow can be moved to a state.
+func (f *Flow) leads(ctx context.Context, s *FlowState, to string) error {
+	st := s.state()
+	if st == nil || !st.Leads(to) {
+		return &TransitionError{What: "flow " + f.id, From: s.State, To: to, Allowed: s.Allowed()}
+	}
+	return f.childOver(ctx, s)
+}
+
+// childOver reports, as an error, that the flow is not over that the state started.
+func (f *Flow) childOver(ctx context.Context, s *FlowState) error {
+	child, err := f.child(ctx, s)
+	if err == nil && child != nil && !child.Over {
+		err = &FlowChildError{Flow: f.id, State: s.State, Child: child.ID}
+	}
+	return err
+}
+
+// child returns what is known of the flow that the state started, nil if it started none.
+func (f *Flow) child(ctx context.Context, s *FlowState) (*flow.Child, error) {
+	if s.Child == "" {
+		return nil, nil
+	}
+	i, err := FlowOf(f.st, s.Child).instance(ctx)
+	if isNotThere(err) {
+		return nil, nil // somebody else's event: tally starts it with the same append
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &flow.Child{ID: s.Child, Over: i.Over(), Outcome: i.Outcome()}, nil
+}
+
+// End ends the flow, which is in an end of its template: completed, with a result, nil for none.
+// Elsewhere the error is *TransitionError; the others are those of Move.
+func (f *Flow) End(ctx context.Context, result events.Raw) error { return f.end(ctx, 0, result) }
+
+func (f *Flow) end(ctx context.Context, fence events.Offset, result events.Raw) error {
+	return f.finish(ctx, flow.OutcomeCompleted, flowResult(result), fence, func(s *FlowState) error {
+		if err := f.allows(s, fence); err != nil {
+			return err
+		}
+		if st := s.state(); st == nil || !st.End {
+			return &TransitionError{What: "flow " + f.id, From: s.State, To: "its end", Allowed: s.Allowed()}
+		}
+		return nil
+	})
+}
+
+// Fail ends the flow as failed, for a reason, wherever it is and whoever drives it. A flow that
+// its state started is not touched: it has lost its owner then. If the flow is over the error
+// is *FlowOverError.
+func (f *Flow) Fail(ctx context.Context, reason string) error { return f.fail(ctx, 0, reason) }
+
+func (f *Flow) fail(ctx context.Context, fence events.Offset, reason string) error {
+	return f.finish(ctx, flow.OutcomeFailed, flowReason(reason), fence, func(s *FlowState) error {
+		if s.Over() || fence != 0 {
+			return f.allows(s, fence)
+		}
+		return nil
+	})
+}
+
+// flowReason is the result of a flow that did not complete.
+func flowReason(reason string) events.Raw {
+	raw, _ := json.Marshal(map[string]string{"reason": strings.ToValidUTF8(reason, "\uFFFD")}) // text is always JSON
+	return raw
+}
+
+func flowResult(raw events.Raw) events.Raw {
+	if len(raw) == 0 {
+		return events.Raw("null")
+	}
+	return raw
+}
+
+// finish ends the flow.
+func (f *Flow) finish(ctx context.Context, outcome string, result events.Raw, fence events.Offset, check func(*FlowState) error) error {
+	_, err := f.change(ctx, func(s *FlowState) ([]log.Part, error) {
+		e, err := f.finished(s, outcome, result, fence)
+		if err != nil {
+			return nil, err
+		}
+		if s.instance.Ended == e.ID {
+			return nil, errDone
+		}
+		if err := check(s); err != nil {
+			return nil, err
+		}
+		return []log.Part{f.part(s, e)}, nil
+	})
+	return err
+}
+
+// finished is the event by which the flow ends.
+func (f *Flow) finished(s *FlowState, outcome string, result events.Raw, fence events.Offset) (events.Event, error) {
+	p := &events.RunFinished{Run: f.run(), Outcome: outcome, Result: result, Fence: fence}
+	return f.event(p, "finished", outcome, string(result), fence.String())
+}
+
+// startable refuses an id that no flow can be started with.
+func (f *Flow) startable() error {
+	switch {
+	case !utf8.ValidString(f.id):
+		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is not UTF-8", f.id)}
+	case f.id == "" || strings.Contains(f.id, childMark):
+		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q: an id is not empty, and %q stands in those of flows that a state starts", f.id, childMark)}
+	}
+	return f.sub.Validate()
+}

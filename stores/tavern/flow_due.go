@@ -1,0 +1,149 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/tavern/internal/flow"
+)
+
+// FlowDecision is what is due in a flow: what is to be appended, all or nothing, on the
+// condition that the flow has not moved on. Whoever decides the same at the same time appends
+// the same events, once.
+type FlowDecision struct {
+	Parts []log.Part // none: nothing is due
+	Why   string
+	Next  time.Time // with nothing due: when to look again, by the log's time; zero: when the flow has changed
+}
+
+// OutcomeOrphaned is the outcome of a flow that was stopped as its owner was gone.
+const OutcomeOrphaned = "stopped:orphaned"
+
+// Due decides what is due in the flow at a time, by the log: the rule of its state if the lease
+// of its worker is over, or if nobody drives it and the flow that the state started did not
+// complete. A flow whose worker was lost while the state's own flow runs goes on without it, and
+// one that was lost in an end is completed.
+func (f *Flow) Due(ctx context.Context, now time.Time) (FlowDecision, error) {
+	s, err := f.State(ctx)
+	if err != nil {
+		return FlowDecision{}, err
+	}
+	child, err := f.child(ctx, s)
+	if err != nil {
+		return FlowDecision{}, err
+	}
+	d := flow.Due(s.instance, s.template(), child, now.UnixMilli())
+	if d.Do == flow.DueNothing {
+		if d.Until == 0 {
+			return FlowDecision{}, nil
+		}
+		return FlowDecision{Next: time.UnixMilli(d.Until)}, nil
+	}
+	parts, err := f.parts(ctx, s, d, 0)
+	return FlowDecision{Parts: parts, Why: d.Why}, err
+}
+
+// Recover does what is due in the flow now, and says why; "" if nothing is. See Due.
+func (f *Flow) Recover(ctx context.Context) (why string, err error) {
+	for try := 1; ; try++ {
+		now, err := f.st.LogTime(ctx)
+		if err != nil {
+			return "", err
+		}
+		d, err := f.Due(ctx, now)
+		if err != nil || len(d.Parts) == 0 {
+			return "", err
+		}
+		if _, err = f.st.AppendAll(ctx, d.Parts...); !movedOn(err) || try == maxFlowTries {
+			return d.Why, err
+		}
+	}
+}
+
+// template is that of the flow, nil if it cannot be read.
+func (s *FlowState) template() *flow.Template {
+	if s.Workflow == nil {
+		return nil
+	}
+	return s.Workflow.template
+}
+
+// parts is what is appended for a decision, by the worker with a claim, 0: by nobody.
+func (f *Flow) parts(ctx context.Context, s *FlowState, d flow.Decision, fence events.Offset) ([]log.Part, error) {
+	if d.Do == flow.DueEnter {
+		parts, err := f.recovered(ctx, s, d, fence)
+		if !cannotEnter(err) {
+			return parts, err
+		}
+		d = flow.Decision{Do: flow.DueFail, Why: fmt.Sprintf("%s, and %q cannot be entered: %v", d.Why, d.To, err)}
+	}
+	var e events.Event
+	var err error
+	switch d.Do {
+	case flow.DueFail:
+		e, err = f.finished(s, flow.OutcomeFailed, flowReason(d.Why), fence)
+	case flow.DueEnd:
+		e, err = f.finished(s, flow.OutcomeCompleted, flowResult(nil), fence)
+	case flow.DueRelease:
+		e, err = f.freed(s, f.eventID("released", fmt.Sprint(s.Run.Attempt), fmt.Sprint(s.Step)))
+	}
+	return []log.Part{f.part(s, e)}, err
+}
+
+// cannotEnter reports whether a state's own flow can never be started.
+func cannotEnter(err error) bool {
+	_, invalid := errors.AsType[*events.InvalidError](err)
+	_, deep := errors.AsType[*FlowDepthError](err)
+	return invalid || deep || isNotThere(err)
+}
+
+// recovered is what is appended when a state is entered as recovery.
+func (f *Flow) recovered(ctx context.Context, s *FlowState, d flow.Decision, fence events.Offset) ([]log.Part, error) {
+	p := &events.RunProgressed{Run: f.run(), Kind: flow.ProgressRecovered, Step: s.Step + 1, Note: d.Why, Fence: fence}
+	p.State = &events.StateChange{From: s.State, To: d.To}
+	e, err := events.New(f.st.Source(), f.sub, p)
+	if err != nil {
+		return nil, err
+	}
+	e.ID = f.recoveredID(s.Step+1, d.To, fence)
+	part := f.part(s)
+	if fence == 0 { // whoever drove it does so no more
+		free, err := f.freed(s, events.DerivedID(e.ID, "freed"))
+		if err != nil {
+			return nil, err
+		}
+		part.Events = append(part.Events, free)
+	}
+	part.Events = append(part.Events, e)
+	return f.entering(ctx, s.Workflow, d.To, s.Step+1, part)
+}
+
+func (f *Flow) recoveredID(step int64, to string, fence events.Offset) string {
+	return f.eventID(flow.ProgressRecovered, fmt.Sprint(step), to, fence.String())
+}
+
+// freed begins the next try, with nobody to drive the flow.
+func (f *Flow) freed(s *FlowState, id string) (events.Event, error) {
+	e, err := events.New(f.st.Source(), f.sub, &events.RunStarted{Run: f.run(), Attempt: s.Run.Attempt + 1})
+	e.ID = id
+	return e, err
+}
+
+// Orphaned decides whether a flow is to be stopped as its owner is gone: since when, by the log,
+// the zero time if it is not, and how long the flow is left after that. The owner of a flow that
+// a state started is gone when that flow is over (FlowState.EndedAt). It does no I/O.
+func (f *Flow) Orphaned(s *FlowState, gone time.Time, window time.Duration, now time.Time) (FlowDecision, error) {
+	if s.Over() || s.Run.Owner == "" || gone.IsZero() {
+		return FlowDecision{}, nil
+	}
+	if due := gone.Add(window); now.Before(due) {
+		return FlowDecision{Next: due}, nil
+	}
+	why := fmt.Sprintf("its owner, %q, is gone", s.Run.Owner)
+	e, err := f.finished(s, OutcomeOrphaned, flowReason(why), 0)
+	return FlowDecision{Parts: []log.Part{f.part(s, e)}, Why: why}, err
+}

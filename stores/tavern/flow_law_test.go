@@ -1,0 +1,347 @@
+package tavern_test
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// flowMachine is the plain model of a template: each state, the last of which is the end.
+type flowMachine struct {
+	to       [][]int
+	recovery []int // the state; -1: fail; -2: restart, twice
+}
+
+// drawMachine draws a template in which every state leads to the one after it, and to others.
+func drawMachine(t *rapid.T, label string) flowMachine {
+	n := rapid.IntRange(2, 5).Draw(t, label)
+	m := flowMachine{to: make([][]int, n), recovery: make([]int, n)}
+	for i := range n - 1 {
+		m.to[i] = []int{i + 1}
+		for j := range n {
+			if j != i+1 && rapid.IntRange(0, 2).Draw(t, "also") == 0 {
+				m.to[i] = append(m.to[i], j)
+			}
+		}
+		m.recovery[i] = rapid.SampledFrom([]int{-1, -2, -2, min(i+1, n-1)}).Draw(t, "recovery")
+	}
+	return m
+}
+
+func (m flowMachine) json() []byte {
+	var b strings.Builder
+	b.WriteString(`{"initial":"s0","states":{`)
+	for i, to := range m.to[:len(m.to)-1] {
+		names := make([]string, len(to))
+		for k, j := range to {
+			names[k] = fmt.Sprintf("%q", flowStateName(j))
+		}
+		rule := `"fail"`
+		switch r := m.recovery[i]; {
+		case r == -2:
+			rule = `{"restart":2}`
+		case r >= 0:
+			rule = fmt.Sprintf(`{"state":"s%d"}`, r)
+		}
+		fmt.Fprintf(&b, `"s%d":{"to":[%s],"recovery":%s},`, i, strings.Join(names, ","), rule)
+	}
+	fmt.Fprintf(&b, `"s%d":{"end":true}}}`, len(m.to)-1)
+	return []byte(b.String())
+}
+
+func flowStateName(i int) string { return fmt.Sprint("s", i) }
+
+// flowModel is a flow of a machine.
+type flowModel struct {
+	machine flowMachine
+	state   int
+	step    int64
+	attempt int
+	outcome string
+	worker  *tavern.FlowClaim // that drives it; nil: nobody
+	lost    bool
+}
+
+func (m *flowModel) enter(to int) {
+	m.state, m.attempt = to, 1
+	m.step++
+}
+
+// recover is the rule of the state.
+func (m *flowModel) recover() {
+	m.worker, m.lost = nil, false
+	switch r := m.machine.recovery[m.state]; {
+	case m.state == len(m.machine.to)-1:
+		m.outcome = "completed"
+	case r == -2 && m.attempt < 2:
+		m.attempt++
+		m.step++
+	case r >= 0:
+		m.enter(r)
+	default:
+		m.outcome = "failed"
+	}
+}
+
+// Whatever random templates are written and whatever moves are tried, by hand, by workers that
+// hold a flow and by those that lost it, over a log that loses publications and
+// acknowledgements: flows are where a plain model says, and go by the template that they were
+// started with.
+func TestFlowLaw(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		next := rapid.SampledFrom([]logtest.Fault{logtest.None, logtest.None, logtest.None, logtest.Dropped, logtest.AckLost})
+		faults := rapid.SliceOfN(next, 40, 40).Draw(rt, "faults")
+		n := 0
+		st := storetest.Faulty(t, func() logtest.Fault {
+			n++
+			return faults[n%len(faults)]
+		})
+		defer st.Close()
+		newLawRun(t, rt, st).run()
+	})
+}
+
+// lawRun is one random program over a store and a model.
+type lawRun struct {
+	t     *testing.T
+	rt    *rapid.T
+	st    *tally.Store
+	w     *tavern.Workflows
+	now   flowMachine // the newest revision of the template
+	at    events.Offset
+	flows []*flowModel
+	old   []*tavern.FlowClaim // of workers that hold nothing any more
+	oldOf []int
+}
+
+func newLawRun(t *testing.T, rt *rapid.T, st *tally.Store) *lawRun {
+	r := &lawRun{t: t, rt: rt, st: st, w: tavern.WorkflowsOf(st), now: drawMachine(rt, "states")}
+	rev, err := r.w.Create(t.Context(), "m", r.now.json())
+	r.must("create", err)
+	r.at = rev.Offset
+	return r
+}
+
+func (r *lawRun) must(what string, err error) {
+	if err != nil {
+		r.rt.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (r *lawRun) run() {
+	for range rapid.IntRange(5, 25).Draw(r.rt, "steps") {
+		switch what := rapid.IntRange(0, 9).Draw(r.rt, "what"); {
+		case what == 0 || len(r.flows) == 0:
+			r.start()
+		case what == 1:
+			r.update()
+		case what == 2:
+			r.claim()
+		case what == 3:
+			r.recover()
+		case what == 4:
+			r.late()
+		default:
+			r.move()
+		}
+		r.check()
+	}
+}
+
+func (r *lawRun) flow() (int, *flowModel, *tavern.Flow) {
+	i := rapid.IntRange(0, len(r.flows)-1).Draw(r.rt, "flow")
+	return i, r.flows[i], tavern.FlowOf(r.st, fmt.Sprint("f", i))
+}
+
+func (r *lawRun) start() {
+	_, err := r.w.Start(r.t.Context(), "m", tavern.FlowOptions{ID: fmt.Sprint("f", len(r.flows))})
+	r.must("start", err)
+	m := &flowModel{machine: r.now}
+	m.enter(0)
+	r.flows = append(r.flows, m)
+}
+
+func (r *lawRun) update() {
+	r.now = drawMachine(r.rt, "states")
+	rev, err := r.w.Update(r.t.Context(), "m", r.at, r.now.json())
+	r.must("update", err)
+	r.at = rev.Offset
+}
+
+// move moves a flow, or ends it if it is where it ends, as whoever may.
+func (r *lawRun) move() {
+	_, m, f := r.flow()
+	to := rapid.IntRange(0, len(m.machine.to)-1).Draw(r.rt, "to")
+	by := f.Move
+	if m.worker != nil {
+		by = m.worker.Move
+	}
+	allowed := m.outcome == "" && slices.Contains(m.machine.to[m.state], to)
+	if m.outcome == "" && m.state == len(m.machine.to)-1 {
+		end := f.End
+		if m.worker != nil {
+			end = m.worker.End
+		}
+		r.must("end", end(r.t.Context(), nil))
+		m.outcome, m.worker = "completed", nil
+		return
+	}
+	err := by(r.t.Context(), flowStateName(to))
+	if (err == nil) != allowed {
+		r.rt.Fatalf("from s%d of %v, outcome %q, to s%d: %v", m.state, m.machine.to, m.outcome, to, err)
+	}
+	if allowed {
+		m.enter(to)
+	}
+}
+
+// claim has a worker claim a flow; it may be lost at once.
+func (r *lawRun) claim() {
+	i, m, f := r.flow()
+	lease := rapid.SampledFrom([]time.Duration{time.Hour, time.Nanosecond}).Draw(r.rt, "lease")
+	if m.lost && m.outcome == "" {
+		r.lose(i, m)
+		m.recover()
+	}
+	c, err := f.Claim(r.t.Context(), "w", lease)
+	if (err == nil) != (m.outcome == "") {
+		r.rt.Fatalf("claim of a flow with outcome %q: %v", m.outcome, err)
+	}
+	if err == nil {
+		r.lose(i, m)
+		m.worker, m.lost = c, lease == time.Nanosecond
+	}
+}
+
+// lose has a worker hold nothing any more.
+func (r *lawRun) lose(i int, m *flowModel) {
+	if m.worker != nil {
+		r.old, r.oldOf = append(r.old, m.worker), append(r.oldOf, i)
+	}
+}
+
+func (r *lawRun) recover() {
+	i, m, f := r.flow()
+	why, err := f.Recover(r.t.Context())
+	due := m.lost && m.outcome == ""
+	if err != nil || (why != "") != due {
+		r.rt.Fatalf("recover, lost %v: %q, %v", m.lost, why, err)
+	}
+	if due {
+		r.lose(i, m)
+		m.recover()
+	}
+}
+
+// late has a worker that lost its claim go on.
+func (r *lawRun) late() {
+	if len(r.old) == 0 {
+		return
+	}
+	k := rapid.IntRange(0, len(r.old)-1).Draw(r.rt, "late")
+	m := r.flows[r.oldOf[k]]
+	for _, to := range m.machine.to[m.state] {
+		err := r.old[k].Move(r.t.Context(), flowStateName(to))
+		_, fenced := errors.AsType[*tavern.FlowFencedError](err)
+		_, over := errors.AsType[*tavern.FlowOverError](err)
+		if !fenced && !over || over != (m.outcome != "") {
+			r.rt.Fatalf("a worker that lost its claim moves to s%d: %v", to, err)
+		}
+	}
+}
+
+func (r *lawRun) check() {
+	for i, m := range r.flows {
+		s, err := tavern.FlowOf(r.st, fmt.Sprint("f", i)).State(r.t.Context())
+		r.must("state", err)
+		held := m.worker != nil && m.outcome == ""
+		if s.State != flowStateName(m.state) || s.Step != m.step || s.Attempt != m.attempt || s.Outcome() != m.outcome || s.Held != held {
+			r.rt.Fatalf("f%d is in %s, step %d, attempt %d, %q, held %v; the model says s%d, %d, %d, %q, %v",
+				i, s.State, s.Step, s.Attempt, s.Outcome(), s.Held, m.state, m.step, m.attempt, m.outcome, m.worker != nil)
+		}
+		if allowed := s.Allowed(); m.outcome == "" && len(allowed) != len(m.machine.to[m.state]) {
+			r.rt.Fatalf("f%d leads to %v; the model says %v", i, allowed, m.machine.to[m.state])
+		}
+	}
+}
+
+// Of many who move one flow at once, each by what it has read, every step is made once and from
+// the one before it.
+func TestFlowOneStepOnce(t *testing.T) {
+	st := storetest.Open(t, "memory")
+	need(tavern.WorkflowsOf(st).Create(t.Context(), "m", []byte(`{"initial":"a","states":{"a":{"to":["b","c"]},"b":{"to":["a"]},"c":{"to":["a","z"]},"z":{"end":true}}}`)))
+	f := need(tavern.WorkflowsOf(st).Start(t.Context(), "m", tavern.FlowOptions{ID: "f"}))
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	made := int64(1)
+	for n := range 8 {
+		running.Go(func() {
+			for k := range 15 {
+				s, err := f.State(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				allowed := s.Allowed()
+				to := allowed[(n+k)%len(allowed)]
+				if to == "z" {
+					to = "a"
+				}
+				src := need(st.In(st.Namespace()))
+				switch err := tavern.FlowOf(src, "f").MoveFrom(t.Context(), s, to); {
+				case err == nil:
+					mu.Lock()
+					made = max(made, s.Step+1)
+					mu.Unlock()
+				case !errors.Is(err, log.ErrConflict):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	state, step := "", int64(0)
+	for rec, err := range st.Log.Read(t.Context(), events.Range{Subject: f.Subject()}) {
+		must(t, err)
+		p, err := events.Decode(rec.Type, rec.Data)
+		must(t, err)
+		if p, ok := p.(*events.RunProgressed); ok {
+			if p.State.From != state || p.Step != step+1 {
+				t.Fatalf("step %d comes from %q behind step %d in %q", p.Step, p.State.From, step, state)
+			}
+			state, step = p.State.To, p.Step
+		}
+	}
+	if step != made {
+		t.Errorf("it is in step %d, and %d were made", step, made)
+	}
+}
+
+// The laws notice what they are for: builds that are broken on purpose fail them.
+func TestFlowBrokenBuilds(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // which the builds are not
+	// One build is broken in both ways: no law sees what the other one is for.
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", "broken_flow_blind,broken_flow_newest", "-run", "^(TestFlowOneStepOnce|TestFlowLaw)$",
+		".", "-rapid.nofailfile", "-rapid.shrinktime=0s").CombinedOutput()
+	for law, tag := range map[string]string{"TestFlowOneStepOnce": "broken_flow_blind", "TestFlowLaw": "broken_flow_newest"} {
+		if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law+" ") {
+			t.Errorf("%s passes a build with %s: %v\n%s", law, tag, err, out)
+		}
+	}
+}

@@ -1,0 +1,14 @@
+//go:build !broken_flow_newest
+
+package tavern
+
+import (
+	"context"
+
+	"github.com/tallylog/tally/events"
+)
+
+// readPinned returns the revision that a flow was started with.
+func (w *Workflows) readPinned(ctx context.Context, id string, at events.Offset) (*Workflow, error) {
+	return w.ReadAt(ctx, id, at)
+}

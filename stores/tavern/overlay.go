@@ -1,0 +1,314 @@
+package tavern
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// KindOverlay is the kind of the documents that an agent has in place of others.
+const KindOverlay = "overlay"
+
+// kindDoc is the kind of the documents that overlays lie over.
+const kindDoc = "doc"
+
+// Attributes by which an overlay's document says what it lies over. They are tally's: a write
+// that brings them is refused.
+const (
+	attributeBase    = "overlay.base"    // the revision of the path, such as @12; @0: there was none
+	attributeDeleted = "overlay.deleted" // the path is to go
+)
+
+// Overlay is a handle on what an agent has written over the documents of kind doc, for itself
+// until a changeset applies it: the documents overlay/<agent>/<path>, which the agent owns. It
+// is cheap, does no I/O until a method is called, and is safe for concurrent use.
+//
+// Each path remembers the revision that it lies over: what others write to it meanwhile is not
+// hidden from whoever applies the overlay.
+type Overlay struct {
+	st    *tally.Store
+	agent string
+}
+
+// OverlayOf returns a handle on the overlay of an agent, by its id.
+func OverlayOf(st *tally.Store, agent string) *Overlay { return &Overlay{st, agent} }
+
+// id is the id of the document that lies over a path.
+func (o *Overlay) id(path string) (string, error) {
+	if o.agent == "" || strings.Contains(o.agent, "/") { // else a/b and its path c would be a and its path b/c
+		return "", &events.InvalidError{Field: "agent", Reason: fmt.Sprintf("%q has no overlay: want an id without a slash", o.agent)}
+	}
+	if path == "" {
+		return "", &events.InvalidError{Field: "path", Reason: "it is empty"}
+	}
+	return o.agent + "/" + path, nil
+}
+
+// OverlayChange is what an overlay changes about a document.
+type OverlayChange struct {
+	Path     string
+	Subject  events.Subject // document/doc/<path>
+	Base     events.Offset  // the revision that the change was made from; 0: there was no document
+	Overlay  events.Subject // document/overlay/<agent>/<path>, which has the new content
+	Revision events.Offset  // of it
+	Deleted  bool           // the document is to go
+}
+
+// OverlayDiff is a change with what it is about.
+type OverlayDiff struct {
+	OverlayChange
+	Before *tally.Document // as it was at Base; nil: not there, or purged since
+	After  *tally.Document // as the overlay has it; nil: the document is to go
+	Have   events.Offset   // the document's revision now; 0: there is none
+}
+
+// Conflict reports whether the document has moved on since the change was made.
+func (d OverlayDiff) Conflict() bool { return d.Have != d.Base }
+
+// Read returns a document as the agent sees it: what it wrote itself, else what is there. What
+// it deleted, or nobody wrote, is tally.ErrNotFound.
+func (o *Overlay) Read(ctx context.Context, path string) (*tally.Document, error) {
+	id, err := o.id(path)
+	if err != nil {
+		return nil, err
+	}
+	docs := o.st.Documents()
+	doc, err := docs.Read(ctx, KindOverlay, id)
+	switch {
+	case err == nil && doc.Meta.Attributes[attributeDeleted] != "":
+		return nil, fmt.Errorf("%s, deleted by its agent: %w", doc.Subject, tally.ErrNotFound)
+	case err == nil || !isNotThere(err):
+		return doc, err
+	}
+	return docs.Read(ctx, kindDoc, path)
+}
+
+// Write writes a document for the agent alone. Write.Base is the revision that Read gave: if
+// that is not what the agent sees any more, the error is *tally.DocumentConflictError. 0 is
+// whatever is there. Owner is the agent. The same again with one Write.ID, after
+// log.ErrUnknown, is one revision.
+func (o *Overlay) Write(ctx context.Context, path string, w tally.Write) (projector.Revision, error) {
+	for name := range w.Attributes {
+		if name == attributeBase || name == attributeDeleted {
+			return projector.Revision{}, &events.InvalidError{Field: "attributes", Reason: fmt.Sprintf("%q says what an overlay lies over", name)}
+		}
+	}
+	return o.put(ctx, path, w)
+}
+
+// Delete has a document be gone for the agent alone; base is as for Write.
+func (o *Overlay) Delete(ctx context.Context, path string, base events.Offset) error {
+	if _, err := o.Read(ctx, path); err != nil {
+		return err
+	}
+	_, err := o.put(ctx, path, tally.Write{Base: base, Attributes: map[string]string{attributeDeleted: "true"}})
+	return err
+}
+
+// put writes the document that lies over a path.
+func (o *Overlay) put(ctx context.Context, path string, w tally.Write) (projector.Revision, error) {
+	id, err := o.id(path)
+	if err != nil {
+		return projector.Revision{}, err
+	}
+	docs := o.st.Documents()
+	have, err := docs.Read(ctx, KindOverlay, id)
+	if err == nil && w.ID != "" && have.ID == w.ID && bytes.Equal(have.Data, w.Data) {
+		return have.Revision, nil // made already, and the answer was lost
+	}
+	if err == nil {
+		w, err = o.labelled(w, have.Meta.Attributes[attributeBase]), nil
+		if w.Base == 0 {
+			w.Base = have.Offset
+		}
+		return docs.Update(ctx, KindOverlay, id, w.Base, w)
+	}
+	if !isNotThere(err) {
+		return projector.Revision{}, err
+	}
+	base, err := o.base(ctx, path, w.Base)
+	if err != nil {
+		return projector.Revision{}, err
+	}
+	w.Base = 0
+	rev, err := docs.Create(ctx, KindOverlay, id, o.labelled(w, base.String()))
+	if errors.Is(err, tally.ErrExists) { // the agent wrote it twice at once
+		err = &tally.DocumentConflictError{Subject: events.Document(o.st.Namespace(), KindOverlay, id)}
+	}
+	return rev, err
+}
+
+// labelled is a write that says what it lies over.
+func (o *Overlay) labelled(w tally.Write, base string) tally.Write {
+	w.Owner, w.Attributes = o.agent, maps.Clone(w.Attributes)
+	if w.Attributes == nil {
+		w.Attributes = make(map[string]string)
+	}
+	w.Attributes[attributeBase] = base
+	return w
+}
+
+// base is the revision of a path that a first write lies over: that there is, which is to be
+// the one that was read, if one was.
+func (o *Overlay) base(ctx context.Context, path string, read events.Offset) (events.Offset, error) {
+	doc, err := o.st.Documents().Read(ctx, kindDoc, path)
+	switch {
+	case err == nil && (read == 0 || read == doc.Offset):
+		return doc.Offset, nil
+	case err == nil:
+		return 0, &tally.DocumentConflictError{Subject: doc.Subject, Base: read, Have: doc.Offset, SHA256: doc.Direct.SHA256}
+	case !isNotThere(err):
+		return 0, err
+	case read != 0:
+		return 0, &tally.DocumentConflictError{Subject: events.Document(o.st.Namespace(), kindDoc, path), Base: read}
+	}
+	return 0, nil
+}
+
+// Changes returns what the overlay changes, by path: what a changeset applies.
+func (o *Overlay) Changes(ctx context.Context) (list []OverlayChange, err error) {
+	for d, err := range o.each(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d.OverlayChange)
+	}
+	return list, nil
+}
+
+// Diff yields what the overlay changes, by path, with the contents. At most those of one path
+// are in memory.
+func (o *Overlay) Diff(ctx context.Context) iter.Seq2[OverlayDiff, error] {
+	return func(yield func(OverlayDiff, error) bool) {
+		for d, err := range o.each(ctx) {
+			if err == nil {
+				err = o.compare(ctx, &d)
+			}
+			if !yield(d, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// each yields the documents of the overlay, page by page.
+func (o *Overlay) each(ctx context.Context) iter.Seq2[OverlayDiff, error] {
+	return func(yield func(OverlayDiff, error) bool) {
+		prefix, err := o.id("x")
+		if err != nil {
+			yield(OverlayDiff{}, err)
+			return
+		}
+		q := projector.DocumentQuery{Kind: KindOverlay, Prefix: strings.TrimSuffix(prefix, "x"), Limit: 100}
+		for {
+			page, next, err := o.st.Documents().List(ctx, q)
+			if err != nil {
+				yield(OverlayDiff{}, err)
+				return
+			}
+			for _, listed := range page {
+				d, err := o.change(ctx, listed.Subject)
+				if isNotThere(err) {
+					continue // dropped meanwhile
+				}
+				if !yield(d, err) || err != nil {
+					return
+				}
+			}
+			if q.After = next; next == "" {
+				return
+			}
+		}
+	}
+}
+
+// change is what a document of the overlay changes.
+func (o *Overlay) change(ctx context.Context, sub events.Subject) (OverlayDiff, error) {
+	doc, err := o.st.Documents().Read(ctx, KindOverlay, sub.ID)
+	if err != nil {
+		return OverlayDiff{}, err
+	}
+	path := strings.TrimPrefix(sub.ID, o.agent+"/")
+	base, err := events.ParseOffset(doc.Meta.Attributes[attributeBase])
+	if err != nil {
+		return OverlayDiff{}, fmt.Errorf("%s: %s: %w", sub, attributeBase, err)
+	}
+	c := OverlayChange{Path: path, Subject: events.Document(o.st.Namespace(), kindDoc, path), Base: base, Overlay: sub, Revision: doc.Offset}
+	if c.Deleted = doc.Meta.Attributes[attributeDeleted] != ""; c.Deleted {
+		doc = nil
+	}
+	return OverlayDiff{OverlayChange: c, After: doc}, nil
+}
+
+// compare reads what a change is about.
+func (o *Overlay) compare(ctx context.Context, d *OverlayDiff) error {
+	docs := o.st.Documents()
+	now, err := docs.Read(ctx, kindDoc, d.Path)
+	switch {
+	case err == nil:
+		d.Have = now.Offset
+	case !isNotThere(err):
+		return err
+	}
+	switch {
+	case d.Base == 0:
+	case d.Base == d.Have:
+		d.Before = now
+	default:
+		if d.Before, err = docs.ReadAt(ctx, kindDoc, d.Path, d.Base.String()); err != nil && !isNotThere(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop takes paths out of the overlay, all of them if none is named: the agent sees what is
+// there again. A path that is not in it is none to drop.
+func (o *Overlay) Drop(ctx context.Context, paths ...string) error {
+	if len(paths) == 0 {
+		list, err := o.Changes(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			paths = append(paths, c.Path)
+		}
+	}
+	for _, path := range paths {
+		id, err := o.id(path)
+		if err != nil {
+			return err
+		}
+		if _, err = o.st.Documents().Delete(ctx, KindOverlay, id, 0, "dropped"); err != nil && !isNotThere(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// StaleOverlay decides whether a document of an overlay, as a list has it, is to be deleted as
+// its agent is gone: since when, by the log, the zero time if it is not, and how long it is
+// left after that. It does no I/O: source is the store's. A document that was written meanwhile
+// stays.
+func StaleOverlay(doc projector.DocumentListed, source string, gone time.Time, window time.Duration, now time.Time) (FlowDecision, error) {
+	if doc.Subject.Kind != KindOverlay || doc.Deleted || gone.IsZero() {
+		return FlowDecision{}, nil
+	}
+	if due := gone.Add(window); now.Before(due) {
+		return FlowDecision{Next: due}, nil
+	}
+	why := fmt.Sprintf("its agent, %q, is gone", doc.Owner)
+	e, err := events.New(source, doc.Subject, &events.DocumentDeleted{Reason: "orphaned"})
+	e.ID = events.DerivedID("overlay", doc.Subject.ID, doc.Last.String(), "orphaned")
+	return FlowDecision{Parts: []log.Part{{Subject: doc.Subject, Expect: log.At(doc.Last), Events: []events.Event{e}}}, Why: why}, err
+}

@@ -1,0 +1,166 @@
+package tavern_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func TestOverlays(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		t.Run("D-43 what an agent writes is its own until it is applied", func(t *testing.T) { overlayReads(t, st) })
+		t.Run("D-43 an overlay of a dead agent is cleaned in the window", func(t *testing.T) { overlayStale(t, st) })
+	})
+}
+
+func overlayReads(t *testing.T, st *tally.Store) {
+	ctx, docs, o := t.Context(), st.Documents(), tavern.OverlayOf(st, "a1")
+	v1 := need(docs.Create(ctx, "doc", "specs/x", tally.Write{Data: []byte("one")}))
+	need(docs.Create(ctx, "doc", "specs/y", tally.Write{Data: []byte("why")}))
+	reads := func(path, want string) *tally.Document {
+		t.Helper()
+		doc, err := o.Read(ctx, path)
+		if want == "" && errors.Is(err, tally.ErrNotFound) {
+			return nil
+		}
+		if err != nil || string(doc.Data) != want {
+			t.Errorf("%s is %v, %v; want %q", path, doc, err, want)
+		}
+		return doc
+	}
+	reads("specs/x", "one")
+	reads("specs/none", "")
+
+	mine := need(o.Write(ctx, "specs/x", tally.Write{Data: []byte("mine"), Base: v1.Offset, Attributes: map[string]string{"k": "v"}}))
+	need(o.Write(ctx, "specs/new", tally.Write{Data: []byte("new")}))
+	must(t, o.Delete(ctx, "specs/y", 0))
+	reads("specs/x", "mine")
+	reads("specs/new", "new")
+	reads("specs/y", "")
+	if doc := need(docs.Read(ctx, "doc", "specs/x")); string(doc.Data) != "one" {
+		t.Errorf("for the others it is %q", doc.Data)
+	}
+	if doc, err := tavern.OverlayOf(st, "a").Read(ctx, "specs/x"); err != nil || string(doc.Data) != "one" {
+		t.Errorf("for another agent it is %v, %v", doc, err)
+	}
+
+	// The base is that of the first write, whatever comes after.
+	v2 := need(docs.Update(ctx, "doc", "specs/x", v1.Offset, tally.Write{Data: []byte("two")}))
+	own := need(o.Write(ctx, "specs/x", tally.Write{Data: []byte("mine again"), Base: mine.Offset}))
+	for what, base := range map[string]events.Offset{"an older one of the agent's": mine.Offset, "one of the document": v2.Offset} {
+		if e := flowRefused[*tally.DocumentConflictError](t, st, what, func() error {
+			return second(o.Write(ctx, "specs/x", tally.Write{Data: []byte("x"), Base: base}))
+		}); e != nil && e.Have != own.Offset {
+			t.Errorf("%s: refused with %+v", what, e)
+		}
+	}
+	doc := events.Document(st.Namespace(), "doc", "specs/x")
+	changes := need(o.Changes(ctx))
+	if len(changes) != 3 || changes[0].Path != "specs/new" || changes[0].Base != 0 || !changes[2].Deleted || changes[2].Path != "specs/y" {
+		t.Errorf("it changes %+v", changes)
+	}
+	want := tavern.OverlayChange{Path: "specs/x", Subject: doc, Base: v1.Offset, Overlay: events.Document(st.Namespace(), "overlay", "a1/specs/x"), Revision: own.Offset}
+	if diff := cmp.Diff(want, changes[1]); diff != "" {
+		t.Error(diff)
+	}
+	var diffs []tavern.OverlayDiff
+	for d, err := range o.Diff(ctx) {
+		must(t, err)
+		diffs = append(diffs, d)
+	}
+	if d := diffs[1]; string(d.Before.Data) != "one" || string(d.After.Data) != "mine again" || d.Have != v2.Offset || !d.Conflict() {
+		t.Errorf("the one that others changed is %+v", d)
+	}
+	if d := diffs[0]; d.Before != nil || string(d.After.Data) != "new" || d.Conflict() {
+		t.Errorf("the new one is %+v", d)
+	}
+	if d := diffs[2]; string(d.Before.Data) != "why" || d.After != nil || d.Conflict() {
+		t.Errorf("the one to go is %+v", d)
+	}
+
+	must(t, o.Drop(ctx, "specs/x", "specs/none"))
+	reads("specs/x", "two")
+	flowRefused[*tally.DocumentConflictError](t, st, "a first write on what is old", func() error {
+		return second(o.Write(ctx, "specs/x", tally.Write{Data: []byte("x"), Base: v1.Offset}))
+	})
+	flowRefused[*tally.DocumentConflictError](t, st, "a first write on what is gone", func() error {
+		return second(o.Write(ctx, "specs/none", tally.Write{Data: []byte("x"), Base: v1.Offset}))
+	})
+	need(o.Write(ctx, "specs/x", tally.Write{Data: []byte("anew"), Base: v2.Offset}))
+	if c := need(o.Changes(ctx)); c[1].Base != v2.Offset {
+		t.Errorf("written anew it lies over %v", c[1].Base)
+	}
+	must(t, o.Drop(ctx))
+	if c := need(o.Changes(ctx)); len(c) != 0 {
+		t.Errorf("in the end there are %+v", c)
+	}
+	must(t, o.Drop(ctx))
+
+	for name, do := range map[string]func() error{
+		"an agent with a slash": func() error { return second(tavern.OverlayOf(st, "a/b").Write(ctx, "c", tally.Write{})) },
+		"no agent":              func() error { return second(tavern.OverlayOf(st, "").Changes(ctx)) },
+		"no path":               func() error { return second(o.Write(ctx, "", tally.Write{})) },
+		"our attribute": func() error {
+			return second(o.Write(ctx, "p", tally.Write{Attributes: map[string]string{"overlay.base": "@1"}}))
+		},
+	} {
+		flowRefused[*events.InvalidError](t, st, name, do)
+	}
+	if err := o.Delete(ctx, "specs/none", 0); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("to delete what is not there: %v", err)
+	}
+}
+
+func overlayStale(t *testing.T, st *tally.Store) {
+	ctx, o := t.Context(), tavern.OverlayOf(st, "dead")
+	need(o.Write(ctx, "x", tally.Write{Data: []byte("x")}))
+	list := func() []projector.DocumentListed {
+		t.Helper()
+		list, _, err := st.Documents().List(ctx, projector.DocumentQuery{Kind: tavern.KindOverlay, Owner: "dead"})
+		must(t, err)
+		return list
+	}
+	gone, window, source := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC), time.Hour, st.Source()
+	doc := list()[0]
+	if d := need(tavern.StaleOverlay(doc, source, time.Time{}, window, gone.AddDate(9, 0, 0))); len(d.Parts) > 0 || !d.Next.IsZero() {
+		t.Errorf("that of the living is stale: %+v", d)
+	}
+	if d := need(tavern.StaleOverlay(doc, source, gone, window, gone.Add(window-1))); len(d.Parts) > 0 || !d.Next.Equal(gone.Add(window)) {
+		t.Errorf("in the window: %+v", d)
+	}
+	d := need(tavern.StaleOverlay(doc, source, gone, window, gone.Add(window)))
+	need(o.Write(ctx, "x", tally.Write{Data: []byte("it lives")}))
+	if _, err := st.AppendAll(ctx, d.Parts...); err == nil {
+		t.Error("what was written meanwhile is deleted")
+	}
+	d = need(tavern.StaleOverlay(list()[0], source, gone, window, gone.Add(window)))
+	need(st.AppendAll(ctx, d.Parts...))
+	need(st.AppendAll(ctx, d.Parts...))
+	if left := list(); len(left) != 0 {
+		t.Errorf("left are %+v", left)
+	}
+}
+
+// What nobody acknowledged is there once.
+func TestOverlayFaults(t *testing.T) {
+	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
+		ctx, o := t.Context(), tavern.OverlayOf(st, "a")
+		write := func() error { return second(o.Write(ctx, "x", tally.Write{Data: []byte("x")})) }
+		call("Write", 1, write)
+		call("Write over it", 1, write)
+		call("Delete", 1, func() error { return o.Delete(ctx, "x", 0) })
+		again := func() error { return second(o.Write(ctx, "y", tally.Write{Data: []byte("y"), ID: "w1"})) }
+		call("Write with an id", 1, again)
+		call("the same Write", 0, again)
+		must(t, o.Drop(ctx, "y"))
+		call("Drop", 1, func() error { return o.Drop(ctx) })
+	})
+}

@@ -1,0 +1,195 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern/internal/flow"
+)
+
+// KindWorkflow is the kind of the documents that are templates of workflows.
+const KindWorkflow = "workflow"
+
+// Rules of recovery: what becomes of a flow when a step of it is lost.
+const (
+	RecoverRestart = flow.RuleRestart // the step is tried again, a number of times; then the flow fails
+	RecoverFail    = flow.RuleFail    // the flow fails
+	RecoverState   = flow.RuleState   // the flow goes on in another state
+)
+
+// Workflows is a handle on the templates of a store: documents workflow/<id>, in the layer of
+// the project. It is cheap, does no I/O until a method is called, and is safe for concurrent
+// use.
+//
+// A template is a JSON document that names the states of a flow and where each leads:
+//
+//	{
+//	  "initial": "build",
+//	  "recovery": "restart",
+//	  "states": {
+//	    "build":  {"to": ["test"]},
+//	    "test":   {"to": ["build", "ship"], "flow": "test-suite", "recovery": {"state": "triage"}},
+//	    "triage": {"to": ["build", "given up"], "recovery": "fail"},
+//	    "ship":   {"to": ["shipped"], "recovery": {"restart": 5}},
+//	    "shipped": {"end": true},
+//	    "given up": {"end": true}
+//	  }
+//	}
+//
+// A state with "flow" starts a flow of that template when it is entered, and is not left
+// before that is over. "recovery" says what happens when a step is lost, with its worker or
+// with the flow that it started: "restart" enters the state again, altogether 3 times or as
+// often as {"restart": n} says, and then the flow fails; "fail" is at once; {"state": name}
+// goes on there. A state that does not say has the rule of the template, and that is "fail"
+// by default. Template and states may have a "title" and a "description", and nothing else.
+//
+// Refused is what could not work: a name that no state has, a state that nothing leads to or
+// that leads to no end, a template without an end, rules of recovery in a circle.
+type Workflows struct{ st *tally.Store }
+
+// WorkflowsOf returns a handle on the templates of a store.
+func WorkflowsOf(st *tally.Store) *Workflows { return &Workflows{st} }
+
+// CheckWorkflow is what documents of the kind workflow are held to, for tally.Kind: an error
+// is an *events.InvalidError with the JSON pointer and the line of what is wrong.
+func CheckWorkflow(data []byte, _ string) error {
+	_, err := flow.Parse(data)
+	return err
+}
+
+// Workflow is a revision of a template.
+type Workflow struct {
+	ID       string
+	Revision events.Offset
+	Data     []byte // as it was written
+
+	Title, Description string
+	Initial            string
+	States             []WorkflowState // in the order of the document
+
+	template *flow.Template
+}
+
+// WorkflowState is a state of a template.
+type WorkflowState struct {
+	Name        string
+	Title       string
+	Description string
+	End         bool     // the flow may be ended here, and leads nowhere else
+	To          []string // states that it leads to
+	Flow        string   // template of the flow that it starts; "": none
+	Recovery    string   // RecoverRestart, RecoverFail or RecoverState; "" of an end
+	RecoverTo   string   // with RecoverState
+	Attempts    int      // with RecoverRestart: how often the step is tried altogether
+}
+
+func workflowOf(id string, at events.Offset, data []byte) (*Workflow, error) {
+	t, err := flow.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workflow{ID: id, Revision: at, Data: data, Title: t.Title, Description: t.Description, Initial: t.Initial, template: t}
+	w.States = make([]WorkflowState, len(t.States))
+	for i, s := range t.States {
+		w.States[i] = WorkflowState(s)
+	}
+	return w, nil
+}
+
+// Create writes a template that is not there yet. One that is there is tally.ErrExists, and
+// one that could not work is refused: see CheckWorkflow.
+func (w *Workflows) Create(ctx context.Context, id string, data []byte) (projector.Revision, error) {
+	return w.write(data, func(write tally.Write) (projector.Revision, error) {
+		return w.st.Documents().Create(ctx, KindWorkflow, id, write)
+	})
+}
+
+// Update writes the revision that follows another, its base, as Create and Read gave it: flows
+// that run keep theirs. If the template has moved on the error is
+// *tally.DocumentConflictError, and if there is none, tally.ErrNotFound.
+func (w *Workflows) Update(ctx context.Context, id string, base events.Offset, data []byte) (projector.Revision, error) {
+	return w.write(data, func(write tally.Write) (projector.Revision, error) {
+		return w.st.Documents().Update(ctx, KindWorkflow, id, base, write)
+	})
+}
+
+func (w *Workflows) write(data []byte, put func(tally.Write) (projector.Revision, error)) (projector.Revision, error) {
+	t, err := flow.Parse(data)
+	if err != nil {
+		return projector.Revision{}, err
+	}
+	return put(tally.Write{Data: data, ContentType: "application/json", Title: t.Title, Layer: "project"})
+}
+
+// Read returns a template as it is now. One that is not there is tally.ErrNotFound, and one
+// that was written as a document, past the checks, may be an *events.InvalidError.
+func (w *Workflows) Read(ctx context.Context, id string) (*Workflow, error) {
+	doc, err := w.st.Documents().Read(ctx, KindWorkflow, id)
+	if err != nil {
+		return nil, err
+	}
+	return w.parsed(id, doc.Offset, doc.Data)
+}
+
+// ReadAt returns a revision of a template, also of one that was updated or deleted since. What
+// was purged is tally.ErrNotFound.
+func (w *Workflows) ReadAt(ctx context.Context, id string, at events.Offset) (*Workflow, error) {
+	sub := events.Document(w.st.Namespace(), KindWorkflow, id)
+	doc, err := w.st.Loader().Document(ctx, sub, at)
+	if err == nil && (!doc.Exists() || doc.Last().Offset != at) {
+		err = fmt.Errorf("%s%v: %w", sub, at, tally.ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.parsed(id, at, doc.Data)
+}
+
+func (w *Workflows) parsed(id string, at events.Offset, data []byte) (*Workflow, error) {
+	t, err := workflowOf(id, at, data)
+	if err != nil {
+		return nil, fmt.Errorf("workflow %q: %w", id, err)
+	}
+	return t, nil
+}
+
+// List returns the templates whose ids begin with a prefix, by id, at most limit of them if
+// that is not 0, and where the next page begins, "" if there is none.
+func (w *Workflows) List(ctx context.Context, prefix, after string, limit int) (list []projector.DocumentListed, next string, err error) {
+	return w.st.Documents().List(ctx, projector.DocumentQuery{Kind: KindWorkflow, Prefix: prefix, After: after, Limit: limit})
+}
+
+// Delete takes a template away; base is its revision, 0 for whatever there is. No flow of it
+// can be started any more, and those that run go on with theirs.
+func (w *Workflows) Delete(ctx context.Context, id string, base events.Offset, reason string) error {
+	_, err := w.st.Documents().Delete(ctx, KindWorkflow, id, base, reason)
+	return err
+}
+
+// Start starts a flow of a template, as that is now. The flow keeps this revision. A flow that
+// is there already is tally.ErrExists, but for the same start again, whose answer may have been
+// lost.
+func (w *Workflows) Start(ctx context.Context, template string, o FlowOptions) (*Flow, error) {
+	if o.ID == "" {
+		o.ID = w.st.Log.NewID()
+	}
+	f := FlowOf(w.st, o.ID)
+	if err := f.startable(); err != nil {
+		return nil, err
+	}
+	parts, err := f.starting(ctx, template, o)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = w.st.AppendAll(ctx, parts...); err == nil {
+		return f, nil
+	}
+	return f.startedAlready(ctx, template, o, err)
+}
+
+// isNotThere reports whether an error says that something is not there.
+func isNotThere(err error) bool { return errors.Is(err, tally.ErrNotFound) }
