@@ -1,0 +1,231 @@
+package tavern_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+const inboxTeamSize = 20
+
+func inboxMember(i int) string { return fmt.Sprintf("agent-%02d", i) }
+
+// Agents ask each other while acknowledgements get lost, consumers die, and two look after
+// what is overdue: each message is worked on once and in order, each question is answered at
+// most once, and each that had no answer is told of once.
+func TestInboxTeamLaw(t *testing.T) {
+	messages := testkit.Times(1000)
+	if testkit.Soak() && !testing.Short() {
+		messages = 10_000
+	}
+	st := storetest.Faulty(t, logtest.Sometimes(7, 12, logtest.Dropped, logtest.AckLost, logtest.Twice))
+	for i := range inboxTeamSize {
+		parent := ""
+		if i > 0 {
+			parent = inboxMember((i - 1) / 3)
+		}
+		inboxAgent(t, st, inboxMember(i), parent)
+	}
+	ctx, quiet := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer quiet()
+	var senders, others sync.WaitGroup
+	for i := range inboxTeamSize {
+		senders.Go(func() { inboxTalk(t, st, i, messages/inboxTeamSize) })
+		others.Go(func() { inboxConsume(ctx, t, st, inboxMember(i), rand.New(rand.NewPCG(uint64(i), 1))) })
+	}
+	for i := range 2 {
+		others.Go(func() { inboxTend(ctx, t, st, rand.New(rand.NewPCG(uint64(i), 2))) })
+	}
+	senders.Wait()
+	m := new(projector.Mail)
+	for !inboxIsQuiet(m) && ctx.Err() == nil && !t.Failed() {
+		time.Sleep(5 * time.Millisecond)
+		must(t, inboxCatchUp(t.Context(), st, m))
+	}
+	quiet()
+	others.Wait()
+	if t.Failed() {
+		return
+	}
+	must(t, inboxCatchUp(t.Context(), st, m))
+	if !inboxIsQuiet(m) {
+		t.Fatal("it does not come to rest")
+	}
+	inboxCheckTeam(t, st, m, messages)
+}
+
+// inboxTalk sends an agent's messages to others, now and then one again. Every fourth is a question.
+func inboxTalk(t *testing.T, st *tally.Store, from, n int) {
+	random := rand.New(rand.NewPCG(uint64(from), 3))
+	for key := range n {
+		m := inboxNote(inboxMember(from), fmt.Sprint(key))
+		m.Key = fmt.Sprint(key)
+		if key%4 == 0 {
+			m.Expects, m.Deadline = "answer", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		}
+		to := inboxMember((from + 1 + random.IntN(inboxTeamSize-1)) % inboxTeamSize)
+		for again := true; again; again = random.IntN(10) == 0 {
+			if _, err := tavern.InboxOf(st, to).Send(t.Context(), m); err != nil {
+				t.Errorf("%s to %s: %v", m.From, to, err)
+				return
+			}
+		}
+	}
+}
+
+// inboxConsume takes messages and commits each with its work, and with the answer to every
+// other question, until ctx is done. Now and then it dies, with all that it remembers.
+func inboxConsume(ctx context.Context, t *testing.T, st *tally.Store, receiver string, random *rand.Rand) {
+	for ctx.Err() == nil {
+		in := tavern.InboxOf(st, receiver)
+		cursor, err := in.Cursor(ctx)
+		for m, ferr := range in.Follow(ctx, cursor) {
+			if err = ferr; err == nil {
+				err = inboxWorkOn(ctx, st, in, m, random)
+			}
+			if err != nil || random.IntN(20) == 0 {
+				break // it died
+			}
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, log.ErrConflict) && !errors.Is(err, log.ErrUnknown) {
+			t.Errorf("%s: %v", receiver, err)
+			return
+		}
+	}
+}
+
+func inboxWorkOn(ctx context.Context, st *tally.Store, in *tavern.Inbox, m tavern.Message, random *rand.Rand) error {
+	if random.IntN(20) == 0 {
+		return log.ErrUnknown // it died before it did anything
+	}
+	seen, err := in.SeenPart(ctx, m.Offset)
+	if err != nil {
+		return err
+	}
+	parts := []log.Part{seen, inboxTurn(st, "work/"+in.Receiver(), m.ID)}
+	if m.Expects != "" && random.IntN(2) == 0 {
+		_, reply, err := in.ReplyParts(ctx, m, tavern.Message{Body: tavern.Text("yes")})
+		if err != nil {
+			return err
+		}
+		parts = append(parts, reply...)
+	}
+	_, err = st.AppendAll(ctx, parts...)
+	return err
+}
+
+// inboxTend decides on what is overdue, beside another one, until ctx is done.
+func inboxTend(ctx context.Context, t *testing.T, st *tally.Store, random *rand.Rand) {
+	m := new(projector.Mail)
+	for ctx.Err() == nil {
+		err := inboxCatchUp(ctx, st, m)
+		for _, asked := range m.Open() {
+			if err != nil || random.IntN(4) > 0 {
+				continue
+			}
+			var d tavern.Decision
+			if d, err = tavern.Overdue(st.Namespace(), asked, m.At, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)); err == nil {
+				_, err = d.Make(ctx, st)
+			}
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, log.ErrUnknown) {
+			t.Errorf("overdue: %v", err)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// inboxCatchUp folds what came to a store since.
+func inboxCatchUp(ctx context.Context, st *tally.Store, m *projector.Mail) error {
+	for rec, err := range st.Log.Read(ctx, events.Range{Namespace: st.Namespace(), Kind: events.KindSession, After: m.At}) {
+		if err != nil {
+			return err
+		}
+		m.Apply(projector.Decode(rec))
+	}
+	return nil
+}
+
+// inboxIsQuiet reports whether everything was seen, and every question answered or told of.
+func inboxIsQuiet(m *projector.Mail) bool {
+	for _, in := range m.Inboxes {
+		if len(in.Unread()) > 0 {
+			return false
+		}
+	}
+	return len(m.Inboxes) > 0 && len(m.Open()) == 0
+}
+
+func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages int) {
+	type question struct{ asker, asked, id string }
+	sent, answers, told := make(map[question]events.Offset), make(map[question][]events.Offset), make(map[question][]events.Offset)
+	asked := make(map[question]bool)
+	for receiver, in := range m.Inboxes {
+		var ids []string
+		for _, l := range in.Letters {
+			ids = append(ids, l.ID)
+			switch {
+			case l.Type == tavern.TypeMalfunction:
+				q := question{receiver, l.About.Inbox, l.About.ID}
+				told[q] = append(told[q], l.Offset)
+			case l.ReplyTo != "":
+				q := question{receiver, l.From, l.ReplyTo}
+				answers[q] = append(answers[q], l.Offset)
+			case l.Type != tavern.TypeNotice:
+				q := question{l.From, receiver, l.ID}
+				if sent[q] != 0 {
+					t.Errorf("%v is there twice", q)
+				}
+				sent[q], asked[q] = l.Offset, l.Awaits()
+			}
+		}
+		if work := inboxWork(t, st, receiver); !slices.Equal(work, ids) {
+			t.Errorf("%s worked on %d messages and got %d, or in another order", receiver, len(work), len(ids))
+		}
+	}
+	if len(sent) != messages {
+		t.Errorf("%d messages came, %d were sent", len(sent), messages)
+	}
+	both := 0
+	for q, awaits := range asked {
+		a, told := answers[q], told[q]
+		inTime := len(a) > 0 && (len(told) == 0 || a[0] < told[0])
+		if len(a) > 1 || len(told) > 1 || awaits && inTime != (len(told) == 0) || !awaits && len(a)+len(told) > 0 {
+			t.Errorf("%v: answers at %v, malfunctions at %v", q, a, told)
+		}
+		if inTime {
+			both++
+		}
+	}
+	if both == 0 || both == len(asked)/4 {
+		t.Errorf("of %d questions %d were answered in time: the race is not tried", len(asked)/4, both)
+	}
+}
+
+// inboxWork lists what a consumer has committed.
+func inboxWork(t *testing.T, st *tally.Store, receiver string) (ids []string) {
+	s, err := st.Session("work/"+receiver).Load(t.Context(), "")
+	must(t, err)
+	for _, turn := range s.Threads[events.MainThread].Turns {
+		var id string
+		must(t, json.Unmarshal(turn.Raw, &id))
+		ids = append(ids, id)
+	}
+	return ids
+}
