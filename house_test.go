@@ -37,7 +37,7 @@ var arrows = []struct{ pkg, may string }{
 	{"formats", "log projector events internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
 	{"stores/internal/formattest", "formats log log/logtest projector events"},
-	{"stores/*/internal/*", "projector events internal/rawjson"}, // the rules of a store: no store, no I/O
+	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
 	{"stores/*/*dir", "formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
 	{"stores/tavern", ". agents agents/claude log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},

@@ -105,7 +105,20 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 			x.progress.Of++
 		}
 	}
-	return roots, nil
+	return roots, x.only(ctx, roots)
+}
+
+// only has the one root of a layout that has one be there, if it has files.
+func (x *exporting) only(ctx context.Context, roots map[string][]string) error {
+	r, ok := x.layout.(Rooted)
+	if !ok || x.o.Any || roots[r.Root()] != nil {
+		return nil
+	}
+	there, err := r.HasFiles(ctx, x.src)
+	if there {
+		roots[r.Root()] = []string{}
+	}
+	return err
 }
 
 // rootOf returns the root of a session, and whether it is one for this layout:
@@ -121,6 +134,9 @@ func (x *exporting) rootOf(ctx context.Context, s *projector.Session) (string, b
 		return "", false, nil
 	}
 	ok, err := exports(ctx, x.layout, s)
+	if r, one := x.layout.(Rooted); one {
+		return r.Root(), ok, err
+	}
 	return LiveRoot, ok, err
 }
 

@@ -54,6 +54,15 @@ type Picker interface {
 	Picks(ctx context.Context, s *projector.Session) (bool, error)
 }
 
+// Rooted is a Renderer that has one root in a namespace, whatever was imported from where,
+// and in it files that are no session's.
+type Rooted interface {
+	// Root is the name of the root.
+	Root() string
+	// HasFiles reports whether there are files, also if there is no session.
+	HasFiles(ctx context.Context, src Source) (bool, error)
+}
+
 // File is a file of a state. Its content is made when it is written.
 type File struct {
 	Path  string // relative to the root, with slashes

@@ -12,12 +12,14 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
+	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
 // Layout is a layout of files that import reads and export writes.
 type Layout struct {
 	formats.Layout
 	Redacted formats.Renderer // writes what may be shared, and nothing else; nil: there is none
+	Named    formats.Layout   // takes more than Layout does, where --format names it; nil: there is none
 
 	In, Out string // what there is, for the help of import and of export
 	Sign    string // by what it is recognised, to say where it is not
@@ -49,6 +51,12 @@ var Layouts = []Layout{
 		In:     "the folder of @perstack/storage: perstack/jobs/<id>/job.json, checkpoints/<id>.json, runs/<id>/event-<ms>-<step>-<type>.json ...; secrets of settings are sealed with the key in the file that TALLY_SECRET_KEY_FILE names",
 		Out:    "jobs, each a folder jobs/<id>, as @perstack/storage has them; without the key that sealed them, secrets are placeholders and the exit code is 3",
 		Sign:   "one of @perstack/storage holds perstack/jobs/, or is one job's folder",
+	},
+	{
+		Layout: taverndir.Layout{}, Named: taverndir.Layout{Flat: true},
+		In:   "the folder of Tavern, .tavern or the one around it: docs/, agents/<name>/agent.md, workflows/<id>.json, overlays/, servitors/<name>/servitor.md ...; or a folder of documents <id>.md, some of which are agents (any such folder with --format tavern)",
+		Out:  "documents, workflows, overlays and agents, as .tavern has them",
+		Sign: "one of Tavern is called .tavern, or holds it, or documents of agents",
 	},
 }
 

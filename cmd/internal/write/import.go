@@ -195,8 +195,11 @@ func shortList(dir string, paths []string) string {
 func (i *importer) known() []formats.Layout {
 	var list []formats.Layout
 	for _, l := range app.Layouts {
-		if i.format == "" || i.format == l.Name() {
+		switch {
+		case i.format == "" || i.format == l.Name() && l.Named == nil:
 			list = append(list, l.Layout)
+		case i.format == l.Name():
+			list = append(list, l.Named)
 		}
 	}
 	return list

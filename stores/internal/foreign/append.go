@@ -50,6 +50,38 @@ func TimeOf(at events.Timestamp) time.Time {
 	return t
 }
 
+// AppendAll appends to several subjects, all parts or none if the target can. One that
+// cannot, as a rehearsal, takes them one after the other.
+func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	var acks []log.Ack
+	var err error
+	if t, ok := in.Target.(allAppender); ok {
+		acks, err = t.AppendAll(ctx, parts...)
+	} else {
+		for _, p := range parts {
+			var ack log.Ack
+			if ack, err = in.Target.Append(ctx, p.Subject, p.Expect, p.Events...); err != nil {
+				break
+			}
+			acks = append(acks, ack)
+		}
+	}
+	for i, ack := range acks {
+		if !ack.Duplicate {
+			in.Added(len(parts[i].Events))
+		}
+	}
+	return err
+}
+
+// allAppender is a target that appends to several subjects at once, as a store does.
+type allAppender interface {
+	AppendAll(ctx context.Context, parts ...log.Part) ([]log.Ack, error)
+}
+
 // Stamp is what the events of an import carry: the name of the layout, of which
 // their ids are made, and their CloudEvents source.
 type Stamp struct{ Format, Source string }

@@ -53,7 +53,7 @@ func Load(ctx context.Context, src formats.Source, doc events.Subject) (Stored, 
 	st := Stored{Doc: doc, Last: d.Head, Exists: true, Meta: d.Last().Meta}
 	if st.Sum = st.Meta.Attributes[attrSHA256]; st.Sum == "" {
 		h := sha256.New()
-		if err := writeContent(ctx, src, d, h); err != nil {
+		if err := WriteContent(ctx, src, d, h); err != nil {
 			return st, err
 		}
 		st.Sum = HexSum(h)
@@ -67,11 +67,11 @@ func writeDocument(ctx context.Context, src formats.Source, doc events.Subject, 
 	if err != nil {
 		return err
 	}
-	return writeContent(ctx, src, d, w)
+	return WriteContent(ctx, src, d, w)
 }
 
-// writeContent writes the file that a document holds.
-func writeContent(ctx context.Context, src formats.Source, d *projector.Document, w io.Writer) error {
+// WriteContent writes the file that a document holds.
+func WriteContent(ctx context.Context, src formats.Source, d *projector.Document, w io.Writer) error {
 	if d.Last().ContentType != projector.PiecesType {
 		_, err := w.Write(d.Data)
 		return err

@@ -25,11 +25,17 @@ func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origi
 		if have.Exists && have.Sum == f.Sum && have.Meta.Attributes[attrMode] == meta.Attributes[attrMode] {
 			return events.Event{}, false, nil
 		}
-		data, contentType, err := in.wholeFile(ctx, f)
-		e := events.Event{Source: in.Source, Type: events.TypeDocumentWritten, Subject: doc, ContentType: contentType, Data: data}
-		e.ID = events.DerivedID(in.Format, doc.String(), have.Last.String(), "file", f.Sum)
-		return e.WithExtension(events.ExtDoc, meta.String()), true, err
+		e, err := in.FileEvent(ctx, have, at, f, links...)
+		return e, true, err
 	})
+}
+
+// FileEvent is the event by which a document holds a file, and says where it comes from.
+func (in *Intake) FileEvent(ctx context.Context, have Stored, at *events.Origin, f *File, links ...events.Link) (events.Event, error) {
+	data, contentType, err := in.wholeFile(ctx, f)
+	e := events.Event{Source: in.Source, Type: events.TypeDocumentWritten, Subject: have.Doc, ContentType: contentType, Data: data}
+	e.ID = events.DerivedID(in.Format, have.Doc.String(), have.Last.String(), "file", f.Sum)
+	return e.WithExtension(events.ExtDoc, f.meta(at, links).String()), err
 }
 
 // Drop takes a document away, if it is there.

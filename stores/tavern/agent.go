@@ -1,0 +1,279 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
+)
+
+// agentPrefix is what the ids of agents' sessions begin with.
+const agentPrefix = events.KindAgent + "/"
+
+// NodeError says what the file of an agent lacks (id, title or state), or what cannot be
+// written into it.
+type NodeError = nodefile.Error
+
+// Agent is a handle on one agent. It does no I/O until a method is called, keeps nothing,
+// and is safe for concurrent use.
+//
+// An agent is two subjects: the session agent/<id>, which has its state, lease, binding and
+// log, and the document agent/<id>, its node file as somebody typed it, with the assignment
+// and the commitments. What concerns both is changed in one append, so that they never
+// disagree. The file is edited in place: a change of state touches the keys and lines that
+// say so, and every other byte stays.
+type Agent struct {
+	st      *tally.Store
+	session *tally.Session
+	id      string
+}
+
+// AgentOf returns a handle on an agent, whether it exists or not. Its id is a UUID, in
+// whichever case.
+func AgentOf(st *tally.Store, id string) *Agent {
+	id = strings.ToLower(id)
+	return &Agent{st: st, session: st.Session(agentPrefix + id), id: id}
+}
+
+// ID is the agent's id.
+func (a *Agent) ID() string { return a.id }
+
+// Session is the agent's session: its history, its costs, its log.
+func (a *Agent) Session() *tally.Session { return a.session }
+
+// document is the subject of the agent's node file.
+func (a *Agent) document() events.Subject {
+	return events.Document(a.st.Namespace(), events.KindAgent, a.id)
+}
+
+// NewAgentOptions say what a new agent is.
+type NewAgentOptions struct {
+	ID          string // a UUID; default: a new one
+	Name        string
+	Assignment  string
+	Commitments []Commitment    // of each the description and the assertion
+	Parent      *events.Lineage // who started it
+	Owner       string
+	Layer       string // project or personal; default: not said
+
+	// File is the node file, which says the id, the name, the state, the assignment and the
+	// commitments in place of the fields above. Default: one is made of them.
+	File []byte
+}
+
+// NewAgent makes an agent. One that exists already is tally.ErrExists; a file that is not
+// that of an agent is a *NodeError. It is one append to both subjects.
+func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, error) {
+	text, n, err := o.file(st.Now())
+	if err != nil {
+		return nil, err
+	}
+	a := AgentOf(st, n.ID)
+	i, err := a.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if i.session != 0 || i.Node != nil {
+		return nil, fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
+	}
+	parts, err := i.birth(st, o, text, n)
+	if err == nil {
+		err = appendAgent(ctx, st, parts)
+	}
+	if errors.Is(err, log.ErrConflict) {
+		err = fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// file returns the file of a new agent, and what it says.
+func (o NewAgentOptions) file(now time.Time) ([]byte, nodefile.Node, error) {
+	if o.File != nil {
+		n, err := nodefile.Parse(o.File)
+		if err == nil && !isAgentState(n.State) {
+			err = &NodeError{Field: "state", Reason: fmt.Sprintf("%q is not a state of agents", n.State)}
+		}
+		return o.File, n, err
+	}
+	id := o.ID
+	if id == "" {
+		id = uuid.NewString()
+	}
+	n := nodefile.Node{ID: id, Name: o.Name, State: AgentIdle, CreatedAt: nodeTime(now), UpdatedAt: nodeTime(now), Assignment: o.Assignment}
+	for _, c := range o.Commitments {
+		n.Commitments = append(n.Commitments, nodefile.Commitment{ID: uuid.NewString(), Description: c.Description, Assertion: c.Assertion, Status: CommitmentPending})
+	}
+	text, err := nodefile.New(n)
+	if err == nil {
+		n, err = nodefile.Parse(text)
+	}
+	return text, n, err
+}
+
+// nodeTime spells a time as the original does.
+func nodeTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+// birth is the first append of an agent.
+func (i *AgentInfo) birth(st *tally.Store, o NewAgentOptions, text []byte, n nodefile.Node) ([]log.Part, error) {
+	created, err := events.New(st.Source(), i.subject, &events.SessionCreated{Kind: events.KindAgent, CreatedAt: events.TimestampOf(st.Now()), Title: strings.ToValidUTF8(n.Name, "\ufffd"), Owner: o.Owner, Layer: o.Layer, Parent: o.Parent})
+	if err != nil {
+		return nil, err
+	}
+	set := events.Fields{countsField(n.Commitments)}
+	if n.State != AgentIdle {
+		set = append(set, textField("status", n.State))
+	}
+	updated, err := events.New(st.Source(), i.subject, &events.SessionUpdated{Set: set})
+	if err != nil {
+		return nil, err
+	}
+	i.meta = events.DocMeta{Owner: o.Owner, Layer: o.Layer}
+	return []log.Part{
+		{Subject: i.subject, Expect: log.At(0), Events: []events.Event{created, updated}},
+		{Subject: i.document, Expect: log.At(i.head), Events: []events.Event{i.revision(st.Source(), text)}},
+	}, nil
+}
+
+// AgentFilter says which agents are listed. The zero value is all that are not archived.
+type AgentFilter struct {
+	States   []string // only with one of these
+	Parent   string   // only those that this session started
+	Owner    string
+	Archived bool // also those that are archived
+}
+
+// Agents yields the agents of a store, sorted by their ids. One that cannot be read is an
+// error, and the next one follows; what was purged is not there.
+func Agents(ctx context.Context, st *tally.Store, f AgentFilter) iter.Seq2[*AgentInfo, error] {
+	return func(yield func(*AgentInfo, error) bool) {
+		for info, err := range st.Subjects(ctx, events.KindSession) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			id, ok := strings.CutPrefix(info.Subject.ID, agentPrefix)
+			if !ok || id != strings.ToLower(id) {
+				continue
+			}
+			i, err := AgentOf(st, id).Info(ctx)
+			_, other := errors.AsType[*tally.KindError](err)
+			if other || errors.Is(err, tally.ErrNotFound) || err == nil && !f.includes(i) {
+				continue
+			}
+			if !yield(i, err) {
+				return
+			}
+		}
+	}
+}
+
+func (f AgentFilter) includes(i *AgentInfo) bool {
+	in := len(f.States) == 0
+	for _, s := range f.States {
+		in = in || s == i.State
+	}
+	started := f.Parent == "" || i.Parent != nil && i.Parent.Session == f.Parent
+	return in && started && (f.Owner == "" || f.Owner == i.Owner) && (f.Archived || i.State != AgentArchived)
+}
+
+// Info returns the agent as it is now. An agent that does not exist, or was purged, is
+// tally.ErrNotFound; a session that is not an agent's is *tally.KindError. One that is dead
+// can be looked at until it is purged.
+func (a *Agent) Info(ctx context.Context) (*AgentInfo, error) {
+	for try := 1; ; try++ {
+		// The document is read behind the session. What was appended to both in between
+		// would look as if they disagreed: then it was something else before.
+		before, err := a.st.Log.Last(ctx, a.document())
+		if err != nil && !errors.Is(err, tally.ErrNotFound) {
+			return nil, err
+		}
+		i, err := a.load(ctx)
+		if err == nil {
+			err = i.there()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if before.Offset == i.head || try == maxAgentTries {
+			return i, nil
+		}
+	}
+}
+
+// Restore returns the agent as a program needs that goes on with it: in the state that it
+// was in.
+func (a *Agent) Restore(ctx context.Context) (*AgentInfo, error) { return a.Info(ctx) }
+
+// RestoreAsOriginal is Restore as the original does it: an agent that was neither waiting
+// nor done is idle. Nothing is written.
+func (a *Agent) RestoreAsOriginal(ctx context.Context) (*AgentInfo, error) {
+	i, err := a.Info(ctx)
+	if err == nil && i.State != AgentWaiting && i.State != AgentDone {
+		i.State = AgentIdle
+	}
+	return i, err
+}
+
+// maxAgentTries bounds how often a change is decided anew because somebody else wrote.
+const maxAgentTries = 31
+
+// load reads both subjects of the agent, which need not be there.
+func (a *Agent) load(ctx context.Context) (*AgentInfo, error) {
+	if err := a.session.Subject().Validate(); err != nil {
+		return nil, err
+	}
+	o, err := a.st.Loader().Peek(ctx, a.session.Subject())
+	if err == nil {
+		err = tally.CheckKind(a.session.Subject(), o.Ledger(), events.KindAgent)
+	}
+	if err != nil {
+		return nil, err
+	}
+	doc, err := a.st.Loader().Document(ctx, a.document(), 0)
+	if err != nil && !errors.Is(err, tally.ErrNotFound) {
+		return nil, err
+	}
+	return infoOf(a.id, o, doc), nil
+}
+
+// textField is a field of a session with a text, or without any.
+func textField(name, text string) events.Field {
+	if text == "" {
+		return events.Field{Name: name, Value: events.Raw("null")}
+	}
+	value, err := rawjson.Marshal(strings.ToValidUTF8(text, "\ufffd"))
+	if err != nil {
+		panic(fmt.Sprintf("tavern: %v", err)) // a string can be written
+	}
+	return events.Field{Name: name, Value: value}
+}
+
+// field reads a field of a session. One that is not as it should be is as if it were not there.
+func field[T any](l *projector.Ledger, name string) (v T) {
+	raw, ok := l.Fields.Get(name)
+	if ok && rawjson.Unmarshal(raw, &v) != nil {
+		var none T
+		return none
+	}
+	return v
+}
+
+// timeField reads a field of a session that is a time, zero if there is none.
+func timeField(l *projector.Ledger, name string) time.Time {
+	at, _ := events.Timestamp(l.Text(name)).Time()
+	return at
+}

@@ -1,0 +1,161 @@
+package tavern_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func TestAgentDue(t *testing.T) {
+	windows := tavern.AgentWindows{Archive: time.Hour, Purge: 24 * time.Hour}
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		ctx := t.Context()
+		decide := func(a *tavern.Agent, at time.Time) tavern.AgentDecision {
+			t.Helper()
+			return need(tavern.DecideAgent(need(a.Info(ctx)), at, windows))
+		}
+		apply := func(d tavern.AgentDecision) {
+			t.Helper()
+			need(st.AppendAll(ctx, d.Parts...))
+		}
+		now := need(st.LogTime(ctx))
+		t.Run("an agent whose lease is over is lost", func(t *testing.T) {
+			a := agentAt(t, st, "working", []string{"working"})
+			if d := decide(a, now.Add(1000*time.Hour)); d.Parts != nil || !d.Until.IsZero() {
+				t.Errorf("without a lease: %+v", d)
+			}
+			l := need(a.Lease(ctx, "w", time.Minute))
+			if d := decide(a, l.Until.Add(-time.Second)); d.Parts != nil || d.Until.Sub(l.Until).Abs() > time.Millisecond {
+				t.Errorf("before: %+v", d)
+			}
+			_, err := a.Lease(ctx, "v", time.Minute)
+			if e, ok := errors.AsType[*tally.LeaseError](err); !ok || e.Lease.Holder != "w" {
+				t.Errorf("somebody else: %v", err)
+			}
+			stale := decide(a, l.Until.Add(time.Second))
+			need(a.Lease(ctx, "w", time.Hour))
+			if _, err := st.AppendAll(ctx, stale.Parts...); !errors.Is(err, log.ErrConflict) {
+				t.Errorf("it was renewed meanwhile: %v", err)
+			}
+			d := decide(a, l.Until.Add(2*time.Hour))
+			apply(d)
+			n := agentRecords(ctx, st)
+			apply(d) // two daemons decide the same
+			i := need(a.Info(ctx))
+			if i.State != tavern.AgentError || i.StateReason != "lost" || !strings.Contains(string(i.Node), "state: error\n") || agentRecords(ctx, st) != n {
+				t.Errorf("%+v", i)
+			}
+			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Until.IsZero() {
+				t.Errorf("once more: %+v", d)
+			}
+		})
+		t.Run("D-31 a dead agent can be looked at until it is purged", func(t *testing.T) {
+			a := agentAt(t, st, "dead", []string{"working", "waiting"})
+			must(t, a.Reap(ctx, "nobody answers"))
+			at := need(a.Info(ctx)).FinishedAt
+			if d := decide(a, at.Add(time.Minute)); d.Parts != nil || !d.Until.Equal(at.Add(time.Hour)) {
+				t.Errorf("in the window: %+v", d)
+			}
+			apply(decide(a, at.Add(time.Hour)))
+			i := need(a.Info(ctx))
+			if i.State != tavern.AgentArchived || !i.Dead() || i.StateReason != "nobody answers" || i.Name != "dead" || len(i.Node) == 0 {
+				t.Errorf("archived: %+v", i)
+			}
+			listed := func(archived bool) (in bool) {
+				for i, err := range tavern.Agents(ctx, st, tavern.AgentFilter{Archived: archived}) {
+					in = in || need(i, err).ID == a.ID()
+				}
+				return in
+			}
+			if listed(false) || !listed(true) {
+				t.Error("it is listed as if it were alive, or not at all")
+			}
+			if d := decide(a, i.ArchivedAt.Add(23*time.Hour)); d.Parts != nil || !d.Until.Equal(i.ArchivedAt.Add(24*time.Hour)) {
+				t.Errorf("in the second window: %+v", d)
+			}
+			d := decide(a, i.ArchivedAt.Add(24*time.Hour))
+			apply(d)
+			apply(d)
+			if _, err := a.Info(ctx); !errors.Is(err, tally.ErrNotFound) || listed(true) {
+				t.Errorf("purged: %v", err)
+			}
+			if _, err := st.Documents().Read(ctx, "agent", a.ID()); !errors.Is(err, tally.ErrNotFound) {
+				t.Errorf("its file: %v", err)
+			}
+			if _, err := st.Documents().ReadAt(ctx, "agent", a.ID(), i.Revision.String()); !errors.Is(err, tally.ErrNotFound) {
+				t.Errorf("its file as it was: %v", err)
+			}
+			if d := need(tavern.DecideAgent(i, at.Add(time.Hour), tavern.AgentWindows{})); d.Parts != nil {
+				t.Errorf("without windows: %+v", d)
+			}
+		})
+		t.Run("who archives an agent that was not stopped keeps it", func(t *testing.T) {
+			a := agentAt(t, st, "kept", []string{"done", "archived"})
+			if d := decide(a, now.Add(10000*time.Hour)); d.Parts != nil {
+				t.Errorf("%+v", d)
+			}
+		})
+	})
+}
+
+// Whatever agents do, and whenever deciders look: what is alive is neither archived nor
+// purged, and what was decided once is not decided again.
+func TestAgentDueLaw(t *testing.T) {
+	windows := tavern.AgentWindows{Archive: time.Hour, Purge: time.Hour}
+	rapid.Check(t, func(rt *rapid.T) {
+		st := storetest.Memory(t, tally.Config{})
+		ctx := t.Context()
+		a := need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: "x"}))
+		clock := need(st.LogTime(ctx))
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			i, err := a.Info(ctx)
+			if errors.Is(err, tally.ErrNotFound) {
+				break
+			}
+			must(t, err)
+			switch rapid.IntRange(0, 3).Draw(rt, "step") {
+			case 0:
+				clock = clock.Add(time.Duration(rapid.IntRange(-60, 120).Draw(rt, "minutes")) * time.Minute)
+			case 1:
+				to := rapid.SampledFrom([]string{"working", "waiting", "idle", "stopped:reaped", "stopped:dismissed", "archived", "done"}).Draw(rt, "to")
+				if err := a.SetState(ctx, to, "so"); err != nil {
+					if _, ok := errors.AsType[*tavern.TransitionError](err); !ok {
+						rt.Fatal(err)
+					}
+				}
+			case 2:
+				if !i.Dead() {
+					need(a.Lease(ctx, "w", time.Duration(rapid.IntRange(1, 90).Draw(rt, "lease"))*time.Minute))
+				}
+			default:
+				d := need(tavern.DecideAgent(i, clock, windows))
+				if len(d.Parts) == 0 {
+					continue
+				}
+				if alive := !i.Dead(); alive != (d.Reason == "lost") || d.Reason == "purged" && i.State != tavern.AgentArchived {
+					rt.Fatalf("%s of %+v", d.Reason, i)
+				}
+				need(st.AppendAll(ctx, d.Parts...))
+				n := agentRecords(ctx, st)
+				need(st.AppendAll(ctx, d.Parts...))
+				if agentRecords(ctx, st) != n {
+					rt.Fatal("it was decided twice")
+				}
+				if again, err := a.Info(ctx); err == nil {
+					if next := need(tavern.DecideAgent(again, clock, tavern.AgentWindows{Archive: time.Hour, Purge: 1 << 62})); slices.ContainsFunc(next.Parts, func(p log.Part) bool { return len(p.Events) > 0 }) && next.Reason == d.Reason {
+						rt.Fatalf("%s again", next.Reason)
+					}
+				}
+			}
+		}
+	})
+}

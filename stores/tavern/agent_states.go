@@ -1,0 +1,93 @@
+package tavern
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// States of an agent. Its session has them as status; one that has none is idle.
+const (
+	AgentIdle      = "idle"
+	AgentWorking   = "working"
+	AgentWaiting   = "waiting" // for an answer
+	AgentVerifying = "verifying"
+	AgentDone      = "done"
+	AgentError     = "error"
+	AgentReaped    = "stopped:reaped"
+	AgentDismissed = "stopped:dismissed"
+	AgentFailed    = "stopped:failed"
+	AgentArchived  = "archived"
+)
+
+// stopped is what the states of an agent begin with that will do nothing any more.
+const stopped = "stopped:"
+
+// transitions says which states follow which. What is stopped can only be archived, and
+// what is archived stays so.
+var transitions = map[string][]string{
+	AgentIdle:      {AgentWorking, AgentDone, AgentError, AgentDismissed},
+	AgentWorking:   {AgentWaiting, AgentVerifying, AgentIdle, AgentDone, AgentError},
+	AgentWaiting:   {AgentWorking, AgentIdle, AgentError, AgentReaped, AgentDismissed, AgentFailed},
+	AgentVerifying: {AgentWorking, AgentDone, AgentError},
+	AgentDone:      {AgentWorking, AgentArchived},
+	AgentError:     {AgentWorking, AgentArchived},
+	AgentReaped:    {AgentArchived},
+	AgentDismissed: {AgentArchived},
+	AgentFailed:    {AgentArchived},
+	AgentArchived:  nil,
+}
+
+// agentTransitions returns the states that may follow one.
+func agentTransitions(from string) []string {
+	if strings.HasPrefix(from, stopped) {
+		from = AgentFailed
+	}
+	return slices.Clone(transitions[from])
+}
+
+// isAgentState reports whether agents have a state.
+func isAgentState(state string) bool {
+	_, ok := transitions[state]
+	return ok || strings.HasPrefix(state, stopped) && len(state) > len(stopped)
+}
+
+// TransitionError refuses a change of a state. Nothing was written.
+type TransitionError struct {
+	Subject  string // what has the state: agent/<id>, agent/<id> commitment <id> ...
+	From, To string
+	Allowed  []string // states that may follow From, none if nothing may
+	Reason   string   // what is missing where To is among them; "": it is not
+}
+
+func (e *TransitionError) Error() string {
+	text := fmt.Sprintf("%s: %s does not become %s", e.Subject, e.From, e.To)
+	if e.Reason != "" {
+		return text + ": " + e.Reason
+	}
+	if len(e.Allowed) == 0 {
+		return text + ": it stays what it is"
+	}
+	return text + ", but " + strings.Join(e.Allowed, ", ")
+}
+
+// checkTransition refuses what the table does not have, a way back to work without a
+// reason, and an end with promises that are not kept.
+func (i *AgentInfo) checkTransition(to, reason string, force bool) error {
+	e := &TransitionError{Subject: agentPrefix + i.ID, From: i.State, To: to, Allowed: agentTransitions(i.State)}
+	switch {
+	case !slices.Contains(e.Allowed, to):
+		return e
+	case to == AgentWorking && (i.State == AgentDone || i.State == AgentError) && reason == "":
+		e.Reason = "to open it again takes a reason"
+	case to == AgentDone && force && reason == "":
+		e.Reason = "to force it takes a reason"
+	case to == AgentDone && !force && i.NodeErr != nil:
+		e.Reason = "its commitments cannot be read: " + i.NodeErr.Error()
+	case to == AgentDone && !force && !i.AllPassed():
+		e.Reason = fmt.Sprintf("%d of %d commitments have not passed", len(i.Commitments)-i.count(CommitmentPassed), len(i.Commitments))
+	default:
+		return nil
+	}
+	return e
+}

@@ -1,0 +1,150 @@
+package tavern
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
+)
+
+// Commitment is something that an agent promises, with the command that shows whether it
+// is so. Nothing here runs that command. It is an entry of the agent's node file; its id is
+// the same for as long as it is there.
+type Commitment struct {
+	ID          string
+	Description string // one line
+	Assertion   string // a shell command, one line; "": somebody looks
+	Status      string
+	Failure     string // why it failed; "": it has not, or nobody said
+}
+
+// Statuses of commitments.
+const (
+	CommitmentPending   = nodefile.Pending
+	CommitmentVerifying = nodefile.Verifying
+	CommitmentPassed    = nodefile.Passed
+	CommitmentFailed    = nodefile.Failed
+)
+
+// commitmentTransitions says which statuses follow which.
+var commitmentTransitions = map[string][]string{
+	CommitmentPending:   {CommitmentVerifying},
+	CommitmentVerifying: {CommitmentPassed, CommitmentFailed, CommitmentPending},
+	CommitmentPassed:    {CommitmentPending},
+	CommitmentFailed:    {CommitmentPending},
+}
+
+// Commit adds a commitment to the agent's, pending. What cannot be written into the file is
+// a *NodeError.
+func (a *Agent) Commit(ctx context.Context, description, assertion string) (Commitment, error) {
+	c := Commitment{ID: uuid.NewString(), Description: description, Assertion: assertion, Status: CommitmentPending}
+	err := a.recommit(ctx, func(_ string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
+		return append(list, nodefile.Commitment(c)), nil
+	})
+	if err != nil {
+		return Commitment{}, err
+	}
+	return c, nil
+}
+
+// Remove takes a commitment away. One that is not there is tally.ErrNotFound, here and below.
+func (a *Agent) Remove(ctx context.Context, id string) error {
+	return a.recommit(ctx, func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
+		i, err := commitmentIn(agent, list, id)
+		if err != nil {
+			return nil, err
+		}
+		return slices.Delete(list, i, i+1), nil
+	})
+}
+
+// Amend has a commitment say something else. It keeps its id, and is pending: what was
+// promised before is not what is promised now.
+func (a *Agent) Amend(ctx context.Context, id, description, assertion string) error {
+	return a.recommit(ctx, func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
+		i, err := commitmentIn(agent, list, id)
+		if err != nil {
+			return nil, err
+		}
+		if c := &list[i]; c.Description != description || c.Assertion != assertion {
+			*c = nodefile.Commitment{ID: id, Description: description, Assertion: assertion, Status: CommitmentPending}
+		}
+		return list, nil
+	})
+}
+
+// Verify says that a pending commitment is being verified. What may not follow the status
+// that it has is a *TransitionError, here and below; in the status that it has already,
+// nothing is written.
+func (a *Agent) Verify(ctx context.Context, id string) error {
+	return a.judge(ctx, id, CommitmentVerifying, "")
+}
+
+// Pass says that a commitment that was being verified is kept.
+func (a *Agent) Pass(ctx context.Context, id string) error {
+	return a.judge(ctx, id, CommitmentPassed, "")
+}
+
+// Fail says that a commitment that was being verified is not kept, and why.
+func (a *Agent) Fail(ctx context.Context, id, why string) error {
+	return a.judge(ctx, id, CommitmentFailed, why)
+}
+
+// Reset has a commitment be pending again, whatever was found.
+func (a *Agent) Reset(ctx context.Context, id string) error {
+	return a.judge(ctx, id, CommitmentPending, "")
+}
+
+func (a *Agent) judge(ctx context.Context, id, to, why string) error {
+	return a.recommit(ctx, func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
+		i, err := commitmentIn(agent, list, id)
+		if err != nil {
+			return nil, err
+		}
+		c := &list[i]
+		if c.Status == to {
+			return list, nil
+		}
+		if allowed := commitmentTransitions[c.Status]; !slices.Contains(allowed, to) {
+			return nil, &TransitionError{Subject: agent + " commitment " + id, From: c.Status, To: to, Allowed: slices.Clone(allowed)}
+		}
+		c.Status, c.Failure = to, why
+		return list, nil
+	})
+}
+
+func commitmentIn(agent string, list []nodefile.Commitment, id string) (int, error) {
+	i := slices.IndexFunc(list, func(c nodefile.Commitment) bool { return c.ID == id })
+	if i < 0 {
+		return 0, fmt.Errorf("%s commitment %s: %w", agent, id, tally.ErrNotFound)
+	}
+	return i, nil
+}
+
+// recommit changes the commitments. Those of an agent that has come to an end stay as they
+// are.
+func (a *Agent) recommit(ctx context.Context, do func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error)) error {
+	return a.change(ctx, func(i *AgentInfo) (agentChange, error) {
+		agent := agentPrefix + i.ID
+		switch {
+		case i.NodeErr != nil:
+			return agentChange{}, fmt.Errorf("%s: %w", agent, i.NodeErr)
+		case i.Node == nil:
+			return agentChange{}, fmt.Errorf("%s: %w", i.document, tally.ErrNotFound)
+		case i.Dead() || i.State == AgentDone:
+			return agentChange{}, &TransitionError{Subject: agent, From: i.State, To: i.State, Allowed: agentTransitions(i.State), Reason: "its commitments stay as they are"}
+		}
+		n := i.node
+		var err error
+		if n.Commitments, err = do(agent, slices.Clone(n.Commitments)); err != nil || slices.Equal(n.Commitments, i.node.Commitments) {
+			return agentChange{}, err
+		}
+		file, err := i.edited(n, a.st.Now())
+		return agentChange{set: []events.Field{countsField(n.Commitments)}, file: file}, err
+	})
+}

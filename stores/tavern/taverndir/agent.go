@@ -1,0 +1,299 @@
+package taverndir
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
+)
+
+// unit is an agent of the folder.
+type unit struct {
+	file  *foreign.File
+	node  nodefile.Node
+	id    string
+	log   *foreign.File // sessions.jsonl, nil if there is none
+	lines []entry
+}
+
+// agent imports the agent of a node file, and returns the files that it took: none, if the
+// file is not that of an agent.
+func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
+	u, err := im.read(name)
+	if err != nil || u == nil {
+		return nil, im.Settle(ctx, name, err)
+	}
+	if !im.Wants(u.id) && !im.Wants(agentPrefix+u.id) {
+		return nil, nil
+	}
+	files := []string{name}
+	if u.log != nil {
+		files = append(files, u.log.Full)
+	}
+	doc := events.Document(im.Target.Namespace(), events.KindAgent, u.id)
+	if other := im.seen[doc]; other != "" {
+		im.Problem(name, 0, fmt.Sprintf("is the same agent as %s: kept as it is", other))
+		return nil, nil
+	}
+	im.seen[doc] = name
+	err = foreign.Retry(ctx, func(bool) error { return im.bring(ctx, u, doc) })
+	return files, im.Settle(ctx, name, err)
+}
+
+// read reads the files of an agent; nil: it is none.
+func (im *importer) read(name string) (*unit, error) {
+	f, err := im.Tree.File(name)
+	if err != nil {
+		return nil, err
+	}
+	limit := foreign.WholeLimit(im.Target)
+	if f.Size > limit {
+		return nil, nil // it is kept whole
+	}
+	if f.Data, err = im.Tree.Read(f, limit+1); err != nil {
+		return nil, err
+	}
+	f.Sum, f.Size = foreign.SumOf(f.Data), int64(len(f.Data))
+	u := &unit{file: f}
+	if u.node, err = nodefile.Parse(f.Data); err != nil {
+		if !im.flat { // there any document may stand
+			im.Problem(name, 0, err.Error()+": kept as it is, not an agent")
+		}
+		return nil, nil
+	}
+	u.id = strings.ToLower(u.node.ID)
+	return u, im.readLog(u, path.Join(path.Dir(name), sessionsName))
+}
+
+// readLog reads the log beside a node file, if there is one.
+func (im *importer) readLog(u *unit, name string) error {
+	if im.flat {
+		return nil
+	}
+	f, err := im.Tree.File(name)
+	if err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	if f.Size > foreign.WholeLimit(im.Target) {
+		return nil
+	}
+	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
+		return err
+	}
+	f.Sum, f.Size, u.log = foreign.SumOf(f.Data), int64(len(f.Data)), f
+	u.lines = parseSessions(f.Data, f.BadLine)
+	f.EndLines()
+	return nil
+}
+
+// bring brings an agent in, which is as it is in the store or not there.
+func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) error {
+	s, err := im.Load(ctx, agentPrefix+u.id)
+	if err != nil {
+		return err
+	}
+	have, err := foreign.Load(ctx, im.Target, doc)
+	if err != nil {
+		return err
+	}
+	if reason := im.refusal(u, s, have); reason != "" && !im.Options.Merge {
+		im.Report.Sessions++
+		im.Report.Refused = append(im.Report.Refused, agentPrefix+u.id)
+		im.Problem(u.file.Full, 0, reason+": import into another namespace (--namespace), or take the folder's content over it (--merge)")
+		return nil
+	}
+	before := im.Report.Events
+	if err := im.write(ctx, u, s, have); err != nil {
+		return err
+	}
+	if err := im.writeLog(ctx, u, s); err != nil {
+		return err
+	}
+	folder := foreign.Folder{Files: []*foreign.File{u.file}}
+	if u.log != nil {
+		folder.Files = append(folder.Files, u.log)
+	}
+	switch {
+	case s.Offset() == 0:
+		im.Finish(folder, &im.Report.Added)
+	case im.Report.Events == before:
+		im.Finish(folder, &im.Report.Unchanged)
+	default:
+		im.Finish(folder, &im.Report.Changed)
+	}
+	for range folder.Files {
+		im.Report.Files.Add(formats.Exact)
+	}
+	return nil
+}
+
+// refusal says why an agent that the store has must not become what the folder says.
+func (im *importer) refusal(u *unit, s *projector.Session, have foreign.Stored) string {
+	ours := have.Meta.Attributes["marker"] == im.Marker
+	switch {
+	case s.Offset() == 0 && !have.Exists:
+		return ""
+	case s.Ledger.Kind != events.KindAgent:
+		return "the session exists and is of kind " + s.Ledger.Kind
+	case s.Ledger.Text("purgedAt") != "":
+		return "the agent was purged"
+	case have.Exists && have.Sum != u.file.Sum && !ours:
+		return "the agent exists, came from elsewhere or was changed since, and differs from the file"
+	case u.log != nil && !continues(u.lines, entriesOf(s.Ledger)):
+		return "the agent's log has other entries than the file"
+	}
+	return ""
+}
+
+// continues reports whether one of two logs goes on where the other one ends.
+func continues(a, b []entry) bool {
+	n := min(len(a), len(b))
+	return slices.Equal(a[:n], b[:n])
+}
+
+// write has session and document say what the node file says, both or none.
+func (im *importer) write(ctx context.Context, u *unit, s *projector.Session, have foreign.Stored) error {
+	var parts []log.Part
+	evs, err := im.session(u, s)
+	if err != nil {
+		return err
+	}
+	if len(evs) > 0 {
+		expect := log.At(0)
+		if s.Offset() > 0 {
+			expect = log.Since(s.Offset(), events.TypeSessionUpdated, events.TypeSessionCreated)
+		}
+		parts = append(parts, log.Part{Subject: s.Subject, Expect: expect, Events: evs})
+	}
+	if !have.Exists || have.Sum != u.file.Sum {
+		e, err := im.FileEvent(ctx, have, &events.Origin{Root: im.Root, Marker: im.Marker}, u.file)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, log.Part{Subject: have.Doc, Expect: log.At(have.Last), Events: []events.Event{e}})
+	}
+	return im.AppendAll(ctx, parts)
+}
+
+// session lists the events by which the session says what the node file says.
+func (im *importer) session(u *unit, s *projector.Session) ([]events.Event, error) {
+	name, state := strings.ToValidUTF8(u.node.Name, "\ufffd"), statusOf(u.node.State)
+	var list []events.Payload
+	set := events.Fields{}
+	if s.Ledger.Created == 0 {
+		created := events.Timestamp(u.node.CreatedAt)
+		if _, ok := created.Time(); !ok {
+			info, err := im.Tree.Root.Lstat(u.file.Full)
+			if err != nil {
+				return nil, err
+			}
+			created = events.TimestampOf(info.ModTime())
+		}
+		list = append(list, &events.SessionCreated{Kind: events.KindAgent, CreatedAt: created, Title: name, Layer: "project",
+			Origin: &events.Origin{Format: Format, Root: im.Root, Marker: im.Marker}})
+	} else if s.Ledger.Text("title") != name {
+		set = append(set, text("title", name))
+	}
+	have := s.Ledger.Text("status")
+	if have == "" {
+		have = "idle"
+	}
+	if state != "" && state != have {
+		set = append(set, text("status", state))
+		if at := events.Timestamp(u.node.UpdatedAt); isStopped(state) && isTime(at) {
+			set = append(set, text("finishedAt", string(at)))
+		}
+	}
+	if len(set) > 0 {
+		list = append(list, &events.SessionUpdated{Set: set, Reason: "import"})
+	}
+	return im.stamped(s, list)
+}
+
+// stamped makes events of payloads, with ids that follow from what they say.
+func (im *importer) stamped(s *projector.Session, list []events.Payload) ([]events.Event, error) {
+	var evs []events.Event
+	for _, p := range list {
+		e, err := events.New(im.Source, s.Subject, p)
+		if err != nil {
+			return nil, err
+		}
+		evs = append(evs, im.Named(e, s.Offset(), "agent", ""))
+	}
+	return evs, nil
+}
+
+func isTime(at events.Timestamp) bool { _, ok := at.Time(); return ok }
+
+func text(name, value string) events.Field {
+	raw, err := rawjson.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("taverndir: %v", err)) // it is UTF-8
+	}
+	return events.Field{Name: name, Value: raw}
+}
+
+// statusOf is the state of a node file as a session has it, "" for one that sessions do not
+// know: the file keeps it.
+func statusOf(state string) string {
+	switch state {
+	case "idle", "working", "waiting", "verifying", "done", "error", "archived":
+		return state
+	}
+	if isStopped(state) && len(state) > len("stopped:") {
+		return state
+	}
+	return ""
+}
+
+// writeLog adds the entries of the log that the session does not have, and keeps the file if
+// it is not spelled as the session would.
+func (im *importer) writeLog(ctx context.Context, u *unit, s *projector.Session) error {
+	if u.log == nil {
+		return nil
+	}
+	had := entriesOf(s.Ledger)
+	more := u.lines[min(len(had), len(u.lines)):]
+	if !continues(u.lines, had) { // with --merge
+		more = slices.DeleteFunc(slices.Clone(u.lines), func(e entry) bool { return slices.Contains(had, e) })
+	}
+	if len(more) > 0 {
+		if err := im.appendLog(ctx, s, len(had), more); err != nil {
+			return err
+		}
+	}
+	rendered, err := renderSessions(u.lines)
+	if err != nil || bytes.Equal(rendered, u.log.Data) && u.log.Mode == 0 {
+		return err
+	}
+	doc := foreign.DocumentOf(im.Target.Namespace(), rootName, u.log.Full, "")
+	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, u.log, events.Link{Rel: "session", To: s.Subject.String()})
+}
+
+func (im *importer) appendLog(ctx context.Context, s *projector.Session, had int, more []entry) error {
+	now, err := im.Load(ctx, s.Subject.ID)
+	if err != nil {
+		return err
+	}
+	var evs []events.Event
+	for i, e := range more {
+		p, err := events.New(im.Source, s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: e.reason, Log: &e.log})
+		if err != nil {
+			return err
+		}
+		evs = append(evs, im.Named(p, s.Offset(), fmt.Sprint("log ", had+i), e.log.At))
+	}
+	_, added, err := im.Target.AppendSeries(ctx, s.Subject, log.Since(now.Offset(), events.TypeSessionUpdated), evs...)
+	im.Added(added)
+	return err
+}

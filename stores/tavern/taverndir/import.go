@@ -1,0 +1,134 @@
+package taverndir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// Import implements formats.Layout. It brings a folder into a store: .tavern, the one around
+// it, or a flat one. It never writes into the folder.
+//
+// Importing again adds what has changed and nothing else. A file of which the store has
+// another one, from elsewhere or changed since, is reported and left alone, unless o.Merge,
+// and the rest goes in. The node file of an agent that cannot be read is kept as it is, and
+// is no agent. A line of a log that is none is passed over, named and kept. An error means
+// that the import ended early; importing again goes on from there.
+func (l Layout) Import(ctx context.Context, target formats.Target, name string, o formats.ImportOptions) (formats.Report, error) {
+	at, flat, err := l.locate(name)
+	if err != nil {
+		return formats.Report{}, err
+	}
+	return foreign.Import(target, stamp, at, o, func(in *foreign.Intake) error {
+		return (&importer{Intake: in, flat: flat, seen: make(map[events.Subject]string), whole: make(map[string]bool)}).run(ctx)
+	})
+}
+
+type importer struct {
+	*foreign.Intake
+	flat  bool
+	seen  map[events.Subject]string // documents, with the files that they are
+	whole map[string]bool           // files that are kept
+}
+
+func (im *importer) run(ctx context.Context) error {
+	var files []string
+	if err := im.list("", &files); err != nil {
+		return err
+	}
+	agents := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return !im.mayBeAgent(name) })
+	im.Expect(len(agents))
+	taken := make(map[string]bool)
+	for _, name := range agents {
+		done, err := im.agent(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, file := range done {
+			taken[file] = true
+		}
+	}
+	for _, name := range files {
+		if taken[name] || len(im.Options.Only) > 0 {
+			continue
+		}
+		if err := im.file(ctx, name); err != nil {
+			return err
+		}
+	}
+	if len(im.Options.Only) > 0 {
+		return ctx.Err()
+	}
+	return im.DropRootFiles(ctx, im.whole, nil)
+}
+
+// list finds the files of a folder and of those in it, sorted.
+func (im *importer) list(dir string, files *[]string) error {
+	entries, err := im.Tree.Entries(path.Join(".", dir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		switch {
+		case isSkipped(e.Name()):
+		case e.IsDir():
+			if err := im.list(name, files); err != nil {
+				return err
+			}
+		case e.Type().IsRegular():
+			*files = append(*files, name)
+		default:
+			im.Skipped(name)
+		}
+	}
+	return nil
+}
+
+// mayBeAgent reports whether a file has the place of an agent's node file.
+func (im *importer) mayBeAgent(name string) bool {
+	dir, base := path.Split(name)
+	if im.flat {
+		return dir == "" && strings.HasSuffix(base, mdSuffix)
+	}
+	top, rest, _ := strings.Cut(strings.TrimSuffix(dir, "/"), "/")
+	single := rest != "" && !strings.Contains(rest, "/")
+	return single && (top == agentsDir && base == agentName || top == servitorsDir && base == servitorName)
+}
+
+// file imports what is not an agent's: a document, or a file that is kept whole.
+func (im *importer) file(ctx context.Context, name string) error {
+	kind, id, ok := documentAt(name, im.flat)
+	doc := events.Document(im.Target.Namespace(), kind, id)
+	if ok && doc.Validate() == nil {
+		if other := im.seen[doc]; other != "" {
+			im.Problem(name, 0, fmt.Sprintf("is the same document as %s: kept as it is", other))
+			ok = false
+		}
+	} else {
+		ok = false
+	}
+	if !ok {
+		doc = foreign.DocumentOf(im.Target.Namespace(), rootName, name, "")
+		im.whole[name] = true
+	}
+	im.seen[doc] = name
+	added := im.Report.Events
+	f, err := im.KeepRootFile(ctx, name, func(string, string, string) events.Subject { return doc })
+	if f != nil && ok { // it is the document, and not only kept in one
+		im.Report.Files.Whole--
+		im.Report.Files.Add(formats.Exact)
+	}
+	if errors.Is(err, foreign.ErrChanged) && added == im.Report.Events {
+		im.Problem(name, 0, err.Error())
+		return nil
+	}
+	return err
+}

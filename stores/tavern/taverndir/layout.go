@@ -1,0 +1,245 @@
+package taverndir
+
+import (
+	"context"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
+)
+
+// Format is the layout's name.
+const Format = "tavern"
+
+// EventSource is the CloudEvents source of every event that an import makes.
+const EventSource = "urn:tally:import:tavern"
+
+var stamp = foreign.Stamp{Format: Format, Source: EventSource}
+
+// rootName is the folder's name, and that of the root.
+const rootName = ".tavern"
+
+// Layout is the layout of this package.
+type Layout struct {
+	// Flat says that any folder is one of documents, <id>.md each. Default: it is one of
+	// those that are recognised.
+	Flat bool
+}
+
+var (
+	_ formats.Layout  = Layout{}
+	_ formats.Chooser = Layout{}
+	_ formats.Rooted  = Layout{}
+)
+
+// Name implements formats.Layout.
+func (Layout) Name() string { return Format }
+
+// Exports implements formats.Chooser: agents that no import brought.
+func (Layout) Exports(kind string) bool { return kind == events.KindAgent }
+
+// Sniff implements formats.Layout: the folder .tavern or the one around it, and a folder of
+// documents of which one is an agent's.
+func (l Layout) Sniff(name string) bool {
+	_, _, err := l.locate(name)
+	return err == nil
+}
+
+// Root implements formats.Rooted.
+func (Layout) Root() string { return rootName }
+
+// HasFiles implements formats.Rooted: there is a document that has a folder, or a file that
+// was kept.
+func (Layout) HasFiles(ctx context.Context, src formats.Source) (bool, error) {
+	for _, k := range kinds {
+		for _, err := range src.Subjects(ctx, k.kind) {
+			return err == nil, err
+		}
+	}
+	for info, err := range src.Subjects(ctx, events.KindFile) {
+		if err != nil || strings.HasPrefix(info.Subject.ID, rootName+"/") {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// locate finds the folder that a path means, and whether it is a flat one.
+func (l Layout) locate(name string) (at foreign.Location, flat bool, err error) {
+	at, err = foreign.Shape{Layout: Format, Inside: rootName, IsRoot: looksLikeRoot,
+		HasSession: func(string) bool { return false }, Nothing: "holds neither .tavern nor the documents of agents"}.Find(name)
+	if err != nil {
+		abs, wrong := filepath.Abs(name)
+		if wrong != nil || !isDir(abs) || !l.Flat && !holdsNode(abs) {
+			return at, false, err
+		}
+		at, flat = foreign.Location{Root: abs}, true
+	}
+	at.Name = rootName
+	at, err = at.Settled()
+	return at, flat, err
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// looksLikeRoot reports whether a folder is called .tavern and has a folder that one has, or
+// has those of agents or servitors.
+func looksLikeRoot(dir string) bool {
+	if filepath.Base(dir) == rootName {
+		for _, name := range []string{docsDir, workflowsDir, overlaysDir, agentsDir, servitorsDir, "inbox", "queues", "flows", "changesets"} {
+			if isDir(filepath.Join(dir, name)) {
+				return true
+			}
+		}
+	}
+	for _, pattern := range []string{agentsDir + "/*/" + agentName, servitorsDir + "/*/" + servitorName} {
+		if list, err := filepath.Glob(filepath.Join(escapeGlob(dir), filepath.FromSlash(pattern))); err == nil && len(list) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// escapeGlob makes a pattern of a path that stands for itself.
+func escapeGlob(name string) string {
+	if filepath.Separator == '\\' {
+		return name // a pattern cannot say it there
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
+}
+
+// maxSniffed bounds the files that are read to find out what a folder is.
+const maxSniffed = 1 << 20
+
+// holdsNode reports whether a folder has a document that is an agent's.
+func holdsNode(dir string) bool {
+	ids, err := List(dir)
+	if err != nil {
+		return false
+	}
+	for _, id := range ids {
+		name := filepath.Join(dir, id+mdSuffix)
+		if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() || info.Size() > maxSniffed {
+			continue
+		}
+		if text, err := os.ReadFile(name); err == nil {
+			if n, err := nodefile.Parse(text); err == nil && !n.Servitor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// List returns the ids of the documents in a folder of the oldest layout, sorted: its files
+// that end in .md, without that. Hidden ones, others, and what is in folders is left out.
+func List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries { // sorted by their names
+		if id, ok := strings.CutSuffix(e.Name(), mdSuffix); ok && id != "" && e.Type().IsRegular() && !strings.HasPrefix(id, ".") {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// Subject implements formats.Layout: the document of a file, and of an agent's files the
+// session.
+func (Layout) Subject(ctx context.Context, src formats.Source, _, name string) (events.Subject, bool) {
+	if name == "" || path.Clean(name) != name || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "../") {
+		return events.Subject{}, false
+	}
+	for info, err := range src.Subjects(ctx, events.KindAgent) {
+		if err != nil {
+			break
+		}
+		doc, err := src.Loader().Document(ctx, info.Subject, 0)
+		if err == nil && (attribute(doc, "path") == name || attribute(doc, "path") == path.Join(path.Dir(name), agentName)) {
+			return events.Session(src.Namespace(), agentPrefix+info.Subject.ID), true
+		}
+	}
+	if kind, id, ok := documentAt(name, false); ok {
+		return events.Document(src.Namespace(), kind, id), true
+	}
+	return foreign.DocumentOf(src.Namespace(), rootName, name, ""), true
+}
+
+// attribute is what a document says of itself.
+func attribute(doc *projector.Document, name string) string {
+	if last := doc.Last(); last != nil {
+		return last.Meta.Attributes[name]
+	}
+	return ""
+}
+
+// documentAt returns the kind and the id of the document that a file is.
+func documentAt(name string, flat bool) (kind, id string, ok bool) {
+	if flat {
+		id, ok = strings.CutSuffix(name, mdSuffix)
+		return kinds[0].kind, id, ok && id != "" && !strings.Contains(id, "/")
+	}
+	for _, k := range kinds {
+		below, in := strings.CutPrefix(name, k.dir+"/")
+		if !in || below == "" || k.kind == "workflow" && !strings.HasSuffix(below, jsonSuffix) {
+			continue
+		}
+		return k.kind, idOf(below, k.suffix), true
+	}
+	return "", "", false
+}
+
+// Files implements formats.Layout: the files of an agent.
+func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		files, err := agentFiles(ctx, src, s)
+		if err != nil {
+			yield(formats.File{Path: agentsDir + "/" + formats.FileName(strings.TrimPrefix(s.Subject.ID, agentPrefix))}, err)
+			return
+		}
+		for _, f := range files {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+// RootFiles implements formats.Layout: the documents that have a folder, and what was kept
+// whole.
+func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		t := newTaken()
+		for f, err := range foreign.ExportRoot(ctx, src, root, nil) {
+			t.files[folded(f.Path)] = true
+			if !yield(f, err) {
+				return
+			}
+		}
+		list, err := documents(ctx, src)
+		if err != nil {
+			yield(formats.File{Path: docsDir}, err)
+			return
+		}
+		for _, d := range list {
+			if !yield(d.file(ctx, src, t)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package taverndir
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// sessionsName is the file of an agent's log, one JSON object a line.
+const sessionsName = "sessions.jsonl"
+
+// entry is a line of it.
+type entry struct {
+	log    events.SessionLog
+	reason string
+}
+
+// line is what the original writes of an entry, in the order of its members.
+type line struct {
+	Event     string `json:"event"`
+	SessionID string `json:"sessionId,omitempty"`
+	Timestamp string `json:"timestamp"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// words are the original's for what happened.
+var words = map[string]string{"session_started": "started", "session_expired": "expired", "session_ended": "ended", "break": "break", "other": "other"}
+
+// parseSessions reads a file of entries, in their order. As in the original a line that is
+// none is passed over; bad names it.
+func parseSessions(text []byte, bad func(line int, reason string)) []entry {
+	var list []entry
+	n := 0
+	for l := range bytes.Lines(text) {
+		n++
+		l = bytes.TrimRight(l, "\r\n")
+		if len(l) == 0 {
+			continue
+		}
+		e, err := parseEntry(l)
+		if err != nil {
+			bad(n, err.Error())
+			continue
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+func parseEntry(text []byte) (entry, error) {
+	members, err := rawjson.Object(text)
+	if err != nil {
+		return entry{}, err
+	}
+	var said [4]string
+	for i, name := range []string{"event", "sessionId", "timestamp", "reason"} {
+		for _, m := range members {
+			if m.Name != name || string(m.Value) == "null" {
+				continue
+			}
+			if said[i], err = rawjson.String(m.Value); err != nil {
+				return entry{}, fmt.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	word, known := words[said[0]]
+	if !known {
+		return entry{}, fmt.Errorf("event: %q is not one", said[0])
+	}
+	if _, err := time.Parse(time.RFC3339, said[2]); err != nil {
+		return entry{}, fmt.Errorf("timestamp: %q is not a time", said[2])
+	}
+	return entry{events.SessionLog{Event: word, Session: said[1], At: events.Timestamp(said[2])}, said[3]}, nil
+}
+
+// entriesOf are those of a session's log.
+func entriesOf(l *projector.Ledger) []entry {
+	var list []entry
+	for _, e := range l.Log {
+		list = append(list, entry{e.SessionLog, e.Reason})
+	}
+	return list
+}
+
+// renderSessions writes entries as the original does.
+func renderSessions(list []entry) ([]byte, error) {
+	var b bytes.Buffer
+	for _, e := range list {
+		l := line{Event: e.log.Event, SessionID: e.log.Session, Timestamp: string(e.log.At), Reason: e.reason}
+		for word, short := range words {
+			if short == e.log.Event {
+				l.Event = word
+			}
+		}
+		text, err := rawjson.Marshal(l)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(append(text, '\n'))
+	}
+	return b.Bytes(), nil
+}
+
+// grown is a file that was kept, with what was logged since.
+func grown(kept []byte, log []entry) ([]byte, error) {
+	had := len(parseSessions(kept, func(int, string) {}))
+	if had >= len(log) {
+		return kept, nil
+	}
+	more, err := renderSessions(log[had:])
+	if err != nil {
+		return nil, err
+	}
+	if len(kept) > 0 && !bytes.HasSuffix(kept, []byte("\n")) {
+		kept = append(bytes.Clone(kept), '\n')
+	}
+	return append(bytes.Clone(kept), more...), nil
+}
+
+// isStopped reports whether a state is that of an agent that does nothing any more.
+func isStopped(state string) bool { return strings.HasPrefix(state, "stopped:") }
