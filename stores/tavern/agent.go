@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// agentPrefix is what the ids of agents' sessions begin with.
-const agentPrefix = events.KindAgent + "/"
+// agentSessions is what the ids of agents' sessions begin with.
+const agentSessions = events.KindAgent + "/"
 
 // NodeError says what the file of an agent lacks (id, title or state), or what cannot be
 // written into it.
@@ -43,7 +43,7 @@ type Agent struct {
 // whichever case.
 func AgentOf(st *tally.Store, id string) *Agent {
 	id = strings.ToLower(id)
-	return &Agent{st: st, session: st.Session(agentPrefix + id), id: id}
+	return &Agent{st: st, session: st.Session(agentSessions + id), id: id}
 }
 
 // ID is the agent's id.
@@ -129,7 +129,8 @@ func nodeTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z"
 
 // birth is the first append of an agent.
 func (i *AgentInfo) birth(st *tally.Store, o NewAgentOptions, text []byte, n nodefile.Node) ([]log.Part, error) {
-	created, err := events.New(st.Source(), i.subject, &events.SessionCreated{Kind: events.KindAgent, CreatedAt: events.TimestampOf(st.Now()), Title: strings.ToValidUTF8(n.Name, "\ufffd"), Owner: o.Owner, Layer: o.Layer, Parent: o.Parent})
+	created, err := events.New(st.Source(), i.subject, &events.SessionCreated{Kind: events.KindAgent, CreatedAt: events.TimestampOf(st.Now()),
+		Title: strings.ToValidUTF8(n.Name, "\ufffd"), Owner: o.Owner, Layer: o.Layer, Parent: o.Parent})
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func Agents(ctx context.Context, st *tally.Store, f AgentFilter) iter.Seq2[*Agen
 				yield(nil, err)
 				return
 			}
-			id, ok := strings.CutPrefix(info.Subject.ID, agentPrefix)
+			id, ok := strings.CutPrefix(info.Subject.ID, agentSessions)
 			if !ok || id != strings.ToLower(id) {
 				continue
 			}
@@ -198,6 +199,9 @@ func (a *Agent) Info(ctx context.Context) (*AgentInfo, error) {
 		// The document is read behind the session. What was appended to both in between
 		// would look as if they disagreed: then it was something else before.
 		before, err := a.st.Log.Last(ctx, a.document())
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			before.Offset, err = damage.Offset, nil
+		}
 		if err != nil && !errors.Is(err, tally.ErrNotFound) {
 			return nil, err
 		}

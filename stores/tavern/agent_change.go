@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally"
@@ -102,6 +103,9 @@ func (i *AgentInfo) edited(n nodefile.Node, now time.Time) ([]byte, error) {
 // another one there is a change of state, and refused like any other.
 func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error {
 	n, err := nodefile.Parse(text)
+	if err == nil && !strings.EqualFold(n.ID, a.id) {
+		err = &NodeError{Field: "id", Reason: fmt.Sprintf("it is that of the agent %s", n.ID)}
+	}
 	if err != nil {
 		return err
 	}
@@ -265,46 +269,36 @@ func (a *Agent) Lease(ctx context.Context, holder string, while time.Duration) (
 	if holder == "" || while <= 0 {
 		return tally.Lease{}, &events.InvalidError{Field: "lease", Reason: fmt.Sprintf("%q for %v is no lease", holder, while)}
 	}
-	var l tally.Lease
-	err := a.relet(ctx, holder, func(now time.Time, _ tally.Lease) (any, error) {
-		l = tally.Lease{Holder: holder, Until: now.Add(while)}
-		return events.Lease{Holder: holder, Until: events.TimestampOf(l.Until)}, nil
-	})
-	return l, err
+	return a.relet(ctx, holder, while)
 }
 
 // Release gives the lease back. If somebody else has it, the error is *tally.LeaseError; if
 // nobody has, nothing is written.
 func (a *Agent) Release(ctx context.Context, holder string) error {
-	return a.relet(ctx, holder, func(_ time.Time, have tally.Lease) (any, error) {
-		if have.Holder == "" {
-			return errNothing, nil
-		}
-		return nil, nil
-	})
+	_, err := a.relet(ctx, holder, 0)
+	return err
 }
 
-// errNothing says that a lease stays as it is.
-var errNothing = errors.New("nothing to do")
-
-// relet changes the lease, unless somebody else has it.
-func (a *Agent) relet(ctx context.Context, holder string, next func(time.Time, tally.Lease) (any, error)) error {
+// relet gives somebody the lease for a while, or takes it from them, 0, unless somebody else
+// has it.
+func (a *Agent) relet(ctx context.Context, holder string, while time.Duration) (l tally.Lease, err error) {
 	now, err := a.st.LogTime(ctx)
 	if err != nil {
-		return err
+		return l, err
 	}
-	return a.change(ctx, func(i *AgentInfo) (agentChange, error) {
-		have := i.Lease
-		if over := !have.Until.After(now); have.Holder != "" && have.Holder != holder && !over {
-			return agentChange{}, &tally.LeaseError{Subject: i.subject, Lease: have}
-		} else if over && have.Holder != holder {
-			have = tally.Lease{}
+	err = a.change(ctx, func(i *AgentInfo) (agentChange, error) {
+		value := []byte("null")
+		var err error
+		switch taken := i.Lease.Holder != "" && i.Lease.Until.After(now); {
+		case taken && i.Lease.Holder != holder:
+			return agentChange{}, &tally.LeaseError{Subject: i.subject, Lease: i.Lease}
+		case while > 0:
+			l = tally.Lease{Holder: holder, Until: now.Add(while)}
+			value, err = rawjson.Marshal(events.Lease{Holder: holder, Until: events.TimestampOf(l.Until)})
+		case i.Lease.Holder != holder:
+			return agentChange{}, nil
 		}
-		lease, err := next(now, have)
-		if err != nil || lease == errNothing {
-			return agentChange{}, err
-		}
-		value, err := rawjson.Marshal(lease)
 		return agentChange{set: events.Fields{{Name: "lease", Value: value}}}, err
 	})
+	return l, err
 }

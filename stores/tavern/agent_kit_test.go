@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -13,6 +14,9 @@ const agentID = "8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f"
 
 // agentFile is a node file as a person keeps one.
 const agentFile = "---\n# mine\nstate: idle\nid: 8F14E45F-CEEA-467F-A0E6-6C1B1B1F1B1F\ntitle:  Kettle\nmodel: big\n---\n\n## Assignment\n\nBoil.\n\n## Commitments\n\n- ⏳ **It boils**\n  why: because\n  - Assertion: `true`\n\nThe end"
+
+// docsQuery asks for the documents of the kind doc.
+var docsQuery = projector.DocumentQuery{Kind: "doc"}
 
 // newAgent makes an agent of agentFile.
 func newAgent(t testing.TB, st *tally.Store) *tavern.Agent {

@@ -52,29 +52,10 @@ func isAgentState(state string) bool {
 	return ok || strings.HasPrefix(state, stopped) && len(state) > len(stopped)
 }
 
-// TransitionError refuses a change of a state. Nothing was written.
-type TransitionError struct {
-	Subject  string // what has the state: agent/<id>, agent/<id> commitment <id> ...
-	From, To string
-	Allowed  []string // states that may follow From, none if nothing may
-	Reason   string   // what is missing where To is among them; "": it is not
-}
-
-func (e *TransitionError) Error() string {
-	text := fmt.Sprintf("%s: %s does not become %s", e.Subject, e.From, e.To)
-	if e.Reason != "" {
-		return text + ": " + e.Reason
-	}
-	if len(e.Allowed) == 0 {
-		return text + ": it stays what it is"
-	}
-	return text + ", but " + strings.Join(e.Allowed, ", ")
-}
-
 // checkTransition refuses what the table does not have, a way back to work without a
 // reason, and an end with promises that are not kept.
 func (i *AgentInfo) checkTransition(to, reason string, force bool) error {
-	e := &TransitionError{Subject: agentPrefix + i.ID, From: i.State, To: to, Allowed: agentTransitions(i.State)}
+	e := &TransitionError{What: "agent " + i.ID, From: i.State, To: to, Allowed: agentTransitions(i.State)}
 	switch {
 	case !slices.Contains(e.Allowed, to):
 		return e

@@ -41,9 +41,12 @@ func TestAgent(t *testing.T) {
 			if !ok || conflict.Have != now.Revision || len(conflict.SHA256) != 64 || now.Assignment != "Do not." {
 				t.Errorf("%v, %+v", conflict, now)
 			}
+			if _, ok := errors.AsType[*tavern.NodeError](a.Save(ctx, now.Revision, []byte(agentFile))); !ok {
+				t.Error("it has the file of another agent")
+			}
 			missing := tavern.AgentOf(st, "00000000-0000-0000-0000-000000000000")
 			_, err := missing.Info(ctx)
-			for name, err := range map[string]error{"Info": err, "SetState": missing.SetState(ctx, tavern.AgentWorking, ""), "Save": missing.Save(ctx, 0, i.Node), "Remove": a.Remove(ctx, "x")} {
+			for name, err := range map[string]error{"Info": err, "SetState": missing.SetState(ctx, tavern.AgentWorking, ""), "Save": missing.Save(ctx, 0, []byte(strings.Replace(string(i.Node), a.ID(), missing.ID(), 1))), "Remove": a.Remove(ctx, "x")} {
 				if !errors.Is(err, tally.ErrNotFound) {
 					t.Errorf("%s of what is not there: %v", name, err)
 				}
@@ -118,6 +121,23 @@ func TestAgent(t *testing.T) {
 				}
 				if i := need(a.RestoreAsOriginal(ctx)); i.State != original || agentRecords(ctx, st) != n {
 					t.Errorf("%s is restored as %s, as the original would", state, i.State)
+				}
+			}
+		})
+		t.Run("odd ids and names", func(t *testing.T) {
+			for _, id := range []string{"", "..", "a/../b", "a\nb", "\u202e", "\xff", strings.Repeat("x", 513)} {
+				if _, err := tavern.AgentOf(st, id).Info(ctx); err == nil {
+					t.Errorf("there is %q", id)
+				}
+				if _, err := tavern.NewAgent(ctx, st, tavern.NewAgentOptions{ID: id, Name: "x"}); err == nil && id != "" {
+					t.Errorf("%q is made", id)
+				}
+			}
+			for _, name := range []string{"\xff\xed\xa0\x80", "\x00", "---", `"`, strings.Repeat("x", 1<<20)} {
+				a := need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: name}))
+				must(t, a.Dismiss(ctx, "odd"))
+				if i := need(a.Info(ctx)); i.Name != name {
+					t.Errorf("%q is called %q", name, i.Name)
 				}
 			}
 		})

@@ -111,7 +111,7 @@ func (a *Agent) judge(ctx context.Context, id, to, why string) error {
 			return list, nil
 		}
 		if allowed := commitmentTransitions[c.Status]; !slices.Contains(allowed, to) {
-			return nil, &TransitionError{Subject: agent + " commitment " + id, From: c.Status, To: to, Allowed: slices.Clone(allowed)}
+			return nil, &TransitionError{What: agent + " commitment " + id, From: c.Status, To: to, Allowed: slices.Clone(allowed)}
 		}
 		c.Status, c.Failure = to, why
 		return list, nil
@@ -130,14 +130,14 @@ func commitmentIn(agent string, list []nodefile.Commitment, id string) (int, err
 // are.
 func (a *Agent) recommit(ctx context.Context, do func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error)) error {
 	return a.change(ctx, func(i *AgentInfo) (agentChange, error) {
-		agent := agentPrefix + i.ID
+		agent := "agent " + i.ID
 		switch {
 		case i.NodeErr != nil:
 			return agentChange{}, fmt.Errorf("%s: %w", agent, i.NodeErr)
 		case i.Node == nil:
 			return agentChange{}, fmt.Errorf("%s: %w", i.document, tally.ErrNotFound)
 		case i.Dead() || i.State == AgentDone:
-			return agentChange{}, &TransitionError{Subject: agent, From: i.State, To: i.State, Allowed: agentTransitions(i.State), Reason: "its commitments stay as they are"}
+			return agentChange{}, &TransitionError{What: agent, From: i.State, To: i.State, Allowed: agentTransitions(i.State), Reason: "its commitments stay as they are"}
 		}
 		n := i.node
 		var err error

@@ -92,7 +92,7 @@ func ParseTranscriptLine(line []byte) iter.Seq[StoredMessage] {
 	return func(yield func(StoredMessage) bool) {
 		list := entriesOf(line)
 		for _, e := range list {
-			m, ok := messageOf(e)
+			m, ok := spokenOf(e)
 			if len(list) == 1 {
 				m.Raw = rawjson.Trim(line)
 			}
@@ -103,7 +103,7 @@ func ParseTranscriptLine(line []byte) iter.Seq[StoredMessage] {
 	}
 }
 
-func messageOf(e transcriptEntry) (m StoredMessage, ok bool) {
+func spokenOf(e transcriptEntry) (m StoredMessage, ok bool) {
 	role, id := e.role(), e.Text("uuid")
 	if role == "" || id == "" {
 		return m, false

@@ -8,12 +8,16 @@ import (
 // TransitionError says that something cannot come from the state that it is in to another.
 // Nothing was written.
 type TransitionError struct {
-	What     string // such as "flow release"
+	What     string // such as "flow release", or "agent 8f14e45f-..."
 	From, To string
 	Allowed  []string // where it can go from there
+	Reason   string   // what is missing, where To is among them; "": it is not
 }
 
 func (e *TransitionError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("%s: %q does not lead to %q: %s", e.What, e.From, e.To, e.Reason)
+	}
 	where := "nowhere"
 	if len(e.Allowed) > 0 {
 		quoted := make([]string, len(e.Allowed))

@@ -22,7 +22,7 @@ type unit struct {
 	file  *foreign.File
 	node  nodefile.Node
 	id    string
-	log   *foreign.File // sessions.jsonl, nil if there is none
+	diary *foreign.File // sessions.jsonl, nil if there is none
 	lines []entry
 }
 
@@ -37,8 +37,8 @@ func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
 		return nil, nil
 	}
 	files := []string{name}
-	if u.log != nil {
-		files = append(files, u.log.Full)
+	if u.diary != nil {
+		files = append(files, u.diary.Full)
 	}
 	doc := events.Document(im.Target.Namespace(), events.KindAgent, u.id)
 	if other := im.seen[doc]; other != "" {
@@ -90,7 +90,7 @@ func (im *importer) readLog(u *unit, name string) error {
 	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
 		return err
 	}
-	f.Sum, f.Size, u.log = foreign.SumOf(f.Data), int64(len(f.Data)), f
+	f.Sum, f.Size, u.diary = foreign.SumOf(f.Data), int64(len(f.Data)), f
 	u.lines = parseSessions(f.Data, f.BadLine)
 	f.EndLines()
 	return nil
@@ -120,8 +120,8 @@ func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) erro
 		return err
 	}
 	folder := foreign.Folder{Files: []*foreign.File{u.file}}
-	if u.log != nil {
-		folder.Files = append(folder.Files, u.log)
+	if u.diary != nil {
+		folder.Files = append(folder.Files, u.diary)
 	}
 	switch {
 	case s.Offset() == 0:
@@ -149,7 +149,7 @@ func (im *importer) refusal(u *unit, s *projector.Session, have foreign.Stored) 
 		return "the agent was purged"
 	case have.Exists && have.Sum != u.file.Sum && !ours:
 		return "the agent exists, came from elsewhere or was changed since, and differs from the file"
-	case u.log != nil && !continues(u.lines, entriesOf(s.Ledger)):
+	case u.diary != nil && !continues(u.lines, entriesOf(s.Ledger)):
 		return "the agent's log has other entries than the file"
 	}
 	return ""
@@ -259,7 +259,7 @@ func statusOf(state string) string {
 // writeLog adds the entries of the log that the session does not have, and keeps the file if
 // it is not spelled as the session would.
 func (im *importer) writeLog(ctx context.Context, u *unit, s *projector.Session) error {
-	if u.log == nil {
+	if u.diary == nil {
 		return nil
 	}
 	had := entriesOf(s.Ledger)
@@ -273,11 +273,11 @@ func (im *importer) writeLog(ctx context.Context, u *unit, s *projector.Session)
 		}
 	}
 	rendered, err := renderSessions(u.lines)
-	if err != nil || bytes.Equal(rendered, u.log.Data) && u.log.Mode == 0 {
+	if err != nil || bytes.Equal(rendered, u.diary.Data) && u.diary.Mode == 0 {
 		return err
 	}
-	doc := foreign.DocumentOf(im.Target.Namespace(), rootName, u.log.Full, "")
-	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, u.log, events.Link{Rel: "session", To: s.Subject.String()})
+	doc := foreign.DocumentOf(im.Target.Namespace(), rootName, u.diary.Full, "")
+	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, u.diary, events.Link{Rel: "session", To: s.Subject.String()})
 }
 
 func (im *importer) appendLog(ctx context.Context, s *projector.Session, had int, more []entry) error {
@@ -287,11 +287,11 @@ func (im *importer) appendLog(ctx context.Context, s *projector.Session, had int
 	}
 	var evs []events.Event
 	for i, e := range more {
-		p, err := events.New(im.Source, s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: e.reason, Log: &e.log})
+		p, err := events.New(im.Source, s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: e.reason, Log: &e.said})
 		if err != nil {
 			return err
 		}
-		evs = append(evs, im.Named(p, s.Offset(), fmt.Sprint("log ", had+i), e.log.At))
+		evs = append(evs, im.Named(p, s.Offset(), fmt.Sprint("log ", had+i), e.said.At))
 	}
 	_, added, err := im.Target.AppendSeries(ctx, s.Subject, log.Since(now.Offset(), events.TypeSessionUpdated), evs...)
 	im.Added(added)

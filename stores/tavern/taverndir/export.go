@@ -81,10 +81,7 @@ func firstOf(ctx context.Context, src formats.Source, sub events.Subject) (event
 func (d found) file(ctx context.Context, src formats.Source, t *taken) (formats.File, error) {
 	name := path.Join(d.dir, d.name)
 	if d.dir == "" {
-		t.files[folded(name)] = true
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			t.dirs[folded(dir)] = dir
-		}
+		t.take(name)
 	} else {
 		name = t.place(d.dir, d.name)
 	}
@@ -92,7 +89,8 @@ func (d found) file(ctx context.Context, src formats.Source, t *taken) (formats.
 	if err != nil {
 		return formats.File{Path: name}, err
 	}
-	return formats.File{Path: name, Mode: modeOf(doc), Way: formats.Exact, Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }}, nil
+	return formats.File{Path: name, Mode: modeOf(doc), Way: formats.Exact,
+		Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }}, nil
 }
 
 // modeOf is the mode of the file that a document was, or that of an ordinary one.
@@ -121,13 +119,15 @@ func agentFiles(ctx context.Context, src formats.Source, s *projector.Session) (
 		if node, err = nodePath(ctx, src, id, doc); err != nil {
 			return nil, err
 		}
-		files = append(files, formats.File{Path: node, Mode: modeOf(doc), Way: formats.Exact, Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }})
+		files = append(files, formats.File{Path: node, Mode: modeOf(doc), Way: formats.Exact,
+			Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }})
 	}
 	text, mode, err := sessionsOf(ctx, src, s, sessionsPath(node, id))
 	if err != nil || text == nil {
 		return files, err
 	}
-	return append(files, formats.File{Path: sessionsPath(node, id), Mode: mode, Way: formats.Exact, Write: func(w io.Writer) error { _, err := w.Write(text); return err }}), nil
+	return append(files, formats.File{Path: sessionsPath(node, id), Mode: mode, Way: formats.Exact,
+		Write: func(w io.Writer) error { _, err := w.Write(text); return err }}), nil
 }
 
 // sessionsPath is where the log of an agent is whose node file has a path.
@@ -145,7 +145,7 @@ func nodePath(ctx context.Context, src formats.Source, id string, doc *projector
 	if name := foreign.PathOf(attribute(doc, "path")); name != "" && attribute(doc, "root") == rootName {
 		return name, nil
 	}
-	mine, file := nodeDir(doc), agentName
+	mine := nodeDir(doc)
 	first, err := firstOf(ctx, src, doc.Subject)
 	if err != nil {
 		return "", err
@@ -169,10 +169,10 @@ func nodePath(ctx context.Context, src formats.Source, id string, doc *projector
 			continue
 		}
 		if at, err := firstOf(ctx, src, info.Subject); err != nil || at < first {
-			return path.Join(agentsDir, mine+"=~"+formats.FileName(id), file), err
+			return path.Join(agentsDir, mine+"=~"+formats.FileName(id), agentName), err
 		}
 	}
-	return path.Join(agentsDir, mine, file), nil
+	return path.Join(agentsDir, mine, agentName), nil
 }
 
 // nodeDir is the name of the folder of a node file, as its name has it.
@@ -187,19 +187,19 @@ func nodeDir(doc *projector.Document) string {
 // sessionsOf is the log of an agent as a file, nil if there is none: what was imported, with
 // what was logged since.
 func sessionsOf(ctx context.Context, src formats.Source, s *projector.Session, name string) ([]byte, fs.FileMode, error) {
-	log := entriesOf(s.Ledger)
+	entries := entriesOf(s.Ledger)
 	doc, err := src.Loader().Document(ctx, foreign.DocumentOf(src.Namespace(), rootName, name, ""), 0)
 	if errors.Is(err, projector.ErrNotFound) {
-		if len(log) == 0 {
+		if len(entries) == 0 {
 			return nil, 0, nil
 		}
-		text, err := renderSessions(log)
+		text, err := renderSessions(entries)
 		return text, formats.FileMode(0), err
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	text, err := grown(doc.Data, log)
+	text, err := grown(doc.Data, entries)
 	if text == nil {
 		text = []byte{}
 	}

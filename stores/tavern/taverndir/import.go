@@ -55,6 +55,13 @@ func (im *importer) run(ctx context.Context) error {
 			taken[file] = true
 		}
 	}
+	done, err := im.importBoxes(ctx, files)
+	if err != nil {
+		return err
+	}
+	for _, file := range done {
+		taken[file] = true
+	}
 	for _, name := range files {
 		if taken[name] || len(im.Options.Only) > 0 {
 			continue

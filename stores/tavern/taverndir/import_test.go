@@ -234,8 +234,8 @@ func TestExportLive(t *testing.T) {
 func FuzzImport(f *testing.F) {
 	f.Add(node(id1, "K", "idle"), `{"event":"break","timestamp":"2026-08-22T10:00:00Z"}`+"\n", "---\n")
 	f.Add(servitor, "\x00\n{}\n", "\xff")
-	f.Fuzz(func(t *testing.T, agent, log, doc string) {
-		files := map[string]string{"agents/a/agent.md": agent, "agents/a/sessions.jsonl": log, "docs/a.md": doc}
+	f.Fuzz(func(t *testing.T, agent, entries, doc string) {
+		files := map[string]string{"agents/a/agent.md": agent, "agents/a/sessions.jsonl": entries, "docs/a.md": doc}
 		st, dir := openStore(t), folder(t, ".tavern", files)
 		imported(t, st, dir, formats.ImportOptions{})
 		wantFiles(t, st, files)

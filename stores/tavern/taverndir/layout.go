@@ -43,8 +43,10 @@ var (
 // Name implements formats.Layout.
 func (Layout) Name() string { return Format }
 
-// Exports implements formats.Chooser: agents that no import brought.
-func (Layout) Exports(kind string) bool { return kind == events.KindAgent }
+// Exports implements formats.Chooser: agents, inboxes and queues that no import brought.
+func (Layout) Exports(kind string) bool {
+	return kind == events.KindAgent || kind == events.KindInbox || kind == events.KindQueue
+}
 
 // Sniff implements formats.Layout: the folder .tavern or the one around it, and a folder of
 // documents of which one is an agent's.
@@ -174,6 +176,9 @@ func (Layout) Subject(ctx context.Context, src formats.Source, _, name string) (
 			return events.Session(src.Namespace(), agentPrefix+info.Subject.ID), true
 		}
 	}
+	if box, id, _, ok := boxAt(name); ok {
+		return events.Session(src.Namespace(), boxes[box].kind+"/"+id), true
+	}
 	if kind, id, ok := documentAt(name, false); ok {
 		return events.Document(src.Namespace(), kind, id), true
 	}
@@ -204,12 +209,12 @@ func documentAt(name string, flat bool) (kind, id string, ok bool) {
 	return "", "", false
 }
 
-// Files implements formats.Layout: the files of an agent.
+// Files implements formats.Layout: the files of an agent, an inbox or a queue.
 func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
-		files, err := agentFiles(ctx, src, s)
+		files, err := filesOf(ctx, src, s)
 		if err != nil {
-			yield(formats.File{Path: agentsDir + "/" + formats.FileName(strings.TrimPrefix(s.Subject.ID, agentPrefix))}, err)
+			yield(formats.File{Path: flat(s.Subject.ID)}, err)
 			return
 		}
 		for _, f := range files {
@@ -220,13 +225,23 @@ func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Sessio
 	}
 }
 
+func filesOf(ctx context.Context, src formats.Source, s *projector.Session) ([]formats.File, error) {
+	if box, id, ok := boxOf(s); ok {
+		return boxFiles(s, box, id)
+	}
+	if s.Ledger.Kind != events.KindAgent || !strings.HasPrefix(s.Subject.ID, agentPrefix) {
+		return nil, nil
+	}
+	return agentFiles(ctx, src, s)
+}
+
 // RootFiles implements formats.Layout: the documents that have a folder, and what was kept
 // whole.
 func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
 		t := newTaken()
 		for f, err := range foreign.ExportRoot(ctx, src, root, nil) {
-			t.files[folded(f.Path)] = true
+			t.take(f.Path)
 			if !yield(f, err) {
 				return
 			}

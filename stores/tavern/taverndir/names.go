@@ -143,13 +143,18 @@ func (t *taken) place(dir, name string) string {
 		name = apart(name)
 	}
 	full := path.Join(dir, name)
+	t.take(full)
+	return full
+}
+
+// take has a path be that of a file.
+func (t *taken) take(full string) {
 	t.files[folded(full)] = true
 	for d := path.Dir(full); d != "."; d = path.Dir(d) {
 		if _, ok := t.dirs[folded(d)]; !ok {
 			t.dirs[folded(d)] = d
 		}
 	}
-	return full
 }
 
 func (t *taken) free(full string) bool {

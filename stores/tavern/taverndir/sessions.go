@@ -16,7 +16,7 @@ const sessionsName = "sessions.jsonl"
 
 // entry is a line of it.
 type entry struct {
-	log    events.SessionLog
+	said   events.SessionLog
 	reason string
 }
 
@@ -91,9 +91,9 @@ func entriesOf(l *projector.Ledger) []entry {
 func renderSessions(list []entry) ([]byte, error) {
 	var b bytes.Buffer
 	for _, e := range list {
-		l := line{Event: e.log.Event, SessionID: e.log.Session, Timestamp: string(e.log.At), Reason: e.reason}
+		l := line{Event: e.said.Event, SessionID: e.said.Session, Timestamp: string(e.said.At), Reason: e.reason}
 		for word, short := range words {
-			if short == e.log.Event {
+			if short == e.said.Event {
 				l.Event = word
 			}
 		}
@@ -107,12 +107,12 @@ func renderSessions(list []entry) ([]byte, error) {
 }
 
 // grown is a file that was kept, with what was logged since.
-func grown(kept []byte, log []entry) ([]byte, error) {
+func grown(kept []byte, said []entry) ([]byte, error) {
 	had := len(parseSessions(kept, func(int, string) {}))
-	if had >= len(log) {
+	if had >= len(said) {
 		return kept, nil
 	}
-	more, err := renderSessions(log[had:])
+	more, err := renderSessions(said[had:])
 	if err != nil {
 		return nil, err
 	}

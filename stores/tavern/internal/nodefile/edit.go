@@ -66,7 +66,8 @@ func editKeys(text []byte, want Node) ([]byte, error) {
 		return nil, &Error{"id", fmt.Sprintf("the file is that of %s", have.ID)}
 	}
 	for _, c := range []struct{ key, have, want string }{
-		{f.keys.name, have.Name, want.Name}, {"state", have.State, want.State}, {f.keys.created, have.CreatedAt, want.CreatedAt}, {f.keys.updated, have.UpdatedAt, want.UpdatedAt},
+		{f.keys.name, have.Name, want.Name}, {"state", have.State, want.State},
+		{f.keys.created, have.CreatedAt, want.CreatedAt}, {f.keys.updated, have.UpdatedAt, want.UpdatedAt},
 	} {
 		if c.have == c.want {
 			continue

@@ -1,0 +1,316 @@
+package taverndir
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// head is the file that says of an inbox how much of it was seen, and of a queue what it is.
+type head struct {
+	Seen      int              `json:"seen,omitempty"` // turns
+	Title     string           `json:"title,omitempty"`
+	CreatedAt events.Timestamp `json:"createdAt,omitempty"`
+	Owner     string           `json:"owner,omitempty"`
+	OnEmpty   string           `json:"onEmpty,omitempty"` // what a worker does when there is nothing
+	Settings  events.Raw       `json:"settings,omitempty"`
+}
+
+// boxOf returns the box of a session, and its id below the kind.
+func boxOf(s *projector.Session) (box int, id string, ok bool) {
+	for i, b := range boxes {
+		if id, ok := strings.CutPrefix(s.Subject.ID, b.kind+"/"); ok && s.Ledger.Kind == b.kind && id != "" {
+			return i, id, true
+		}
+	}
+	return 0, "", false
+}
+
+// turnsOf are the turns of a session that are files.
+func turnsOf(s *projector.Session, box int) []projector.Turn {
+	if th := s.Threads[boxes[box].thread]; th != nil {
+		return th.Turns
+	}
+	return nil
+}
+
+// headOf is what a session says of itself.
+func headOf(s *projector.Session, box int) head {
+	l := s.Ledger
+	h := head{Title: l.Text("title"), Owner: l.Text("owner"), OnEmpty: l.Text("onEmpty"), CreatedAt: l.CreatedAt}
+	h.Settings, _ = l.Fields.Get("settings")
+	var cursors map[string]events.Offset
+	if raw, ok := l.Fields.Get("cursors"); ok && rawjson.Unmarshal(raw, &cursors) == nil {
+		for _, t := range turnsOf(s, box) {
+			if t.Offset <= cursors[boxes[box].thread] {
+				h.Seen++
+			}
+		}
+	}
+	return h
+}
+
+// isEmpty reports whether a head says nothing.
+func (h head) isEmpty() bool {
+	return h.Seen == 0 && h.Title == "" && h.CreatedAt == "" && h.Owner == "" && h.OnEmpty == "" && h.Settings == nil
+}
+
+func (h head) content() ([]byte, error) {
+	text, err := rawjson.Marshal(h)
+	return append(text, '\n'), err
+}
+
+// boxFiles are the files of an inbox or a queue.
+func boxFiles(s *projector.Session, box int, id string) ([]formats.File, error) {
+	var files []formats.File
+	add := func(name string, content []byte) {
+		files = append(files, formats.File{Path: name, Mode: formats.FileMode(0), Way: formats.Exact,
+			Write: func(w io.Writer) error { _, err := w.Write(content); return err }})
+	}
+	for i, t := range turnsOf(s, box) {
+		name, content, err := turnFile(t, i+1, box == 0)
+		if err != nil {
+			return nil, err
+		}
+		add(path.Join(boxDir(box, id), name), content)
+	}
+	if h := headOf(s, box); !h.isEmpty() {
+		content, err := h.content()
+		if err != nil {
+			return nil, err
+		}
+		add(path.Join(boxes[box].dir, flat(id), boxes[box].head), content)
+	}
+	return files, nil
+}
+
+// boxUnit is an inbox or a queue of the folder.
+type boxUnit struct {
+	box   int
+	id    string
+	turns []events.Entry
+	head  head
+	files []*foreign.File
+}
+
+// boxes finds the inboxes and queues of the folder. A file that is not written as theirs are
+// is none of theirs.
+func (im *importer) boxes(files []string) ([]*boxUnit, error) {
+	byDir := make(map[string]*boxUnit)
+	var list []*boxUnit
+	for _, name := range files { // sorted, so that the turns are in their order
+		box, id, below, ok := boxAt(name)
+		if !ok || im.flat {
+			continue
+		}
+		u := byDir[fmt.Sprint(box, id)]
+		if u == nil {
+			u = &boxUnit{box: box, id: id}
+		}
+		f, ok, err := im.boxFile(u, name, below)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: "is not written as a file of " + boxes[box].kind + " " + id + " is: kept as it is"})
+			continue
+		}
+		if u.files = append(u.files, f); len(u.files) == 1 {
+			byDir[fmt.Sprint(box, id)], list = u, append(list, u)
+		}
+	}
+	return list, nil
+}
+
+// boxFile reads a file of a box, if the box would write it so.
+func (im *importer) boxFile(u *boxUnit, name, below string) (*foreign.File, bool, error) {
+	f, err := im.Tree.File(name)
+	if err != nil || f.Size > foreign.WholeLimit(im.Target)/2 || f.Mode != 0 {
+		return nil, false, nil //nolint:nilerr // it is looked at once more as a file
+	}
+	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
+		return nil, false, err
+	}
+	f.Size = int64(len(f.Data))
+	if below == boxes[u.box].head {
+		var h head
+		if err := rawjson.Unmarshal(f.Data, &h); err != nil {
+			return f, false, nil //nolint:nilerr // it is not one
+		}
+		content, err := h.content()
+		u.head = h
+		return f, err == nil && bytes.Equal(content, f.Data) && name == path.Join(boxes[u.box].dir, flat(u.id), below), nil
+	}
+	n := numberOf(below)
+	e, err := readTurn(below, f.Data)
+	if err != nil || n != len(u.turns)+1 {
+		return f, false, nil //nolint:nilerr // it is not one
+	}
+	e.Thread = boxes[u.box].thread
+	p := &events.TurnAppended{Entries: []events.Entry{e}}
+	want, content, err := turnFile(turnOf(e), n, u.box == 0)
+	if err != nil || p.Validate() != nil || path.Join(boxDir(u.box, u.id), want) != name || !bytes.Equal(content, f.Data) {
+		return f, false, nil //nolint:nilerr // it is not one
+	}
+	u.turns = append(u.turns, e)
+	return f, true, nil
+}
+
+func turnOf(e events.Entry) projector.Turn {
+	return projector.Turn{Raw: e.Turn, Bytes: e.Bytes, ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta}
+}
+
+// bringBox brings an inbox or a queue in: turns behind those that it has.
+func (im *importer) bringBox(ctx context.Context, u *boxUnit) error {
+	id := boxes[u.box].kind + "/" + u.id
+	sub := events.Session(im.Target.Namespace(), id)
+	if err := sub.Validate(); err != nil {
+		return err
+	}
+	s, err := im.Load(ctx, id)
+	if err != nil {
+		return err
+	}
+	had := turnsOf(s, u.box)
+	if err := u.agrees(s, had); err != nil {
+		im.Report.Sessions++
+		im.Report.Refused = append(im.Report.Refused, id)
+		im.Problem(path.Dir(u.files[0].Full), 0, err.Error()+": import into another namespace (--namespace)")
+		return nil
+	}
+	before := im.Report.Events
+	if err := im.appendBox(ctx, u, s, len(had)); err != nil {
+		return err
+	}
+	outcome := &im.Report.Changed
+	switch {
+	case s.Offset() == 0:
+		outcome = &im.Report.Added
+	case im.Report.Events == before:
+		outcome = &im.Report.Unchanged
+	}
+	im.Finish(foreign.Folder{Files: u.files}, outcome)
+	for range u.files {
+		im.Report.Files.Add(formats.Exact)
+	}
+	return nil
+}
+
+// agrees reports whether what a session has is what the files say, as far as both go.
+func (u *boxUnit) agrees(s *projector.Session, had []projector.Turn) error {
+	for i := range min(len(had), len(u.turns)) {
+		_, a, err := turnFile(had[i], i+1, u.box == 0)
+		if err != nil {
+			return err
+		}
+		if _, b, err := turnFile(turnOf(u.turns[i]), i+1, u.box == 0); err != nil || !bytes.Equal(a, b) {
+			return fmt.Errorf("the session has something else as number %d", i+1)
+		}
+	}
+	have, want := headOf(s, u.box), u.head
+	have.Seen, want.Seen = 0, 0
+	if !have.isEmpty() && !want.isEmpty() && !sameHead(have, want) {
+		return fmt.Errorf("the session is set up otherwise")
+	}
+	return nil
+}
+
+func sameHead(a, b head) bool {
+	x, err := a.content()
+	y, other := b.content()
+	return err == nil && other == nil && bytes.Equal(x, y)
+}
+
+// appendBox appends what the session lacks.
+func (im *importer) appendBox(ctx context.Context, u *boxUnit, s *projector.Session, had int) error {
+	var list []events.Payload
+	if h := u.head; h.CreatedAt != "" && s.Ledger.Created == 0 {
+		list = append(list, &events.SessionCreated{Kind: boxes[u.box].kind, CreatedAt: h.CreatedAt, Title: h.Title, Owner: h.Owner, Settings: h.Settings})
+		if h.OnEmpty != "" {
+			list = append(list, &events.SessionUpdated{Set: events.Fields{text("onEmpty", h.OnEmpty)}, Reason: "import"})
+		}
+	}
+	for _, e := range u.turns[min(had, len(u.turns)):] {
+		list = append(list, &events.TurnAppended{Entries: []events.Entry{e}})
+	}
+	if err := im.appendSeries(ctx, s, list); err != nil {
+		return err
+	}
+	return im.appendSeen(ctx, u, s)
+}
+
+func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list []events.Payload) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var evs []events.Event
+	for i, p := range list {
+		e, err := events.New(im.Source, s.Subject, p)
+		if err != nil {
+			return err
+		}
+		evs = append(evs, im.Named(e, s.Offset(), fmt.Sprint("number ", i), ""))
+	}
+	expect := log.At(0)
+	if s.Offset() > 0 {
+		expect = log.Since(s.Offset(), events.TypeTurnAppended, events.TypeSessionCreated, events.TypeSessionUpdated)
+	}
+	_, added, err := im.Target.AppendSeries(ctx, s.Subject, expect, evs...)
+	im.Added(added)
+	return err
+}
+
+// appendSeen sets the cursor of an inbox, if it has none.
+func (im *importer) appendSeen(ctx context.Context, u *boxUnit, s *projector.Session) error {
+	if _, set := s.Ledger.Fields.Get("cursors"); set || u.head.Seen == 0 {
+		return nil
+	}
+	now, err := im.Load(ctx, s.Subject.ID)
+	if err != nil {
+		return err
+	}
+	turns := turnsOf(now, u.box)
+	if u.head.Seen > len(turns) {
+		return nil
+	}
+	value, err := rawjson.Marshal(map[string]events.Offset{boxes[u.box].thread: turns[u.head.Seen-1].Offset})
+	if err != nil {
+		return err
+	}
+	return im.appendSeries(ctx, now, []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "cursors", Value: value}}, Reason: "import"}})
+}
+
+// importBoxes brings inboxes and queues in, and returns the files that they took.
+func (im *importer) importBoxes(ctx context.Context, files []string) ([]string, error) {
+	list, err := im.boxes(files)
+	if err != nil {
+		return nil, err
+	}
+	var done []string
+	for _, u := range list {
+		id := boxes[u.box].kind + "/" + u.id
+		if !im.Wants(id) && !im.Wants(u.id) {
+			continue
+		}
+		err := foreign.Retry(ctx, func(bool) error { return im.bringBox(ctx, u) })
+		if err := im.Settle(ctx, path.Dir(u.files[0].Full), err); err != nil {
+			return nil, err
+		}
+		for _, f := range u.files {
+			done = append(done, f.Full)
+		}
+	}
+	slices.Sort(done)
+	return done, nil
+}

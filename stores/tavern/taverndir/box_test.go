@@ -1,0 +1,109 @@
+package taverndir_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/tavern/taverndir"
+)
+
+// said appends a turn as those who send and enqueue do.
+func said(t testing.TB, st *tally.Store, session, thread, id, meta, turn string) {
+	t.Helper()
+	e := events.Entry{Thread: thread, ID: id, Turn: events.Raw(turn)}
+	if meta != "" {
+		e.Meta = events.Raw(meta)
+	}
+	need(st.Session(session).Append(t.Context(), log.Any, &events.TurnAppended{Entries: []events.Entry{e}}))
+}
+
+func TestBoxes(t *testing.T) {
+	ctx, st := t.Context(), openStore(t)
+	said(t, st, "inbox/kettle", "inbox", "m1", `{"id":"m1","from":"user","to":"kettle","type":"question","thread":"b: c","replyTo":"m0","mine":"x"}`, `"Does it\nboil?"`)
+	said(t, st, "inbox/kettle", "inbox", "a/b", `{"id":"a/b","bubble":["p"]}`, `{"z":1.0, "a":[]}`)
+	said(t, st, "inbox/kettle", "inbox", "", "", `"plain"`)
+	need(st.Session("queue/build").Create(ctx, events.SessionCreated{Kind: events.KindQueue, CreatedAt: "2026-08-22T10:00:00Z", Title: "Build", Settings: events.Raw(`{"lease":"2m"}`)}))
+	said(t, st, "queue/build", "main", "i1", `{"priority":3}`, `"x"`)
+	at := need(st.Session("inbox/kettle").Load(ctx, "")).Threads["inbox"].Turns[1].Offset
+	need(st.Session("inbox/kettle").Append(ctx, log.Since(at, events.TypeSessionUpdated), &events.SessionUpdated{Set: events.Fields{{Name: "cursors", Value: fmt.Appendf(nil, `{"inbox":%d}`, at)}}}))
+
+	want := map[string]string{
+		"inbox/kettle/000000000001-m1.md":         "---\nfrom: user\nid: m1\nmine: x\nreply_to: m0\nthread: \"b: c\"\nto: kettle\ntype: question\n---\n\nDoes it\nboil?",
+		"inbox/kettle/000000000002-a=2Fb.json":    `{"id":"a/b","meta":{"id":"a/b","bubble":["p"]},"turn":{"z":1.0, "a":[]}}` + "\n",
+		"inbox/kettle/000000000003-turn.json":     `{"turn":"plain"}` + "\n",
+		"inbox/kettle/inbox.json":                 `{"seen":2}` + "\n",
+		"queues/build/queue.json":                 `{"title":"Build","createdAt":"2026-08-22T10:00:00Z","settings":{"lease":"2m"}}` + "\n",
+		"queues/build/items/000000000001-i1.json": `{"id":"i1","meta":{"priority":3},"turn":"x"}` + "\n",
+	}
+	wantFiles(t, st, want)
+	again, dir := openStore(t), folder(t, ".tavern", want)
+	if r := imported(t, again, dir, formats.ImportOptions{}); r.Added != 2 || len(r.Problems)+len(r.Notes) != 0 {
+		t.Errorf("%+v", r)
+	}
+	wantFiles(t, again, want)
+	if s := need(again.Session("inbox/kettle").Load(ctx, "")); string(s.Threads["inbox"].Turns[0].Meta) != `{"id":"m1","from":"user","to":"kettle","type":"question","thread":"b: c","replyTo":"m0","mine":"x"}` {
+		t.Errorf("the meta is %s", s.Threads["inbox"].Turns[0].Meta)
+	}
+	if r := imported(t, again, dir, formats.ImportOptions{}); r.Events != 0 || r.Unchanged != 2 {
+		t.Errorf("again: %+v", r)
+	}
+
+	// One more in the folder is one more in the store; another one in its place is refused, and
+	// one that nobody wrote so is kept and said.
+	more := map[string]string{"queues/build/items/000000000002-i2.json": `{"id":"i2","turn":"y"}` + "\n"}
+	write(t, dir, more)
+	write(t, dir, map[string]string{"inbox/kettle/hello.md": "---\nto: kettle\n---\nhi"})
+	if r := imported(t, again, dir, formats.ImportOptions{}); r.Events != 2 || len(r.Notes) != 1 {
+		t.Errorf("one more: %+v", r)
+	}
+	write(t, dir, map[string]string{"queues/build/items/000000000001-i1.json": `{"id":"i1","turn":"z"}` + "\n"})
+	if r := imported(t, again, dir, formats.ImportOptions{}); r.Events != 0 || len(r.Refused) != 1 || !strings.Contains(r.Problems[0].Reason, "number 1") {
+		t.Errorf("another one: %+v", r)
+	}
+}
+
+// Whatever a message says: its file says it all, in another store too.
+func TestLetterLaw(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := func(label string) string {
+			return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "\n", "\r", ":", "#", `"`, " ", "---", "é", "\u2028", "\x00", "\ufeff"}), 0, 4).Draw(rt, label), "")
+		}
+		quoted := func(s string) string { return string(need(json.Marshal(s))) }
+		st := openStore(t)
+		for i := range rapid.IntRange(1, 3).Draw(rt, "messages") {
+			meta, turn := "", quoted(text("body"))
+			if rapid.Bool().Draw(rt, "meta") {
+				var members []string
+				for _, name := range rapid.Permutation([]string{"id", "from", "to", "at", "replyTo", "reply_to", "odd", "title"}).Draw(rt, "members")[:3] {
+					members = append(members, quoted(name)+":"+quoted(text(name)))
+				}
+				meta = "{" + strings.Join(members, ",") + "}"
+			}
+			if rapid.IntRange(0, 3).Draw(rt, "json") == 0 {
+				turn = `{"b": 1e5 , "a":"\u0041"}`
+			}
+			said(t, st, "inbox/x", "inbox", fmt.Sprint(rapid.SampledFrom([]string{"", "m", "../m"}).Draw(rt, "id"), i), meta, turn)
+		}
+		files, r := formattest.Exported(t, st, taverndir.Layout{})
+		again := openStore(t)
+		back := imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{})
+		if len(r.Problems)+len(back.Problems)+len(back.Notes) > 0 {
+			rt.Fatalf("%+v %+v of %q", r, back, files)
+		}
+		a, b := need(st.Session("inbox/x").Load(t.Context(), "")).Threads["inbox"].Turns, need(again.Session("inbox/x").Load(t.Context(), "")).Threads["inbox"].Turns
+		for i := range a {
+			if i >= len(b) || string(a[i].Raw) != string(b[i].Raw) || string(a[i].Meta) != string(b[i].Meta) || a[i].ID != b[i].ID {
+				rt.Fatalf("%+v and %+v of %q", a[i], b, files)
+			}
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package taverndir
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern/internal/frontmatter"
+)
+
+// A turn of an inbox or a queue is a file. A message that is a text, and of which nothing
+// but texts is said beside it, is that text behind front matter:
+//
+//	---
+//	at: "2026-08-22T10:00:00Z"
+//	from: user
+//	id: m1
+//	thread: build
+//	to: kettle
+//	type: question
+//	---
+//
+//	Does it boil?
+//
+// Any other turn is a JSON object with the members that the vocabulary has for it.
+
+// boxes are the kinds of sessions whose turns are files.
+var boxes = []struct {
+	kind   string
+	dir    string
+	sub    string // below the folder of the session
+	thread string
+	head   string // the file that says what the session is
+}{
+	{events.KindInbox, "inbox", "", "inbox", "inbox.json"},
+	{events.KindQueue, "queues", "items", events.MainThread, "queue.json"},
+}
+
+// digits number the turns of a thread, from 1.
+const digits = 12
+
+// Keys of a message whose names in a file are not those of the vocabulary.
+var spelled = [][2]string{{"replyTo", "reply_to"}}
+
+// turnFile returns the name and the content of the file of the n-th turn, from 1.
+func turnFile(t projector.Turn, n int, letter bool) (name string, content []byte, err error) {
+	id := t.ID
+	if id == "" {
+		id = "turn"
+	}
+	name = fmt.Sprintf("%0*d-%s", digits, n, flat(id))
+	if letter {
+		if content, ok := letterOf(t); ok {
+			return name + mdSuffix, content, nil
+		}
+	}
+	e := events.Entry{Turn: t.Raw, Bytes: t.Bytes, ID: t.ID, Timestamp: t.Timestamp, Run: t.Run, Meta: t.Meta}
+	content, err = rawjson.Marshal(entryFile(e))
+	return name + jsonSuffix, append(content, '\n'), err
+}
+
+// entryJSON is a turn as a file has it.
+type entryJSON struct {
+	ID        string           `json:"id,omitempty"`
+	Timestamp events.Timestamp `json:"timestamp,omitempty"`
+	Run       *events.RunRef   `json:"run,omitempty"`
+	Meta      events.Raw       `json:"meta,omitempty"`
+	Turn      events.Raw       `json:"turn,omitempty"`
+	Bytes     []byte           `json:"bytes,omitzero"`
+}
+
+func entryFile(e events.Entry) entryJSON {
+	return entryJSON{ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Turn: e.Turn, Bytes: e.Bytes}
+}
+
+// letterOf writes a message as a text behind front matter, if that says all of it.
+func letterOf(t projector.Turn) ([]byte, bool) {
+	body, err := rawjson.String(t.Raw)
+	if err != nil || t.Run != nil || len(t.Bytes) > 0 {
+		return nil, false
+	}
+	members, err := rawjson.Object(t.Meta)
+	if len(t.Meta) > 0 && err != nil {
+		return nil, false
+	}
+	d := frontmatter.Document{Fields: make(map[string]string), Body: body}
+	for _, m := range members {
+		if d.Fields[fileKey(m.Name)], err = rawjson.String(m.Value); err != nil {
+			return nil, false
+		}
+	}
+	if t.Timestamp != "" {
+		d.Fields["at"] = string(t.Timestamp)
+	}
+	content, err := frontmatter.Render(d)
+	if err != nil {
+		return nil, false
+	}
+	back, err := readLetter(content)
+	same := err == nil && bytes.Equal(back.Turn, t.Raw) && bytes.Equal(back.Meta, t.Meta) && back.ID == t.ID && back.Timestamp == t.Timestamp
+	return content, same
+}
+
+func fileKey(name string) string {
+	for _, s := range spelled {
+		if s[0] == name {
+			return s[1]
+		}
+	}
+	return name
+}
+
+// order is that of the members of a message's meta, as those who send write them; others
+// come behind, as they stand in the file.
+var order = []string{"id", "from", "to", "type", "thread", "replyTo", "correlation", "expects", "deadline", "class", "amends", "malfunction"}
+
+// readLetter reads a message that is a text behind front matter.
+func readLetter(content []byte) (e events.Entry, err error) {
+	v := frontmatter.Read(content)
+	body, ok := bytes.CutPrefix(content[v.Body():], []byte("\n"))
+	if !v.Has() || !ok {
+		return e, fmt.Errorf("has no front matter with an empty line behind it")
+	}
+	if e.Turn, err = rawjson.Marshal(string(body)); err != nil {
+		return e, err
+	}
+	var meta rawjson.Members
+	add := func(name, value string) error {
+		raw, err := rawjson.Marshal(value)
+		meta = append(meta, rawjson.Member{Name: name, Value: raw})
+		return err
+	}
+	for _, name := range order {
+		if value, ok := v.Get(fileKey(name)); ok {
+			if err := add(name, value); err != nil {
+				return e, err
+			}
+		}
+	}
+	for _, f := range v.Fields() {
+		switch {
+		case f.Key == "at":
+			e.Timestamp = events.Timestamp(f.Value)
+			continue
+		case isOrdered(f.Key):
+			continue
+		}
+		if err := add(f.Key, f.Value); err != nil {
+			return e, err
+		}
+	}
+	e.ID, _ = v.Get("id")
+	if len(meta) > 0 {
+		e.Meta, err = rawjson.Marshal(meta)
+	}
+	return e, err
+}
+
+func isOrdered(key string) bool {
+	for _, name := range order {
+		if fileKey(name) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// readTurn reads the file of a turn.
+func readTurn(name string, content []byte) (events.Entry, error) {
+	if strings.HasSuffix(name, mdSuffix) {
+		return readLetter(content)
+	}
+	var e entryJSON
+	err := rawjson.Unmarshal(content, &e)
+	return events.Entry{ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Turn: e.Turn, Bytes: e.Bytes}, err
+}
+
+// numberOf returns the number that the name of a turn's file begins with, 0 if it has none.
+func numberOf(name string) int {
+	if len(name) <= digits || name[digits] != '-' {
+		return 0
+	}
+	n, err := strconv.Atoi(name[:digits])
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
+
+// boxAt returns the box that a file is in, the id of its session, and its name below that.
+func boxAt(name string) (box int, id, below string, ok bool) {
+	for i, b := range boxes {
+		rest, in := strings.CutPrefix(name, b.dir+"/")
+		dir, below, deep := strings.Cut(rest, "/")
+		if !in || !deep || dir == "" {
+			continue
+		}
+		if below == b.head {
+			return i, idOf(dir, ""), below, true
+		}
+		if b.sub != "" {
+			if below, in = strings.CutPrefix(below, b.sub+"/"); !in {
+				return 0, "", "", false
+			}
+		}
+		return i, idOf(dir, ""), below, !strings.Contains(below, "/")
+	}
+	return 0, "", "", false
+}
+
+// boxDir is the folder of a box's turns.
+func boxDir(box int, id string) string {
+	return path.Join(boxes[box].dir, flat(id), boxes[box].sub)
+}
