@@ -127,6 +127,11 @@ func (tx *Tx) Delete(ctx context.Context, kind, id, reason string) error {
 	return tx.delete(t, events.DocumentDeleted{Reason: reason})
 }
 
+// Append has the transaction append to another subject too, such as a session: all of it is
+// a fact, or nothing. What the part expects is looked at when the transaction is made; if
+// that is not so, the function is run again, as for a document that others wrote.
+func (tx *Tx) Append(p log.Part) { tx.rest = append(tx.rest, p) }
+
 func (tx *Tx) delete(t *touched, p events.DocumentDeleted) error {
 	e, err := tx.d.deletion(t.sub, p)
 	if err != nil {
@@ -210,7 +215,7 @@ func (tx *Tx) know(ctx context.Context, sub events.Subject) (*touched, error) {
 }
 
 func (tx *Tx) writes() bool {
-	return slices.ContainsFunc(tx.order, func(t *touched) bool { return t.event != nil })
+	return len(tx.rest) > 0 || slices.ContainsFunc(tx.order, func(t *touched) bool { return t.event != nil })
 }
 
 // commit appends what is written, on the condition that all that was read is as it was.

@@ -327,3 +327,41 @@ func TestRenamedFromIsNotBelieved(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// What a transaction appends elsewhere is a fact with its documents, or nothing is.
+func TestTxAppendsElsewhere(t *testing.T) {
+	st, ctx := storetest.Memory(t, tally.Config{}), t.Context()
+	s := st.Session("ledger")
+	first, err := s.AppendTurns(ctx, events.MainThread, []byte("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	write := func(at events.Offset) error {
+		return st.Documents().Tx(ctx, func(tx *tally.Tx) error {
+			runs++
+			e, err := events.New(st.Source(), s.Subject(), &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: events.Raw("2")}}})
+			if err != nil {
+				return err
+			}
+			tx.Append(log.Part{Subject: s.Subject(), Expect: log.At(at), Events: []events.Event{e}})
+			return tx.Save(ctx, "doc", "a", tally.Write{Data: []byte(at.String())})
+		})
+	}
+	if err := write(first.Last + 7); !errors.Is(err, log.ErrConflict) || runs < 2 {
+		t.Errorf("after %d runs: %v", runs, err)
+	}
+	if _, err := st.Documents().Read(ctx, "doc", "a"); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("the document was written: %v", err)
+	}
+	if err := write(first.Last); err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Load(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc, err := st.Documents().Read(ctx, "doc", "a"); err != nil || string(doc.Data) != first.Last.String() || len(now.Threads.Turns("main")) != 2 {
+		t.Errorf("%v: %d turns", err, len(now.Threads.Turns("main")))
+	}
+}
