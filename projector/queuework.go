@@ -1,0 +1,155 @@
+package projector
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+)
+
+// Work is the state of a queue: a fold over the records of its session and of those of its
+// items, in the order of the log.
+type Work struct {
+	Queue Queue
+	Items map[string]*QueueItem // by id
+
+	// Brief has items that are done dropped, so that what is kept is bounded by what is to
+	// be done. A dropped id is not known any more: see Unsettled.
+	Brief bool
+
+	namespace, session, items string
+	after                     map[string][]string // item -> those that name it
+}
+
+// NewWork returns the state of a queue before its first record.
+func NewWork(namespace, queue string, brief bool) *Work {
+	return &Work{Queue: Queue{ID: queue}, Items: make(map[string]*QueueItem), Brief: brief,
+		namespace: namespace, session: QueueSession(queue), items: ItemSession(queue, ""), after: make(map[string][]string)}
+}
+
+// Concerns reports whether records of a subject say something of the queue or its items.
+func (w *Work) Concerns(sub events.Subject) bool {
+	return sub.IsSession() && sub.Namespace == w.namespace && (sub.ID == w.session || strings.HasPrefix(sub.ID, w.items))
+}
+
+// Apply folds the next record that concerns the queue. It returns the items that are not as
+// they were: new, changed, done, or free of one that they came after.
+func (w *Work) Apply(f Fact) (touched []*QueueItem) {
+	if f.Subject.ID == w.session {
+		w.Queue.apply(f)
+		touched = w.add(f)
+		if w.Queue.Settings.Serial {
+			touched = append(touched, w.serial(f)...)
+		}
+		return touched
+	}
+	i := w.Items[strings.TrimPrefix(f.Subject.ID, w.items)]
+	if i == nil || f.Offset <= i.Last {
+		return nil
+	}
+	i.Last = f.Offset
+	if w.Queue.Settings.Serial {
+		return nil
+	}
+	return w.change(i, f)
+}
+
+// add adds the items that a record brings.
+func (w *Work) add(f Fact) (touched []*QueueItem) {
+	list, void := itemsOf(f)
+	w.Queue.Void += void
+	for _, i := range list {
+		if w.Items[i.ID] != nil {
+			w.Queue.Void++
+			continue
+		}
+		w.Items[i.ID] = i
+		for _, id := range i.After {
+			w.after[id] = append(w.after[id], i.ID)
+		}
+		touched = append(touched, i)
+	}
+	return touched
+}
+
+// serial folds a record about a run of a serial queue: a claim ends the one before it.
+func (w *Work) serial(f Fact) (touched []*QueueItem) {
+	ref := RunOf(f.Payload)
+	if ref == nil || w.Items[ref.ID] == nil {
+		return nil
+	}
+	i, open := w.Items[ref.ID], w.Items[w.Queue.Open]
+	touched = w.change(i, f)
+	if i.Fence == f.Offset && open != nil && open != i {
+		open.lost()
+		open.free()
+		touched = append(touched, open)
+	}
+	switch {
+	case i.Fence != 0:
+		w.Queue.Open = i.ID
+	case open == i:
+		w.Queue.Open = ""
+	}
+	return touched
+}
+
+// change folds a record onto an item. What it does to others is theirs: those that come
+// after it.
+func (w *Work) change(i *QueueItem, f Fact) []*QueueItem {
+	before := *i
+	i.Apply(f)
+	touched := []*QueueItem{i}
+	if i.Ended != before.Ended {
+		for _, id := range w.after[i.ID] {
+			if other := w.Items[id]; other != nil {
+				touched = append(touched, other)
+			}
+		}
+	}
+	if i.IsDone() {
+		w.Settle(i.ID)
+	}
+	return touched
+}
+
+// Settle says that an item is done: none waits for it any more.
+func (w *Work) Settle(id string) (touched []*QueueItem) {
+	if !w.Brief {
+		return nil // Waits looks at the item itself
+	}
+	for _, waiting := range w.after[id] {
+		if i := w.Items[waiting]; i != nil {
+			i.After = slices.DeleteFunc(slices.Clone(i.After), func(a string) bool { return a == id })
+			touched = append(touched, i)
+		}
+	}
+	delete(w.after, id)
+	if i := w.Items[id]; i != nil && i.IsDone() {
+		delete(w.Items, id)
+	}
+	return touched
+}
+
+// Waits lists the items that one comes after and that are not done yet.
+func (w *Work) Waits(i *QueueItem) (list []string) {
+	for _, id := range i.After {
+		other := w.Items[id]
+		passed := other != nil && (other.IsDone() || other.IsDead() && w.Queue.Settings.Dead == PassDead)
+		if !passed {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// Unsettled lists those that an item comes after and of which nothing is known: they are
+// not queued yet, or done and dropped. If one is done, Settle is to be called for it.
+func (w *Work) Unsettled(i *QueueItem) (list []string) {
+	for _, id := range i.After {
+		if w.Items[id] == nil {
+			list = append(list, id)
+		}
+	}
+	return list
+}
