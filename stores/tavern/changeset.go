@@ -1,0 +1,389 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Change is what a changeset does to one document.
+type Change struct {
+	Document events.Subject // that is written, or deleted
+	Base     events.Offset  // of the revision that the change was made on; 0: there was no document
+	Overlay  events.Subject // of whose revision the content is; zero: the document is to be deleted
+	Revision events.Offset  // of that revision
+}
+
+// Changeset is a change of several documents, to be made all at once or not at all. It is
+// an item of a serial queue, with a run of kind changeset; its body names revisions of
+// overlays and has no content itself.
+type Changeset struct {
+	ID        string // "": one is made
+	Owner     string
+	Note      string
+	Changes   []Change  // 1 to 99, each of another document
+	ExpiresAt time.Time // not made any more from then on, by the log's time; zero: never
+
+	Offset events.Offset // of its turn, once it is in the queue
+}
+
+const (
+	kindChangeset = "changeset"
+	maxChanges    = 99         // documents of a transaction, and one for good measure
+	overlayPrefix = "overlay." // of attributes that say what an overlay is
+)
+
+// storedChangeset is the body of a changeset's item.
+type storedChangeset struct {
+	Note      string           `json:"note,omitempty"`
+	ExpiresAt events.Timestamp `json:"expiresAt,omitempty"`
+	Changes   []storedChange   `json:"changes"`
+	Unknown   rawjson.Members  `json:",unknown"`
+}
+
+type storedChange struct {
+	Document events.DocRef   `json:"document"`       // without a revision: that is the base
+	Base     events.Offset   `json:"base,omitempty"` // absent: there was no document
+	From     events.DocRef   `json:"from,omitempty"` // revision of an overlay; absent: the document is deleted
+	Unknown  rawjson.Members `json:",unknown"`
+}
+
+func (cs Changeset) check(namespace string) error {
+	if n := len(cs.Changes); n == 0 || n > maxChanges {
+		return &events.InvalidError{Field: "changes", Reason: fmt.Sprintf("%d documents: want 1 to %d", n, maxChanges)}
+	}
+	known := make(map[events.Subject]bool)
+	for n, c := range cs.Changes {
+		wrong := func(format string, args ...any) error {
+			return &events.InvalidError{Field: fmt.Sprintf("changes[%d]", n), Reason: fmt.Sprintf(format, args...)}
+		}
+		deletes := c.Overlay == events.Subject{}
+		switch err := c.Document.Validate(); {
+		case err != nil:
+			return wrong("%v", err)
+		case c.Document.IsSession() || c.Document.Namespace != namespace:
+			return wrong("%s is not a document of namespace %s", c.Document, namespace)
+		case known[c.Document]:
+			return wrong("%s is changed already", c.Document)
+		case deletes && c.Base == 0:
+			return wrong("%s was not there, and is to be deleted", c.Document)
+		case !deletes && (c.Revision == 0 || c.Overlay.Validate() != nil || c.Overlay.IsSession() || c.Overlay.Namespace != namespace):
+			return wrong("%s%v is not a revision of a document of namespace %s", c.Overlay, c.Revision, namespace)
+		}
+		known[c.Document] = true
+	}
+	return nil
+}
+
+func (cs Changeset) item() (Item, error) {
+	stored := storedChangeset{Note: cs.Note}
+	if !cs.ExpiresAt.IsZero() {
+		stored.ExpiresAt = events.TimestampOf(cs.ExpiresAt)
+		if _, ok := stored.ExpiresAt.Time(); !ok {
+			return Item{}, &events.InvalidError{Field: "expiresAt", Reason: fmt.Sprintf("%v cannot be written", cs.ExpiresAt)}
+		}
+	}
+	for _, c := range cs.Changes {
+		s := storedChange{Document: events.RefOf(c.Document, 0), Base: c.Base}
+		if c.Overlay != (events.Subject{}) {
+			s.From = events.RefOf(c.Overlay, c.Revision)
+		}
+		stored.Changes = append(stored.Changes, s)
+	}
+	body, err := rawjson.Marshal(stored)
+	return Item{ID: cs.ID, Owner: cs.Owner, Body: body, kind: kindChangeset}, err
+}
+
+// ChangesetIn reads the changeset that an item of a queue is. An item that is none is an
+// *events.InvalidError.
+func ChangesetIn(namespace string, it Item) (Changeset, error) {
+	wrong := func(err error) (Changeset, error) {
+		return Changeset{}, &events.InvalidError{Field: "body", Reason: fmt.Sprintf("item %q is not a changeset: %v", it.ID, err)}
+	}
+	var stored storedChangeset
+	if err := rawjson.Unmarshal(it.Body, &stored); err != nil {
+		return wrong(err)
+	}
+	cs := Changeset{ID: it.ID, Owner: it.Owner, Note: stored.Note, Offset: it.Offset}
+	if stored.ExpiresAt != "" {
+		var ok bool
+		if cs.ExpiresAt, ok = stored.ExpiresAt.Time(); !ok {
+			return wrong(fmt.Errorf("%q is not a time", stored.ExpiresAt))
+		}
+	}
+	for _, s := range stored.Changes {
+		c := Change{Base: s.Base}
+		var err error
+		if c.Document, _, err = s.Document.Parse(namespace); err == nil && s.From != "" {
+			c.Overlay, c.Revision, err = s.From.Parse(namespace)
+		}
+		if err != nil {
+			return wrong(err)
+		}
+		cs.Changes = append(cs.Changes, c)
+	}
+	if err := cs.check(namespace); err != nil {
+		return wrong(err)
+	}
+	return cs, nil
+}
+
+// Changesets is a handle on a merge queue: a serial queue of changesets. What a Queue says
+// of items is so of changesets.
+type Changesets struct{ q *Queue }
+
+// ChangesetsOf returns a handle on a merge queue, whether it exists or not.
+func ChangesetsOf(st *tally.Store, queue string) *Changesets { return &Changesets{QueueOf(st, queue)} }
+
+// Queue is the queue that the changesets are in.
+func (m *Changesets) Queue() *Queue { return m.q }
+
+// Create makes the queue, a serial one whatever the settings say.
+func (m *Changesets) Create(ctx context.Context, s QueueSettings) error {
+	s.Serial = true
+	return m.q.Create(ctx, s)
+}
+
+// Propose puts a changeset into the queue. What it names is looked at when it is applied.
+// A queue that is not serial is an *events.InvalidError, none tally.ErrNotFound.
+func (m *Changesets) Propose(ctx context.Context, cs Changeset) (Changeset, error) {
+	if err := cs.check(m.q.sub.Namespace); err != nil {
+		return cs, err
+	}
+	s, err := m.q.Settings(ctx)
+	if err != nil {
+		return cs, err
+	}
+	if !s.Serial {
+		return cs, &events.InvalidError{Field: "serial", Reason: fmt.Sprintf("queue %q is not serial", m.q.id)}
+	}
+	it, err := cs.item()
+	if err != nil {
+		return cs, err
+	}
+	it, err = m.q.Enqueue(ctx, it)
+	cs.ID, cs.Offset = it.ID, it.Offset
+	return cs, err
+}
+
+// Merge is the claim on a changeset: nobody else makes one of the queue meanwhile.
+type Merge struct {
+	*Claim
+	Changeset Changeset
+	st        *tally.Store
+}
+
+// Next claims the first changeset, as Queue.Next does. Those that are expired by then are
+// ended as that, and what is not a changeset is failed.
+func (m *Changesets) Next(ctx context.Context, worker string) (*Merge, error) {
+	return m.next(ctx, func() (*Claim, error) { return m.q.Next(ctx, worker) })
+}
+
+// TryClaim claims the first changeset if that can be done now, as Queue.TryClaim does.
+func (m *Changesets) TryClaim(ctx context.Context, worker string) (*Merge, error) {
+	return m.next(ctx, func() (*Claim, error) { return m.q.TryClaim(ctx, worker) })
+}
+
+func (m *Changesets) next(ctx context.Context, claim func() (*Claim, error)) (*Merge, error) {
+	for {
+		c, err := claim()
+		if err != nil {
+			return nil, err
+		}
+		cs, wrong := ChangesetIn(m.q.sub.Namespace, c.Item)
+		if wrong != nil {
+			if err := c.Fail(ctx, wrong.Error(), false); err != nil && !errors.Is(err, log.ErrConflict) {
+				return nil, err
+			}
+			continue
+		}
+		now, err := m.q.st.LogTime(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !cs.expired(now) {
+			return &Merge{c, cs, m.q.st}, nil
+		}
+		err = c.say(ctx, projector.OutcomeExpired, &events.RunFinished{Run: c.run, Outcome: projector.OutcomeExpired, Result: events.Raw("null"), Fence: c.Fence})
+		if err != nil && !errors.Is(err, log.ErrConflict) {
+			return nil, err
+		}
+	}
+}
+
+func (cs Changeset) expired(now time.Time) bool {
+	return !cs.ExpiresAt.IsZero() && !cs.ExpiresAt.After(now)
+}
+
+// ExpireChangeset makes the append that ends a changeset which is expired by the log's time
+// now and that nobody has claimed; ok is false if it is not so, and next then says when to
+// look again: zero, not for time alone.
+func ExpireChangeset(namespace string, q projector.Queue, i projector.QueueItem, cs Changeset, now time.Time) (part log.Part, next time.Time, ok bool, err error) {
+	switch {
+	case i.Ended != 0 || cs.ExpiresAt.IsZero():
+		return part, next, false, nil
+	case i.IsHeld(now):
+		return part, i.Due(), false, nil
+	case !cs.expired(now):
+		return part, cs.ExpiresAt, false, nil
+	}
+	part, err = stopping(namespace, q, i, &events.RunFinished{Run: i.Run, Outcome: projector.OutcomeExpired, Result: events.Raw("null"), Fence: i.Fence})
+	return part, next, err == nil, err
+}
+
+// ChangeConflict is a document that is not what a change was made on.
+type ChangeConflict struct {
+	Document events.Subject
+	Base     events.Offset // that the change was made on; 0: there was no document
+	Have     events.Offset // of the revision that there is; 0: none
+	SHA256   string        // of its content
+}
+
+// ChangesetConflictError says which documents are not what a changeset was made on. Nothing
+// of it was written, and it is claimed still: to be failed, or applied when that is mended.
+// It matches log.ErrConflict.
+type ChangesetConflictError struct {
+	Queue, Changeset string
+	Documents        []ChangeConflict // by their order in the changeset
+}
+
+func (e *ChangesetConflictError) Error() string {
+	first := e.Documents[0]
+	return fmt.Sprintf("changeset %q of queue %q: %d documents were changed meanwhile: %s is %v, not %v", e.Changeset, e.Queue, len(e.Documents), first.Document, first.Have, first.Base)
+}
+
+// Is reports whether target is log.ErrConflict.
+func (e *ChangesetConflictError) Is(target error) bool { return target == log.ErrConflict }
+
+// Apply makes the changes and finishes the changeset, all in one: each document is what the
+// change was made on, or nothing is written and the error is *ChangesetConflictError. If the
+// changeset went on to another worker, it is *FencedError. A document keeps its owner and
+// layer; content, media type, title, attributes and links are the overlay's, without the
+// attributes that begin with "overlay.", which say what it lies over. The same call again, after one of which the outcome is
+// not known, finds it applied.
+func (m *Merge) Apply(ctx context.Context) error {
+	done, err := m.finish()
+	if err != nil {
+		return err
+	}
+	err = m.st.Documents().Tx(ctx, func(tx *tally.Tx) error {
+		now, _, err := m.look(ctx, 0)
+		if err == nil && now.Fence != m.Fence {
+			err = m.fencedBy(now)
+		}
+		if err != nil {
+			return err
+		}
+		if err := m.write(ctx, tx); err != nil {
+			return err
+		}
+		tx.Append(log.Part{Subject: m.sub, Expect: log.Since(now.Last, runTypes...), Events: []events.Event{done}})
+		return nil
+	})
+	if over, ok := errors.AsType[*FencedError](err); ok && over.Outcome == "completed" {
+		ack, again := m.st.Append(ctx, m.sub, log.Since(m.Fence, runTypes...), done)
+		if again == nil && ack.Duplicate {
+			return nil // it was this claim by which it was applied
+		}
+	}
+	return err
+}
+
+// finish makes the event that says what was applied.
+func (m *Merge) finish() (events.Event, error) {
+	var applied struct {
+		Applied []string `json:"applied"`
+	}
+	for _, c := range m.Changeset.Changes {
+		applied.Applied = append(applied.Applied, c.Document.String())
+	}
+	result, err := rawjson.Marshal(applied)
+	if err != nil {
+		return events.Event{}, err
+	}
+	e, err := events.New(queueSource, m.sub, &events.RunFinished{Run: m.run, Outcome: "completed", Result: result, Fence: m.Fence})
+	e.ID = events.DerivedID("completed", m.run.String(), m.Fence.String())
+	return m.st.Stamp(e), err
+}
+
+// write has a transaction make the changes, if each document is what it was made on.
+func (m *Merge) write(ctx context.Context, tx *tally.Tx) error {
+	conflict := &ChangesetConflictError{Queue: m.q.id, Changeset: m.Changeset.ID}
+	have := make([]*tally.Document, len(m.Changeset.Changes))
+	for n, c := range m.Changeset.Changes {
+		doc, err := tx.Read(ctx, c.Document.Kind, c.Document.ID)
+		if err != nil && !errors.Is(err, tally.ErrNotFound) {
+			return err
+		}
+		is := ChangeConflict{Document: c.Document, Base: c.Base}
+		if err == nil {
+			have[n], is.Have, is.SHA256 = doc, doc.Revision.Offset, doc.Direct.SHA256
+		}
+		if is.Have != c.Base {
+			conflict.Documents = append(conflict.Documents, is)
+		}
+	}
+	if len(conflict.Documents) > 0 {
+		return conflict
+	}
+	for n, c := range m.Changeset.Changes {
+		if err := m.change(ctx, tx, c, have[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change has a transaction make one change.
+func (m *Merge) change(ctx context.Context, tx *tally.Tx, c Change, have *tally.Document) error {
+	if c.Overlay == (events.Subject{}) {
+		return tx.Delete(ctx, c.Document.Kind, c.Document.ID, "changeset")
+	}
+	from, err := m.st.Documents().ReadAt(ctx, c.Overlay.Kind, c.Overlay.ID, c.Revision.String())
+	if err != nil {
+		return err
+	}
+	meta := from.Revision.Meta
+	w := tally.Write{Data: from.Data, ContentType: from.Revision.ContentType, Title: meta.Title, Attributes: maps.Clone(meta.Attributes), Links: meta.Links, Owner: m.Changeset.Owner}
+	maps.DeleteFunc(w.Attributes, func(name, _ string) bool { return strings.HasPrefix(name, overlayPrefix) })
+	if have == nil {
+		w.Layer = meta.Layer
+		return tx.Create(ctx, c.Document.Kind, c.Document.ID, w)
+	}
+	w.Owner, w.Layer = have.Revision.Meta.Owner, have.Revision.Meta.Layer
+	return tx.Update(ctx, c.Document.Kind, c.Document.ID, w)
+}
+
+// ChangesetStatus is a changeset with what becomes of it: of State and Outcome, done is
+// applied, and dead with the outcome stopped:expired expired.
+type ChangesetStatus struct {
+	Changeset Changeset
+	Item      ItemStatus
+	Expired   bool  // its time is over, whether that was noticed or not
+	Invalid   error // why it is not a changeset
+}
+
+// List lists changesets in the order in which they are merged, as Queue.List does.
+func (m *Changesets) List(ctx context.Context, query ListQuery) (list []ChangesetStatus, next string, err error) {
+	items, next, err := m.q.List(ctx, query)
+	if err != nil {
+		return nil, "", err
+	}
+	now, err := m.q.st.LogTime(ctx)
+	for _, i := range items {
+		s := ChangesetStatus{Item: i}
+		s.Changeset, s.Invalid = ChangesetIn(m.q.sub.Namespace, i.Item)
+		s.Expired = i.Outcome == projector.OutcomeExpired || i.State != ItemDone && i.State != ItemDead && s.Changeset.expired(now)
+		list = append(list, s)
+	}
+	return list, next, err
+}

@@ -1,0 +1,204 @@
+package tavern_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// changesetKit is a merge queue with documents, and overlays of an agent over them.
+type changesetKit struct {
+	t  *testing.T
+	st *tally.Store
+	m  *tavern.Changesets
+}
+
+func (k changesetKit) doc(id string) events.Subject {
+	return events.Document(k.st.Namespace(), "doc", id)
+}
+
+func (k changesetKit) read(id string) string {
+	doc, err := k.st.Documents().Read(k.t.Context(), "doc", id)
+	if errors.Is(err, tally.ErrNotFound) {
+		return "-"
+	}
+	must(k.t, err)
+	return string(doc.Data)
+}
+
+// change makes an overlay of a document with other content.
+func (k changesetKit) change(id string, base events.Offset, text string) tavern.Change {
+	rev := need(k.st.Documents().Save(k.t.Context(), "overlay", "a1/"+id, tally.Write{Data: []byte(text), ContentType: "text/plain", Attributes: map[string]string{"overlay.base": base.String(), "lang": "en"}}))
+	return tavern.Change{Document: k.doc(id), Base: base, Overlay: events.Document(k.st.Namespace(), "overlay", "a1/"+id), Revision: rev.Offset}
+}
+
+func TestChangesets(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		t.Run("D-43 applied, refused and expired changesets are visible", func(t *testing.T) { changesetsSeen(t, st) })
+		t.Run("one after the other", func(t *testing.T) { changesetsInOrder(t, st) })
+	})
+}
+
+func changesetsSeen(t *testing.T, st *tally.Store) {
+	ctx := queueSoon(t)
+	k := changesetKit{t, st, tavern.ChangesetsOf(st, "main")}
+	if _, err := k.m.Propose(ctx, tavern.Changeset{Changes: []tavern.Change{k.change("x", 0, "x")}}); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("there is no queue: %v", err)
+	}
+	must(t, k.m.Create(ctx, tavern.QueueSettings{}))
+	a := need(st.Documents().Create(ctx, "doc", "a", tally.Write{Data: []byte("a1"), Owner: "ada"}))
+	b := need(st.Documents().Create(ctx, "doc", "b", tally.Write{Data: []byte("b1")}))
+	good := need(k.m.Propose(ctx, tavern.Changeset{ID: "good", Owner: "a1", Changes: []tavern.Change{k.change("a", a.Offset, "a2"), {Document: k.doc("b"), Base: b.Offset}, k.change("c", 0, "c1")}}))
+	stale := k.change("a", a.Offset, "a3")
+	need(k.m.Propose(ctx, tavern.Changeset{ID: "stale", Changes: []tavern.Change{k.change("d", 0, "d1"), stale, k.change("c", 0, "c2")}}))
+	need(k.m.Propose(ctx, tavern.Changeset{ID: "old", ExpiresAt: time.Now().Add(-time.Hour), Changes: []tavern.Change{k.change("e", 0, "e1")}}))
+
+	m := need(k.m.Next(ctx, "merger"))
+	if m.Changeset.ID != "good" || m.Changeset.Offset != good.Offset || len(m.Changeset.Changes) != 3 {
+		t.Errorf("%+v", m.Changeset)
+	}
+	must(t, m.Apply(ctx))
+	must(t, m.Apply(ctx)) // of which the outcome was not known
+	if got := []string{k.read("a"), k.read("b"), k.read("c")}; !slices.Equal(got, []string{"a2", "-", "c1"}) {
+		t.Errorf("%q", got)
+	}
+	if doc := need(st.Documents().Read(ctx, "doc", "a")); doc.Meta.Owner != "ada" || doc.ContentType != "text/plain" || len(doc.Meta.Attributes) != 1 || doc.Meta.Attributes["lang"] != "en" || doc.Meta.Base != a.Offset {
+		t.Errorf("%+v", doc.Revision)
+	}
+	m = need(k.m.Next(ctx, "merger"))
+	before := queueHead(t, st)
+	conflict, ok := errors.AsType[*tavern.ChangesetConflictError](m.Apply(ctx))
+	if !ok || len(conflict.Documents) != 2 || conflict.Documents[0].Document != k.doc("a") || conflict.Documents[0].SHA256 == "" || conflict.Documents[1].Document != k.doc("c") || queueHead(t, st) != before {
+		t.Errorf("%+v", conflict)
+	}
+	must(t, m.Fail(ctx, conflict.Error(), false))
+	if _, err := k.m.TryClaim(ctx, "merger"); err == nil {
+		t.Error("what is expired was handed out")
+	}
+	if got := []string{k.read("a"), k.read("c"), k.read("d"), k.read("e")}; !slices.Equal(got, []string{"a2", "c1", "-", "-"}) {
+		t.Errorf("%q", got)
+	}
+	list, _, err := k.m.List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDone, tavern.ItemDead, tavern.ItemReady}})
+	must(t, err)
+	var seen []string
+	for _, s := range list {
+		seen = append(seen, fmt.Sprint(s.Changeset.ID, " ", s.Item.Outcome, " ", s.Expired))
+	}
+	if want := []string{"good completed false", "stale failed false", "old stopped:expired true"}; !slices.Equal(seen, want) {
+		t.Errorf("%q", seen)
+	}
+	for _, wrong := range [][]tavern.Change{nil, {{Document: k.doc("a")}}, {stale, stale}, {{Document: k.doc("a"), Base: 1, Overlay: k.doc("o")}}, {{Document: events.Session("", "s"), Base: 1}}} {
+		if _, invalid := errors.AsType[*events.InvalidError](changesetRefusal(k.m.Propose(ctx, tavern.Changeset{Changes: wrong}))); !invalid {
+			t.Errorf("%+v is allowed", wrong)
+		}
+	}
+}
+
+func changesetRefusal[T any](_ T, err error) error { return err }
+
+// Eight who propose and two who merge: each changeset is made in its turn, or refused whole.
+func changesetsInOrder(t *testing.T, st *tally.Store) {
+	ctx := queueSoon(t)
+	k := changesetKit{t, st, tavern.ChangesetsOf(st, "order")}
+	must(t, k.m.Create(ctx, tavern.QueueSettings{}))
+	left := need(st.Documents().Create(ctx, "doc", "left", tally.Write{Data: []byte("0")}))
+	right := need(st.Documents().Create(ctx, "doc", "right", tally.Write{Data: []byte("0")}))
+	const n = 8
+	for i := range n { // each is made on what was there at first: one of them can be applied
+		text := fmt.Sprint(i)
+		need(k.m.Propose(ctx, tavern.Changeset{ID: text, Changes: []tavern.Change{k.change("left", left.Offset, text), k.change("right", right.Offset, text)}}))
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var order []string
+	applied := 0
+	for w := range 2 {
+		wg.Go(func() {
+			for {
+				m, err := k.m.TryClaim(ctx, fmt.Sprint("merger ", w))
+				if empty, ok := errors.AsType[*tavern.EmptyError](err); ok {
+					if empty.Claimed+empty.Waiting == 0 {
+						return
+					}
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				must(t, err)
+				mu.Lock()
+				order = append(order, m.Changeset.ID)
+				mu.Unlock()
+				err = m.Apply(ctx)
+				if conflict, ok := errors.AsType[*tavern.ChangesetConflictError](err); ok {
+					must(t, m.Fail(ctx, conflict.Error(), false))
+					continue
+				}
+				must(t, err)
+				mu.Lock()
+				applied++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if l, r := k.read("left"), k.read("right"); applied != 1 || l != r || l != "0" {
+		t.Errorf("%d were applied: %s, %s", applied, l, r)
+	}
+	if !slices.IsSorted(order) || len(order) != n {
+		t.Errorf("merged in the order %q", order)
+	}
+}
+
+// A changeset whose lease went on to another merger is not made, and one that is expired is
+// ended by whoever looks, once.
+func TestChangesetLate(t *testing.T) {
+	st, clock := queueStore(t)
+	ctx := t.Context()
+	k := changesetKit{t, st, tavern.ChangesetsOf(st, "late")}
+	must(t, k.m.Create(ctx, tavern.QueueSettings{Lease: time.Minute}))
+	need(k.m.Propose(ctx, tavern.Changeset{ID: "a", Changes: []tavern.Change{k.change("a", 0, "late")}}))
+	old := need(k.m.Propose(ctx, tavern.Changeset{ID: "b", ExpiresAt: need(st.LogTime(ctx)).Add(time.Hour), Changes: []tavern.Change{k.change("b", 0, "b")}}))
+	slow := need(k.m.Next(ctx, "slow"))
+	queueJump(t, st, clock, 2*time.Minute)
+	fast := need(k.m.Next(ctx, "fast"))
+	if fenced, ok := errors.AsType[*tavern.FencedError](slow.Apply(ctx)); !ok || fenced.Worker != "fast" || k.read("a") != "-" {
+		t.Errorf("%+v, and a is %q", fenced, k.read("a"))
+	}
+	must(t, fast.Apply(ctx))
+	if fenced, ok := errors.AsType[*tavern.FencedError](slow.Apply(ctx)); !ok || fenced.Outcome != "completed" {
+		t.Errorf("%+v", fenced)
+	}
+	w := projector.NewWork(st.Namespace(), "late", false)
+	for rec, err := range st.Log.Read(ctx, events.Range{}) {
+		must(t, err)
+		if w.Concerns(rec.Subject) {
+			w.Apply(projector.Decode(rec))
+		}
+	}
+	expire := func(at time.Time) (int, time.Time) {
+		part, next, ok, err := tavern.ExpireChangeset(st.Namespace(), w.Queue, *w.Items["b"], old, at)
+		must(t, err)
+		if !ok {
+			return 0, next
+		}
+		before := queueHead(t, st)
+		need(st.AppendAll(ctx, part))
+		return int(queueHead(t, st) - before), next
+	}
+	if n, next := expire(old.ExpiresAt.Add(-1)); n != 0 || !next.Equal(old.ExpiresAt) {
+		t.Errorf("%d, %v", n, next)
+	}
+	first, _ := expire(old.ExpiresAt)
+	second, _ := expire(old.ExpiresAt)
+	if s := need(k.m.Queue().Get(ctx, "b")); first != 1 || second != 0 || s.Outcome != projector.OutcomeExpired {
+		t.Errorf("%d, %d, %+v", first, second, s)
+	}
+}

@@ -1,0 +1,256 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Claim is an item that a worker has, until its lease is over and another one claims it. It
+// is safe for concurrent use. It holds nothing that the log has not: [Queue.Resume] makes
+// it again of the item and the fence.
+type Claim struct {
+	Item    Item
+	Attempt int           // from 1, since the item was queued, or queued again
+	Fence   events.Offset // of the run.started that is the claim; later ones are higher
+	Until   time.Time     // when the lease is over by the log's time, as it was claimed
+
+	q   *Queue
+	run events.RunRef
+	sub events.Subject // whose records are about the item: its own session, or a serial queue's
+
+	mu   sync.Mutex
+	last events.Offset // the newest of them that this worker knows
+}
+
+// runTypes are the types of events that change who has an item.
+var runTypes = []string{events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished}
+
+// EmptyError says that a queue has nothing to hand out now.
+type EmptyError struct {
+	Queue   string
+	OnEmpty string    // the queue's instruction for this, as it is now; "": none
+	Claimed int       // items that others have
+	Waiting int       // items that are not due, or come after others
+	Dead    int       // items that are not tried again
+	Next    time.Time // when the next one is due, or a lease is over, by the log's time; zero: time alone changes nothing
+}
+
+func (e *EmptyError) Error() string {
+	return fmt.Sprintf("queue %q has nothing to hand out: %d claimed, %d waiting, %d dead", e.Queue, e.Claimed, e.Waiting, e.Dead)
+}
+
+// Next waits until an item is free and claims it: one that is not done, that nobody has, or
+// whose lease is over, that is due, and for which those that it comes after are done. The
+// highest priority goes first, then the order of the log; a serial queue has one claim at a
+// time, in the order of the log alone. While workers of other processes are often faster,
+// each takes one of the first by chance, within one priority. An item whose attempts are
+// used up is dead, and not handed out.
+//
+// When ctx is done its error is returned. Then, and if no answer came (log.ErrUnknown), an
+// item may have been claimed all the same: it is free again when the lease is over.
+func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
+	b, err := q.attend(ctx, worker)
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p, wait := b.pick(worker)
+		if wait == nil {
+			if c, err := q.claim(ctx, b, p, worker); c != nil || err != nil {
+				return c, err
+			}
+			continue
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			b.quit(wait)
+		case <-b.gone:
+			return nil, fmt.Errorf("queue %q: %w", q.id, b.followed)
+		}
+	}
+}
+
+// TryClaim claims an item as Next does, if one is free now. If none is, the error is
+// *EmptyError, which has the queue's instruction for this as it is now.
+func (q *Queue) TryClaim(ctx context.Context, worker string) (*Claim, error) {
+	b, err := q.attend(ctx, worker)
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	for {
+		if err := b.catchUp(ctx); err != nil {
+			return nil, err
+		}
+		p, wait := b.pick(worker)
+		if wait != nil {
+			b.quit(wait)
+			return nil, b.empty()
+		}
+		if c, err := q.claim(ctx, b, p, worker); c != nil || err != nil {
+			return c, err
+		}
+	}
+}
+
+func (q *Queue) attend(ctx context.Context, worker string) (*board, error) {
+	if worker == "" || !utf8.ValidString(worker) {
+		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q names nobody", worker)}
+	}
+	return q.enter(ctx)
+}
+
+// empty says what there is of items that cannot be handed out.
+func (b *board) empty() *EmptyError {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := &EmptyError{Queue: b.queue.id, OnEmpty: b.work.Queue.OnEmpty}
+	now := b.nowLocked()
+	for _, i := range b.work.Items {
+		_, taken := b.flight[i.ID]
+		switch {
+		case i.IsDead():
+			e.Dead++
+		case taken || i.IsHeld(now):
+			e.Claimed++
+		default:
+			e.Waiting++
+		}
+	}
+	if first := b.timed.first(); first != nil {
+		e.Next = time.UnixMilli(first.due)
+	}
+	return e
+}
+
+// claim claims an item that was picked. No claim and no error: somebody was faster, or the
+// item is dead now.
+func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*Claim, error) {
+	var err error
+	if p.item.Attempts >= p.queue.Settings.Attempts() {
+		return nil, q.bury(ctx, b, p)
+	}
+	if p.body == nil {
+		p.body = new(Item)
+		if *p.body, err = q.readItem(ctx, p.item); err != nil {
+			return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
+		}
+	}
+	c := &Claim{Item: *p.body, Attempt: p.item.Attempts + 1, Until: p.now.Add(p.queue.Settings.LeaseTime()).Truncate(time.Millisecond), q: q, run: p.item.Run}
+	c.sub = q.lifeOf(p.item.ID, p.queue.Settings.Serial)
+	e, err := events.New(q.st.Source(), c.sub, &events.RunStarted{Run: c.run, Worker: worker, Attempt: int64(c.Attempt), LeaseUntil: c.Until.UnixMilli()})
+	if err != nil {
+		return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
+	}
+	e = q.st.Stamp(e)
+	ack, err := q.st.Append(ctx, c.sub, p.expect(), e)
+	if errors.Is(err, log.ErrUnknown) && ctx.Err() == nil {
+		ack, err = q.claimed(ctx, c.sub, p, e.ID, err)
+	}
+	if err != nil {
+		return nil, q.beaten(ctx, b, p, err)
+	}
+	b.took(p.item.ID, ack.Last)
+	c.Fence, c.last = ack.Last, ack.Last
+	return c, nil
+}
+
+// lifeOf names the session that has the records of who does an item.
+func (q *Queue) lifeOf(id string, serial bool) events.Subject {
+	if serial {
+		return q.sub
+	}
+	return q.itemSubject(id)
+}
+
+// expect is what a claim rests on: that nobody was faster.
+func (p picked) expect() log.Expect {
+	if p.queue.Settings.Serial {
+		return log.Since(max(p.queue.LastRun, p.item.At), runTypes...)
+	}
+	return log.At(p.item.Last)
+}
+
+// claimed looks for a claim of which nobody said whether it is stored.
+func (q *Queue) claimed(ctx context.Context, sub events.Subject, p picked, id string, unknown error) (log.Ack, error) {
+	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: sub, After: max(p.item.Last, p.queue.LastRun), Buffered: true}) {
+		if err != nil {
+			return log.Ack{}, errors.Join(unknown, err)
+		}
+		if rec.ID == id {
+			return log.Ack{First: rec.Offset, Last: rec.Offset}, nil
+		}
+	}
+	return log.Ack{}, unknown
+}
+
+// beaten puts an item back that could not be claimed. That others were faster is not an error.
+func (q *Queue) beaten(ctx context.Context, b *board, p picked, err error) error {
+	conflict, ok := errors.AsType[*log.ConflictError](err)
+	switch {
+	case ok && conflict.Have != 0:
+		return b.missed(ctx, p.item.ID, conflict.Have)
+	case errors.Is(err, log.ErrConflict): // by whom is not known
+		err = b.catchUp(ctx)
+		return errors.Join(err, b.missed(ctx, p.item.ID, 1))
+	}
+	return errors.Join(err, b.missed(ctx, p.item.ID, 0))
+}
+
+// bury ends an item whose attempts are used up.
+func (q *Queue) bury(ctx context.Context, b *board, p picked) error {
+	part, err := burial(q.sub.Namespace, p.queue, p.item, p.now)
+	if err != nil {
+		return errors.Join(err, b.missed(ctx, p.item.ID, 0))
+	}
+	ack, err := q.st.Append(ctx, part.Subject, part.Expect, part.Events...)
+	if err != nil {
+		return q.beaten(ctx, b, p, err)
+	}
+	b.took(p.item.ID, ack.Last)
+	return nil
+}
+
+// Resume returns the claim on an item that has a fence, whoever made it: of a worker that
+// began anew. If it is not in effect any more, the error is *FencedError.
+func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*Claim, error) {
+	found, err := q.find(ctx, item)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claim{Fence: fence, q: q, run: found.item.Run, sub: q.lifeOf(item, found.queue.Settings.Serial)}
+	if c.Item, err = q.readItem(ctx, found.item); err != nil {
+		return nil, err
+	}
+	rec, err := q.st.Log.Record(ctx, fence)
+	if err != nil {
+		return nil, err
+	}
+	started, ok := projector.Decode(rec).Payload.(*events.RunStarted)
+	if !ok || rec.Subject != c.sub || started.Run != c.run {
+		return nil, &events.InvalidError{Field: "fence", Reason: fmt.Sprintf("%v is not a claim on item %q of queue %q", fence, item, q.id)}
+	}
+	c.Attempt, c.Until = int(started.Attempt), time.UnixMilli(started.LeaseUntil)
+	now, _, err := c.look(ctx, 0)
+	if err == nil && now.Fence != fence {
+		err = c.fencedBy(now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.last, c.Until = now.Last, time.UnixMilli(now.Until)
+	return c, nil
+}

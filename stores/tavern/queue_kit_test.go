@@ -1,0 +1,78 @@
+package tavern_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// queueClock is the clock of a log, which a test sets.
+type queueClock struct{ ahead atomic.Int64 }
+
+func (c *queueClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// queueStore is a store in memory whose clock a test sets.
+func queueStore(t *testing.T) (*tally.Store, *queueClock) {
+	t.Helper()
+	c := new(queueClock)
+	l := need(log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{Now: c.now}), log.Config{Now: c.now}))
+	st := need(tally.Open(t.Context(), l, tally.Config{}))
+	t.Cleanup(func() { must(t, st.Close()) })
+	return st, c
+}
+
+// queueJump sets the log's time forth: a record is dated by it.
+func queueJump(t *testing.T, st *tally.Store, c *queueClock, by time.Duration) {
+	t.Helper()
+	c.ahead.Add(int64(by))
+	need(st.Session("elsewhere").AppendTurns(t.Context(), events.MainThread, []byte(`"later"`)))
+}
+
+func queueItems(n int) []tavern.Item {
+	list := make([]tavern.Item, n)
+	for i := range list {
+		list[i] = tavern.Item{ID: fmt.Sprintf("i%04d", i), Body: fmt.Appendf(nil, `{"n":%d}`, i)}
+	}
+	return list
+}
+
+// queueIDs names the items of a list with their states.
+func queueIDs(list []tavern.ItemStatus) (ids []string) {
+	for _, s := range list {
+		ids = append(ids, s.ID+" "+string(s.State))
+	}
+	return ids
+}
+
+// queueSoon is a context that ends if nothing happens.
+func queueSoon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// queueNone checks that there is nothing to hand out, and returns what the worker is told.
+func queueNone(t *testing.T, q *tavern.Queue) *tavern.EmptyError {
+	t.Helper()
+	c, err := q.TryClaim(t.Context(), "nobody")
+	empty, ok := errors.AsType[*tavern.EmptyError](err)
+	if !ok {
+		t.Fatalf("there is a claim %+v, %v", c, err)
+	}
+	return empty
+}
+
+// queueOpen counts the items that are to be done.
+func queueOpen(ctx context.Context, q *tavern.Queue) (int, error) {
+	list, _, err := q.List(ctx, tavern.ListQuery{})
+	return len(list), err
+}

@@ -1,0 +1,585 @@
+package tavern
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// board is what a process knows of a queue: the fold of what the log has of it, kept up to
+// date by following, without what is done, and in the order in which items are handed out.
+// All handles on the queue share it. Nothing rests on it: a claim is decided by the log, and
+// whoever was mistaken is told.
+type board struct {
+	st    *tally.Store
+	queue *Queue
+	users int           // guarded by boards
+	idle  *time.Timer   // likewise: closes the board if nobody uses it for a while
+	gone  chan struct{} // closed when nothing is followed any more
+
+	reading sync.Mutex // of who reads up to the end of the log
+
+	mu       sync.Mutex // guards what follows
+	work     *projector.Work
+	at       events.Offset // folded up to here
+	newest   time.Time     // the log's time: of the newest record that was seen,
+	since    time.Time     // and when that was, by the clock that nobody sets
+	slots    map[string]*slot
+	ready    slotHeap
+	timed    slotHeap
+	flight   map[string]events.Offset // items that a worker of this process claims; once it is known, the offset from which on the log says what became of them
+	bodies   map[string]Item          // small ones of what is to be done
+	room     int                      // for those, in bytes
+	ask      map[string]bool          // items that others come after and of which nothing is known
+	waiting  []chan struct{}          // workers, first come first
+	contest  int                      // how often others were faster, lately
+	timer    *time.Timer
+	stop     context.CancelFunc // of the follow; nil: none
+	followed error              // why it ended
+}
+
+const (
+	lingering  = 30 * time.Second // a board that nobody uses is kept for a while
+	mostBodies = 16 << 20         // bytes of bodies that a board keeps
+	smallBody  = 64 << 10
+	mostChoice = 64 // of free items a worker chooses one, if others are faster
+)
+
+// boards are those of this process.
+var boards = struct {
+	sync.Mutex
+	of map[boardKey]*board
+}{of: make(map[boardKey]*board)}
+
+type boardKey struct {
+	store *log.Log
+	sub   events.Subject
+}
+
+// enter returns the board of a queue as of some time after the call began. leave is to be
+// called when it is not used any more.
+func (q *Queue) enter(ctx context.Context) (*board, error) {
+	if err := q.sub.Validate(); err != nil {
+		return nil, err
+	}
+	key := boardKey{q.st.Log, q.sub}
+	boards.Lock()
+	b := boards.of[key]
+	if b == nil {
+		b = newBoard(q)
+		boards.of[key] = b
+	}
+	b.users++
+	boards.Unlock()
+	if err := b.start(ctx); err != nil {
+		b.leave()
+		return nil, err
+	}
+	return b, nil
+}
+
+func newBoard(q *Queue) *board {
+	b := &board{st: q.st, queue: q, gone: make(chan struct{}), slots: make(map[string]*slot), flight: make(map[string]events.Offset), ask: make(map[string]bool),
+		bodies: make(map[string]Item), room: mostBodies, work: projector.NewWork(q.sub.Namespace, q.id, true)}
+	b.ready.less = func(x, y *slot) bool { return b.work.Queue.CompareTurn(x.item, y.item) < 0 }
+	b.timed.less = func(x, y *slot) bool {
+		return cmp.Or(cmp.Compare(x.due, y.due), x.item.ComparePlace(y.item)) < 0
+	}
+	return b
+}
+
+// leave says that a caller does not use the board any more.
+func (b *board) leave() {
+	boards.Lock()
+	defer boards.Unlock()
+	if b.users--; b.users > 0 {
+		return
+	}
+	if b.idle == nil {
+		b.idle = time.AfterFunc(lingering, b.close)
+		return
+	}
+	b.idle.Reset(lingering)
+}
+
+// close forgets the board if nobody uses it.
+func (b *board) close() {
+	boards.Lock()
+	defer boards.Unlock()
+	if b.users == 0 {
+		b.forget()
+	}
+}
+
+// forget takes the board from those of this process. The caller holds boards.
+func (b *board) forget() {
+	key := boardKey{b.st.Log, b.queue.sub}
+	if boards.of[key] == b {
+		delete(boards.of, key)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stop != nil {
+		b.stop()
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+}
+
+// start has the board follow the log, from its first use on.
+func (b *board) start(ctx context.Context) error {
+	b.mu.Lock()
+	started := b.stop != nil
+	b.mu.Unlock()
+	if started {
+		return nil
+	}
+	if err := b.catchUp(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stop == nil {
+		var life context.Context
+		life, b.stop = context.WithCancel(context.Background()) // until nobody uses it, or the log is closed
+		go b.follow(life, b.at)
+	}
+	return nil
+}
+
+// catchUp folds what is durable by now.
+func (b *board) catchUp(ctx context.Context) error {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	head, err := b.st.Log.Durable(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := b.st.LogTime(ctx)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	after := b.at
+	b.saw(now)
+	b.mu.Unlock()
+	if after == 0 {
+		if after, err = b.first(ctx, head); err != nil {
+			return err
+		}
+	}
+	if after < head {
+		r := events.Range{Namespace: b.queue.sub.Namespace, Kind: events.KindSession, After: after, Upto: head}
+		if err := b.fold(ctx, b.st.Log.Read(ctx, r)); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	b.at = max(b.at, head)
+	b.mu.Unlock()
+	return b.settle(ctx)
+}
+
+// first returns the offset before the queue's first record: nothing is known of it before.
+func (b *board) first(ctx context.Context, head events.Offset) (events.Offset, error) {
+	for rec, err := range b.st.Log.Read(ctx, events.Range{Subject: b.queue.sub, Upto: max(head, 1), Limit: 1}) {
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			return damage.Offset - 1, nil
+		}
+		return rec.Offset - min(rec.Offset, 1), err
+	}
+	return head, nil
+}
+
+// follow folds what comes.
+func (b *board) follow(life context.Context, after events.Offset) {
+	r := events.Range{Namespace: b.queue.sub.Namespace, Kind: events.KindSession, After: after}
+	err := b.fold(life, b.st.Log.Follow(life, r))
+	boards.Lock()
+	b.forget()
+	boards.Unlock()
+	b.mu.Lock()
+	b.followed = cmp.Or(err, error(log.ErrUnavailable))
+	b.mu.Unlock()
+	close(b.gone)
+}
+
+// fold folds records as they come. Those that cannot be read say nothing.
+func (b *board) fold(ctx context.Context, records iter.Seq2[events.Record, error]) error {
+	for rec, err := range records {
+		if err == nil && b.work.Concerns(rec.Subject) {
+			rec, err = projector.Resolve(ctx, b.st.Log, rec, b.st.MaxValue())
+		}
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if b.take(rec) {
+			if err := b.settle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take folds a record that follows the last one. It reports whether there is something to
+// be asked.
+func (b *board) take(rec events.Record) (ask bool) {
+	var f projector.Fact
+	concerns := b.work.Concerns(rec.Subject)
+	if concerns {
+		f = projector.Decode(rec)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.saw(rec.Recorded) {
+		b.expire()
+		b.arm()
+		b.wake()
+	}
+	if rec.Offset <= b.at {
+		return false
+	}
+	b.at = rec.Offset
+	if !concerns {
+		return false
+	}
+	for _, i := range b.work.Apply(f) {
+		if i.At == rec.Offset {
+			b.keepBody(f, i)
+		}
+		b.place(i)
+	}
+	if rec.Type == events.TypeSessionCreated || rec.Type == events.TypeSessionUpdated {
+		b.sort()
+	}
+	for id, at := range b.flight {
+		if i := b.work.Items[id]; at != 0 && at <= b.at && i != nil {
+			b.place(i)
+		}
+	}
+	b.wake()
+	return len(b.ask) > 0
+}
+
+// sort places all items anew: the order may be another one. The caller holds mu.
+func (b *board) sort() {
+	b.ready.list, b.timed.list = nil, nil
+	for _, s := range b.slots {
+		s.in = nil
+	}
+	for _, i := range b.work.Items {
+		b.place(i)
+	}
+}
+
+// keepBody keeps the body of a new item, if it is small.
+func (b *board) keepBody(f projector.Fact, i *projector.QueueItem) {
+	if n := len(f.Data); n <= smallBody && n <= b.room {
+		b.bodies[i.ID] = itemIn(f, *i)
+		b.room -= len(b.bodies[i.ID].Body)
+	}
+}
+
+func (b *board) dropBody(id string) {
+	if it, ok := b.bodies[id]; ok {
+		b.room += len(it.Body)
+		delete(b.bodies, id)
+	}
+}
+
+// saw notes the time of a record, and reports whether it is later than it was thought to
+// be. The caller holds mu.
+func (b *board) saw(recorded time.Time) bool {
+	if !b.newest.IsZero() && !recorded.After(b.nowLocked()) {
+		return false
+	}
+	b.newest, b.since = recorded, time.Now()
+	return true
+}
+
+func (b *board) nowLocked() time.Time { return b.newest.Add(time.Since(b.since)) }
+
+// place puts an item where it belongs by now. The caller holds mu.
+func (b *board) place(i *projector.QueueItem) {
+	s := b.slots[i.ID]
+	if s != nil {
+		s.leave()
+	}
+	at, taken := b.flight[i.ID]
+	if taken && (at == 0 || at > b.at) {
+		return // the log says soon what becomes of it
+	}
+	delete(b.flight, i.ID)
+	if b.work.Items[i.ID] != i || i.Ended != 0 {
+		delete(b.slots, i.ID)
+		b.dropBody(i.ID)
+		return
+	}
+	if s == nil {
+		s = &slot{item: i}
+		b.slots[i.ID] = s
+	}
+	if waits := b.work.Waits(i); i.Fence == 0 && len(waits) > 0 {
+		for _, id := range b.work.Unsettled(i) {
+			b.ask[id] = true
+		}
+		return
+	}
+	due := i.Due()
+	if due.IsZero() || !due.After(b.nowLocked()) {
+		heap.Push(&b.ready, s)
+		return
+	}
+	s.due = due.UnixMilli()
+	heap.Push(&b.timed, s)
+	b.arm()
+}
+
+// settle asks the log about items that others come after and that are not queued, as far
+// as is known: they may be done. What is not will be seen when it is.
+func (b *board) settle(ctx context.Context) error {
+	b.mu.Lock()
+	ask := b.ask
+	b.ask = make(map[string]bool)
+	serial := b.work.Queue.Settings.Serial
+	b.mu.Unlock()
+	for id := range ask {
+		done, err := b.queue.isDone(ctx, id, serial)
+		if err != nil {
+			return err
+		}
+		if !done {
+			continue
+		}
+		b.mu.Lock()
+		for _, i := range b.work.Settle(id) {
+			b.place(i)
+		}
+		b.wake()
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// arm sets the timer to when something is due next. The caller holds mu.
+func (b *board) arm() {
+	first := b.timed.first()
+	if first == nil {
+		return
+	}
+	wait := max(0, time.UnixMilli(first.due).Sub(b.nowLocked())) + time.Millisecond
+	if b.timer == nil {
+		b.timer = time.AfterFunc(wait, b.ring)
+		return
+	}
+	b.timer.Reset(wait)
+}
+
+// ring is when something is due.
+func (b *board) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire()
+	b.arm()
+	b.wake()
+}
+
+// expire puts what is due by now where it belongs. The caller holds mu.
+func (b *board) expire() {
+	now := b.nowLocked().UnixMilli()
+	for s := b.timed.first(); s != nil && s.due <= now; s = b.timed.first() {
+		b.place(s.item)
+		if s.in == &b.timed {
+			return // not yet, by less than a millisecond
+		}
+	}
+}
+
+// mayHand reports whether there is something to hand out. The caller holds mu.
+func (b *board) mayHand() bool {
+	if b.ready.first() == nil {
+		return false
+	}
+	open := b.work.Items[b.work.Queue.Open]
+	return !b.work.Queue.Settings.Serial || len(b.flight) == 0 && (open == nil || !open.IsHeld(b.nowLocked()))
+}
+
+// wake lets the worker go on that waits longest, if there is something for it. It wakes
+// the next one when it has taken that. The caller holds mu.
+func (b *board) wake() {
+	if len(b.waiting) > 0 && b.mayHand() {
+		close(b.waiting[0])
+		b.waiting = b.waiting[1:]
+	}
+}
+
+// picked is an item that a worker may claim, with what is known of it and its queue.
+type picked struct {
+	item  projector.QueueItem
+	queue projector.Queue
+	now   time.Time
+	body  *Item // nil: not known
+}
+
+// pick takes an item for a worker, which is to say then what became of it (missed, took).
+// If there is none, wait is closed when it is worth to look again.
+func (b *board) pick(worker string) (p picked, wait chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire()
+	if !b.mayHand() {
+		wait = make(chan struct{})
+		b.waiting = append(b.waiting, wait)
+		return p, wait
+	}
+	s := b.choose(worker)
+	i := s.item
+	b.flight[i.ID] = 0
+	p = picked{item: *i, queue: b.work.Queue, now: b.nowLocked()}
+	if it, ok := b.bodies[i.ID]; ok {
+		p.body = &it
+	}
+	b.wake()
+	return p, nil
+}
+
+// choose takes an item from those that are ready: the first one, or, while workers
+// elsewhere are often faster, one of the first by chance, but always the same one for a
+// worker. The caller holds mu.
+func (b *board) choose(worker string) *slot {
+	best := heap.Pop(&b.ready).(*slot)
+	if b.contest == 0 || b.work.Queue.Settings.Serial {
+		return best
+	}
+	list := []*slot{best}
+	for len(list) < min(1+b.contest, mostChoice) {
+		s := b.ready.first()
+		if s == nil || s.item.Priority != best.item.Priority {
+			break
+		}
+		list = append(list, heap.Pop(&b.ready).(*slot))
+	}
+	for _, s := range list {
+		if chance(worker, s.item.ID) < chance(worker, best.item.ID) {
+			best = s
+		}
+	}
+	for _, s := range list {
+		if s != best {
+			heap.Push(&b.ready, s)
+		}
+	}
+	return best
+}
+
+// chance is a number for a worker and an item.
+func chance(worker, item string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d:%s%s", len(worker), worker, item)
+	return h.Sum64()
+}
+
+// quit withdraws a worker that waits. If it was woken, the next one is.
+func (b *board) quit(wait chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n, w := range b.waiting {
+		if w == wait {
+			b.waiting = append(b.waiting[:n], b.waiting[n+1:]...)
+			return
+		}
+	}
+	b.wake()
+}
+
+// took says that an item's state is that of a record which the log has by now.
+func (b *board) took(id string, at events.Offset) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.contest = max(0, b.contest-1)
+	b.landed(id, at)
+}
+
+// landed ends the flight of an item, at once or when the record at an offset is folded.
+// The caller holds mu.
+func (b *board) landed(id string, at events.Offset) {
+	if _, ok := b.flight[id]; !ok {
+		return
+	}
+	if b.flight[id] = max(at, 1); at <= b.at {
+		if i := b.work.Items[id]; i != nil {
+			b.place(i)
+		} else {
+			delete(b.flight, id)
+		}
+	}
+	b.wake()
+}
+
+// missed says that an item could not be claimed: somebody was faster, with a record at an
+// offset, or something went wrong, 0.
+func (b *board) missed(ctx context.Context, id string, at events.Offset) error {
+	b.mu.Lock()
+	if at > b.at {
+		b.contest = min(b.contest+1, mostChoice)
+		b.landed(id, at)
+		b.mu.Unlock()
+		return nil
+	}
+	var base projector.QueueItem
+	i := b.work.Items[id]
+	if i != nil {
+		base = *i
+	}
+	serial := b.work.Queue.Settings.Serial
+	b.mu.Unlock()
+	var err error
+	if i != nil && at != 0 && !serial {
+		err = b.look(ctx, i, base) // records that came before the item, perhaps
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.landed(id, 0)
+	return err
+}
+
+// look reads the session of an item anew.
+func (b *board) look(ctx context.Context, i *projector.QueueItem, fresh projector.QueueItem) error {
+	fresh.Attempts, fresh.Series, fresh.Last, fresh.Ended, fresh.Outcome, fresh.Error = 0, 0, 0, 0, "", ""
+	fresh.Fence, fresh.Worker, fresh.Until = 0, "", 0
+	for rec, err := range b.st.Log.Read(ctx, events.Range{Subject: b.queue.itemSubject(i.ID)}) {
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			fresh.Last = damage.Offset
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		fresh.Apply(projector.Decode(rec))
+		fresh.Last = rec.Offset
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.work.Items[i.ID] == i && fresh.Last > i.Last {
+		after := i.After
+		*i = fresh
+		i.After = after
+	}
+	return nil
+}

@@ -1,0 +1,529 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// ItemState says what may happen to an item next.
+type ItemState string
+
+// States of items. An item whose lease is over is ready; one that was handed out too often
+// is ready until somebody notices, and then dead.
+const (
+	ItemReady   ItemState = "ready"   // it is handed out to the next worker
+	ItemClaimed ItemState = "claimed" // a worker has it
+	ItemWaiting ItemState = "waiting" // it is not due, or comes after others
+	ItemDone    ItemState = "done"    // it was completed
+	ItemDead    ItemState = "dead"    // it is not tried again
+)
+
+// ItemStatus is an item with what becomes of it.
+type ItemStatus struct {
+	Item
+	State    ItemState
+	Attempts int           // made, since it was queued or queued again, without those that were given back
+	Worker   string        // who has it
+	Fence    events.Offset // of the claim in effect, 0: none
+	Until    time.Time     // when its lease is over, by the log's time
+	Waits    []string      // of After, those that are not done
+	Outcome  string        // of what ended it: completed, failed, stopped:dead, ...
+	Error    string        // of the last attempt that failed, cut to 512 bytes
+	Tries    []Try         // each attempt, oldest first: of Get, and of dead items in a list
+}
+
+// Try is an attempt at an item.
+type Try struct {
+	Attempt int64
+	Worker  string
+	Fence   events.Offset
+	At      time.Time // when it was recorded
+	Outcome string    // completed, failed, released, stopped:...; lost: its lease was over; "": under way
+	Error   string    // why it failed
+	Result  []byte    // JSON, of one that was completed
+	Late    []Late    // what was said when the item was another's by then
+}
+
+// Late is what a worker reported that had lost its item. It has no effect.
+type Late struct {
+	At      events.Offset
+	Outcome string
+	Result  []byte // JSON; of a failure the cause as a string
+}
+
+// ListQuery selects items of a queue.
+type ListQuery struct {
+	States []ItemState // none: all but done
+	Limit  int         // of the page; 0: no limit
+	After  string      // what the page before gave as its end; "": the first page
+}
+
+// List lists items in the order in which they are handed out, the highest priority first,
+// of equals (and all, if the queue is serial) by the log. With done among the states that
+// is the order of the log alone, and a page reads that much of the queue. next is where the
+// next page begins, "" if nothing is left. Everybody who lists a queue as of one offset
+// gets the same list.
+func (q *Queue) List(ctx context.Context, query ListQuery) (list []ItemStatus, next string, err error) {
+	b, err := q.enter(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer b.leave()
+	if err := b.catchUp(ctx); err != nil {
+		return nil, "", err
+	}
+	states := query.States
+	if len(states) == 0 {
+		states = []ItemState{ItemReady, ItemClaimed, ItemWaiting, ItemDead}
+	}
+	if slices.Contains(states, ItemDone) {
+		list, next, err = q.listAll(ctx, b, states, query)
+	} else {
+		list, next, err = b.listOpen(states, query)
+	}
+	for n := range list {
+		if err == nil {
+			err = q.fill(ctx, &list[n])
+		}
+	}
+	return list, next, err
+}
+
+// fill reads what a list says of an item that is not in the state.
+func (q *Queue) fill(ctx context.Context, s *ItemStatus) error {
+	if s.Body == nil {
+		it, err := q.readItem(ctx, projector.QueueItem{ID: s.ID, At: s.Offset, Index: s.index, Run: events.RunRef{Kind: s.kind, ID: s.ID}, Owner: s.Owner, Priority: s.Priority, DueAt: events.TimestampOf(s.DueAt)})
+		if err != nil {
+			return err
+		}
+		s.Body, s.After = it.Body, it.After
+	}
+	if s.State != ItemDead {
+		return nil
+	}
+	tries, err := q.tries(ctx, s)
+	s.Tries = tries
+	return err
+}
+
+// listPlace is where an item is in a list.
+type listPlace struct {
+	first  int // 9 less the priority; 0 in the order of the log
+	offset events.Offset
+	index  int
+}
+
+func (p listPlace) String() string {
+	return fmt.Sprintf("%d.%d.%d", p.first, uint64(p.offset), p.index)
+}
+
+func listPlaceOf(text string) (p listPlace, err error) {
+	if text == "" {
+		return listPlace{index: -1}, nil
+	}
+	parts, numbers := strings.Split(text, "."), [3]uint64{}
+	for n, part := range parts {
+		if n > 2 || err != nil {
+			break
+		}
+		numbers[n], err = strconv.ParseUint(part, 10, 53)
+	}
+	if err != nil || len(parts) != 3 {
+		return p, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", text)}
+	}
+	return listPlace{int(numbers[0]), events.Offset(numbers[1]), int(numbers[2])}, nil
+}
+
+func (p listPlace) before(o listPlace) bool {
+	switch {
+	case p.first != o.first:
+		return p.first < o.first
+	case p.offset != o.offset:
+		return p.offset < o.offset
+	}
+	return p.index < o.index
+}
+
+// listOpen lists items that are not done.
+func (b *board) listOpen(states []ItemState, query ListQuery) (list []ItemStatus, next string, err error) {
+	after, err := listPlaceOf(query.After)
+	if err != nil {
+		return nil, "", err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire()
+	items := slices.SortedFunc(maps.Values(b.work.Items), b.work.Queue.CompareTurn)
+	for _, i := range items {
+		at := b.placeIn(i)
+		if !after.before(at) || !slices.Contains(states, b.state(i)) {
+			continue
+		}
+		if query.Limit > 0 && len(list) == query.Limit {
+			return list, next, nil
+		}
+		list = append(list, b.status(i))
+		next = at.String()
+	}
+	return list, "", nil
+}
+
+func (b *board) placeIn(i *projector.QueueItem) listPlace {
+	if b.work.Queue.Settings.Serial {
+		return listPlace{0, i.At, i.Index}
+	}
+	return listPlace{9 - i.Priority, i.At, i.Index}
+}
+
+// state says what may happen to an item next. The caller holds mu.
+func (b *board) state(i *projector.QueueItem) ItemState {
+	now := b.nowLocked()
+	switch {
+	case i.IsDone():
+		return ItemDone
+	case i.IsDead():
+		return ItemDead
+	case i.IsHeld(now):
+		return ItemClaimed
+	case i.Fence == 0 && (len(b.work.Waits(i)) > 0 || i.Due().After(now)):
+		return ItemWaiting
+	}
+	return ItemReady
+}
+
+// status is what is known of an item here. The caller holds mu.
+func (b *board) status(i *projector.QueueItem) ItemStatus {
+	s := statusOf(*i)
+	s.State = b.state(i)
+	if s.State == ItemWaiting {
+		s.Waits = b.work.Waits(i)
+	}
+	if s.State != ItemClaimed {
+		s.Worker, s.Fence, s.Until = "", 0, time.Time{}
+	}
+	if it, ok := b.bodies[i.ID]; ok {
+		s.Item = it
+	}
+	s.index = i.Index
+	return s
+}
+
+func statusOf(i projector.QueueItem) ItemStatus {
+	s := ItemStatus{Item: Item{ID: i.ID, Owner: i.Owner, After: i.After, Priority: i.Priority, Offset: i.At, kind: i.Run.Kind, index: i.Index},
+		Attempts: i.Attempts, Worker: i.Worker, Fence: i.Fence, Outcome: i.Outcome, Error: i.Error}
+	s.DueAt, _ = i.DueAt.Time()
+	if i.Until != 0 {
+		s.Until = time.UnixMilli(i.Until)
+	}
+	if i.IsDone() {
+		s.State = ItemDone
+	}
+	return s
+}
+
+// listAll lists items in the order of the log, those that are done too.
+func (q *Queue) listAll(ctx context.Context, b *board, states []ItemState, query ListQuery) (list []ItemStatus, next string, err error) {
+	after, err := listPlaceOf(query.After)
+	if err != nil {
+		return nil, "", err
+	}
+	for turn, err := range q.turns(ctx, after.offset-min(after.offset, 1)) {
+		if err != nil {
+			return nil, "", err
+		}
+		at := listPlace{0, turn.At, turn.Index}
+		if !after.before(at) {
+			continue
+		}
+		s, err := q.statusAt(ctx, b, turn)
+		if err != nil {
+			return nil, "", err
+		}
+		if !slices.Contains(states, s.State) {
+			continue
+		}
+		if query.Limit > 0 && len(list) == query.Limit {
+			return list, next, nil
+		}
+		list, next = append(list, s), at.String()
+	}
+	return list, "", nil
+}
+
+// turns yields the items that were put into the queue behind an offset, as they were then.
+func (q *Queue) turns(ctx context.Context, after events.Offset) func(func(*projector.QueueItem, error) bool) {
+	return func(yield func(*projector.QueueItem, error) bool) {
+		seen := make(map[string]bool)
+		for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.sub, After: after}) {
+			if err == nil {
+				rec, err = projector.Resolve(ctx, q.st.Log, rec, q.st.MaxValue())
+			}
+			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+				continue
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, i := range projector.ItemsIn(projector.Decode(rec)) {
+				if seen[i.ID] {
+					continue
+				}
+				seen[i.ID] = true
+				if !yield(i, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// statusAt is the status of an item of which the turn was found: one that is not in the
+// state is done.
+func (q *Queue) statusAt(ctx context.Context, b *board, turn *projector.QueueItem) (ItemStatus, error) {
+	b.mu.Lock()
+	i := b.work.Items[turn.ID]
+	serial := b.work.Queue.Settings.Serial
+	if i != nil {
+		defer b.mu.Unlock()
+		return b.status(i), nil
+	}
+	b.mu.Unlock()
+	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(turn.ID, serial), After: q.lifeAfter(*turn, serial)}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return ItemStatus{}, err
+		}
+		if turn.Apply(projector.Decode(rec)); turn.IsDone() {
+			break
+		}
+	}
+	return statusOf(*turn), nil
+}
+
+// lifeAfter is the offset behind which the records are that say what becomes of an item.
+func (q *Queue) lifeAfter(i projector.QueueItem, serial bool) events.Offset {
+	if serial {
+		return i.At
+	}
+	return 0
+}
+
+// isDone reports whether an item is done of which only the id is known.
+func (q *Queue) isDone(ctx context.Context, id string, serial bool) (bool, error) {
+	i := projector.QueueItem{ID: id, Run: events.RunRef{ID: id}}
+	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(id, serial)}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if i.Apply(projector.Decode(rec)); i.IsDone() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// found is an item with what there was of its queue.
+type found struct {
+	item  projector.QueueItem
+	queue projector.Queue
+	b     *board
+}
+
+// find returns an item as it is now. One that is not there is tally.ErrNotFound.
+func (q *Queue) find(ctx context.Context, id string) (found, error) {
+	b, err := q.enter(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	defer b.leave()
+	if err := b.catchUp(ctx); err != nil {
+		return found{}, err
+	}
+	b.mu.Lock()
+	f := found{queue: b.work.Queue, b: b}
+	i := b.work.Items[id]
+	if i != nil {
+		f.item = *i
+	}
+	b.mu.Unlock()
+	if i != nil {
+		return f, nil
+	}
+	for turn, err := range q.turns(ctx, 0) { // it is done, or was never there
+		if err != nil {
+			return f, err
+		}
+		if turn.ID == id {
+			f.item = *turn
+			return f, nil
+		}
+	}
+	return f, fmt.Errorf("queue %q, item %q: %w", q.id, id, tally.ErrNotFound)
+}
+
+// Get returns an item with each attempt at it. One that is not there is tally.ErrNotFound.
+func (q *Queue) Get(ctx context.Context, id string) (ItemStatus, error) {
+	f, err := q.find(ctx, id)
+	if err != nil {
+		return ItemStatus{}, err
+	}
+	s, err := q.statusAt(ctx, f.b, &f.item)
+	if err != nil {
+		return s, err
+	}
+	s.Item, err = q.readItem(ctx, f.item)
+	if err == nil {
+		s.Tries, err = q.tries(ctx, &s)
+	}
+	return s, err
+}
+
+// tries reads the attempts at an item.
+func (q *Queue) tries(ctx context.Context, s *ItemStatus) (list []Try, err error) {
+	b, err := q.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	serial := b.work.Queue.Settings.Serial
+	b.mu.Unlock()
+	b.leave()
+	i := projector.QueueItem{ID: s.ID, Run: events.RunRef{Kind: s.kind, ID: s.ID}, At: s.Offset}
+	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(s.ID, serial), After: q.lifeAfter(i, serial)}) {
+		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f := projector.Decode(rec)
+		if ref := projector.RunOf(f.Payload); ref == nil || *ref != i.Run {
+			continue
+		}
+		before := i
+		i.Apply(f)
+		list = addTry(list, f, before, i)
+	}
+	if s.State != ItemClaimed && len(list) > 0 && list[len(list)-1].Outcome == "" {
+		list[len(list)-1].Outcome = "lost"
+	}
+	return list, nil
+}
+
+// addTry adds what a record says of the attempts at an item, which was one thing before and
+// is another after it.
+func addTry(list []Try, f projector.Fact, before, after projector.QueueItem) []Try {
+	last := -1
+	for n := range list {
+		if list[n].Fence == fenceIn(f) {
+			last = n
+		}
+	}
+	switch p := f.Payload.(type) {
+	case *events.RunStarted:
+		if after.Fence != f.Offset {
+			return list
+		}
+		if before.Fence != 0 {
+			list[len(list)-1].Outcome = "lost"
+		}
+		return append(list, Try{Attempt: p.Attempt, Worker: p.Worker, Fence: f.Offset, At: f.Recorded})
+	case *events.RunProgressed:
+		switch {
+		case last < 0 || p.LeaseUntil == nil || *p.LeaseUntil != 0:
+		case after.Fence == before.Fence:
+			cause, _ := rawjson.Marshal(p.Note)
+			list[last].Late = append(list[last].Late, Late{f.Offset, p.Kind, cause})
+		default:
+			list[last].Outcome, list[last].Error = p.Kind, p.Note
+		}
+	case *events.RunFinished:
+		switch {
+		case last < 0:
+		case after.Ended != f.Offset:
+			list[last].Late = append(list[last].Late, Late{f.Offset, p.Outcome, p.Result})
+		default:
+			list[last].Outcome, list[last].Error = p.Outcome, errorIn(p.Result)
+			if after.IsDone() {
+				list[last].Result = p.Result
+			}
+		}
+	}
+	return list
+}
+
+// fenceIn is the claim that a record names.
+func fenceIn(f projector.Fact) events.Offset {
+	switch p := f.Payload.(type) {
+	case *events.RunProgressed:
+		return p.Fence
+	case *events.RunFinished:
+		return p.Fence
+	}
+	return 0
+}
+
+// errorIn is the error that the result of a dead item names.
+func errorIn(result events.Raw) string {
+	var r struct {
+		Error string `json:"error"`
+	}
+	if rawjson.Unmarshal(result, &r) != nil {
+		return ""
+	}
+	return r.Error
+}
+
+// ItemStateError says that an item is not in a state in which what was asked for can be
+// done. Nothing was written.
+type ItemStateError struct {
+	Queue, Item string
+	Have, Want  ItemState
+}
+
+func (e *ItemStateError) Error() string {
+	return fmt.Sprintf("queue %q: item %q is %s, not %s", e.Queue, e.Item, e.Have, e.Want)
+}
+
+// Requeue has a dead item tried again, from the first attempt on. What happened to it stays.
+// One that is not dead is *ItemStateError, one that is not there tally.ErrNotFound.
+func (q *Queue) Requeue(ctx context.Context, id string) error {
+	for try := 1; ; try++ {
+		f, err := q.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !f.item.IsDead() {
+			s, err := q.statusAt(ctx, f.b, &f.item)
+			return errors.Join(err, &ItemStateError{q.id, id, s.State, ItemDead})
+		}
+		p := picked{item: f.item, queue: f.queue}
+		e, err := events.New(queueSource, q.lifeOf(id, f.queue.Settings.Serial), &events.RunProgressed{Run: f.item.Run, Kind: projector.ItemRequeued, LeaseUntil: new(int64)})
+		if err != nil {
+			return err
+		}
+		e.ID = events.DerivedID(projector.ItemRequeued, f.item.Run.String(), f.item.Ended.String())
+		_, err = q.st.Append(ctx, e.Subject, p.expect(), e)
+		if !errors.Is(err, log.ErrConflict) || try == maxQueueTries {
+			return err
+		}
+	}
+}
