@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/tavern"
@@ -367,15 +365,5 @@ func TestAgentCutOff(t *testing.T) {
 		if !strings.Contains(string(i.Node), "state: "+i.State+"\n") || err == nil && i.State != tavern.AgentWorking {
 			t.Errorf("after %d publications the session says %s, the file %q (%v)", n, i.State, i.Node, err)
 		}
-	}
-}
-
-// A build in which the two are appended one behind the other fails the law.
-func TestAgentBroken(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the build is not
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", "tally_tavern_apart", "-run", "^TestAgentCutOff$", ".").CombinedOutput()
-	if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: TestAgentCutOff") {
-		t.Errorf("session and file one behind the other pass: %v\n%s", err, out)
 	}
 }

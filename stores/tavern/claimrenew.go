@@ -1,5 +1,3 @@
-//go:build !tally_tavern_forgetful
-
 package tavern
 
 import (
@@ -10,6 +8,9 @@ import (
 
 // renew has the log know of a longer lease.
 func (c *Claim) renew(ctx context.Context, p *events.RunProgressed) error {
+	if isBroken("forgetful") { // in memory only
+		return nil
+	}
 	e, err := events.New(c.q.st.Source(), c.sub, p)
 	if err != nil {
 		return err

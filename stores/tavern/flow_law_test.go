@@ -3,7 +3,6 @@ package tavern_test
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/tavern"
@@ -329,19 +327,5 @@ func TestFlowOneStepOnce(t *testing.T) {
 	}
 	if step != made {
 		t.Errorf("it is in step %d, and %d were made", step, made)
-	}
-}
-
-// The laws notice what they are for: builds that are broken on purpose fail them.
-func TestFlowBrokenBuilds(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the builds are not
-	// One build is broken in both ways: no law sees what the other one is for.
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", "broken_flow_blind,broken_flow_newest", "-run", "^(TestFlowOneStepOnce|TestFlowLaw)$",
-		".", "-rapid.nofailfile", "-rapid.shrinktime=0s").CombinedOutput()
-	for law, tag := range map[string]string{"TestFlowOneStepOnce": "broken_flow_blind", "TestFlowLaw": "broken_flow_newest"} {
-		if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law+" ") {
-			t.Errorf("%s passes a build with %s: %v\n%s", law, tag, err, out)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package tavern_test
 import (
 	"errors"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/storetest"
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -83,15 +81,5 @@ func personalAgrees(t *testing.T, r *rapid.T, p *tavern.Personal, projects, sess
 		if want, there := sessions[id]; got != want || there != (err == nil) {
 			r.Fatalf("agent %s has %q, %v, want %q", id, got, err, want)
 		}
-	}
-}
-
-// The law notices what it is for: a build that is broken on purpose fails it.
-func TestBrokenPersonal(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the build is not
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", "tally_tavern_collide", "-run", "^TestPersonalModel$", ".", "-rapid.nofailfile", "-rapid.shrinktime=0s").CombinedOutput()
-	if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: TestPersonalModel ") {
-		t.Errorf("TestPersonalModel passes a build with tally_tavern_collide: %v\n%s", err, out)
 	}
 }
