@@ -75,7 +75,8 @@ func TestPanelKilled(t *testing.T) {
 }
 
 // live lets a player go on with the program and kills it after some calls, then
-// finds out what it did.
+// finds out what it did. Where two sets of calls look the same the first is as good: what
+// the model keeps beyond what is compared changes only together with what is.
 func (s *script) live(t *testing.T, calls int) {
 	t.Helper()
 	made := s.kill(t, calls)
@@ -95,7 +96,7 @@ func (s *script) live(t *testing.T, calls int) {
 		}
 		failures = append(failures, fmt.Sprintf("after %v calls: %s", life, failure))
 	}
-	t.Fatalf("killed in life %d, with %v calls known to be made:\n%s", len(s.Lives), made, strings.Join(failures, "\n"))
+	t.Fatalf("killed after the lives %v, and then with %v calls known to be made:\n%s", before, made, strings.Join(failures, "\n"))
 }
 
 // subsets gives all of them, the empty one first.

@@ -25,7 +25,7 @@ type panelOp struct {
 	handle int
 }
 
-var panelOps = []string{"run", "run", "run", "append", "rewind", "rewind", "undo", "truncate", "set", "clear", "clearStack", "note", "select", "select", "prompt", "cost", "together", "restart"}
+var panelOps = []string{"run", "run", "run", "unpushed", "append", "rewind", "rewind", "undo", "truncate", "set", "clear", "clearStack", "note", "select", "select", "prompt", "cost", "together", "restart"}
 
 func panelProgram() *rapid.Generator[[]panelOp] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) panelOp {
@@ -160,7 +160,7 @@ func (m *panelMachine) step(op panelOp) {
 	}
 	prompt := fmt.Sprint("prompt ", op.b)
 	switch op.name {
-	case "run":
+	case "run", "unpushed":
 		m.run(s, op, prompt)
 	case "append":
 		var a errata.Appended
@@ -245,6 +245,8 @@ func (m *panelMachine) say(s *errata.Session, op panelOp, prompt string) {
 	}
 }
 
+// run makes the calls of a run; one that is not pushed is what a program leaves that dies
+// just before.
 func (m *panelMachine) run(s *errata.Session, op panelOp, prompt string) {
 	ctx, o := m.test.Context(), m.model
 	m.runs++
@@ -260,6 +262,9 @@ func (m *panelMachine) run(s *errata.Session, op panelOp, prompt string) {
 		return err
 	}) {
 		o.rows = append(o.rows, &errataRow{prompt: prompt})
+	}
+	if op.name == "unpushed" {
+		return
 	}
 	if m.call(func() error {
 		_, err := s.PushRewindEntry(ctx, errata.RewindEntry{At: a.At, Run: ref.ID, Prompt: prompt, HistoryLengths: a.Lengths, FeedIndex: m.runs})

@@ -31,7 +31,7 @@ type errataModel struct {
 	prompts   []string // newest first
 	costs     map[string]*big.Rat
 	rewinds   []errataState // before each rewind that is in effect
-	markers   int
+	markers   int           // of the runs that those withdrew
 }
 
 type errataEntry struct {
@@ -51,6 +51,7 @@ type errataState struct {
 	histories map[string][]errata.Turn
 	stack     []errataEntry
 	live      []bool // by run
+	markers   int
 }
 
 func newErrataModel() *errataModel {
@@ -88,7 +89,7 @@ func (o *errataModel) disturb() {
 }
 
 func (o *errataModel) state() errataState {
-	s := errataState{histories: maps.Clone(o.histories), stack: slices.Clone(o.stack)}
+	s := errataState{histories: maps.Clone(o.histories), stack: slices.Clone(o.stack), markers: o.markers}
 	for _, r := range o.rows {
 		s.live = append(s.live, !r.withdrawn)
 	}
@@ -96,7 +97,8 @@ func (o *errataModel) state() errataState {
 }
 
 // rewind pops an entry. Unless the histories were replaced since, the original's
-// way of going back, cutting to lengths, leads to the same.
+// way of going back, cutting to lengths, leads to the same. Each run that it withdraws
+// leaves a marker: that of the entry, and those after it that were never pushed.
 func (o *errataModel) rewind(t fataler) {
 	before := o.state()
 	e := o.stack[len(o.stack)-1]
@@ -106,14 +108,17 @@ func (o *errataModel) rewind(t fataler) {
 	}
 	o.histories, o.stack = maps.Clone(e.saw), o.stack[:len(o.stack)-1]
 	for _, r := range o.rows[e.rows:] {
+		if !r.withdrawn {
+			o.markers++
+		}
 		r.withdrawn = true
 	}
-	o.rewinds, o.markers = append(o.rewinds, before), o.markers+1
+	o.rewinds = append(o.rewinds, before)
 }
 
 func (o *errataModel) undo() {
 	s := o.rewinds[len(o.rewinds)-1]
-	o.rewinds, o.markers = o.rewinds[:len(o.rewinds)-1], o.markers-1
+	o.rewinds, o.markers = o.rewinds[:len(o.rewinds)-1], s.markers
 	o.histories, o.stack = maps.Clone(s.histories), slices.Clone(s.stack)
 	for i, r := range o.rows {
 		r.withdrawn = i >= len(s.live) || !s.live[i]
