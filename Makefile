@@ -31,7 +31,7 @@ bench:
 # appends and writers of jobs (as root), a thousand panels whose owner is killed, a job
 # whose owner is killed 500 times, and one on a server that is killed as its client is,
 # a thousand jobs in and out of the folder, the views of ten million events,
-# two thousand damaged stores, ten gigabytes opened after a kill, a cluster whose nodes
+# teams whose messages are delivered by who dies, two thousand damaged stores, ten gigabytes opened after a kill, a cluster whose nodes
 # are killed, what the log promises on every kind of owner, three thousand programs of
 # panels, stores on somebody else's server under the race detector, builds for other
 # systems, many more random histories, those of files among them.
@@ -43,6 +43,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'KilledInAnyCall|KilledOnServer|DelegateProcesses' -v ./stores/perstack
+	TALLY_SOAK=1 $(GO) test -timeout 20m -run 'Inbox(Team|OfMany)' -v ./stores/tavern
 	.ci/fuzz 60s
 	TALLY_SOAK=1 $(GO) test -race -short -timeout 60m . ./stores/...
 	GOOS=darwin $(GO) build ./...
