@@ -29,5 +29,6 @@
 //
 // The stores that tally replaces have packages of their own below stores, each with the
 // words of the original: evals for recorded conversations and what judged them, errata
-// for panels of models, ailoop for the histories of an agent loop.
+// for panels of models, ailoop for the histories of an agent loop, perstack for jobs with
+// their checkpoints, tavern for what a team of agents shares.
 package tally
