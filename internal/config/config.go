@@ -322,6 +322,9 @@ func (c *Config) read(path string) error {
 			said[name], lines[name] = text, line
 		}
 	}
+	if c.isProjects(path) && said["namespace"] == events.PersonalNamespace {
+		return &Error{File: path, Line: lines["namespace"], Field: "namespace", Reason: notPersonal}
+	}
 	c.take(said, func(name string) origin { return origin{path, lines[name]} })
 	return c.lists(path, string(data), all)
 }

@@ -175,6 +175,8 @@ func TestErrors(t *testing.T) {
 		"a setting twice":        {file: projectFile, content: "namespace = \"a\"\nNamespace = \"b\"\n", want: config.Error{Line: 2, Field: "Namespace"}},
 		"bad namespace":          {file: projectFile, content: "\n\nnamespace = \"a.b\"\n", want: config.Error{Line: 3, Field: "namespace"}},
 		"bad namespace of user":  {file: userFile, content: "namespace = \" \"\n", want: config.Error{Line: 1, Field: "namespace"}},
+		"personal":               {file: projectFile, content: "\nnamespace = \"_personal\"\n", want: config.Error{Line: 2, Field: "namespace"}},
+		"personal to watch":      {file: projectFile, content: "[[watch]]\nroot = \".\"\nnamespace = \"_personal\"\n", want: config.Error{Line: 1, Field: "watch.namespace"}},
 		"unknown backend":        {file: projectFile, content: "namespace = \"a\"\n[store]\nbackend = \"postgres\"\n", want: config.Error{Line: 3, Field: "store.backend"}},
 		"nats without section":   {file: projectFile, content: "[store]\nbackend = \"nats\"\n", want: config.Error{Line: 2, Field: "nats.url"}},
 		"bad replicas":           {file: projectFile, content: "[nats]\nreplicas = 9\n", want: config.Error{Line: 2, Field: "nats.replicas"}},

@@ -96,6 +96,11 @@ func realPath(path string) string {
 	return path
 }
 
+// notPersonal says why a project's file does not name the namespace of a person's own settings:
+// whoever wrote the file of a repository shall not have others put their work there, or read
+// from there.
+const notPersonal = events.PersonalNamespace + " is for one person, and not for a project: only your own config.toml may name it, or the call"
+
 // maxProject is how long a project's file may be.
 const maxProject = 1 << 20
 
@@ -114,10 +119,16 @@ func namespaceIn(dir string) (string, error) {
 	if _, err := toml.Decode(string(text), &file); err != nil {
 		return "", &Error{File: path, Reason: err.Error()}
 	}
-	if file.Namespace != "" && events.ValidateNamespace(file.Namespace) != nil {
-		return "", &Error{File: path, Line: lineOf(string(text), toml.Key{"namespace"}), Field: "namespace", Reason: fmt.Sprintf("%q: want 1 to 64 of [A-Za-z0-9_-]", file.Namespace)}
+	wrong := &Error{File: path, Line: lineOf(string(text), toml.Key{"namespace"}), Field: "namespace"}
+	switch {
+	case file.Namespace == events.PersonalNamespace:
+		wrong.Reason = notPersonal
+	case file.Namespace != "" && events.ValidateNamespace(file.Namespace) != nil:
+		wrong.Reason = fmt.Sprintf("%q: want 1 to 64 of [A-Za-z0-9_-]", file.Namespace)
+	default:
+		return file.Namespace, nil
 	}
-	return file.Namespace, nil
+	return "", wrong
 }
 
 // readRegular reads a file of which whoever made it decides what it is: nobody shall wait for

@@ -16,6 +16,7 @@ func TestRouting(t *testing.T) {
 	w.write("other/tally.toml", "namespace = \"desk\"\n[[watch]]\nnobody = \"reads\"\n")
 	w.write("none/tally.toml", "[store]\ndir = \"there\"\n")
 	w.write("wrong/tally.toml", "namespace = \"a b\"\n")
+	w.write("mine/tally.toml", "namespace = \"_personal\"\n")
 	w.write("long/tally.toml", "namespace = \"long\"\n#"+strings.Repeat("-", 1<<20))
 	if err := os.Symlink(filepath.Join(w.home, "other"), filepath.Join(w.home, "code", "linked")); err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func TestRouting(t *testing.T) {
 			t.Errorf("%s: %s, %v, %v; want %s", dir, got, taken, err, want)
 		}
 	}
-	for _, dir := range []string{"wrong", "long"} {
+	for _, dir := range []string{"wrong", "mine", "long"} {
 		got, taken, err := r.Of(filepath.Join(w.home, dir))
 		if got != "default" || !taken || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, config.FileName)) {
 			t.Errorf("%s: %s, %v, %v; want an error that names the file", dir, got, taken, err)

@@ -85,6 +85,9 @@ func (c *Config) takeWatch(path, text string, value any) error {
 			return &Error{File: path, Line: w.Origin.Line, Field: watchSection + ".root",
 				Reason: w.Root + " is outside of the project: only your own config.toml may name it, or the call"}
 		}
+		if c.isProjects(path) && w.Namespace == events.PersonalNamespace {
+			return &Error{File: path, Line: w.Origin.Line, Field: watchSection + ".namespace", Reason: notPersonal}
+		}
 		c.Watch = append(c.Watch, w)
 	}
 	return nil
