@@ -28,6 +28,7 @@ func TestReadingMakesNothing(t *testing.T) {
 				{"export s --format ailoop -o out", 4}, {"verify", 0}, {"status", 0}, {"doctor", 0}, {"doctor --mend --verify", 0}, {"backup backups", 4},
 				{"fork s --at #1", 4}, {"rewind s --to #1", 4}, {"undo s", 4}, {"redo s", 4},
 				{"cat doc/a", 4}, {"docs ls", 0}, {"docs ls --leases", 0}, {"docs history doc/a", 4}, {"docs diff doc/a", 4}, {"docs links doc/a", 4}, {"docs backlinks doc/a", 0},
+				{"agents", 0}, {"agents kettle", 4}, {"agent state kettle working", 4}, {"flows", 0}, {"flows f", 4}, {"flow move f test", 4}, {"flow start w", 4},
 				{"rm doc/a --base @1", 4}, {"mv doc/a b", 4}, {"put doc/a /dev/null --base @1", 4}} {
 				cmd := exec.Command(filepath.Join(bin, "tally"), append(strings.Fields(c.args), where...)...)
 				cmd.Dir = project

@@ -84,6 +84,24 @@ func (s *FlowState) Steps() []FlowStep {
 	return list
 }
 
+// FlowVisit is one time that a flow was in a state.
+type FlowVisit struct {
+	State    string
+	Step     int64         // in the order in which states were entered, from 1
+	At       events.Offset // where it began
+	Recorded time.Time     // when that was recorded
+	Lost     bool          // it ended by recovery, and not by a move
+}
+
+// Visits returns the states in which the flow was, the last one being where it is, oldest first.
+func (s *FlowState) Visits() []FlowVisit {
+	list := make([]FlowVisit, len(s.instance.Visits))
+	for i, v := range s.instance.Visits {
+		list[i] = FlowVisit{v.State, v.Step, v.At, v.Recorded, v.Lost}
+	}
+	return list
+}
+
 // Incomplete returns the steps that are under way or still ahead. A flow that ended before its
 // time still has them.
 func (s *FlowState) Incomplete() []FlowStep {

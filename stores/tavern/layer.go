@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
@@ -41,14 +42,16 @@ func LayerOf(kind string) Layer {
 // teamKinds are kinds of documents that a team shares.
 var teamKinds = []string{"doc", "agent", "workflow", "overlay", "expert", "recipe", "setting", "secret", "file", "kind"}
 
-// Kinds says which layers documents are of, for embedded.Options.Kinds and
-// [tally.Config.Kinds]. With it a document of the project that links to something personal
-// is refused, whether it says its layer or not. The map is the caller's.
+// Kinds says which layers documents are of, and that templates are held to CheckWorkflow, for
+// embedded.Options.Kinds and [tally.Config.Kinds]. With it a document of the project that
+// links to something personal is refused, whether it says its layer or not. The map is the
+// caller's.
 func Kinds() map[string]tally.Kind {
 	table := make(map[string]tally.Kind, len(teamKinds))
 	for _, k := range teamKinds {
 		table[k] = tally.Kind{Layer: string(LayerOf(k))}
 	}
+	table[KindWorkflow] = tally.Kind{Layer: string(LayerProject), Validate: CheckWorkflow}
 	return table
 }
 
@@ -103,9 +106,19 @@ func (v LayerView) Has(ctx context.Context, sub events.Subject) (bool, error) {
 }
 
 // hasSession reports whether a session is of the layer. A fork begins with the threads of
-// another session: it is of that one's layer, if its own is not a narrower one.
+// another session: it is of that one's layer, if its own is not a narrower one. An agent is
+// personal if its node file is, which goes where its session does.
 func (v LayerView) hasSession(ctx context.Context, sub events.Subject) (bool, error) {
 	found := LayerProject
+	if id, ok := strings.CutPrefix(sub.ID, agentSessions); ok {
+		doc, err := v.Loader().Document(ctx, events.Document(sub.Namespace, events.KindAgent, id), 0)
+		if err != nil && !errors.Is(err, tally.ErrNotFound) {
+			return false, err
+		}
+		if last := doc.Last(); last != nil && Layer(last.Meta.Layer) == LayerPersonal {
+			found = LayerPersonal
+		}
+	}
 	for range maxForks {
 		o, err := v.Loader().Peek(ctx, sub)
 		if err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
 )
 
 // App is one run of a command.
@@ -138,7 +139,7 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	o.Progress = func(elapsed time.Duration) {
 		fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
 	}
-	o.Kinds = map[string]tally.Kind{sealed.Kind: {Validate: sealed.CheckDocument}}
+	o.Kinds = kinds()
 	if o.Existing {
 		a.remarkNone()
 	}
@@ -148,6 +149,15 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	}
 	makeRoom()
 	return st, err
+}
+
+// kinds says what documents are held to that the commands write.
+func kinds() map[string]tally.Kind {
+	table := tavern.Kinds()
+	secret := table[sealed.Kind]
+	secret.Validate = sealed.CheckDocument
+	table[sealed.Kind] = secret
+	return table
 }
 
 // unanswered is the error of a store whose owner does not answer.

@@ -62,6 +62,27 @@ func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
+// agentIDs and flowIDs offer the ids of agents and flows: what is behind the slash of those of
+// their sessions.
+var agentIDs, flowIDs = idsBehind(events.KindAgent + "/"), idsBehind(events.KindFlow + "/")
+
+func idsBehind(prefix string) source {
+	return func(ctx context.Context, c *completer) cobra.ShellCompDirective {
+		v, namespace, ok := c.views(ctx)
+		if !ok {
+			return words
+		}
+		defer v.Catalog.Close()
+		list, _ := v.Catalog.Beginning(ctx, namespace, prefix+c.typed, offered) // after an error nothing is known
+		for _, s := range list {
+			if word := strings.TrimPrefix(s.ID, prefix); isWord(word) && !strings.HasPrefix(word, "-") {
+				c.add(word, s.About())
+			}
+		}
+		return words
+	}
+}
+
 // named offers what is behind the first slash of ids, where that is one session alone.
 func (c *completer) named(ctx context.Context, r catalog.Reader, namespace string) {
 	ctx, stop := context.WithTimeout(ctx, rootsWithin)

@@ -57,6 +57,8 @@ var arguments = map[string]source{
 	"SESSION": sessions, "append SESSION": ids, "A": positions, "B": positions, "A..B": ranges,
 	"PATH": just(files), "DIR": just(folders), "NAMESPACE": namespaces,
 	"KIND/ID": documents, "KIND": documents, "FILE": just(files), "backlinks KIND/ID": linkable,
+	"agents ID": agentIDs, "save ID": agentIDs, "state ID": agentIDs, "commit ID": agentIDs, "verify ID": agentIDs, "reap ID": agentIDs, "dismiss ID": agentIDs,
+	"flows ID": flowIDs, "move ID": flowIDs, "fail ID": flowIDs, "end ID": flowIDs, "recover ID": flowIDs, "transcripts SESSION": oneOf(Last),
 }
 
 // flags are what is offered for the value of a flag, by its name or by verb and name.
@@ -70,7 +72,11 @@ var flags = map[string]source{
 	"layer": oneOf("project", "personal"), "linked": linkable,
 	"cat at": oneOf("head", "~1"), "put base": bases, "rm base": bases, "mv base": bases, "link": links,
 	"put type":      oneOf("text/markdown", "text/plain", "application/json"),
+	"agents state":  oneOf("idle", "working", "waiting", "verifying", "done", "error", "archived"),
+	"new file":      just(files),
 	"restore at":    oneOf(), // a backup's name
+	"verify run":    oneOf(), // a commitment of an agent
+	"save base":     oneOf(),
 	"export output": oneOf("text", "json", "jsonl"),
 	"cost by":       oneOf("model", "run", "day", "session"),
 }

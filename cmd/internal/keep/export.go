@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/stores/tavern"
 )
 
 func newExport(a *app.App) *cobra.Command {
@@ -48,7 +49,8 @@ written all the same and named, and the exit code is 3. No file that is there an
 has other bytes is replaced: an agent may go on with it.
 
 --all exports every session of the namespace: as pages all, in a layout those
-that it has files for. What was imported from one folder goes to DIR itself; from
+that it has files for; with --layer only what is of the project, which may travel with
+its repository, or only what is personal. What was imported from one folder goes to DIR itself; from
 several, to DIR/<name of the folder>/. --root chooses one of them. Files that are
 there with the same bytes are left alone, others are replaced, and nothing is
 deleted.
@@ -65,6 +67,7 @@ taken for DIR.`,
 		},
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")
+	cmd.Flags().Var(cli.OneOf(&x.layer, "layer", tavern.LayerProject, tavern.LayerPersonal), "layer", "only what is of this layer: project or personal")
 	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
 	known := slices.Concat(app.AgentFormats(), app.LayoutNames(nil))
 	cmd.Flags().Var(cli.OneOf(&x.format, "form", slices.Concat([]string{markdown, html}, known)...), "format", "pages, markdown or html, or a layout: "+app.Or(known))
@@ -82,6 +85,7 @@ type exporter struct {
 	rewound       bool
 	root, at, dir string
 	format        string
+	layer         tavern.Layer
 }
 
 // summaryOrDir is -o: the form of the summary, or, as before there was -C, the folder.
@@ -108,6 +112,8 @@ func (x *exporter) check(args []string) error {
 		return cli.Usagef("give a SESSION, or --all without one")
 	case x.root != "" && (!x.all || x.isPages() || x.isAgents()):
 		return cli.Usagef("--root goes with --all and a layout")
+	case x.layer != "" && x.isAgents():
+		return cli.Usagef("--layer goes with pages and layouts of stores: files of agents are the vendor's")
 	case x.redact && !slices.Contains(redacting(), x.format):
 		return cli.Usagef("--redact goes with --format %s", app.Or(redacting()))
 	case x.rewound && !x.isPages():
@@ -152,6 +158,9 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) erro
 		if err != nil {
 			return err
 		}
+		if err := x.isOfLayer(ctx, st, s); err != nil {
+			return err
+		}
 		if o.State, err = s.Load(ctx, x.at); err != nil {
 			return err
 		}
@@ -161,6 +170,26 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) erro
 		return pages{x.format, x.rewound}.print(ctx, x.app, st, o.State, x.app.Out)
 	}
 	return x.export(ctx, st, o)
+}
+
+// isOfLayer refuses a session that is of another layer than that which was asked for.
+func (x *exporter) isOfLayer(ctx context.Context, st *tally.Store, s *tally.Session) error {
+	if x.layer == "" {
+		return nil
+	}
+	has, err := tavern.LayerOnly(st, x.layer).Has(ctx, s.Subject())
+	if err == nil && !has {
+		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s is not of the layer %s", s.Subject(), x.layer)}
+	}
+	return err
+}
+
+// source is what is exported from: all of the store, or what is of a layer.
+func (x *exporter) source(st *tally.Store) formats.Source {
+	if x.layer == "" {
+		return st
+	}
+	return tavern.LayerOnly(st, x.layer)
 }
 
 // export writes to the folder and says what was written.
@@ -174,7 +203,7 @@ func (x *exporter) export(ctx context.Context, st *tally.Store, o formats.Export
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	report, err := formats.Export(ctx, st, x.form(st), x.storage(dir), o)
+	report, err := formats.Export(ctx, x.source(st), x.form(st), x.storage(dir), o)
 	progress.Done(int64(report.Sessions), plain.Count(report.Files.Total(), "file"))
 	for _, p := range report.Problems {
 		fmt.Fprintf(x.app.Err, "%s\n", plain.Printable(p.String()))

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/crew"
 	"github.com/tallylog/tally/cmd/internal/keep"
 	"github.com/tallylog/tally/cmd/internal/live"
 	"github.com/tallylog/tally/cmd/internal/look"
@@ -25,6 +26,7 @@ var groups = []struct {
 	{"Write", write.Commands},
 	{"Look", look.Commands},
 	{"Move", move.Commands},
+	{"Agents", crew.Commands},
 	{"Keep", keep.Commands},
 	{"Serve", serve.Commands},
 }

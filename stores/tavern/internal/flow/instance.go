@@ -36,11 +36,12 @@ type Instance struct {
 
 // A Visit is one time in a state.
 type Visit struct {
-	State string
-	Step  int64
-	At    events.Offset // where it began
-	ID    string        // of the event by which it did
-	Lost  bool          // it ended by recovery
+	State    string
+	Step     int64
+	At       events.Offset // where it began
+	Recorded time.Time     // when that was recorded
+	ID       string        // of the event by which it did
+	Lost     bool          // it ended by recovery
 }
 
 // New returns a flow of which no record was read.
@@ -118,7 +119,7 @@ func (i *Instance) progressed(f projector.Fact, p *events.RunProgressed) {
 		i.Attempt = 1
 	}
 	i.Step++
-	i.Visits = append(i.Visits, Visit{State: p.State.To, Step: i.Step, At: f.Offset, ID: f.ID})
+	i.Visits = append(i.Visits, Visit{State: p.State.To, Step: i.Step, At: f.Offset, Recorded: f.Recorded, ID: f.ID})
 }
 
 // What has become of a step.

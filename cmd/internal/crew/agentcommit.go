@@ -1,0 +1,86 @@
+package crew
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// commitmentNames says how commitments are named, for help texts.
+const commitmentNames = `A commitment is named by its id, by a beginning of that, or by its description.`
+
+func newAgentCommit(a *app.App) *cobra.Command {
+	var assertion, amend, remove string
+	cmd := &cobra.Command{
+		Use: "commit ID [DESCRIPTION]", Short: "Add a commitment, or change or remove one", Args: cobra.RangeArgs(1, 2),
+		Long: `Add a commitment to those of an agent: what it promises, on one line, and with
+--assertion the command by which it is seen whether that is so. The command is kept and
+not run: agent verify --run does that, when somebody says so.
+
+With --amend a commitment says something else, and is pending again; with --remove it is
+there no more.
+
+` + agentNames + `
+` + commitmentNames,
+		Example: app.Examples("tally agent commit kettle 'The tests pass' --assertion 'go test ./...'", "tally agent commit kettle 'All tests pass' --amend 'The tests pass' --assertion 'go test -race ./...'", "tally agent commit kettle --remove 1f3a"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case (len(args) == 2) == (remove != ""):
+				return cli.Usagef("give a DESCRIPTION, or --remove COMMITMENT")
+			case remove != "" && (amend != "" || assertion != ""):
+				return cli.Usagef("--remove goes alone")
+			}
+			return changed(cmd.Context(), a, args[0], func(agent *tavern.Agent) error {
+				ctx := cmd.Context()
+				if amend == "" && remove == "" {
+					_, err := agent.Commit(ctx, args[1], assertion)
+					return err
+				}
+				c, err := commitmentNamed(ctx, agent, amend+remove)
+				switch {
+				case err != nil:
+					return err
+				case remove != "":
+					return agent.Remove(ctx, c.ID)
+				}
+				return agent.Amend(ctx, c.ID, args[1], assertion)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&assertion, "assertion", "", "command that shows whether it is so")
+	f.StringVar(&amend, "amend", "", "commitment that is to say something else")
+	f.StringVar(&remove, "remove", "", "commitment that is to go")
+	return cmd
+}
+
+// commitmentNamed finds the commitment of an agent that a word names.
+func commitmentNamed(ctx context.Context, agent *tavern.Agent, name string) (tavern.Commitment, error) {
+	i, err := agent.Info(ctx)
+	if err != nil {
+		return tavern.Commitment{}, err
+	}
+	var found []tavern.Commitment
+	for _, c := range i.Commitments {
+		if c.ID == name || c.Description == name {
+			return c, nil
+		}
+		if name != "" && strings.HasPrefix(c.ID, name) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return tavern.Commitment{}, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("agent %s has no commitment %q: %w", i.ID, name, tally.ErrNotFound), Hint: app.Program() + " agents " + i.ID + " lists its commitments."}
+	case 1:
+		return found[0], nil
+	}
+	return tavern.Commitment{}, cli.Usagef("%q names %d commitments of agent %s", name, len(found), i.ID)
+}

@@ -1,0 +1,330 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func newAgents(a *app.App) *cobra.Command {
+	var f tavern.AgentFilter
+	cmd := &cobra.Command{
+		Use: "agents [ID]", Short: "List the agents with their states and what they promise, or show one", Args: cobra.MaximumNArgs(1),
+		Long: `List the agents with their states and what they promise, by their ids, or show one. Those
+that are archived are listed with --archived.
+
+LEASE is who works for an agent, and until when by the log's time; one that is over is
+marked. KEPT is how many of its commitments have passed.
+
+cat agent/ID prints an agent's file, byte for byte; agent changes it.
+
+` + agentNames,
+		Example: app.Examples("tally agents", "tally agents --state working,waiting --owner ann", "tally agents kettle", "tally agents --archived -o jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, s := range f.States {
+				if !slices.Contains(agentStates, s) && !strings.HasPrefix(s, "stopped:") {
+					return cli.Usagef("--state %q: want %s, or stopped:REASON", s, app.Or(agentStates))
+				}
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+				if len(args) == 1 {
+					return showAgent(cmd.Context(), a, st, args[0])
+				}
+				return listAgents(cmd.Context(), a, st, f)
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.States, "state", nil, "only those in one of these states")
+	fl.StringVar(&f.Parent, "parent", "", "only those that this session started")
+	fl.StringVar(&f.Owner, "owner", "", "only those that belong to somebody")
+	fl.BoolVar(&f.Archived, "archived", false, "also those that are archived")
+	return cmd
+}
+
+// agentRow is an agent in JSON.
+type agentRow struct {
+	Agent       string               `json:"agent"`
+	Name        string               `json:"name"`
+	State       string               `json:"state"`
+	Reason      string               `json:"reason,omitempty"`
+	Assignment  string               `json:"assignment,omitempty"`
+	Commitments []commitmentRow      `json:"commitments"`
+	Parent      *events.Lineage      `json:"parent,omitempty"`
+	Owner       string               `json:"owner,omitempty"`
+	Layer       string               `json:"layer,omitempty"`
+	Lease       *leaseRow            `json:"lease,omitempty"`
+	Binding     *events.Binding      `json:"binding,omitempty"`
+	Log         []projector.LogEntry `json:"log,omitempty"`
+	CreatedAt   events.Timestamp     `json:"createdAt,omitempty"`
+	FinishedAt  events.Timestamp     `json:"finishedAt,omitempty"`
+	ArchivedAt  events.Timestamp     `json:"archivedAt,omitempty"`
+	Revision    events.Offset        `json:"revision,omitempty"` // of its file: the base of an edit
+	Problem     string               `json:"problem,omitempty"`  // why its file says nothing
+}
+
+// commitmentRow is a commitment in JSON.
+type commitmentRow struct {
+	ID          string `json:"id"`
+	Description string `json:"description"`
+	Assertion   string `json:"assertion,omitempty"`
+	Status      string `json:"status"`
+	Failure     string `json:"failure,omitempty"`
+}
+
+// leaseRow is who works for an agent, and until when by the log's time.
+type leaseRow struct {
+	Holder string           `json:"holder"`
+	Until  events.Timestamp `json:"until"`
+}
+
+func agentRowOf(i *tavern.AgentInfo) agentRow {
+	row := agentRow{Agent: i.ID, Name: i.Name, State: i.State, Reason: i.StateReason, Assignment: i.Assignment, Commitments: []commitmentRow{}, Parent: i.Parent,
+		Owner: i.Owner, Layer: i.Layer, Binding: i.Binding, Log: i.Log, CreatedAt: i.CreatedAt, FinishedAt: stamp(i.FinishedAt), ArchivedAt: stamp(i.ArchivedAt), Revision: i.Revision}
+	for _, c := range i.Commitments {
+		row.Commitments = append(row.Commitments, commitmentRow(c))
+	}
+	if i.Lease.Holder != "" {
+		row.Lease = &leaseRow{i.Lease.Holder, stamp(i.Lease.Until)}
+	}
+	if i.NodeErr != nil {
+		row.Problem = i.NodeErr.Error()
+	}
+	return row
+}
+
+// stamp spells a time, "" for none.
+func stamp(t time.Time) events.Timestamp {
+	if t.IsZero() {
+		return ""
+	}
+	return events.TimestampOf(t)
+}
+
+// kept is how many commitments of an agent have passed.
+func kept(i *tavern.AgentInfo) string {
+	n := 0
+	for _, c := range i.Commitments {
+		if c.Status == tavern.CommitmentPassed {
+			n++
+		}
+	}
+	return strconv.Itoa(n)
+}
+
+func listAgents(ctx context.Context, a *app.App, st *tally.Store, f tavern.AgentFilter) error {
+	var list []*tavern.AgentInfo
+	unread := 0
+	for i, err := range tavern.Agents(ctx, st, f) {
+		switch {
+		case err == nil:
+			list = append(list, i)
+		case cli.Is[*events.DamageError](err):
+			fmt.Fprintln(a.Err, plain.Printable(err.Error()))
+			unread++
+		default:
+			return err
+		}
+	}
+	if err := writeAgents(ctx, a, st, list); err != nil {
+		return err
+	}
+	if unread > 0 {
+		return cli.Silent(cli.Integrity)
+	}
+	return nil
+}
+
+func writeAgents(ctx context.Context, a *app.App, st *tally.Store, list []*tavern.AgentInfo) error {
+	if a.Format != cli.Text {
+		rows := make([]agentRow, len(list))
+		for n, i := range list {
+			rows[n] = agentRowOf(i)
+		}
+		return cli.WriteList(a.Out, a.Format, rows)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.Err, "There are no agents like that. Try: tally agent new NAME")
+		return nil
+	}
+	now, err := st.LogTime(ctx)
+	if err != nil {
+		return err
+	}
+	return a.Table(agentTable(list, now, a.Style()))
+}
+
+func agentTable(list []*tavern.AgentInfo, now time.Time, style cli.Style) render.Table {
+	const agent, name, state, keptOf, lease, parent, owner, assignment = 0, 1, 2, 3, 4, 5, 6, 7
+	t := render.Table{Head: []string{"AGENT", "NAME", "STATE", "KEPT", "LEASE", "PARENT", "OWNER", "ASSIGNMENT"},
+		Cut: []int{assignment, agent, parent, lease, name}, Drop: []int{owner, parent, assignment, lease}}
+	for _, i := range list {
+		started := ""
+		if i.Parent != nil {
+			started = i.Parent.Session
+		}
+		t.Rows = append(t.Rows, []string{i.ID, i.Name, i.State, keptText(i), leaseText(i.Lease, now), started, i.Owner, i.Assignment})
+	}
+	t.Paint = func(row, column int, cell string) string {
+		switch {
+		case column == state:
+			return paintState(style, list[row].State, cell)
+		case column == name || column == assignment || column == keptOf:
+			return cell
+		}
+		return style.Dim(cell)
+	}
+	return t
+}
+
+func paintState(style cli.Style, state, cell string) string {
+	switch state {
+	case tavern.AgentDone:
+		return style.Green(cell)
+	case tavern.AgentError:
+		return style.Red(cell)
+	case tavern.AgentWorking, tavern.AgentVerifying, tavern.AgentWaiting:
+		return style.Yellow(cell)
+	}
+	return cell
+}
+
+func keptText(i *tavern.AgentInfo) string {
+	if len(i.Commitments) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s/%d", kept(i), len(i.Commitments))
+}
+
+// leaseText says who works for an agent, and until when.
+func leaseText(l tally.Lease, now time.Time) string {
+	if l.Holder == "" {
+		return "-"
+	}
+	word := " until "
+	if !l.Until.After(now) {
+		word = ", over since "
+	}
+	return l.Holder + word + minute(stamp(l.Until))
+}
+
+func showAgent(ctx context.Context, a *app.App, st *tally.Store, name string) error {
+	agent, err := agentNamed(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	i, err := agent.Info(ctx)
+	if err != nil {
+		return agentError(err, name, st.Namespace())
+	}
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, a.Format, agentRowOf(i))
+	}
+	now, err := st.LogTime(ctx)
+	if err != nil {
+		return err
+	}
+	p := &page{app: a, width: cli.Width(a.Out), style: a.Style()}
+	p.agent(i, now)
+	return p.err
+}
+
+// agent prints an agent.
+func (p *page) agent(i *tavern.AgentInfo, now time.Time) {
+	p.head(i.ID, i.Name, i.State)
+	p.field("reason", i.StateReason)
+	p.field("task", i.Assignment)
+	if i.Parent != nil {
+		p.field("parent", cli.ID(i.Parent.Session))
+	}
+	p.field("owner", i.Owner)
+	if i.Lease.Holder != "" {
+		p.field("lease", leaseText(i.Lease, now))
+	}
+	if b := i.Binding; b != nil {
+		p.field("session", b.Vendor+" "+b.ID)
+	}
+	p.field("made", minute(i.CreatedAt))
+	if !i.FinishedAt.IsZero() {
+		p.field("stopped", minute(stamp(i.FinishedAt)))
+	}
+	if i.Revision > 0 {
+		p.field("file", fmt.Sprintf("agent/%s at %v, %s", i.ID, i.Revision, plain.Bytes(int64(len(i.Node)))))
+	}
+	if i.NodeErr != nil {
+		p.field("problem", i.NodeErr.Error())
+	}
+	p.commitments(i.Commitments)
+	p.log(i.Log)
+}
+
+func (p *page) commitments(list []tavern.Commitment) {
+	if len(list) == 0 {
+		return
+	}
+	p.line("")
+	t := render.Table{Head: []string{"COMMITMENT", "STATUS", "WHAT", "ASSERTION", "FAILURE"}, Cut: []int{4, 3, 2, 0}, Drop: []int{3}}
+	for _, c := range list {
+		t.Rows = append(t.Rows, []string{c.ID, c.Status, c.Description, c.Assertion, c.Failure})
+	}
+	p.table(t)
+}
+
+func (p *page) log(list []projector.LogEntry) {
+	if len(list) == 0 {
+		return
+	}
+	p.line("")
+	t := render.Table{Head: []string{"LOG", "TIME", "EVENT", "SESSION", "REASON"}, Right: []int{0}, Cut: []int{4, 3}, Drop: []int{3}}
+	for _, e := range list {
+		t.Rows = append(t.Rows, []string{e.Offset.String(), minute(e.At), e.Event, e.Session, e.Reason})
+	}
+	p.table(t)
+}
+
+// page prints one thing, and remembers the first error.
+type page struct {
+	app   *app.App
+	width int
+	style cli.Style
+	err   error
+}
+
+func (p *page) line(text string) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintln(p.app.Out, text)
+	}
+}
+
+// head prints what it is about.
+func (p *page) head(id string, more ...string) {
+	parts := []render.Styled{{Text: id, Paint: p.style.Bold}}
+	for _, m := range more {
+		parts = append(parts, render.Styled{Text: m})
+	}
+	p.line(strings.Join(render.Flow(parts, " · ", p.width), "\n"))
+}
+
+// field prints a label and a text, if there is one.
+func (p *page) field(label, text string) {
+	if text != "" && text != "-" {
+		p.line(strings.Join(render.Field(label, text, p.width, p.style.Dim), "\n"))
+	}
+}
+
+func (p *page) table(t render.Table) { p.err = errors.Join(p.err, p.app.Table(t)) }

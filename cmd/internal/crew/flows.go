@@ -1,0 +1,295 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func newFlows(a *app.App) *cobra.Command {
+	all := false
+	cmd := &cobra.Command{
+		Use: "flows [ID]", Short: "List the flows that are open with the steps that are left, or show one", Args: cobra.MaximumNArgs(1),
+		Long: `List the flows that are open, by their ids, or show one with its steps and its history.
+With --all also those that are over.
+
+LEFT is how many steps are under way or still ahead, and DRIVER the worker that has
+claimed a flow, with the end of its lease by the log's time.
+
+` + flowNames,
+		Example: app.Examples("tally flows", "tally flows --all -o jsonl", "tally flows release-7"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+				if len(args) == 1 {
+					return showFlow(cmd.Context(), a, st, args[0])
+				}
+				return listFlows(cmd.Context(), a, st, all)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
+	return cmd
+}
+
+// flowRow is a flow in JSON.
+type flowRow struct {
+	Flow       string           `json:"flow"`
+	Template   string           `json:"template"`           // id of the document workflow/ID
+	Revision   events.Offset    `json:"revision,omitempty"` // of the template
+	State      string           `json:"state"`
+	Step       int64            `json:"step"`
+	Attempt    int              `json:"attempt"`
+	Outcome    string           `json:"outcome,omitempty"` // absent: it is not over
+	Left       []string         `json:"left"`              // steps under way or ahead
+	Allowed    []string         `json:"allowed"`           // states that it can be moved to
+	Owner      string           `json:"owner,omitempty"`
+	Parent     *events.Lineage  `json:"parent,omitempty"`
+	Worker     string           `json:"worker,omitempty"` // that has claimed it
+	LeaseUntil events.Timestamp `json:"leaseUntil,omitempty"`
+	Child      string           `json:"child,omitempty"` // flow that the state started
+	EndedAt    events.Timestamp `json:"endedAt,omitempty"`
+	Offset     events.Offset    `json:"offset"` // of its last record
+	Damaged    events.Offset    `json:"damaged,omitempty"`
+}
+
+// shownFlow is a flow alone in JSON, with its history.
+type shownFlow struct {
+	flowRow
+	Steps  []stepRow  `json:"steps"`
+	Visits []visitRow `json:"visits"`
+	Input  events.Raw `json:"input,omitempty"`
+	Result events.Raw `json:"result,omitempty"`
+}
+
+// stepRow is a state that is no end, as it stands.
+type stepRow struct {
+	State  string `json:"state"`
+	Status string `json:"status"`
+	Visits int    `json:"visits"`
+}
+
+// visitRow is one time in a state.
+type visitRow struct {
+	Step   int64            `json:"step"`
+	State  string           `json:"state"`
+	Offset events.Offset    `json:"offset"`
+	Time   events.Timestamp `json:"time"`
+	Lost   bool             `json:"lost,omitempty"`
+}
+
+func flowRowOf(f *tavern.Flow, s *tavern.FlowState) flowRow {
+	row := flowRow{Flow: cli.ID(f.ID()), Template: templateOf(s), State: s.State, Step: s.Step, Attempt: s.Attempt, Outcome: s.Outcome(), Left: left(s), Allowed: cli.NonNil(s.Allowed()),
+		Owner: s.Run.Owner, Parent: s.Run.Parent, Child: s.Child, EndedAt: stamp(s.EndedAt), Offset: s.Offset, Damaged: s.Damaged}
+	if s.Workflow != nil {
+		row.Revision = s.Workflow.Revision
+	}
+	if s.Held {
+		row.Worker, row.LeaseUntil = s.Run.Worker, stamp(time.UnixMilli(s.Run.LeaseUntil))
+	}
+	return row
+}
+
+func shownFlowOf(f *tavern.Flow, s *tavern.FlowState) shownFlow {
+	shown := shownFlow{flowRow: flowRowOf(f, s), Steps: []stepRow{}, Visits: []visitRow{}, Input: s.Input, Result: s.Result}
+	for _, step := range s.Steps() {
+		shown.Steps = append(shown.Steps, stepRow(step))
+	}
+	for _, v := range s.Visits() {
+		shown.Visits = append(shown.Visits, visitRow{v.Step, v.State, v.At, stamp(v.Recorded), v.Lost})
+	}
+	return shown
+}
+
+// templateOf is the id of a flow's template, as its run says it.
+func templateOf(s *tavern.FlowState) string {
+	if s.Workflow != nil {
+		return cli.ID(s.Workflow.ID)
+	}
+	if sub, _, err := s.Run.Template.Parse(""); err == nil {
+		return cli.ID(sub.ID)
+	}
+	return string(s.Run.Template)
+}
+
+// left names the steps that are under way or ahead. A flow that is over has none.
+func left(s *tavern.FlowState) []string {
+	list := []string{}
+	if s.Over() {
+		return list
+	}
+	for _, step := range s.Incomplete() {
+		list = append(list, step.State)
+	}
+	return list
+}
+
+// flowAt is a flow, and how it is.
+type flowAt struct {
+	*tavern.Flow
+	state *tavern.FlowState
+}
+
+// flowsOf reads the flows of a store, those that are open or all.
+func flowsOf(ctx context.Context, st *tally.Store, all bool) (list []flowAt, err error) {
+	for info, err := range st.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return nil, err
+		}
+		id, ok := strings.CutPrefix(info.Subject.ID, events.KindFlow+"/")
+		if !ok {
+			continue
+		}
+		f := tavern.FlowOf(st, id)
+		s, err := f.State(ctx)
+		switch {
+		case errors.Is(err, tally.ErrNotFound): // a session of this name that is no flow
+		case err != nil:
+			return nil, err
+		case all || !s.Over():
+			list = append(list, flowAt{f, s})
+		}
+	}
+	return list, nil
+}
+
+func listFlows(ctx context.Context, a *app.App, st *tally.Store, all bool) error {
+	list, err := flowsOf(ctx, st, all)
+	if err != nil {
+		return err
+	}
+	if a.Format != cli.Text {
+		rows := make([]flowRow, len(list))
+		for i, f := range list {
+			rows[i] = flowRowOf(f.Flow, f.state)
+		}
+		return cli.WriteList(a.Out, a.Format, rows)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.Err, "No flow is open. Try: tally flow start TEMPLATE, or flows --all")
+		return nil
+	}
+	now, err := st.LogTime(ctx)
+	if err != nil {
+		return err
+	}
+	return a.Table(flowTable(list, now, a.Style()))
+}
+
+func flowTable(list []flowAt, now time.Time, style cli.Style) render.Table {
+	const flow, state, stepsLeft, driver, template, owner, since = 0, 1, 2, 3, 4, 5, 6
+	t := render.Table{Head: []string{"FLOW", "STATE", "LEFT", "DRIVER", "TEMPLATE", "OWNER", "SINCE"}, Right: []int{stepsLeft},
+		Cut: []int{owner, template, driver, flow, state}, Drop: []int{owner, since, template}}
+	for _, f := range list {
+		s := f.state
+		what := s.State
+		if s.Over() {
+			what += ", " + s.Outcome()
+		}
+		t.Rows = append(t.Rows, []string{cli.ID(f.ID()), what, strconv.Itoa(len(left(s))), driverOf(s, now), templateOf(s), s.Run.Owner, entered(s)})
+	}
+	t.Paint = func(row, column int, cell string) string {
+		switch {
+		case column == flow:
+			return cell
+		case column == state && list[row].state.Over():
+			return paintOver(style, list[row].state.Outcome(), cell)
+		case column == state:
+			return style.Yellow(cell)
+		}
+		return style.Dim(cell)
+	}
+	return t
+}
+
+func paintOver(style cli.Style, outcome, cell string) string {
+	if outcome == "completed" {
+		return style.Green(cell)
+	}
+	return style.Red(cell)
+}
+
+// entered is when a flow came into its state.
+func entered(s *tavern.FlowState) string {
+	visits := s.Visits()
+	if len(visits) == 0 {
+		return "-"
+	}
+	return minute(stamp(visits[len(visits)-1].Recorded))
+}
+
+// driverOf says who drives a flow, and until when.
+func driverOf(s *tavern.FlowState, now time.Time) string {
+	if !s.Held {
+		return "-"
+	}
+	return leaseText(tally.Lease{Holder: s.Run.Worker, Until: time.UnixMilli(s.Run.LeaseUntil)}, now)
+}
+
+func showFlow(ctx context.Context, a *app.App, st *tally.Store, name string) error {
+	f, err := flowNamed(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	s, err := f.State(ctx)
+	if errors.Is(err, events.ErrNotFound) {
+		err = noFlow(name, st.Namespace())
+	}
+	if err != nil {
+		return err
+	}
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, a.Format, shownFlowOf(f, s))
+	}
+	now, err := st.LogTime(ctx)
+	if err != nil {
+		return err
+	}
+	p := &page{app: a, width: cli.Width(a.Out), style: a.Style()}
+	p.flow(f, s, now)
+	return p.err
+}
+
+// flow prints a flow.
+func (p *page) flow(f *tavern.Flow, s *tavern.FlowState, now time.Time) {
+	p.head(cli.ID(f.ID()), s.State, s.Outcome())
+	p.field("template", templateOf(s))
+	p.field("owner", s.Run.Owner)
+	p.field("driver", driverOf(s, now))
+	p.field("child", s.Child)
+	p.field("leads to", strings.Join(s.Allowed(), ", "))
+	p.field("input", string(s.Input))
+	p.field("result", string(s.Result))
+	p.line("")
+	steps := render.Table{Head: []string{"STEP", "STATUS", "VISITS"}, Right: []int{2}, Cut: []int{0}}
+	for _, step := range s.Steps() {
+		steps.Rows = append(steps.Rows, []string{step.State, step.Status, strconv.Itoa(step.Visits)})
+	}
+	p.table(steps)
+	p.line("")
+	history := render.Table{Head: []string{"#", "STATE", "TIME", "OFFSET", "LEFT BY"}, Right: []int{0, 3}, Cut: []int{1}}
+	visits := s.Visits()
+	for i, v := range slices.All(visits) {
+		how := "move"
+		switch {
+		case v.Lost:
+			how = "recovery"
+		case i == len(visits)-1:
+			how = s.Outcome()
+		}
+		history.Rows = append(history.Rows, []string{strconv.FormatInt(v.Step, 10), v.State, minute(stamp(v.Recorded)), v.At.String(), how})
+	}
+	p.table(history)
+}
