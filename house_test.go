@@ -44,6 +44,7 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
 	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
+	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
@@ -80,12 +81,12 @@ var arrows = []struct{ pkg, may string }{
 // business below. So a program that is a client links no server, and one that opens a
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
-	{"github.com/nats-io/nats-server", "embedded internal/storetest cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". log log/logtest formats ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest cmd/* cmd/internal/*"},
-	{"modernc.org", "projector/catalog embedded internal/storetest cmd/* cmd/internal/*"},
+	{"github.com/nats-io/nats-server", "embedded internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". log log/logtest formats ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"modernc.org", "projector/catalog embedded internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},
-	{module + "/embedded", "internal/storetest cmd/* cmd/internal/*"},
+	{module + "/embedded", "internal/storetest examples/* cmd/* cmd/internal/*"},
 	{module + "/internal/cli", "cmd/* cmd/internal/*"},
 }
 
