@@ -40,6 +40,13 @@ func TestFitsTheTerminal(t *testing.T) {
 		"help of docs":   {line: "docs --help"},
 		"help of cat":    {line: "cat --help"},
 		"a watch's help": {line: "docs watch --help"},
+		"help of agents": {line: "help agents"},
+		"help of agent":  {line: "agent --help"},
+		"verify's help":  {line: "agent verify --help"},
+		"help of flow":   {line: "flow --help"},
+		"help of flows":  {line: "help flows"},
+		"transcripts":    {line: "help transcripts"},
+		"agent":          {line: "agent new Kettle-of-a-name-that-is-longer-than-any-line-of-a-small-terminal --assignment " + strings.Repeat("boil", 60), once: true},
 		"put":            {line: "put doc/put-PLACE /dev/null --create", once: true},
 		"undo":           {line: "undo " + chat + " --dry-run"},
 	} {

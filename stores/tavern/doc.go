@@ -10,6 +10,8 @@
 //	claim, err := q.Next(ctx, "worker-1")
 //	err = claim.Finish(ctx, result)
 //
+// docs/from-tavern.md says what each concept, operation and file of the original is here.
+//
 // Whoever is refused learns why by a typed error, and nothing was written. Time never
 // decides alone: leases and deadlines are over by the log's time ([tally.Store.LogTime]).
 package tavern

@@ -82,8 +82,15 @@ func (v LayerView) Subjects(ctx context.Context, kind string) iter.Seq2[log.Subj
 
 // Has reports whether a session or document is of the layer. What the namespace
 // [events.PersonalNamespace] has is personal, whatever it says. Blobs are of none: they are
-// parts of what refers to them. Nor is what the log keeps of appends to several subjects.
+// parts of what refers to them. Nor is what the log keeps of appends to several subjects. An
+// agent is personal if its session or its node file is, and so are its inbox and its overlay
+// then.
 func (v LayerView) Has(ctx context.Context, sub events.Subject) (bool, error) {
+	if id := agentBehind(sub); id != "" {
+		if personal, err := v.isPersonal(ctx, events.Session(sub.Namespace, agentSessions+id), events.Document(sub.Namespace, events.KindAgent, id)); personal || err != nil {
+			return personal && v.Layer == LayerPersonal, err
+		}
+	}
 	switch {
 	case sub.Namespace == events.PersonalNamespace:
 		return v.Layer == LayerPersonal, nil
@@ -105,20 +112,47 @@ func (v LayerView) Has(ctx context.Context, sub events.Subject) (bool, error) {
 	return LayerOf(sub.Kind) == v.Layer, nil
 }
 
-// hasSession reports whether a session is of the layer. A fork begins with the threads of
-// another session: it is of that one's layer, if its own is not a narrower one. An agent is
-// personal if its node file is, which goes where its session does.
-func (v LayerView) hasSession(ctx context.Context, sub events.Subject) (bool, error) {
-	found := LayerProject
-	if id, ok := strings.CutPrefix(sub.ID, agentSessions); ok {
-		doc, err := v.Loader().Document(ctx, events.Document(sub.Namespace, events.KindAgent, id), 0)
-		if err != nil && !errors.Is(err, tally.ErrNotFound) {
-			return false, err
-		}
-		if last := doc.Last(); last != nil && Layer(last.Meta.Layer) == LayerPersonal {
-			found = LayerPersonal
+// agentBehind returns the id of the agent that something is, or that it is the inbox or the
+// overlay of; "" if it is none's.
+func agentBehind(sub events.Subject) string {
+	switch {
+	case sub.Kind == events.KindAgent:
+		return sub.ID
+	case sub.Kind == KindOverlay:
+		id, _, _ := strings.Cut(sub.ID, "/")
+		return id
+	case !sub.IsSession():
+		return ""
+	}
+	for _, kind := range []string{events.KindAgent, events.KindInbox} {
+		if id, ok := strings.CutPrefix(sub.ID, kind+"/"); ok {
+			return id
 		}
 	}
+	return ""
+}
+
+// isPersonal reports whether an agent's session or its node file says that it is personal.
+func (v LayerView) isPersonal(ctx context.Context, session, node events.Subject) (bool, error) {
+	o, err := v.Loader().Peek(ctx, session)
+	if err != nil || Layer(o.Ledger().Text("layer")) == LayerPersonal {
+		return err == nil, err
+	}
+	doc, err := v.Loader().Document(ctx, node, 0)
+	if errors.Is(err, tally.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	last := doc.Last()
+	return last != nil && Layer(last.Meta.Layer) == LayerPersonal, nil
+}
+
+// hasSession reports whether a session is of the layer. A fork begins with the threads of
+// another session: it is of that one's layer, if its own is not a narrower one.
+func (v LayerView) hasSession(ctx context.Context, sub events.Subject) (bool, error) {
+	found := LayerProject
 	for range maxForks {
 		o, err := v.Loader().Peek(ctx, sub)
 		if err != nil {

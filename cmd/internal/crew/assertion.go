@@ -23,8 +23,8 @@ type outcome struct {
 	said    []byte // the end of what it printed
 }
 
-// runAssertion runs a command in a shell, for so long at the most. What it leaves behind when
-// its time is over is ended with it.
+// runAssertion runs a command in a shell, for so long at the most. What it leaves behind is
+// ended with it.
 func runAssertion(ctx context.Context, command string, limit time.Duration) outcome {
 	running, stop := context.WithTimeout(ctx, limit)
 	defer stop()
@@ -32,6 +32,9 @@ func runAssertion(ctx context.Context, command string, limit time.Duration) outc
 	cmd := shell(running, command)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, lingering
 	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = cmd.Cancel() // that there is nothing to end is no error
+	}
 	out := outcome{said: said.bytes}
 	switch {
 	case running.Err() != nil && ctx.Err() == nil:

@@ -1,0 +1,53 @@
+package crew
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What an assertion prints is kept to its end, in bounded memory, and none of it moves a
+// cursor.
+func TestAssertionOutput(t *testing.T) {
+	out := runAssertion(t.Context(), `i=0; while [ $i -lt 3000 ]; do echo "line $i of what is said"; i=$((i+1)); done; printf '\033[31mred\n\n'; exit 7`, time.Minute)
+	if out.failure != "exit status 7: \u241b[31mred" {
+		t.Errorf("%q", out.failure)
+	}
+	if n := len(out.said); n < 16<<10 || n > 32<<10 || bytes.Contains(out.said, []byte("line 0 of")) || !bytes.Contains(out.said, []byte("line 2999 of")) {
+		t.Errorf("%d bytes were kept", n)
+	}
+	var shown strings.Builder
+	if out.print(&shown); strings.ContainsRune(shown.String(), 0x1b) {
+		t.Error("an escape was printed")
+	}
+}
+
+// What an assertion leaves behind is not waited for, and is ended.
+func TestAssertionLeavesBehind(t *testing.T) {
+	begun := time.Now()
+	out := runAssertion(t.Context(), "sleep 60 & echo $!", time.Minute)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(out.said)))
+	if out.failure != "" || err != nil {
+		t.Fatalf("%+v", out)
+	}
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for isRunning(pid) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("it runs on")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isRunning reports whether a process is there that has not ended: one that nobody has waited
+// for yet has.
+func isRunning(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}

@@ -1,0 +1,34 @@
+package program
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What a page says somebody can type is a command.
+func TestPagesNameCommands(t *testing.T) {
+	root := tree(t)
+	text, err := os.ReadFile("../../../docs/from-tavern.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile("`tally ([^`]+)`").FindAllStringSubmatch(string(text), -1)
+	for _, line := range lines {
+		words := strings.Fields(line[1])
+		cmd, rest, err := root.Find(words)
+		if err != nil || cmd == root || !cmd.Runnable() || cmd.HasSubCommands() {
+			t.Errorf("tally %s: no command: %v", line[1], err)
+			continue
+		}
+		for _, word := range rest {
+			if name, ok := strings.CutPrefix(word, "--"); ok && cmd.Flag(name) == nil {
+				t.Errorf("tally %s: there is no --%s", line[1], name)
+			}
+		}
+	}
+	if len(lines) < 15 {
+		t.Errorf("the page names %d commands", len(lines))
+	}
+}
