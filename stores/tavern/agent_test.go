@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/tavern"
@@ -193,6 +194,7 @@ func agentCommitments(t *testing.T, a *tavern.Agent) {
 
 // The table is that of the plan, spelled out once more.
 func TestAgentStates(t *testing.T) {
+	testkit.NotUnderRace(t)
 	table := map[string]string{
 		"idle": "working done error stopped:dismissed", "working": "waiting verifying idle done error", "waiting": "working idle error stopped:reaped stopped:dismissed stopped:failed",
 		"verifying": "working done error", "done": "working archived", "error": "working archived",

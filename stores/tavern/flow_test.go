@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
@@ -430,6 +431,7 @@ func TestFlowDaemons(t *testing.T) {
 
 // What a flow is started with, and ends with, may be as large as a turn.
 func TestFlowLarge(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "memory")
 	flowTemplates(t, st)
 	large := events.Raw(`"` + strings.Repeat("x", 9<<20) + `"`)

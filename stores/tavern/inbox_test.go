@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
@@ -559,6 +560,7 @@ func TestInboxFaults(t *testing.T) {
 
 // A body may be as large as a value is, and a larger one is refused before anything is written.
 func TestInboxLargeBodies(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{MaxValue: 20 << 20})
 	inboxAgent(t, st, "big", "")
 	in := tavern.InboxOf(st, "big")

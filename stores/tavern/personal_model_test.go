@@ -11,12 +11,14 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
 // Whatever is set and cleared, in whatever order, by handles that remember nothing: a person's
 // settings are those of a map by path, a map by agent and a list, also where keys collide.
 func TestPersonalModel(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})
 	rapid.Check(t, func(r *rapid.T) {
 		first := tavern.PersonalOf(st)

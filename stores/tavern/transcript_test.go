@@ -244,6 +244,7 @@ func lifeListing(t *testing.T, dir string) string {
 // A line that is longer than what is read costs no memory of its length, and the lines around
 // it are read.
 func TestTranscriptLongLine(t *testing.T) {
+	testkit.NotUnderRace(t)
 	testkit.Long(t)
 	dir := lifeFolder(t, map[string][]string{"-a/x.jsonl": {lifeLine("/a", "user", 1, `"before"`)}})
 	f := need(os.OpenFile(filepath.Join(dir, "-a", "x.jsonl"), os.O_APPEND|os.O_WRONLY, 0))

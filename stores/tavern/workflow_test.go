@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -95,6 +96,7 @@ func workflowRefusals(t *testing.T, st *tally.Store) {
 }
 
 func workflowHostile(t *testing.T, st *tally.Store) {
+	testkit.NotUnderRace(t)
 	ctx, w := t.Context(), tavern.WorkflowsOf(st)
 	for n, id := range []string{"..", "a/../b", "line\nfeed", "\u202ertl", "\xff\x00", strings.Repeat("x", 512)} {
 		need(w.Create(ctx, id, []byte(flowSuite)))
