@@ -61,6 +61,12 @@ type View interface {
 	Forget(ctx context.Context, sub events.Subject) error
 }
 
+// Selective is a View that looks at some subjects only. Of a record of another one it is
+// told that it was there, without its data: that is neither read nor decoded.
+type Selective interface {
+	Wants(sub events.Subject) bool
+}
+
 // ErrMoved says that somebody else has written the view since it was begun. What was
 // applied is not stored; begun again, the view goes on from where it is.
 var ErrMoved = errors.New("projector: somebody else has written the view")
@@ -360,20 +366,30 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, error], q *queue) {
 	defer close(q.facts)
 	for rec, err := range records {
-		if err == nil {
-			rec, err = Resolve(ctx, r.Log, rec, r.MaxValue)
-		}
-		if isDamage(err) {
-			continue // reads and verify name it; the cursor stays at a record that can be recognised
-		}
 		d := decoded{err: err}
 		if err == nil {
-			d.fact = Decode(rec)
+			d.fact, d.err = r.factOf(ctx, rec)
 		}
-		if !q.put(ctx, d) || err != nil {
+		if isDamage(d.err) {
+			continue // reads and verify name it; the cursor stays at a record that can be recognised
+		}
+		if !q.put(ctx, d) || d.err != nil {
 			return
 		}
 	}
+}
+
+// factOf reads and decodes what a record holds, if the view looks at its subject.
+func (r *Runner) factOf(ctx context.Context, rec events.Record) (Fact, error) {
+	if v, ok := r.View.(Selective); ok && !v.Wants(rec.Subject) {
+		rec.Data, rec.Extensions = nil, nil
+		return Fact{Record: rec}, nil
+	}
+	rec, err := Resolve(ctx, r.Log, rec, r.MaxValue)
+	if err != nil {
+		return Fact{}, err
+	}
+	return Decode(rec), nil
 }
 
 // batch applies the next records until a commit is due: the view holds enough, nothing
