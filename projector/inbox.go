@@ -74,6 +74,25 @@ type HandOver struct {
 	Unknown  events.Fields    `json:",unknown"`
 }
 
+// Attempts to hand a message over are that far apart, from the first one that was refused on.
+const (
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// Retry is when the message is to be handed over again, by the log's time; false if nothing
+// was refused yet, or nobody can say when.
+func (h HandOver) Retry() (time.Time, bool) {
+	last, ok := h.Last.Time()
+	if h.Refusals <= 0 || !ok {
+		return time.Time{}, false
+	}
+	if h.Refusals > 16 {
+		return last.Add(lastRetry), true
+	}
+	return last.Add(min(firstRetry<<(h.Refusals-1), lastRetry)), true
+}
+
 // InboxFields are the fields of an inbox that say how far its receiver is. A pointer is nil
 // where nothing is said.
 type InboxFields struct {

@@ -69,19 +69,13 @@ func Gone(ns string, unread projector.Letter, status string, asOf events.Offset)
 // MaxRefusals is after how many refusals the sender of a message is told.
 const MaxRefusals = 8
 
-// Refusals of a message are that far apart, from the first one on.
-const (
-	firstRetry = time.Second
-	lastRetry  = 5 * time.Minute
-)
-
 // HandOverDue decides on the message that its receiver is to get next, of which so many
 // attempts to hand it over were refused (Inbox.Refused): Due is when to try again, which may
 // have passed. It is tried until it is seen, as those behind it wait; after MaxRefusals its
 // sender gets a malfunction. asOf is as for Overdue.
 func HandOverDue(ns string, next projector.Letter, h projector.HandOver, asOf events.Offset, now time.Time) (Decision, error) {
-	last, ok := h.Last.Time()
-	if h.At != next.Offset || h.Refusals <= 0 || !ok {
+	retry, ok := h.Retry()
+	if h.At != next.Offset || !ok {
 		return Decision{Due: now}, nil
 	}
 	var d Decision
@@ -91,16 +85,8 @@ func HandOverDue(ns string, next projector.Letter, h projector.HandOver, asOf ev
 			return d, err
 		}
 	}
-	d.Due = last.Add(retryAfter(h.Refusals))
+	d.Due = retry
 	return d, nil
-}
-
-// retryAfter is how long to wait after so many refusals.
-func retryAfter(refusals int) time.Duration {
-	if refusals > 16 {
-		return lastRetry
-	}
-	return min(firstRetry<<(refusals-1), lastRetry)
 }
 
 // malfunction decides to tell the sender of a message what became of it, if nothing came to
