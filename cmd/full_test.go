@@ -79,7 +79,7 @@ func TestFullDiskIsRead(t *testing.T) {
 		t.Errorf("%d MiB are free: views or snapshots took of the reserve", n>>20)
 	}
 	// Views that were lost are not made anew out of the reserve.
-	views := []string{"views.db", "views.db-wal", "views.db-shm", "search.db", "search.db-wal", "search.db-shm"}
+	views := []string{"views.db", "views.db-wal", "views.db-shm", "search.db", "search.db-wal", "search.db-shm", "work.db", "work.db-wal", "work.db-shm"}
 	aside := filepath.Join(disk, "aside")
 	move := func(from, to string) {
 		t.Helper()

@@ -30,7 +30,6 @@ type Catalog struct {
 	documents map[events.Subject]*document     // touched since the last commit
 	aside     map[events.Subject]bool
 	gone      map[events.Subject]int64 // subjects to be folded anew, and the keys of sessions
-	purged    bool                     // something was, and may still be read in the file
 	paid      map[responseKey][]paid   // costs that name a response, since the last commit
 }
 
@@ -277,19 +276,6 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 		c.footprint -= s.footprint()
 	}
 	return nil
-}
-
-// scrub has nothing left of a purged document outside the rows. If a reader is in the way,
-// the next commit tries again.
-func (c *Catalog) scrub(ctx context.Context) {
-	if !c.purged {
-		return
-	}
-	done, err := c.truncate(context.WithoutCancel(ctx))
-	if err != nil {
-		c.logger.Warn("what was purged may still be in the view's file", "file", c.path, "err", err)
-	}
-	c.purged = !done
 }
 
 // Forget implements projector.View. The session keeps its key.

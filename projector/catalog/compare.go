@@ -17,7 +17,11 @@ var tableOrders = map[string][]string{
 	"responses": {"namespace, response, output_tokens, offset"}, "progress": {"session, run_kind, run_id, offset"},
 	"turns": {"rowid", "offset, thread, number"},
 	"usage": {"namespace, response, output_tokens, offset, thread, number"}, "calls": {"namespace, call, offset, thread, number, part"},
-	"days": {"namespace, session, day, model"},
+	"days":   {"namespace, session, day, model"},
+	"queues": {"namespace, id"}, "items": {"namespace, queue, id"}, "waits": {"namespace, queue, id, after"},
+	"inboxes": {"namespace, id"}, "messages": {"namespace, inbox, offset, number"}, "questions": {"namespace, asker, asked, id"},
+	"agents": {"namespace, id"}, "flows": {"namespace, id"}, "owned": {"namespace, kind, id"}, "gone": {"namespace, owner"},
+	"due": {"what, namespace, kind, id, about, number"},
 }
 
 // difference names the first place where two files hold other rows of a table, ""

@@ -62,6 +62,7 @@ type file struct {
 	aside      []projector.Quarantine // not stored yet
 	forgotten  []events.Subject       // to be taken out of quarantine
 	opened     os.FileInfo            // of the file at the path, when it was opened
+	purged     bool                   // something was, and may still be read in the file
 }
 
 // dsn names a file to the driver. A write-ahead log that is synced at checkpoints
@@ -318,6 +319,19 @@ func (f *file) truncate(ctx context.Context) (bool, error) {
 	var busy, frames, moved int
 	err := f.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
 	return busy == 0, errors.Join(err, f.exec(ctx, "PRAGMA busy_timeout=10000"))
+}
+
+// scrub has nothing left of a purged document outside the rows. If a reader is in the way,
+// the next commit tries again.
+func (f *file) scrub(ctx context.Context) {
+	if !f.purged {
+		return
+	}
+	done, err := f.truncate(context.WithoutCancel(ctx))
+	if err != nil {
+		f.logger.Warn("what was purged may still be in the view's file", "file", f.path, "err", err)
+	}
+	f.purged = !done
 }
 
 // isReplaced reports whether the file at the path is another one by now.

@@ -25,6 +25,9 @@ type Edition interface {
 var (
 	_ Edition = (*Catalog)(nil)
 	_ Edition = (*Search)(nil)
+	_ Edition = (*Work)(nil)
+
+	_ projector.Selective = (*Work)(nil)
 )
 
 // ErrBehind says that an edition shows less than the one that it is to replace.

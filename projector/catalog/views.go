@@ -25,6 +25,8 @@ func Views(opening Opening, text Text) []View {
 			open: func(path, set string, lg *slog.Logger) Edition { return newCatalog(path, set, opening, lg) }},
 		{Name: searchForm.view, File: SearchFileName, Pace: projector.Patient, form: searchForm,
 			open: func(path, set string, lg *slog.Logger) Edition { return newSearch(path, set, text, lg) }},
+		{Name: workForm.view, File: WorkFileName, Pace: projector.Patient, form: workForm,
+			open: func(path, set string, lg *slog.Logger) Edition { return newWork(path, set, lg) }},
 	}
 }
 

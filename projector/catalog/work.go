@@ -1,0 +1,149 @@
+package catalog
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// Work is the view of what is to be done and by whom: queues and their items, inboxes and
+// their messages, flows, agents, what expires and what belongs to somebody who is gone. It
+// is a projector.View; WorkReader reads it. It decides nothing: of what it lists as due,
+// whoever decides reads the log again.
+//
+// It looks at these subjects only, so it costs a log of conversations next to nothing. A
+// record is folded when it is stored, onto the rows of its subject: nothing but what was
+// read since the last commit is in memory.
+type Work struct {
+	file
+	pending []workStep
+	held    int64
+	anew    bool // all is to be folded again
+}
+
+// workStep is what a record does to the rows.
+type workStep struct {
+	subject events.Subject
+	fold    func(context.Context) error
+}
+
+// NewWork returns the view in a directory, to be run by a projector.Runner.
+func NewWork(dir string, lg *slog.Logger) *Work {
+	return newWork(filepath.Join(dir, WorkFileName), current, lg)
+}
+
+func newWork(path, set string, lg *slog.Logger) *Work {
+	return &Work{file: file{form: workForm, path: path, set: set, logger: lg}}
+}
+
+// Name implements projector.View.
+func (w *Work) Name() string { return w.view }
+
+func (w *Work) clear() { w.pending, w.held, w.anew = nil, 0, false }
+
+// Begin implements projector.View.
+func (w *Work) Begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
+	w.clear()
+	return w.begin(ctx)
+}
+
+// Reset implements projector.View.
+func (w *Work) Reset(ctx context.Context) error {
+	w.clear()
+	return w.reset(ctx)
+}
+
+// Wants implements projector.Selective.
+func (w *Work) Wants(sub events.Subject) bool {
+	if !sub.IsSession() {
+		return sub.Kind != events.KindBlob && sub.Kind != events.KindUnit
+	}
+	switch kind, name, _ := strings.Cut(sub.ID, "/"); kind {
+	case events.KindQueue, events.KindItem, events.KindInbox, events.KindAgent, events.KindFlow:
+		return name != ""
+	}
+	return false
+}
+
+// Apply implements projector.View.
+func (w *Work) Apply(_ context.Context, f projector.Fact) error {
+	if !w.Wants(f.Subject) {
+		return nil
+	}
+	fold := w.foldOf(f)
+	if fold == nil {
+		return nil
+	}
+	w.pending = append(w.pending, workStep{f.Subject, fold})
+	w.held += int64(256 + len(f.Data))
+	return nil
+}
+
+// foldOf returns what a record does to the rows, nil if that is nothing.
+func (w *Work) foldOf(f projector.Fact) func(context.Context) error {
+	sub := f.Subject
+	if !sub.IsSession() {
+		return w.documentFold(f)
+	}
+	kind, name, _ := strings.Cut(sub.ID, "/")
+	switch kind {
+	case events.KindQueue:
+		return func(ctx context.Context) error { return w.foldQueue(ctx, name, f) }
+	case events.KindItem:
+		return func(ctx context.Context) error { return w.foldItem(ctx, f) }
+	case events.KindInbox:
+		m := mailIn(name, f)
+		return func(ctx context.Context) error { return w.foldInbox(ctx, m) }
+	case events.KindAgent:
+		return func(ctx context.Context) error { return w.foldAgent(ctx, name, f) }
+	case events.KindFlow:
+		return func(ctx context.Context) error { return w.foldFlow(ctx, name, f) }
+	}
+	return nil
+}
+
+// Held implements projector.View.
+func (w *Work) Held() int64 { return w.held }
+
+// Quarantine implements projector.View.
+func (w *Work) Quarantine(q projector.Quarantine) {
+	w.aside = append(w.aside, q)
+	w.pending = slices.DeleteFunc(w.pending, func(s workStep) bool { return s.subject == q.Subject })
+}
+
+// Forget implements projector.View. Rows rest on the records of several subjects, in the
+// order of the log: one subject cannot be folded anew without the others. So all are, by
+// whoever runs the view next.
+func (w *Work) Forget(context.Context, events.Subject) error {
+	w.anew = true
+	return nil
+}
+
+// Commit implements projector.View.
+func (w *Work) Commit(ctx context.Context, c projector.Cursor) error {
+	if w.anew {
+		return w.Reset(ctx)
+	}
+	err := w.commit(ctx, c, func(ctx context.Context) error {
+		for _, s := range w.pending {
+			if err := s.fold(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		clear(w.pending)
+		w.pending, w.held = w.pending[:0], 0
+		w.scrub(ctx)
+	}
+	return err
+}
+
+// Close closes the file. What was not committed is folded again by the next.
+func (w *Work) Close() error { return w.close() }

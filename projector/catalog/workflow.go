@@ -1,0 +1,110 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// runWorkflow is the kind of a flow's run, whose id is the flow's.
+const runWorkflow = "workflow"
+
+// FlowListed is a row of the list of flows.
+type FlowListed struct {
+	Namespace string
+	ID        string
+	Run       projector.Run // without its results and what was said too late
+	Held      bool          // by Run.Worker, until Run.LeaseUntil
+	Outcome   string        // "": it is not over
+	EndedAt   int64         // when that was recorded, in Unix milliseconds; 0: it is not over
+	LastAt    events.Timestamp
+	Head      events.Offset
+
+	data []byte
+}
+
+const flowColumns = "namespace, id, held, outcome, ended, last_at, head_offset, data"
+
+func (l *FlowListed) columns() []any {
+	return []any{&l.Namespace, &l.ID, &l.Held, &l.Outcome, &l.EndedAt, &l.LastAt, offset(&l.Head), &l.data}
+}
+
+// restore reads the run of a row.
+func (l *FlowListed) restore() error {
+	if err := rawjson.Unmarshal(l.data, &l.Run); err != nil {
+		return err
+	}
+	l.Run.Kind, l.Run.ID = runWorkflow, l.ID
+	return nil
+}
+
+// foldFlow folds a record of a flow.
+func (w *Work) foldFlow(ctx context.Context, id string, f projector.Fact) error {
+	l := FlowListed{Namespace: f.Subject.Namespace, ID: id, Run: projector.Run{Kind: runWorkflow, ID: id}}
+	found, err := w.find(ctx, "SELECT "+flowColumns+" FROM flows{set} WHERE namespace=? AND id=?", []any{l.Namespace, id}, l.columns())
+	if err == nil && found {
+		err = l.restore()
+	}
+	if err != nil {
+		return err
+	}
+	was := l.EndedAt
+	l.apply(f)
+	if err := w.storeFlow(ctx, &l); err != nil {
+		return err
+	}
+	open, owner := l.Run.Created != 0 && l.EndedAt == 0, ""
+	if open {
+		owner = l.Run.Owner
+	}
+	if err := w.belong(ctx, projector.DueOrphan, f.Subject, owner); err != nil {
+		return err
+	}
+	if err := w.due(ctx, when{what: projector.DueFlow, subject: f.Subject}, l.Run.LeaseUntil, open && l.Held); err != nil || was == l.EndedAt {
+		return err
+	}
+	return w.leave(ctx, l.Namespace, f.Subject.ID, l.EndedAt)
+}
+
+// storeFlow stores a row: of the run what the next record depends on.
+func (w *Work) storeFlow(ctx context.Context, l *FlowListed) error {
+	r := l.Run
+	r.ID, r.Results, r.Fenced = "", nil, nil // an id need not be text, as JSON is
+	data, err := rawjson.Marshal(r)
+	if err != nil {
+		return err
+	}
+	l.data = data
+	return w.put(ctx, "flows", values(l.columns())...)
+}
+
+// apply folds a record. What is not of the flow's run changes nothing, nor what a worker
+// says whose claim went on to another.
+func (l *FlowListed) apply(f projector.Fact) {
+	l.Head, l.LastAt = f.Offset, max(l.LastAt, f.Happened())
+	ref := projector.RunOf(f.Payload)
+	if f.Invalid != nil || ref == nil || *ref != l.Run.Ref() {
+		return
+	}
+	if l.Run.At == 0 {
+		l.Run.At = f.Offset
+	}
+	if l.Run.Apply(f); len(l.Run.Fenced) > 0 {
+		return
+	}
+	switch p := f.Payload.(type) {
+	case *events.RunStarted:
+		l.Held = p.Worker != ""
+	case *events.RunProgressed:
+		if p.LeaseUntil != nil && *p.LeaseUntil == 0 {
+			l.Held = false
+		}
+	case *events.RunFinished:
+		l.Outcome = p.Outcome
+		if l.EndedAt == 0 {
+			l.EndedAt = millis(f.Recorded)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
+)
+
+// States of items in lists: those that a queue itself says.
+const (
+	StateReady   = "ready"   // it is handed out to the next worker
+	StateClaimed = "claimed" // a worker has it
+	StateWaiting = "waiting" // it is not due, or comes after others
+	StateDone    = "done"
+	StateDead    = "dead" // it is not tried again
+)
+
+// itemState is what may happen to an item i of a queue q next, at the time ?1.
+const itemState = `CASE WHEN i.state NOT IN ('free', 'claimed') THEN i.state
+	WHEN i.state='claimed' THEN iif(i.due>?1, 'claimed', 'ready')
+	WHEN i.due>?1 OR EXISTS(SELECT 1 FROM waits w LEFT JOIN items o ON o.namespace=w.namespace AND o.queue=w.queue AND o.id=w.after
+		WHERE w.namespace=i.namespace AND w.queue=i.queue AND w.id=i.id AND (o.id IS NULL OR o.state<>'done' AND NOT (q.pass AND o.state='dead')))
+	THEN 'waiting' ELSE 'ready' END`
+
+const itemsOfQueues = " FROM items i JOIN queues q ON q.namespace=i.namespace AND q.id=i.queue"
+
+// QueueListed is a row of the list of queues: how many of its items are in which state, as
+// of the newest record that the view shows.
+type QueueListed struct {
+	Namespace string
+	ID        string
+	Title     string
+	Owner     string
+	Created   events.Offset // 0: nobody created it, but there are items
+	Serial    bool
+	Head      events.Offset
+	Ready     int
+	Claimed   int
+	Waiting   int
+	Done      int
+	Dead      int
+}
+
+func (l *QueueListed) columns() []any {
+	return []any{&l.Namespace, &l.ID, &l.Title, &l.Owner, offset(&l.Created), &l.Serial, offset(&l.Head)}
+}
+
+// Queues lists queues.
+func (r WorkReader) Queues(ctx context.Context, page WorkPage) ([]QueueListed, error) {
+	now, err := r.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, args := page.with("SELECT namespace, id, title, owner, created, serial, head_offset FROM queues WHERE namespace=? AND id>?")
+	rows, err := r.db.QueryContext(ctx, text, args...)
+	list, err := collect(rows, err, (*QueueListed).columns)
+	for i := range list {
+		if err == nil {
+			err = r.count(ctx, &list[i], now)
+		}
+	}
+	return list, r.wrap(err)
+}
+
+// count counts the items of a queue.
+func (r WorkReader) count(ctx context.Context, l *QueueListed, now int64) error {
+	rows, err := r.db.QueryContext(ctx, "SELECT "+itemState+" AS stands, count(*)"+itemsOfQueues+" WHERE i.namespace=?2 AND i.queue=?3 GROUP BY stands", now, l.Namespace, l.ID)
+	return each(rows, err, func() error {
+		var state string
+		var n int
+		if err := rows.Scan(&state, &n); err != nil {
+			return err
+		}
+		switch state {
+		case StateReady:
+			l.Ready = n
+		case StateClaimed:
+			l.Claimed = n
+		case StateWaiting:
+			l.Waiting = n
+		case StateDone:
+			l.Done = n
+		case StateDead:
+			l.Dead = n
+		}
+		return nil
+	})
+}
+
+// ItemListed is an item with the state that it is in.
+type ItemListed struct {
+	projector.QueueItem
+	State string
+}
+
+// ItemQuery selects items of one queue.
+type ItemQuery struct {
+	Namespace string
+	Queue     string
+	State     string        // "": all but those that are done
+	Limit     int           // 0: everything
+	After     events.Offset // the place of the last one of the page before,
+	Index     int           // with its index
+}
+
+// Items lists items of a queue in the order of the log. A page begins behind the item at
+// After, Index; with After 0 it is the first one. A state that there is not is an
+// *events.InvalidError.
+func (r WorkReader) Items(ctx context.Context, q ItemQuery) (list []ItemListed, err error) {
+	switch q.State {
+	case "", StateReady, StateClaimed, StateWaiting, StateDone, StateDead:
+	default:
+		return nil, &events.InvalidError{Field: "state", Reason: fmt.Sprintf("%q: want ready, claimed, waiting, done or dead", q.State)}
+	}
+	now, err := r.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text := "SELECT i.data, " + itemState + " AS stands" + itemsOfQueues +
+		` WHERE i.namespace=?2 AND i.queue=?3 AND (i.offset, i.number)>(?4, ?5) AND iif(?6='', i.state<>'done', stands=?6) ORDER BY i.offset, i.number`
+	args := []any{now, q.Namespace, q.Queue, int64(q.After), q.Index, q.State}
+	if q.Limit > 0 {
+		text, args = text+" LIMIT ?7", append(args, q.Limit)
+	}
+	rows, err := r.db.QueryContext(ctx, text, args...)
+	err = each(rows, err, func() error {
+		var l ItemListed
+		var data []byte
+		if err := rows.Scan(&data, &l.State); err != nil {
+			return err
+		}
+		list = append(list, l)
+		return rawjson.Unmarshal(data, &list[len(list)-1].QueueItem)
+	})
+	return list, r.wrap(err)
+}
