@@ -225,7 +225,8 @@ func (q *Queue) bury(ctx context.Context, b *board, p picked) error {
 }
 
 // Resume returns the claim on an item that has a fence, whoever made it: of a worker that
-// began anew. If it is not in effect any more, the error is *FencedError.
+// began anew. If it is not in effect any more, the error is *FencedError, and what is
+// reported by the claim is kept as late, unless it was reported before.
 func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*Claim, error) {
 	found, err := q.find(ctx, item)
 	if err != nil {
@@ -245,11 +246,11 @@ func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*
 	}
 	c.Attempt, c.Until = int(started.Attempt), time.UnixMilli(started.LeaseUntil)
 	now, _, err := c.look(ctx, 0)
-	if err == nil && now.Fence != fence {
-		err = c.fencedBy(now)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if now.Fence != fence {
+		return c, c.fencedBy(now)
 	}
 	c.last, c.Until = now.Last, time.UnixMilli(now.Until)
 	return c, nil
