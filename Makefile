@@ -30,6 +30,7 @@ bench:
 # events that is killed in the middle, 300 power cuts each under appends, units of
 # appends and writers of jobs (as root), a thousand panels whose owner is killed, a job
 # whose owner is killed 500 times, and one on a server that is killed as its client is,
+# a thousand workers that stand still beyond their lease, workers whose owner is killed,
 # a thousand jobs in and out of the folder, the views of ten million events,
 # teams whose messages are delivered by who dies, two thousand damaged stores, ten gigabytes opened after a kill, a cluster whose nodes
 # are killed, what the log promises on every kind of owner, three thousand programs of

@@ -38,6 +38,8 @@ func TestFitsTheTerminal(t *testing.T) {
 		"help of jobs":   {line: "help jobs"},
 		"help of put":    {line: "help put"},
 		"help of docs":   {line: "docs --help"},
+		"help of send":   {line: "help send"},
+		"help of work":   {line: "help work"},
 		"help of cat":    {line: "cat --help"},
 		"a watch's help": {line: "docs watch --help"},
 		"help of agents": {line: "help agents"},

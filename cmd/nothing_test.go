@@ -29,7 +29,8 @@ func TestReadingMakesNothing(t *testing.T) {
 				{"fork s --at #1", 4}, {"rewind s --to #1", 4}, {"undo s", 4}, {"redo s", 4},
 				{"cat doc/a", 4}, {"docs ls", 0}, {"docs ls --leases", 0}, {"docs history doc/a", 4}, {"docs diff doc/a", 4}, {"docs links doc/a", 4}, {"docs backlinks doc/a", 0},
 				{"agents", 0}, {"agents kettle", 4}, {"agent state kettle working", 4}, {"flows", 0}, {"flows f", 4}, {"flow move f test", 4}, {"flow start w", 4},
-				{"rm doc/a --base @1", 4}, {"mv doc/a b", 4}, {"put doc/a /dev/null --base @1", 4}} {
+				{"rm doc/a --base @1", 4}, {"mv doc/a b", 4}, {"put doc/a /dev/null --base @1", 4},
+				{"inbox user", 0}, {"inbox user --unread", 0}, {"inbox agent", 4}, {"seen agent last", 4}, {"queue", 0}, {"queue q", 4}, {"queue q i", 4}, {"requeue q i", 4}} {
 				cmd := exec.Command(filepath.Join(bin, "tally"), append(strings.Fields(c.args), where...)...)
 				cmd.Dir = project
 				cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temp, "PATH=" + os.Getenv("PATH")}

@@ -56,6 +56,7 @@ type source func(context.Context, *completer) cobra.ShellCompDirective
 var arguments = map[string]source{
 	"SESSION": sessions, "append SESSION": ids, "A": positions, "B": positions, "A..B": ranges,
 	"PATH": just(files), "DIR": just(folders), "NAMESPACE": namespaces,
+	"TO": receivers, "INBOX": receivers, "QUEUE": queues,
 	"KIND/ID": documents, "KIND": documents, "FILE": just(files), "backlinks KIND/ID": linkable,
 	"agents ID": agentIDs, "save ID": agentIDs, "state ID": agentIDs, "commit ID": agentIDs, "verify ID": agentIDs, "reap ID": agentIDs, "dismiss ID": agentIDs,
 	"flows ID": flowIDs, "move ID": flowIDs, "fail ID": flowIDs, "end ID": flowIDs, "recover ID": flowIDs, "transcripts SESSION": oneOf(Last),
@@ -71,6 +72,8 @@ var flags = map[string]source{
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
 	"layer": oneOf("project", "personal"), "linked": linkable,
 	"cat at": oneOf("head", "~1"), "put base": bases, "rm base": bases, "mv base": bases, "link": links,
+	"send from": receivers, "send type": oneOf("message", "question", "status"),
+	"queue state":   oneOf("ready", "claimed", "waiting", "done", "dead"),
 	"put type":      oneOf("text/markdown", "text/plain", "application/json"),
 	"agents state":  oneOf("idle", "working", "waiting", "verifying", "done", "error", "archived"),
 	"new file":      just(files),

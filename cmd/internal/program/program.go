@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/look"
 	"github.com/tallylog/tally/cmd/internal/move"
 	"github.com/tallylog/tally/cmd/internal/serve"
+	"github.com/tallylog/tally/cmd/internal/team"
 	"github.com/tallylog/tally/cmd/internal/write"
 )
 
@@ -25,6 +26,7 @@ var groups = []struct {
 	{"Follow", live.Commands},
 	{"Write", write.Commands},
 	{"Look", look.Commands},
+	{"Team", team.Commands},
 	{"Move", move.Commands},
 	{"Agents", crew.Commands},
 	{"Keep", keep.Commands},

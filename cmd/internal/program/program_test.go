@@ -55,7 +55,7 @@ func TestEveryVerbHasAGroup(t *testing.T) {
 			t.Errorf("%s has no group", cmd.Name())
 		}
 	}
-	for _, group := range []string{"Follow:", "Write:", "Look:", "Move:", "Keep:", "Serve:"} {
+	for _, group := range []string{"Follow:", "Write:", "Look:", "Team:", "Move:", "Keep:", "Serve:"} {
 		if !strings.Contains(out.String(), "\n"+group+"\n") {
 			t.Errorf("the help has no group %s", group)
 		}

@@ -1,0 +1,305 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func newInbox(a *app.App) *cobra.Command {
+	v := &inboxView{app: a}
+	after := ""
+	cmd := &cobra.Command{
+		Use: "inbox INBOX", Short: "List the messages that somebody was sent", Args: cobra.ExactArgs(1),
+		Long: `List the messages that somebody was sent, the newest first; a dot stands before those
+that were not seen. INBOX is whose inbox it is: an agent's id, user, or a program's
+name. With --unread they are those that were not seen, in the order in which they
+came. To look is not to see: tally seen says that they were.
+
+NOTE says what became of a message: replied, if its receiver answered it; overdue, if
+it awaits an answer and its deadline has passed; what it is itself, such as a newer
+text of another message or a malfunction.`,
+		Example: app.Examples("tally inbox user --unread",
+			"tally inbox kettle --message 0199a3f0-5d3c-7000-8000-2b1c6f1d9a3e", "tally inbox kettle --follow --after @0 -o jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if v.limit < 1 {
+				return cli.Usagef("--limit %d: want a number from 1", v.limit)
+			}
+			if v.unread && v.follow || v.message != "" && (v.unread || v.follow) {
+				return cli.Usagef("want one of --unread, --message and --follow")
+			}
+			if v.follow && !cmd.Flags().Changed("limit") {
+				v.limit = 0
+			}
+			if v.said = after != ""; v.said {
+				if v.after, err = events.ParseOffset(after); err != nil {
+					return err
+				}
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args[0]) })
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&v.unread, "unread", false, "only those that were not seen, the oldest first")
+	f.StringVar(&v.message, "message", "", "one message by its id, whole and with its newest text")
+	f.BoolVarP(&v.follow, "follow", "f", false, "print messages as they come, until interrupted")
+	f.StringVar(&after, "after", "", "those behind a message in the list, by its offset: the next page; with --follow, those behind it first, @0 for all")
+	f.IntVar(&v.limit, "limit", 50, "so many at most; with --follow end after so many, by default never")
+	return cmd
+}
+
+// inboxView shows what is in an inbox.
+type inboxView struct {
+	app            *app.App
+	unread, follow bool
+	message        string
+	after          events.Offset
+	said           bool // where it begins
+	limit          int
+
+	st     *tally.Store
+	in     *tavern.Inbox
+	cursor events.Offset
+	now    time.Time // by the log
+}
+
+func (v *inboxView) show(ctx context.Context, st *tally.Store, receiver string) (err error) {
+	v.st, v.in = st, tavern.InboxOf(st, receiver)
+	if err := known(ctx, v.app, v.in); err != nil {
+		return err
+	}
+	if v.cursor, err = v.in.Cursor(ctx); err != nil {
+		return err
+	}
+	if v.now, err = st.LogTime(ctx); err != nil {
+		return err
+	}
+	switch {
+	case v.message != "":
+		m, err := v.in.Message(ctx, v.message)
+		if err != nil {
+			return err
+		}
+		return v.whole(ctx, m)
+	case v.follow:
+		return v.watch(ctx)
+	}
+	return v.list(ctx)
+}
+
+// known returns an error with code NotFound if there is nobody who has the inbox.
+func known(ctx context.Context, a *app.App, in *tavern.Inbox) error {
+	if in.Receiver() == tavern.User {
+		return nil
+	}
+	agent := in.Session().Store().Session(events.KindAgent + "/" + in.Receiver())
+	for _, s := range []*tally.Session{in.Session(), agent} {
+		if err := s.Subject().Validate(); err != nil {
+			return err
+		}
+		_, err := in.Session().Store().Log.Last(ctx, s.Subject())
+		if !errors.Is(err, events.ErrNotFound) {
+			return err // nil: it is there
+		}
+	}
+	name := cli.ID(in.Receiver())
+	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no inbox %q in namespace %s, and no agent of that id", name, in.Session().Subject().Namespace),
+		Hint: fmt.Sprintf("%s ls --kind agent%s lists the agents.", app.Program(), a.StoreFlags())}
+}
+
+// messageRow is a message in inbox, with -o json.
+type messageRow struct {
+	ID          string                `json:"id"`
+	Offset      events.Offset         `json:"offset"`
+	Time        events.Timestamp      `json:"time"` // when it was recorded
+	Unread      bool                  `json:"unread"`
+	From        string                `json:"from"`
+	To          string                `json:"to"`
+	Type        string                `json:"type"`
+	Thread      string                `json:"thread"`
+	ReplyTo     string                `json:"replyTo,omitempty"`
+	Correlation string                `json:"correlation,omitempty"`
+	Expects     string                `json:"expects,omitempty"`
+	Deadline    events.Timestamp      `json:"deadline,omitempty"`
+	Class       string                `json:"class,omitempty"`
+	Bubble      []string              `json:"bubble,omitempty"`
+	Replied     events.Offset         `json:"replied,omitempty"` // of the first answer
+	Overdue     bool                  `json:"overdue,omitempty"`
+	Amends      string                `json:"amends,omitempty"`
+	Revision    events.Offset         `json:"revision,omitempty"` // of its newest text, if that is another one
+	About       *projector.MessageRef `json:"about,omitempty"`
+	Malfunction string                `json:"malfunction,omitempty"`
+	Malformed   string                `json:"malformed,omitempty"`
+	Body        events.Raw            `json:"body,omitempty"`
+	Bytes       []byte                `json:"bytes,omitempty"` // of a message that is not JSON
+	Next        events.Offset         `json:"next,omitempty"`  // of the last one of a page, if there is another: what --after takes
+}
+
+func (v *inboxView) row(m tavern.Message, replied events.Offset) messageRow {
+	row := messageRow{ID: cli.ID(m.ID), Offset: m.Offset, Time: events.TimestampOf(m.Recorded), Unread: m.Offset > v.cursor,
+		From: cli.ID(m.From), To: cli.ID(m.To), Type: m.Type, Thread: m.Thread, ReplyTo: cli.ID(m.ReplyTo), Correlation: m.Correlation, Expects: m.Expects, Class: m.Class, Bubble: m.Bubble, Replied: replied, Amends: m.Amends,
+		About: m.About, Malfunction: m.Malfunction, Malformed: m.Malformed, Body: m.Body, Bytes: m.Bytes}
+	if m.Revision != m.Offset {
+		row.Revision = m.Revision
+	}
+	if !m.Deadline.IsZero() {
+		row.Deadline = events.TimestampOf(m.Deadline)
+		row.Overdue = replied == 0 && m.Amends == "" && m.Deadline.Before(v.now)
+	}
+	return row
+}
+
+// note says what became of a message, or what it is.
+func (r messageRow) note() string {
+	switch {
+	case r.Malformed != "":
+		return "malformed"
+	case r.Malfunction != "":
+		return "malfunction: " + r.Malfunction
+	case r.Amends != "":
+		return "amends " + r.Amends
+	case r.Replied > 0:
+		return "replied " + r.Replied.String()
+	case r.Overdue:
+		return "overdue"
+	case r.Deadline != "":
+		at, _ := r.Deadline.Time()
+		return "until " + minute(at)
+	case r.Expects != "":
+		return "awaits " + r.Expects
+	case r.ReplyTo != "":
+		return "answers " + r.ReplyTo
+	}
+	return ""
+}
+
+// minute spells a time for people.
+func minute(at time.Time) string { return at.UTC().Format("2006-01-02 15:04") }
+
+// answers returns where the first answers to messages are, by their ids: in the inboxes of
+// those who sent them, behind the messages.
+func (v *inboxView) answers(ctx context.Context, list []tavern.Message) (map[string]events.Offset, error) {
+	first := make(map[string]events.Offset) // of each sender's messages
+	for _, m := range list {
+		if at, ok := first[m.From]; m.From != "" && m.ID != "" && (!ok || m.Offset < at) {
+			first[m.From] = m.Offset
+		}
+	}
+	found := make(map[string]events.Offset)
+	for from, after := range first {
+		sub := projector.InboxSubject(v.st.Namespace(), from)
+		if sub.Validate() != nil {
+			continue // nobody can have that inbox
+		}
+		for rec, err := range v.st.Log.Read(ctx, events.Range{Subject: sub, After: after}) {
+			if err == nil && rec.Type == events.TypeTurnAppended {
+				rec, err = projector.Resolve(ctx, v.st.Log, rec, v.st.MaxValue())
+			}
+			if cli.Is[*events.DamageError](err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			for _, l := range projector.LettersOf(projector.Decode(rec)) {
+				if who, id := l.Answers(); l.From == v.in.Receiver() && who == l.From && found[from+"\x00"+id] == 0 {
+					found[from+"\x00"+id] = l.Offset
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// rows returns messages as they are listed.
+func (v *inboxView) rows(ctx context.Context, list []tavern.Message) ([]messageRow, error) {
+	answered, err := v.answers(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]messageRow, len(list))
+	for i, m := range list {
+		rows[i] = v.row(m, answered[m.From+"\x00"+m.ID])
+	}
+	return rows, nil
+}
+
+func (v *inboxView) list(ctx context.Context) error {
+	page := tavern.Page{After: v.after, Limit: v.limit, Newest: !v.unread}
+	if v.unread {
+		page.After = max(v.after, v.cursor)
+	}
+	list, next, err := v.in.List(ctx, page)
+	if err != nil {
+		return err
+	}
+	rows, err := v.rows(ctx, list)
+	if err != nil {
+		return err
+	}
+	if len(rows) > 0 {
+		rows[len(rows)-1].Next = next
+	}
+	if v.app.Format != cli.Text {
+		return cli.WriteList(v.app.Out, v.app.Format, rows)
+	}
+	if len(rows) == 0 {
+		return v.app.Say("No messages.")
+	}
+	if err := v.app.Table(inboxTable(rows, v.app.Style())); err != nil {
+		return err
+	}
+	unread, err := v.in.Unread(ctx)
+	if err == nil && unread > 0 {
+		fmt.Fprintf(v.app.Err, "%s not seen\n", plain.Count(unread, "message"))
+	}
+	if next > 0 {
+		fmt.Fprintf(v.app.Err, "--after %v shows more\n", next)
+	}
+	return err
+}
+
+// watch prints messages as they come.
+func (v *inboxView) watch(ctx context.Context) error {
+	if !v.said {
+		var err error
+		if v.after, err = v.st.Log.Durable(ctx); err != nil {
+			return err
+		}
+	}
+	damaged, printed := false, 0
+	for m, err := range v.in.Follow(ctx, v.after) {
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			damaged = true
+			fmt.Fprintln(v.app.Err, plain.Printable(damage.Error()))
+			continue
+		}
+		if err == nil {
+			err = v.print(v.row(m, 0))
+		}
+		if err != nil {
+			return err
+		}
+		if printed++; printed == v.limit {
+			break
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case damaged:
+		return cli.Silent(cli.Integrity)
+	}
+	return nil
+}

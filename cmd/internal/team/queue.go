@@ -1,0 +1,266 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func newQueue(a *app.App) *cobra.Command {
+	v := &queueView{app: a}
+	cmd := &cobra.Command{
+		Use: "queue [QUEUE] [ITEM]", Short: "List work queues, the items of one, or the attempts at an item", Args: cobra.MaximumNArgs(2),
+		Long: `List the work queues with how many items they have; with QUEUE its items, in the order
+in which they are handed out; with ITEM what became of one, attempt by attempt. An
+item is
+
+  ready     handed out to the next worker
+  claimed   a worker has it, until its lease is over
+  waiting   it is not due, or comes after others that are not done
+  done      it was completed: listed if --state asks for it
+  dead      it was tried too often; tally requeue has it tried again
+
+With done among the states the order is that of the log. Leases are over by the log's
+time: that of its newest record, and what has passed since somebody looked.`,
+		Example: app.Examples("tally queue", "tally queue build --dead", "tally queue build v1:2", "tally queue build --state done --limit 100 -o jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := v.check(args); err != nil {
+				return err
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return v.show(cmd.Context(), st, args) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&v.states, "state", nil, "only items in these states: ready, claimed, waiting, done, dead (default all but done)")
+	f.BoolVar(&v.dead, "dead", false, "only dead items, each with its attempts")
+	f.IntVar(&v.query.Limit, "limit", 0, "so many at most; 0 is all")
+	f.StringVar(&v.query.After, "after", "", "those behind a page, as next of its last item says")
+	return cmd
+}
+
+// queueView shows queues.
+type queueView struct {
+	app    *app.App
+	states []string
+	dead   bool
+	query  tavern.ListQuery
+}
+
+// check reads the flags.
+func (v *queueView) check(args []string) error {
+	if v.query.Limit < 0 {
+		return cli.Usagef("--limit %d: want a number from 0", v.query.Limit)
+	}
+	if len(args) != 1 && (v.dead || len(v.states) > 0 || v.query.After != "" || v.query.Limit > 0) {
+		return cli.Usagef("--state, --dead, --limit and --after are of a list of items: name a QUEUE alone")
+	}
+	if v.dead && len(v.states) > 0 {
+		return cli.Usagef("want one of --state and --dead")
+	}
+	if v.dead {
+		v.states = []string{string(tavern.ItemDead)}
+	}
+	for _, s := range v.states {
+		switch state := tavern.ItemState(s); state {
+		case tavern.ItemReady, tavern.ItemClaimed, tavern.ItemWaiting, tavern.ItemDone, tavern.ItemDead:
+			v.query.States = append(v.query.States, state)
+		default:
+			return cli.Usagef("--state %q: want ready, claimed, waiting, done or dead", s)
+		}
+	}
+	return nil
+}
+
+func (v *queueView) show(ctx context.Context, st *tally.Store, args []string) error {
+	if len(args) == 0 {
+		return v.queues(ctx, st)
+	}
+	q := tavern.QueueOf(st, args[0])
+	if _, err := q.Settings(ctx); errors.Is(err, events.ErrNotFound) {
+		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no queue %q in namespace %s", cli.ID(args[0]), st.Namespace()),
+			Hint: app.Program() + " queue lists the queues."}
+	} else if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		return v.items(ctx, q)
+	}
+	s, err := q.Get(ctx, args[1])
+	if err != nil {
+		return err
+	}
+	return v.item(itemOf(s))
+}
+
+// queueRow is a queue in queue, with -o json.
+type queueRow struct {
+	settingsRow
+	Ready   int `json:"ready"`
+	Claimed int `json:"claimed"`
+	Waiting int `json:"waiting"`
+	DeadNow int `json:"deadItems"`
+}
+
+func (v *queueView) queues(ctx context.Context, st *tally.Store) error {
+	var rows []queueRow
+	for info, err := range st.Subjects(ctx, events.KindSession) {
+		if err != nil {
+			return err
+		}
+		id, ok := strings.CutPrefix(info.Subject.ID, projector.QueueSession(""))
+		if !ok || id == "" {
+			continue
+		}
+		row, err := queueRowOf(ctx, tavern.QueueOf(st, id))
+		if cli.Is[*tally.KindError](err) {
+			continue // a session of another kind under such a name
+		}
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	if v.app.Format != cli.Text {
+		return cli.WriteList(v.app.Out, v.app.Format, rows)
+	}
+	if len(rows) == 0 {
+		return v.app.Say("No queues.")
+	}
+	t := render.Table{Head: []string{"QUEUE", "READY", "CLAIMED", "WAITING", "DEAD", "TITLE", "WHEN EMPTY"},
+		Right: []int{1, 2, 3, 4}, Cut: []int{6, 5}, Drop: []int{6, 5}}
+	for _, r := range rows {
+		t.Rows = append(t.Rows, []string{r.Queue, strconv.Itoa(r.Ready), strconv.Itoa(r.Claimed), strconv.Itoa(r.Waiting), strconv.Itoa(r.DeadNow), r.Title, r.OnEmpty})
+	}
+	return v.app.Table(t)
+}
+
+func queueRowOf(ctx context.Context, q *tavern.Queue) (row queueRow, err error) {
+	s, err := q.Settings(ctx)
+	if err != nil {
+		return row, err
+	}
+	counts, err := q.Counts(ctx)
+	return queueRow{settingsRow: settingsOf(q.ID(), s), Ready: counts[tavern.ItemReady], Claimed: counts[tavern.ItemClaimed],
+		Waiting: counts[tavern.ItemWaiting], DeadNow: counts[tavern.ItemDead]}, err
+}
+
+// itemRow is an item in queue, with -o json.
+type itemRow struct {
+	ID       string           `json:"id"`
+	Offset   events.Offset    `json:"offset"`
+	State    string           `json:"state"`
+	Owner    string           `json:"owner,omitempty"`
+	DueAt    events.Timestamp `json:"dueAt,omitempty"`
+	After    []string         `json:"after,omitempty"`
+	Priority int              `json:"priority,omitempty"`
+	Attempts int              `json:"attempts"`
+	Worker   string           `json:"worker,omitempty"` // who has it
+	Fence    events.Offset    `json:"fence,omitempty"`
+	Until    events.Timestamp `json:"until,omitempty"`
+	Waits    []string         `json:"waits,omitempty"` // of after, those that are not done
+	Outcome  string           `json:"outcome,omitempty"`
+	Error    string           `json:"error,omitempty"`
+	Body     events.Raw       `json:"body,omitempty"`
+	Text     string           `json:"text,omitempty"`  // of an item that is not JSON,
+	Bytes    []byte           `json:"bytes,omitempty"` // or not even text
+	Tries    []tryRow         `json:"tries,omitempty"`
+	Next     string           `json:"next,omitempty"` // of the last one of a page, if there is another: what --after takes
+}
+
+// tryRow is an attempt at an item.
+type tryRow struct {
+	Attempt int64            `json:"attempt"`
+	Worker  string           `json:"worker"`
+	Fence   events.Offset    `json:"fence"`
+	Time    events.Timestamp `json:"time"`
+	Outcome string           `json:"outcome,omitempty"`
+	Error   string           `json:"error,omitempty"`
+	Result  events.Raw       `json:"result,omitempty"`
+	Late    []lateRow        `json:"late,omitempty"`
+}
+
+// lateRow is what was reported when the item was somebody else's by then.
+type lateRow struct {
+	Offset  events.Offset `json:"offset"`
+	Outcome string        `json:"outcome"`
+	Result  events.Raw    `json:"result,omitempty"`
+}
+
+func itemOf(s tavern.ItemStatus) itemRow {
+	row := itemRow{ID: cli.ID(s.ID), Offset: s.Offset, State: string(s.State), Owner: cli.ID(s.Owner), After: spelled(s.After), Priority: s.Priority, Attempts: s.Attempts,
+		Worker: s.Worker, Fence: s.Fence, Waits: spelled(s.Waits), Outcome: s.Outcome, Error: s.Error}
+	if !s.DueAt.IsZero() {
+		row.DueAt = events.TimestampOf(s.DueAt)
+	}
+	if s.State == tavern.ItemClaimed {
+		row.Until = events.TimestampOf(s.Until)
+	}
+	switch {
+	case rawjson.Check(s.Body) == nil:
+		row.Body = s.Body
+	case utf8.Valid(s.Body):
+		row.Text = string(s.Body)
+	default:
+		row.Bytes = s.Body
+	}
+	for _, t := range s.Tries {
+		try := tryRow{Attempt: t.Attempt, Worker: t.Worker, Fence: t.Fence, Time: events.TimestampOf(t.At), Outcome: t.Outcome, Error: t.Error, Result: t.Result}
+		for _, l := range t.Late {
+			try.Late = append(try.Late, lateRow{l.At, l.Outcome, l.Result})
+		}
+		row.Tries = append(row.Tries, try)
+	}
+	return row
+}
+
+// spelled spells ids for output.
+func spelled(ids []string) (list []string) {
+	for _, id := range ids {
+		list = append(list, cli.ID(id))
+	}
+	return list
+}
+
+func (v *queueView) items(ctx context.Context, q *tavern.Queue) error {
+	list, next, err := q.List(ctx, v.query)
+	if err != nil {
+		return err
+	}
+	rows := make([]itemRow, len(list))
+	for i, s := range list {
+		rows[i] = itemOf(s)
+	}
+	if len(rows) > 0 {
+		rows[len(rows)-1].Next = next
+	}
+	switch {
+	case v.app.Format != cli.Text:
+		return cli.WriteList(v.app.Out, v.app.Format, rows)
+	case len(rows) == 0:
+		return v.app.Say("No items.")
+	case v.dead:
+		return v.deadItems(rows)
+	}
+	if err := v.app.Table(itemTable(rows, v.app.Style())); err != nil {
+		return err
+	}
+	if next != "" {
+		fmt.Fprintf(v.app.Err, "--after %s shows more\n", plain.Printable(next))
+	}
+	return nil
+}

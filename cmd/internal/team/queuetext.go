@@ -1,0 +1,115 @@
+package team
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// now says what an item is about now.
+func (r itemRow) now() string {
+	switch tavern.ItemState(r.State) {
+	case tavern.ItemClaimed:
+		at, _ := r.Until.Time()
+		return r.Worker + " until " + at.UTC().Format("15:04:05")
+	case tavern.ItemWaiting:
+		if len(r.Waits) > 0 {
+			return "after " + strings.Join(r.Waits, ", ")
+		}
+		at, _ := r.DueAt.Time()
+		return "due " + minute(at)
+	case tavern.ItemDead, tavern.ItemReady:
+		if n := len(r.Tries); n > 0 {
+			return r.Tries[n-1].Error
+		}
+		return r.Error
+	}
+	return ""
+}
+
+func (r itemRow) text() string {
+	if r.Text != "" {
+		return r.Text
+	}
+	return bodyText(r.Body, r.Bytes)
+}
+
+func itemTable(list []itemRow, style cli.Style) render.Table {
+	const id, state, priority, attempts, now, text = 0, 1, 2, 3, 4, 5
+	t := render.Table{Head: []string{"ITEM", "STATE", "PRIO", "TRIES", "NOW", "TEXT"}, Right: []int{priority, attempts}, Cut: []int{text, now}, Drop: []int{priority, attempts}}
+	for _, r := range list {
+		t.Rows = append(t.Rows, []string{r.ID, r.State, strconv.Itoa(r.Priority), strconv.Itoa(r.Attempts), render.Cut(r.now(), 200), render.Cut(r.text(), 200)})
+	}
+	t.Paint = func(row, column int, cell string) string {
+		if row >= 0 && column == state && list[row].State == string(tavern.ItemDead) {
+			return style.Red(cell)
+		}
+		return cell
+	}
+	return t
+}
+
+// deadItems prints dead items, each with its attempts.
+func (v *queueView) deadItems(list []itemRow) error {
+	for i, r := range list {
+		if i > 0 {
+			fmt.Fprintln(v.app.Out)
+		}
+		if err := v.item(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// item prints one item with its attempts.
+func (v *queueView) item(r itemRow) error {
+	if v.app.Format != cli.Text {
+		return cli.WriteJSON(v.app.Out, v.app.Format, r)
+	}
+	width := cli.Width(v.app.Out)
+	head := fmt.Sprintf("%s  %s  %s", r.ID, r.State, r.Offset)
+	fmt.Fprintln(v.app.Out, v.app.Style().Bold(render.Cut(head, width)))
+	for _, line := range render.Wrap(r.text(), width-2) {
+		fmt.Fprintln(v.app.Out, "  "+line)
+	}
+	for _, t := range r.Tries {
+		for _, line := range t.lines() {
+			if _, err := fmt.Fprintln(v.app.Out, strings.Join(render.Wrap(line, width), "\n")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lines says what an attempt was, for people.
+func (t tryRow) lines() []string {
+	at, _ := t.Time.Time()
+	text := fmt.Sprintf("  attempt %d  %s  %s, fence %d  %s", t.Attempt, minute(at), t.Worker, uint64(t.Fence), t.Outcome)
+	if t.Outcome == "" {
+		text += "under way"
+	}
+	if t.Error != "" {
+		text += ": " + t.Error
+	}
+	if t.Outcome == "completed" {
+		text += ": " + short(t.Result)
+	}
+	list := []string{text}
+	for _, l := range t.Late {
+		list = append(list, fmt.Sprintf("    too late, at %v: %s %s", l.Offset, l.Outcome, short(l.Result)))
+	}
+	return list
+}
+
+// short is a result on one line.
+func short(raw []byte) string {
+	return render.Cut(plain.Printable(string(rawjson.AppendCompact(nil, raw))), 200)
+}

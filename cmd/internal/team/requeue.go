@@ -1,0 +1,61 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+func newRequeue(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "requeue QUEUE ITEM...", Short: "Have dead items of a work queue tried again", Args: cobra.MinimumNArgs(2),
+		Long: `Have dead items of a work queue tried again, from the first attempt on. What happened
+to them stays: tally queue QUEUE ITEM shows every attempt. An item that is not dead is
+exit code 6, and one that is not there 4; those before it are queued again then.`,
+		Example: app.Examples("tally requeue build v1:2", "tally queue build --dead -o jsonl | jq -r .id | xargs tally requeue build", "tally requeue build v1:2 -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+				return requeue(cmd.Context(), a, tavern.QueueOf(st, args[0]), args[1:])
+			})
+		},
+	}
+}
+
+// requeued is a line of requeue with -o json.
+type requeued struct {
+	Queue string `json:"queue"`
+	ID    string `json:"id"`
+	State string `json:"state"`
+}
+
+func requeue(ctx context.Context, a *app.App, q *tavern.Queue, items []string) error {
+	for _, id := range items {
+		err := q.Requeue(ctx, id)
+		if other, ok := errors.AsType[*tavern.ItemStateError](err); ok {
+			return &cli.CodeError{Code: cli.Conflict, Err: other, Hint: "Only what is dead is queued again."}
+		}
+		if err != nil {
+			return err
+		}
+		if a.Format == cli.Text {
+			fmt.Fprintf(a.Out, "%s is queued again.\n", plain.Printable(cli.ID(id)))
+			continue
+		}
+		s, err := q.Get(ctx, id)
+		if err == nil {
+			err = cli.WriteJSON(a.Out, cli.JSONL, requeued{cli.ID(q.ID()), cli.ID(id), string(s.State)})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package team
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// held is an item that this process has, also when the store is opened anew.
+type held struct {
+	w       *worker
+	item    tavern.Item
+	fence   events.Offset
+	until   time.Time
+	attempt int
+
+	mu    sync.Mutex // guards what follows
+	st    *tally.Store
+	claim *tavern.Claim // made with st
+}
+
+// with calls f with the claim. What it reports is the same event each time, so it is asked
+// again when nobody answered.
+func (h *held) with(ctx context.Context, f func(*tally.Store, *tavern.Claim) error) error {
+	return h.w.store.do(ctx, func(st *tally.Store) error {
+		c, err := h.of(ctx, st)
+		if err != nil {
+			return err
+		}
+		return f(st, c)
+	})
+}
+
+// of returns the claim in a store.
+func (h *held) of(ctx context.Context, st *tally.Store) (*tavern.Claim, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.st == st {
+		return h.claim, nil
+	}
+	c, err := tavern.QueueOf(st, h.w.queue).Resume(ctx, h.item.ID, h.fence)
+	if err != nil && !(cli.Is[*tavern.FencedError](err) && c != nil) { // over or not: what is reported says which
+		return nil, err
+	}
+	h.st, h.claim = st, c
+	return c, nil
+}
+
+// do has the command do an item, and reports what came of it.
+func (w *worker) do(ctx context.Context, h *held) {
+	row := worked{ID: h.item.ID, Attempt: h.attempt, Fence: h.fence}
+	w.attempt(ctx, h, &row)
+	if row.err == nil {
+		row.err = w.say(row)
+	}
+	if row.err != nil {
+		w.stop()
+	}
+	w.done <- row
+}
+
+// attempt fills in what became of the item.
+func (w *worker) attempt(ctx context.Context, h *held, row *worked) {
+	life, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	if err := h.renewed(life); err != nil { // a store that rested: the lease may be over as it begins
+		if ctx.Err() == nil {
+			w.fenced(row, "lost", err)
+			return
+		}
+		last, cancel := lastWord(ctx)
+		defer cancel()
+		w.report(last, h, row, "released", func(c *tavern.Claim) error { return c.Release(last) })
+		return
+	}
+	var renewing sync.WaitGroup
+	renewing.Go(func() { h.keep(life, lost) })
+	out := &bounded{most: maxResult}
+	c := child{command: w.command, stdin: h.item.Body, stdout: out, stderr: w.app.Err, env: []string{variable("TALLY_QUEUE", w.queue), variable("TALLY_ITEM", h.item.ID),
+		"TALLY_ATTEMPT=" + strconv.Itoa(h.attempt), "TALLY_FENCE=" + strconv.FormatUint(uint64(h.fence), 10)}}
+	e, err := c.run(life)
+	gone := cli.Is[*tavern.FencedError](context.Cause(life))
+	lost(nil)
+	renewing.Wait()
+	last, cancel := lastWord(ctx)
+	defer cancel()
+	if err != nil {
+		row.err = errors.Join(err, h.with(last, func(_ *tally.Store, c *tavern.Claim) error { return c.Release(last) }))
+		return
+	}
+	row.Exit, row.Signal, row.Seconds = e.exit, e.signal, e.took.Seconds()
+	switch {
+	case e.stopped && gone:
+		w.fenced(row, "lost", context.Cause(life))
+	case e.stopped:
+		w.report(last, h, row, "released", func(c *tavern.Claim) error { return c.Release(last) })
+	case e.ok():
+		w.report(last, h, row, "completed", func(c *tavern.Claim) error { return c.Finish(last, w.result(out, row.ID)) })
+	default:
+		row.Error = e.reason()
+		w.report(last, h, row, "failed", func(c *tavern.Claim) error { return c.Fail(last, row.Error, true) })
+	}
+}
+
+// report reports the end of an item.
+func (w *worker) report(ctx context.Context, h *held, row *worked, outcome string, end func(*tavern.Claim) error) {
+	row.Outcome = outcome
+	err := h.with(ctx, func(_ *tally.Store, c *tavern.Claim) error { return end(c) })
+	if err != nil {
+		w.fenced(row, "late", err)
+	}
+}
+
+// fenced notes an error: that the item is somebody else's is what became of it, any other
+// one ends the command.
+func (w *worker) fenced(row *worked, outcome string, err error) {
+	fenced, ok := errors.AsType[*tavern.FencedError](err)
+	if !ok {
+		row.err = err
+		return
+	}
+	row.Outcome, row.Error, row.Late = outcome, fenced.Error(), fenced.Late
+}
+
+// maxResult is how much of what a command prints is its result.
+const maxResult = 1 << 20
+
+// result returns what a command printed, without the line's end that text ends with.
+func (w *worker) result(out *bounded, id string) []byte {
+	if out.size > maxResult {
+		fmt.Fprintf(w.app.Err, "%s printed %s: the result is the first %s\n", plain.Printable(cli.ID(id)), plain.Bytes(out.size), plain.Bytes(maxResult))
+		for n := 1; n < utf8.UTFMax && !utf8.Valid(out.buf); n++ { // a character that was cut
+			out.buf = out.buf[:len(out.buf)-1]
+		}
+	}
+	return bytes.TrimSuffix(out.buf, []byte("\n"))
+}
+
+// left is how long the claim lasts yet, by the log's time.
+func (h *held) left(ctx context.Context) (d time.Duration, err error) {
+	err = h.w.store.do(ctx, func(st *tally.Store) error {
+		now, err := st.LogTime(ctx)
+		d = h.until.Sub(now)
+		return err
+	})
+	return d, err
+}
+
+// renewed renews the claim if its lease is over already.
+func (h *held) renewed(ctx context.Context) error {
+	d, err := h.left(ctx)
+	if err != nil || d > 0 {
+		return err
+	}
+	return h.renew(ctx)
+}
+
+func (h *held) renew(ctx context.Context) error {
+	return h.with(ctx, func(_ *tally.Store, c *tavern.Claim) error {
+		until, err := c.Renew(ctx)
+		if err == nil {
+			h.until = until
+		}
+		return err
+	})
+}
+
+// keep renews the claim whenever half of its lease has passed, until ctx is done or the item
+// is somebody else's: then lost is told.
+func (h *held) keep(ctx context.Context, lost context.CancelCauseFunc) {
+	for {
+		d, err := h.left(ctx)
+		if err == nil && d > 0 && !pause(ctx, max(d/2, leastRenewal)) {
+			return
+		}
+		if err == nil {
+			err = h.renew(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case cli.Is[*tavern.FencedError](err):
+			lost(err)
+			return
+		case err != nil:
+			fmt.Fprintln(h.w.app.Err, plain.Printable(fmt.Sprintf("%s: not renewed: %v", cli.ID(h.item.ID), err)))
+			if !pause(ctx, time.Second) {
+				return
+			}
+		}
+	}
+}
+
+// leastRenewal is how long at least passes between renewals.
+const leastRenewal = 10 * time.Millisecond

@@ -1,0 +1,389 @@
+//go:build unix
+
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// doneLine is a line of work, or of attend.
+type doneLine struct {
+	ID, Outcome string
+	Attempt     int
+	Fence, Late uint64
+}
+
+// itemLine is an item as queue shows it.
+type itemLine struct {
+	ID, State, Worker string
+	Attempts          int
+	Tries             []struct {
+		Attempt                int
+		Worker, Outcome, Error string
+		Result                 any
+		Late                   []struct {
+			Outcome string
+			Result  any
+		}
+	}
+}
+
+// doer is a process that runs a command for items or messages.
+type doer struct {
+	*exec.Cmd
+	lines chan doneLine // each as it comes; closed at the end
+	errw  *bytes.Buffer
+}
+
+// doing starts work or attend, with lines for programs.
+func doing(t *testing.T, store string, args ...string) *doer {
+	t.Helper()
+	verb, rest := args[0], args[1:]
+	d := &doer{Cmd: command(t.Context(), store, "tally"), lines: make(chan doneLine, 1000), errw: new(bytes.Buffer)}
+	d.Args = slices.Concat([]string{d.Args[0], verb, "--store", store, "-o", "jsonl", "--log-level", "error"}, rest)
+	d.Stderr = d.errw
+	out, err := d.StdoutPipe()
+	if err == nil {
+		err = d.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(d.lines)
+		for in := bufio.NewReader(out); ; {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			for _, l := range jsonLines[doneLine](t, strings.NewReader(line)) {
+				d.lines <- l
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = d.Process.Kill() })
+	return d
+}
+
+// runTo runs a verb whose command stands behind -- to its end.
+func runTo(t *testing.T, store, verb string, args ...string) {
+	t.Helper()
+	d := doing(t, store, append([]string{verb}, args...)...)
+	for range d.lines {
+	}
+	if err := d.Wait(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", verb, args, err, d.errw)
+	}
+}
+
+// next waits for the next line.
+func (d *doer) next(t *testing.T) doneLine {
+	t.Helper()
+	select {
+	case l, ok := <-d.lines:
+		if !ok {
+			t.Fatalf("it has ended:\n%s", d.errw)
+		}
+		return l
+	case <-time.After(within):
+		t.Fatalf("nothing comes:\n%s", d.errw)
+		panic("unreachable")
+	}
+}
+
+// end sends a signal, and returns the exit code.
+func (d *doer) end(t *testing.T, sig syscall.Signal) int {
+	t.Helper()
+	if err := d.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	for range d.lines {
+	}
+	_ = d.Wait()
+	return d.ProcessState.ExitCode()
+}
+
+func mustAppear(t *testing.T, path string) {
+	t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(2 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s does not appear", path)
+		}
+	}
+}
+
+// enqueue puts items into a queue.
+func enqueue(t *testing.T, store, queue string, args ...string) {
+	t.Helper()
+	output(t, strings.NewReader("x\n"), store, "tally", append([]string{"enqueue", queue, "--whole"}, args...)...)
+}
+
+func itemOf(t *testing.T, store, queue, id string) itemLine {
+	t.Helper()
+	list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", queue, id, "-o", "jsonl")))
+	if len(list) != 1 {
+		t.Fatalf("%d items are %s", len(list), id)
+	}
+	return list[0]
+}
+
+// waits is a command that says that it has begun, and ends when it is let: by files that
+// begin with a path and end with the item's id. It ends when their folder is gone, too.
+func waits(path, then string) string {
+	return fmt.Sprintf(`echo $$ > %[1]s.part.$TALLY_ITEM; mv %[1]s.part.$TALLY_ITEM %[1]s.begun.$TALLY_ITEM
+		until test -e %[1]s.go.$TALLY_ITEM; do test -d %[3]s || exit 1; sleep 0.01; done; %[2]s`, path, then, filepath.Dir(path))
+}
+
+// D-18: the item of a worker that is killed goes to another one when its lease is over, and
+// counts as an attempt; that of one that is interrupted at once, as if it had not been
+// claimed, and what it had started is ended.
+func TestKillWorker(t *testing.T) {
+	t.Parallel()
+	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "w")
+	owner(t, store)
+	output(t, nil, store, "tally", "enqueue", "q", "--configure", "--lease", "500ms")
+	enqueue(t, store, "q", "--id", "killed")
+	w := doing(t, store, "work", "q", "--worker", "first", "--", "sh", "-c", waits(path, "echo late"))
+	mustAppear(t, path+".begun.killed")
+	if item := itemOf(t, store, "q", "killed"); item.State != "claimed" || item.Worker != "first" {
+		t.Errorf("while it is worked on it is %+v", item)
+	}
+	w.end(t, syscall.SIGKILL)
+	other := doing(t, store, "work", "q", "--worker", "second", "--", "sh", "-c", `test $TALLY_ITEM != killed || { echo done; exit; }; `+waits(path, "echo done"))
+	if l := other.next(t); l.ID != "killed" || l.Outcome != "completed" || l.Attempt != 2 {
+		t.Errorf("the second worker says %+v", l)
+	}
+	if err := os.WriteFile(path+".go.killed", nil, 0o600); err != nil { // its command outlives the first worker
+		t.Fatal(err)
+	}
+	item := itemOf(t, store, "q", "killed")
+	if item.State != "done" || len(item.Tries) != 2 || item.Tries[0].Outcome != "lost" || item.Tries[1].Result != "done" {
+		t.Errorf("the item is %+v", item)
+	}
+
+	enqueue(t, store, "q", "--id", "interrupted")
+	mustAppear(t, path+".begun.interrupted")
+	child, err := os.ReadFile(path + ".begun.interrupted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := other.end(t, syscall.SIGINT); code != 130 {
+		t.Errorf("interrupted, its exit code is %d:\n%s", code, other.errw)
+	}
+	if item := itemOf(t, store, "q", "interrupted"); item.State != "ready" || item.Attempts != 0 || item.Tries[0].Outcome != "released" {
+		t.Errorf("the item of an interrupted worker is %+v", item)
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(child), &pid); err != nil || syscall.Kill(pid, 0) == nil {
+		t.Errorf("its command %d lives on, %v", pid, err)
+	}
+}
+
+// D-59: a worker that stood still beyond its lease is refused, its result is kept as late,
+// and the item's is the other worker's.
+func TestKillStoppedWorker(t *testing.T) {
+	t.Parallel()
+	trials := 3
+	if testkit.Soak() {
+		trials = 1000
+	}
+	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "w")
+	owner(t, store)
+	output(t, nil, store, "tally", "enqueue", "q", "--configure", "--lease", "300ms")
+	slow := doing(t, store, "work", "q", "--worker", "slow", "--", "sh", "-c", waits(path, "echo slow"))
+	for n := range trials {
+		id := fmt.Sprint("i", n)
+		enqueue(t, store, "q", "--id", id)
+		mustAppear(t, path+".begun."+id)
+		if err := slow.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".go."+id, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		runTo(t, store, "work", "q", "--once", "--worker", "fast", "--", "echo", "fast")
+		if err := slow.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if l := slow.next(t); l.ID != id || l.Outcome != "late" || l.Late == 0 {
+			t.Fatalf("trial %d: the slow worker says %+v", n, l)
+		}
+		item := itemOf(t, store, "q", id)
+		if item.State != "done" || len(item.Tries) != 2 || item.Tries[1].Worker != "fast" || item.Tries[1].Result != "fast" ||
+			len(item.Tries[0].Late) != 1 || item.Tries[0].Late[0].Result != "slow" {
+			t.Fatalf("trial %d: the item is %+v", n, item)
+		}
+	}
+	slow.end(t, syscall.SIGINT)
+}
+
+// D-17: whoever owns the store may be killed under workers: each item is done once, and no
+// worker ends. What was sent is handed over in its order, and nothing is left out.
+func TestKillOwnerUnderWork(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	kills, each := 3, 40
+	if testkit.Soak() {
+		kills, each = 30, 400
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within*2)
+	defer cancel()
+	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "ran")
+	first := mustServe(t, ctx, store)
+	output(t, nil, store, "tally", "enqueue", "q", "--configure", "--lease", "2s", "--max-attempts", "100")
+	runTo(t, store, "attend", "ci", "--open", "--until-empty", "--", "true")
+	for n := range each {
+		if n%4 == 0 {
+			output(t, strings.NewReader(fmt.Sprint(n)), store, "tally", "send", "ci")
+		}
+	}
+	output(t, strings.NewReader(strings.Repeat("x\n", each)), store, "tally", "enqueue", "q", "--id", "i")
+	var doers []*doer
+	for n := range 3 {
+		doers = append(doers, doing(t, store, "work", "q", "--jobs", "2", "--worker", fmt.Sprint("w", n), "--", "sh", "-c", "sleep 0.05"))
+	}
+	attends := doing(t, store, "attend", "ci", "--", "sh", "-c", "sleep 0.05; cat >> "+path+"; echo >> "+path)
+	owner := first
+	var killing sync.WaitGroup
+	killing.Go(func() {
+		for k := range kills {
+			time.Sleep(time.Duration(150+50*k) * time.Millisecond)
+			owner.kill()
+			owner = mustServe(t, ctx, store)
+		}
+	})
+	completed := make(map[string]int)
+	for len(completed) < each {
+		for _, d := range doers {
+			select {
+			case l, ok := <-d.lines:
+				if !ok {
+					t.Fatalf("a worker has ended:\n%s", d.errw)
+				}
+				if l.Outcome == "completed" {
+					completed[l.ID]++
+				} else if l.Outcome != "late" && l.Outcome != "lost" {
+					t.Errorf("an item is %+v", l)
+				}
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+				t.Fatalf("%d of %d items are done:\n%s", len(completed), each, doers[0].errw)
+			}
+		}
+	}
+	for id, n := range completed {
+		if n != 1 {
+			t.Errorf("%s was completed %d times", id, n)
+		}
+	}
+	for seen := 0; seen < (each+3)/4; {
+		if l := attends.next(t); l.Outcome == "seen" {
+			seen++
+		}
+	}
+	killing.Wait()
+	for _, d := range append(doers, attends) {
+		if code := d.end(t, syscall.SIGTERM); code != 143 {
+			t.Errorf("a worker ends with code %d:\n%s", code, d.errw)
+		}
+	}
+	mustBeInOrder(t, path, each)
+	owner.kill()
+	if list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "q", "--state", "done", "-o", "jsonl"))); len(list) != each {
+		t.Errorf("%d items are done, %d were put in", len(list), each)
+	}
+	output(t, nil, store, "tally", "verify")
+}
+
+// mustBeInOrder wants every fourth number in a file, in their order; one that follows itself
+// was handed over twice.
+func mustBeInOrder(t *testing.T, path string, upto int) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Compact(strings.Fields(string(data)))
+	var want []string
+	for n := 0; n < upto; n += 4 {
+		want = append(want, fmt.Sprint(n))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("messages were handed over as %v, want %v", got, want)
+	}
+}
+
+// BenchmarkWork is the time from an acknowledged enqueue to the start of a process, with a
+// worker that waits, on the same machine.
+func BenchmarkWork(b *testing.B) {
+	dir := b.TempDir()
+	store, fifo := filepath.Join(dir, "store"), filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	begun, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer begun.Close()
+	w := command(ctx, store, "tally")
+	w.Args = []string{w.Args[0], "work", "--store", store, "q", "--", "sh", "-c", "echo x > " + fifo}
+	put := command(ctx, store, "tally", "enqueue", "q", "-o", "jsonl")
+	in, err := put.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := put.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []*exec.Cmd{w, put} {
+		if err := c.Start(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	acks, one := bufio.NewReader(out), make([]byte, 2)
+	dispatch := func() time.Duration {
+		if _, err := io.WriteString(in, "item\n"); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := acks.ReadString('\n'); err != nil {
+			b.Fatal(err)
+		}
+		acked := time.Now()
+		if _, err := io.ReadFull(begun, one); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(acked)
+	}
+	for range 5 {
+		dispatch()
+	}
+	var took []time.Duration
+	for b.Loop() {
+		took = append(took, dispatch())
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+}
