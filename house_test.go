@@ -28,6 +28,7 @@ var arrows = []struct{ pkg, may string }{
 	{"projector", "events snapshot internal/rawjson internal/durable"},
 	{"projector/catalog", "projector events internal/rawjson internal/lockfile"},
 	{".", "log projector snapshot events"},
+	{"tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
 
 	{"agents", "events internal/rawjson"},
 	{"agents/*", "agents events internal/rawjson internal/turns"}, // pure: what files say, not where they are read
@@ -40,10 +41,10 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
 	{"stores/*/*dir", "formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
-	{"stores/tavern", ". agents agents/claude log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},
+	{"stores/tavern", ". agents agents/claude tend log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
+	{"embedded", ". tend log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
@@ -82,7 +83,7 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". log log/logtest formats ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". tend log log/logtest formats ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"modernc.org", "projector/catalog embedded internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},
