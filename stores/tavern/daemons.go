@@ -1,0 +1,183 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/tend"
+)
+
+// Names of the daemons.
+const (
+	DaemonDelivery = "delivery"
+	DaemonDispatch = "dispatch"
+	DaemonJanitor  = "janitor"
+)
+
+// DaemonNames are those of all daemons.
+func DaemonNames() []string { return []string{DaemonDelivery, DaemonDispatch, DaemonJanitor} }
+
+// DaemonOptions say what daemons decide that is a matter of choice. The zero value keeps
+// what the dead have left.
+type DaemonOptions struct {
+	Agents  AgentWindows
+	Orphans time.Duration // from when an owner is gone until what it had is taken away; 0: never
+}
+
+// Daemons returns the daemons of a store, those that are named, all if none is:
+//
+//   - delivery tells the senders of messages that were not answered in time, that a receiver
+//     would not take, or that lie with one who is gone;
+//   - dispatch ends items of queues whose attempts are used up, recovers flows whose worker
+//     was lost, and has agents whose lease is over be in error;
+//   - janitor archives and purges agents that were stopped, deletes documents that are
+//     expired, and takes away what belonged to somebody who is gone.
+//
+// Each decision rests on what the log says, and is an append that has no effect if that is
+// so no more: daemons may run in several processes at once. None takes away bytes.
+func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]tend.Daemon, error) {
+	if len(names) == 0 {
+		names = DaemonNames()
+	}
+	var list []tend.Daemon
+	for _, name := range names {
+		d := &daemon{st: st, o: o, name: name}
+		switch name {
+		case DaemonDelivery:
+			d.rounds = []round{{what: projector.DueOverdue, decide: (*daemon).overdue}, {what: projector.DueGone, decide: (*daemon).left}, {what: projector.DueHandover, decide: (*daemon).refused}}
+		case DaemonDispatch:
+			d.rounds = []round{{what: projector.DueQueue, decide: (*daemon).queue}, {what: projector.DueFlow, decide: (*daemon).flow}, {what: projector.DueAgentLease, decide: (*daemon).agent}}
+		case DaemonJanitor:
+			d.rounds = d.janitor()
+		default:
+			return nil, &events.InvalidError{Field: "daemon", Reason: fmt.Sprintf("%q: want one of %s", name, strings.Join(DaemonNames(), ", "))}
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// janitor is what the janitor looks at: what has no window stays.
+func (d *daemon) janitor() []round {
+	list := []round{{what: projector.DueDocument, decide: (*daemon).expired}}
+	for _, r := range []round{
+		{projector.DueAgentEnded, d.o.Agents.Archive, (*daemon).agent},
+		{projector.DueAgentArchived, d.o.Agents.Purge, (*daemon).agent},
+		{projector.DueOverlay, d.o.Orphans, (*daemon).orphan},
+		{projector.DueOrphan, d.o.Orphans, (*daemon).orphan},
+	} {
+		if r.window > 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// daemon is a [tend.Daemon].
+type daemon struct {
+	st     *tally.Store
+	o      DaemonOptions
+	name   string
+	rounds []round
+}
+
+// round is what a daemon looks at of one sort.
+type round struct {
+	what   string
+	window time.Duration // from when something is listed for until something is due
+	decide func(d *daemon, ctx context.Context, due tend.Due, now time.Time) ([]verdict, error)
+}
+
+// verdict is what is due of one subject.
+type verdict struct {
+	parts []log.Part // to be appended, all or none; empty: nothing is due
+	what  string
+	next  time.Time // when to look again; zero: when something was recorded
+}
+
+// Name implements [tend.Daemon].
+func (d *daemon) Name() string { return d.name }
+
+// Look implements [tend.Daemon].
+func (d *daemon) Look(ctx context.Context, work tend.Work, now time.Time) (res tend.Looked, err error) {
+	for _, r := range d.rounds {
+		do := func(due tend.Due) error { return d.settle(ctx, &res, r, due, now) }
+		if err := res.Each(ctx, work, r.what, now, r.window, do); err != nil {
+			return res, err
+		}
+	}
+	return res, nil
+}
+
+// maxVerdicts bounds how often is decided anew because a subject has moved on meanwhile.
+const maxVerdicts = 8
+
+// in is the daemon in a namespace.
+func (d *daemon) in(namespace string) (*daemon, error) {
+	if namespace == d.st.Namespace() {
+		return d, nil
+	}
+	st, err := d.st.In(namespace)
+	return &daemon{st: st, o: d.o, name: d.name}, err
+}
+
+// settle decides on a subject until nothing is due there any more.
+func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend.Due, now time.Time) error {
+	d, err := d.in(due.Subject.Namespace)
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		list, err := r.decide(d, ctx, due, now)
+		if err != nil {
+			return err
+		}
+		void := false
+		for _, v := range list {
+			res.Soonest(v.next)
+			made, err := d.make(ctx, v)
+			if err != nil {
+				return err
+			}
+			switch {
+			case made:
+				res.Made = append(res.Made, tend.Decision{Subject: v.parts[0].Subject, What: v.what})
+			case len(v.parts) > 0:
+				res.Refused++
+				void = true
+			}
+		}
+		if !void {
+			return nil
+		}
+		if try == maxVerdicts {
+			res.Soonest(now.Add(time.Second))
+			return nil
+		}
+	}
+}
+
+// make appends what was decided. It returns false if that has no effect, as it rests on
+// what is so no more, or was done already.
+func (d *daemon) make(ctx context.Context, v verdict) (bool, error) {
+	if len(v.parts) == 0 {
+		return false, nil
+	}
+	acks, err := d.st.AppendAll(ctx, daemonParts(v.parts)...)
+	wrong, invalid := errors.AsType[*events.InvalidError](err)
+	switch {
+	case errors.Is(err, log.ErrConflict), invalid && wrong.Field == "id":
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return !slices.ContainsFunc(acks, func(a log.Ack) bool { return a.Duplicate }), nil
+}

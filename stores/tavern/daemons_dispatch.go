@@ -1,0 +1,85 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/tend"
+)
+
+// queue decides on the items of a queue whose leases are over.
+func (d *daemon) queue(ctx context.Context, due tend.Due, now time.Time) (list []verdict, err error) {
+	id, ok := strings.CutPrefix(due.Subject.ID, projector.QueueSession(""))
+	if !ok {
+		return nil, nil
+	}
+	dec, err := QueueOf(d.st, id).Decide(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range dec.Bury {
+		list = append(list, verdict{parts: []log.Part{p}, what: "dead"})
+	}
+	return append(list, verdict{next: dec.Next}), nil
+}
+
+// Decide is DecideQueue on the queue as it is now.
+func (q *Queue) Decide(ctx context.Context, now time.Time) (QueueDecision, error) {
+	b, err := q.enter(ctx)
+	if err != nil {
+		return QueueDecision{}, err
+	}
+	defer b.leave()
+	if err := b.catchUp(ctx); err != nil {
+		return QueueDecision{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	waits := func(i *projector.QueueItem) bool { return len(b.work.Waits(i)) > 0 }
+	return DecideQueue(q.sub.Namespace, b.work.Queue, maps.Values(b.work.Items), waits, now)
+}
+
+// flow decides on a flow whose worker may be lost.
+func (d *daemon) flow(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+	id, ok := strings.CutPrefix(due.Subject.ID, flowSession(""))
+	if !ok {
+		return nil, nil
+	}
+	dec, err := FlowOf(d.st, id).Due(ctx, now)
+	if errors.Is(err, tally.ErrNotFound) {
+		return nil, nil
+	}
+	return []verdict{{dec.Parts, dec.Why, dec.Next}}, err
+}
+
+// agent decides on an agent: that it is lost, archived or purged.
+func (d *daemon) agent(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+	id, ok := strings.CutPrefix(due.Subject.ID, agentSessions)
+	if !ok {
+		return nil, nil
+	}
+	i, err := AgentOf(d.st, id).Info(ctx)
+	if _, other := errors.AsType[*tally.KindError](err); other || errors.Is(err, tally.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	dec, err := DecideAgent(i, now, d.windows())
+	return []verdict{{dec.Parts, dec.Reason, dec.Until}}, err
+}
+
+// windows are those by which a daemon decides on agents: one that is not the janitor archives
+// and purges nothing.
+func (d *daemon) windows() AgentWindows {
+	if d.name != DaemonJanitor {
+		return AgentWindows{}
+	}
+	return d.o.Agents
+}

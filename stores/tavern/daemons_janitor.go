@@ -1,0 +1,135 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/tend"
+)
+
+// ReasonExpired and ReasonOrphaned say why the janitor deleted a document.
+const (
+	ReasonExpired  = "expired"
+	ReasonOrphaned = "orphaned"
+)
+
+// expired decides on a document whose time may be over.
+func (d *daemon) expired(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+	doc, rev, err := d.document(ctx, due.Subject)
+	if err != nil || rev == nil {
+		return nil, err
+	}
+	if until, ok := rev.Meta.ExpiresAt.Time(); !ok || until.After(now) {
+		return []verdict{{next: until}}, nil
+	}
+	part, err := deleting(doc, ReasonExpired)
+	return []verdict{{parts: []log.Part{part}, what: ReasonExpired}}, err
+}
+
+// orphan decides on what belongs to somebody who may be gone.
+func (d *daemon) orphan(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+	if due.Subject.IsSession() {
+		return d.orphanFlow(ctx, due.Subject, now)
+	}
+	doc, rev, err := d.document(ctx, due.Subject)
+	if err != nil || rev == nil || doc.Subject.Kind == events.KindAgent {
+		return nil, err
+	}
+	gone, err := d.goneSince(ctx, rev.Meta.Owner)
+	if err != nil || gone.IsZero() {
+		return nil, err
+	}
+	if at := gone.Add(d.o.Orphans); at.After(now) {
+		return []verdict{{next: at}}, nil
+	}
+	part, err := deleting(doc, ReasonOrphaned)
+	return []verdict{{parts: []log.Part{part}, what: ReasonOrphaned}}, err
+}
+
+func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Time) ([]verdict, error) {
+	id, ok := strings.CutPrefix(sub.ID, flowSession(""))
+	if !ok {
+		return nil, nil
+	}
+	f := FlowOf(d.st, id)
+	s, err := f.State(ctx)
+	if errors.Is(err, tally.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	gone, err := d.goneSince(ctx, s.Run.Owner)
+	if err != nil {
+		return nil, err
+	}
+	dec, err := f.Orphaned(s, gone, d.o.Orphans, now)
+	return []verdict{{dec.Parts, dec.Why, dec.Next}}, err
+}
+
+// document reads what a document says of itself, nothing if it is not there.
+func (d *daemon) document(ctx context.Context, sub events.Subject) (*projector.Document, *projector.Revision, error) {
+	doc, err := d.st.Loader().History(ctx, sub)
+	if errors.Is(err, tally.ErrNotFound) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if last := doc.Last(); last != nil && !last.Deleted {
+		return doc, last, nil
+	}
+	return doc, nil, nil
+}
+
+// deleting makes the append that deletes a document, if nothing was written to it since. Its
+// revisions can be read still.
+func deleting(doc *projector.Document, reason string) (log.Part, error) {
+	e, err := events.New(decided, doc.Subject, &events.DocumentDeleted{Reason: reason})
+	e.ID = events.DerivedID("tavern/janitor", doc.Subject.String(), doc.Head.String(), reason)
+	return log.Part{Subject: doc.Subject, Expect: log.At(doc.Head), Events: []events.Event{e}}, err
+}
+
+// goneSince returns since when an owner is gone, by the log, who is an agent, by its id or
+// its session, or a flow, by its session; the zero time if it is not, or nobody knows it.
+func (d *daemon) goneSince(ctx context.Context, owner string) (time.Time, error) {
+	if id, ok := strings.CutPrefix(owner, flowSession("")); ok {
+		s, err := FlowOf(d.st, id).State(ctx)
+		if errors.Is(err, tally.ErrNotFound) || isInvalid(err) {
+			return time.Time{}, nil
+		}
+		if err != nil {
+			return time.Time{}, fmt.Errorf("its owner: %w", err)
+		}
+		return s.EndedAt, nil
+	}
+	return d.agentGone(ctx, strings.TrimPrefix(owner, agentSessions))
+}
+
+func (d *daemon) agentGone(ctx context.Context, id string) (time.Time, error) {
+	i, err := AgentOf(d.st, id).load(ctx)
+	if _, other := errors.AsType[*tally.KindError](err); other || isInvalid(err) {
+		return time.Time{}, nil
+	}
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("its owner: %w", err)
+	case i.session == 0 || !i.Dead():
+		return time.Time{}, nil
+	case i.FinishedAt.IsZero():
+		return i.ArchivedAt, nil
+	}
+	return i.FinishedAt, nil
+}
+
+func isInvalid(err error) bool {
+	_, invalid := errors.AsType[*events.InvalidError](err)
+	return invalid
+}

@@ -1,0 +1,73 @@
+package tavern_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+	"github.com/tallylog/tally/tend"
+)
+
+// daemonWindows keep what the dead have left for an hour, and dead agents for a day more.
+var daemonWindows = tavern.DaemonOptions{Agents: tavern.AgentWindows{Archive: time.Hour, Purge: 24 * time.Hour}, Orphans: time.Hour}
+
+func daemonScan(st *tally.Store) *tend.Scan {
+	return tend.NewScan(st.Log, st.Loader())
+}
+
+// daemonsOf are daemons of a store.
+func daemonsOf(st *tally.Store, names ...string) []tend.Daemon {
+	return need(tavern.Daemons(st, daemonWindows, names...))
+}
+
+// daemonDecides has daemons look until there is nothing left to decide, and returns what they
+// decided, and when they want to look again.
+func daemonDecides(t testing.TB, work tend.Work, now time.Time, daemons ...tend.Daemon) (made []tend.Decision, next time.Time) {
+	t.Helper()
+	for again := true; again; {
+		var all tend.Looked
+		again = false
+		for _, d := range daemons {
+			res, err := d.Look(t.Context(), work, now)
+			must(t, errors.Join(err, res.Err))
+			made, again = append(made, res.Made...), again || len(res.Made) > 0
+			all.Soonest(res.Next)
+		}
+		next = all.Next
+	}
+	return made, next
+}
+
+// daemonWhats are the decisions as text, sorted.
+func daemonWhats(made []tend.Decision) (list []string) {
+	for _, m := range made {
+		list = append(list, m.Subject.String()+": "+m.What)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// daemonOrphans lists what belongs to somebody who is gone.
+func daemonOrphans(t testing.TB, work tend.Work) (list []tend.Due) {
+	t.Helper()
+	for _, what := range []string{projector.DueOrphan, projector.DueOverlay} {
+		list = append(list, need(work.Due(t.Context(), what, time.Now().AddDate(100, 0, 0), 1000))...)
+	}
+	return list
+}
+
+// daemonBlunt is work that does not say which records it is about.
+type daemonBlunt struct{ tend.Work }
+
+func (b daemonBlunt) Due(ctx context.Context, what string, upto time.Time, limit int) ([]tend.Due, error) {
+	list, err := b.Work.Due(ctx, what, upto, limit)
+	for i := range list {
+		list[i].About = 0
+	}
+	return list, err
+}
