@@ -63,6 +63,10 @@ type Config struct {
 	Cursor string           // file that says how far the projector of snapshots has got
 	Room   func() error     // asked before a view is written: projector.Runner's
 
+	// Beside runs from Open to Close, when its context ends: what the owner of a store does
+	// besides keeping views. nil: nothing.
+	Beside func(ctx context.Context, st *Store)
+
 	// OnClose is called by Close, last: it closes what the log stands on.
 	OnClose func() error
 }
@@ -109,6 +113,9 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	st.stop = stop
 	if c.Keep {
 		st.project(life)
+	}
+	if c.Beside != nil {
+		st.running.Go(func() { c.Beside(life, st) })
 	}
 	return st, nil
 }

@@ -205,7 +205,7 @@ func deep(ts *testscript.TestScript, neg bool, args []string) {
 // waitFor waits until there is a file.
 func waitFor(ts *testscript.TestScript, _ bool, args []string) {
 	for range 500 {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+		if found, err := filepath.Glob(ts.MkAbs(args[0])); err == nil && len(found) > 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

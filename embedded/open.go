@@ -22,6 +22,7 @@ import (
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/snapshot"
+	"github.com/tallylog/tally/tend"
 )
 
 // ServerVersion is what a version command prints.
@@ -69,6 +70,11 @@ type Options struct {
 	// Still leaves snapshots and views as they are, if this process comes to own the
 	// store: for a program that only wants to look at them.
 	Still bool
+
+	// Daemons returns what looks after what is due, such as tavern.Daemons: it runs from open
+	// to close if this process comes to own the store. One that is attached runs none: see
+	// Tend. nil: nobody does.
+	Daemons func(st *tally.Store) ([]tend.Daemon, error)
 
 	// Progress is called about once a second while a start takes long.
 	Progress func(elapsed time.Duration)
@@ -136,7 +142,7 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	}
 	meter.Watch(l)
 	st := o.store(c)
-	st.Snapshots, st.Keep = &snapshot.Mem{}, true
+	st.Snapshots, st.Keep, st.Beside = &snapshot.Mem{}, true, o.beside("")
 	dir, err := os.MkdirTemp("", "tally-views-")
 	if err != nil {
 		return nil, fmt.Errorf("embedded: open: %w", errors.Join(err, l.Close()))
@@ -230,7 +236,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	st := o.store(c)
 	st.Room = cacheRoom(c.Store, Reserve)
 	st.Snapshots, st.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Room}, !o.Still
-	st.Cursor = filepath.Join(c.Store, "snapshots", "cursor")
+	st.Cursor, st.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store)
 	closeViews := o.views(&st, c.Store)
 	st.OnClose = func() error { return errors.Join(closeViews(), srv.Close()) }
 	uses(&st, srv.Log(), srv.meter.Limits, srv.meter)

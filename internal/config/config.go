@@ -46,6 +46,7 @@ type Config struct {
 	Base          string         // folder of the layout of tally-evals; default .tally in the project
 	Watch         []Watch        // folders that are followed besides those of the agents themselves
 	Redact        Redact         // what is not stored of what is followed
+	Daemons       Daemons        // that a process runs which keeps the store open
 	Notices       []Notice
 
 	home    string // "": not known
@@ -101,7 +102,7 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	for _, s := range settings {
 		c.origins[s.name] = origin{name: "default"}
 	}
-	c.home = cmp.Or(getenv("HOME"), getenv("USERPROFILE"))
+	c.home, c.Daemons.Run = cmp.Or(getenv("HOME"), getenv("USERPROFILE")), daemonNames
 	if home := dataHome(getenv); home != "" {
 		c.said["store"] = filepath.Join(home, "tally")
 	}

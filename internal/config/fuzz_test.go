@@ -17,7 +17,8 @@ import (
 // known are the settings of a file, and its sections.
 var known = strings.Fields(`namespace store store.backend store.dir store.segment store.min_durability
 	nats nats.url nats.context nats.user nats.password nats.token nats.creds nats.nkey nats.ca nats.cert nats.key
-	nats.inbox_prefix nats.system_context nats.replicas watch redact redact.patterns redact.env`)
+	nats.inbox_prefix nats.system_context nats.replicas watch redact redact.patterns redact.env
+	daemons daemons.run daemons.archive daemons.purge daemons.orphans`)
 
 // Whatever is in a tally.toml, an error says where in it something is wrong, nothing that
 // is not a setting is passed over, and what is taken means the same when it is written anew.
@@ -36,6 +37,7 @@ func FuzzFile(f *testing.F) {
 		"\ufeffnamespace = \"a\"", "\xff", "a = 1e400", "\"shore]\n", "[store]\r\ndir = \"\\u0000\"\r\n",
 		"[[watch]]\nroot = \"~/a\"\nagent = \"claude\"\n[[watch]]\nroot = \"b\"\nnamespace = \"n\"\nredact = false", "watch = [{root = \"/x\"}, {}]", "watch = [1]", "[watch]\n",
 		"[redact]\npatterns = [\"a+\", {name = \"b\", regexp = \"c\"}]\nenv = [\"D\"]", "[redact]\npatterns = 1", "[redact]\nenv = [\"a=b\"]", "[redact]\nother = 1", "redact = []",
+		"[daemons]\nrun = [\"delivery\", \"janitor\"]\narchive = \"7d\"\npurge = \"1h\"\norphans = \"0\"", "[daemons]\nrun = [\"postman\"]", "[daemons]\nrun = 1", "[daemons]\npurge = \"-1h\"", "daemons = 1",
 	} {
 		f.Add([]byte(text))
 	}
@@ -128,11 +130,12 @@ func written(c config.Config) map[string]any {
 	for _, p := range c.Redact.Patterns {
 		patterns = append(patterns, map[string]any{"name": p.Name, "regexp": p.Regexp})
 	}
-	return map[string]any{"namespace": c.Namespace, "store": store, "nats": nats, "watch": watch, "redact": map[string]any{"patterns": patterns, "env": c.Redact.Env}}
+	return map[string]any{"namespace": c.Namespace, "store": store, "nats": nats, "watch": watch, "redact": map[string]any{"patterns": patterns, "env": c.Redact.Env},
+		"daemons": map[string]any{"run": c.Daemons.Run}}
 }
 
 // spelled is what a configuration says, wherever that stands.
 func spelled(c config.Config) string {
-	return fmt.Sprintf("%q %q %q %+v %d %v %q %q %v %v %q %q",
-		c.Backend, c.Store, c.Namespace, c.Server, c.Segment, c.MinDurability, c.Project, c.Base, c.Notices, c.Watch, c.Redact.Patterns, c.Redact.Env)
+	return fmt.Sprintf("%q %q %q %+v %d %v %q %q %v %v %q %q %q",
+		c.Backend, c.Store, c.Namespace, c.Server, c.Segment, c.MinDurability, c.Project, c.Base, c.Notices, c.Watch, c.Redact.Patterns, c.Redact.Env, c.Daemons.Run)
 }

@@ -56,11 +56,16 @@ const (
 )
 
 // isList reports whether a key belongs to a section that lists takes.
-func isList(key toml.Key) bool { return key[0] == watchSection || key[0] == redactSection }
+func isList(key toml.Key) bool {
+	return key[0] == watchSection || key[0] == redactSection || key[0] == daemonsSection
+}
 
 // lists takes over what the sections of a file say that hold lists.
 func (c *Config) lists(path, text string, all map[string]any) error {
 	if err := c.takeWatch(path, text, all[watchSection]); err != nil {
+		return err
+	}
+	if err := c.takeDaemons(path, text, all[daemonsSection]); err != nil {
 		return err
 	}
 	return c.takeRedact(path, text, all[redactSection])
@@ -259,5 +264,5 @@ func (c Config) listed() (list []Setting) {
 	for _, w := range c.Watch {
 		list = append(list, Setting{watchSection, w.String(), w.Origin, true})
 	}
-	return list
+	return append(list, c.Daemons.settings()...)
 }

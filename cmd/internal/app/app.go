@@ -27,6 +27,7 @@ import (
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
+	"github.com/tallylog/tally/tend"
 )
 
 // App is one run of a command.
@@ -123,9 +124,10 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 }
 
 // Own opens the local store as its owner, and waits until nobody else is. The
-// observer, if not nil, is that of its log; the server listens as it is told to.
-func (a *App) Own(ctx context.Context, seen log.Observer, l *embedded.Listen) (*tally.Store, error) {
-	return a.open(ctx, embedded.Options{Own: true, Observer: seen, Listen: l})
+// observer, if not nil, is that of its log; the server listens as it is told to. The daemons
+// run until the store is closed.
+func (a *App) Own(ctx context.Context, seen log.Observer, l *embedded.Listen, daemons func(*tally.Store) ([]tend.Daemon, error)) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{Own: true, Observer: seen, Listen: l, Daemons: daemons})
 }
 
 // open opens the store that the configuration names, with the options that a

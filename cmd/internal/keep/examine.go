@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tallylog/tally"
@@ -161,22 +160,12 @@ func (x *examination) owned() {
 	case embedded.Answers(x.ctx, url):
 		x.owner = pid
 		x.ok("owner", "process %d owns the store and answers", pid)
-	case alive(pid):
+	case app.Alive(pid):
 		x.owner = pid
 		x.bad("owner", cli.Unreachable, fmt.Sprintf("process %d owns the store and does not answer", pid), fmt.Sprintf("look at it (ps -p %d), and end it if it does not go on", pid))
 	default:
 		x.warn("owner", fmt.Sprintf("process %d owned the store and was killed", pid), "nothing: the next owner reads the log again")
 	}
-}
-
-// alive reports whether there is such a process on this machine.
-func alive(pid int) bool {
-	p, err := os.FindProcess(pid)
-	if err != nil || runtime.GOOS == "windows" {
-		return err == nil
-	}
-	err = p.Signal(syscall.Signal(0))
-	return err == nil || errors.Is(err, os.ErrPermission)
 }
 
 func (x *examination) versions() {

@@ -28,22 +28,23 @@ import (
 
 // status is what status prints.
 type status struct {
-	Head       events.Offset `json:"head"`
-	Durable    events.Offset `json:"durable"` // up to here, everything survives a power cut
-	Lost       int           `json:"lost"`    // records that are known to be lost
-	Sessions   int           `json:"sessions"`
-	Documents  int           `json:"documents"`
-	Namespace  string        `json:"namespace"`
-	Backend    string        `json:"backend"`
-	Store      string        `json:"store,omitempty"`
-	Owner      *ownerStatus  `json:"owner,omitempty"` // none: nobody but this process
-	Bytes      int64         `json:"bytes,omitempty"`
-	LogBytes   int64         `json:"logBytes,omitempty"`
-	FreeBytes  uint64        `json:"freeBytes,omitempty"`
-	Snapshots  int           `json:"snapshots"`
-	Durability string        `json:"durability"`
-	Quota      []usage       `json:"quota"` // what is live of the store, and of what has a limit
-	Views      []viewStatus  `json:"views"`
+	Head       events.Offset      `json:"head"`
+	Durable    events.Offset      `json:"durable"` // up to here, everything survives a power cut
+	Lost       int                `json:"lost"`    // records that are known to be lost
+	Sessions   int                `json:"sessions"`
+	Documents  int                `json:"documents"`
+	Namespace  string             `json:"namespace"`
+	Backend    string             `json:"backend"`
+	Store      string             `json:"store,omitempty"`
+	Owner      *ownerStatus       `json:"owner,omitempty"` // none: nobody but this process
+	Bytes      int64              `json:"bytes,omitempty"`
+	LogBytes   int64              `json:"logBytes,omitempty"`
+	FreeBytes  uint64             `json:"freeBytes,omitempty"`
+	Snapshots  int                `json:"snapshots"`
+	Durability string             `json:"durability"`
+	Quota      []usage            `json:"quota"` // what is live of the store, and of what has a limit
+	Views      []viewStatus       `json:"views"`
+	Daemons    []app.DaemonStatus `json:"daemons"` // that processes of this machine run on the store
 }
 
 type ownerStatus struct {
@@ -73,7 +74,7 @@ func newStatus(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show where the store is, how far it goes, its views and its size", Args: cobra.NoArgs,
 		Long: `Show where the store is, how far its log goes and is durable, how far each view is
-behind, what is quarantined, and how much room it takes. Nothing is changed; a view
+behind, what is quarantined, what each daemon does, and how much room it takes. Nothing is changed; a view
 that is behind catches up with the next command that opens the store. If records are
 lost, the exit code is 5.`,
 		Example: app.Examples("tally status", "tally status -o json", "tally status --namespace other"),
@@ -144,6 +145,9 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
+	}
+	if s.Daemons, err = app.DaemonsAt(c); err != nil {
+		return s, err
 	}
 	s.Views, err = viewsOf(ctx, st, s.Durable)
 	return s, err
@@ -244,6 +248,12 @@ func (s status) text(width int) string {
 		for _, q := range v.Quarantined {
 			line("", "quarantined: %s at %v: %s", q.Subject, q.Offset, q.Reason)
 		}
+	}
+	for _, d := range s.Daemons {
+		line(d.Daemon, "%s", d)
+	}
+	if i := slices.IndexFunc(s.Daemons, func(d app.DaemonStatus) bool { return d.Warning != "" }); i >= 0 {
+		line("clock", "%s", s.Daemons[i].Warning)
 	}
 	if s.Store != "" {
 		line("size", "%s, of it the log %s; %s free", plain.Bytes(s.Bytes), plain.Bytes(s.LogBytes), plain.Bytes(int64(s.FreeBytes)))

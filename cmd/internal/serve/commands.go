@@ -9,5 +9,5 @@ import (
 
 // Commands returns the verbs, anew for each run.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{newServe(a), newBench(a)}
+	return []*cobra.Command{newServe(a), newTend(a), newBench(a)}
 }

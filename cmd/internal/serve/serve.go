@@ -22,10 +22,11 @@ import (
 
 // serving is what serve prints with -o json, when others can attach.
 type serving struct {
-	Store   string `json:"store"`
-	Owner   bool   `json:"owner"`
-	Listen  string `json:"listen,omitempty"`
-	Metrics string `json:"metrics,omitempty"`
+	Store   string   `json:"store"`
+	Owner   bool     `json:"owner"`
+	Daemons []string `json:"daemons"`
+	Listen  string   `json:"listen,omitempty"`
+	Metrics string   `json:"metrics,omitempty"`
 }
 
 // listening are the flags that say where to listen for other machines.
@@ -91,6 +92,9 @@ something personal (namespace _personal) is not for others, and takes no such th
 If another process owns the store already, this one waits and takes over when that
 one is gone.
 
+It runs the daemons that decide on what is due: delivery, dispatch and janitor, or those
+that [daemons] run of tally.toml names. tally status says what they do.
+
 With --watch it follows the sessions of agents too, as tally watch does without arguments.
 
 With --metrics it answers Prometheus at /metrics; an address without a host is one
@@ -121,11 +125,11 @@ of this machine.`,
 func serve(ctx context.Context, a *app.App, c config.Config, address string, listen *embedded.Listen, watch bool) error {
 	app.CollectLess()
 	m := metrics.New()
-	said := serving{Store: c.Store, Owner: true}
+	said := serving{Store: c.Store, Owner: true, Daemons: c.Daemons.Run}
 	if listen != nil {
 		listen.Ready = func(url string) { said.Listen = url }
 	}
-	st, err := a.Own(ctx, m, listen)
+	st, err := a.Own(ctx, m, listen, app.DaemonsOf(c.Daemons, c.Daemons.Run))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it was this one's turn

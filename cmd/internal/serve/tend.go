@@ -1,0 +1,148 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// tending is what tend prints with -o json: when it begins, and with --once when it is done.
+type tending struct {
+	Daemons []app.DaemonStatus `json:"daemons"`
+}
+
+func newTend(a *app.App) *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use: "tend [delivery|dispatch|janitor]...", Short: "Decide on what is due, until stopped",
+		Args: cobra.OnlyValidArgs, ValidArgs: tavern.DaemonNames(),
+		Long: `Decide on what is due, until SIGINT or SIGTERM: beside a server that others run, or a
+store whose owner runs no daemons. tally serve runs them by itself. To run them twice
+costs reading and nothing else: nothing is decided twice.
+
+delivery tells the senders of messages that were not answered in time, that a receiver
+would not take, or that lie with one who is gone. dispatch ends items of queues whose
+attempts are used up, recovers flows whose worker was lost, and notices agents whose
+lease is over. janitor archives and purges agents that were stopped, deletes documents
+that are expired, and takes away what belonged to somebody who is gone.
+
+Without arguments it runs those that [daemons] run of tally.toml names: all, if it says
+nothing. How long what the dead have left is kept, archive, purge and orphans say in
+[daemons] of your own config.toml; what has no time there stays. Time is the log's: a
+clock that is wrong decides nothing.
+
+With --once it decides on what is due now, and ends.`,
+		Example: app.Examples("tally tend --once", "tally tend janitor --once -o json", "tally tend --server nats://127.0.0.1:4222 delivery dispatch"),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			c, err := a.Config()
+			if err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				names = c.Daemons.Run
+			}
+			if len(names) == 0 {
+				return cli.Usagef("no daemon is to run here, as [daemons] run says: name those that shall")
+			}
+			if once {
+				return tendOnce(cmd.Context(), a, c, names)
+			}
+			return tendOn(cmd.Context(), a, c, names)
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "decide on what is due now, and end")
+	return cmd
+}
+
+func tendOnce(ctx context.Context, a *app.App, c config.Config, names []string) error {
+	lg, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	return a.WithExisting(ctx, func(st *tally.Store) error {
+		daemons, err := app.DaemonsOf(c.Daemons, names)(st)
+		if err != nil {
+			return err
+		}
+		list, err := embedded.TendOnce(ctx, st, daemons, lg)
+		if err != nil {
+			return err
+		}
+		var said tending
+		for _, d := range list {
+			d.Waits = "" // it ends
+			said.Daemons = append(said.Daemons, app.DaemonStatusOf(d))
+		}
+		return said.once(a)
+	})
+}
+
+// once says what each daemon decided, and when the next thing is due.
+func (t tending) once(a *app.App) error {
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, a.Format, t)
+	}
+	for _, d := range t.Daemons {
+		text := fmt.Sprintf("%s: %s", d.Daemon, plain.Count(d.Made, "decision"))
+		if d.Made > 0 {
+			text += fmt.Sprintf(", the last one %s, %s", plain.Printable(d.Subject), plain.Printable(d.What))
+		}
+		if d.Next != "" {
+			text += "; the next thing is due " + d.Next
+		}
+		if err := a.Say("%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tendOn(ctx context.Context, a *app.App, c config.Config, names []string) error {
+	lg, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	dir := ""
+	if c.Backend == config.Local {
+		dir = c.Store
+	}
+	return a.WithStore(ctx, func(st *tally.Store) error {
+		daemons, err := app.DaemonsOf(c.Daemons, names)(st)
+		if err == nil {
+			err = beginTending(a, c, names)
+		}
+		if err != nil {
+			return err
+		}
+		return embedded.Tend(ctx, st, dir, daemons, lg)
+	})
+}
+
+// beginTending says which daemons run, and who runs one of them already.
+func beginTending(a *app.App, c config.Config, names []string) error {
+	list, _ := app.DaemonsAt(c) // else nobody says so
+	for _, d := range list {
+		if slices.Contains(names, d.Daemon) {
+			fmt.Fprintf(a.Err, "process %d runs %s already: to run it twice costs reading and nothing else\n", d.PID, d.Daemon)
+		}
+	}
+	if a.Format == cli.Text {
+		return a.Say("Looking after what is due: %s. Stop it with Ctrl-C.", strings.Join(names, ", "))
+	}
+	var said tending
+	for _, name := range names {
+		said.Daemons = append(said.Daemons, app.DaemonStatus{Daemon: name})
+	}
+	return cli.WriteJSON(a.Out, cli.JSONL, said)
+}

@@ -1,0 +1,176 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/tend"
+)
+
+// daemonsDir is the folder of a store in which processes say what their daemons do: a file
+// each, <pid>.json, which goes when they end.
+const daemonsDir = "daemons"
+
+const daemonsVersion = 1 // of the format of these files
+
+// DaemonStatus is what a process said of one of its daemons.
+type DaemonStatus struct {
+	PID     int       `json:"-"`
+	Daemon  string    `json:"daemon"`
+	Waits   string    `json:"waits"` // for what
+	Next    time.Time `json:"next,omitzero"`
+	Subject string    `json:"subject,omitempty"` // of its last decision
+	What    string    `json:"what,omitempty"`    // that it decided
+	At      time.Time `json:"at,omitzero"`       // when, by the log's time
+	Made    int       `json:"made"`
+	Refused int       `json:"refused"`
+	Errors  int       `json:"errors"`
+	Error   string    `json:"error,omitempty"`   // of its last look
+	Warning string    `json:"warning,omitempty"` // that the clock and the log's time disagree
+}
+
+type daemonsFile struct {
+	Version int            `json:"version"`
+	Daemons []DaemonStatus `json:"daemons"`
+}
+
+// Tend runs daemons on a store until ctx is done, and returns nil then. dir is the store's
+// directory, in which it says what they do; "": nowhere.
+func Tend(ctx context.Context, st *tally.Store, dir string, daemons []tend.Daemon, lg *slog.Logger) error {
+	changed := make(chan struct{}, 1)
+	o := tendOptions(st, daemons, lg)
+	o.Changed = func() {
+		select {
+		case changed <- struct{}{}:
+		default: // it is to be written already
+		}
+	}
+	l := tend.New(o)
+	if dir != "" {
+		defer sayDaemons(dir, l, changed)()
+	}
+	return l.Run(ctx)
+}
+
+// TendOnce has daemons decide what is due now.
+func TendOnce(ctx context.Context, st *tally.Store, daemons []tend.Daemon, lg *slog.Logger) ([]DaemonStatus, error) {
+	l := tend.New(tendOptions(st, daemons, lg))
+	err := l.Once(ctx)
+	return statusOf(l.Status()), err
+}
+
+func tendOptions(st *tally.Store, daemons []tend.Daemon, lg *slog.Logger) tend.Options {
+	o := tend.Options{Daemons: daemons, Work: tend.NewScan(st.Log, st.Loader()), Now: st.LogTime, Logger: lg}
+	o.Follow = func(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error] {
+		return st.Log.Follow(ctx, events.Range{After: after})
+	}
+	return o
+}
+
+// sayEvery is how often a file of daemons is written anew at most.
+const sayEvery = time.Second
+
+// sayDaemons keeps the file of this process as the daemons are, once each has looked. done
+// takes it away.
+func sayDaemons(dir string, l *tend.Loop, changed <-chan struct{}) (done func()) {
+	path := filepath.Join(dir, daemonsDir, strconv.Itoa(os.Getpid())+".json")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-changed:
+			case <-stop:
+				return
+			}
+			list := l.Status()
+			if slices.ContainsFunc(list, func(s tend.Status) bool { return !s.Looked }) {
+				continue
+			}
+			if os.MkdirAll(filepath.Dir(path), 0o700) == nil {
+				_ = writeJSON(path, daemonsFile{daemonsVersion, statusOf(list)}, durable.NoSync) // a disk that is full says so elsewhere
+			}
+			select {
+			case <-time.After(sayEvery):
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+		_ = remove(path)
+	}
+}
+
+func statusOf(list []tend.Status) []DaemonStatus {
+	said := make([]DaemonStatus, len(list))
+	for i, s := range list {
+		said[i] = DaemonStatus{Daemon: s.Name, Waits: s.Waits(), Next: s.Next, What: s.Last.What, At: s.LastAt, Made: s.Made, Refused: s.Refused, Errors: s.Errors, Error: s.Error, Warning: s.Warning}
+		if !s.LastAt.IsZero() {
+			said[i].Subject = s.Last.Subject.String()
+		}
+	}
+	return said
+}
+
+// DaemonsOf returns what processes said of the daemons that they run on the store in a
+// directory, by process. Those that were killed are in it, too: whether a process lives, the
+// caller finds out.
+func DaemonsOf(dir string) (list []DaemonStatus, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, daemonsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		pid, nerr := strconv.Atoi(strings.TrimSuffix(e.Name(), ".json"))
+		if nerr != nil {
+			continue
+		}
+		text, rerr := os.ReadFile(filepath.Join(dir, daemonsDir, e.Name()))
+		var f daemonsFile
+		if rerr != nil || json.Unmarshal(text, &f) != nil || f.Version != daemonsVersion {
+			continue // it has ended, or is of another version
+		}
+		for _, d := range f.Daemons {
+			d.PID = pid
+			list = append(list, d)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b DaemonStatus) int { return a.PID - b.PID })
+	return list, err
+}
+
+// beside returns what runs beside a store that this process owns.
+func (o Options) beside(dir string) func(context.Context, *tally.Store) {
+	if o.Daemons == nil || o.Still {
+		return nil
+	}
+	return func(ctx context.Context, st *tally.Store) {
+		lg := o.Logger
+		if lg == nil {
+			lg = slog.New(slog.DiscardHandler)
+		}
+		daemons, err := o.Daemons(st)
+		if err == nil && len(daemons) > 0 {
+			err = Tend(ctx, st, dir, daemons, lg)
+		}
+		if err != nil {
+			lg.Warn("nobody looks after what is due any more", "err", err)
+		}
+	}
+}

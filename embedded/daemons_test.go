@@ -1,0 +1,95 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/tend"
+)
+
+// lookout is a daemon that says when it looked.
+type lookout struct{ looks chan int }
+
+func (d *lookout) Name() string { return "lookout" }
+
+func (d *lookout) Look(ctx context.Context, _ tend.Work, _ time.Time) (res tend.Looked, err error) {
+	select {
+	case d.looks <- 1:
+	case <-ctx.Done():
+	}
+	return res, nil
+}
+
+// The daemons of an owner look from open to close, also when somebody else appends, and say
+// what they do; those of a process that is attached, or only looks, do not run.
+func TestDaemonsOfTheOwner(t *testing.T) {
+	dir := t.TempDir()
+	d := &lookout{looks: make(chan int)}
+	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Daemons: func(*tally.Store) ([]tend.Daemon, error) { return []tend.Daemon{d}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-d.looks
+	var called atomic.Int64
+	other := embedded.Options{Store: dir, Daemons: func(*tally.Store) ([]tend.Daemon, error) {
+		called.Add(1)
+		return nil, errors.New("not here")
+	}}
+	attached, err := embedded.Open(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := attached.Session("s").AppendTurns(t.Context(), events.MainThread, []byte(`"x"`)); err != nil {
+		t.Fatal(err)
+	}
+	<-d.looks
+	for begun := time.Now(); ; {
+		if list, err := embedded.DaemonsOf(dir); err == nil && len(list) == 1 && list[0].PID == os.Getpid() && list[0].Daemon == "lookout" && list[0].Waits == "a record" {
+			break
+		} else if time.Since(begun) > 20*time.Second {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := errors.Join(attached.Close(), st.Close()); err != nil {
+		t.Error(err)
+	}
+	if list, err := embedded.DaemonsOf(dir); len(list) > 0 || err != nil {
+		t.Errorf("after it closed: %+v, %v", list, err)
+	}
+	other.Still = true
+	still, err := embedded.Open(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := still.Close(); err != nil || called.Load() > 0 {
+		t.Errorf("%v; %d processes ran daemons that should not", err, called.Load())
+	}
+}
+
+// What somebody else left in the folder, or a process of another version, is passed over.
+func TestDaemonsOfAnybody(t *testing.T) {
+	dir := t.TempDir()
+	if list, err := embedded.DaemonsOf(dir); len(list) > 0 || err != nil {
+		t.Errorf("%v, %v", list, err)
+	}
+	for name, text := range map[string]string{
+		"1.json": "{", "2.json": `{"version":2,"daemons":[{"daemon":"x"}]}`, "x.json": `{"version":1,"daemons":[{"daemon":"x"}]}`, "3.json": `{"version":1,"daemons":[{"daemon":"mine","made":3}]}`,
+	} {
+		path := filepath.Join(dir, "daemons", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, err := embedded.DaemonsOf(dir); len(list) != 1 || list[0].PID != 3 || list[0].Daemon != "mine" || list[0].Made != 3 || err != nil {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
