@@ -136,6 +136,7 @@ type items struct {
 // close ends a commitment. One without description or assertion is none.
 func (r *items) close(f *file) {
 	if r.now != nil && r.now.whole && r.now.bound > 0 {
+		r.c.Failure = clean(r.c.Failure) // as whoever says it again does
 		f.items, f.node.Commitments = append(f.items, *r.now), append(f.node.Commitments, r.c)
 	}
 	*r = items{}

@@ -373,6 +373,7 @@ func FuzzEdit(f *testing.F) {
 		f.Add([]byte(odd(eol, "idle", "1", []string{"pending", "failed"}, []string{"", "x\ny"})), "done", "D", "why")
 	}
 	f.Add([]byte(original), "working", "", "a\n b")
+	f.Add([]byte(strings.Replace(odd("\r\n", "idle", "1", []string{"failed"}, []string{"x"}), "Failed: x", "Failed: x\rise \r", 1)), "done", "\xb4", "why")
 	f.Add([]byte("\ufeff"+original), "error", "*", "\x00\xed\xa0\x80")
 	f.Fuzz(func(t *testing.T, text []byte, state, description, failure string) {
 		n, err := nodefile.Parse(text)
