@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -26,6 +27,7 @@ type form struct {
 	version int      // of fold and tables: a file of another is built anew
 	tables  []string // of one set
 	schema  string   // of one set
+	page    int      // bytes of a page of a new file, each table taking one at least; 0: SQLite's default
 }
 
 // A set is one edition of a view's tables, told by what stands behind their names.
@@ -200,13 +202,15 @@ func (f *file) open(ctx context.Context) error {
 	return f.transact(ctx, func() error { return f.create(ctx) })
 }
 
+const defaultPage = 4096 // bytes
+
 // writeAhead has the file written by way of a write-ahead log. For an empty file that
 // is a write to the file itself, which SQLite would sync several times, in vain:
 // if a power cut takes it, the file is empty again or damaged, and built anew as one
 // is whose last commits are gone.
 func (f *file) writeAhead(ctx context.Context) error {
 	if f.opened.Size() == 0 {
-		if err := f.exec(ctx, "PRAGMA synchronous=OFF"); err != nil {
+		if err := f.exec(ctx, fmt.Sprintf("PRAGMA synchronous=OFF; PRAGMA page_size=%d", cmp.Or(f.page, defaultPage))); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ const WorkFileName = "work.db"
 var workForm = form{
 	view:    "work",
 	version: 1,
+	page:    1 << 10, // most stores have no queues
 	tables:  []string{"queues", "items", "waits", "inboxes", "messages", "questions", "agents", "flows", "owned", "gone", "due"},
 	schema: `
 CREATE TABLE queues{set}(
