@@ -31,7 +31,7 @@ var sayBefore = flag.Bool("before", false, "write what this build says of the st
 
 // saidBefore are the commands whose output was kept, by the name of its file.
 var saidBefore = map[string]string{
-	"ls": "ls -o json", "trip": "show trip --all -o json", "fork": "show trip-2 --all -o json", "fork-of-fork": "show trip-3 -o json",
+	"ls": "ls --sort last -o json", "trip": "show trip --all -o json", "fork": "show trip-2 --all -o json", "fork-of-fork": "show trip-3 -o json",
 	"at": "show trip --at #2 -o json", "notes": "show notes --all -o json", "chat": "show history/chat -o json", "panel": "show ses_1 -o json",
 	"log": "log --all-sessions -o jsonl", "trip-log": "log trip -o jsonl", "data": "log trip --raw", "runs": "runs trip -o json", "panel-runs": "runs ses_1 -o json",
 	"cost": "cost -o json", "cost-trip": "cost trip -o json", "cost-day": "cost --by day -o json", "stats": "stats --by model -o json",
@@ -53,7 +53,7 @@ func TestStoreOfBefore(t *testing.T) {
 				t.Errorf("verify finds %s", out)
 			}
 		})
-		for _, name := range []string{"snapshots", "views.db", "search.db"} {
+		for _, name := range []string{"snapshots", "views.db", "search.db", "work.db"} {
 			if err := os.RemoveAll(filepath.Join(store, name)); err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ import (
 func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	sessions, turns := 200, 50
+	sessions, turns := 400, 50
 	if testkit.Soak() {
 		sessions, turns = 10000, 100
 	}
@@ -40,7 +40,8 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	c.Process.Signal(os.Kill)
-	if err := <-over; err == nil {
+	isDone := <-over == nil
+	if isDone {
 		t.Log("the import was done before it could be killed")
 	}
 
@@ -60,7 +61,7 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
 		t.Fatal(err)
 	}
-	if report.Sessions != sessions || report.Events == 0 {
+	if report.Sessions != sessions || report.Events == 0 && !isDone {
 		t.Errorf("the second run came to %+v", report)
 	}
 	if !strings.Contains(errw.String(), `"kind":"status"`) && took > 10*time.Second {
