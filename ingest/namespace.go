@@ -259,10 +259,11 @@ func (in *Ingester) decide(ctx context.Context, session string, o origin, byCWD 
 
 // settleIn notes where a session is. The caller holds mu.
 func (in *Ingester) settleIn(session sum, namespace string) {
-	for name, n := range map[string]int{in.homes[session]: -1, namespace: 1} {
-		if name == leftAlone {
-			in.status.Alone += n
-		}
+	if in.homes[session] == leftAlone {
+		in.status.Alone--
+	}
+	if namespace == leftAlone {
+		in.status.Alone++
 	}
 	in.homes[session] = namespace
 }

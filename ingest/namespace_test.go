@@ -1,23 +1,14 @@
 package ingest
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"pgregory.net/rapid"
-
-	"github.com/tallylog/tally/agents"
-	"github.com/tallylog/tally/events"
 )
 
 // byFolder are the namespaces of projects in a folder each.
@@ -142,6 +133,9 @@ func TestLeftAlone(t *testing.T) {
 	r.write("-secret/s/subagents/agent-a.jsonl", sidechain("/secret", 20, 3))
 	r.run()
 	r.mustBeIn("when it goes on", want)
+	if r.alone != 1 {
+		t.Errorf("%d sessions are left alone, want one with two files", r.alone)
+	}
 	r.write("-secret/s.jsonl", promptsIn("/secret", 5, 1))
 	r.run()
 	r.namespaces = only // under its new name it is another session
@@ -337,269 +331,5 @@ func TestNamespaceForks(t *testing.T) {
 		if now == "none" && (ledger.Fork != nil || ledger.Parent == nil || len(r.problems) != 1) || now != "none" && (ledger.Fork == nil || len(r.problems) > 0) {
 			t.Errorf("of one that is %s it is a fork of %v, with the parent %v; %v", now, ledger.Fork, ledger.Parent, r.problems)
 		}
-	}
-}
-
-// follow follows the folder until the test is over.
-func (r *rig) follow(t *testing.T, change func(*Options)) *Ingester {
-	t.Helper()
-	if err := os.MkdirAll(r.dir, 0o700); err != nil { // else it is looked for every few seconds
-		t.Fatal(err)
-	}
-	l := r.open()
-	o := r.options(l)
-	o.Once = false
-	change(&o)
-	in, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var run sync.WaitGroup
-	run.Go(func() { in.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		run.Wait()
-		if err := errors.Join(in.Close(), l.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return in
-}
-
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for range 3000 {
-		if is() {
-			return
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	t.Fatalf("%s did not come", what)
-}
-
-// waits returns how many bytes wait for a cwd.
-func (in *Ingester) waits() int64 { return in.Status().undecided }
-
-// A line that says no folder waits for one that does, which brings it along; if none comes
-// for long enough it goes where all others go. A message waits for nothing.
-func TestNamespaceLive(t *testing.T) {
-	r := newRig(t, t.TempDir(), ofClaude)
-	r.namespaces = byFolder
-	now := time.Now()
-	var mu sync.Mutex
-	in := r.follow(t, func(o *Options) {
-		o.now = func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return now
-		}
-	})
-	lines := func(n int) func() bool { return func() bool { return in.Status().Lines == n } }
-	r.write("-p/s.jsonl", snapshot)
-	await(t, "a line that waits", func() bool { return in.waits() == int64(len(snapshot)) })
-	r.grow("-p/s.jsonl", snapshot)
-	await(t, "another one", func() bool { return in.waits() == 2*int64(len(snapshot)) })
-	r.mustBeIn("without a folder", map[string]string{})
-	r.grow("-p/s.jsonl", promptsIn("/shop", 0, 1))
-	await(t, "all lines", lines(3))
-	r.mustBeIn("with a folder", map[string]string{"claude/-p/s": "shop"})
-
-	r.write("-p/t.jsonl", snapshot)
-	await(t, "a line that waits", func() bool { return in.waits() == int64(len(snapshot)) })
-	r.write("-p/t/subagents/agent-a.jsonl", sidechain("/mill", 0, 1)) // the sub-agent's line says it first
-	await(t, "the lines of a session", lines(5))
-	r.write("-p/u.jsonl", prompts(0, 1)) // no folder, but a message
-	await(t, "a message", lines(6))
-
-	r.write("-p/v.jsonl", snapshot)
-	await(t, "a line that waits", func() bool { return in.waits() == int64(len(snapshot)) })
-	mu.Lock()
-	now = now.Add(time.Minute + time.Second)
-	mu.Unlock()
-	r.grow("-p/u.jsonl", prompts(1, 1)) // so that somebody looks at the clock
-	await(t, "what waited for long enough", lines(8))
-	r.grow("-p/v.jsonl", promptsIn("/shop", 0, 1))
-	await(t, "a line behind it", lines(9))
-	r.mustBeIn("at the end", map[string]string{"claude/-p/s": "shop", "claude/-p/t": "mill", "claude/-p/u": "default", "claude/-p/v": "default"})
-	if got := r.of("mill").given()["-p/t.jsonl"]; got != snapshot || in.waits() != 0 {
-		t.Errorf("it comes back as %q; %d bytes wait", got, in.waits())
-	}
-}
-
-// Gemini, which may never say where it works, is not held up, and what does not fit into
-// memory is not waited for.
-func TestNamespaceLiveBounds(t *testing.T) {
-	r := newRig(t, t.TempDir(), ofGemini)
-	r.namespaces = byFolder
-	in := r.follow(t, func(o *Options) { o.Quiet = time.Hour })
-	r.write("pier/chats/session-2026-01-02T03-04-5a5a5a5a.jsonl", `{"sessionId":"5a5a5a5a-0000-4000-8000-000000000000","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z"}`+"\n"+
-		`{"id":"a","timestamp":"2026-01-02T03:04:06.006Z","type":"user","content":[{"text":"x"}]}`+"\n")
-	await(t, "a message of Gemini CLI's", func() bool { return in.Status().Lines == 2 })
-
-	c := newRig(t, t.TempDir(), ofClaude)
-	c.namespaces = byFolder
-	in = c.follow(t, func(o *Options) { o.Quiet = time.Hour })
-	c.write("-p/s.jsonl", strings.Repeat(snapshot, 2*fileLinesOfTail))
-	await(t, "more lines than may wait", func() bool { return in.Status().Lines == 2*fileLinesOfTail })
-	c.mustBeIn("too many lines", map[string]string{"claude/-p/s": "default"})
-}
-
-// fileLinesOfTail is how many lines of a file are given before some are acknowledged.
-const fileLinesOfTail = 512
-
-// What waits is not acknowledged: who comes after a crash has it again.
-func TestNamespaceWaitsAgain(t *testing.T) {
-	r := newRig(t, t.TempDir(), ofClaude)
-	r.namespaces = byFolder
-	t.Run("killed", func(t *testing.T) {
-		r.write("-p/s.jsonl", snapshot)
-		in := r.follow(t, func(o *Options) { o.Quiet = time.Hour })
-		await(t, "a line that waits", func() bool { return in.waits() > 0 })
-	})
-	r.grow("-p/s.jsonl", promptsIn("/shop", 0, 1))
-	r.run()
-	r.mustBeIn("after it", map[string]string{"claude/-p/s": "shop"})
-	r.of("shop").mustGive("after it", r.files())
-}
-
-// Namespaces change nothing but where sessions are: each has what an Ingester brings in that
-// has its files alone, however they grew and whoever died.
-func TestNamespaceLaw(t *testing.T) {
-	t.Parallel()
-	kinds := map[string]func(rt *rapid.T, number int, cwd string) map[string]string{
-		"claude": claudeIn, "codex": codexIn, "gemini": geminiIn, "pi": talkIn(piTalk, "s1"), "acp": talkIn(acpTalk, "c1", "gull"),
-	}
-	for name, play := range kinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			rapid.Check(t, func(rt *rapid.T) { namespaceLaw(rt, dir, talks[name].agent, play) })
-		})
-	}
-}
-
-func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.T, int, string) map[string]string) {
-	r := newRig(rt, dir, agent)
-	defer os.RemoveAll(filepath.Dir(r.dir))
-	r.namespaces = byFolder
-	parts := make(map[string]map[string]string) // by namespace, the files
-	begun := make(map[string]int)               // by file, up to where it says where it is
-	for number := range rapid.IntRange(1, 4).Draw(rt, "sessions") {
-		cwd := rapid.SampledFrom([]string{"/pier", "/shop", "/mill"}).Draw(rt, "cwd")
-		home, namespace := play(rt, number, cwd), byFolder(cwd)
-		if namespace == "" || agent == ofGemini {
-			namespace = events.DefaultNamespace
-		}
-		if parts[namespace] == nil {
-			parts[namespace] = make(map[string]string)
-		}
-		maps.Copy(parts[namespace], home)
-		for name, content := range home {
-			begun[name] = saysWhere(agent, content, cwd)
-		}
-	}
-	from := make(map[string]int)
-	for round := range 2 {
-		for _, namespace := range slices.Sorted(maps.Keys(parts)) {
-			for _, name := range slices.Sorted(maps.Keys(parts[namespace])) {
-				content := parts[namespace][name]
-				cut := len(content)
-				if round == 0 && agent != ofCodex { // whose files are read in order, and those before to their ends
-					cut = rapid.IntRange(0, len(content)).Draw(rt, "cut")
-				}
-				if isAmbiguous(content, cut) || cut < begun[name] || cut < from[name] {
-					continue
-				}
-				r.grow(name, content[from[name]:cut])
-				from[name] = cut
-			}
-		}
-		for range rapid.IntRange(0, 2).Draw(rt, "deaths") {
-			r.stopped(rapid.IntRange(0, 40).Draw(rt, "at"), rapid.Bool().Draw(rt, "stored"), rapid.IntRange(0, 2).Draw(rt, "state"))
-		}
-		r.run()
-	}
-	if len(r.problems) > 0 {
-		rt.Fatalf("%v", r.problems)
-	}
-	sessions := 0
-	for namespace, files := range parts {
-		alone := newRig(rt, dir, agent)
-		defer os.RemoveAll(filepath.Dir(alone.dir))
-		alone.namespace = namespace
-		for name, content := range files {
-			alone.write(name, content)
-		}
-		alone.run()
-		part := r.of(namespace)
-		part.mustBe(alone)
-		if got, want := part.given(), alone.given(); !reflect.DeepEqual(got, want) {
-			rt.Fatalf("in %s files come back as\n%q\nalone as\n%q", namespace, got, want)
-		}
-		sessions += len(alone.sessions())
-	}
-	if len(r.where()) != sessions {
-		rt.Fatalf("sessions are in %v, want %d", r.where(), sessions)
-	}
-}
-
-// saysWhere returns where the line ends in a file by which it is known in which folder a
-// session works; 0 if none says so.
-func saysWhere(agent agents.Agent, content, cwd string) int {
-	at := strings.Index(content, `"`+cwd+`"`)
-	if at < 0 {
-		return 0
-	}
-	at += strings.IndexByte(content[at:], '\n') + 1
-	for isAnswered := agent != ofACP; !isAnswered; { // that was the request
-		line, _, _ := strings.Cut(content[at:], "\n")
-		at += len(line) + 1
-		isAnswered = strings.TrimSpace(line) != ""
-	}
-	return at
-}
-
-// claudeIn is a session of Claude Code in a folder. One that has a sub-agent goes on without
-// going back, which would take away what was read of the sub-agent by then.
-func claudeIn(rt *rapid.T, number int, cwd string) map[string]string {
-	_, content := claudeTalk(rt)
-	name, home := fmt.Sprintf("-p/s%d", number), make(map[string]string)
-	content = strings.ReplaceAll(content, "/pier", cwd)
-	if rapid.Bool().Draw(rt, "delegates") {
-		of := func(lines string) string { return strings.ReplaceAll(lines, "03:04:00", "03:00:01") } // as old, whichever file is read first
-		content = of(promptsIn(cwd, 0, rapid.IntRange(1, 5).Draw(rt, "prompts")))
-		home[name+"/subagents/agent-a.jsonl"] = of(sidechain(cwd, 60, rapid.IntRange(1, 3).Draw(rt, "lines")))
-	}
-	home[name+".jsonl"] = strings.Repeat(snapshot, rapid.IntRange(0, 2).Draw(rt, "snapshots")) + content
-	return home
-}
-
-// codexIn is a thread of Codex in a folder.
-func codexIn(rt *rapid.T, number int, cwd string) map[string]string {
-	home := make(map[string]string)
-	reverted(rt, home, number)
-	for name, content := range home {
-		home[name] = strings.ReplaceAll(content, `"/pier"`, `"`+cwd+`"`)
-	}
-	return home
-}
-
-// geminiIn is a session of Gemini CLI, which says no folder.
-func geminiIn(rt *rapid.T, number int, _ string) map[string]string {
-	name, content := geminiTalk(rt)
-	id := fmt.Sprintf("%08d", number)
-	return map[string]string{strings.ReplaceAll(name, "5a5a5a5a", id): strings.ReplaceAll(content, "5a5a5a5a", id)}
-}
-
-// talkIn is a session of another agent in a folder, whose ids are its own.
-func talkIn(talk func(*rapid.T) (string, string), ids ...string) func(*rapid.T, int, string) map[string]string {
-	return func(rt *rapid.T, number int, cwd string) map[string]string {
-		name, content := talk(rt)
-		for _, id := range ids {
-			to := fmt.Sprintf("%s-%d", id, number)
-			name, content = strings.ReplaceAll(name, id, to), strings.ReplaceAll(content, id, to)
-		}
-		return map[string]string{name: strings.ReplaceAll(content, "/pier", cwd)}
 	}
 }

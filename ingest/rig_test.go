@@ -45,6 +45,7 @@ type rig struct {
 	store    *store
 	redactor *redact.Redactor
 	problems []Problem
+	alone    int           // sessions that the last run left alone
 	blocked  *atomic.Int64 // how often it was told that the log takes nothing, or does again
 
 	namespace  string // of which is spoken; "": all, of which there is one
@@ -123,6 +124,7 @@ func (r *rig) try(ctx context.Context) error {
 		r.t.Fatalf("%v", err)
 	}
 	defer in.Close()
+	defer func() { r.alone = in.Status().Alone }()
 	return in.Run(ctx)
 }
 

@@ -36,9 +36,9 @@ var lifeBinding = events.Binding{Vendor: "claude", ID: lifeSession}
 // lifeFile makes a folder of projects with the transcript of the session, or without it.
 func lifeFile(t *testing.T, there bool) *tavern.Transcripts {
 	t.Helper()
-	files := map[string][]string{"-work-bakery/other.jsonl": {lifeLine("/work/bakery", "user", 1, `"other"`)}}
+	files := map[string][]string{"-srv-bakery/other.jsonl": {lifeLine("/srv/bakery", "user", 1, `"other"`)}}
 	if there {
-		files["-work-bakery/"+lifeSession+".jsonl"] = []string{lifeLine("/work/bakery", "user", 1, `"hi"`)}
+		files["-srv-bakery/"+lifeSession+".jsonl"] = []string{lifeLine("/srv/bakery", "user", 1, `"hi"`)}
 	}
 	return tavern.TranscriptsOf(lifeFolder(t, files))
 }
@@ -80,7 +80,7 @@ func TestFourCases(t *testing.T) {
 			}
 		})
 		t.Run("D-26 the store has nothing of it", func(t *testing.T) {
-			l := tavern.LifecycleOf(st, "claude/-work-bakery/"+lifeSession, lifeFile(t, true))
+			l := tavern.LifecycleOf(st, "claude/-srv-bakery/"+lifeSession, lifeFile(t, true))
 			life, err := l.Resume(t.Context(), (&lifeServer{has: true}).probe)
 			if err != nil || life.Source() != tavern.DirectFile || life.Archive != "" || life.Resumable().LastSuccess.IsZero() {
 				t.Errorf("%v, %+v", err, life)
@@ -89,7 +89,7 @@ func TestFourCases(t *testing.T) {
 			if _, ok := errors.AsType[*tavern.ExpiredError](err); !ok {
 				t.Error(err)
 			}
-			if _, err := st.Session("claude/-work-bakery/"+lifeSession).Load(t.Context(), ""); !errors.Is(err, tally.ErrNotFound) {
+			if _, err := st.Session("claude/-srv-bakery/"+lifeSession).Load(t.Context(), ""); !errors.Is(err, tally.ErrNotFound) {
 				t.Errorf("asking made the session: %v", err)
 			}
 		})
@@ -150,16 +150,16 @@ func lifeRefused(t *testing.T, st *tally.Store) {
 }
 
 func lifeArchived(t *testing.T, st *tally.Store) {
-	dir := lifeFolder(t, map[string][]string{"-work-bakery/" + lifeSession + ".jsonl": {lifeLine("/work/bakery", "user", 1, `"hi"`), lifeLine("/work/bakery", "assistant", 2, `"ho"`)}})
+	dir := lifeFolder(t, map[string][]string{"-srv-bakery/" + lifeSession + ".jsonl": {lifeLine("/srv/bakery", "user", 1, `"hi"`), lifeLine("/srv/bakery", "assistant", 2, `"ho"`)}})
 	lifeImport(t, st, dir)
 	transcripts := tavern.TranscriptsOf(dir)
-	id := "claude/-work-bakery/" + lifeSession
+	id := "claude/-srv-bakery/" + lifeSession
 	server := &lifeServer{has: true}
 	if life, err := tavern.LifecycleOf(st, id, transcripts).Resume(t.Context(), server.probe); err != nil || life.Source() != tavern.DirectFile {
 		t.Errorf("with the file: %v, from %q", err, life.Source())
 	}
 	lifeImport(t, st, dir) // what is kept of its life is not in an import's way
-	must(t, os.Remove(filepath.Join(dir, "-work-bakery", lifeSession+".jsonl")))
+	must(t, os.Remove(filepath.Join(dir, "-srv-bakery", lifeSession+".jsonl")))
 	must(t, tavern.LifecycleOf(st, "agent/8", transcripts).Bind(t.Context(), lifeBinding, "begun"))
 	for _, session := range []string{id, "agent/8"} {
 		l := tavern.LifecycleOf(st, session, transcripts)

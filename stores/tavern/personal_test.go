@@ -34,12 +34,12 @@ func TestPersonal(t *testing.T) {
 			return
 		}
 		t.Run("D-24 sessions by project and agent", func(t *testing.T) {
-			must(t, p.SetProjectSession(t.Context(), "/work/bakery", "one"))
+			must(t, p.SetProjectSession(t.Context(), "/srv/bakery", "one"))
 			must(t, p.SetAgentSession(t.Context(), personalAgent, "two"))
 			must(t, p.SetAgentSession(t.Context(), "another", "three"))
-			must(t, p.SetProjectSession(t.Context(), "/work/bakery", "four"))
+			must(t, p.SetProjectSession(t.Context(), "/srv/bakery", "four"))
 			again := tavern.PersonalOf(need(st.In("elsewhere"))) // they are a person's, not a namespace's
-			if got := need(again.ProjectSession(t.Context(), "/work/bakery")); got != "four" {
+			if got := need(again.ProjectSession(t.Context(), "/srv/bakery")); got != "four" {
 				t.Errorf("of the project: %q", got)
 			}
 			if got := need(again.AgentSession(t.Context(), personalAgent)); got != "two" {
@@ -158,13 +158,13 @@ func personalRefused(t *testing.T, st *tally.Store) {
 	t.Helper()
 	ctx, p := t.Context(), tavern.PersonalOf(st)
 	inside := need(st.In(events.PersonalNamespace))
-	_, reading := p.ProjectSession(ctx, "/work/bakery")
+	_, reading := p.ProjectSession(ctx, "/srv/bakery")
 	_, session := inside.Session("x").AppendTurns(ctx, events.MainThread, []byte(`"mine"`))
 	_, document := inside.Documents().Create(ctx, "setting", "x", tally.Write{Data: []byte("mine")})
 	e := need(events.New("urn:x", events.Session(events.PersonalNamespace, "x"), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: []byte("1")}}}))
 	other := need(events.New("urn:x", events.Session("", "x"), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: []byte("1")}}}))
 	_, several := st.Log.AppendAll(ctx, log.Part{Subject: other.Subject, Expect: log.Any, Events: []events.Event{other}}, log.Part{Subject: e.Subject, Expect: log.Any, Events: []events.Event{e}})
-	for what, err := range map[string]error{"a session id": p.SetProjectSession(ctx, "/work/bakery", "one"), "an agent": p.AddAgent(ctx, tavern.PersistedAgent{ID: "a"}), "reading": reading,
+	for what, err := range map[string]error{"a session id": p.SetProjectSession(ctx, "/srv/bakery", "one"), "an agent": p.AddAgent(ctx, tavern.PersistedAgent{ID: "a"}), "reading": reading,
 		"a turn": session, "a document": document, "several parts": several, "a large value": func() error { _, err := inside.PutBlob(ctx, []byte("mine")); return err }()} {
 		if _, ok := errors.AsType[*events.PersonalError](err); !ok {
 			t.Errorf("%s: %v", what, err)

@@ -29,26 +29,26 @@ func lifeMessages(t testing.TB, r *tavern.Transcripts, s tavern.StoredSession) (
 }
 
 func TestTranscriptLines(t *testing.T) {
-	dir := lifeFolder(t, map[string][]string{"-work-bakery/" + lifeSession + ".jsonl": {
+	dir := lifeFolder(t, map[string][]string{"-srv-bakery/" + lifeSession + ".jsonl": {
 		`{"type":"summary","summary":"first","leafUuid":"x"}`,
-		lifeLine("/work/bakery", "user", 5, `"Bake bread"`),
-		lifeLine("/work/bakery", "assistant", 3, `[{"type":"text","text":"Yes."},{"type":"thinking","thinking":"hm"},{"type":"tool_use","id":"t1","name":"Oven","input":{"b":1,"a":[2]}}]`),
-		lifeLine("/work/bakery", "user", 9, `[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":[{"type":"text","text":"too hot"},{"type":"image","source":{}},{"type":"text","text":"burnt"}]}]`),
-		lifeLine("/work/bakery", "user", 7, `[{"type":"tool_result","tool_use_id":"t1","content":"fine"}]`),
-		lifeLine("/work/bakery", "developer", 8, `"an unknown role"`),
-		lifeLine("/work/bakery", "system", 8, `"a note"`),
+		lifeLine("/srv/bakery", "user", 5, `"Bake bread"`),
+		lifeLine("/srv/bakery", "assistant", 3, `[{"type":"text","text":"Yes."},{"type":"thinking","thinking":"hm"},{"type":"tool_use","id":"t1","name":"Oven","input":{"b":1,"a":[2]}}]`),
+		lifeLine("/srv/bakery", "user", 9, `[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":[{"type":"text","text":"too hot"},{"type":"image","source":{}},{"type":"text","text":"burnt"}]}]`),
+		lifeLine("/srv/bakery", "user", 7, `[{"type":"tool_result","tool_use_id":"t1","content":"fine"}]`),
+		lifeLine("/srv/bakery", "developer", 8, `"an unknown role"`),
+		lifeLine("/srv/bakery", "system", 8, `"a note"`),
 		`{"type":"user","message":{"role":"user","content":"no uuid"},"timestamp":"2026-08-22T10:30:00Z"}`,
 		`{"type":"system","uuid":"n","content":"no message"}`,
 		`{"type":"user","uuid":"late","message":{"role":"user","content":"no time"}}`,
 		`not JSON`, `{"type":"user","uuid":"torn","message":{"role":"us`, ``, `[1]`,
-		lifeLine("/work/bakery", "user", 1, `"two"`) + ` ` + lifeLine("/work/bakery", "user", 2, `"glued"`),
+		lifeLine("/srv/bakery", "user", 1, `"two"`) + ` ` + lifeLine("/srv/bakery", "user", 2, `"glued"`),
 		`{"type":"summary","summary":"last","leafUuid":"x"}`,
 	}})
 	r := tavern.TranscriptsOf(dir)
-	s := need(r.Latest(t.Context(), "/work/bakery"))
+	s := need(r.Latest(t.Context(), "/srv/bakery"))
 	t.Run("D-28 the session", func(t *testing.T) {
-		file := filepath.Join(dir, "-work-bakery", lifeSession+".jsonl")
-		want := tavern.StoredSession{ID: lifeSession, Project: "/work/bakery", Key: "-work-bakery", File: file, CreatedAt: lifeTime(0, 1), LastAccessedAt: lifeTime(30, 0),
+		file := filepath.Join(dir, "-srv-bakery", lifeSession+".jsonl")
+		want := tavern.StoredSession{ID: lifeSession, Project: "/srv/bakery", Key: "-srv-bakery", File: file, CreatedAt: lifeTime(0, 1), LastAccessedAt: lifeTime(30, 0),
 			Summary: "last", GitBranch: "main", Messages: 9, Lines: 16, Corrupt: 3, From: "direct: vendor file"}
 		if s != want {
 			t.Errorf("it is\n%+v, want\n%+v", s, want)

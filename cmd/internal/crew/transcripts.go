@@ -34,7 +34,7 @@ it is a SESSION.
 
 What is shown comes from the vendor's file, and standard error says so. What the store has
 of it, if it was imported or watched, show prints.`,
-		Example: app.Examples("tally transcripts", "tally transcripts --cwd .", "tally transcripts --cwd . last", "tally transcripts ~/work/shop 5c1a7e3e -o jsonl"),
+		Example: app.Examples("tally transcripts", "tally transcripts --cwd .", "tally transcripts --cwd . last", "tally transcripts ~/shop 5c1a7e3e -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.from = tavern.TranscriptsOf("")
 			if r.cwd != "" {
