@@ -179,6 +179,27 @@ func (l *line) place(at events.Offset) place {
 	return p
 }
 
+// A value that is whole may be taken before its line has an end. That end is then blank bytes
+// before the next line, for the log; who reads both at once has it as an end.
+
+// beginsWith reports whether all that a line which was read has from a place on are blank bytes
+// that stand before the body in the log.
+func (p *place) beginsWith(l *line, from int64) bool {
+	if p.Start > from || l.End > p.body {
+		return false
+	}
+	text, ok := l.part(from, l.End)
+	return ok && string(text) == p.blanks[from-p.Start:l.End-p.Start]
+}
+
+// reach has a line that was read begin with the blank bytes that the log has before it, which
+// were compared with the end of the line before.
+func (p *place) reach(l *line) {
+	if n := l.Start - p.Start; n > 0 && l.Start <= p.body && l.End > p.body {
+		l.before, l.Start = p.blanks[:n]+l.before, p.Start
+	}
+}
+
 // isIn reports whether a line that was read has at its place what the log has. What was
 // redacted is known by its place alone.
 func (p *place) isIn(l *line) bool {

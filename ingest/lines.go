@@ -162,13 +162,20 @@ func (w *writer) owed(f *file) error {
 
 // line appends what of a line is not in the log. rest are the lines from it on.
 func (w *writer) line(f *file, l *line, rest []line) error {
+	i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].End > l.Start })
+	if i < len(f.lines) {
+		f.lines[i].reach(l)
+	}
 	at := l.Start
-	i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].End > at })
 	for ; i < len(f.lines) && at < l.End; i++ {
-		if p := &f.lines[i]; p.Start != at || !p.isIn(l) {
+		p := &f.lines[i]
+		if p.beginsWith(l, at) {
+			return nil
+		}
+		if p.Start != at || !p.isIn(l) {
 			return w.replace(f, i)
 		}
-		at = f.lines[i].End
+		at = p.End
 	}
 	switch {
 	case at >= l.End:

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -123,5 +124,31 @@ func TestRenamed(t *testing.T) {
 			}
 			r.check(t.TempDir())
 		}
+	}
+}
+
+// A value may be taken before its line has an end. When the end came, and the file is read
+// from its beginning again, it is what it was.
+func TestUnended(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", " \n", "\n\n", "\r\n \n\n"} {
+		r := newRig(t, t.TempDir(), ofClaude)
+		first, second := strings.TrimSuffix(prompts(0, 2), "\n"), prompts(2, 2)
+		r.write("-p/s.jsonl", first)
+		r.run()
+		r.grow("-p/s.jsonl", end+second)
+		r.run()
+		n := len(r.records())
+		r.state = "" // all is read, and compared
+		r.run()
+		if got := len(r.records()); got != n || len(r.problems) > 0 {
+			t.Errorf("%q: %d records are %d when it is read again: %v", end, n, got, r.problems)
+		}
+		r.mustGive(fmt.Sprintf("%q", end), map[string]string{"-p/s.jsonl": first + end + second})
+		r.write("-p/s.jsonl", first+"\t"+end+second) // it is not what it was
+		r.run()
+		if len(r.problems) != 1 {
+			t.Errorf("%q: another end is %v, want one problem", end, r.problems)
+		}
+		r.mustGive(fmt.Sprintf("%q changed", end), map[string]string{"-p/s.jsonl": first + "\t" + end + second})
 	}
 }

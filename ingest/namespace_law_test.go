@@ -61,7 +61,7 @@ func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.
 				if round == 0 && agent != ofCodex { // whose files are read in order, and those before to their ends
 					cut = rapid.IntRange(0, len(content)).Draw(rt, "cut")
 				}
-				if isUnended(content, cut) || cut < begun[name] || cut < from[name] {
+				if isAmbiguous(content, cut) || cut < begun[name] || cut < from[name] {
 					continue
 				}
 				r.grow(name, content[from[name]:cut])
@@ -95,13 +95,6 @@ func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.
 	if len(r.where()) != sessions {
 		rt.Fatalf("sessions are in %v, want %d", r.where(), sessions)
 	}
-}
-
-// isUnended reports whether a file that ends at a place ends with a whole value whose line has no
-// end yet. Read from its beginning again once the end came, it is not what the log has of it,
-// namespaces or not.
-func isUnended(content string, at int) bool {
-	return at < len(content) && isWhole([]byte(content[strings.LastIndexByte(content[:at], '\n')+1:at]))
 }
 
 // saysWhere returns where the line ends in a file by which it is known in which folder a
