@@ -281,8 +281,12 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 	return st.put(ctx, sub, expect, ready)
 }
 
-// maxTries bounds how often an append is sent.
-const maxTries = 8
+// maxTries bounds how often an append is sent, and maxAborts how often more if it was not
+// tried because of somebody else's.
+const (
+	maxTries  = 8
+	maxAborts = 100
+)
 
 // put appends events that are ready.
 func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect, ready []events.Event) (ack log.Ack, err error) {
@@ -297,10 +301,14 @@ func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect,
 }
 
 // insist appends: again if it is not known whether the events are stored, or if they are
-// not because they came behind an append of another process that failed.
+// not because they came behind somebody else's append that failed. Where many write to one
+// subject that may be so many times in a row.
 func insist(ctx context.Context, send func() error) error {
-	for try := 1; ; try++ {
+	for try, aborts := 1, 0; ; try++ {
 		err := send()
+		if errors.Is(err, log.ErrAborted) && aborts < maxAborts {
+			try, aborts = min(try, maxTries-1), aborts+1
+		}
 		again := errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted)
 		if !again || try == maxTries || pause(ctx, try) != nil {
 			return err
