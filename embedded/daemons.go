@@ -51,7 +51,14 @@ type daemonsFile struct {
 // directory, in which it says what they do; "": nowhere.
 func Tend(ctx context.Context, st *tally.Store, dir string, daemons []tend.Daemon, lg *slog.Logger) error {
 	changed := make(chan struct{}, 1)
-	o := tendOptions(st, daemons, lg)
+	o, end, err := tendOptions(ctx, st, daemons, lg)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = nil
+		}
+		return err
+	}
+	defer end()
 	o.Changed = func() {
 		select {
 		case changed <- struct{}{}:
@@ -67,17 +74,24 @@ func Tend(ctx context.Context, st *tally.Store, dir string, daemons []tend.Daemo
 
 // TendOnce has daemons decide what is due now.
 func TendOnce(ctx context.Context, st *tally.Store, daemons []tend.Daemon, lg *slog.Logger) ([]DaemonStatus, error) {
-	l := tend.New(tendOptions(st, daemons, lg))
-	err := l.Once(ctx)
+	o, end, err := tendOptions(ctx, st, daemons, lg)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	l := tend.New(o)
+	err = l.Once(ctx)
 	return statusOf(l.Status()), err
 }
 
-func tendOptions(st *tally.Store, daemons []tend.Daemon, lg *slog.Logger) tend.Options {
-	o := tend.Options{Daemons: daemons, Work: tend.NewScan(st.Log, st.Loader()), Now: st.LogTime, Logger: lg}
+// tendOptions are those of a loop on a store. end is called when the loop has ended.
+func tendOptions(ctx context.Context, st *tally.Store, daemons []tend.Daemon, lg *slog.Logger) (o tend.Options, end func(), err error) {
+	o = tend.Options{Daemons: daemons, Now: st.LogTime, Logger: lg}
+	o.Work, o.Shown, end, err = workOf(ctx, st)
 	o.Follow = func(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error] {
 		return st.Log.Follow(ctx, events.Range{After: after})
 	}
-	return o
+	return o, end, err
 }
 
 // sayEvery is how often a file of daemons is written anew at most.

@@ -47,7 +47,7 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := attached.Session("s").AppendTurns(t.Context(), events.MainThread, []byte(`"x"`)); err != nil {
+	if _, err := attached.Session("inbox/s").AppendTurns(t.Context(), events.MainThread, []byte(`"x"`)); err != nil {
 		t.Fatal(err)
 	}
 	<-d.looks

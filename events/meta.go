@@ -5,12 +5,13 @@ import "fmt"
 // ItemMeta is what the meta of a turn says that is an item of a queue. A turn's meta may be
 // any JSON: only who knows that the turn is an item reads it so.
 type ItemMeta struct {
-	ID       string    `json:"id"`
-	Owner    string    `json:"owner,omitempty"`
-	DueAt    Timestamp `json:"dueAt,omitempty"`    // not before
-	After    []string  `json:"after,omitempty"`    // items that must be finished first
-	Priority int       `json:"priority,omitempty"` // 0 to 9; the highest goes first
-	Unknown  Fields    `json:",unknown"`
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner,omitempty"`
+	DueAt     Timestamp `json:"dueAt,omitempty"`     // not before
+	ExpiresAt Timestamp `json:"expiresAt,omitempty"` // not from then on, unless somebody has it by then
+	After     []string  `json:"after,omitempty"`     // items that must be finished first
+	Priority  int       `json:"priority,omitempty"`  // 0 to 9; the highest goes first
+	Unknown   Fields    `json:",unknown"`
 }
 
 // ItemMetaOf reads the meta of an item's turn.
@@ -27,7 +28,7 @@ func ItemMetaOf(meta Raw) (ItemMeta, error) {
 	if m.Priority < 0 || m.Priority > 9 {
 		return ItemMeta{}, wrong("meta.priority", "%d: want 0 to 9", m.Priority)
 	}
-	return m, first(required("meta.id", m.ID), m.DueAt.check("meta.dueAt"))
+	return m, first(required("meta.id", m.ID), m.DueAt.check("meta.dueAt"), m.ExpiresAt.check("meta.expiresAt"))
 }
 
 // LineMeta is what the meta of a turn says that is a line of somebody else's file, as far as

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -17,11 +18,11 @@ type Due struct {
 
 // What is due, with what the subject and the time are.
 const (
-	DueQueue         = "queue"          // a queue: when the lease of one of its claimed items is over
+	DueQueue         = "queue"          // a queue: when one of its items is to be looked at, see QueueItem.Decides
 	DueOverdue       = "overdue"        // the inbox of one who asks: the deadline of an open question
 	DueGone          = "gone"           // the inbox of a receiver that is gone, with mail that nobody read or answered: when it went
 	DueHandover      = "handover"       // an inbox with an unread letter that was refused: the next try
-	DueFlow          = "flow"           // a flow that is not over and has a worker: when its lease is over
+	DueFlow          = "flow"           // a flow that is not over: when the lease of its worker is over, or the flow ended, and did not complete, that its state started
 	DueAgentLease    = "agent.lease"    // an agent: when its lease is over
 	DueAgentEnded    = "agent.ended"    // an agent that ended: when
 	DueAgentArchived = "agent.archived" // an agent that was archived: when
@@ -29,3 +30,16 @@ const (
 	DueOverlay       = "overlay"        // an overlay whose agent ended: when that was
 	DueOrphan        = "orphan"         // a flow, document or changeset whose owner is gone: when that went
 )
+
+// IsWork reports whether records of a subject can make something due: those of documents,
+// queues and their items, inboxes, agents and flows.
+func IsWork(sub events.Subject) bool {
+	if !sub.IsSession() {
+		return sub.Kind != events.KindBlob && sub.Kind != events.KindUnit
+	}
+	switch kind, name, _ := strings.Cut(sub.ID, "/"); kind {
+	case events.KindQueue, events.KindItem, events.KindInbox, events.KindAgent, events.KindFlow:
+		return name != ""
+	}
+	return false
+}

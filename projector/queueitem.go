@@ -31,14 +31,15 @@ const (
 // changes nothing; the first run.finished that does not is the item's, for ever, unless it
 // is dead and queued again.
 type QueueItem struct {
-	ID       string           `json:"id"`
-	Run      events.RunRef    `json:"run"`
-	At       events.Offset    `json:"at"`              // the record that has its turn
-	Index    int              `json:"index,omitempty"` // of the turn among those of the record
-	Owner    string           `json:"owner,omitempty"`
-	DueAt    events.Timestamp `json:"dueAt,omitempty"`
-	After    []string         `json:"after,omitempty"`
-	Priority int              `json:"priority,omitempty"`
+	ID        string           `json:"id"`
+	Run       events.RunRef    `json:"run"`
+	At        events.Offset    `json:"at"`              // the record that has its turn
+	Index     int              `json:"index,omitempty"` // of the turn among those of the record
+	Owner     string           `json:"owner,omitempty"`
+	DueAt     events.Timestamp `json:"dueAt,omitempty"`
+	ExpiresAt events.Timestamp `json:"expiresAt,omitempty"`
+	After     []string         `json:"after,omitempty"`
+	Priority  int              `json:"priority,omitempty"`
 
 	Attempts int           `json:"attempts,omitempty"` // of this series, without those given back
 	Series   int           `json:"series,omitempty"`   // how often it was queued again
@@ -145,6 +146,28 @@ func (i *QueueItem) Due() time.Time {
 	return due
 }
 
+// IsExpired reports whether the time of an item is over that nobody has.
+func (i *QueueItem) IsExpired(now time.Time) bool {
+	at, ok := i.ExpiresAt.Time()
+	return ok && !at.After(now) && i.Ended == 0 && !i.IsHeld(now)
+}
+
+// Decides is when the item is to be looked at by who looks after the queue, whether a worker
+// asks for it or not: a lease is over, its attempts are used up, or its time is. Zero: never.
+func (i *QueueItem) Decides(s QueueSettings) (at time.Time) {
+	expires, ok := i.ExpiresAt.Time()
+	switch {
+	case i.Ended != 0:
+	case i.Fence != 0:
+		return i.Due()
+	case i.Attempts >= s.Attempts() && (!ok || i.Due().Before(expires)):
+		return time.UnixMilli(max(i.Due().UnixMilli(), 0))
+	case ok:
+		return expires
+	}
+	return time.Time{}
+}
+
 // ComparePlace orders items of one queue by the log.
 func (i *QueueItem) ComparePlace(o *QueueItem) int {
 	return cmp.Or(cmp.Compare(i.At, o.At), cmp.Compare(i.Index, o.Index))
@@ -185,7 +208,7 @@ func itemsOf(f Fact) (list []*QueueItem, void int) {
 		if e.Run != nil && e.Run.ID == meta.ID {
 			run = *e.Run
 		}
-		list = append(list, &QueueItem{ID: meta.ID, Run: run, At: f.Offset, Index: n, Owner: meta.Owner, DueAt: meta.DueAt,
+		list = append(list, &QueueItem{ID: meta.ID, Run: run, At: f.Offset, Index: n, Owner: meta.Owner, DueAt: meta.DueAt, ExpiresAt: meta.ExpiresAt,
 			After: slices.Compact(slices.Sorted(slices.Values(meta.After))), Priority: meta.Priority})
 	}
 	return list, void

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
 )
 
 // Options say what a loop runs, and on what. Daemons, Work, Now and Follow are needed.
@@ -25,8 +26,8 @@ type Options struct {
 	// [log.Log.Follow]: each of them may make something due.
 	Follow func(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error]
 
-	// Shown waits until Work shows an offset. nil: it always does.
-	Shown func(ctx context.Context, at events.Offset) error
+	// Shown waits until Work shows what is recorded by now. nil: it always does.
+	Shown func(ctx context.Context) error
 
 	Clock   func() time.Time // of the machine: it decides nothing, and is compared with the log's time; default time.Now
 	Changed func()           // is called when a status has changed; nil: nobody wants to know
@@ -39,9 +40,8 @@ type Loop struct {
 	o    Options
 	list []*tended
 
-	mu    sync.Mutex // guards what follows, and the status of each daemon
-	skew  skew
-	newly events.Offset // the newest record that Follow yielded
+	mu   sync.Mutex // guards what follows, and the status of each daemon
+	skew skew
 }
 
 // tended is a daemon with what is known of it.
@@ -108,11 +108,13 @@ func (l *Loop) Status() []Status {
 // again, each time a little later. The error is that with which Follow ended: without records
 // nobody knows what is due.
 func (l *Loop) Run(ctx context.Context) error {
+	if err := l.shown(ctx); err != nil {
+		return fmt.Errorf("tend: %w", err)
+	}
 	after, err := l.o.Work.Cursor(ctx)
 	if err != nil {
 		return fmt.Errorf("tend: %w", err)
 	}
-	l.newly = after
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
@@ -128,17 +130,26 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-// follow wakes the daemons whenever something was recorded.
+// shown waits until Work shows what is recorded by now.
+func (l *Loop) shown(ctx context.Context) error {
+	if l.o.Shown == nil {
+		return nil
+	}
+	return l.o.Shown(ctx)
+}
+
+// follow wakes the daemons whenever something was recorded that may be due, or at a time at
+// which something is.
 func (l *Loop) follow(ctx context.Context, after events.Offset) error {
 	var last error
 	for rec, err := range l.o.Follow(ctx, after) {
 		if last = err; err != nil {
 			continue // of a damaged record those behind it follow
 		}
-		l.mu.Lock()
-		l.newly = rec.Offset
-		l.mu.Unlock()
 		for _, d := range l.list {
+			if !projector.IsWork(rec.Subject) && !l.isDue(d, rec.Recorded) {
+				continue
+			}
 			select {
 			case d.wake <- struct{}{}:
 			default: // it is to look already
@@ -149,6 +160,14 @@ func (l *Loop) follow(ctx context.Context, after events.Offset) error {
 		last = errors.New("the records ended")
 	}
 	return fmt.Errorf("tend: %w", last)
+}
+
+// isDue reports whether a daemon is to look by a time of the log: that may have gone ahead of
+// the time that the daemon sleeps for.
+func (l *Loop) isDue(d *tended, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !d.status.Next.IsZero() && !now.Before(d.status.Next)
 }
 
 // gap is how long a daemon rests between looks, so that many records are looked at at once.
@@ -223,13 +242,8 @@ func (l *Loop) look(ctx context.Context, d *tended) (wait time.Duration, wake <-
 
 // once has a daemon look, at what was recorded up to now.
 func (l *Loop) once(ctx context.Context, d *tended) (now time.Time, res Looked, err error) {
-	l.mu.Lock()
-	newly := l.newly
-	l.mu.Unlock()
-	if l.o.Shown != nil && newly > 0 {
-		if err := l.o.Shown(ctx, newly); err != nil {
-			return now, res, err
-		}
+	if err := l.shown(ctx); err != nil {
+		return now, res, err
 	}
 	if now, err = l.o.Now(ctx); err != nil {
 		return now, res, err

@@ -24,10 +24,10 @@ type world struct {
 	born     time.Time
 	behind   time.Duration // of the log's time
 	appended chan events.Offset
-	shown    events.Offset
+	others   chan time.Time // records of which nothing comes, by when they were recorded
 }
 
-func newWorld() *world { return &world{born: time.Now(), appended: make(chan events.Offset)} }
+func newWorld() *world { return &world{born: time.Now(), appended: make(chan events.Offset), others: make(chan time.Time)} }
 
 func (w *world) now(context.Context) (time.Time, error) {
 	return begin.Add(time.Since(w.born)).Add(-w.behind), nil
@@ -42,7 +42,11 @@ func (w *world) follow(ctx context.Context, _ events.Offset) iter.Seq2[events.Re
 					yield(events.Record{}, errors.New("it is closed"))
 					return
 				}
-				if !yield(events.Record{Offset: at}, nil) {
+				if !yield(events.Record{Offset: at, Event: events.Event{Subject: events.Session("", "inbox/a")}}, nil) {
+					return
+				}
+			case at := <-w.others:
+				if !yield(events.Record{Recorded: at, Event: events.Event{Subject: events.Session("", "a conversation")}}, nil) {
 					return
 				}
 			case <-ctx.Done():
@@ -194,9 +198,8 @@ func TestLoopWaitsForTheView(t *testing.T) {
 		w := newWorld()
 		d := &scripted{do: func(int, time.Time) (res tend.Looked, err error) { return res, nil }}
 		o := tend.Options{Daemons: []tend.Daemon{d}, Work: list{}, Now: w.now, Follow: w.follow}
-		o.Shown = func(_ context.Context, at events.Offset) error {
+		o.Shown = func(context.Context) error {
 			time.Sleep(3 * time.Second)
-			w.shown = at
 			return nil
 		}
 		run(t, o, func(*tend.Loop) {
@@ -204,9 +207,31 @@ func TestLoopWaitsForTheView(t *testing.T) {
 			w.appended <- 7
 			sleep(t, time.Minute)
 		})
-		if d.want(t, 0, time.Minute+3*time.Second); w.shown != 7 {
-			t.Errorf("it waited for %v", w.shown)
-		}
+		d.want(t, 6*time.Second, time.Minute+3*time.Second) // it begins when the work shows what there is
+	})
+}
+
+// What is said in conversations makes nothing due, and wakes nobody, unless the log's time
+// goes ahead with it.
+func TestLoopSleepsBesideConversations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		d := &scripted{do: func(n int, now time.Time) (res tend.Looked, err error) {
+			if n == 1 {
+				res.Next = now.Add(time.Hour)
+			}
+			return res, nil
+		}}
+		run(t, tend.Options{Daemons: []tend.Daemon{d}, Work: list{}, Now: w.now, Follow: w.follow}, func(*tend.Loop) {
+			sleep(t, time.Minute)
+			w.others <- begin.Add(time.Minute)
+			sleep(t, time.Minute)
+			w.others <- begin.Add(time.Hour)
+			sleep(t, time.Minute)
+			w.others <- begin.Add(1000 * time.Hour)
+			sleep(t, time.Hour)
+		})
+		d.want(t, 0, 2*time.Minute)
 	})
 }
 

@@ -203,7 +203,7 @@ func (s *space) list(what string) (list []Due) {
 	case projector.DueHandover:
 		return s.refused()
 	case projector.DueQueue:
-		return s.leases()
+		return s.items()
 	case projector.DueOverlay, projector.DueOrphan:
 		return s.orphans(what)
 	}

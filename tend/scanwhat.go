@@ -166,13 +166,13 @@ func (s *space) refused() (list []Due) {
 	return list
 }
 
-// leases lists when items of queues are handed out again, or are dead.
-func (s *space) leases() (list []Due) {
+// items lists when items of queues are to be looked at.
+func (s *space) items() (list []Due) {
 	for id, q := range s.queues {
 		sub := events.Session(s.namespace, projector.QueueSession(id))
 		for _, i := range q.Items {
-			if i.Fence != 0 || i.Ended == 0 && i.Attempts >= q.Queue.Settings.Attempts() {
-				list = append(list, Due{What: projector.DueQueue, Subject: sub, At: i.Due()})
+			if at := i.Decides(q.Queue.Settings); !at.IsZero() {
+				list = append(list, Due{What: projector.DueQueue, Subject: sub, At: at})
 			}
 		}
 	}

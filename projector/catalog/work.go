@@ -59,16 +59,7 @@ func (w *Work) Reset(ctx context.Context) error {
 }
 
 // Wants implements projector.Selective.
-func (w *Work) Wants(sub events.Subject) bool {
-	if !sub.IsSession() {
-		return sub.Kind != events.KindBlob && sub.Kind != events.KindUnit
-	}
-	switch kind, name, _ := strings.Cut(sub.ID, "/"); kind {
-	case events.KindQueue, events.KindItem, events.KindInbox, events.KindAgent, events.KindFlow:
-		return name != ""
-	}
-	return false
-}
+func (w *Work) Wants(sub events.Subject) bool { return projector.IsWork(sub) }
 
 // Apply implements projector.View.
 func (w *Work) Apply(_ context.Context, f projector.Fact) error {

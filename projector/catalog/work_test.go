@@ -217,10 +217,17 @@ func (m *workModel) state(q *projector.Work, i *projector.QueueItem) string {
 		return StateDead
 	case i.IsHeld(m.now):
 		return StateClaimed
+	case isOver(i.ExpiresAt, m.now):
+		return StateDead
 	case i.Fence == 0 && (len(q.Waits(i)) > 0 || i.Due().After(m.now)):
 		return StateWaiting
 	}
 	return StateReady
+}
+
+func isOver(until events.Timestamp, now time.Time) bool {
+	at, ok := until.Time()
+	return ok && !ceiling(at).After(now)
 }
 
 func mustListItems(t *rapid.T, r WorkReader, m *workModel, q *projector.Work, states map[string]string) {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -51,7 +52,7 @@ func (w *Work) foldFlow(ctx context.Context, id string, f projector.Fact) error 
 		return err
 	}
 	was := l.EndedAt
-	l.apply(f)
+	moved := l.apply(f)
 	if err := w.storeFlow(ctx, &l); err != nil {
 		return err
 	}
@@ -62,10 +63,39 @@ func (w *Work) foldFlow(ctx context.Context, id string, f projector.Fact) error 
 	if err := w.belong(ctx, projector.DueOrphan, f.Subject, owner); err != nil {
 		return err
 	}
-	if err := w.due(ctx, when{what: projector.DueFlow, subject: f.Subject}, l.Run.LeaseUntil, open && l.Held); err != nil || was == l.EndedAt {
+	if err := w.due(ctx, when{what: projector.DueFlow, subject: f.Subject}, l.Run.LeaseUntil, open && l.Held); err != nil {
+		return err
+	}
+	if l.EndedAt != 0 || moved {
+		if err := w.run(ctx, "DELETE FROM due{set} WHERE what=? AND namespace=? AND kind=? AND id=? AND about<>0", projector.DueFlow, l.Namespace, f.Subject.Kind, f.Subject.ID); err != nil {
+			return err
+		}
+	}
+	if was == l.EndedAt {
+		return nil
+	}
+	if err := w.missing(ctx, &l); err != nil {
 		return err
 	}
 	return w.leave(ctx, l.Namespace, f.Subject.ID, l.EndedAt)
+}
+
+// missing makes the flow due that started one which is over and did not complete: it may wait
+// for it.
+func (w *Work) missing(ctx context.Context, l *FlowListed) error {
+	if l.Run.Parent == nil || l.Outcome == "completed" {
+		return nil
+	}
+	id, ok := strings.CutPrefix(l.Run.Parent.Session, flowPrefix)
+	if !ok {
+		return nil
+	}
+	var ended int64
+	open, err := w.find(ctx, "SELECT ended FROM flows{set} WHERE namespace=? AND id=? AND ended=0", []any{l.Namespace, id}, []any{&ended})
+	if err != nil || !open {
+		return err
+	}
+	return w.due(ctx, when{what: projector.DueFlow, subject: events.Session(l.Namespace, l.Run.Parent.Session), about: l.Head}, l.EndedAt, true)
 }
 
 // storeFlow stores a row: of the run what the next record depends on.
@@ -80,19 +110,20 @@ func (w *Work) storeFlow(ctx context.Context, l *FlowListed) error {
 	return w.put(ctx, "flows", values(l.columns())...)
 }
 
-// apply folds a record. What is not of the flow's run changes nothing, nor what a worker
-// says whose claim went on to another.
-func (l *FlowListed) apply(f projector.Fact) {
+// apply folds a record, and reports whether it has the flow enter a state: what became of the
+// flow that the last one started is over then. What is not of the flow's run changes nothing,
+// nor what a worker says whose claim went on to another.
+func (l *FlowListed) apply(f projector.Fact) (moved bool) {
 	l.Head, l.LastAt = f.Offset, max(l.LastAt, f.Happened())
 	ref := projector.RunOf(f.Payload)
 	if f.Invalid != nil || ref == nil || *ref != l.Run.Ref() {
-		return
+		return false
 	}
 	if l.Run.At == 0 {
 		l.Run.At = f.Offset
 	}
 	if l.Run.Apply(f); len(l.Run.Fenced) > 0 {
-		return
+		return false
 	}
 	switch p := f.Payload.(type) {
 	case *events.RunStarted:
@@ -101,10 +132,12 @@ func (l *FlowListed) apply(f projector.Fact) {
 		if p.LeaseUntil != nil && *p.LeaseUntil == 0 {
 			l.Held = false
 		}
+		return p.State != nil
 	case *events.RunFinished:
 		l.Outcome = p.Outcome
 		if l.EndedAt == 0 {
 			l.EndedAt = millis(f.Recorded)
 		}
 	}
+	return false
 }

@@ -20,7 +20,9 @@ const (
 
 // itemState is what may happen to an item i of a queue q next, at the time ?1.
 const itemState = `CASE WHEN i.state NOT IN ('free', 'claimed') THEN i.state
-	WHEN i.state='claimed' THEN iif(i.due>?1, 'claimed', 'ready')
+	WHEN i.state='claimed' AND i.due>?1 THEN 'claimed'
+	WHEN i.expires>0 AND i.expires<=?1 THEN 'dead'
+	WHEN i.state='claimed' THEN 'ready'
 	WHEN i.due>?1 OR EXISTS(SELECT 1 FROM waits w LEFT JOIN items o ON o.namespace=w.namespace AND o.queue=w.queue AND o.id=w.after
 		WHERE w.namespace=i.namespace AND w.queue=i.queue AND w.id=i.id AND (o.id IS NULL OR o.state<>'done' AND NOT (q.pass AND o.state='dead')))
 	THEN 'waiting' ELSE 'ready' END`

@@ -125,6 +125,9 @@ func (g *workDrawer) enqueue() {
 		if g.n(3) == 0 {
 			meta["dueAt"] = g.around()
 		}
+		if g.n(3) == 0 {
+			meta["expiresAt"] = g.around()
+		}
 		if g.n(9) == 0 {
 			meta["id"] = 7
 		}
@@ -171,7 +174,11 @@ func (g *workDrawer) run(session string, ref events.RunRef) {
 	case 5:
 		g.add(session, &events.RunProgressed{Run: ref, Kind: projector.ItemRequeued})
 	case 6:
-		g.add(session, &events.RunCreated{Run: ref, Owner: g.owner()})
+		p := &events.RunCreated{Run: ref, Owner: g.owner()}
+		if g.n(1) == 0 {
+			p.Parent = &events.Lineage{Session: g.of("flow/f", "flow/f", "flow/g", "agent/a")}
+		}
+		g.add(session, p)
 	default:
 		g.add(session, &events.RunFinished{Run: ref, Outcome: g.of("completed", "completed", "stopped:dead"), Result: events.Raw(`1`), Fence: g.fence(session)})
 	}
@@ -307,6 +314,7 @@ type modelFlow struct {
 	projector.Run
 	held  bool
 	ended time.Time
+	left  []projector.Due // flows of its state that ended and did not complete
 }
 
 func workModelOf(records testkit.Records, ns string) *workModel {
@@ -395,8 +403,18 @@ func (m *workModel) flow(f projector.Fact) {
 	if p, ok := f.Payload.(*events.RunProgressed); ok && p.LeaseUntil != nil && *p.LeaseUntil == 0 {
 		l.held = false
 	}
-	if len(l.Results) > 0 && l.ended.IsZero() {
-		l.ended = f.Recorded
+	if p, ok := f.Payload.(*events.RunProgressed); ok && p.State != nil {
+		l.left = nil
+	}
+	if len(l.Results) == 0 || !l.ended.IsZero() {
+		return
+	}
+	l.ended, l.left = f.Recorded, nil
+	if l.Parent == nil || l.Last().Outcome == "completed" {
+		return
+	}
+	if id, ok := cut(l.Parent.Session, "flow/"); ok && m.flows[id] != nil && m.flows[id].ended.IsZero() {
+		m.flows[id].left = append(m.flows[id].left, projector.Due{What: projector.DueFlow, Subject: events.Session(m.ns, l.Parent.Session), At: ceiling(f.Recorded), About: f.Offset})
 	}
 }
 
@@ -452,14 +470,16 @@ func (m *workModel) due(records testkit.Records, what string) (list []projector.
 	switch what {
 	case projector.DueQueue:
 		for id, q := range m.queues {
-			var first *projector.QueueItem
+			var first time.Time
 			for _, i := range q.Items {
-				if i.Fence != 0 && (first == nil || i.Until < first.Until) {
-					first = i
+				for _, at := range itemLooks(q, i) {
+					if first.IsZero() || at.Before(first) {
+						first = at
+					}
 				}
 			}
-			if first != nil {
-				add(events.Session(m.ns, "queue/"+id), time.UnixMilli(first.Until), 0)
+			if !first.IsZero() {
+				add(events.Session(m.ns, "queue/"+id), first, 0)
 			}
 		}
 	case projector.DueOverdue:
@@ -488,6 +508,7 @@ func (m *workModel) due(records testkit.Records, what string) (list []projector.
 			if l.Created != 0 && l.ended.IsZero() && l.held {
 				add(events.Session(m.ns, "flow/"+id), time.UnixMilli(l.LeaseUntil), 0)
 			}
+			list = append(list, l.left...)
 		}
 	case projector.DueAgentLease, projector.DueAgentEnded, projector.DueAgentArchived:
 		for id, a := range m.agents {
@@ -509,6 +530,27 @@ func (m *workModel) due(records testkit.Records, what string) (list []projector.
 		}
 	}
 	slices.SortFunc(list, compareDue)
+	return list
+}
+
+// itemLooks are the times at which somebody is to look at an item that may be over by itself.
+func itemLooks(q *projector.Work, i *projector.QueueItem) (list []time.Time) {
+	if i.IsDone() || i.IsDead() {
+		return nil
+	}
+	if i.Fence != 0 {
+		return []time.Time{time.UnixMilli(i.Until)} // whatever else: it is somebody's
+	}
+	if at, ok := i.ExpiresAt.Time(); ok {
+		list = append(list, at)
+	}
+	if most := q.Queue.Settings.MaxAttempts; i.Attempts >= 5 || most > 0 && i.Attempts >= most {
+		at, ok := i.DueAt.Time()
+		if !ok {
+			at = time.UnixMilli(0)
+		}
+		list = append(list, at)
+	}
 	return list
 }
 

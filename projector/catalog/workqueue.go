@@ -26,6 +26,7 @@ func (w *Work) foldQueue(ctx context.Context, queue string, f projector.Fact) er
 	if err != nil {
 		return err
 	}
+	attempts := work.Queue.Settings.Attempts()
 	for _, id := range itemsNamed(&work.Queue, f) {
 		if err := w.addItem(ctx, work, f.Subject.Namespace, queue, id); err != nil {
 			return err
@@ -35,8 +36,13 @@ func (w *Work) foldQueue(ctx context.Context, queue string, f projector.Fact) er
 	if err := w.storeQueue(ctx, f.Subject.Namespace, work); err != nil {
 		return err
 	}
+	if work.Queue.Settings.Attempts() != attempts {
+		if err := w.addTried(ctx, work, f.Subject.Namespace, queue); err != nil {
+			return err
+		}
+	}
 	for _, i := range work.Items {
-		if err := w.storeItem(ctx, f.Subject.Namespace, queue, i); err != nil {
+		if err := w.storeItem(ctx, f.Subject.Namespace, work, i); err != nil {
 			return err
 		}
 	}
@@ -70,7 +76,7 @@ func (w *Work) foldItem(ctx context.Context, f projector.Fact) error {
 		return err
 	}
 	work.Apply(f)
-	return w.storeItem(ctx, ns, queue, work.Items[id])
+	return w.storeItem(ctx, ns, work, work.Items[id])
 }
 
 // queue returns a queue as it is stored, without its items.
@@ -97,6 +103,30 @@ func (w *Work) addItem(ctx context.Context, work *projector.Work, ns, queue, id 
 	return rawjson.Unmarshal(data, i)
 }
 
+// addTried adds the items of which attempts were made and that nobody has: how many there may
+// be is another number now.
+func (w *Work) addTried(ctx context.Context, work *projector.Work, ns, queue string) error {
+	st, err := w.prepare(ctx, "SELECT data FROM items{set} WHERE namespace=? AND queue=? AND state=?")
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(ctx, ns, queue, itemFree)
+	return each(rows, err, func() error {
+		var data []byte
+		i := new(projector.QueueItem)
+		if err := rows.Scan(&data); err != nil {
+			return err
+		}
+		if err := rawjson.Unmarshal(data, i); err != nil {
+			return err
+		}
+		if i.Attempts > 0 && work.Items[i.ID] == nil {
+			work.Items[i.ID] = i
+		}
+		return nil
+	})
+}
+
 func (w *Work) storeQueue(ctx context.Context, ns string, work *projector.Work) error {
 	q := work.Queue
 	id := q.ID
@@ -108,13 +138,14 @@ func (w *Work) storeQueue(ctx context.Context, ns string, work *projector.Work) 
 	return w.put(ctx, "queues", ns, id, q.Title, q.Owner, int64(q.Created), q.Settings.Serial, q.Settings.Dead == projector.PassDead, int64(q.Last), []byte(data))
 }
 
-func (w *Work) storeItem(ctx context.Context, ns, queue string, i *projector.QueueItem) error {
+func (w *Work) storeItem(ctx context.Context, ns string, work *projector.Work, i *projector.QueueItem) error {
+	queue := work.Queue.ID
 	data, err := rawjson.Marshal(i)
 	if err != nil {
 		return err
 	}
 	state, due := stands(i)
-	if err := w.put(ctx, "items", ns, queue, i.ID, int64(i.At), i.Index, state, due, []byte(data)); err != nil {
+	if err := w.put(ctx, "items", ns, queue, i.ID, int64(i.At), i.Index, state, due, expires(i), []byte(data)); err != nil {
 		return err
 	}
 	for _, after := range i.After {
@@ -122,7 +153,8 @@ func (w *Work) storeItem(ctx context.Context, ns, queue string, i *projector.Que
 			return err
 		}
 	}
-	if err := w.due(ctx, when{what: projector.DueQueue, subject: events.Session(ns, projector.QueueSession(queue)), about: i.At, number: i.Index}, due, state == itemClaimed); err != nil {
+	at := i.Decides(work.Queue.Settings)
+	if err := w.due(ctx, when{what: projector.DueQueue, subject: events.Session(ns, projector.QueueSession(queue)), about: i.At, number: i.Index}, millis(at), !at.IsZero()); err != nil {
 		return err
 	}
 	if i.Run.Kind != kindChangeset {
@@ -133,6 +165,15 @@ func (w *Work) storeItem(ctx context.Context, ns, queue string, i *projector.Que
 		owner = "" // what is over is nobody's
 	}
 	return w.belong(ctx, projector.DueOrphan, events.Session(ns, projector.ItemSession(queue, i.ID)), owner)
+}
+
+// expires is when the time of an item is over, 0: never.
+func expires(i *projector.QueueItem) int64 {
+	at, ok := i.ExpiresAt.Time()
+	if !ok {
+		return 0
+	}
+	return millis(at)
 }
 
 // stands says how an item stands in the table, and when that may be another by time alone.

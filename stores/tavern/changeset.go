@@ -12,7 +12,6 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/projector"
 )
 
 // Change is what a changeset does to one document.
@@ -44,10 +43,9 @@ const (
 
 // storedChangeset is the body of a changeset's item.
 type storedChangeset struct {
-	Note      string           `json:"note,omitempty"`
-	ExpiresAt events.Timestamp `json:"expiresAt,omitempty"`
-	Changes   []storedChange   `json:"changes"`
-	Unknown   rawjson.Members  `json:",unknown"`
+	Note    string          `json:"note,omitempty"`
+	Changes []storedChange  `json:"changes"`
+	Unknown rawjson.Members `json:",unknown"`
 }
 
 type storedChange struct {
@@ -86,12 +84,6 @@ func (cs Changeset) check(namespace string) error {
 
 func (cs Changeset) item() (Item, error) {
 	stored := storedChangeset{Note: cs.Note}
-	if !cs.ExpiresAt.IsZero() {
-		stored.ExpiresAt = events.TimestampOf(cs.ExpiresAt)
-		if _, ok := stored.ExpiresAt.Time(); !ok {
-			return Item{}, &events.InvalidError{Field: "expiresAt", Reason: fmt.Sprintf("%v cannot be written", cs.ExpiresAt)}
-		}
-	}
 	for _, c := range cs.Changes {
 		s := storedChange{Document: events.RefOf(c.Document, 0), Base: c.Base}
 		if c.Overlay != (events.Subject{}) {
@@ -100,7 +92,7 @@ func (cs Changeset) item() (Item, error) {
 		stored.Changes = append(stored.Changes, s)
 	}
 	body, err := rawjson.Marshal(stored)
-	return Item{ID: cs.ID, Owner: cs.Owner, Body: body, kind: kindChangeset}, err
+	return Item{ID: cs.ID, Owner: cs.Owner, ExpiresAt: cs.ExpiresAt, Body: body, kind: kindChangeset}, err
 }
 
 // ChangesetIn reads the changeset that an item of a queue is. An item that is none is an
@@ -113,13 +105,7 @@ func ChangesetIn(namespace string, it Item) (Changeset, error) {
 	if err := rawjson.Unmarshal(it.Body, &stored); err != nil {
 		return wrong(err)
 	}
-	cs := Changeset{ID: it.ID, Owner: it.Owner, Note: stored.Note, Offset: it.Offset}
-	if stored.ExpiresAt != "" {
-		var ok bool
-		if cs.ExpiresAt, ok = stored.ExpiresAt.Time(); !ok {
-			return wrong(fmt.Errorf("%q is not a time", stored.ExpiresAt))
-		}
-	}
+	cs := Changeset{ID: it.ID, Owner: it.Owner, Note: stored.Note, ExpiresAt: it.ExpiresAt, Offset: it.Offset}
 	for _, s := range stored.Changes {
 		c := Change{Base: s.Base}
 		var err error
@@ -182,8 +168,7 @@ type Merge struct {
 	st        *tally.Store
 }
 
-// Next claims the first changeset, as Queue.Next does. Those that are expired by then are
-// ended as that, and what is not a changeset is failed.
+// Next claims the first changeset, as Queue.Next does. What is not a changeset is failed.
 func (m *Changesets) Next(ctx context.Context, worker string) (*Merge, error) {
 	return m.next(ctx, func() (*Claim, error) { return m.q.Next(ctx, worker) })
 }
@@ -200,44 +185,13 @@ func (m *Changesets) next(ctx context.Context, claim func() (*Claim, error)) (*M
 			return nil, err
 		}
 		cs, wrong := ChangesetIn(m.q.sub.Namespace, c.Item)
-		if wrong != nil {
-			if err := c.Fail(ctx, wrong.Error(), false); err != nil && !errors.Is(err, log.ErrConflict) {
-				return nil, err
-			}
-			continue
-		}
-		now, err := m.q.st.LogTime(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if !cs.expired(now) {
+		if wrong == nil {
 			return &Merge{c, cs, m.q.st}, nil
 		}
-		err = c.say(ctx, projector.OutcomeExpired, &events.RunFinished{Run: c.run, Outcome: projector.OutcomeExpired, Result: events.Raw("null"), Fence: c.Fence})
-		if err != nil && !errors.Is(err, log.ErrConflict) {
+		if err := c.Fail(ctx, wrong.Error(), false); err != nil && !errors.Is(err, log.ErrConflict) {
 			return nil, err
 		}
 	}
-}
-
-func (cs Changeset) expired(now time.Time) bool {
-	return !cs.ExpiresAt.IsZero() && !cs.ExpiresAt.After(now)
-}
-
-// ExpireChangeset makes the append that ends a changeset which is expired by the log's time
-// now and that nobody has claimed; ok is false if it is not so, and next then says when to
-// look again: zero, not for time alone.
-func ExpireChangeset(namespace string, q projector.Queue, i projector.QueueItem, cs Changeset, now time.Time) (part log.Part, next time.Time, ok bool, err error) {
-	switch {
-	case i.Ended != 0 || cs.ExpiresAt.IsZero():
-		return part, next, false, nil
-	case i.IsHeld(now):
-		return part, i.Due(), false, nil
-	case !cs.expired(now):
-		return part, cs.ExpiresAt, false, nil
-	}
-	part, err = stopping(namespace, q, i, &events.RunFinished{Run: i.Run, Outcome: projector.OutcomeExpired, Result: events.Raw("null"), Fence: i.Fence})
-	return part, next, err == nil, err
 }
 
 // ChangeConflict is a document that is not what a change was made on.
@@ -364,25 +318,19 @@ func (m *Merge) change(ctx context.Context, tx *tally.Tx, c Change, have *tally.
 }
 
 // ChangesetStatus is a changeset with what becomes of it: of State and Outcome, done is
-// applied, and dead with the outcome stopped:expired expired.
+// applied, and dead with the outcome stopped:expired, or none yet, expired.
 type ChangesetStatus struct {
 	Changeset Changeset
 	Item      ItemStatus
-	Expired   bool  // its time is over, whether that was noticed or not
 	Invalid   error // why it is not a changeset
 }
 
 // List lists changesets in the order in which they are merged, as Queue.List does.
 func (m *Changesets) List(ctx context.Context, query ListQuery) (list []ChangesetStatus, next string, err error) {
 	items, next, err := m.q.List(ctx, query)
-	if err != nil {
-		return nil, "", err
-	}
-	now, err := m.q.st.LogTime(ctx)
 	for _, i := range items {
 		s := ChangesetStatus{Item: i}
 		s.Changeset, s.Invalid = ChangesetIn(m.q.sub.Namespace, i.Item)
-		s.Expired = i.Outcome == projector.OutcomeExpired || i.State != ItemDone && i.State != ItemDead && s.Changeset.expired(now)
 		list = append(list, s)
 	}
 	return list, next, err

@@ -52,7 +52,7 @@ func (e *EmptyError) Error() string {
 // highest priority goes first, then the order of the log; a serial queue has one claim at a
 // time, in the order of the log alone. While workers of other processes are often faster,
 // each takes one of the first by chance, within one priority. An item whose attempts are
-// used up is dead, and not handed out.
+// used up is dead, and not handed out; nor is one whose time is over, which is ended as expired.
 //
 // When ctx is done its error is returned. Then, and if no answer came (log.ErrUnknown), an
 // item may have been claimed all the same: it is free again when the lease is over.
@@ -137,11 +137,14 @@ func (b *board) empty() *EmptyError {
 }
 
 // claim claims an item that was picked. No claim and no error: somebody was faster, or the
-// item is dead now.
+// item is over now.
 func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*Claim, error) {
-	var err error
-	if p.item.Attempts >= p.queue.Settings.Attempts() {
-		return nil, q.bury(ctx, b, p)
+	end, over, err := ending(q.sub.Namespace, p.queue, p.item, p.now)
+	if err != nil {
+		return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
+	}
+	if over {
+		return nil, q.end(ctx, b, p, end)
 	}
 	if p.body == nil {
 		p.body = new(Item)
@@ -210,13 +213,9 @@ func (q *Queue) beaten(ctx context.Context, b *board, p picked, err error) error
 	return errors.Join(err, b.missed(ctx, p.item.ID, 0))
 }
 
-// bury ends an item whose attempts are used up.
-func (q *Queue) bury(ctx context.Context, b *board, p picked) error {
-	part, err := burial(q.sub.Namespace, p.queue, p.item, p.now)
-	if err != nil {
-		return errors.Join(err, b.missed(ctx, p.item.ID, 0))
-	}
-	ack, err := q.st.Append(ctx, part.Subject, part.Expect, part.Events...)
+// end ends an item instead of handing it out.
+func (q *Queue) end(ctx context.Context, b *board, p picked, end ItemEnd) error {
+	ack, err := q.st.Append(ctx, end.Part.Subject, end.Part.Expect, end.Part.Events...)
 	if err != nil {
 		return q.beaten(ctx, b, p, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/tend"
 )
 
-// queue decides on the items of a queue whose leases are over.
+// queue decides on the items of a queue that nobody has.
 func (d *daemon) queue(ctx context.Context, due tend.Due, now time.Time) (list []verdict, err error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, projector.QueueSession(""))
 	if !ok {
@@ -23,8 +23,8 @@ func (d *daemon) queue(ctx context.Context, due tend.Due, now time.Time) (list [
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range dec.Bury {
-		list = append(list, verdict{parts: []log.Part{p}, what: "dead"})
+	for _, end := range dec.Ends {
+		list = append(list, verdict{parts: []log.Part{end.Part}, what: strings.TrimPrefix(end.Outcome, "stopped:")})
 	}
 	return append(list, verdict{next: dec.Next}), nil
 }

@@ -11,9 +11,15 @@ import (
 
 // QueueDecision is what a queue needs by itself at a time, whoever looks.
 type QueueDecision struct {
-	Bury []log.Part // each ends an item whose attempts are used up; to be appended one by one
-	Free []string   // ids of items that are handed out to whoever asks: nothing is to be written
-	Next time.Time  // when to look again: a lease is over, or an item is due; zero: when something happens
+	Ends []ItemEnd // each ends an item that nobody has; to be appended one by one
+	Free []string  // ids of items that are handed out to whoever asks: nothing is to be written
+	Next time.Time // when to look again: a lease is over, or an item is due; zero: when something happens
+}
+
+// ItemEnd ends an item whose attempts are used up, or whose time is over.
+type ItemEnd struct {
+	Part    log.Part
+	Outcome string // projector.OutcomeDead or projector.OutcomeExpired
 }
 
 // DecideQueue says what a queue needs by the log's time now. Parts are guarded, and the same
@@ -21,33 +27,51 @@ type QueueDecision struct {
 // item comes after one that is not done, as projector.Work.Waits does.
 func DecideQueue(namespace string, q projector.Queue, items iter.Seq[*projector.QueueItem], waits func(*projector.QueueItem) bool, now time.Time) (d QueueDecision, err error) {
 	for i := range items {
-		due := i.Due()
+		if i.Ended != 0 {
+			continue
+		}
+		end, ok, err := ending(namespace, q, *i, now)
+		if err != nil {
+			return d, err
+		}
+		due, waiting := i.Due(), i.Fence == 0 && waits(i)
+		expires, _ := i.ExpiresAt.Time()
 		switch {
-		case i.Ended != 0 || i.Fence == 0 && waits(i):
-		case due.After(now):
-			if d.Next.IsZero() || due.Before(d.Next) {
-				d.Next = due
-			}
-		case i.Attempts >= q.Settings.Attempts():
-			part, err := burial(namespace, q, *i, now)
-			if err != nil {
-				return d, err
-			}
-			d.Bury = append(d.Bury, part)
-		default:
+		case ok && (end.Outcome == projector.OutcomeExpired || !waiting && !due.After(now)):
+			d.Ends = append(d.Ends, end)
+			continue
+		case waiting:
+			due = time.Time{}
+		case !due.After(now):
 			d.Free = append(d.Free, i.ID)
+		}
+		for _, at := range []time.Time{due, expires} {
+			if at.After(now) && (d.Next.IsZero() || at.Before(d.Next)) {
+				d.Next = at
+			}
 		}
 	}
 	return d, nil
 }
 
-// burial ends an item whose attempts are used up, on the condition that nobody has it.
-func burial(namespace string, q projector.Queue, i projector.QueueItem, now time.Time) (log.Part, error) {
-	result, err := failure(i.LastError(now), i.Attempts)
-	if err != nil {
-		return log.Part{}, err
+// ending ends an item that nobody has and that is not to be handed out: its time is over, or
+// its attempts are used up. ok is false for any other.
+func ending(namespace string, q projector.Queue, i projector.QueueItem, now time.Time) (end ItemEnd, ok bool, err error) {
+	p := &events.RunFinished{Run: i.Run, Result: events.Raw("null"), Fence: i.Fence}
+	switch {
+	case i.IsExpired(now):
+		p.Outcome = projector.OutcomeExpired
+	case i.Ended == 0 && !i.IsHeld(now) && i.Attempts >= q.Settings.Attempts():
+		p.Outcome = projector.OutcomeDead
+		if p.Result, err = failure(i.LastError(now), i.Attempts); err != nil {
+			return end, false, err
+		}
+	default:
+		return end, false, nil
 	}
-	return stopping(namespace, q, i, &events.RunFinished{Run: i.Run, Outcome: projector.OutcomeDead, Result: result, Fence: i.Fence})
+	end.Outcome = p.Outcome
+	end.Part, err = stopping(namespace, q, i, p)
+	return end, err == nil, err
 }
 
 // stopping makes the append that ends an item as it is.

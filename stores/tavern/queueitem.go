@@ -19,12 +19,13 @@ const queueSource = "urn:tally:queue"
 
 // Item is something to be done. In the log it is a turn of its queue.
 type Item struct {
-	ID       string    // within the queue; "": one is made
-	Body     []byte    // any bytes, which come back as they are
-	Owner    string    // whose it is
-	DueAt    time.Time // not handed out before; zero: at once
-	After    []string  // ids of items of the queue that must be done first
-	Priority int       // 0 to 9: the highest goes first
+	ID        string    // within the queue; "": one is made
+	Body      []byte    // any bytes, which come back as they are
+	Owner     string    // whose it is
+	DueAt     time.Time // not handed out before; zero: at once
+	ExpiresAt time.Time // not handed out from then on, but ended as expired; zero: never
+	After     []string  // ids of items of the queue that must be done first
+	Priority  int       // 0 to 9: the highest goes first
 
 	Offset events.Offset // of its turn, once it is in the queue
 	kind   string        // of its run; "": item
@@ -128,8 +129,12 @@ func (q *Queue) itemEvent(it Item) (events.Event, Item, error) {
 		return events.Event{}, it, err
 	}
 	meta := events.ItemMeta{ID: it.ID, Owner: it.Owner, After: it.After, Priority: it.Priority}
-	if !it.DueAt.IsZero() {
-		meta.DueAt = events.TimestampOf(it.DueAt)
+	var err error
+	if meta.DueAt, err = spelled("dueAt", it.DueAt); err == nil {
+		meta.ExpiresAt, err = spelled("expiresAt", it.ExpiresAt)
+	}
+	if err != nil {
+		return events.Event{}, it, err
 	}
 	raw, err := rawjson.Marshal(meta)
 	if err == nil {
@@ -149,6 +154,18 @@ func (q *Queue) itemEvent(it Item) (events.Event, Item, error) {
 		e.ID = events.DerivedID("item", it.ID)
 	}
 	return e, it, err
+}
+
+// spelled spells a time of an item; the zero time is not said.
+func spelled(field string, at time.Time) (events.Timestamp, error) {
+	if at.IsZero() {
+		return "", nil
+	}
+	text := events.TimestampOf(at)
+	if text == "" {
+		return "", &events.InvalidError{Field: field, Reason: fmt.Sprintf("%v cannot be written", at)}
+	}
+	return text, nil
 }
 
 func (q *Queue) checkItem(it Item) error {
@@ -197,6 +214,7 @@ func (q *Queue) readItem(ctx context.Context, i projector.QueueItem) (Item, erro
 func itemIn(f projector.Fact, i projector.QueueItem) Item {
 	it := Item{ID: i.ID, Owner: i.Owner, After: i.After, Priority: i.Priority, Offset: i.At, kind: i.Run.Kind, index: i.Index}
 	it.DueAt, _ = i.DueAt.Time()
+	it.ExpiresAt, _ = i.ExpiresAt.Time()
 	if p, ok := f.Payload.(*events.TurnAppended); ok && i.Index < len(p.Entries) {
 		e := p.Entries[i.Index]
 		it.Body = e.Bytes

@@ -21,7 +21,7 @@ import (
 type ItemState string
 
 // States of items. An item whose lease is over is ready; one that was handed out too often
-// is ready until somebody notices, and then dead.
+// is ready until somebody notices, and then dead. One whose time is over is dead at once.
 const (
 	ItemReady   ItemState = "ready"   // it is handed out to the next worker
 	ItemClaimed ItemState = "claimed" // a worker has it
@@ -104,7 +104,7 @@ func (q *Queue) List(ctx context.Context, query ListQuery) (list []ItemStatus, n
 // fill reads what a list says of an item that is not in the state.
 func (q *Queue) fill(ctx context.Context, s *ItemStatus) error {
 	if s.Body == nil {
-		it, err := q.readItem(ctx, projector.QueueItem{ID: s.ID, At: s.Offset, Index: s.index, Run: events.RunRef{Kind: s.kind, ID: s.ID}, Owner: s.Owner, Priority: s.Priority, DueAt: events.TimestampOf(s.DueAt)})
+		it, err := q.readItem(ctx, projector.QueueItem{ID: s.ID, At: s.Offset, Index: s.index})
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (b *board) state(i *projector.QueueItem) ItemState {
 	switch {
 	case i.IsDone():
 		return ItemDone
-	case i.IsDead():
+	case i.IsDead() || i.IsExpired(now):
 		return ItemDead
 	case i.IsHeld(now):
 		return ItemClaimed
@@ -224,6 +224,7 @@ func statusOf(i projector.QueueItem) ItemStatus {
 	s := ItemStatus{Item: Item{ID: i.ID, Owner: i.Owner, After: i.After, Priority: i.Priority, Offset: i.At, kind: i.Run.Kind, index: i.Index},
 		Attempts: i.Attempts, Worker: i.Worker, Fence: i.Fence, Outcome: i.Outcome, Error: i.Error}
 	s.DueAt, _ = i.DueAt.Time()
+	s.ExpiresAt, _ = i.ExpiresAt.Time()
 	if i.Until != 0 {
 		s.Until = time.UnixMilli(i.Until)
 	}
