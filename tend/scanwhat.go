@@ -101,6 +101,27 @@ func (s *space) orphans(what string) (list []Due) {
 			list = append(list, Due{What: what, Subject: sub, At: at})
 		}
 	}
+	if what == projector.DueOrphan {
+		list = append(list, s.orphanChangesets()...)
+	}
+	return list
+}
+
+// kindChangeset is the kind of the runs of items that are changesets.
+const kindChangeset = "changeset"
+
+// orphanChangesets lists the changesets that are to be made and whose owner is gone.
+func (s *space) orphanChangesets() (list []Due) {
+	for id, q := range s.queues {
+		for _, i := range q.Items {
+			if i.Run.Kind != kindChangeset || i.Ended != 0 || i.Owner == "" {
+				continue
+			}
+			if at, ok := s.goneSince(i.Owner); ok {
+				list = append(list, Due{What: projector.DueOrphan, Subject: events.Session(s.namespace, projector.ItemSession(id, i.ID)), At: at})
+			}
+		}
+	}
 	return list
 }
 

@@ -35,6 +35,9 @@ func (d *daemon) expired(ctx context.Context, due tend.Due, now time.Time) ([]ve
 
 // orphan decides on what belongs to somebody who may be gone.
 func (d *daemon) orphan(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+	if queue, id, is := projector.ItemOf(due.Subject.ID); is && due.Subject.IsSession() {
+		return d.orphanChangeset(ctx, QueueOf(d.st, queue), id, now)
+	}
 	if due.Subject.IsSession() {
 		return d.orphanFlow(ctx, due.Subject, now)
 	}
@@ -72,6 +75,31 @@ func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Ti
 	}
 	dec, err := f.Orphaned(s, gone, d.o.Orphans, now)
 	return []verdict{{dec.Parts, dec.Why, dec.Next}}, err
+}
+
+// orphanChangeset decides on a changeset: while somebody makes it, it is left to them.
+func (d *daemon) orphanChangeset(ctx context.Context, q *Queue, id string, now time.Time) ([]verdict, error) {
+	i, of, err := q.open(ctx, id)
+	if err != nil || i == nil || i.Run.Kind != kindChangeset {
+		return nil, err
+	}
+	gone, err := d.goneSince(ctx, i.Owner)
+	if err != nil || gone.IsZero() {
+		return nil, err
+	}
+	at := gone.Add(d.o.Orphans)
+	if until := time.UnixMilli(i.Until); i.Fence != 0 && until.After(at) {
+		at = until
+	}
+	if at.After(now) {
+		return []verdict{{next: at}}, nil
+	}
+	result, err := failure(fmt.Sprintf("its owner, %q, is gone", i.Owner), i.Attempts)
+	if err != nil {
+		return nil, err
+	}
+	part, err := stopping(d.st.Namespace(), of, *i, &events.RunFinished{Run: i.Run, Outcome: OutcomeOrphaned, Result: result, Fence: i.Fence})
+	return []verdict{{parts: []log.Part{part}, what: ReasonOrphaned}}, err
 }
 
 // document reads what a document says of itself, nothing if it is not there.

@@ -20,7 +20,8 @@ type FlowDecision struct {
 	Next  time.Time // with nothing due: when to look again, by the log's time; zero: when the flow has changed
 }
 
-// OutcomeOrphaned is the outcome of a flow that was stopped as its owner was gone.
+// OutcomeOrphaned is the outcome of a flow, or of a changeset, that was stopped as its owner was
+// gone.
 const OutcomeOrphaned = "stopped:orphaned"
 
 // Due decides what is due in the flow at a time, by the log: the rule of its state if the lease

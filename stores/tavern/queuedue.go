@@ -1,6 +1,7 @@
 package tavern
 
 import (
+	"context"
 	"iter"
 	"time"
 
@@ -85,4 +86,24 @@ func stopping(namespace string, q projector.Queue, i projector.QueueItem, p *eve
 	e, err := events.New(queueSource, sub, p)
 	e.ID = events.DerivedID(p.Outcome, i.Run.String(), last.String())
 	return log.Part{Subject: sub, Expect: expect, Events: []events.Event{e}}, err
+}
+
+// open returns an item that is to be done, as it is now, with its queue; nil if it is not.
+func (q *Queue) open(ctx context.Context, id string) (*projector.QueueItem, projector.Queue, error) {
+	b, err := q.enter(ctx)
+	if err != nil {
+		return nil, projector.Queue{}, err
+	}
+	defer b.leave()
+	if err := b.catchUp(ctx); err != nil {
+		return nil, projector.Queue{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := b.work.Items[id]
+	if i == nil || i.Ended != 0 {
+		return nil, b.work.Queue, nil
+	}
+	now := *i
+	return &now, b.work.Queue, nil
 }

@@ -1,0 +1,216 @@
+package tavern_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/stores/tavern"
+	"github.com/tallylog/tally/tend"
+)
+
+// A9, D-30, D-38, D-43, D-64: random lives of agents, of what they write, start and propose,
+// while two janitors look after them and the clock of the machine is now a year ahead and now
+// a day behind. Nothing of the living is gone, the clock alone takes nothing away, two windows
+// later there is no orphan, and a second pass appends nothing.
+func TestJanitorLives(t *testing.T) {
+	agents, steps, rounds := 16, 160, 2
+	if testkit.Soak() {
+		agents, steps, rounds = 200, 4000, 10
+	}
+	seed := uint64(time.Now().UnixNano())
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	w := &livesWorld{daemonWorld: newDaemonWorld(t), random: rand.New(rand.NewPCG(seed, 1)), owners: make(map[string]string), dead: make(map[string]bool)}
+	defer w.st.Close()
+	must(t, tavern.ChangesetsOf(w.st, "merge").Create(t.Context(), tavern.QueueSettings{}))
+	for i := range agents {
+		id := fmt.Sprintf("%08d-0000-467f-a0e6-6c1b1b1f1b1f", i)
+		need(tavern.NewAgent(t.Context(), w.st, tavern.NewAgentOptions{ID: id, Name: fmt.Sprint("agent ", i)}))
+		w.agents = append(w.agents, id)
+	}
+	for range rounds {
+		for range steps / rounds {
+			w.live(t)
+		}
+		w.wrongClock(t)
+		w.later(t, time.Duration(w.random.IntN(90))*time.Minute)
+		w.janitors(t)
+		w.checkLiving(t)
+	}
+	for range 4 { // windows of the dead, of what they had, and of what that had
+		w.later(t, time.Hour+time.Minute)
+		w.janitors(t)
+	}
+	w.later(t, 25*time.Hour)
+	w.janitors(t)
+	w.checkLiving(t)
+	if list := daemonOrphans(t, daemonScan(w.st)); len(list) > 0 {
+		t.Errorf("orphans: %v", list)
+	}
+	n := inboxRecords(t, w.st)
+	if w.janitors(t); inboxRecords(t, w.st) != n {
+		t.Error("a second pass appends something")
+	}
+	left, gone := 0, 0
+	for what, owner := range w.owners {
+		if there := w.isThere(t, what); there != !w.isDead(owner) {
+			t.Errorf("%s of %s, who is dead: %v; it is there: %v", what, owner, w.isDead(owner), there)
+		} else if there {
+			left++
+		} else {
+			gone++
+		}
+	}
+	if left == 0 || gone == 0 {
+		t.Errorf("%d things are left and %d are gone: this shows nothing", left, gone)
+	}
+	t.Logf("%d agents, %d of them dead; of what they had %d is there and %d is gone; %d records", len(w.agents), len(w.dead), left, gone, n)
+}
+
+// livesWorld is a world in which agents live.
+type livesWorld struct {
+	*daemonWorld
+	random *rand.Rand
+	agents []string
+	owners map[string]string // what -> the agent that it belongs to, or the flow
+	dead   map[string]bool
+	n      int
+}
+
+func (w *livesWorld) isDead(owner string) bool {
+	owner = strings.TrimPrefix(owner, "agent/")
+	if of, is := w.owners[owner]; is { // a flow, which is over when its owner is
+		return w.isDead(of)
+	}
+	return w.dead[owner]
+}
+
+// live has something happen to an agent.
+func (w *livesWorld) live(t *testing.T) {
+	t.Helper()
+	ctx, st, id := t.Context(), w.st, w.agents[w.random.IntN(len(w.agents))]
+	if w.dead[id] {
+		return
+	}
+	w.n++
+	name := fmt.Sprint(w.n)
+	owner := []string{id, "agent/" + id}[w.random.IntN(2)]
+	switch w.random.IntN(8) {
+	case 0, 1:
+		need(st.Documents().Save(ctx, "doc", name, tally.Write{Data: []byte("x"), Owner: owner}))
+		w.owners["document/doc/"+name] = owner
+	case 2:
+		need(tavern.OverlayOf(st, id).Write(ctx, name, tally.Write{Data: []byte("x")}))
+		w.owners["document/overlay/"+id+"/"+name] = id
+	case 3:
+		need(tavern.WorkflowsOf(st).Start(ctx, []string{"inner", "nested"}[w.random.IntN(2)], tavern.FlowOptions{ID: name, Owner: "agent/" + id}))
+		w.owners["flow/"+name] = "agent/" + id
+		need(st.Documents().Save(ctx, "doc", "of flow "+name, tally.Write{Data: []byte("x"), Owner: "flow/" + name}))
+		w.owners["document/doc/of flow "+name] = "flow/" + name
+	case 4:
+		rev := need(tavern.OverlayOf(st, id).Write(ctx, "change "+name, tally.Write{Data: []byte("y")}))
+		w.owners["document/overlay/"+id+"/change "+name] = id
+		change := tavern.Change{Document: events.Document("", "doc", "change "+name), Overlay: events.Document("", "overlay", id+"/change "+name), Revision: rev.Offset}
+		need(tavern.ChangesetsOf(st, "merge").Propose(ctx, tavern.Changeset{ID: name, Owner: owner, Changes: []tavern.Change{change}}))
+		w.owners["changeset/"+name] = owner
+	case 5:
+		must(t, tavern.AgentOf(st, id).SetState(ctx, "working", "so"))
+	default:
+		if w.random.IntN(4) > 0 {
+			return
+		}
+		err := tavern.AgentOf(st, id).Reap(ctx, "so")
+		if _, atRest := errors.AsType[*tavern.TransitionError](err); atRest {
+			must(t, tavern.AgentOf(st, id).SetState(ctx, "idle", "so"))
+			err = tavern.AgentOf(st, id).Dismiss(ctx, "so")
+		}
+		must(t, err)
+		w.dead[id] = true
+	}
+}
+
+// isThere reports whether something is as its owner left it.
+func (w *livesWorld) isThere(t *testing.T, what string) bool {
+	t.Helper()
+	ctx := t.Context()
+	kind, id, _ := strings.Cut(what, "/")
+	switch kind {
+	case "flow":
+		return !need(tavern.FlowOf(w.st, id).State(ctx)).Over()
+	case "changeset":
+		s := need(tavern.ChangesetsOf(w.st, "merge").Queue().Get(ctx, id))
+		return s.State == tavern.ItemReady
+	}
+	kind, id, _ = strings.Cut(id, "/")
+	_, err := w.st.Documents().Read(ctx, kind, id)
+	if err != nil && !errors.Is(err, tally.ErrNotFound) {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+func (w *livesWorld) checkLiving(t *testing.T) {
+	t.Helper()
+	for what, owner := range w.owners {
+		if !w.isDead(owner) && !w.isThere(t, what) {
+			t.Errorf("%s of %s is gone, who lives", what, owner)
+		}
+	}
+	for _, id := range w.agents {
+		if w.dead[id] {
+			continue
+		}
+		if i := need(tavern.AgentOf(w.st, id).Info(t.Context())); i.Dead() || !i.ArchivedAt.IsZero() {
+			t.Errorf("%s is %s, and nobody stopped it", id, i.State)
+		}
+	}
+}
+
+// later has time pass by the log.
+func (w *livesWorld) later(t *testing.T, d time.Duration) {
+	w.pass(d)
+	need(w.st.Session("elsewhere").AppendTurns(t.Context(), events.MainThread, []byte(`"later"`)))
+}
+
+// wrongClock has janitors look while the clock of the machine is wrong, and nothing was recorded
+// by it yet: that changes nothing.
+func (w *livesWorld) wrongClock(t *testing.T) {
+	t.Helper()
+	w.janitors(t) // what is due is done
+	n := inboxRecords(t, w.st)
+	for _, wrong := range []time.Duration{365 * 24 * time.Hour, -24 * time.Hour} {
+		w.pass(wrong)
+		w.janitors(t)
+		w.pass(-wrong)
+	}
+	if now := inboxRecords(t, w.st); now != n {
+		t.Errorf("%d records are there by the clock alone", now-n)
+	}
+}
+
+// janitors has two sets of daemons look at once, as two processes would, until nothing is due.
+func (w *livesWorld) janitors(t *testing.T) {
+	t.Helper()
+	var both sync.WaitGroup
+	for range 2 {
+		list := append([]tend.Daemon(nil), daemonsOf(w.st)...)
+		both.Go(func() {
+			if _, err := embedded.TendOnce(t.Context(), w.st, list, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+}
