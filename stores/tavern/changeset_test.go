@@ -165,7 +165,7 @@ func TestChangesetLate(t *testing.T) {
 	k := changesetKit{t, st, tavern.ChangesetsOf(st, "late")}
 	must(t, k.m.Create(ctx, tavern.QueueSettings{Lease: time.Minute}))
 	need(k.m.Propose(ctx, tavern.Changeset{ID: "a", Changes: []tavern.Change{k.change("a", 0, "late")}}))
-	old := need(k.m.Propose(ctx, tavern.Changeset{ID: "b", ExpiresAt: need(st.LogTime(ctx)).Add(time.Hour), Changes: []tavern.Change{k.change("b", 0, "b")}}))
+	old := need(k.m.Propose(ctx, tavern.Changeset{ID: "b", ExpiresAt: need(st.LogTime(ctx)).Add(time.Hour).Truncate(time.Second), Changes: []tavern.Change{k.change("b", 0, "b")}}))
 	slow := need(k.m.Next(ctx, "slow"))
 	queueJump(t, st, clock, 2*time.Minute)
 	fast := need(k.m.Next(ctx, "fast"))

@@ -3,12 +3,15 @@ package tavern_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/tend"
 )
@@ -18,6 +21,29 @@ var daemonWindows = tavern.DaemonOptions{Agents: tavern.AgentWindows{Archive: ti
 
 func daemonScan(st *tally.Store) *tend.Scan {
 	return tend.NewScan(st.Log, st.Loader())
+}
+
+// daemonView is the view of a store, as it is when it is asked.
+type daemonView struct {
+	catalog.WorkReader
+	runner *projector.Runner
+}
+
+func (v daemonView) Due(ctx context.Context, what string, upto time.Time, limit int) ([]projector.Due, error) {
+	if err := v.runner.CatchUp(ctx, nil); err != nil {
+		return nil, err
+	}
+	return v.WorkReader.Due(ctx, what, upto, limit)
+}
+
+// daemonViewOf makes the view of a store. end takes it away.
+func daemonViewOf(t testing.TB, st *tally.Store) (v tend.Work, end func()) {
+	dir := need(os.MkdirTemp("", "work"))
+	work := catalog.NewWork(dir, slog.New(slog.DiscardHandler))
+	r := &projector.Runner{Log: st.Log, View: work}
+	must(t, r.CatchUp(t.Context(), nil))
+	reader := need(catalog.OpenWork(t.Context(), dir))
+	return daemonView{reader, r}, func() { must(t, errors.Join(reader.Close(), work.Close(), os.RemoveAll(dir))) }
 }
 
 // daemonsOf are daemons of a store.

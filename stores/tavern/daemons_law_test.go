@@ -34,6 +34,9 @@ func TestDaemonsLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := rapid.SliceOfN(rapid.Custom(drawDaemonStep), 3, 14).Draw(rt, "plan")
 		one, many := newDaemonWorld(t), newDaemonWorld(t)
+		view, end := daemonViewOf(t, many.st) // says where to look what the log itself says
+		defer end()
+		many.work = view
 		defer one.st.Close()
 		defer many.st.Close()
 		tick := func(d time.Duration) {
@@ -81,7 +84,7 @@ type daemonStep struct {
 
 func drawDaemonStep(t *rapid.T) daemonStep {
 	return daemonStep{
-		what:    rapid.SampledFrom([]string{"tick", "tick", "work", "lease", "wait", "reap", "dismiss", "ask", "ask", "note", "answer", "flow", "claim", "overlay", "doc", "note expires", "enqueue", "take"}).Draw(t, "what"),
+		what:    rapid.SampledFrom([]string{"tick", "tick", "work", "lease", "wait", "reap", "dismiss", "ask", "ask", "note", "answer", "flow", "claim", "overlay", "doc", "note expires", "enqueue", "enqueue", "change", "take"}).Draw(t, "what"),
 		a:       rapid.IntRange(0, 2).Draw(t, "a"),
 		b:       rapid.IntRange(0, 2).Draw(t, "b"),
 		minutes: rapid.IntRange(1, 90).Draw(t, "minutes"),
@@ -130,6 +133,7 @@ func newDaemonWorld(t *testing.T) *daemonWorld {
 	}
 	flowTemplates2(t, w.st)
 	must(t, tavern.QueueOf(w.st, "q").Create(t.Context(), tavern.QueueSettings{Lease: 10 * time.Minute, MaxAttempts: 2}))
+	must(t, tavern.ChangesetsOf(w.st, "merge").Create(t.Context(), tavern.QueueSettings{}))
 	return w
 }
 
@@ -191,7 +195,14 @@ func (w *daemonWorld) do(t *testing.T, s daemonStep, n int) string {
 	case "note expires":
 		_, err = st.Documents().Save(ctx, "note", fmt.Sprint(s.b), tally.Write{Data: []byte("x"), ExpiresAt: w.now().Add(while)})
 	case "enqueue":
-		_, err = tavern.QueueOf(st, "q").Enqueue(ctx, tavern.Item{ID: fmt.Sprint(n), Body: tavern.Text("x")})
+		it := tavern.Item{ID: fmt.Sprint(n), Body: tavern.Text("x")}
+		if s.a == 0 {
+			it.ExpiresAt = w.now().Add(while)
+		}
+		_, err = tavern.QueueOf(st, "q").Enqueue(ctx, it)
+	case "change":
+		change := tavern.Change{Document: events.Document(st.Namespace(), "doc", "x"), Base: 1}
+		_, err = tavern.ChangesetsOf(st, "merge").Propose(ctx, tavern.Changeset{ID: fmt.Sprint(n), Owner: a.ID(), Changes: []tavern.Change{change}})
 	case "take":
 		_, err = tavern.QueueOf(st, "q").TryClaim(ctx, "w")
 	}

@@ -34,7 +34,6 @@ func TestJanitorLives(t *testing.T) {
 	}()
 	w := &livesWorld{daemonWorld: newDaemonWorld(t), random: rand.New(rand.NewPCG(seed, 1)), owners: make(map[string]string), dead: make(map[string]bool)}
 	defer w.st.Close()
-	must(t, tavern.ChangesetsOf(w.st, "merge").Create(t.Context(), tavern.QueueSettings{}))
 	for i := range agents {
 		id := fmt.Sprintf("%08d-0000-467f-a0e6-6c1b1b1f1b1f", i)
 		need(tavern.NewAgent(t.Context(), w.st, tavern.NewAgentOptions{ID: id, Name: fmt.Sprint("agent ", i)}))

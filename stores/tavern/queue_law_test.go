@@ -316,17 +316,19 @@ func TestQueueDecides(t *testing.T) {
 		return d
 	}
 	d := decide()
-	if len(d.Bury) != 0 || !slices.Equal(d.Free, []string{"i0001", "i0002"}) || !d.Next.Equal(first.Until) {
+	if len(d.Ends) != 0 || !slices.Equal(d.Free, []string{"i0001", "i0002"}) || !d.Next.Equal(first.Until) {
 		t.Errorf("%+v, the lease is over at %v", d, first.Until)
 	}
 	queueJump(t, st, clock, 2*time.Minute)
 	one, other := decide(), decide()
-	if len(one.Bury) != 1 || !one.Next.Equal(due) {
+	if len(one.Ends) != 1 || !one.Next.Equal(due) {
 		t.Fatalf("%+v", one)
 	}
 	before := queueHead(t, st)
 	for _, d := range []tavern.QueueDecision{one, other, one} {
-		need(st.AppendAll(ctx, d.Bury...))
+		for _, end := range d.Ends {
+			need(st.AppendAll(ctx, end.Part))
+		}
 	}
 	if n := queueHead(t, st) - before; n != 1 {
 		t.Errorf("it was decided %d times", n)
@@ -334,7 +336,7 @@ func TestQueueDecides(t *testing.T) {
 	if s := need(q.Get(ctx, "i0000")); s.Outcome != projector.OutcomeDead || s.Tries[0].Error != "the lease of w was over" {
 		t.Errorf("%+v", s)
 	}
-	if d := decide(); len(d.Bury) != 0 || len(d.Free) != 2 {
+	if d := decide(); len(d.Ends) != 0 || len(d.Free) != 2 {
 		t.Errorf("%+v", d)
 	}
 }
