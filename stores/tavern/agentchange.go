@@ -185,6 +185,21 @@ func (a *Agent) change(ctx context.Context, decide func(*AgentInfo) (agentChange
 	}
 }
 
+// appendAgent appends what becomes of an agent. The commit point: before it neither subject
+// says so, and behind it both do.
+func appendAgent(ctx context.Context, st *tally.Store, parts []log.Part) error {
+	if isBroken("apart") { // one behind the other
+		for _, p := range parts {
+			if _, err := st.Append(ctx, p.Subject, p.Expect, p.Events...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_, err := st.AppendAll(ctx, parts...)
+	return err
+}
+
 // lost says which document others were faster with, if that is why a change was not made.
 func (a *Agent) lost(ctx context.Context, i *AgentInfo, err error) error {
 	c, ok := errors.AsType[*log.ConflictError](err)

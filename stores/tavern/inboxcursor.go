@@ -92,6 +92,21 @@ func (in *Inbox) Seen(ctx context.Context, at events.Offset) error {
 	})
 }
 
+// move moves the cursor, if the inbox's fields are still as they were at an offset.
+func (in *Inbox) move(ctx context.Context, now inboxNow, to events.Offset) error {
+	if isBroken("inbox forgets") { // the cursor is only in memory
+		now.fields.Cursor = &to
+		in.remember(now)
+		return nil
+	}
+	part, err := in.seenPart(now, to)
+	if err != nil {
+		return err
+	}
+	_, err = in.st.Append(ctx, part.Subject, part.Expect, part.Events...)
+	return err
+}
+
 // SeenPart returns what Seen would append, for a receiver that commits it together with what
 // it made of the messages (tally.Store.AppendAll): then both are there once, or neither,
 // whatever is killed when. If another process saw messages meanwhile, the append fails with
