@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,11 +46,18 @@ func (q *Queue) Decide(ctx context.Context, now time.Time) (QueueDecision, error
 	return DecideQueue(q.sub.Namespace, b.work.Queue, maps.Values(b.work.Items), waits, now)
 }
 
-// flow decides on a flow whose worker may be lost.
+// flow decides on a flow whose worker may be lost. That it is to be stopped as its owner is gone
+// goes first, so that it does not depend on who looks first what becomes of it.
 func (d *daemon) flow(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, flowSession(""))
 	if !ok {
 		return nil, nil
+	}
+	if d.o.Orphans > 0 {
+		list, err := d.orphanFlow(ctx, due.Subject, now)
+		if err != nil || slices.ContainsFunc(list, func(v verdict) bool { return len(v.parts) > 0 }) {
+			return list, err
+		}
 	}
 	dec, err := FlowOf(d.st, id).Due(ctx, now)
 	if errors.Is(err, tally.ErrNotFound) {
