@@ -25,6 +25,13 @@ const inboxTeamSize = 20
 
 func inboxMember(i int) string { return fmt.Sprintf("agent-%02d", i) }
 
+func inboxMembers() (list []string) {
+	for i := range inboxTeamSize {
+		list = append(list, inboxMember(i))
+	}
+	return list
+}
+
 // Agents ask each other while acknowledgements get lost, consumers die, and two look after
 // what is overdue: each message is worked on once and in order, each question is answered at
 // most once, and each that had no answer is told of once.
@@ -66,7 +73,7 @@ func TestInboxTeamLaw(t *testing.T) {
 	if !inboxIsQuiet(m) {
 		t.Fatal("it does not come to rest")
 	}
-	inboxCheckTeam(t, st, m, messages)
+	inboxCheckTeam(t, st, m, messages, func(int) bool { return false })
 }
 
 // inboxTalk sends an agent's messages to others, now and then one again. Every fourth is a question.
@@ -172,7 +179,9 @@ func inboxIsQuiet(m *projector.Mail) bool {
 	return len(m.Inboxes) > 0 && len(m.Open()) == 0
 }
 
-func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages int) {
+// inboxCheckTeam checks what a team has done. An agent may have done the last thing again if it
+// repeats.
+func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages int, repeats func(agent int) bool) {
 	type question struct{ asker, asked, id string }
 	sent, answers, told := make(map[question]events.Offset), make(map[question][]events.Offset), make(map[question][]events.Offset)
 	asked := make(map[question]bool)
@@ -195,7 +204,11 @@ func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages i
 				sent[q], asked[q] = l.Offset, l.Awaits()
 			}
 		}
-		if work := inboxWork(t, st, receiver); !slices.Equal(work, ids) {
+		work := inboxWork(t, st, receiver)
+		if repeats(slices.Index(inboxMembers(), receiver)) {
+			work = slices.Compact(work)
+		}
+		if !slices.Equal(work, ids) {
 			t.Errorf("%s worked on %d messages and got %d, or in another order", receiver, len(work), len(ids))
 		}
 	}

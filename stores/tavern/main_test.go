@@ -1,9 +1,15 @@
 package tavern_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/tallylog/tally/internal/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) {
+	if text := os.Getenv(memberPlay); text != "" {
+		playMember(text)
+	}
+	storetest.Main(m)
+}

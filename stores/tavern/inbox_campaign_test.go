@@ -1,0 +1,195 @@
+package tavern_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// A8, D-20, D-45: a team sends each other messages, and the process that owns the store, those
+// that look after what is overdue and those that consume are killed at any moment. Each message
+// is seen, in order per receiver, and none is lost: exactly once by who commits work and cursor
+// together, at least once by the others. A question that has no answer in time is told of once.
+func TestInboxCampaign(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // which members are not
+	messages, kills := 200, 6
+	if testkit.Soak() {
+		messages, kills = 10_000, 100 // of which 50 are of the owner or of a daemon
+	}
+	owned, sent, quiet := 0, 0, false
+	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) {
+		switch w.What {
+		case "owns":
+			owned++
+		case "sent":
+			sent++
+		case "quiet":
+			quiet = true
+		}
+	})
+	owner := member{Role: "owner", Name: "owner"}
+	r.start(owner)
+	r.until(func() bool { return owned > 0 })
+	tending := []member{owner, {Role: "daemon", Name: "daemon 1"}, {Role: "daemon", Name: "daemon 2"}}
+	for _, m := range tending[1:] {
+		r.start(m)
+	}
+	teamBegins(t, r.store)
+	var consuming []member
+	for n := range 4 {
+		m := member{Role: "consumer", Name: fmt.Sprint("consumer ", n), Seed: uint64(n)}
+		for i := n; i < inboxTeamSize; i += 4 {
+			m.Agents = append(m.Agents, i)
+		}
+		consuming = append(consuming, m)
+		r.start(m)
+		m.Role, m.Name, m.Count = "sender", fmt.Sprint("sender ", n), messages/inboxTeamSize
+		r.start(m)
+	}
+	random, killed := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), make(map[string]int)
+	for n := range kills {
+		at := (n + 1) * messages / (kills + 2)
+		r.until(func() bool { return sent >= at })
+		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // anywhere in what they do
+		list := tending
+		if n%2 == 0 {
+			list = consuming
+		}
+		killed[r.strike(random, list).Role]++
+	}
+	for n := range 4 {
+		r.wait(fmt.Sprint("sender ", n))
+	}
+	r.start(member{Role: "listener", Name: "listener"})
+	r.until(func() bool { return quiet })
+	r.end()
+	st := need(embedded.Open(t.Context(), embedded.Options{Store: r.store, Backend: "local"}))
+	defer st.Close()
+	m := new(projector.Mail)
+	must(t, inboxCatchUp(t.Context(), st, m))
+	inboxCheckTeam(t, st, m, messages, func(i int) bool { return !commits(i) })
+	t.Logf("killed were %v; %d messages were sent", killed, sent)
+}
+
+// teamBegins makes the agents of a team.
+func teamBegins(t *testing.T, store string) {
+	t.Helper()
+	st := need(embedded.Open(t.Context(), embedded.Options{Store: store, Backend: "local"}))
+	defer st.Close()
+	for i := range inboxTeamSize {
+		parent := ""
+		if i > 0 {
+			parent = inboxMember((i - 1) / 3)
+		}
+		inboxAgent(t, st, inboxMember(i), parent)
+	}
+}
+
+// sendTeam sends the messages of some agents. Every fourth is a question, with little time.
+func sendTeam(ctx context.Context, m member) error {
+	random, n := rand.New(rand.NewPCG(m.Seed, 3)), 0
+	return m.ride(ctx, func(st *tally.Store) error {
+		for ; n < m.Count*len(m.Agents); n++ {
+			from, key := m.Agents[n%len(m.Agents)], n/len(m.Agents)
+			msg := inboxNote(inboxMember(from), fmt.Sprint(key))
+			msg.Key = fmt.Sprint(key)
+			if key%4 == 0 {
+				msg.Expects, msg.Deadline = "answer", teamBegan.Add(time.Duration(n)*time.Millisecond)
+			}
+			to := inboxMember((from + 1 + key) % inboxTeamSize)
+			if to == msg.From {
+				to = inboxMember((from + 1) % inboxTeamSize)
+			}
+			if _, err := tavern.InboxOf(st, to).Send(ctx, msg); err != nil {
+				return err // the same is sent again
+			}
+			speak(word{What: "sent"})
+			if random.IntN(10) == 0 {
+				if _, err := tavern.InboxOf(st, to).Send(ctx, msg); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// teamBegan is a time that has passed: questions are overdue when they are asked.
+var teamBegan = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// commits reports whether an agent commits its work and its cursor together. The others do
+// what they do, and say then that they have seen it.
+func commits(agent int) bool { return agent%2 == 0 }
+
+// consumeTeam takes the messages of some agents until it is killed.
+func consumeTeam(ctx context.Context, m member) error {
+	return m.ride(ctx, func(st *tally.Store) error {
+		inner, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		var all sync.WaitGroup
+		for _, i := range m.Agents {
+			random := rand.New(rand.NewPCG(m.Seed, uint64(i)))
+			all.Go(func() { stop(consumeOf(inner, st, i, random)) })
+		}
+		all.Wait()
+		return context.Cause(inner)
+	})
+}
+
+func consumeOf(ctx context.Context, st *tally.Store, agent int, random *rand.Rand) error {
+	for {
+		in := tavern.InboxOf(st, inboxMember(agent))
+		cursor, err := in.Cursor(ctx)
+		if err != nil {
+			return err
+		}
+		for m, err := range in.Follow(ctx, cursor) {
+			switch {
+			case err != nil:
+			case commits(agent):
+				err = inboxWorkOn(ctx, st, in, m, random)
+			default:
+				if _, err = st.AppendAll(ctx, inboxTurn(st, "work/"+in.Receiver(), m.ID)); err == nil {
+					err = in.Seen(ctx, m.Offset)
+				}
+			}
+			if errors.Is(err, log.ErrConflict) {
+				break // an answer came too late: it is decided again
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// listenTeam says when so many messages were sent, everything was seen, and every question was
+// answered or told of.
+func listenTeam(ctx context.Context, m member) error {
+	return m.ride(ctx, func(st *tally.Store) error {
+		mail := new(projector.Mail)
+		for {
+			if err := inboxCatchUp(ctx, st, mail); err != nil {
+				return err
+			}
+			if inboxIsQuiet(mail) {
+				speak(word{What: "quiet"})
+				return nil
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package tavern_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/tavern"
+	"github.com/tallylog/tally/tend"
+)
+
+// memberPlay tells a copy of these tests to be a member of a team, until its input ends.
+const memberPlay = "TALLY_TEST_MEMBER"
+
+// member is a process that works on a store with others, and what it is told.
+type member struct {
+	Store  string
+	Role   string // of memberRoles
+	Name   string
+	Seed   uint64
+	Agents []int // that it plays
+	Count  int   // of items or messages in all
+}
+
+// memberRoles are what members do until they are done, or killed.
+var memberRoles = map[string]func(ctx context.Context, m member) error{
+	"owner": ownTeam, "daemon": tendTeam, "enqueuer": enqueueTeam, "worker": workTeam, "lister": listTeam, "watcher": watchTeam,
+	"sender": sendTeam, "consumer": consumeTeam, "listener": listenTeam,
+}
+
+// word is what a member says of itself.
+type word struct {
+	What  string
+	ID    string
+	Fence uint64
+	N     int
+}
+
+var speaking sync.Mutex
+
+// speak tells the parent.
+func speak(w word) {
+	speaking.Lock()
+	defer speaking.Unlock()
+	_ = json.NewEncoder(os.Stdout).Encode(w) // a parent that is gone does not listen
+}
+
+// playMember is a member until its input ends.
+func playMember(text string) {
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1) // nobody listens any more
+	}()
+	var m member
+	err := json.Unmarshal([]byte(text), &m)
+	if err == nil {
+		err = memberRoles[m.Role](ctx, m)
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, m.Role, m.Name, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// isAway reports whether an error says that nobody answered.
+func isAway(err error) bool {
+	return errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown)
+}
+
+// openTeam attaches to the store of a team, or comes to own it.
+func (m member) open(ctx context.Context) (*tally.Store, error) {
+	for {
+		st, err := embedded.Open(ctx, embedded.Options{Store: m.Store, Backend: "local"})
+		if err == nil || !isAway(err) {
+			return st, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ride calls a function with a store until that is done, again when the process that owned
+// the store is gone.
+func (m member) ride(ctx context.Context, do func(st *tally.Store) error) error {
+	for {
+		st, err := m.open(ctx)
+		if err != nil {
+			return err
+		}
+		err = do(st)
+		_ = st.Close() // it may be lost
+		if !isAway(err) {
+			return err
+		}
+	}
+}
+
+// teamDaemons are daemons that take away nothing.
+func teamDaemons(st *tally.Store) ([]tend.Daemon, error) {
+	return tavern.Daemons(st, tavern.DaemonOptions{})
+}
+
+// ownTeam owns the store, and looks after what is due.
+func ownTeam(ctx context.Context, m member) error {
+	st, err := embedded.Open(ctx, embedded.Options{Store: m.Store, Backend: "local", Own: true, Wait: time.Hour, Daemons: teamDaemons})
+	if err != nil {
+		return err
+	}
+	speak(word{What: "owns"})
+	<-ctx.Done()
+	return st.Close()
+}
+
+// tendTeam looks after what is due beside the owner.
+func tendTeam(ctx context.Context, m member) error {
+	return m.ride(ctx, func(st *tally.Store) error {
+		list, err := teamDaemons(st)
+		if err == nil {
+			speak(word{What: "tends"})
+			err = embedded.Tend(ctx, st, "", list, nil)
+		}
+		return err
+	})
+}
+
+// troupe is members that are processes, of which some are killed.
+type troupe struct {
+	t     *testing.T
+	store string
+	on    func(w word) // hears what they say, one word at a time
+	said  chan struct{}
+
+	hearing sync.Mutex
+	mu      sync.Mutex // guards what follows
+	all     map[string]*exec.Cmd
+	over    map[string]chan struct{}
+}
+
+func newTroupe(t *testing.T, store string, on func(word)) *troupe {
+	r := &troupe{t: t, store: store, on: on, said: make(chan struct{}, 1), all: make(map[string]*exec.Cmd), over: make(map[string]chan struct{})}
+	t.Cleanup(r.end)
+	return r
+}
+
+// start starts a member.
+func (r *troupe) start(m member) {
+	r.t.Helper()
+	m.Store = r.store
+	text, err := json.Marshal(m)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0])
+	c.Env, c.Stderr = append(os.Environ(), memberPlay+"="+string(text)), os.Stderr
+	_, err = c.StdinPipe() // it ends with this process, at the latest
+	var out io.Reader
+	if err == nil {
+		out, err = c.StdoutPipe()
+	}
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	over := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[m.Name], r.over[m.Name] = c, over
+	go func() {
+		defer close(over)
+		r.hear(m.Name, out)
+		if err := c.Wait(); err != nil && c.ProcessState.Exited() {
+			r.t.Errorf("%s has ended: %v", m.Name, err)
+		}
+		r.wake()
+	}()
+}
+
+func (r *troupe) hear(name string, out io.Reader) {
+	for in := bufio.NewReader(out); ; {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return // also in the middle of a word: it was killed
+		}
+		var w word
+		if err := json.Unmarshal(line, &w); err != nil {
+			r.t.Errorf("%s says %q", name, line)
+			continue
+		}
+		r.hearing.Lock()
+		r.on(w)
+		r.hearing.Unlock()
+		r.wake()
+	}
+}
+
+func (r *troupe) wake() {
+	select {
+	case r.said <- struct{}{}:
+	default: // it is to look already
+	}
+}
+
+// until waits until a condition holds. It fails if nobody says anything for minutes.
+func (r *troupe) until(holds func() bool) {
+	r.t.Helper()
+	for {
+		r.hearing.Lock()
+		is := holds()
+		r.hearing.Unlock()
+		if is {
+			return
+		}
+		if r.t.Failed() {
+			r.t.FailNow()
+		}
+		select {
+		case <-r.said:
+		case <-time.After(3 * time.Minute):
+			r.t.Fatal("nobody says anything")
+		}
+	}
+}
+
+// kill kills a member with SIGKILL. All that it said has been heard then.
+func (r *troupe) kill(name string) {
+	r.mu.Lock()
+	c, over := r.all[name], r.over[name]
+	delete(r.all, name)
+	r.mu.Unlock()
+	if c != nil {
+		_ = c.Process.Kill()
+		<-over
+	}
+}
+
+// wait waits until a member has ended by itself.
+func (r *troupe) wait(name string) {
+	r.mu.Lock()
+	over := r.over[name]
+	r.mu.Unlock()
+	<-over
+}
+
+// end kills all.
+func (r *troupe) end() {
+	r.mu.Lock()
+	names := slices.Collect(maps.Keys(r.all))
+	r.mu.Unlock()
+	for _, name := range names {
+		r.kill(name)
+	}
+}
+
+// strike kills one of the members by chance, and starts it again.
+func (r *troupe) strike(random *rand.Rand, list []member) member {
+	m := list[random.IntN(len(list))]
+	r.kill(m.Name)
+	m.Seed = random.Uint64()
+	r.start(m)
+	return m
+}

@@ -1,0 +1,356 @@
+package tavern_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// campaignLease is that of items in a campaign: a worker that is not killed is done before,
+// unless it is one that takes long.
+const campaignLease = 2 * time.Second
+
+// A3, D-17, D-18: workers are processes, and they, the process that owns the store and the
+// one that looks after what is due are killed at any moment. Of each item exactly one finish
+// is accepted, none is lost, none is claimed while somebody has it, none is left when its
+// lease is over, and everybody sees the same order.
+func TestQueueCampaign(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotUnderRace(t) // which members are not
+	workers, items, kills := 4, 80, 6
+	if testkit.Soak() {
+		workers, items, kills = 16, 10_000, 200
+	}
+	c := &queueCampaign{finished: make(map[string]uint64)}
+	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) { c.heard(t, w) })
+	owner, daemon, watcher := member{Role: "owner", Name: "owner"}, member{Role: "daemon", Name: "daemon"}, member{Role: "watcher", Name: "watcher", Count: items}
+	r.start(owner)
+	r.until(func() bool { return c.owned > 0 })
+	r.start(member{Role: "enqueuer", Name: "enqueuer", Count: items})
+	r.start(daemon)
+	list := []member{owner, daemon}
+	for n := range workers {
+		m := member{Role: "worker", Name: fmt.Sprint("w", n), Seed: uint64(n)}
+		r.start(m)
+		list = append(list, m)
+	}
+	random, killed := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), make(map[string]int)
+	for n := range kills {
+		at := (n + 1) * items / (kills + 2)
+		r.until(func() bool { return len(c.finished) >= at })
+		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // anywhere in what they do
+		c.kills = append(c.kills, time.Now())
+		killed[r.strike(random, list).Role]++
+	}
+	r.start(watcher)
+	r.until(func() bool { return c.empty })
+	r.wait("enqueuer")
+	r.end()
+	c.check(t, r.store, items)
+	t.Logf("killed were %v; %d finishes were heard of; %s", killed, len(c.finished), c.told)
+	c.checkReaders(t, r, items)
+}
+
+// queueCampaign is what was heard from members.
+type queueCampaign struct {
+	owned    int
+	empty    bool
+	finished map[string]uint64 // item -> fence of the finish that was accepted
+	lists    []string
+	kills    []time.Time
+	told     string
+}
+
+func (c *queueCampaign) heard(t *testing.T, w word) {
+	switch w.What {
+	case "owns":
+		c.owned++
+	case "finished":
+		if was, twice := c.finished[w.ID]; twice {
+			t.Errorf("two finishes of %s were accepted, of %d and %d", w.ID, was, w.Fence)
+		}
+		c.finished[w.ID] = w.Fence
+	case "empty":
+		c.empty = true
+	case "list":
+		c.lists = append(c.lists, w.ID)
+	}
+}
+
+func enqueueTeam(ctx context.Context, m member) error {
+	return m.ride(ctx, func(st *tally.Store) error {
+		q := tavern.QueueOf(st, "law")
+		err := q.Create(ctx, tavern.QueueSettings{Lease: campaignLease, MaxAttempts: 1000})
+		if errors.Is(err, tally.ErrExists) {
+			err = nil
+		}
+		all := queueItems(m.Count)
+		for lot := range slices.Chunk(all, max(len(all)/20, 1)) {
+			if err == nil {
+				_, err = q.EnqueueMany(ctx, lot...)
+			}
+		}
+		return err
+	})
+}
+
+// workTeam does items for ever. Some are given back, some fail, some take long.
+func workTeam(ctx context.Context, m member) error {
+	random := rand.New(rand.NewPCG(m.Seed, 1))
+	var mine *tavern.Claim // that was not ended when the owner of the store was gone
+	return m.ride(ctx, func(st *tally.Store) (err error) {
+		q := tavern.QueueOf(st, "law")
+		for err == nil {
+			if mine != nil {
+				mine, err = q.Resume(ctx, mine.Item.ID, mine.Fence)
+			} else {
+				mine, err = q.Next(ctx, m.Name)
+			}
+			if mine != nil && (err == nil || errors.Is(err, log.ErrConflict)) {
+				err = workOn(ctx, mine, random)
+			}
+			if _, fenced := errors.AsType[*tavern.FencedError](err); fenced || err == nil {
+				mine, err = nil, nil
+			}
+		}
+		return err
+	})
+}
+
+func workOn(ctx context.Context, c *tavern.Claim, random *rand.Rand) error {
+	switch random.IntN(20) {
+	case 0:
+		return c.Release(ctx)
+	case 1:
+		return c.Fail(ctx, "by chance", true)
+	case 2:
+		for range 3 {
+			if _, err := c.Renew(ctx); err != nil {
+				return err
+			}
+			time.Sleep(campaignLease / 2)
+		}
+	}
+	err := c.Finish(ctx, fmt.Appendf(nil, "%d", c.Fence))
+	if err == nil {
+		speak(word{What: "finished", ID: c.Item.ID, Fence: uint64(c.Fence)})
+	}
+	return err
+}
+
+// watchTeam says when all items are done.
+func watchTeam(ctx context.Context, m member) error {
+	return m.ride(ctx, func(st *tally.Store) error {
+		for {
+			done, _, err := tavern.QueueOf(st, "law").List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDone}})
+			if err != nil {
+				return err
+			}
+			if len(done) == m.Count {
+				speak(word{What: "empty"})
+				return nil
+			}
+			speak(word{What: "done", N: len(done)})
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+}
+
+// listTeam says what a list of all items is.
+func listTeam(ctx context.Context, m member) error {
+	return m.ride(ctx, func(st *tally.Store) error {
+		ids, err := campaignList(ctx, st, m.Count)
+		if err == nil {
+			speak(word{What: "list", ID: campaignSum(ids)})
+		}
+		return err
+	})
+}
+
+func campaignList(ctx context.Context, st *tally.Store, page int) (ids []string, err error) {
+	query := tavern.ListQuery{States: []tavern.ItemState{tavern.ItemReady, tavern.ItemClaimed, tavern.ItemWaiting, tavern.ItemDead, tavern.ItemDone}, Limit: page}
+	for {
+		list, next, err := tavern.QueueOf(st, "law").List(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		if ids = append(ids, queueIDs(list)...); next == "" {
+			return ids, nil
+		}
+		query.After = next
+	}
+}
+
+func campaignSum(ids []string) string { return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, ids))) }
+
+// checkReaders wants one order from everybody: whoever owns the store and whoever is attached,
+// by pages of any size, by the view, and by the log.
+func (c *queueCampaign) checkReaders(t *testing.T, r *troupe, items int) {
+	t.Helper()
+	var want []string
+	for _, i := range queueItems(items) {
+		want = append(want, i.ID+" done")
+	}
+	st := need(embedded.Open(t.Context(), embedded.Options{Store: r.store, Backend: "local"}))
+	defer st.Close()
+	if got := need(campaignList(t.Context(), st, 0)); !slices.Equal(got, want) {
+		t.Errorf("the owner's list of %d items is not in the order in which they were put in", len(got))
+	}
+	for n, page := range []int{items/7 + 1, items} {
+		r.start(member{Role: "lister", Name: fmt.Sprint("lister", n), Count: page})
+	}
+	r.until(func() bool { return len(c.lists) == 2 })
+	for _, sum := range c.lists {
+		if sum != campaignSum(want) {
+			t.Error("who is attached sees another order")
+		}
+	}
+	head := need(st.Log.Durable(t.Context()))
+	must(t, st.Wait(t.Context(), "work", head))
+	view := need(catalog.OpenWork(t.Context(), st.ViewsDir()))
+	defer view.Close()
+	var got []string
+	for _, i := range need(view.Items(t.Context(), catalog.ItemQuery{Namespace: st.Namespace(), Queue: "law", State: catalog.StateDone})) {
+		got = append(got, i.ID+" "+i.State)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the view's list of %d items is in another order", len(got))
+	}
+}
+
+// claims are those of one item, as its records have them.
+type claims struct {
+	holder events.Offset
+	until  int64 // of the holder's lease
+	freed  time.Time
+	ended  int // finishes that were accepted
+	fence  events.Offset
+}
+
+// check reads the log, and nothing else, and applies the law to it.
+func (c *queueCampaign) check(t *testing.T, store string, items int) {
+	t.Helper()
+	st := need(embedded.Open(t.Context(), embedded.Options{Store: store, Backend: "local"}))
+	defer st.Close()
+	all, times := make(map[string]*claims), []time.Time(nil)
+	var over, late int
+	type gap struct{ from, to time.Time }
+	var gaps []gap
+	for rec, err := range st.Log.Read(t.Context(), events.Range{Namespace: st.Namespace()}) {
+		must(t, err)
+		times = append(times, rec.Recorded)
+		_, id, is := projector.ItemOf(rec.Subject.ID)
+		if !is {
+			continue
+		}
+		i := all[id]
+		if i == nil {
+			i = new(claims)
+			all[id] = i
+		}
+		switch p := projector.Decode(rec).Payload.(type) {
+		case *events.RunStarted:
+			if i.ended > 0 {
+				t.Errorf("%s: %s is claimed at %v, and was finished", id, p.Worker, rec.Offset)
+			}
+			if i.holder != 0 {
+				over++
+				if rec.Recorded.UnixMilli() < i.until {
+					t.Errorf("%s: %s claims it at %v while %v has it for another %d ms", id, p.Worker, rec.Offset, i.holder, i.until-rec.Recorded.UnixMilli())
+				}
+				i.freed = time.UnixMilli(i.until)
+			}
+			if !i.freed.IsZero() {
+				gaps = append(gaps, gap{i.freed, rec.Recorded})
+			}
+			i.holder, i.until = rec.Offset, p.LeaseUntil
+		case *events.RunProgressed:
+			switch {
+			case p.Fence != i.holder || p.LeaseUntil == nil:
+				late++
+			case *p.LeaseUntil == 0:
+				i.holder, i.freed = 0, rec.Recorded
+			default:
+				i.until = *p.LeaseUntil
+			}
+		case *events.RunFinished:
+			if p.Fence != i.holder || i.holder == 0 {
+				late++
+				continue
+			}
+			i.ended++
+			i.fence, i.holder = p.Fence, 0
+		}
+	}
+	if len(all) != items {
+		t.Errorf("%d items were claimed, %d were put in", len(all), items)
+	}
+	for id, i := range all {
+		if i.ended != 1 {
+			t.Errorf("%s: %d finishes are accepted", id, i.ended)
+		}
+		if heard, ok := c.finished[id]; ok && events.Offset(heard) != i.fence {
+			t.Errorf("%s: that of %v is accepted, and a worker was told so of %d", id, i.fence, heard)
+		}
+	}
+	for id := range maps.Keys(c.finished) {
+		if all[id] == nil {
+			t.Errorf("%s is lost", id)
+		}
+	}
+	longest, without := time.Duration(0), time.Duration(0)
+	for _, g := range gaps {
+		longest, without = max(longest, g.to.Sub(g.from)), max(without, busy(times, c.kills, g.from, g.to))
+	}
+	c.told = fmt.Sprintf("%d leases were over, %d words came too late; items were left for %v at most, %v of that while anybody could do anything", over, late, longest, without)
+	if without > time.Second {
+		t.Error(c.told)
+	}
+}
+
+// busy is the time between two, without that in which nobody was there to answer: from when a
+// member was killed, which may have owned the store, until the next record.
+func busy(times, kills []time.Time, from, to time.Time) time.Duration {
+	d, counted := to.Sub(from), from
+	for _, killed := range kills {
+		n, _ := slices.BinarySearchFunc(times, killed, time.Time.Compare)
+		if n == len(times) {
+			continue
+		}
+		begin, end := later(killed, counted), earlier(times[n], to)
+		if end.After(begin) {
+			d, counted = d-end.Sub(begin), end
+		}
+	}
+	return d
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
