@@ -272,6 +272,9 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 		silent := err != nil && once.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil || !silent && !isAway(err) || time.Since(began) > away || pause(ctx, try+1) != nil {
+			if silent && ctx.Err() == nil { // it is not the caller's time that is over
+				err = fmt.Errorf("no answer within %v", time.Since(began).Round(time.Millisecond))
+			}
 			return answer, apiError(err)
 		}
 	}
