@@ -32,6 +32,8 @@ func TestInboxCampaign(t *testing.T) {
 	owned, sent, quiet := 0, 0, false
 	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) {
 		switch w.What {
+		case "silence":
+			t.Log(w.ID)
 		case "owns":
 			owned++
 		case "sent":

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -107,6 +108,9 @@ func (m member) ride(ctx context.Context, do func(st *tally.Store) error) error 
 		_ = st.Close() // it may be lost
 		if !isAway(err) {
 			return err
+		}
+		if strings.Contains(err.Error(), "no answer") {
+			speak(word{What: "silence", ID: m.Name + ": " + err.Error()})
 		}
 	}
 }

@@ -79,6 +79,8 @@ type queueCampaign struct {
 
 func (c *queueCampaign) heard(t *testing.T, w word) {
 	switch w.What {
+	case "silence":
+		t.Log(w.ID)
 	case "owns":
 		c.owned++
 	case "finished":
@@ -248,17 +250,17 @@ func (c *queueCampaign) check(t *testing.T, store string, items int) {
 	t.Helper()
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: store, Backend: "local"}))
 	defer st.Close()
-	all, times := make(map[string]*claims), []time.Time(nil)
+	all := make(map[string]*claims)
 	var over, late int
-	type gap struct{ from, to time.Time }
-	var gaps []gap
+	var times, claimed []time.Time // of what workers said, and of their claims
+	var gaps [][2]time.Time        // in which an item was free that had been claimed before
 	for rec, err := range st.Log.Read(t.Context(), events.Range{Namespace: st.Namespace()}) {
 		must(t, err)
-		times = append(times, rec.Recorded)
 		_, id, is := projector.ItemOf(rec.Subject.ID)
 		if !is {
 			continue
 		}
+		times = append(times, rec.Recorded)
 		i := all[id]
 		if i == nil {
 			i = new(claims)
@@ -277,8 +279,9 @@ func (c *queueCampaign) check(t *testing.T, store string, items int) {
 				i.freed = time.UnixMilli(i.until)
 			}
 			if !i.freed.IsZero() {
-				gaps = append(gaps, gap{i.freed, rec.Recorded})
+				gaps = append(gaps, [2]time.Time{i.freed, rec.Recorded})
 			}
+			claimed = append(claimed, rec.Recorded)
 			i.holder, i.until = rec.Offset, p.LeaseUntil
 		case *events.RunProgressed:
 			switch {
@@ -314,18 +317,21 @@ func (c *queueCampaign) check(t *testing.T, store string, items int) {
 			t.Errorf("%s is lost", id)
 		}
 	}
-	longest, without := time.Duration(0), time.Duration(0)
+	longest, without, passed := time.Duration(0), time.Duration(0), 0
 	for _, g := range gaps {
-		longest, without = max(longest, g.to.Sub(g.from)), max(without, busy(times, c.kills, g.from, g.to))
+		from, _ := slices.BinarySearchFunc(claimed, g[0], time.Time.Compare)
+		to, _ := slices.BinarySearchFunc(claimed, g[1], time.Time.Compare)
+		longest, without, passed = max(longest, g[1].Sub(g[0])), max(without, busy(times, c.kills, g[0], g[1])), max(passed, to-from)
 	}
-	c.told = fmt.Sprintf("%d leases were over, %d words came too late; items were left for %v at most, %v of that while anybody could do anything", over, late, longest, without)
-	if without > time.Second {
+	c.told = fmt.Sprintf("%d leases were over, %d words came too late; an item was left for %v at most, %v of that while workers could claim, who made %d claims meanwhile", over, late, longest, without, passed)
+	// However slow the machine is: a worker takes one of the first 64 that are free.
+	if passed > 64+32 || testkit.Soak() && without > time.Second {
 		t.Error(c.told)
 	}
 }
 
-// busy is the time between two, without that in which nobody was there to answer: from when a
-// member was killed, which may have owned the store, until the next record.
+// busy is the time between two, without that in which nobody could claim: from when a member
+// was killed, which may have owned the store, until a worker said something.
 func busy(times, kills []time.Time, from, to time.Time) time.Duration {
 	d, counted := to.Sub(from), from
 	for _, killed := range kills {
