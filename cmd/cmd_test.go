@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(jobPlay); text != "" {
 		playJobs(text)
 	}
+	if text := os.Getenv(teamPlay); text != "" {
+		playTeam(text)
+	}
 	os.Exit(run(m))
 }
 

@@ -1,0 +1,128 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// A5: the power goes while a team works. An item that was put in, a claim, a finish, a message
+// and a document are there if the call returned, where it said; no item is finished twice. And
+// the test would notice: calls that do not wait for the disk lose some.
+func TestPowerCutOfTeams(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	needImages(t)
+	cuts := 2
+	if testkit.Soak() {
+		cuts = 300
+	}
+	t.Run("product", func(t *testing.T) {
+		d, returned := newTeamDisk(t), make(map[string]int)
+		for i := range cuts {
+			if r := d.cut(t, teamScript{Round: i % 5, Workers: 1 + i%4}); len(r.lost)+len(r.twice) > 0 {
+				t.Fatalf("cut %d, of %d calls these are lost: %v; finished twice are %v", i, len(d.said), r.lost, r.twice)
+			}
+			if i%5 == 4 || i == cuts-1 {
+				for _, s := range d.said {
+					returned[s.Call]++
+				}
+				d = newTeamDisk(t)
+			}
+			if i%20 == 19 {
+				t.Logf("%d cuts, calls that returned: %v", i+1, returned)
+			}
+		}
+		for _, call := range []string{"Enqueue", "Next", "Finish", "Send", "Save"} {
+			if returned[call] == 0 {
+				t.Errorf("no %s returned: the test showed nothing", call)
+			}
+		}
+		t.Logf("%d cuts, calls that returned: %v", cuts, returned)
+	})
+	t.Run("buffered", func(t *testing.T) {
+		testkit.OnlySoak(t)
+		for range 5 {
+			d := newTeamDisk(t)
+			d.cut(t, teamScript{Workers: 1}) // there is a store
+			if r := d.cut(t, teamScript{Round: 1, Workers: 4, Buffered: true}); len(r.lost) > 0 {
+				t.Logf("caught: %d of %d calls that returned are gone", len(r.lost), len(d.said))
+				return
+			}
+		}
+		t.Error("calls that do not wait for the disk lost nothing: this test cannot tell")
+	})
+}
+
+// teamDisk is a disk with a store, and what returned on it.
+type teamDisk struct {
+	*cutDisk
+	said []teamSaid
+}
+
+func newTeamDisk(t *testing.T) *teamDisk {
+	t.Helper()
+	return &teamDisk{cutDisk: newDisk(t)}
+}
+
+// cut has a team work until the power goes, and looks at what is there.
+func (d *teamDisk) cut(t *testing.T, c teamScript) teamReport {
+	t.Helper()
+	d.power(t, func(store string) {
+		c.Store = store
+		d.work(t, c)
+	})
+	dir, unmount := mount(t, d.image)
+	defer unmount()
+	r, err := lookAtTeam(t.Context(), filepath.Join(dir, "store"), d.said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// work has a team work, and kills the process soon after some of its calls.
+func (d *teamDisk) work(t *testing.T, c teamScript) {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := exec.CommandContext(t.Context(), os.Args[0])
+	p.Env, p.Stderr = append(os.Environ(), teamPlay+"="+string(text)), os.Stderr
+	out, err := p.StdoutPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, wait := 1+rand.N(2*mostCalls()), rand.N(4*time.Millisecond)
+	in, had := json.NewDecoder(out), len(d.said)
+	for { // also what was said before the kill and is read after it
+		var s teamSaid
+		if err := in.Decode(&s); err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Error(err)
+			}
+			break
+		}
+		if d.said = append(d.said, s); len(d.said) == had+calls {
+			time.AfterFunc(wait, func() { _ = p.Process.Kill() })
+		}
+	}
+	_ = p.Wait() // it was killed
+	if len(d.said) < had+calls {
+		t.Fatalf("the process ended by itself, after %d calls", len(d.said)-had)
+	}
+}
