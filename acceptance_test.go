@@ -1,0 +1,74 @@
+package tally_test
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// acceptance names the lines by which each store that tally replaces is accepted. What is
+// left out needs live trees of files, which there are not yet.
+var acceptance = []string{
+	"T-01 .. T-37",                                 // tally-evals
+	"E-01 .. E-47",                                 // errata
+	"P-01 .. P-41",                                 // perstack
+	"H-01 .. H-20",                                 // ailoop
+	"D-03 .. D-39", "D-42 .. D-66", "D-68 .. D-72", // Tavern
+}
+
+// idsBefore finds the ids that the name of a subtest begins with.
+var idsBefore = regexp.MustCompile(`^([TEPHD]-[0-9]{2}[ ,/]+)+`)
+
+// Each line of acceptance is shown by a subtest that has its id in its name, and no subtest
+// has the id of a line that there is not.
+func TestAcceptance(t *testing.T) {
+	named := make(map[string]string) // id -> a file with a subtest
+	sources(t, func(path string, _ *token.FileSet, file *ast.File) {
+		if !strings.HasSuffix(path, "_test.go") || path == "acceptance_test.go" {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				text, _ := strconv.Unquote(lit.Value)
+				for _, id := range strings.FieldsFunc(idsBefore.FindString(text), func(r rune) bool { return strings.ContainsRune(" ,/", r) }) {
+					named[id] = path
+				}
+			}
+			return true
+		})
+	})
+	demanded := make(map[string]bool)
+	for _, span := range acceptance {
+		for _, id := range idsOf(t, span) {
+			demanded[id] = true
+			if named[id] == "" {
+				t.Errorf("no subtest is called %q", id+" ...")
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(named)) {
+		if !demanded[id] {
+			t.Errorf("%s has a subtest for %s, which is not among the lines", named[id], id)
+		}
+	}
+}
+
+// idsOf lists the ids of a span, such as D-03 .. D-39.
+func idsOf(t *testing.T, span string) (ids []string) {
+	from, to, _ := strings.Cut(span, " .. ")
+	first, err := strconv.Atoi(from[2:])
+	last, err2 := strconv.Atoi(to[2:])
+	if err != nil || err2 != nil || first > last || from[:2] != to[:2] {
+		t.Fatalf("%q is no span", span)
+	}
+	for n := first; n <= last; n++ {
+		id := strconv.Itoa(n)
+		ids = append(ids, from[:2]+strings.Repeat("0", 2-len(id))+id)
+	}
+	return ids
+}
