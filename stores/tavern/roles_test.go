@@ -80,7 +80,10 @@ func rolesOf(t *testing.T, st *tally.Store) map[string]role {
 			},
 			func(id string) (string, events.Offset, error) {
 				i, err := tavern.AgentOf(st, agent(id)).Info(ctx)
-				return i.Assignment, i.Revision, err
+				if err != nil {
+					return "", 0, err
+				}
+				return i.Assignment, i.Revision, nil
 			},
 			func(id string, base events.Offset, text string) error {
 				return tavern.AgentOf(st, agent(id)).Save(ctx, base, node(id, text))
