@@ -248,6 +248,36 @@ func TestQueueFencing(t *testing.T) {
 	}
 }
 
+// Workers who choose by chance, as others are often faster, take at once what was handed out
+// before, and pass nothing over for ever, however much is put in meanwhile.
+func TestQueuePassesNothingOver(t *testing.T) {
+	st, clock := queueStore(t)
+	ctx, q := t.Context(), tavern.QueueOf(st, "contest")
+	must(t, q.Create(ctx, tavern.QueueSettings{Lease: time.Minute}))
+	need(q.EnqueueMany(ctx, queueItems(100)...))
+	for range 3 {
+		need(q.TryClaim(ctx, "dies"))
+	}
+	queueJump(t, st, clock, 2*time.Minute)
+	const rounds = 1500
+	var order []string
+	for n := range rounds {
+		tavern.ContestQueues(64)
+		c := need(q.TryClaim(ctx, "w"))
+		order = append(order, c.Item.ID)
+		must(t, c.Finish(ctx, nil))
+		need(q.Enqueue(ctx, tavern.Item{ID: fmt.Sprintf("i%04d", 100+n)}))
+	}
+	if lost := order[:3]; !slices.Equal(lost, []string{"i0000", "i0001", "i0002"}) {
+		t.Errorf("first came %v: three others had been claimed before", lost)
+	}
+	for n, i := range queueItems(rounds - 500) {
+		if at := slices.Index(order, i.ID); at < 0 || at-n > 400 {
+			t.Fatalf("%s, of which %d were before it, was claimed at %d", i.ID, n, at)
+		}
+	}
+}
+
 // Workers that lie change nothing: a finish without a claim, a renewal of another's, a
 // request of long ago.
 func TestQueueLies(t *testing.T) {

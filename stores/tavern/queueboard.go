@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,7 +54,8 @@ const (
 	lingering  = 30 * time.Second // a board that nobody uses is kept for a while
 	mostBodies = 16 << 20         // bytes of bodies that a board keeps
 	smallBody  = 64 << 10
-	mostChoice = 64 // of free items a worker chooses one, if others are faster
+	mostChoice = 64             // of free items a worker chooses one, if others are faster
+	mostPassed = 4 * mostChoice // times that an item is passed over by that
 )
 
 // boards are those of this process.
@@ -461,7 +463,8 @@ func (b *board) pick(worker string) (p picked, wait chan struct{}) {
 
 // choose takes an item from those that are ready: the first one, or, while workers
 // elsewhere are often faster, one of the first by chance, but always the same one for a
-// worker. The caller holds mu.
+// worker. What somebody had before, or was passed over often, goes at once: chance alone may
+// leave an item for as long as others are put in. The caller holds mu.
 func (b *board) choose(worker string) *slot {
 	best := heap.Pop(&b.ready).(*slot)
 	if b.contest == 0 || b.work.Queue.Settings.Serial {
@@ -475,18 +478,26 @@ func (b *board) choose(worker string) *slot {
 		}
 		list = append(list, heap.Pop(&b.ready).(*slot))
 	}
-	for _, s := range list {
-		if chance(worker, s.item.ID) < chance(worker, best.item.ID) {
-			best = s
+	if n := slices.IndexFunc(list, (*slot).isLate); n >= 0 {
+		best = list[n]
+	} else {
+		for _, s := range list {
+			if chance(worker, s.item.ID) < chance(worker, best.item.ID) {
+				best = s
+			}
 		}
 	}
 	for _, s := range list {
 		if s != best {
+			s.passed++
 			heap.Push(&b.ready, s)
 		}
 	}
 	return best
 }
+
+// isLate reports whether nobody is to pass over an item any more.
+func (s *slot) isLate() bool { return s.item.Attempts > 0 || s.passed >= mostPassed }
 
 // chance is a number for a worker and an item.
 func chance(worker, item string) uint64 {

@@ -12,6 +12,8 @@ type slot struct {
 	due   int64     // Unix milliseconds, of one that is not ready yet
 	in    *slotHeap // where it is
 	index int       // there
+
+	passed int // how often another one was chosen though this one was ready
 }
 
 // slotHeap has the least of its slots first.
