@@ -18,11 +18,11 @@ func TestBroken(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "tally_tavern_broken", "-o", build, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for how, law := range map[string]string{
-		"apart": "TestAgentCutOff", "blind": "TestQueueFencing", "forgetful": "TestQueueLaw", "collide": "TestPersonalModel",
-		"flow blind": "TestFlowOneStepOnce", "flow newest": "TestFlowLaw", "inbox forgets": "TestInboxCursorLaw", "inbox random": "TestInboxOnceLaw",
+	for law, how := range map[string]string{
+		"TestAgentCutOff": "apart", "TestQueueFencing": "blind", "TestQueueLaw": "forgetful", "TestRestart": "forgetful", "TestPersonalModel": "collide",
+		"TestFlowOneStepOnce": "flow blind", "TestFlowLaw": "flow newest", "TestInboxCursorLaw": "inbox forgets", "TestInboxOnceLaw": "inbox random",
 	} {
-		t.Run(how, func(t *testing.T) {
+		t.Run(law+" "+how, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), build, "-test.run", "^"+law+"$", "-rapid.nofailfile", "-rapid.shrinktime=0s")
 			cmd.Env = append(os.Environ(), "TALLY_TEST_BROKEN="+how)

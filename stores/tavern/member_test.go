@@ -40,7 +40,7 @@ type member struct {
 // memberRoles are what members do until they are done, or killed.
 var memberRoles = map[string]func(ctx context.Context, m member) error{
 	"owner": ownTeam, "daemon": tendTeam, "enqueuer": enqueueTeam, "worker": workTeam, "lister": listTeam, "watcher": watchTeam,
-	"sender": sendTeam, "consumer": consumeTeam, "listener": listenTeam,
+	"sender": sendTeam, "consumer": consumeTeam, "listener": listenTeam, "restarted": restartTeam,
 }
 
 // word is what a member says of itself.
@@ -49,6 +49,7 @@ type word struct {
 	ID    string
 	Fence uint64
 	N     int
+	State map[string]string `json:",omitempty"`
 }
 
 var speaking sync.Mutex
