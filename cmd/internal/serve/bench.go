@@ -37,6 +37,15 @@ type measured struct {
 	P99       int64   `json:"p99Micros"`
 	P999      int64   `json:"p999Micros"`
 	Appends   int     `json:"appends"`
+	Parts     []part  `json:"parts,omitempty"` // of one that has several steps
+}
+
+// part is how long a step of something takes.
+type part struct {
+	What string `json:"what"`
+	P50  int64  `json:"p50Micros"`
+	P99  int64  `json:"p99Micros"`
+	P999 int64  `json:"p999Micros"`
 }
 
 func newBench(a *app.App) *cobra.Command {
@@ -52,18 +61,27 @@ With --documents, documents instead: updates, and transactions over three of the
 store as programs open it; beside it SQLite and a key-value bucket of JetStream, all of
 which sync each update; how long the newest revision of one and of ten thousand takes, a
 page of a hundred thousand documents, and a change until it is watched.
+With --queue, queues instead: items of 512 bytes that workers put in, claim and finish,
+each step durable; beside it rows of SQLite and a work queue of JetStream, both of which
+sync each step. Then how long it takes from the acknowledgement of an item until tally
+work has started a process for it, also while a thousand other sessions have a turn a
+second. -o json has how long each step takes. With --redis also a stream and a list of a
+Redis server, with appendfsync always and everysec, whose settings are put back.
 With --postgres, or PGHOST in the environment, also a PostgreSQL server that commits
 each row; its tables are dropped again. Everything else is written to a folder of its
 own below --dir, which is removed at the end.
 
 The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
-		Example: app.Examples("tally bench", "tally bench --seconds 60 -o json", "tally bench --dir /srv --producers 1,16", "tally bench --documents --producers 1,16,64"),
+		Example: app.Examples("tally bench", "tally bench --seconds 60 -o json", "tally bench --dir /srv --producers 1,16", "tally bench --documents --producers 1,16,64",
+			"tally bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
 	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "how long the whole may take, about")
 	cmd.Flags().IntSliceVar(&b.producers, "producers", []int{1, 16, 64, 256}, "numbers of producers")
 	cmd.Flags().StringVar(&b.dir, "dir", ".", "directory on the disk to measure")
 	cmd.Flags().BoolVar(&b.documents, "documents", false, "measure documents instead of turns")
+	cmd.Flags().BoolVar(&b.queue, "queue", false, "measure work queues instead of turns")
+	cmd.Flags().StringVar(&b.redis, "redis", "", "URL of a Redis server on the same disk, to compare queues with; its settings are changed meanwhile")
 	cmd.Flags().StringVar(&b.postgres, "postgres", "", "URL of a PostgreSQL server on the same disk, to compare with")
 	return cmd
 }
@@ -74,12 +92,20 @@ type bencher struct {
 	producers []int
 	dir       string
 	postgres  string
+	redis     string
 	documents bool
+	queue     bool
 }
 
 func (b *bencher) run(ctx context.Context) (err error) {
 	if b.seconds < 1 || slices.ContainsFunc(b.producers, func(n int) bool { return n < 1 || n > 4096 }) || len(b.producers) == 0 {
 		return cli.Usagef("--seconds from 1 on, --producers from 1 to 4096")
+	}
+	if b.documents && b.queue {
+		return cli.Usagef("--documents or --queue: one at a time")
+	}
+	if b.redis != "" && !b.queue {
+		return cli.Usagef("--redis goes with --queue")
 	}
 	app.CollectLess() // as serve does
 	dir, err := os.MkdirTemp(b.dir, ".tally-bench-")
@@ -89,8 +115,11 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	doc := benched{Directory: b.dir, FileSystem: fileSystem(dir), TurnBytes: benchTurn, Ratios: make(map[string]float64)}
 	steps := b.steps(dir)
-	if b.documents {
+	switch {
+	case b.documents:
 		steps = b.documentSteps(dir)
+	case b.queue:
+		steps = b.queueSteps(dir)
 	}
 	each := time.Duration(b.seconds) * time.Second / time.Duration(len(steps))
 	progress := cli.NewProgress(b.app.Err, b.app.Progress, "measuring")
@@ -158,6 +187,11 @@ func (d *benched) compare() {
 		}
 		for _, peer := range []string{whatSQLiteUpdates, whatPostgresUpdates, whatBucketUpdates, whatTransactions} {
 			if of := rate[fmt.Sprintf("%s/%d", peer, m.Producers)]; m.What == whatUpdates && of > 0 {
+				d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, peer, m.Producers)] = m.PerSecond / of
+			}
+		}
+		for _, peer := range itemPeers {
+			if of := rate[fmt.Sprintf("%s/%d", peer, m.Producers)]; m.What == whatItems && of > 0 {
 				d.Ratios[fmt.Sprintf("%s / %s, %d", m.What, peer, m.Producers)] = m.PerSecond / of
 			}
 		}

@@ -55,8 +55,8 @@ func (b *bencher) documentSteps(dir string) []step {
 		one(whatWatched, 1, func(ctx context.Context, d time.Duration) (measured, error) { return ackToWatch(ctx, dir, d) }))
 }
 
-// withDocuments runs f on a store of its own, as programs open it: with its views.
-func withDocuments(ctx context.Context, dir string, f func(*tally.Store) error) error {
+// withViews runs f on a store of its own, as programs open it: with its views.
+func withViews(ctx context.Context, dir string, f func(st *tally.Store, dir string) error) error {
 	dir, err := os.MkdirTemp(dir, "store-")
 	if err != nil {
 		return err
@@ -65,13 +65,13 @@ func withDocuments(ctx context.Context, dir string, f func(*tally.Store) error) 
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(st), st.Close(), discard(dir))
+	return errors.Join(f(st, dir), st.Close(), discard(dir))
 }
 
 var benchWrite = tally.Write{Data: turnBytes, ContentType: events.ContentTypeJSON}
 
 func documentUpdates(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
-	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
 		docs, base := st.Documents(), make([]events.Offset, writers)
 		m, err = produce(ctx, writers, d, func(ctx context.Context, w int) error {
 			var rev projector.Revision
@@ -90,7 +90,7 @@ func documentUpdates(ctx context.Context, dir string, writers int, d time.Durati
 }
 
 func transactions(ctx context.Context, dir string, writers int, d time.Duration) (m measured, err error) {
-	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
 		docs := st.Documents()
 		m, err = produce(ctx, writers, d, func(ctx context.Context, w int) error {
 			return docs.Tx(ctx, func(tx *tally.Tx) error {
@@ -178,7 +178,7 @@ func updateRow(ctx context.Context, db *sql.DB, w int, last *int64) error {
 func newestContents(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
 	const many = 10_000
 	data := make([]byte, 4<<10)
-	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
 		docs := st.Documents()
 		if _, err := docs.Create(ctx, benchKind, "one", tally.Write{Data: data}); err != nil {
 			return err
@@ -223,7 +223,7 @@ func fill(n int, write func(i int) error) error {
 
 func firstPage(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
 	const many = 100_000
-	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
 		docs := st.Documents()
 		if err := fill(many, func(i int) error {
 			_, err := docs.Save(ctx, benchKind, fmt.Sprintf("%d/%06d", i%10, i), tally.Write{Data: turnBytes[:64]})
@@ -248,7 +248,7 @@ func firstPage(ctx context.Context, dir string, d time.Duration) (m measured, er
 
 // ackToWatch measures how long after its acknowledgement a revision is seen by a watcher.
 func ackToWatch(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
-	err = withDocuments(ctx, dir, func(st *tally.Store) error {
+	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
 		docs := st.Documents()
 		watching, stop := context.WithCancel(ctx)
 		defer stop()

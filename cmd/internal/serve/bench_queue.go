@@ -1,0 +1,165 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// Names of what is measured of queues. An item is put in, claimed and finished, each of
+// which is durable when it returns.
+const (
+	whatItems         = "queue items"
+	whatSQLiteItems   = "SQLite rows, claimed by update"
+	whatPostgresItems = "PostgreSQL rows, SKIP LOCKED"
+	whatRawItems      = "JetStream work queue, sync_always"
+)
+
+// itemPeers are what queue items are compared with.
+var itemPeers = []string{whatSQLiteItems, whatPostgresItems, whatRawItems,
+	whatStreams + redisAlways, whatStreams + redisEverySecond, whatLists + redisAlways, whatLists + redisEverySecond}
+
+// queueSteps are the parts of the benchmark of queues.
+func (b *bencher) queueSteps(dir string) []step {
+	var steps []step
+	for _, n := range b.producers {
+		add := func(what string, run func(context.Context, time.Duration) (measured, error)) {
+			steps = append(steps, one(what, n, run))
+		}
+		add(whatItems, func(ctx context.Context, d time.Duration) (measured, error) { return tallyItems(ctx, dir, n, d) })
+		add(whatSQLiteItems, func(ctx context.Context, d time.Duration) (measured, error) {
+			return inSQLite(dir, func(url string) (measured, error) { return rowItems(ctx, sqliteRows, url, 1, n, d) })
+		})
+		add(whatRawItems, func(ctx context.Context, d time.Duration) (measured, error) { return rawItems(ctx, dir, n, d) })
+		if b.postgres != "" || os.Getenv("PGHOST") != "" {
+			add(whatPostgresItems, func(ctx context.Context, d time.Duration) (measured, error) {
+				return rowItems(ctx, postgresRows, b.postgres, n, n, d)
+			})
+		}
+		if b.redis == "" {
+			continue
+		}
+		for _, sync := range []string{redisAlways, redisEverySecond} {
+			for what, life := range redisLives {
+				add(what+sync, func(ctx context.Context, d time.Duration) (measured, error) {
+					return redisItems(ctx, b.redis, sync, n, d, life)
+				})
+			}
+		}
+	}
+	return append(steps,
+		one(whatStarted, 1, func(ctx context.Context, d time.Duration) (measured, error) { return ackToStart(ctx, dir, d) }),
+		step{whatStartedBeside, func(ctx context.Context, d time.Duration) ([]measured, error) {
+			return ackToStartBeside(ctx, dir, d)
+		}})
+}
+
+// itemLife has what a worker does with an item. A worker claims whichever item is its turn,
+// and finishes what it claimed last.
+type itemLife struct {
+	enqueue, claim, finish func(ctx context.Context, worker int) error
+}
+
+// lives has workers put in, claim and finish items for as long as d. As many are put in as
+// are claimed, so that nobody waits for ever.
+func lives(ctx context.Context, workers int, d time.Duration, life itemLife) (measured, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	parts := []part{{What: "enqueue"}, {What: "claim"}, {What: "finish"}}
+	spent := make([][]int64, len(parts))
+	var failed error // the first: those after it are that the others were stopped
+	m, err := produce(ctx, workers, d, func(ctx context.Context, w int) error {
+		var took [3]int64
+		for n, f := range []func(context.Context, int) error{life.enqueue, life.claim, life.finish} {
+			before := time.Now()
+			if err := f(ctx, w); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if failed == nil {
+					failed = fmt.Errorf("%s: %w", parts[n].What, err)
+				}
+				cancel()
+				return failed
+			}
+			took[n] = time.Since(before).Microseconds()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for n := range took {
+			spent[n] = append(spent[n], took[n])
+		}
+		return nil
+	})
+	if err != nil || len(spent[0]) == 0 {
+		return m, err
+	}
+	for n := range parts {
+		q := quantiles(spent[n], d)
+		parts[n].P50, parts[n].P99, parts[n].P999 = q.P50, q.P99, q.P999
+	}
+	m.Parts = parts
+	return m, nil
+}
+
+// tallyItems measures a queue of a store as programs open it.
+func tallyItems(ctx context.Context, dir string, workers int, d time.Duration) (m measured, err error) {
+	err = withViews(ctx, dir, func(st *tally.Store, _ string) error {
+		q, claims := tavern.QueueOf(st, benchKind), make([]*tavern.Claim, workers)
+		if err := q.Create(ctx, tavern.QueueSettings{}); err != nil {
+			return err
+		}
+		m, err = lives(ctx, workers, d, itemLife{
+			enqueue: func(ctx context.Context, _ int) error {
+				_, err := q.Enqueue(ctx, tavern.Item{Body: turnBytes})
+				return err
+			},
+			claim: func(ctx context.Context, w int) (err error) {
+				claims[w], err = q.Next(ctx, strconv.Itoa(w))
+				return err
+			},
+			finish: func(ctx context.Context, w int) error { return claims[w].Finish(ctx, itemResult) },
+		})
+		return err
+	})
+	return m, err
+}
+
+// itemResult is what comes of an item.
+var itemResult = []byte(`"done"`)
+
+// rawItems measures a stream of the server alone that is a work queue: what is acknowledged is
+// removed. Its claims are in the memory of the server.
+func rawItems(ctx context.Context, dir string, workers int, d time.Duration) (m measured, err error) {
+	err = withRaw(ctx, dir, true, func(js jetstream.JetStream) error {
+		if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "QUEUE", Subjects: []string{benchKind}, Retention: jetstream.WorkQueuePolicy}); err != nil {
+			return err
+		}
+		c, err := js.CreateConsumer(ctx, "QUEUE", jetstream.ConsumerConfig{Durable: "workers", AckPolicy: jetstream.AckExplicitPolicy, AckWait: itemLease, MaxAckPending: -1})
+		if err != nil {
+			return err
+		}
+		claims := make([]jetstream.Msg, workers)
+		m, err = lives(ctx, workers, d, itemLife{
+			enqueue: func(ctx context.Context, _ int) error {
+				_, err := js.Publish(ctx, benchKind, turnBytes)
+				return err
+			},
+			claim:  func(ctx context.Context, w int) (err error) { claims[w], err = c.Next(jetstream.FetchContext(ctx)); return err },
+			finish: func(ctx context.Context, w int) error { return claims[w].DoubleAck(ctx) },
+		})
+		return err
+	})
+	return m, err
+}
+
+// itemLease is how long a claim of a peer lasts, as long as one of a queue by default.
+const itemLease = 2 * time.Minute

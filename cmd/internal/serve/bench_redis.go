@@ -1,0 +1,184 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Names of what is measured of a Redis server, and how it syncs its file then.
+const (
+	whatStreams      = "Redis stream, appendfsync "
+	whatLists        = "Redis list, appendfsync "
+	redisAlways      = "always"
+	redisEverySecond = "everysec"
+)
+
+// redisLives are the ways to keep a queue in a Redis server, in keys that begin with a name.
+var redisLives = map[string]func(ctx context.Context, conns []*redisConn, key string) (itemLife, error){
+	whatStreams: streamLife, whatLists: listLife,
+}
+
+// redisItems measures a Redis server that syncs as it is told, with a connection for each
+// worker. What the server had for settings is put back, and the keys are removed.
+func redisItems(ctx context.Context, url, sync string, workers int, d time.Duration, life func(context.Context, []*redisConn, string) (itemLife, error)) (m measured, err error) {
+	var conns []*redisConn
+	defer func() {
+		for _, c := range conns {
+			c.conn.Close() // nothing is under way any more
+		}
+	}()
+	for range workers + 1 {
+		c, err := dialRedis(ctx, url)
+		if err != nil {
+			return m, err
+		}
+		conns = append(conns, c)
+	}
+	admin := conns[workers]
+	restore, err := persist(ctx, admin, sync)
+	defer func() { err = errors.Join(err, restore(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return m, err
+	}
+	key := fmt.Sprintf("tally_bench:%d", time.Now().UnixNano())
+	defer func() {
+		_, gone := admin.do(context.WithoutCancel(ctx), "DEL", key, key+":claimed")
+		err = errors.Join(err, gone)
+	}()
+	l, err := life(ctx, conns[:workers], key)
+	if err != nil {
+		return m, err
+	}
+	return lives(ctx, workers, d, l)
+}
+
+// persist has a server write what it is told to a file, and sync that. restore, which is never
+// nil, puts back what was changed.
+func persist(ctx context.Context, c *redisConn, sync string) (restore func(context.Context) error, err error) {
+	var undo [][]string
+	restore = func(ctx context.Context) error {
+		var errs []error
+		for n := len(undo) - 1; n >= 0; n-- {
+			_, err := c.do(ctx, undo[n]...)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	for _, want := range [][2]string{{"appendonly", "yes"}, {"appendfsync", sync}} {
+		reply, err := c.do(ctx, "CONFIG", "GET", want[0])
+		if err != nil {
+			return restore, err
+		}
+		pair, ok := reply.([]any)
+		if !ok || len(pair) != 2 {
+			return restore, fmt.Errorf("the server does not say what its %s is", want[0])
+		}
+		if pair[1] == want[1] {
+			continue
+		}
+		if _, err := c.do(ctx, "CONFIG", "SET", want[0], want[1]); err != nil {
+			return restore, fmt.Errorf("set %s: %w", want[0], err)
+		}
+		undo = append(undo, []string{"CONFIG", "SET", want[0], fmt.Sprint(pair[1])})
+	}
+	return restore, written(ctx, c)
+}
+
+// written waits until a server has written its file anew, which it does when it begins to
+// have one.
+func written(ctx context.Context, c *redisConn) error {
+	for {
+		reply, err := c.do(ctx, "INFO", "persistence")
+		if err != nil {
+			return err
+		}
+		info := strings.Fields(fmt.Sprint(reply))
+		if slices.Contains(info, "aof_enabled:1") && slices.Contains(info, "aof_rewrite_in_progress:0") && slices.Contains(info, "aof_rewrite_scheduled:0") {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// streamLife keeps items in a stream with a group of consumers.
+func streamLife(ctx context.Context, conns []*redisConn, key string) (itemLife, error) {
+	const group = "workers"
+	if _, err := conns[0].do(ctx, "XGROUP", "CREATE", key, group, "0", "MKSTREAM"); err != nil {
+		return itemLife{}, err
+	}
+	claims, body := make([]string, len(conns)), string(turnBytes)
+	return itemLife{
+		enqueue: func(ctx context.Context, w int) error {
+			_, err := conns[w].do(ctx, "XADD", key, "*", "body", body)
+			return err
+		},
+		claim: func(ctx context.Context, w int) error {
+			reply, err := conns[w].do(ctx, "XREADGROUP", "GROUP", group, strconv.Itoa(w), "COUNT", "1", "BLOCK", "0", "STREAMS", key, ">")
+			if err != nil {
+				return err
+			}
+			claims[w], err = firstEntry(reply)
+			return err
+		},
+		finish: func(ctx context.Context, w int) error {
+			return wantOne(conns[w].do(ctx, "XACK", key, group, claims[w]))
+		},
+	}, nil
+}
+
+// firstEntry returns the id of the first entry of the first stream that was read.
+func firstEntry(reply any) (id string, err error) {
+	at := reply
+	for _, n := range []int{0, 1, 0, 0} { // of streams the first, of that not the key but the entries, of these the first, of that the id
+		list, _ := at.([]any)
+		if len(list) <= n {
+			return "", fmt.Errorf("the server read %v", reply)
+		}
+		at = list[n]
+	}
+	return fmt.Sprint(at), nil
+}
+
+// listLife keeps items in a list, and those that are claimed in a second one.
+func listLife(_ context.Context, conns []*redisConn, key string) (itemLife, error) {
+	claims, claimed := make([]string, len(conns)), key+":claimed"
+	var made atomic.Int64
+	return itemLife{
+		enqueue: func(ctx context.Context, w int) error {
+			_, err := conns[w].do(ctx, "LPUSH", key, fmt.Sprintf("%0*d", benchTurn, made.Add(1))) // none is like another one
+			return err
+		},
+		claim: func(ctx context.Context, w int) error {
+			reply, err := conns[w].do(ctx, "BLMOVE", key, claimed, "RIGHT", "LEFT", "0")
+			if err != nil {
+				return err
+			}
+			var ok bool
+			if claims[w], ok = reply.(string); !ok {
+				return fmt.Errorf("the server moved %v", reply)
+			}
+			return nil
+		},
+		finish: func(ctx context.Context, w int) error {
+			return wantOne(conns[w].do(ctx, "LREM", claimed, "1", claims[w]))
+		},
+	}, nil
+}
+
+// wantOne checks that an answer is 1: of an item that was still claimed.
+func wantOne(reply any, err error) error {
+	if err == nil && reply != int64(1) {
+		err = fmt.Errorf("%v items were finished", reply)
+	}
+	return err
+}

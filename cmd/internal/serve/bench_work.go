@@ -1,0 +1,199 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// Names of what is measured of tally work.
+const (
+	whatStarted       = "from ack to process"
+	whatStartedBeside = "from ack to process, beside sessions"
+	whatSessions      = "turns of 1,000 sessions, one a second each"
+)
+
+// otherSessions have a turn a second each while it is measured what others have of that.
+const otherSessions = 1000
+
+// ackToStart measures how long after its acknowledgement a process runs for an item, started
+// by an idle tally work. It is a shell, which says so on its standard error.
+func ackToStart(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
+	err = withViews(ctx, dir, func(st *tally.Store, store string) error {
+		m, err = startsOf(ctx, st, store, d)
+		return err
+	})
+	return m, err
+}
+
+// ackToStartBeside measures the same while other sessions have turns.
+func ackToStartBeside(ctx context.Context, dir string, d time.Duration) (found []measured, err error) {
+	err = withViews(ctx, dir, func(st *tally.Store, store string) error {
+		busy, stop := context.WithCancel(ctx)
+		defer stop()
+		var running sync.WaitGroup
+		var beside measured
+		var failed error
+		running.Go(func() { beside, failed = sessionTurns(busy, st) })
+		started, err := startsOf(ctx, st, store, d)
+		stop()
+		running.Wait()
+		started.What, started.Producers = whatStartedBeside, 1
+		beside.What, beside.Producers = whatSessions, otherSessions
+		found = []measured{started, beside}
+		return errors.Join(err, failed)
+	})
+	return found, err
+}
+
+// sessionTurns has other sessions be written to until ctx is done.
+func sessionTurns(ctx context.Context, st *tally.Store) (measured, error) {
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var all []int64
+	var failed error
+	began := time.Now()
+	for n := range otherSessions {
+		running.Go(func() {
+			own, err := turnsOf(ctx, st, n)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, own...)
+			failed = errors.Join(failed, err)
+		})
+	}
+	running.Wait()
+	if failed != nil || len(all) == 0 {
+		return measured{}, failed
+	}
+	return quantiles(all, time.Since(began)), nil
+}
+
+// turnsOf appends a turn a second to a session. The sessions begin one after the other.
+func turnsOf(ctx context.Context, st *tally.Store, n int) (took []int64, err error) {
+	next := time.NewTimer(time.Duration(n) * time.Second / otherSessions)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return took, nil
+		case <-next.C:
+		}
+		next.Reset(time.Second)
+		before := time.Now()
+		if _, err := st.Session(fmt.Sprint("beside-", n)).AppendTurns(ctx, events.MainThread, turnBytes); err != nil {
+			if ctx.Err() != nil {
+				err = nil // it was told to end
+			}
+			return took, err
+		}
+		took = append(took, time.Since(before).Microseconds())
+	}
+}
+
+// startsOf puts items in, each when the one before it is done, and measures how long it takes
+// until a process has begun.
+func startsOf(ctx context.Context, st *tally.Store, store string, d time.Duration) (measured, error) {
+	w, err := startWork(ctx, store)
+	if err != nil {
+		return measured{}, err
+	}
+	var waits []int64
+	q := tavern.QueueOf(st, benchKind)
+	for began := time.Now(); err == nil && ctx.Err() == nil && (time.Since(began) < d || len(waits) == 0); {
+		var took time.Duration
+		if took, err = w.start(ctx, q); err == nil {
+			waits = append(waits, took.Microseconds())
+		}
+	}
+	if err := errors.Join(err, w.stop()); err != nil || len(waits) < 2 {
+		return measured{}, err
+	}
+	return quantiles(waits[1:], d), nil // before the first item the worker had to find the store
+}
+
+// working is a tally work.
+type working struct {
+	cmd      *exec.Cmd
+	out, err *bufio.Reader
+	end      context.CancelFunc
+}
+
+// started is what the process says that is started for an item.
+const started = "started"
+
+// startWork starts a tally work on the queue of a store.
+func startWork(ctx context.Context, store string) (*working, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(ctx)
+	w := &working{cmd: exec.CommandContext(ctx, self, "work", "--store", store, "-o", "jsonl", benchKind, "--", "sh", "-c", "echo "+started+" >&2"), end: end}
+	w.cmd.Dir = store // where no project's file says otherwise
+	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(os.Interrupt) }
+	w.cmd.WaitDelay = 10 * time.Second
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "TALLY_") && !strings.HasPrefix(v, "NATS_") {
+			w.cmd.Env = append(w.cmd.Env, v)
+		}
+	}
+	for _, pipe := range []struct {
+		to *(*bufio.Reader)
+		of func() (io.ReadCloser, error)
+	}{{&w.out, w.cmd.StdoutPipe}, {&w.err, w.cmd.StderrPipe}} {
+		r, err := pipe.of()
+		if err != nil {
+			end()
+			return nil, err
+		}
+		*pipe.to = bufio.NewReader(r)
+	}
+	if err := w.cmd.Start(); err != nil {
+		end()
+		return nil, err
+	}
+	return w, nil
+}
+
+// start puts an item in, and returns how long after that its process ran. It waits until the
+// item is done.
+func (w *working) start(ctx context.Context, q *tavern.Queue) (time.Duration, error) {
+	if _, err := q.Enqueue(ctx, tavern.Item{Body: turnBytes}); err != nil {
+		return 0, err
+	}
+	acked := time.Now()
+	line, err := w.err.ReadString('\n')
+	took := time.Since(acked)
+	if err == nil && line != started+"\n" {
+		err = errors.New(strings.TrimSpace(line))
+	}
+	if err == nil {
+		_, err = w.out.ReadString('\n')
+	}
+	if err != nil {
+		return 0, fmt.Errorf("tally work: %w", err)
+	}
+	return took, nil
+}
+
+// stop ends the tally work. That it was interrupted is what its exit code says.
+func (w *working) stop() error {
+	w.end()
+	err := w.cmd.Wait()
+	if _, ok := errors.AsType[*exec.ExitError](err); ok || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
