@@ -69,6 +69,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/quota", "log projector events internal/durable internal/lockfile"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
+	{"internal/resp", ""},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
 	{"internal/storetest", ". embedded log log/logtest events internal/config internal/testkit"},  // for tests

@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/resp"
 )
 
 // benched is what bench prints with -o json.
@@ -74,7 +75,7 @@ own below --dir, which is removed at the end.
 The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
 		Example: app.Examples("tally bench", "tally bench --seconds 60 -o json", "tally bench --dir /srv --producers 1,16", "tally bench --documents --producers 1,16,64",
 			"tally bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
 	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "how long the whole may take, about")
 	cmd.Flags().IntSliceVar(&b.producers, "producers", []int{1, 16, 64, 256}, "numbers of producers")
@@ -106,6 +107,9 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	}
 	if b.redis != "" && !b.queue {
 		return cli.Usagef("--redis goes with --queue")
+	}
+	if _, err := resp.Parse(b.redis); b.redis != "" && err != nil {
+		return cli.Usagef("--redis: %w", err)
 	}
 	app.CollectLess() // as serve does
 	dir, err := os.MkdirTemp(b.dir, ".tally-bench-")

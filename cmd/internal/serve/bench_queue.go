@@ -153,7 +153,10 @@ func rawItems(ctx context.Context, dir string, workers int, d time.Duration) (m 
 				_, err := js.Publish(ctx, benchKind, turnBytes)
 				return err
 			},
-			claim:  func(ctx context.Context, w int) (err error) { claims[w], err = c.Next(jetstream.FetchContext(ctx)); return err },
+			claim: func(ctx context.Context, w int) (err error) {
+				claims[w], err = c.Next(jetstream.FetchContext(ctx))
+				return err
+			},
 			finish: func(ctx context.Context, w int) error { return claims[w].DoubleAck(ctx) },
 		})
 		return err

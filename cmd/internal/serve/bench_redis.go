@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/tallylog/tally/internal/resp"
 )
 
 // Names of what is measured of a Redis server, and how it syncs its file then.
@@ -20,21 +22,21 @@ const (
 )
 
 // redisLives are the ways to keep a queue in a Redis server, in keys that begin with a name.
-var redisLives = map[string]func(ctx context.Context, conns []*redisConn, key string) (itemLife, error){
+var redisLives = map[string]func(ctx context.Context, conns []*resp.Conn, key string) (itemLife, error){
 	whatStreams: streamLife, whatLists: listLife,
 }
 
 // redisItems measures a Redis server that syncs as it is told, with a connection for each
 // worker. What the server had for settings is put back, and the keys are removed.
-func redisItems(ctx context.Context, url, sync string, workers int, d time.Duration, life func(context.Context, []*redisConn, string) (itemLife, error)) (m measured, err error) {
-	var conns []*redisConn
+func redisItems(ctx context.Context, url, sync string, workers int, d time.Duration, life func(context.Context, []*resp.Conn, string) (itemLife, error)) (m measured, err error) {
+	var conns []*resp.Conn
 	defer func() {
 		for _, c := range conns {
-			c.conn.Close() // nothing is under way any more
+			c.Close() // nothing is under way any more
 		}
 	}()
 	for range workers + 1 {
-		c, err := dialRedis(ctx, url)
+		c, err := resp.Dial(ctx, url)
 		if err != nil {
 			return m, err
 		}
@@ -48,7 +50,7 @@ func redisItems(ctx context.Context, url, sync string, workers int, d time.Durat
 	}
 	key := fmt.Sprintf("tally_bench:%d", time.Now().UnixNano())
 	defer func() {
-		_, gone := admin.do(context.WithoutCancel(ctx), "DEL", key, key+":claimed")
+		_, gone := admin.Do(context.WithoutCancel(ctx), "DEL", key, key+":claimed")
 		err = errors.Join(err, gone)
 	}()
 	l, err := life(ctx, conns[:workers], key)
@@ -60,18 +62,18 @@ func redisItems(ctx context.Context, url, sync string, workers int, d time.Durat
 
 // persist has a server write what it is told to a file, and sync that. restore, which is never
 // nil, puts back what was changed.
-func persist(ctx context.Context, c *redisConn, sync string) (restore func(context.Context) error, err error) {
+func persist(ctx context.Context, c *resp.Conn, sync string) (restore func(context.Context) error, err error) {
 	var undo [][]string
 	restore = func(ctx context.Context) error {
 		var errs []error
 		for n := len(undo) - 1; n >= 0; n-- {
-			_, err := c.do(ctx, undo[n]...)
+			_, err := c.Do(ctx, undo[n]...)
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	}
 	for _, want := range [][2]string{{"appendonly", "yes"}, {"appendfsync", sync}} {
-		reply, err := c.do(ctx, "CONFIG", "GET", want[0])
+		reply, err := c.Do(ctx, "CONFIG", "GET", want[0])
 		if err != nil {
 			return restore, err
 		}
@@ -82,7 +84,7 @@ func persist(ctx context.Context, c *redisConn, sync string) (restore func(conte
 		if pair[1] == want[1] {
 			continue
 		}
-		if _, err := c.do(ctx, "CONFIG", "SET", want[0], want[1]); err != nil {
+		if _, err := c.Do(ctx, "CONFIG", "SET", want[0], want[1]); err != nil {
 			return restore, fmt.Errorf("set %s: %w", want[0], err)
 		}
 		undo = append(undo, []string{"CONFIG", "SET", want[0], fmt.Sprint(pair[1])})
@@ -92,9 +94,9 @@ func persist(ctx context.Context, c *redisConn, sync string) (restore func(conte
 
 // written waits until a server has written its file anew, which it does when it begins to
 // have one.
-func written(ctx context.Context, c *redisConn) error {
+func written(ctx context.Context, c *resp.Conn) error {
 	for {
-		reply, err := c.do(ctx, "INFO", "persistence")
+		reply, err := c.Do(ctx, "INFO", "persistence")
 		if err != nil {
 			return err
 		}
@@ -111,19 +113,19 @@ func written(ctx context.Context, c *redisConn) error {
 }
 
 // streamLife keeps items in a stream with a group of consumers.
-func streamLife(ctx context.Context, conns []*redisConn, key string) (itemLife, error) {
+func streamLife(ctx context.Context, conns []*resp.Conn, key string) (itemLife, error) {
 	const group = "workers"
-	if _, err := conns[0].do(ctx, "XGROUP", "CREATE", key, group, "0", "MKSTREAM"); err != nil {
+	if _, err := conns[0].Do(ctx, "XGROUP", "CREATE", key, group, "0", "MKSTREAM"); err != nil {
 		return itemLife{}, err
 	}
 	claims, body := make([]string, len(conns)), string(turnBytes)
 	return itemLife{
 		enqueue: func(ctx context.Context, w int) error {
-			_, err := conns[w].do(ctx, "XADD", key, "*", "body", body)
+			_, err := conns[w].Do(ctx, "XADD", key, "*", "body", body)
 			return err
 		},
 		claim: func(ctx context.Context, w int) error {
-			reply, err := conns[w].do(ctx, "XREADGROUP", "GROUP", group, strconv.Itoa(w), "COUNT", "1", "BLOCK", "0", "STREAMS", key, ">")
+			reply, err := conns[w].Do(ctx, "XREADGROUP", "GROUP", group, strconv.Itoa(w), "COUNT", "1", "BLOCK", "0", "STREAMS", key, ">")
 			if err != nil {
 				return err
 			}
@@ -131,7 +133,7 @@ func streamLife(ctx context.Context, conns []*redisConn, key string) (itemLife, 
 			return err
 		},
 		finish: func(ctx context.Context, w int) error {
-			return wantOne(conns[w].do(ctx, "XACK", key, group, claims[w]))
+			return wantOne(conns[w].Do(ctx, "XACK", key, group, claims[w]))
 		},
 	}, nil
 }
@@ -150,16 +152,16 @@ func firstEntry(reply any) (id string, err error) {
 }
 
 // listLife keeps items in a list, and those that are claimed in a second one.
-func listLife(_ context.Context, conns []*redisConn, key string) (itemLife, error) {
+func listLife(_ context.Context, conns []*resp.Conn, key string) (itemLife, error) {
 	claims, claimed := make([]string, len(conns)), key+":claimed"
 	var made atomic.Int64
 	return itemLife{
 		enqueue: func(ctx context.Context, w int) error {
-			_, err := conns[w].do(ctx, "LPUSH", key, fmt.Sprintf("%0*d", benchTurn, made.Add(1))) // none is like another one
+			_, err := conns[w].Do(ctx, "LPUSH", key, fmt.Sprintf("%0*d", benchTurn, made.Add(1))) // none is like another one
 			return err
 		},
 		claim: func(ctx context.Context, w int) error {
-			reply, err := conns[w].do(ctx, "BLMOVE", key, claimed, "RIGHT", "LEFT", "0")
+			reply, err := conns[w].Do(ctx, "BLMOVE", key, claimed, "RIGHT", "LEFT", "0")
 			if err != nil {
 				return err
 			}
@@ -170,7 +172,7 @@ func listLife(_ context.Context, conns []*redisConn, key string) (itemLife, erro
 			return nil
 		},
 		finish: func(ctx context.Context, w int) error {
-			return wantOne(conns[w].do(ctx, "LREM", claimed, "1", claims[w]))
+			return wantOne(conns[w].Do(ctx, "LREM", claimed, "1", claims[w]))
 		},
 	}, nil
 }

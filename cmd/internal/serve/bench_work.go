@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -105,6 +106,12 @@ func turnsOf(ctx context.Context, st *tally.Store, n int) (took []int64, err err
 // startsOf puts items in, each when the one before it is done, and measures how long it takes
 // until a process has begun.
 func startsOf(ctx context.Context, st *tally.Store, store string, d time.Duration) (measured, error) {
+	store, err := filepath.Abs(store)
+	if err != nil {
+		return measured{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d+startLimit)
+	defer cancel()
 	w, err := startWork(ctx, store)
 	if err != nil {
 		return measured{}, err
@@ -122,6 +129,9 @@ func startsOf(ctx context.Context, st *tally.Store, store string, d time.Duratio
 	}
 	return quantiles(waits[1:], d), nil // before the first item the worker had to find the store
 }
+
+// startLimit is how long it may take until an item that was put in is done.
+const startLimit = 30 * time.Second
 
 // working is a tally work.
 type working struct {
