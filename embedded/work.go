@@ -95,15 +95,6 @@ func (v *workView) Due(ctx context.Context, what string, upto time.Time, limit i
 	return list, err
 }
 
-// Next implements tend.Work.
-func (v *workView) Next(ctx context.Context, what string) (at time.Time, ok bool, err error) {
-	err = v.read(ctx, func(r catalog.WorkReader) (err error) {
-		at, ok, err = r.Next(ctx, what)
-		return err
-	})
-	return at, ok, err
-}
-
 // Cursor implements tend.Work.
 func (v *workView) Cursor(ctx context.Context) (at events.Offset, err error) {
 	err = v.read(ctx, func(r catalog.WorkReader) (err error) {

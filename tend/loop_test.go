@@ -68,8 +68,7 @@ func (l list) Due(_ context.Context, what string, upto time.Time, limit int) (fo
 	return found, nil
 }
 
-func (l list) Next(context.Context, string) (time.Time, bool, error) { return time.Time{}, false, nil }
-func (l list) Cursor(context.Context) (events.Offset, error)         { return 0, nil }
+func (l list) Cursor(context.Context) (events.Offset, error) { return 0, nil }
 
 // scripted is a daemon that notes when it looked, and does what it is told.
 type scripted struct {

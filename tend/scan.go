@@ -64,15 +64,6 @@ func (s *Scan) Cursor(ctx context.Context) (events.Offset, error) {
 	return s.at, err
 }
 
-// Next implements Work.
-func (s *Scan) Next(ctx context.Context, what string) (time.Time, bool, error) {
-	list, err := s.Due(ctx, what, never, 1)
-	if err != nil || len(list) == 0 {
-		return time.Time{}, false, err
-	}
-	return list[0].At, true, nil
-}
-
 // Due implements Work.
 func (s *Scan) Due(ctx context.Context, what string, upto time.Time, limit int) (list []Due, err error) {
 	s.mu.Lock()

@@ -16,8 +16,6 @@ type Due = projector.Due
 type Work interface {
 	// Due lists what is due by a time, the earliest first, at most limit.
 	Due(ctx context.Context, what string, upto time.Time, limit int) ([]Due, error)
-	// Next returns when the next one of a sort is due, or was; false: none is.
-	Next(ctx context.Context, what string) (time.Time, bool, error)
 	// Cursor is the offset up to which the log is in it.
 	Cursor(ctx context.Context) (events.Offset, error)
 }

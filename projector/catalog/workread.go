@@ -64,14 +64,6 @@ func (r WorkReader) dues(rows *sql.Rows, err error, what string) (list []project
 	return list, r.wrap(err)
 }
 
-// Next returns the earliest time at which something is due, which may have passed; false if
-// nothing is.
-func (r WorkReader) Next(ctx context.Context, what string) (time.Time, bool, error) {
-	var at sql.NullInt64
-	err := r.db.QueryRowContext(ctx, "SELECT min(at) FROM due WHERE what=?", what).Scan(&at)
-	return time.UnixMilli(at.Int64), at.Valid, r.wrap(err)
-}
-
 // Orphan is what belongs to somebody who is gone.
 type Orphan struct {
 	Subject events.Subject // a document, a flow, or the session of an item that is a changeset
