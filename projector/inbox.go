@@ -120,7 +120,7 @@ func InboxFieldsOf(f Fact) (said InboxFields) {
 	}
 	if raw, ok := p.Set.Get("handover"); ok {
 		said.HandOver = new(HandOver)
-		if rawjson.Unmarshal(raw, said.HandOver) != nil {
+		if rawjson.Unmarshal(raw, said.HandOver) != nil || said.HandOver.At > events.MaxOffset {
 			*said.HandOver = HandOver{}
 		}
 	}
