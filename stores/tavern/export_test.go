@@ -19,3 +19,6 @@ func ContestQueues(often int) {
 		b.mu.Unlock()
 	}
 }
+
+// WaitFor is how long who has nothing to hand out waits for a time.
+var WaitFor = waitFor

@@ -171,6 +171,22 @@ func TestHostileEvents(t *testing.T) {
 	})
 }
 
+// Nobody waits in vain for what is due in a million years, and nobody looks for it all the time.
+func TestHostileWait(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		at       time.Time
+		from, to time.Duration
+	}{
+		{now.Add(-time.Hour), 0, time.Millisecond}, {time.UnixMilli(math.MinInt64), 0, time.Millisecond}, {now.Add(time.Second), time.Second, time.Second + time.Millisecond},
+		{time.UnixMilli(math.MaxInt64), time.Hour, 366 * 24 * time.Hour}, {time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Hour, 366 * 24 * time.Hour},
+	} {
+		if wait := tavern.WaitFor(c.at, now); wait < c.from || wait > c.to {
+			t.Errorf("until %v it waits %v", c.at, wait)
+		}
+	}
+}
+
 // hostileReads asks for everything.
 func hostileReads(ctx context.Context, t *testing.T, st *tally.Store, me string, q *tavern.Queue, in *tavern.Inbox) {
 	t.Helper()

@@ -385,12 +385,18 @@ func (b *board) arm() {
 	if first == nil {
 		return
 	}
-	wait := max(0, time.UnixMilli(first.due).Sub(b.nowLocked())) + time.Millisecond
+	wait := waitFor(time.UnixMilli(first.due), b.nowLocked())
 	if b.timer == nil {
 		b.timer = time.AfterFunc(wait, b.ring)
 		return
 	}
 	b.timer.Reset(wait)
+}
+
+// waitFor is how long to wait for a time, at most a day: a lease may be said to be over in
+// more years than a duration has.
+func waitFor(at, now time.Time) time.Duration {
+	return min(max(0, at.Sub(now)), 24*time.Hour) + time.Millisecond
 }
 
 // ring is when something is due.
