@@ -135,6 +135,9 @@ func statusOf(list []tend.Status) []DaemonStatus {
 	said := make([]DaemonStatus, len(list))
 	for i, s := range list {
 		said[i] = DaemonStatus{Daemon: s.Name, Waits: s.Waits(), Next: s.Next, What: s.Last.What, At: s.LastAt, Made: s.Made, Refused: s.Refused, Errors: s.Errors, Error: s.Error, Warning: s.Warning}
+		if s.Next.Year() > 9999 { // as a lease may say that somebody wrote by hand: JSON has no such time
+			said[i].Next = time.Time{}
+		}
 		if !s.LastAt.IsZero() {
 			said[i].Subject = s.Last.Subject.String()
 		}
