@@ -27,7 +27,9 @@ type world struct {
 	others   chan time.Time // records of which nothing comes, by when they were recorded
 }
 
-func newWorld() *world { return &world{born: time.Now(), appended: make(chan events.Offset), others: make(chan time.Time)} }
+func newWorld() *world {
+	return &world{born: time.Now(), appended: make(chan events.Offset), others: make(chan time.Time)}
+}
 
 func (w *world) now(context.Context) (time.Time, error) {
 	return begin.Add(time.Since(w.born)).Add(-w.behind), nil
