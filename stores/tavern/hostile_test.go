@@ -281,7 +281,7 @@ func hostileView(ctx context.Context, t *testing.T, st *tally.Store, dir, me str
 	if heads["inbox/"+me] == 0 || heads["queue/hostile"] == 0 || heads["agent/"+me] == 0 {
 		t.Errorf("the view knows %v", heads)
 	}
-	for _, what := range []string{projector.DueQueue, projector.DueOverdue, projector.DueGone, projector.DueHandover, projector.DueFlow, projector.DueAgentLease, projector.DueAgentEnded, projector.DueAgentArchived, projector.DueChangeset, projector.DueOrphan} {
+	for _, what := range []string{projector.DueQueue, projector.DueOverdue, projector.DueGone, projector.DueHandover, projector.DueFlow, projector.DueAgentLease, projector.DueAgentEnded, projector.DueAgentArchived, projector.DueOrphan} {
 		if _, err := r.Due(ctx, what, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), 100); err != nil {
 			t.Errorf("the view, due %s: %v", what, err)
 		}
