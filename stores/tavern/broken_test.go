@@ -20,7 +20,7 @@ func TestBroken(t *testing.T) {
 	}
 	for law, how := range map[string]string{
 		"TestAgentCutOff": "apart", "TestQueueFencing": "blind", "TestQueueLaw": "forgetful", "TestRestart": "forgetful", "TestPersonalModel": "collide",
-		"TestFlowOneStepOnce": "flow blind", "TestFlowLaw": "flow newest", "TestInboxCursorLaw": "inbox forgets", "TestInboxOnceLaw": "inbox random",
+		"TestFlowOneStepOnce": "flow blind", "TestFlowLaw": "flow newest", "TestInboxCursorLaw": "inbox forgets", "TestInboxOnceLaw": "inbox random", "TestDaemonsLaw": "daemons blind",
 	} {
 		t.Run(law+" "+how, func(t *testing.T) {
 			t.Parallel()

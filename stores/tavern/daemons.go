@@ -117,6 +117,22 @@ func (d *daemon) Look(ctx context.Context, work tend.Work, now time.Time) (res t
 	return res, nil
 }
 
+// guarded are the parts of a decision as they are appended.
+func (v verdict) guarded() []log.Part {
+	if !isBroken("daemons blind") {
+		return v.parts
+	}
+	blind := make([]log.Part, len(v.parts)) // whatever happened meanwhile, under ids that say nothing
+	for i, p := range v.parts {
+		blind[i] = log.Part{Subject: p.Subject, Expect: log.Since(1<<62, events.TypeUnitAppended)}
+		for _, e := range p.Events {
+			e.ID = ""
+			blind[i].Events = append(blind[i].Events, e)
+		}
+	}
+	return blind
+}
+
 // maxVerdicts bounds how often is decided anew because a subject has moved on meanwhile.
 const maxVerdicts = 8
 
@@ -171,7 +187,7 @@ func (d *daemon) make(ctx context.Context, v verdict) (bool, error) {
 	if len(v.parts) == 0 {
 		return false, nil
 	}
-	acks, err := d.st.AppendAll(ctx, daemonParts(v.parts)...)
+	acks, err := d.st.AppendAll(ctx, v.guarded()...)
 	wrong, invalid := errors.AsType[*events.InvalidError](err)
 	switch {
 	case errors.Is(err, log.ErrConflict), invalid && wrong.Field == "id":

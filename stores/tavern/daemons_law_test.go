@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
@@ -314,15 +312,5 @@ func (w *daemonWorld) checkLiving(rt *rapid.T, t *testing.T) {
 		if err == nil && s.Outcome() == tavern.OutcomeOrphaned && alive[strings.TrimPrefix(s.Run.Owner, "agent/")] {
 			rt.Fatalf("flow %s of %s was stopped", s.ID, s.Run.Owner)
 		}
-	}
-}
-
-// The law notices what it is for: daemons that do not guard what they append fail it.
-func TestDaemonsBrokenBuild(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the build is not
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", "tally_daemons_blind", "-run", "^TestDaemonsLaw$", ".").CombinedOutput()
-	if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: TestDaemonsLaw") {
-		t.Errorf("a build without guards passes: %v\n%s", err, out)
 	}
 }
