@@ -48,11 +48,15 @@ func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while ti
 		return Lease{}, &events.InvalidError{Field: "while", Reason: fmt.Sprintf("%v is no time at all", while)}
 	}
 	var l Lease
-	err := d.change(ctx, kind, id, func(now time.Time, have Lease) (*Lease, error) {
+	from, err := d.st.LeaseTime(ctx)
+	if err != nil {
+		return l, err
+	}
+	err = d.change(ctx, kind, id, func(have Lease) (*Lease, error) {
 		if have.Holder != "" && have.Holder != holder {
 			return nil, &LeaseError{events.Document(d.st.config.Namespace, kind, id), have}
 		}
-		l = Lease{holder, now.Add(while)}
+		l = Lease{holder, from.Add(while)}
 		return &l, nil
 	})
 	return l, err
@@ -61,7 +65,7 @@ func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while ti
 // Release gives a lease back. If somebody else has it, the error is *LeaseError; if
 // nobody has, nothing is to be done.
 func (d *Documents) Release(ctx context.Context, kind, id, holder string) error {
-	return d.change(ctx, kind, id, func(_ time.Time, have Lease) (*Lease, error) {
+	return d.change(ctx, kind, id, func(have Lease) (*Lease, error) {
 		switch have.Holder {
 		case "":
 			return nil, nil
@@ -133,7 +137,7 @@ func (l Lease) payload() (*events.SessionUpdated, error) {
 }
 
 // change lets a function say what becomes of a lease; nil: it stays as it is.
-func (d *Documents) change(ctx context.Context, kind, id string, decide func(now time.Time, have Lease) (*Lease, error)) error {
+func (d *Documents) change(ctx context.Context, kind, id string, decide func(have Lease) (*Lease, error)) error {
 	sub, err := d.subject(kind, id)
 	if err != nil {
 		return err
@@ -143,11 +147,7 @@ func (d *Documents) change(ctx context.Context, kind, id string, decide func(now
 		if err != nil {
 			return nil, err
 		}
-		now, err := d.st.LogTime(ctx)
-		if err != nil {
-			return nil, err
-		}
-		next, err := decide(now, have)
+		next, err := decide(have)
 		if err != nil || next == nil {
 			return nil, err
 		}
@@ -189,4 +189,19 @@ func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	}
 	c.at, c.since = newest, time.Now()
 	return c.at, nil
+}
+
+// LeaseTime is from when on a lease lasts, or any other time that begins now: the log's time,
+// or, in a store that was at rest, what the clock shows by which the next record is dated. So a
+// lease is not over with the very record by which it is taken. Nothing is over by this time.
+func (st *Store) LeaseTime(ctx context.Context) (time.Time, error) {
+	now, err := st.LogTime(ctx)
+	if err != nil {
+		return now, err
+	}
+	clock, err := st.Log.Clock(ctx)
+	if clock.After(now) {
+		now = clock
+	}
+	return now, err
 }

@@ -154,6 +154,8 @@ type Message struct {
 // State is the extent of a log. Both are 0 when it is empty.
 type State struct {
 	First, Last events.Offset
+
+	Now time.Time // by the clock that dates messages; zero: it is not known
 }
 
 // Query selects messages for a cursor.

@@ -422,14 +422,17 @@ func rawMessage(m *jetstream.RawStreamMsg, err error) (Message, error) {
 // State implements Backend.
 func (b *jetStream) State(ctx context.Context) (State, error) {
 	info, err := b.caughtUp(ctx)
-	if err != nil || info.State.LastSeq == 0 {
+	if err != nil {
 		return State{}, err
+	}
+	if info.State.LastSeq == 0 {
+		return State{Now: info.TimeStamp}, nil
 	}
 	if b.line.Load().active().replicated {
 		b.saw(events.Offset(info.State.LastSeq))
 	}
 	first := b.line.Load().segments[0].first
-	return State{First: first, Last: max(events.Offset(info.State.LastSeq), first-1)}, nil
+	return State{First: first, Last: max(events.Offset(info.State.LastSeq), first-1), Now: info.TimeStamp}, nil
 }
 
 // Subjects implements Backend.

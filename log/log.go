@@ -367,6 +367,19 @@ func (l *Log) Head(ctx context.Context) (events.Offset, error) {
 	return st.Last, nil
 }
 
+// Clock is what the clock shows that dates records: of whoever stores them, and not of this
+// process. It is the zero time if that is not known.
+func (l *Log) Clock(ctx context.Context) (time.Time, error) {
+	if l.isClosed() {
+		return time.Time{}, l.errClosed("clock")
+	}
+	st, err := l.backend.State(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("log: clock: %w", err)
+	}
+	return st.Now, nil
+}
+
 // Durable returns the durable watermark: everything up to it survives a power cut.
 // Without a sync of its own, a log takes the server's word for it: the head.
 func (l *Log) Durable(ctx context.Context) (events.Offset, error) {

@@ -171,9 +171,9 @@ func (m *Mem) State(context.Context) (log.State, error) {
 	case m.closed:
 		return log.State{}, log.ErrUnavailable
 	case len(m.messages) == 0:
-		return log.State{}, nil
+		return log.State{Now: m.now()}, nil
 	}
-	return log.State{First: 1, Last: events.Offset(len(m.messages))}, nil
+	return log.State{First: 1, Last: events.Offset(len(m.messages)), Now: m.now()}, nil
 }
 
 // Subjects implements log.Backend.

@@ -297,8 +297,9 @@ func (a *Agent) Release(ctx context.Context, holder string) error {
 // relet gives somebody the lease for a while, or takes it from them, 0, unless somebody else
 // has it.
 func (a *Agent) relet(ctx context.Context, holder string, while time.Duration) (l tally.Lease, err error) {
-	now, err := a.st.LogTime(ctx)
-	if err != nil {
+	now, err1 := a.st.LogTime(ctx)
+	from, err2 := a.st.LeaseTime(ctx)
+	if err := errors.Join(err1, err2); err != nil {
 		return l, err
 	}
 	err = a.change(ctx, func(i *AgentInfo) (agentChange, error) {
@@ -308,7 +309,7 @@ func (a *Agent) relet(ctx context.Context, holder string, while time.Duration) (
 		case taken && i.Lease.Holder != holder:
 			return agentChange{}, &tally.LeaseError{Subject: i.subject, Lease: i.Lease}
 		case while > 0:
-			l = tally.Lease{Holder: holder, Until: now.Add(while)}
+			l = tally.Lease{Holder: holder, Until: from.Add(while)}
 			value, err = rawjson.Marshal(events.Lease{Holder: holder, Until: events.TimestampOf(l.Until)})
 		case i.Lease.Holder != holder:
 			return agentChange{}, nil

@@ -152,7 +152,7 @@ func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*
 			return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
 		}
 	}
-	c := &Claim{Item: *p.body, Attempt: p.item.Attempts + 1, Until: p.now.Add(p.queue.Settings.LeaseTime()).Truncate(time.Millisecond), q: q, run: p.item.Run}
+	c := &Claim{Item: *p.body, Attempt: p.item.Attempts + 1, Until: p.from.Add(p.queue.Settings.LeaseTime()).Truncate(time.Millisecond), q: q, run: p.item.Run}
 	c.sub = q.lifeOf(p.item.ID, p.queue.Settings.Serial)
 	e, err := events.New(q.st.Source(), c.sub, &events.RunStarted{Run: c.run, Worker: worker, Attempt: int64(c.Attempt), LeaseUntil: c.Until.UnixMilli()})
 	if err != nil {

@@ -48,7 +48,7 @@ func (c *Claim) Renew(ctx context.Context) (until time.Time, err error) {
 	}
 	lease := b.lease()
 	b.leave()
-	now, err := c.q.st.LogTime(ctx)
+	now, err := c.q.st.LeaseTime(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}

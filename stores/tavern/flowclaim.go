@@ -63,7 +63,7 @@ func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*
 
 // extend has the lease begin now.
 func (c *FlowClaim) extend(ctx context.Context) error {
-	now, err := c.flow.st.LogTime(ctx)
+	now, err := c.flow.st.LeaseTime(ctx)
 	if err == nil {
 		c.Until = now.Add(c.lease).Truncate(time.Millisecond)
 	}

@@ -36,6 +36,8 @@ type board struct {
 	at       events.Offset // folded up to here
 	newest   time.Time     // the log's time: of the newest record that was seen,
 	since    time.Time     // and when that was, by the clock that nobody sets
+	from     time.Time     // when the board began: by the clock that dates records, or the log's time if that is later,
+	begun    time.Time     // and by the clock that nobody sets
 	slots    map[string]*slot
 	ready    slotHeap
 	timed    slotHeap
@@ -151,9 +153,14 @@ func (b *board) start(ctx context.Context) error {
 	if err := b.catchUp(ctx); err != nil {
 		return err
 	}
+	from, err := b.st.LeaseTime(ctx)
+	if err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stop == nil {
+		b.from, b.begun = from, time.Now()
 		var life context.Context
 		life, b.stop = context.WithCancel(context.Background()) // until nobody uses it, or the log is closed
 		go b.follow(life, b.at)
@@ -442,7 +449,8 @@ type picked struct {
 	item  projector.QueueItem
 	queue projector.Queue
 	now   time.Time
-	body  *Item // nil: not known
+	from  time.Time // when a claim begins: now, or later if the store was at rest
+	body  *Item     // nil: not known
 }
 
 // pick takes an item for a worker, which is to say then what became of it (missed, took).
@@ -460,6 +468,9 @@ func (b *board) pick(worker string) (p picked, wait chan struct{}) {
 	i := s.item
 	b.flight[i.ID] = 0
 	p = picked{item: *i, queue: b.work.Queue, now: b.nowLocked()}
+	if p.from = b.from.Add(time.Since(b.begun)); p.from.Before(p.now) {
+		p.from = p.now
+	}
 	if it, ok := b.bodies[i.ID]; ok {
 		p.body = &it
 	}
