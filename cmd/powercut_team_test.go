@@ -30,7 +30,11 @@ func TestPowerCutOfTeams(t *testing.T) {
 	t.Run("product", func(t *testing.T) {
 		d, returned := newTeamDisk(t), make(map[string]int)
 		for i := range cuts {
-			if r := d.cut(t, teamScript{Round: i % 5, Workers: 1 + i%4}); len(r.lost)+len(r.twice) > 0 {
+			r, err := d.cut(t, teamScript{Round: i % 5, Workers: 1 + i%4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.lost)+len(r.twice) > 0 {
 				t.Fatalf("cut %d, of %d calls these are lost: %v; finished twice are %v", i, len(d.said), r.lost, r.twice)
 			}
 			if i%5 == 4 || i == cuts-1 {
@@ -54,9 +58,12 @@ func TestPowerCutOfTeams(t *testing.T) {
 		testkit.OnlySoak(t)
 		for range 5 {
 			d := newTeamDisk(t)
-			d.cut(t, teamScript{Workers: 1}) // there is a store
-			if r := d.cut(t, teamScript{Round: 1, Workers: 4, Buffered: true}); len(r.lost) > 0 {
-				t.Logf("caught: %d of %d calls that returned are gone", len(r.lost), len(d.said))
+			if _, err := d.cut(t, teamScript{Workers: 1}); err != nil { // there is a store
+				t.Fatal(err)
+			}
+			r, err := d.cut(t, teamScript{Round: 1, Workers: 4, Buffered: true})
+			if err != nil || len(r.lost) > 0 {
+				t.Logf("caught: %d of %d calls that returned are gone, %v", len(r.lost), len(d.said), err)
 				return
 			}
 		}
@@ -75,8 +82,9 @@ func newTeamDisk(t *testing.T) *teamDisk {
 	return &teamDisk{cutDisk: newDisk(t)}
 }
 
-// cut has a team work until the power goes, and looks at what is there.
-func (d *teamDisk) cut(t *testing.T, c teamScript) teamReport {
+// cut has a team work until the power goes, and looks at what is there. The error is that the
+// store cannot be read any more.
+func (d *teamDisk) cut(t *testing.T, c teamScript) (teamReport, error) {
 	t.Helper()
 	d.power(t, func(store string) {
 		c.Store = store
@@ -84,11 +92,7 @@ func (d *teamDisk) cut(t *testing.T, c teamScript) teamReport {
 	})
 	dir, unmount := mount(t, d.image)
 	defer unmount()
-	r, err := lookAtTeam(t.Context(), filepath.Join(dir, "store"), d.said)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return lookAtTeam(t.Context(), filepath.Join(dir, "store"), d.said)
 }
 
 // work has a team work, and kills the process soon after some of its calls.
