@@ -27,14 +27,22 @@ import (
 // A flow is moved by hand, by Move, or by a worker that has claimed it: then by that alone, as
 // long as it holds the claim. Who is late is refused, and nothing is written.
 type Flow struct {
-	st  *tally.Store
-	id  string
-	sub events.Subject
+	st    *tally.Store
+	id    string
+	sub   events.Subject
+	known *knownFlow // of a worker's own handle; nil: each call reads the whole flow
+}
+
+// knownFlow is what a worker that has a claim knows of its flow, so that it reads what came
+// since and not the whole flow each time.
+type knownFlow struct {
+	instance *flow.Instance
+	workflow *Workflow // that the flow was started with; nil: not read yet
 }
 
 // FlowOf returns a handle on a flow, whether it exists or not.
 func FlowOf(st *tally.Store, id string) *Flow {
-	return &Flow{st, id, events.Session(st.Namespace(), flowSession(id))}
+	return &Flow{st: st, id: id, sub: events.Session(st.Namespace(), flowSession(id))}
 }
 
 // flowSession is the id of a flow's session.

@@ -443,6 +443,27 @@ func TestFlowLarge(t *testing.T) {
 	}
 }
 
+// A worker that renews its claim again and again reads what came since, and not the whole flow.
+func TestFlowRenewed(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	flowTemplates(t, st)
+	c := need(flowStart(t, st, "suite", "long").Claim(t.Context(), "w", time.Minute))
+	renewals := func() int64 {
+		before := int64(st.Log.RecordsRead())
+		for range 50 {
+			must(t, c.Renew(t.Context()))
+		}
+		return int64(st.Log.RecordsRead()) - before
+	}
+	first, second := renewals(), renewals()
+	if second > first+first/4 {
+		t.Errorf("50 renewals read %d records, and the next 50 %d", first, second)
+	}
+	must(t, c.Move(t.Context(), "ran"))
+	must(t, c.End(t.Context(), nil))
+	flowIs(t, tavern.FlowOf(st, "long"), "ran", 2, "completed")
+}
+
 // Of several who move a flow at once each move is one step, in one order, and each is allowed
 // where it is made.
 func TestFlowRaces(t *testing.T) {

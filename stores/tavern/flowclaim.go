@@ -42,8 +42,9 @@ func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*
 	if _, err := f.Recover(ctx); err != nil {
 		return nil, err
 	}
-	c := &FlowClaim{Worker: worker, flow: f, lease: cmp.Or(lease, DefaultFlowLease)}
-	acks, err := f.change(ctx, func(s *FlowState) ([]log.Part, error) {
+	own := &Flow{st: f.st, id: f.id, sub: f.sub, known: &knownFlow{instance: flow.New(f.id)}}
+	c := &FlowClaim{Worker: worker, flow: own, lease: cmp.Or(lease, DefaultFlowLease)}
+	acks, err := own.change(ctx, func(s *FlowState) ([]log.Part, error) {
 		if err := f.allows(s, 0); err != nil && (!s.Held || s.Run.Worker != worker) {
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func (f *Flow) State(ctx context.Context) (*FlowState, error) {
 	}
 	s := &FlowState{ID: f.id, Run: i.Run, Input: i.Input, State: i.Run.State, Step: i.Step, Attempt: i.Attempt, Entered: i.Visit().At, Held: i.Held && !i.Over(),
 		Result: i.Result, EndedAt: i.EndedAt, Offset: i.Last, Damaged: i.Damaged, instance: i}
-	if s.Workflow, err = f.pinned(ctx, i.Run.Template); err != nil {
+	if s.Workflow, err = f.workflow(ctx, i.Run.Template); err != nil {
 		return nil, err
 	}
 	if st := s.state(); st != nil && st.Flow != "" {
@@ -126,13 +126,16 @@ func (f *Flow) State(ctx context.Context) (*FlowState, error) {
 	return s, nil
 }
 
-// instance folds the flow's records.
+// instance folds the flow's records, those that are not known yet.
 func (f *Flow) instance(ctx context.Context) (*flow.Instance, error) {
 	if err := f.sub.Validate(); err != nil {
 		return nil, err
 	}
 	i := flow.New(f.id)
-	for rec, err := range f.st.Log.Read(ctx, events.Range{Subject: f.sub}) {
+	if f.known != nil {
+		i = f.known.instance
+	}
+	for rec, err := range f.st.Log.Read(ctx, events.Range{Subject: f.sub, After: i.Last}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			i.Miss(damage.Offset)
 			continue
@@ -149,6 +152,18 @@ func (f *Flow) instance(ctx context.Context) (*flow.Instance, error) {
 		return nil, fmt.Errorf("%s: %w", f.sub, tally.ErrNotFound)
 	}
 	return i, nil
+}
+
+// workflow is pinned, but for what is known already.
+func (f *Flow) workflow(ctx context.Context, ref events.DocRef) (*Workflow, error) {
+	if f.known == nil || f.known.workflow == nil {
+		w, err := f.pinned(ctx, ref)
+		if f.known == nil || err != nil {
+			return w, err
+		}
+		f.known.workflow = w
+	}
+	return f.known.workflow, nil
 }
 
 // pinned returns the revision of a template that a flow was started with, nil if it is there no
