@@ -149,8 +149,11 @@ func (im *importer) boxFile(u *boxUnit, name, below string) (*foreign.File, bool
 			return f, false, nil //nolint:nilerr // it is not one
 		}
 		content, err := h.content()
-		u.head = h
-		return f, err == nil && bytes.Equal(content, f.Data) && name == path.Join(boxes[u.box].dir, flat(u.id), below), nil
+		own := err == nil && bytes.Equal(content, f.Data) && name == path.Join(boxes[u.box].dir, flat(u.id), below)
+		if own {
+			u.head = h
+		}
+		return f, own, nil
 	}
 	n := numberOf(below)
 	e, err := readTurn(below, f.Data)

@@ -71,6 +71,25 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
+// A head that nobody wrote so is kept as it is, and sets nothing: it comes out once.
+func TestForeignHead(t *testing.T) {
+	files := map[string]string{
+		"inbox/kettle/000000000001-turn.json": `{"turn":"plain"}` + "\n",
+		"inbox/kettle/inbox.json":             `{ "seen": 1, "title": "Mine" }` + "\n",
+	}
+	st := openStore(t)
+	if r := imported(t, st, folder(t, ".tavern", files), formats.ImportOptions{}); len(r.Notes) != 1 {
+		t.Errorf("%+v", r)
+	}
+	wantFiles(t, st, files)
+	if s := need(st.Session("inbox/kettle").Load(t.Context(), "")); s.Ledger.Text("title") != "" || len(s.Threads["inbox"].Turns) != 1 {
+		t.Errorf("%+v", s.Ledger)
+	}
+	if _, set := need(st.Session("inbox/kettle").Load(t.Context(), "")).Ledger.Fields.Get("cursors"); set {
+		t.Error("it has been seen")
+	}
+}
+
 // Whatever a message says: its file says it all, in another store too.
 func TestLetterLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
