@@ -101,8 +101,9 @@ type transcriptFile struct {
 }
 
 // files lists the transcripts in the folders of projects that are wanted, by name. What is no
-// regular file, such as a link to elsewhere, is none.
-func (t *Transcripts) files(root *os.Root, wanted func(key string) bool) (list []transcriptFile, err error) {
+// regular file, such as a link to elsewhere, is none. The error names the folders that cannot
+// be read.
+func (t *Transcripts) files(root *os.Root, wanted func(key string) bool) (list []transcriptFile, unread error) {
 	folders, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, err
@@ -116,7 +117,8 @@ func (t *Transcripts) files(root *os.Root, wanted func(key string) bool) (list [
 			continue
 		}
 		if err != nil {
-			return list, err
+			unread = errors.Join(unread, fmt.Errorf("transcripts: %w", err))
+			continue
 		}
 		for _, e := range entries {
 			name := path.Join(folder.Name(), e.Name())
@@ -127,7 +129,7 @@ func (t *Transcripts) files(root *os.Root, wanted func(key string) bool) (list [
 			}
 		}
 	}
-	return list, nil
+	return list, unread
 }
 
 // each calls do with each transcript of the folders that are wanted. A file that cannot be

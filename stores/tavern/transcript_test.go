@@ -226,6 +226,21 @@ func TestTranscriptsAlone(t *testing.T) {
 	})
 }
 
+// A folder that cannot be read keeps nobody from those behind it.
+func TestTranscriptFolderClosed(t *testing.T) {
+	if testkit.AsNobody(t) {
+		return
+	}
+	dir := lifeFolder(t, map[string][]string{"-a/one.jsonl": {lifeLine("/a", "user", 1, `"hi"`)}, "-b/two.jsonl": {lifeLine("/b", "user", 2, `"ho"`)}})
+	closed := filepath.Join(dir, "-a")
+	must(t, os.Chmod(closed, 0))
+	t.Cleanup(func() { must(t, os.Chmod(closed, 0o700)) })
+	list, err := tavern.TranscriptsOf(dir).Projects(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "-a") || len(list) != 1 || list[0].Path != "/b" {
+		t.Errorf("%v: %+v", err, list)
+	}
+}
+
 // lifeListing says what files are in a folder, with sizes and times.
 func lifeListing(t *testing.T, dir string) string {
 	t.Helper()
