@@ -303,13 +303,10 @@ func (l *Lifecycle) Bind(ctx context.Context, b events.Binding, reason string) e
 	return l.note(ctx, events.Fields{{Name: "binding", Value: raw}}, lifeStarted, b.ID, reason)
 }
 
-// End says that the session at the vendor's is over: nothing is bound any more.
+// End says that the session at the vendor's that is bound is over: nothing is bound any more.
 func (l *Lifecycle) End(ctx context.Context, reason string) error {
-	life, err := l.look(ctx)
-	if err != nil {
-		return err
-	}
-	return l.note(ctx, events.Fields{{Name: "binding", Value: events.Raw("null")}}, lifeEnded, life.Binding.ID, reason)
+	unbound := events.Fields{{Name: "binding", Value: events.Raw("null")}}
+	return l.noteOf(ctx, unbound, lifeEnded, reason, func(now *projector.Outline) (events.Binding, error) { return bindingOf(now.Ledger(), l.sub.ID) })
 }
 
 // Break says that what follows in the session does not know what came before: a new session
@@ -321,9 +318,17 @@ func (l *Lifecycle) Break(ctx context.Context, reason string) error {
 // note appends an entry to the session's log. What came in between does not matter: every
 // entry is kept, in order.
 func (l *Lifecycle) note(ctx context.Context, set events.Fields, event, vendorID, reason string) error {
-	p := &events.SessionUpdated{Set: set, Reason: reason, Log: &events.SessionLog{Event: event, Session: vendorID, At: events.TimestampOf(l.st.Now())}}
-	_, err := l.st.Session(l.sub.ID).Update(ctx, []string{events.TypeSessionUpdated}, func(*projector.Outline) ([]events.Payload, error) {
-		return []events.Payload{p}, nil
+	return l.noteOf(ctx, set, event, reason, func(*projector.Outline) (events.Binding, error) { return events.Binding{ID: vendorID}, nil })
+}
+
+// noteOf is note of the vendor's session that a function makes out, by the session as it is
+// when the entry is appended.
+func (l *Lifecycle) noteOf(ctx context.Context, set events.Fields, event, reason string, about func(*projector.Outline) (events.Binding, error)) error {
+	said := events.SessionLog{Event: event, At: events.TimestampOf(l.st.Now())}
+	_, err := l.st.Session(l.sub.ID).Update(ctx, []string{events.TypeSessionUpdated}, func(now *projector.Outline) ([]events.Payload, error) {
+		b, err := about(now)
+		said.Session = b.ID
+		return []events.Payload{&events.SessionUpdated{Set: set, Reason: reason, Log: &said}}, err
 	})
 	return err
 }

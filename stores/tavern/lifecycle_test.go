@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -205,6 +206,47 @@ func TestLifeTime(t *testing.T) {
 			t.Errorf("the vendor is asked all the same: %v", err)
 		}
 	})
+}
+
+// lifeBound binds a session anew as soon as anybody looks for its file.
+type lifeBound struct {
+	t  *testing.T
+	st *tally.Store
+	id string
+}
+
+func (l lifeBound) File(ctx context.Context, _ events.Binding) (string, error) {
+	must(l.t, tavern.LifecycleOf(l.st, l.id, nil).Bind(ctx, events.Binding{Vendor: "claude", ID: "third"}, ""))
+	return "", tally.ErrNotFound
+}
+
+// Whoever ends a session while it is bound anew ends the one that is bound then: the log and
+// the binding say the same.
+func TestLifeEndedWhileBound(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	for n := range 20 {
+		id := "agent/" + strings.Repeat("x", n+1)
+		l := tavern.LifecycleOf(st, id, nil)
+		must(t, l.Bind(t.Context(), events.Binding{Vendor: "claude", ID: "first"}, ""))
+		var both sync.WaitGroup
+		both.Go(func() { must(t, tavern.LifecycleOf(st, id, lifeBound{t, st, id}).End(t.Context(), "")) })
+		both.Go(func() { must(t, l.Bind(t.Context(), events.Binding{Vendor: "claude", ID: "second"}, "")) })
+		both.Wait()
+		life, bound := need(l.Life(t.Context())), ""
+		for _, e := range life.Log {
+			switch {
+			case e.Event == "started":
+				bound = e.Session
+			case e.Session != bound:
+				t.Fatalf("round %d: %q is ended while %q is bound", n, e.Session, bound)
+			default:
+				bound = ""
+			}
+		}
+		if life.Binding.ID != bound {
+			t.Fatalf("round %d: %q is bound, by the log %q", n, life.Binding.ID, bound)
+		}
+	}
 }
 
 // What is not stored, or stored without an answer, is there once.
