@@ -86,8 +86,9 @@ func (v LayerView) Subjects(ctx context.Context, kind string) iter.Seq2[log.Subj
 // agent is personal if its session or its node file is, and so are its inbox and its overlay
 // then.
 func (v LayerView) Has(ctx context.Context, sub events.Subject) (bool, error) {
-	if id := agentBehind(sub); id != "" {
-		if personal, err := v.isPersonal(ctx, events.Session(sub.Namespace, agentSessions+id), events.Document(sub.Namespace, events.KindAgent, id)); personal || err != nil {
+	id := agentBehind(sub)
+	if agent := events.Session(sub.Namespace, agentSessions+id); id != "" && agent.Validate() == nil {
+		if personal, err := v.isPersonal(ctx, agent, events.Document(sub.Namespace, events.KindAgent, id)); personal || err != nil {
 			return personal && v.Layer == LayerPersonal, err
 		}
 	}
@@ -117,16 +118,16 @@ func (v LayerView) Has(ctx context.Context, sub events.Subject) (bool, error) {
 func agentBehind(sub events.Subject) string {
 	switch {
 	case sub.Kind == events.KindAgent:
-		return sub.ID
+		return strings.ToLower(sub.ID)
 	case sub.Kind == KindOverlay:
 		id, _, _ := strings.Cut(sub.ID, "/")
-		return id
+		return strings.ToLower(id)
 	case !sub.IsSession():
 		return ""
 	}
 	for _, kind := range []string{events.KindAgent, events.KindInbox} {
 		if id, ok := strings.CutPrefix(sub.ID, kind+"/"); ok {
-			return id
+			return strings.ToLower(id)
 		}
 	}
 	return ""

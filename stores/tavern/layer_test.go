@@ -3,6 +3,7 @@ package tavern_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tallylog/tally"
@@ -44,6 +45,30 @@ func TestLayers(t *testing.T) {
 				if got := in(l); !slices.Equal(got, want) {
 					t.Errorf("%s has %q", l, got)
 				}
+			}
+		})
+		t.Run("D-66 what a personal agent wrote is personal, however its id is spelled", func(t *testing.T) {
+			need(st.Session("agent/ab").Create(ctx, events.SessionCreated{Kind: events.KindAgent, CreatedAt: "2026-08-22T10:00:00Z", Layer: "personal"}))
+			need(tavern.OverlayOf(st, "AB").Write(ctx, "x", tally.Write{Data: []byte("mine")}))
+			need(tavern.OverlayOf(st, "ab").Read(ctx, "x"))
+			need(d.Create(ctx, "overlay", "Ab/y", tally.Write{Data: []byte("mine")}))
+			for _, id := range []string{"ab/x", "Ab/y"} {
+				if in := need(tavern.LayerOnly(st, tavern.LayerProject).Has(ctx, events.Document(st.Namespace(), "overlay", id))); in {
+					t.Errorf("overlay/%s is the project's", id)
+				}
+			}
+		})
+		t.Run("an id that no agent can have hides nothing", func(t *testing.T) {
+			long := need(st.In("long"))
+			need(long.Documents().Create(ctx, "agent", strings.Repeat("x", events.MaxIDLen), tally.Write{Data: []byte("x")}))
+			need(long.Documents().Create(ctx, "doc", "y", tally.Write{Data: []byte("y")}))
+			n := 0
+			for _, err := range tavern.LayerOnly(long, tavern.LayerProject).Subjects(ctx, "") {
+				must(t, err)
+				n++
+			}
+			if n != 2 {
+				t.Errorf("the layer has %d of 2 documents", n)
 			}
 		})
 		t.Run("D-23 the project's part is exported on its own", func(t *testing.T) {

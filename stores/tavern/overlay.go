@@ -40,8 +40,10 @@ type Overlay struct {
 	agent string
 }
 
-// OverlayOf returns a handle on the overlay of an agent, by its id.
-func OverlayOf(st *tally.Store, agent string) *Overlay { return &Overlay{st, agent} }
+// OverlayOf returns a handle on the overlay of an agent, by its id, in whichever case.
+func OverlayOf(st *tally.Store, agent string) *Overlay {
+	return &Overlay{st, strings.ToLower(agent)}
+}
 
 // id is the id of the document that lies over a path.
 func (o *Overlay) id(path string) (string, error) {
