@@ -37,7 +37,7 @@ type Changeset struct {
 
 const (
 	kindChangeset = "changeset"
-	maxChanges    = 99         // documents of a transaction, and one for good measure
+	maxChanges    = 99         // documents: a transaction has 100 subjects, and one is the queue
 	overlayPrefix = "overlay." // of attributes that say what an overlay is
 )
 
@@ -74,8 +74,8 @@ func (cs Changeset) check(namespace string) error {
 			return wrong("%s is changed already", c.Document)
 		case deletes && c.Base == 0:
 			return wrong("%s was not there, and is to be deleted", c.Document)
-		case !deletes && (c.Revision == 0 || c.Overlay.Validate() != nil || c.Overlay.IsSession() || c.Overlay.Namespace != namespace):
-			return wrong("%s%v is not a revision of a document of namespace %s", c.Overlay, c.Revision, namespace)
+		case !deletes && (c.Revision == 0 || c.Overlay.Validate() != nil || c.Overlay.Kind != KindOverlay || c.Overlay.Namespace != namespace):
+			return wrong("%s%v is not a revision of an overlay of namespace %s", c.Overlay, c.Revision, namespace)
 		}
 		known[c.Document] = true
 	}
@@ -222,8 +222,8 @@ func (e *ChangesetConflictError) Is(target error) bool { return target == log.Er
 // change was made on, or nothing is written and the error is *ChangesetConflictError. If the
 // changeset went on to another worker, it is *FencedError. A document keeps its owner and
 // layer; content, media type, title, attributes and links are the overlay's, without the
-// attributes that begin with "overlay.", which say what it lies over. The same call again, after one of which the outcome is
-// not known, finds it applied.
+// attributes that begin with "overlay.", which say what it lies over. The same call again,
+// after one of which the outcome is not known, finds it applied.
 func (m *Merge) Apply(ctx context.Context) error {
 	done, err := m.finish()
 	if err != nil {

@@ -96,7 +96,8 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 	if want := []string{"good completed", "stale failed", "old stopped:expired"}; !slices.Equal(seen, want) {
 		t.Errorf("%q", seen)
 	}
-	for _, wrong := range [][]tavern.Change{nil, {{Document: k.doc("a")}}, {stale, stale}, {{Document: k.doc("a"), Base: 1, Overlay: k.doc("o")}}, {{Document: events.Session("", "s"), Base: 1}}} {
+	secret := need(st.Documents().Create(ctx, "secret", "key", tally.Write{Data: []byte("s")}))
+	for _, wrong := range [][]tavern.Change{nil, {{Document: k.doc("g"), Overlay: events.Document(st.Namespace(), "secret", "key"), Revision: secret.Offset}}, {{Document: k.doc("a")}}, {stale, stale}, {{Document: k.doc("a"), Base: 1, Overlay: k.doc("o")}}, {{Document: events.Session("", "s"), Base: 1}}} {
 		if _, invalid := errors.AsType[*events.InvalidError](changesetRefusal(k.m.Propose(ctx, tavern.Changeset{Changes: wrong}))); !invalid {
 			t.Errorf("%+v is allowed", wrong)
 		}
