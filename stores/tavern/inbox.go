@@ -2,6 +2,7 @@ package tavern
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -86,12 +87,20 @@ func (in *Inbox) exists(now inboxNow) error {
 // it goes from an agent to its parent or from a parent to its child, the parents of both get
 // a notice that names it. A parent that is gone is passed over for its own.
 //
-// Errors: *events.InvalidError for a message without what it needs, or larger than
+// Errors: *events.InvalidError for a message without what it needs, one that says what only
+// Reply, Amend and notices do (Malfunction, Amends, About), or one larger than
 // Config.MaxValue of the store (64 MiB; a body of more than 8 MiB is kept as a blob);
 // *ReceiverError for a receiver that is not known or gone, and for a sender that awaits an
 // answer and could not get one; *MessageError if the id is another message's.
 func (in *Inbox) Send(ctx context.Context, m Message) (Message, error) {
-	m, parts, err := in.SendParts(ctx, m)
+	if err := m.checkSent(); err != nil {
+		return m, err
+	}
+	return in.send(ctx, m)
+}
+
+func (in *Inbox) send(ctx context.Context, m Message) (Message, error) {
+	m, parts, err := in.parts(ctx, m)
 	if err != nil {
 		return m, err
 	}
@@ -107,6 +116,14 @@ func (in *Inbox) Send(ctx context.Context, m Message) (Message, error) {
 // something else (tally.Store.AppendAll): the first part is the message, the others are
 // notices.
 func (in *Inbox) SendParts(ctx context.Context, m Message) (Message, []log.Part, error) {
+	if err := m.checkSent(); err != nil {
+		return m, nil, err
+	}
+	return in.parts(ctx, m)
+}
+
+// parts returns the append that brings a message.
+func (in *Inbox) parts(ctx context.Context, m Message) (Message, []log.Part, error) {
 	if m.To == "" {
 		m.To = in.receiver
 	}
@@ -179,7 +196,7 @@ func (in *Inbox) Reply(ctx context.Context, to Message, answer Message) (Message
 	if err != nil {
 		return r, err
 	}
-	return InboxOf(in.st, to.From).Send(ctx, r)
+	return InboxOf(in.st, to.From).send(ctx, r)
 }
 
 // ReplyParts returns what Reply would append, as SendParts does: with SeenPart and the
@@ -190,18 +207,20 @@ func (in *Inbox) ReplyParts(ctx context.Context, to Message, answer Message) (Me
 	if err != nil {
 		return r, nil, err
 	}
-	return InboxOf(in.st, to.From).SendParts(ctx, r)
+	return InboxOf(in.st, to.From).parts(ctx, r)
 }
 
 func (in *Inbox) reply(to, answer Message) (Message, error) {
 	if to.To != in.receiver || to.From == "" || to.ID == "" {
 		return answer, &events.InvalidError{Field: "replyTo", Reason: "only a message of this inbox can be answered"}
 	}
+	if err := answer.checkSent(); err != nil {
+		return answer, err
+	}
 	answer.From, answer.To, answer.ReplyTo = in.receiver, to.From, to.ID
-	answer.Type = firstOf(answer.Type, to.Expects, TypeReply)
-	answer.Thread = firstOf(answer.Thread, to.Thread)
-	answer.Correlation = firstOf(answer.Correlation, to.Correlation, to.ID)
-	answer.Malfunction = ""
+	answer.Type = cmp.Or(answer.Type, to.Expects, TypeReply)
+	answer.Thread = cmp.Or(answer.Thread, to.Thread)
+	answer.Correlation = cmp.Or(answer.Correlation, to.Correlation, to.ID)
 	if to.Expects != "" && answer.Type != to.Expects {
 		answer.Malfunction = MalfunctionType
 	}

@@ -530,6 +530,44 @@ func inboxRewinds(t *testing.T, st *tally.Store) {
 	}
 }
 
+// A sender says nothing that only those say who amend messages, or tell of them: it does not
+// answer for somebody else, nor write anew what others wrote.
+func TestInboxForged(t *testing.T) {
+	st := storetest.Memory(t, tally.Config{})
+	ctx, in := t.Context(), tavern.InboxOf(st, tavern.User)
+	inboxAgent(t, st, "a", "")
+	must(t, tavern.InboxOf(st, "b").Open(ctx, ""))
+	must(t, tavern.InboxOf(st, "mallory").Open(ctx, ""))
+	asked := inboxSend(t, st, "b", tavern.Message{From: "a", Type: "question", Thread: "work", Body: tavern.Text("?"), Expects: "answer"})
+	note := inboxSend(t, st, tavern.User, inboxNote("a", "mine"))
+	told := inboxNote("mallory", "no")
+	told.ReplyTo, told.Malfunction, told.About = asked.ID, tavern.MalfunctionGone, &projector.MessageRef{Inbox: "b", ID: asked.ID}
+	newer := inboxNote("mallory", "not his")
+	newer.Amends = note.ID
+	for name, do := range map[string]func() error{
+		"a malfunction": func() error { _, err := tavern.InboxOf(st, "a").Send(ctx, told); return err },
+		"in parts":      func() error { _, _, err := tavern.InboxOf(st, "a").SendParts(ctx, told); return err },
+		"a newer text":  func() error { _, err := in.Send(ctx, newer); return err },
+		"as an answer": func() error {
+			_, err := in.Reply(ctx, note, tavern.Message{Body: tavern.Text("x"), Amends: note.ID})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inboxRefused(t, st, nil, do)
+			if _, ok := errors.AsType[*events.InvalidError](do()); !ok {
+				t.Errorf("it is %v", do())
+			}
+		})
+	}
+	if open := inboxMail(t, st).Open(); len(open) != 1 {
+		t.Errorf("%d questions are open, want that of a", len(open))
+	}
+	if m := need(in.Message(ctx, note.ID)); string(m.Body) != `"mine"` {
+		t.Errorf("it says %s", m.Body)
+	}
+}
+
 // What nobody acknowledged is sent again, and is there once.
 func TestInboxFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {

@@ -61,6 +61,20 @@ type Message struct {
 // Text returns the body of a message that is a text.
 func Text(s string) json.RawMessage { return rawjson.AppendString(nil, s) }
 
+// checkSent refuses what no sender says of a message, but who amends one or tells of it: it
+// would answer questions that were put to others, or be the newer text of a message of theirs.
+func (m Message) checkSent() error {
+	for _, f := range []struct {
+		name string
+		said bool
+	}{{"amends", m.Amends != ""}, {"about", m.About != nil}, {"malfunction", m.Malfunction != ""}} {
+		if f.said {
+			return &events.InvalidError{Field: f.name, Reason: "it is not for a sender to say"}
+		}
+	}
+	return nil
+}
+
 // meta returns what of a message stands beside its body.
 func (m Message) meta() projector.MessageMeta {
 	meta := projector.MessageMeta{ID: m.ID, From: m.From, To: m.To, Type: m.Type, Thread: m.Thread, ReplyTo: m.ReplyTo, Correlation: m.Correlation,
