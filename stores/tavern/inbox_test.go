@@ -568,6 +568,25 @@ func TestInboxForged(t *testing.T) {
 	}
 }
 
+// A page of large messages ends early, and the next one goes on behind it.
+func TestInboxLargePages(t *testing.T) {
+	testkit.NotUnderRace(t)
+	st := storetest.Memory(t, tally.Config{})
+	in, body := tavern.InboxOf(st, tavern.User), tavern.Text(strings.Repeat("x", 7<<20))
+	for range 4 {
+		inboxSend(t, st, tavern.User, tavern.Message{From: "a", Type: "note", Thread: "work", Body: body})
+	}
+	for _, newest := range []bool{false, true} {
+		first, next, err := in.List(t.Context(), tavern.Page{Newest: newest})
+		must(t, err)
+		rest, end, err := in.List(t.Context(), tavern.Page{Newest: newest, After: next})
+		must(t, err)
+		if len(first) != 3 || len(rest) != 1 || end != 0 {
+			t.Errorf("pages of %d and %d messages, and then %v", len(first), len(rest), end)
+		}
+	}
+}
+
 // What nobody acknowledged is sent again, and is there once.
 func TestInboxFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {

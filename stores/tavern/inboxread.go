@@ -63,9 +63,12 @@ func (in *Inbox) brought(ctx context.Context, rec events.Record) ([]Message, err
 // Page says which messages List returns. The zero value is the first hundred.
 type Page struct {
 	After  events.Offset // the messages behind it; with Newest those before it, 0: from the end
-	Limit  int           // records at most; default 100
+	Limit  int           // records at most; default 100. They are fewer if their bodies are large
 	Newest bool          // the newest ones, the last one first
 }
+
+// pageBytes bounds the bodies of a page: it ends with the message by which they are so many.
+const pageBytes = 16 << 20
 
 // List returns a page of messages, and what After of the next one is, 0 if there is none.
 // What came meanwhile makes no page repeat a message or leave one out. Amended messages are
@@ -74,15 +77,19 @@ func (in *Inbox) List(ctx context.Context, p Page) (list []Message, next events.
 	if p.Limit <= 0 {
 		p.Limit = 100
 	}
+	size := 0
 	for ms, err := range in.pages(ctx, p) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if p.Limit == 0 {
+		if p.Limit == 0 || size >= pageBytes {
 			return list, next, nil // there is one more
 		}
 		p.Limit--
 		list, next = append(list, ms...), ms[0].Offset
+		for _, m := range ms {
+			size += len(m.Body) + len(m.Bytes)
+		}
 	}
 	return list, 0, nil
 }
