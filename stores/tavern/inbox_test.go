@@ -587,6 +587,30 @@ func TestInboxLargePages(t *testing.T) {
 	}
 }
 
+// Whoever sends to an inbox that nobody reads does not read it either, once there are
+// snapshots of it.
+func TestInboxUnreadCostsSendersLittle(t *testing.T) {
+	st := storetest.Open(t, "local")
+	must(t, tavern.InboxOf(st, "program").Open(t.Context(), ""))
+	in := tavern.InboxOf(st, "program")
+	const n = 1500
+	for range n {
+		_, err := in.Send(t.Context(), inboxNote("a", "unread"))
+		must(t, err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		before := st.Log.RecordsRead()
+		inboxSend(t, st, "program", inboxNote("a", "one more"))
+		read := st.Log.RecordsRead() - before
+		if read < n/2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("to send a message %d records are read", read)
+		}
+	}
+}
+
 // What nobody acknowledged is sent again, and is there once.
 func TestInboxFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {

@@ -32,14 +32,18 @@ func (n inboxNow) handOver() projector.HandOver {
 	return *n.fields.HandOver
 }
 
+// mostBack is how many records of an inbox are read for how far its receiver is. Behind them
+// its outline is opened, of which there are snapshots.
+const mostBack = 200
+
 // now reads how far the receiver is: from the end of the inbox back to where all is said, or
-// to where the handle knows it. So a receiver that keeps up costs what it has not seen,
-// however long the inbox is, and no message is kept in memory.
+// to where the handle knows it. So a receiver that keeps up costs what it has not seen, and
+// one that does not costs its senders no more than an outline; no message is kept in memory.
 func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 	in.mu.Lock()
 	known := in.known
 	in.mu.Unlock()
-	now := inboxNow{last: known.last}
+	now, back := inboxNow{last: known.last}, 0
 	for rec, err := range in.st.Log.ReadBack(ctx, events.Range{Subject: in.subject(), After: known.last}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			now.last = max(now.last, damage.Offset)
@@ -49,6 +53,12 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 			return now, err
 		}
 		now.last = max(now.last, rec.Offset)
+		if back++; back == mostBack {
+			if outlined, err := in.outlined(ctx); err == nil {
+				now = outlined
+				break
+			} // it has a record that cannot be read: those before it say what they can
+		}
 		if rec.Type != events.TypeSessionUpdated {
 			continue
 		}
@@ -63,6 +73,16 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 	now.fields = now.fields.Or(known.fields)
 	in.remember(now)
 	return now, nil
+}
+
+// outlined is how far the receiver is by the outline of the inbox.
+func (in *Inbox) outlined(ctx context.Context) (inboxNow, error) {
+	o, err := in.st.Loader().Outline(ctx, in.subject(), 0)
+	if err != nil {
+		return inboxNow{}, err
+	}
+	said := projector.Fact{Payload: &events.SessionUpdated{Set: o.Ledger().Fields}}
+	return inboxNow{last: o.Offset(), fields: projector.InboxFieldsOf(said)}, nil
 }
 
 // remember keeps what was read, to read less the next time.
