@@ -212,7 +212,7 @@ func (a *Agent) Info(ctx context.Context) (*AgentInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		if before.Offset == i.head || try == maxAgentTries {
+		if before.Offset == i.head || try == maxDecisions {
 			return i, nil
 		}
 	}
@@ -231,9 +231,6 @@ func (a *Agent) RestoreAsOriginal(ctx context.Context) (*AgentInfo, error) {
 	}
 	return i, err
 }
-
-// maxAgentTries bounds how often a change is decided anew because somebody else wrote.
-const maxAgentTries = 31
 
 // load reads both subjects of the agent, which need not be there.
 func (a *Agent) load(ctx context.Context) (*AgentInfo, error) {

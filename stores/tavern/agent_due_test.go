@@ -19,22 +19,22 @@ func TestAgentDue(t *testing.T) {
 	windows := tavern.AgentWindows{Archive: time.Hour, Purge: 24 * time.Hour}
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
-		decide := func(a *tavern.Agent, at time.Time) tavern.AgentDecision {
+		decide := func(a *tavern.Agent, at time.Time) tavern.Decision {
 			t.Helper()
 			return need(tavern.DecideAgent(need(a.Info(ctx)), at, windows))
 		}
-		apply := func(d tavern.AgentDecision) {
+		apply := func(d tavern.Decision) {
 			t.Helper()
 			need(st.AppendAll(ctx, d.Parts...))
 		}
 		now := need(st.LogTime(ctx))
 		t.Run("an agent whose lease is over is lost", func(t *testing.T) {
 			a := agentAt(t, st, "working", []string{"working"})
-			if d := decide(a, now.Add(1000*time.Hour)); d.Parts != nil || !d.Until.IsZero() {
+			if d := decide(a, now.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
 				t.Errorf("without a lease: %+v", d)
 			}
 			l := need(a.Lease(ctx, "w", time.Minute))
-			if d := decide(a, l.Until.Add(-time.Second)); d.Parts != nil || d.Until.Sub(l.Until).Abs() > time.Millisecond {
+			if d := decide(a, l.Until.Add(-time.Second)); d.Parts != nil || d.Next.Sub(l.Until).Abs() > time.Millisecond {
 				t.Errorf("before: %+v", d)
 			}
 			_, err := a.Lease(ctx, "v", time.Minute)
@@ -46,15 +46,20 @@ func TestAgentDue(t *testing.T) {
 			if _, err := st.AppendAll(ctx, stale.Parts...); !errors.Is(err, log.ErrConflict) {
 				t.Errorf("it was renewed meanwhile: %v", err)
 			}
+			before := need(a.Info(ctx))
 			d := decide(a, l.Until.Add(2*time.Hour))
 			apply(d)
 			n := agentRecords(ctx, st)
-			apply(d) // two daemons decide the same
+			apply(d)                                                                     // two daemons decide the same
+			later := need(tavern.DecideAgent(before, l.Until.Add(3*time.Hour), windows)) // and a third one, who looks later
+			if made, err := later.Make(ctx, st); made || err != nil {
+				t.Errorf("the same, decided later: %v, %v", made, err)
+			}
 			i := need(a.Info(ctx))
 			if i.State != tavern.AgentError || i.StateReason != "lost" || !strings.Contains(string(i.Node), "state: error\n") || agentRecords(ctx, st) != n {
 				t.Errorf("%+v", i)
 			}
-			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Until.IsZero() {
+			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
 				t.Errorf("once more: %+v", d)
 			}
 		})
@@ -62,7 +67,7 @@ func TestAgentDue(t *testing.T) {
 			a := agentAt(t, st, "dead", []string{"working", "waiting"})
 			must(t, a.Reap(ctx, "nobody answers"))
 			at := need(a.Info(ctx)).FinishedAt
-			if d := decide(a, at.Add(time.Minute)); d.Parts != nil || !d.Until.Equal(at.Add(time.Hour)) {
+			if d := decide(a, at.Add(time.Minute)); d.Parts != nil || !d.Next.Equal(at.Add(time.Hour)) {
 				t.Errorf("in the window: %+v", d)
 			}
 			apply(decide(a, at.Add(time.Hour)))
@@ -79,7 +84,7 @@ func TestAgentDue(t *testing.T) {
 			if listed(false) || !listed(true) {
 				t.Error("it is listed as if it were alive, or not at all")
 			}
-			if d := decide(a, i.ArchivedAt.Add(23*time.Hour)); d.Parts != nil || !d.Until.Equal(i.ArchivedAt.Add(24*time.Hour)) {
+			if d := decide(a, i.ArchivedAt.Add(23*time.Hour)); d.Parts != nil || !d.Next.Equal(i.ArchivedAt.Add(24*time.Hour)) {
 				t.Errorf("in the second window: %+v", d)
 			}
 			d := decide(a, i.ArchivedAt.Add(24*time.Hour))
@@ -141,8 +146,8 @@ func TestAgentDueLaw(t *testing.T) {
 				if len(d.Parts) == 0 {
 					continue
 				}
-				if alive := !i.Dead(); alive != (d.Reason == "lost") || d.Reason == "purged" && i.State != tavern.AgentArchived {
-					rt.Fatalf("%s of %+v", d.Reason, i)
+				if alive := !i.Dead(); alive != (d.Why == "lost") || d.Why == "purged" && i.State != tavern.AgentArchived {
+					rt.Fatalf("%s of %+v", d.Why, i)
 				}
 				need(st.AppendAll(ctx, d.Parts...))
 				n := agentRecords(ctx, st)
@@ -151,8 +156,8 @@ func TestAgentDueLaw(t *testing.T) {
 					rt.Fatal("it was decided twice")
 				}
 				if again, err := a.Info(ctx); err == nil {
-					if next := need(tavern.DecideAgent(again, clock, tavern.AgentWindows{Archive: time.Hour, Purge: 1 << 62})); slices.ContainsFunc(next.Parts, func(p log.Part) bool { return len(p.Events) > 0 }) && next.Reason == d.Reason {
-						rt.Fatalf("%s again", next.Reason)
+					if next := need(tavern.DecideAgent(again, clock, tavern.AgentWindows{Archive: time.Hour, Purge: 1 << 62})); slices.ContainsFunc(next.Parts, func(p log.Part) bool { return len(p.Events) > 0 }) && next.Why == d.Why {
+						rt.Fatalf("%s again", next.Why)
 					}
 				}
 			}

@@ -179,7 +179,7 @@ func (a *Agent) change(ctx context.Context, decide func(*AgentInfo) (agentChange
 		if err = appendAgent(ctx, a.st, parts); !errors.Is(err, log.ErrConflict) {
 			return err
 		}
-		if try == maxAgentTries || agentPause(ctx, try) != nil {
+		if try == maxDecisions || pause(ctx, try) != nil {
 			return a.lost(ctx, i, err)
 		}
 	}
@@ -211,18 +211,6 @@ func (a *Agent) lost(ctx context.Context, i *AgentInfo, err error) error {
 		return err
 	}
 	return now.conflict(i.Revision)
-}
-
-// agentPause waits a little longer each time.
-func agentPause(ctx context.Context, try int) error {
-	t := time.NewTimer(time.Millisecond << min(try-1, 6))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // parts is the append of a change, on the condition that state and file are what they were.

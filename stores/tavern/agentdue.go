@@ -14,28 +14,19 @@ type AgentWindows struct {
 	Purge   time.Duration // from then until it is purged; 0: never
 }
 
-// AgentDecision is what is due of an agent: an append, or nothing until a time.
-type AgentDecision struct {
-	Parts  []log.Part // to be appended, all or none; empty: nothing is due
-	Reason string     // lost, archived or purged
-	Until  time.Time  // when something may be due; zero: nothing will be of itself
-}
-
 // decided is the source of what nobody but time decides, the same wherever that is noticed.
 const decided = "urn:tally:tavern"
 
-// DecideAgent says what is due of an agent as it was read, by the log's time now. It does
-// nothing itself. One that is at work and whose lease is over is in error, being lost. One
+// DecideAgent says what is due of an agent as it was read, by the log's time now, and why:
+// lost, archived or purged. It does nothing itself. One that is at work and whose lease is over is in error, being lost. One
 // that was stopped is archived when its window is over, and purged when the second one is.
 // One that is alive, or was archived by somebody without having been stopped, stays.
 //
-// The append rests on what was read and has ids that follow from it: of several who decide
-// the same one has an effect, and who decided on something that is not so any more gets
-// log.ErrConflict, and reads the agent again.
-func DecideAgent(i *AgentInfo, now time.Time, w AgentWindows) (AgentDecision, error) {
+// The append rests on what was read and has ids that follow from it.
+func DecideAgent(i *AgentInfo, now time.Time, w AgentWindows) (Decision, error) {
 	switch {
 	case i.session == 0 || !i.PurgedAt.IsZero():
-		return AgentDecision{}, nil
+		return Decision{}, nil
 	case i.atWork():
 		return i.due(i.Lease.Until, now, "lost", func() ([]log.Part, error) { return i.becomes(AgentError, "lost", now) })
 	case strings.HasPrefix(i.State, stopped) && w.Archive > 0 && !i.FinishedAt.IsZero():
@@ -43,7 +34,7 @@ func DecideAgent(i *AgentInfo, now time.Time, w AgentWindows) (AgentDecision, er
 	case i.State == AgentArchived && w.Purge > 0 && !i.FinishedAt.IsZero() && !i.ArchivedAt.IsZero():
 		return i.due(i.ArchivedAt.Add(w.Purge), now, "purged", func() ([]log.Part, error) { return i.purge(now) })
 	}
-	return AgentDecision{}, nil
+	return Decision{}, nil
 }
 
 // atWork reports whether somebody has a lease on the agent, and should have.
@@ -51,12 +42,12 @@ func (i *AgentInfo) atWork() bool {
 	return i.Lease.Holder != "" && (i.State == AgentWorking || i.State == AgentWaiting || i.State == AgentVerifying)
 }
 
-func (i *AgentInfo) due(at, now time.Time, reason string, do func() ([]log.Part, error)) (AgentDecision, error) {
+func (i *AgentInfo) due(at, now time.Time, why string, do func() ([]log.Part, error)) (Decision, error) {
 	if at.After(now) {
-		return AgentDecision{Until: at}, nil
+		return Decision{Next: at}, nil
 	}
 	parts, err := do()
-	return AgentDecision{Parts: parts, Reason: reason}, err
+	return Decision{Parts: parts, Why: why}, err
 }
 
 func (i *AgentInfo) becomes(state, reason string, now time.Time) ([]log.Part, error) {

@@ -139,11 +139,11 @@ func (b *board) empty() *EmptyError {
 // claim claims an item that was picked. No claim and no error: somebody was faster, or the
 // item is over now.
 func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*Claim, error) {
-	end, over, err := ending(q.sub.Namespace, p.queue, p.item, p.now)
+	end, err := ending(q.sub.Namespace, p.queue, p.item, p.now)
 	if err != nil {
 		return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
 	}
-	if over {
+	if len(end.Parts) > 0 {
 		return nil, q.end(ctx, b, p, end)
 	}
 	if p.body == nil {
@@ -214,8 +214,9 @@ func (q *Queue) beaten(ctx context.Context, b *board, p picked, err error) error
 }
 
 // end ends an item instead of handing it out.
-func (q *Queue) end(ctx context.Context, b *board, p picked, end ItemEnd) error {
-	ack, err := q.st.Append(ctx, end.Part.Subject, end.Part.Expect, end.Part.Events...)
+func (q *Queue) end(ctx context.Context, b *board, p picked, end Decision) error {
+	part := end.Parts[0]
+	ack, err := q.st.Append(ctx, part.Subject, part.Expect, part.Events...)
 	if err != nil {
 		return q.beaten(ctx, b, p, err)
 	}

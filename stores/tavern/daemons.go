@@ -2,15 +2,12 @@ package tavern
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/tend"
 )
@@ -93,14 +90,7 @@ type daemon struct {
 type round struct {
 	what   string
 	window time.Duration // from when something is listed for until something is due
-	decide func(d *daemon, ctx context.Context, due tend.Due, now time.Time) ([]verdict, error)
-}
-
-// verdict is what is due of one subject.
-type verdict struct {
-	parts []log.Part // to be appended, all or none; empty: nothing is due
-	what  string
-	next  time.Time // when to look again; zero: when something was recorded
+	decide func(d *daemon, ctx context.Context, due tend.Due, now time.Time) ([]Decision, error)
 }
 
 // Name implements [tend.Daemon].
@@ -115,22 +105,6 @@ func (d *daemon) Look(ctx context.Context, work tend.Work, now time.Time) (res t
 		}
 	}
 	return res, nil
-}
-
-// guarded are the parts of a decision as they are appended.
-func (v verdict) guarded() []log.Part {
-	if !isBroken("daemons blind") {
-		return v.parts
-	}
-	blind := make([]log.Part, len(v.parts)) // whatever happened meanwhile, under ids that say nothing
-	for i, p := range v.parts {
-		blind[i] = log.Part{Subject: p.Subject, Expect: log.Since(1<<62, events.TypeUnitAppended)}
-		for _, e := range p.Events {
-			e.ID = ""
-			blind[i].Events = append(blind[i].Events, e)
-		}
-	}
-	return blind
 }
 
 // maxVerdicts bounds how often is decided anew because a subject has moved on meanwhile.
@@ -158,15 +132,15 @@ func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend
 		}
 		void := false
 		for _, v := range list {
-			res.Soonest(v.next)
-			made, err := d.make(ctx, v)
+			res.Soonest(v.Next)
+			made, err := v.Make(ctx, d.st)
 			if err != nil {
 				return err
 			}
 			switch {
 			case made:
-				res.Made = append(res.Made, tend.Decision{Subject: v.parts[0].Subject, What: v.what})
-			case len(v.parts) > 0:
+				res.Made = append(res.Made, tend.Decision{Subject: v.Parts[0].Subject, What: v.Why})
+			case len(v.Parts) > 0:
 				res.Refused++
 				void = true
 			}
@@ -179,21 +153,4 @@ func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend
 			return nil
 		}
 	}
-}
-
-// make appends what was decided. It returns false if that has no effect, as it rests on
-// what is so no more, or was done already.
-func (d *daemon) make(ctx context.Context, v verdict) (bool, error) {
-	if len(v.parts) == 0 {
-		return false, nil
-	}
-	acks, err := d.st.AppendAll(ctx, v.guarded()...)
-	wrong, invalid := errors.AsType[*events.InvalidError](err)
-	switch {
-	case errors.Is(err, log.ErrConflict), invalid && wrong.Field == "id":
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return !slices.ContainsFunc(acks, func(a log.Ack) bool { return a.Duplicate }), nil
 }

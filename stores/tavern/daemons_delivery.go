@@ -12,7 +12,7 @@ import (
 )
 
 // overdue decides on the open questions of the owner of an inbox.
-func (d *daemon) overdue(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+func (d *daemon) overdue(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
 	asker, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
 		return nil, nil
@@ -50,7 +50,7 @@ func (d *daemon) questions(ctx context.Context, asker string, at events.Offset) 
 }
 
 // left decides on what lies in the inbox of somebody who is gone.
-func (d *daemon) left(ctx context.Context, due tend.Due, _ time.Time) ([]verdict, error) {
+func (d *daemon) left(ctx context.Context, due tend.Due, _ time.Time) ([]Decision, error) {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
 		return nil, nil
@@ -71,7 +71,7 @@ func (d *daemon) left(ctx context.Context, due tend.Due, _ time.Time) ([]verdict
 }
 
 // refused decides on the message that the receiver of an inbox would not take.
-func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
 		return nil, nil
@@ -82,14 +82,14 @@ func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) ([]ve
 	}
 	return d.tell(ctx, d.lettersAt(ctx, h.At), func(l projector.Letter, asOf events.Offset) (Decision, error) {
 		dec, err := HandOverDue(d.st.Namespace(), l, h, asOf, now)
-		dec.Due = time.Time{} // whoever hands it over looks by itself
+		dec.Next = time.Time{} // whoever hands it over looks by itself
 		return dec, err
 	})
 }
 
 // tell decides on messages of which nothing has come to their senders yet, by what is in the
 // log up to where their inboxes are read.
-func (d *daemon) tell(ctx context.Context, letters iter.Seq2[projector.Letter, error], decide func(projector.Letter, events.Offset) (Decision, error)) (list []verdict, err error) {
+func (d *daemon) tell(ctx context.Context, letters iter.Seq2[projector.Letter, error], decide func(projector.Letter, events.Offset) (Decision, error)) (list []Decision, err error) {
 	for l, err := range letters {
 		if err != nil {
 			return nil, err
@@ -102,35 +102,31 @@ func (d *daemon) tell(ctx context.Context, letters iter.Seq2[projector.Letter, e
 		if err != nil {
 			return nil, err
 		}
-		v := verdict{parts: dec.Parts, next: dec.Due}
 		if len(dec.Parts) > 0 {
-			if v.what, err = d.untold(ctx, l, dec, asOf); err != nil {
+			told, err := d.isTold(ctx, l, dec, asOf)
+			if err != nil {
 				return nil, err
 			}
-			if v.what == "" {
-				v.parts = nil
+			if told {
+				dec.Parts = nil
 			}
 		}
-		list = append(list, v)
+		list = append(list, dec)
 	}
 	return list, nil
 }
 
-// untold returns what the sender of a message is to be told, "" if it has its answer, or was
-// told.
-func (d *daemon) untold(ctx context.Context, l projector.Letter, dec Decision, asOf events.Offset) (string, error) {
+// isTold reports whether the sender of a message has its answer, or was told what is decided.
+func (d *daemon) isTold(ctx context.Context, l projector.Letter, dec Decision, asOf events.Offset) (bool, error) {
 	for other, err := range d.letters(ctx, events.Range{Subject: dec.Parts[0].Subject, After: l.Offset, Upto: asOf}) {
 		if err != nil {
-			return "", err
+			return false, err
 		}
 		if from, id := other.Answers(); id == l.ID && from == l.Receiver {
-			return "", nil
+			return true, nil
 		}
 	}
-	for _, told := range projector.LettersOf(projector.Decode(events.Record{Event: dec.Parts[0].Events[0]})) {
-		return told.Malfunction, nil
-	}
-	return TypeMalfunction, nil
+	return false, nil
 }
 
 // letters yields the messages of a range. What cannot be read is left out.

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/tend"
 )
 
 // queue decides on the items of a queue that nobody has.
-func (d *daemon) queue(ctx context.Context, due tend.Due, now time.Time) (list []verdict, err error) {
+func (d *daemon) queue(ctx context.Context, due tend.Due, now time.Time) (list []Decision, err error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, projector.QueueSession(""))
 	if !ok {
 		return nil, nil
@@ -24,10 +23,7 @@ func (d *daemon) queue(ctx context.Context, due tend.Due, now time.Time) (list [
 	if err != nil {
 		return nil, err
 	}
-	for _, end := range dec.Ends {
-		list = append(list, verdict{parts: []log.Part{end.Part}, what: strings.TrimPrefix(end.Outcome, "stopped:")})
-	}
-	return append(list, verdict{next: dec.Next}), nil
+	return append(dec.Ends, Decision{Next: dec.Next}), nil
 }
 
 // Decide is DecideQueue on the queue as it is now.
@@ -48,14 +44,14 @@ func (q *Queue) Decide(ctx context.Context, now time.Time) (QueueDecision, error
 
 // flow decides on a flow whose worker may be lost. That it is to be stopped as its owner is gone
 // goes first, so that it does not depend on who looks first what becomes of it.
-func (d *daemon) flow(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+func (d *daemon) flow(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, flowSession(""))
 	if !ok {
 		return nil, nil
 	}
 	if d.o.Orphans > 0 {
 		list, err := d.orphanFlow(ctx, due.Subject, now)
-		if err != nil || slices.ContainsFunc(list, func(v verdict) bool { return len(v.parts) > 0 }) {
+		if err != nil || slices.ContainsFunc(list, func(d Decision) bool { return len(d.Parts) > 0 }) {
 			return list, err
 		}
 	}
@@ -63,11 +59,11 @@ func (d *daemon) flow(ctx context.Context, due tend.Due, now time.Time) ([]verdi
 	if errors.Is(err, tally.ErrNotFound) {
 		return nil, nil
 	}
-	return []verdict{{dec.Parts, dec.Why, dec.Next}}, err
+	return []Decision{dec}, err
 }
 
 // agent decides on an agent: that it is lost, archived or purged.
-func (d *daemon) agent(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+func (d *daemon) agent(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, agentSessions)
 	if !ok {
 		return nil, nil
@@ -80,7 +76,7 @@ func (d *daemon) agent(ctx context.Context, due tend.Due, now time.Time) ([]verd
 		return nil, err
 	}
 	dec, err := DecideAgent(i, now, d.windows())
-	return []verdict{{dec.Parts, dec.Reason, dec.Until}}, err
+	return []Decision{dec}, err
 }
 
 // windows are those by which a daemon decides on agents: one that is not the janitor archives

@@ -21,20 +21,20 @@ const (
 )
 
 // expired decides on a document whose time may be over.
-func (d *daemon) expired(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+func (d *daemon) expired(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
 	doc, rev, err := d.document(ctx, due.Subject)
 	if err != nil || rev == nil {
 		return nil, err
 	}
 	if until, ok := rev.Meta.ExpiresAt.Time(); !ok || until.After(now) {
-		return []verdict{{next: until}}, nil
+		return []Decision{{Next: until}}, nil
 	}
 	part, err := deleting(doc, ReasonExpired)
-	return []verdict{{parts: []log.Part{part}, what: ReasonExpired}}, err
+	return []Decision{{Parts: []log.Part{part}, Why: ReasonExpired}}, err
 }
 
 // orphan decides on what belongs to somebody who may be gone.
-func (d *daemon) orphan(ctx context.Context, due tend.Due, now time.Time) ([]verdict, error) {
+func (d *daemon) orphan(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
 	if queue, id, is := projector.ItemOf(due.Subject.ID); is && due.Subject.IsSession() {
 		return d.orphanChangeset(ctx, QueueOf(d.st, queue), id, now)
 	}
@@ -50,13 +50,13 @@ func (d *daemon) orphan(ctx context.Context, due tend.Due, now time.Time) ([]ver
 		return nil, err
 	}
 	if at := gone.Add(d.o.Orphans); at.After(now) {
-		return []verdict{{next: at}}, nil
+		return []Decision{{Next: at}}, nil
 	}
 	part, err := deleting(doc, ReasonOrphaned)
-	return []verdict{{parts: []log.Part{part}, what: ReasonOrphaned}}, err
+	return []Decision{{Parts: []log.Part{part}, Why: ReasonOrphaned}}, err
 }
 
-func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Time) ([]verdict, error) {
+func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(sub.ID, flowSession(""))
 	if !ok {
 		return nil, nil
@@ -74,11 +74,11 @@ func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Ti
 		return nil, err
 	}
 	dec, err := f.Orphaned(s, gone, d.o.Orphans, now)
-	return []verdict{{dec.Parts, dec.Why, dec.Next}}, err
+	return []Decision{dec}, err
 }
 
 // orphanChangeset decides on a changeset: while somebody makes it, it is left to them.
-func (d *daemon) orphanChangeset(ctx context.Context, q *Queue, id string, now time.Time) ([]verdict, error) {
+func (d *daemon) orphanChangeset(ctx context.Context, q *Queue, id string, now time.Time) ([]Decision, error) {
 	i, of, err := q.open(ctx, id)
 	if err != nil || i == nil || i.Run.Kind != kindChangeset {
 		return nil, err
@@ -92,14 +92,14 @@ func (d *daemon) orphanChangeset(ctx context.Context, q *Queue, id string, now t
 		at = until
 	}
 	if at.After(now) {
-		return []verdict{{next: at}}, nil
+		return []Decision{{Next: at}}, nil
 	}
 	result, err := failure(fmt.Sprintf("its owner, %q, is gone", i.Owner), i.Attempts)
 	if err != nil {
 		return nil, err
 	}
 	part, err := stopping(d.st.Namespace(), of, *i, &events.RunFinished{Run: i.Run, Outcome: OutcomeOrphaned, Result: result, Fence: i.Fence})
-	return []verdict{{parts: []log.Part{part}, what: ReasonOrphaned}}, err
+	return []Decision{{Parts: []log.Part{part}, Why: ReasonOrphaned}}, err
 }
 
 // document reads what a document says of itself, nothing if it is not there.

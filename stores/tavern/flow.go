@@ -56,9 +56,6 @@ func (f *Flow) Subject() events.Subject { return f.sub }
 
 func (f *Flow) run() events.RunRef { return events.RunRef{Kind: flow.RunKind, ID: f.id} }
 
-// maxFlowTries bounds how often is decided anew when a flow has moved on meanwhile.
-const maxFlowTries = 31
-
 // errDone says that what was asked for has happened: an answer was lost.
 var errDone = errors.New("done already")
 
@@ -78,7 +75,7 @@ func (f *Flow) change(ctx context.Context, decide func(*FlowState) ([]log.Part, 
 			return nil, err
 		}
 		acks, err = f.st.AppendAll(ctx, parts...)
-		if !movedOn(err) || try == maxFlowTries {
+		if !movedOn(err) || try == maxDecisions || pause(ctx, try) != nil {
 			return acks, err
 		}
 	}
@@ -126,7 +123,7 @@ func (f *Flow) Move(ctx context.Context, to string) error {
 		if err != nil {
 			return err
 		}
-		if err = f.MoveFrom(ctx, s, to); !movedOn(err) || try == maxFlowTries {
+		if err = f.MoveFrom(ctx, s, to); !movedOn(err) || try == maxDecisions || pause(ctx, try) != nil {
 			return err
 		}
 	}

@@ -11,15 +11,6 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// FlowDecision is what is due in a flow: what is to be appended, all or nothing, on the
-// condition that the flow has not moved on. Whoever decides the same at the same time appends
-// the same events, once.
-type FlowDecision struct {
-	Parts []log.Part // none: nothing is due
-	Why   string
-	Next  time.Time // with nothing due: when to look again, by the log's time; zero: when the flow has changed
-}
-
 // OutcomeOrphaned is the outcome of a flow, or of a changeset, that was stopped as its owner was
 // gone.
 const OutcomeOrphaned = "stopped:orphaned"
@@ -28,24 +19,24 @@ const OutcomeOrphaned = "stopped:orphaned"
 // of its worker is over, or if nobody drives it and the flow that the state started did not
 // complete. A flow whose worker was lost while the state's own flow runs goes on without it, and
 // one that was lost in an end is completed.
-func (f *Flow) Due(ctx context.Context, now time.Time) (FlowDecision, error) {
+func (f *Flow) Due(ctx context.Context, now time.Time) (Decision, error) {
 	s, err := f.State(ctx)
 	if err != nil {
-		return FlowDecision{}, err
+		return Decision{}, err
 	}
 	child, err := f.child(ctx, s)
 	if err != nil {
-		return FlowDecision{}, err
+		return Decision{}, err
 	}
 	d := flow.Due(s.instance, s.template(), child, now.UnixMilli())
 	if d.Do == flow.DueNothing {
 		if d.Until == 0 {
-			return FlowDecision{}, nil
+			return Decision{}, nil
 		}
-		return FlowDecision{Next: time.UnixMilli(d.Until)}, nil
+		return Decision{Next: time.UnixMilli(d.Until)}, nil
 	}
 	parts, err := f.parts(ctx, s, d, 0)
-	return FlowDecision{Parts: parts, Why: d.Why}, err
+	return Decision{Parts: parts, Why: d.Why}, err
 }
 
 // Recover does what is due in the flow now, and says why; "" if nothing is. See Due.
@@ -59,7 +50,7 @@ func (f *Flow) Recover(ctx context.Context) (why string, err error) {
 		if err != nil || len(d.Parts) == 0 {
 			return "", err
 		}
-		if _, err = f.st.AppendAll(ctx, d.Parts...); !movedOn(err) || try == maxFlowTries {
+		if _, err = f.st.AppendAll(ctx, d.Parts...); !movedOn(err) || try == maxDecisions || pause(ctx, try) != nil {
 			return d.Why, err
 		}
 	}
@@ -137,14 +128,14 @@ func (f *Flow) freed(s *FlowState, id string) (events.Event, error) {
 // Orphaned decides whether a flow is to be stopped as its owner is gone: since when, by the log,
 // the zero time if it is not, and how long the flow is left after that. The owner of a flow that
 // a state started is gone when that flow is over (FlowState.EndedAt). It does no I/O.
-func (f *Flow) Orphaned(s *FlowState, gone time.Time, window time.Duration, now time.Time) (FlowDecision, error) {
+func (f *Flow) Orphaned(s *FlowState, gone time.Time, window time.Duration, now time.Time) (Decision, error) {
 	if s.Over() || s.Run.Owner == "" || gone.IsZero() {
-		return FlowDecision{}, nil
+		return Decision{}, nil
 	}
 	if due := gone.Add(window); now.Before(due) {
-		return FlowDecision{Next: due}, nil
+		return Decision{Next: due}, nil
 	}
 	why := fmt.Sprintf("its owner, %q, is gone", s.Run.Owner)
 	e, err := f.finished(s, OutcomeOrphaned, flowReason(why), 0)
-	return FlowDecision{Parts: []log.Part{f.part(s, e)}, Why: why}, err
+	return Decision{Parts: []log.Part{f.part(s, e)}, Why: why}, err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
@@ -230,16 +229,6 @@ func (in *Inbox) reply(to, answer Message) (Message, error) {
 	return answer, nil
 }
 
-// firstOf returns the first text that is not empty.
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
 // Amend gives a message a newer text: a message of its own that names it, so that both stay
 // and its receiver learns of it. base is the Revision that the caller knew; if there is a
 // newer one, the error is *AmendError. A message that is not in the inbox is *MessageError.
@@ -271,9 +260,6 @@ func (in *Inbox) Amend(ctx context.Context, id string, base events.Offset, body 
 	return old, nil
 }
 
-// maxInboxDecisions bounds how often a change of an inbox is decided anew.
-const maxInboxDecisions = 31
-
 // decide has a change decided on what the inbox is, and anew if it was changed meanwhile.
 func (in *Inbox) decide(ctx context.Context, change func(inboxNow) error) error {
 	for try := 1; ; try++ {
@@ -282,23 +268,11 @@ func (in *Inbox) decide(ctx context.Context, change func(inboxNow) error) error 
 			return err
 		}
 		err = change(now)
-		if _, conflict := errors.AsType[*log.ConflictError](err); !conflict || try == maxInboxDecisions {
+		if _, conflict := errors.AsType[*log.ConflictError](err); !conflict || try == maxDecisions {
 			return err
 		}
-		if err := inboxPause(ctx, try); err != nil {
+		if err := pause(ctx, try); err != nil {
 			return err
 		}
-	}
-}
-
-// inboxPause waits a little longer each time.
-func inboxPause(ctx context.Context, try int) error {
-	t := time.NewTimer(time.Millisecond << min(try-1, 6))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -352,7 +352,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 	sent := inboxSend(t, st, "d-hand", question)
 	ask, at := asked()
 	early, err := tavern.Overdue(ns, ask, at, deadline.Add(-time.Millisecond))
-	if must(t, err); len(early.Parts) != 0 || !early.Due.Equal(deadline) {
+	if must(t, err); len(early.Parts) != 0 || !early.Next.Equal(deadline) {
 		t.Errorf("before its deadline: %+v", early)
 	}
 	one, err := tavern.Overdue(ns, ask, at, deadline)
@@ -412,7 +412,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 	for range 12 {
 		d, err := tavern.HandOverDue(ns, letter, h, inboxMail(t, st).At, now)
 		must(t, err)
-		waits = append(waits, d.Due.Sub(now))
+		waits = append(waits, d.Next.Sub(now))
 		if told := len(d.Parts) > 0; told != (h.Refusals >= tavern.MaxRefusals) {
 			t.Errorf("after %d refusals told: %v", h.Refusals, told)
 		}

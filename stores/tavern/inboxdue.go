@@ -1,42 +1,14 @@
 package tavern
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"time"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
-
-// Decision is what somebody who looks after messages is to do: append Parts now, all or
-// none, and decide again at Due. Without parts there is nothing to do until Due, and if that
-// is zero there is never anything to do. Decisions follow from the log and its time alone,
-// so however many decide, each is made once: see Make.
-type Decision struct {
-	Parts []log.Part
-	Due   time.Time // by the log's time; zero: nothing will be due by time alone
-}
-
-// Make appends what was decided. It returns false if the decision is void: what it rested on
-// is no more, or the sender was told already. Then nothing was written.
-func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
-	if len(d.Parts) == 0 {
-		return false, nil
-	}
-	acks, err := st.AppendAll(ctx, d.Parts...)
-	wrong, invalid := errors.AsType[*events.InvalidError](err)
-	switch {
-	case errors.Is(err, log.ErrConflict), invalid && wrong.Field == "id":
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return !acks[0].Duplicate, nil
-}
 
 // Overdue decides on a message that awaits an answer (projector.Mail.Open): when its deadline
 // has passed, by the log's time, its sender gets a malfunction instead. asOf is the offset up
@@ -51,7 +23,7 @@ func Overdue(ns string, asked projector.Letter, asOf events.Offset, now time.Tim
 		return Decision{}, nil
 	}
 	if now.Before(deadline) {
-		return Decision{Due: deadline}, nil
+		return Decision{Next: deadline}, nil
 	}
 	return malfunction(ns, asked, MalfunctionOverdue, asOf)
 }
@@ -70,13 +42,13 @@ func Gone(ns string, unread projector.Letter, status string, asOf events.Offset)
 const MaxRefusals = 8
 
 // HandOverDue decides on the message that its receiver is to get next, of which so many
-// attempts to hand it over were refused (Inbox.Refused): Due is when to try again, which may
+// attempts to hand it over were refused (Inbox.Refused): Next is when to try again, which may
 // have passed. It is tried until it is seen, as those behind it wait; after MaxRefusals its
 // sender gets a malfunction. asOf is as for Overdue.
 func HandOverDue(ns string, next projector.Letter, h projector.HandOver, asOf events.Offset, now time.Time) (Decision, error) {
 	retry, ok := h.Retry()
 	if h.At != next.Offset || !ok {
-		return Decision{Due: now}, nil
+		return Decision{Next: now}, nil
 	}
 	var d Decision
 	if h.Refusals >= MaxRefusals {
@@ -85,14 +57,13 @@ func HandOverDue(ns string, next projector.Letter, h projector.HandOver, asOf ev
 			return d, err
 		}
 	}
-	d.Due = retry
+	d.Next = retry
 	return d, nil
 }
 
 // malfunction decides to tell the sender of a message what became of it, if nothing came to
-// its inbox since an offset. Nobody is told of a
-// notice or a malfunction, which await nothing, and of a message without a sender nobody can
-// be.
+// its inbox since an offset. Nobody is told of a notice or a malfunction, which await
+// nothing, and of a message without a sender nobody can be.
 func malfunction(ns string, of projector.Letter, why string, asOf events.Offset) (Decision, error) {
 	if of.From == "" || of.ID == "" || of.Amends != "" || of.Type == TypeNotice || of.Type == TypeMalfunction ||
 		projector.InboxSubject(ns, of.From).Validate() != nil {
@@ -111,11 +82,11 @@ func malfunction(ns string, of projector.Letter, why string, asOf events.Offset)
 	}
 	ref := of.Ref()
 	meta := projector.MessageMeta{ID: events.DerivedID("malfunction", of.From, of.Receiver, of.ID), From: Delivery, To: of.From, Type: TypeMalfunction, Malfunction: why,
-		Thread: firstOf(of.Thread, projector.InboxThread), ReplyTo: of.ID, Correlation: firstOf(of.Correlation, of.ID), About: &ref}
+		Thread: cmp.Or(of.Thread, projector.InboxThread), ReplyTo: of.ID, Correlation: cmp.Or(of.Correlation, of.ID), About: &ref}
 	e, err := eventOf(ns, eventID(meta.ID), meta, body)
 	if err != nil {
 		return Decision{}, err
 	}
 	part := log.Part{Subject: e.Subject, Expect: log.Since(asOf, events.TypeTurnAppended), Events: []events.Event{e}}
-	return Decision{Parts: []log.Part{part}}, nil
+	return Decision{Parts: []log.Part{part}, Why: why}, nil
 }

@@ -15,7 +15,6 @@ import (
 type correspondent struct {
 	id     string
 	known  bool
-	agent  bool
 	status string
 	parent string // id of the agent that it was made by; "": none
 }
@@ -31,8 +30,6 @@ func (c correspondent) refuse() error {
 	return nil
 }
 
-const agentPrefix = events.KindAgent + "/"
-
 // correspondent looks up who somebody is: an agent by its session agent/<id>, of which its
 // status and the parent of its session.created are read. Of others the inbox says whether
 // they are known, if that is asked for.
@@ -42,7 +39,7 @@ func (in *Inbox) correspondent(ctx context.Context, id string, inbox bool) (corr
 		c.known = true
 		return c, nil
 	}
-	sub := events.Session(in.st.Namespace(), agentPrefix+id)
+	sub := events.Session(in.st.Namespace(), agentSessions+id)
 	if err := sub.Validate(); err != nil {
 		return c, err
 	}
@@ -51,9 +48,9 @@ func (in *Inbox) correspondent(ctx context.Context, id string, inbox bool) (corr
 		return c, err
 	}
 	if l := o.Ledger(); l.Records > 0 && l.Kind == events.KindAgent {
-		c.known, c.agent, c.status = true, true, l.Text("status")
+		c.known, c.status = true, l.Text("status")
 		if l.Parent != nil {
-			c.parent, _ = strings.CutPrefix(l.Parent.Session, agentPrefix)
+			c.parent, _ = strings.CutPrefix(l.Parent.Session, agentSessions)
 			if c.parent == l.Parent.Session {
 				c.parent = "" // an agent of a conversation
 			}

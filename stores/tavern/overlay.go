@@ -8,11 +8,9 @@ import (
 	"iter"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -129,7 +127,7 @@ func (o *Overlay) put(ctx context.Context, path string, w tally.Write) (projecto
 		return have.Revision, nil // made already, and the answer was lost
 	}
 	if err == nil {
-		w, err = o.labelled(w, have.Meta.Attributes[attributeBase]), nil
+		w = o.labelled(w, have.Meta.Attributes[attributeBase])
 		if w.Base == 0 {
 			w.Base = have.Offset
 		}
@@ -296,21 +294,4 @@ func (o *Overlay) Drop(ctx context.Context, paths ...string) error {
 		}
 	}
 	return nil
-}
-
-// StaleOverlay decides whether a document of an overlay, as a list has it, is to be deleted as
-// its agent is gone: since when, by the log, the zero time if it is not, and how long it is
-// left after that. It does no I/O: source is the store's. A document that was written meanwhile
-// stays.
-func StaleOverlay(doc projector.DocumentListed, source string, gone time.Time, window time.Duration, now time.Time) (FlowDecision, error) {
-	if doc.Subject.Kind != KindOverlay || doc.Deleted || gone.IsZero() {
-		return FlowDecision{}, nil
-	}
-	if due := gone.Add(window); now.Before(due) {
-		return FlowDecision{Next: due}, nil
-	}
-	why := fmt.Sprintf("its agent, %q, is gone", doc.Owner)
-	e, err := events.New(source, doc.Subject, &events.DocumentDeleted{Reason: "orphaned"})
-	e.ID = events.DerivedID("overlay", doc.Subject.ID, doc.Last.String(), "orphaned")
-	return FlowDecision{Parts: []log.Part{{Subject: doc.Subject, Expect: log.At(doc.Last), Events: []events.Event{e}}}, Why: why}, err
 }

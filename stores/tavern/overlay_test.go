@@ -3,21 +3,18 @@ package tavern_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
-	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
 func TestOverlays(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("D-43 what an agent writes is its own until it is applied", func(t *testing.T) { overlayReads(t, st) })
-		t.Run("D-43 an overlay of a dead agent is cleaned in the window", func(t *testing.T) { overlayStale(t, st) })
 	})
 }
 
@@ -116,36 +113,6 @@ func overlayReads(t *testing.T, st *tally.Store) {
 	}
 	if err := o.Delete(ctx, "specs/none", 0); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("to delete what is not there: %v", err)
-	}
-}
-
-func overlayStale(t *testing.T, st *tally.Store) {
-	ctx, o := t.Context(), tavern.OverlayOf(st, "dead")
-	need(o.Write(ctx, "x", tally.Write{Data: []byte("x")}))
-	list := func() []projector.DocumentListed {
-		t.Helper()
-		list, _, err := st.Documents().List(ctx, projector.DocumentQuery{Kind: tavern.KindOverlay, Owner: "dead"})
-		must(t, err)
-		return list
-	}
-	gone, window, source := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC), time.Hour, st.Source()
-	doc := list()[0]
-	if d := need(tavern.StaleOverlay(doc, source, time.Time{}, window, gone.AddDate(9, 0, 0))); len(d.Parts) > 0 || !d.Next.IsZero() {
-		t.Errorf("that of the living is stale: %+v", d)
-	}
-	if d := need(tavern.StaleOverlay(doc, source, gone, window, gone.Add(window-1))); len(d.Parts) > 0 || !d.Next.Equal(gone.Add(window)) {
-		t.Errorf("in the window: %+v", d)
-	}
-	d := need(tavern.StaleOverlay(doc, source, gone, window, gone.Add(window)))
-	need(o.Write(ctx, "x", tally.Write{Data: []byte("it lives")}))
-	if _, err := st.AppendAll(ctx, d.Parts...); err == nil {
-		t.Error("what was written meanwhile is deleted")
-	}
-	d = need(tavern.StaleOverlay(list()[0], source, gone, window, gone.Add(window)))
-	need(st.AppendAll(ctx, d.Parts...))
-	need(st.AppendAll(ctx, d.Parts...))
-	if left := list(); len(left) != 0 {
-		t.Errorf("left are %+v", left)
 	}
 }
 

@@ -357,7 +357,7 @@ func TestQueueDecides(t *testing.T) {
 	before := queueHead(t, st)
 	for _, d := range []tavern.QueueDecision{one, other, one} {
 		for _, end := range d.Ends {
-			need(st.AppendAll(ctx, end.Part))
+			need(st.AppendAll(ctx, end.Parts...))
 		}
 	}
 	if n := queueHead(t, st) - before; n != 1 {

@@ -12,15 +12,9 @@ import (
 
 // QueueDecision is what a queue needs by itself at a time, whoever looks.
 type QueueDecision struct {
-	Ends []ItemEnd // each ends an item that nobody has; to be appended one by one
-	Free []string  // ids of items that are handed out to whoever asks: nothing is to be written
-	Next time.Time // when to look again: a lease is over, or an item is due; zero: when something happens
-}
-
-// ItemEnd ends an item whose attempts are used up, or whose time is over.
-type ItemEnd struct {
-	Part    log.Part
-	Outcome string // projector.OutcomeDead or projector.OutcomeExpired
+	Ends []Decision // each ends an item that nobody has
+	Free []string   // ids of items that are handed out to whoever asks: nothing is to be written
+	Next time.Time  // when to look again: a lease is over, or an item is due; zero: when something happens
 }
 
 // DecideQueue says what a queue needs by the log's time now. Parts are guarded, and the same
@@ -31,14 +25,14 @@ func DecideQueue(namespace string, q projector.Queue, items iter.Seq[*projector.
 		if i.Ended != 0 {
 			continue
 		}
-		end, ok, err := ending(namespace, q, *i, now)
+		end, err := ending(namespace, q, *i, now)
 		if err != nil {
 			return d, err
 		}
 		due, waiting := i.Due(), i.Fence == 0 && waits(i)
 		expires, _ := i.ExpiresAt.Time()
 		switch {
-		case ok && (end.Outcome == projector.OutcomeExpired || !waiting && !due.After(now)):
+		case i.IsExpired(now), len(end.Parts) > 0 && !waiting && !due.After(now):
 			d.Ends = append(d.Ends, end)
 			continue
 		case waiting:
@@ -55,24 +49,24 @@ func DecideQueue(namespace string, q projector.Queue, items iter.Seq[*projector.
 	return d, nil
 }
 
-// ending ends an item that nobody has and that is not to be handed out: its time is over, or
-// its attempts are used up. ok is false for any other.
-func ending(namespace string, q projector.Queue, i projector.QueueItem, now time.Time) (end ItemEnd, ok bool, err error) {
+// ending ends an item that nobody has and that is not to be handed out, as its time is over or
+// its attempts are used up. Of any other nothing is due.
+func ending(namespace string, q projector.Queue, i projector.QueueItem, now time.Time) (d Decision, err error) {
 	p := &events.RunFinished{Run: i.Run, Result: events.Raw("null"), Fence: i.Fence}
 	switch {
 	case i.IsExpired(now):
-		p.Outcome = projector.OutcomeExpired
+		d.Why, p.Outcome = "expired", projector.OutcomeExpired
 	case i.Ended == 0 && !i.IsHeld(now) && i.Attempts >= q.Settings.Attempts():
-		p.Outcome = projector.OutcomeDead
-		if p.Result, err = failure(i.LastError(now), i.Attempts); err != nil {
-			return end, false, err
-		}
+		d.Why, p.Outcome = "dead", projector.OutcomeDead
+		p.Result, err = failure(i.LastError(now), i.Attempts)
 	default:
-		return end, false, nil
+		return d, nil
 	}
-	end.Outcome = p.Outcome
-	end.Part, err = stopping(namespace, q, i, p)
-	return end, err == nil, err
+	if err == nil {
+		d.Parts = make([]log.Part, 1)
+		d.Parts[0], err = stopping(namespace, q, i, p)
+	}
+	return d, err
 }
 
 // stopping makes the append that ends an item as it is.

@@ -237,7 +237,7 @@ func (t *attender) wait(ctx context.Context, ms letters) (seen bool, err error) 
 			}
 			seen = cursor >= ms.last.Offset
 			d, now, err := t.due(ctx, st, ms.last, h)
-			wait = d.Due.Sub(now)
+			wait = d.Next.Sub(now)
 			return err
 		})
 		if err != nil || seen || wait <= 0 {
@@ -300,7 +300,7 @@ func (t *attender) refused(ctx context.Context, l projector.Letter, row handed) 
 		if err == nil {
 			_, err = d.Make(ctx, st)
 		}
-		row.Refusals, row.Next = h.Refusals, events.TimestampOf(d.Due)
+		row.Refusals, row.Next = h.Refusals, events.TimestampOf(d.Next)
 		return err
 	})
 	return errors.Join(err, t.say(row))
