@@ -25,6 +25,7 @@ import (
 func TestInboxCampaign(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which members are not
+	besideOthers(t)
 	messages, kills := 200, 6
 	if testkit.Soak() {
 		messages, kills = 10_000, 100 // of which 50 are of the owner or of a daemon
@@ -66,11 +67,11 @@ func TestInboxCampaign(t *testing.T) {
 		at := (n + 1) * messages / (kills + 2)
 		r.until(func() bool { return sent >= at })
 		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // anywhere in what they do
-		list := tending
 		if n%2 == 0 {
-			list = consuming
+			killed[r.strike(random, consuming, 8)]++
+		} else {
+			killed[r.strike(random, tending, 2)]++
 		}
-		killed[r.strike(random, list).Role]++
 	}
 	for n := range 4 {
 		r.wait(fmt.Sprint("sender ", n))

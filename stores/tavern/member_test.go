@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/tend"
@@ -274,11 +276,47 @@ func (r *troupe) end() {
 	}
 }
 
-// strike kills one of the members by chance, and starts it again.
-func (r *troupe) strike(random *rand.Rand, list []member) member {
+// strike kills one of the members by chance, or, one in so many times, whichever of them owns
+// the store now, and starts it again. It returns what it was.
+func (r *troupe) strike(random *rand.Rand, list []member, oneIn int) (what string) {
 	m := list[random.IntN(len(list))]
+	what = m.Role
+	if random.IntN(oneIn) == 0 {
+		owns := r.owner()
+		if n := slices.IndexFunc(list, func(m member) bool { return m.Name == owns }); n >= 0 {
+			m, what = list[n], "whoever owned the store"
+		}
+	}
 	r.kill(m.Name)
 	m.Seed = random.Uint64()
 	r.start(m)
-	return m
+	return what
+}
+
+// owner returns the name of the member that owns the store.
+func (r *troupe) owner() string {
+	var file struct{ PID int }
+	text, err := os.ReadFile(filepath.Join(r.store, "owner.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &file)
+	}
+	if err != nil {
+		return "" // nobody does, at the moment
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.all {
+		if c.Process.Pid == file.PID {
+			return name
+		}
+	}
+	return ""
+}
+
+// besideOthers has a test whose members wait for each other most of the time run beside others,
+// unless what it measures would be another thing then.
+func besideOthers(t *testing.T) {
+	if !testkit.Soak() {
+		t.Parallel()
+	}
 }

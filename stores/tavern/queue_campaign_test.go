@@ -33,6 +33,7 @@ const campaignLease = 2 * time.Second
 func TestQueueCampaign(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which members are not
+	besideOthers(t)
 	workers, items, kills := 4, 80, 6
 	if testkit.Soak() {
 		workers, items, kills = 16, 10_000, 200
@@ -56,7 +57,7 @@ func TestQueueCampaign(t *testing.T) {
 		r.until(func() bool { return len(c.finished) >= at })
 		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // anywhere in what they do
 		c.kills = append(c.kills, time.Now())
-		killed[r.strike(random, list).Role]++
+		killed[r.strike(random, list, 8)]++
 	}
 	r.start(watcher)
 	r.until(func() bool { return c.empty })

@@ -132,7 +132,10 @@ func TestQueueLaw(t *testing.T) {
 	t.Run("memory, with faults", func(t *testing.T) {
 		queueLaw(t, storetest.Faulty(t, logtest.Sometimes(7, 12, logtest.Dropped, logtest.AckLost)), testkit.Times(240))
 	})
-	t.Run("local", func(t *testing.T) { queueLaw(t, storetest.Open(t, "local"), testkit.Times(100)) })
+	t.Run("local", func(t *testing.T) {
+		testkit.OnlySoak(t) // processes play it in TestQueueCampaign
+		queueLaw(t, storetest.Open(t, "local"), testkit.Times(100))
+	})
 }
 
 func queueLaw(t *testing.T, st *tally.Store, n int) {

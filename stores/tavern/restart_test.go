@@ -30,6 +30,7 @@ import (
 func TestRestart(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which members are not
+	besideOthers(t)
 	lives, most := 5, 12
 	if testkit.Soak() {
 		lives, most = 300, 4
