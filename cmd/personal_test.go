@@ -35,8 +35,12 @@ func TestPersonalCanaries(t *testing.T) {
 	})
 	t.Run("D-66 no command about the project, without a server", func(t *testing.T) {
 		h.t = t
-		h.tellProject()
-		h.hides(0, "tend", "--once")
+		if testkit.Soak() {
+			h.tellProject()
+		}
+		for _, args := range []string{"status", "docs ls", "tend --once"} {
+			h.hides(0, strings.Fields(args)...)
+		}
 	})
 	t.Run("D-66 no export of the project", func(t *testing.T) {
 		h.t = t
