@@ -29,6 +29,10 @@ import (
 // never dies. A9: what belongs to the living stays, two windows after an end there is no
 // orphan, and a second pass appends nothing.
 func TestDaemonsLaw(t *testing.T) {
+	t.Run("D-63 D-30 nothing is decided twice, and nothing of the living is gone", daemonsLaw)
+}
+
+func daemonsLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := rapid.SliceOfN(rapid.Custom(drawDaemonStep), 3, 14).Draw(rt, "plan")
 		one, many := newDaemonWorld(t), newDaemonWorld(t)

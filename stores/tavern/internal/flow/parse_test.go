@@ -102,11 +102,13 @@ func TestRefusals(t *testing.T) {
 		"controls":            {states(`"a": {"to": ["z"]}, "\u001b[2J": {"to": ["z"]},` + end), `data/states/\x1b[2J`, "line 3: nothing leads here"},
 		"slashes":             {states(`"a": {"to": ["z"]}, "b/~": {"to": ["z"]},` + end), `data/states/b~1~0`, "line 3: nothing leads here"},
 	} {
-		_, err := flow.Parse([]byte(x.data))
-		e, ok := errors.AsType[*events.InvalidError](err)
-		if !ok || !strings.HasPrefix(e.Field, x.field) || !strings.HasSuffix(x.field, "/") && e.Field != x.field || !strings.Contains(e.Reason, x.reason) {
-			t.Errorf("%s: have %v, want %s: %s", name, err, x.field, x.reason)
-		}
+		t.Run("D-69 "+name, func(t *testing.T) {
+			_, err := flow.Parse([]byte(x.data))
+			e, ok := errors.AsType[*events.InvalidError](err)
+			if !ok || !strings.HasPrefix(e.Field, x.field) || !strings.HasSuffix(x.field, "/") && e.Field != x.field || !strings.Contains(e.Reason, x.reason) {
+				t.Errorf("have %v, want %s: %s", err, x.field, x.reason)
+			}
+		})
 	}
 }
 
