@@ -62,6 +62,10 @@ func TestAgentDue(t *testing.T) {
 			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
 				t.Errorf("once more: %+v", d)
 			}
+			must(t, a.SetState(ctx, tavern.AgentWorking, "once more"))
+			if d := decide(a, l.Until.Add(1000*time.Hour)); d.Parts != nil || !d.Next.IsZero() {
+				t.Errorf("it is %s by the lease of whoever was lost before, and then at %v", d.Why, d.Next)
+			}
 		})
 		t.Run("D-31 a dead agent can be looked at until it is purged", func(t *testing.T) {
 			a := agentAt(t, st, "dead", []string{"working", "waiting"})

@@ -255,6 +255,30 @@ func TestAgentStates(t *testing.T) {
 				t.Errorf("it is %s", i.State)
 			}
 		})
+		t.Run("a sound file takes the place of a broken one, whatever state it says", func(t *testing.T) {
+			a := agentAt(t, st, "broken", nil)
+			sound := need(a.Info(ctx)).Node
+			need(st.Documents().Save(ctx, "agent", a.ID(), tally.Write{Data: []byte("no node")}))
+			must(t, a.Save(ctx, need(a.Info(ctx)).Revision, []byte(strings.Replace(string(sound), "state: idle", "state: done", 1))))
+			if i := need(a.Info(ctx)); i.State != "done" || i.NodeErr != nil {
+				t.Errorf("it is %s: %v", i.State, i.NodeErr)
+			}
+		})
+		t.Run("a person's edit changes no commitment of an agent that is done, unless it is opened again", func(t *testing.T) {
+			a := need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: "done", Commitments: []tavern.Commitment{{Description: "A"}}}))
+			must(t, a.ForceDone(ctx, "enough"))
+			i := need(a.Info(ctx))
+			other := strings.Replace(string(i.Node), "**A**", "**B**", 1)
+			if _, ok := errors.AsType[*tavern.TransitionError](a.Save(ctx, i.Revision, []byte(other))); !ok {
+				t.Error("it promises something else")
+			}
+			must(t, a.Save(ctx, i.Revision, append(i.Node, "\nmine\n"...)))
+			i = need(a.Info(ctx))
+			must(t, a.Save(ctx, i.Revision, []byte(strings.Replace(other, "state: done", "state: working", 1))))
+			if i = need(a.Info(ctx)); i.State != "working" || i.Commitments[0].Description != "B" {
+				t.Errorf("it is %s: %+v", i.State, i.Commitments)
+			}
+		})
 	})
 }
 

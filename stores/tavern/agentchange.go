@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,15 +72,19 @@ func (a *Agent) move(ctx context.Context, to, reason string, force bool) error {
 }
 
 // moved is the change to another state: at is the log's time, now that of the clock, which
-// is what the file shows.
+// is what the file shows. A lease that is over goes: it says nothing of who does what comes
+// now.
 func (i *AgentInfo) moved(to, reason string, at, now time.Time) (c agentChange, err error) {
 	c.set, c.reason = events.Fields{textField("status", to), textField("statusReason", reason)}, reason
 	stamp := string(events.TimestampOf(at))
 	switch {
 	case to == AgentArchived:
 		c.set = append(c.set, textField("archivedAt", stamp))
-	case i.FinishedAt.IsZero() && len(to) > len(stopped) && to[:len(stopped)] == stopped:
+	case i.FinishedAt.IsZero() && strings.HasPrefix(to, stopped):
 		c.set = append(c.set, textField("finishedAt", stamp))
+	}
+	if i.Lease.Holder != "" && !i.Lease.Until.After(at) {
+		c.set = append(c.set, events.Field{Name: "lease", Value: events.Raw("null")})
 	}
 	if i.Node != nil && i.NodeErr == nil {
 		n := i.node
@@ -100,7 +105,8 @@ func (i *AgentInfo) edited(n nodefile.Node, now time.Time) ([]byte, error) {
 // Save has the agent's file be what somebody typed: base is the revision that they had
 // before them, AgentInfo.Revision. A file that has moved on is a
 // *tally.DocumentConflictError, one that is not the agent's a *NodeError. A state that is
-// another one there is a change of state, and refused like any other.
+// another one there is a change of state, and refused like any other, and so are other
+// commitments of an agent that has come to an end.
 func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error {
 	n, err := nodefile.Parse(text)
 	if err == nil && !strings.EqualFold(n.ID, a.id) {
@@ -123,15 +129,18 @@ func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error
 
 // saved is the change that a file makes which somebody typed.
 func (i *AgentInfo) saved(n nodefile.Node, text []byte, now time.Time) (c agentChange, err error) {
-	other := &AgentInfo{ID: i.ID, State: i.State, NodeErr: i.NodeErr}
-	for _, p := range n.Commitments {
-		other.Commitments = append(other.Commitments, Commitment(p))
-	}
-	if n.State != i.State {
-		if err := other.checkTransition(n.State, "edited", false); err != nil {
+	if i.NodeErr == nil && n.State != AgentWorking && !slices.Equal(n.Commitments, i.node.Commitments) {
+		if err := i.checkOpen(); err != nil {
 			return c, err
 		}
-		if c, err = other.moved(n.State, "edited", now, now); err != nil {
+	}
+	if n.State != i.State {
+		edited := *i
+		edited.Node, edited.NodeErr, edited.Commitments = nil, nil, commitmentsOf(n)
+		if err := edited.checkTransition(n.State, "edited", false); err != nil {
+			return c, err
+		}
+		if c, err = edited.moved(n.State, "edited", now, now); err != nil {
 			return c, err
 		}
 	}

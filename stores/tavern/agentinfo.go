@@ -81,10 +81,15 @@ func (i *AgentInfo) readNode(doc *projector.Document) {
 		i.NodeErr = err
 		return
 	}
-	i.node, i.Name, i.Assignment = n, n.Name, n.Assignment
+	i.node, i.Name, i.Assignment, i.Commitments = n, n.Name, n.Assignment, commitmentsOf(n)
+}
+
+// commitmentsOf are those that a node file lists.
+func commitmentsOf(n nodefile.Node) (list []Commitment) {
 	for _, c := range n.Commitments {
-		i.Commitments = append(i.Commitments, Commitment(c))
+		list = append(list, Commitment(c))
 	}
+	return list
 }
 
 // there reports an agent that is not there.

@@ -72,3 +72,11 @@ func (i *AgentInfo) checkTransition(to, reason string, force bool) error {
 	}
 	return e
 }
+
+// checkOpen refuses other commitments of an agent that has come to an end.
+func (i *AgentInfo) checkOpen() error {
+	if !i.Dead() && i.State != AgentDone {
+		return nil
+	}
+	return &TransitionError{What: "agent " + i.ID, From: i.State, To: i.State, Allowed: agentTransitions(i.State), Reason: "its commitments stay as they are"}
+}

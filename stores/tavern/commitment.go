@@ -136,11 +136,12 @@ func (a *Agent) recommit(ctx context.Context, do func(agent string, list []nodef
 			return agentChange{}, fmt.Errorf("%s: %w", agent, i.NodeErr)
 		case i.Node == nil:
 			return agentChange{}, fmt.Errorf("%s: %w", i.document, tally.ErrNotFound)
-		case i.Dead() || i.State == AgentDone:
-			return agentChange{}, &TransitionError{What: agent, From: i.State, To: i.State, Allowed: agentTransitions(i.State), Reason: "its commitments stay as they are"}
+		}
+		err := i.checkOpen()
+		if err != nil {
+			return agentChange{}, err
 		}
 		n := i.node
-		var err error
 		if n.Commitments, err = do(agent, slices.Clone(n.Commitments)); err != nil || slices.Equal(n.Commitments, i.node.Commitments) {
 			return agentChange{}, err
 		}
