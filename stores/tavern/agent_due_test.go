@@ -117,7 +117,7 @@ func TestAgentDue(t *testing.T) {
 }
 
 // Whatever agents do, and whenever deciders look: what is alive is neither archived nor
-// purged, and what was decided once is not decided again.
+// purged, nothing happens before it is due, and what was decided once is not decided again.
 func TestAgentDueLaw(t *testing.T) {
 	windows := tavern.AgentWindows{Archive: time.Hour, Purge: time.Hour}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -152,6 +152,10 @@ func TestAgentDueLaw(t *testing.T) {
 				}
 				if alive := !i.Dead(); alive != (d.Why == "lost") || d.Why == "purged" && i.State != tavern.AgentArchived {
 					rt.Fatalf("%s of %+v", d.Why, i)
+				}
+				since := map[string]time.Time{"lost": i.Lease.Until, "archived": i.FinishedAt.Add(windows.Archive), "purged": i.ArchivedAt.Add(windows.Purge)}[d.Why]
+				if since.After(clock) {
+					rt.Fatalf("%s at %v, due at %v", d.Why, clock, since)
 				}
 				need(st.AppendAll(ctx, d.Parts...))
 				n := agentRecords(ctx, st)
