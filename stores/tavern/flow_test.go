@@ -464,6 +464,31 @@ func TestFlowRenewed(t *testing.T) {
 	flowIs(t, tavern.FlowOf(st, "long"), "ran", 2, "completed")
 }
 
+// A worker whose renewal got no answer does not take its lease for longer.
+func TestFlowRenewalLost(t *testing.T) {
+	down := false
+	st := storetest.Faulty(t, func() logtest.Fault {
+		if down {
+			return logtest.Dropped
+		}
+		return logtest.None
+	})
+	flowTemplates(t, st)
+	c := need(flowStart(t, st, "suite", "lost").Claim(t.Context(), "w", time.Minute))
+	until, begun := c.Until, need(st.LogTime(t.Context()))
+	for need(st.LogTime(t.Context())).Sub(begun) < 2*time.Millisecond {
+	}
+	down = true
+	if err := c.Renew(t.Context()); !errors.Is(err, log.ErrUnknown) || !c.Until.Equal(until) {
+		t.Errorf("%v, and it has the flow until %v, not %v", err, c.Until, until)
+	}
+	down = false
+	must(t, c.Renew(t.Context()))
+	if !c.Until.After(until) {
+		t.Errorf("renewed it has the flow until %v", c.Until)
+	}
+}
+
 // Of several who move a flow at once each move is one step, in one order, and each is allowed
 // where it is made.
 func TestFlowRaces(t *testing.T) {

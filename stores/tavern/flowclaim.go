@@ -44,11 +44,11 @@ func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*
 	}
 	own := &Flow{st: f.st, id: f.id, sub: f.sub, known: &knownFlow{instance: flow.New(f.id)}}
 	c := &FlowClaim{Worker: worker, flow: own, lease: cmp.Or(lease, DefaultFlowLease)}
-	acks, err := own.change(ctx, func(s *FlowState) ([]log.Part, error) {
+	acks, err := own.change(ctx, func(s *FlowState) (_ []log.Part, err error) {
 		if err := f.allows(s, 0); err != nil && (!s.Held || s.Run.Worker != worker) {
 			return nil, err
 		}
-		if err := c.extend(ctx); err != nil {
+		if c.Until, err = c.leaseEnd(ctx); err != nil {
 			return nil, err
 		}
 		c.at = s.place()
@@ -62,13 +62,10 @@ func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*
 	return c, nil
 }
 
-// extend has the lease begin now.
-func (c *FlowClaim) extend(ctx context.Context) error {
+// leaseEnd is when a lease is over that begins now.
+func (c *FlowClaim) leaseEnd(ctx context.Context) (time.Time, error) {
 	now, err := c.flow.st.LeaseTime(ctx)
-	if err == nil {
-		c.Until = now.Add(c.lease).Truncate(time.Millisecond)
-	}
-	return err
+	return now.Add(c.lease).Truncate(time.Millisecond), err
 }
 
 // say appends a progress of the flow by the worker.
@@ -82,14 +79,20 @@ func (c *FlowClaim) say(ctx context.Context, p func(*FlowState) ([]log.Part, err
 	return err
 }
 
-// Renew has the lease begin anew. Half of the lease is a good time to do so.
+// Renew has the lease begin anew. Half of the lease is a good time to do so. With an error
+// Until stays: whether the lease is longer is not known.
 func (c *FlowClaim) Renew(ctx context.Context) error {
-	return c.say(ctx, func(s *FlowState) ([]log.Part, error) {
-		if err := c.extend(ctx); err != nil {
+	var until time.Time
+	err := c.say(ctx, func(s *FlowState) (_ []log.Part, err error) {
+		if until, err = c.leaseEnd(ctx); err != nil {
 			return nil, err
 		}
-		return c.leaseUntil(s, c.Until.UnixMilli())
+		return c.leaseUntil(s, until.UnixMilli())
 	})
+	if err == nil {
+		c.Until = until
+	}
+	return err
 }
 
 // Release gives the flow back as it is: somebody else can claim it.
