@@ -313,6 +313,80 @@ func TestKillOwnerUnderWork(t *testing.T) {
 	output(t, nil, store, "tally", "verify")
 }
 
+// Whoever owns the store may be killed under those who send and enqueue: each message and each
+// item is there once, under the id that was said, and nobody is told that it failed.
+func TestKillOwnerUnderSends(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	kills, messages, items := 3, 60, 120
+	if testkit.Soak() {
+		kills, messages, items = 30, 1000, 4000
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within*2)
+	defer cancel()
+	store := filepath.Join(t.TempDir(), "store")
+	owner := mustServe(t, ctx, store)
+	runTo(t, store, "attend", "ci", "--open", "--until-empty", "--", "true")
+	said := func(stdin io.Reader, verb, to string) (ids []string) {
+		c := command(ctx, store, "tally", verb, to, "-o", "jsonl", "--log-level", "error")
+		var out, errw bytes.Buffer
+		c.Stdin, c.Stdout, c.Stderr = stdin, &out, &errw
+		if err := c.Run(); err != nil {
+			t.Errorf("%s: %v\n%s", verb, err, errw.String())
+		}
+		for _, l := range jsonLines[itemLine](t, &out) {
+			ids = append(ids, l.ID)
+		}
+		return ids
+	}
+	var sent, put []string
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards sent
+	progress := make(chan struct{}, messages)
+	for w := range 3 {
+		all.Go(func() {
+			for n := w; n < messages; n += 3 {
+				ids := said(strings.NewReader(fmt.Sprint(n)), "send", "ci")
+				mu.Lock()
+				sent = append(sent, ids...)
+				mu.Unlock()
+				progress <- struct{}{}
+			}
+		})
+	}
+	in, lines := io.Pipe()
+	all.Go(func() {
+		defer in.Close()
+		put = said(in, "enqueue", "q")
+	})
+	for n := range messages {
+		<-progress
+		fmt.Fprint(lines, strings.Repeat("x\n", items/messages))
+		if n%(messages/kills) == 0 {
+			owner.kill()
+			owner = mustServe(t, ctx, store)
+		}
+	}
+	lines.Close()
+	all.Wait()
+	owner.kill()
+	listed := func(args ...string) (ids []string) {
+		for _, l := range jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", append(args, "-o", "jsonl")...))) {
+			ids = append(ids, l.ID)
+		}
+		return ids
+	}
+	if got := listed("queue", "q"); len(put) != items || !slices.Equal(got, put) {
+		t.Errorf("%d items are there, %d were put in, and %d said", len(got), items, len(put))
+	}
+	got := listed("inbox", "ci", "--limit", fmt.Sprint(2*messages))
+	slices.Sort(got)
+	if slices.Sort(sent); len(sent) != messages || !slices.Equal(got, sent) {
+		t.Errorf("%d messages are there, %d were sent, and %d said", len(got), messages, len(sent))
+	}
+	output(t, nil, store, "tally", "verify")
+}
+
 // mustBeInOrder wants every fourth number in a file, in their order; one that follows itself
 // was handed over twice.
 func mustBeInOrder(t *testing.T, path string, upto int) {

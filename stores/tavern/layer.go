@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 // Layer is one of three places where things are kept apart.
@@ -31,7 +32,8 @@ var layerByKind = map[string]Layer{
 
 // LayerOf returns the layer of what is of a kind, be it a session or a document, and does not
 // say of which it is: the project's, but for transcripts (the vendor's), and for settings,
-// secrets and prompts (personal).
+// secrets and prompts (personal). The inbox of the user is personal, too: on another machine
+// the user is somebody else.
 func LayerOf(kind string) Layer {
 	if l, ok := layerByKind[kind]; ok {
 		return l
@@ -42,8 +44,8 @@ func LayerOf(kind string) Layer {
 // teamKinds are kinds of documents that a team shares.
 var teamKinds = []string{"doc", "agent", "workflow", "overlay", "expert", "recipe", "setting", "secret", "file", "kind"}
 
-// Kinds says which layers documents are of, and that templates are held to CheckWorkflow, for
-// embedded.Options.Kinds and [tally.Config.Kinds]. With it a document of the project that
+// Kinds says which layers documents are of, and that templates are held to CheckWorkflow and
+// the files of agents to CheckNode, for embedded.Options.Kinds and [tally.Config.Kinds]. With it a document of the project that
 // links to something personal is refused, whether it says its layer or not. The map is the
 // caller's.
 func Kinds() map[string]tally.Kind {
@@ -52,6 +54,7 @@ func Kinds() map[string]tally.Kind {
 		table[k] = tally.Kind{Layer: string(LayerOf(k))}
 	}
 	table[KindWorkflow] = tally.Kind{Layer: string(LayerProject), Validate: CheckWorkflow}
+	table[events.KindAgent] = tally.Kind{Layer: table[events.KindAgent].Layer, Validate: CheckNode}
 	return table
 }
 
@@ -161,7 +164,11 @@ func (v LayerView) hasSession(ctx context.Context, sub events.Subject) (bool, er
 		}
 		l := o.Ledger()
 		said := Layer(l.Text("layer"))
-		if said == "" && l.Fork == nil {
+		switch {
+		case said != "" || l.Fork != nil:
+		case sub == projector.InboxSubject(sub.Namespace, User):
+			said = LayerPersonal
+		default:
 			said = LayerOf(l.Kind)
 		}
 		if said == LayerPersonal || said == LayerVendor && found == LayerProject {

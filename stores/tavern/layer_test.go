@@ -20,7 +20,8 @@ func TestLayers(t *testing.T) {
 		for kind, layer := range map[string]string{"doc": "", "note": "", "setting": "", "diary": "personal"} {
 			must1(d.Create(ctx, kind, "x", tally.Write{Data: []byte("x"), Layer: layer}))
 		}
-		for id, p := range map[string]events.SessionCreated{"plain": {Kind: "conversation"}, "mine": {Kind: "conversation", Layer: "personal"}, "claude/-a/x": {Kind: "transcript"}, "agent/1": {Kind: "agent"}} {
+		for id, p := range map[string]events.SessionCreated{"plain": {Kind: "conversation"}, "mine": {Kind: "conversation", Layer: "personal"}, "claude/-a/x": {Kind: "transcript"}, "agent/1": {Kind: "agent"},
+			"inbox/ci": {Kind: "inbox"}, "inbox/user": {Kind: "inbox"}} {
 			p.CreatedAt = "2026-08-22T10:00:00Z"
 			must1(st.Session(id).Create(ctx, p))
 			must1(st.Session(id).AppendTurns(ctx, events.MainThread, []byte(`"hi"`)))
@@ -38,8 +39,8 @@ func TestLayers(t *testing.T) {
 		}
 		t.Run("D-23 three layers are kept apart", func(t *testing.T) {
 			for l, want := range map[tavern.Layer][]string{
-				tavern.LayerProject:  {"doc/x", "note/x", "session/agent/1", "session/plain"},
-				tavern.LayerPersonal: {"diary/x", "session/fork-of-mine", "session/mine", "setting/x"},
+				tavern.LayerProject:  {"doc/x", "note/x", "session/agent/1", "session/inbox/ci", "session/plain"},
+				tavern.LayerPersonal: {"diary/x", "session/fork-of-mine", "session/inbox/user", "session/mine", "setting/x"},
 				tavern.LayerVendor:   {"session/claude/-a/x"},
 			} {
 				if got := in(l); !slices.Equal(got, want) {

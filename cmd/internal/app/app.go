@@ -123,6 +123,12 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 	return a.open(ctx, embedded.Options{})
 }
 
+// OpenExisting opens the store for a command that begins nothing: a local store that is not
+// there is empty, and stays so.
+func (a *App) OpenExisting(ctx context.Context) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{Existing: true})
+}
+
 // Own opens the local store as its owner, and waits until nobody else is. The
 // observer, if not nil, is that of its log; the server listens as it is told to. The daemons
 // run until the store is closed.
@@ -199,8 +205,7 @@ func (a *App) WithStore(ctx context.Context, f func(*tally.Store) error) error {
 	return a.with(ctx, embedded.Options{}, f)
 }
 
-// WithExisting is WithStore for a command that begins nothing: a local store that is not
-// there is empty, and stays so.
+// WithExisting is WithStore with what OpenExisting opens.
 func (a *App) WithExisting(ctx context.Context, f func(*tally.Store) error) error {
 	return a.with(ctx, embedded.Options{Existing: true}, f)
 }

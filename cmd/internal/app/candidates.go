@@ -62,59 +62,34 @@ func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
-// agentIDs and flowIDs offer the ids of agents and flows: what is behind the slash of those of
-// their sessions.
-var agentIDs, flowIDs = idsBehind(events.KindAgent + "/"), idsBehind(events.KindFlow + "/")
+// agentIDs, flowIDs and queues offer ids: what is behind the slash of those of their sessions.
+var agentIDs, flowIDs, queues = idsOf(events.KindAgent), idsOf(events.KindFlow), idsOf(events.KindQueue)
 
-func idsBehind(prefix string) source {
+// receivers offers who gets messages: the user, agents, and whoever has an inbox.
+func receivers(ctx context.Context, c *completer) cobra.ShellCompDirective {
+	c.add("user", "the person")
+	return idsOf(events.KindAgent, events.KindInbox)(ctx, c)
+}
+
+// idsOf offers what is behind the slash of the ids of sessions that begin with one of kinds.
+func idsOf(kinds ...string) source {
 	return func(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		v, namespace, ok := c.views(ctx)
 		if !ok {
 			return words
 		}
 		defer v.Catalog.Close()
-		list, _ := v.Catalog.Beginning(ctx, namespace, prefix+c.typed, offered) // after an error nothing is known
-		for _, s := range list {
-			if word := strings.TrimPrefix(s.ID, prefix); isWord(word) && !strings.HasPrefix(word, "-") {
-				c.add(word, s.About())
+		for _, kind := range kinds {
+			list, _ := v.Catalog.Beginning(ctx, namespace, kind+"/"+c.typed, offered) // after an error nothing is known
+			for _, s := range list {
+				id := strings.TrimPrefix(s.ID, kind+"/")
+				if word, ok := spelled(id); ok && word == id {
+					c.add(id, s.About())
+				}
 			}
 		}
 		return words
 	}
-}
-
-// receivers offers who gets messages: agents, whoever has an inbox, and the user.
-func receivers(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	if strings.HasPrefix("user", c.typed) {
-		c.add("user", "the person")
-	}
-	return c.behind(ctx, events.KindAgent, events.KindInbox)
-}
-
-// queues offers work queues.
-func queues(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	return c.behind(ctx, events.KindQueue)
-}
-
-// behind offers what is behind the slash of the ids of sessions that begin with a kind.
-func (c *completer) behind(ctx context.Context, kinds ...string) cobra.ShellCompDirective {
-	v, namespace, ok := c.views(ctx)
-	if !ok {
-		return words
-	}
-	defer v.Catalog.Close()
-	met := map[string]bool{"user": true}
-	for _, kind := range kinds {
-		list, _ := v.Catalog.Beginning(ctx, namespace, kind+"/"+c.typed, offered) // after an error nothing is known
-		for _, s := range list {
-			id := strings.TrimPrefix(s.ID, kind+"/")
-			if word, ok := spelled(id); ok && word == id && id != "" && !met[id] {
-				met[id] = true
-				c.add(id, s.About())
-			}
-		}
-	}
-	return words
 }
 
 // named offers what is behind the first slash of ids, where that is one session alone.

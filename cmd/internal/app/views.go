@@ -41,7 +41,9 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 			return err
 		}
 		if place.State != embedded.Present {
-			return a.WithExisting(ctx, func(st *tally.Store) error { return a.withFolded(ctx, c, st, f) })
+			return a.WithExisting(ctx, func(st *tally.Store) error {
+				return a.folded(ctx, st, func(dir string) error { return withFiles(ctx, c, dir, f) })
+			})
 		}
 		a.remarkLost(place)
 		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
@@ -51,17 +53,48 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 		}
 	}
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		full := a.upToDate(ctx, st, need)
-		if full != nil && !errors.Is(full, log.ErrFull) && !errors.Is(full, catalog.ErrNoView) {
-			return full
-		}
-		err := withFiles(ctx, c, st.ViewsDir(), f)
-		if errors.Is(err, catalog.ErrNoView) {
-			fmt.Fprintf(a.Err, "%s; the log is read instead, which takes longer\n", plain.Printable(err.Error()))
-			return a.withFolded(ctx, c, st, f)
-		}
-		return err
+		return a.shown(ctx, st, need, func(dir string) error { return withFiles(ctx, c, dir, f) })
 	})
+}
+
+// WithWork calls f with the view of what is to be done in a store that is open, as it is
+// after everything that is acknowledged now: whoever lists a few of many need not read the
+// log for it. Every store that a command opens has views, in its directory or in the user's
+// cache; for one that is not there, and one whose views cannot be read, they are folded anew.
+func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.WorkReader) error) error {
+	read := func(dir string) error {
+		r, err := catalog.OpenWork(ctx, dir)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return f(r)
+	}
+	c, err := a.Config()
+	if err != nil {
+		return err
+	}
+	if c.Backend == config.Local {
+		if place, err := embedded.Look(c.Store); err != nil || place.State != embedded.Present {
+			return errors.Join(err, a.folded(ctx, st, read))
+		}
+	}
+	return a.shown(ctx, st, "work", read)
+}
+
+// shown calls read with the directory of the views once the one that is needed is up to date.
+// If it cannot be read, the log is folded anew, elsewhere.
+func (a *App) shown(ctx context.Context, st *tally.Store, need string, read func(dir string) error) error {
+	full := a.upToDate(ctx, st, need)
+	if full != nil && !errors.Is(full, log.ErrFull) && !errors.Is(full, catalog.ErrNoView) {
+		return full
+	}
+	err := read(st.ViewsDir())
+	if errors.Is(err, catalog.ErrNoView) {
+		fmt.Fprintf(a.Err, "%s; the log is read instead, which takes longer\n", plain.Printable(err.Error()))
+		return a.folded(ctx, st, read)
+	}
+	return err
 }
 
 // remarkLost says that a store has lost records, to who looks at a list in which nothing
@@ -72,13 +105,13 @@ func (a *App) remarkLost(p embedded.Place) {
 	}
 }
 
-// withFolded calls f with views that are made of the log and thrown away.
-func (a *App) withFolded(ctx context.Context, c config.Config, st *tally.Store, f func(config.Config, Views) error) error {
+// folded calls read with the directory of views that are made of the log and thrown away.
+func (a *App) folded(ctx context.Context, st *tally.Store, read func(dir string) error) error {
 	lg, err := a.Logger()
 	if err != nil {
 		return err
 	}
-	return catalog.Folded(ctx, st.Log, embedded.Views(), lg, func(dir string) error { return withFiles(ctx, c, dir, f) })
+	return catalog.Folded(ctx, st.Log, embedded.Views(), lg, read)
 }
 
 func withFiles(ctx context.Context, c config.Config, dir string, f func(config.Config, Views) error) error {

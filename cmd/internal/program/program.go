@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/cmd/internal/crew"
 	"github.com/tallylog/tally/cmd/internal/keep"
 	"github.com/tallylog/tally/cmd/internal/live"
 	"github.com/tallylog/tally/cmd/internal/look"
@@ -28,7 +27,6 @@ var groups = []struct {
 	{"Look", look.Commands},
 	{"Team", team.Commands},
 	{"Move", move.Commands},
-	{"Agents", crew.Commands},
 	{"Keep", keep.Commands},
 	{"Serve", serve.Commands},
 }

@@ -119,9 +119,12 @@ func (t *attender) end(ctx context.Context, err error) error {
 }
 
 // enter sees to it that there is an inbox.
-func (t *attender) enter(ctx context.Context, st *tally.Store) error {
+func (t *attender) enter(ctx context.Context, st *tally.Store) (err error) {
+	if t.receiver, err = receiverNamed(ctx, t.app, st, t.receiver); err != nil {
+		return err
+	}
 	in := tavern.InboxOf(st, t.receiver)
-	err := known(ctx, t.app, in)
+	err = known(ctx, t.app, in)
 	if err == nil || !t.open {
 		if code, ok := errors.AsType[*cli.CodeError](err); ok {
 			code.Hint = "With --open it is made one of a program."

@@ -68,13 +68,13 @@ const inTime = 5 * time.Second
 // run runs the child to its end. When ctx is done it is told to end. An error says that it
 // could not be started.
 func (c child) run(ctx context.Context) (ended, error) {
-	began, tail := time.Now(), new(tail)
+	began, said := time.Now(), &tail{most: maxTail}
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	if errors.Is(cmd.Err, exec.ErrDot) {
 		cmd.Err = nil // whoever has the working directory in PATH means it
 	}
 	cmd.Env = append(os.Environ(), c.env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.stdin), c.stdout, io.MultiWriter(c.stderr, tail)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.stdin), c.stdout, io.MultiWriter(c.stderr, said)
 	cmd.WaitDelay = inTime // also for what it has left behind and that holds its output
 	apart(cmd)
 	if err := cmd.Start(); err != nil {
@@ -85,7 +85,7 @@ func (c child) run(ctx context.Context) (ended, error) {
 		killRest(cmd)
 	}
 	e := endOf(cmd.ProcessState)
-	e.said, e.took, e.stopped = tail.last(), time.Since(began), ctx.Err() != nil && e.exit != 0
+	e.said, e.took, e.stopped = said.last(), time.Since(began), ctx.Err() != nil && e.exit != 0
 	return e, nil
 }
 
@@ -129,20 +129,22 @@ func variable(name, value string) string {
 
 // tail keeps the end of what is written to it. It is safe for concurrent use.
 type tail struct {
+	most int // bytes that are kept at least
+
 	mu  sync.Mutex
 	buf []byte
 }
 
-// maxTail is how much of its end is kept.
+// maxTail is how much of what a child says is looked at for its last line.
 const maxTail = 4 << 10
 
 // Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.buf = append(t.buf, p[max(0, len(p)-maxTail):]...)
-	if len(t.buf) > maxTail {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
+	t.buf = append(t.buf, p[max(0, len(p)-t.most):]...)
+	if len(t.buf) > 2*t.most {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.most:]...)
 	}
 	return len(p), nil
 }

@@ -3,6 +3,7 @@
 package team
 
 import (
+	"context"
 	"os"
 	"os/exec"
 )
@@ -15,3 +16,8 @@ func killRest(*exec.Cmd) {}
 
 // endOf says how a process ended.
 func endOf(s *os.ProcessState) ended { return ended{exit: s.ExitCode()} }
+
+// shell is a command that is ended when its time is over.
+func shell(ctx context.Context, command string) *exec.Cmd {
+	return exec.CommandContext(ctx, "cmd", "/C", command)
+}

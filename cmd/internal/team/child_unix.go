@@ -3,6 +3,7 @@
 package team
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"syscall"
@@ -24,4 +25,12 @@ func endOf(s *os.ProcessState) ended {
 		return ended{exit: bySignal + int(w.Signal()), signal: w.Signal().String()}
 	}
 	return ended{exit: s.ExitCode()}
+}
+
+// shell is a command that is ended, with all that it has started, when its time is over.
+func shell(ctx context.Context, command string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	apart(cmd)
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	return cmd
 }

@@ -1,5 +1,6 @@
-// Package team has the verbs by which agents and programs work together: messages in
-// inboxes, and items in work queues.
+// Package team has the verbs by which agents, programs and people work together: messages in
+// inboxes, items in work queues, agents with what they promise, the workflows that they go
+// through, and the transcripts that their vendor keeps.
 package team
 
 import (
@@ -10,6 +11,6 @@ import (
 
 // Commands returns the verbs, anew for each run.
 func Commands(a *app.App) []*cobra.Command {
-	list := []*cobra.Command{newSend(a), newSeen(a), newAttend(a), newEnqueue(a), newRequeue(a), newWork(a)}
-	return append(list, app.Paged(newInbox(a), newQueue(a))...)
+	list := []*cobra.Command{newSend(a), newSeen(a), newAttend(a), newEnqueue(a), newRequeue(a), newWork(a), newAgent(a), newFlow(a)}
+	return append(list, app.Paged(newInbox(a), newQueue(a), newAgents(a), newFlows(a), newTranscripts(a), newOrphans(a))...)
 }

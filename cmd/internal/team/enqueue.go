@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -47,11 +45,11 @@ and the queue is made if it is not there. --serial is for the making alone.`,
 			if err := q.check(args); err != nil {
 				return err
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
-				if q.queue = tavern.QueueOf(st, args[0]); q.configure {
-					return q.settle(cmd.Context(), st)
+			return riding(cmd.Context(), a, a.Open, func(s *store) error {
+				if q.store, q.queue = s, args[0]; q.configure {
+					return q.settle(cmd.Context())
 				}
-				return q.enqueue(cmd.Context(), st, args[1:])
+				return q.enqueue(cmd.Context(), args[1:])
 			})
 		},
 	}
@@ -81,7 +79,8 @@ type enqueuer struct {
 	settings         tavern.QueueSettings
 	says             func(flag string) bool
 
-	queue *tavern.Queue
+	store *store
+	queue string
 	count int
 	bad   int
 }
@@ -115,23 +114,22 @@ type queued struct {
 	Durability string        `json:"durability"`
 }
 
-func (q *enqueuer) enqueue(ctx context.Context, st *tally.Store, args []string) error {
-	var err error
-	if q.item.DueAt, err = until(ctx, st, "due", q.due); err != nil {
+func (q *enqueuer) enqueue(ctx context.Context, args []string) (err error) {
+	if q.item.DueAt, err = until(ctx, q.store, "due", q.due); err != nil {
 		return err
 	}
 	if q.whole {
-		if q.item.Body, err = readInput(q.app.In, args); err == nil {
-			err = q.put(ctx, st, q.item)
+		if q.item.Body, err = q.app.Content(args); err == nil {
+			err = q.put(ctx, q.item)
 		}
 	} else {
-		err = q.lines(ctx, st, args)
+		err = q.lines(ctx, args)
 	}
 	if err != nil {
 		return q.refused(err)
 	}
 	if q.app.Format == cli.Text {
-		err = q.app.Say("%s put into %s, each %s.", plain.Count(q.count, "item"), plain.Printable(cli.ID(q.queue.ID())), st.Log.Durability())
+		err = q.app.Say("%s put into %s, each %s.", plain.Count(q.count, "item"), plain.Printable(cli.ID(q.queue)), q.store.now().Log.Durability())
 	}
 	if err == nil && q.bad > 0 {
 		err = &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s did not go in", plain.Count(q.bad, "line"))}
@@ -149,16 +147,12 @@ func (q *enqueuer) refused(err error) error {
 }
 
 // lines puts in an item for each line.
-func (q *enqueuer) lines(ctx context.Context, st *tally.Store, args []string) error {
-	from := io.Reader(q.app.In)
-	if len(args) == 1 && args[0] != "-" {
-		f, err := os.Open(args[0])
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		from = f
+func (q *enqueuer) lines(ctx context.Context, args []string) error {
+	from, err := q.app.Input(args)
+	if err != nil {
+		return err
 	}
+	defer from.Close()
 	in := lines.NewReader(from, events.MaxValue)
 	for ctx.Err() == nil {
 		line, err := in.Next()
@@ -179,15 +173,21 @@ func (q *enqueuer) lines(ctx context.Context, st *tally.Store, args []string) er
 		if item.ID != "" {
 			item.ID += ":" + strconv.Itoa(in.Line())
 		}
-		if err := q.put(ctx, st, item); err != nil {
+		if err := q.put(ctx, item); err != nil {
 			return fmt.Errorf("line %d: %w", in.Line(), err)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-func (q *enqueuer) put(ctx context.Context, st *tally.Store, item tavern.Item) error {
-	it, err := q.queue.Enqueue(ctx, item)
+func (q *enqueuer) put(ctx context.Context, item tavern.Item) error {
+	if item.ID == "" {
+		item.ID = q.store.now().Log.NewID() // put in again it is one item
+	}
+	err := q.store.do(ctx, func(st *tally.Store) (err error) {
+		item, err = tavern.QueueOf(st, q.queue).Enqueue(ctx, item)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -199,33 +199,42 @@ func (q *enqueuer) put(ctx context.Context, st *tally.Store, item tavern.Item) e
 	if q.whole {
 		format = q.app.Format
 	}
-	return cli.WriteJSON(q.app.Out, format, queued{cli.ID(q.queue.ID()), cli.ID(it.ID), it.Offset, st.Log.Durability().String()})
+	return cli.WriteJSON(q.app.Out, format, queued{cli.ID(q.queue), cli.ID(item.ID), item.Offset, q.store.now().Log.Durability().String()})
 }
 
 // settle changes the settings that flags name, or makes the queue with them.
-func (q *enqueuer) settle(ctx context.Context, st *tally.Store) error {
+func (q *enqueuer) settle(ctx context.Context) error {
 	q.settings.Owner = q.item.Owner
+	var have tavern.QueueSettings
+	err := q.store.do(ctx, func(st *tally.Store) (err error) {
+		queue := tavern.QueueOf(st, q.queue)
+		if err := q.setOn(ctx, queue); err != nil {
+			return err
+		}
+		have, err = queue.Settings(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return q.tell(have)
+}
+
+func (q *enqueuer) setOn(ctx context.Context, queue *tavern.Queue) error {
 	for {
-		have, err := q.queue.Settings(ctx)
-		if errors.Is(err, events.ErrNotFound) {
-			if err = q.queue.Create(ctx, q.settings); errors.Is(err, tally.ErrExists) {
+		have, err := queue.Settings(ctx)
+		switch {
+		case errors.Is(err, events.ErrNotFound):
+			if err = queue.Create(ctx, q.settings); errors.Is(err, tally.ErrExists) {
 				continue // it was made meanwhile
 			}
-			have = q.settings
-		} else if err == nil {
-			if q.says("serial") && q.settings.Serial != have.Serial {
-				return cli.Usagef("the queue %q is serial or not from its beginning, and it is %s", cli.ID(q.queue.ID()), kindOf(have.Serial))
-			}
-			have = q.over(have)
-			err = q.queue.Configure(ctx, have)
-		}
-		if err != nil {
 			return err
-		}
-		if have, err = q.queue.Settings(ctx); err != nil {
+		case err != nil:
 			return err
+		case q.says("serial") && q.settings.Serial != have.Serial:
+			return cli.Usagef("the queue %q is serial or not from its beginning, and it is %s", cli.ID(q.queue), kindOf(have.Serial))
 		}
-		return q.tell(have)
+		return queue.Configure(ctx, q.over(have))
 	}
 }
 
@@ -270,7 +279,7 @@ func settingsOf(queue string, s tavern.QueueSettings) settingsRow {
 }
 
 func (q *enqueuer) tell(s tavern.QueueSettings) error {
-	row := settingsOf(q.queue.ID(), s)
+	row := settingsOf(q.queue, s)
 	if q.app.Format != cli.Text {
 		return cli.WriteJSON(q.app.Out, q.app.Format, row)
 	}

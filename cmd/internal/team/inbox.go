@@ -1,9 +1,12 @@
 package team
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +16,9 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -23,8 +28,8 @@ func newInbox(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inbox INBOX", Short: "List the messages that somebody was sent", Args: cobra.ExactArgs(1),
 		Long: `List the messages that somebody was sent, the newest first; a dot stands before those
-that were not seen. INBOX is whose inbox it is: an agent's id, user, or a program's
-name. With --unread they are those that were not seen, in the order in which they
+that were not seen. INBOX is whose inbox it is: an agent's, by its id, a beginning
+of that or its name; user; or a program's name. With --unread they are those that were not seen, in the order in which they
 came. To look is not to see: tally seen says that they were.
 
 NOTE says what became of a message: replied, if its receiver answered it; overdue, if
@@ -75,6 +80,9 @@ type inboxView struct {
 }
 
 func (v *inboxView) show(ctx context.Context, st *tally.Store, receiver string) (err error) {
+	if receiver, err = receiverNamed(ctx, v.app, st, receiver); err != nil {
+		return err
+	}
 	v.st, v.in = st, tavern.InboxOf(st, receiver)
 	if err := known(ctx, v.app, v.in); err != nil {
 		return err
@@ -115,7 +123,27 @@ func known(ctx context.Context, a *app.App, in *tavern.Inbox) error {
 	}
 	name := cli.ID(in.Receiver())
 	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no inbox %q in namespace %s, and no agent of that id", name, in.Session().Subject().Namespace),
-		Hint: fmt.Sprintf("%s ls --kind agent%s lists the agents.", app.Program(), a.StoreFlags())}
+		Hint: fmt.Sprintf("%s agents%s lists the agents.", app.Program(), a.StoreFlags())}
+}
+
+// receiverNamed returns the receiver that a word names: the one of that id, else the agent
+// that is called so, or whose id begins so. If there is none it is the word, which somebody
+// may be let in by.
+func receiverNamed(ctx context.Context, a *app.App, st *tally.Store, word string) (string, error) {
+	switch err := known(ctx, a, tavern.InboxOf(st, word)); {
+	case err == nil:
+		return word, nil
+	case cli.ExitCode(err) != cli.NotFound:
+		return word, err
+	}
+	agent, err := agentNamed(ctx, a, st, word)
+	switch {
+	case err == nil:
+		return agent.ID(), nil
+	case cli.ExitCode(err) == cli.NotFound:
+		return word, nil
+	}
+	return word, err
 }
 
 // messageRow is a message in inbox, with -o json.
@@ -153,8 +181,7 @@ func (v *inboxView) row(m tavern.Message, replied events.Offset) messageRow {
 	if m.Revision != m.Offset {
 		row.Revision = m.Revision
 	}
-	if !m.Deadline.IsZero() {
-		row.Deadline = events.TimestampOf(m.Deadline)
+	if row.Deadline = stamp(m.Deadline); row.Deadline != "" {
 		row.Overdue = replied == 0 && m.Amends == "" && m.Deadline.Before(v.now)
 	}
 	return row
@@ -174,8 +201,7 @@ func (r messageRow) note() string {
 	case r.Overdue:
 		return "overdue"
 	case r.Deadline != "":
-		at, _ := r.Deadline.Time()
-		return "until " + minute(at)
+		return "until " + minute(r.Deadline)
 	case r.Expects != "":
 		return "awaits " + r.Expects
 	case r.ReplyTo != "":
@@ -184,42 +210,40 @@ func (r messageRow) note() string {
 	return ""
 }
 
-// minute spells a time for people.
-func minute(at time.Time) string { return at.UTC().Format("2006-01-02 15:04") }
-
-// answers returns where the first answers to messages are, by their ids: in the inboxes of
-// those who sent them, behind the messages.
-func (v *inboxView) answers(ctx context.Context, list []tavern.Message) (map[string]events.Offset, error) {
-	first := make(map[string]events.Offset) // of each sender's messages
-	for _, m := range list {
-		if at, ok := first[m.From]; m.From != "" && m.ID != "" && (!ok || m.Offset < at) {
-			first[m.From] = m.Offset
-		}
+// answers returns where the first answers to messages of the inbox are, by where these are: as
+// the view has them, else the inboxes of all who sent some would have to be read.
+func (v *inboxView) answers(ctx context.Context, list []tavern.Message) (map[messagePlace]events.Offset, error) {
+	found := make(map[messagePlace]events.Offset)
+	if len(list) == 0 {
+		return found, nil
 	}
-	found := make(map[string]events.Offset)
-	for from, after := range first {
-		sub := projector.InboxSubject(v.st.Namespace(), from)
-		if sub.Validate() != nil {
-			continue // nobody can have that inbox
-		}
-		for rec, err := range v.st.Log.Read(ctx, events.Range{Subject: sub, After: after}) {
-			if err == nil && rec.Type == events.TypeTurnAppended {
-				rec, err = projector.Resolve(ctx, v.st.Log, rec, v.st.MaxValue())
-			}
-			if cli.Is[*events.DamageError](err) {
-				continue
-			}
+	at := func(x, y tavern.Message) int { return cmp.Compare(x.Offset, y.Offset) }
+	first, last := slices.MinFunc(list, at).Offset, slices.MaxFunc(list, at).Offset
+	err := v.app.WithWork(ctx, v.st, func(r catalog.WorkReader) error {
+		q := catalog.MessageQuery{Namespace: v.st.Namespace(), Receiver: v.in.Receiver(), After: first - 1, Number: math.MaxInt32, Limit: len(list)}
+		for {
+			page, err := r.Messages(ctx, q)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			for _, l := range projector.LettersOf(projector.Decode(rec)) {
-				if who, id := l.Answers(); l.From == v.in.Receiver() && who == l.From && found[from+"\x00"+id] == 0 {
-					found[from+"\x00"+id] = l.Offset
+			for _, m := range page {
+				if m.Answered > 0 {
+					found[messagePlace{m.Offset, m.ID}] = m.Answered
 				}
+				q.After, q.Number = m.Offset, m.Number
+			}
+			if len(page) < q.Limit || q.After > last {
+				return nil
 			}
 		}
-	}
-	return found, nil
+	})
+	return found, err
+}
+
+// messagePlace names a message of an inbox.
+type messagePlace struct {
+	at events.Offset
+	id string
 }
 
 // rows returns messages as they are listed.
@@ -230,7 +254,7 @@ func (v *inboxView) rows(ctx context.Context, list []tavern.Message) ([]messageR
 	}
 	rows := make([]messageRow, len(list))
 	for i, m := range list {
-		rows[i] = v.row(m, answered[m.From+"\x00"+m.ID])
+		rows[i] = v.row(m, answered[messagePlace{m.Offset, m.ID}])
 	}
 	return rows, nil
 }
@@ -240,24 +264,19 @@ func (v *inboxView) list(ctx context.Context) error {
 	if v.unread {
 		page.After = max(v.after, v.cursor)
 	}
-	list, next, err := v.in.List(ctx, page)
+	found, next, err := v.in.List(ctx, page)
 	if err != nil {
 		return err
 	}
-	rows, err := v.rows(ctx, list)
+	rows, err := v.rows(ctx, found)
 	if err != nil {
 		return err
 	}
 	if len(rows) > 0 {
 		rows[len(rows)-1].Next = next
 	}
-	if v.app.Format != cli.Text {
-		return cli.WriteList(v.app.Out, v.app.Format, rows)
-	}
-	if len(rows) == 0 {
-		return v.app.Say("No messages.")
-	}
-	if err := v.app.Table(inboxTable(rows, v.app.Style())); err != nil {
+	err = list(v.app, rows, "No messages.", func() (render.Table, error) { return inboxTable(rows, v.app.Style()), nil })
+	if err != nil || v.app.Format != cli.Text {
 		return err
 	}
 	unread, err := v.in.Unread(ctx)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -117,46 +117,57 @@ type queueRow struct {
 }
 
 func (v *queueView) queues(ctx context.Context, st *tally.Store) error {
-	var rows []queueRow
-	for info, err := range st.Subjects(ctx, events.KindSession) {
+	rows := []queueRow{}
+	err := v.app.WithWork(ctx, st, func(r catalog.WorkReader) error {
+		listed, err := r.Queues(ctx, catalog.WorkPage{Namespace: st.Namespace()})
 		if err != nil {
 			return err
 		}
-		id, ok := strings.CutPrefix(info.Subject.ID, projector.QueueSession(""))
-		if !ok || id == "" {
-			continue
+		for _, l := range listed {
+			is, err := isQueue(ctx, st, l)
+			if err != nil {
+				return err
+			}
+			if is {
+				rows = append(rows, queueRowOf(l))
+			}
 		}
-		row, err := queueRowOf(ctx, tavern.QueueOf(st, id))
-		if cli.Is[*tally.KindError](err) {
-			continue // a session of another kind under such a name
-		}
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	if v.app.Format != cli.Text {
-		return cli.WriteList(v.app.Out, v.app.Format, rows)
-	}
-	if len(rows) == 0 {
-		return v.app.Say("No queues.")
-	}
+	return list(v.app, rows, "There are no queues. Try: "+app.Program()+" enqueue QUEUE FILE", func() (render.Table, error) { return queueTable(rows), nil })
+}
+
+func queueTable(rows []queueRow) render.Table {
 	t := render.Table{Head: []string{"QUEUE", "READY", "CLAIMED", "WAITING", "DEAD", "TITLE", "WHEN EMPTY"},
 		Right: []int{1, 2, 3, 4}, Cut: []int{6, 5}, Drop: []int{6, 5}}
 	for _, r := range rows {
 		t.Rows = append(t.Rows, []string{r.Queue, strconv.Itoa(r.Ready), strconv.Itoa(r.Claimed), strconv.Itoa(r.Waiting), strconv.Itoa(r.DeadNow), r.Title, r.OnEmpty})
 	}
-	return v.app.Table(t)
+	return t
 }
 
-func queueRowOf(ctx context.Context, q *tavern.Queue) (row queueRow, err error) {
-	s, err := q.Settings(ctx)
-	if err != nil {
-		return row, err
+// isQueue reports whether there is a queue, and not a session of another kind under such a
+// name: one that nobody created is a queue if there is nothing else about it.
+func isQueue(ctx context.Context, st *tally.Store, l catalog.QueueListed) (bool, error) {
+	if l.Created != 0 {
+		return true, nil
 	}
-	counts, err := q.Counts(ctx)
-	return queueRow{settingsRow: settingsOf(q.ID(), s), Ready: counts[tavern.ItemReady], Claimed: counts[tavern.ItemClaimed],
-		Waiting: counts[tavern.ItemWaiting], DeadNow: counts[tavern.ItemDead]}, err
+	_, err := tavern.QueueOf(st, l.ID).Settings(ctx)
+	if cli.Is[*tally.KindError](err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func queueRowOf(l catalog.QueueListed) queueRow {
+	s := tavern.QueueSettings{Title: l.Title, Owner: l.Owner, OnEmpty: l.OnEmpty, Lease: l.Lease, MaxAttempts: l.Attempts, Serial: l.Serial, Dead: "hold"}
+	if l.Pass {
+		s.Dead = projector.PassDead
+	}
+	return queueRow{settingsRow: settingsOf(l.ID, s), Ready: l.Ready, Claimed: l.Claimed, Waiting: l.Waiting, DeadNow: l.Dead}
 }
 
 // itemRow is an item in queue, with -o json.
@@ -202,11 +213,8 @@ type lateRow struct {
 }
 
 func itemOf(s tavern.ItemStatus) itemRow {
-	row := itemRow{ID: cli.ID(s.ID), Offset: s.Offset, State: string(s.State), Owner: cli.ID(s.Owner), After: spelled(s.After), Priority: s.Priority, Attempts: s.Attempts,
+	row := itemRow{ID: cli.ID(s.ID), Offset: s.Offset, State: string(s.State), Owner: cli.ID(s.Owner), DueAt: stamp(s.DueAt), After: spelled(s.After), Priority: s.Priority, Attempts: s.Attempts,
 		Worker: s.Worker, Fence: s.Fence, Waits: spelled(s.Waits), Outcome: s.Outcome, Error: s.Error}
-	if !s.DueAt.IsZero() {
-		row.DueAt = events.TimestampOf(s.DueAt)
-	}
 	if s.State == tavern.ItemClaimed {
 		row.Until = events.TimestampOf(s.Until)
 	}
@@ -236,31 +244,32 @@ func spelled(ids []string) (list []string) {
 	return list
 }
 
+// none says that there is no item to list.
+func (v *queueView) none() string {
+	if len(v.query.States) == 0 && v.query.After == "" {
+		return "Nothing is to be done. --state done lists what was."
+	}
+	return "No item is like that."
+}
+
 func (v *queueView) items(ctx context.Context, q *tavern.Queue) error {
-	list, next, err := q.List(ctx, v.query)
+	found, next, err := q.List(ctx, v.query)
 	if err != nil {
 		return err
 	}
-	rows := make([]itemRow, len(list))
-	for i, s := range list {
+	rows := make([]itemRow, len(found))
+	for i, s := range found {
 		rows[i] = itemOf(s)
 	}
 	if len(rows) > 0 {
 		rows[len(rows)-1].Next = next
 	}
-	switch {
-	case v.app.Format != cli.Text:
-		return cli.WriteList(v.app.Out, v.app.Format, rows)
-	case len(rows) == 0:
-		return v.app.Say("No items.")
-	case v.dead:
+	if v.dead && v.app.Format == cli.Text && len(rows) > 0 {
 		return v.deadItems(rows)
 	}
-	if err := v.app.Table(itemTable(rows, v.app.Style())); err != nil {
-		return err
-	}
-	if next != "" {
+	err = list(v.app, rows, v.none(), func() (render.Table, error) { return itemTable(rows, v.app.Style()), nil })
+	if err == nil && next != "" && v.app.Format == cli.Text {
 		fmt.Fprintf(v.app.Err, "--after %s shows more\n", plain.Printable(next))
 	}
-	return nil
+	return err
 }

@@ -22,8 +22,7 @@ func (r itemRow) now() string {
 		if len(r.Waits) > 0 {
 			return "after " + strings.Join(r.Waits, ", ")
 		}
-		at, _ := r.DueAt.Time()
-		return "due " + minute(at)
+		return "due " + minute(r.DueAt)
 	case tavern.ItemDead, tavern.ItemReady:
 		if n := len(r.Tries); n > 0 {
 			return r.Tries[n-1].Error
@@ -91,8 +90,7 @@ func (v *queueView) item(r itemRow) error {
 
 // lines says what an attempt was, for people.
 func (t tryRow) lines() []string {
-	at, _ := t.Time.Time()
-	text := fmt.Sprintf("  attempt %d  %s  %s, fence %d  %s", t.Attempt, minute(at), t.Worker, uint64(t.Fence), t.Outcome)
+	text := fmt.Sprintf("  attempt %d  %s  %s, fence %d  %s", t.Attempt, minute(t.Time), t.Worker, uint64(t.Fence), t.Outcome)
 	if t.Outcome == "" {
 		text += "under way"
 	}

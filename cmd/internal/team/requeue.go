@@ -22,9 +22,7 @@ to them stays: tally queue QUEUE ITEM shows every attempt. An item that is not d
 exit code 6, and one that is not there 4; those before it are queued again then.`,
 		Example: app.Examples("tally requeue build v1:2", "tally queue build --dead -o jsonl | jq -r .id | xargs tally requeue build", "tally requeue build v1:2 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				return requeue(cmd.Context(), a, tavern.QueueOf(st, args[0]), args[1:])
-			})
+			return riding(cmd.Context(), a, a.OpenExisting, func(s *store) error { return requeue(cmd.Context(), a, s, args[0], args[1:]) })
 		},
 	}
 }
@@ -36,9 +34,10 @@ type requeued struct {
 	State string `json:"state"`
 }
 
-func requeue(ctx context.Context, a *app.App, q *tavern.Queue, items []string) error {
+func requeue(ctx context.Context, a *app.App, s *store, queue string, items []string) error {
 	for _, id := range items {
-		err := q.Requeue(ctx, id)
+		err := s.once(ctx, func(st *tally.Store) error { return tavern.QueueOf(st, queue).Requeue(ctx, id) },
+			func(_ *tally.Store, err error) bool { return cli.Is[*tavern.ItemStateError](err) })
 		if other, ok := errors.AsType[*tavern.ItemStateError](err); ok {
 			return &cli.CodeError{Code: cli.Conflict, Err: other, Hint: "Only what is dead is queued again."}
 		}
@@ -49,9 +48,14 @@ func requeue(ctx context.Context, a *app.App, q *tavern.Queue, items []string) e
 			fmt.Fprintf(a.Out, "%s is queued again.\n", plain.Printable(cli.ID(id)))
 			continue
 		}
-		s, err := q.Get(ctx, id)
+		row := requeued{Queue: cli.ID(queue), ID: cli.ID(id)}
+		err = s.do(ctx, func(st *tally.Store) error {
+			item, err := tavern.QueueOf(st, queue).Get(ctx, id)
+			row.State = string(item.State)
+			return err
+		})
 		if err == nil {
-			err = cli.WriteJSON(a.Out, cli.JSONL, requeued{cli.ID(q.ID()), cli.ID(id), string(s.State)})
+			err = cli.WriteJSON(a.Out, cli.JSONL, row)
 		}
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ last one that is there. What was seen stays so: an offset before that changes no
 			if err != nil {
 				return err
 			}
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return seen(cmd.Context(), a, tavern.InboxOf(st, args[0]), at) })
+			return riding(cmd.Context(), a, a.OpenExisting, func(s *store) error { return seen(cmd.Context(), a, s, args[0], at) })
 		},
 	}
 }
@@ -41,36 +41,51 @@ type seenUpto struct {
 }
 
 // seen moves the cursor of an inbox forward; the greatest offset stands for its last message.
-func seen(ctx context.Context, a *app.App, in *tavern.Inbox, at events.Offset) error {
-	if err := known(ctx, a, in); err != nil {
-		return err
-	}
-	if at == events.MaxOffset {
-		list, _, err := in.List(ctx, tavern.Page{Newest: true, Limit: 1})
-		if err != nil {
+func seen(ctx context.Context, a *app.App, s *store, receiver string, at events.Offset) error {
+	var row seenUpto
+	err := s.do(ctx, func(st *tally.Store) (err error) {
+		if receiver, err = receiverNamed(ctx, a, st, receiver); err != nil {
 			return err
 		}
-		at = 0
-		if len(list) > 0 {
-			at = list[0].Offset
+		in := tavern.InboxOf(st, receiver)
+		row.Inbox = cli.ID(receiver)
+		if err := known(ctx, a, in); err != nil {
+			return err
 		}
-	}
-	err := in.Seen(ctx, at)
+		if at == events.MaxOffset {
+			if at, err = lastIn(ctx, in); err != nil {
+				return err
+			}
+		}
+		if err := in.Seen(ctx, at); err != nil {
+			return err
+		}
+		if row.Cursor, err = in.Cursor(ctx); err == nil {
+			row.Unread, err = in.Unread(ctx)
+		}
+		return err
+	})
 	if beyond, ok := errors.AsType[*tavern.SeenError](err); ok {
 		return &cli.CodeError{Code: cli.Conflict, Err: beyond, Hint: "What has not come cannot be seen: " + app.Last + " stands for the last message that is there."}
 	}
 	if err != nil {
 		return err
 	}
-	row := seenUpto{Inbox: cli.ID(in.Receiver())}
-	if row.Cursor, err = in.Cursor(ctx); err != nil {
-		return err
-	}
-	if row.Unread, err = in.Unread(ctx); err != nil {
-		return err
-	}
 	if a.Format != cli.Text {
 		return cli.WriteJSON(a.Out, a.Format, row)
 	}
 	return a.Say("%s has seen what is up to %v; %s left.", plain.Printable(row.Inbox), row.Cursor, plain.Count(row.Unread, "message"))
+}
+
+// lastIn returns where the last message of an inbox is, 0 if there is none. With an error,
+// that is not known.
+func lastIn(ctx context.Context, in *tavern.Inbox) (events.Offset, error) {
+	list, _, err := in.List(ctx, tavern.Page{Newest: true, Limit: 1})
+	switch {
+	case err != nil:
+		return events.MaxOffset, err
+	case len(list) == 0:
+		return 0, nil
+	}
+	return list[0].Offset, nil
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -27,8 +25,8 @@ func newSend(a *app.App) *cobra.Command {
 		Long: `Send a message: the text of a file, or of standard input, without a line's end that
 it ends with. With --format json it is JSON, and is kept as it stands.
 
-TO is an agent's id, user (the person), or a program whose inbox was opened
-(attend --open). When send is done, the message is on disk in the inbox, once and in
+TO is an agent, by its id, a beginning of that or its name; user (the person); or a
+program whose inbox was opened (attend --open). When send is done, the message is on disk in the inbox, once and in
 its order. One that goes past the tree of agents is told to the parents in between.
 Who does not exist is exit code 4, and so is who is archived or stopped; nothing is
 written then.
@@ -47,15 +45,15 @@ message of the sender's inbox: in its thread, with the type that is expected unl
 				return err
 			}
 			s.says = cmd.Flags().Changed
-			within := a.WithExisting // where there is no store, there is nobody
+			open := a.OpenExisting // where there is no store, there is nobody
 			if s.To == tavern.User {
-				within = a.WithStore
+				open = a.Open
 			}
-			return within(cmd.Context(), func(st *tally.Store) error { return s.send(cmd.Context(), st) })
+			return riding(cmd.Context(), a, open, func(in *store) error { return s.send(cmd.Context(), in) })
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.From, "from", tavern.User, "who sends it: an agent's id, or any name")
+	f.StringVar(&s.From, "from", tavern.User, "who sends it: an agent, or any name")
 	f.StringVar(&s.Type, "type", "message", "type, such as message, question or status; of an answer (default) what is expected")
 	f.StringVar(&s.Thread, "thread", "main", "what it is about: any name; of an answer (default) that of the message")
 	f.StringVar(&s.ReplyTo, "reply-to", "", "id of the message that it answers, which is in the sender's inbox")
@@ -90,7 +88,7 @@ type sent struct {
 
 // body reads what is to be sent.
 func (s *sender) body(args []string) (events.Raw, error) {
-	data, err := readInput(s.app.In, args)
+	data, err := s.app.Content(args)
 	switch {
 	case err != nil:
 		return nil, err
@@ -110,41 +108,31 @@ func (s *sender) body(args []string) (events.Raw, error) {
 	return tavern.Text(string(text)), nil
 }
 
-// readInput reads a file, or standard input, up to what a turn may hold.
-func readInput(in io.Reader, args []string) ([]byte, error) {
-	if len(args) == 1 && args[0] != "-" {
-		f, err := os.Open(args[0])
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, events.MaxValue+1))
-	if err == nil && len(data) > events.MaxValue {
-		err = cli.Usagef("the input has more than %s, which is the most that fits", plain.Bytes(events.MaxValue))
-	}
-	return data, err
-}
-
-func (s *sender) send(ctx context.Context, st *tally.Store) error {
-	var err error
-	if s.Deadline, err = until(ctx, st, "within", s.within); err != nil {
+func (s *sender) send(ctx context.Context, in *store) (err error) {
+	if s.Deadline, err = until(ctx, in, "within", s.within); err != nil {
 		return err
 	}
-	m, err := s.deliver(ctx, st)
+	if s.Key == "" && s.ReplyTo == "" {
+		s.ID = in.now().Log.NewID() // sent again it is one message
+	}
+	var m tavern.Message
+	err = in.do(ctx, func(st *tally.Store) error {
+		for _, who := range []*string{&s.To, &s.From} {
+			if *who, err = receiverNamed(ctx, s.app, st, *who); err != nil {
+				return err
+			}
+		}
+		m, err = s.deliver(ctx, st)
+		return err
+	})
 	if err != nil {
 		return s.refused(err)
 	}
-	promise := st.Log.Durability()
+	promise := in.now().Log.Durability()
 	if s.app.Format == cli.Text {
 		return s.app.Say("Sent %s to %s: %v, %s.", plain.Printable(cli.ID(m.ID)), plain.Printable(cli.ID(m.To)), m.Offset, promise)
 	}
-	row := sent{To: cli.ID(m.To), ID: cli.ID(m.ID), Offset: m.Offset, From: cli.ID(m.From), Type: m.Type, Thread: m.Thread, Durability: promise.String()}
-	if !m.Deadline.IsZero() {
-		row.Deadline = events.TimestampOf(m.Deadline)
-	}
-	return cli.WriteJSON(s.app.Out, s.app.Format, row)
+	return cli.WriteJSON(s.app.Out, s.app.Format, sent{cli.ID(m.To), cli.ID(m.ID), m.Offset, cli.ID(m.From), m.Type, m.Thread, stamp(m.Deadline), promise.String()})
 }
 
 // deliver sends the message, or the answer that it is.

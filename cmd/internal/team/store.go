@@ -17,17 +17,35 @@ import (
 // store is a store that is opened again when the process that owned it is gone: another one
 // owns it by then, or this one does. It is safe for concurrent use.
 type store struct {
-	open func(context.Context) (*tally.Store, error)
-	err  io.Writer
+	open    opener
+	err     io.Writer
+	patient time.Duration // how long another one is looked for; 0: until ctx is done
 
 	mu sync.Mutex
 	st *tally.Store
 }
 
+// opener opens the store: App.Open, or App.OpenExisting.
+type opener = func(context.Context) (*tally.Store, error)
+
 // openStore opens the store for a verb that lives longer than the owner may.
 func openStore(ctx context.Context, a *app.App) (*store, error) {
 	st, err := a.Open(ctx)
 	return &store{open: a.Open, err: a.Err, st: st}, err
+}
+
+// patience is how long a verb that does one thing looks for a store that no process serves.
+const patience = 30 * time.Second
+
+// riding opens the store for a verb that does one thing, also if the owner ends meanwhile.
+func riding(ctx context.Context, a *app.App, open opener, f func(*store) error) (err error) {
+	st, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	s := &store{open: open, err: a.Err, patient: patience, st: st}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return f(s)
 }
 
 // Close closes the store as it is open now.
@@ -42,18 +60,37 @@ func (s *store) now() *tally.Store {
 // do calls f with the store, and once more with another one as long as nobody answers: what
 // f writes has an id of its own, or says itself what became of it.
 func (s *store) do(ctx context.Context, f func(*tally.Store) error) error {
-	for {
+	return s.once(ctx, f, nil)
+}
+
+// once is do of something that is refused if it is done twice. A refusal behind an outcome
+// that nobody knows is shown to own, which reports whether it is because f had done it.
+func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*tally.Store, error) bool) error {
+	unknown, giveUp := false, time.Time{}
+	for try := 0; ; try++ {
 		st := s.now()
-		if err := f(st); err == nil || !s.again(ctx, st, err) {
+		err := f(st)
+		if err != nil && unknown && own != nil && !isAway(err) && own(st, err) {
+			return nil
+		}
+		unknown = unknown || errors.Is(err, log.ErrUnknown)
+		switch {
+		case try == 0 && s.patient > 0:
+			giveUp = time.Now().Add(s.patient)
+		case try > 0 && err != nil && !pause(ctx, pauseToOpen):
+			return err
+		}
+		if err == nil || !s.again(ctx, st, err, giveUp) {
 			return err
 		}
 	}
 }
 
 // again opens the store anew if err says that it does not answer, and st is the one that did
-// not. It reports whether asking once more may help.
-func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
-	if ctx.Err() != nil || !isAway(err) || len(st.Runners()) > 0 { // a store of one's own mends itself
+// not, up to a time, the zero time: for ever. It reports whether asking once more may help.
+func (s *store) again(ctx context.Context, st *tally.Store, err error, giveUp time.Time) bool {
+	over := func() bool { return !giveUp.IsZero() && time.Now().After(giveUp) }
+	if ctx.Err() != nil || over() || !isAway(err) || len(st.Runners()) > 0 { // a store of one's own mends itself
 		return false
 	}
 	s.mu.Lock()
@@ -68,7 +105,7 @@ func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
 			_ = st.Close() // it is lost already
 			s.st = next
 			return true
-		case cli.ExitCode(err) != cli.Unreachable:
+		case cli.ExitCode(err) != cli.Unreachable, over():
 			return false
 		case !said:
 			fmt.Fprintln(s.err, "the store does not answer: waiting for it")

@@ -11,16 +11,20 @@ import (
 // until reads a time to come by which the log judges: from now on by this machine's clock,
 // or by the log's time if that is later. In a store that rested, the log's time alone is
 // that of its last record.
-func until(ctx context.Context, st *tally.Store, flag, text string) (time.Time, error) {
+func until(ctx context.Context, s *store, flag, text string) (at time.Time, err error) {
 	if text == "" {
-		return time.Time{}, nil
+		return at, nil
 	}
-	now, err := st.LogTime(ctx)
-	if err != nil {
-		return now, err
-	}
-	if clock := st.Now(); clock.After(now) {
-		now = clock
-	}
-	return app.Until(flag, text, now)
+	err = s.do(ctx, func(st *tally.Store) error {
+		now, err := st.LogTime(ctx)
+		if err != nil {
+			return err
+		}
+		if clock := st.Now(); clock.After(now) {
+			now = clock
+		}
+		at, err = app.Until(flag, text, now)
+		return err
+	})
+	return at, err
 }

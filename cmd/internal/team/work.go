@@ -219,10 +219,7 @@ func (w *worker) say(row worked) error {
 
 // empty says that there is nothing to hand out, and what the queue tells a worker then.
 func (w *worker) empty(e *tavern.EmptyError) error {
-	row := nothing{Queue: cli.ID(w.queue), Empty: true, OnEmpty: e.OnEmpty, Claimed: e.Claimed, Waiting: e.Waiting, Dead: e.Dead}
-	if !e.Next.IsZero() {
-		row.Next = events.TimestampOf(e.Next)
-	}
+	row := nothing{Queue: cli.ID(w.queue), Empty: true, OnEmpty: e.OnEmpty, Claimed: e.Claimed, Waiting: e.Waiting, Dead: e.Dead, Next: stamp(e.Next)}
 	if w.app.Format != cli.Text {
 		return cli.WriteJSON(w.app.Out, cli.JSONL, row)
 	}

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -38,7 +36,11 @@ A conflict is exit code 6; it names the revision that is there, its SHA-256, and
 who has a lease on the document. Nothing is written then.
 
 A revision is whole: a title, link or attribute that it does not say, the document
-has no longer. With --base and --keep, what no flag says stays as it was.`,
+has no longer. With --base and --keep, what no flag says stays as it was.
+
+agent/ID is the file of an agent, and whoever writes it changes the agent: --create
+makes one, and a state that is another one there is a change of state, refused like
+any other. What no flag says of it stays as it was.`,
 		Example: app.Examples("tally put doc/specs/store.md store.md --create --title 'The store'", "tally put doc/specs/store.md store.md --base @12 --keep",
 			"date | tally put note/today --save --expires 24h --owner ann", "tally put doc/plan plan.md --create --link parent=doc/goal --attr state=draft"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +48,7 @@ has no longer. With --base and --keep, what no flag says stays as it was.`,
 				return err
 			}
 			var err error
-			if p.Data, err = p.read(args[1:]); err != nil {
+			if p.Data, err = a.Content(args[1:]); err != nil {
 				return err
 			}
 			return p.within(cmd.Context(), func(st *tally.Store) error { return p.put(cmd.Context(), st, args[0]) })
@@ -102,24 +104,6 @@ func (p *putter) check(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// read returns the content that is to be written.
-func (p *putter) read(args []string) ([]byte, error) {
-	in := p.app.In
-	if len(args) == 1 && args[0] != "-" {
-		f, err := os.Open(args[0])
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, events.MaxValue+1))
-	if err == nil && len(data) > events.MaxValue {
-		err = cli.Usagef("the content has more than %s, which is the most that a document can have", plain.Bytes(events.MaxValue))
-	}
-	return data, err
-}
-
 // within opens the store: one that is not there is made only where a document is.
 func (p *putter) within(ctx context.Context, f func(*tally.Store) error) error {
 	if p.base != "" {
@@ -158,6 +142,9 @@ func (p *putter) put(ctx context.Context, st *tally.Store, name string) error {
 func (p *putter) write(ctx context.Context, st *tally.Store, doc events.Subject) (rev projector.Revision, err error) {
 	if err := p.fields(ctx, st); err != nil {
 		return rev, err
+	}
+	if doc.Kind == events.KindAgent {
+		return p.writeAgent(ctx, st, doc)
 	}
 	docs := st.Documents()
 	if p.keep {

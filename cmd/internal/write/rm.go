@@ -156,8 +156,11 @@ func mv(ctx context.Context, a *app.App, st *tally.Store, name, to string, base 
 	if err != nil {
 		return err
 	}
-	if doc.Kind == sealed.Kind {
+	switch doc.Kind {
+	case sealed.Kind:
 		return cli.Usagef("%s is sealed, and opens under no other name", app.NameOf(doc))
+	case events.KindAgent:
+		return cli.Usagef("%s is the file of an agent, and stays with it: what it is called, its file says", app.NameOf(doc))
 	}
 	id := strings.TrimPrefix(to, doc.Kind+"/")
 	rev, err := st.Documents().Rename(ctx, doc.Kind, doc.ID, base, id)

@@ -1,10 +1,12 @@
-package crew
+package team
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
@@ -37,20 +39,21 @@ there no more.
 			case remove != "" && (amend != "" || assertion != ""):
 				return cli.Usagef("--remove goes alone")
 			}
-			return changed(cmd.Context(), a, args[0], func(agent *tavern.Agent) error {
+			return changed(cmd.Context(), a, args[0], func(m *member) error {
 				ctx := cmd.Context()
 				if amend == "" && remove == "" {
-					_, err := agent.Commit(ctx, args[1], assertion)
-					return err
+					c := tavern.Commitment{ID: uuid.NewString(), Description: args[1], Assertion: assertion}
+					return m.do(ctx, func(agent *tavern.Agent) error { return agent.Add(ctx, c) })
 				}
-				c, err := commitmentNamed(ctx, agent, amend+remove)
+				c, err := commitmentNamed(ctx, m, amend+remove)
 				switch {
 				case err != nil:
 					return err
 				case remove != "":
-					return agent.Remove(ctx, c.ID)
+					return m.once(ctx, func(agent *tavern.Agent) error { return agent.Remove(ctx, c.ID) },
+						func(_ *tavern.Agent, err error) bool { return errors.Is(err, tally.ErrNotFound) })
 				}
-				return agent.Amend(ctx, c.ID, args[1], assertion)
+				return m.do(ctx, func(agent *tavern.Agent) error { return agent.Amend(ctx, c.ID, args[1], assertion) })
 			})
 		},
 	}
@@ -62,8 +65,8 @@ there no more.
 }
 
 // commitmentNamed finds the commitment of an agent that a word names.
-func commitmentNamed(ctx context.Context, agent *tavern.Agent, name string) (tavern.Commitment, error) {
-	i, err := agent.Info(ctx)
+func commitmentNamed(ctx context.Context, m *member, name string) (tavern.Commitment, error) {
+	i, err := m.info(ctx)
 	if err != nil {
 		return tavern.Commitment{}, err
 	}

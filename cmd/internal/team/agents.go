@@ -1,4 +1,4 @@
-package crew
+package team
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -108,14 +109,6 @@ func agentRowOf(i *tavern.AgentInfo) agentRow {
 	return row
 }
 
-// stamp spells a time, "" for none.
-func stamp(t time.Time) events.Timestamp {
-	if t.IsZero() {
-		return ""
-	}
-	return events.TimestampOf(t)
-}
-
 // kept is how many commitments of an agent have passed.
 func kept(i *tavern.AgentInfo) string {
 	n := 0
@@ -127,13 +120,32 @@ func kept(i *tavern.AgentInfo) string {
 	return strconv.Itoa(n)
 }
 
+// agentsOf lists the agents that were not purged, as the view has them: by their ids, without
+// what their files say.
+func agentsOf(ctx context.Context, a *app.App, st *tally.Store) (list []catalog.Agent, err error) {
+	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
+		list, err = r.Agents(ctx, catalog.WorkPage{Namespace: st.Namespace()}, "")
+		return err
+	})
+	return slices.DeleteFunc(list, func(r catalog.Agent) bool { return r.ID != strings.ToLower(r.ID) }), err // tavern.AgentOf means another one
+}
+
 func listAgents(ctx context.Context, a *app.App, st *tally.Store, f tavern.AgentFilter) error {
-	var list []*tavern.AgentInfo
+	listed, err := agentsOf(ctx, a, st)
+	if err != nil {
+		return err
+	}
+	var found []*tavern.AgentInfo
 	unread := 0
-	for i, err := range tavern.Agents(ctx, st, f) {
+	for _, r := range listed {
+		if !f.Archived && r.Status == tavern.AgentArchived || f.Owner != "" && f.Owner != r.Owner || f.Parent != "" && f.Parent != r.Parent {
+			continue // the rest is asked of what is read: it may have changed meanwhile
+		}
+		i, err := tavern.AgentOf(st, r.ID).Info(ctx)
 		switch {
-		case err == nil:
-			list = append(list, i)
+		case err == nil && f.Includes(i):
+			found = append(found, i)
+		case err == nil, errors.Is(err, tally.ErrNotFound):
 		case cli.Is[*events.DamageError](err):
 			fmt.Fprintln(a.Err, plain.Printable(err.Error()))
 			unread++
@@ -141,7 +153,7 @@ func listAgents(ctx context.Context, a *app.App, st *tally.Store, f tavern.Agent
 			return err
 		}
 	}
-	if err := writeAgents(ctx, a, st, list); err != nil {
+	if err := writeAgents(ctx, a, st, found); err != nil {
 		return err
 	}
 	if unread > 0 {
@@ -150,23 +162,15 @@ func listAgents(ctx context.Context, a *app.App, st *tally.Store, f tavern.Agent
 	return nil
 }
 
-func writeAgents(ctx context.Context, a *app.App, st *tally.Store, list []*tavern.AgentInfo) error {
-	if a.Format != cli.Text {
-		rows := make([]agentRow, len(list))
-		for n, i := range list {
-			rows[n] = agentRowOf(i)
-		}
-		return cli.WriteList(a.Out, a.Format, rows)
+func writeAgents(ctx context.Context, a *app.App, st *tally.Store, found []*tavern.AgentInfo) error {
+	rows := make([]agentRow, len(found))
+	for n, i := range found {
+		rows[n] = agentRowOf(i)
 	}
-	if len(list) == 0 {
-		fmt.Fprintln(a.Err, "There are no agents like that. Try: tally agent new NAME")
-		return nil
-	}
-	now, err := st.LogTime(ctx)
-	if err != nil {
-		return err
-	}
-	return a.Table(agentTable(list, now, a.Style()))
+	return list(a, rows, "There are no agents like that. Try: "+app.Program()+" agent new NAME", func() (render.Table, error) {
+		now, err := st.LogTime(ctx)
+		return agentTable(found, now, a.Style()), err
+	})
 }
 
 func agentTable(list []*tavern.AgentInfo, now time.Time, style cli.Style) render.Table {
@@ -224,7 +228,7 @@ func leaseText(l tally.Lease, now time.Time) string {
 }
 
 func showAgent(ctx context.Context, a *app.App, st *tally.Store, name string) error {
-	agent, err := agentNamed(ctx, st, name)
+	agent, err := agentNamed(ctx, a, st, name)
 	if err != nil {
 		return err
 	}

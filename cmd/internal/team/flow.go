@@ -1,4 +1,4 @@
-package crew
+package team
 
 import (
 	"context"
@@ -57,26 +57,39 @@ func noFlow(name, namespace string) error {
 	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no flow %q in namespace %s", name, namespace), Hint: app.Program() + " flows lists those that are open, and with --all the others."}
 }
 
-// onFlow runs something on a flow and says where the flow is then.
+// onFlow does something with a flow that is one if it is done again, and says where the flow
+// is then.
 func onFlow(ctx context.Context, a *app.App, name string, do func(*tavern.Flow) error) error {
-	return a.WithExisting(ctx, func(st *tally.Store) error {
-		f, err := flowNamed(ctx, st, name)
+	return riding(ctx, a, a.OpenExisting, func(in *store) error {
+		var id string
+		err := in.do(ctx, func(st *tally.Store) error {
+			f, err := flowNamed(ctx, st, name)
+			if err == nil {
+				id = f.ID()
+			}
+			return err
+		})
 		if err == nil {
-			err = refused(do(f))
+			err = refused(in.do(ctx, func(st *tally.Store) error { return do(tavern.FlowOf(st, id)) }))
 		}
 		if errors.Is(err, events.ErrNotFound) && !cli.Is[*cli.CodeError](err) {
-			err = noFlow(name, st.Namespace())
+			err = noFlow(name, in.now().Namespace())
 		}
 		if err != nil {
 			return err
 		}
-		return sayFlow(ctx, a, f)
+		return sayFlow(ctx, a, in, id)
 	})
 }
 
 // sayFlow prints where a flow is now, after a change.
-func sayFlow(ctx context.Context, a *app.App, f *tavern.Flow) error {
-	s, err := f.State(ctx)
+func sayFlow(ctx context.Context, a *app.App, in *store, id string) error {
+	f, s := (*tavern.Flow)(nil), (*tavern.FlowState)(nil)
+	err := in.do(ctx, func(st *tally.Store) (err error) {
+		f = tavern.FlowOf(st, id)
+		s, err = f.State(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -101,25 +114,18 @@ again after an answer that was lost, is one; another flow of that id is code 6.
 --owner is the session that the flow belongs to: where that is gone, it is an orphan.`,
 		Example: app.Examples("tally flow start release --owner agent/8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f", "tally flow start release input.json --id release-7", "echo '{\"version\": 7}' | tally flow start release - -o json"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if parent != "" {
-				o.Parent = &events.Lineage{Session: parent}
-			}
+			o.Parent = startedIn(parent)
 			if o.Input, err = value(a, args[1:]); err != nil {
 				return err
 			}
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				doc, err := app.Document(cmd.Context(), st, tavern.KindWorkflow+"/"+strings.TrimPrefix(args[0], tavern.KindWorkflow+"/"))
-				if err != nil {
-					return err
+			return riding(cmd.Context(), a, a.OpenExisting, func(in *store) error {
+				if o.ID == "" {
+					o.ID = in.now().Log.NewID() // started again it is one flow
 				}
-				f, err := tavern.WorkflowsOf(st).Start(cmd.Context(), doc.ID, o)
-				if errors.Is(err, tally.ErrNotFound) {
-					return a.DocumentError(cmd.Context(), st, doc, err)
-				}
-				if err != nil {
+				if err := in.do(cmd.Context(), func(st *tally.Store) error { return start(cmd.Context(), a, st, args[0], o) }); err != nil {
 					return refused(err)
 				}
-				return sayFlow(cmd.Context(), a, f)
+				return sayFlow(cmd.Context(), a, in, o.ID)
 			})
 		},
 	}
@@ -128,6 +134,19 @@ again after an answer that was lost, is one; another flow of that id is code 6.
 	f.StringVar(&o.Owner, "owner", "", "session that it belongs to, such as agent/ID")
 	f.StringVar(&parent, "parent", "", "session in which it was started")
 	return cmd
+}
+
+// start starts a flow of a template.
+func start(ctx context.Context, a *app.App, st *tally.Store, template string, o tavern.FlowOptions) error {
+	doc, err := app.Document(ctx, st, tavern.KindWorkflow+"/"+strings.TrimPrefix(template, tavern.KindWorkflow+"/"))
+	if err != nil {
+		return err
+	}
+	_, err = tavern.WorkflowsOf(st).Start(ctx, doc.ID, o)
+	if errors.Is(err, tally.ErrNotFound) {
+		return a.DocumentError(ctx, st, doc, err)
+	}
+	return err
 }
 
 func newFlowMove(a *app.App) *cobra.Command {
@@ -140,7 +159,15 @@ drives, for one that is over, and for a state whose own flow is not.
 ` + flowNames,
 		Example: app.Examples("tally flow move release-7 test", "tally flow move 01a7 'given up'", "tally flow move release-7 shipped -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onFlow(cmd.Context(), a, args[0], func(f *tavern.Flow) error { return f.Move(cmd.Context(), args[1]) })
+			var from *tavern.FlowState // as it is looked at first: moved again it is one move
+			return onFlow(cmd.Context(), a, args[0], func(f *tavern.Flow) (err error) {
+				if from == nil {
+					if from, err = f.State(cmd.Context()); err != nil {
+						return err
+					}
+				}
+				return f.MoveFrom(cmd.Context(), from, args[1])
+			})
 		},
 	}
 }

@@ -1,9 +1,8 @@
-package crew
+package team
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -142,17 +142,18 @@ type flowAt struct {
 	state *tavern.FlowState
 }
 
-// flowsOf reads the flows of a store, those that are open or all.
-func flowsOf(ctx context.Context, st *tally.Store, all bool) (list []flowAt, err error) {
-	for info, err := range st.Subjects(ctx, events.KindSession) {
-		if err != nil {
-			return nil, err
-		}
-		id, ok := strings.CutPrefix(info.Subject.ID, events.KindFlow+"/")
-		if !ok {
-			continue
-		}
-		f := tavern.FlowOf(st, id)
+// flowsOf reads flows of a store, those that are open or all: which there are, the view says.
+func flowsOf(ctx context.Context, a *app.App, st *tally.Store, all bool) (list []flowAt, err error) {
+	var listed []catalog.FlowListed
+	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
+		listed, err = r.Flows(ctx, catalog.WorkPage{Namespace: st.Namespace()}, !all)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range listed {
+		f := tavern.FlowOf(st, l.ID)
 		s, err := f.State(ctx)
 		switch {
 		case errors.Is(err, tally.ErrNotFound): // a session of this name that is no flow
@@ -166,26 +167,27 @@ func flowsOf(ctx context.Context, st *tally.Store, all bool) (list []flowAt, err
 }
 
 func listFlows(ctx context.Context, a *app.App, st *tally.Store, all bool) error {
-	list, err := flowsOf(ctx, st, all)
+	found, err := flowsOf(ctx, a, st, all)
 	if err != nil {
 		return err
 	}
-	if a.Format != cli.Text {
-		rows := make([]flowRow, len(list))
-		for i, f := range list {
-			rows[i] = flowRowOf(f.Flow, f.state)
-		}
-		return cli.WriteList(a.Out, a.Format, rows)
+	rows := make([]flowRow, len(found))
+	for i, f := range found {
+		rows[i] = flowRowOf(f.Flow, f.state)
 	}
-	if len(list) == 0 {
-		fmt.Fprintln(a.Err, "No flow is open. Try: tally flow start TEMPLATE, or flows --all")
-		return nil
+	return list(a, rows, noneOpen(all), func() (render.Table, error) {
+		now, err := st.LogTime(ctx)
+		return flowTable(found, now, a.Style()), err
+	})
+}
+
+// noneOpen says what to try where there is no flow to list.
+func noneOpen(all bool) string {
+	start := app.Program() + " flow start TEMPLATE"
+	if all {
+		return "There are no flows. Try: " + start
 	}
-	now, err := st.LogTime(ctx)
-	if err != nil {
-		return err
-	}
-	return a.Table(flowTable(list, now, a.Style()))
+	return "No flow is open. Try: " + start + ", or flows --all"
 }
 
 func flowTable(list []flowAt, now time.Time, style cli.Style) render.Table {

@@ -1,4 +1,4 @@
-package crew
+package team
 
 import (
 	"context"
@@ -204,8 +204,8 @@ func (r *reader) list(list []tavern.StoredSession, project string) error {
 	return r.app.Table(t)
 }
 
-// messageRow is a message in JSON.
-type messageRow struct {
+// lineRow is a message of a transcript in JSON.
+type lineRow struct {
 	ID     string           `json:"id"`
 	Parent string           `json:"parent,omitempty"`
 	Role   string           `json:"role"`
@@ -260,7 +260,7 @@ func (r *reader) write(ctx context.Context, s tavern.StoredSession) error {
 	list := cli.NewList(r.app.Out, r.app.Format)
 	for m, err := range r.from.Messages(ctx, s) {
 		if err == nil {
-			err = list.Add(messageRow{m.ID, m.ParentID, m.Role, stamp(m.Timestamp), m.Content, m.Raw})
+			err = list.Add(lineRow{m.ID, m.ParentID, m.Role, stamp(m.Timestamp), m.Content, m.Raw})
 		}
 		if err != nil {
 			return err

@@ -1,12 +1,9 @@
-// Package crew has the verbs for agents, what they promise, the workflows that they go
-// through, and the transcripts that their vendor keeps.
-package crew
+package team
 
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,15 +11,11 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 )
-
-// Commands returns the verbs, anew for each run.
-func Commands(a *app.App) []*cobra.Command {
-	return append(app.Paged(newAgents(a), newFlows(a), newTranscripts(a)), newAgent(a), newFlow(a))
-}
 
 // family is a verb that has verbs of its own, and does nothing itself.
 func family(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
@@ -45,7 +38,7 @@ func refused(err error) error {
 		return nil
 	case cli.Is[*tavern.FlowHeldError](err):
 		return conflict("Its worker moves it. When the lease is over, " + app.Program() + " flow recover does what the template says.")
-	case cli.Is[*tavern.TransitionError](err), cli.Is[*tavern.FlowOverError](err), cli.Is[*tavern.FlowChildError](err), errors.Is(err, tally.ErrExists):
+	case cli.Is[*tavern.TransitionError](err), cli.Is[*tavern.FlowOverError](err), cli.Is[*tavern.FlowChildError](err), cli.Is[*log.ConflictError](err), errors.Is(err, tally.ErrExists):
 		return conflict("Nothing was written.")
 	case cli.Is[*tavern.NodeError](err), cli.Is[*tavern.FlowDepthError](err):
 		return &cli.CodeError{Code: cli.BadUsage, Err: err}
@@ -53,37 +46,52 @@ func refused(err error) error {
 	return err
 }
 
-// content reads the file that an argument names, standard input for a dash.
-func content(a *app.App, name string) ([]byte, error) {
-	in := a.In
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, events.MaxValue+1))
-	if err == nil && len(data) > events.MaxValue {
-		err = cli.Usagef("%s has more than %s", name, plain.Bytes(events.MaxValue))
-	}
-	return data, err
-}
-
 // value reads the JSON that an argument names, nothing if there is none.
 func value(a *app.App, args []string) (events.Raw, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
-	data, err := content(a, args[0])
+	data, err := a.Content(args)
 	if err == nil && rawjson.Check(data) != nil {
 		err = cli.Usagef("%s is not JSON: %v", args[0], rawjson.Check(data))
 	}
 	return data, err
 }
 
-// minute spells a time for a table.
+// startedIn is the lineage of what was started in a session, nil for none.
+func startedIn(session string) *events.Lineage {
+	if session == "" {
+		return nil
+	}
+	return &events.Lineage{Session: session}
+}
+
+// list prints a list: its rows for programs, else as a table. If there is nothing in it, it
+// says so beside the output.
+func list[T any](a *app.App, rows []T, none string, table func() (render.Table, error)) error {
+	switch {
+	case a.Format != cli.Text:
+		return cli.WriteList(a.Out, a.Format, rows)
+	case len(rows) == 0:
+		fmt.Fprintln(a.Err, none)
+		return nil
+	}
+	t, err := table()
+	if err != nil {
+		return err
+	}
+	return a.Table(t)
+}
+
+// stamp spells a time, "" for none.
+func stamp(t time.Time) events.Timestamp {
+	if t.IsZero() {
+		return ""
+	}
+	return events.TimestampOf(t)
+}
+
+// minute spells a time for people.
 func minute(t events.Timestamp) string {
 	at, ok := t.Time()
 	if !ok {

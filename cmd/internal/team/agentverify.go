@@ -1,4 +1,4 @@
-package crew
+package team
 
 import (
 	"context"
@@ -37,7 +37,7 @@ somebody saw, --begin that it is being looked at, --reset that nothing is known.
 			if err := v.check(); err != nil {
 				return err
 			}
-			err := changed(cmd.Context(), a, args[0], func(agent *tavern.Agent) error { return v.verify(cmd.Context(), agent) })
+			err := changed(cmd.Context(), a, args[0], func(m *member) error { return v.verify(cmd.Context(), m) })
 			if err == nil && v.failed {
 				return cli.Silent(cli.Failed)
 			}
@@ -83,31 +83,34 @@ func (v *verifier) check() error {
 	return nil
 }
 
-func (v *verifier) verify(ctx context.Context, agent *tavern.Agent) error {
-	c, err := commitmentNamed(ctx, agent, v.run+v.begin+v.pass+v.fail+v.reset)
+func (v *verifier) verify(ctx context.Context, m *member) error {
+	c, err := commitmentNamed(ctx, m, v.run+v.begin+v.pass+v.fail+v.reset)
 	switch {
 	case err != nil:
 		return err
 	case v.run != "":
-		return v.assert(ctx, agent, c)
-	case v.begin != "":
-		return agent.Verify(ctx, c.ID)
-	case v.reset != "":
-		return agent.Reset(ctx, c.ID)
+		return v.assert(ctx, m, c)
 	}
-	if c.Status == tavern.CommitmentPending {
-		if err := agent.Verify(ctx, c.ID); err != nil {
-			return err
+	return m.do(ctx, func(agent *tavern.Agent) error {
+		switch {
+		case v.begin != "":
+			return agent.Verify(ctx, c.ID)
+		case v.reset != "":
+			return agent.Reset(ctx, c.ID)
+		case c.Status == tavern.CommitmentPending:
+			if err := agent.Verify(ctx, c.ID); err != nil {
+				return err
+			}
 		}
-	}
-	if v.pass != "" {
-		return agent.Pass(ctx, c.ID)
-	}
-	return agent.Fail(ctx, c.ID, v.reason)
+		if v.pass != "" {
+			return agent.Pass(ctx, c.ID)
+		}
+		return agent.Fail(ctx, c.ID, v.reason)
+	})
 }
 
 // assert runs the assertion of a commitment, and records what came of it.
-func (v *verifier) assert(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) error {
+func (v *verifier) assert(ctx context.Context, m *member, c tavern.Commitment) error {
 	if c.Assertion == "" {
 		return cli.Usagef("the commitment %q has no assertion that could be run: look, and say --pass or --fail", c.Description)
 	}
@@ -118,20 +121,22 @@ func (v *verifier) assert(ctx context.Context, agent *tavern.Agent, c tavern.Com
 		}
 		return err
 	}
-	if err := v.started(ctx, agent, c); err != nil {
+	if err := m.do(ctx, func(agent *tavern.Agent) error { return started(ctx, agent, c) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(v.app.Err, "running: %s\n", command)
 	out := runAssertion(ctx, c.Assertion, v.timeout)
 	out.print(v.app.Err)
 	if ctx.Err() != nil { // nobody knows what would have come of it
-		return errors.Join(context.Cause(ctx), agent.Reset(context.WithoutCancel(ctx), c.ID))
+		last, cancel := lastWord(ctx)
+		defer cancel()
+		return errors.Join(context.Cause(ctx), m.do(last, func(agent *tavern.Agent) error { return agent.Reset(last, c.ID) }))
 	}
-	return v.judge(ctx, agent, c, out)
+	return v.judge(ctx, m, c, out)
 }
 
 // started has a commitment be looked at, whatever was found of it before.
-func (v *verifier) started(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) error {
+func started(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) error {
 	if c.Status == tavern.CommitmentPassed || c.Status == tavern.CommitmentFailed {
 		if err := agent.Reset(ctx, c.ID); err != nil {
 			return err
@@ -141,16 +146,19 @@ func (v *verifier) started(ctx context.Context, agent *tavern.Agent, c tavern.Co
 }
 
 // judge records what came of an assertion, if it is still what was promised.
-func (v *verifier) judge(ctx context.Context, agent *tavern.Agent, c tavern.Commitment, out outcome) error {
-	now, err := commitmentNamed(ctx, agent, c.ID)
+func (v *verifier) judge(ctx context.Context, m *member, c tavern.Commitment, out outcome) error {
+	now, err := commitmentNamed(ctx, m, c.ID)
 	switch {
 	case err != nil:
 		return err
 	case now.Assertion != c.Assertion:
 		return &cli.CodeError{Code: cli.Conflict, Err: fmt.Errorf("the commitment %q says something else now than what was run: nothing was recorded", c.Description)}
-	case out.failure == "":
-		return agent.Pass(ctx, c.ID)
 	}
-	v.failed = true
-	return agent.Fail(ctx, c.ID, out.failure)
+	v.failed = out.failure != ""
+	return m.do(ctx, func(agent *tavern.Agent) error {
+		if v.failed {
+			return agent.Fail(ctx, c.ID, out.failure)
+		}
+		return agent.Pass(ctx, c.ID)
+	})
 }

@@ -1,6 +1,8 @@
-package crew
+package team
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -38,17 +41,18 @@ edited in place, and keeps every byte that says something else.
 }
 
 // agentNamed finds the agent that an argument names.
-func agentNamed(ctx context.Context, st *tally.Store, arg string) (*tavern.Agent, error) {
+func agentNamed(ctx context.Context, a *app.App, st *tally.Store, arg string) (*tavern.Agent, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(arg, events.KindAgent+"/"), "…") // as a list on a terminal has cut it
 	if id, err := uuid.Parse(name); err == nil && len(name) == len(id.String()) {
 		return tavern.AgentOf(st, name), nil
 	}
-	var called, begin []*tavern.AgentInfo
-	for i, err := range tavern.Agents(ctx, st, tavern.AgentFilter{Archived: true}) {
+	listed, err := agentsOf(ctx, a, st)
+	if err != nil {
+		return nil, err
+	}
+	var called, begin []catalog.Agent
+	for _, i := range listed {
 		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err != nil: // the others can be looked at
 		case strings.EqualFold(i.Name, name):
 			called = append(called, i)
 		case name != "" && strings.HasPrefix(i.ID, strings.ToLower(name)):
@@ -66,7 +70,7 @@ func agentNamed(ctx context.Context, st *tally.Store, arg string) (*tavern.Agent
 	}
 	var ids []string
 	for _, i := range called {
-		ids = append(ids, i.ID+"  "+i.State)
+		ids = append(ids, i.ID+"  "+cmp.Or(i.Status, tavern.AgentIdle))
 	}
 	return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%q names %d agents", arg, len(called)), Hint: strings.Join(ids, "\n  ")}
 }
@@ -75,20 +79,54 @@ func noAgent(name, namespace string) error {
 	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no agent %q in namespace %s", name, namespace), Hint: app.Program() + " agents lists the agents."}
 }
 
-// changed runs something on an agent and says what the agent is then.
-func changed(ctx context.Context, a *app.App, name string, do func(*tavern.Agent) error) error {
-	return a.WithExisting(ctx, func(st *tally.Store) error {
-		agent, err := agentNamed(ctx, st, name)
+// member is an agent, also when the store is opened anew.
+type member struct {
+	store *store
+	id    string
+}
+
+// do does something with the agent that is one if it is done again.
+func (m *member) do(ctx context.Context, f func(*tavern.Agent) error) error {
+	return m.once(ctx, f, nil)
+}
+
+// once does something with the agent: see store.once.
+func (m *member) once(ctx context.Context, f func(*tavern.Agent) error, own func(*tavern.Agent, error) bool) error {
+	of := func(st *tally.Store) *tavern.Agent { return tavern.AgentOf(st, m.id) }
+	return m.store.once(ctx, func(st *tally.Store) error { return f(of(st)) }, func(st *tally.Store, err error) bool { return own != nil && own(of(st), err) })
+}
+
+// info reads the agent.
+func (m *member) info(ctx context.Context) (i *tavern.AgentInfo, err error) {
+	err = m.do(ctx, func(agent *tavern.Agent) error {
+		i, err = agent.Info(ctx)
+		return err
+	})
+	return i, err
+}
+
+// changed does something with an agent and says what the agent is then.
+func changed(ctx context.Context, a *app.App, name string, do func(*member) error) error {
+	return riding(ctx, a, a.OpenExisting, func(s *store) error {
+		m := &member{store: s}
+		err := s.do(ctx, func(st *tally.Store) error {
+			agent, err := agentNamed(ctx, a, st, name)
+			if err == nil {
+				m.id = agent.ID()
+			}
+			return err
+		})
 		if err == nil {
-			err = refused(do(agent))
+			err = refused(do(m))
 		}
+		st := s.now()
 		if cli.Is[*tally.DocumentConflictError](err) {
-			return a.DocumentError(ctx, st, events.Document(st.Namespace(), events.KindAgent, agent.ID()), err)
+			return a.DocumentError(ctx, st, events.Document(st.Namespace(), events.KindAgent, m.id), err)
 		}
 		if err != nil {
 			return agentError(err, name, st.Namespace())
 		}
-		return sayAgent(ctx, a, agent)
+		return m.say(ctx, a)
 	})
 }
 
@@ -101,9 +139,9 @@ func agentError(err error, name, namespace string) error {
 	return err
 }
 
-// sayAgent prints an agent as it is now, after a change.
-func sayAgent(ctx context.Context, a *app.App, agent *tavern.Agent) error {
-	i, err := agent.Info(ctx)
+// say prints the agent as it is now, after a change.
+func (m *member) say(ctx context.Context, a *app.App) error {
+	i, err := m.info(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,23 +175,15 @@ already is code 6.`,
 			case file != "" && (o.ID != "" || o.Assignment != ""):
 				return cli.Usagef("--id and --assignment go with a NAME: a file says them itself")
 			case file != "":
-				o.File, err = content(a, file)
+				o.File, err = a.Content([]string{file})
 			default:
 				o.Name = args[0]
 			}
-			if parent != "" {
-				o.Parent = &events.Lineage{Session: parent}
-			}
+			o.Parent = startedIn(parent)
 			if err != nil {
 				return err
 			}
-			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
-				agent, err := tavern.NewAgent(cmd.Context(), st, o)
-				if err != nil {
-					return refused(err)
-				}
-				return sayAgent(cmd.Context(), a, agent)
-			})
+			return riding(cmd.Context(), a, a.Open, func(s *store) error { return born(cmd.Context(), a, s, o) })
 		},
 	}
 	f := cmd.Flags()
@@ -164,6 +194,32 @@ already is code 6.`,
 	f.StringVar(&o.Layer, "layer", "", "layer that it is of, project or personal")
 	f.StringVar(&file, "file", "", "its file, - for standard input")
 	return cmd
+}
+
+// born makes an agent, and says what it is. Made again after an outcome that nobody knows, it
+// is the one that is there, if that has the file that this one was to have.
+func born(ctx context.Context, a *app.App, s *store, o tavern.NewAgentOptions) error {
+	if o.ID == "" && o.File == nil {
+		o.ID = uuid.NewString()
+	}
+	m := &member{store: s}
+	err := s.once(ctx, func(st *tally.Store) error {
+		agent, err := tavern.NewAgent(ctx, st, o)
+		if agent != nil {
+			m.id = agent.ID()
+		}
+		return err
+	}, func(st *tally.Store, err error) bool {
+		if !errors.Is(err, tally.ErrExists) {
+			return false
+		}
+		i, err := tavern.AgentOf(st, m.id).Info(ctx)
+		return err == nil && (o.File == nil || bytes.Equal(i.Node, o.File))
+	})
+	if err != nil {
+		return refused(err)
+	}
+	return m.say(ctx, a)
 }
 
 func newAgentSave(a *app.App) *cobra.Command {
@@ -186,11 +242,16 @@ moved on is code 6, and nothing is lost.
 			if err != nil {
 				return err
 			}
-			text, err := content(a, append(args, "-")[1])
+			text, err := a.Content(args[1:])
 			if err != nil {
 				return err
 			}
-			return changed(cmd.Context(), a, args[0], func(agent *tavern.Agent) error { return agent.Save(cmd.Context(), at, text) })
+			return changed(cmd.Context(), a, args[0], func(m *member) error {
+				return m.once(cmd.Context(), func(agent *tavern.Agent) error { return agent.Save(cmd.Context(), at, text) }, func(agent *tavern.Agent, err error) bool {
+					i, lost := agent.Info(cmd.Context())
+					return cli.Is[*tally.DocumentConflictError](err) && lost == nil && bytes.Equal(i.Node, text)
+				})
+			})
 		},
 	}
 	cmd.Flags().StringVar(&base, "base", "", "offset of the revision that was edited, such as @12")
@@ -220,11 +281,13 @@ the state that it is in already, nothing is written.
 			if force && (to != tavern.AgentDone || reason == "") {
 				return cli.Usagef("--force goes with done and a --reason")
 			}
-			return changed(cmd.Context(), a, args[0], func(agent *tavern.Agent) error {
-				if force {
-					return agent.ForceDone(cmd.Context(), reason)
-				}
-				return agent.SetState(cmd.Context(), to, reason)
+			return changed(cmd.Context(), a, args[0], func(m *member) error {
+				return m.do(cmd.Context(), func(agent *tavern.Agent) error {
+					if force {
+						return agent.ForceDone(cmd.Context(), reason)
+					}
+					return agent.SetState(cmd.Context(), to, reason)
+				})
 			})
 		},
 	}
@@ -244,7 +307,9 @@ agent from which it cannot be stopped so is code 6.
 ` + agentNames,
 		Example: app.Examples("tally agent "+verb+" kettle", "tally agent "+verb+" kettle --reason 'nobody answers'", "tally agent "+verb+" 8f14e45f -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changed(cmd.Context(), a, args[0], func(agent *tavern.Agent) error { return end(agent, cmd.Context(), reason) })
+			return changed(cmd.Context(), a, args[0], func(m *member) error {
+				return m.do(cmd.Context(), func(agent *tavern.Agent) error { return end(agent, cmd.Context(), reason) })
+			})
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why")

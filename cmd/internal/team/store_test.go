@@ -1,0 +1,70 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// What is refused because it was done before, when nobody could say so, is done; what is
+// refused behind an error that says that nothing was written is not.
+func TestOnce(t *testing.T) {
+	there := errors.New("it is there")
+	for name, c := range map[string]struct {
+		says []error // one call after the other
+		want error
+	}{
+		"unknown, then there":     {[]error{log.ErrUnknown, there}, nil},
+		"unknown, then done":      {[]error{log.ErrUnknown, nil}, nil},
+		"not written, then there": {[]error{log.ErrUnavailable, there}, there},
+		"unknown, away, there":    {[]error{log.ErrUnknown, log.ErrUnavailable, there}, nil},
+		"there":                   {[]error{there}, there},
+		"another error":           {[]error{log.ErrUnknown, io.ErrUnexpectedEOF}, io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, opened := anew(t, time.Minute)
+			calls, last := 0, (*tally.Store)(nil)
+			err := s.once(t.Context(), func(st *tally.Store) error {
+				if st == last {
+					t.Error("a store that does not answer is asked again")
+				}
+				last = st
+				calls++
+				return c.says[calls-1]
+			}, func(_ *tally.Store, err error) bool { return errors.Is(err, there) })
+			if !errors.Is(err, c.want) || calls != len(c.says) || *opened != calls-1 {
+				t.Errorf("after %d calls and %d stores: %v", calls, *opened, err)
+			}
+		})
+	}
+}
+
+// A store that is opened and never answers is not waited for without end.
+func TestOnceGivesUp(t *testing.T) {
+	s, _ := anew(t, time.Millisecond)
+	if err := s.do(t.Context(), func(*tally.Store) error { return log.ErrUnavailable }); !errors.Is(err, log.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// anew is a store that is another one each time it is opened, and how often it was.
+func anew(t *testing.T, patient time.Duration) (*store, *int) {
+	opened := 0
+	open := func(ctx context.Context) (*tally.Store, error) {
+		opened++
+		return tally.Open(ctx, logtest.Open(t), tally.Config{})
+	}
+	st, err := tally.Open(t.Context(), logtest.Open(t), tally.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &store{open: open, err: io.Discard, patient: patient, st: st}
+	t.Cleanup(func() { _ = s.Close() })
+	return s, &opened
+}
