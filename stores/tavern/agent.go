@@ -67,13 +67,14 @@ type NewAgentOptions struct {
 	Owner       string
 	Layer       string // project or personal; default: not said
 
-	// File is the node file, which says the id, the name, the state, the assignment and the
-	// commitments in place of the fields above. Default: one is made of them.
+	// File is the node file, which says the name, the state, the assignment and the commitments
+	// in place of the fields above, and the id, which must be ID if that is given. Default: one
+	// is made of them.
 	File []byte
 }
 
-// NewAgent makes an agent. One that exists already is tally.ErrExists; a file that is not
-// that of an agent is a *NodeError. It is one append to both subjects.
+// NewAgent makes an agent. One that exists already is returned with tally.ErrExists; a file
+// that is not that of an agent is a *NodeError. It is one append to both subjects.
 func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, error) {
 	text, n, err := o.file(st.Now())
 	if err != nil {
@@ -85,14 +86,14 @@ func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, 
 		return nil, err
 	}
 	if i.session != 0 || i.Node != nil {
-		return nil, fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
+		return a, fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
 	}
 	parts, err := i.birth(st, o, text, n)
 	if err == nil {
 		err = appendAgent(ctx, st, parts)
 	}
 	if errors.Is(err, log.ErrConflict) {
-		err = fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
+		return a, fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
 	}
 	if err != nil {
 		return nil, err
@@ -100,12 +101,38 @@ func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, 
 	return a, nil
 }
 
+// CheckNode is what documents of the kind agent are held to, for tally.Kind: the file of an
+// agent. An error is a *NodeError. Whose file it is, and whether its state may follow the one
+// that the agent is in, Agent.Save looks at.
+func CheckNode(data []byte, _ string) error {
+	_, err := readNode(data)
+	return err
+}
+
+// readNode reads a file that somebody typed.
+func readNode(text []byte) (nodefile.Node, error) {
+	n, err := nodefile.Parse(text)
+	if err == nil && !isAgentState(n.State) {
+		err = &NodeError{Field: "state", Reason: fmt.Sprintf("%q is not a state of agents", n.State)}
+	}
+	return n, err
+}
+
+// checkNode reads a file that is to be that of an agent.
+func checkNode(text []byte, agent string) (nodefile.Node, error) {
+	n, err := readNode(text)
+	if err == nil && !strings.EqualFold(n.ID, agent) {
+		err = &NodeError{Field: "id", Reason: fmt.Sprintf("it is that of the agent %s", n.ID)}
+	}
+	return n, err
+}
+
 // file returns the file of a new agent, and what it says.
 func (o NewAgentOptions) file(now time.Time) ([]byte, nodefile.Node, error) {
 	if o.File != nil {
-		n, err := nodefile.Parse(o.File)
-		if err == nil && !isAgentState(n.State) {
-			err = &NodeError{Field: "state", Reason: fmt.Sprintf("%q is not a state of agents", n.State)}
+		n, err := readNode(o.File)
+		if err == nil && o.ID != "" {
+			n, err = checkNode(o.File, o.ID)
 		}
 		return o.File, n, err
 	}
@@ -172,7 +199,7 @@ func Agents(ctx context.Context, st *tally.Store, f AgentFilter) iter.Seq2[*Agen
 			}
 			i, err := AgentOf(st, id).Info(ctx)
 			_, other := errors.AsType[*tally.KindError](err)
-			if other || errors.Is(err, tally.ErrNotFound) || err == nil && !f.includes(i) {
+			if other || errors.Is(err, tally.ErrNotFound) || err == nil && !f.Includes(i) {
 				continue
 			}
 			if !yield(i, err) {
@@ -182,7 +209,8 @@ func Agents(ctx context.Context, st *tally.Store, f AgentFilter) iter.Seq2[*Agen
 	}
 }
 
-func (f AgentFilter) includes(i *AgentInfo) bool {
+// Includes reports whether an agent is one of those that are listed.
+func (f AgentFilter) Includes(i *AgentInfo) bool {
 	in := len(f.States) == 0
 	for _, s := range f.States {
 		in = in || s == i.State

@@ -108,10 +108,7 @@ func (i *AgentInfo) edited(n nodefile.Node, now time.Time) ([]byte, error) {
 // another one there is a change of state, and refused like any other, and so are other
 // commitments of an agent that has come to an end.
 func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error {
-	n, err := nodefile.Parse(text)
-	if err == nil && !strings.EqualFold(n.ID, a.id) {
-		err = &NodeError{Field: "id", Reason: fmt.Sprintf("it is that of the agent %s", n.ID)}
-	}
+	n, err := checkNode(text, a.id)
 	if err != nil {
 		return err
 	}

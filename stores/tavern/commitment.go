@@ -43,13 +43,22 @@ var commitmentTransitions = map[string][]string{
 // a *NodeError.
 func (a *Agent) Commit(ctx context.Context, description, assertion string) (Commitment, error) {
 	c := Commitment{ID: uuid.NewString(), Description: description, Assertion: assertion, Status: CommitmentPending}
-	err := a.recommit(ctx, func(_ string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
-		return append(list, nodefile.Commitment(c)), nil
-	})
-	if err != nil {
+	if err := a.Add(ctx, c); err != nil {
 		return Commitment{}, err
 	}
 	return c, nil
+}
+
+// Add is Commit with an id that the caller gives, a UUID: made again, after log.ErrUnknown, it
+// is one commitment. One of that id that is there already stays as it is.
+func (a *Agent) Add(ctx context.Context, c Commitment) error {
+	c.Status, c.Failure = CommitmentPending, ""
+	return a.recommit(ctx, func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
+		if _, err := commitmentIn(agent, list, c.ID); err == nil {
+			return list, nil
+		}
+		return append(list, nodefile.Commitment(c)), nil
+	})
 }
 
 // Remove takes a commitment away. One that is not there is tally.ErrNotFound, here and below.
