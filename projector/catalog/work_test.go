@@ -188,7 +188,7 @@ func mustListQueues(t *rapid.T, r WorkReader, m *workModel) {
 		}
 		n++
 		states := map[string]string{}
-		want := QueueListed{Namespace: m.ns, ID: id, Title: q.Queue.Title, Owner: q.Queue.Owner, Created: q.Queue.Created, Serial: q.Queue.Settings.Serial, Head: q.Queue.Last}
+		want := QueueListed{Namespace: m.ns, ID: id, Title: q.Queue.Title, Owner: q.Queue.Owner, Created: q.Queue.Created, Serial: q.Queue.Settings.Serial, Lease: q.Queue.Settings.LeaseTime(), Attempts: q.Queue.Settings.Attempts(), Pass: q.Queue.Settings.Dead == "pass", OnEmpty: q.Queue.OnEmpty, Head: q.Queue.Last}
 		for _, i := range q.Items {
 			states[i.ID] = m.state(q, i)
 			*map[string]*int{StateReady: &want.Ready, StateClaimed: &want.Claimed, StateWaiting: &want.Waiting, StateDone: &want.Done, StateDead: &want.Dead}[states[i.ID]]++

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -38,16 +39,32 @@ type QueueListed struct {
 	Owner     string
 	Created   events.Offset // 0: nobody created it, but there are items
 	Serial    bool
+	Lease     time.Duration // of a claim
+	Attempts  int           // of an item, then it is dead
+	Pass      bool          // those that come after a dead item go on
+	OnEmpty   string        // what a worker is told that finds nothing to do
 	Head      events.Offset
 	Ready     int
 	Claimed   int
 	Waiting   int
 	Done      int
 	Dead      int
+
+	data string
 }
 
 func (l *QueueListed) columns() []any {
-	return []any{&l.Namespace, &l.ID, &l.Title, &l.Owner, offset(&l.Created), &l.Serial, offset(&l.Head)}
+	return []any{&l.Namespace, &l.ID, &l.Title, &l.Owner, offset(&l.Created), &l.Serial, offset(&l.Head), &l.data}
+}
+
+// restore reads what a row says of its queue beside its columns.
+func (l *QueueListed) restore() error {
+	var q projector.Queue
+	if err := rawjson.Unmarshal([]byte(l.data), &q); err != nil {
+		return err
+	}
+	l.Lease, l.Attempts, l.Pass, l.OnEmpty, l.data = q.Settings.LeaseTime(), q.Settings.Attempts(), q.Settings.Dead == projector.PassDead, q.OnEmpty, ""
+	return nil
 }
 
 // Queues lists queues.
@@ -56,10 +73,13 @@ func (r WorkReader) Queues(ctx context.Context, page WorkPage) ([]QueueListed, e
 	if err != nil {
 		return nil, err
 	}
-	text, args := page.with("SELECT namespace, id, title, owner, created, serial, head_offset FROM queues WHERE namespace=? AND id>?")
+	text, args := page.with("SELECT namespace, id, title, owner, created, serial, head_offset, data FROM queues WHERE namespace=? AND id>?")
 	rows, err := r.db.QueryContext(ctx, text, args...)
 	list, err := collect(rows, err, (*QueueListed).columns)
 	for i := range list {
+		if err == nil {
+			err = list[i].restore()
+		}
 		if err == nil {
 			err = r.count(ctx, &list[i], now)
 		}
