@@ -1,6 +1,7 @@
 package tavern_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -286,4 +288,27 @@ func hostileView(ctx context.Context, t *testing.T, st *tally.Store, dir, me str
 			t.Errorf("the view, due %s: %v", what, err)
 		}
 	}
+}
+
+// An item may be as large as a value is: 64 MiB come back whole, on each backend, and what is
+// larger is refused with its size and nothing written.
+func TestHostileItem(t *testing.T) {
+	testkit.NotUnderRace(t)
+	testkit.OnlySoak(t)
+	storetest.Each(t, func(t *testing.T, st *tally.Store) {
+		ctx, q := t.Context(), tavern.QueueOf(st, "large")
+		body := bytes.Repeat([]byte("0123456\xff"), 64<<17)
+		if _, err := q.Enqueue(ctx, tavern.Item{ID: "large", Body: body}); err != nil {
+			if n := queueHead(t, st); n != 0 {
+				t.Errorf("it is refused and %d records are written: %v", n, err)
+			}
+			t.Logf("64 MiB are refused: %T %v", err, err)
+			return
+		}
+		c := need(q.TryClaim(ctx, "w"))
+		if !bytes.Equal(c.Item.Body, body) {
+			t.Errorf("%d bytes came back", len(c.Item.Body))
+		}
+		must(t, c.Finish(ctx, nil))
+	})
 }

@@ -130,7 +130,40 @@ func (im *importer) boxes(files []string) ([]*boxUnit, error) {
 			byDir[fmt.Sprint(box, id)], list = u, append(list, u)
 		}
 	}
-	return list, nil
+	for _, u := range list {
+		im.checkHead(u)
+	}
+	return slices.DeleteFunc(list, func(u *boxUnit) bool { return len(u.files) == 0 }), nil
+}
+
+// checkHead takes the head of a box from it that says what no box of these turns would: it is
+// kept as it is.
+func (im *importer) checkHead(u *boxUnit) {
+	name := path.Join(boxes[u.box].dir, flat(u.id), boxes[u.box].head)
+	at := slices.IndexFunc(u.files, func(f *foreign.File) bool { return f.Full == name })
+	if at < 0 || u.headFits() {
+		return
+	}
+	u.files, u.head = slices.Delete(u.files, at, at+1), head{}
+	im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: "says what cannot be of " + boxes[u.box].kind + " " + u.id + ": kept as it is"})
+}
+
+// headFits reports whether a box with the turns can be as the head says, and its file would
+// come out again then.
+func (u *boxUnit) headFits() bool {
+	h := u.head
+	if h.isEmpty() || h.Seen < 0 || h.Seen > len(u.turns) || string(h.Settings) == "null" {
+		return false
+	}
+	if h.Seen = 0; h.CreatedAt == "" {
+		return h.isEmpty()
+	}
+	return u.created().Validate() == nil
+}
+
+func (u *boxUnit) created() *events.SessionCreated {
+	h := u.head
+	return &events.SessionCreated{Kind: boxes[u.box].kind, CreatedAt: h.CreatedAt, Title: h.Title, Owner: h.Owner, Settings: h.Settings}
 }
 
 // boxFile reads a file of a box, if the box would write it so.
@@ -239,7 +272,7 @@ func sameHead(a, b head) bool {
 func (im *importer) appendBox(ctx context.Context, u *boxUnit, s *projector.Session, had int) error {
 	var list []events.Payload
 	if h := u.head; h.CreatedAt != "" && s.Ledger.Created == 0 {
-		list = append(list, &events.SessionCreated{Kind: boxes[u.box].kind, CreatedAt: h.CreatedAt, Title: h.Title, Owner: h.Owner, Settings: h.Settings})
+		list = append(list, u.created())
 		if h.OnEmpty != "" {
 			list = append(list, &events.SessionUpdated{Set: events.Fields{text("onEmpty", h.OnEmpty)}, Reason: "import"})
 		}

@@ -1,0 +1,162 @@
+//go:build unix
+
+package cmd_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// place is a store, as commands are told of it.
+type place struct {
+	t    *testing.T
+	dir  string   // that commands run in
+	args []string // that name the store
+}
+
+// places runs a test on a store of this machine, and on somebody else's server.
+func places(t *testing.T, test func(p place)) {
+	for _, where := range []string{"local", "nats"} {
+		t.Run(where, func(t *testing.T) {
+			if where == "nats" && !testkit.Soak() && t.Name() != "TestWorkLine/nats" {
+				t.Skip("what it does is not a matter of the log")
+			}
+			t.Parallel()
+			p := place{t: t, dir: t.TempDir()}
+			p.args = []string{"--store", filepath.Join(p.dir, "store")}
+			if where == "nats" {
+				s, err := startNATS(t.TempDir())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { stopNATS(s) })
+				p.args = []string{"--server", s.ClientURL()}
+			}
+			test(p)
+		})
+	}
+}
+
+// command prepares a command; the store is named before --, if that is there.
+func (p place) command(stdin string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(p.t.Context(), filepath.Join(bin, "tally"), slices.Concat(args[:1], p.args, args[1:])...)
+	c.Dir, c.Stdin = p.dir, strings.NewReader(stdin)
+	c.Env = append(os.Environ(), "HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir)
+	return c
+}
+
+// run runs a command and returns what it said, if it ends with a code.
+func (p place) run(code int, stdin string, args ...string) string {
+	p.t.Helper()
+	c := p.command(stdin, args...)
+	var out, errw bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errw
+	_ = c.Run()
+	if got := c.ProcessState.ExitCode(); got != code {
+		p.t.Errorf("tally %q ends with code %d, want %d:\n%s", args, got, code, errw.String())
+	}
+	return out.String()
+}
+
+func (p place) item(id string) itemLine {
+	p.t.Helper()
+	list := jsonLines[itemLine](p.t, strings.NewReader(p.run(0, "", "queue", "q", id, "-o", "jsonl")))
+	if len(list) != 1 {
+		p.t.Fatalf("%d items are %s", len(list), id)
+	}
+	return list[0]
+}
+
+// A worker has a process for each item, and has the item until that is over.
+func TestWorkLine(t *testing.T) {
+	testkit.NotUnderRace(t)
+	places(t, func(p place) {
+		p.run(0, "", "enqueue", "q", "--configure", "--lease", "300ms", "--max-attempts", "3")
+		p.t.Run("D-46 a process for an item, with it as input, and its output as the result", func(t *testing.T) {
+			p.run(0, `{"n": 1.0}`, "enqueue", "q", "--whole", "--id", "a")
+			p.run(0, "", "work", "q", "--once", "--worker", "w", "--", "sh", "-c", `cat > a.in; echo "{\"did\":\"$TALLY_QUEUE $TALLY_ITEM $TALLY_ATTEMPT\"}"`)
+			got := p.item("a")
+			result, _ := got.Tries[0].Result.(map[string]any)
+			if in, err := os.ReadFile(filepath.Join(p.dir, "a.in")); got.State != "done" || result["did"] != "q a 1" || string(in) != `{"n": 1.0}` {
+				t.Errorf("%+v; it read %q, %v", got, in, err)
+			}
+		})
+		p.t.Run("D-46 the lease is renewed while the process lives", func(t *testing.T) {
+			p.run(0, "x", "enqueue", "q", "--whole", "--id", "long")
+			p.run(0, "", "work", "q", "--once", "--worker", "w", "--", "sleep", "1")
+			if got := p.item("long"); got.State != "done" || len(got.Tries) != 1 {
+				t.Errorf("%+v", got)
+			}
+		})
+		p.t.Run("D-46 the item of a process that dies, or of a worker that does, is handed out again", func(t *testing.T) {
+			p.run(0, "x", "enqueue", "q", "--whole", "--id", "dies")
+			p.run(1, "", "work", "q", "--once", "--worker", "first", "--", "sh", "-c", "kill -KILL $$")
+			killed := p.command("", "work", "q", "--worker", "second", "--", "sh", "-c", "touch begun; sleep 2")
+			if err := killed.Start(); err != nil {
+				t.Fatal(err)
+			}
+			mustAppear(t, filepath.Join(p.dir, "begun"))
+			if err := killed.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = killed.Wait()
+			p.run(0, "", "work", "q", "--once", "--worker", "third", "--", "true")
+			got := p.item("dies")
+			var tries []string
+			for _, try := range got.Tries {
+				tries = append(tries, try.Worker+" "+try.Outcome)
+			}
+			if all := strings.Join(tries, ", "); got.State != "done" || all != "first failed, second lost, third completed" {
+				t.Errorf("%s: %s", got.State, all)
+			}
+		})
+	})
+}
+
+// What stands in a document, a message or an item is text, whatever is done with it; the
+// assertion of a commitment is run when it is named, and by nothing else.
+func TestAssertionLine(t *testing.T) {
+	testkit.NotUnderRace(t)
+	const id, text = "8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f", "$(touch ran); touch ran"
+	places(t, func(p place) {
+		p.t.Run("D-71 what stands in a document is run by name, and by nothing else", func(t *testing.T) {
+			ran := filepath.Join(p.dir, "ran")
+			p.run(0, "", "agent", "new", "Kettle", "--id", id, "--assignment", text)
+			p.run(0, "", "agent", "commit", "kettle", "It boils", "--assertion", "touch ran; exit 3")
+			p.run(0, text, "put", "doc/"+text, "--create")
+			p.run(0, text, "enqueue", "q", "--whole", "--id", text)
+			p.run(0, "", "enqueue", "q", "--configure", "--on-empty", text)
+			p.run(0, text, "send", id, "--from", "user")
+			for _, looks := range [][]string{
+				{"agents"}, {"agents", "kettle"}, {"agents", "kettle", "-o", "json"}, {"show", "agent/" + id}, {"cat", "agent/" + id}, {"docs", "ls"}, {"queue"}, {"queue", "q"}, {"queue", "q", text}, {"inbox", id},
+				{"flows"}, {"status"}, {"verify"}, {"ls"}, {"tend", "--once"}, {"agent", "state", "kettle", "working"}, {"export", "--all", "--format", "tavern", "-C", filepath.Join(p.dir, "out")},
+				{"import", filepath.Join(p.dir, "out")}, {"agent", "verify", "kettle", "--begin", "It boils"}, {"work", "q", "--once", "--", "true", text}, {"attend", id, "--until-empty", "--", "true", text}, {"work", "q", "--until-empty", "--", "true"},
+			} {
+				p.run(0, "", looks...)
+				if _, err := os.Stat(ran); !os.IsNotExist(err) {
+					t.Fatalf("tally %q runs it", looks)
+				}
+			}
+			p.run(2, "", "agent", "verify", "kettle", "--run", "It boils") // nobody confirms it
+			if _, err := os.Stat(ran); !os.IsNotExist(err) {
+				t.Error("it was run without a word")
+			}
+			p.run(1, "", "agent", "verify", "kettle", "--run", "It boils", "-y", "--timeout", "1m")
+			if _, err := os.Stat(ran); err != nil {
+				t.Error("it was not run")
+			}
+			p.run(0, "", "agent", "commit", "kettle", "It ends", "--assertion", "sleep 100")
+			p.run(1, "", "agent", "verify", "kettle", "--run", "It ends", "-y", "--timeout", "50ms")
+			if out := p.run(0, "", "agents", "kettle"); !strings.Contains(out, "not over after 50ms") {
+				t.Errorf("%s", out)
+			}
+		})
+	})
+}
