@@ -30,7 +30,7 @@ func TestInboxCampaign(t *testing.T) {
 	if testkit.Soak() {
 		messages, kills = 10_000, 100 // of which 50 are of the owner or of a daemon
 	}
-	owned, sent, quiet := 0, 0, false
+	owned, sent, quiet, left := 0, 0, false, map[string]string(nil)
 	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) {
 		switch w.What {
 		case "silence":
@@ -41,6 +41,8 @@ func TestInboxCampaign(t *testing.T) {
 			sent++
 		case "quiet":
 			quiet = true
+		case "left":
+			left = w.State
 		}
 	})
 	owner := member{Role: "owner", Name: "owner"}
@@ -77,7 +79,11 @@ func TestInboxCampaign(t *testing.T) {
 		r.wait(fmt.Sprint("sender ", n))
 	}
 	r.start(member{Role: "listener", Name: "listener"})
-	r.until(func() bool { return quiet })
+	quietBy := time.Now().Add(5 * time.Minute)
+	r.until(func() bool { return quiet || time.Now().After(quietBy) })
+	if !quiet {
+		t.Errorf("it does not come to rest: %v", left)
+	}
 	r.end()
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: r.store, Backend: "local"}))
 	defer st.Close()
@@ -192,7 +198,15 @@ func listenTeam(ctx context.Context, m member) error {
 				speak(word{What: "quiet"})
 				return nil
 			}
-			time.Sleep(50 * time.Millisecond)
+			left := make(map[string]string) // for whoever wonders why it is not
+			for receiver, in := range mail.Inboxes {
+				if n := len(in.Unread()); n > 0 {
+					left[receiver] = fmt.Sprintf("%d unread behind %v", n, in.Cursor())
+				}
+			}
+			left["open questions"] = fmt.Sprint(len(mail.Open()))
+			speak(word{What: "left", State: left})
+			time.Sleep(200 * time.Millisecond)
 		}
 	})
 }
