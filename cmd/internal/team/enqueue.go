@@ -33,7 +33,7 @@ number of the line. The same item again is one, so repeating an input with --id 
 safe; another item of an id that is there is refused, exit code 6.
 
 Items go out by priority, then in their order, once they are due (--due) and those
-that they come after are done (--after).
+that they come after are done (--after). One that nobody has by its --expires is dead.
 
 With --configure nothing is read: settings of the queue that flags name are changed,
 and the queue is made if it is not there. --serial is for the making alone.`,
@@ -55,6 +55,7 @@ and the queue is made if it is not there. --serial is for the making alone.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&q.due, "due", "", "not handed out before: how long from now, such as 90m, 24h or 7d, or a time")
+	f.StringVar(&q.expires, "expires", "", "not handed out from then on: how long from now, or a time")
 	f.StringArrayVar(&q.item.After, "after", nil, "id of an item that must be done first; may be repeated")
 	f.IntVar(&q.item.Priority, "priority", 0, "0 to 9: the highest goes first")
 	f.StringVar(&q.item.ID, "id", "", "id of the item; of several lines its beginning")
@@ -73,7 +74,7 @@ and the queue is made if it is not there. --serial is for the making alone.`,
 // enqueuer puts items into a queue, or changes its settings.
 type enqueuer struct {
 	app              *app.App
-	due              string
+	due, expires     string
 	item             tavern.Item
 	whole, configure bool
 	settings         tavern.QueueSettings
@@ -92,7 +93,7 @@ func (q *enqueuer) check(args []string) error {
 			return cli.Usagef("--%s is a setting of the queue: it goes with --configure", flag)
 		}
 	}
-	for _, flag := range []string{"due", "after", "priority", "id", "whole"} {
+	for _, flag := range []string{"due", "expires", "after", "priority", "id", "whole"} {
 		if q.says(flag) && q.configure {
 			return cli.Usagef("--%s is of items, and --configure puts none in", flag)
 		}
@@ -115,7 +116,10 @@ type queued struct {
 }
 
 func (q *enqueuer) enqueue(ctx context.Context, args []string) (err error) {
-	if q.item.DueAt, err = until(ctx, q.store, "due", q.due); err != nil {
+	if q.item.DueAt, err = until(ctx, q.store, "due", q.due); err == nil {
+		q.item.ExpiresAt, err = until(ctx, q.store, "expires", q.expires)
+	}
+	if err != nil {
 		return err
 	}
 	if q.whole {

@@ -172,25 +172,26 @@ func queueRowOf(l catalog.QueueListed) queueRow {
 
 // itemRow is an item in queue, with -o json.
 type itemRow struct {
-	ID       string           `json:"id"`
-	Offset   events.Offset    `json:"offset"`
-	State    string           `json:"state"`
-	Owner    string           `json:"owner,omitempty"`
-	DueAt    events.Timestamp `json:"dueAt,omitempty"`
-	After    []string         `json:"after,omitempty"`
-	Priority int              `json:"priority,omitempty"`
-	Attempts int              `json:"attempts"`
-	Worker   string           `json:"worker,omitempty"` // who has it
-	Fence    events.Offset    `json:"fence,omitempty"`
-	Until    events.Timestamp `json:"until,omitempty"`
-	Waits    []string         `json:"waits,omitempty"` // of after, those that are not done
-	Outcome  string           `json:"outcome,omitempty"`
-	Error    string           `json:"error,omitempty"`
-	Body     events.Raw       `json:"body,omitempty"`
-	Text     string           `json:"text,omitempty"`  // of an item that is not JSON,
-	Bytes    []byte           `json:"bytes,omitempty"` // or not even text
-	Tries    []tryRow         `json:"tries,omitempty"`
-	Next     string           `json:"next,omitempty"` // of the last one of a page, if there is another: what --after takes
+	ID        string           `json:"id"`
+	Offset    events.Offset    `json:"offset"`
+	State     string           `json:"state"`
+	Owner     string           `json:"owner,omitempty"`
+	DueAt     events.Timestamp `json:"dueAt,omitempty"`
+	ExpiresAt events.Timestamp `json:"expiresAt,omitempty"`
+	After     []string         `json:"after,omitempty"`
+	Priority  int              `json:"priority,omitempty"`
+	Attempts  int              `json:"attempts"`
+	Worker    string           `json:"worker,omitempty"` // who has it
+	Fence     events.Offset    `json:"fence,omitempty"`
+	Until     events.Timestamp `json:"until,omitempty"`
+	Waits     []string         `json:"waits,omitempty"` // of after, those that are not done
+	Outcome   string           `json:"outcome,omitempty"`
+	Error     string           `json:"error,omitempty"`
+	Body      events.Raw       `json:"body,omitempty"`
+	Text      string           `json:"text,omitempty"`  // of an item that is not JSON,
+	Bytes     []byte           `json:"bytes,omitempty"` // or not even text
+	Tries     []tryRow         `json:"tries,omitempty"`
+	Next      string           `json:"next,omitempty"` // of the last one of a page, if there is another: what --after takes
 }
 
 // tryRow is an attempt at an item.
@@ -213,7 +214,7 @@ type lateRow struct {
 }
 
 func itemOf(s tavern.ItemStatus) itemRow {
-	row := itemRow{ID: cli.ID(s.ID), Offset: s.Offset, State: string(s.State), Owner: cli.ID(s.Owner), DueAt: stamp(s.DueAt), After: spelled(s.After), Priority: s.Priority, Attempts: s.Attempts,
+	row := itemRow{ID: cli.ID(s.ID), Offset: s.Offset, State: string(s.State), Owner: cli.ID(s.Owner), DueAt: stamp(s.DueAt), ExpiresAt: stamp(s.ExpiresAt), After: spelled(s.After), Priority: s.Priority, Attempts: s.Attempts,
 		Worker: s.Worker, Fence: s.Fence, Waits: spelled(s.Waits), Outcome: s.Outcome, Error: s.Error}
 	if s.State == tavern.ItemClaimed {
 		row.Until = events.TimestampOf(s.Until)

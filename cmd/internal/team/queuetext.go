@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -24,6 +25,9 @@ func (r itemRow) now() string {
 		}
 		return "due " + minute(r.DueAt)
 	case tavern.ItemDead, tavern.ItemReady:
+		if r.ExpiresAt != "" && r.State == string(tavern.ItemDead) && (r.Outcome == "" || r.Outcome == projector.OutcomeExpired) {
+			return "expired " + minute(r.ExpiresAt)
+		}
 		if n := len(r.Tries); n > 0 {
 			return r.Tries[n-1].Error
 		}
