@@ -76,7 +76,7 @@ func TestLayers(t *testing.T) {
 			out := need(formats.OpenDir(t.TempDir()))
 			defer out.Close()
 			report := need(formats.Export(ctx, tavern.LayerOnly(st, tavern.LayerProject), lifeForm{}, out, formats.ExportOptions{All: true, Any: true}))
-			if report.Sessions != 2 {
+			if report.Sessions != 3 {
 				t.Errorf("%+v", report)
 			}
 		})

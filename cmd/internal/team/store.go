@@ -70,17 +70,18 @@ func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*
 	for try := 0; ; try++ {
 		st := s.now()
 		err := f(st)
-		if err != nil && unknown && own != nil && !isAway(err) && own(st, err) {
-			return nil
-		}
-		unknown = unknown || errors.Is(err, log.ErrUnknown)
 		switch {
+		case err == nil:
+			return nil
+		case unknown && own != nil && !isAway(err) && own(st, err):
+			return nil
 		case try == 0 && s.patient > 0:
 			giveUp = time.Now().Add(s.patient)
-		case try > 0 && err != nil && !pause(ctx, pauseToOpen):
+		case try > 0 && !pause(ctx, pauseToOpen): // whatever is opened does not answer
 			return err
 		}
-		if err == nil || !s.again(ctx, st, err, giveUp) {
+		unknown = unknown || errors.Is(err, log.ErrUnknown)
+		if !s.again(ctx, st, err, giveUp) {
 			return err
 		}
 	}
