@@ -32,6 +32,16 @@ func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 	return err == nil, err
 }
 
+// QueueView returns a queue as the view "work" has it, without what is done, and the offset up
+// to which that is so, which may be behind the log. Whoever goes on from there reads what is to
+// be done, and not all that ever was. A view that nobody keeps is ErrNotFound.
+func (st *Store) QueueView(ctx context.Context, id string) (*projector.Work, events.Offset, error) {
+	if st.config.Queue == nil {
+		return nil, 0, fmt.Errorf("view work: %w", ErrNotFound)
+	}
+	return st.config.Queue(ctx, st.config.Namespace, id)
+}
+
 // Sessions lists the sessions of a kind in the store's namespace, "" for all, in the
 // order of their ids, as SessionList does.
 func (st *Store) Sessions(ctx context.Context, kind string) ([]projector.Listed, error) {

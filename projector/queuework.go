@@ -27,6 +27,19 @@ func NewWork(namespace, queue string, brief bool) *Work {
 		namespace: namespace, session: QueueSession(queue), items: ItemSession(queue, ""), after: make(map[string][]string)}
 }
 
+// RestoreWork returns the state of a queue as it was, with the items that it had.
+func RestoreWork(namespace string, q Queue, items []*QueueItem, brief bool) *Work {
+	w := NewWork(namespace, q.ID, brief)
+	w.Queue = q
+	for _, i := range items {
+		w.Items[i.ID] = i
+		for _, id := range i.After {
+			w.after[id] = append(w.after[id], i.ID)
+		}
+	}
+	return w
+}
+
 // Concerns reports whether records of a subject say something of the queue or its items.
 func (w *Work) Concerns(sub events.Subject) bool {
 	return sub.IsSession() && sub.Namespace == w.namespace && (sub.ID == w.session || strings.HasPrefix(sub.ID, w.items))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
@@ -140,6 +141,7 @@ func TestWorkAgreesWithModel(t *testing.T) {
 			mustListQueues(t, r, m)
 			mustListMail(t, r, m)
 			mustListRest(t, r, m)
+			mustRestore(t, r, m, records[len(records)-1].Offset)
 		}
 		at, err := r.Cursor(t.Context())
 		must(t, err)
@@ -218,6 +220,36 @@ func (m *workModel) state(q *projector.Work, i *projector.QueueItem) string {
 		return StateWaiting
 	}
 	return StateReady
+}
+
+// mustRestore checks that a queue can be gone on with from what is stored of it.
+func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
+	t.Helper()
+	for id, q := range m.queues {
+		have, at, err := r.Queue(t.Context(), m.ns, id)
+		must(t, err)
+		if at != upto {
+			t.Fatalf("queue %s is as of %v, want %v", id, at, upto)
+		}
+		if diff := cmp.Diff(q.Queue, have.Queue); diff != "" {
+			t.Fatalf("queue %s (-want +have):\n%s", id, diff)
+		}
+		open := maps.Clone(q.Items)
+		maps.DeleteFunc(open, func(_ string, i *projector.QueueItem) bool { return i.IsDone() })
+		if len(open) != len(have.Items) {
+			t.Fatalf("queue %s has %d items, want %d", id, len(have.Items), len(open))
+		}
+		for item, want := range open {
+			left := *want
+			left.After = slices.DeleteFunc(slices.Clone(want.After), func(id string) bool { return q.Items[id] != nil && q.Items[id].IsDone() })
+			if diff := cmp.Diff(&left, have.Items[item], cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("item %s of %s (-want +have):\n%s", item, id, diff)
+			}
+			if waits := q.Waits(want); !slices.Equal(waits, have.Waits(have.Items[item])) {
+				t.Fatalf("item %s of %s waits for %q, want %q", item, id, have.Waits(have.Items[item]), waits)
+			}
+		}
+	}
 }
 
 func isOver(until events.Timestamp, now time.Time) bool {

@@ -2,6 +2,10 @@ package catalog
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -191,4 +195,77 @@ func stands(i *projector.QueueItem) (state string, due int64) {
 		return itemFree, 0
 	}
 	return itemFree, millis(at)
+}
+
+// Queue returns a queue without what is done, to be gone on with from the log: the offset is
+// the last one that is in it. None of it may have been left aside, or the error is ErrNoView.
+func (r WorkReader) Queue(ctx context.Context, namespace, id string) (*projector.Work, events.Offset, error) {
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all of it as of one offset
+	if err != nil {
+		return nil, 0, r.wrap(err)
+	}
+	defer tx.Rollback() // it changed nothing
+	q, at := projector.Queue{ID: id}, events.Offset(0)
+	c, _, err := readCursor(ctx, tx, r.view)
+	if at = c.Offset; err == nil {
+		err = r.whole(ctx, tx, namespace, id)
+	}
+	var data []byte
+	if err == nil {
+		err = tx.QueryRowContext(ctx, "SELECT data FROM queues WHERE namespace=? AND id=?", namespace, id).Scan(&data)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return projector.NewWork(namespace, id, true), at, nil
+	}
+	if err == nil {
+		err = rawjson.Unmarshal(data, &q)
+		q.ID = id
+	}
+	if err != nil {
+		return nil, 0, r.wrap(err)
+	}
+	items, err := openItems(ctx, tx, namespace, id)
+	return projector.RestoreWork(namespace, q, items, true), at, r.wrap(err)
+}
+
+// whole reports an error if something of a queue was left aside.
+func (r WorkReader) whole(ctx context.Context, tx querier, namespace, queue string) error {
+	aside, err := readQuarantine(ctx, tx, current)
+	work := projector.NewWork(namespace, queue, true)
+	for _, a := range aside {
+		if work.Concerns(a.Subject) {
+			return fmt.Errorf("%w: %s was left aside", ErrNoView, a.Subject)
+		}
+	}
+	return err
+}
+
+// openItems reads the items of a queue that are not done. What they come after and that is done
+// is not in them any more.
+func openItems(ctx context.Context, tx querier, namespace, queue string) (list []*projector.QueueItem, err error) {
+	done := make(map[string]bool)
+	rows, err := tx.QueryContext(ctx, `SELECT DISTINCT w.after FROM waits w JOIN items o ON o.namespace=w.namespace AND o.queue=w.queue AND o.id=w.after
+		WHERE w.namespace=? AND w.queue=? AND o.state=?`, namespace, queue, itemDone)
+	err = each(rows, err, func() error {
+		var id string
+		err := rows.Scan(&id)
+		done[id] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows, err = tx.QueryContext(ctx, "SELECT data FROM items WHERE namespace=? AND queue=? AND state<>?", namespace, queue, itemDone)
+	err = each(rows, err, func() error {
+		var data []byte
+		i := new(projector.QueueItem)
+		if err := rows.Scan(&data); err != nil {
+			return err
+		}
+		list = append(list, i)
+		err := rawjson.Unmarshal(data, i)
+		i.After = slices.DeleteFunc(i.After, func(id string) bool { return done[id] })
+		return err
+	})
+	return list, err
 }

@@ -185,7 +185,7 @@ func (b *board) catchUp(ctx context.Context) error {
 	b.saw(now)
 	b.mu.Unlock()
 	if after == 0 {
-		if after, err = b.first(ctx, head); err != nil {
+		if after, err = b.begin(ctx, head); err != nil {
 			return err
 		}
 	}
@@ -199,6 +199,27 @@ func (b *board) catchUp(ctx context.Context) error {
 	b.at = max(b.at, head)
 	b.mu.Unlock()
 	return b.settle(ctx)
+}
+
+// begin returns the offset from which on the log is to be read. What there was before it is
+// what the view says, if there is one: it has no more than what is to be done, and the log all
+// that ever was.
+func (b *board) begin(ctx context.Context, head events.Offset) (events.Offset, error) {
+	work, at, err := b.st.QueueView(ctx, b.queue.id)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if err != nil || work.Queue.Last == 0 {
+		first, err := b.first(ctx, head)
+		return max(at, first), err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.work, b.at = work, at
+	for _, i := range work.Items {
+		b.place(i)
+	}
+	return at, nil
 }
 
 // first returns the offset before the queue's first record: nothing is known of it before.
