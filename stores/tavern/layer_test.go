@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -61,7 +62,8 @@ func TestLayers(t *testing.T) {
 		})
 		t.Run("an id that no agent can have hides nothing", func(t *testing.T) {
 			long := need(st.In("long"))
-			need(long.Documents().Create(ctx, "agent", strings.Repeat("x", events.MaxIDLen), tally.Write{Data: []byte("x")}))
+			agent := events.Document("long", "agent", strings.Repeat("x", events.MaxIDLen)) // which no handle would write
+			need(long.Append(ctx, agent, log.Any, events.Event{Type: events.TypeDocumentWritten, Subject: agent, ContentType: "text/plain", Data: []byte("x")}))
 			need(long.Documents().Create(ctx, "doc", "y", tally.Write{Data: []byte("y")}))
 			n := 0
 			for _, err := range tavern.LayerOnly(long, tavern.LayerProject).Subjects(ctx, "") {
