@@ -284,17 +284,13 @@ func TestFlowOneStepOnce(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	need(tavern.WorkflowsOf(st).Create(t.Context(), "m", []byte(`{"initial":"a","states":{"a":{"to":["b","c"]},"b":{"to":["a"]},"c":{"to":["a","z"]},"z":{"end":true}}}`)))
 	f := need(tavern.WorkflowsOf(st).Start(t.Context(), "m", tavern.FlowOptions{ID: "f"}))
-	var running sync.WaitGroup
 	var mu sync.Mutex
 	made := int64(1)
-	for n := range 8 {
-		running.Go(func() {
-			for k := range 15 {
-				s, err := f.State(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
+	for k := range 15 {
+		s := need(f.State(t.Context())) // all have it before them
+		var running sync.WaitGroup
+		for n := range 8 {
+			running.Go(func() {
 				allowed := s.Allowed()
 				to := allowed[(n+k)%len(allowed)]
 				if to == "z" {
@@ -309,10 +305,10 @@ func TestFlowOneStepOnce(t *testing.T) {
 				case !errors.Is(err, log.ErrConflict):
 					t.Error(err)
 				}
-			}
-		})
+			})
+		}
+		running.Wait()
 	}
-	running.Wait()
 	state, step := "", int64(0)
 	for rec, err := range st.Log.Read(t.Context(), events.Range{Subject: f.Subject()}) {
 		must(t, err)
