@@ -286,7 +286,7 @@ func TestFlowOneStepOnce(t *testing.T) {
 	f := need(tavern.WorkflowsOf(st).Start(t.Context(), "m", tavern.FlowOptions{ID: "f"}))
 	var mu sync.Mutex
 	made := int64(1)
-	for k := range 300 {
+	for k := range 120 {
 		s := need(f.State(t.Context())) // all have it before them
 		var running sync.WaitGroup
 		for n := range 8 {
