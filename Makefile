@@ -44,7 +44,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'KilledInAnyCall|KilledOnServer|DelegateProcesses' -v ./stores/perstack
-	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'Inbox(Team|OfMany)|Campaign|JanitorLives|Restart|QueueFencing' -v ./stores/tavern
+	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'Inbox(Team|OfMany)|Campaign|JanitorLives|Restart|QueueFencing|Hostile|Killed' -v ./stores/tavern
 	.ci/fuzz 60s
 	TALLY_SOAK=1 $(GO) test -race -short -timeout 60m . ./stores/...
 	GOOS=darwin $(GO) build ./...

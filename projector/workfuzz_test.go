@@ -1,0 +1,91 @@
+package projector_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+// workSubjects and workTypes are those of records that the view of work folds.
+var (
+	workSubjects = []string{"queue/q", "item/q/i", "queue/s", "item/s/i", "inbox/a", "inbox/b", "agent/a", "flow/f", "item/q/j"}
+	workTypes    = []string{events.TypeSessionUpdated, events.TypeTurnAppended, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished, events.TypeRunCreated, events.TypeSessionCreated,
+		events.TypeSessionRewound, events.TypeThreadReplaced}
+)
+
+// workBefore are records that are there before those that are drawn: of each subject something.
+var workBefore = []struct{ subject, kind, data string }{
+	{"queue/q", events.TypeSessionCreated, `{"kind":"queue","createdAt":"2026-01-01T00:00:00Z","settings":{"maxAttempts":2}}`},
+	{"queue/q", events.TypeTurnAppended, `{"entries":[{"thread":"main","turn":1,"meta":{"id":"i","owner":"agent/a"}},{"thread":"main","turn":1,"meta":{"id":"j","after":["i"],"expiresAt":"2027-01-01T00:00:00Z"},"run":{"kind":"changeset","id":"j"}}]}`},
+	{"queue/s", events.TypeSessionCreated, `{"kind":"queue","createdAt":"2026-01-01T00:00:00Z","settings":{"serial":true}}`},
+	{"queue/s", events.TypeTurnAppended, `{"entries":[{"thread":"main","turn":1,"meta":{"id":"i"}}]}`},
+	{"item/q/i", events.TypeRunStarted, `{"run":{"kind":"item","id":"i"},"worker":"w","leaseUntil":1767225600000}`},
+	{"inbox/a", events.TypeTurnAppended, `{"entries":[{"thread":"inbox","turn":1,"meta":{"id":"m","from":"b","to":"a","type":"t","thread":"t","expects":"x","deadline":"2026-01-02T00:00:00Z"}}]}`},
+	{"agent/a", events.TypeSessionCreated, `{"kind":"agent","createdAt":"2026-01-01T00:00:00Z"}`},
+	{"flow/f", events.TypeRunStarted, `{"run":{"kind":"workflow","id":"f"},"worker":"w","leaseUntil":1767225600000}`},
+}
+
+// Whatever two records say, in whichever order after what is there: the folds of queues and
+// mail end, and what they say of themselves can be asked.
+func FuzzWork(f *testing.F) {
+	for _, data := range []string{
+		`{"set":{"handover":{"at":18446744073709551615,"refusals":9223372036854775807,"last":"9999-12-31T23:59:59Z"},"cursors":{"inbox":9007199254740991},"status":"archived"}}`,
+		`{"set":{"settings":{"lease":-9223372036854775808,"maxAttempts":9223372036854775807,"dead":"pass","serial":false},"lease":{"holder":"w","until":"0000-01-01T00:00:00Z"}}}`,
+		`{"run":{"kind":"item","id":"i"},"worker":"w","attempt":9223372036854775807,"leaseUntil":9223372036854775807}`,
+		`{"run":{"kind":"item","id":"i"},"kind":"released","leaseUntil":0,"fence":5}`, `{"run":{"kind":"item","id":"i"},"kind":"requeued"}`,
+		`{"run":{"kind":"workflow","id":"f"},"kind":"moved","state":{"from":"a","to":"nowhere"},"leaseUntil":9223372036854775807,"fence":8}`,
+		`{"run":{"kind":"item","id":"i"},"outcome":"stopped:dead","result":null,"fence":5}`,
+		`{"entries":[{"thread":"inbox","turn":1,"meta":{"id":"m","from":"a","to":"a","replyTo":"m","about":{"inbox":"a","id":"m"},"malfunction":"x"}},{"thread":"main","turn":1,"meta":{"id":"k","after":["k","i","j"],"dueAt":"9999-12-31T23:59:59.999Z"}}]}`,
+		`{"run":{"kind":"changeset","id":"j"},"owner":"flow/f","parent":{"session":"flow/f"},"after":[{"kind":"a","id":"b"}]}`,
+	} {
+		for sub := range workSubjects {
+			f.Add(byte(sub), byte(sub), []byte(data), byte(4), byte(3), []byte(`{"run":{"kind":"item","id":"i"},"kind":"renewed","leaseUntil":1,"fence":5}`))
+		}
+	}
+	f.Fuzz(func(t *testing.T, sub1, type1 byte, data1 []byte, sub2, type2 byte, data2 []byte) {
+		var mail projector.Mail
+		n, sessions := 0, make(map[string]*projector.Session)
+		queues := map[string]*projector.Work{"q": projector.NewWork("default", "q", true), "s": projector.NewWork("default", "s", false)}
+		apply := func(subject, typ string, data []byte) {
+			n++
+			rec := events.Record{Event: events.Event{ID: "x", Source: "urn:x", Type: typ, Subject: events.Session("", subject), ContentType: events.ContentTypeJSON, Data: data},
+				Offset: events.Offset(n), Recorded: time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC)}
+			fact := projector.Decode(rec)
+			mail.Apply(fact)
+			for _, q := range queues {
+				if q.Concerns(rec.Subject) {
+					q.Apply(fact)
+				}
+			}
+			if sessions[subject] == nil {
+				sessions[subject] = projector.NewSession(rec.Subject)
+			}
+			sessions[subject].Apply(fact)
+		}
+		for _, b := range workBefore {
+			apply(b.subject, b.kind, []byte(b.data))
+		}
+		apply(workSubjects[int(sub1)%len(workSubjects)], workTypes[int(type1)%len(workTypes)], data1)
+		apply(workSubjects[int(sub2)%len(workSubjects)], workTypes[int(type2)%len(workTypes)], data2)
+		for _, q := range queues {
+			for _, i := range q.Items {
+				if i.Attempts < 0 || i.Due().IsZero() && i.Fence != 0 {
+					t.Errorf("%+v", i)
+				}
+				q.Waits(i)
+				i.Ends()
+			}
+		}
+		for _, in := range mail.Inboxes {
+			in.Unread()
+			if h := in.Fields.HandOver; h != nil && h.At > events.MaxOffset {
+				t.Errorf("%+v", h)
+			} else if h != nil {
+				h.Retry()
+			}
+		}
+		mail.Open()
+	})
+}
