@@ -75,7 +75,7 @@ func FuzzWork(f *testing.F) {
 					t.Errorf("%+v", i)
 				}
 				q.Waits(i)
-				i.Ends()
+				i.Decides(q.Queue.Settings)
 			}
 		}
 		for _, in := range mail.Inboxes {
