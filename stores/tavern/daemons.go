@@ -3,6 +3,7 @@ package tavern
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]tend.Daemon, 
 		case DaemonDelivery:
 			d.rounds = []round{{what: projector.DueOverdue, decide: (*daemon).overdue}, {what: projector.DueGone, decide: (*daemon).left}, {what: projector.DueHandover, decide: (*daemon).refused}}
 		case DaemonDispatch:
-			d.rounds = []round{{what: projector.DueQueue, decide: (*daemon).queue}, {what: projector.DueFlow, decide: (*daemon).flow}, {what: projector.DueAgentLease, decide: (*daemon).agent}}
+			d.rounds = []round{{what: projector.DueQueue, decide: whole((*daemon).queue)}, {what: projector.DueFlow, decide: whole((*daemon).flow)}, {what: projector.DueAgentLease, decide: whole((*daemon).agent)}}
 		case DaemonJanitor:
 			d.rounds = d.janitor()
 		default:
@@ -64,12 +65,12 @@ func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]tend.Daemon, 
 
 // janitor is what the janitor looks at: what has no window stays.
 func (d *daemon) janitor() []round {
-	list := []round{{what: projector.DueDocument, decide: (*daemon).expired}}
+	list := []round{{what: projector.DueDocument, decide: whole((*daemon).expired)}}
 	for _, r := range []round{
-		{projector.DueAgentEnded, d.o.Agents.Archive, (*daemon).agent},
-		{projector.DueAgentArchived, d.o.Agents.Purge, (*daemon).agent},
-		{projector.DueOverlay, d.o.Orphans, (*daemon).orphan},
-		{projector.DueOrphan, d.o.Orphans, (*daemon).orphan},
+		{projector.DueAgentEnded, d.o.Agents.Archive, whole((*daemon).agent)},
+		{projector.DueAgentArchived, d.o.Agents.Purge, whole((*daemon).agent)},
+		{projector.DueOverlay, d.o.Orphans, whole((*daemon).orphan)},
+		{projector.DueOrphan, d.o.Orphans, whole((*daemon).orphan)},
 	} {
 		if r.window > 0 {
 			list = append(list, r)
@@ -90,7 +91,25 @@ type daemon struct {
 type round struct {
 	what   string
 	window time.Duration // from when something is listed for until something is due
-	decide func(d *daemon, ctx context.Context, due tend.Due, now time.Time) ([]Decision, error)
+	decide func(d *daemon, ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error]
+}
+
+// whole has all decisions on a subject taken before the first is made.
+func whole(decide func(*daemon, context.Context, tend.Due, time.Time) ([]Decision, error)) func(*daemon, context.Context, tend.Due, time.Time) iter.Seq2[Decision, error] {
+	return func(d *daemon, ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error] {
+		return func(yield func(Decision, error) bool) {
+			list, err := decide(d, ctx, due, now)
+			if err != nil {
+				yield(Decision{}, err)
+				return
+			}
+			for _, dec := range list {
+				if !yield(dec, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Name implements [tend.Daemon].
@@ -126,12 +145,11 @@ func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend
 		return err
 	}
 	for try := 1; ; try++ {
-		list, err := r.decide(d, ctx, due, now)
-		if err != nil {
-			return err
-		}
 		void := false
-		for _, v := range list {
+		for v, err := range r.decide(d, ctx, due, now) {
+			if err != nil {
+				return err
+			}
 			res.Soonest(v.Next)
 			made, err := v.Make(ctx, d.st)
 			if err != nil {

@@ -1,10 +1,12 @@
 package tavern_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -113,6 +116,55 @@ func daemonsGone(t *testing.T, st *tally.Store) {
 	if mail := inboxAll(t, st, "left-a"); len(mail) != 3 || mail[1].Malfunction != tavern.MalfunctionGone || mail[2].Malfunction != tavern.MalfunctionGone || inboxRecords(t, st) != n {
 		t.Errorf("%+v", mail)
 	}
+}
+
+// However much lies with one who is gone, all of it is told of in one look, and no inbox is read
+// anew for each message.
+func TestDaemonsTellOfMany(t *testing.T) {
+	mem := logtest.NewMem(logtest.MemConfig{})
+	reads := &recordsRead{Backend: mem}
+	st := need(tally.Open(t.Context(), logtest.OpenOn(t, reads, log.Config{}), tally.Config{}))
+	defer st.Close()
+	ctx, n := t.Context(), 400
+	inboxAgent(t, st, "many-a", "")
+	must(t, tavern.InboxOf(st, "many-b").Open(ctx, "a program"))
+	for range n {
+		inboxSend(t, st, "many-b", inboxNote("many-a", "lies there"))
+	}
+	must(t, tavern.InboxOf(st, "many-b").Archive(ctx, "its program is gone"))
+	work := daemonScan(st)
+	_, err := work.Cursor(ctx)
+	must(t, err)
+	before := reads.n.Load()
+	res, err := daemonsOf(st, "delivery")[0].Look(ctx, work, need(st.LogTime(ctx)))
+	must(t, errors.Join(err, res.Err))
+	if len(res.Made) != n || res.Refused > 0 {
+		t.Errorf("%d decisions, %d void", len(res.Made), res.Refused)
+	}
+	if read := reads.n.Load() - before; read > int64(20*n) {
+		t.Errorf("%d records were read to tell of %d messages", read, n)
+	}
+}
+
+// recordsRead counts what is read.
+type recordsRead struct {
+	log.Backend
+	n atomic.Int64
+}
+
+func (b *recordsRead) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
+	cur, err := b.Backend.Scan(ctx, q)
+	return &countedCursor{cur, &b.n}, err
+}
+
+type countedCursor struct {
+	log.Cursor
+	n *atomic.Int64
+}
+
+func (c *countedCursor) Next(ctx context.Context) (log.Message, error) {
+	c.n.Add(1)
+	return c.Cursor.Next(ctx)
 }
 
 func daemonsQueue(t *testing.T, st *tally.Store) {

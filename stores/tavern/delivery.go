@@ -12,10 +12,10 @@ import (
 )
 
 // overdue decides on the open questions of the owner of an inbox.
-func (d *daemon) overdue(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
+func (d *daemon) overdue(ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error] {
 	asker, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
-		return nil, nil
+		return nothing
 	}
 	return d.tell(ctx, d.questions(ctx, asker, due.About), func(l projector.Letter, asOf events.Offset) (Decision, error) {
 		if l.From != asker {
@@ -24,6 +24,9 @@ func (d *daemon) overdue(ctx context.Context, due tend.Due, now time.Time) ([]De
 		return Overdue(d.st.Namespace(), l, asOf, now)
 	})
 }
+
+// nothing is due.
+func nothing(func(Decision, error) bool) {}
 
 // questions yields the messages of the record in which a question is, or of all inboxes if
 // that is not known.
@@ -50,19 +53,22 @@ func (d *daemon) questions(ctx context.Context, asker string, at events.Offset) 
 }
 
 // left decides on what lies in the inbox of somebody who is gone.
-func (d *daemon) left(ctx context.Context, due tend.Due, _ time.Time) ([]Decision, error) {
+func (d *daemon) left(ctx context.Context, due tend.Due, _ time.Time) iter.Seq2[Decision, error] {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
-		return nil, nil
+		return nothing
 	}
 	in := InboxOf(d.st, receiver)
 	c, err := in.correspondent(ctx, receiver, true)
-	if err != nil || !projector.IsGone(c.status) {
-		return nil, err
+	if err == nil && !projector.IsGone(c.status) {
+		return nothing
 	}
-	cursor, err := in.Cursor(ctx)
+	var cursor events.Offset
+	if err == nil {
+		cursor, err = in.Cursor(ctx)
+	}
 	if err != nil {
-		return nil, err
+		return failed(err)
 	}
 	unread := d.letters(ctx, events.Range{Subject: due.Subject, After: cursor})
 	return d.tell(ctx, unread, func(l projector.Letter, asOf events.Offset) (Decision, error) {
@@ -70,15 +76,22 @@ func (d *daemon) left(ctx context.Context, due tend.Due, _ time.Time) ([]Decisio
 	})
 }
 
+func failed(err error) iter.Seq2[Decision, error] {
+	return func(yield func(Decision, error) bool) { yield(Decision{}, err) }
+}
+
 // refused decides on the message that the receiver of an inbox would not take.
-func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
+func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error] {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
-		return nil, nil
+		return nothing
 	}
 	h, err := InboxOf(d.st, receiver).HandOver(ctx)
-	if err != nil || h.At == 0 {
-		return nil, err
+	if err != nil {
+		return failed(err)
+	}
+	if h.At == 0 {
+		return nothing
 	}
 	return d.tell(ctx, d.lettersAt(ctx, h.At), func(l projector.Letter, asOf events.Offset) (Decision, error) {
 		dec, err := HandOverDue(d.st.Namespace(), l, h, asOf, now)
@@ -88,45 +101,58 @@ func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) ([]De
 }
 
 // tell decides on messages of which nothing has come to their senders yet, by what is in the
-// log up to where their inboxes are read.
-func (d *daemon) tell(ctx context.Context, letters iter.Seq2[projector.Letter, error], decide func(projector.Letter, events.Offset) (Decision, error)) (list []Decision, err error) {
-	for l, err := range letters {
-		if err != nil {
-			return nil, err
-		}
-		asOf, err := d.st.Log.Durable(ctx)
-		if err != nil {
-			return nil, err
-		}
-		dec, err := decide(l, asOf)
-		if err != nil {
-			return nil, err
-		}
-		if len(dec.Parts) > 0 {
-			told, err := d.isTold(ctx, l, dec, asOf)
-			if err != nil {
-				return nil, err
+// log up to where their inboxes are read. Each is decided on when what was decided before is
+// made, as that is in the inbox of the same sender, perhaps.
+func (d *daemon) tell(ctx context.Context, letters iter.Seq2[projector.Letter, error], decide func(projector.Letter, events.Offset) (Decision, error)) iter.Seq2[Decision, error] {
+	return func(yield func(Decision, error) bool) {
+		answers := make(map[events.Subject]*answered)
+		for l, err := range letters {
+			var dec Decision
+			if err == nil {
+				dec, err = d.untold(ctx, answers, l, decide)
 			}
-			if told {
-				dec.Parts = nil
+			if !yield(dec, err) || err != nil {
+				return
 			}
 		}
-		list = append(list, dec)
 	}
-	return list, nil
 }
 
-// isTold reports whether the sender of a message has its answer, or was told what is decided.
-func (d *daemon) isTold(ctx context.Context, l projector.Letter, dec Decision, asOf events.Offset) (bool, error) {
-	for other, err := range d.letters(ctx, events.Range{Subject: dec.Parts[0].Subject, After: l.Offset, Upto: asOf}) {
+// untold decides on one message; nothing is due of one whose sender has an answer, or was told.
+func (d *daemon) untold(ctx context.Context, answers map[events.Subject]*answered, l projector.Letter, decide func(projector.Letter, events.Offset) (Decision, error)) (Decision, error) {
+	asOf, err := d.st.Log.Durable(ctx)
+	if err != nil {
+		return Decision{}, err
+	}
+	dec, err := decide(l, asOf)
+	if err != nil || len(dec.Parts) == 0 {
+		return dec, err
+	}
+	sender := dec.Parts[0].Subject
+	known := answers[sender]
+	if known == nil || l.Offset < known.after {
+		known = &answered{after: l.Offset, upto: l.Offset, by: make(map[[2]string]events.Offset)}
+		answers[sender] = known
+	}
+	for other, err := range d.letters(ctx, events.Range{Subject: sender, After: known.upto, Upto: asOf}) {
 		if err != nil {
-			return false, err
+			return Decision{}, err
 		}
-		if from, id := other.Answers(); id == l.ID && from == l.Receiver {
-			return true, nil
+		if from, id := other.Answers(); id != "" {
+			known.by[[2]string{from, id}] = other.Offset
 		}
 	}
-	return false, nil
+	known.upto = max(known.upto, asOf)
+	if known.by[[2]string{l.Receiver, l.ID}] > l.Offset {
+		dec.Parts = nil
+	}
+	return dec, nil
+}
+
+// answered is what came to an inbox in answer to what its owner sent.
+type answered struct {
+	after, upto events.Offset               // that was read
+	by          map[[2]string]events.Offset // who answered which message -> the newest record with that
 }
 
 // letters yields the messages of a range. What cannot be read is left out.

@@ -159,7 +159,7 @@ func consumeTeam(ctx context.Context, m member) error {
 }
 
 func consumeOf(ctx context.Context, st *tally.Store, agent int, random *rand.Rand) error {
-	for {
+	for ctx.Err() == nil { // which the others end, when the owner is gone
 		in := tavern.InboxOf(st, inboxMember(agent))
 		cursor, err := in.Cursor(ctx)
 		if err != nil {
@@ -183,6 +183,7 @@ func consumeOf(ctx context.Context, st *tally.Store, agent int, random *rand.Ran
 			}
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // listenTeam says when so many messages were sent, everything was seen, and every question was

@@ -21,7 +21,7 @@ func CleanOrphan(ctx context.Context, st *tally.Store, sub events.Subject) (stri
 	var res tend.Looked
 	d := &daemon{st: st, name: DaemonJanitor} // without a window: what is gone is gone
 	now = now.Add(time.Millisecond)           // as times are rounded up
-	err = d.settle(ctx, &res, round{decide: (*daemon).orphan}, tend.Due{Subject: sub}, now)
+	err = d.settle(ctx, &res, round{decide: whole((*daemon).orphan)}, tend.Due{Subject: sub}, now)
 	if len(res.Made) == 0 {
 		return "", err
 	}
