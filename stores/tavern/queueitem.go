@@ -44,9 +44,13 @@ func (e *ItemExistsError) Error() string {
 func (e *ItemExistsError) Is(target error) bool { return target == tally.ErrExists }
 
 // Enqueue puts an item into the queue, and returns it with its id and offset. It is one
-// event, whatever else happens to the queue. The same item put in twice is one: the second
-// call returns the first one's offset. Another item with its id is *ItemExistsError.
+// event, whatever else happens to the queue; items without ids that are put in at the same
+// moment may share it. The same item, with an id, put in twice is one: the second call returns
+// the first one's offset. Another item with its id is *ItemExistsError.
 func (q *Queue) Enqueue(ctx context.Context, it Item) (Item, error) {
+	if it.ID == "" {
+		return q.enqueueNew(ctx, it)
+	}
 	e, it, err := q.itemEvent(it)
 	if err != nil {
 		return it, err
@@ -57,6 +61,16 @@ func (q *Queue) Enqueue(ctx context.Context, it Item) (Item, error) {
 	}
 	it.Offset = ack.First
 	return it, nil
+}
+
+// enqueueNew puts an item in of which nobody else knows the id.
+func (q *Queue) enqueueNew(ctx context.Context, it Item) (Item, error) {
+	it.ID = q.st.Log.NewID()
+	entry, err := q.itemEntry(it)
+	if err == nil {
+		it.Offset, err = q.put(ctx, entry)
+	}
+	return it, err
 }
 
 func (q *Queue) itemError(it Item, err error) error {
@@ -125,8 +139,22 @@ func (q *Queue) itemEvent(it Item) (events.Event, Item, error) {
 	if made {
 		it.ID = q.st.Log.NewID()
 	}
-	if err := q.checkItem(it); err != nil {
+	entry, err := q.itemEntry(it)
+	if err != nil {
 		return events.Event{}, it, err
+	}
+	e, err := q.entriesEvent(entry)
+	e.ID = it.ID
+	if !made {
+		e.ID = events.DerivedID("item", it.ID)
+	}
+	return e, it, err
+}
+
+// itemEntry makes the turn of an item.
+func (q *Queue) itemEntry(it Item) (events.Entry, error) {
+	if err := q.checkItem(it); err != nil {
+		return events.Entry{}, err
 	}
 	meta := events.ItemMeta{ID: it.ID, Owner: it.Owner, After: it.After, Priority: it.Priority}
 	var err error
@@ -134,26 +162,21 @@ func (q *Queue) itemEvent(it Item) (events.Event, Item, error) {
 		meta.ExpiresAt, err = spelled("expiresAt", it.ExpiresAt)
 	}
 	if err != nil {
-		return events.Event{}, it, err
+		return events.Entry{}, err
 	}
 	raw, err := rawjson.Marshal(meta)
 	if err == nil {
 		_, err = events.ItemMetaOf(raw)
 	}
 	if err != nil {
-		return events.Event{}, it, err
+		return events.Entry{}, err
 	}
 	entry := events.Entry{Thread: events.MainThread, ID: it.ID, Meta: raw}
 	entry.Turn, entry.Bytes = turnOf(it.Body)
 	if it.kind != "" {
 		entry.Run = &events.RunRef{Kind: it.kind, ID: it.ID}
 	}
-	e, err := events.New(queueSource, q.sub, &events.TurnAppended{Entries: []events.Entry{entry}})
-	e.ID = it.ID
-	if !made {
-		e.ID = events.DerivedID("item", it.ID)
-	}
-	return e, it, err
+	return entry, nil
 }
 
 // spelled spells a time of an item; the zero time is not said.

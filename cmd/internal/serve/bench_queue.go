@@ -70,16 +70,16 @@ type itemLife struct {
 
 // lives has workers put in, claim and finish items for as long as d. As many are put in as
 // are claimed, so that nobody waits for ever.
-func lives(ctx context.Context, workers int, d time.Duration, life itemLife) (measured, error) {
-	ctx, cancel := context.WithCancel(ctx)
+func lives(ctx context.Context, workers int, d time.Duration, item itemLife) (measured, error) {
+	life, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
 	parts := []part{{What: "enqueue"}, {What: "claim"}, {What: "finish"}}
 	spent := make([][]int64, len(parts))
 	var failed error // the first: those after it are that the others were stopped
-	m, err := produce(ctx, workers, d, func(ctx context.Context, w int) error {
+	m, err := produce(life, workers, d, func(ctx context.Context, w int) error {
 		var took [3]int64
-		for n, f := range []func(context.Context, int) error{life.enqueue, life.claim, life.finish} {
+		for n, f := range []func(context.Context, int) error{item.enqueue, item.claim, item.finish} {
 			before := time.Now()
 			if err := f(ctx, w); err != nil {
 				mu.Lock()
@@ -99,6 +99,9 @@ func lives(ctx context.Context, workers int, d time.Duration, life itemLife) (me
 		}
 		return nil
 	})
+	if ctx.Err() != nil { // whoever ends it says so: what came of that here is no news
+		return m, nil
+	}
 	if err != nil || len(spent[0]) == 0 {
 		return m, err
 	}

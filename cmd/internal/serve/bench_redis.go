@@ -42,15 +42,18 @@ func redisItems(ctx context.Context, url, sync string, workers int, d time.Durat
 		}
 		conns = append(conns, c)
 	}
-	admin := conns[workers]
-	restore, err := persist(ctx, admin, sync)
-	defer func() { err = errors.Join(err, restore(context.WithoutCancel(ctx))) }()
+	admin, quick := conns[workers], context.WithoutCancel(ctx) // what is changed is put back, whoever ends this
+	restore, err := persist(quick, admin, sync)
+	defer func() { err = errors.Join(err, restore()) }()
+	if err == nil {
+		err = written(ctx, admin)
+	}
 	if err != nil {
 		return m, err
 	}
 	key := fmt.Sprintf("tally_bench:%d", time.Now().UnixNano())
 	defer func() {
-		_, gone := admin.Do(context.WithoutCancel(ctx), "DEL", key, key+":claimed")
+		_, gone := admin.Do(quick, "DEL", key, key+":claimed")
 		err = errors.Join(err, gone)
 	}()
 	l, err := life(ctx, conns[:workers], key)
@@ -62,9 +65,9 @@ func redisItems(ctx context.Context, url, sync string, workers int, d time.Durat
 
 // persist has a server write what it is told to a file, and sync that. restore, which is never
 // nil, puts back what was changed.
-func persist(ctx context.Context, c *resp.Conn, sync string) (restore func(context.Context) error, err error) {
+func persist(ctx context.Context, c *resp.Conn, sync string) (restore func() error, err error) {
 	var undo [][]string
-	restore = func(ctx context.Context) error {
+	restore = func() error {
 		var errs []error
 		for n := len(undo) - 1; n >= 0; n-- {
 			_, err := c.Do(ctx, undo[n]...)
@@ -89,14 +92,14 @@ func persist(ctx context.Context, c *resp.Conn, sync string) (restore func(conte
 		}
 		undo = append(undo, []string{"CONFIG", "SET", want[0], fmt.Sprint(pair[1])})
 	}
-	return restore, written(ctx, c)
+	return restore, nil
 }
 
 // written waits until a server has written its file anew, which it does when it begins to
 // have one.
 func written(ctx context.Context, c *resp.Conn) error {
 	for {
-		reply, err := c.Do(ctx, "INFO", "persistence")
+		reply, err := c.Do(context.WithoutCancel(ctx), "INFO", "persistence")
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,140 @@
+package tavern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// Appends to one subject are stored one after the other. So items that many callers of a
+// process put into a queue at the same moment go in together, as the turns of one event, once
+// so many appends are under way: they cost one round trip, one record for each who follows the
+// log, and each caller returns when that is as safe as its own would have been. An item that
+// came with an id is an event of its own, so that it is there once, whoever puts it in.
+const (
+	mostApart  = 4 // appends under way to a queue, from which on callers join
+	mostJoined = 64
+	joinedSize = 32 << 10 // bytes of the items that go in together
+)
+
+// joins are the queues to which this process appends items right now.
+var joins = struct {
+	sync.Mutex
+	of map[joinKey]*join
+}{of: make(map[joinKey]*join)}
+
+// joinKey has the store, whose handles say who puts the items in.
+type joinKey struct {
+	store *tally.Store
+	sub   events.Subject
+}
+
+// join is what is under way to a queue. joins guards it.
+type join struct {
+	apart   int // appends
+	waiting []*joiner
+}
+
+// joiner is a caller whose item waits for others' appends.
+type joiner struct {
+	ctx   context.Context // for as long as the call lasts
+	entry events.Entry
+	done  chan struct{} // closed when at and err are set
+	at    events.Offset
+	err   error
+}
+
+func (j *joiner) size() int { return len(j.entry.Turn) + len(j.entry.Bytes) + len(j.entry.Meta) }
+
+// put appends an item's entry, by itself or with others, and returns the record's offset.
+func (q *Queue) put(ctx context.Context, entry events.Entry) (events.Offset, error) {
+	key := joinKey{q.st, q.sub}
+	j := &joiner{ctx: ctx, entry: entry, done: make(chan struct{})}
+	joins.Lock()
+	under := joins.of[key]
+	if under == nil {
+		under = &join{}
+		joins.of[key] = under
+	}
+	if under.apart < mostApart || j.size() > joinedSize {
+		under.apart++
+		joins.Unlock()
+		defer q.putWaiting(key)
+		return q.putEntries(ctx, entry)
+	}
+	under.waiting = append(under.waiting, j)
+	joins.Unlock()
+	select {
+	case <-j.done:
+		return j.at, j.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: queue %q: %v", log.ErrUnknown, q.id, ctx.Err()) // the others go on with it
+	}
+}
+
+// putWaiting says that an append is over, and has those go on that waited for it.
+func (q *Queue) putWaiting(key joinKey) {
+	joins.Lock()
+	defer joins.Unlock()
+	under := joins.of[key]
+	list := under.take()
+	switch {
+	case len(list) > 0:
+		go func() { // the caller has its answer
+			q.putTogether(list)
+			q.putWaiting(key)
+		}()
+	case under.apart > 1:
+		under.apart--
+	default:
+		delete(joins.of, key)
+	}
+}
+
+// take removes those that go in together from those that wait. The caller holds joins.
+func (u *join) take() (list []*joiner) {
+	n, size := 0, 0
+	for n < min(len(u.waiting), mostJoined) && size+u.waiting[n].size() <= joinedSize {
+		size += u.waiting[n].size()
+		n++
+	}
+	list, u.waiting = u.waiting[:n:n], u.waiting[n:]
+	return list
+}
+
+// putTogether appends the items of callers as one event. If that is refused, each is tried by
+// itself: it may be for one of them alone.
+func (q *Queue) putTogether(list []*joiner) {
+	entries := make([]events.Entry, len(list))
+	for i, j := range list {
+		entries[i] = j.entry
+	}
+	at, err := q.putEntries(context.WithoutCancel(list[0].ctx), entries...)
+	for _, j := range list {
+		j.at, j.err = at, err
+		if err != nil && !errors.Is(err, log.ErrUnknown) {
+			j.at, j.err = q.putEntries(j.ctx, j.entry)
+		}
+		close(j.done)
+	}
+}
+
+// putEntries appends one event.
+func (q *Queue) putEntries(ctx context.Context, entries ...events.Entry) (events.Offset, error) {
+	e, err := q.entriesEvent(entries...)
+	if err != nil {
+		return 0, err
+	}
+	e.ID = entries[0].ID
+	ack, err := q.st.Append(ctx, q.sub, log.Any, e)
+	return ack.First, err
+}
+
+func (q *Queue) entriesEvent(entries ...events.Entry) (events.Event, error) {
+	return events.New(queueSource, q.sub, &events.TurnAppended{Entries: entries})
+}

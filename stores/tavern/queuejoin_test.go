@@ -1,0 +1,106 @@
+package tavern_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// Items that are put in while others are under way go in together: each once, with its own
+// body, and one that is refused is refused alone.
+func TestEnqueueTogether(t *testing.T) {
+	const others = 20
+	t.Run("all", func(t *testing.T) {
+		if records := enqueueTogether(t, others); records != tavern.MostApart+1 {
+			t.Errorf("%d records", records)
+		}
+	})
+	t.Run("but one", func(t *testing.T) {
+		if records := enqueueTogether(t, others, refused); records != tavern.MostApart+others {
+			t.Errorf("%d records", records)
+		}
+	})
+}
+
+const refused = `"refused"`
+
+// enqueueTogether puts items in while the first append is held back, and returns how many
+// records that made.
+func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
+	first, begun, held := new(sync.Once), make(chan bool), make(chan bool)
+	admit := func(_ context.Context, parts []log.Part) (func([]log.Ack, error), error) {
+		first.Do(func() { close(begun); <-held })
+		if strings.Contains(string(parts[0].Events[0].Data), refused) {
+			return nil, log.ErrFull
+		}
+		return nil, nil
+	}
+	l := need(log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Admit: admit}))
+	st := need(tally.Open(t.Context(), l, tally.Config{}))
+	defer func() { must(t, st.Close()) }()
+	q, ctx := tavern.QueueOf(st, "q"), queueSoon(t)
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	put := make(map[string]string) // body by id
+	enqueue := func(body string) {
+		running.Go(func() {
+			it, err := q.Enqueue(ctx, tavern.Item{Body: []byte(body)})
+			if body == refused {
+				if !errors.Is(err, log.ErrFull) {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			if rec := need(l.Record(ctx, it.Offset)); err != nil || !strings.Contains(string(rec.Data), it.ID) {
+				t.Errorf("%s: %v, %s", body, err, rec.Data)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			put[it.ID] = body
+		})
+	}
+	for n := range tavern.MostApart {
+		enqueue(fmt.Sprintf(`"apart %d"`, n))
+	}
+	<-begun
+	for tavern.Joining(q) != [2]int{tavern.MostApart, 0} {
+		runtime.Gosched()
+	}
+	for n := range others {
+		enqueue(fmt.Sprintf(`"together %d"`, n))
+	}
+	for _, body := range more {
+		enqueue(body)
+	}
+	for tavern.Joining(q) != [2]int{tavern.MostApart, others + len(more)} {
+		runtime.Gosched()
+	}
+	close(held)
+	running.Wait()
+	for range tavern.MostApart + others {
+		c := need(q.TryClaim(ctx, "w"))
+		if put[c.Item.ID] != string(c.Item.Body) {
+			t.Errorf("item %s has %q, want %q", c.Item.ID, c.Item.Body, put[c.Item.ID])
+		}
+		delete(put, c.Item.ID)
+	}
+	queueNone(t, q)
+	for tavern.Joining(q) != [2]int{} { // nothing is kept of a queue to which nothing is under way
+		runtime.Gosched()
+	}
+	for _, err := range l.Read(ctx, events.Range{Subject: q.Subject()}) {
+		must(t, err)
+		records++
+	}
+	return records
+}
