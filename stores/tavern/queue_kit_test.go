@@ -55,7 +55,7 @@ func queueIDs(list []tavern.ItemStatus) (ids []string) {
 
 // queueSoon is a context that ends if nothing happens.
 func queueSoon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
