@@ -145,12 +145,15 @@ func commits(agent int) bool { return agent%2 == 0 }
 
 // consumeTeam takes the messages of some agents until it is killed.
 func consumeTeam(ctx context.Context, m member) error {
+	chances := make(map[int]*rand.Rand) // go on when the store is opened again: else the same message would be its end each time
+	for _, i := range m.Agents {
+		chances[i] = rand.New(rand.NewPCG(m.Seed, uint64(i)))
+	}
 	return m.ride(ctx, func(st *tally.Store) error {
 		inner, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
 		var all sync.WaitGroup
-		for _, i := range m.Agents {
-			random := rand.New(rand.NewPCG(m.Seed, uint64(i)))
+		for i, random := range chances {
 			all.Go(func() { stop(consumeOf(inner, st, i, random)) })
 		}
 		all.Wait()

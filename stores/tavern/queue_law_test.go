@@ -56,7 +56,7 @@ func (c *crew) hold(id string, until time.Time) {
 
 // finish finishes an item, and notes what came of it.
 func (c *crew) finish(ctx context.Context, claim *tavern.Claim) {
-	err := claim.Finish(ctx, fmt.Appendf(nil, "%d", claim.Fence))
+	err := claim.Finish(context.WithoutCancel(ctx), fmt.Appendf(nil, "%d", claim.Fence)) // else one could count of which nobody heard
 	c.hold(claim.Item.ID, time.Time{})
 	switch {
 	case err == nil:
