@@ -25,9 +25,6 @@ type place struct {
 func places(t *testing.T, test func(p place)) {
 	for _, where := range []string{"local", "nats"} {
 		t.Run(where, func(t *testing.T) {
-			if where == "nats" && !testkit.Soak() && t.Name() != "TestWorkLine/nats" {
-				t.Skip("what it does is not a matter of the log")
-			}
 			t.Parallel()
 			p := place{t: t, dir: t.TempDir()}
 			p.args = []string{"--store", filepath.Join(p.dir, "store")}
