@@ -5,27 +5,9 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
-
-// workSubjects and workTypes are those of records that the view of work folds.
-var (
-	workSubjects = []string{"queue/q", "item/q/i", "queue/s", "item/s/i", "inbox/a", "inbox/b", "agent/a", "flow/f", "item/q/j"}
-	workTypes    = []string{events.TypeSessionUpdated, events.TypeTurnAppended, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished, events.TypeRunCreated, events.TypeSessionCreated,
-		events.TypeSessionRewound, events.TypeThreadReplaced}
-)
-
-// workBefore are records that are there before those that are drawn: of each subject something.
-var workBefore = []struct{ subject, kind, data string }{
-	{"queue/q", events.TypeSessionCreated, `{"kind":"queue","createdAt":"2026-01-01T00:00:00Z","settings":{"maxAttempts":2}}`},
-	{"queue/q", events.TypeTurnAppended, `{"entries":[{"thread":"main","turn":1,"meta":{"id":"i","owner":"agent/a"}},{"thread":"main","turn":1,"meta":{"id":"j","after":["i"],"expiresAt":"2027-01-01T00:00:00Z"},"run":{"kind":"changeset","id":"j"}}]}`},
-	{"queue/s", events.TypeSessionCreated, `{"kind":"queue","createdAt":"2026-01-01T00:00:00Z","settings":{"serial":true}}`},
-	{"queue/s", events.TypeTurnAppended, `{"entries":[{"thread":"main","turn":1,"meta":{"id":"i"}}]}`},
-	{"item/q/i", events.TypeRunStarted, `{"run":{"kind":"item","id":"i"},"worker":"w","leaseUntil":1767225600000}`},
-	{"inbox/a", events.TypeTurnAppended, `{"entries":[{"thread":"inbox","turn":1,"meta":{"id":"m","from":"b","to":"a","type":"t","thread":"t","expects":"x","deadline":"2026-01-02T00:00:00Z"}}]}`},
-	{"agent/a", events.TypeSessionCreated, `{"kind":"agent","createdAt":"2026-01-01T00:00:00Z"}`},
-	{"flow/f", events.TypeRunStarted, `{"run":{"kind":"workflow","id":"f"},"worker":"w","leaseUntil":1767225600000}`},
-}
 
 // Whatever two records say, in whichever order after what is there: the folds of queues and
 // mail end, and what they say of themselves can be asked.
@@ -40,7 +22,7 @@ func FuzzWork(f *testing.F) {
 		`{"entries":[{"thread":"inbox","turn":1,"meta":{"id":"m","from":"a","to":"a","replyTo":"m","about":{"inbox":"a","id":"m"},"malfunction":"x"}},{"thread":"main","turn":1,"meta":{"id":"k","after":["k","i","j"],"dueAt":"9999-12-31T23:59:59.999Z"}}]}`,
 		`{"run":{"kind":"changeset","id":"j"},"owner":"flow/f","parent":{"session":"flow/f"},"after":[{"kind":"a","id":"b"}]}`,
 	} {
-		for sub := range workSubjects {
+		for sub := range testkit.WorkSubjects {
 			f.Add(byte(sub), byte(sub), []byte(data), byte(4), byte(3), []byte(`{"run":{"kind":"item","id":"i"},"kind":"renewed","leaseUntil":1,"fence":5}`))
 		}
 	}
@@ -64,11 +46,11 @@ func FuzzWork(f *testing.F) {
 			}
 			sessions[subject].Apply(fact)
 		}
-		for _, b := range workBefore {
-			apply(b.subject, b.kind, []byte(b.data))
+		for _, b := range testkit.WorkBefore {
+			apply(b.Subject, b.Kind, []byte(b.Data))
 		}
-		apply(workSubjects[int(sub1)%len(workSubjects)], workTypes[int(type1)%len(workTypes)], data1)
-		apply(workSubjects[int(sub2)%len(workSubjects)], workTypes[int(type2)%len(workTypes)], data2)
+		apply(testkit.WorkSubjects[int(sub1)%len(testkit.WorkSubjects)], testkit.WorkTypes[int(type1)%len(testkit.WorkTypes)], data1)
+		apply(testkit.WorkSubjects[int(sub2)%len(testkit.WorkSubjects)], testkit.WorkTypes[int(type2)%len(testkit.WorkTypes)], data2)
 		for _, q := range queues {
 			for _, i := range q.Items {
 				if i.Attempts < 0 || i.Due().IsZero() && i.Fence != 0 {

@@ -11,25 +11,6 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// workSubjects and workTypes are those of records that the view of work folds.
-var (
-	workSubjects = []string{"queue/q", "item/q/i", "queue/s", "item/s/i", "inbox/a", "inbox/b", "agent/a", "flow/f", "item/q/j"}
-	workTypes    = []string{events.TypeSessionUpdated, events.TypeTurnAppended, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished, events.TypeRunCreated, events.TypeSessionCreated,
-		events.TypeSessionRewound, events.TypeThreadReplaced}
-)
-
-// workBefore are records that are there before those that are drawn: of each subject something.
-var workBefore = []struct{ subject, kind, data string }{
-	{"queue/q", events.TypeSessionCreated, `{"kind":"queue","createdAt":"2026-01-01T00:00:00Z","settings":{"maxAttempts":2}}`},
-	{"queue/q", events.TypeTurnAppended, `{"entries":[{"thread":"main","turn":1,"meta":{"id":"i","owner":"agent/a"}},{"thread":"main","turn":1,"meta":{"id":"j","after":["i"],"expiresAt":"2027-01-01T00:00:00Z"},"run":{"kind":"changeset","id":"j"}}]}`},
-	{"queue/s", events.TypeSessionCreated, `{"kind":"queue","createdAt":"2026-01-01T00:00:00Z","settings":{"serial":true}}`},
-	{"queue/s", events.TypeTurnAppended, `{"entries":[{"thread":"main","turn":1,"meta":{"id":"i"}}]}`},
-	{"item/q/i", events.TypeRunStarted, `{"run":{"kind":"item","id":"i"},"worker":"w","leaseUntil":1767225600000}`},
-	{"inbox/a", events.TypeTurnAppended, `{"entries":[{"thread":"inbox","turn":1,"meta":{"id":"m","from":"b","to":"a","type":"t","thread":"t","expects":"x","deadline":"2026-01-02T00:00:00Z"}}]}`},
-	{"agent/a", events.TypeSessionCreated, `{"kind":"agent","createdAt":"2026-01-01T00:00:00Z"}`},
-	{"flow/f", events.TypeRunStarted, `{"run":{"kind":"workflow","id":"f"},"worker":"w","leaseUntil":1767225600000}`},
-}
-
 // Whatever records say, in whichever order after what is there: the view takes them, and what it
 // keeps can be read again. The folds alone are fuzzed in package projector.
 func TestWorkTakesAnything(t *testing.T) {
@@ -49,8 +30,8 @@ func TestWorkTakesAnything(t *testing.T) {
 			t.Fatalf("%s %s %s: %v", subject, typ, data, err)
 		}
 	}
-	for _, b := range workBefore {
-		apply(b.subject, b.kind, []byte(b.data))
+	for _, b := range testkit.WorkBefore {
+		apply(b.Subject, b.Kind, []byte(b.Data))
 	}
 	for _, data := range []string{
 		`{"set":{"handover":{"at":18446744073709551615,"refusals":9223372036854775807,"last":"9999-12-31T23:59:59Z"},"cursors":{"inbox":9007199254740991},"status":"archived"}}`,
@@ -62,8 +43,8 @@ func TestWorkTakesAnything(t *testing.T) {
 		`{"entries":[{"thread":"inbox","turn":1,"meta":{"id":"m","from":"a","to":"a","replyTo":"m","about":{"inbox":"a","id":"m"},"malfunction":"x"}},{"thread":"main","turn":1,"meta":{"id":"k","after":["k","i","j"],"dueAt":"9999-12-31T23:59:59.999Z"}}]}`,
 		`{"run":{"kind":"changeset","id":"j"},"owner":"flow/f","parent":{"session":"flow/f"},"after":[{"kind":"a","id":"b"}]}`,
 	} {
-		for _, sub := range workSubjects {
-			for _, typ := range workTypes {
+		for _, sub := range testkit.WorkSubjects {
+			for _, typ := range testkit.WorkTypes {
 				apply(sub, typ, []byte(data))
 			}
 		}
