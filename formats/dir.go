@@ -114,8 +114,11 @@ func fill(f *os.File, mode fs.FileMode, content func(io.Writer) error) error {
 	return f.Chmod(mode.Perm())
 }
 
-// temporaryName returns a name that durable.IsTemporary recognises: a crash may
-// leave such a file behind.
+// IsTemporary reports whether a file's name is one that a storage uses while it writes, or for
+// what it has displaced; a crash may leave such a file behind.
+func IsTemporary(name string) bool { return strings.Contains(path.Base(name), ".tally-tmp-") }
+
+// temporaryName returns a name that IsTemporary recognises.
 func temporaryName(name string) string {
 	dir, base := path.Split(name)
 	return dir + base[:min(len(base), 100)] + ".tally-tmp-" + rand.Text()

@@ -9,6 +9,7 @@ import (
 	"iter"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -38,6 +39,47 @@ type Layout interface {
 	// Subject returns the session or document that a path below the root belongs to,
 	// and whether there is one.
 	Subject(ctx context.Context, src Source, root, path string) (events.Subject, bool)
+}
+
+// Root is a folder that sessions and documents come from, or that shows them.
+type Root struct {
+	Name   string // under which it is exported
+	Marker string // of its place
+}
+
+// Live is a Layout whose files can follow the state while it changes. What it has files for
+// are units: a session with all that belongs to it, or a document.
+type Live interface {
+	Layout
+
+	// ImportFrom brings what is in a storage into a store, as Import brings a folder.
+	ImportFrom(ctx context.Context, target Target, st Storage, root Root, o ImportOptions) (Report, error)
+
+	// Unit returns the unit whose files change when a session or document does, and false if it
+	// has none in the root.
+	Unit(ctx context.Context, src Source, root Root, sub events.Subject) (events.Subject, bool, error)
+
+	// Place says where a unit has its files. One that has none (any more) is
+	// projector.ErrNotFound.
+	Place(ctx context.Context, src Source, root Root, unit events.Subject) (Place, error)
+
+	// UnitFiles yields the files of a unit, in the order of their paths, with the unit at the
+	// path that it has.
+	UnitFiles(ctx context.Context, src Source, root Root, unit events.Subject, at string) iter.Seq2[File, error]
+
+	// UnitAt returns the unit that a path is one of, or would be if there were a file, and false
+	// if the layout has none there.
+	UnitAt(ctx context.Context, src Source, root Root, path string) (events.Subject, bool, error)
+
+	// Removal returns the parts of the append by which a unit is removed whose files are all
+	// gone; none if it stays, and its files are written again.
+	Removal(ctx context.Context, src Source, unit events.Subject) ([]log.Part, error)
+}
+
+// Place is where a unit has its files.
+type Place struct {
+	Path  string // of its file, or of the folder that all of its files are in
+	Apart string // in place of it, where a unit that began earlier has that path, or one that some system takes for the same; "": there is none
 }
 
 // Chooser is a Renderer whose live sessions, those that no import brought, are not
@@ -81,6 +123,7 @@ type ImportOptions struct {
 	DryRun bool     // everything but appending: the report says what would be added
 	Merge  bool     // take the folder's content also where a session came from elsewhere or moved on
 	Only   []string // ids of the sessions to import; default: all
+	Part   bool     // what is not there is not gone: it is a part of a folder
 
 	// NoSecrets leaves out the values of secrets where a layout knows what is one; each is
 	// reported as a problem. Default: they are sealed, and what has some is refused without a key.

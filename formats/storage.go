@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // Storage is a place for files: as little as rendering sessions into a folder,
@@ -32,10 +33,46 @@ type Storage interface {
 
 // Entry describes a file or folder.
 type Entry struct {
-	Name string // last element of its path
-	Dir  bool
-	Size int64
-	Mode fs.FileMode // permission bits
+	Name    string // last element of its path
+	Dir     bool
+	Size    int64       // -1 of what is neither file nor folder, such as a link
+	Mode    fs.FileMode // permission bits
+	ModTime time.Time   // zero where the storage knows none
+
+	// Version is another one after each change of the content that the storage can tell, so
+	// that what has the same one need not be read to know that it is the same. It is a hint: a
+	// change within the same tick of a clock may not show in it. "": the storage says nothing.
+	Version string
+}
+
+// Swapper is a Storage that takes a file out of its place in the same moment in which another
+// one comes there: what somebody else wrote to it until then is not lost.
+type Swapper interface {
+	Storage
+	// Swap puts what content writes in the place of a file, and makes the folders above it. It
+	// returns the path of what was there, in the same folder and with a name that IsTemporary
+	// recognises; "": nothing was there. What takes its place is durable first if the storage
+	// is, and whole. A folder in that place is an error.
+	Swap(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error)
+	// Displace takes a file out of its place, and returns the path where it is now.
+	Displace(ctx context.Context, path string) (displaced string, err error)
+	// Restore puts what was displaced back, unless something else has come there: that is
+	// fs.ErrExist.
+	Restore(ctx context.Context, displaced, path string) error
+}
+
+// Syncer is a Storage that keeps what was done to it in memory until it is asked to.
+type Syncer interface {
+	// Sync makes the names in folders durable, "" for the storage itself.
+	Sync(ctx context.Context, folders ...string) error
+}
+
+// Watcher is a Storage that says when something in it changes.
+type Watcher interface {
+	// Watch calls changed with the path of each file or folder that may have changed, until ctx
+	// is done or watching fails; "" says that anything may have. What changes after ready was
+	// called is said.
+	Watch(ctx context.Context, ready func(), changed func(path string)) error
 }
 
 // PathError refuses a path that could lead out of a storage.
