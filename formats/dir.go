@@ -79,7 +79,7 @@ func (d *Dir) Write(ctx context.Context, name string, mode fs.FileMode, content 
 	if err := d.makeAbove(name); err != nil {
 		return err
 	}
-	temporary := temporaryName(name)
+	temporary := TemporaryName(name)
 	f, err := d.root.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -116,12 +116,15 @@ func fill(f *os.File, mode fs.FileMode, content func(io.Writer) error) error {
 
 // IsTemporary reports whether a file's name is one that a storage uses while it writes, or for
 // what it has displaced; a crash may leave such a file behind.
-func IsTemporary(name string) bool { return strings.Contains(path.Base(name), ".tally-tmp-") }
+func IsTemporary(name string) bool { return strings.Contains(path.Base(name), TemporaryMark) }
 
-// temporaryName returns a name that IsTemporary recognises.
-func temporaryName(name string) string {
+// TemporaryMark is what such a name has, with that of the file before it.
+const TemporaryMark = ".tally-tmp-"
+
+// TemporaryName returns a name that IsTemporary recognises, in the folder of a file.
+func TemporaryName(name string) string {
 	dir, base := path.Split(name)
-	return dir + base[:min(len(base), 100)] + ".tally-tmp-" + rand.Text()
+	return dir + base[:min(len(base), 100)] + TemporaryMark + rand.Text()
 }
 
 // Append implements Storage.

@@ -35,11 +35,20 @@ type header interface {
 func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Offset) (*Document, error) {
 	var d *Document
 	var err error
-	if at == 0 {
+	at = l.bounded(at)
+	if at == 0 || at == l.Upto {
 		d, err = l.newestOf(ctx, doc)
 	}
+	if d != nil && at != 0 && d.Head > at {
+		d = nil
+	}
 	if d == nil && err == nil {
-		d, err = l.documentAt(ctx, doc, at)
+		if d, err = l.documentAt(ctx, doc, at); err == nil && l.Upto != 0 && d.Head > l.Upto {
+			d.Head = 0
+			if last := d.Last(); last != nil {
+				d.Head = last.Offset // nothing behind Upto is known, nor what came to stand there
+			}
+		}
 	}
 	if err == nil && d.Exists() && doc.Kind == events.KindBlob { // a record may hold a part
 		d.Data, err = Blob(ctx, l.Source, doc.Namespace, doc.ID, l.maxValue())

@@ -32,6 +32,10 @@ type Loader struct {
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
 
+	// Upto is where the log ends for Session and Document: they load what was as of that
+	// offset where nothing earlier is asked for. 0: where it ends.
+	Upto events.Offset
+
 	// ReadOnly uses the snapshots and leaves them as they are. Default: what is unsound is
 	// removed, and mended if the log has it.
 	ReadOnly bool
@@ -48,6 +52,14 @@ func (l *Loader) logger() *slog.Logger {
 }
 
 func (l *Loader) maxValue() int64 { return cmp.Or(l.MaxValue, events.MaxValue) }
+
+// bounded is the offset that is loaded where one is asked for.
+func (l *Loader) bounded(at events.Offset) events.Offset {
+	if l.Upto != 0 && (at == 0 || at > l.Upto) {
+		return l.Upto
+	}
+	return at
+}
 
 // read yields the records of a range with their data resolved.
 func (l *Loader) read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
@@ -67,7 +79,7 @@ func (l *Loader) read(ctx context.Context, r events.Range) iter.Seq2[events.Reco
 // nothing later. 0 is the head. A session without a record up to there is
 // ErrNotFound.
 func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offset) (s *Session, err error) {
-	err = l.load(ctx, sub, at, nil, func(ld *loading) error {
+	err = l.load(ctx, sub, l.bounded(at), nil, func(ld *loading) error {
 		s, err = ld.complete(ctx)
 		return err
 	})
