@@ -41,7 +41,7 @@ func (d *Dir) Close() error { return d.root.Close() }
 func (d *Dir) List(_ context.Context, name string) ([]Entry, error) {
 	if name == "" {
 		name = "."
-	} else if err := checkPath(name); err != nil {
+	} else if err := CheckPath(name); err != nil {
 		return nil, err
 	}
 	f, err := d.root.Open(name)
@@ -67,7 +67,7 @@ func entryOf(info fs.FileInfo) Entry {
 
 // Read implements Storage.
 func (d *Dir) Read(_ context.Context, name string) (io.ReadCloser, error) {
-	if err := checkPath(name); err != nil {
+	if err := CheckPath(name); err != nil {
 		return nil, err
 	}
 	return d.root.Open(name)
@@ -97,7 +97,7 @@ func (d *Dir) Write(ctx context.Context, name string, mode fs.FileMode, content 
 
 // makeAbove makes the folders above a file.
 func (d *Dir) makeAbove(name string) error {
-	if err := checkPath(name); err != nil {
+	if err := CheckPath(name); err != nil {
 		return err
 	}
 	return d.root.MkdirAll(path.Dir(name), 0o755)
@@ -142,7 +142,7 @@ func (d *Dir) Append(_ context.Context, name string, content []byte) error {
 
 // Stat implements Storage.
 func (d *Dir) Stat(_ context.Context, name string) (Entry, error) {
-	if err := checkPath(name); err != nil {
+	if err := CheckPath(name); err != nil {
 		return Entry{}, err
 	}
 	info, err := d.root.Lstat(name)
@@ -157,7 +157,7 @@ func (d *Dir) Stat(_ context.Context, name string) (Entry, error) {
 
 // Delete implements Storage.
 func (d *Dir) Delete(_ context.Context, name string) error {
-	if err := checkPath(name); err != nil {
+	if err := CheckPath(name); err != nil {
 		return err
 	}
 	return d.root.Remove(name)

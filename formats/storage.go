@@ -2,6 +2,7 @@ package formats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -52,9 +53,11 @@ type Swapper interface {
 	// Swap puts what content writes in the place of a file, and makes the folders above it. It
 	// returns the path of what was there, in the same folder and with a name that IsTemporary
 	// recognises; "": nothing was there. What takes its place is durable first if the storage
-	// is, and whole. A folder in that place is an error.
+	// is, and whole. What is there and is no file, such as a folder or a link, stays and is
+	// ErrNotFile.
 	Swap(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error)
-	// Displace takes a file out of its place, and returns the path where it is now.
+	// Displace takes a file out of its place, and returns the path where it is now. What is no
+	// file stays and is ErrNotFile.
 	Displace(ctx context.Context, path string) (displaced string, err error)
 	// Restore puts what was displaced back, unless something else has come there: that is
 	// fs.ErrExist.
@@ -71,9 +74,14 @@ type Syncer interface {
 type Watcher interface {
 	// Watch calls changed with the path of each file or folder that may have changed, until ctx
 	// is done or watching fails; "" says that anything may have. What changes after ready was
-	// called is said.
+	// called is said, but for files whose names IsTemporary recognises. Of a folder that came or
+	// went as a whole, the files in it need not be said. One call of changed at a time.
 	Watch(ctx context.Context, ready func(), changed func(path string)) error
 }
+
+// ErrNotFile says that what is in a place is no file, or that there is a link on the way to it. No
+// storage follows links.
+var ErrNotFile = errors.New("not a file")
 
 // PathError refuses a path that could lead out of a storage.
 type PathError struct{ Path string }
@@ -82,8 +90,8 @@ func (e *PathError) Error() string {
 	return fmt.Sprintf("formats: %q is not a path inside the folder", e.Path)
 }
 
-// checkPath refuses what is not made of plain names.
-func checkPath(path string) error {
+// CheckPath refuses what is not made of plain names, with a *PathError.
+func CheckPath(path string) error {
 	for name := range strings.SplitSeq(path, "/") {
 		if !IsFileName(name) {
 			return &PathError{path}
