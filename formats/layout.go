@@ -56,19 +56,21 @@ type Live interface {
 	ImportFrom(ctx context.Context, target Target, st Storage, root Root, o ImportOptions) (Report, error)
 
 	// Unit returns the unit whose files change when a session or document does, and false if it
-	// has none in the root.
+	// has none in the root. It costs little: whether the unit has files says Place.
 	Unit(ctx context.Context, src Source, root Root, sub events.Subject) (events.Subject, bool, error)
 
-	// Place says where a unit has its files. One that has none (any more) is
-	// projector.ErrNotFound.
+	// Place says where a unit has its files. One that has none in the root (any more) is
+	// projector.ErrNotFound; so is a session that is archived.
 	Place(ctx context.Context, src Source, root Root, unit events.Subject) (Place, error)
 
 	// UnitFiles yields the files of a unit, in the order of their paths, with the unit at the
-	// path that it has.
+	// path that it has: one of its Place.
 	UnitFiles(ctx context.Context, src Source, root Root, unit events.Subject, at string) iter.Seq2[File, error]
 
 	// UnitAt returns the unit that a path is one of, or would be if there were a file, and false
-	// if the layout has none there.
+	// if the layout has none there. Where what is in the file decides which unit it is, it is
+	// the document that would keep the file, the same for all files that belong together, until
+	// the file was brought in.
 	UnitAt(ctx context.Context, src Source, root Root, path string) (events.Subject, bool, error)
 
 	// Removal returns the parts of the append by which a unit is removed whose files are all
@@ -78,8 +80,9 @@ type Live interface {
 
 // Place is where a unit has its files.
 type Place struct {
-	Path  string // of its file, or of the folder that all of its files are in
-	Apart string // in place of it, where a unit that began earlier has that path, or one that some system takes for the same; "": there is none
+	Path   string // of its file, or of the folder that all of its files are in
+	Apart  string // in place of it, where a unit that began earlier has that path, or one that some system takes for the same; "": there is none
+	Folder bool   // it is a folder
 }
 
 // Chooser is a Renderer whose live sessions, those that no import brought, are not
@@ -122,8 +125,8 @@ type File struct {
 type ImportOptions struct {
 	DryRun bool     // everything but appending: the report says what would be added
 	Merge  bool     // take the folder's content also where a session came from elsewhere or moved on
-	Only   []string // ids of the sessions to import; default: all
-	Part   bool     // what is not there is not gone: it is a part of a folder
+	Only   []string // ids of the sessions to import; default: all, and the files beside them
+	Part   bool     // what is not there is not gone: it is a part of a folder. A session that was archived is brought back
 
 	// NoSecrets leaves out the values of secrets where a layout knows what is one; each is
 	// reported as a problem. Default: they are sealed, and what has some is refused without a key.

@@ -1,0 +1,67 @@
+package formats
+
+import (
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// Names are the paths of a folder of files, so that no two units have one file on any system,
+// nor one a file where another one has a folder. Who shows several units asks for those first
+// whose Place has no other, which keep it, and then for the others in the order of their first
+// records: then each has the same name wherever it is shown. It is not safe for concurrent use.
+type Names struct {
+	files map[string]bool   // of files, and of folders that are a unit's
+	dirs  map[string]string // of folders above them -> as it is spelled
+}
+
+// Take has a path be that of a file.
+func (n *Names) Take(path string) { n.take(path) }
+
+// Place gives a unit a path: where it has its files, or where that is taken the place apart.
+func (n *Names) Place(p Place) string {
+	name := p.Path
+	if p.Apart != "" && !n.isFree(p) {
+		name = p.Apart
+	}
+	n.take(name)
+	return name
+}
+
+func (n *Names) take(name string) {
+	if n.files == nil {
+		n.files, n.dirs = make(map[string]bool), make(map[string]string)
+	}
+	n.files[folded(name)] = true
+	for d := path.Dir(name); d != "."; d = path.Dir(d) {
+		if _, ok := n.dirs[folded(d)]; !ok {
+			n.dirs[folded(d)] = d
+		}
+	}
+}
+
+// isFree reports whether no other unit has a place. A folder may hold files that are units of
+// their own.
+func (n *Names) isFree(p Place) bool {
+	have, dir := n.dirs[folded(p.Path)]
+	if n.files[folded(p.Path)] || dir && !(p.Folder && have == p.Path) {
+		return false
+	}
+	for d := path.Dir(p.Path); d != "."; d = path.Dir(d) {
+		if have, ok := n.dirs[folded(d)]; n.files[folded(d)] || ok && have != d {
+			return false
+		}
+	}
+	return true
+}
+
+// folded is what a path is on a system that tells names apart by neither case nor Unicode
+// form. It is coarse: what is taken for equal without being it only has another name.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= utf8.RuneSelf {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+}
