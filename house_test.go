@@ -37,6 +37,7 @@ var arrows = []struct{ pkg, may string }{
 
 	{"formats", "log projector events internal/filename"},
 	{"formats/storagetest", "formats internal/testkit"},
+	{"tree", "formats log projector events internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
 	{"stores/internal/formattest", "formats log log/logtest projector events"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
@@ -85,8 +86,8 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". tend log log/logtest formats formats/* ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"modernc.org", "projector/catalog embedded internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". tend log log/logtest formats formats/* tree ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"modernc.org", "projector/catalog tree embedded internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},
 	{module + "/embedded", "internal/storetest examples/* cmd/* cmd/internal/*"},

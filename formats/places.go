@@ -32,10 +32,10 @@ func (n *Names) take(name string) {
 	if n.files == nil {
 		n.files, n.dirs = make(map[string]bool), make(map[string]string)
 	}
-	n.files[folded(name)] = true
+	n.files[FoldedName(name)] = true
 	for d := path.Dir(name); d != "."; d = path.Dir(d) {
-		if _, ok := n.dirs[folded(d)]; !ok {
-			n.dirs[folded(d)] = d
+		if _, ok := n.dirs[FoldedName(d)]; !ok {
+			n.dirs[FoldedName(d)] = d
 		}
 	}
 }
@@ -43,21 +43,21 @@ func (n *Names) take(name string) {
 // isFree reports whether no other unit has a place. A folder may hold files that are units of
 // their own.
 func (n *Names) isFree(p Place) bool {
-	have, dir := n.dirs[folded(p.Path)]
-	if n.files[folded(p.Path)] || dir && !(p.Folder && have == p.Path) {
+	have, dir := n.dirs[FoldedName(p.Path)]
+	if n.files[FoldedName(p.Path)] || dir && !(p.Folder && have == p.Path) {
 		return false
 	}
 	for d := path.Dir(p.Path); d != "."; d = path.Dir(d) {
-		if have, ok := n.dirs[folded(d)]; n.files[folded(d)] || ok && have != d {
+		if have, ok := n.dirs[FoldedName(d)]; n.files[FoldedName(d)] || ok && have != d {
 			return false
 		}
 	}
 	return true
 }
 
-// folded is what a path is on a system that tells names apart by neither case nor Unicode
+// FoldedName is what a path is on a system that tells names apart by neither case nor Unicode
 // form. It is coarse: what is taken for equal without being it only has another name.
-func folded(name string) string {
+func FoldedName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= utf8.RuneSelf {
 			return -1

@@ -32,7 +32,7 @@ type Loader struct {
 	Logger    *slog.Logger   // default: discard
 	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
 
-	// Upto is where the log ends for Session and Document: they load what was as of that
+	// Upto is where the log ends for Session, Outline and Document: they load what was as of that
 	// offset where nothing earlier is asked for. 0: where it ends.
 	Upto events.Offset
 

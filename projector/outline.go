@@ -21,7 +21,7 @@ type Outline struct {
 // Outline opens a session as of an offset, 0 for the head. A session without a record
 // up to there is ErrNotFound.
 func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offset) (o *Outline, err error) {
-	err = l.load(ctx, sub, at, nil, func(ld *loading) error {
+	err = l.load(ctx, sub, l.bounded(at), nil, func(ld *loading) error {
 		o = &Outline{l, ld.s, ld.used}
 		return nil
 	})

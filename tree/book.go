@@ -1,0 +1,215 @@
+package tree
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
+)
+
+// file is what is known of a file that the tree has written, or taken in.
+type file struct {
+	unit    events.Subject
+	at      events.Offset // as of which the log says that it is so: the base of an edit
+	sum     string        // SHA-256 of its content
+	size    int64
+	mode    fs.FileMode
+	version string // of the storage: what has the same one need not be read
+}
+
+// unit is what is known of a session or document that has files.
+type unit struct {
+	first  events.Offset // of its records: of two that would have one name, the lower one has it
+	at     events.Offset // as of which its files are; 0: they are to be shown again
+	path   string        // that it has; "": it has no files
+	want   string        // that it would have if no other unit was there
+	apart  string        // that it has where another one has that
+	folder bool          // it is a folder
+}
+
+// intent is what is about to be put in a file's place: after a crash that is known as ours.
+type intent struct {
+	unit events.Subject
+	at   events.Offset
+	sum  string
+}
+
+// state is what a tree remembers.
+type state struct {
+	cursor  projector.Cursor
+	files   map[string]*file
+	units   map[events.Subject]*unit
+	intents map[string]intent
+	clean   bool // it stopped by itself, and all that was noticed was dealt with
+}
+
+func newState() state {
+	return state{files: make(map[string]*file), units: make(map[events.Subject]*unit), intents: make(map[string]intent)}
+}
+
+// changes are what of a state is not in the book yet.
+type changes struct {
+	cursor  *projector.Cursor
+	files   map[string]bool
+	units   map[events.Subject]bool
+	intents map[string]bool
+	clean   bool
+}
+
+func (c *changes) isEmpty() bool {
+	return c.cursor == nil && len(c.files)+len(c.units)+len(c.intents) == 0 && !c.clean
+}
+
+func (c *changes) file(path string) {
+	if c.files == nil {
+		c.files = make(map[string]bool)
+	}
+	c.files[path] = true
+}
+
+func (c *changes) unit(sub events.Subject) {
+	if c.units == nil {
+		c.units = make(map[events.Subject]bool)
+	}
+	c.units[sub] = true
+}
+
+func (c *changes) intent(path string) {
+	if c.intents == nil {
+		c.intents = make(map[string]bool)
+	}
+	c.intents[path] = true
+}
+
+// book keeps a state. It may be lost at any time: a tree then reads its files.
+type book interface {
+	// load returns the state, empty if there is none that can be read.
+	load(ctx context.Context) (state, error)
+	// save stores what has changed, all or nothing. It is not clean then unless c says so.
+	save(ctx context.Context, s *state, c changes) error
+	// reset has it be empty.
+	reset(ctx context.Context) error
+	close() error
+}
+
+// save stores what has changed. The caller holds mu.
+func (t *Tree) save(ctx context.Context) error {
+	if t.changed.isEmpty() {
+		return nil
+	}
+	if err := t.book.save(context.WithoutCancel(ctx), &t.state, t.changed); err != nil {
+		return err
+	}
+	t.changed = changes{}
+	return nil
+}
+
+// set has a path be that of a file of ours, nil: of none. The caller holds mu.
+func (t *Tree) set(path string, f *file) {
+	if old := t.files[path]; old != nil {
+		delete(t.ofUnit[old.unit], path)
+		delete(t.folded, formats.FoldedName(path))
+	}
+	if f == nil {
+		delete(t.files, path)
+	} else {
+		t.files[path] = f
+		t.index(path, f)
+	}
+	t.changed.file(path)
+}
+
+func (t *Tree) index(path string, f *file) {
+	if t.ofUnit[f.unit] == nil {
+		t.ofUnit[f.unit] = make(map[string]bool)
+	}
+	t.ofUnit[f.unit][path] = true
+	t.folded[formats.FoldedName(path)] = path
+}
+
+// alias returns the path of a file of ours that a path is another spelling of, where the
+// storage takes names for one that differ in case; else the path. The caller holds mu.
+func (t *Tree) alias(ctx context.Context, path string) string {
+	ours, ok := t.folded[formats.FoldedName(path)]
+	if !ok || t.files[path] != nil {
+		return path
+	}
+	a, err := t.c.Storage.Stat(ctx, path)
+	b, err2 := t.c.Storage.Stat(ctx, ours)
+	if err != nil || err2 != nil || a.Version == "" || a.Version != b.Version {
+		return path
+	}
+	return ours
+}
+
+// filesOf lists the paths of a unit's files, sorted. The caller holds mu.
+func (t *Tree) filesOf(sub events.Subject) []string { return slices.Sorted(maps.Keys(t.ofUnit[sub])) }
+
+// memoryBook is a book that ends with the process.
+type memoryBook struct {
+	state
+	there bool
+}
+
+func (b *memoryBook) load(context.Context) (state, error) {
+	s := newState()
+	if !b.there {
+		return s, nil
+	}
+	s.cursor, s.clean = b.cursor, b.clean
+	for path, f := range b.files {
+		c := *f
+		s.files[path] = &c
+	}
+	for sub, u := range b.units {
+		c := *u
+		s.units[sub] = &c
+	}
+	maps.Copy(s.intents, b.intents)
+	return s, nil
+}
+
+func (b *memoryBook) save(_ context.Context, s *state, c changes) error {
+	if !b.there {
+		b.state, b.there = newState(), true
+	}
+	if c.cursor != nil {
+		b.cursor = *c.cursor
+	}
+	b.clean = c.clean
+	for path := range c.files {
+		if f := s.files[path]; f != nil {
+			kept := *f
+			b.files[path] = &kept
+		} else {
+			delete(b.files, path)
+		}
+	}
+	for sub := range c.units {
+		if u := s.units[sub]; u != nil {
+			kept := *u
+			b.units[sub] = &kept
+		} else {
+			delete(b.units, sub)
+		}
+	}
+	for path := range c.intents {
+		if i, ok := s.intents[path]; ok {
+			b.intents[path] = i
+		} else {
+			delete(b.intents, path)
+		}
+	}
+	return nil
+}
+
+func (b *memoryBook) reset(context.Context) error {
+	b.state, b.there = state{}, false
+	return nil
+}
+
+func (b *memoryBook) close() error { return nil }

@@ -1,0 +1,174 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+)
+
+// BulkError says that so much changed at once that the tree stands still, in both directions,
+// until somebody says what is to become of it: see Accept and Restore.
+type BulkError struct {
+	Tree    string
+	Changed int      // files that were written
+	Gone    int      // files that are not there any more
+	Of      int      // files that the tree has
+	Empty   bool     // there is nothing at all where the tree is
+	Sample  []string // some of the paths
+}
+
+func (e *BulkError) Error() string {
+	what := fmt.Sprintf("%d files changed at once and %d are gone, of %d", e.Changed, e.Gone, e.Of)
+	if e.Empty {
+		what = fmt.Sprintf("its folder is empty, and had %d files", e.Of)
+	}
+	return fmt.Sprintf("tree %s stands still: %s: accept or restore", e.Tree, what)
+}
+
+// together is how long changes count as made at once.
+const together = 2 * time.Second
+
+// few is how many files may change at once however few there are.
+const few = 10
+
+// isBulk reports whether that many changes are more than somebody makes by hand. The caller
+// holds mu.
+func (t *Tree) isBulk(n int) bool {
+	return t.c.BulkLimit >= 0 && (n > t.c.BulkLimit || n > few && n > len(t.files)/2)
+}
+
+// judge looks whether what has changed is too much to be taken in without a word. It is true
+// if more may be on its way. The caller holds mu.
+func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
+	if len(t.edits) == 0 {
+		return false
+	}
+	coming := 0
+	for p := range t.noticed {
+		if have := t.files[p]; have != nil {
+			if e, err := t.c.Storage.Stat(ctx, p); err == nil && e.Version != "" && e.Version == have.version {
+				continue // the echo of what the tree wrote
+			}
+		}
+		coming++
+	}
+	for len(t.recent) > 0 && now.Sub(t.recent[0]) > together {
+		t.recent = t.recent[1:]
+	}
+	if !t.isBulk(len(t.edits) + coming + len(t.recent)) {
+		return false
+	}
+	if coming > 0 {
+		return true
+	}
+	t.ask()
+	return true
+}
+
+// ask has the tree stand still. The caller holds mu.
+func (t *Tree) ask() {
+	e := &BulkError{Tree: t.c.Name, Of: len(t.files)}
+	for _, p := range slices.Sorted(maps.Keys(t.edits)) {
+		if t.edits[p].gone {
+			e.Gone++
+		} else {
+			e.Changed++
+		}
+		if len(e.Sample) < 5 {
+			e.Sample = append(e.Sample, p)
+		}
+	}
+	e.Empty = e.Gone > 0 && e.Gone == len(t.files)
+	t.asking = e
+	t.c.Logger.Warn(e.Error(), "tree", t.c.Name)
+}
+
+// Accept takes in what the tree asks about.
+func (t *Tree) Accept(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asking = nil
+	err := t.takeAll(ctx)
+	t.stir()
+	return err
+}
+
+// takeAll takes in every edit there is, however many. The caller holds mu.
+func (t *Tree) takeAll(ctx context.Context) error {
+	for len(t.edits) > 0 {
+		list := maps.Clone(t.edits)
+		if err := t.take(ctx, list); err != nil {
+			return err
+		}
+		done := false
+		for p := range list {
+			if _, left := t.edits[p]; !left {
+				done = true
+			} else if t.noticed[p] != nil {
+				delete(t.edits, p) // it is looked at again
+				done = true
+			}
+		}
+		if !done {
+			break
+		}
+	}
+	return t.save(ctx)
+}
+
+// Restore has every file be as the log has it again: what the tree asks about is dropped.
+// What changed later than that is kept as a conflict.
+func (t *Tree) Restore(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	head, err := t.c.Head(ctx)
+	if err != nil {
+		return err
+	}
+	for p, e := range t.edits {
+		e.dropped = true
+		if have := t.files[p]; have != nil {
+			t.showAgain(have.unit)
+			continue
+		}
+		if _, err := t.c.Storage.Stat(ctx, p); err == nil && !e.gone { // a file that the log knows nothing of
+			if err := t.discard(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	t.asking = nil
+	err = t.mend(ctx, head)
+	clear(t.edits)
+	t.stir()
+	return err
+}
+
+// discard takes a file away that somebody has decided to drop, unless it is another one by now.
+func (t *Tree) discard(ctx context.Context, e *edit) error {
+	s, ok := t.c.Storage.(formats.Swapper)
+	if !ok {
+		return t.c.Storage.Delete(ctx, e.path)
+	}
+	old, err := s.Displace(ctx, e.path)
+	if err != nil {
+		return err
+	}
+	t.came(ctx, old, e.path, e.unit, nil, e.sum)
+	t.tidy(ctx, []string{e.path})
+	return nil
+}
+
+// mend shows again what is to be shown again. The caller holds mu.
+func (t *Tree) mend(ctx context.Context, head events.Offset) error {
+	list := slices.Collect(maps.Keys(t.redo))
+	if err := t.show(ctx, list, head); err != nil {
+		return err
+	}
+	return t.save(ctx)
+}

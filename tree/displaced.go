@@ -1,0 +1,204 @@
+package tree
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+)
+
+// linger is how long what came out of a file's place is kept: an editor that had opened it
+// before may write to it still.
+const linger = 2 * time.Second
+
+// displaced is a file that came out of its place.
+type displaced struct {
+	path string // where it is now
+	from string
+	unit events.Subject
+	base events.Offset // as of which it was the file's content before somebody changed it
+	sum  string        // of what is known of it: ours, or kept; "": nothing is
+	due  time.Time     // to be looked at for the last time
+}
+
+// came deals with what came out of a file's place when another was put there, or it was taken
+// away. What is neither what the tree had put there nor what came there is kept. The caller
+// holds mu.
+func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, new string) {
+	d := &displaced{path: old, from: from, unit: sub, due: t.c.Now().Add(linger)}
+	if have != nil {
+		d.base, d.sum = have.at, have.sum
+	}
+	sum, err := t.sumOf(ctx, old)
+	if err == nil && sum != d.sum && (sum == new || t.isDropped(from, sum) || have == nil && t.isOld(ctx, sub, from, sum, want{})) {
+		d.sum = sum
+	}
+	t.out = append(t.out, d)
+	if err := t.look(ctx, d); err != nil {
+		t.c.Logger.Warn("what somebody wrote to a file is kept beside it until it can be stored", "tree", t.c.Name, "path", old, "err", err)
+	}
+	t.stir()
+}
+
+// isDropped reports whether somebody decided that what he wrote to a file is to go.
+func (t *Tree) isDropped(p, sum string) bool {
+	e := t.edits[p]
+	return e != nil && e.dropped && e.sum == sum
+}
+
+// look keeps what a displaced file has, unless that is known. The caller holds mu.
+func (t *Tree) look(ctx context.Context, d *displaced) error {
+	sum, err := t.sumOf(ctx, d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.due = time.Time{}
+		return nil
+	}
+	if err != nil || sum == d.sum {
+		return err
+	}
+	if err := t.keep(ctx, keeping{path: d.from, unit: d.unit, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {
+		return err
+	}
+	d.sum, d.due = sum, t.c.Now().Add(linger)
+	return nil
+}
+
+// drop removes displaced files whose time is over. The caller holds mu.
+func (t *Tree) drop(ctx context.Context, now time.Time) {
+	var left []*displaced
+	for _, d := range t.out {
+		if d.due.After(now) {
+			left = append(left, d)
+			continue
+		}
+		before := d.sum
+		if err := t.look(ctx, d); err != nil || d.sum != before {
+			if err != nil {
+				d.due = now.Add(linger)
+			}
+			left = append(left, d)
+			continue
+		}
+		reached("before unlink")
+		if err := t.c.Storage.Delete(ctx, d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.due = now.Add(linger)
+			left = append(left, d)
+			continue
+		}
+		t.tidy(ctx, []string{d.path})
+	}
+	t.out = left
+}
+
+// sumOf returns the SHA-256 of a file.
+func (t *Tree) sumOf(ctx context.Context, p string) (string, error) {
+	r, err := t.c.Storage.Read(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// leftover deals with a temporary file that a crash has left: half of what was to come to a
+// place, or what came out of one. What nobody knows is kept. The caller holds mu.
+func (t *Tree) leftover(ctx context.Context, p string) error {
+	dir, name := path.Split(p)
+	name, _, _ = strings.Cut(strings.TrimPrefix(name, "."), formats.TemporaryMark)
+	from := dir + name
+	sum, err := t.sumOf(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	have, meant := t.files[from], t.intents[from]
+	d := &displaced{path: p, from: from, due: t.c.Now()}
+	if have != nil {
+		d.unit, d.base = have.unit, have.at
+	}
+	if have == nil {
+		if sub, ok, err := t.c.Layout.UnitAt(ctx, t.c.Target, t.c.Root, from); err == nil && ok && !isCopy(from) {
+			d.unit = sub
+		}
+	}
+	if have != nil && sum == have.sum || sum == meant.sum || t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, from, sum, want{}) {
+		d.sum = sum
+	}
+	t.out = append(t.out, d)
+	return nil
+}
+
+// isPart reports whether a file is the beginning of what was to come to a place.
+func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) bool {
+	if meant.sum == "" || t.units[meant.unit] == nil {
+		return false
+	}
+	files, err := t.render(ctx, meant.unit, meant.at)
+	if err != nil {
+		return false
+	}
+	for _, w := range files {
+		if w.Path == from {
+			is, err := t.begins(ctx, w, p)
+			return err == nil && is
+		}
+	}
+	return false
+}
+
+// begins reports whether a file is what another one begins with.
+func (t *Tree) begins(ctx context.Context, w want, p string) (bool, error) {
+	r, err := t.c.Storage.Read(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	c := &beginning{r: r}
+	if err := w.content(c); err != nil && !errors.Is(err, errDiffers) {
+		return false, err
+	}
+	if c.differs {
+		return false, nil
+	}
+	n, err := r.Read(make([]byte, 1))
+	return n == 0 && (c.over || errors.Is(err, io.EOF)), nil
+}
+
+var errDiffers = errors.New("differs")
+
+// beginning compares what is written to it with a file that may end earlier.
+type beginning struct {
+	r             io.Reader
+	over, differs bool
+	buf           []byte
+}
+
+func (b *beginning) Write(p []byte) (int, error) {
+	if b.over {
+		return len(p), nil
+	}
+	if len(b.buf) < len(p) {
+		b.buf = make([]byte, len(p))
+	}
+	n, err := io.ReadFull(b.r, b.buf[:len(p)])
+	if string(b.buf[:n]) != string(p[:n]) {
+		b.differs = true
+		return 0, errDiffers
+	}
+	b.over = err != nil
+	return len(p), nil
+}

@@ -1,0 +1,432 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/storagetest"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Whatever programs do to files, whatever is appended to the log, and wherever the process is
+// killed: at rest files and log agree, and no text is lost.
+func TestLaws(t *testing.T) {
+	programs := count(500, 100_000)
+	first := uint64(time.Now().UnixNano())
+	if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
+		first, programs = need(strconv.ParseUint(s, 10, 64)), 1
+	}
+	points := make(map[string]int)
+	for n := range programs {
+		if t.Failed() {
+			return
+		}
+		runProgram(t, first+uint64(n), points)
+	}
+	t.Log(points)
+}
+
+// world is a store, a tree, and somebody who edits its files.
+type world struct {
+	t       testing.TB
+	random  *rand.Rand
+	now     time.Time
+	st      *tally.Store
+	mem     *storagetest.Mem
+	user    storagetest.Foreign
+	book    *memoryBook
+	tree    *Tree // nil: it is not running
+	runner  *projector.Runner
+	texts   int
+	written map[string]*standing // by path: what somebody wrote there last
+	safe    map[string]string    // texts that must not be lost, and why
+	changes int                  // that somebody made
+	trace   []string
+	points  map[string]int
+	kill    string
+	fold    bool
+}
+
+// standing is a text that somebody wrote to a file.
+type standing struct {
+	text  string
+	since time.Time
+}
+
+func runProgram(t testing.TB, seed uint64, points map[string]int) {
+	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_700_000_000, 0), st: openStore(t), book: &memoryBook{},
+		written: make(map[string]*standing), safe: make(map[string]string)}
+	w.fold, w.points = w.random.IntN(4) == 0, points
+	reached = func(p string) {
+		w.points[p]++
+		if w.kill == p {
+			panic(killed(p))
+		}
+	}
+	w.mem = storagetest.NewMem(storagetest.MemOptions{Fold: w.fold, Now: func() time.Time { return w.now }})
+	w.user = w.mem.Foreign()
+	w.start()
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d:\n%s", seed, strings.Join(w.trace, "\n"))
+		}
+	}()
+	for range 5 + w.random.IntN(25) {
+		w.step()
+		if t.Failed() {
+			return
+		}
+	}
+	w.rest()
+	w.check()
+}
+
+func (w *world) say(format string, args ...any) {
+	w.trace = append(w.trace, w.now.Format("05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *world) start() {
+	c := Config{Name: "law", Layout: plain{}, Storage: w.mem, Target: w.st, Head: w.st.Log.Durable, BulkLimit: -1, Now: func() time.Time { return w.now }}
+	w.tree = newTree(c, w.book)
+	w.runner = &projector.Runner{Log: w.st.Log, View: w.tree}
+	w.say("start")
+	for _, s := range w.written {
+		s.since = w.now
+	}
+	w.alive(func(ctx context.Context) { _, _, err := w.tree.Begin(ctx); must(w.t, err) })
+}
+
+// alive does something, in which the process may be killed.
+func (w *world) alive(do func(ctx context.Context)) {
+	defer func() {
+		if p := recover(); p != nil {
+			if _, ok := p.(killed); !ok {
+				panic(p)
+			}
+			w.say("killed at %v", p)
+			w.tree, w.kill = nil, ""
+			for _, s := range w.written {
+				s.since = time.Time{} // nobody looks while it stands
+			}
+		}
+	}()
+	if w.tree != nil {
+		do(context.Background())
+	}
+}
+
+type killed string
+
+func (w *world) text() string {
+	w.texts++
+	return fmt.Sprintf("text %d\n", w.texts)
+}
+
+var paths = []string{"a", "b", "A", "d/a", "d/b", "d/e/a", "x.fixed"}
+
+func (w *world) path() string { return paths[w.random.IntN(len(paths))] }
+
+func (w *world) step() {
+	switch n := w.random.IntN(20); {
+	case n < 4:
+		w.api()
+	case n < 10:
+		w.foreign()
+	case n < 13:
+		w.pass(time.Duration(w.random.IntN(300)) * time.Millisecond)
+	case n < 14:
+		w.pass(3 * time.Second)
+	case n < 17:
+		w.project()
+	case n < 18:
+		w.strike()
+	case n < 19:
+		w.end()
+	default:
+		w.lose()
+	}
+}
+
+// api appends to the log.
+func (w *world) api() {
+	sub := events.Document(w.st.Namespace(), plainKind, w.path())
+	doc, err := w.st.Loader().Document(context.Background(), sub, 0)
+	if err == nil && w.random.IntN(4) == 0 {
+		w.say("log: delete %s", sub.ID)
+		e := need(events.New("urn:api", sub, &events.DocumentDeleted{Reason: "api"}))
+		need(w.st.Append(context.Background(), sub, log.At(doc.Head), e))
+		return
+	}
+	text := w.text()
+	w.say("log: write %s: %q", sub.ID, text)
+	e := events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: []byte(text)}
+	need(w.st.Append(context.Background(), sub, log.At(doc.Head), e))
+}
+
+// foreign does something to a file.
+func (w *world) foreign() {
+	p := w.spelled(w.path())
+	w.leave(p)
+	var err error
+	w.changes++
+	switch w.random.IntN(7) {
+	case 0, 1:
+		text := w.text()
+		w.say("file: write %s: %q", p, text)
+		if err = w.user.Put(p, text); err == nil {
+			w.wrote(p, text)
+		}
+	case 2:
+		text := w.text()
+		w.say("file: rename over %s: %q", p, text)
+		if err = w.user.Put(p+"~", text); err == nil {
+			if err = w.user.Rename(p+"~", p); err == nil {
+				w.wrote(p, text)
+			}
+		}
+	case 3:
+		have, ok := w.user.Files()[p]
+		text := w.text()
+		w.say("file: append to %s: %q", p, text)
+		if err = w.user.Append(p, text); err == nil {
+			if !ok {
+				have = ""
+			}
+			w.wrote(p, have+text)
+		}
+	case 4:
+		w.say("file: remove %s", p)
+		err = w.user.Remove(p)
+		delete(w.written, p)
+	case 5:
+		q := w.spelled(w.path())
+		w.leave(q)
+		have, ok := w.user.Files()[p]
+		w.say("file: move %s to %s", p, q)
+		if err = w.user.Rename(p, q); err == nil && ok {
+			delete(w.written, p)
+			w.wrote(q, have)
+		}
+	case 6:
+		w.say("file: touch %s", p)
+		if have, ok := w.user.Files()[p]; ok {
+			err = w.user.Put(p, have)
+		}
+	}
+	if err != nil {
+		w.say("  %v", err)
+	}
+	w.tell()
+}
+
+// spelled is a path as it is there, where it may be spelled in another way.
+func (w *world) spelled(p string) string {
+	for q := range w.user.Files() {
+		if w.fold && strings.EqualFold(p, q) {
+			return q
+		}
+	}
+	return p
+}
+
+// wrote notes that somebody wrote a text to a file.
+func (w *world) wrote(p, text string) { w.written[p] = &standing{text, w.now} }
+
+// leave notes that what somebody wrote to a file is about to be replaced by somebody: it must
+// not be lost if the tree replaced it before, or had the time to see it.
+func (w *world) leave(p string) {
+	for q, s := range w.written {
+		if q != p && !strings.HasPrefix(q, p+"/") && !strings.HasPrefix(p, q+"/") {
+			continue
+		}
+		if have, ok := w.user.Files()[q]; !ok || have != s.text {
+			w.safe[s.text] = "the tree replaced it in " + q
+		} else if w.tree != nil && !s.since.IsZero() && w.now.Sub(s.since) > settleGone+settle {
+			w.safe[s.text] = "it had stood in " + q
+		}
+		delete(w.written, q)
+	}
+}
+
+// tell has the tree know that anything may have changed, as its watcher would.
+func (w *world) tell() {
+	if w.tree != nil {
+		w.tree.Changed("")
+		w.alive(func(ctx context.Context) { w.tree.Tick(ctx, w.now) })
+	}
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	w.say("%v pass", d)
+	for end := w.now.Add(d); w.now.Before(end); {
+		w.now = w.now.Add(min(end.Sub(w.now), 50*time.Millisecond))
+		w.alive(func(ctx context.Context) { w.tree.Tick(ctx, w.now) })
+	}
+}
+
+// project brings the files up to date with the log.
+func (w *world) project() {
+	w.say("catch up")
+	w.alive(func(ctx context.Context) {
+		if err := w.runner.CatchUp(ctx, nil); err != nil && !errors.Is(err, errFailing) {
+			w.t.Errorf("catch up: %v", err)
+		}
+	})
+}
+
+var errFailing = errors.New("on purpose")
+
+// strike has the process be killed at some point.
+func (w *world) strike() {
+	points := []string{"before temp", "after exchange", "before unlink", "mid append", "before manifest", "way back: before read", "way back: before append", "way back: after append"}
+	w.kill = points[w.random.IntN(len(points))]
+	w.say("to be killed at %s", w.kill)
+}
+
+// end ends the process, and starts it again.
+func (w *world) end() {
+	if w.tree != nil {
+		if w.random.IntN(2) == 0 {
+			w.say("close")
+			w.alive(func(context.Context) { must(w.t, w.tree.Close()) })
+		} else {
+			w.say("kill")
+		}
+		w.tree = nil
+	}
+	w.start()
+}
+
+// lose loses what the tree remembers.
+func (w *world) lose() {
+	w.say("the book is lost")
+	if w.tree != nil {
+		w.tree = nil
+	}
+	w.book = &memoryBook{}
+	w.start()
+}
+
+// rest lets everything come to rest.
+func (w *world) rest() {
+	w.kill = ""
+	if w.tree == nil {
+		w.start()
+	}
+	w.tell()
+	for range 3 {
+		w.project()
+		w.pass(5 * time.Second)
+	}
+	w.project()
+	w.pass(5 * time.Second)
+	for _, p := range slices.Collect(maps.Keys(w.written)) {
+		w.safe[w.written[p].text] = "it was the last in " + p
+	}
+}
+
+func (w *world) check() {
+	ctx := context.Background()
+	// L3: nothing happens at rest.
+	head := need(w.st.Log.Durable(ctx))
+	files := w.user.Files()
+	w.pass(10 * time.Second)
+	if now := need(w.st.Log.Durable(ctx)); now != head {
+		w.t.Errorf("L3: something was appended at rest: %v to %v", head, now)
+	}
+	if now := w.user.Files(); !maps.Equal(now, files) {
+		w.t.Errorf("L3: files changed at rest: %v, were %v", now, files)
+	}
+	// L1: the files are what the log has.
+	want := make(map[string]string)
+	texts := make(map[string]bool)
+	ours := 0
+	for rec, err := range w.st.Log.Read(ctx, events.Range{}) {
+		must(w.t, err)
+		texts[string(rec.Data)] = true
+		if rec.Extensions[events.ExtActor] == "tree:law" {
+			ours++
+		}
+	}
+	var list []*unit
+	subs := make(map[*unit]events.Subject)
+	for info := range w.st.Subjects(ctx, plainKind) {
+		if _, err := w.st.Loader().Document(ctx, info.Subject, 0); err == nil {
+			u := &unit{want: info.Subject.ID, apart: apart(info.Subject.ID)}
+			for rec := range w.st.Log.Read(ctx, events.Range{Subject: info.Subject, Limit: 1}) {
+				u.first = rec.Offset
+			}
+			list, subs[u] = append(list, u), info.Subject
+		}
+	}
+	place(list)
+	for _, u := range list {
+		want[u.path] = string(need(w.st.Loader().Document(ctx, subs[u], 0)).Data)
+	}
+	for _, c := range need(w.tree.Conflicts(ctx)) {
+		want[c.Copy] = string(need(w.st.Loader().Document(ctx, events.Document(w.st.Namespace(), KindConflict, c.ID), 0)).Data)
+	}
+	got := maps.Clone(files)
+	maps.DeleteFunc(got, func(p, _ string) bool { return strings.HasSuffix(p, "~") })
+	if w.fold {
+		got, want = lower(got), lower(want)
+	}
+	if !maps.Equal(got, want) {
+		w.t.Errorf("L1: the files are\n%v, the log has\n%v; skipped %v stuck %v", lines(got), lines(want), w.tree.skipped, w.tree.stuck)
+	}
+	// L2: no text is lost.
+	for text, why := range w.safe {
+		if !texts[text] {
+			w.t.Errorf("L2: %q is lost: %s", text, why)
+		}
+	}
+	// L3: no more was appended than was changed.
+	if ours > 2*w.changes {
+		w.t.Errorf("L3: the tree appended %d events for %d changes", ours, w.changes)
+		for rec := range w.st.Log.Read(ctx, events.Range{}) {
+			w.say("%v %v %v %q %v", rec.Offset, rec.Subject, rec.Extensions[events.ExtActor], rec.Data, rec.Extensions[events.ExtDoc])
+		}
+	}
+	if problems := need(w.tree.Verify(ctx)); len(problems) > 0 {
+		w.t.Errorf("verify: %v", problems)
+	}
+	_ = formats.Root{}
+}
+
+func lines(m map[string]string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(&b, "  %s: %q\n", k, m[k])
+	}
+	return b.String()
+}
+
+func count(few, many int) int {
+	if testkit.Soak() {
+		return many
+	}
+	return few
+}
+
+func lower(m map[string]string) map[string]string {
+	low := make(map[string]string)
+	for p, text := range m {
+		low[strings.ToLower(p)] += text
+	}
+	return low
+}

@@ -1,0 +1,176 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/tallylog/tally/formats"
+)
+
+const (
+	auditEvery = 10 * time.Minute // that every file is looked at, though nobody said that it changed
+	pollEvery  = 2 * time.Second  // where nobody says so
+	pollRate   = 1000             // files a second that are looked at then
+)
+
+// Run follows the files until ctx is done, and takes in what somebody writes.
+func (t *Tree) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if _, _, err := t.Begin(ctx); err != nil {
+		return err
+	}
+	watching := make(chan error, 1)
+	ready := make(chan struct{})
+	if w, ok := t.c.Storage.(formats.Watcher); ok && t.c.Way != Out {
+		go func() {
+			watching <- w.Watch(ctx, func() { close(ready) }, t.Changed)
+		}()
+		t.say("watching")
+	} else {
+		watching <- errors.New("the storage does not say what changes")
+		close(ready)
+	}
+	select {
+	case <-ready:
+	case err := <-watching:
+		watching <- err
+	case <-ctx.Done():
+	}
+	polling := false
+	for ctx.Err() == nil {
+		next := t.Tick(ctx, t.c.Now())
+		if polling {
+			next = sooner(next, t.c.Now().Add(t.pollAfter()))
+		}
+		timer := time.NewTimer(max(next.Sub(t.c.Now()), time.Millisecond))
+		select {
+		case <-t.wake:
+		case <-timer.C:
+			if polling {
+				t.Changed("")
+			}
+		case err := <-watching:
+			if ctx.Err() == nil {
+				polling = true
+				t.say("polling: " + err.Error())
+				t.Changed("")
+			}
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// pollAfter is how long a tree that nobody tells of changes waits before it looks.
+func (t *Tree) pollAfter() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(pollEvery, time.Duration(len(t.files))*time.Second/pollRate)
+}
+
+func (t *Tree) say(how string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watched = how
+}
+
+// Tick does what is due at a time: it takes in what has settled, tries again what could not be
+// written, and removes what is kept for no longer. It returns when there is more to do.
+func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.load(ctx); err != nil {
+		t.c.Logger.Warn("the tree cannot be read", "tree", t.c.Name, "err", err)
+		return now.Add(retryMost)
+	}
+	if t.c.Way != Out && (!t.audited || !t.audit.After(now)) {
+		t.audited, t.audit = true, now.Add(auditEvery)
+		before := len(t.noticed)
+		t.scan(ctx, "")
+		if t.fresh && before == 0 {
+			for _, n := range t.noticed {
+				n.found = true
+			}
+		}
+		t.fresh = false
+	}
+	next = sooner(t.audit, now.Add(auditEvery))
+	if t.c.Way != Out {
+		next = sooner(next, t.settled(ctx, now))
+		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
+			next = sooner(next, t.takeSettled(ctx, now))
+		}
+	}
+	if t.asking == nil && !t.again.IsZero() && !t.again.After(now) {
+		t.again = time.Time{}
+		if head, err := t.c.Head(ctx); err == nil {
+			err = t.mend(ctx, head)
+			if err != nil {
+				t.c.Logger.Warn("files of the tree cannot be written", "tree", t.c.Name, "err", err)
+			}
+		}
+		if t.again.IsZero() {
+			t.wait = 0
+		}
+	}
+	if !t.again.IsZero() {
+		next = sooner(next, t.again)
+	}
+	t.drop(ctx, now)
+	for _, d := range t.out {
+		next = sooner(next, d.due)
+	}
+	if err := t.save(ctx); err != nil {
+		t.c.Logger.Warn("what the tree remembers cannot be written", "tree", t.c.Name, "err", err)
+	}
+	for _, n := range t.noticed {
+		next = sooner(next, n.last.Add(n.settle))
+	}
+	return next
+}
+
+// takeSettled takes in the edits there are. What fails is tried again.
+func (t *Tree) takeSettled(ctx context.Context, now time.Time) (next time.Time) {
+	list := maps.Clone(t.edits)
+	err := t.take(ctx, list)
+	for p := range list {
+		if _, left := t.edits[p]; !left {
+			t.recent = append(t.recent, now)
+		} else if t.noticed[p] != nil {
+			delete(t.edits, p)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		t.c.Logger.Warn("what somebody wrote to files cannot be stored, and is tried again", "tree", t.c.Name, "err", err)
+		return now.Add(time.Second)
+	}
+	return time.Time{}
+}
+
+// Pull looks at every file, and takes in what differs from what the tree knows.
+func (t *Tree) Pull(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.load(ctx); err != nil {
+		return err
+	}
+	for _, f := range t.files {
+		f.version = ""
+	}
+	t.scan(ctx, "")
+	for _, n := range t.noticed {
+		n.last, n.settle = time.Time{}, settleGone
+	}
+	t.settled(ctx, t.c.Now())
+	if t.asking != nil || t.judge(ctx, t.c.Now()) {
+		if t.asking == nil {
+			t.ask()
+		}
+		return t.asking
+	}
+	return t.takeAll(ctx)
+}

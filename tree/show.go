@@ -1,0 +1,464 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+)
+
+// want is a file as it is to be.
+type want struct {
+	formats.File
+	unit events.Subject
+	at   events.Offset
+	sum  string
+	size int64
+	data []byte // nil: it is large, and rendered when it is written
+	grew bool   // what the file has is what it begins with
+}
+
+// small is the size up to which a file is rendered once, into memory.
+const small = 1 << 20
+
+// show has the files of units be as the log says as of an offset. What cannot be written is
+// stuck, and tried again. The caller holds mu.
+func (t *Tree) show(ctx context.Context, list []events.Subject, at events.Offset) error {
+	ctx = context.WithoutCancel(ctx) // half of it would be done again
+	t.placed(ctx, list, at)
+	for sub := range t.moved {
+		if !slices.Contains(list, sub) {
+			list = append(list, sub)
+		}
+	}
+	clear(t.moved)
+	var wants []want
+	var gone []string
+	for _, sub := range t.sorted(list) {
+		delete(t.stuck, sub)
+		files, err := t.render(ctx, sub, at)
+		if err != nil {
+			t.isStuck(sub, t.units[sub].path, err)
+			continue
+		}
+		for _, p := range t.filesOf(sub) {
+			if !slices.ContainsFunc(files, func(w want) bool { return w.Path == p }) {
+				gone = append(gone, p)
+			}
+		}
+		for _, w := range files {
+			if f := t.files[w.Path]; f == nil || f.sum != w.sum || formats.ModeOf(f.mode) != formats.ModeOf(w.Mode) || f.unit != sub || t.redo[sub] {
+				wants = append(wants, w)
+			} else if f.at != at {
+				f.at = at
+				t.changed.file(w.Path)
+			}
+		}
+		delete(t.redo, sub)
+	}
+	if err := t.change(ctx, wants, gone); err != nil {
+		for _, sub := range list {
+			t.showAgain(sub)
+		}
+		return err
+	}
+	for _, sub := range list {
+		if t.stuck[sub] == nil {
+			t.units[sub].at = at
+			t.changed.unit(sub)
+		}
+	}
+	return nil
+}
+
+// change puts files in their places, and takes others away. The book knows before what is
+// about to be written, so that a crash on either side leaves nothing that is not known.
+func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
+	if len(wants)+len(gone) == 0 {
+		return nil
+	}
+	for _, w := range wants {
+		t.intents[w.Path] = intent{w.unit, w.at, w.sum}
+		t.changed.intent(w.Path)
+	}
+	reached("before temp")
+	if err := t.save(ctx); err != nil {
+		return err
+	}
+	folders := make(map[string]bool)
+	for _, p := range gone { // first: another unit may get the name
+		sub := t.files[p].unit
+		t.attempt(sub, p, t.remove(ctx, p))
+		folders[folder(p)] = true
+	}
+	for _, w := range wants {
+		if t.attempt(w.unit, w.Path, t.put(ctx, w)) {
+			delete(t.intents, w.Path)
+			t.changed.intent(w.Path)
+		}
+		folders[folder(w.Path)] = true
+	}
+	t.tidy(ctx, gone)
+	if s, ok := t.c.Storage.(formats.Syncer); ok {
+		if err := s.Sync(ctx, t.above(folders)...); err != nil {
+			return err
+		}
+	}
+	reached("before manifest")
+	return nil
+}
+
+func folder(p string) string {
+	if d := path.Dir(p); d != "." {
+		return d
+	}
+	return ""
+}
+
+// above are folders with those that they are in: they may be new.
+func (t *Tree) above(folders map[string]bool) []string {
+	all := make(map[string]bool)
+	for d := range folders {
+		for ; d != "" && !all[d]; d = folder(d) {
+			all[d] = true
+		}
+	}
+	list := []string{""}
+	for d := range all {
+		list = append(list, d)
+	}
+	return list
+}
+
+// attempt notes what became of an attempt to change a file, and reports whether it was one.
+func (t *Tree) attempt(sub events.Subject, p string, err error) bool {
+	if err != nil {
+		t.isStuck(sub, p, err)
+	}
+	return err == nil
+}
+
+// isStuck has a unit be tried again later. The caller holds mu.
+func (t *Tree) isStuck(sub events.Subject, p string, err error) {
+	t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
+	t.stuck[sub] = &Error{t.c.Name, p, err}
+	t.showAgain(sub)
+	if t.again.IsZero() {
+		t.wait = min(max(2*t.wait, retryFirst), retryMost)
+		t.again = t.c.Now().Add(t.wait)
+	}
+	t.stir()
+}
+
+// showAgain has a unit be shown again, also if the process ends before. The caller holds mu.
+func (t *Tree) showAgain(sub events.Subject) {
+	t.redo[sub] = true
+	if u := t.units[sub]; u != nil {
+		u.at = 0
+		t.changed.unit(sub)
+	}
+}
+
+// Between two tries of what cannot be written.
+const (
+	retryFirst = 100 * time.Millisecond
+	retryMost  = 10 * time.Second
+)
+
+// placed finds out where units are to have their files. Others may have to make room, or can
+// have back what they want: those are moved. The caller holds mu.
+func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offset) {
+	src := t.as(at)
+	contested := t.names.contested > 0
+	for _, sub := range list {
+		u := t.units[sub]
+		p, err := t.placeOf(ctx, src, sub)
+		if err != nil && !isGone(err) {
+			t.isStuck(sub, u.path, err)
+			continue
+		}
+		t.names.add(u, -1)
+		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder {
+			u.want, u.apart, u.folder, u.path = p.Path, p.Apart, p.Folder, p.Path
+			t.changed.unit(sub)
+		}
+		t.names.add(u, 1)
+	}
+	if contested || t.names.contested > 0 {
+		t.choose()
+	}
+}
+
+// choose has each unit have the path that it is to have among all others. The caller holds mu.
+func (t *Tree) choose() {
+	var all []*unit
+	subs, before := make(map[*unit]events.Subject), make(map[*unit]string)
+	for sub, u := range t.units {
+		if u.want != "" {
+			all, subs[u], before[u] = append(all, u), sub, u.path
+		}
+	}
+	place(all)
+	for _, u := range all {
+		if u.path != before[u] {
+			t.moved[subs[u]] = true
+			t.changed.unit(subs[u])
+		}
+	}
+}
+
+func (t *Tree) placeOf(ctx context.Context, src formats.Source, sub events.Subject) (formats.Place, error) {
+	if sub.Kind == KindConflict {
+		return t.conflictPlace(ctx, src, sub)
+	}
+	return t.c.Layout.Place(ctx, src, t.c.Root, sub)
+}
+
+// render returns the files of a unit as of an offset, none if it has none. The caller holds mu.
+func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset) ([]want, error) {
+	u := t.units[sub]
+	if u == nil || u.path == "" {
+		return nil, nil
+	}
+	return t.renderAt(ctx, sub, at, u.path)
+}
+
+func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offset, name string) ([]want, error) {
+	var list []want
+	for f, err := range t.unitFiles(ctx, sub, at, name) {
+		if isGone(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		w := want{File: f, unit: sub, at: at}
+		if err := w.measure(t.files[f.Path]); err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offset, name string) iter.Seq2[formats.File, error] {
+	if sub.Kind == KindConflict {
+		return conflictFile(ctx, t.as(at), sub, name)
+	}
+	return t.c.Layout.UnitFiles(ctx, t.as(at), t.c.Root, sub, name)
+}
+
+// measure renders a file to find out its hash, and whether it only grew.
+func (w *want) measure(have *file) error {
+	m := measurer{hash: sha256.New()}
+	if have != nil && strings.HasSuffix(w.Path, ".jsonl") {
+		m.mark, m.sum = have.size, have.sum
+	}
+	if err := w.Write(&m); err != nil {
+		return err
+	}
+	w.sum, w.size, w.grew = hex.EncodeToString(m.hash.Sum(nil)), m.size, m.grew && m.size > m.mark
+	if m.size <= small {
+		w.data = m.data
+		if w.data == nil {
+			w.data = []byte{}
+		}
+	}
+	return nil
+}
+
+// measurer hashes what is written to it, and keeps it if that is little.
+type measurer struct {
+	hash hash.Hash
+	size int64
+	data []byte
+	mark int64  // size at which it is compared with sum
+	sum  string // "": it is not
+	grew bool
+}
+
+func (m *measurer) Write(p []byte) (int, error) {
+	if rest := m.mark - m.size; m.sum != "" && rest >= 0 && rest <= int64(len(p)) {
+		m.hash.Write(p[:rest])
+		m.grew = hex.EncodeToString(m.hash.Sum(nil)) == m.sum
+		m.hash.Write(p[rest:])
+		m.sum = ""
+	} else {
+		m.hash.Write(p)
+	}
+	m.size += int64(len(p))
+	if m.size <= small {
+		m.data = append(m.data, p...)
+	} else {
+		m.data = nil
+	}
+	return len(p), nil
+}
+
+func (w *want) content(out io.Writer) error {
+	if w.data != nil {
+		_, err := out.Write(w.data)
+		return err
+	}
+	return w.Write(out)
+}
+
+// errInTheWay says that there is something in the place of a file that is none.
+var errInTheWay = errors.New("there is something else in its place, which is neither followed nor replaced")
+
+// put has a file be as it is to be. What was in its place and is not ours is kept.
+func (t *Tree) put(ctx context.Context, w want) error {
+	have := t.files[w.Path]
+	e, err := t.c.Storage.Stat(ctx, w.Path)
+	there := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if there && (e.Dir || e.Size < 0) {
+		return errInTheWay
+	}
+	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size {
+		if done, err := t.grow(ctx, w, have); done || err != nil {
+			return err
+		}
+	}
+	mode := w.Mode
+	if there && formats.ModeOf(e.Mode) == formats.ModeOf(mode) {
+		mode = e.Mode // as the user's umask or group has it
+	}
+	old, err := t.swap(ctx, w.Path, mode, w.content)
+	if err != nil {
+		return err
+	}
+	reached("after exchange")
+	f := &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: mode}
+	if e, err := t.c.Storage.Stat(ctx, w.Path); err == nil && e.Size == w.size {
+		f.version = e.Version
+	}
+	t.set(w.Path, f)
+	if old != "" {
+		t.came(ctx, old, w.Path, w.unit, have, w.sum)
+	}
+	return nil
+}
+
+// grow appends to a log what it lacks. It is false if somebody else wrote to it as well: the
+// file is then replaced.
+func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err error) {
+	var tail []byte
+	if w.data != nil {
+		tail = w.data[have.size:]
+	} else {
+		s := &skipper{skip: have.size}
+		if err := w.Write(s); err != nil {
+			return false, err
+		}
+		tail = s.Bytes()
+	}
+	reached("mid append")
+	if err := t.c.Storage.Append(ctx, w.Path, tail); err != nil {
+		return false, err
+	}
+	e, err := t.c.Storage.Stat(ctx, w.Path)
+	if err != nil || e.Size != w.size {
+		return false, err
+	}
+	t.set(w.Path, &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: have.mode, version: e.Version})
+	return true, nil
+}
+
+// skipper keeps what follows some bytes.
+type skipper struct {
+	skip int64
+	bytes.Buffer
+}
+
+func (s *skipper) Write(p []byte) (int, error) {
+	n := len(p)
+	if s.skip > 0 {
+		k := min(s.skip, int64(n))
+		s.skip -= k
+		p = p[k:]
+	}
+	s.Buffer.Write(p)
+	return n, nil
+}
+
+// swap puts content in a file's place, and returns where what was there is now. A storage that
+// cannot do both in one moment keeps what it replaces first.
+func (t *Tree) swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (old string, err error) {
+	if s, ok := t.c.Storage.(formats.Swapper); ok {
+		return s.Swap(ctx, name, mode, content)
+	}
+	if old, err = t.copied(ctx, name); err != nil {
+		return "", err
+	}
+	return old, t.c.Storage.Write(ctx, name, mode, content)
+}
+
+// copied copies a file to where a displaced one would be; "": there is none.
+func (t *Tree) copied(ctx context.Context, name string) (string, error) {
+	r, err := t.c.Storage.Read(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	old := formats.TemporaryName(name)
+	return old, t.c.Storage.Write(ctx, old, 0o600, func(w io.Writer) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+}
+
+// remove takes a file away that the log does not have any more.
+func (t *Tree) remove(ctx context.Context, p string) error {
+	have := t.files[p]
+	e, err := t.c.Storage.Stat(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (e.Dir || e.Size < 0) { // that is not ours
+		t.set(p, nil)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var old string
+	if s, ok := t.c.Storage.(formats.Swapper); ok {
+		old, err = s.Displace(ctx, p)
+	} else if old, err = t.copied(ctx, p); err == nil {
+		err = t.c.Storage.Delete(ctx, p)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	t.set(p, nil)
+	if old != "" {
+		t.came(ctx, old, p, have.unit, have, "")
+	}
+	return nil
+}
+
+// tidy removes the folders that have become empty with the files that were removed.
+func (t *Tree) tidy(ctx context.Context, gone []string) {
+	for _, p := range gone {
+		for d := folder(p); d != ""; d = folder(d) {
+			if list, err := t.c.Storage.List(ctx, d); err != nil || len(list) > 0 || t.c.Storage.Delete(ctx, d) != nil {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package tree
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/tallylog/tally/events"
+)
+
+// bookVersion is that of the tables: a file of another one is made anew.
+const bookVersion = 1
+
+const bookSchema = `
+CREATE TABLE IF NOT EXISTS tree(
+	version INTEGER NOT NULL, clean INTEGER NOT NULL, offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, head INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS files(
+	path BLOB PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL,
+	size INTEGER NOT NULL, mode INTEGER NOT NULL, version TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS units(
+	kind TEXT NOT NULL, id TEXT NOT NULL, first INTEGER NOT NULL, offset INTEGER NOT NULL,
+	path BLOB NOT NULL, want BLOB NOT NULL, apart BLOB NOT NULL, folder INTEGER NOT NULL, PRIMARY KEY(kind, id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS intents(
+	path BLOB PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL) WITHOUT ROWID;
+`
+
+// sqliteBook is a book in a file. What is saved is durable: after a power cut the tree knows
+// what it was about to write.
+type sqliteBook struct {
+	path      string
+	namespace string
+	db        *sql.DB
+}
+
+func openBook(path, namespace string, lg *slog.Logger) (book, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	b := &sqliteBook{path: path, namespace: namespace}
+	err := b.open()
+	if err == nil {
+		return b, nil
+	}
+	lg.Warn("what the tree remembers cannot be read: every file is looked at", "path", path, "err", err)
+	return b, b.reset(context.Background())
+}
+
+func (b *sqliteBook) open() (err error) {
+	name := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(b.path)) +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=cache_size(-4000)"
+	if b.db, err = sql.Open("sqlite", name); err != nil {
+		return err
+	}
+	b.db.SetMaxOpenConns(1)
+	var version int
+	if _, err = b.db.Exec(bookSchema); err == nil {
+		if err = b.db.QueryRow("SELECT version FROM tree").Scan(&version); errors.Is(err, sql.ErrNoRows) {
+			_, err = b.db.Exec("INSERT INTO tree VALUES(?, 0, 0, '', '', 0)", bookVersion)
+			version = bookVersion
+		}
+	}
+	if err == nil && version != bookVersion {
+		err = fmt.Errorf("it is of version %d", version)
+	}
+	if err != nil {
+		err = errors.Join(err, b.db.Close())
+	}
+	return err
+}
+
+func (b *sqliteBook) close() error { return b.db.Close() }
+
+func (b *sqliteBook) reset(context.Context) error {
+	_ = b.db.Close() // what is in it is not wanted
+	for _, end := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(b.path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return b.open()
+}
+
+func (b *sqliteBook) load(ctx context.Context) (state, error) {
+	s, err := b.read(ctx)
+	if err == nil || ctx.Err() != nil {
+		return s, err
+	}
+	return newState(), b.reset(ctx) // it is damaged
+}
+
+func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
+	s = newState()
+	var recorded string
+	if err = b.db.QueryRowContext(ctx, "SELECT clean, offset, event, recorded, head FROM tree").
+		Scan(&s.clean, &s.cursor.Offset, &s.cursor.EventID, &recorded, &s.cursor.Head); err != nil {
+		return s, err
+	}
+	s.cursor.Recorded, _ = time.Parse(time.RFC3339Nano, recorded)
+	err = b.each(ctx, "SELECT path, kind, id, offset, sum, size, mode, version FROM files", func(scan func(...any) error) error {
+		var path, kind, id string
+		f := &file{}
+		err := scan(&path, &kind, &id, &f.at, &f.sum, &f.size, &f.mode, &f.version)
+		f.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
+		s.files[path] = f
+		return err
+	})
+	if err == nil {
+		err = b.each(ctx, "SELECT kind, id, first, offset, path, want, apart, folder FROM units", func(scan func(...any) error) error {
+			var kind, id string
+			u := &unit{}
+			err := scan(&kind, &id, &u.first, &u.at, &u.path, &u.want, &u.apart, &u.folder)
+			s.units[events.Subject{Namespace: b.namespace, Kind: kind, ID: id}] = u
+			return err
+		})
+	}
+	if err == nil {
+		err = b.each(ctx, "SELECT path, kind, id, offset, sum FROM intents", func(scan func(...any) error) error {
+			var path, kind, id string
+			var i intent
+			err := scan(&path, &kind, &id, &i.at, &i.sum)
+			i.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
+			s.intents[path] = i
+			return err
+		})
+	}
+	return s, err
+}
+
+func (b *sqliteBook) each(ctx context.Context, query string, do func(scan func(...any) error) error) error {
+	rows, err := b.db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := do(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) {
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}()
+	w := &writer{ctx: ctx, tx: tx, prepared: make(map[string]*sql.Stmt)}
+	w.do("UPDATE tree SET clean=?", c.clean)
+	if c.cursor != nil {
+		w.do("UPDATE tree SET offset=?, event=?, recorded=?, head=?", c.cursor.Offset, c.cursor.EventID, c.cursor.Recorded.Format(time.RFC3339Nano), c.cursor.Head)
+	}
+	for p := range c.files {
+		if f := s.files[p]; f != nil {
+			w.do("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", []byte(p), f.unit.Kind, f.unit.ID, f.at, f.sum, f.size, f.mode, f.version)
+		} else {
+			w.do("DELETE FROM files WHERE path=?", []byte(p))
+		}
+	}
+	for sub := range c.units {
+		if u := s.units[sub]; u != nil {
+			w.do("INSERT OR REPLACE INTO units VALUES(?, ?, ?, ?, ?, ?, ?, ?)", sub.Kind, sub.ID, u.first, u.at, []byte(u.path), []byte(u.want), []byte(u.apart), u.folder)
+		} else {
+			w.do("DELETE FROM units WHERE kind=? AND id=?", sub.Kind, sub.ID)
+		}
+	}
+	for p := range c.intents {
+		if i, ok := s.intents[p]; ok {
+			w.do("INSERT OR REPLACE INTO intents VALUES(?, ?, ?, ?, ?)", []byte(p), i.unit.Kind, i.unit.ID, i.at, i.sum)
+		} else {
+			w.do("DELETE FROM intents WHERE path=?", []byte(p))
+		}
+	}
+	if w.err != nil {
+		return w.err
+	}
+	return tx.Commit()
+}
+
+// writer runs statements until one fails.
+type writer struct {
+	ctx      context.Context
+	tx       *sql.Tx
+	prepared map[string]*sql.Stmt // closed with the transaction
+	err      error
+}
+
+func (w *writer) do(query string, args ...any) {
+	if w.err != nil {
+		return
+	}
+	st := w.prepared[query]
+	if st == nil {
+		if st, w.err = w.tx.PrepareContext(w.ctx, query); w.err != nil {
+			return
+		}
+		w.prepared[query] = st
+	}
+	_, w.err = st.ExecContext(w.ctx, args...)
+}

@@ -1,0 +1,76 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/tallylog/tally/formats"
+)
+
+// recover finds out what became of what was about to be written when the tree ended, and has
+// every file be looked at that may have changed since: all of them unless it stopped by itself.
+// The caller holds mu.
+func (t *Tree) recover(ctx context.Context) error {
+	for p, meant := range t.intents {
+		sum, err := t.sumOf(ctx, p)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.c.Logger.Warn("a file of the tree cannot be read", "tree", t.c.Name, "path", p, "err", err)
+			continue
+		}
+		if err == nil && sum == meant.sum {
+			if e, err := t.c.Storage.Stat(ctx, p); err == nil {
+				t.set(p, &file{unit: meant.unit, at: meant.at, sum: sum, size: e.Size, mode: e.Mode, version: e.Version})
+			}
+		}
+		t.showAgain(meant.unit)
+	}
+	if err := t.leftovers(ctx, ""); err != nil {
+		return err
+	}
+	for p := range t.intents {
+		delete(t.intents, p)
+		t.changed.intent(p)
+	}
+	if !t.clean {
+		for _, f := range t.files {
+			f.version = "" // nothing is believed but the content
+		}
+	}
+	for sub, u := range t.units {
+		if u.at == 0 {
+			t.redo[sub], t.again = true, t.c.Now()
+		}
+	}
+	t.fresh = t.cursor.Offset == 0
+	t.clean = false
+	return nil
+}
+
+// leftovers deals with temporary files that a crash has left in a folder and those in it.
+func (t *Tree) leftovers(ctx context.Context, dir string) error {
+	list, err := t.c.Storage.List(ctx, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.skipped[dir] = err.Error()
+		return nil
+	}
+	for _, e := range list {
+		p := e.Name
+		if dir != "" {
+			p = dir + "/" + e.Name
+		}
+		switch {
+		case e.Dir && e.Name != ".git":
+			err = t.leftovers(ctx, p)
+		case formats.IsTemporary(e.Name) && e.Size >= 0:
+			err = t.leftover(ctx, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+var (
+	_ projector.View      = (*Tree)(nil)
+	_ projector.Selective = (*Tree)(nil)
+)
+
+// Name implements projector.View.
+func (t *Tree) Name() string { return "tree:" + t.c.Name }
+
+// Wants implements projector.Selective: what changed is rendered when it is written, and not
+// folded record by record.
+func (t *Tree) Wants(events.Subject) bool { return false }
+
+// Begin implements projector.View.
+func (t *Tree) Begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.load(ctx); err != nil {
+		return projector.Cursor{}, nil, err
+	}
+	clear(t.dirty)
+	return t.cursor, nil, nil
+}
+
+// load reads the book, and has every file be looked at that may have changed since. The
+// caller holds mu.
+func (t *Tree) load(ctx context.Context) error {
+	if t.loaded {
+		return nil
+	}
+	s, err := t.book.load(ctx)
+	if err != nil {
+		return err
+	}
+	t.state, t.loaded = s, true
+	for path, f := range t.files {
+		t.index(path, f)
+	}
+	for _, u := range t.units {
+		t.names.add(u, 1)
+	}
+	err = t.recover(ctx)
+	if err != nil {
+		t.clear()
+	}
+	return err
+}
+
+// Apply implements projector.View.
+func (t *Tree) Apply(ctx context.Context, f projector.Fact) error {
+	if f.Subject.Kind == events.KindUnit || f.Subject.Namespace != t.c.Target.Namespace() || t.c.Way == In {
+		return nil
+	}
+	sub, ok, err := t.unitOf(ctx, f.Offset, f.Subject)
+	if err != nil || !ok {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.units[sub]
+	if u == nil {
+		u = &unit{first: events.MaxOffset}
+		t.units[sub] = u
+	}
+	if u.first > f.Offset {
+		u.first = f.Offset
+		t.changed.unit(sub)
+	}
+	t.dirty[sub] = f.Offset
+	return nil
+}
+
+// unitOf returns the unit of a session or document.
+func (t *Tree) unitOf(ctx context.Context, at events.Offset, sub events.Subject) (events.Subject, bool, error) {
+	if sub.Kind == KindConflict {
+		return sub, true, nil
+	}
+	return t.c.Layout.Unit(ctx, t.as(at), t.c.Root, sub)
+}
+
+// Quarantine implements projector.View. What cannot be shown is tried again by the tree itself.
+func (t *Tree) Quarantine(projector.Quarantine) {}
+
+// Held implements projector.View.
+func (t *Tree) Held() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int64(len(t.dirty)) * 256
+}
+
+// Commit implements projector.View: the files show the log as of the cursor.
+func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.asking != nil {
+		return t.asking
+	}
+	var list []events.Subject
+	for sub := range t.dirty {
+		if t.units[sub].at < c.Offset || t.redo[sub] {
+			list = append(list, sub)
+		}
+	}
+	if err := t.show(ctx, list, c.Offset); err != nil {
+		return err
+	}
+	clear(t.dirty)
+	// Committed with the next save: until then the files are newer than the book, which has
+	// said before what they would be.
+	t.cursor, t.changed.cursor = c, &c
+	return t.save(ctx)
+}
+
+// sorted has units in the order in which they began. The caller holds mu.
+func (t *Tree) sorted(list []events.Subject) []events.Subject {
+	slices.SortFunc(list, func(a, b events.Subject) int {
+		if x, y := t.units[a].first, t.units[b].first; x != y {
+			return cmp.Compare(x, y)
+		}
+		return strings.Compare(a.String(), b.String())
+	})
+	return list
+}
+
+// Reset implements projector.View: the files are looked at as those of somebody else.
+func (t *Tree) Reset(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clear()
+	if err := t.book.reset(ctx); err != nil {
+		return err
+	}
+	return t.load(ctx)
+}
+
+// Forget implements projector.View.
+func (t *Tree) Forget(context.Context, events.Subject) error { return nil }
+
+// Room implements projector.Runner's: nothing is written while the tree asks.
+func (t *Tree) Room() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.asking != nil {
+		return t.asking
+	}
+	return nil
+}
+
+// Problem returns why the files of a session or document do not show what is in the log, a
+// *Error; nil: they do as far as the log was read.
+func (t *Tree) Problem(ctx context.Context, sub events.Subject) error {
+	sub, ok, err := t.unitOf(ctx, 0, sub)
+	if err != nil || !ok {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.stuck[sub]; err != nil {
+		return err
+	}
+	return nil
+}
+
+// isGone reports whether there is nothing to show of a unit.
+func isGone(err error) bool { return errors.Is(err, projector.ErrNotFound) }
