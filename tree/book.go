@@ -44,11 +44,13 @@ type state struct {
 	files   map[string]*file
 	units   map[events.Subject]*unit
 	intents map[string]intent
-	clean   bool // it stopped by itself, and all that was noticed was dealt with
+	out     map[string]*displaced // by where they are
+	met     bool                  // every file was looked at since it remembers anything
+	clean   bool                  // it stopped by itself, and all that was noticed was dealt with
 }
 
 func newState() state {
-	return state{files: make(map[string]*file), units: make(map[events.Subject]*unit), intents: make(map[string]intent)}
+	return state{files: make(map[string]*file), units: make(map[events.Subject]*unit), intents: make(map[string]intent), out: make(map[string]*displaced)}
 }
 
 // changes are what of a state is not in the book yet.
@@ -57,11 +59,13 @@ type changes struct {
 	files   map[string]bool
 	units   map[events.Subject]bool
 	intents map[string]bool
+	out     map[string]bool
+	met     bool
 	clean   bool
 }
 
 func (c *changes) isEmpty() bool {
-	return c.cursor == nil && len(c.files)+len(c.units)+len(c.intents) == 0 && !c.clean
+	return c.cursor == nil && len(c.files)+len(c.units)+len(c.intents)+len(c.out) == 0 && !c.met && !c.clean
 }
 
 func (c *changes) file(path string) {
@@ -83,6 +87,13 @@ func (c *changes) intent(path string) {
 		c.intents = make(map[string]bool)
 	}
 	c.intents[path] = true
+}
+
+func (c *changes) displaced(path string) {
+	if c.out == nil {
+		c.out = make(map[string]bool)
+	}
+	c.out[path] = true
 }
 
 // book keeps a state. It may be lost at any time: a tree then reads its files.
@@ -160,7 +171,7 @@ func (b *memoryBook) load(context.Context) (state, error) {
 	if !b.there {
 		return s, nil
 	}
-	s.cursor, s.clean = b.cursor, b.clean
+	s.cursor, s.met, s.clean = b.cursor, b.met, b.clean
 	for path, f := range b.files {
 		c := *f
 		s.files[path] = &c
@@ -170,6 +181,10 @@ func (b *memoryBook) load(context.Context) (state, error) {
 		s.units[sub] = &c
 	}
 	maps.Copy(s.intents, b.intents)
+	for path, d := range b.out {
+		c := *d
+		s.out[path] = &c
+	}
 	return s, nil
 }
 
@@ -180,7 +195,7 @@ func (b *memoryBook) save(_ context.Context, s *state, c changes) error {
 	if c.cursor != nil {
 		b.cursor = *c.cursor
 	}
-	b.clean = c.clean
+	b.clean, b.met = c.clean, s.met
 	for path := range c.files {
 		if f := s.files[path]; f != nil {
 			kept := *f
@@ -202,6 +217,14 @@ func (b *memoryBook) save(_ context.Context, s *state, c changes) error {
 			b.intents[path] = i
 		} else {
 			delete(b.intents, path)
+		}
+	}
+	for path := range c.out {
+		if d := s.out[path]; d != nil {
+			kept := *d
+			b.out[path] = &kept
+		} else {
+			delete(b.out, path)
 		}
 	}
 	return nil

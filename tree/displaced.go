@@ -41,7 +41,8 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	if err == nil && sum != d.sum && (sum == new || t.isDropped(from, sum) || have == nil && t.isOld(ctx, sub, from, sum, want{})) {
 		d.sum = sum
 	}
-	t.out = append(t.out, d)
+	t.out[old] = d
+	t.changed.displaced(old)
 	if err := t.look(ctx, d); err != nil {
 		t.c.Logger.Warn("what somebody wrote to a file is kept beside it until it can be stored", "tree", t.c.Name, "path", old, "err", err)
 	}
@@ -68,15 +69,14 @@ func (t *Tree) look(ctx context.Context, d *displaced) error {
 		return err
 	}
 	d.sum, d.due = sum, t.c.Now().Add(linger)
+	t.changed.displaced(d.path)
 	return nil
 }
 
 // drop removes displaced files whose time is over. The caller holds mu.
 func (t *Tree) drop(ctx context.Context, now time.Time) {
-	var left []*displaced
-	for _, d := range t.out {
+	for p, d := range t.out {
 		if d.due.After(now) {
-			left = append(left, d)
 			continue
 		}
 		before := d.sum
@@ -84,18 +84,17 @@ func (t *Tree) drop(ctx context.Context, now time.Time) {
 			if err != nil {
 				d.due = now.Add(linger)
 			}
-			left = append(left, d)
 			continue
 		}
 		reached("before unlink")
-		if err := t.c.Storage.Delete(ctx, d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := t.c.Storage.Delete(ctx, p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			d.due = now.Add(linger)
-			left = append(left, d)
 			continue
 		}
-		t.tidy(ctx, []string{d.path})
+		delete(t.out, p)
+		t.changed.displaced(p)
+		t.tidy(ctx, []string{p})
 	}
-	t.out = left
 }
 
 // sumOf returns the SHA-256 of a file.
@@ -115,6 +114,10 @@ func (t *Tree) sumOf(ctx context.Context, p string) (string, error) {
 // leftover deals with a temporary file that a crash has left: half of what was to come to a
 // place, or what came out of one. What nobody knows is kept. The caller holds mu.
 func (t *Tree) leftover(ctx context.Context, p string) error {
+	if d := t.out[p]; d != nil {
+		d.due = t.c.Now()
+		return nil
+	}
 	dir, name := path.Split(p)
 	name, _, _ = strings.Cut(strings.TrimPrefix(name, "."), formats.TemporaryMark)
 	from := dir + name
@@ -138,7 +141,8 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 	if have != nil && sum == have.sum || sum == meant.sum || t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, from, sum, want{}) {
 		d.sum = sum
 	}
-	t.out = append(t.out, d)
+	t.out[p] = d
+	t.changed.displaced(p)
 	return nil
 }
 

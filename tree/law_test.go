@@ -25,7 +25,7 @@ import (
 // Whatever programs do to files, whatever is appended to the log, and wherever the process is
 // killed: at rest files and log agree, and no text is lost.
 func TestLaws(t *testing.T) {
-	programs := count(500, 100_000)
+	programs := count(10000, 100_000)
 	first := uint64(time.Now().UnixNano())
 	if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
 		first, programs = need(strconv.ParseUint(s, 10, 64)), 1
@@ -398,6 +398,8 @@ func (w *world) check() {
 	// L3: no more was appended than was changed.
 	if ours > 2*w.changes {
 		w.t.Errorf("L3: the tree appended %d events for %d changes", ours, w.changes)
+	}
+	if w.t.Failed() {
 		for rec := range w.st.Log.Read(ctx, events.Range{}) {
 			w.say("%v %v %v %q %v", rec.Offset, rec.Subject, rec.Extensions[events.ExtActor], rec.Data, rec.Extensions[events.ExtDoc])
 		}

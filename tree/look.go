@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,10 @@ func (t *Tree) isIgnored(p string) bool {
 // settled finds out what of the paths that nothing happened to any more is an edit, and says
 // when the next one has settled. The caller holds mu.
 func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
+	spelled := make(map[string]int)
+	for p := range t.noticed {
+		spelled[formats.FoldedName(p)]++
+	}
 	for p, n := range t.noticed {
 		due := n.last.Add(n.settle)
 		if due.After(now) {
@@ -123,7 +128,7 @@ func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 		}
 		delete(t.noticed, p)
 		delete(t.edits, p)
-		if e != nil {
+		if e != nil && (spelled[formats.FoldedName(p)] < 2 || t.isCalled(ctx, e.path)) {
 			t.edits[e.path] = e
 		}
 	}
@@ -193,6 +198,16 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		return nil, 0
 	}
 	return e, 0
+}
+
+// isCalled reports whether a file has the name by which it was found, and not another spelling
+// of it, where the storage takes names for one that differ in case.
+func (t *Tree) isCalled(ctx context.Context, p string) bool {
+	if t.files[p] != nil {
+		return true
+	}
+	list, err := t.c.Storage.List(ctx, folder(p))
+	return err != nil || slices.ContainsFunc(list, func(e formats.Entry) bool { return e.Name == path.Base(p) })
 }
 
 // folderGone has the files of a folder be looked at that is not there. The caller holds mu.

@@ -89,14 +89,11 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	}
 	if t.c.Way != Out && (!t.audited || !t.audit.After(now)) {
 		t.audited, t.audit = true, now.Add(auditEvery)
-		before := len(t.noticed)
+		said := maps.Clone(t.noticed)
 		t.scan(ctx, "")
-		if t.fresh && before == 0 {
-			for _, n := range t.noticed {
-				n.found = true
-			}
+		for p, n := range t.noticed {
+			n.found = n.found || !t.met && said[p] == nil
 		}
-		t.fresh = false
 	}
 	next = sooner(t.audit, now.Add(auditEvery))
 	if t.c.Way != Out {
@@ -104,6 +101,9 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
 			next = sooner(next, t.takeSettled(ctx, now))
 		}
+	}
+	if !t.met && t.audited && len(t.noticed) == 0 && len(t.edits) == 0 {
+		t.met, t.changed.met = true, true
 	}
 	if t.asking == nil && !t.again.IsZero() && !t.again.After(now) {
 		t.again = time.Time{}

@@ -37,11 +37,15 @@ const small = 1 << 20
 // stuck, and tried again. The caller holds mu.
 func (t *Tree) show(ctx context.Context, list []events.Subject, at events.Offset) error {
 	ctx = context.WithoutCancel(ctx) // half of it would be done again
-	t.placed(ctx, list, at)
-	for sub := range t.moved {
-		if !slices.Contains(list, sub) {
-			list = append(list, sub)
+	for next := list; len(next) > 0; {
+		t.placed(ctx, next, at)
+		next = nil
+		for sub := range t.moved {
+			if !slices.Contains(list, sub) {
+				next = append(next, sub)
+			}
 		}
+		list = append(list, next...)
 	}
 	clear(t.moved)
 	var wants []want

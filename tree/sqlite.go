@@ -22,7 +22,7 @@ const bookVersion = 1
 
 const bookSchema = `
 CREATE TABLE IF NOT EXISTS tree(
-	version INTEGER NOT NULL, clean INTEGER NOT NULL, offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, head INTEGER NOT NULL);
+	version INTEGER NOT NULL, met INTEGER NOT NULL, clean INTEGER NOT NULL, offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, head INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS files(
 	path BLOB PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL,
 	size INTEGER NOT NULL, mode INTEGER NOT NULL, version TEXT NOT NULL) WITHOUT ROWID;
@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS units(
 	path BLOB NOT NULL, want BLOB NOT NULL, apart BLOB NOT NULL, folder INTEGER NOT NULL, PRIMARY KEY(kind, id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS intents(
 	path BLOB PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS displaced(
+	path BLOB PRIMARY KEY, origin BLOB NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL) WITHOUT ROWID;
 `
 
 // sqliteBook is a book in a file. What is saved is durable: after a power cut the tree knows
@@ -64,7 +66,7 @@ func (b *sqliteBook) open() (err error) {
 	var version int
 	if _, err = b.db.Exec(bookSchema); err == nil {
 		if err = b.db.QueryRow("SELECT version FROM tree").Scan(&version); errors.Is(err, sql.ErrNoRows) {
-			_, err = b.db.Exec("INSERT INTO tree VALUES(?, 0, 0, '', '', 0)", bookVersion)
+			_, err = b.db.Exec("INSERT INTO tree VALUES(?, 0, 0, 0, '', '', 0)", bookVersion)
 			version = bookVersion
 		}
 	}
@@ -100,8 +102,8 @@ func (b *sqliteBook) load(ctx context.Context) (state, error) {
 func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
 	s = newState()
 	var recorded string
-	if err = b.db.QueryRowContext(ctx, "SELECT clean, offset, event, recorded, head FROM tree").
-		Scan(&s.clean, &s.cursor.Offset, &s.cursor.EventID, &recorded, &s.cursor.Head); err != nil {
+	if err = b.db.QueryRowContext(ctx, "SELECT met, clean, offset, event, recorded, head FROM tree").
+		Scan(&s.met, &s.clean, &s.cursor.Offset, &s.cursor.EventID, &recorded, &s.cursor.Head); err != nil {
 		return s, err
 	}
 	s.cursor.Recorded, _ = time.Parse(time.RFC3339Nano, recorded)
@@ -129,6 +131,16 @@ func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
 			err := scan(&path, &kind, &id, &i.at, &i.sum)
 			i.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
 			s.intents[path] = i
+			return err
+		})
+	}
+	if err == nil {
+		err = b.each(ctx, "SELECT path, origin, kind, id, offset, sum FROM displaced", func(scan func(...any) error) error {
+			var kind, id string
+			d := &displaced{}
+			err := scan(&d.path, &d.from, &kind, &id, &d.base, &d.sum)
+			d.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
+			s.out[d.path] = d
 			return err
 		})
 	}
@@ -160,7 +172,7 @@ func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) 
 		}
 	}()
 	w := &writer{ctx: ctx, tx: tx, prepared: make(map[string]*sql.Stmt)}
-	w.do("UPDATE tree SET clean=?", c.clean)
+	w.do("UPDATE tree SET met=?, clean=?", s.met, c.clean)
 	if c.cursor != nil {
 		w.do("UPDATE tree SET offset=?, event=?, recorded=?, head=?", c.cursor.Offset, c.cursor.EventID, c.cursor.Recorded.Format(time.RFC3339Nano), c.cursor.Head)
 	}
@@ -183,6 +195,13 @@ func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) 
 			w.do("INSERT OR REPLACE INTO intents VALUES(?, ?, ?, ?, ?)", []byte(p), i.unit.Kind, i.unit.ID, i.at, i.sum)
 		} else {
 			w.do("DELETE FROM intents WHERE path=?", []byte(p))
+		}
+	}
+	for p := range c.out {
+		if d := s.out[p]; d != nil {
+			w.do("INSERT OR REPLACE INTO displaced VALUES(?, ?, ?, ?, ?, ?)", []byte(p), []byte(d.from), d.unit.Kind, d.unit.ID, d.base, d.sum)
+		} else {
+			w.do("DELETE FROM displaced WHERE path=?", []byte(p))
 		}
 	}
 	if w.err != nil {

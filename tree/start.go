@@ -12,6 +12,10 @@ import (
 // every file be looked at that may have changed since: all of them unless it stopped by itself.
 // The caller holds mu.
 func (t *Tree) recover(ctx context.Context) error {
+	// First: what came out of a place is known by what the tree had there before.
+	if err := t.leftovers(ctx, ""); err != nil {
+		return err
+	}
 	for p, meant := range t.intents {
 		sum, err := t.sumOf(ctx, p)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -24,9 +28,6 @@ func (t *Tree) recover(ctx context.Context) error {
 			}
 		}
 		t.showAgain(meant.unit)
-	}
-	if err := t.leftovers(ctx, ""); err != nil {
-		return err
 	}
 	for p := range t.intents {
 		delete(t.intents, p)
@@ -42,7 +43,6 @@ func (t *Tree) recover(ctx context.Context) error {
 			t.redo[sub], t.again = true, t.c.Now()
 		}
 	}
-	t.fresh = t.cursor.Offset == 0
 	t.clean = false
 	return nil
 }

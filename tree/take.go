@@ -142,6 +142,8 @@ func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
 			t.adopt(e, g.unit, head)
 		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.sum, is):
 			t.adopt(e, g.unit, head) // and what the log has now comes in its place
+		case is.Path == "" && has(shown, e.sum):
+			t.adopt(e, g.unit, head) // it is there, under the name that the log gives it
 		case is.Path == "" && len(shown) > 0 && !g.unit.IsSession():
 			if err := t.refuse(ctx, e, g.unit, "what it would be has another file"); err != nil {
 				return err
@@ -174,10 +176,13 @@ func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
 
 // know has a unit be among those that the tree knows of. The caller holds mu.
 func (t *Tree) know(ctx context.Context, sub events.Subject) error {
-	if t.units[sub] != nil {
+	u := t.units[sub]
+	if u == nil {
+		u = &unit{first: events.MaxOffset} // until the log has it
+	}
+	if u.first != events.MaxOffset {
 		return nil
 	}
-	u := &unit{first: events.MaxOffset} // until the log has it
 	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			u.first = damage.Offset
@@ -217,6 +222,16 @@ func (t *Tree) shownAnew(ctx context.Context, sub events.Subject, at events.Offs
 		return err
 	}
 	return t.save(ctx)
+}
+
+// has reports whether one of a unit's files has a content.
+func has(files map[string]want, sum string) bool {
+	for _, w := range files {
+		if w.sum == sum {
+			return true
+		}
+	}
+	return false
 }
 
 // adopt has a file that somebody wrote be that of the tree.
@@ -268,18 +283,15 @@ func (t *Tree) bring(ctx context.Context, sub events.Subject, takes []*edit, sho
 	if head, err = t.c.Head(ctx); err != nil {
 		return err
 	}
+	if err := t.know(ctx, sub); err != nil {
+		return err
+	}
 	now, err := t.current(ctx, sub, head)
 	if err != nil {
 		return err
 	}
 	for _, e := range takes {
-		is := now[e.path]
-		for _, w := range now {
-			if is.Path == "" && w.sum == e.sum {
-				is = w // the text is there, under the name that the log gives it
-			}
-		}
-		if is.Path != "" && is.sum == e.sum {
+		if is := now[e.path]; is.Path != "" && is.sum == e.sum || is.Path == "" && has(now, e.sum) {
 			t.adopt(e, sub, head)
 			continue
 		}

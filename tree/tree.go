@@ -72,7 +72,6 @@ type Tree struct {
 	wait    time.Duration                    // between the last two tries
 	noticed map[string]*notice               // paths that may have changed
 	edits   map[string]*edit                 // paths that have, while the tree asks
-	out     []*displaced
 	stuck   map[events.Subject]*Error
 	skipped map[string]string
 	recent  []time.Time // when edits were taken in
@@ -81,7 +80,6 @@ type Tree struct {
 	audit   time.Time // when everything is looked at again
 	watched string
 	audited bool // since it was begun
-	fresh   bool // nothing was remembered when it was begun
 }
 
 // New returns a tree. Nothing is read or written before it is run.
@@ -114,7 +112,7 @@ func (t *Tree) clear() {
 	t.folded = make(map[string]string)
 	t.dirty, t.redo = make(map[events.Subject]events.Offset), make(map[events.Subject]bool)
 	t.noticed, t.edits = make(map[string]*notice), make(map[string]*edit)
-	t.out, t.stuck, t.skipped = nil, make(map[events.Subject]*Error), make(map[string]string)
+	t.stuck, t.skipped = make(map[events.Subject]*Error), make(map[string]string)
 	t.asking, t.names, t.audited = nil, newNames(), false
 }
 
