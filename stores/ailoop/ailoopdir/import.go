@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,12 +28,50 @@ import (
 // nothing of it goes in. An error means that the store or the file could not be
 // used.
 func Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
-	f, at, err := open(path, foreign.WholeLimit(target))
+	at, name, err := locate(path)
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.ImportFile(target, stamp, at, o, func(in *foreign.Intake) error {
-		return importer{in, f}.run(ctx)
+	dir, err := formats.OpenDir(filepath.Dir(at.Root))
+	if err != nil {
+		return formats.Report{}, err
+	}
+	defer dir.Close()
+	return foreign.ImportFiles(ctx, target, stamp, dir, formats.Root{Name: at.Name, Marker: at.Marker}, o, func(in *foreign.Intake) error {
+		im := importer{in, &snapshotFile{}}
+		in.Expect(1)
+		if err := im.read(filepath.Base(at.Root), name); err != nil {
+			return err
+		}
+		return im.run(ctx)
+	})
+}
+
+// ImportFrom implements formats.Live. Each file of the storage is a snapshot; folders, and
+// files of other names, are left alone.
+func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
+	return foreign.ImportFiles(ctx, target, stamp, st, root, o, func(in *foreign.Intake) error {
+		entries, err := in.Tree.Entries(".")
+		if err != nil {
+			return err
+		}
+		entries = slices.DeleteFunc(entries, func(e formats.Entry) bool { return e.Dir || !strings.HasSuffix(e.Name, suffix) })
+		in.Expect(len(entries))
+		for _, e := range entries {
+			if foreign.IsOdd(e) {
+				in.Skipped(e.Name)
+				continue
+			}
+			im := importer{in, &snapshotFile{}}
+			err := im.read(e.Name, e.Name)
+			if err == nil {
+				err = im.run(ctx)
+			}
+			if err := in.Spare(ctx, e.Name, err); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
 	})
 }
 
@@ -51,43 +91,55 @@ type snapshotFile struct {
 	old     bool // some messages have shapes of older writers
 }
 
-func open(path string, limit int64) (*snapshotFile, foreign.Location, error) {
-	at := foreign.Location{}
+// locate finds the file that a path means, whatever links lead to it, and the name that it has
+// there.
+func locate(path string) (at foreign.Location, name string, err error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, at, err
+		return at, "", err
 	}
 	info, err := os.Stat(abs)
 	if err != nil {
-		return nil, at, err
+		return at, "", err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, at, fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
+		return at, "", fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
 	}
 	at = foreign.Location{Root: abs, Name: filepath.Base(filepath.Dir(abs))}
 	if !utf8.ValidString(at.Name) {
 		at.Name = ""
 	}
 	if at, err = at.Settled(); err != nil {
-		return nil, at, err
+		return at, "", err
 	}
-	if info.Size() > limit {
-		return nil, at, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%d bytes, at most %d are read", info.Size(), limit)}
+	at.Root, err = filepath.EvalSymlinks(abs)
+	return at, filepath.Base(abs), err
+}
+
+// read reads a file of the storage as one of a name.
+func (im importer) read(full, name string) error {
+	f := im.f
+	var err error
+	if f.File, err = im.Tree.File(full); err != nil {
+		return err
 	}
-	name := filepath.Base(abs)
-	f := &snapshotFile{written: events.TimestampOf(info.ModTime())}
-	f.id, _ = idOf(name)
-	if f.File, err = foreign.Found(info, name, name); err != nil {
-		return nil, at, err
+	if limit := foreign.WholeLimit(im.Target); f.Size > limit {
+		return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%d bytes, at most %d are read", f.Size, limit)}
 	}
-	f.Data, err = os.ReadFile(abs)
+	if f.written, err = im.Tree.Oldest(f.File); err != nil {
+		return err
+	}
+	if f.Data, err = im.Tree.Read(f.File, math.MaxInt64); err != nil {
+		return err
+	}
 	f.Size, f.Sum = int64(len(f.Data)), foreign.SumOf(f.Data)
-	return f, at, err
+	f.Path, f.Full = name, name
+	f.id, _ = idOf(name)
+	return nil
 }
 
 // run imports the file, if its session is among those asked for.
 func (im importer) run(ctx context.Context) error {
-	im.Expect(1)
 	if !im.Wants(im.f.id) && !im.Wants(strings.TrimPrefix(im.f.id, prefix)) {
 		return nil
 	}

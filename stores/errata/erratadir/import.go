@@ -26,7 +26,12 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.Import(target, stamp, at, o, func(in *foreign.Intake) error { return importer{in}.run(ctx) })
+	return foreign.Import(ctx, target, stamp, at, o, bringer(ctx))
+}
+
+// bringer brings in what a folder holds, or a storage.
+func bringer(ctx context.Context) func(*foreign.Intake) error {
+	return func(in *foreign.Intake) error { return importer{in}.run(ctx) }
 }
 
 type importer struct{ *foreign.Intake }

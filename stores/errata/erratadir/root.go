@@ -25,16 +25,16 @@ func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]b
 		return err
 	}
 	for _, e := range entries {
-		full := path.Join(dir, e.Name())
+		full := path.Join(dir, e.Name)
 		switch {
-		case e.IsDir() && dir == sessions, im.isBeside(full):
-		case e.IsDir():
+		case e.Dir && dir == sessions, im.isBeside(full):
+		case e.Dir:
 			err = im.rootFolder(ctx, full, seen)
-		case e.Type().IsRegular():
+		case foreign.IsOdd(e):
+			im.Skipped(full)
+		default:
 			seen[full] = true
 			err = im.rootFile(ctx, full)
-		default:
-			im.Skipped(full)
 		}
 		if err != nil {
 			return err

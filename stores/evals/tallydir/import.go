@@ -3,7 +3,9 @@ package tallydir
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -28,12 +30,17 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.Import(target, stamp, at, o, func(in *foreign.Intake) error {
+	return foreign.Import(ctx, target, stamp, at, o, bringer(ctx))
+}
+
+// bringer brings in what a folder holds, or a storage.
+func bringer(ctx context.Context) func(*foreign.Intake) error {
+	return func(in *foreign.Intake) error {
 		if in.Dry != nil {
 			in.Dry.Brief = true
 		}
 		return importer{Intake: in}.run(ctx)
-	})
+	}
 }
 
 // importer imports a root, or one of its conversations.
@@ -126,7 +133,7 @@ func (im importer) identify(f *folder) error {
 		f.ID = im.fullID(f)
 	}
 	if other := formats.FileName(f.ID); other != f.name() {
-		if info, err := im.Tree.Root.Lstat(path.Join(conversations, other)); err == nil && info.IsDir() {
+		if im.Tree.IsDir(path.Join(conversations, other)) {
 			return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q and %q are folders of the same session", f.name(), other)}
 		}
 	}
@@ -183,17 +190,20 @@ func (im importer) rootFiles(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for _, dir := range []string{".", conversations} {
 		entries, err := im.Tree.Entries(dir)
+		if errors.Is(err, fs.ErrNotExist) && dir == conversations {
+			continue // the storage has none
+		}
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
-			full := path.Join(dir, e.Name())
+			full := path.Join(dir, e.Name)
 			switch {
-			case e.IsDir():
-				if dir == "." && e.Name() != conversations {
+			case e.Dir:
+				if dir == "." && e.Name != conversations {
 					im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is not part of the layout: not imported"})
 				}
-			case !e.Type().IsRegular():
+			case foreign.IsOdd(e):
 				im.Skipped(full)
 			default:
 				seen[full] = true

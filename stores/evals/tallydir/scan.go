@@ -213,24 +213,44 @@ func (f *folder) traceFormat() (*events.FileFormat, error) {
 	if s == nil {
 		return nil, nil
 	}
-	r, err := f.Tree.Root.Open(s.Full)
+	head, tail, err := f.ends(s)
 	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	head, tail := make([]byte, 128), make([]byte, 2)
-	n, err := r.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	if s.Size < 2 {
 		return &events.FileFormat{}, nil
 	}
-	if _, err := r.ReadAt(tail, s.Size-2); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	format := arrayFormat(head[:n], tail)
+	format := arrayFormat(head, tail)
 	return &format, nil
+}
+
+// ends returns the first bytes of a file, and the last two of it.
+func (f *folder) ends(s *source) (head, tail []byte, err error) {
+	r, err := f.Tree.Open(s.Full)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer r.Close()
+	head, tail = make([]byte, 128), make([]byte, 2)
+	n, err := io.ReadFull(r, head)
+	if head = head[:n]; err != nil || s.Size <= int64(n) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil
+		}
+		return head, head[max(0, n-2):], err
+	}
+	if at, ok := r.(io.Seeker); ok {
+		_, err = at.Seek(s.Size-2, io.SeekStart)
+	} else {
+		_, err = io.CopyN(io.Discard, r, s.Size-2-int64(n))
+	}
+	if err == nil {
+		n, err = io.ReadFull(r, tail)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // it was cut meanwhile
+	}
+	return head, tail[:n], err
 }
 
 // read reads a file that is one JSON value. A larger one than a value may be gives

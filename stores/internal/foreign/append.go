@@ -97,9 +97,10 @@ func (s Stamp) Named(e events.Event, base events.Offset, what string, at events.
 // isOwnFault reports whether an error is one session's, not the store's.
 func isOwnFault(err error) bool {
 	_, file := errors.AsType[*fs.PathError](err)
+	_, path := errors.AsType[*formats.PathError](err)
 	_, invalid := errors.AsType[*events.InvalidError](err)
 	_, size := errors.AsType[*log.SizeError](err)
-	return file || invalid || size || isRace(err)
+	return file || path || errors.Is(err, fs.ErrNotExist) || invalid || size || isRace(err)
 }
 
 // Writer appends events of one session in batches, each on the condition that

@@ -22,6 +22,7 @@ type File struct {
 	Full   string // below the root
 	Size   int64
 	Mode   int64
+	Age    time.Time         // when it was changed last; zero: nobody knows
 	Sum    string            // of its bytes; "": nobody needed it yet
 	Format events.FileFormat // by which the state renders it
 	Value  bool              // the state gets something from it
@@ -51,21 +52,21 @@ func (f *File) EndLines() {
 	}
 }
 
-// Found returns a regular file.
-func Found(info fs.FileInfo, rel, full string) (*File, error) {
-	if !info.Mode().IsRegular() {
+// Found returns a file.
+func Found(e formats.Entry, rel, full string) (*File, error) {
+	if e.Dir || IsOdd(e) {
 		return nil, &fs.PathError{Op: "import", Path: full, Err: fs.ErrInvalid}
 	}
-	return &File{Path: rel, Full: full, Size: info.Size(), Mode: formats.ModeOf(info.Mode().Perm())}, nil
+	return &File{Path: rel, Full: full, Size: e.Size, Mode: formats.ModeOf(e.Mode), Age: e.ModTime}, nil
 }
 
 // File finds a file that has a name of its own below the root.
 func (t Tree) File(full string) (*File, error) {
-	info, err := t.Root.Lstat(full)
+	e, err := t.st.Stat(t.ctx, full)
 	if err != nil {
 		return nil, err
 	}
-	return Found(info, full, full)
+	return Found(e, full, full)
 }
 
 // Hash reads a file for its hash and size.
@@ -126,11 +127,11 @@ func (f *Folder) list(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		rel := path.Join(dir, e.Name())
+		rel := path.Join(dir, e.Name)
 		switch {
-		case e.IsDir():
+		case e.Dir:
 			err = f.list(rel)
-		case !e.Type().IsRegular():
+		case IsOdd(e):
 			f.Links = append(f.Links, path.Join(f.Dir, rel))
 		default:
 			err = f.add(e, rel)
@@ -142,32 +143,16 @@ func (f *Folder) list(dir string) error {
 	return nil
 }
 
-func (f *Folder) add(e fs.DirEntry, rel string) error {
-	info, err := e.Info()
-	if err != nil {
-		return err
-	}
-	file, err := Found(info, rel, path.Join(f.Dir, rel))
+func (f *Folder) add(e formats.Entry, rel string) error {
+	file, err := Found(e, rel, path.Join(f.Dir, rel))
 	if err == nil {
 		f.Files = append(f.Files, file)
 	}
 	return err
 }
 
-// Oldest returns the time at which the first of the files was changed last.
-func (f *Folder) Oldest() (events.Timestamp, error) {
-	oldest := time.Time{}
-	for _, file := range f.Files {
-		info, err := f.Tree.Root.Lstat(file.Full)
-		if err != nil {
-			return "", err
-		}
-		if oldest.IsZero() || info.ModTime().Before(oldest) {
-			oldest = info.ModTime()
-		}
-	}
-	return events.TimestampOf(oldest), nil
-}
+// Oldest returns the time at which the first of the files was changed last, see [Tree.Oldest].
+func (f *Folder) Oldest() (events.Timestamp, error) { return f.Tree.Oldest(f.Files...) }
 
 // Unit is a session to import: its id, and its folder below the root.
 type Unit struct{ ID, Dir string }
@@ -184,8 +169,8 @@ func (in *Intake) Units(dir string) ([]Unit, error) {
 	}
 	var list []Unit
 	for _, e := range entries {
-		if id := idOf(e.Name()); e.IsDir() && (in.Wants(id) || in.Wants(e.Name())) {
-			list = append(list, Unit{id, path.Join(dir, e.Name())})
+		if id := idOf(e.Name); e.Dir && (in.Wants(id) || in.Wants(e.Name)) {
+			list = append(list, Unit{id, path.Join(dir, e.Name)})
 		}
 	}
 	return list, nil

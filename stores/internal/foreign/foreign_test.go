@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
@@ -128,13 +129,13 @@ func TestTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := formats.OpenDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	tree := foreign.Tree{Root: root}
-	if list, err := tree.Entries("."); err != nil || len(list) != 2 || list[0].Name() != "a" {
+	tree := foreign.NewTree(t.Context(), root, nil)
+	if list, err := tree.Entries("."); err != nil || len(list) != 2 || list[0].Name != "a" {
 		t.Error(list, err)
 	}
 	if err := os.Chtimes(dir+"/b", time.Time{}, time.Unix(1, 0)); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"sync"
 
@@ -41,22 +40,31 @@ type progress struct {
 }
 
 // Import opens a folder and has it brought in by run. A dry run appends to a rehearsal.
-func Import(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
-	root, err := os.OpenRoot(at.Root)
+func Import(ctx context.Context, target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
+	dir, err := formats.OpenDir(at.Root)
 	if err != nil {
 		return formats.Report{}, err
 	}
-	defer root.Close()
-	in := Intake{Stamp: stamp, Target: target, Options: o, Tree: Tree{Root: root},
-		Root: KeyOf(at.Name), Marker: at.Marker, Single: at.Single, unit: "folder"}
-	in.Report.Dir = at.Root
+	defer dir.Close()
+	in := newIntake(ctx, target, stamp, dir, formats.Root{Name: KeyOf(at.Name), Marker: at.Marker}, o)
+	in.Single, in.Report.Dir = at.Single, at.Root
 	return in.carriedOut(run)
 }
 
-// ImportFile is Import of one file, which the caller reads.
-func ImportFile(target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
-	in := Intake{Stamp: stamp, Target: target, Options: o, Root: at.Name, Marker: at.Marker, unit: "file"}
+// ImportFrom has what is in a storage brought in by run.
+func ImportFrom(ctx context.Context, target formats.Target, stamp Stamp, st formats.Storage, root formats.Root, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
+	return newIntake(ctx, target, stamp, st, root, o).carriedOut(run)
+}
+
+// ImportFiles is ImportFrom where each file is a session.
+func ImportFiles(ctx context.Context, target formats.Target, stamp Stamp, st formats.Storage, root formats.Root, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
+	in := newIntake(ctx, target, stamp, st, root, o)
+	in.unit = "file"
 	return in.carriedOut(run)
+}
+
+func newIntake(ctx context.Context, target formats.Target, stamp Stamp, st formats.Storage, root formats.Root, o formats.ImportOptions) *Intake {
+	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: NewTree(ctx, st, target), Root: root.Name, Marker: root.Marker, unit: "folder"}
 }
 
 func (in *Intake) carriedOut(run func(*Intake) error) (formats.Report, error) {
@@ -185,6 +193,9 @@ func (in *Intake) Load(ctx context.Context, id string) (*projector.Session, erro
 // its beginning.
 func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) string) error {
 	in.Expect(len(units))
+	if in.Options.Part || in.IsPart() {
+		return in.beginPart(ctx, units, birthOf)
+	}
 	for info, err := range in.Target.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			return err
@@ -195,16 +206,37 @@ func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) st
 		if !in.There[u.ID] {
 			continue
 		}
-		s, err := in.Load(ctx, u.ID)
-		if err != nil {
+		if _, err := in.adopt(ctx, u, birthOf); err != nil || in.Adopted {
 			return err
-		}
-		if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birthOf(u)) && have.Root != "" {
-			in.Root, in.Adopted = have.Root, true
-			return nil
 		}
 	}
 	return nil
+}
+
+// beginPart is Begin where few of the sessions matter: the others are not asked for.
+func (in *Intake) beginPart(ctx context.Context, units []Unit, birthOf func(Unit) string) error {
+	for _, u := range units {
+		there, err := in.adopt(ctx, u, birthOf)
+		if err != nil {
+			return err
+		}
+		in.There[u.ID] = there
+	}
+	return nil
+}
+
+// adopt takes the name of the root from a session that came from this folder, if none was
+// taken yet, and reports whether the session is there. Whoever imports a part says the name.
+func (in *Intake) adopt(ctx context.Context, u Unit, birthOf func(Unit) string) (there bool, err error) {
+	o, err := in.Target.Loader().Peek(ctx, events.Session(in.Target.Namespace(), u.ID))
+	if err != nil || o.Offset() == 0 {
+		return false, err
+	}
+	have := o.Ledger().Origin()
+	if have != nil && !in.Adopted && !in.Options.Part && in.isSameOrigin(have, birthOf(u)) && have.Root != "" {
+		in.Root, in.Adopted = have.Root, true
+	}
+	return true, nil
 }
 
 // isSameOrigin reports whether a session came from this folder: from its place, or

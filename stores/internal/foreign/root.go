@@ -121,8 +121,12 @@ func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func
 	return f, nil
 }
 
-// DropRootFiles deletes the documents of files that this folder had and has not any more.
+// DropRootFiles deletes the documents of files that this folder had and has not any more. Of
+// a part of a folder nobody knows that.
 func (in *Intake) DropRootFiles(ctx context.Context, seen map[string]bool, isOwn func(path string) bool) error {
+	if in.Options.Part {
+		return ctx.Err()
+	}
 	for have, err := range rootFiles(ctx, in.Target, in.Root, isOwn) {
 		if err != nil {
 			return err

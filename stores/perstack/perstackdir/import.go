@@ -32,7 +32,12 @@ func (l Layout) Import(ctx context.Context, target formats.Target, path string, 
 	if keys.err != nil && !errors.Is(keys.err, sealed.ErrNoKey) && !o.NoSecrets {
 		return formats.Report{}, keys.err
 	}
-	return foreign.Import(target, stamp, at, o, func(in *foreign.Intake) error { return importer{in, keys}.run(ctx) })
+	return foreign.Import(ctx, target, stamp, at, o, keys.bringer(ctx))
+}
+
+// bringer brings in what a folder holds, or a storage.
+func (k keyring) bringer(ctx context.Context) func(*foreign.Intake) error {
+	return func(in *foreign.Intake) error { return importer{in, k}.run(ctx) }
 }
 
 type importer struct {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+
+	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
 // rootFiles keeps the files that belong to no job, and takes away those that are gone.
@@ -28,12 +30,12 @@ func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]b
 		return err
 	}
 	for _, e := range entries {
-		full := path.Join(dir, e.Name())
+		full := path.Join(dir, e.Name)
 		switch {
-		case e.IsDir() && dir == jobsName:
-		case e.IsDir():
+		case e.Dir && dir == jobsName:
+		case e.Dir:
 			err = im.rootFolder(ctx, full, seen)
-		case !e.Type().IsRegular():
+		case foreign.IsOdd(e):
 			im.Skipped(full)
 		case isPrivate(full):
 			im.Problem(full, 0, "it may hold secrets, and is in no job's folder: not imported")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -41,11 +42,11 @@ func (im importer) list(u *unit, dir string) error {
 		return nil
 	}
 	for _, e := range entries {
-		rel := path.Join(dir, e.Name())
+		rel := path.Join(dir, e.Name)
 		switch {
-		case e.IsDir():
+		case e.Dir:
 			err = im.list(u, rel)
-		case !e.Type().IsRegular():
+		case foreign.IsOdd(e):
 			u.Links = append(u.Links, path.Join(u.Dir, rel))
 		default:
 			err = u.add(e, rel)
@@ -57,15 +58,8 @@ func (im importer) list(u *unit, dir string) error {
 	return nil
 }
 
-func (u *unit) add(e fs.DirEntry, rel string) error {
-	info, err := e.Info()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // taken away meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	f, err := foreign.Found(info, rel, path.Join(u.Dir, rel))
+func (u *unit) add(e formats.Entry, rel string) error {
+	f, err := foreign.Found(e, rel, path.Join(u.Dir, rel))
 	if err == nil {
 		u.Files = append(u.Files, f)
 	}

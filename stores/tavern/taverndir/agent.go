@@ -193,11 +193,10 @@ func (im *importer) session(u *unit, s *projector.Session) ([]events.Event, erro
 	if s.Ledger.Created == 0 {
 		created := events.Timestamp(u.node.CreatedAt)
 		if _, ok := created.Time(); !ok {
-			info, err := im.Tree.Root.Lstat(u.file.Full)
-			if err != nil {
+			var err error
+			if created, err = im.Tree.Oldest(u.file); err != nil {
 				return nil, err
 			}
-			created = events.TimestampOf(info.ModTime())
 		}
 		list = append(list, &events.SessionCreated{Kind: events.KindAgent, CreatedAt: created, Title: name, Layer: "project",
 			Origin: &events.Origin{Format: Format, Root: im.Root, Marker: im.Marker}})

@@ -26,9 +26,20 @@ func (l Layout) Import(ctx context.Context, target formats.Target, name string, 
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.Import(target, stamp, at, o, func(in *foreign.Intake) error {
+	return foreign.Import(ctx, target, stamp, at, o, bringer(ctx, flat))
+}
+
+// ImportFrom implements formats.Live. What is in the storage is .tavern, or if l says so a flat
+// folder.
+func (l Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
+	root.Name = rootName
+	return foreign.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx, l.Flat))
+}
+
+func bringer(ctx context.Context, flat bool) func(*foreign.Intake) error {
+	return func(in *foreign.Intake) error {
 		return (&importer{Intake: in, flat: flat, seen: make(map[events.Subject]string), whole: make(map[string]bool)}).run(ctx)
-	})
+	}
 }
 
 type importer struct {
@@ -83,17 +94,17 @@ func (im *importer) list(dir string, files *[]string) error {
 		return err
 	}
 	for _, e := range entries {
-		name := path.Join(dir, e.Name())
+		name := path.Join(dir, e.Name)
 		switch {
-		case isSkipped(e.Name()):
-		case e.IsDir():
+		case isSkipped(e.Name):
+		case e.Dir:
 			if err := im.list(name, files); err != nil {
 				return err
 			}
-		case e.Type().IsRegular():
-			*files = append(*files, name)
-		default:
+		case foreign.IsOdd(e):
 			im.Skipped(name)
+		default:
+			*files = append(*files, name)
 		}
 	}
 	return nil
