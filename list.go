@@ -34,12 +34,13 @@ func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 
 // QueueView returns a queue as the view "work" has it, without what is done, and the offset up
 // to which that is so, which may be behind the log. Whoever goes on from there reads what is to
-// be done, and not all that ever was. A view that nobody keeps is ErrNotFound.
-func (st *Store) QueueView(ctx context.Context, id string) (*projector.Work, events.Offset, error) {
+// be done, and not all that ever was. Of the items that are free it has the first ones, so many
+// at least, or all if most is 0. A view that nobody keeps is ErrNotFound.
+func (st *Store) QueueView(ctx context.Context, id string, most int) (*projector.Work, events.Offset, error) {
 	if st.config.Queue == nil {
 		return nil, 0, fmt.Errorf("view work: %w", ErrNotFound)
 	}
-	return st.config.Queue(ctx, st.config.Namespace, id)
+	return st.config.Queue(ctx, st.config.Namespace, id, most)
 }
 
 // Sessions lists the sessions of a kind in the store's namespace, "" for all, in the

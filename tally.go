@@ -48,9 +48,10 @@ type Config struct {
 	Catalog  func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error)
 	Progress func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error)
 
-	// Queue returns a queue as the view "work" has it, without what is done, and up to which
-	// offset that is; nil: it is read from the log.
-	Queue func(ctx context.Context, namespace, id string) (*projector.Work, events.Offset, error)
+	// Queue returns a queue as the view "work" has it, without what is done and with the first
+	// ones of what is free, all if most is 0, and up to which offset that is; nil: it is read
+	// from the log.
+	Queue func(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error)
 
 	// Usage says what the store, owners and kinds have of documents, and their limits;
 	// SetLimit sets one, 0 for none. nil: nobody counts here, and no limits are set from here.

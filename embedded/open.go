@@ -184,13 +184,13 @@ func reads(st *tally.Config, dir string) {
 	st.Catalog = func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 		return catalog.Listed(ctx, dir, q)
 	}
-	st.Queue = func(ctx context.Context, namespace, id string) (*projector.Work, events.Offset, error) {
+	st.Queue = func(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error) {
 		r, err := catalog.OpenWork(ctx, dir)
 		if err != nil {
 			return nil, 0, err
 		}
 		defer r.Close()
-		return r.Queue(ctx, namespace, id)
+		return r.Queue(ctx, namespace, id, most)
 	}
 	st.Progress = func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 		return catalog.ProgressIn(ctx, dir, q)

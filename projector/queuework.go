@@ -17,6 +17,11 @@ type Work struct {
 	// be done. A dropped id is not known any more: see Unsettled.
 	Brief bool
 
+	// Upto, if it is not nil, says that items are missing that are free: those whose turn is
+	// after that of this one, as far as they were put in up to the offset Known.
+	Upto  *QueueItem
+	Known events.Offset
+
 	namespace, session, items string
 	after                     map[string][]string // item -> those that name it
 }
@@ -142,6 +147,15 @@ func (w *Work) Settle(id string) (touched []*QueueItem) {
 		delete(w.Items, id)
 	}
 	return touched
+}
+
+// IsAwaited reports whether an item comes after one that has an id.
+func (w *Work) IsAwaited(id string) bool { return len(w.after[id]) > 0 }
+
+// IsNext reports whether an item is the one to be handed out next if it is the first of those
+// that are here and ready: none that is missing goes before it, or has its id.
+func (w *Work) IsNext(i *QueueItem) bool {
+	return w.Upto == nil || i.At <= w.Known && w.Queue.CompareTurn(i, w.Upto) <= 0
 }
 
 // Waits lists the items that one comes after and that are not done yet.

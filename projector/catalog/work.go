@@ -18,12 +18,15 @@ import (
 //
 // It looks at these subjects only, so it costs a log of conversations next to nothing. A
 // record is folded when it is stored, onto the rows of its subject: nothing but what was
-// read since the last commit is in memory.
+// read since the last commit is in memory. Rows of queues and items are written when all
+// records are folded, as most of them have several.
 type Work struct {
 	file
 	pending []workStep
 	held    int64
 	anew    bool // all is to be folded again
+
+	queues map[[2]string]*queueRows // by namespace and id, during a commit
 }
 
 // workStep is what a record does to the rows.
@@ -120,13 +123,15 @@ func (w *Work) Commit(ctx context.Context, c projector.Cursor) error {
 	if w.anew {
 		return w.Reset(ctx)
 	}
+	w.queues = make(map[[2]string]*queueRows)
+	defer func() { w.queues = nil }()
 	err := w.commit(ctx, c, func(ctx context.Context) error {
 		for _, s := range w.pending {
 			if err := s.fold(ctx); err != nil {
 				return err
 			}
 		}
-		return nil
+		return w.storeQueues(ctx)
 	})
 	if err == nil {
 		clear(w.pending)

@@ -26,29 +26,21 @@ const (
 // foldQueue folds a record of a queue's session. The fold is that of the whole queue, given
 // the items only that the record can be about.
 func (w *Work) foldQueue(ctx context.Context, queue string, f projector.Fact) error {
-	work, _, err := w.queue(ctx, f.Subject.Namespace, queue)
+	q, err := w.queue(ctx, f.Subject.Namespace, queue)
 	if err != nil {
 		return err
 	}
-	attempts := work.Queue.Settings.Attempts()
-	for _, id := range itemsNamed(&work.Queue, f) {
-		if err := w.addItem(ctx, work, f.Subject.Namespace, queue, id); err != nil {
+	attempts := q.work.Queue.Settings.Attempts()
+	for _, id := range itemsNamed(&q.work.Queue, f) {
+		if err := w.addItem(ctx, q, id); err != nil {
 			return err
 		}
+		q.changed[id] = true
 	}
-	work.Apply(f)
-	if err := w.storeQueue(ctx, f.Subject.Namespace, work); err != nil {
-		return err
-	}
-	if work.Queue.Settings.Attempts() != attempts {
-		if err := w.addTried(ctx, work, f.Subject.Namespace, queue); err != nil {
-			return err
-		}
-	}
-	for _, i := range work.Items {
-		if err := w.storeItem(ctx, f.Subject.Namespace, work, i); err != nil {
-			return err
-		}
+	q.work.Apply(f)
+	q.is, q.news = true, true
+	if q.work.Queue.Settings.Attempts() != attempts {
+		return w.addTried(ctx, q)
 	}
 	return nil
 }
@@ -67,54 +59,83 @@ func itemsNamed(q *projector.Queue, f projector.Fact) (ids []string) {
 // foldItem folds a record of an item's session. One of an item that is not queued says
 // nothing.
 func (w *Work) foldItem(ctx context.Context, f projector.Fact) error {
-	ns := f.Subject.Namespace
 	queue, id, ok := projector.ItemOf(f.Subject.ID)
 	if !ok || projector.ItemSession(queue, id) != f.Subject.ID {
 		return nil
 	}
-	work, found, err := w.queue(ctx, ns, queue)
-	if err != nil || !found {
+	q, err := w.queue(ctx, f.Subject.Namespace, queue)
+	if err != nil || !q.is {
 		return err
 	}
-	if err := w.addItem(ctx, work, ns, queue, id); err != nil || work.Items[id] == nil {
+	if err := w.addItem(ctx, q, id); err != nil || q.work.Items[id] == nil {
 		return err
 	}
-	work.Apply(f)
-	return w.storeItem(ctx, ns, work, work.Items[id])
+	q.work.Apply(f)
+	q.changed[id] = true
+	return nil
 }
 
-// queue returns a queue as it is stored, without its items.
-func (w *Work) queue(ctx context.Context, ns, queue string) (*projector.Work, bool, error) {
-	work := projector.NewWork(ns, queue, false)
+// queueRows are the rows of a queue during a commit: each is read once, when the first record
+// comes that is about it, and written once, after the last one.
+type queueRows struct {
+	namespace string
+	work      *projector.Work // with the items that were read, or put in
+	is        bool            // there is a record of the queue
+	news      bool            // by which it has changed
+	looked    map[string]bool // items that were looked for, and whether there was a row
+	changed   map[string]bool // items that may have
+}
+
+// queue returns the rows of a queue, at first without its items.
+func (w *Work) queue(ctx context.Context, ns, queue string) (*queueRows, error) {
+	key := [2]string{ns, queue}
+	if q := w.queues[key]; q != nil {
+		return q, nil
+	}
+	q := &queueRows{namespace: ns, work: projector.NewWork(ns, queue, false), looked: make(map[string]bool), changed: make(map[string]bool)}
 	var data []byte
 	found, err := w.find(ctx, "SELECT data FROM queues{set} WHERE namespace=? AND id=?", []any{ns, queue}, []any{&data})
 	if err == nil && found {
-		err = rawjson.Unmarshal(data, &work.Queue)
-		work.Queue.ID = queue
+		q.is = true
+		err = rawjson.Unmarshal(data, &q.work.Queue)
+		q.work.Queue.ID = queue
 	}
-	return work, found, err
+	if err == nil {
+		w.queues[key] = q
+	}
+	return q, err
 }
 
 // addItem adds an item to its queue, if there is one of that id.
-func (w *Work) addItem(ctx context.Context, work *projector.Work, ns, queue, id string) error {
+func (w *Work) addItem(ctx context.Context, q *queueRows, id string) error {
+	if _, looked := q.looked[id]; looked {
+		return nil
+	}
 	var data []byte
-	found, err := w.find(ctx, "SELECT data FROM items{set} WHERE namespace=? AND queue=? AND id=?", []any{ns, queue, id}, []any{&data})
-	if err != nil || !found {
+	found, err := w.find(ctx, "SELECT data FROM items{set} WHERE namespace=? AND queue=? AND id=?", []any{q.namespace, q.work.Queue.ID, id}, []any{&data})
+	if err != nil {
 		return err
 	}
+	q.looked[id] = found
+	if !found {
+		return nil
+	}
 	i := new(projector.QueueItem)
-	work.Items[id] = i
+	q.work.Items[id] = i
 	return rawjson.Unmarshal(data, i)
 }
 
 // addTried adds the items of which attempts were made and that nobody has: how many there may
 // be is another number now.
-func (w *Work) addTried(ctx context.Context, work *projector.Work, ns, queue string) error {
+func (w *Work) addTried(ctx context.Context, q *queueRows) error {
+	for id := range q.work.Items {
+		q.changed[id] = true
+	}
 	st, err := w.prepare(ctx, "SELECT data FROM items{set} WHERE namespace=? AND queue=? AND state=?")
 	if err != nil {
 		return err
 	}
-	rows, err := st.QueryContext(ctx, ns, queue, itemFree)
+	rows, err := st.QueryContext(ctx, q.namespace, q.work.Queue.ID, itemFree)
 	return each(rows, err, func() error {
 		var data []byte
 		i := new(projector.QueueItem)
@@ -124,42 +145,71 @@ func (w *Work) addTried(ctx context.Context, work *projector.Work, ns, queue str
 		if err := rawjson.Unmarshal(data, i); err != nil {
 			return err
 		}
-		if i.Attempts > 0 && work.Items[i.ID] == nil {
-			work.Items[i.ID] = i
+		if _, looked := q.looked[i.ID]; i.Attempts > 0 && !looked {
+			q.work.Items[i.ID], q.looked[i.ID], q.changed[i.ID] = i, true, true
 		}
 		return nil
 	})
 }
 
-func (w *Work) storeQueue(ctx context.Context, ns string, work *projector.Work) error {
-	q := work.Queue
+// storeQueues writes the rows of queues that have changed.
+func (w *Work) storeQueues(ctx context.Context) error {
+	for _, q := range w.queues {
+		if q.news {
+			if err := w.storeQueue(ctx, q); err != nil {
+				return err
+			}
+		}
+		for id := range q.changed {
+			if i := q.work.Items[id]; i != nil {
+				if err := w.storeItem(ctx, q, i); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (w *Work) storeQueue(ctx context.Context, rows *queueRows) error {
+	q := rows.work.Queue
 	id := q.ID
 	q.ID = "" // it need not be text, as JSON is
 	data, err := rawjson.Marshal(q)
 	if err != nil {
 		return err
 	}
-	return w.put(ctx, "queues", ns, id, q.Title, q.Owner, int64(q.Created), q.Settings.Serial, q.Settings.Dead == projector.PassDead, int64(q.Last), []byte(data))
+	return w.put(ctx, "queues", rows.namespace, id, q.Title, q.Owner, int64(q.Created), q.Settings.Serial, q.Settings.Dead == projector.PassDead, int64(q.Last), []byte(data))
 }
 
-func (w *Work) storeItem(ctx context.Context, ns string, work *projector.Work, i *projector.QueueItem) error {
-	queue := work.Queue.ID
+func (w *Work) storeItem(ctx context.Context, q *queueRows, i *projector.QueueItem) error {
+	ns, queue, isNew := q.namespace, q.work.Queue.ID, !q.looked[i.ID]
 	data, err := rawjson.Marshal(i)
 	if err != nil {
 		return err
 	}
 	state, due := stands(i)
-	if err := w.put(ctx, "items", ns, queue, i.ID, int64(i.At), i.Index, state, due, expires(i), []byte(data)); err != nil {
+	if isNew {
+		err = w.put(ctx, "items", ns, queue, i.ID, int64(i.At), i.Index, state, due, expires(i), -i.Priority, []byte(data))
+	} else { // the rest stays, and with it its index
+		err = w.run(ctx, "UPDATE items{set} SET state=?, due=?, data=? WHERE namespace=? AND queue=? AND id=?", state, due, []byte(data), ns, queue, i.ID)
+	}
+	if err != nil {
 		return err
 	}
 	for _, after := range i.After {
+		if !isNew {
+			break
+		}
 		if err := w.put(ctx, "waits", ns, queue, i.ID, after); err != nil {
 			return err
 		}
 	}
-	at := i.Decides(work.Queue.Settings)
-	if err := w.due(ctx, when{what: projector.DueQueue, subject: events.Session(ns, projector.QueueSession(queue)), about: i.At, number: i.Index}, millis(at), !at.IsZero()); err != nil {
-		return err
+	if at := i.Decides(q.work.Queue.Settings); !isNew || !at.IsZero() {
+		d := when{what: projector.DueQueue, subject: events.Session(ns, projector.QueueSession(queue)), about: i.At, number: i.Index}
+		if err := w.due(ctx, d, millis(at), !at.IsZero()); err != nil {
+			return err
+		}
 	}
 	if i.Run.Kind != kindChangeset {
 		return nil
@@ -198,8 +248,10 @@ func stands(i *projector.QueueItem) (state string, due int64) {
 }
 
 // Queue returns a queue without what is done, to be gone on with from the log: the offset is
-// the last one that is in it. None of it may have been left aside, or the error is ErrNoView.
-func (r WorkReader) Queue(ctx context.Context, namespace, id string) (*projector.Work, events.Offset, error) {
+// the last one that is in it. With most, which is not 0, it may lack items that are free and of
+// which nothing else is to be known, but not the first ones, so many of them: see
+// projector.Work.Upto. None of the queue may have been left aside, or the error is ErrNoView.
+func (r WorkReader) Queue(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error) {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all of it as of one offset
 	if err != nil {
 		return nil, 0, r.wrap(err)
@@ -224,8 +276,18 @@ func (r WorkReader) Queue(ctx context.Context, namespace, id string) (*projector
 	if err != nil {
 		return nil, 0, r.wrap(err)
 	}
-	items, err := openItems(ctx, tx, namespace, id)
-	return projector.RestoreWork(namespace, q, items, true), at, r.wrap(err)
+	o := openItems{ctx: ctx, tx: tx, namespace: namespace, queue: id}
+	if most == 0 || q.Settings.Serial {
+		err = o.all()
+	} else {
+		err = o.first(most)
+	}
+	if err != nil {
+		return nil, 0, r.wrap(err)
+	}
+	w := projector.RestoreWork(namespace, q, o.list, true)
+	w.Upto, w.Known = o.upto, at
+	return w, at, nil
 }
 
 // whole reports an error if something of a queue was left aside.
@@ -242,30 +304,80 @@ func (r WorkReader) whole(ctx context.Context, tx querier, namespace, queue stri
 
 // openItems reads the items of a queue that are not done. What they come after and that is done
 // is not in them any more.
-func openItems(ctx context.Context, tx querier, namespace, queue string) (list []*projector.QueueItem, err error) {
+type openItems struct {
+	ctx              context.Context
+	tx               querier
+	namespace, queue string
+
+	list []*projector.QueueItem
+	upto *projector.QueueItem
+}
+
+// all reads all.
+func (o *openItems) all() error {
+	done, err := o.done()
+	if err != nil {
+		return err
+	}
+	_, err = o.read(done, "SELECT data FROM items WHERE namespace=? AND queue=? AND state IN ('free', 'claimed', 'dead')")
+	return err
+}
+
+// Of items that are free there are those that time, or another item, has something to do with.
+const (
+	itemsOf   = " FROM items i WHERE i.namespace=?1 AND i.queue=?2"
+	itemWaits = "EXISTS(SELECT 1 FROM waits w WHERE w.namespace=i.namespace AND w.queue=i.queue AND w.id=i.id)"
+	waitsOf   = " FROM waits w JOIN items i ON i.namespace=w.namespace AND i.queue=w.queue"
+)
+
+// first reads the first ones of those that are free and no more than that, and all others.
+func (o *openItems) first(most int) error {
+	done, err := o.done()
+	if err != nil {
+		return err
+	}
+	for _, text := range []string{
+		"SELECT i.data" + itemsOf + " AND i.state IN ('claimed', 'dead')",
+		"SELECT i.data" + itemsOf + " AND i.state='free' AND i.due>0",
+		"SELECT DISTINCT i.data" + waitsOf + " AND i.id=w.id WHERE w.namespace=?1 AND w.queue=?2 AND i.state='free' AND i.due=0",
+		"SELECT DISTINCT i.data" + waitsOf + " AND i.id=w.after WHERE w.namespace=?1 AND w.queue=?2 AND i.state='free' AND i.due=0 AND NOT " + itemWaits,
+	} {
+		if _, err := o.read(done, text); err != nil {
+			return err
+		}
+	}
+	n, err := o.read(done, "SELECT i.data"+itemsOf+" AND i.state='free' AND i.due=0 AND NOT "+itemWaits+" ORDER BY i.rank, i.offset, i.number LIMIT ?3", most)
+	if err == nil && n == most {
+		o.upto = o.list[len(o.list)-1]
+	}
+	return err
+}
+
+// done are the items that others come after, and that are done.
+func (o *openItems) done() (map[string]bool, error) {
 	done := make(map[string]bool)
-	rows, err := tx.QueryContext(ctx, `SELECT DISTINCT w.after FROM waits w JOIN items o ON o.namespace=w.namespace AND o.queue=w.queue AND o.id=w.after
-		WHERE w.namespace=? AND w.queue=? AND o.state=?`, namespace, queue, itemDone)
-	err = each(rows, err, func() error {
+	rows, err := o.tx.QueryContext(o.ctx, "SELECT DISTINCT w.after"+waitsOf+" AND i.id=w.after WHERE w.namespace=?1 AND w.queue=?2 AND i.state='done'", o.namespace, o.queue)
+	return done, each(rows, err, func() error {
 		var id string
 		err := rows.Scan(&id)
 		done[id] = true
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	rows, err = tx.QueryContext(ctx, "SELECT data FROM items WHERE namespace=? AND queue=? AND state<>?", namespace, queue, itemDone)
-	err = each(rows, err, func() error {
-		var data []byte
+}
+
+// read adds the items that a statement finds, and returns how many it has found.
+func (o *openItems) read(done map[string]bool, text string, args ...any) (n int, err error) {
+	rows, err := o.tx.QueryContext(o.ctx, text, append([]any{o.namespace, o.queue}, args...)...)
+	return n, each(rows, err, func() error {
+		var data sql.RawBytes
 		i := new(projector.QueueItem)
 		if err := rows.Scan(&data); err != nil {
 			return err
 		}
-		list = append(list, i)
+		n++
+		o.list = append(o.list, i)
 		err := rawjson.Unmarshal(data, i)
 		i.After = slices.DeleteFunc(i.After, func(id string) bool { return done[id] })
 		return err
 	})
-	return list, err
 }

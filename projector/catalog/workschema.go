@@ -7,7 +7,7 @@ const WorkFileName = "work.db"
 // numbers are Unix milliseconds by the log, rounded up.
 var workForm = form{
 	view:    "work",
-	version: 2,
+	version: 3,
 	page:    1 << 10, // most stores have no queues
 	tables:  []string{"queues", "items", "waits", "inboxes", "messages", "questions", "agents", "flows", "owned", "gone", "due"},
 	schema: `
@@ -17,8 +17,8 @@ CREATE TABLE queues{set}(
 	PRIMARY KEY(namespace, id)) WITHOUT ROWID;
 CREATE TABLE items{set}(
 	namespace TEXT NOT NULL, queue TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, number INTEGER NOT NULL,
-	state TEXT NOT NULL, due INTEGER NOT NULL, expires INTEGER NOT NULL, data BLOB NOT NULL,
-	PRIMARY KEY(namespace, queue, id), UNIQUE(namespace, queue, offset, number), UNIQUE(namespace, queue, state, due, id)) WITHOUT ROWID;
+	state TEXT NOT NULL, due INTEGER NOT NULL, expires INTEGER NOT NULL, rank INTEGER NOT NULL, data BLOB NOT NULL,
+	PRIMARY KEY(namespace, queue, id), UNIQUE(namespace, queue, offset, number), UNIQUE(namespace, queue, state, due, rank, offset, number)) WITHOUT ROWID;
 CREATE TABLE waits{set}(
 	namespace TEXT NOT NULL, queue TEXT NOT NULL, id TEXT NOT NULL, after TEXT NOT NULL,
 	PRIMARY KEY(namespace, queue, id, after)) WITHOUT ROWID;

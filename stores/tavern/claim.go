@@ -66,7 +66,10 @@ func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p, wait := b.pick(worker)
+		p, wait, err := b.pick(ctx, worker)
+		if err != nil {
+			return nil, err
+		}
 		if wait == nil {
 			if c, err := q.claim(ctx, b, p, worker); c != nil || err != nil {
 				return c, err
@@ -95,7 +98,10 @@ func (q *Queue) TryClaim(ctx context.Context, worker string) (*Claim, error) {
 		if err := b.catchUp(ctx); err != nil {
 			return nil, err
 		}
-		p, wait := b.pick(worker)
+		p, wait, err := b.pick(ctx, worker)
+		if err != nil {
+			return nil, err
+		}
 		if wait != nil {
 			b.quit(wait)
 			return nil, b.empty()
@@ -110,7 +116,7 @@ func (q *Queue) attend(ctx context.Context, worker string) (*board, error) {
 	if worker == "" || !utf8.ValidString(worker) {
 		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q names nobody", worker)}
 	}
-	return q.enter(ctx)
+	return q.enterFirst(ctx)
 }
 
 // empty says what there is of items that cannot be handed out.

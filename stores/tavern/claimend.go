@@ -42,7 +42,7 @@ func (e *FencedError) Is(target error) bool { return target == log.ErrConflict }
 // Renew keeps the claim for as long again as it was given, from now on. If the item went on
 // to another worker, the error is *FencedError. A worker renews at half its lease.
 func (c *Claim) Renew(ctx context.Context) (until time.Time, err error) {
-	b, err := c.q.enter(ctx)
+	b, err := c.q.enterFirst(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -105,7 +105,7 @@ func claimResult(result []byte) (events.Raw, error) {
 // this is kept as late, without effect, and the error is *FencedError.
 func (c *Claim) Fail(ctx context.Context, cause string, retry bool) error {
 	cause = strings.ToValidUTF8(cause, "\ufffd")
-	b, err := c.q.enter(ctx)
+	b, err := c.q.enterFirst(ctx)
 	if err != nil {
 		return err
 	}

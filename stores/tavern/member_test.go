@@ -157,10 +157,11 @@ type troupe struct {
 	mu      sync.Mutex // guards what follows
 	all     map[string]*exec.Cmd
 	over    map[string]chan struct{}
+	kills   map[string][]time.Time // when a member was killed, by its name
 }
 
 func newTroupe(t *testing.T, store string, on func(word)) *troupe {
-	r := &troupe{t: t, store: store, on: on, said: make(chan struct{}, 1), all: make(map[string]*exec.Cmd), over: make(map[string]chan struct{})}
+	r := &troupe{t: t, store: store, on: on, said: make(chan struct{}, 1), all: make(map[string]*exec.Cmd), over: make(map[string]chan struct{}), kills: make(map[string][]time.Time)}
 	t.Cleanup(r.end)
 	return r
 }
@@ -251,6 +252,7 @@ func (r *troupe) kill(name string) {
 	r.mu.Lock()
 	c, over := r.all[name], r.over[name]
 	delete(r.all, name)
+	r.kills[name] = append(r.kills[name], time.Now())
 	r.mu.Unlock()
 	if c != nil {
 		_ = c.Process.Kill()

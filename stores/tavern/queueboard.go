@@ -25,9 +25,10 @@ import (
 type board struct {
 	st    *tally.Store
 	queue *Queue
-	users int           // guarded by boards
-	idle  *time.Timer   // likewise: closes the board if nobody uses it for a while
-	gone  chan struct{} // closed when nothing is followed any more
+	about func(events.Subject) bool // whether records of a subject say something of the queue
+	users int                       // guarded by boards
+	idle  *time.Timer               // likewise: closes the board if nobody uses it for a while
+	gone  chan struct{}             // closed when nothing is followed any more
 
 	reading sync.Mutex // of who reads up to the end of the log
 
@@ -58,6 +59,7 @@ const (
 	smallBody  = 64 << 10
 	mostChoice = 64             // of free items a worker chooses one, if others are faster
 	mostPassed = 4 * mostChoice // times that an item is passed over by that
+	mostFirst  = 8 * mostChoice // items that are free with which a board begins that only hands out
 )
 
 // boards are those of this process.
@@ -71,9 +73,23 @@ type boardKey struct {
 	sub   events.Subject
 }
 
-// enter returns the board of a queue as of some time after the call began. leave is to be
-// called when it is not used any more.
+// enter returns the board of a queue as of some time after the call began, with all that is to
+// be done. leave is to be called when it is not used any more.
 func (q *Queue) enter(ctx context.Context) (*board, error) {
+	b, err := q.enterFirst(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.load(ctx, 0); err != nil {
+		b.leave()
+		return nil, err
+	}
+	return b, nil
+}
+
+// enterFirst is enter for whoever asks for what is handed out next, or for what there is of the
+// queue itself: of items that are free all but the first ones may be missing.
+func (q *Queue) enterFirst(ctx context.Context) (*board, error) {
 	if err := q.sub.Validate(); err != nil {
 		return nil, err
 	}
@@ -96,6 +112,7 @@ func (q *Queue) enter(ctx context.Context) (*board, error) {
 func newBoard(q *Queue) *board {
 	b := &board{st: q.st, queue: q, gone: make(chan struct{}), slots: make(map[string]*slot), flight: make(map[string]events.Offset), ask: make(map[string]bool),
 		bodies: make(map[string]Item), room: mostBodies, work: projector.NewWork(q.sub.Namespace, q.id, true)}
+	b.about = b.work.Concerns
 	b.ready.less = func(x, y *slot) bool { return b.work.Queue.CompareTurn(x.item, y.item) < 0 }
 	b.timed.less = func(x, y *slot) bool {
 		return cmp.Or(cmp.Compare(x.due, y.due), x.item.ComparePlace(y.item)) < 0
@@ -185,9 +202,11 @@ func (b *board) catchUp(ctx context.Context) error {
 	b.saw(now)
 	b.mu.Unlock()
 	if after == 0 {
-		if after, err = b.begin(ctx, head); err != nil {
+		err := b.begin(ctx, mostFirst)
+		if err != nil {
 			return err
 		}
+		return b.settle(ctx)
 	}
 	if after < head {
 		r := events.Range{Namespace: b.queue.sub.Namespace, Kind: events.KindSession, After: after, Upto: head}
@@ -201,25 +220,110 @@ func (b *board) catchUp(ctx context.Context) error {
 	return b.settle(ctx)
 }
 
-// begin returns the offset from which on the log is to be read. What there was before it is
-// what the view says, if there is one: it has no more than what is to be done, and the log all
-// that ever was.
-func (b *board) begin(ctx context.Context, head events.Offset) (events.Offset, error) {
-	work, at, err := b.st.QueueView(ctx, b.queue.id)
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+// load has the board know all that is to be done, with most 0, or the first ones again of what
+// is free, if it does not.
+func (b *board) load(ctx context.Context, most int) error {
+	if !b.lacks(most) {
+		return nil
 	}
-	if err != nil || work.Queue.Last == 0 {
-		first, err := b.first(ctx, head)
-		return max(at, first), err
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	if !b.lacks(most) {
+		return nil // somebody else was faster
 	}
+	if err := b.begin(ctx, most); err != nil {
+		return err
+	}
+	return b.settle(ctx)
+}
+
+// lacks reports whether something is missing of all, or of the first ones.
+func (b *board) lacks(most int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.work, b.at = work, at
-	for _, i := range work.Items {
-		b.place(i)
+	if most == 0 {
+		return b.work.Upto != nil
 	}
-	return at, nil
+	return b.isShort()
+}
+
+// isShort reports whether what is handed out next may be missing. The caller holds mu.
+func (b *board) isShort() bool {
+	if b.work.Upto == nil {
+		return false
+	}
+	first := b.ready.first()
+	return first == nil || !b.work.IsNext(first.item)
+}
+
+// begin has the board be what the log has of the queue by now. What there was at first is what the
+// view says, if there is one: it has no more than what is to be done, and the log all that ever
+// was. The caller holds reading.
+func (b *board) begin(ctx context.Context, most int) error {
+	work, at, err := b.st.QueueView(ctx, b.queue.id, most)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	head, durable := b.st.Log.Durable(ctx)
+	if durable != nil {
+		return durable
+	}
+	if err != nil || work.Queue.Last == 0 {
+		work = projector.NewWork(b.queue.sub.Namespace, b.queue.id, true)
+		first, err := b.first(ctx, head)
+		if err != nil {
+			return err
+		}
+		at = max(at, first)
+	}
+	for {
+		if err := b.foldOnto(ctx, work, at, head); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		if at = max(at, head); at >= b.at {
+			b.replace(work, at)
+			b.mu.Unlock()
+			return nil
+		}
+		head = b.at // others have come further meanwhile
+		b.mu.Unlock()
+	}
+}
+
+// foldOnto folds what the log has of a queue behind an offset onto its state.
+func (b *board) foldOnto(ctx context.Context, work *projector.Work, after, upto events.Offset) error {
+	if after >= upto {
+		return nil
+	}
+	r := events.Range{Namespace: b.queue.sub.Namespace, Kind: events.KindSession, After: after, Upto: upto}
+	for rec, err := range b.readable(ctx, b.st.Log.Read(ctx, r)) {
+		if err != nil {
+			return err
+		}
+		if b.about(rec.Subject) {
+			work.Apply(projector.Decode(rec))
+		}
+	}
+	return nil
+}
+
+// replace has the board know a queue as it is at an offset. The caller holds mu.
+func (b *board) replace(work *projector.Work, at events.Offset) {
+	b.work, b.at = work, at
+	for id, s := range b.slots {
+		if s.item = work.Items[id]; s.item == nil {
+			delete(b.slots, id)
+			b.dropBody(id)
+		}
+	}
+	b.sort()
+	for id, landed := range b.flight {
+		if landed != 0 && landed <= at {
+			delete(b.flight, id)
+		}
+	}
+	b.wake()
 }
 
 // first returns the offset before the queue's first record: nothing is known of it before.
@@ -246,15 +350,23 @@ func (b *board) follow(life context.Context, after events.Offset) {
 	close(b.gone)
 }
 
-// fold folds records as they come. Those that cannot be read say nothing.
+// readable yields records, those of the queue with their data. What cannot be read says nothing.
+func (b *board) readable(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range records {
+			if err == nil && b.about(rec.Subject) {
+				rec, err = projector.Resolve(ctx, b.st.Log, rec, b.st.MaxValue())
+			}
+			if _, damaged := errors.AsType[*events.DamageError](err); !damaged && !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+// fold folds records as they come.
 func (b *board) fold(ctx context.Context, records iter.Seq2[events.Record, error]) error {
-	for rec, err := range records {
-		if err == nil && b.work.Concerns(rec.Subject) {
-			rec, err = projector.Resolve(ctx, b.st.Log, rec, b.st.MaxValue())
-		}
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
+	for rec, err := range b.readable(ctx, records) {
 		if err != nil {
 			return err
 		}
@@ -271,7 +383,7 @@ func (b *board) fold(ctx context.Context, records iter.Seq2[events.Record, error
 // be asked.
 func (b *board) take(rec events.Record) (ask bool) {
 	var f projector.Fact
-	concerns := b.work.Concerns(rec.Subject)
+	concerns := b.about(rec.Subject)
 	if concerns {
 		f = projector.Decode(rec)
 	}
@@ -294,6 +406,9 @@ func (b *board) take(rec events.Record) (ask bool) {
 			b.keepBody(f, i)
 		}
 		b.place(i)
+	}
+	if _, id, ok := projector.ItemOf(rec.Subject.ID); ok && b.work.Items[id] == nil && b.work.IsAwaited(id) {
+		b.ask[id] = true // one that is missing may be done now
 	}
 	if rec.Type == events.TypeSessionCreated || rec.Type == events.TypeSessionUpdated {
 		b.sort()
@@ -450,7 +565,7 @@ func (b *board) expire() {
 // mayHand reports whether there is something to hand out. The caller holds mu.
 func (b *board) mayHand() bool {
 	if b.ready.first() == nil {
-		return false
+		return b.work.Upto != nil // there may be more
 	}
 	open := b.work.Items[b.work.Queue.Open]
 	return !b.work.Queue.Settings.Serial || len(b.flight) == 0 && (open == nil || !open.IsHeld(b.nowLocked()))
@@ -476,14 +591,25 @@ type picked struct {
 
 // pick takes an item for a worker, which is to say then what became of it (missed, took).
 // If there is none, wait is closed when it is worth to look again.
-func (b *board) pick(worker string) (p picked, wait chan struct{}) {
+func (b *board) pick(ctx context.Context, worker string) (p picked, wait chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire()
+	for _, most := range []int{mostFirst, 0} { // all, if the first ones are gone already
+		if !b.isShort() {
+			break
+		}
+		b.mu.Unlock()
+		err := b.load(ctx, most)
+		b.mu.Lock()
+		if err != nil {
+			return p, nil, err
+		}
+	}
 	if !b.mayHand() {
 		wait = make(chan struct{})
 		b.waiting = append(b.waiting, wait)
-		return p, wait
+		return p, wait, nil
 	}
 	s := b.choose(worker)
 	i := s.item
@@ -496,7 +622,7 @@ func (b *board) pick(worker string) (p picked, wait chan struct{}) {
 		p.body = &it
 	}
 	b.wake()
-	return p, nil
+	return p, nil, nil
 }
 
 // choose takes an item from those that are ready: the first one, or, while workers
@@ -511,7 +637,7 @@ func (b *board) choose(worker string) *slot {
 	list := []*slot{best}
 	for len(list) < min(1+b.contest, mostChoice) {
 		s := b.ready.first()
-		if s == nil || s.item.Priority != best.item.Priority {
+		if s == nil || s.item.Priority != best.item.Priority || !b.work.IsNext(s.item) {
 			break
 		}
 		list = append(list, heap.Pop(&b.ready).(*slot))

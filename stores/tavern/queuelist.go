@@ -348,9 +348,21 @@ type found struct {
 	b     *board
 }
 
+// has looks for an item on the board.
+func (f *found) has(id string) bool {
+	f.b.mu.Lock()
+	defer f.b.mu.Unlock()
+	f.queue = f.b.work.Queue
+	i := f.b.work.Items[id]
+	if i != nil {
+		f.item = *i
+	}
+	return i != nil
+}
+
 // find returns an item as it is now. One that is not there is tally.ErrNotFound.
 func (q *Queue) find(ctx context.Context, id string) (found, error) {
-	b, err := q.enter(ctx)
+	b, err := q.enterFirst(ctx)
 	if err != nil {
 		return found{}, err
 	}
@@ -358,14 +370,14 @@ func (q *Queue) find(ctx context.Context, id string) (found, error) {
 	if err := b.catchUp(ctx); err != nil {
 		return found{}, err
 	}
-	b.mu.Lock()
-	f := found{queue: b.work.Queue, b: b}
-	i := b.work.Items[id]
-	if i != nil {
-		f.item = *i
+	f := found{b: b}
+	if f.has(id) {
+		return f, nil
 	}
-	b.mu.Unlock()
-	if i != nil {
+	if err := b.load(ctx, 0); err != nil {
+		return found{}, err
+	}
+	if f.has(id) {
 		return f, nil
 	}
 	for turn, err := range q.turns(ctx, 0) { // it is done, or was never there
@@ -399,7 +411,7 @@ func (q *Queue) Get(ctx context.Context, id string) (ItemStatus, error) {
 
 // tries reads the attempts at an item.
 func (q *Queue) tries(ctx context.Context, s *ItemStatus) (list []Try, err error) {
-	b, err := q.enter(ctx)
+	b, err := q.enterFirst(ctx)
 	if err != nil {
 		return nil, err
 	}

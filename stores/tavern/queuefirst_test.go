@@ -1,0 +1,83 @@
+package tavern_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// Who comes to a long queue begins with its first items. All go out in their turn all the same:
+// those that were not among the first, those that come after them, and those that are put in
+// meanwhile.
+func TestLongQueueInTurn(t *testing.T) {
+	testkit.Long(t)
+	const count = 800
+	ctx, random := t.Context(), rand.New(rand.NewPCG(1, 2))
+	st := need(embedded.Open(ctx, embedded.Options{Store: filepath.Join(t.TempDir(), "store"), Backend: "local"}))
+	defer st.Close()
+	q, left := tavern.QueueOf(st, "long"), queueItems(count)
+	for n := range left {
+		left[n].Priority = random.IntN(3)
+	}
+	for n := 0; n < count; n += 50 {
+		left[n].Priority, left[n].After = 2, []string{left[n+7].ID}
+	}
+	last := &left[count-1] // behind all that are first
+	last.Priority = 0
+	need(q.EnqueueMany(ctx, left...))
+	tavern.ForgetQueues()
+	again := fmt.Appendf(nil, `{"id":%q,"priority":9}`, last.ID)
+	must(t, st.Wait(ctx, "work", need(st.Log.Durable(ctx))))
+	is := func(id string) func(tavern.Item) bool { return func(i tavern.Item) bool { return i.ID == id } }
+	next := func() (first int) {
+		first = -1
+		for n, i := range left {
+			waits := slices.ContainsFunc(i.After, func(id string) bool { return slices.ContainsFunc(left, is(id)) })
+			if !waits && (first < 0 || i.Priority > left[first].Priority) {
+				first = n
+			}
+		}
+		return first
+	}
+	for n := 0; len(left) > 0; n++ {
+		switch n {
+		case 100: // a second item with the id of one that is far behind, and more urgent: it says nothing
+			e := need(events.New("test", q.Subject(), &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: []byte(`"false"`), Meta: again}}}))
+			need(st.Append(ctx, q.Subject(), log.Any, e))
+		case 200:
+			urgent := tavern.Item{ID: "urgent", Body: []byte(`"now"`), Priority: 8}
+			need(q.Enqueue(ctx, urgent))
+			left = append(left, urgent)
+		case 300: // by somebody else, who has it as the second of its id
+			tavern.ForgetQueues()
+		case 400:
+			if counts := need(q.Counts(ctx)); counts[tavern.ItemReady]+counts[tavern.ItemWaiting] != len(left) {
+				t.Errorf("there are %v, want %d", counts, len(left))
+			}
+		case 500:
+			must(t, st.Wait(ctx, "work", need(st.Log.Durable(ctx))))
+			tavern.ForgetQueues()
+		}
+		c, err := q.TryClaim(ctx, "w")
+		must(t, err)
+		first := next()
+		if c.Item.ID != left[first].ID || string(c.Item.Body) != string(left[first].Body) {
+			t.Fatalf("item %d to go out is %s, %s; want %s, %s", n, c.Item.ID, c.Item.Body, left[first].ID, left[first].Body)
+		}
+		must(t, c.Finish(ctx, nil))
+		left = slices.Delete(left, first, first+1)
+	}
+	_, err := q.TryClaim(ctx, "w")
+	if _, ok := errors.AsType[*tavern.EmptyError](err); !ok {
+		t.Errorf("there is more: %v", err)
+	}
+}
