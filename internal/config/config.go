@@ -47,6 +47,7 @@ type Config struct {
 	Watch         []Watch        // folders that are followed besides those of the agents themselves
 	Redact        Redact         // what is not stored of what is followed
 	Daemons       Daemons        // that a process runs which keeps the store open
+	Trees         []Tree         // places in which sessions and documents are files
 	Notices       []Notice
 
 	home    string // "": not known
@@ -113,6 +114,10 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 		}
 	}
 	c.outside = c.said["namespace"]
+	namespaces := make(map[string]string) // of those that files name
+	for _, f := range c.files {
+		namespaces[f.Path] = c.outside
+	}
 	path, err := findUp(dir)
 	if err != nil {
 		return c, err
@@ -122,6 +127,7 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 		if err := c.read(path); err != nil {
 			return c, err
 		}
+		namespaces[path] = c.said["namespace"]
 	}
 	environment := make(map[string]string)
 	for _, s := range settings {
@@ -140,7 +146,10 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	if err := c.original(dir, getenv); err != nil {
 		return c, err
 	}
-	return c, c.fill(getenv)
+	if err := c.fill(getenv); err != nil {
+		return c, err
+	}
+	return c, c.fillTrees(namespaces)
 }
 
 // setting is something that can be said: by which name, under which key of a file, in

@@ -18,7 +18,7 @@ import (
 var known = strings.Fields(`namespace store store.backend store.dir store.segment store.min_durability
 	nats nats.url nats.context nats.user nats.password nats.token nats.creds nats.nkey nats.ca nats.cert nats.key
 	nats.inbox_prefix nats.system_context nats.replicas watch redact redact.patterns redact.env
-	daemons daemons.run daemons.archive daemons.purge daemons.orphans`)
+	daemons daemons.run daemons.archive daemons.purge daemons.orphans tree`)
 
 // Whatever is in a tally.toml, an error says where in it something is wrong, nothing that
 // is not a setting is passed over, and what is taken means the same when it is written anew.
@@ -38,6 +38,8 @@ func FuzzFile(f *testing.F) {
 		"[[watch]]\nroot = \"~/a\"\nagent = \"claude\"\n[[watch]]\nroot = \"b\"\nnamespace = \"n\"\nredact = false", "watch = [{root = \"/x\"}, {}]", "watch = [1]", "[watch]\n",
 		"[redact]\npatterns = [\"a+\", {name = \"b\", regexp = \"c\"}]\nenv = [\"D\"]", "[redact]\npatterns = 1", "[redact]\nenv = [\"a=b\"]", "[redact]\nother = 1", "redact = []",
 		"[daemons]\nrun = [\"delivery\", \"janitor\"]\narchive = \"7d\"\npurge = \"1h\"\norphans = \"0\"", "[daemons]\nrun = [\"postman\"]", "[daemons]\nrun = 1", "[daemons]\npurge = \"-1h\"", "daemons = 1",
+		"[[tree]]\nlayout = \"tavern\"\n[[tree]]\nname = \"x\"\nlayout = \"errata\"\ndir = \"y\"\nmode = \"sync\"\nway = \"in\"\nbulk = \"never\"\nignore = [\"*.x\"]\nmax_file = \"1MiB\"",
+		"[[tree]]\nlayout = \"tallydir\"\nbulk_limit = 7\ntarget = \"redis\"\n[tree.redis]\nurl = \"redis://h\"", "tree = [{layout = 1}]", "[tree]\n", "[[tree]]\nlayout = \"x\"\ns2 = 1",
 	} {
 		f.Add([]byte(text))
 	}
@@ -113,7 +115,7 @@ func written(c config.Config) map[string]any {
 	if s.Replicas > 0 {
 		nats["replicas"] = s.Replicas
 	}
-	var watch, patterns []map[string]any
+	var watch, patterns, trees []map[string]any
 	for _, w := range c.Watch {
 		entry := map[string]any{"root": w.Root}
 		if w.Agent != "" {
@@ -130,12 +132,28 @@ func written(c config.Config) map[string]any {
 	for _, p := range c.Redact.Patterns {
 		patterns = append(patterns, map[string]any{"name": p.Name, "regexp": p.Regexp})
 	}
-	return map[string]any{"namespace": c.Namespace, "store": store, "nats": nats, "watch": watch, "redact": map[string]any{"patterns": patterns, "env": c.Redact.Env},
+	for _, t := range c.Trees {
+		entry := map[string]any{"name": t.Name, "layout": t.Layout, "dir": t.Dir, "mode": map[bool]string{true: "sync", false: "async"}[t.Sync], "way": t.Way, "max_file": fmt.Sprint(t.MaxFile)}
+		if entry["bulk_limit"] = t.BulkLimit; t.BulkLimit < 0 {
+			delete(entry, "bulk_limit")
+			entry["bulk"] = "never"
+		}
+		if t.Ignore != nil {
+			entry["ignore"] = t.Ignore
+		}
+		trees = append(trees, entry)
+	}
+	return map[string]any{"tree": trees, "namespace": c.Namespace, "store": store, "nats": nats, "watch": watch, "redact": map[string]any{"patterns": patterns, "env": c.Redact.Env},
 		"daemons": map[string]any{"run": c.Daemons.Run}}
 }
 
 // spelled is what a configuration says, wherever that stands.
 func spelled(c config.Config) string {
-	return fmt.Sprintf("%q %q %q %+v %d %v %q %q %v %v %q %q %q",
-		c.Backend, c.Store, c.Namespace, c.Server, c.Segment, c.MinDurability, c.Project, c.Base, c.Notices, c.Watch, c.Redact.Patterns, c.Redact.Env, c.Daemons.Run)
+	var trees []config.Tree
+	for _, t := range c.Trees {
+		t.Origin = config.Origin{}
+		trees = append(trees, t)
+	}
+	return fmt.Sprintf("%q %q %q %+v %d %v %q %q %v %v %q %q %q %+v",
+		c.Backend, c.Store, c.Namespace, c.Server, c.Segment, c.MinDurability, c.Project, c.Base, c.Notices, c.Watch, c.Redact.Patterns, c.Redact.Env, c.Daemons.Run, trees)
 }

@@ -45,7 +45,7 @@ func (c *Config) original(dir string, getenv func(string) string) error {
 	}
 	if backend := getenv(backendVariable); backend != "" && backend != Local {
 		c.Notices = append(c.Notices, Notice{
-			Text: fmt.Sprintf("%s=%s says where tally-evals keeps its files; the log's own backend is %s", backendVariable, backend, c.said["backend"]),
+			Text: fmt.Sprintf("%s=%s says where tally-evals keeps its files, which a [[tree]] of layout tallydir does here; the log's own backend is %s", backendVariable, backend, c.said["backend"]),
 			Path: backendVariable, Instead: variable("backend").name,
 		})
 	}

@@ -57,7 +57,7 @@ const (
 
 // isList reports whether a key belongs to a section that lists takes.
 func isList(key toml.Key) bool {
-	return key[0] == watchSection || key[0] == redactSection || key[0] == daemonsSection
+	return key[0] == watchSection || key[0] == redactSection || key[0] == daemonsSection || key[0] == treeSection
 }
 
 // lists takes over what the sections of a file say that hold lists.
@@ -66,6 +66,9 @@ func (c *Config) lists(path, text string, all map[string]any) error {
 		return err
 	}
 	if err := c.takeDaemons(path, text, all[daemonsSection]); err != nil {
+		return err
+	}
+	if err := c.takeTrees(path, text, all[treeSection]); err != nil {
 		return err
 	}
 	return c.takeRedact(path, text, all[redactSection])
@@ -114,15 +117,7 @@ func (w *Watch) take(home, dir, name string, value any) error {
 	}
 	switch name {
 	case "root":
-		below, isHome := strings.CutPrefix(text, "~/")
-		switch {
-		case isHome && home != "":
-			w.Root = filepath.Join(home, below)
-		case filepath.IsAbs(text):
-			w.Root = filepath.Clean(text)
-		default:
-			w.Root = filepath.Join(dir, text)
-		}
+		w.Root = placeIn(home, dir, text)
 	case "agent":
 		w.Agent = text
 	case "namespace":
@@ -263,6 +258,9 @@ func (c Config) listed() (list []Setting) {
 	}
 	for _, w := range c.Watch {
 		list = append(list, Setting{watchSection, w.String(), w.Origin, true})
+	}
+	for _, t := range c.Trees {
+		list = append(list, Setting{treeSection, t.String(), t.Origin, true})
 	}
 	return append(list, c.Daemons.settings()...)
 }
