@@ -361,14 +361,15 @@ func (d *Documents) write(ctx context.Context, kind, id string, w Write, expect 
 		}
 		return d.guarded(ctx, log.Part{Subject: sub, Expect: expect, Events: []events.Event{e}}, guards)
 	})
-	if err != nil {
+	if !isStored(err) {
 		return projector.Revision{}, err
 	}
 	if ack.Duplicate {
-		return d.same(ctx, e, meta, ack.Last)
+		rev, other := d.same(ctx, e, meta, ack.Last)
+		return rev, cmp.Or(other, err)
 	}
 	d.st.bases.note(sub, ack.Last, meta)
-	return revisionOf(e, meta, ack.Last), nil
+	return revisionOf(e, meta, ack.Last), err
 }
 
 func revisionOf(e events.Event, meta events.DocMeta, at events.Offset) projector.Revision {
@@ -384,10 +385,10 @@ func (d *Documents) guarded(ctx context.Context, part log.Part, guards []log.Par
 	if errors.Is(err, log.ErrGuard) { // the server of others guards what is written, and no more
 		return d.st.Append(ctx, part.Subject, part.Expect, part.Events...)
 	}
-	if err != nil {
+	if !isStored(err) {
 		return log.Ack{}, err
 	}
-	return acks[0], nil
+	return acks[0], err
 }
 
 // already returns the revision that an earlier write with the same id made, if that is why

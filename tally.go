@@ -43,6 +43,11 @@ type Config struct {
 	ViewsDir string
 	Shown    func(ctx context.Context, view string, at events.Offset) error
 
+	// Shows is asked after each append, before that returns: it waits until the files of trees
+	// in mode sync show what is at an offset in subjects. An error is a *TreeError. nil: there
+	// are none.
+	Shows func(ctx context.Context, at events.Offset, subs ...events.Subject) error
+
 	// Catalog lists sessions as the view "catalog" has them, Progress what happened in the
 	// runs of one; nil: lists are made of the log.
 	Catalog  func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error)
@@ -176,9 +181,16 @@ func (st *Store) In(namespace string) (*Store, error) {
 	if err := events.ValidateNamespace(namespace); err != nil {
 		return nil, err
 	}
-	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, stop: func() {}, runners: st.runners}
-	other.config.Namespace, other.config.OnClose = namespace, nil
+	other := st.twin()
+	other.config.Namespace = namespace
 	return other, nil
+}
+
+// twin returns the same store, which is not closed with this one.
+func (st *Store) twin() *Store {
+	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, stop: func() {}, runners: st.runners}
+	other.config.OnClose = nil
+	return other
 }
 
 // Source is the CloudEvents source of the events that this program makes.
@@ -243,6 +255,37 @@ func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error 
 	return st.config.Shown(ctx, view, at)
 }
 
+// TreeError says that files of a tree in mode sync do not show what was appended. It is
+// stored, and comes with its ack: it is not to be appended again. The tree goes on trying.
+type TreeError = projector.TreeError
+
+// isStored reports whether what was appended is there.
+func isStored(err error) bool {
+	_, shown := errors.AsType[*TreeError](err)
+	return err == nil || shown
+}
+
+// Show waits until the files of trees in mode sync show what is at an offset in subjects. Append
+// does it already; those who use the log itself ask. The error is a *TreeError.
+func (st *Store) Show(ctx context.Context, at events.Offset, subs ...events.Subject) error {
+	if st.config.Shows == nil || at == 0 {
+		return nil
+	}
+	own := slices.DeleteFunc(slices.Clone(subs), func(sub events.Subject) bool { return sub.Kind == events.KindBlob || sub.Kind == events.KindUnit })
+	if len(own) == 0 {
+		return nil // what refers to a blob is appended behind it
+	}
+	return st.config.Shows(ctx, at, own...)
+}
+
+// Unshown returns the same store, whose appends wait for no tree: for what keeps one. Only the
+// original is closed.
+func (st *Store) Unshown() *Store {
+	other := st.twin()
+	other.config.Shows = nil
+	return other
+}
+
 // Usage returns how many bytes of documents can be read now: of the store, then of owners and
 // of kinds, over all namespaces, with their limits.
 func (st *Store) Usage(ctx context.Context) ([]projector.Usage, error) {
@@ -277,7 +320,7 @@ func (st *Store) Stamp(e events.Event) events.Event {
 // hold are kept by reference, the blob durable before the event that names it. When no
 // answer comes the same events are sent again, a few times: they are there once.
 // Besides the errors of log.Append there is *events.InvalidError for data beyond
-// Config.MaxValue.
+// Config.MaxValue, and *TreeError with the ack of what is stored, and not shown.
 func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
 	ready, err := st.prepare(ctx, sub, evs)
 	if err != nil {
@@ -302,7 +345,10 @@ func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect,
 	if err != nil {
 		return ack, err
 	}
-	return st.Judge(ctx, sub, ack, ready...)
+	if ack, err = st.Judge(ctx, sub, ack, ready...); err != nil {
+		return ack, err
+	}
+	return ack, st.Show(ctx, ack.Last, sub)
 }
 
 // insist appends: again if it is not known whether the events are stored, or if they are
@@ -340,7 +386,17 @@ func (st *Store) AppendAll(ctx context.Context, parts ...log.Part) (acks []log.A
 			acks[i], err = st.Judge(ctx, p.Subject, acks[i], p.Events...)
 		}
 	}
-	return acks, err
+	if err != nil {
+		return acks, err
+	}
+	var at events.Offset
+	var subs []events.Subject
+	for i, p := range ready {
+		if len(p.Events) > 0 {
+			at, subs = max(at, acks[i].Last), append(subs, p.Subject)
+		}
+	}
+	return acks, st.Show(ctx, at, subs...)
 }
 
 // AppendSeries appends events to one subject one after the other, as
@@ -355,8 +411,10 @@ func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect lo
 	if err != nil {
 		return ack, added, err
 	}
-	ack, err = st.Judge(ctx, sub, ack, ready...)
-	return ack, added, err
+	if ack, err = st.Judge(ctx, sub, ack, ready...); err != nil {
+		return ack, added, err
+	}
+	return ack, added, st.Show(ctx, ack.Last, sub)
 }
 
 // prepare makes events ready for [log.Log.Append]: it stamps them and moves large data

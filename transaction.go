@@ -246,13 +246,13 @@ func (tx *Tx) append(ctx context.Context, also func(*touched) bool) error {
 		parts, placed = append(parts, p), append(placed, t)
 	}
 	acks, err := tx.d.st.AppendAll(ctx, append(parts, tx.rest...)...)
-	if err != nil {
+	if !isStored(err) {
 		return err
 	}
 	for i, t := range placed {
 		t.rev.Offset = acks[i].Last
 	}
-	return nil
+	return err
 }
 
 // unchanged reports a conflict if something that was read is not what it was. If all of it

@@ -242,7 +242,7 @@ func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
 	// Turns are stored before what counts on them is sent: behind an append of somebody
 	// else's that fails, both would be turned away, or only the first of them.
 	bring, rest := p.steps[:1], p.steps[1:]
-	if _, err := h.acks(ctx, bring, []*log.Pending{h.st.Log.AppendAsyncBuffered(ctx, h.session.Subject(), bring[0].expect, bring[0].event)}); err != nil {
+	if _, _, err := h.answers(ctx, bring, []*log.Pending{h.st.Log.AppendAsyncBuffered(ctx, h.session.Subject(), bring[0].expect, bring[0].event)}); err != nil {
 		switch {
 		case !l.claimed:
 			l.refused++
@@ -391,10 +391,19 @@ func (h *Handle) send(ctx context.Context, steps []step) []*log.Pending {
 	return sent
 }
 
-// acks waits for what was sent, and returns the first ack, as durable as the last one. What
-// was not answered, or not taken as it came behind what was not, is sent again. An event that
-// is there already, put in other words, is a duplicate.
-func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (first log.Ack, err error) {
+// acks waits for what was sent, and for the files that show it, and returns the first ack.
+func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (log.Ack, error) {
+	first, last, err := h.answers(ctx, steps, sent)
+	if err != nil {
+		return first, err
+	}
+	return first, h.st.Show(ctx, last, h.session.Subject())
+}
+
+// answers waits for what was sent, and returns the first ack, as durable as the last one, and
+// the highest offset. What was not answered, or not taken as it came behind what was not, is
+// sent again. An event that is there already, put in other words, is a duplicate.
+func (h *Handle) answers(ctx context.Context, steps []step, sent []*log.Pending) (first log.Ack, upto events.Offset, err error) {
 	newest, last, at := log.Ack{}, log.Ack{}, 0
 	for i, p := range sent {
 		ack, err := p.Wait(ctx)
@@ -405,7 +414,7 @@ func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (f
 			ack, err = log.Ack{Duplicate: true}, nil
 		}
 		if err != nil {
-			return ack, err
+			return ack, 0, err
 		}
 		if i == 0 {
 			first = ack
@@ -421,7 +430,7 @@ func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (f
 		last, err = h.st.Append(ctx, h.session.Subject(), log.Any, steps[at].event)
 	}
 	first.Durability = last.Durability
-	return first, err
+	return first, newest.Last, err
 }
 
 // calmTo notes that no thread was moved up to an offset, so that the next append need not be

@@ -1,0 +1,267 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/tree"
+)
+
+// treeDesk is where other processes of this user ask about the trees that this one keeps: on
+// this machine only, by a token that stands in the files of the trees.
+//
+// It is not a part of the log's service: who keeps a tree need not own the store, and those who
+// may use a store from elsewhere have no part in the files of this machine.
+type treeDesk struct {
+	ts         *trees
+	url, token string // "": nobody can ask yet
+	server     *http.Server
+}
+
+func newTreeDesk(ts *trees) *treeDesk { return &treeDesk{ts: ts} }
+
+// open has the desk answer, unless it does.
+func (d *treeDesk) open() error {
+	if d.server != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	d.url, d.token = "http://"+l.Addr().String()+"/", rand.Text()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /{tree}/{verb}", d.answer)
+	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go d.server.Serve(l) // until close
+	return nil
+}
+
+func (d *treeDesk) close() {
+	if d.server != nil {
+		_ = d.server.Close() // who waits looks who keeps the tree now
+	}
+}
+
+// TreeAsk is a question to whoever keeps a tree.
+type TreeAsk struct {
+	At       events.Offset    `json:"at,omitempty"`
+	Subjects []events.Subject `json:"subjects,omitempty"`
+	ID       string           `json:"id,omitempty"` // of a conflict
+}
+
+// TreeAnswer is the answer.
+type TreeAnswer struct {
+	Status    TreeStatus        `json:"status"`
+	Conflicts []tree.Conflict   `json:"conflicts,omitempty"`
+	Problems  []formats.Problem `json:"problems,omitempty"`
+
+	Error *treeRefusal `json:"error,omitempty"`
+}
+
+// treeRefusal is an error on its way to another process.
+type treeRefusal struct {
+	Text     string `json:"text"`
+	Tree     string `json:"tree,omitempty"` // of a tally.TreeError
+	Path     string `json:"path,omitempty"`
+	NotFound bool   `json:"notFound,omitempty"`
+	Conflict bool   `json:"conflict,omitempty"`
+}
+
+func (r *treeRefusal) Error() string { return r.Text }
+
+// Unwrap returns what callers branch on.
+func (r *treeRefusal) Unwrap() error {
+	switch {
+	case r.NotFound:
+		return tally.ErrNotFound
+	case r.Conflict:
+		return log.ErrConflict
+	}
+	return nil
+}
+
+func refusalOf(err error) *treeRefusal {
+	if err == nil {
+		return nil
+	}
+	r := &treeRefusal{Text: err.Error(), NotFound: errors.Is(err, tally.ErrNotFound), Conflict: errors.Is(err, log.ErrConflict)}
+	if e, ok := errors.AsType[*tally.TreeError](err); ok {
+		r.Tree, r.Path, r.Text = e.Tree, e.Path, e.Err.Error()
+	}
+	return r
+}
+
+const mostAsk = 16 << 20 // bytes of a question: it names the subjects of an append
+
+func (d *treeDesk) answer(w http.ResponseWriter, r *http.Request) {
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+d.token)) != 1 {
+		http.Error(w, "no", http.StatusForbidden)
+		return
+	}
+	k := d.ts.named(r.PathValue("tree"))
+	var ask TreeAsk
+	if k == nil {
+		http.Error(w, "it is not kept here", http.StatusGone)
+		return
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostAsk)).Decode(&ask); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	said, err := k.answer(r.Context(), r.PathValue("verb"), ask)
+	said.Error = refusalOf(err)
+	_ = json.NewEncoder(w).Encode(said) // whoever asked may be gone
+}
+
+// named returns a tree that is kept here by the name of its files.
+func (ts *trees) named(file string) *treeKept {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, k := range ts.kept {
+		if k.FileName() == file {
+			return k
+		}
+	}
+	return nil
+}
+
+// What can be asked.
+const (
+	TreeShown     = "shown" // waits until it shows an offset
+	TreeState     = "status"
+	TreeConflicts = "conflicts"
+	TreeAccept    = "accept"
+	TreeRestore   = "restore"
+	TreeVerify    = "verify"
+	TreeRebuild   = "rebuild"
+	TreePull      = "pull"
+	TreeResolve   = "resolve"
+)
+
+func (k *treeKept) answer(ctx context.Context, verb string, ask TreeAsk) (said TreeAnswer, err error) {
+	switch verb {
+	case TreeShown:
+		return said, k.shows(ctx, ask.At, ask.Subjects)
+	case TreeState:
+	case TreeConflicts:
+		said.Conflicts, err = k.tree.Conflicts(ctx)
+	case TreeVerify:
+		said.Problems, err = k.tree.Verify(ctx)
+	case TreeAccept:
+		err = k.tree.Accept(ctx)
+	case TreeRestore:
+		err = k.tree.Restore(ctx)
+	case TreePull:
+		err = k.tree.Pull(ctx)
+	case TreeResolve:
+		err = k.tree.Resolve(ctx, ask.ID)
+	case TreeRebuild:
+		err = k.again(ctx, true)
+	default:
+		err = fmt.Errorf("%q cannot be asked", verb)
+	}
+	if err == nil && verb != TreeState && verb != TreeConflicts && verb != TreeVerify {
+		err = k.caughtUp(ctx)
+	}
+	said.Status = k.status()
+	return said, err
+}
+
+// caughtUp returns when the tree shows what is durable now.
+func (k *treeKept) caughtUp(ctx context.Context) error {
+	if err := k.again(ctx, false); err != nil {
+		return err
+	}
+	head, err := k.runner.Log.Head(ctx)
+	if err != nil {
+		return err
+	}
+	return k.runner.Wait(ctx, head)
+}
+
+// treeGoneError says that a process does not keep a tree any more that it kept.
+type treeGoneError struct {
+	Tree string
+	Err  error
+}
+
+func (e *treeGoneError) Error() string { return "nobody keeps the tree " + e.Tree + " now" }
+
+// Unwrap returns log.ErrUnavailable.
+func (e *treeGoneError) Unwrap() error { return log.ErrUnavailable }
+
+// treeClient asks the desks of others. Nothing of the environment leads it elsewhere.
+var treeClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second}}
+
+// ask asks who keeps the tree, as the file says.
+func (f treeFile) ask(ctx context.Context, verb string, ask TreeAsk) (said TreeAnswer, err error) {
+	if f.PID == 0 {
+		return said, &treeGoneError{Tree: f.Tree.Name}
+	}
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return said, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL+f.name+"/"+verb, bytes.NewReader(body))
+	if err != nil {
+		return said, err
+	}
+	req.Header.Set("Authorization", "Bearer "+f.Token)
+	answer, err := treeClient.Do(req)
+	if ctx.Err() != nil {
+		return said, ctx.Err()
+	}
+	if err != nil {
+		return said, &treeGoneError{f.Tree.Name, err}
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return said, &treeGoneError{f.Tree.Name, errors.New(answer.Status)}
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
+		return said, &treeGoneError{f.Tree.Name, err}
+	}
+	if said.Error != nil {
+		return said, said.Error
+	}
+	return said, nil
+}
+
+// shows waits until the tree shows what is at an offset in subjects.
+func (f treeFile) shows(ctx context.Context, at events.Offset, subs []events.Subject) error {
+	_, err := f.ask(ctx, TreeShown, TreeAsk{At: at, Subjects: subs})
+	if r, ok := errors.AsType[*treeRefusal](err); ok && r.Tree != "" {
+		return &tally.TreeError{Tree: r.Tree, Path: r.Path, Err: errors.New(r.Text)}
+	}
+	return err
+}
+
+// AskTree asks whoever keeps a tree of the store in a directory. If nobody does, the error
+// matches log.ErrUnavailable, and the status is how the tree was left.
+func AskTree(ctx context.Context, dir string, t config.Tree, verb string, ask TreeAsk) (TreeAnswer, error) {
+	f, err := treeFileIn(filepath.Join(dir, treesDir), t.FileName())
+	if err != nil {
+		return TreeAnswer{Status: statusOfTree(t)}, &treeGoneError{t.Name, err}
+	}
+	said, err := f.ask(ctx, verb, ask)
+	if _, gone := errors.AsType[*treeGoneError](err); gone {
+		said.Status = f.Tree
+		said.Status.PID = 0
+	}
+	return said, err
+}

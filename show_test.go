@@ -1,0 +1,118 @@
+package tally_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+)
+
+// Each way to append asks for the files of what it has stored, and hands the answer out with
+// the ack: what is stored is not taken for refused, nor appended twice.
+func TestShow(t *testing.T) {
+	ctx := t.Context()
+	full := errors.New("no room for the file")
+	var asked []string
+	var at events.Offset
+	var answer error
+	shows := func(_ context.Context, upto events.Offset, subs ...events.Subject) error {
+		for _, sub := range subs {
+			asked = append(asked, sub.Kind+"/"+sub.ID)
+		}
+		at = upto
+		return answer
+	}
+	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := tally.Open(ctx, l, tally.Config{Shows: shows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	big := make([]byte, events.MaxData+1)
+	turn := func(id string) events.Event {
+		e, err := events.New("urn:test", events.Session("default", id[:1]), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: []byte(`{"role":"user"}`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	docs := st.Documents()
+	for _, c := range []struct {
+		name string
+		want []string
+		do   func() (events.Offset, error)
+	}{
+		{"Append", []string{"session/a"}, func() (events.Offset, error) {
+			ack, err := st.Append(ctx, events.Session("default", "a"), log.Any, turn("a"))
+			return ack.Last, err
+		}},
+		{"AppendSeries", []string{"session/b"}, func() (events.Offset, error) {
+			ack, added, err := st.AppendSeries(ctx, events.Session("default", "b"), log.Any, turn("b"), turn("b2"))
+			if added != 2 {
+				t.Errorf("%d were added", added)
+			}
+			return ack.Last, err
+		}},
+		{"AppendAll", []string{"session/c", "session/d"}, func() (events.Offset, error) {
+			acks, err := st.AppendAll(ctx, log.Part{Subject: events.Session("default", "c"), Events: []events.Event{turn("c")}},
+				log.Part{Subject: events.Session("default", "d"), Events: []events.Event{turn("d")}})
+			if len(acks) != 2 {
+				t.Fatal(acks, err)
+			}
+			return acks[1].Last, err
+		}},
+		{"Session.Append", []string{"session/e"}, func() (events.Offset, error) {
+			ack, err := st.Session("e").AppendTurns(ctx, "main", []byte(`{"role":"user"}`))
+			return ack.Last, err
+		}},
+		{"Documents.Create, by reference", []string{"doc/f"}, func() (events.Offset, error) {
+			rev, err := docs.Create(ctx, "doc", "f", tally.Write{Data: big})
+			return rev.Offset, err
+		}},
+		{"Documents.Tx", []string{"doc/g", "doc/h"}, func() (events.Offset, error) {
+			err := docs.Tx(ctx, func(tx *tally.Tx) error {
+				return errors.Join(tx.Save(ctx, "doc", "g", tally.Write{}), tx.Save(ctx, "doc", "h", tally.Write{}))
+			})
+			last, lerr := st.Log.Last(ctx, events.Document("default", "doc", "h"))
+			if lerr != nil {
+				t.Fatal(lerr)
+			}
+			return last.Offset, err
+		}},
+	} {
+		for _, answer = range []error{nil, &tally.TreeError{Tree: "files", Path: "x", Err: full}} {
+			if answer != nil && c.name != "Append" && c.name != "AppendSeries" && c.name != "AppendAll" {
+				continue
+			}
+			asked, at = nil, 0
+			got, err := c.do()
+			if !errors.Is(err, answer) || err != nil && answer == nil || got == 0 || got != at || !slices.Equal(asked, c.want) {
+				t.Errorf("%s, told %v: @%d, %v; asked for %v as of %v, want %v", c.name, answer, got, err, asked, at, c.want)
+			}
+		}
+	}
+
+	answer = &tally.TreeError{Tree: "files", Path: "x", Err: full}
+	rev, err := docs.Save(ctx, "doc", "i", tally.Write{Data: []byte("one")})
+	if !errors.Is(err, full) || rev.Offset == 0 {
+		t.Errorf("a document that is stored and not shown: %+v, %v", rev, err)
+	}
+	if rev, err = docs.Update(ctx, "doc", "i", rev.Offset, tally.Write{Data: []byte("two")}); !errors.Is(err, full) || rev.Offset == 0 {
+		t.Errorf("its next revision: %+v, %v", rev, err)
+	}
+	if h, err := docs.Read(ctx, "doc", "i"); err != nil || string(h.Data) != "two" {
+		t.Errorf("%v, %v", h, err)
+	}
+	asked = nil
+	if _, err := st.Unshown().Documents().Save(ctx, "doc", "j", tally.Write{}); err != nil || asked != nil {
+		t.Errorf("what keeps a tree waits for it: %v, %v", asked, err)
+	}
+}
