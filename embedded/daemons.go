@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tallylog/tally"
@@ -173,11 +174,14 @@ func DaemonsOf(dir string) (list []DaemonStatus, err error) {
 }
 
 // beside returns what runs beside a store that this process owns.
-func (o Options) beside(dir string) func(context.Context, *tally.Store) {
-	if o.Daemons == nil || o.Still {
-		return nil
-	}
+func (o Options) beside(dir string, ts *trees) func(context.Context, *tally.Store) {
 	return func(ctx context.Context, st *tally.Store) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		all.Go(func() { ts.run(ctx, st) })
+		if o.Daemons == nil || o.Still {
+			return
+		}
 		lg := o.Logger
 		if lg == nil {
 			lg = slog.New(slog.DiscardHandler)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/render"
@@ -76,6 +77,11 @@ type Options struct {
 	// Tend. nil: nobody does.
 	Daemons func(st *tally.Store) ([]tend.Daemon, error)
 
+	// Trees returns a layout by its name, such as taverndir.Layout{} for tavern. With it this
+	// process keeps the trees that the configuration names, from open to close, unless
+	// another one does. nil: it keeps none. Those in mode sync are waited for either way.
+	Trees func(layout string) (formats.Live, bool)
+
 	// Progress is called about once a second while a start takes long.
 	Progress func(elapsed time.Duration)
 }
@@ -135,6 +141,10 @@ func (o Options) store(c config.Config) tally.Config {
 
 // openMemory opens a store that ends with the process.
 func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	ts, err := o.treesOf(c, "")
+	if err != nil {
+		return nil, err
+	}
 	meter := quota.New("", 0)
 	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability, Admit: meter.Admit})
 	if err != nil {
@@ -142,7 +152,7 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	}
 	meter.Watch(l)
 	st := o.store(c)
-	st.Snapshots, st.Keep, st.Beside = &snapshot.Mem{}, true, o.beside("")
+	st.Snapshots, st.Keep, st.Beside = &snapshot.Mem{}, true, o.beside("", ts)
 	dir, err := os.MkdirTemp("", "tally-views-")
 	if err != nil {
 		return nil, fmt.Errorf("embedded: open: %w", errors.Join(err, l.Close()))
@@ -150,6 +160,7 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	closeViews := o.views(&st, dir)
 	st.OnClose = func() error { return errors.Join(closeViews(), os.RemoveAll(dir)) }
 	uses(&st, l, meter.Limits, meter)
+	ts.on(&st)
 	st.SetLimit = meter.SetLimit
 	return tally.Open(ctx, l, st)
 }
@@ -237,6 +248,10 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 }
 
 func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	ts, err := o.treesOf(c, c.Store)
+	if err != nil {
+		return nil, err
+	}
 	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress})
 	if err != nil {
 		return nil, err
@@ -244,10 +259,11 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	st := o.store(c)
 	st.Room = cacheRoom(c.Store, Reserve)
 	st.Snapshots, st.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Room}, !o.Still
-	st.Cursor, st.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store)
+	st.Cursor, st.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store, ts)
 	closeViews := o.views(&st, c.Store)
 	st.OnClose = func() error { return errors.Join(closeViews(), srv.Close()) }
 	uses(&st, srv.Log(), srv.meter.Limits, srv.meter)
+	ts.on(&st)
 	st.SetLimit = srv.meter.SetLimit
 	s, err := tally.Open(ctx, srv.Log(), st)
 	if err != nil {
@@ -259,6 +275,10 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 // attach opens a store that another process owns. That one keeps the snapshots and
 // the views.
 func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	ts, err := o.treesOf(c, c.Store)
+	if err != nil {
+		return nil, err
+	}
 	a, err := Attach(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, MinDurability: c.MinDurability})
 	if err != nil {
 		return nil, err
@@ -271,7 +291,9 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		defer cancel()
 		return catalog.Wait(ctx, c.Store, view, at)
 	}
+	st.Beside = ts.run
 	uses(&st, a.Log(), func() (quota.Limits, error) { return quota.Load(c.Store) }, nil)
+	ts.on(&st)
 	st.SetLimit = func(_ context.Context, scope string, bytes int64) error { return quota.Set(c.Store, scope, bytes) }
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {

@@ -162,10 +162,8 @@ func (k *treeKept) answer(ctx context.Context, verb string, ask TreeAsk) (said T
 		said.Conflicts, err = k.tree.Conflicts(ctx)
 	case TreeVerify:
 		said.Problems, err = k.tree.Verify(ctx)
-	case TreeAccept:
-		err = k.tree.Accept(ctx)
-	case TreeRestore:
-		err = k.tree.Restore(ctx)
+	case TreeAccept, TreeRestore:
+		err = k.decide(ctx, verb == TreeAccept)
 	case TreePull:
 		err = k.tree.Pull(ctx)
 	case TreeResolve:
@@ -175,11 +173,25 @@ func (k *treeKept) answer(ctx context.Context, verb string, ask TreeAsk) (said T
 	default:
 		err = fmt.Errorf("%q cannot be asked", verb)
 	}
-	if err == nil && verb != TreeState && verb != TreeConflicts && verb != TreeVerify {
+	if err == nil && verb != TreeState && verb != TreeConflicts && verb != TreeVerify && verb != TreeShown {
 		err = k.caughtUp(ctx)
 	}
-	said.Status = k.status()
+	said.Status = k.status(ctx)
 	return said, err
+}
+
+// decide answers what the tree asks, which it may not have found out yet.
+func (k *treeKept) decide(ctx context.Context, accept bool) error {
+	if k.tree.Room() == nil {
+		err := k.tree.Pull(ctx)
+		if _, asks := errors.AsType[*tree.BulkError](err); err != nil && !asks {
+			return err
+		}
+	}
+	if accept {
+		return k.tree.Accept(ctx)
+	}
+	return k.tree.Restore(ctx)
 }
 
 // caughtUp returns when the tree shows what is durable now.

@@ -155,7 +155,7 @@ func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeD
 	k, err := ts.open(ctx, st, t)
 	if err == nil && ts.dir != "" {
 		if err = desk.open(); err == nil {
-			err = k.say(desk)
+			err = k.say(ctx, desk)
 		}
 		if err != nil {
 			err = errors.Join(err, k.close())
@@ -173,7 +173,7 @@ func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeD
 		delete(ts.kept, t.Name)
 		ts.mu.Unlock()
 		if ts.dir != "" {
-			_ = k.say(nil) // who asks there hears nothing, and looks who keeps it now
+			_ = k.say(context.WithoutCancel(ctx), nil) // who asks there hears nothing, and looks who keeps it now
 		}
 		if err := k.close(); err != nil {
 			ts.logger.Warn("a tree was not left in order, and is looked through the next time", "tree", t.Name, "err", err)
@@ -523,9 +523,14 @@ func statusOfTree(t config.Tree) TreeStatus {
 }
 
 // status says how the tree is now.
-func (k *treeKept) status() TreeStatus {
+func (k *treeKept) status(ctx context.Context) TreeStatus {
 	s, now := statusOfTree(k.Tree), k.tree.Status()
-	s.PID, s.Shown, s.Units, s.Files, s.Conflicts, s.Skipped, s.Watching = os.Getpid(), now.Shown, now.Units, now.Files, now.Conflicts, now.Skipped, now.Watching
+	s.PID, s.Shown, s.Units, s.Files, s.Skipped, s.Watching = os.Getpid(), now.Shown, now.Units, now.Files, now.Skipped, now.Watching
+	if list, err := k.tree.Conflicts(ctx); err == nil {
+		s.Conflicts = len(list)
+	} else {
+		s.Error = err.Error()
+	}
 	for _, e := range now.Stuck {
 		s.Stuck = append(s.Stuck, formats.Problem{File: e.Path, Reason: e.Err.Error()})
 	}
@@ -555,8 +560,8 @@ type treeFile struct {
 }
 
 // say writes the file of the tree: that it is kept, and its desk, or no more.
-func (k *treeKept) say(desk *treeDesk) error {
-	f := treeFile{Version: treeVersion, Tree: k.status()}
+func (k *treeKept) say(ctx context.Context, desk *treeDesk) error {
+	f := treeFile{Version: treeVersion, Tree: k.status(ctx)}
 	if desk != nil {
 		f.PID, f.URL, f.Token = os.Getpid(), desk.url, desk.token
 	} else {
