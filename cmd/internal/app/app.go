@@ -37,6 +37,7 @@ type App struct {
 	Format   cli.Format
 	Progress cli.ProgressMode
 	Color    cli.ColorMode
+	NoTrees  bool // opens the store without keeping its trees
 	root     func(*App) *cobra.Command
 	call     config.Overrides
 	logLevel string
@@ -150,6 +151,8 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	o.Kinds = kinds()
 	if o.Existing {
 		a.remarkNone()
+	} else if !a.NoTrees {
+		o.Trees = LiveLayout
 	}
 	st, err := embedded.Open(ctx, o)
 	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok && !errors.Is(err, log.ErrNewer) {

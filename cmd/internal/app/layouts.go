@@ -69,6 +69,13 @@ func LayoutNamed(name string) (Layout, bool) {
 	return Layouts[i], true
 }
 
+// LiveLayout returns the layout of a name, if its files can follow what happens.
+func LiveLayout(name string) (formats.Live, bool) {
+	l, _ := LayoutNamed(name)
+	live, ok := l.Layout.(formats.Live)
+	return live, ok
+}
+
 // LayoutNames lists the layouts of which something is so; all for nil.
 func LayoutNames(is func(Layout) bool) []string {
 	var names []string

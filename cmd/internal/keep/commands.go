@@ -9,5 +9,5 @@ import (
 
 // Commands returns the verbs, anew for each run.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{newExport(a), newBackup(a), newRestore(a), newVerify(a), newRebuild(a), newProject(a), newInit(a), newStatus(a), newQuota(a), newSecrets(a), newConfig(a), newDoctor(a), newVersion(a), newCompletion(a), newBash(a)}
+	return []*cobra.Command{newExport(a), newBackup(a), newRestore(a), newVerify(a), newRebuild(a), newProject(a), newInit(a), newStatus(a), newQuota(a), newTree(a), newSecrets(a), newConfig(a), newDoctor(a), newVersion(a), newCompletion(a), newBash(a)}
 }

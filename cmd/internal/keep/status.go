@@ -44,6 +44,7 @@ type status struct {
 	Durability string             `json:"durability"`
 	Quota      []usage            `json:"quota"` // what is live of the store, and of what has a limit
 	Views      []viewStatus       `json:"views"`
+	Trees      []app.TreeStatus   `json:"trees"`   // that the configuration names
 	Daemons    []app.DaemonStatus `json:"daemons"` // that processes of this machine run on the store
 }
 
@@ -74,9 +75,9 @@ func newStatus(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show where the store is, how far it goes, its views and its size", Args: cobra.NoArgs,
 		Long: `Show where the store is, how far its log goes and is durable, how far each view is
-behind, what is quarantined, what each daemon does, and how much room it takes. Nothing is changed; a view
+behind, what is quarantined, how each tree is, what each daemon does, and how much room it takes. Nothing is changed; a view
 that is behind catches up with the next command that opens the store. If records are
-lost, the exit code is 5.`,
+lost, the exit code is 5; if a tree asks about a mass change, it is 6.`,
 		Example: app.Examples("tally status", "tally status -o json", "tally status --namespace other"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
@@ -96,6 +97,9 @@ lost, the exit code is 5.`,
 				}
 				if err == nil && s.Lost > 0 {
 					err = cli.Silent(cli.Integrity)
+				}
+				if err == nil && app.Asks(s.Trees) {
+					err = cli.Silent(cli.Conflict)
 				}
 				return err
 			})
@@ -147,6 +151,9 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 		}
 	}
 	if s.Daemons, err = app.DaemonsAt(c); err != nil {
+		return s, err
+	}
+	if s.Trees, err = treesOf(ctx, c, st); err != nil {
 		return s, err
 	}
 	s.Views, err = viewsOf(ctx, st, s.Durable)
@@ -248,6 +255,9 @@ func (s status) text(width int) string {
 		for _, q := range v.Quarantined {
 			line("", "quarantined: %s at %v: %s", q.Subject, q.Offset, q.Reason)
 		}
+	}
+	for _, t := range s.Trees {
+		line(t.Name, "tree: %s", t)
 	}
 	for _, d := range s.Daemons {
 		line(d.Daemon, "%s", d)

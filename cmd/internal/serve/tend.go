@@ -2,9 +2,12 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +28,8 @@ type tending struct {
 func newTend(a *app.App) *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
-		Use: "tend [delivery|dispatch|janitor]...", Short: "Decide on what is due, until stopped",
-		Args: cobra.OnlyValidArgs, ValidArgs: tavern.DaemonNames(),
+		Use: "tend [delivery|dispatch|janitor|tree]...", Short: "Decide on what is due, until stopped",
+		Args: cobra.OnlyValidArgs, ValidArgs: append(tavern.DaemonNames(), trees),
 		Long: `Decide on what is due, until SIGINT or SIGTERM: beside a server that others run, or a
 store whose owner runs no daemons. tally serve runs them by itself. To run them twice
 costs reading and nothing else: nothing is decided twice.
@@ -37,13 +40,16 @@ attempts are used up, recovers flows whose worker was lost, and notices agents w
 lease is over. janitor archives and purges agents that were stopped, deletes documents
 that are expired, and takes away what belonged to somebody who is gone.
 
+tree keeps the trees of tally.toml, sessions and documents that are files: see tally
+tree. Beside a server that others run they are in mode async.
+
 Without arguments it runs those that [daemons] run of tally.toml names: all, if it says
 nothing. How long what the dead have left is kept, archive, purge and orphans say in
 [daemons] of your own config.toml; what has no time there stays. Time is the log's: a
 clock that is wrong decides nothing.
 
 With --once it decides on what is due now, and ends.`,
-		Example: app.Examples("tally tend --once", "tally tend janitor --once -o json", "tally tend --server nats://127.0.0.1:4222 delivery dispatch"),
+		Example: app.Examples("tally tend --once", "tally tend janitor --once -o json", "tally tend --server nats://127.0.0.1:4222 delivery dispatch", "tally tend tree"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c, err := a.Config()
 			if err != nil {
@@ -54,6 +60,15 @@ With --once it decides on what is due now, and ends.`,
 			}
 			if len(names) == 0 {
 				return cli.Usagef("no daemon is to run here, as [daemons] run says: name those that shall")
+			}
+			if slices.Contains(names, trees) {
+				if once {
+					return cli.Usagef("a tree is kept until it is stopped: tally tree pull looks at its files once")
+				}
+				if len(c.Trees) == 0 {
+					_, err := app.TreeNamed(c, "")
+					return err
+				}
 			}
 			if once {
 				return tendOnce(cmd.Context(), a, c, names)
@@ -117,16 +132,50 @@ func tendOn(ctx context.Context, a *app.App, c config.Config, names []string) er
 	if c.Backend == config.Local {
 		dir = c.Store
 	}
+	ofDaemons := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == trees })
+	a.NoTrees = len(ofDaemons) < len(names) // they are kept here by name, and who keeps them already is an error
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		daemons, err := app.DaemonsOf(c.Daemons, names)(st)
+		daemons, err := app.DaemonsOf(c.Daemons, ofDaemons)(st)
 		if err == nil {
 			err = beginTending(a, c, names)
 		}
 		if err != nil {
 			return err
 		}
-		return embedded.Tend(ctx, st, dir, daemons, lg)
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		var keeping sync.WaitGroup
+		var other error
+		if a.NoTrees {
+			keeping.Go(func() {
+				defer stop()
+				other = tendTrees(ctx, c, st, lg)
+			})
+		}
+		if len(daemons) > 0 {
+			err = embedded.Tend(ctx, st, dir, daemons, lg)
+			stop()
+		}
+		keeping.Wait()
+		return errors.Join(err, other)
 	})
+}
+
+// trees is what keeps the trees is called by, among the daemons.
+const trees = "tree"
+
+// tendTrees keeps the trees of a store until ctx is done.
+func tendTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.Logger) error {
+	dir, err := app.TreesDir(c)
+	if err != nil {
+		return err
+	}
+	for _, t := range c.Trees {
+		if c.Backend == config.NATS && t.Sync {
+			return t.Wrong("mode", "beside a server that others run, files follow a little later: want mode = \"async\"")
+		}
+	}
+	return embedded.KeepTrees(ctx, st, dir, c.Trees, app.LiveLayout, lg)
 }
 
 // beginTending says which daemons run, and who runs one of them already.
