@@ -40,6 +40,12 @@ func Export(ctx context.Context, src Source, layout Renderer, st Storage, o Expo
 	if src.Namespace() == events.PersonalNamespace {
 		return Report{}, &events.PersonalError{Where: "an export"}
 	}
+	if p, ok := layout.(Planner); ok {
+		var err error
+		if layout, err = p.Planned(ctx, src); err != nil {
+			return Report{}, err
+		}
+	}
 	x := &exporting{src: src, layout: layout, st: st, o: o}
 	if o.Session != "" {
 		x.progress.Of = 1

@@ -99,6 +99,12 @@ type Picker interface {
 	Picks(ctx context.Context, s *projector.Session) (bool, error)
 }
 
+// Planner is a Renderer whose names of files depend on what else is there.
+type Planner interface {
+	// Planned returns it with the names that the files of a store have now.
+	Planned(ctx context.Context, src Source) (Renderer, error)
+}
+
 // Rooted is a Renderer that has one root in a namespace, whatever was imported from where,
 // and in it files that are no session's.
 type Rooted interface {

@@ -12,7 +12,7 @@ import (
 // records: then each has the same name wherever it is shown. It is not safe for concurrent use.
 type Names struct {
 	files map[string]bool   // of files, and of folders that are a unit's
-	dirs  map[string]string // of folders above them -> as it is spelled
+	dirs  map[string]string // of folders above them -> as it is spelled; "": in several ways
 }
 
 // Take has a path be that of a file.
@@ -34,8 +34,10 @@ func (n *Names) take(name string) {
 	}
 	n.files[FoldedName(name)] = true
 	for d := path.Dir(name); d != "."; d = path.Dir(d) {
-		if _, ok := n.dirs[FoldedName(d)]; !ok {
+		if have, ok := n.dirs[FoldedName(d)]; !ok {
 			n.dirs[FoldedName(d)] = d
+		} else if have != d {
+			n.dirs[FoldedName(d)] = "" // whatever comes, it is not as all of them are
 		}
 	}
 }

@@ -39,6 +39,9 @@ type Stored struct {
 	Exists bool
 	Meta   events.DocMeta
 	Sum    string // of the file that it holds
+
+	Revision    events.Offset // the newest
+	ContentType string
 }
 
 // Load reads a document. What it holds is hashed where it does not say.
@@ -50,7 +53,7 @@ func Load(ctx context.Context, src formats.Source, doc events.Subject) (Stored, 
 	if err != nil {
 		return Stored{Doc: doc}, err
 	}
-	st := Stored{Doc: doc, Last: d.Head, Exists: true, Meta: d.Last().Meta}
+	st := Stored{Doc: doc, Last: d.Head, Exists: true, Meta: d.Last().Meta, Revision: d.Last().Offset, ContentType: d.Last().ContentType}
 	if st.Sum = st.Meta.Attributes[attrSHA256]; st.Sum == "" {
 		h := sha256.New()
 		if err := WriteContent(ctx, src, d, h); err != nil {

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
@@ -30,12 +32,32 @@ func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origi
 	})
 }
 
-// FileEvent is the event by which a document holds a file, and says where it comes from.
+// FileEvent is the event by which a document holds a file, and says where it comes from. What
+// else was said of the document is said again.
 func (in *Intake) FileEvent(ctx context.Context, have Stored, at *events.Origin, f *File, links ...events.Link) (events.Event, error) {
 	data, contentType, err := in.wholeFile(ctx, f)
 	e := events.Event{Source: in.Source, Type: events.TypeDocumentWritten, Subject: have.Doc, ContentType: contentType, Data: data}
 	e.ID = events.DerivedID(in.Format, have.Doc.String(), have.Last.String(), "file", f.Sum)
-	return e.WithExtension(events.ExtDoc, f.meta(at, links).String()), err
+	meta := f.meta(at, links)
+	if have.Exists && have.Doc.Kind != events.KindFile {
+		said := have.Meta
+		said.Base, said.Attributes = have.Revision, maps.Clone(said.Attributes)
+		delete(said.Attributes, attrMode)
+		if said.Attributes == nil {
+			said.Attributes = make(map[string]string)
+		}
+		maps.Copy(said.Attributes, meta.Attributes)
+		meta = said
+		if strings.HasPrefix(contentType, "text/") && isOfType(data, have.ContentType) {
+			e.ContentType = have.ContentType
+		}
+	}
+	return e.WithExtension(events.ExtDoc, meta.String()), err
+}
+
+// isOfType reports whether a text may be called one of a type.
+func isOfType(text []byte, contentType string) bool {
+	return strings.HasPrefix(contentType, "text/") || events.IsJSON(contentType) && rawjson.Check(text) == nil
 }
 
 // Drop takes a document away, if it is there.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
 )
 
 // DocumentOf names the document of a file of a root that is kept whole. One with a long
@@ -51,22 +53,46 @@ func rootFiles(ctx context.Context, src formats.Source, root string, isOwn func(
 func ExportRoot(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
 		for have, err := range rootFiles(ctx, src, root, isOwn) {
-			f := formats.File{Path: have.pathIn(root), Mode: formats.FileMode(have.mode()), Way: formats.Whole,
-				Write: func(w io.Writer) error { return writeDocument(ctx, src, have.Doc, 0, w) }}
-			if !yield(f, err) {
+			if !yield(have.file(ctx, src, root), err) {
 				return
 			}
 		}
 	}
 }
 
+func (st Stored) file(ctx context.Context, src formats.Source, root string) formats.File {
+	return formats.File{Path: st.pathIn(root), Mode: formats.FileMode(st.mode()), Way: formats.Whole,
+		Write: func(w io.Writer) error { return writeDocument(ctx, src, st.Doc, 0, w) }}
+}
+
+// RootFile returns the file that a document is which belongs to a root and to none of its
+// sessions. One that is not there, or is another document, is projector.ErrNotFound.
+func RootFile(ctx context.Context, src formats.Source, root string, doc events.Subject) (formats.File, error) {
+	have, err := Load(ctx, src, doc)
+	if err == nil && (!have.Exists || have.ofSession() || doc.Kind != events.KindFile || !strings.HasPrefix(doc.ID, root+"/")) {
+		err = fmt.Errorf("%s is no file of %s: %w", doc, root, projector.ErrNotFound)
+	}
+	return have.file(ctx, src, root), err
+}
+
+// PlaceOfRootFile says where RootFile has its file.
+func PlaceOfRootFile(ctx context.Context, src formats.Source, root string, doc events.Subject) (formats.Place, error) {
+	f, err := RootFile(ctx, src, root, doc)
+	return formats.Place{Path: f.Path}, err
+}
+
 func (st Stored) ofSession() bool {
+	return slices.ContainsFunc(st.Meta.Links, func(l events.Link) bool { return l.Rel == "session" })
+}
+
+// Session returns the session that the file belongs to, and false if it belongs to none.
+func (st Stored) Session() (events.Subject, bool) {
 	for _, l := range st.Meta.Links {
-		if l.Rel == "session" {
-			return true
+		if sub, err := events.ParseSubject(st.Doc.Namespace, l.To); l.Rel == "session" && err == nil {
+			return sub, true
 		}
 	}
-	return false
+	return events.Subject{}, false
 }
 
 // mode returns the mode of the file, 0 for that of an ordinary one.

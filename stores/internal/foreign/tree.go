@@ -57,9 +57,7 @@ func (t Tree) Oldest(files ...*File) (events.Timestamp, error) {
 			oldest = f.Age
 		}
 	}
-	if store, ok := t.target.(interface {
-		LogTime(context.Context) (time.Time, error)
-	}); ok && oldest.IsZero() {
+	if store, ok := t.target.(logTimer); ok && oldest.IsZero() {
 		var err error
 		if oldest, err = store.LogTime(t.ctx); err != nil {
 			return "", err

@@ -21,6 +21,7 @@ import (
 type files struct {
 	formats.Storage // nil: what an export does not do panics
 	content         map[string]string
+	modes           map[string]fs.FileMode // nil: nobody asks
 }
 
 func (f files) Stat(_ context.Context, name string) (formats.Entry, error) {
@@ -31,14 +32,27 @@ func (f files) Stat(_ context.Context, name string) (formats.Entry, error) {
 	return formats.Entry{Name: path.Base(name), Size: int64(len(content))}, nil
 }
 
-func (f files) Write(_ context.Context, name string, _ fs.FileMode, content func(io.Writer) error) error {
+func (f files) Write(_ context.Context, name string, mode fs.FileMode, content func(io.Writer) error) error {
 	if f.content[name] != "" {
 		return errors.New("written twice")
 	}
 	var b bytes.Buffer
 	err := content(&b)
 	f.content[name] = b.String()
+	if f.modes != nil {
+		f.modes[name] = mode
+	}
 	return err
+}
+
+// setTimes has all files of a folder be equally old.
+func setTimes(t testing.TB, dir string) {
+	t.Helper()
+	for name := range ReadTree(t, dir) {
+		if err := os.Chtimes(filepath.Join(dir, filepath.FromSlash(name)), began, began); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Exported returns all files of a store in a layout, by their paths.

@@ -3,6 +3,7 @@ package taverndir
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -45,9 +46,36 @@ func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
 		im.Problem(name, 0, fmt.Sprintf("is the same agent as %s: kept as it is", other))
 		return nil, nil
 	}
+	if other, ok, err := im.another(ctx, name, doc); ok || err != nil {
+		if ok {
+			im.Problem(name, 0, fmt.Sprintf("is the file of %s, and has the id of another agent: left as it was", other.ID))
+		}
+		return files, err
+	}
 	im.seen[doc] = name
-	err = foreign.Retry(ctx, func(bool) error { return im.bring(ctx, u, doc) })
+	err = im.unkept(ctx, files...)
+	if err == nil {
+		err = foreign.Retry(ctx, func(bool) error { return im.bring(ctx, u, doc) })
+	}
 	return files, im.Settle(ctx, name, err)
+}
+
+// another returns the agent that has a file of a part already, if it is another one than the
+// document's.
+func (im *importer) another(ctx context.Context, name string, doc events.Subject) (events.Subject, bool, error) {
+	if !im.Options.Part {
+		return events.Subject{}, false, nil
+	}
+	have, err := im.Target.Loader().Document(ctx, doc, 0)
+	if err == nil {
+		if at, ok := imported(have); ok && at == name {
+			return events.Subject{}, false, nil
+		}
+	} else if !errors.Is(err, projector.ErrNotFound) {
+		return events.Subject{}, false, err
+	}
+	unit, ok, err := agentAt(ctx, im.Target, name)
+	return unit, ok && unit != agentSession(doc), err
 }
 
 // read reads the files of an agent; nil: it is none.

@@ -71,8 +71,8 @@ func (h head) content() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// boxFiles are the files of an inbox or a queue.
-func boxFiles(s *projector.Session, box int, id string) ([]formats.File, error) {
+// boxFiles are the files of an inbox or a queue that has a folder.
+func boxFiles(s *projector.Session, box int, at string) ([]formats.File, error) {
 	var files []formats.File
 	add := func(name string, content []byte) {
 		files = append(files, formats.File{Path: name, Mode: formats.FileMode(0), Way: formats.Exact,
@@ -83,14 +83,14 @@ func boxFiles(s *projector.Session, box int, id string) ([]formats.File, error) 
 		if err != nil {
 			return nil, err
 		}
-		add(path.Join(boxDir(box, id), name), content)
+		add(path.Join(at, boxes[box].sub, name), content)
 	}
 	if h := headOf(s, box); !h.isEmpty() {
 		content, err := h.content()
 		if err != nil {
 			return nil, err
 		}
-		add(path.Join(boxes[box].dir, flat(id), boxes[box].head), content)
+		add(path.Join(at, boxes[box].head), content)
 	}
 	return files, nil
 }
@@ -99,6 +99,7 @@ func boxFiles(s *projector.Session, box int, id string) ([]formats.File, error) 
 type boxUnit struct {
 	box   int
 	id    string
+	at    string // its folder
 	turns []events.Entry
 	head  head
 	files []*foreign.File
@@ -116,7 +117,7 @@ func (im *importer) boxes(files []string) ([]*boxUnit, error) {
 		}
 		u := byDir[fmt.Sprint(box, id)]
 		if u == nil {
-			u = &boxUnit{box: box, id: id}
+			u = &boxUnit{box: box, id: id, at: strings.Join(strings.Split(name, "/")[:2], "/")}
 		}
 		f, ok, err := im.boxFile(u, name, below)
 		if err != nil {
@@ -139,7 +140,7 @@ func (im *importer) boxes(files []string) ([]*boxUnit, error) {
 // checkHead takes the head of a box from it that says what no box of these turns would: it is
 // kept as it is.
 func (im *importer) checkHead(u *boxUnit) {
-	name := path.Join(boxes[u.box].dir, flat(u.id), boxes[u.box].head)
+	name := path.Join(u.at, boxes[u.box].head)
 	at := slices.IndexFunc(u.files, func(f *foreign.File) bool { return f.Full == name })
 	if at < 0 || u.headFits() {
 		return
@@ -182,7 +183,7 @@ func (im *importer) boxFile(u *boxUnit, name, below string) (*foreign.File, bool
 			return f, false, nil //nolint:nilerr // it is not one
 		}
 		content, err := h.content()
-		own := err == nil && bytes.Equal(content, f.Data) && name == path.Join(boxes[u.box].dir, flat(u.id), below)
+		own := err == nil && bytes.Equal(content, f.Data) && name == path.Join(u.at, below) && u.isWellPlaced()
 		if own {
 			u.head = h
 		}
@@ -196,11 +197,17 @@ func (im *importer) boxFile(u *boxUnit, name, below string) (*foreign.File, bool
 	e.Thread = boxes[u.box].thread
 	p := &events.TurnAppended{Entries: []events.Entry{e}}
 	want, content, err := turnFile(turnOf(e), n, u.box == 0)
-	if err != nil || p.Validate() != nil || path.Join(boxDir(u.box, u.id), want) != name || !bytes.Equal(content, f.Data) {
+	if err != nil || p.Validate() != nil || !u.isWellPlaced() || path.Join(u.at, boxes[u.box].sub, want) != name || !bytes.Equal(content, f.Data) {
 		return f, false, nil //nolint:nilerr // it is not one
 	}
 	u.turns = append(u.turns, e)
 	return f, true, nil
+}
+
+// isWellPlaced reports whether the folder is called as one of the box is.
+func (u *boxUnit) isWellPlaced() bool {
+	name := flat(u.id)
+	return path.Base(u.at) == name || path.Base(u.at) == apartDir(name)
 }
 
 func turnOf(e events.Entry) projector.Turn {
@@ -339,13 +346,18 @@ func (im *importer) importBoxes(ctx context.Context, files []string) ([]string, 
 		if !im.Wants(id) && !im.Wants(u.id) {
 			continue
 		}
-		err := foreign.Retry(ctx, func(bool) error { return im.bringBox(ctx, u) })
+		var names []string
+		for _, f := range u.files {
+			names = append(names, f.Full)
+		}
+		err := im.unkept(ctx, names...)
+		if err == nil {
+			err = foreign.Retry(ctx, func(bool) error { return im.bringBox(ctx, u) })
+		}
 		if err := im.Settle(ctx, path.Dir(u.files[0].Full), err); err != nil {
 			return nil, err
 		}
-		for _, f := range u.files {
-			done = append(done, f.Full)
-		}
+		done = append(done, names...)
 	}
 	slices.Sort(done)
 	return done, nil

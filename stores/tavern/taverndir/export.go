@@ -1,7 +1,6 @@
 package taverndir
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -24,43 +23,6 @@ const (
 	servitorName = "servitor.md"
 )
 
-// found is a document that has a file.
-type found struct {
-	sub   events.Subject
-	first events.Offset // of its records: the one with the lower one keeps its name
-	dir   string
-	name  string // below dir
-}
-
-// documents lists those that are there, of the kinds that have a folder. What was imported
-// keeps the name that it had; it comes first.
-func documents(ctx context.Context, src formats.Source) ([]found, error) {
-	var list []found
-	for _, k := range kinds {
-		for info, err := range src.Subjects(ctx, k.kind) {
-			if err != nil {
-				return nil, err
-			}
-			doc, err := src.Loader().Document(ctx, info.Subject, 0)
-			if errors.Is(err, projector.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			d := found{sub: info.Subject, dir: k.dir, name: pathOf(info.Subject.ID, k.suffix, k.suffix == jsonSuffix || isMarkdown(doc))}
-			if name := foreign.PathOf(attribute(doc, "path")); name != "" && attribute(doc, "root") == rootName {
-				d.dir, d.name = "", name
-			} else if d.first, err = firstOf(ctx, src, info.Subject); err != nil {
-				return nil, err
-			}
-			list = append(list, d)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b found) int { return cmp.Compare(a.first, b.first) })
-	return list, nil
-}
-
 // isMarkdown reports whether the file of a document ends in .md.
 func isMarkdown(doc *projector.Document) bool {
 	return strings.HasPrefix(doc.Last().ContentType, "text/markdown")
@@ -77,19 +39,13 @@ func firstOf(ctx context.Context, src formats.Source, sub events.Subject) (event
 	return 0, nil
 }
 
-// file is the file of a document, under a name that no other one has.
-func (d found) file(ctx context.Context, src formats.Source, t *taken) (formats.File, error) {
-	name := path.Join(d.dir, d.name)
-	if d.dir == "" {
-		t.take(name)
-	} else {
-		name = t.place(d.dir, d.name)
-	}
-	doc, err := src.Loader().Document(ctx, d.sub, 0)
+// documentFile is the file of a document.
+func documentFile(ctx context.Context, src formats.Source, sub events.Subject, at string) (formats.File, error) {
+	doc, err := src.Loader().Document(ctx, sub, 0)
 	if err != nil {
-		return formats.File{Path: name}, err
+		return formats.File{Path: at}, err
 	}
-	return formats.File{Path: name, Mode: modeOf(doc), Way: formats.Exact,
+	return formats.File{Path: at, Mode: modeOf(doc), Way: formats.Exact,
 		Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }}, nil
 }
 
@@ -102,10 +58,10 @@ func modeOf(doc *projector.Document) fs.FileMode {
 	return formats.FileMode(mode)
 }
 
-// agentFiles are the node file of an agent and its log.
-func agentFiles(ctx context.Context, src formats.Source, s *projector.Session) ([]formats.File, error) {
+// agentFiles are the node file of an agent and its log, in the folder that it has.
+func agentFiles(ctx context.Context, src formats.Source, s *projector.Session, at string) ([]formats.File, error) {
 	id := strings.TrimPrefix(s.Subject.ID, agentPrefix)
-	doc, err := src.Loader().Document(ctx, events.Document(src.Namespace(), events.KindAgent, id), 0)
+	doc, err := src.Loader().Document(ctx, agentDoc(s.Subject), 0)
 	gone := errors.Is(err, projector.ErrNotFound)
 	switch {
 	case gone && s.Ledger.Text("purgedAt") != "":
@@ -114,10 +70,10 @@ func agentFiles(ctx context.Context, src formats.Source, s *projector.Session) (
 		return nil, err
 	}
 	var files []formats.File
-	node := path.Join(agentsDir, formats.FileName(id), agentName)
+	node := path.Join(at, agentName)
 	if !gone {
-		if node, err = nodePath(ctx, src, id, doc); err != nil {
-			return nil, err
+		if name, ok := imported(doc); ok {
+			node = name
 		}
 		files = append(files, formats.File{Path: node, Mode: modeOf(doc), Way: formats.Exact,
 			Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }})
@@ -138,43 +94,6 @@ func sessionsPath(node, id string) string {
 	return path.Join(agentsDir, formats.FileName(id), sessionsName) // a flat folder has none
 }
 
-// nodePath is the path of an agent's node file: the one that it had, or one that is made of
-// the agent's name. Of several agents with one name the first has it, the others the
-// beginning of their ids behind it.
-func nodePath(ctx context.Context, src formats.Source, id string, doc *projector.Document) (string, error) {
-	if name := foreign.PathOf(attribute(doc, "path")); name != "" && attribute(doc, "root") == rootName {
-		return name, nil
-	}
-	mine := nodeDir(doc)
-	first, err := firstOf(ctx, src, doc.Subject)
-	if err != nil {
-		return "", err
-	}
-	for info, err := range src.Subjects(ctx, events.KindAgent) {
-		if err != nil {
-			return "", err
-		}
-		if info.Subject == doc.Subject {
-			continue
-		}
-		other, err := src.Loader().Document(ctx, info.Subject, 0)
-		if err != nil {
-			continue // that one has no folder
-		}
-		there := nodeDir(other)
-		if name := foreign.PathOf(attribute(other, "path")); name != "" && attribute(other, "root") == rootName {
-			there = path.Base(path.Dir(name))
-		}
-		if folded(there) != folded(mine) {
-			continue
-		}
-		if at, err := firstOf(ctx, src, info.Subject); err != nil || at < first {
-			return path.Join(agentsDir, mine+"=~"+formats.FileName(id), agentName), err
-		}
-	}
-	return path.Join(agentsDir, mine, agentName), nil
-}
-
 // nodeDir is the name of the folder of a node file, as its name has it.
 func nodeDir(doc *projector.Document) string {
 	n, err := nodefile.Parse(doc.Data)
@@ -189,7 +108,7 @@ func nodeDir(doc *projector.Document) string {
 func sessionsOf(ctx context.Context, src formats.Source, s *projector.Session, name string) ([]byte, fs.FileMode, error) {
 	entries := entriesOf(s.Ledger)
 	doc, err := src.Loader().Document(ctx, foreign.DocumentOf(src.Namespace(), rootName, name, ""), 0)
-	if errors.Is(err, projector.ErrNotFound) {
+	if errors.Is(err, projector.ErrNotFound) || err == nil && isOfAnother(doc, s) {
 		if len(entries) == 0 {
 			return nil, 0, nil
 		}
@@ -204,4 +123,11 @@ func sessionsOf(ctx context.Context, src formats.Source, s *projector.Session, n
 		text = []byte{}
 	}
 	return text, modeOf(doc), err
+}
+
+// isOfAnother reports whether a document that is kept is the log of another agent, one that had
+// the folder before.
+func isOfAnother(doc *projector.Document, s *projector.Session) bool {
+	links := doc.Last().Meta.Links
+	return len(links) > 0 && !slices.Contains(links, events.Link{Rel: "session", To: s.Subject.String()})
 }

@@ -2,6 +2,7 @@ package taverndir
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -47,6 +49,67 @@ type importer struct {
 	flat  bool
 	seen  map[events.Subject]string // documents, with the files that they are
 	whole map[string]bool           // files that are kept
+}
+
+// isLeft reports whether a file of a part is that of an agent, an inbox or a queue, which did not
+// take it: it is not kept beside it, as then there were two of that name.
+func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
+	if !im.Options.Part {
+		return false, nil
+	}
+	unit, ok, err := Layout{Flat: im.flat}.UnitAt(ctx, im.Target, formats.Root{}, name)
+	if err != nil || !ok || !unit.IsSession() {
+		return false, err
+	}
+	p, err := placeOf(ctx, im.Target, unit, false)
+	if errors.Is(err, projector.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	at := p.Path
+	if p.Apart != "" && strings.HasPrefix(name, p.Apart+"/") {
+		at = p.Apart
+	}
+	files, err := unitFiles(ctx, im.Target, unit, at, nil)
+	i := slices.IndexFunc(files, func(f formats.File) bool { return f.Path == name })
+	if err != nil || i < 0 {
+		return false, err
+	}
+	f, err := im.Tree.File(name)
+	if err == nil {
+		err = im.Tree.Hash(f)
+	}
+	if err != nil {
+		return false, im.Spare(ctx, name, err)
+	}
+	sum := sha256.New()
+	if err := files[i].Write(sum); err != nil {
+		return false, err
+	}
+	if foreign.HexSum(sum) != f.Sum {
+		im.Problem(name, 0, fmt.Sprintf("is not one that %s can have: left as it was", unit.ID))
+	}
+	return true, nil
+}
+
+// unkept drops the document of a file that was kept, and is taken now.
+func (im *importer) unkept(ctx context.Context, files ...string) error {
+	if !im.Options.Part {
+		return nil // it goes with those that are gone
+	}
+	for _, name := range files {
+		doc := foreign.DocumentOf(im.Target.Namespace(), rootName, name, "")
+		have, err := foreign.Load(ctx, im.Target, doc)
+		if _, linked := have.Session(); err == nil && have.Exists && !linked {
+			err = im.Drop(ctx, doc)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (im *importer) run(ctx context.Context) error {
@@ -134,6 +197,9 @@ func (im *importer) file(ctx context.Context, name string) error {
 		ok = false
 	}
 	if !ok {
+		if left, err := im.isLeft(ctx, name); left || err != nil {
+			return err
+		}
 		doc = foreign.DocumentOf(im.Target.Namespace(), rootName, name, "")
 		im.whole[name] = true
 	}

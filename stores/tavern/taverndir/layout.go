@@ -2,6 +2,7 @@ package taverndir
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
 	"path"
@@ -38,6 +39,10 @@ var (
 	_ formats.Layout  = Layout{}
 	_ formats.Chooser = Layout{}
 	_ formats.Rooted  = Layout{}
+	_ formats.Live    = Layout{}
+	_ formats.Planner = Layout{}
+	_ formats.Rooted  = planned{}
+	_ formats.Chooser = planned{}
 )
 
 // Name implements formats.Layout.
@@ -210,49 +215,87 @@ func documentAt(name string, flat bool) (kind, id string, ok bool) {
 }
 
 // Files implements formats.Layout: the files of an agent, an inbox or a queue.
-func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
-		files, err := filesOf(ctx, src, s)
+		p, err := l.Planned(ctx, src)
 		if err != nil {
 			yield(formats.File{Path: flat(s.Subject.ID)}, err)
 			return
 		}
-		for _, f := range files {
-			if !yield(f, nil) {
-				return
-			}
-		}
+		p.Files(ctx, src, s)(yield)
 	}
-}
-
-func filesOf(ctx context.Context, src formats.Source, s *projector.Session) ([]formats.File, error) {
-	if box, id, ok := boxOf(s); ok {
-		return boxFiles(s, box, id)
-	}
-	if s.Ledger.Kind != events.KindAgent || !strings.HasPrefix(s.Subject.ID, agentPrefix) {
-		return nil, nil
-	}
-	return agentFiles(ctx, src, s)
 }
 
 // RootFiles implements formats.Layout: the documents that have a folder, and what was kept
 // whole.
-func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
+func (l Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
-		t := newTaken()
-		for f, err := range foreign.ExportRoot(ctx, src, root, nil) {
-			t.take(f.Path)
-			if !yield(f, err) {
-				return
-			}
-		}
-		list, err := documents(ctx, src)
+		p, err := l.Planned(ctx, src)
 		if err != nil {
 			yield(formats.File{Path: docsDir}, err)
 			return
 		}
-		for _, d := range list {
-			if !yield(d.file(ctx, src, t)) {
+		p.RootFiles(ctx, src, root)(yield)
+	}
+}
+
+// Planned implements formats.Planner.
+func (l Layout) Planned(ctx context.Context, src formats.Source) (formats.Renderer, error) {
+	names, err := namesOf(ctx, src)
+	return planned{l, names}, err
+}
+
+// planned is the layout in an export: all units have their places.
+type planned struct {
+	Layout
+	names map[events.Subject]string
+}
+
+// Files implements formats.Renderer.
+func (p planned) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		if !isUnit(s.Subject.ID) {
+			return
+		}
+		at, ok := p.names[s.Subject]
+		if !ok {
+			place, err := placeOf(ctx, src, s.Subject, true)
+			if err != nil {
+				if !errors.Is(err, projector.ErrNotFound) {
+					yield(formats.File{Path: flat(s.Subject.ID)}, err)
+				}
+				return
+			}
+			at = place.Path
+		}
+		filesAt(ctx, src, s.Subject, at, s)(yield)
+	}
+}
+
+// RootFiles implements formats.Renderer.
+func (p planned) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		for f, err := range foreign.ExportRoot(ctx, src, root, nil) {
+			if !yield(f, err) {
+				return
+			}
+		}
+		for sub, err := range units(ctx, src) {
+			if err != nil {
+				yield(formats.File{Path: docsDir}, err)
+				return
+			}
+			if sub.IsSession() || sub.Kind == events.KindFile {
+				continue
+			}
+			f, err := documentFile(ctx, src, sub, p.names[sub])
+			if errors.Is(err, projector.ErrNotFound) {
+				continue
+			}
+			if f.Path == "" {
+				f.Path = docsDir
+			}
+			if !yield(f, err) {
 				return
 			}
 		}

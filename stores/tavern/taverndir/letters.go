@@ -3,7 +3,6 @@ package taverndir
 import (
 	"bytes"
 	"fmt"
-	"path"
 	"strconv"
 	"strings"
 
@@ -211,9 +210,4 @@ func boxAt(name string) (box int, id, below string, ok bool) {
 		return i, idOf(dir, ""), below, !strings.Contains(below, "/")
 	}
 	return 0, "", "", false
-}
-
-// boxDir is the folder of a box's turns.
-func boxDir(box int, id string) string {
-	return path.Join(boxes[box].dir, flat(id), boxes[box].sub)
 }

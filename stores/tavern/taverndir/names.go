@@ -63,29 +63,41 @@ func flat(id string) string {
 	return name
 }
 
-// apart is a path in place of one that some system takes for that of another document: the
-// first character of each part, and every one that could be why, is spelled as its bytes. It
-// stands for the same id.
+// apart is a path in place of one that some system takes for that of another document, of a
+// name that ends in the kind's suffix. It stands for the same id, and is no path of a folder in
+// which other ones are apart.
 func apart(name string) string {
 	parts := strings.Split(name, "/")
-	for i, p := range parts {
-		var b strings.Builder
-		for j := 0; j < len(p); j++ {
-			switch c := p[j]; {
-			case isEscape(p[j:]):
-				b.WriteString(p[j : j+3])
-				j += 2
-			case 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf || c == '=' || j == 0:
-				fmt.Fprintf(&b, "=%02X", c)
-			default:
-				b.WriteByte(c)
-			}
-		}
-		if parts[i] = b.String(); len(parts[i]) > 250 {
-			parts[i] = p // then it stays as it is: what is lost is the name of the file alone
+	last := len(parts) - 1
+	for i, p := range parts[:last] {
+		parts[i] = apartDir(p)
+	}
+	parts[last] = spellOut(parts[last], 0)
+	return strings.Join(parts, "/")
+}
+
+// apartDir is apart for the name of a folder.
+func apartDir(name string) string { return spellOut(name, 1) }
+
+// spellOut has the first character of a name, the last ones, and every one that could be why some
+// system takes it for another one stand as their bytes.
+func spellOut(name string, last int) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case isEscape(name[i:]):
+			b.WriteString(name[i : i+3])
+			i += 2
+		case 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf || c == '=' || i == 0 || i >= len(name)-last:
+			fmt.Fprintf(&b, "=%02X", c)
+		default:
+			b.WriteByte(c)
 		}
 	}
-	return strings.Join(parts, "/")
+	if b.Len() > 250 {
+		return name // what is lost is the name of the file alone
+	}
+	return b.String()
 }
 
 func isEscape(s string) bool {
@@ -115,58 +127,6 @@ func unhex(c byte) byte {
 		return c - '0'
 	}
 	return c - 'A' + 10
-}
-
-// folded is what a path is on a system that tells names apart by neither case nor Unicode
-// form. It is coarse: what is taken for equal without being it is only spelled out.
-func folded(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= utf8.RuneSelf {
-			return -1
-		}
-		return r
-	}, strings.ToLower(name))
-}
-
-// taken are the paths of an export, so that no two are one file, nor one a file and a folder.
-type taken struct {
-	files map[string]bool
-	dirs  map[string]string // folded -> as it is spelled
-}
-
-func newTaken() *taken { return &taken{make(map[string]bool), make(map[string]string)} }
-
-// place returns a path that nothing else has: the one asked for, or one that stands for the
-// same id.
-func (t *taken) place(dir, name string) string {
-	if !t.free(path.Join(dir, name)) {
-		name = apart(name)
-	}
-	full := path.Join(dir, name)
-	t.take(full)
-	return full
-}
-
-// take has a path be that of a file.
-func (t *taken) take(full string) {
-	t.files[folded(full)] = true
-	for d := path.Dir(full); d != "."; d = path.Dir(d) {
-		if _, ok := t.dirs[folded(d)]; !ok {
-			t.dirs[folded(d)] = d
-		}
-	}
-}
-
-func (t *taken) free(full string) bool {
-	if _, dir := t.dirs[folded(full)]; dir || t.files[folded(full)] {
-		return false
-	}
-	for d := path.Dir(full); d != "."; d = path.Dir(d) {
-		if have, ok := t.dirs[folded(d)]; t.files[folded(d)] || ok && have != d {
-			return false
-		}
-	}
-	return true
 }
 
 // isSkipped reports whether a file is hidden, or left by an editor beside the one it edits.

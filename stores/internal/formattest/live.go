@@ -1,0 +1,383 @@
+package formattest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/storagetest"
+	"github.com/tallylog/tally/projector"
+)
+
+// Shown is what a folder that follows a store shows of one of its units.
+type Shown struct {
+	Unit  events.Subject
+	At    string
+	Files map[string]string
+	Modes map[string]fs.FileMode
+}
+
+// Units returns all that a folder shows that follows a store, as whoever keeps it finds it: by
+// the subjects that there are.
+func Units(t testing.TB, src formats.Source, l formats.Live, root formats.Root) map[events.Subject]*Shown {
+	t.Helper()
+	ctx := t.Context()
+	type placed struct {
+		formats.Place
+		unit  events.Subject
+		first events.Offset
+	}
+	var list []placed
+	seen := make(map[events.Subject]bool)
+	for _, sub := range subjects(t, src) {
+		unit, ok, err := l.Unit(ctx, src, root, sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok || seen[unit] {
+			continue
+		}
+		seen[unit] = true
+		p, err := l.Place(ctx, src, root, unit)
+		if errors.Is(err, projector.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, placed{p, unit, first(t, src, unit)})
+	}
+	slices.SortStableFunc(list, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(min(1, len(a.Apart)), min(1, len(b.Apart))), cmp.Compare(a.first, b.first))
+	})
+	var names formats.Names
+	shown := make(map[events.Subject]*Shown)
+	for _, p := range list {
+		shown[p.unit] = UnitFiles(t, src, l, root, p.unit, names.Place(p.Place))
+	}
+	return shown
+}
+
+// UnitFiles returns what a unit shows at a place.
+func UnitFiles(t testing.TB, src formats.Source, l formats.Live, root formats.Root, unit events.Subject, at string) *Shown {
+	t.Helper()
+	u := &Shown{unit, at, make(map[string]string), make(map[string]fs.FileMode)}
+	last := ""
+	for f, err := range l.UnitFiles(t.Context(), src, root, unit, at) {
+		var b bytes.Buffer
+		if err == nil {
+			err = f.Write(&b)
+		}
+		if err != nil {
+			t.Fatalf("%s: %s: %v", unit, f.Path, err)
+		}
+		if f.Path <= last {
+			t.Errorf("%s: %q comes behind %q", unit, f.Path, last)
+		}
+		last = f.Path
+		u.Files[f.Path], u.Modes[f.Path] = b.String(), f.Mode
+	}
+	return u
+}
+
+// subjects lists those of the kinds that layouts have files for.
+func subjects(t testing.TB, src formats.Source) []events.Subject {
+	t.Helper()
+	var list []events.Subject
+	for _, kind := range []string{events.KindSession, events.KindFile, events.KindAgent, events.KindBlob, "doc", "workflow", "overlay", "recipe", "secret"} {
+		for info, err := range src.Subjects(t.Context(), kind) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, info.Subject)
+		}
+	}
+	return list
+}
+
+func first(t testing.TB, src formats.Source, sub events.Subject) events.Offset {
+	t.Helper()
+	for rec, err := range src.Loader().Source.Read(t.Context(), events.Range{Subject: sub, Limit: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec.Offset
+	}
+	return 0
+}
+
+// AllFiles puts together what all units show. No two show the same file.
+func AllFiles(t testing.TB, shown map[events.Subject]*Shown) (files map[string]string, modes map[string]fs.FileMode) {
+	t.Helper()
+	files, modes = make(map[string]string), make(map[string]fs.FileMode)
+	for unit, u := range shown {
+		for name, content := range u.Files {
+			if _, ok := files[name]; ok {
+				t.Errorf("%s shows %s, and so does another one", unit, name)
+			}
+			files[name], modes[name] = content, u.Modes[name]
+		}
+	}
+	return files, modes
+}
+
+// CheckUnits holds what the units of a store show to what an export of all of it writes, and
+// finds each by its files.
+func CheckUnits(t testing.TB, src formats.Source, l formats.Live, root formats.Root) map[events.Subject]*Shown {
+	t.Helper()
+	shown := Units(t, src, l, root)
+	have, modes := AllFiles(t, shown)
+	f := files{content: make(map[string]string), modes: make(map[string]fs.FileMode)}
+	if _, err := formats.Export(t.Context(), src, l, f, formats.ExportOptions{All: true}); err != nil {
+		t.Fatal(err)
+	}
+	MustEqual(t, f.content, have)
+	for name, mode := range f.modes {
+		if modes[name] != mode {
+			t.Errorf("%s has mode %v, want %v", name, modes[name], mode)
+		}
+	}
+	for unit, u := range shown {
+		for name := range u.Files {
+			if sub, ok, err := l.UnitAt(t.Context(), src, root, name); err != nil || !ok || sub != unit {
+				t.Errorf("%s is of %s, not %s: %v, %v", name, unit, sub, ok, err)
+			}
+		}
+	}
+	return shown
+}
+
+// began is when the files of a Tree were written.
+var began = time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
+
+// InMemory returns a storage that holds files.
+func InMemory(t testing.TB, files map[string]string, mode fs.FileMode) *storagetest.Mem {
+	t.Helper()
+	st := storagetest.NewMem(storagetest.MemOptions{Now: func() time.Time { return began }})
+	for name, content := range files {
+		if err := st.Write(t.Context(), name, mode, storagetest.Bytes(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return st
+}
+
+// CheckImportFrom imports files from a folder and from memory into two stores: the records are
+// the same. It returns the root.
+func CheckImportFrom(t testing.TB, l formats.Live, dir string, a, b formats.Target, mode fs.FileMode) formats.Root {
+	t.Helper()
+	files := ReadTree(t, dir)
+	setTimes(t, dir)
+	r, err := l.Import(t.Context(), a, dir, formats.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(real))
+	root := formats.Root{Name: r.Root, Marker: hex.EncodeToString(sum[:])[:16]}
+	other, err := l.ImportFrom(t.Context(), b, InMemory(t, files, mode), root, formats.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Dir = ""; !slices.Equal(r.Problems, other.Problems) || r.Events != other.Events || r.Files != other.Files || r.Bytes != other.Bytes {
+		t.Errorf("from a folder %+v, from memory %+v", r, other)
+	}
+	MustBeAlike(t, a, b)
+	return root
+}
+
+// MustBeAlike compares what two stores have of each subject.
+func MustBeAlike(t testing.TB, a, b formats.Source) {
+	t.Helper()
+	if x, y := subjects(t, a), subjects(t, b); !slices.Equal(x, y) {
+		t.Fatalf("subjects %v and %v", x, y)
+	}
+	for _, sub := range subjects(t, a) {
+		x, y := said(t, a, sub), said(t, b, sub)
+		if !slices.Equal(x, y) {
+			t.Errorf("%s: %.2000q\nand %.2000q", sub, x, y)
+		}
+	}
+}
+
+// said is what the records of a subject say, without what follows from their places in a log.
+func said(t testing.TB, src formats.Source, sub events.Subject) []string {
+	t.Helper()
+	var list []string
+	for rec, err := range src.Loader().Source.Read(t.Context(), events.Range{Subject: sub}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, strings.Join([]string{rec.Type, rec.Source, rec.ContentType, string(rec.Data)}, " "))
+	}
+	return list
+}
+
+// CheckAlone brings each unit of a store into it once more, from a storage that shows the unit's
+// files alone, and into another store: the one has it already, and the other has it alone then.
+func CheckAlone(t testing.TB, l formats.Live, root formats.Root, st formats.Target, open func() formats.Target) {
+	t.Helper()
+	for unit, u := range Units(t, st, l, root) {
+		o := formats.ImportOptions{Merge: true, Part: true}
+		if r, err := l.ImportFrom(t.Context(), st, u.storage(t), root, o); err != nil || r.Events != 0 {
+			t.Errorf("%s again: %+v, %v", unit, r, err)
+		}
+		other := open()
+		if _, err := l.ImportFrom(t.Context(), other, u.storage(t), root, o); err != nil {
+			t.Errorf("%s alone: %v", unit, err)
+		}
+		shown := Units(t, other, l, root)
+		for sub, s := range shown {
+			if sub != unit {
+				t.Errorf("%s alone brings %s: %q", unit, sub, slices.Sorted(maps.Keys(s.Files)))
+			}
+		}
+		if s := shown[unit]; s == nil || !maps.Equal(s.below(), u.below()) {
+			t.Errorf("%s is not what it was in another store: %+v, want %+v", unit, s, u)
+		}
+	}
+}
+
+// below has the files by what they are called there.
+func (u *Shown) below() map[string]string {
+	files := make(map[string]string)
+	for name, content := range u.Files {
+		files[strings.TrimPrefix(name, u.At+"/")] = content
+	}
+	return files
+}
+
+func (u *Shown) storage(t testing.TB) *storagetest.Mem {
+	t.Helper()
+	st := storagetest.NewMem(storagetest.MemOptions{Now: func() time.Time { return began }})
+	for name, content := range u.Files {
+		if err := st.Write(t.Context(), name, u.Modes[name], storagetest.Bytes(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return st
+}
+
+// CheckEdits edits files of a store's units at random, and brings each unit in that was edited. The
+// text is there then, or a problem says why not, and no other unit has changed.
+func CheckEdits(t testing.TB, l formats.Live, root formats.Root, st formats.Target, r *rand.Rand, edits int) {
+	t.Helper()
+	refused := 0
+	for range edits {
+		before := Units(t, st, l, root)
+		units := slices.SortedFunc(maps.Keys(before), func(a, b events.Subject) int { return strings.Compare(a.String(), b.String()) })
+		u := before[units[r.IntN(len(units))]]
+		if len(u.Files) == 0 {
+			continue
+		}
+		names := slices.Sorted(maps.Keys(u.Files))
+		name := names[r.IntN(len(names))]
+		text := edited(u.Files[name], r)
+		u.Files[name] = text
+		rep, err := l.ImportFrom(t.Context(), st, u.storage(t), root, formats.ImportOptions{Merge: true, Part: true})
+		if err != nil {
+			t.Fatalf("%s edited to %q: %v", name, text, err)
+		}
+		after := Units(t, st, l, root)
+		files, _ := AllFiles(t, after)
+		switch {
+		case files[name] == text:
+		case len(rep.Problems) == 0:
+			t.Errorf("%s was edited to %q, and is %q: %+v", name, text, files[name], rep)
+		default:
+			refused++
+		}
+		for sub, other := range before {
+			if now := after[sub]; sub != u.Unit && (now == nil || !maps.Equal(now.Files, other.Files)) {
+				t.Errorf("%s was edited, and %s is another one", name, sub)
+			}
+		}
+	}
+	if refused > edits*3/4 {
+		t.Errorf("%d of %d edits are not taken in", refused, edits)
+	}
+}
+
+// edited is what somebody makes of a text.
+func edited(text string, r *rand.Rand) string {
+	at := 0
+	if len(text) > 0 {
+		at = r.IntN(len(text))
+	}
+	switch r.IntN(5) {
+	case 0:
+		return text[:at]
+	case 1:
+		return text[:at] + " x" + text[at:]
+	case 2:
+		return text + "\n"
+	case 3:
+		for _, digit := range "0123456789" { // most stay what they are
+			if i := strings.LastIndexByte(text, byte(digit)); i >= 0 {
+				return text[:i] + string("1234567890"[digit-'0']) + text[i+1:]
+			}
+		}
+	}
+	return text + text[at:]
+}
+
+// Removed appends what becomes of a unit whose files are gone.
+func Removed(t testing.TB, l formats.Live, st formats.Target, unit events.Subject) int {
+	t.Helper()
+	parts, err := l.Removal(t.Context(), st, unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if _, err := st.Append(t.Context(), p.Subject, p.Expect, p.Events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(parts)
+}
+
+// CheckRemovals takes the files of each unit of a store away, and puts them back: then it shows
+// nothing, and what it did. keeps says which stay whatever happens to their files.
+func CheckRemovals(t testing.TB, l formats.Live, root formats.Root, st formats.Target, keeps func(events.Subject) bool) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	before := Units(t, st, l, root)
+	for unit, u := range before {
+		n := Removed(t, l, st, unit)
+		if keeps(unit) {
+			if n != 0 {
+				t.Errorf("%s: %d appends", unit, n)
+			}
+			continue
+		}
+		if _, err := l.Place(ctx, st, root, unit); n == 0 || !errors.Is(err, projector.ErrNotFound) {
+			t.Errorf("%s was removed by %d appends, and is there: %v", unit, n, err)
+		}
+		if n := Removed(t, l, st, unit); n != 0 {
+			t.Errorf("%s was removed, and again by %d appends", unit, n)
+		}
+		if _, err := l.ImportFrom(ctx, st, u.storage(t), root, formats.ImportOptions{Merge: true, Part: true}); err != nil {
+			t.Errorf("%s put back: %v", unit, err)
+		}
+		after := Units(t, st, l, root)
+		if now := after[unit]; now == nil || !maps.Equal(now.Files, u.Files) {
+			t.Errorf("%s was put back, and is not what it was: %+v, want %+v", unit, now, u)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package taverndir
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// Unit implements formats.Live. An agent is its session, with its document and its log; every
+// other document, and every inbox and queue, is a unit.
+func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	switch {
+	case sub.Namespace != src.Namespace():
+	case sub.IsSession():
+		return sub, isUnit(sub.ID), nil
+	case sub.Kind == events.KindAgent:
+		return agentSession(sub), true, nil
+	case isDocument(sub.Kind):
+		return sub, true, nil
+	case sub.Kind == events.KindFile && strings.HasPrefix(sub.ID, rootName+"/"):
+		return l.unitOfFile(ctx, src, root, sub)
+	}
+	return events.Subject{}, false, nil
+}
+
+// unitOfFile returns the unit of a file that is kept whole: the agent whose log it is, or it.
+func (l Layout) unitOfFile(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	have, err := foreign.Load(ctx, src, sub)
+	if err != nil {
+		return sub, false, err
+	}
+	if s, ok := have.Session(); ok {
+		return s, true, nil
+	}
+	if name := strings.TrimPrefix(sub.ID, rootName+"/"); !have.Exists && path.Base(name) == sessionsName {
+		return l.UnitAt(ctx, src, root, name) // it may have been an agent's
+	}
+	return sub, true, nil
+}
+
+func isDocument(kind string) bool {
+	return slices.ContainsFunc(kinds, func(k struct{ kind, dir, suffix string }) bool { return k.kind == kind })
+}
+
+// isUnit reports whether a session has an id as those that have files.
+func isUnit(id string) bool {
+	kind, rest, ok := strings.Cut(id, "/")
+	return ok && rest != "" && (kind == events.KindAgent || kind == boxes[0].kind || kind == boxes[1].kind)
+}
+
+// agentSession is the session of an agent that a document is.
+func agentSession(doc events.Subject) events.Subject {
+	return events.Session(doc.Namespace, agentPrefix+doc.ID)
+}
+
+// agentDoc is the document of the agent that a session is.
+func agentDoc(session events.Subject) events.Subject {
+	return events.Document(session.Namespace, events.KindAgent, strings.TrimPrefix(session.ID, agentPrefix))
+}
+
+// Place implements formats.Live.
+func (Layout) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
+	return placeOf(ctx, src, unit, false)
+}
+
+func noPlace(unit events.Subject) error {
+	return fmt.Errorf("tavern: %s has no file: %w", unit, projector.ErrNotFound)
+}
+
+// placeOf is Place; in an export also of what is archived.
+func placeOf(ctx context.Context, src formats.Source, unit events.Subject, archived bool) (formats.Place, error) {
+	switch {
+	case unit.Namespace != src.Namespace():
+	case unit.IsSession():
+		return placeOfSession(ctx, src, unit, archived)
+	case unit.Kind == events.KindFile && strings.HasPrefix(unit.ID, rootName+"/"):
+		return foreign.PlaceOfRootFile(ctx, src, rootName, unit)
+	case isDocument(unit.Kind):
+		doc, err := src.Loader().Document(ctx, unit, 0)
+		if err != nil {
+			return formats.Place{}, err
+		}
+		if name, ok := imported(doc); ok {
+			return formats.Place{Path: name}, nil
+		}
+		i := slices.IndexFunc(kinds, func(k struct{ kind, dir, suffix string }) bool { return k.kind == unit.Kind })
+		suffix := kinds[i].suffix
+		name := pathOf(unit.ID, suffix, suffix == jsonSuffix || isMarkdown(doc))
+		return formats.Place{Path: path.Join(kinds[i].dir, name), Apart: path.Join(kinds[i].dir, apart(pathOf(unit.ID, suffix, true)))}, nil
+	}
+	return formats.Place{}, noPlace(unit)
+}
+
+// imported is the path that a document had in the folder that it came from, and keeps.
+func imported(doc *projector.Document) (string, bool) {
+	name := foreign.PathOf(attribute(doc, "path"))
+	return name, name != "" && attribute(doc, "root") == rootName
+}
+
+func placeOfSession(ctx context.Context, src formats.Source, unit events.Subject, archived bool) (formats.Place, error) {
+	if !isUnit(unit.ID) {
+		return formats.Place{}, noPlace(unit)
+	}
+	o, err := src.Loader().Outline(ctx, unit, 0)
+	if err != nil {
+		return formats.Place{}, err
+	}
+	kind, id, _ := strings.Cut(unit.ID, "/")
+	ledger := o.Ledger()
+	if ledger.Kind != kind || !archived && foreign.IsArchived(ledger) {
+		return formats.Place{}, noPlace(unit)
+	}
+	if kind == events.KindAgent {
+		return placeOfAgent(ctx, src, unit, ledger)
+	}
+	i := slices.IndexFunc(boxes, func(b struct{ kind, dir, sub, thread, head string }) bool { return b.kind == kind })
+	if o.Len(boxes[i].thread) == 0 && headOf(&projector.Session{Ledger: ledger}, i).isEmpty() {
+		return formats.Place{}, noPlace(unit)
+	}
+	name := flat(id)
+	return formats.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
+}
+
+// placeOfAgent is the folder that an agent had, or one that is called as the agent is. One that
+// came from a flat folder has the file that it had.
+func placeOfAgent(ctx context.Context, src formats.Source, unit events.Subject, l *projector.Ledger) (formats.Place, error) {
+	doc, err := src.Loader().Document(ctx, agentDoc(unit), 0)
+	gone := errors.Is(err, projector.ErrNotFound)
+	if err != nil && !gone {
+		return formats.Place{}, err
+	}
+	id := formats.FileName(strings.TrimPrefix(unit.ID, agentPrefix))
+	name := id
+	switch {
+	case gone && (l.Text("purgedAt") != "" || len(l.Log) == 0):
+		return formats.Place{}, noPlace(unit)
+	case gone:
+	default:
+		if full, ok := imported(doc); ok {
+			dir := path.Dir(full)
+			return formats.Place{Path: cmp.Or(strings.TrimPrefix(dir, "."), full), Folder: dir != "."}, nil
+		}
+		name = nodeDir(doc)
+	}
+	return formats.Place{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true}, nil
+}
+
+// UnitFiles implements formats.Live.
+func (Layout) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+	return filesAt(ctx, src, unit, at, nil)
+}
+
+// filesAt yields the files of a unit at a place. s is the session as it is, or nil.
+func filesAt(ctx context.Context, src formats.Source, unit events.Subject, at string, s *projector.Session) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		files, err := unitFiles(ctx, src, unit, at, s)
+		if err != nil {
+			yield(formats.File{Path: at}, err)
+			return
+		}
+		for _, f := range files {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+func unitFiles(ctx context.Context, src formats.Source, unit events.Subject, at string, s *projector.Session) ([]formats.File, error) {
+	if unit.Kind == events.KindFile && !unit.IsSession() {
+		f, err := foreign.RootFile(ctx, src, rootName, unit)
+		return []formats.File{f}, err
+	}
+	if !unit.IsSession() {
+		f, err := documentFile(ctx, src, unit, at)
+		return []formats.File{f}, err
+	}
+	if s == nil {
+		var err error
+		if s, err = src.Loader().Session(ctx, unit, 0); err != nil {
+			return nil, err
+		}
+	}
+	if box, _, ok := boxOf(s); ok {
+		return boxFiles(s, box, at)
+	}
+	if s.Ledger.Kind != events.KindAgent || !strings.HasPrefix(unit.ID, agentPrefix) {
+		return nil, nil
+	}
+	return agentFiles(ctx, src, s, at)
+}
+
+// UnitAt implements formats.Live.
+func (l Layout) UnitAt(ctx context.Context, src formats.Source, _ formats.Root, name string) (events.Subject, bool, error) {
+	kept := foreign.DocumentOf(src.Namespace(), rootName, name, "")
+	if !foreign.IsPath(name) || slices.ContainsFunc(strings.Split(name, "/"), isSkipped) || kept.Validate() != nil {
+		return events.Subject{}, false, nil
+	}
+	node, isOfAgent := nodeOf(name)
+	if isOfAgent || isFlatNode(name) {
+		if sub, ok, err := agentAt(ctx, src, name); ok || err != nil {
+			return sub, ok, err
+		}
+	}
+	have, err := foreign.Load(ctx, src, kept)
+	if err != nil {
+		return kept, false, err
+	}
+	if _, linked := have.Session(); have.Exists && !linked {
+		return kept, true, nil
+	}
+	if isOfAgent && !l.Flat {
+		return foreign.DocumentOf(src.Namespace(), rootName, node, ""), true, nil
+	}
+	if box, id, below, ok := boxAt(name); ok && !l.Flat && (numberOf(below) > 0 || below == boxes[box].head) {
+		return events.Session(src.Namespace(), boxes[box].kind+"/"+id), true, nil
+	}
+	sub, ok, err := l.documentUnitAt(ctx, src, name)
+	if err == nil && !ok {
+		sub = kept
+	}
+	return sub, err == nil, err
+}
+
+// documentUnitAt returns the document that a file is, or would be: not one that has another
+// file.
+func (l Layout) documentUnitAt(ctx context.Context, src formats.Source, name string) (events.Subject, bool, error) {
+	for _, flat := range []bool{false, true} {
+		kind, id, ok := documentAt(name, flat)
+		sub := events.Document(src.Namespace(), kind, id)
+		if !ok || sub.Validate() != nil {
+			continue
+		}
+		p, err := placeOf(ctx, src, sub, false)
+		switch {
+		case errors.Is(err, projector.ErrNotFound):
+			if flat == l.Flat {
+				return sub, true, nil
+			}
+		case err != nil:
+			return sub, false, err
+		case p.Path == name || p.Apart == name:
+			return sub, true, nil
+		}
+	}
+	return events.Subject{}, false, nil
+}
+
+// isFlatNode reports whether a file may be the node file of an agent in a flat folder.
+func isFlatNode(name string) bool {
+	return !strings.Contains(name, "/") && strings.HasSuffix(name, mdSuffix)
+}
+
+// nodeOf returns the node file of the agent that a file would be of.
+func nodeOf(name string) (string, bool) {
+	dir, base := path.Split(name)
+	top, rest, _ := strings.Cut(strings.TrimSuffix(dir, "/"), "/")
+	own := map[string]string{agentsDir: agentName, servitorsDir: servitorName}[top]
+	if own == "" || rest == "" || strings.Contains(rest, "/") || base != own && base != sessionsName {
+		return "", false
+	}
+	return dir + own, true
+}
+
+// agentAt returns the agent that has a file: of several that are called so the first one.
+func agentAt(ctx context.Context, src formats.Source, name string) (events.Subject, bool, error) {
+	var found events.Subject
+	var since events.Offset
+	for info, err := range src.Subjects(ctx, events.KindAgent) {
+		if err != nil {
+			return found, false, err
+		}
+		unit := agentSession(info.Subject)
+		p, err := placeOf(ctx, src, unit, false)
+		switch {
+		case errors.Is(err, projector.ErrNotFound):
+			continue
+		case err != nil:
+			return found, false, err
+		case p.Apart != "" && p.Apart == path.Dir(name), p.Apart == "" && hasAt(p, info.Subject.ID, name):
+			return unit, true, nil
+		case p.Path != path.Dir(name):
+			continue
+		}
+		first, err := firstOf(ctx, src, unit)
+		if err != nil {
+			return found, false, err
+		}
+		if since == 0 || first < since {
+			found, since = unit, first
+		}
+	}
+	return found, since != 0, nil
+}
+
+// hasAt reports whether an agent that came from a folder has a file.
+func hasAt(p formats.Place, id, name string) bool {
+	if p.Folder {
+		return p.Path == path.Dir(name)
+	}
+	return p.Path == name || sessionsPath(p.Path, id) == name
+}
+
+// namesOf gives each unit its place, in an export also what is archived. What cannot be read has
+// none.
+func namesOf(ctx context.Context, src formats.Source) (map[events.Subject]string, error) {
+	type unit struct {
+		sub   events.Subject
+		place formats.Place
+		first events.Offset // of its records: the one with the lower one keeps its name
+	}
+	var list []unit
+	var names formats.Names
+	at := make(map[events.Subject]string)
+	for sub, err := range units(ctx, src) {
+		if err != nil {
+			return nil, err
+		}
+		u := unit{sub: sub}
+		if u.place, err = placeOf(ctx, src, sub, true); err == nil {
+			u.first, err = firstOf(ctx, src, sub)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil:
+		case u.place.Apart == "":
+			at[sub] = names.Place(u.place)
+		default:
+			list = append(list, u)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b unit) int { return cmp.Compare(a.first, b.first) })
+	for _, u := range list {
+		at[u.sub] = names.Place(u.place)
+	}
+	return at, nil
+}
+
+// units lists what may have files.
+func units(ctx context.Context, src formats.Source) iter.Seq2[events.Subject, error] {
+	return func(yield func(events.Subject, error) bool) {
+		for _, kind := range []string{events.KindFile, kinds[0].kind, kinds[1].kind, kinds[2].kind, events.KindSession} {
+			for info, err := range src.Subjects(ctx, kind) {
+				sub := info.Subject
+				if err == nil && (sub.IsSession() && !isUnit(sub.ID) || kind == events.KindFile && !strings.HasPrefix(sub.ID, rootName+"/")) {
+					continue
+				}
+				if !yield(sub, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}

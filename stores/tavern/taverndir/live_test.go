@@ -1,0 +1,82 @@
+package taverndir_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/tavern"
+	"github.com/tallylog/tally/stores/tavern/taverndir"
+)
+
+var live = formats.Root{Name: ".tavern", Marker: "m"}
+
+// everything is a folder with everything in it.
+func everything() map[string]string {
+	return map[string]string{
+		"docs/spec.md": "# Spec\n", "docs/a/b.txt": "\xff", "docs/Spec": "another", "workflows/w.json": `{"a":1}`, "overlays/" + id1 + "/x.go": "package x\n",
+		"agents/kettle/agent.md": node(id1, "Kettle", "idle"), "agents/kettle/sessions.jsonl": "{\"event\":\"break\",\"timestamp\":\"2026-08-22T10:00:00Z\"}\nno line\n",
+		"agents/kettle/notes.txt": "mine", "agents/odd/agent.md": "no agent", "agents/odd/sessions.jsonl": "{}", "servitors/fix/servitor.md": servitor,
+		"inbox/kettle/000000000001-m1.md": "---\nfrom: user\nid: m1\n---\n\nDoes it?", "inbox/kettle/inbox.json": "{\"seen\":1}\n", "inbox/kettle/hello.md": "hi",
+		"queues/build/queue.json": "{\"title\":\"Build\",\"createdAt\":\"2026-08-22T10:00:00Z\"}\n", "queues/build/items/000000000001-i1.json": "{\"id\":\"i1\",\"turn\":\"x\"}\n",
+		"loose": "x", "top.md": "a text",
+	}
+}
+
+func TestUnits(t *testing.T) {
+	l := taverndir.Layout{}
+	t.Run("D-53 a folder from any storage", func(t *testing.T) {
+		a, b := openStore(t), openStore(t)
+		root := formattest.CheckImportFrom(t, l, folder(t, ".tavern", everything()), a, b, 0o644)
+		formattest.CheckUnits(t, a, l, root)
+		formattest.CheckAlone(t, l, root, a, func() formats.Target { return openStore(t) })
+		formattest.CheckRemovals(t, l, root, a, func(unit events.Subject) bool {
+			return strings.HasPrefix(unit.ID, "inbox/") || strings.HasPrefix(unit.ID, "queue/")
+		})
+	})
+	t.Run("D-67 names apart", rapid.MakeCheck(func(rt *rapid.T) {
+		ctx, st := t.Context(), openStore(t)
+		for i := range rapid.IntRange(1, 12).Draw(rt, "units") {
+			name := rapid.SampledFrom([]string{"a", "A", "é", "e\u0301", "a/b", "b", "..", "agent.md"}).Draw(rt, "name")
+			switch rapid.IntRange(0, 4).Draw(rt, "kind") {
+			case 0:
+				need(st.Documents().Save(ctx, "doc", name+fmt.Sprint(i/2), tally.Write{Data: []byte(name), ContentType: "text/markdown"}))
+			case 1:
+				need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: name}))
+			case 2:
+				said(t, st, "inbox/"+name, "inbox", "m", "", `"x"`)
+			case 3:
+				if name == ".." {
+					continue
+				}
+				need(l.ImportFrom(ctx, st, formattest.InMemory(t, map[string]string{"agents/" + name + "/x.txt": "kept"}, 0o644), live, formats.ImportOptions{Part: true}))
+			case 4:
+				said(t, st, "queue/"+name, "main", "m", "", `"x"`)
+			}
+		}
+		shown := formattest.CheckUnits(t, st, l, live)
+		formattest.CheckAlone(t, l, live, st, func() formats.Target { return openStore(t) })
+		dirs := make(map[string]events.Subject)
+		for unit, u := range shown {
+			if other, ok := dirs[strings.ToLower(u.At)]; ok && unit.IsSession() {
+				rt.Errorf("%s and %s are at %s", unit, other, u.At)
+			}
+			dirs[strings.ToLower(u.At)] = unit
+		}
+	}))
+	t.Run("D-40 edits", func(t *testing.T) {
+		for seed := range uint64(6) {
+			st := openStore(t)
+			need(l.ImportFrom(t.Context(), st, formattest.InMemory(t, everything(), 0o644), live, formats.ImportOptions{}))
+			formattest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(seed, 1)), 12)
+			formattest.CheckUnits(t, st, l, live)
+		}
+	})
+}
