@@ -35,7 +35,7 @@ var arrows = []struct{ pkg, may string }{
 	{"redact", "internal/rawjson"},                                // pure: no I/O, no clock
 	{"ingest", "agents events internal/rawjson internal/tail log projector redact"},
 
-	{"formats", "log projector events internal/filename"},
+	{"formats", "log projector events internal/durable internal/filename"},
 	{"formats/storagetest", "formats internal/testkit"},
 	{"tree", "formats log projector events internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},

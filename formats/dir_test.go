@@ -8,9 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/storagetest"
+	"github.com/tallylog/tally/internal/durable"
 )
 
 func openDir(t *testing.T) (*formats.Dir, string) {
@@ -133,5 +138,90 @@ func TestModes(t *testing.T) {
 	}
 	if formats.FileMode(0) != 0o644 || formats.FileMode(0o755) != 0o755 {
 		t.Error("modes do not come back")
+	}
+}
+
+func TestDirStorage(t *testing.T) {
+	limits := storagetest.Limits{Modes: runtime.GOOS == "windows", Name: func(s string) bool {
+		return runtime.GOOS == "linux" || formats.FileName(s) == s // what every system takes
+	}}
+	for name, set := range map[string]func(*formats.Dir){
+		"exchange": func(*formats.Dir) {}, "links": func(d *formats.Dir) { formats.LackExchange(d, false) }, "neither": func(d *formats.Dir) { formats.LackExchange(d, true) },
+		"durable": func(d *formats.Dir) { d.Durable = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := limits
+			l.Names = 2000
+			if name != "exchange" {
+				l.Names, l.Large, l.Alone = 50, 1<<20, name != "durable"
+			}
+			storagetest.Run(t, l, func(t *testing.T) formats.Storage {
+				d, _ := openDir(t)
+				set(d)
+				return d
+			})
+		})
+	}
+}
+
+// D-39: a durable folder's files are synced before they have their names, and Sync does the same
+// for names, also of the folders that were made.
+func TestDirSynced(t *testing.T) {
+	d, name := openDir(t)
+	d.Durable = true
+	var mu sync.Mutex
+	var synced []string
+	defer durable.Watch(func(path string) {
+		mu.Lock()
+		defer mu.Unlock()
+		rel, err := filepath.Rel(name, path)
+		if err != nil {
+			t.Error(err)
+		}
+		rel, _, _ = strings.Cut(filepath.ToSlash(rel), ".tally-tmp-")
+		synced = append(synced, rel)
+	})()
+	want := func(what string, names ...string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(synced)
+		if !slices.Equal(synced, names) {
+			t.Errorf("%s synced %q, want %q", what, synced, names)
+		}
+		synced = nil
+	}
+	ctx := t.Context()
+	for range 2 {
+		if _, err := d.Swap(ctx, "a/b/c", 0o644, text("x")); err != nil {
+			t.Fatal(err)
+		}
+		want("a swap", "a/b/c")
+	}
+	if err := d.Sync(ctx, "a/b"); err != nil {
+		t.Fatal(err)
+	}
+	want("the first sync", ".", "a", "a/b")
+	if err := d.Sync(ctx, "a/b", "gone"); err != nil {
+		t.Fatal(err)
+	}
+	want("the second sync", "a/b")
+	if err := d.Append(ctx, "a/log", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	want("an append", "a/log")
+}
+
+// A folder that is moved or replaced is noticed.
+func TestDirMoved(t *testing.T) {
+	d, name := openDir(t)
+	if d.Moved() {
+		t.Error("moved, and nobody did")
+	}
+	if err := errors.Join(os.Rename(name, name+"2"), os.Mkdir(name, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if !d.Moved() {
+		t.Error("not moved, and another one is there")
 	}
 }
