@@ -39,7 +39,7 @@ var arrows = []struct{ pkg, may string }{
 	{"formats/storagetest", "formats internal/testkit"},
 	{"tree", "formats log projector events internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
-	{"stores/internal/formattest", "formats log log/logtest projector events"},
+	{"stores/internal/formattest", "formats formats/storagetest log log/logtest projector events"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
 	{"stores/*/*dir", "formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
