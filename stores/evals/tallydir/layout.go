@@ -14,7 +14,7 @@ import (
 // Layout is the layout of this package. It has no state.
 type Layout struct{}
 
-var _ formats.Layout = Layout{}
+var _ formats.Live = Layout{}
 
 // Name implements formats.Layout.
 func (Layout) Name() string { return Format }

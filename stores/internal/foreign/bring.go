@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -32,6 +33,11 @@ type Plan struct {
 // Bring brings one session in, which is as it was loaded. Nothing is added if it gives the
 // files back already, or if it must not be changed by them: that is reported.
 func (in *Intake) Bring(ctx context.Context, s *projector.Session, w Work) error {
+	if in.Options.Part && IsArchived(s.Ledger) {
+		if err := in.revive(ctx, s); err != nil {
+			return err
+		}
+	}
 	fresh := s.Offset() == 0
 	if !fresh {
 		same, err := w.Same()
@@ -72,6 +78,20 @@ func (in *Intake) Bring(ctx context.Context, s *projector.Session, w Work) error
 		w.Finish(&in.Report.Changed)
 	}
 	return nil
+}
+
+// revive has a session be there again that was put away. What is planned for it afterwards is
+// planned once more.
+func (in *Intake) revive(ctx context.Context, s *projector.Session) error {
+	e, err := events.New(in.Source, s.Subject, &events.SessionUpdated{Set: events.Fields{{Name: "status", Value: events.Raw("null")}}, Reason: "import"})
+	if err != nil {
+		return err
+	}
+	ack, err := in.Target.Append(ctx, s.Subject, log.Since(s.Offset(), events.TypeSessionUpdated), in.Named(e, s.Offset(), "revived", ""))
+	if err == nil && !ack.Duplicate {
+		in.Added(1)
+	}
+	return err
 }
 
 // refusal says why a session must not be changed by what is imported, "" if it may.

@@ -45,16 +45,6 @@ func (f files) Write(_ context.Context, name string, mode fs.FileMode, content f
 	return err
 }
 
-// setTimes has all files of a folder be equally old.
-func setTimes(t testing.TB, dir string) {
-	t.Helper()
-	for name := range ReadTree(t, dir) {
-		if err := os.Chtimes(filepath.Join(dir, filepath.FromSlash(name)), began, began); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // Exported returns all files of a store in a layout, by their paths.
 func Exported(t testing.TB, src formats.Source, layout formats.Layout) (map[string]string, formats.Report) {
 	t.Helper()

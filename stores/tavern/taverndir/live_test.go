@@ -34,7 +34,7 @@ func TestUnits(t *testing.T) {
 	l := taverndir.Layout{}
 	t.Run("D-53 a folder from any storage", func(t *testing.T) {
 		a, b := openStore(t), openStore(t)
-		root := formattest.CheckImportFrom(t, l, folder(t, ".tavern", everything()), a, b, 0o644)
+		root := formattest.CheckImportFrom(t, l, folder(t, ".tavern", everything()), a, b)
 		formattest.CheckUnits(t, a, l, root)
 		formattest.CheckAlone(t, l, root, a, func() formats.Target { return openStore(t) })
 		formattest.CheckRemovals(t, l, root, a, func(unit events.Subject) bool {
