@@ -92,7 +92,10 @@ func (im importer) newUnit(at foreign.Unit) *unit { return &unit{Folder: im.Fold
 
 // unit imports one session.
 func (im importer) unit(ctx context.Context, at foreign.Unit) error {
-	err := foreign.Retry(ctx, func(bool) error { return im.try(ctx, at) })
+	err := im.unkept(ctx, beside[at.ID])
+	if err == nil {
+		err = foreign.Retry(ctx, func(bool) error { return im.try(ctx, at) })
+	}
 	if im.Dry != nil {
 		im.Dry.Forget(events.Session(im.Target.Namespace(), at.ID))
 	}

@@ -2,6 +2,7 @@ package erratadir
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"slices"
@@ -22,7 +23,7 @@ type Layout struct {
 }
 
 var (
-	_ formats.Layout  = Layout{}
+	_ formats.Live    = Layout{}
 	_ formats.Chooser = Layout{}
 )
 
@@ -69,9 +70,12 @@ func (l Layout) RootFiles(ctx context.Context, src formats.Source, root string) 
 		return kept
 	}
 	return func(yield func(formats.File, error) bool) {
-		data, err := liveRecipes(ctx, src)
-		if (data != nil || err != nil) && !yield(privateFile(recipesName, formats.Exact, data), err) {
-			return
+		_, err := foreign.RootFile(ctx, src, root, documentOf(src.Namespace(), root, recipesName))
+		if errors.Is(err, projector.ErrNotFound) {
+			data, err := liveRecipes(ctx, src)
+			if (data != nil || err != nil) && !yield(privateFile(recipesName, formats.Exact, data), err) {
+				return
+			}
 		}
 		kept(yield)
 	}

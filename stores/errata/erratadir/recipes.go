@@ -33,7 +33,10 @@ func newRecipe(ns string, data []byte) *recipeDoc {
 // put stores the recipe unless there is one under its hash: the first text stays.
 func (r *recipeDoc) put(ctx context.Context, im *foreign.Intake, root string) error {
 	return im.Change(ctx, r.doc, func(have foreign.Stored) (events.Event, bool, error) {
-		meta := events.DocMeta{Attributes: map[string]string{foreign.AttrRoot: root}}
+		meta := events.DocMeta{}
+		if root != "" {
+			meta.Attributes = map[string]string{foreign.AttrRoot: root}
+		}
 		e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: r.doc, ContentType: r.contentType, Data: r.data,
 			ID: events.DerivedID(Format, r.doc.String(), have.Last.String(), foreign.SumOf(r.data))}
 		return e.WithExtension(events.ExtDoc, meta.String()), !have.Exists, nil

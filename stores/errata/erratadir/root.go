@@ -45,15 +45,18 @@ func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]b
 
 // rootFile keeps one file whole; the recipes in it go in besides.
 func (im importer) rootFile(ctx context.Context, full string) error {
-	f, err := im.KeepRootFile(ctx, full, documentOf)
-	if err != nil || f == nil || full != recipesName && full != configsName {
+	if left, err := im.isLeft(ctx, full); left || err != nil {
 		return err
 	}
-	return im.Spare(ctx, full, im.recipes(ctx, f))
+	f, err := im.KeepRootFile(ctx, full, documentOf)
+	if err != nil || f == nil || !isRecipes(full) {
+		return err
+	}
+	return im.Spare(ctx, full, im.recipes(ctx, f, im.Root))
 }
 
-// recipes stores the recipes of a file by their hashes.
-func (im importer) recipes(ctx context.Context, f *foreign.File) error {
+// recipes stores the recipes of a file by their hashes, as those of a root.
+func (im importer) recipes(ctx context.Context, f *foreign.File, root string) error {
 	limit := foreign.WholeLimit(im.Target)
 	if f.Size > limit {
 		im.Problem(f.Full, 0, fmt.Sprintf("longer than %d bytes: the recipes in it were not read", limit))
@@ -69,7 +72,7 @@ func (im importer) recipes(ctx context.Context, f *foreign.File) error {
 		return nil
 	}
 	for _, r := range list {
-		if err := r.put(ctx, im.Intake, im.Root); err != nil {
+		if err := r.put(ctx, im.Intake, root); err != nil {
 			return err
 		}
 	}

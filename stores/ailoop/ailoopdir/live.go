@@ -1,0 +1,59 @@
+package ailoopdir
+
+import (
+	"context"
+	"iter"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+// units are the histories. There are no files beside them.
+var units = foreign.Units{
+	Stamp:   stamp,
+	Exports: Layout{}.Exports,
+	Session: func(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, bool) {
+		sub, ok := Layout{}.Subject(ctx, src, root.Name, name)
+		return sub, true, ok && isSnapshot(name)
+	},
+}
+
+// Unit implements formats.Live. The document of a file that is kept whole is its history's.
+func (Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	if sub.IsSession() || sub.Kind != events.KindFile {
+		return units.Unit(ctx, src, root, sub)
+	}
+	have, err := foreign.Load(ctx, src, sub)
+	s, ok := have.Session()
+	return s, err == nil && ok, err
+}
+
+// Place implements formats.Live: the file of a history.
+func (Layout) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
+	o, err := units.Outline(ctx, src, root, unit)
+	if err != nil {
+		return formats.Place{}, err
+	}
+	return formats.Place{Path: fileOf(&projector.Session{Subject: unit, Ledger: o.Ledger()})}, nil
+}
+
+// UnitFiles implements formats.Live.
+func (l Layout) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+	return foreign.SessionFiles(ctx, src, l, unit, at)
+}
+
+// UnitAt implements formats.Live.
+func (Layout) UnitAt(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, error) {
+	return units.UnitAt(ctx, src, root, name)
+}
+
+// Removal implements formats.Live. A history is archived.
+func (Layout) Removal(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
+	if !unit.IsSession() {
+		return nil, nil
+	}
+	return units.Removal(ctx, src, unit)
+}

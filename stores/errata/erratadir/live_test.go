@@ -1,0 +1,67 @@
+package erratadir_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/errata/erratadir"
+	"github.com/tallylog/tally/stores/internal/formattest"
+)
+
+// stays reports whether a unit stays whatever happens to its files.
+func stays(unit events.Subject) bool {
+	return unit.IsSession() && (unit.ID == "prompts" || unit.ID == "history") || strings.HasSuffix(unit.ID, "/recipes.json")
+}
+
+func TestUnits(t *testing.T) {
+	l := erratadir.Layout{}
+	open := func() formats.Target { return openStore(t) }
+	t.Run("E-34 a folder from any storage, unit by unit", func(t *testing.T) {
+		for seed := range uint64(4) {
+			files, r := rootTree(), rand.New(rand.NewPCG(seed, 1))
+			for i := range 4 {
+				for name, content := range generate(fmt.Sprintf("ses_%d", 10+i), r).files() {
+					files[name] = content
+				}
+			}
+			for name, content := range map[string]string{"checkpoint.json": marshal(checkpoint{Prompt: "again", AdapterIDs: []string{"m"}}), "recipe.md": "# R\nversion: 1\n", "a/b.bin": "\xff"} {
+				files["sessions/ses_2/"+name] = content
+			}
+			st := openStore(t)
+			root := formattest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
+			formattest.CheckUnits(t, st, l, root)
+			formattest.CheckAlone(t, l, root, st, open)
+			formattest.CheckEdits(t, l, root, st, r, 15)
+			formattest.CheckUnits(t, st, l, root)
+			formattest.CheckRemovals(t, l, root, st, stays)
+		}
+	})
+	t.Run("E-41 live sessions", func(t *testing.T) {
+		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		turn := &events.TurnAppended{Entries: []events.Entry{{Thread: "m", Turn: events.Raw(`{"role":"user","content":"q"}`)}}}
+		live(t, st, "ses_1", log.Any, &events.SessionCreated{Kind: events.KindPanel, CreatedAt: "2026-08-22T10:00:00Z", Models: []string{"m"}})
+		live(t, st, "ses_1", log.Any, turn)
+		live(t, st, "prompts", log.Any, &events.SessionCreated{Kind: events.KindPrompts, CreatedAt: "2026-08-22T10:00:00Z"})
+		live(t, st, "prompts", log.Any, &events.TurnAppended{Entries: []events.Entry{{Thread: "prompts", Turn: events.Raw(`"q"`)}}})
+		recipe := func(hash string) {
+			e := events.Event{ID: hash, Source: "urn:test:live", Type: events.TypeDocumentWritten, Subject: events.Document(st.Name, "recipe", hash), ContentType: "text/markdown", Data: []byte("# R\n")}
+			if _, err := st.Append(t.Context(), e.Subject, log.Any, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		recipe("rcp_1")
+		shown := formattest.CheckUnits(t, st, l, root)
+		if len(shown) != 3 {
+			t.Errorf("%d units", len(shown))
+		}
+		formattest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 20)
+		recipe("rcp_2")
+		formattest.CheckUnits(t, st, l, root)
+		formattest.CheckRemovals(t, l, root, st, stays)
+	})
+}
