@@ -253,6 +253,28 @@ func (c *Config) fillTrees(namespaces map[string]string) error {
 		if err := c.fillTree(t); err != nil {
 			return err
 		}
+		if err := c.checkNesting(t, c.Trees[:i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNesting refuses a folder in which a store or another tree is, or that is in one: what
+// one writes there would be an edit for the other.
+func (c *Config) checkNesting(t *Tree, others []Tree) error {
+	if t.Target != TreeDir {
+		return nil
+	}
+	dir := realPath(t.Dir)
+	nested := func(other string) bool { return isWithin(realPath(other), dir) || isWithin(dir, other) }
+	if c.Backend == Local && nested(c.Store) {
+		return t.Wrong("dir", "%s and the store in %s are one in the other", t.Dir, c.Store)
+	}
+	for _, o := range others {
+		if o.Target == TreeDir && nested(o.Dir) {
+			return t.Wrong("dir", "%s and %s of tree %s are one in the other", t.Dir, o.Dir, o.Name)
+		}
 	}
 	return nil
 }
@@ -269,8 +291,7 @@ func (c *Config) fillTree(t *Tree) error {
 		t.Dir = filepath.Join(c.Project, dir)
 	}
 	if t.Dir == "" && projects && t.Layout == baseLayout {
-		t.Dir = c.Base // which only a variable of the caller's puts elsewhere
-		return nil
+		t.Dir, projects = c.Base, false // only a variable of the caller's puts it elsewhere
 	}
 	if t.Dir == "" {
 		return t.Wrong("dir", "missing: want a folder")

@@ -74,8 +74,12 @@ func TestTreeFileName(t *testing.T) {
 func TestWrongTree(t *testing.T) {
 	const tavern = "[[tree]]\nlayout = \"tavern\"\n"
 	for text, want := range map[string]config.Error{
-		"\n[[tree]]\nname = \"a\"\n":                             {Line: 2, Field: "tree.layout"},
-		tavern + "\n[[tree]]\nlayout = 5\n":                      {Line: 4, Field: "tree.layout"},
+		"\n[[tree]]\nname = \"a\"\n":                                           {Line: 2, Field: "tree.layout"},
+		tavern + "\n[[tree]]\nlayout = 5\n":                                    {Line: 4, Field: "tree.layout"},
+		"[store]\ndir = \".tavern/store\"\n" + tavern:                          {Line: 3, Field: "tree.dir"},
+		"[store]\ndir = \".tavern\"\n" + tavern:                                {Line: 3, Field: "tree.dir"},
+		"[store]\ndir = \".\"\n" + tavern:                                      {Line: 3, Field: "tree.dir"},
+		tavern + "dir = \"a/b\"\n[[tree]]\nlayout = \"errata\"\ndir = \"a\"\n": {Line: 4, Field: "tree.dir"},
 		tavern + tavern:                                          {Line: 3, Field: "tree.name"},
 		tavern + "name = \"../x\"\n":                             {Line: 1, Field: "tree.name"},
 		tavern + "dir = \"..\"\n":                                {Line: 1, Field: "tree.dir"},
