@@ -1,0 +1,470 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
+)
+
+// notes is a layout of documents of kind note: the file of each is called by its id.
+type notes struct{ formats.Layout }
+
+func notesOf(name string) (formats.Live, bool) { return notes{}, name == "notes" }
+
+func (notes) Name() string { return "notes" }
+
+func (notes) Unit(_ context.Context, _ formats.Source, _ formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	return sub, sub.Kind == "note", nil
+}
+
+func (notes) UnitAt(_ context.Context, src formats.Source, _ formats.Root, path string) (events.Subject, bool, error) {
+	return events.Document(src.Namespace(), "note", path), true, nil
+}
+
+func (notes) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
+	_, err := src.Loader().Document(ctx, unit, 0)
+	return formats.Place{Path: unit.ID}, err
+}
+
+func (notes) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		doc, err := src.Loader().Document(ctx, unit, 0)
+		if err != nil {
+			yield(formats.File{Path: at}, err)
+			return
+		}
+		yield(formats.File{Path: at, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
+	}
+}
+
+func (notes) Removal(context.Context, formats.Source, events.Subject) ([]log.Part, error) {
+	return nil, nil // its file is written again
+}
+
+func (notes) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, _ formats.Root, _ formats.ImportOptions) (r formats.Report, err error) {
+	list, err := st.List(ctx, "")
+	for _, f := range list {
+		if err == nil {
+			err = importNote(ctx, target, st, f.Name)
+		}
+	}
+	return r, err
+}
+
+func importNote(ctx context.Context, target formats.Target, st formats.Storage, name string) error {
+	r, err := st.Read(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	sub, at := events.Document(target.Namespace(), "note", name), events.Offset(0)
+	if doc, err := target.Loader().Document(ctx, sub, 0); err == nil {
+		if at = doc.Head; string(doc.Data) == string(text) {
+			return nil
+		}
+	}
+	_, err = target.Append(ctx, sub, log.At(at), events.Event{ID: events.DerivedID(name, at.String(), string(text)), Source: "urn:notes", Type: events.TypeDocumentWritten,
+		Subject: sub, ContentType: events.ContentTypeRaw, Data: text})
+	return err
+}
+
+// noted is a project with a tree of notes, and a store.
+type noted struct {
+	t                    *testing.T
+	project, dir, folder string
+}
+
+// newNoted makes a project; more is what its file says of the tree besides. State is in a
+// folder of the test.
+func newNoted(t *testing.T, more string) noted {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", base)
+	t.Setenv("XDG_STATE_HOME", filepath.Join(base, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(base, "config"))
+	n := noted{t, filepath.Join(base, "project"), filepath.Join(base, "store"), filepath.Join(base, "project", "notes")}
+	if err := os.MkdirAll(n.project, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.says(more)
+	return n
+}
+
+func (n noted) says(more string) {
+	text := "[[tree]]\nname = \"notes\"\nlayout = \"notes\"\ndir = \"notes\"\n" + more
+	if err := os.WriteFile(filepath.Join(n.project, config.FileName), []byte(text), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// open opens the store as one more process would: it owns it, or is attached.
+func (n noted) open(o embedded.Options) *tally.Store {
+	n.t.Helper()
+	o.ConfigDir = n.project
+	if o.Store == "" && o.Backend == "" {
+		o.Store = n.dir
+	}
+	st, err := embedded.Open(n.t.Context(), o)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { st.Close() })
+	return st
+}
+
+// keeps opens it and keeps its trees.
+func (n noted) keeps() *tally.Store { return n.open(embedded.Options{Trees: notesOf}) }
+
+func (n noted) put(st *tally.Store, id, text string) error {
+	_, err := st.Documents().Save(n.t.Context(), "note", id, tally.Write{Data: []byte(text)})
+	return err
+}
+
+// shows holds a file to a text, as it is now.
+func (n noted) shows(id, want string) {
+	n.t.Helper()
+	if got, err := os.ReadFile(filepath.Join(n.folder, id)); err != nil || string(got) != want {
+		n.t.Errorf("file %s has %q, %v, want %q", id, got, err, want)
+	}
+}
+
+func (n noted) tree() config.Tree {
+	c, err := config.Resolve(n.project, config.Overrides{Store: n.dir}, os.Getenv)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return c.Trees[0]
+}
+
+func (n noted) ask(verb string) (embedded.TreeAnswer, error) {
+	return embedded.AskTree(n.t.Context(), n.dir, n.tree(), verb, embedded.TreeAsk{})
+}
+
+// until waits until something is so.
+func (n noted) until(what string, so func() bool) {
+	n.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("it is not so that %s", what)
+		}
+	}
+}
+
+func TestTreeSync(t *testing.T) {
+	n := newNoted(t, "mode = \"sync\"\n")
+	owner := n.keeps()
+	attached := n.keeps()
+	reader := n.open(embedded.Options{}) // keeps no trees, and waits for them
+	t.Run("D-02 in mode sync the file shows what was acknowledged, whoever keeps the tree", func(t *testing.T) {
+		for round := range 20 {
+			for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached, "reader": reader} {
+				text := fmt.Sprint(round)
+				if err := n.put(st, name, text); err != nil {
+					t.Fatal(err)
+				}
+				n.shows(name, text)
+			}
+		}
+	})
+	t.Run("what cannot be shown is stored, and said", func(t *testing.T) {
+		if err := os.Mkdir(filepath.Join(n.folder, "blocked"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached, "reader": reader} {
+			rev, err := st.Documents().Save(t.Context(), "note", "blocked", tally.Write{Data: []byte(name)})
+			told, ok := errors.AsType[*tally.TreeError](err)
+			if !ok || told.Tree != "notes" || told.Path != "blocked" || told.Err == nil || rev.Offset == 0 {
+				t.Errorf("%s: %+v, %v", name, rev, err)
+			}
+			if doc, err := st.Documents().Read(t.Context(), "note", "blocked"); err != nil || string(doc.Data) != name {
+				t.Errorf("%s: %v, %v", name, doc, err)
+			}
+			if err := n.put(st, "free", name); err != nil {
+				t.Errorf("%s: another file: %v", name, err)
+			}
+		}
+		if err := os.Remove(filepath.Join(n.folder, "blocked")); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.put(attached, "blocked", "at last"); err != nil {
+			t.Error(err)
+		}
+		n.shows("blocked", "at last")
+	})
+	t.Run("what another namespace has is waited for by nobody", func(t *testing.T) {
+		if err := os.Mkdir(filepath.Join(n.folder, "elsewhere"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		other, err := attached.In("other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.put(other, "elsewhere", "x"); err != nil {
+			t.Error(err)
+		}
+	})
+	if said, err := n.ask(embedded.TreeState); err != nil || said.Status.PID != os.Getpid() || said.Status.Files != 5 || !said.Status.Sync {
+		t.Errorf("%+v, %v", said.Status, err)
+	}
+}
+
+func TestTreeAsync(t *testing.T) {
+	n := newNoted(t, "")
+	owner := n.keeps()
+	t.Run("D-02 in mode async the file shows what was acknowledged, after Wait", func(t *testing.T) {
+		for i, st := range []*tally.Store{owner, n.open(embedded.Options{})} {
+			rev, err := st.Documents().Save(t.Context(), "note", "a", tally.Write{Data: []byte{byte('a' + i)}})
+			if err == nil {
+				err = st.Wait(t.Context(), "tree:notes", rev.Offset)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.shows("a", string(rune('a'+i)))
+		}
+		if err := owner.Wait(t.Context(), "tree:other", 0); !errors.Is(err, tally.ErrNotFound) {
+			t.Errorf("a tree that there is not: %v", err)
+		}
+	})
+	t.Run("a process that ends leaves the files as the log is", func(t *testing.T) {
+		if err := n.put(owner, "a", "last"); err != nil {
+			t.Fatal(err)
+		}
+		if err := owner.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.shows("a", "last")
+		said, err := n.ask(embedded.TreeState)
+		if !errors.Is(err, log.ErrUnavailable) || said.Status.Files != 1 || said.Status.PID != 0 {
+			t.Errorf("%+v, %v", said.Status, err)
+		}
+	})
+	t.Run("what somebody wrote meanwhile is taken in by the next one, and by whoever asks for it", func(t *testing.T) {
+		if err := os.WriteFile(filepath.Join(n.folder, "a"), []byte("edited"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		st := n.keeps()
+		if err := st.Wait(t.Context(), "tree:notes", 0); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := n.ask(embedded.TreePull); err != nil || said.Status.Conflicts != 0 {
+			t.Fatal(said, err)
+		}
+		doc, err := st.Documents().Read(t.Context(), "note", "a")
+		if err != nil || string(doc.Data) != "edited" {
+			t.Errorf("%v, %v", doc, err)
+		}
+	})
+}
+
+// A mass change makes nobody wait, in mode sync either: it is said at once, until somebody
+// decides.
+func TestTreeAsks(t *testing.T) {
+	n := newNoted(t, "mode = \"sync\"\nbulk_limit = 3\n")
+	owner := n.keeps()
+	attached := n.open(embedded.Options{})
+	for i := range 20 {
+		if err := n.put(owner, fmt.Sprint(i), "text"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		if err := os.Remove(filepath.Join(n.folder, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.until("it asks", func() bool {
+		said, err := n.ask(embedded.TreeState)
+		return err == nil && said.Status.Asking != ""
+	})
+	for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached} {
+		if _, ok := errors.AsType[*tally.TreeError](n.put(st, "new", name)); !ok {
+			t.Errorf("%s is not told", name)
+		}
+	}
+	if _, err := n.ask(embedded.TreePull); err == nil {
+		t.Error("it is pulled, though it asks")
+	}
+	if said, err := n.ask(embedded.TreeRestore); err != nil || said.Status.Asking != "" {
+		t.Fatal(said.Status, err)
+	}
+	n.shows("7", "text")
+	if err := n.put(attached, "new", "after"); err != nil {
+		t.Error(err)
+	}
+	n.shows("new", "after")
+	if said, err := n.ask(embedded.TreeVerify); err != nil || len(said.Problems) > 0 {
+		t.Error(said.Problems, err)
+	}
+	if said, err := n.ask(embedded.TreeRebuild); err != nil || said.Status.Files != 21 || said.Status.Conflicts != 0 {
+		t.Error(said.Status, err)
+	}
+}
+
+// Who keeps a tree need not own the store; when it ends, the next one who appends keeps it.
+func TestTreeKeepers(t *testing.T) {
+	n := newNoted(t, "mode = \"sync\"\n")
+	owner := n.open(embedded.Options{})
+	first, second := n.keeps(), n.keeps()
+	for _, st := range []*tally.Store{first, second, owner} {
+		if err := n.put(st, "a", "one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := embedded.KeepTrees(t.Context(), owner, n.dir, []config.Tree{n.tree()}, notesOf, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Errorf("a tree is kept twice: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.put(second, "a", "two"); err != nil {
+		t.Fatal(err)
+	}
+	n.shows("a", "two")
+	if err := n.put(owner, "a", "three"); err != nil {
+		t.Fatal(err)
+	}
+	n.shows("a", "three")
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.put(owner, "a", "four"); err != nil {
+		t.Errorf("nobody promises anything of the files: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	kept := make(chan error, 1)
+	go func() { kept <- embedded.KeepTrees(ctx, owner, n.dir, []config.Tree{n.tree()}, notesOf, nil) }()
+	n.until("somebody keeps it", func() bool {
+		_, err := n.ask(embedded.TreeState)
+		return err == nil
+	})
+	if err := n.put(owner, "a", "five"); err != nil {
+		t.Error(err)
+	}
+	n.shows("a", "five")
+	if stop(); <-kept != nil {
+		t.Error("to be told to stop is no error")
+	}
+}
+
+// A folder shows one store for as long as that is there, also while nobody has it open.
+func TestTreeOfTwoStores(t *testing.T) {
+	n := newNoted(t, "mode = \"sync\"\n")
+	first := n.keeps()
+	if err := n.put(first, "a", "first"); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(filepath.Dir(n.dir), "other")
+	refused := func(why string) {
+		t.Helper()
+		second := n.open(embedded.Options{Store: other, Trees: notesOf})
+		defer second.Close()
+		err := n.put(second, "a", "second")
+		held, ok := errors.AsType[*embedded.TreeHeldError](err)
+		if _, told := errors.AsType[*tally.TreeError](err); !told || !ok || held.Store != n.dir || held.Place != n.folder {
+			t.Errorf("%s: %v", why, err)
+		}
+		n.shows("a", "first")
+		if _, err := os.Stat(held.File); err != nil {
+			t.Error(err)
+		}
+	}
+	refused("both have it open")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused("the first one is closed")
+	memory := n.open(embedded.Options{Backend: config.Memory, Trees: notesOf})
+	if _, held := errors.AsType[*embedded.TreeHeldError](n.put(memory, "a", "memory")); !held {
+		t.Error("a store in memory writes to it")
+	}
+	if err := os.RemoveAll(n.dir); err != nil {
+		t.Fatal(err)
+	}
+	second := n.open(embedded.Options{Store: other, Trees: notesOf})
+	if err := n.put(second, "b", "second"); err != nil {
+		t.Error(err)
+	}
+	n.shows("b", "second")
+}
+
+func TestTreeInMemory(t *testing.T) {
+	n := newNoted(t, "mode = \"sync\"\n")
+	st := n.open(embedded.Options{Backend: config.Memory, Trees: notesOf})
+	if err := n.put(st, "a", "text"); err != nil {
+		t.Fatal(err)
+	}
+	n.shows("a", "text")
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A layout that cannot follow is refused when the store is opened, where it is named.
+func TestTreeOfUnknownLayout(t *testing.T) {
+	n := newNoted(t, "")
+	_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: n.project, Store: n.dir, Trees: func(string) (formats.Live, bool) { return nil, false }})
+	if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Line != 1 || wrong.Field != "tree.layout" {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(n.dir); err == nil {
+		t.Error("a store was begun")
+	}
+}
+
+// Nobody is answered who has not read the tree's file, and what others send changes nothing.
+func TestTreeDesk(t *testing.T) {
+	n := newNoted(t, "")
+	st := n.keeps()
+	if err := st.Wait(t.Context(), "tree:notes", 0); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(n.dir, "trees", "notes-*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.Replace(string(text), `"token":"`, `"token":"x`, 1)
+	if err := os.WriteFile(files[0], []byte(wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) {
+		t.Errorf("%+v, %v", said, err)
+	}
+	if err := os.WriteFile(files[0], text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.ask("format"); err == nil || errors.Is(err, log.ErrUnavailable) {
+		t.Errorf("what nobody can ask: %v", err)
+	}
+	if _, err := n.ask(embedded.TreeResolve); err == nil {
+		t.Errorf("a conflict that there is not: %v", err)
+	}
+}
