@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally"
@@ -167,7 +168,7 @@ func (k *treeKept) answer(ctx context.Context, verb string, ask TreeAsk) (said T
 	case TreePull:
 		err = k.tree.Pull(ctx)
 	case TreeResolve:
-		err = k.tree.Resolve(ctx, ask.ID)
+		err = k.resolve(ctx, ask.ID)
 	case TreeRebuild:
 		err = k.again(ctx, true)
 	default:
@@ -178,6 +179,27 @@ func (k *treeKept) answer(ctx context.Context, verb string, ask TreeAsk) (said T
 	}
 	said.Status = k.status(ctx)
 	return said, err
+}
+
+// resolve closes the conflict whose id begins so.
+func (k *treeKept) resolve(ctx context.Context, begin string) error {
+	list, err := k.tree.Conflicts(ctx)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, c := range list {
+		if strings.HasPrefix(c.ID, begin) {
+			ids = append(ids, c.ID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return fmt.Errorf("conflict %q: %w", begin, tally.ErrNotFound)
+	case 1:
+		return k.tree.Resolve(ctx, ids[0])
+	}
+	return &events.InvalidError{Field: "conflict", Reason: fmt.Sprintf("%q names %d of them", begin, len(ids))}
 }
 
 // decide answers what the tree asks, which it may not have found out yet.

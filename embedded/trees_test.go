@@ -464,7 +464,7 @@ func TestTreeDesk(t *testing.T) {
 	if _, err := n.ask("format"); err == nil || errors.Is(err, log.ErrUnavailable) {
 		t.Errorf("what nobody can ask: %v", err)
 	}
-	if _, err := n.ask(embedded.TreeResolve); err == nil {
+	if _, err := n.ask(embedded.TreeResolve); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("a conflict that there is not: %v", err)
 	}
 }
