@@ -83,6 +83,9 @@ type Place struct {
 	Path   string // of its file, or of the folder that all of its files are in
 	Apart  string // in place of it, where a unit that began earlier has that path, or one that some system takes for the same; "": there is none
 	Folder bool   // it is a folder
+
+	// Files are names that no file of another unit has in the folder.
+	Files []string
 }
 
 // Chooser is a Renderer whose live sessions, those that no import brought, are not

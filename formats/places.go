@@ -25,6 +25,9 @@ func (n *Names) Place(p Place) string {
 		name = p.Apart
 	}
 	n.take(name)
+	for _, f := range p.Files {
+		n.files[FoldedName(path.Join(name, f))] = true
+	}
 	return name
 }
 
@@ -48,6 +51,11 @@ func (n *Names) isFree(p Place) bool {
 	have, dir := n.dirs[FoldedName(p.Path)]
 	if n.files[FoldedName(p.Path)] || dir && !(p.Folder && have == p.Path) {
 		return false
+	}
+	for _, f := range p.Files {
+		if n.files[FoldedName(path.Join(p.Path, f))] {
+			return false
+		}
 	}
 	for d := path.Dir(p.Path); d != "."; d = path.Dir(d) {
 		if have, ok := n.dirs[FoldedName(d)]; n.files[FoldedName(d)] || ok && have != d {

@@ -29,6 +29,7 @@ type unit struct {
 	want   string        // that it would have if no other unit was there
 	apart  string        // that it has where another one has that
 	folder bool          // it is a folder
+	within []string      // names in it that no other unit may have
 }
 
 // intent is what is about to be put in a file's place: after a crash that is known as ours.
@@ -123,7 +124,9 @@ func (t *Tree) save(ctx context.Context) error {
 func (t *Tree) set(path string, f *file) {
 	if old := t.files[path]; old != nil {
 		delete(t.ofUnit[old.unit], path)
-		delete(t.folded, formats.FoldedName(path))
+		if key := formats.FoldedName(path); t.folded[key] == path {
+			delete(t.folded, key)
+		}
 	}
 	if f == nil {
 		delete(t.files, path)
@@ -145,8 +148,16 @@ func (t *Tree) index(path string, f *file) {
 // alias returns the path of a file of ours that a path is another spelling of, where the
 // storage takes names for one that differ in case; else the path. The caller holds mu.
 func (t *Tree) alias(ctx context.Context, path string) string {
+	if t.files[path] != nil {
+		return path
+	}
+	return t.sameFile(ctx, path)
+}
+
+// sameFile returns the path of another file of ours that is the same one, else the path.
+func (t *Tree) sameFile(ctx context.Context, path string) string {
 	ours, ok := t.folded[formats.FoldedName(path)]
-	if !ok || t.files[path] != nil {
+	if !ok || ours == path {
 		return path
 	}
 	a, err := t.c.Storage.Stat(ctx, path)

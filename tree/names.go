@@ -41,6 +41,9 @@ func (n *names) add(u *unit, times int) {
 			c.files += times
 		}
 	})
+	for _, f := range u.within {
+		n.change(path.Join(u.want, f), func(c *claim) { c.files += times })
+	}
 	for d := path.Dir(u.want); d != "."; d = path.Dir(d) {
 		n.change(d, func(c *claim) { c.in(d, times) })
 	}
@@ -89,6 +92,6 @@ func place(list []*unit) {
 	})
 	var taken formats.Names
 	for _, u := range list {
-		u.path = taken.Place(formats.Place{Path: u.want, Apart: u.apart, Folder: u.folder})
+		u.path = taken.Place(formats.Place{Path: u.want, Apart: u.apart, Folder: u.folder, Files: u.within})
 	}
 }

@@ -96,7 +96,7 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		}
 	}
 	next = sooner(t.audit, now.Add(auditEvery))
-	if t.c.Way != Out {
+	if t.c.Way != Out && t.knowsLog() {
 		next = sooner(next, t.settled(ctx, now))
 		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
 			next = sooner(next, t.takeSettled(ctx, now))
@@ -128,9 +128,17 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		t.c.Logger.Warn("what the tree remembers cannot be written", "tree", t.c.Name, "err", err)
 	}
 	for _, n := range t.noticed {
-		next = sooner(next, n.last.Add(n.settle))
+		if t.knowsLog() {
+			next = sooner(next, n.last.Add(n.settle))
+		}
 	}
 	return next
+}
+
+// knowsLog reports whether the files were brought up to the log as it was when the tree was
+// begun: without that, one that remembers nothing cannot tell its own files from others.
+func (t *Tree) knowsLog() bool {
+	return t.met || t.c.Way == In || t.cursor.Offset >= t.start
 }
 
 // takeSettled takes in the edits there are. What fails is tried again.
@@ -140,8 +148,11 @@ func (t *Tree) takeSettled(ctx context.Context, now time.Time) (next time.Time) 
 	for p := range list {
 		if _, left := t.edits[p]; !left {
 			t.recent = append(t.recent, now)
-		} else if t.noticed[p] != nil {
-			delete(t.edits, p)
+			continue
+		}
+		delete(t.edits, p) // it is looked at again: the log may change it before
+		if t.noticed[p] == nil {
+			t.noticed[p] = &notice{last: now, settle: settleGone}
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -166,6 +177,9 @@ func (t *Tree) Pull(ctx context.Context) error {
 		n.last, n.settle = time.Time{}, settleGone
 	}
 	t.settled(ctx, t.c.Now())
+	if !t.knowsLog() {
+		return errors.New("tree " + t.c.Name + ": it has not been brought up to the log yet")
+	}
 	if t.asking != nil || t.judge(ctx, t.c.Now()) {
 		if t.asking == nil {
 			t.ask()

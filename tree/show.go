@@ -193,9 +193,12 @@ func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offs
 			t.isStuck(sub, u.path, err)
 			continue
 		}
+		if err != nil {
+			p = formats.Place{}
+		}
 		t.names.add(u, -1)
-		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder {
-			u.want, u.apart, u.folder, u.path = p.Path, p.Apart, p.Folder, p.Path
+		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder || !slices.Equal(u.within, p.Files) {
+			u.want, u.apart, u.folder, u.within, u.path = p.Path, p.Apart, p.Folder, p.Files, p.Path
 			t.changed.unit(sub)
 		}
 		t.names.add(u, 1)
@@ -433,7 +436,7 @@ func (t *Tree) copied(ctx context.Context, name string) (string, error) {
 func (t *Tree) remove(ctx context.Context, p string) error {
 	have := t.files[p]
 	e, err := t.c.Storage.Stat(ctx, p)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (e.Dir || e.Size < 0) { // that is not ours
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (e.Dir || e.Size < 0 || t.sameFile(ctx, p) != p) { // that is not ours, or another one of ours
 		t.set(p, nil)
 		return nil
 	}

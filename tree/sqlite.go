@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS files(
 	size INTEGER NOT NULL, mode INTEGER NOT NULL, version TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS units(
 	kind TEXT NOT NULL, id TEXT NOT NULL, first INTEGER NOT NULL, offset INTEGER NOT NULL,
-	path BLOB NOT NULL, want BLOB NOT NULL, apart BLOB NOT NULL, folder INTEGER NOT NULL, PRIMARY KEY(kind, id)) WITHOUT ROWID;
+	path BLOB NOT NULL, want BLOB NOT NULL, apart BLOB NOT NULL, folder INTEGER NOT NULL, within BLOB NOT NULL, PRIMARY KEY(kind, id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS intents(
 	path BLOB PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS displaced(
@@ -116,10 +116,11 @@ func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
 		return err
 	})
 	if err == nil {
-		err = b.each(ctx, "SELECT kind, id, first, offset, path, want, apart, folder FROM units", func(scan func(...any) error) error {
-			var kind, id string
+		err = b.each(ctx, "SELECT kind, id, first, offset, path, want, apart, folder, within FROM units", func(scan func(...any) error) error {
+			var kind, id, within string
 			u := &unit{}
-			err := scan(&kind, &id, &u.first, &u.at, &u.path, &u.want, &u.apart, &u.folder)
+			err := scan(&kind, &id, &u.first, &u.at, &u.path, &u.want, &u.apart, &u.folder, &within)
+			u.within = strings.FieldsFunc(within, func(r rune) bool { return r == '/' })
 			s.units[events.Subject{Namespace: b.namespace, Kind: kind, ID: id}] = u
 			return err
 		})
@@ -185,7 +186,7 @@ func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) 
 	}
 	for sub := range c.units {
 		if u := s.units[sub]; u != nil {
-			w.do("INSERT OR REPLACE INTO units VALUES(?, ?, ?, ?, ?, ?, ?, ?)", sub.Kind, sub.ID, u.first, u.at, []byte(u.path), []byte(u.want), []byte(u.apart), u.folder)
+			w.do("INSERT OR REPLACE INTO units VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", sub.Kind, sub.ID, u.first, u.at, []byte(u.path), []byte(u.want), []byte(u.apart), u.folder, []byte(strings.Join(u.within, "/")))
 		} else {
 			w.do("DELETE FROM units WHERE kind=? AND id=?", sub.Kind, sub.ID)
 		}

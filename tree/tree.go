@@ -79,7 +79,8 @@ type Tree struct {
 	names   names
 	audit   time.Time // when everything is looked at again
 	watched string
-	audited bool // since it was begun
+	audited bool          // since it was begun
+	start   events.Offset // where the log ended when it was begun
 }
 
 // New returns a tree. Nothing is read or written before it is run.

@@ -44,6 +44,9 @@ func (t *Tree) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if t.start, err = t.c.Head(ctx); err != nil {
+		return err
+	}
 	t.state, t.loaded = s, true
 	for path, f := range t.files {
 		t.index(path, f)
@@ -119,6 +122,9 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	clear(t.dirty)
 	// Committed with the next save: until then the files are newer than the book, which has
 	// said before what they would be.
+	if !t.knowsLog() {
+		t.stir()
+	}
 	t.cursor, t.changed.cursor = c, &c
 	return t.save(ctx)
 }

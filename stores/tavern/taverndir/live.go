@@ -128,7 +128,7 @@ func placeOfSession(ctx context.Context, src formats.Source, unit events.Subject
 		return formats.Place{}, noPlace(unit)
 	}
 	name := flat(id)
-	return formats.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
+	return formats.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true, Files: []string{boxes[i].head}}, nil
 }
 
 // placeOfAgent is the folder that an agent had, or one that is called as the agent is. One that
@@ -148,11 +148,14 @@ func placeOfAgent(ctx context.Context, src formats.Source, unit events.Subject, 
 	default:
 		if full, ok := imported(doc); ok {
 			dir := path.Dir(full)
-			return formats.Place{Path: cmp.Or(strings.TrimPrefix(dir, "."), full), Folder: dir != "."}, nil
+			if dir == "." {
+				return formats.Place{Path: full}, nil // of a flat folder
+			}
+			return formats.Place{Path: dir, Folder: true, Files: []string{agentName, sessionsName}}, nil
 		}
 		name = nodeDir(doc)
 	}
-	return formats.Place{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true}, nil
+	return formats.Place{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true, Files: []string{agentName, sessionsName}}, nil
 }
 
 // UnitFiles implements formats.Live.
