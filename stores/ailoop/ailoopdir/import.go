@@ -40,22 +40,22 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	return foreign.ImportFiles(ctx, target, stamp, dir, formats.Root{Name: at.Name, Marker: at.Marker}, o, func(in *foreign.Intake) error {
 		im := importer{in, &snapshotFile{}}
 		in.Expect(1)
-		if err := im.read(filepath.Base(at.Root), name); err != nil {
+		if err := im.read(ctx, filepath.Base(at.Root), name); err != nil {
 			return err
 		}
 		return im.run(ctx)
 	})
 }
 
-// ImportFrom implements formats.Live. Each file of the storage is a snapshot; folders, and
-// files of other names, are left alone.
+// ImportFrom implements formats.Live. Each file of the storage is a snapshot; folders are left
+// alone, and unless o.Part files that are not called so.
 func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
 	return foreign.ImportFiles(ctx, target, stamp, st, root, o, func(in *foreign.Intake) error {
 		entries, err := in.Tree.Entries(".")
 		if err != nil {
 			return err
 		}
-		entries = slices.DeleteFunc(entries, func(e formats.Entry) bool { return e.Dir || !strings.HasSuffix(e.Name, suffix) })
+		entries = slices.DeleteFunc(entries, func(e formats.Entry) bool { return e.Dir || !o.Part && !strings.HasSuffix(e.Name, suffix) })
 		in.Expect(len(entries))
 		for _, e := range entries {
 			if foreign.IsOdd(e) {
@@ -63,7 +63,7 @@ func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.
 				continue
 			}
 			im := importer{in, &snapshotFile{}}
-			err := im.read(e.Name, e.Name)
+			err := im.read(ctx, e.Name, e.Name)
 			if err == nil {
 				err = im.run(ctx)
 			}
@@ -117,7 +117,7 @@ func locate(path string) (at foreign.Location, name string, err error) {
 }
 
 // read reads a file of the storage as one of a name.
-func (im importer) read(full, name string) error {
+func (im importer) read(ctx context.Context, full, name string) error {
 	f := im.f
 	var err error
 	if f.File, err = im.Tree.File(full); err != nil {
@@ -134,7 +134,12 @@ func (im importer) read(full, name string) error {
 	}
 	f.Size, f.Sum = int64(len(f.Data)), foreign.SumOf(f.Data)
 	f.Path, f.Full = name, name
-	f.id, _ = idOf(name)
+	var whole bool
+	if f.id, whole = idOf(name); !whole && im.Options.Part {
+		if sub, ok := (Layout{}).Subject(ctx, im.Target, "", name); ok {
+			f.id = sub.ID
+		}
+	}
 	return nil
 }
 

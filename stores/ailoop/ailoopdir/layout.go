@@ -30,7 +30,10 @@ const (
 // Layout is the layout of this package. It has no state.
 type Layout struct{}
 
-var _ formats.Layout = Layout{}
+var (
+	_ formats.Live    = Layout{}
+	_ formats.Chooser = Layout{}
+)
 
 // Name implements formats.Layout.
 func (Layout) Name() string { return Format }

@@ -2,7 +2,9 @@ package ailoopdir
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -17,8 +19,14 @@ var units = foreign.Units{
 	Exports: Layout{}.Exports,
 	Session: func(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, bool) {
 		sub, ok := Layout{}.Subject(ctx, src, root.Name, name)
-		return sub, true, ok && isSnapshot(name)
+		return sub, true, ok && (strings.HasSuffix(name, suffix) || isFileOf(ctx, src, sub, name))
 	},
+}
+
+// isFileOf reports whether a history is there, and its file has a name, whatever that ends in.
+func isFileOf(ctx context.Context, src formats.Source, sub events.Subject, name string) bool {
+	o, err := src.Loader().Outline(ctx, sub, 0)
+	return err == nil && fileOf(&projector.Session{Subject: sub, Ledger: o.Ledger()}) == name
 }
 
 // Unit implements formats.Live. The document of a file that is kept whole is its history's.
@@ -34,6 +42,9 @@ func (Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, s
 // Place implements formats.Live: the file of a history.
 func (Layout) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
 	o, err := units.Outline(ctx, src, root, unit)
+	if err == nil && !strings.HasPrefix(unit.ID, prefix) {
+		err = fmt.Errorf("%s is not called as a history is: %w", unit, projector.ErrNotFound)
+	}
 	if err != nil {
 		return formats.Place{}, err
 	}
