@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,7 +29,7 @@ type Storage interface {
 	Write(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) error
 	// Append adds to a file, which need not exist.
 	Append(ctx context.Context, path string, content []byte) error
-	// Stat describes a file or folder.
+	// Stat describes a file, or a folder where the storage has these apart from the files in them.
 	Stat(ctx context.Context, path string) (Entry, error)
 	// Delete removes a file, or a folder that is empty.
 	Delete(ctx context.Context, path string) error
@@ -83,6 +86,73 @@ type Watcher interface {
 // storage follows links.
 var ErrNotFile = errors.New("not a file")
 
+// Walker is a Storage that has files and no folders: what is in a folder it knows by looking at
+// all files, and so it lists many at a time. A path can be that of a file and lead to others.
+type Walker interface {
+	// Walk yields the files below a folder, "" for all, with their paths, in any order.
+	Walk(ctx context.Context, folder string) iter.Seq2[Found, error]
+}
+
+// Found is a file that Walk found.
+type Found struct {
+	Path string
+	Entry
+}
+
+// Walk yields the files below a folder of a storage, "" for all, in any order. Folders are not among
+// them, what is neither file nor folder is.
+func Walk(ctx context.Context, st Storage, folder string) iter.Seq2[Found, error] {
+	if w, ok := st.(Walker); ok {
+		return w.Walk(ctx, folder)
+	}
+	return func(yield func(Found, error) bool) { walk(ctx, st, folder, yield) }
+}
+
+func walk(ctx context.Context, st Storage, folder string, yield func(Found, error) bool) (more bool) {
+	list, err := st.List(ctx, folder)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) || yield(Found{}, err)
+	}
+	for _, e := range list {
+		name := path.Join(folder, e.Name)
+		if e.Dir {
+			if !walk(ctx, st, name, yield) {
+				return false
+			}
+		} else if !yield(Found{name, e}, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// ListFound makes the list of a folder of all files that are below it, for storages that know
+// nothing else. That there is none is fs.ErrNotExist, but for the storage itself.
+func ListFound(folder string, found iter.Seq2[Found, error]) ([]Entry, error) {
+	prefix := folder
+	if folder != "" {
+		prefix += "/"
+	}
+	list, dirs := []Entry{}, make(map[string]bool)
+	for f, err := range found {
+		if err != nil {
+			return nil, err
+		}
+		name, _, below := strings.Cut(strings.TrimPrefix(f.Path, prefix), "/")
+		if !below {
+			list = append(list, f.Entry)
+		} else if !dirs[name] {
+			dirs[name] = true
+			list = append(list, Entry{Name: name, Dir: true})
+		}
+	}
+	if len(list) == 0 && folder != "" {
+		return nil, atPath("list", folder, fs.ErrNotExist)
+	}
+	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
 // PathError refuses a path that could lead out of a storage.
 type PathError struct{ Path string }
 
@@ -91,14 +161,14 @@ func (e *PathError) Error() string {
 }
 
 // CheckPath refuses what is not made of plain names, with a *PathError.
-func CheckPath(path string) error {
-	for name := range strings.SplitSeq(path, "/") {
-		if !IsFileName(name) {
-			return &PathError{path}
+func CheckPath(name string) error {
+	for part := range strings.SplitSeq(name, "/") {
+		if !IsFileName(part) {
+			return &PathError{name}
 		}
 	}
-	if !filepath.IsLocal(filepath.FromSlash(path)) {
-		return &PathError{path}
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return &PathError{name}
 	}
 	return nil
 }

@@ -1,0 +1,77 @@
+package testkit
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// RedisServer is a Redis server of a test's own.
+type RedisServer struct {
+	URL     string
+	command func() *exec.Cmd
+	running *exec.Cmd
+}
+
+// Redis starts a Redis server with settings, such as "--appendonly", "yes", that ends with the
+// test. Its files are in a folder that stays until then. A machine without one skips the test.
+func Redis(t testing.TB, settings ...string) *RedisServer {
+	t.Helper()
+	program, err := exec.LookPath("redis-server")
+	Needs(t, err == nil, "redis-server")
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().(*net.TCPAddr)
+	l.Close()
+	s := &RedisServer{URL: fmt.Sprintf("redis://%s/0", address)}
+	s.command = func() *exec.Cmd {
+		return exec.Command(program, append([]string{"--bind", "127.0.0.1", "--port", fmt.Sprint(address.Port), "--dir", dir, "--save", ""}, settings...)...)
+	}
+	s.Start(t)
+	t.Cleanup(func() { s.Kill(t) })
+	return s
+}
+
+// Start starts the server again after a Kill.
+func (s *RedisServer) Start(t testing.TB) {
+	t.Helper()
+	cmd := s.command()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); fmt.Fprintln(&said, lines.Text()) {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			s.running = cmd
+			go func() { // it would wait for who reads what it says
+				for lines.Scan() {
+				}
+			}()
+			return
+		}
+	}
+	t.Fatalf("redis-server: %v\n%s", cmd.Wait(), said.String())
+}
+
+// Kill ends the server at once, as a crash does.
+func (s *RedisServer) Kill(t testing.TB) {
+	t.Helper()
+	if s.running == nil {
+		return
+	}
+	if err := s.running.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = s.running.Wait() // killed
+	s.running = nil
+}
