@@ -72,7 +72,6 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/quota", "log projector events internal/durable internal/lockfile"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
-	{"internal/resp", ""},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
 	{"internal/storetest", ". embedded log log/logtest events internal/config internal/testkit"},  // for tests
@@ -89,6 +88,7 @@ var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"github.com/nats-io", ". tend log log/logtest formats formats/* tree ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"modernc.org", "projector/catalog tree embedded internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"github.com/gomodule/redigo", "formats/redis embedded internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},
 	{module + "/embedded", "internal/storetest examples/* cmd/* cmd/internal/*"},

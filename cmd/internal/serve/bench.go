@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/formats/redis"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/internal/resp"
 )
 
 // benched is what bench prints with -o json.
@@ -109,7 +109,7 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	if b.redis != "" && !b.queue {
 		return cli.Usagef("--redis goes with --queue")
 	}
-	if _, err := resp.Parse(b.redis); b.redis != "" && err != nil {
+	if err := redis.CheckURL(b.redis); b.redis != "" && err != nil {
 		return cli.Usagef("--redis: %w", err)
 	}
 	app.CollectLess() // as serve does

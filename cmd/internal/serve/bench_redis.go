@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tallylog/tally/internal/resp"
+	"github.com/tallylog/tally/formats/redis"
 )
 
 // Names of what is measured of a Redis server, and how it syncs its file then.
@@ -22,21 +22,21 @@ const (
 )
 
 // redisLives are the ways to keep a queue in a Redis server, in keys that begin with a name.
-var redisLives = map[string]func(ctx context.Context, conns []*resp.Conn, key string) (itemLife, error){
+var redisLives = map[string]func(ctx context.Context, conns []*redis.Conn, key string) (itemLife, error){
 	whatStreams: streamLife, whatLists: listLife,
 }
 
 // redisItems measures a Redis server that syncs as it is told, with a connection for each
 // worker. What the server had for settings is put back, and the keys are removed.
-func redisItems(ctx context.Context, url, sync string, workers int, d time.Duration, life func(context.Context, []*resp.Conn, string) (itemLife, error)) (m measured, err error) {
-	var conns []*resp.Conn
+func redisItems(ctx context.Context, url, sync string, workers int, d time.Duration, life func(context.Context, []*redis.Conn, string) (itemLife, error)) (m measured, err error) {
+	var conns []*redis.Conn
 	defer func() {
 		for _, c := range conns {
 			c.Close() // nothing is under way any more
 		}
 	}()
 	for range workers + 1 {
-		c, err := resp.Dial(ctx, url)
+		c, err := redis.Dial(ctx, url)
 		if err != nil {
 			return m, err
 		}
@@ -65,8 +65,8 @@ func redisItems(ctx context.Context, url, sync string, workers int, d time.Durat
 
 // persist has a server write what it is told to a file, and sync that. restore, which is never
 // nil, puts back what was changed.
-func persist(ctx context.Context, c *resp.Conn, sync string) (restore func() error, err error) {
-	var undo [][]string
+func persist(ctx context.Context, c *redis.Conn, sync string) (restore func() error, err error) {
+	var undo [][]any
 	restore = func() error {
 		var errs []error
 		for n := len(undo) - 1; n >= 0; n-- {
@@ -90,14 +90,14 @@ func persist(ctx context.Context, c *resp.Conn, sync string) (restore func() err
 		if _, err := c.Do(ctx, "CONFIG", "SET", want[0], want[1]); err != nil {
 			return restore, fmt.Errorf("set %s: %w", want[0], err)
 		}
-		undo = append(undo, []string{"CONFIG", "SET", want[0], fmt.Sprint(pair[1])})
+		undo = append(undo, []any{"CONFIG", "SET", want[0], fmt.Sprint(pair[1])})
 	}
 	return restore, nil
 }
 
 // written waits until a server has written its file anew, which it does when it begins to
 // have one.
-func written(ctx context.Context, c *resp.Conn) error {
+func written(ctx context.Context, c *redis.Conn) error {
 	for {
 		reply, err := c.Do(context.WithoutCancel(ctx), "INFO", "persistence")
 		if err != nil {
@@ -116,7 +116,7 @@ func written(ctx context.Context, c *resp.Conn) error {
 }
 
 // streamLife keeps items in a stream with a group of consumers.
-func streamLife(ctx context.Context, conns []*resp.Conn, key string) (itemLife, error) {
+func streamLife(ctx context.Context, conns []*redis.Conn, key string) (itemLife, error) {
 	const group = "workers"
 	if _, err := conns[0].Do(ctx, "XGROUP", "CREATE", key, group, "0", "MKSTREAM"); err != nil {
 		return itemLife{}, err
@@ -155,7 +155,7 @@ func firstEntry(reply any) (id string, err error) {
 }
 
 // listLife keeps items in a list, and those that are claimed in a second one.
-func listLife(_ context.Context, conns []*resp.Conn, key string) (itemLife, error) {
+func listLife(_ context.Context, conns []*redis.Conn, key string) (itemLife, error) {
 	claims, claimed := make([]string, len(conns)), key+":claimed"
 	var made atomic.Int64
 	return itemLife{
