@@ -16,6 +16,8 @@ type Work struct {
 	Kind  string // that a session must have to be changed; "": any
 	Birth string // what the files say of its beginning
 
+	Status events.Raw // what the files say of its status; nil: nothing
+
 	Same   func() (bool, error)                      // reports whether the session gives the files back as they are
 	Plan   func(origin *events.Origin) (Plan, error) // compares the files with the session
 	Finish func(outcome *int)                        // reports what was read, and counts the session
@@ -34,7 +36,7 @@ type Plan struct {
 // files back already, or if it must not be changed by them: that is reported.
 func (in *Intake) Bring(ctx context.Context, s *projector.Session, w Work) error {
 	if in.Options.Part && IsArchived(s.Ledger) {
-		if err := in.revive(ctx, s); err != nil {
+		if err := in.revive(ctx, s, w.Status); err != nil {
 			return err
 		}
 	}
@@ -82,8 +84,11 @@ func (in *Intake) Bring(ctx context.Context, s *projector.Session, w Work) error
 
 // revive has a session be there again that was put away. What is planned for it afterwards is
 // planned once more.
-func (in *Intake) revive(ctx context.Context, s *projector.Session) error {
-	e, err := events.New(in.Source, s.Subject, &events.SessionUpdated{Set: events.Fields{{Name: "status", Value: events.Raw("null")}}, Reason: "import"})
+func (in *Intake) revive(ctx context.Context, s *projector.Session, status events.Raw) error {
+	if status == nil {
+		status = events.Raw("null")
+	}
+	e, err := events.New(in.Source, s.Subject, &events.SessionUpdated{Set: events.Fields{{Name: "status", Value: status}}, Reason: "import"})
 	if err != nil {
 		return err
 	}

@@ -220,6 +220,9 @@ func MustBeAlike(t testing.TB, a, b formats.Source) {
 		t.Fatalf("subjects %v and %v", x, y)
 	}
 	for _, sub := range subjects(t, a) {
+		if sub.Kind == "secret" {
+			continue // no two seals are alike
+		}
 		x, y := said(t, a, sub), said(t, b, sub)
 		for i := range max(len(x), len(y)) {
 			if i >= len(x) || i >= len(y) || x[i] != y[i] {

@@ -28,11 +28,20 @@ func (l Layout) Import(ctx context.Context, target formats.Target, path string, 
 	if err != nil {
 		return formats.Report{}, err
 	}
-	keys := l.open()
-	if keys.err != nil && !errors.Is(keys.err, sealed.ErrNoKey) && !o.NoSecrets {
-		return formats.Report{}, keys.err
+	keys, err := l.keysFor(o)
+	if err != nil {
+		return formats.Report{}, err
 	}
 	return foreign.Import(ctx, target, stamp, at, o, keys.bringer(ctx))
+}
+
+// keysFor opens the keys for an import, which may do without.
+func (l Layout) keysFor(o formats.ImportOptions) (keyring, error) {
+	keys := l.open()
+	if keys.err != nil && !errors.Is(keys.err, sealed.ErrNoKey) && !o.NoSecrets {
+		return keys, keys.err
+	}
+	return keys, nil
 }
 
 // bringer brings in what a folder holds, or a storage.
@@ -130,7 +139,7 @@ func (im importer) session(ctx context.Context, u *unit) error {
 			p, err := im.plan(ctx, v, u, origin)
 			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p) }}, err
 		},
-		Finish: func(outcome *int) { im.finish(u, outcome) },
+		Finish: func(outcome *int) { im.finish(u, outcome) }, Status: u.status(),
 	})
 }
 

@@ -47,6 +47,16 @@ func (u *unit) of(p part) *value {
 	return nil
 }
 
+// status is what the job says of itself, nil if there is none.
+func (u *unit) status() events.Raw {
+	w := u.of(partJob)
+	if w == nil {
+		return nil
+	}
+	raw, _ := w.job.Fields().Get("status")
+	return raw
+}
+
 // setting returns that of a run, nil if there is none.
 func (u *unit) setting(run string) *value {
 	for _, v := range u.values { // they come first

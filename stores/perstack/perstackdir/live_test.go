@@ -1,0 +1,53 @@
+package perstackdir_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/internal/formattest"
+)
+
+func TestUnits(t *testing.T) {
+	l := keyed(t)
+	open := func() formats.Target { return openStore(t) }
+	none := func(events.Subject) bool { return false }
+	t.Run("P-13 a folder from any storage, unit by unit", func(t *testing.T) {
+		for seed := range uint64(3) {
+			files := map[string]string{"notes.txt": "mine", "logs/a.bin": "\xff", "jobs/readme": "x", "jobs/b/extra/x": "kept", "jobs/b/runs/run-b/run-setting.json~": canary("left")}
+			for _, job := range []string{"a", "b", "=41", "c d"} {
+				maps.Copy(files, small(job).files)
+			}
+			delete(files, "jobs/a/job.json") // the runtime writes none
+			st := openStore(t)
+			root := formattest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
+			formattest.CheckUnits(t, st, l, root)
+			formattest.CheckAlone(t, l, root, st, open)
+			formattest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(seed, 1)), 10)
+			formattest.CheckUnits(t, st, l, root)
+			formattest.CheckRemovals(t, l, root, st, none)
+		}
+	})
+	t.Run("P-13 live jobs", func(t *testing.T) {
+		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		for _, id := range []string{"a", "../x"} {
+			e, err := events.New("urn:test:live", events.Session(st.Name, "job/"+id), &events.SessionCreated{Kind: events.KindJob, CreatedAt: "2026-08-22T10:00:00Z",
+				Raw: events.Raw(`{"id":"` + id + `","status":"running","coordinatorExpertKey":"e","totalSteps":0,"usage":{},"startedAt":1754000000000}`)})
+			if err == nil {
+				_, err = st.Append(t.Context(), e.Subject, log.At(0), e)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if shown := formattest.CheckUnits(t, st, l, root); len(shown) != 2 {
+			t.Errorf("%d units", len(shown))
+		}
+		formattest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 12)
+		formattest.CheckUnits(t, st, l, root)
+		formattest.CheckRemovals(t, l, root, st, none)
+	})
+}
