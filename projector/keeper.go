@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -225,8 +226,8 @@ func due(n, limit int64) bool { return limit > 0 && n >= limit }
 
 func (k *Keeper) count(rec events.Record) {
 	k.reached, k.reachedID, k.news = rec.Offset, rec.ID, true
-	if !rec.Subject.IsSession() {
-		return
+	if !rec.Subject.IsSession() || strings.HasPrefix(rec.Subject.ID, events.KindItem+"/") {
+		return // the life of an item is a few records, and nobody goes on with it once that is over
 	}
 	c := k.changed[rec.Subject]
 	if c == nil {

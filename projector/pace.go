@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -14,7 +15,7 @@ import (
 // then it reads what has come, all at once. Whoever waits for the view ends the rest.
 //
 // With the zero Pace a view reads each record as it comes, and rests only while a large
-// series is appended (see Bulk).
+// series is appended (see Bulk), or shortly if hundreds of records come in a second.
 type Pace time.Duration
 
 // Patient is for views that may be a little behind.
@@ -22,7 +23,11 @@ const Patient = Pace(time.Second)
 
 const (
 	aside = Pace(100 * time.Millisecond) // of every view while a large series is appended
+	short = Pace(20 * time.Millisecond)  // of every view while many records come
 	quiet = 50 * time.Millisecond        // without another record, after which no view rests
+
+	many      = 500                    // records a second
+	manyCount = 100 * time.Millisecond // over so long at least
 )
 
 // Bulk is a Follower that knows whether large series are being appended to the log by this
@@ -33,10 +38,49 @@ type Bulk interface {
 
 // now is the pace at this moment.
 func (p Pace) now(l Follower) Pace {
+	r, isRapid := l.(*rapids)
+	if isRapid {
+		l = r.Follower
+	}
 	if b, ok := l.(Bulk); ok && b.Bulk() {
 		return max(p, aside)
 	}
+	if isRapid && r.many() {
+		return max(p, short)
+	}
 	return p
+}
+
+// rapids is a log of which a view says how far it has come. If that is far in little time,
+// the view had better read many records at once: subjects change several times between two
+// commits then, and are stored once. It is safe for concurrent use.
+type rapids struct {
+	Follower
+
+	mu    sync.Mutex
+	last  events.Offset // where the view was
+	at    time.Time     // at this time
+	until time.Time     // so long there are taken to be many
+}
+
+// came says that the view has come to an offset.
+func (r *rapids) came(to events.Offset) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	took := time.Since(r.at)
+	if took < manyCount {
+		return
+	}
+	if to > r.last && float64(to-r.last) > many*took.Seconds() {
+		r.until = time.Now().Add(2 * manyCount)
+	}
+	r.last, r.at = to, time.Now()
+}
+
+func (r *rapids) many() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.until)
 }
 
 // reading is Read or Follow.

@@ -180,15 +180,16 @@ func (r *Runner) follow(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
+	l := &rapids{Follower: r.Log, last: r.Cursor().Offset, at: time.Now()}
 	for {
 		// What is there already a read yields with less effort than a follow.
-		if err := r.pump(ctx, r.Log.Read, 0, nil); err != nil {
+		if err := r.pump(ctx, r.Log.Read, 0, func(c Cursor) { l.came(c.Offset) }); err != nil {
 			return err
 		}
-		if err := r.pump(ctx, r.Pace.follow(r.Log), window, nil); err != nil {
+		if err := r.pump(ctx, r.Pace.follow(l), window, func(c Cursor) { l.came(c.Offset) }); err != nil {
 			return err
 		}
-		r.Pace.rest(ctx, r.Log, r.hurried())
+		r.Pace.rest(ctx, l, r.hurried())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -388,6 +389,7 @@ func (f *file) run(ctx context.Context, text string, args ...any) error {
 	st, err := f.prepare(ctx, text)
 	if err == nil {
 		_, err = st.ExecContext(ctx, args...)
+		runtime.Gosched() // who appends goes first: a commit may take as long as a turn of the scheduler
 	}
 	return err
 }
