@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ type displaced struct {
 	from string
 	unit events.Subject
 	base events.Offset // as of which it was the file's content before somebody changed it
-	sum  string        // of what is known of it: ours, or kept; "": nothing is
+	sums []string      // of what it may have that is known: ours, or kept
 	due  time.Time     // to be looked at for the last time
 }
 
@@ -33,13 +34,15 @@ type displaced struct {
 // away. What is neither what the tree had put there nor what came there is kept. The caller
 // holds mu.
 func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, new string) {
-	d := &displaced{path: old, from: from, unit: sub, due: t.c.Now().Add(linger)}
+	d := &displaced{path: old, from: from, unit: sub, sums: append([]string{new}, t.tried[from]...), due: t.c.Now().Add(linger)}
 	if have != nil {
-		d.base, d.sum = have.at, have.sum
+		d.base, d.sums = have.at, append(d.sums, have.sum)
 	}
-	sum, err := t.sumOf(ctx, old)
-	if err == nil && sum != d.sum && (sum == new || t.isDropped(from, sum) || have == nil && t.isOld(ctx, sub, from, sum, want{})) {
-		d.sum = sum
+	if e := t.edits[from]; e != nil && e.dropped {
+		d.sums = append(d.sums, e.sum)
+	}
+	if sum, err := t.sumOf(ctx, old); err == nil && have == nil && !slices.Contains(d.sums, sum) && t.isOld(ctx, sub, from, sum, want{}) {
+		d.sums = append(d.sums, sum)
 	}
 	t.out[old] = d
 	t.changed.displaced(old)
@@ -49,12 +52,6 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	t.stir()
 }
 
-// isDropped reports whether somebody decided that what he wrote to a file is to go.
-func (t *Tree) isDropped(p, sum string) bool {
-	e := t.edits[p]
-	return e != nil && e.dropped && e.sum == sum
-}
-
 // look keeps what a displaced file has, unless that is known. The caller holds mu.
 func (t *Tree) look(ctx context.Context, d *displaced) error {
 	sum, err := t.sumOf(ctx, d.path)
@@ -62,13 +59,13 @@ func (t *Tree) look(ctx context.Context, d *displaced) error {
 		d.due = time.Time{}
 		return nil
 	}
-	if err != nil || sum == d.sum {
+	if err != nil || slices.Contains(d.sums, sum) {
 		return err
 	}
 	if err := t.keep(ctx, keeping{path: d.from, unit: d.unit, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {
 		return err
 	}
-	d.sum, d.due = sum, t.c.Now().Add(linger)
+	d.sums, d.due = append(d.sums, sum), t.c.Now().Add(linger)
 	t.changed.displaced(d.path)
 	return nil
 }
@@ -79,8 +76,8 @@ func (t *Tree) drop(ctx context.Context, now time.Time) {
 		if d.due.After(now) {
 			continue
 		}
-		before := d.sum
-		if err := t.look(ctx, d); err != nil || d.sum != before {
+		known := len(d.sums)
+		if err := t.look(ctx, d); err != nil || len(d.sums) != known {
 			if err != nil {
 				d.due = now.Add(linger)
 			}
@@ -114,8 +111,7 @@ func (t *Tree) sumOf(ctx context.Context, p string) (string, error) {
 // leftover deals with a temporary file that a crash has left: half of what was to come to a
 // place, or what came out of one. What nobody knows is kept. The caller holds mu.
 func (t *Tree) leftover(ctx context.Context, p string) error {
-	if d := t.out[p]; d != nil {
-		d.due = t.c.Now()
+	if t.out[p] != nil {
 		return nil
 	}
 	dir, name := path.Split(p)
@@ -138,8 +134,12 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 			d.unit = sub
 		}
 	}
-	if have != nil && sum == have.sum || sum == meant.sum || t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, from, sum, want{}) {
-		d.sum = sum
+	d.sums = append([]string{meant.sum}, t.tried[from]...)
+	if have != nil {
+		d.sums = append(d.sums, have.sum)
+	}
+	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, from, sum, want{})) {
+		d.sums = append(d.sums, sum)
 	}
 	t.out[p] = d
 	t.changed.displaced(p)

@@ -147,6 +147,11 @@ type world struct {
 	points  map[string]int
 	kill    string
 	land    land
+	wild    bool // something may have failed, or was killed
+	faults  int
+	faulty  bool                     // the storage fails now and then
+	touched bool                     // somebody wrote to a file
+	shown   map[string]events.Offset // by path, for files with a name of their own
 	fold    bool
 }
 
@@ -160,7 +165,9 @@ type standing struct {
 func runProgram(t testing.TB, l land, seed uint64, points map[string]int) {
 	w := &world{t: t, land: l, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_700_000_000, 0), st: openStore(t), book: &memoryBook{},
 		written: make(map[string]*standing), safe: make(map[string]string)}
-	w.fold, w.points = w.random.IntN(4) == 0, points
+	w.fold, w.faulty, w.points = w.random.IntN(4) == 0, w.random.IntN(2) == 0, points
+	w.wild = w.faulty
+	quiet := w.random.IntN(5) == 0
 	reached = func(p string) {
 		w.points[p]++
 		if w.kill == p {
@@ -176,7 +183,12 @@ func runProgram(t testing.TB, l land, seed uint64, points map[string]int) {
 		}
 	}()
 	for range 5 + w.random.IntN(25) {
-		w.step()
+		if quiet {
+			w.land.api(w)
+			w.project()
+		} else {
+			w.step()
+		}
 		if t.Failed() {
 			return
 		}
@@ -189,22 +201,46 @@ func (w *world) say(format string, args ...any) {
 	w.trace = append(w.trace, w.now.Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
+// fault decides what becomes of a call of the storage.
+func (w *world) fault(c storagetest.Call) storagetest.Fault {
+	if !w.faulty {
+		return storagetest.None
+	}
+	f := storagetest.None
+	switch n := w.random.IntN(400); {
+	case n < 8:
+		f = storagetest.Fault(1 + n%3) // Fail, Unanswered, Torn
+	case n < 12:
+		f = storagetest.Fault(4 + n%4) // Kill...
+	}
+	if f != storagetest.None {
+		w.faults++
+		w.say("  %v: %v", c, f)
+	}
+	return f
+}
+
 func (w *world) start() {
-	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: w.mem, Target: w.st, Head: w.st.Log.Durable, BulkLimit: -1, Now: func() time.Time { return w.now }}
+	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.mem, w.fault), Target: w.st, Head: w.st.Log.Durable, BulkLimit: -1, Now: func() time.Time { return w.now }}
 	w.tree = newTree(c, w.book)
 	w.runner = &projector.Runner{Log: w.st.Log, View: w.tree}
 	w.say("start")
 	for _, s := range w.written {
 		s.since = w.now
 	}
-	w.alive(func(ctx context.Context) { _, _, err := w.tree.Begin(ctx); must(w.t, err) })
+	w.alive(func(ctx context.Context) {
+		if _, _, err := w.tree.Begin(ctx); err != nil && !errors.Is(err, storagetest.ErrFaulty) {
+			w.t.Error(err)
+		}
+	})
 }
 
 // alive does something, in which the process may be killed.
 func (w *world) alive(do func(ctx context.Context)) {
 	defer func() {
 		if p := recover(); p != nil {
-			if _, ok := p.(killed); !ok {
+			_, ok := p.(killed)
+			if _, isKill := p.(*storagetest.Kill); !ok && !isKill {
 				panic(p)
 			}
 			w.say("killed at %v", p)
@@ -253,6 +289,7 @@ func (w *world) foreign() {
 	w.leave(p)
 	var err error
 	w.changes++
+	w.touched = true
 	switch w.random.IntN(7) {
 	case 0, 1:
 		text, mark := w.land.text(w, p)
@@ -328,7 +365,7 @@ func (w *world) leave(p string) {
 		}
 		if have, ok := w.user.Files()[q]; !ok || have != s.text {
 			w.safe[s.mark] = "the tree replaced it in " + q
-		} else if w.tree != nil && !s.since.IsZero() && w.tree.knowsLog() && w.now.Sub(s.since) > settleGone+settle {
+		} else if w.tree != nil && !w.faulty && !s.since.IsZero() && w.tree.knowsLog() && w.now.Sub(s.since) > settleGone+settle {
 			w.safe[s.mark] = "it had stood in " + q
 		}
 		delete(w.written, q)
@@ -361,16 +398,28 @@ func (w *world) pass(d time.Duration) {
 func (w *world) project() {
 	w.say("catch up")
 	w.alive(func(ctx context.Context) {
-		if err := w.runner.CatchUp(ctx, nil); err != nil && !errors.Is(err, errFailing) {
+		if err := w.runner.CatchUp(ctx, nil); err != nil && !errors.Is(err, storagetest.ErrFaulty) {
 			w.t.Errorf("catch up: %v", err)
 		}
 	})
+	if !w.touched && !w.wild && w.tree != nil {
+		// L5: as long as nobody writes to files, they are what the log has at the cursor.
+		if got, want := w.files(), w.wanted(); !maps.Equal(got, want) {
+			w.t.Errorf("L5: the files are\n%v, the log has\n%v", lines(got), lines(want))
+		}
+	}
 }
 
-var errFailing = errors.New("on purpose")
+// files are those that are not on their way out.
+func (w *world) files() map[string]string {
+	files := w.user.Files()
+	maps.DeleteFunc(files, func(p, _ string) bool { return strings.HasSuffix(p, "~") || formats.IsTemporary(p) })
+	return files
+}
 
 // strike has the process be killed at some point.
 func (w *world) strike() {
+	w.wild = true
 	points := []string{"before temp", "after exchange", "before unlink", "mid append", "before manifest", "way back: before read", "way back: before append", "way back: after append"}
 	w.kill = points[w.random.IntN(len(points))]
 	w.say("to be killed at %s", w.kill)
@@ -381,7 +430,7 @@ func (w *world) end() {
 	if w.tree != nil {
 		if w.random.IntN(2) == 0 {
 			w.say("close")
-			w.alive(func(context.Context) { must(w.t, w.tree.Close()) })
+			w.alive(func(context.Context) { _ = w.tree.Close() })
 		} else {
 			w.say("kill")
 		}
@@ -393,6 +442,7 @@ func (w *world) end() {
 // lose loses what the tree remembers.
 func (w *world) lose() {
 	w.say("the book is lost")
+	w.wild = true
 	if w.tree != nil {
 		w.tree = nil
 	}
@@ -402,10 +452,11 @@ func (w *world) lose() {
 
 // rest lets everything come to rest.
 func (w *world) rest() {
-	w.kill = ""
+	w.kill, w.faulty = "", false
 	if w.tree == nil {
 		w.start()
 	}
+	w.pass(15 * time.Second) // until what failed is tried again
 	w.tell()
 	for range 3 {
 		w.project()
@@ -459,7 +510,8 @@ func (w *world) check() {
 		}
 	}
 	// L3: no more was appended than was changed.
-	if ours > 4*w.changes { // to move an agent's file writes one document, and archives a session and its document
+	// What failed may be kept as somebody's, though it was the tree's.
+	if ours > 4*w.changes+w.faults { // to move an agent's file writes one document, and archives a session and its document
 		w.t.Errorf("L3: the tree appended %d events for %d changes", ours, w.changes)
 	}
 	if w.t.Failed() {

@@ -160,8 +160,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		}
 		return &edit{path: p, unit: have.unit, gone: true}, 0
 	case err != nil:
-		t.skipped[p] = err.Error()
-		return nil, 0
+		return t.unread(p, n, err)
 	case info.Dir:
 		t.scan(ctx, p)
 		return nil, 0
@@ -187,8 +186,15 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		return nil, n.settle
 	}
 	if err != nil {
-		t.skipped[p] = err.Error()
-		return nil, 0
+		return t.unread(p, n, err)
+	}
+	if meant, ok := t.intents[p]; ok && e.sum == meant.sum { // nobody said that it was put there
+		have = &file{unit: meant.unit, at: meant.at, sum: e.sum, size: e.size, mode: e.mode, version: e.version}
+		t.set(p, have)
+		t.showAgain(meant.unit) // it may have been meant to be something else since
+		if t.again.IsZero() {
+			t.again = t.c.Now()
+		}
 	}
 	if have != nil && e.sum == have.sum && formats.ModeOf(e.mode) == formats.ModeOf(have.mode) && !echoes {
 		if have.version != e.version {
@@ -198,6 +204,13 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		return nil, 0
 	}
 	return e, 0
+}
+
+// unread has a path be looked at again that cannot be.
+func (t *Tree) unread(p string, n *notice, err error) (e *edit, longer time.Duration) {
+	t.skipped[p] = err.Error()
+	n.last = t.c.Now()
+	return nil, settleGone
 }
 
 // isCalled reports whether a file has the name by which it was found, and not another spelling

@@ -37,6 +37,9 @@ const small = 1 << 20
 // stuck, and tried again. The caller holds mu.
 func (t *Tree) show(ctx context.Context, list []events.Subject, at events.Offset) error {
 	ctx = context.WithoutCancel(ctx) // half of it would be done again
+	if err := t.ascertain(ctx); err != nil {
+		return err
+	}
 	for next := list; len(next) > 0; {
 		t.placed(ctx, next, at)
 		next = nil
@@ -94,6 +97,9 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 		return nil
 	}
 	for _, w := range wants {
+		if tried, ok := t.intents[w.Path]; ok && tried.sum != w.sum {
+			t.tried[w.Path] = append(t.tried[w.Path], tried.sum)
+		}
 		t.intents[w.Path] = intent{w.unit, w.at, w.sum}
 		t.changed.intent(w.Path)
 	}
@@ -110,6 +116,7 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 	for _, w := range wants {
 		if t.attempt(w.unit, w.Path, t.put(ctx, w)) {
 			delete(t.intents, w.Path)
+			delete(t.tried, w.Path)
 			t.changed.intent(w.Path)
 		}
 		folders[folder(w.Path)] = true
@@ -159,6 +166,7 @@ func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 	t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
 	t.stuck[sub] = &Error{t.c.Name, p, err}
 	t.showAgain(sub)
+	t.unsure = true
 	if t.again.IsZero() {
 		t.wait = min(max(2*t.wait, retryFirst), retryMost)
 		t.again = t.c.Now().Add(t.wait)
@@ -173,6 +181,17 @@ func (t *Tree) showAgain(sub events.Subject) {
 		u.at = 0
 		t.changed.unit(sub)
 	}
+}
+
+// ascertain looks what became of attempts that failed, or of which nobody heard: files may have
+// come out of their places. The caller holds mu.
+func (t *Tree) ascertain(ctx context.Context) error {
+	if !t.unsure {
+		return nil
+	}
+	err := t.leftovers(ctx, "")
+	t.unsure = err != nil
+	return err
 }
 
 // Between two tries of what cannot be written.
@@ -327,7 +346,12 @@ var errInTheWay = errors.New("there is something else in its place, which is nei
 
 // put has a file be as it is to be. What was in its place and is not ours is kept.
 func (t *Tree) put(ctx context.Context, w want) error {
-	have := t.files[w.Path]
+	have, other := t.files[w.Path], ""
+	if have == nil {
+		if p := t.sameFile(ctx, w.Path); p != w.Path {
+			have, other = t.files[p], p // the same file, as it was called before
+		}
+	}
 	e, err := t.c.Storage.Stat(ctx, w.Path)
 	there := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -353,6 +377,9 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	f := &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: mode}
 	if e, err := t.c.Storage.Stat(ctx, w.Path); err == nil && e.Size == w.size {
 		f.version = e.Version
+	}
+	if other != "" {
+		t.set(other, nil)
 	}
 	t.set(w.Path, f)
 	if old != "" {

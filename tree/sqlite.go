@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS units(
 CREATE TABLE IF NOT EXISTS intents(
 	path BLOB PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS displaced(
-	path BLOB PRIMARY KEY, origin BLOB NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL) WITHOUT ROWID;
+	path BLOB PRIMARY KEY, origin BLOB NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sums TEXT NOT NULL) WITHOUT ROWID;
 `
 
 // sqliteBook is a book in a file. What is saved is durable: after a power cut the tree knows
@@ -136,10 +136,11 @@ func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
 		})
 	}
 	if err == nil {
-		err = b.each(ctx, "SELECT path, origin, kind, id, offset, sum FROM displaced", func(scan func(...any) error) error {
-			var kind, id string
+		err = b.each(ctx, "SELECT path, origin, kind, id, offset, sums FROM displaced", func(scan func(...any) error) error {
+			var kind, id, sums string
 			d := &displaced{}
-			err := scan(&d.path, &d.from, &kind, &id, &d.base, &d.sum)
+			err := scan(&d.path, &d.from, &kind, &id, &d.base, &sums)
+			d.sums = strings.Fields(sums)
 			d.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
 			s.out[d.path] = d
 			return err
@@ -200,7 +201,7 @@ func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) 
 	}
 	for p := range c.out {
 		if d := s.out[p]; d != nil {
-			w.do("INSERT OR REPLACE INTO displaced VALUES(?, ?, ?, ?, ?, ?)", []byte(p), []byte(d.from), d.unit.Kind, d.unit.ID, d.base, d.sum)
+			w.do("INSERT OR REPLACE INTO displaced VALUES(?, ?, ?, ?, ?, ?)", []byte(p), []byte(d.from), d.unit.Kind, d.unit.ID, d.base, strings.Join(d.sums, " "))
 		} else {
 			w.do("DELETE FROM displaced WHERE path=?", []byte(p))
 		}

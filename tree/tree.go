@@ -72,6 +72,7 @@ type Tree struct {
 	wait    time.Duration                    // between the last two tries
 	noticed map[string]*notice               // paths that may have changed
 	edits   map[string]*edit                 // paths that have, while the tree asks
+	tried   map[string][]string              // what may stand in a file's place, as nobody answered when it was put there
 	stuck   map[events.Subject]*Error
 	skipped map[string]string
 	recent  []time.Time // when edits were taken in
@@ -79,6 +80,7 @@ type Tree struct {
 	names   names
 	audit   time.Time // when everything is looked at again
 	watched string
+	unsure  bool          // something failed, and may have been done nevertheless
 	audited bool          // since it was begun
 	start   events.Offset // where the log ended when it was begun
 }
@@ -113,6 +115,7 @@ func (t *Tree) clear() {
 	t.folded = make(map[string]string)
 	t.dirty, t.redo = make(map[events.Subject]events.Offset), make(map[events.Subject]bool)
 	t.noticed, t.edits = make(map[string]*notice), make(map[string]*edit)
+	t.tried = make(map[string][]string)
 	t.stuck, t.skipped = make(map[events.Subject]*Error), make(map[string]string)
 	t.asking, t.names, t.audited = nil, newNames(), false
 }
