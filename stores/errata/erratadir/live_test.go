@@ -22,7 +22,7 @@ func TestUnits(t *testing.T) {
 	l := erratadir.Layout{}
 	open := func() formats.Target { return openStore(t) }
 	t.Run("E-34 a folder from any storage, unit by unit", func(t *testing.T) {
-		for seed := range uint64(4) {
+		for seed := range formattest.Seeds(4) {
 			files, r := rootTree(), rand.New(rand.NewPCG(seed, 1))
 			for i := range 4 {
 				for name, content := range generate(fmt.Sprintf("ses_%d", 10+i), r).files() {

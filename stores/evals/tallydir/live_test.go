@@ -16,7 +16,7 @@ func nobody(events.Subject) bool { return false }
 func TestUnits(t *testing.T) {
 	open := func() formats.Target { return openStore(t) }
 	t.Run("T-38 a folder from any storage, unit by unit", func(t *testing.T) {
-		for seed := range uint64(3) {
+		for seed := range formattest.Seeds(3) {
 			dir := filepath.Join(t.TempDir(), "p")
 			if _, err := gentree.Write(dir, gentree.Options{Seed: seed, Sessions: 8, Turns: 4, TurnBytes: 200, Odd: true}); err != nil {
 				t.Fatal(err)

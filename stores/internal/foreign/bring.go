@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -36,9 +37,7 @@ type Plan struct {
 // files back already, or if it must not be changed by them: that is reported.
 func (in *Intake) Bring(ctx context.Context, s *projector.Session, w Work) error {
 	if in.Options.Part && IsArchived(s.Ledger) {
-		if err := in.revive(ctx, s, w.Status); err != nil {
-			return err
-		}
+		return in.revive(ctx, s, w.Status)
 	}
 	fresh := s.Offset() == 0
 	if !fresh {
@@ -82,8 +81,8 @@ func (in *Intake) Bring(ctx context.Context, s *projector.Session, w Work) error
 	return nil
 }
 
-// revive has a session be there again that was put away. What is planned for it afterwards is
-// planned once more.
+// revive has a session be there again that was put away. Then it is another one than was looked
+// at: the error says so, if there is no other.
 func (in *Intake) revive(ctx context.Context, s *projector.Session, status events.Raw) error {
 	if status == nil {
 		status = events.Raw("null")
@@ -96,7 +95,7 @@ func (in *Intake) revive(ctx context.Context, s *projector.Session, status event
 	if err == nil && !ack.Duplicate {
 		in.Added(1)
 	}
-	return err
+	return cmp.Or(err, ErrChanged)
 }
 
 // refusal says why a session must not be changed by what is imported, "" if it may.

@@ -8,9 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +22,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/storagetest"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -161,6 +165,14 @@ func CheckUnits(t testing.TB, src formats.Source, l formats.Live, root formats.R
 	return shown
 }
 
+// Seeds is how many stores a law is held to: n, or many if the long campaigns are asked for.
+func Seeds(n int) uint64 {
+	if testkit.Soak() {
+		n *= 100
+	}
+	return uint64(testkit.Times(n))
+}
+
 // began is when the files of a Tree were written.
 var began = time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
 
@@ -252,8 +264,12 @@ func CheckAlone(t testing.TB, l formats.Live, root formats.Root, st formats.Targ
 	t.Helper()
 	for unit, u := range Units(t, st, l, root) {
 		o := formats.ImportOptions{Merge: true, Part: true}
-		if r, err := l.ImportFrom(t.Context(), st, u.storage(t), root, o); err != nil || r.Events != 0 {
+		listed := &lister{Target: st}
+		if r, err := l.ImportFrom(t.Context(), listed, u.storage(t), root, o); err != nil || r.Events != 0 {
 			t.Errorf("%s again: %+v, %v", unit, r, err)
+		}
+		if listed.n > 0 && !formats.IsShortened(strings.TrimSuffix(path.Base(u.At), ".json")) && !strings.HasPrefix(unit.ID, "agent/") {
+			t.Errorf("%s again: %d lists of subjects, which cost the more the more there are", unit, listed.n)
 		}
 		other := open()
 		if _, err := l.ImportFrom(t.Context(), other, u.storage(t), root, o); err != nil {
@@ -278,6 +294,17 @@ func (u *Shown) below() map[string]string {
 		files[strings.TrimPrefix(name, u.At+"/")] = content
 	}
 	return files
+}
+
+// lister counts lists of subjects.
+type lister struct {
+	formats.Target
+	n int
+}
+
+func (l *lister) Subjects(ctx context.Context, kind string) iter.Seq2[log.SubjectInfo, error] {
+	l.n++
+	return l.Target.Subjects(ctx, kind)
 }
 
 func (u *Shown) storage(t testing.TB) *storagetest.Mem {

@@ -16,7 +16,7 @@ func TestUnits(t *testing.T) {
 	open := func() formats.Target { return openStore(t) }
 	none := func(events.Subject) bool { return false }
 	t.Run("P-13 a folder from any storage, unit by unit", func(t *testing.T) {
-		for seed := range uint64(3) {
+		for seed := range formattest.Seeds(2) {
 			files := map[string]string{"notes.txt": "mine", "logs/a.bin": "\xff", "jobs/readme": "x", "jobs/b/extra/x": "kept", "jobs/b/runs/run-b/run-setting.json~": canary("left")}
 			for _, job := range []string{"a", "b", "=41", "c d"} {
 				maps.Copy(files, small(job).files)

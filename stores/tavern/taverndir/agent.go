@@ -66,13 +66,12 @@ func (im *importer) another(ctx context.Context, name string, doc events.Subject
 	if !im.Options.Part {
 		return events.Subject{}, false, nil
 	}
-	have, err := im.Target.Loader().Document(ctx, doc, 0)
-	if err == nil {
-		if at, ok := imported(have); ok && at == name {
-			return events.Subject{}, false, nil
-		}
-	} else if !errors.Is(err, projector.ErrNotFound) {
+	p, err := placeOf(ctx, im.Target, agentSession(doc), true)
+	switch {
+	case err != nil && !errors.Is(err, projector.ErrNotFound):
 		return events.Subject{}, false, err
+	case p.Apart == "" && hasAt(p, doc.ID, name), p.Apart != "" && p.Apart == path.Dir(name):
+		return events.Subject{}, false, nil // it can be nobody else's
 	}
 	unit, ok, err := agentAt(ctx, im.Target, name)
 	return unit, ok && unit != agentSession(doc), err

@@ -57,6 +57,10 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if !im.Options.Part {
 		return false, nil
 	}
+	have, err := foreign.Load(ctx, im.Target, foreign.DocumentOf(im.Target.Namespace(), rootName, name, ""))
+	if _, linked := have.Session(); err != nil || have.Exists && !linked {
+		return false, err // it is kept already
+	}
 	unit, ok, err := Layout{Flat: im.flat}.UnitAt(ctx, im.Target, formats.Root{}, name)
 	if err != nil || !ok || !unit.IsSession() {
 		return false, err

@@ -72,7 +72,7 @@ func TestUnits(t *testing.T) {
 		}
 	}))
 	t.Run("D-40 edits", func(t *testing.T) {
-		for seed := range uint64(6) {
+		for seed := range formattest.Seeds(6) {
 			st := openStore(t)
 			need(l.ImportFrom(t.Context(), st, formattest.InMemory(t, everything(), 0o644), live, formats.ImportOptions{}))
 			formattest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(seed, 1)), 12)
