@@ -45,7 +45,7 @@ func TestBreaks(t *testing.T) {
 	must(t, err)
 	cut := storagetest.NewCut(t, u.Host)
 	u.Host = cut.Address
-	storagetest.RunCut(t, cut, open(t, u.String(), ""))
+	storagetest.RunCut(t, cut, func(t *testing.T) formats.Storage { return open(t, u.String(), "") })
 
 	st := open(t, server.URL, "killed:")
 	for n := range 3 {
