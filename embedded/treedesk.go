@@ -131,14 +131,15 @@ func (d *treeDesk) answer(w http.ResponseWriter, r *http.Request) {
 
 // named returns a tree that is kept here by the name of its files.
 func (ts *trees) named(file string) *treeKept {
+	var found *treeKept
 	ts.mu.Lock()
-	defer ts.mu.Unlock()
 	for _, k := range ts.kept {
 		if k.FileName() == file {
-			return k
+			found = k
 		}
 	}
-	return nil
+	ts.mu.Unlock()
+	return found.opened()
 }
 
 // What can be asked.

@@ -35,6 +35,9 @@ const treesDir = "trees"
 // longestShow bounds how long an append waits for a tree.
 const longestShow = 30 * time.Second
 
+// handover is how often a tree is looked at that somebody begins to keep, or is about to leave.
+const handover = 5 * time.Millisecond
+
 // treePrefix is what the views of trees are called by, in [tally.Store.Wait].
 const treePrefix = "tree:"
 
@@ -152,29 +155,26 @@ func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeD
 	if ts.keeper(t.Name) != nil {
 		return nil
 	}
-	k, err := ts.open(ctx, st, t)
-	if err == nil && ts.dir != "" {
-		if err = desk.open(); err == nil {
-			err = k.say(ctx, desk)
+	k := &treeKept{Tree: t, dir: ts.dir, logger: ts.logger, anew: make(chan treeAnew), ready: make(chan struct{}), ended: make(chan struct{})}
+	err := ts.take(k, desk)
+	if err == nil {
+		ts.mu.Lock()
+		ts.kept[t.Name] = k // others ask from here on, and wait until it is open
+		ts.mu.Unlock()
+		if err = ts.open(ctx, st, k); err != nil {
+			ts.leave(ctx, k)
 		}
-		if err != nil {
-			err = errors.Join(err, k.close())
-		}
+		close(k.ready)
 	}
 	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if ts.reason[t.Name] = err; err != nil {
-		return err
+	ts.reason[t.Name] = err
+	ts.mu.Unlock()
+	if err != nil {
+		return errors.Join(err, k.close())
 	}
-	ts.kept[t.Name] = k
 	running.Go(func() {
 		k.run(ctx)
-		ts.mu.Lock()
-		delete(ts.kept, t.Name)
-		ts.mu.Unlock()
-		if ts.dir != "" {
-			_ = k.say(context.WithoutCancel(ctx), nil) // who asks there hears nothing, and looks who keeps it now
-		}
+		ts.leave(ctx, k)
 		if err := k.close(); err != nil {
 			ts.logger.Warn("a tree was not left in order, and is looked through the next time", "tree", t.Name, "err", err)
 		}
@@ -182,56 +182,90 @@ func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeD
 	return nil
 }
 
-func (ts *trees) keeper(name string) *treeKept {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.kept[name]
+// take takes the lock of a tree, and says that it is kept here.
+func (ts *trees) take(k *treeKept, desk *treeDesk) error {
+	if ts.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(ts.dir, 0o700); err != nil {
+		return err
+	}
+	if err := k.lock(filepath.Join(ts.dir, k.FileName()+".lock")); err != nil {
+		return err
+	}
+	if err := desk.open(); err != nil {
+		return err
+	}
+	return k.say(desk, statusOfTree(k.Tree))
 }
 
-// open takes the locks of a tree and opens it.
-func (ts *trees) open(ctx context.Context, st *tally.Store, t config.Tree) (k *treeKept, err error) {
-	k = &treeKept{Tree: t, dir: ts.dir, logger: ts.logger, anew: make(chan treeAnew), ended: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, k.close())
-		}
-	}()
-	book := ""
-	if ts.dir != "" {
-		if err := os.MkdirAll(ts.dir, 0o700); err != nil {
-			return k, err
-		}
-		book = filepath.Join(ts.dir, t.FileName()+".db")
-		if err := k.lock(filepath.Join(ts.dir, t.FileName()+".lock")); err != nil {
-			return k, err
-		}
+// leave says that a tree is kept here no more. Who asks for it looks who keeps it now.
+func (ts *trees) leave(ctx context.Context, k *treeKept) {
+	ts.mu.Lock()
+	delete(ts.kept, k.Name)
+	ts.mu.Unlock()
+	if ts.dir == "" {
+		return
 	}
+	s := statusOfTree(k.Tree)
+	if k.tree != nil {
+		s = k.status(context.WithoutCancel(ctx))
+	}
+	s.PID = 0
+	_ = k.say(nil, s)
+}
+
+// keeper returns a tree that is kept here, once it is open; nil: it is not.
+func (ts *trees) keeper(name string) *treeKept {
+	ts.mu.Lock()
+	k := ts.kept[name]
+	ts.mu.Unlock()
+	return k.opened()
+}
+
+// opened returns the tree once it is open, nil if there is none.
+func (k *treeKept) opened() *treeKept {
+	if k == nil {
+		return nil
+	}
+	if <-k.ready; k.tree == nil {
+		return nil
+	}
+	return k
+}
+
+// open opens a tree whose lock is taken.
+func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 	if err := k.claim(config.StateFolder(os.Getenv), ts.store); err != nil {
-		return k, err
+		return err
 	}
-	layout, _ := ts.layout(t.Layout) // which was looked for
-	storage, end, err := openStorage(ctx, t)
+	layout, _ := ts.layout(k.Layout) // which was looked for
+	storage, end, err := openStorage(ctx, k.Tree)
 	if err != nil {
-		return k, err
+		return err
 	}
 	k.ends = append(k.ends, end)
-	of, err := st.Unshown().In(t.Namespace)
+	of, err := st.Unshown().In(k.Namespace)
 	if err != nil {
-		return k, err
+		return err
 	}
-	sum := sha256.Sum256([]byte(t.Place()))
+	sum := sha256.Sum256([]byte(k.Place()))
 	root := formats.Root{Name: formats.LiveRoot, Marker: hex.EncodeToString(sum[:8])}
 	if r, one := layout.(formats.Rooted); one {
 		root.Name = r.Root()
 	}
-	k.tree, err = tree.New(tree.Config{Name: t.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable, Book: book,
-		Way: tree.Way(t.Way), BulkLimit: t.BulkLimit, Ignore: t.Ignore, MaxFile: t.MaxFile, Logger: ts.logger})
-	if err != nil {
-		return k, err
+	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
+		Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
+	if ts.dir != "" {
+		c.Book = filepath.Join(ts.dir, k.FileName()+".db")
 	}
-	k.ends = append(k.ends, k.tree.Close)
-	k.runner = &projector.Runner{Log: st.Log, View: k.tree, Room: k.tree.Room, Logger: ts.logger, MaxValue: st.MaxValue()}
-	return k, nil
+	t, err := tree.New(c)
+	if err != nil {
+		return err
+	}
+	k.tree, k.ends = t, append(k.ends, t.Close)
+	k.runner = &projector.Runner{Log: st.Log, View: t, Room: t.Room, Logger: ts.logger, MaxValue: st.MaxValue()}
+	return nil
 }
 
 // openStorage opens where the files of a tree are.
@@ -256,12 +290,35 @@ func matches(namespace string, subs []events.Subject) bool {
 func (ts *trees) show(ctx context.Context, at events.Offset, subs ...events.Subject) error {
 	ctx, cancel := context.WithTimeout(ctx, longestShow)
 	defer cancel()
-	if err := ts.await(ctx); err != nil {
-		return ts.failed("", err)
+	name, err := "", ts.await(ctx)
+	if err == nil {
+		name, err = ts.settle(ctx, func() (string, error) { return ts.showAll(ctx, at, subs) })
 	}
+	if _, ok := errors.AsType[*tally.TreeError](err); ok || err == nil {
+		return err
+	}
+	return &tally.TreeError{Tree: name, Err: err}
+}
+
+// settle tries again as long as somebody begins to keep a tree, or is about to leave it.
+func (ts *trees) settle(ctx context.Context, try func() (string, error)) (name string, err error) {
+	for {
+		if name, err = try(); !errors.Is(err, lockfile.ErrLocked) {
+			return name, err
+		}
+		select {
+		case <-time.After(handover):
+		case <-ctx.Done():
+			return name, ctx.Err()
+		}
+	}
+}
+
+// showAll waits for each tree that may show one of subjects. An error is that of the tree named.
+func (ts *trees) showAll(ctx context.Context, at events.Offset, subs []events.Subject) (name string, err error) {
 	seen := make(map[string]bool) // by the names of their files
 	for _, f := range treeFiles(ts.dir) {
-		if f.PID == 0 || !f.Tree.Sync || !matches(f.Tree.Namespace, subs) || ts.keeper(f.Tree.Name) != nil {
+		if f.PID == 0 || !f.Tree.Sync || !matches(f.Tree.Namespace, subs) || ts.named(f.name) != nil {
 			continue
 		}
 		err := f.shows(ctx, at, subs)
@@ -269,35 +326,32 @@ func (ts *trees) show(ctx context.Context, at events.Offset, subs ...events.Subj
 			continue // it has ended, or was killed
 		}
 		if seen[f.name] = true; err != nil {
-			return ts.failed(f.Tree.Name, err)
+			return f.Tree.Name, err
 		}
 	}
 	for _, t := range ts.list {
 		if !t.Sync || seen[t.FileName()] || !matches(t.Namespace, subs) {
 			continue
 		}
-		k := ts.keeper(t.Name)
-		if k == nil {
-			if err := ts.adopt(ctx, t); err != nil {
-				return ts.failed(t.Name, err)
-			}
-			if k = ts.keeper(t.Name); k == nil {
-				return ts.failed(t.Name, log.ErrUnavailable)
-			}
-		}
-		if err := k.shows(ctx, at, subs); err != nil {
-			return ts.failed(t.Name, err)
+		if err := ts.showOwn(ctx, t, at, subs); err != nil {
+			return t.Name, err
 		}
 	}
-	return nil
+	return "", nil
 }
 
-// failed is the error of a tree, if there is one.
-func (ts *trees) failed(name string, err error) error {
-	if _, ok := errors.AsType[*tally.TreeError](err); ok {
-		return err
+// showOwn waits for a tree that this process is to keep, unless somebody does.
+func (ts *trees) showOwn(ctx context.Context, t config.Tree, at events.Offset, subs []events.Subject) error {
+	k := ts.keeper(t.Name)
+	if k == nil {
+		if err := ts.adopt(ctx, t); err != nil {
+			return err
+		}
+		if k = ts.keeper(t.Name); k == nil {
+			return log.ErrUnavailable
+		}
 	}
-	return &tally.TreeError{Tree: name, Err: err}
+	return k.shows(ctx, at, subs)
 }
 
 // await returns when each tree that is to be kept here was begun.
@@ -315,20 +369,24 @@ func (ts *trees) wait(ctx context.Context, name string, at events.Offset) error 
 	if err := ts.await(ctx); err != nil {
 		return err
 	}
-	if k := ts.keeper(name); k != nil {
-		return k.runner.Wait(ctx, at)
-	}
-	for _, f := range treeFiles(ts.dir) {
-		if f.PID != 0 && f.Tree.Name == name {
-			return f.shows(ctx, at, nil)
+	_, err := ts.settle(ctx, func() (string, error) {
+		if k := ts.keeper(name); k != nil {
+			return name, k.runner.Wait(ctx, at)
 		}
+		own := slices.IndexFunc(ts.list, func(t config.Tree) bool { return t.Name == name })
+		for _, f := range treeFiles(ts.dir) {
+			if f.PID != 0 && f.Tree.Name == name && (own < 0 || f.name == ts.list[own].FileName()) {
+				return name, f.shows(ctx, at, nil)
+			}
+		}
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		return name, cmp.Or(ts.reason[name], tally.ErrNotFound)
+	})
+	if err != nil {
+		err = fmt.Errorf("tree %s: %w", name, err)
 	}
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if err := ts.reason[name]; err != nil {
-		return fmt.Errorf("tree %s: %w", name, err)
-	}
-	return fmt.Errorf("tree %s: %w", name, tally.ErrNotFound)
+	return err
 }
 
 // treeKept is a tree that this process keeps.
@@ -340,7 +398,8 @@ type treeKept struct {
 	runner *projector.Runner
 	ends   []func() error // what close does, the last one first
 	anew   chan treeAnew
-	ended  chan struct{}
+	ready  chan struct{} // closed when tree and runner are there, or could not be opened
+	ended  chan struct{} // closed when they stand still
 
 	mu     sync.Mutex // guards what follows
 	failed error      // of the way back
@@ -559,13 +618,11 @@ type treeFile struct {
 	name string
 }
 
-// say writes the file of the tree: that it is kept, and its desk, or no more.
-func (k *treeKept) say(ctx context.Context, desk *treeDesk) error {
-	f := treeFile{Version: treeVersion, Tree: k.status(ctx)}
+// say writes the file of the tree: that it is kept at a desk, or, without one, how it was left.
+func (k *treeKept) say(desk *treeDesk, s TreeStatus) error {
+	f := treeFile{Version: treeVersion, Tree: s}
 	if desk != nil {
 		f.PID, f.URL, f.Token = os.Getpid(), desk.url, desk.token
-	} else {
-		f.Tree.PID = 0
 	}
 	return writeJSON(filepath.Join(k.dir, k.FileName()+".json"), f, durable.NoSync)
 }
