@@ -1,6 +1,7 @@
 package tavern_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -281,6 +282,50 @@ func TestTranscriptLongLine(t *testing.T) {
 	}
 	if took := int64(after.Sys) - int64(before.Sys); took > 200<<20 {
 		t.Errorf("it took %d MiB", took>>20)
+	}
+}
+
+// A transcript of 2 GiB costs no memory of its size: neither its one line of 300 MiB, nor those of
+// 15 MiB that are no text, nor all its messages.
+func TestTranscriptOfTwoGigabytes(t *testing.T) {
+	testkit.OnlySoak(t)
+	testkit.NotUnderRace(t)
+	const count, hole, long, size = 900_000, 15 << 20, 300 << 20, 2 << 30
+	dir := lifeFolder(t, map[string][]string{"-a/x.jsonl": {lifeLine("/a", "user", 1, `"before"`)}})
+	f := need(os.OpenFile(filepath.Join(dir, "-a", "x.jsonl"), os.O_WRONLY, 0))
+	defer f.Close()
+	at, lines, corrupt := need(f.Seek(0, io.SeekEnd)), 1+count+1, 0
+	out := bufio.NewWriter(f)
+	for n := range count {
+		line := lifeLine("/a", "assistant", 2, fmt.Sprintf(`"%d"`, n)) + "\n"
+		need(out.WriteString(line))
+		at += int64(len(line))
+	}
+	must(t, out.Flush())
+	ends := func(after int64) { // the line is a hole in the file
+		at += after
+		need(f.WriteAt([]byte("\n"), at))
+		at++
+	}
+	ends(long)
+	for at < size {
+		ends(hole)
+		lines, corrupt = lines+1, corrupt+1
+	}
+	grown := peakMemory(t)
+	r, seen := tavern.TranscriptsOf(dir), 0
+	s := need(r.Session(t.Context(), "x"))
+	for _, err := range r.Messages(t.Context(), s) {
+		must(t, err)
+		seen++
+	}
+	if s.TooLong != 1 || s.Lines != lines || s.Corrupt != corrupt || s.Messages != 1+count || seen != 1+count {
+		t.Errorf("%+v, and %d messages; want %d lines, %d of them corrupt, and %d messages", s, seen, lines, corrupt, 1+count)
+	}
+	if took := grown(); took > 200<<20 {
+		t.Errorf("%d bytes took %d MiB", at, took>>20)
+	} else {
+		t.Logf("%d bytes took %d MiB", at, took>>20)
 	}
 }
 
