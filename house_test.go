@@ -40,7 +40,7 @@ var arrows = []struct{ pkg, may string }{
 	{"tree", "formats log projector events internal/filename"},
 	{"formats/*", "formats"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
-	{"stores/internal/formattest", "formats formats/storagetest log log/logtest projector events"},
+	{"stores/internal/formattest", "formats formats/storagetest log log/logtest projector events internal/testkit"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
 	{"stores/*/*dir", "formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
