@@ -159,7 +159,7 @@ func (t *Tree) discard(ctx context.Context, e *edit) error {
 	if err != nil {
 		return err
 	}
-	t.came(ctx, old, e.path, e.unit, nil, e.sum)
+	t.came(ctx, old, e.path, e.unit, nil, want{sum: e.sum})
 	t.tidy(ctx, []string{e.path})
 	return nil
 }

@@ -33,15 +33,15 @@ type displaced struct {
 // came deals with what came out of a file's place when another was put there, or it was taken
 // away. What is neither what the tree had put there nor what came there is kept. The caller
 // holds mu.
-func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, new string) {
-	d := &displaced{path: old, from: from, unit: sub, sums: append([]string{new}, t.tried[from]...), due: t.c.Now().Add(linger)}
+func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, now want) {
+	d := &displaced{path: old, from: from, unit: sub, sums: append([]string{now.sum}, t.tried[from]...), due: t.c.Now().Add(linger)}
 	if have != nil {
 		d.base, d.sums = have.at, append(d.sums, have.sum)
 	}
 	if e := t.edits[from]; e != nil && e.dropped {
 		d.sums = append(d.sums, e.sum)
 	}
-	if sum, err := t.sumOf(ctx, old); err == nil && have == nil && !slices.Contains(d.sums, sum) && t.isOld(ctx, sub, from, sum, want{}) {
+	if sum, err := t.sumOf(ctx, old); err == nil && have == nil && !slices.Contains(d.sums, sum) && t.isOld(ctx, sub, old, from, sum, now) {
 		d.sums = append(d.sums, sum)
 	}
 	t.out[old] = d
@@ -138,7 +138,7 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 	if have != nil {
 		d.sums = append(d.sums, have.sum)
 	}
-	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, from, sum, want{})) {
+	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, p, from, sum, want{})) {
 		d.sums = append(d.sums, sum)
 	}
 	t.out[p] = d

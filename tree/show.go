@@ -383,7 +383,7 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	}
 	t.set(w.Path, f)
 	if old != "" {
-		t.came(ctx, old, w.Path, w.unit, have, w.sum)
+		t.came(ctx, old, w.Path, w.unit, have, w)
 	}
 	return nil
 }
@@ -481,7 +481,7 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 	}
 	t.set(p, nil)
 	if old != "" {
-		t.came(ctx, old, p, have.unit, have, "")
+		t.came(ctx, old, p, have.unit, have, want{})
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
 			gone = append(gone, e)
 		case is.Path != "" && is.sum == e.sum && formats.ModeOf(is.Mode) == formats.ModeOf(e.mode):
 			t.adopt(e, g.unit, head)
-		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.sum, is):
+		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.path, e.sum, is):
 			t.adopt(e, g.unit, head) // and what the log has now comes in its place
 		case is.Path == "" && has(shown, e.sum):
 			t.adopt(e, g.unit, head) // it is there, under the name that the log gives it
@@ -410,15 +410,24 @@ func renamedTo(parts []log.Part, to events.Subject) []log.Part {
 	return parts
 }
 
-// isOld reports whether a content that the tree does not remember is what the log once had in
-// its place: then nobody wrote it.
-func (t *Tree) isOld(ctx context.Context, sub events.Subject, p, sum string, is want) bool {
+// isOld reports whether a file that the tree does not remember has what the log once had at a
+// path: then nobody wrote it. A log is what it begins with.
+func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is want) bool {
+	if sub.ID == "" {
+		return false
+	}
+	if is.Path == "" {
+		is = t.now(ctx, sub, p)
+	}
+	if is.Path != "" && is.sum == sum {
+		return true
+	}
 	if is.Path != "" && strings.HasSuffix(p, ".jsonl") {
-		if old, err := t.begins(ctx, is, p); err == nil && old {
+		if old, err := t.begins(ctx, is, where); err == nil && old {
 			return true
 		}
 	}
-	if sub.ID == "" || sub.IsSession() {
+	if sub.IsSession() {
 		return false
 	}
 	doc, err := t.c.Target.Loader().History(ctx, sub)
@@ -436,6 +445,22 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, p, sum string, is 
 		}
 	}
 	return false
+}
+
+// now returns what a file of a unit is by the log as it is now, nothing if there is none.
+func (t *Tree) now(ctx context.Context, sub events.Subject, p string) want {
+	if t.know(ctx, sub) != nil {
+		return want{}
+	}
+	head, err := t.c.Head(ctx)
+	if err != nil {
+		return want{}
+	}
+	files, err := t.current(ctx, sub, head)
+	if err != nil {
+		return want{}
+	}
+	return files[p]
 }
 
 // maxOld is how many revisions of a document are compared with a file that the tree does not

@@ -95,6 +95,8 @@ func (tavernLand) api(w *world) {
 	must(w.t, err)
 }
 
+func (tavernLand) unknown() int { return 10 }
+
 func (tavernLand) kinds() []string {
 	return []string{events.KindSession, "doc", "workflow", "overlay", events.KindAgent, events.KindFile}
 }
