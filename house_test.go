@@ -38,7 +38,7 @@ var arrows = []struct{ pkg, may string }{
 	{"formats", "log projector events internal/durable internal/filename"},
 	{"formats/storagetest", "formats internal/testkit"},
 	{"tree", "formats log projector events internal/filename"},
-	{"formats/*", "formats"},
+	{"formats/*", "formats internal/filename"},
 	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
 	{"stores/internal/formattest", "formats formats/storagetest log log/logtest projector events internal/testkit"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/filename"
 )
 
 // Storage is files in a bucket. Its methods may be called at once. A call whose ctx has no deadline
@@ -107,7 +108,7 @@ func (s *Storage) newest(ctx context.Context, path string) (version, error) {
 	if err := formats.CheckPath(path); err != nil {
 		return version{}, err
 	}
-	m, err := s.stream.GetLastMsgForSubject(ctx, s.metaSubject(nameOf(path)))
+	m, err := s.stream.GetLastMsgForSubject(ctx, s.metaSubject(filename.Text(path)))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return version{}, nil
 	}
@@ -264,7 +265,7 @@ func (w *writer) flush() error {
 // upload stores the pieces of a new version, which has no name yet.
 func (s *Storage) upload(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) (*jetstream.ObjectInfo, error) {
 	info := &jetstream.ObjectInfo{Bucket: s.bucket, NUID: nuid.Next()}
-	info.Name, info.Opts = nameOf(path), &jetstream.ObjectMetaOptions{ChunkSize: pieceSize}
+	info.Name, info.Opts = filename.Text(path), &jetstream.ObjectMetaOptions{ChunkSize: pieceSize}
 	if mode.Perm() != formats.FileMode(0) {
 		info.Metadata = map[string]string{modeKey: strconv.FormatUint(uint64(mode.Perm()), 8)}
 	}

@@ -1,0 +1,53 @@
+package filename
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text returns a path as text, for stores whose names are that: bytes that are not UTF-8 become =XX,
+// and an equals sign before what would be read as such a byte becomes =3D. [OfText] is the inverse.
+func Text(path string) string {
+	var b strings.Builder
+	for i := 0; i < len(path); {
+		r, n := utf8.DecodeRuneInString(path[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, "=%02X", path[i])
+		case path[i] == '=' && isByte(path[i:]):
+			b.WriteString("=3D")
+		default:
+			b.WriteString(path[i : i+n])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// OfText returns the path of which Text makes text, and whether there is one.
+func OfText(text string) (path string, ok bool) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if isByte(text[i:]) {
+			b.WriteByte(byte(strings.IndexByte(upperHex, text[i+1])<<4 | strings.IndexByte(upperHex, text[i+2])))
+			i += 2
+			continue
+		}
+		b.WriteByte(text[i])
+	}
+	path = b.String()
+	return path, Text(path) == text
+}
+
+// isByte reports whether text begins with what is read as a byte: one that is not ASCII, or an
+// equals sign before what would be read as a byte without this.
+func isByte(s string) bool {
+	if s[0] != '=' {
+		return false
+	}
+	for len(s) > 2 && s[1:3] == "3D" {
+		s = s[2:] // what follows, with another byte in place of the equals sign
+	}
+	return len(s) > 2 && strings.IndexByte(upperHex[8:], s[1]) >= 0 && isHex(s[2])
+}
