@@ -2,7 +2,7 @@ package formats
 
 import (
 	"path"
-	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -68,10 +68,23 @@ func (n *Names) isFree(p Place) bool {
 // FoldedName is what a path is on a system that tells names apart by neither case nor Unicode
 // form. It is coarse: what is taken for equal without being it only has another name.
 func FoldedName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= utf8.RuneSelf {
-			return -1
+	b := make([]byte, 0, len(name))
+	base := false // the last one stands there
+	for _, r := range name {
+		plain, ok := r, r < utf8.RuneSelf
+		if !ok {
+			plain, ok = asASCII[r]
 		}
-		return r
-	}, strings.ToLower(name))
+		switch {
+		case ok:
+			b = append(b, byte(unicode.ToLower(plain)))
+		case base && unicode.Is(unicode.M, r):
+			b = b[:len(b)-1] // with what it is a mark of it may be one character
+		}
+		base = ok
+	}
+	return string(b)
 }
+
+// asASCII are the characters that Unicode takes for one of ASCII.
+var asASCII = map[rune]rune{'\u037e': ';', '\u1fef': '`', '\u212a': 'k'}
