@@ -57,6 +57,18 @@ func (c *Claim) Renew(ctx context.Context) (until time.Time, err error) {
 	return until, c.renew(ctx, &events.RunProgressed{Run: c.run, Kind: projector.ItemRenewed, LeaseUntil: &ms, Fence: c.Fence})
 }
 
+// renew has the log know of a longer lease.
+func (c *Claim) renew(ctx context.Context, p *events.RunProgressed) error {
+	if isBroken("forgetful") { // in memory only
+		return nil
+	}
+	e, err := events.New(c.q.st.Source(), c.sub, p)
+	if err != nil {
+		return err
+	}
+	return c.append(ctx, e)
+}
+
 // lease is how long a claim lasts.
 func (b *board) lease() time.Duration {
 	b.mu.Lock()
@@ -197,6 +209,18 @@ func (c *Claim) again(at events.Offset, now projector.QueueItem, counts bool) er
 	late := c.fencedBy(now)
 	late.Late = at
 	return late
+}
+
+// expect is what a worker's word on its item rests on: that nobody has said anything of the
+// item that it does not know.
+func (c *Claim) expect(typ string) log.Expect {
+	if isBroken("blind") && typ == events.TypeRunFinished { // whatever came in between
+		return log.Any
+	}
+	if c.isSerial() {
+		return log.Since(c.last, runTypes...)
+	}
+	return log.At(c.last)
 }
 
 // isSerial reports whether the claim is on a serial queue's session.

@@ -13,7 +13,6 @@ import (
 // QueueDecision is what a queue needs by itself at a time, whoever looks.
 type QueueDecision struct {
 	Ends []Decision // each ends an item that nobody has
-	Free []string   // ids of items that are handed out to whoever asks: nothing is to be written
 	Next time.Time  // when to look again: a lease is over, or an item is due; zero: when something happens
 }
 
@@ -37,8 +36,6 @@ func DecideQueue(namespace string, q projector.Queue, items iter.Seq[*projector.
 			continue
 		case waiting:
 			due = time.Time{}
-		case !due.After(now):
-			d.Free = append(d.Free, i.ID)
 		}
 		for _, at := range []time.Time{due, expires} {
 			if at.After(now) && (d.Next.IsZero() || at.Before(d.Next)) {

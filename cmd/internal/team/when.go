@@ -8,20 +8,16 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 )
 
-// until reads a time to come by which the log judges: from now on by this machine's clock,
-// or by the log's time if that is later. In a store that rested, the log's time alone is
-// that of its last record.
+// until reads a time to come by which the log judges: from now on by the clock that dates
+// records. In a store that rested, the log's time is that of its last record.
 func until(ctx context.Context, s *store, flag, text string) (at time.Time, err error) {
 	if text == "" {
 		return at, nil
 	}
 	err = s.do(ctx, func(st *tally.Store) error {
-		now, err := st.LogTime(ctx)
+		now, err := st.LeaseTime(ctx)
 		if err != nil {
 			return err
-		}
-		if clock := st.Now(); clock.After(now) {
-			now = clock
 		}
 		at, err = app.Until(flag, text, now)
 		return err
