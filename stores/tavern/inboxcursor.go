@@ -33,7 +33,8 @@ func (n inboxNow) handOver() projector.HandOver {
 }
 
 // mostBack is how many records of an inbox are read for how far its receiver is. Behind them
-// its outline is opened, of which there are snapshots.
+// its outline is opened, if there are snapshots of it: without them it is made of all records, and
+// takes memory for each.
 const mostBack = 200
 
 // now reads how far the receiver is: from the end of the inbox back to where all is said, or
@@ -53,7 +54,7 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 			return now, err
 		}
 		now.last = max(now.last, rec.Offset)
-		if back++; back == mostBack {
+		if back++; back == mostBack && in.st.Snapshots() != nil {
 			if outlined, err := in.outlined(ctx); err == nil {
 				now = outlined
 				break
