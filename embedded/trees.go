@@ -17,9 +17,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/bucket"
+	"github.com/tallylog/tally/formats/redis"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/lockfile"
@@ -269,7 +274,7 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 }
 
 // openStorage opens where the files of a tree are.
-func openStorage(_ context.Context, t config.Tree) (formats.Storage, func() error, error) {
+func openStorage(ctx context.Context, t config.Tree) (formats.Storage, func() error, error) {
 	switch t.Target {
 	case config.TreeDir:
 		d, err := formats.OpenDir(t.Dir)
@@ -277,8 +282,33 @@ func openStorage(_ context.Context, t config.Tree) (formats.Storage, func() erro
 			return nil, nil, err
 		}
 		return d, d.Close, nil
+	case config.TreeRedis:
+		r, err := redis.Open(ctx, redis.Config{URL: t.Redis.URL, Prefix: t.Redis.Prefix})
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, r.Close, nil
+	case config.TreeBucket:
+		nc, err := connect(config.Server{URL: t.Bucket.URL}, "tally tree")
+		if err != nil {
+			return nil, nil, err
+		}
+		b, err := openBucket(ctx, nc, t.Bucket.Name)
+		if err != nil {
+			nc.Close()
+			return nil, nil, err
+		}
+		return b, func() error { nc.Close(); return nil }, nil
 	}
 	return nil, nil, t.Wrong("target", "%q is not known here", t.Target)
+}
+
+func openBucket(ctx context.Context, nc *nats.Conn, name string) (formats.Storage, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return bucket.Open(ctx, js, name)
 }
 
 // matches reports whether a tree of a namespace may show one of subjects.

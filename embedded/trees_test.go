@@ -12,11 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/bucket"
+	"github.com/tallylog/tally/formats/redis"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -418,6 +424,59 @@ func TestTreeInMemory(t *testing.T) {
 	n.shows("a", "text")
 	if err := st.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A tree is where the user's own file says, on servers as well as in a folder.
+func TestTreeOnServers(t *testing.T) {
+	n := newNoted(t, "")
+	redisServer := testkit.Redis(t)
+	natsServer := mustServe(t, "}")
+	text := "[[tree]]\nname = \"r\"\nlayout = \"notes\"\ntarget = \"redis\"\nredis = {url = \"" + redisServer.URL + "\", key_prefix = \"n:\"}\n" +
+		"[[tree]]\nname = \"b\"\nlayout = \"notes\"\ntarget = \"bucket\"\nbucket = {url = \"" + natsServer.ClientURL() + "\", name = \"notes\"}\n"
+	own := filepath.Join(filepath.Dir(n.project), "config", "tally", "config.toml")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(own), 0o700), os.WriteFile(own, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	st := n.keeps()
+	rev, err := st.Documents().Save(t.Context(), "note", "a", tally.Write{Data: []byte("text")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"r", "b", "notes"} {
+		if err := st.Wait(t.Context(), "tree:"+name, rev.Offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.shows("a", "text")
+	r, err := redis.Open(t.Context(), redis.Config{URL: redisServer.URL, Prefix: "n:"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	nc, err := nats.Connect(natsServer.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bucket.Open(t.Context(), js, "notes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, storage := range map[string]formats.Storage{"redis": r, "bucket": b} {
+		f, err := storage.Read(t.Context(), "a")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if text, err := io.ReadAll(f); err != nil || string(text) != "text" {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+		f.Close()
 	}
 }
 
