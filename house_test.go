@@ -74,9 +74,9 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
-	{"internal/storetest", ". embedded log log/logtest events internal/config internal/testkit"},  // for tests
-	{"internal/testkit", "events"},                                                                // for tests
-	{"internal/testkit/transcripts", "agents events projector internal/rawjson internal/testkit"}, // for tests
+	{"internal/storetest", ". embedded formats log log/logtest events internal/config internal/testkit"}, // for tests
+	{"internal/testkit", "events"},                                                                       // for tests
+	{"internal/testkit/transcripts", "agents events projector internal/rawjson internal/testkit"},        // for tests
 	{"internal/tail", "internal/durable internal/lockfile"},
 	{"internal/turns", "events internal/rawjson"},
 }

@@ -48,6 +48,9 @@ type Config struct {
 	// are none.
 	Shows func(ctx context.Context, at events.Offset, subs ...events.Subject) error
 
+	// KeepFiles is [Store.KeepFiles] of a namespace; nil: this process keeps no trees.
+	KeepFiles func(ctx context.Context, namespace, layout, dir string) error
+
 	// Catalog lists sessions as the view "catalog" has them, Progress what happened in the
 	// runs of one; nil: lists are made of the log.
 	Catalog  func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error)
@@ -95,6 +98,7 @@ var (
 	ErrNotFound = events.ErrNotFound // no such session, document or position
 	ErrExists   = errors.New("exists already")
 	ErrNoLimits = projector.ErrNoLimits // limits are set where the store is owned
+	ErrNoTrees  = errors.New("no trees of files are kept here")
 )
 
 // Store is a log together with what is needed to read it. It is safe for
@@ -276,6 +280,18 @@ func (st *Store) Show(ctx context.Context, at events.Offset, subs ...events.Subj
 		return nil // what refers to a blob is appended behind it
 	}
 	return st.config.Shows(ctx, at, own...)
+}
+
+// KeepFiles has what the namespace has be files of a layout, such as "errata", in a folder, both
+// ways, as long as some process keeps it: this one does until Close, unless another one does. What
+// is in the folder already is taken in when it returns, and from then on an append returns when
+// the files show it. A folder that is kept already is brought up to date. A store that was
+// opened without the layout is ErrNoTrees.
+func (st *Store) KeepFiles(ctx context.Context, layout, dir string) error {
+	if st.config.KeepFiles == nil {
+		return fmt.Errorf("%s: %w", dir, ErrNoTrees)
+	}
+	return st.config.KeepFiles(ctx, st.Namespace(), layout, dir)
 }
 
 // Unshown returns the same store, whose appends wait for no tree: for what keeps one. Only the

@@ -51,7 +51,7 @@ const treePrefix = "tree:"
 type trees struct {
 	dir    string // of their files; "": the store ends with the process
 	store  string // whose folders they are
-	list   []config.Tree
+	config config.Config
 	layout func(name string) (formats.Live, bool) // nil: none is kept here
 	logger *slog.Logger
 
@@ -59,6 +59,7 @@ type trees struct {
 	asked  chan *treeAdoption   // to be tried again
 	ended  chan struct{}        // closed when none is kept any more
 	mu     sync.Mutex           // guards what follows
+	list   []config.Tree        // which only grows
 	kept   map[string]*treeKept // by name
 	reason map[string]error     // why one is not
 }
@@ -81,7 +82,7 @@ func (e *TreeHeldError) Error() string {
 
 // treesOf returns what a process has to do with the trees of a store in a directory.
 func (o Options) treesOf(c config.Config, dir string) (*trees, error) {
-	ts := &trees{store: dir, layout: o.Trees, logger: o.Logger, begun: make(chan struct{}), asked: make(chan *treeAdoption), ended: make(chan struct{}),
+	ts := &trees{store: dir, config: c, layout: o.Trees, logger: o.Logger, begun: make(chan struct{}), asked: make(chan *treeAdoption), ended: make(chan struct{}),
 		kept: make(map[string]*treeKept), reason: make(map[string]error)}
 	if dir != "" {
 		ts.dir = filepath.Join(dir, treesDir)
@@ -104,6 +105,9 @@ func (o Options) treesOf(c config.Config, dir string) (*trees, error) {
 func (ts *trees) on(st *tally.Config) {
 	shown := st.Shown
 	st.Shows = ts.show
+	if ts.layout != nil {
+		st.KeepFiles = ts.keep
+	}
 	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		name, isTree := strings.CutPrefix(view, treePrefix)
 		switch {
@@ -125,7 +129,7 @@ func (ts *trees) run(ctx context.Context, st *tally.Store) {
 	var running sync.WaitGroup
 	desk := newTreeDesk(ts)
 	defer desk.close()
-	for _, t := range ts.list {
+	for _, t := range ts.all() {
 		if err := ts.begin(ctx, &running, desk, st, t); err != nil && !errors.Is(err, lockfile.ErrLocked) {
 			ts.logger.Warn("a tree is not kept here", "tree", t.Name, "err", err)
 		}
@@ -140,6 +144,76 @@ func (ts *trees) run(ctx context.Context, st *tally.Store) {
 			return
 		}
 	}
+}
+
+// all are the trees that this process is to keep.
+func (ts *trees) all() []config.Tree {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.list
+}
+
+// keep is [tally.Config.KeepFiles].
+func (ts *trees) keep(ctx context.Context, namespace, layout, dir string) error {
+	if _, known := ts.layout(layout); !known {
+		return fmt.Errorf("%s: layout %q: %w", dir, layout, tally.ErrNoTrees)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := ts.await(ctx); err != nil {
+		return err
+	}
+	t, err := ts.in(namespace, layout, dir)
+	if err != nil {
+		return err
+	}
+	if err := ts.adopt(ctx, t); err != nil && !errors.Is(err, lockfile.ErrLocked) {
+		return fmt.Errorf("tree %s: %w", t.Name, err)
+	}
+	if k := ts.keeper(t.Name); k != nil {
+		err = k.meet(ctx)
+	} else {
+		var f treeFile // another process keeps it
+		if f, err = treeFileIn(ts.dir, t.FileName()); err == nil {
+			_, err = f.ask(ctx, TreePull, TreeAsk{})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("tree %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// meet takes in what the files have. Those that are there before the tree remembers anything are
+// as many as they are: who names the folder asks for them.
+func (k *treeKept) meet(ctx context.Context) error {
+	met := k.tree.Status().Met
+	err := k.caughtUp(ctx)
+	if err == nil {
+		err = k.tree.Pull(ctx)
+	}
+	if _, asks := errors.AsType[*tree.BulkError](err); asks && !met {
+		err = k.decide(ctx, true)
+	}
+	if err != nil {
+		return err
+	}
+	return k.caughtUp(ctx)
+}
+
+// in returns the tree of a folder, which is among those to be kept from then on.
+func (ts *trees) in(namespace, layout, dir string) (config.Tree, error) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	c := ts.config
+	c.Trees = ts.list
+	t, err := c.TreeIn(namespace, layout, dir)
+	if err == nil && !slices.ContainsFunc(ts.list, func(have config.Tree) bool { return have.Name == t.Name }) {
+		ts.list = append(slices.Clone(ts.list), t)
+	}
+	return t, err
 }
 
 // adopt keeps a tree that nobody keeps any more.
@@ -359,7 +433,7 @@ func (ts *trees) showAll(ctx context.Context, at events.Offset, subs []events.Su
 			return f.Tree.Name, err
 		}
 	}
-	for _, t := range ts.list {
+	for _, t := range ts.all() {
 		if !t.Sync || seen[t.FileName()] || !matches(t.Namespace, subs) {
 			continue
 		}

@@ -16,8 +16,9 @@ type Status struct {
 	Name     string
 	Shown    events.Offset // as of which the files show the log, but for what is stuck
 	Files    int
-	Units    int // sessions and documents that have files
-	Noticed  int // paths that may have changed, and are about to be looked at
+	Units    int  // sessions and documents that have files
+	Met      bool // every file was looked at since the tree remembers anything: what comes now is new
+	Noticed  int  // paths that may have changed, and are about to be looked at
 	Skipped  []formats.Problem
 	Stuck    []*Error
 	Asking   *BulkError // nil: it does not ask
@@ -28,7 +29,7 @@ type Status struct {
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched}
+	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched}
 	for _, files := range t.ofUnit {
 		if len(files) > 0 {
 			s.Units++

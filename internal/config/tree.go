@@ -279,6 +279,23 @@ func (c *Config) checkNesting(t *Tree, others []Tree) error {
 	return nil
 }
 
+// TreeIn returns the tree of a layout in a folder that a program names: the one that is said
+// to be there, or another one, both ways and in mode sync.
+func (c *Config) TreeIn(namespace, layout, dir string) (Tree, error) {
+	t := Tree{Layout: layout, Target: TreeDir, Dir: dir, Namespace: namespace, Sync: true, Way: "both", BulkLimit: defaultBulkLimit, MaxFile: defaultMaxFile, Origin: Origin{Kind: FromFlag, Name: "the call"}}
+	for _, have := range c.Trees {
+		if have.Place() != t.Place() {
+			continue
+		}
+		if have.Layout != layout || have.Namespace != namespace {
+			return t, t.Wrong("dir", "%s shows %s of namespace %s", dir, have.Layout, have.Namespace)
+		}
+		return have, nil
+	}
+	t.Name = nameOf(layout, t.Place())
+	return t, c.checkNesting(&t, c.Trees)
+}
+
 // baseLayout is the layout of [Config.Base].
 const baseLayout = "tallydir"
 

@@ -15,8 +15,8 @@ import (
 
 // Options says which session a Store is for.
 type Options struct {
-	PromptHistPath string // what PromptHistory is imported from and exported to; prompts are in the log
-	SessionPaths   Paths  // likewise of the session
+	PromptHistPath string // of the prompts of all sessions; it and the next name files of one data folder: see Paths
+	SessionPaths   Paths
 	SessionID      string
 	Meta           Metadata
 	RecipeStore    *Recipes // nil: recipes have no hashes
@@ -24,8 +24,10 @@ type Options struct {
 	Tree           WorkTree // where Rewind restores files; default: nowhere
 }
 
-// Paths are the files of a session, where a tree has them or would have
-// them. The getters give them back; nothing is read or written there.
+// Paths are the files of a session, each where errata has it in a data folder. If the store keeps
+// trees (embedded.Options.Trees), New has that folder follow it, both ways: what is there is
+// taken in, of all sessions and not of this one alone, and what a call changes its files show
+// when it returns. Otherwise they are names, and nothing is read or written there.
 type Paths struct {
 	Dir            string
 	MetadataPath   string
@@ -64,10 +66,13 @@ type calls struct {
 }
 
 // New returns the store of the session that the options name, whether it exists or not.
-// Nothing is written.
+// Nothing is written, but for what is in files: see Paths.
 func New(ctx context.Context, st *tally.Store, o Options) (*Store, error) {
 	e := &Store{st: st, s: Of(st, o.SessionID), opts: o, base: o.Recipe.Clone()}
 	if err := e.s.Subject().Validate(); err != nil {
+		return nil, err
+	}
+	if err := o.keepFiles(ctx, st); err != nil {
 		return nil, err
 	}
 	now, err := e.s.Outline(ctx)

@@ -1,0 +1,31 @@
+package storetest
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/formats"
+)
+
+// Live opens the store in a directory, "" for one in memory, in a process that keeps trees of a
+// layout. It is closed by end, or with the test.
+func Live(t testing.TB, dir string, layout formats.Live) (st *tally.Store, end func()) {
+	t.Helper()
+	o := embedded.Options{ConfigDir: t.TempDir(), Backend: "memory", Trees: func(name string) (formats.Live, bool) { return layout, name == layout.Name() }}
+	if dir != "" {
+		o.Backend, o.Store = "local", dir
+	}
+	st, err := embedded.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	t.Cleanup(end)
+	return st, end
+}

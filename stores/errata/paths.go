@@ -1,0 +1,68 @@
+package errata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/filename"
+)
+
+// layoutName is the layout of errata's data folder, and headless the session whose only file is
+// the checkpoint beside the others.
+const (
+	layoutName = "errata"
+	headless   = "headless"
+)
+
+// keepFiles has the data folder of the paths follow the store, if it keeps trees.
+func (o Options) keepFiles(ctx context.Context, st *tally.Store) error {
+	dir, err := o.dataFolder()
+	if err != nil || dir == "" {
+		return err
+	}
+	err = st.KeepFiles(ctx, layoutName, dir)
+	if errors.Is(err, tally.ErrNoTrees) {
+		return nil // they are the names of files, and nothing more
+	}
+	return err
+}
+
+// dataFolder is the folder in which the paths are where errata has them, "" if there are none.
+func (o Options) dataFolder() (dir string, err error) {
+	own := filepath.Join("sessions", filename.Of(o.SessionID))
+	checkpoint := filepath.Join(own, "checkpoint.json")
+	if o.SessionID == headless {
+		checkpoint = "checkpoint.json"
+	}
+	first := ""
+	for _, p := range []struct{ field, path, place string }{
+		{"PromptHistPath", o.PromptHistPath, "prompt_history.jsonl"},
+		{"SessionPaths.Dir", o.SessionPaths.Dir, own},
+		{"SessionPaths.MetadataPath", o.SessionPaths.MetadataPath, filepath.Join(own, "session_metadata.json")},
+		{"SessionPaths.ContentPath", o.SessionPaths.ContentPath, filepath.Join(own, "session_content.json")},
+		{"SessionPaths.CheckpointPath", o.SessionPaths.CheckpointPath, checkpoint},
+		{"SessionPaths.RecipePath", o.SessionPaths.RecipePath, filepath.Join(own, "recipe.md")},
+	} {
+		if p.path == "" {
+			continue
+		}
+		full, err := filepath.Abs(p.path)
+		if err != nil {
+			return "", err
+		}
+		in, ok := strings.CutSuffix(full, string(filepath.Separator)+p.place)
+		switch {
+		case !ok:
+			return "", &events.InvalidError{Field: p.field, Reason: fmt.Sprintf("%s: want %s in the data folder", p.path, p.place)}
+		case dir != "" && in != dir:
+			return "", &events.InvalidError{Field: p.field, Reason: fmt.Sprintf("%s is in another data folder than %s", p.path, first)}
+		}
+		dir, first = in, p.path
+	}
+	return dir, nil
+}
