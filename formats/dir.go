@@ -221,10 +221,10 @@ const TemporaryMark = ".tally-tmp-"
 // what it has displaced; a crash may leave such a file behind.
 func IsTemporary(name string) bool { return strings.Contains(path.Base(name), TemporaryMark) }
 
-// TemporaryName returns a name in the same folder that IsTemporary recognises and nothing has.
+// TemporaryName returns a hidden name in the same folder that IsTemporary recognises and nothing has.
 func TemporaryName(name string) string {
 	dir, base := path.Split(name)
-	return dir + base[:min(len(base), 100)] + TemporaryMark + rand.Text()
+	return dir + "." + base[:min(len(base), 100)] + TemporaryMark + rand.Text()
 }
 
 // Swap implements Swapper.

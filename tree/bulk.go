@@ -45,8 +45,8 @@ func (t *Tree) isBulk(n int) bool {
 // judge looks whether what has changed is too much to be taken in without a word. It is true
 // if more may be on its way. The caller holds mu.
 func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
-	if len(t.edits) == 0 {
-		return false
+	if len(t.edits) == 0 || !t.met {
+		return false // what is there when a tree begins is what it is to show
 	}
 	coming := 0
 	for p := range t.noticed {

@@ -365,6 +365,12 @@ func (t *Tree) put(ctx context.Context, w want) error {
 			return err
 		}
 	}
+	if there && have == nil && e.Size == w.size && formats.ModeOf(e.Mode) == formats.ModeOf(w.Mode) {
+		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // it is not touched
+			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: sum, size: w.size, mode: e.Mode})
+			return nil
+		}
+	}
 	mode := w.Mode
 	if there && formats.ModeOf(e.Mode) == formats.ModeOf(mode) {
 		mode = e.Mode // as the user's umask or group has it

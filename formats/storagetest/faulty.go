@@ -155,7 +155,7 @@ func (f *Faulty) put(ctx context.Context, op, name string, content func(io.Write
 			data = data[:len(data)/2]
 		}
 		base := path.Base(name)
-		temporary := path.Join(path.Dir(name), fmt.Sprintf("%s.tally-tmp-killed-%d", base[:min(len(base), 100)], c.N))
+		temporary := path.Join(path.Dir(name), fmt.Sprintf(".%s.tally-tmp-killed-%d", base[:min(len(base), 100)], c.N))
 		if err := f.st.Write(ctx, temporary, 0o600, Bytes(data)); err != nil {
 			return err
 		}

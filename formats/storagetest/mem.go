@@ -268,7 +268,7 @@ func (m *Mem) put(ctx context.Context, name string, mode fs.FileMode, content fu
 func (m *Mem) asideLocked(dir *node, e entry, name string) (displaced string) {
 	m.named++
 	base := path.Base(name)
-	base = fmt.Sprintf("%s.tally-tmp-%08d", base[:min(len(base), 100)], m.named)
+	base = fmt.Sprintf(".%s.tally-tmp-%08d", base[:min(len(base), 100)], m.named)
 	dir.entries[m.key(base)] = entry{base, e.node}
 	return path.Join(path.Dir(name), base)
 }
