@@ -145,7 +145,7 @@ func TestDirAdversary(t *testing.T) {
 	if testkit.Soak() {
 		rounds = 300_000
 	}
-	for range rounds {
+	for n := 0; n < rounds || done < rounds/20; n++ {
 		if r, err := d.Read(ctx, "d/x"); err == nil {
 			if data, _ := io.ReadAll(r); strings.Contains(string(data), canary) {
 				t.Fatal("read what is outside")
@@ -183,9 +183,6 @@ func TestDirAdversary(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Join(name, "real")); err != nil || len(entries) != 2 || len(left) != 0 {
 		t.Errorf("outside are %v, behind the link is %v, %v", entries, left, err)
-	}
-	if done == 0 {
-		t.Errorf("of %d rounds not one call was done", rounds)
 	}
 }
 

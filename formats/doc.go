@@ -1,5 +1,5 @@
 // Package formats holds what all foreign layouts on disk have in common: where
-// files are put ([Storage], [Dir]), how one session is rendered into files
+// files are put ([Storage], [Dir], and the packages below this one), how one session is rendered into files
 // ([Layout], [Export]), how file names are made of ids ([FileName]), and what an
 // import or export reports ([Report]). Each layout is a package of its own, below stores.
 //

@@ -55,7 +55,7 @@ func open(t *testing.T, js jetstream.JetStream, name string) *bucket.Storage {
 
 func TestStorage(t *testing.T) {
 	js, n := connect(t, serve(t).ClientURL()), 0
-	storagetest.Run(t, storagetest.Limits{Names: 1200}, func(t *testing.T) formats.Storage {
+	storagetest.Run(t, storagetest.Limits{Names: 1200, Large: 16 << 20}, func(t *testing.T) formats.Storage {
 		n++
 		return open(t, js, fmt.Sprintf("bucket-%d", n))
 	})

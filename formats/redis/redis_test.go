@@ -32,7 +32,7 @@ func open(t *testing.T, address, prefix string) *redis.Storage {
 
 func TestStorage(t *testing.T) {
 	server, n := testkit.Redis(t, "--notify-keyspace-events", "KA"), 0
-	storagetest.Run(t, storagetest.Limits{Names: 1200}, func(t *testing.T) formats.Storage {
+	storagetest.Run(t, storagetest.Limits{Names: 1200, Large: 16 << 20}, func(t *testing.T) formats.Storage {
 		n++
 		return open(t, server.URL, fmt.Sprintf("test[%d]*:", n))
 	})
