@@ -25,6 +25,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/formats/bucket"
 	"github.com/tallylog/tally/formats/redis"
+	"github.com/tallylog/tally/formats/s2"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/lockfile"
@@ -374,7 +375,7 @@ func openStorage(ctx context.Context, t config.Tree) (formats.Storage, func() er
 		}
 		return b, func() error { nc.Close(); return nil }, nil
 	}
-	return nil, nil, t.Wrong("target", "%q is not known here", t.Target)
+	return s2.New(s2.Config{Basin: t.S2.Name, Token: t.S2.Token, Prefix: t.S2.Prefix, Endpoint: t.S2.URL}), func() error { return nil }, nil
 }
 
 func openBucket(ctx context.Context, nc *nats.Conn, name string) (formats.Storage, error) {

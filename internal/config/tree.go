@@ -68,7 +68,7 @@ const (
 var treeServers = map[string][]string{
 	TreeRedis:  {"url", "key_prefix"},
 	TreeBucket: {"url", "name"},
-	TreeS2:     {"url", "basin", "access_token"},
+	TreeS2:     {"url", "basin", "access_token", "prefix"},
 }
 
 // String says it for people.
@@ -231,7 +231,7 @@ func (t *Tree) takeServer(name string, value any) error {
 		if !ok || text == "" {
 			return fmt.Errorf("%s: want a string", key)
 		}
-		*map[string]*string{"url": &s.URL, "key_prefix": &s.Prefix, "name": &s.Name, "basin": &s.Name, "access_token": &s.Token}[key] = text
+		*map[string]*string{"url": &s.URL, "key_prefix": &s.Prefix, "prefix": &s.Prefix, "name": &s.Name, "basin": &s.Name, "access_token": &s.Token}[key] = text
 	}
 	*map[string]*TreeServer{TreeRedis: &t.Redis, TreeBucket: &t.Bucket, TreeS2: &t.S2}[name] = s
 	return nil
@@ -338,6 +338,8 @@ func (c *Config) checkServer(t *Tree) error {
 		return t.Wrong(t.Target, "%s: missing: want a name", treeServers[t.Target][1])
 	case t.Target != TreeS2 && s.URL == "":
 		return t.Wrong(t.Target, "url: missing: want the server")
+	case t.Target == TreeS2 && s.Token == "":
+		return t.Wrong(t.Target, "access_token: missing: want that of the basin")
 	}
 	if _, err := url.Parse(s.URL); err != nil {
 		return t.Wrong(t.Target, "url: want a URL") // and not the error, which repeats what may be secret

@@ -119,6 +119,7 @@ func TestWrongTree(t *testing.T) {
 		server + "target = \"redis\"\nmode = \"sync\"\nredis = {url = \"redis://h\"}\n":                                     "tree.mode",
 		server + "target = \"bucket\"\nbucket = {url = \"nats://h\"}\n":                                                     "tree.bucket",
 		server + "target = \"s2\"\ns2 = {basin = \"b\"}\n":                                                                  "tree.way",
+		server + "target = \"s2\"\nway = \"out\"\ns2 = {basin = \"b\"}\n":                                                   "tree.s2",
 		server + "target = \"redis\"\nredis = {url = \"redis://ann:geheim@[\"}\n":                                           "tree.redis",
 		server + "target = \"redis\"\nredis = {url = \"redis://h\", password = \"geheim\"}\n":                               "tree.redis",
 		server + "dir = \"/a\"\n[[tree]]\nname = \"b\"\nlayout = \"errata\"\ndir = \"/b\"\n[[tree]]\nlayout = \"a\"\ndir=5": "tree.dir",
