@@ -15,7 +15,7 @@ import (
 // then it reads what has come, all at once. Whoever waits for the view ends the rest.
 //
 // With the zero Pace a view reads each record as it comes, and rests only while a large
-// series is appended (see Bulk), or shortly if hundreds of records come in a second.
+// series is appended (see Bulk), or shortly if thousands of records come in a second.
 type Pace time.Duration
 
 // Patient is for views that may be a little behind.
@@ -26,7 +26,7 @@ const (
 	short = Pace(20 * time.Millisecond)  // of every view while many records come
 	quiet = 50 * time.Millisecond        // without another record, after which no view rests
 
-	many      = 500                    // records a second
+	many      = 2000                   // records a second
 	manyCount = 100 * time.Millisecond // over so long at least
 )
 
