@@ -356,6 +356,7 @@ func openStorage(ctx context.Context, t config.Tree) (formats.Storage, func() er
 		if err != nil {
 			return nil, nil, err
 		}
+		d.Durable = t.Sync // what is acknowledged is in the files after a power cut, too
 		return d, d.Close, nil
 	case config.TreeRedis:
 		r, err := redis.Open(ctx, redis.Config{URL: t.Redis.URL, Prefix: t.Redis.Prefix})

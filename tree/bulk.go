@@ -134,6 +134,9 @@ func (t *Tree) Restore(ctx context.Context) error {
 		e.dropped = true
 		if have := t.files[p]; have != nil {
 			t.showAgain(have.unit)
+			if e.gone {
+				t.set(p, nil) // and not taken away by somebody who meant it
+			}
 			continue
 		}
 		if _, err := t.c.Storage.Stat(ctx, p); err == nil && !e.gone { // a file that the log knows nothing of

@@ -360,6 +360,16 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	if there && (e.Dir || e.Size < 0) {
 		return errInTheWay
 	}
+	if have != nil && have.sum == w.sum && other == "" {
+		switch {
+		case there && e.Version != "" && e.Version == have.version && formats.ModeOf(e.Mode) == formats.ModeOf(w.Mode):
+			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: e.Mode, version: e.Version})
+			return nil // who wrote it keeps the file that he wrote
+		case !there && t.c.Way == Both:
+			t.note(w.Path, t.c.Now()) // somebody took it away: that is an edit, and there is nothing new to write
+			return nil
+		}
+	}
 	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size {
 		if done, err := t.grow(ctx, w, have); done || err != nil {
 			return err
