@@ -24,6 +24,8 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/tavern"
+	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
 // notes is a layout of documents of kind note: the file of each is called by its id.
@@ -526,4 +528,68 @@ func TestTreeDesk(t *testing.T) {
 	if _, err := n.ask(embedded.TreeResolve); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("a conflict that there is not: %v", err)
 	}
+}
+
+func TestTreeTravels(t *testing.T) {
+	n := newNoted(t, "")
+	if err := os.WriteFile(filepath.Join(n.project, config.FileName), []byte("[[tree]]\nlayout = \"tavern\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tavernOf := func(string) (formats.Live, bool) { return taverndir.Layout{}, true }
+	here := n.open(embedded.Options{Trees: tavernOf, Kinds: tavern.Kinds()})
+	agent, err := tavern.NewAgent(t.Context(), here, tavern.NewAgentOptions{Name: "Kettle", Assignment: "Boil water.\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]string{"plan": "a plan\r\n", "specs/store": "no newline at the end", "bytes": "\xff\x00"}
+	for id, text := range kept {
+		if _, err := here.Documents().Create(t.Context(), "doc", id, tally.Write{Data: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, err := here.In(events.PersonalNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := own.Documents().Create(t.Context(), "doc", "diary", tally.Write{Data: []byte("geheim")}); err != nil {
+		t.Fatal(err)
+	}
+	file, err := here.Documents().Read(t.Context(), "agent", agent.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("D-53 a clone of the folder, on another machine, has the agents and documents, and nothing personal", func(t *testing.T) {
+		clone := newNoted(t, "")
+		text, err := os.ReadFile(filepath.Join(n.project, config.FileName))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(clone.project, config.FileName), text, 0o600)
+		}
+		if err == nil {
+			err = os.CopyFS(filepath.Join(clone.project, ".tavern"), os.DirFS(filepath.Join(n.project, ".tavern")))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := clone.open(embedded.Options{Trees: tavernOf, Kinds: tavern.Kinds()})
+		if err := there.Wait(t.Context(), "tree:tavern", 0); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := clone.ask(embedded.TreePull); err != nil || said.Status.Conflicts > 0 {
+			t.Fatal(said, err)
+		}
+		for id, text := range kept {
+			if doc, err := there.Documents().Read(t.Context(), "doc", id); err != nil || string(doc.Data) != text {
+				t.Errorf("%s: %v, %v", id, doc, err)
+			}
+		}
+		if same, err := there.Documents().Read(t.Context(), "agent", agent.ID()); err != nil || string(same.Data) != string(file.Data) {
+			t.Errorf("the agent: %v, %v", same, err)
+		}
+		_ = filepath.WalkDir(filepath.Join(n.project, ".tavern"), func(path string, d os.DirEntry, err error) error {
+			if text, _ := os.ReadFile(path); strings.Contains(path+string(text), "geheim") || strings.Contains(path, "diary") {
+				t.Errorf("%s is personal", path)
+			}
+			return err
+		})
+	})
 }

@@ -77,6 +77,9 @@ func ExitCode(err error) int {
 	if Is[*events.DamageError](err) {
 		return Integrity
 	}
+	if Is[*projector.TreeError](err) {
+		return Partial // it is stored
+	}
 	if Is[*log.ConfigError](err) || Is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {
 		return Incompatible
 	}

@@ -25,6 +25,7 @@ type serving struct {
 	Store   string   `json:"store"`
 	Owner   bool     `json:"owner"`
 	Daemons []string `json:"daemons"`
+	Trees   []string `json:"trees,omitempty"`
 	Listen  string   `json:"listen,omitempty"`
 	Metrics string   `json:"metrics,omitempty"`
 }
@@ -126,6 +127,9 @@ func serve(ctx context.Context, a *app.App, c config.Config, address string, lis
 	app.CollectLess()
 	m := metrics.New()
 	said := serving{Store: c.Store, Owner: true, Daemons: c.Daemons.Run}
+	for _, t := range c.Trees {
+		said.Trees = append(said.Trees, t.Name)
+	}
 	if listen != nil {
 		listen.Ready = func(url string) { said.Listen = url }
 	}
