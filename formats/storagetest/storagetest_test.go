@@ -147,8 +147,8 @@ func TestMemWatch(t *testing.T) {
 // A process that was killed leaves what it had done, and does nothing more.
 func TestKilled(t *testing.T) {
 	for fault, want := range map[storagetest.Fault][]string{
-		storagetest.KillBefore: {"a=old"}, storagetest.KillHalf: {"a=old", "a.tally-tmp-killed-0=n"}, storagetest.KillWhole: {"a=old", "a.tally-tmp-killed-0=new"},
-		storagetest.KillAfter: {"a=new", "a.tally-tmp-00000001=old"},
+		storagetest.KillBefore: {"a=old"}, storagetest.KillHalf: {".a.tally-tmp-killed-0=n", "a=old"}, storagetest.KillWhole: {".a.tally-tmp-killed-0=new", "a=old"},
+		storagetest.KillAfter: {".a.tally-tmp-00000001=old", "a=new"},
 	} {
 		t.Run(fault.String(), func(t *testing.T) {
 			m, ctx := storagetest.NewMem(storagetest.MemOptions{}), t.Context()
