@@ -196,7 +196,7 @@ func TestDirSynced(t *testing.T) {
 		if _, err := d.Swap(ctx, "a/b/c", 0o644, text("x")); err != nil {
 			t.Fatal(err)
 		}
-		want("a swap", "a/b/c")
+		want("a swap", "a/b/.c")
 	}
 	if err := d.Sync(ctx, "a/b"); err != nil {
 		t.Fatal(err)
