@@ -7,21 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// The laws hold for conversations: logs that grow at both ends.
-func TestEvalsLaws(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside another thing
-	runPrograms(t, evalsLand{}, count(300, 20_000))
-}
-
+// evalsLand is one of conversations: logs that grow at both ends.
 type evalsLand struct{}
 
 func (evalsLand) layout() formats.Live { return tallydir.Layout{} }

@@ -24,24 +24,38 @@ import (
 
 // Whatever programs do to files, whatever is appended to the log, and wherever the process is
 // killed: at rest files and log agree, and no text is lost.
+//
+// L1: the files are what an export is. L2: what stood still in a file is in the log. L3: what
+// the tree wrote is no edit, and at rest nothing happens. L5: as long as nobody writes to files,
+// they are what the log has at each commit. L7: so it is after a kill at any point.
 func TestLaws(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside another thing
-	runPrograms(t, plainLand{}, count(10_000, 100_000))
+	struck := make(map[string]int)
+	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, count(10_000, 100_000), struck) })
+	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, count(200, 20_000), struck) })
+	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, count(200, 20_000), struck) })
+	for _, p := range slices.Concat(points, []string{"mid temp", "before exchange", "before fsync"}) {
+		if struck[p] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
+			t.Errorf("no process was killed %s", p)
+		}
+	}
+	t.Log(struck)
 }
 
-func runPrograms(t *testing.T, l land, programs int) {
+// points are where a tree is killed, beside what its storage does.
+var points = []string{"before temp", "after exchange", "before unlink", "mid append", "before manifest", "before cursor", "way back: before read", "way back: before append", "way back: after append"}
+
+func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
 	first := uint64(time.Now().UnixNano())
 	if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
 		first, programs = need(strconv.ParseUint(s, 10, 64)), 1
 	}
-	points := make(map[string]int)
 	for n := range programs {
-		runProgram(t, l, first+uint64(n), points)
+		runProgram(t, l, first+uint64(n), struck)
 		if t.Failed() {
 			return
 		}
 	}
-	t.Log(points)
 }
 
 // A land is what a world is of: a layout, what is appended to the log, and what somebody writes
@@ -147,7 +161,7 @@ type world struct {
 	safe    map[string]string    // texts that must not be lost, and why
 	changes int                  // that somebody made
 	trace   []string
-	points  map[string]int
+	struck  map[string]int // kills, by their points
 	kill    string
 	land    land
 	wild    bool // something may have failed, or was killed
@@ -166,14 +180,13 @@ type standing struct {
 	since time.Time
 }
 
-func runProgram(t testing.TB, l land, seed uint64, points map[string]int) {
+func runProgram(t testing.TB, l land, seed uint64, struck map[string]int) {
 	w := &world{t: t, land: l, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_700_000_000, 0), st: openStore(t), book: &memoryBook{},
 		written: make(map[string]*standing), safe: make(map[string]string)}
-	w.fold, w.faulty, w.points = w.random.IntN(4) == 0, w.random.IntN(2) == 0, points
+	w.fold, w.faulty, w.struck = w.random.IntN(4) == 0, w.random.IntN(2) == 0, struck
 	w.wild = w.faulty
 	quiet := w.random.IntN(5) == 0
 	reached = func(p string) {
-		w.points[p]++
 		if w.kill == p {
 			panic(killed(p))
 		}
@@ -189,6 +202,10 @@ func runProgram(t testing.TB, l land, seed uint64, points map[string]int) {
 	for range 5 + w.random.IntN(25) {
 		if quiet {
 			w.land.api(w)
+			if struck := w.land.unknown() > 0 && w.random.IntN(8) == 0; struck {
+				w.strike()
+				w.kill = "mid append"
+			}
 			w.project()
 		} else {
 			w.step()
@@ -243,8 +260,19 @@ func (w *world) start() {
 func (w *world) alive(do func(ctx context.Context)) {
 	defer func() {
 		if p := recover(); p != nil {
-			_, ok := p.(killed)
-			if _, isKill := p.(*storagetest.Kill); !ok && !isKill {
+			switch k := p.(type) {
+			case killed:
+				w.struck[string(k)]++
+			case *storagetest.Kill:
+				switch {
+				case k.Op == "swap" && k.Fault == storagetest.KillHalf:
+					w.struck["mid temp"]++
+				case k.Op == "swap" && k.Fault == storagetest.KillWhole:
+					w.struck["before exchange"]++
+				case k.Op == "sync" && k.Fault == storagetest.KillBefore:
+					w.struck["before fsync"]++
+				}
+			default:
 				panic(p)
 			}
 			w.say("killed at %v", p)
@@ -424,7 +452,6 @@ func (w *world) files() map[string]string {
 // strike has the process be killed at some point.
 func (w *world) strike() {
 	w.wild = true
-	points := []string{"before temp", "after exchange", "before unlink", "mid append", "before manifest", "way back: before read", "way back: before append", "way back: after append"}
 	w.kill = points[w.random.IntN(len(points))]
 	w.say("to be killed at %s", w.kill)
 }

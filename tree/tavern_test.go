@@ -7,22 +7,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-// The laws hold for a team's folder: documents, agents, inboxes and queues.
-func TestTavernLaws(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside another thing
-	runPrograms(t, tavernLand{}, count(300, 20_000))
-}
-
+// tavernLand is a team's folder: documents, agents, inboxes and queues.
 type tavernLand struct{}
 
 func (tavernLand) layout() formats.Live { return taverndir.Layout{} }

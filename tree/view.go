@@ -122,6 +122,7 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	clear(t.dirty)
 	// Committed with the next save: until then the files are newer than the book, which has
 	// said before what they would be.
+	reached("before cursor")
 	if !t.knowsLog() {
 		t.stir()
 	}
