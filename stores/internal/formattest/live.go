@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"maps"
@@ -334,7 +335,7 @@ func CheckEdits(t testing.TB, l formats.Live, root formats.Root, st formats.Targ
 		name := names[r.IntN(len(names))]
 		text := edited(u.Files[name], r)
 		u.Files[name] = text
-		rep, err := l.ImportFrom(t.Context(), st, u.storage(t), root, formats.ImportOptions{Merge: true, Part: true})
+		rep, err := broughtIn(t, l, st, u, root)
 		if err != nil {
 			t.Fatalf("%s edited to %q: %v", name, text, err)
 		}
@@ -356,6 +357,58 @@ func CheckEdits(t testing.TB, l formats.Live, root formats.Root, st formats.Targ
 	if refused == edits && edits > 9 {
 		t.Errorf("none of %d edits was taken in", edits)
 	}
+}
+
+// broughtIn brings the files of a unit in as they were decided on: by the store as it was before.
+// What that does not settle is decided again, by what came.
+func broughtIn(t testing.TB, l formats.Live, st formats.Target, u *Shown, root formats.Root) (r formats.Report, err error) {
+	for range 4 {
+		r, err = l.ImportFrom(t.Context(), asOf(t, st), u.storage(t), root, formats.ImportOptions{Merge: true, Part: true})
+		if !errors.Is(err, errMoved) {
+			break
+		}
+	}
+	return r, err
+}
+
+// errMoved says that what was decided by is not so any more.
+var errMoved = errors.New("the log has moved on")
+
+// past is a store as it is, whatever is appended to it.
+type past struct {
+	formats.Target
+	loader *projector.Loader
+}
+
+func asOf(t testing.TB, st formats.Target) *past {
+	t.Helper()
+	l := st.Loader()
+	head, err := l.Source.(interface {
+		Head(context.Context) (events.Offset, error)
+	}).Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &past{st, &projector.Loader{Source: l.Source, Snapshots: l.Snapshots, MaxValue: l.MaxValue, ReadOnly: true, Upto: head}}
+}
+
+func (p *past) Loader() *projector.Loader { return p.loader }
+
+func (p *past) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ack, err := p.Target.Append(ctx, sub, expect, evs...)
+	return ack, moved(err)
+}
+
+func (p *past) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	ack, n, err := p.Target.AppendSeries(ctx, sub, expect, evs...)
+	return ack, n, moved(err)
+}
+
+func moved(err error) error {
+	if errors.Is(err, log.ErrConflict) {
+		return fmt.Errorf("%w: %v", errMoved, err) //nolint:errorlint // nobody shall try again
+	}
+	return err
 }
 
 // edited is what somebody makes of a text.
@@ -416,12 +469,13 @@ func CheckRemovals(t testing.TB, l formats.Live, root formats.Root, st formats.T
 		if n := Removed(t, l, st, unit); n != 0 {
 			t.Errorf("%s was removed, and again by %d appends", unit, n)
 		}
-		if _, err := l.ImportFrom(ctx, st, u.storage(t), root, formats.ImportOptions{Merge: true, Part: true}); err != nil {
+		r, err := broughtIn(t, l, st, u, root)
+		if err != nil {
 			t.Errorf("%s put back: %v", unit, err)
 		}
 		after := Units(t, st, l, root)
 		if now := after[unit]; now == nil || !maps.Equal(now.Files, u.Files) {
-			t.Errorf("%s was put back, and is not what it was: %+v, want %+v", unit, now, u)
+			t.Errorf("%s was put back, and is not what it was: %+v, %+v, want %+v", unit, r, now, u)
 		}
 	}
 }
