@@ -469,7 +469,7 @@ func CheckRemovals(t testing.TB, l formats.Live, root formats.Root, st formats.T
 		if n := Removed(t, l, st, unit); n != 0 {
 			t.Errorf("%s was removed, and again by %d appends", unit, n)
 		}
-		r, err := broughtIn(t, l, st, u, root)
+		r, err := l.ImportFrom(ctx, st, u.storage(t), root, formats.ImportOptions{Merge: true, Part: true})
 		if err != nil {
 			t.Errorf("%s put back: %v", unit, err)
 		}
