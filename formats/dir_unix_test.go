@@ -143,7 +143,7 @@ func TestDirAdversary(t *testing.T) {
 	})
 	rounds, done := 500, 0
 	if testkit.Soak() {
-		rounds = 300_000
+		rounds = 30_000
 	}
 	for n := 0; n < rounds || done < rounds/20; n++ {
 		if r, err := d.Read(ctx, "d/x"); err == nil {
