@@ -137,6 +137,20 @@ func TestKeeperCountsRecords(t *testing.T) {
 	})
 }
 
+// What becomes of an item is a few records, which nobody goes on with: it has no snapshots.
+func TestKeeperLeavesItemsAlone(t *testing.T) {
+	onBench(t, func(b *bench) {
+		stop := b.keep(projector.Policy{Records: 2})
+		item := events.Session("", "item/q/1")
+		for _, sub := range []events.Subject{item, s1} {
+			b.turns(sub, 3)
+		}
+		stop()
+		b.must(item)
+		b.must(s1, 3+2, 3+3)
+	})
+}
+
 // A keeper forgets which sessions changed, those first that did not for the longest,
 // before it knows of too many. What comes to one of those is counted as to any other.
 func TestKeeperForgetsSessions(t *testing.T) {

@@ -206,3 +206,33 @@ func TestNobodyWaitsForALargeSeries(t *testing.T) {
 		}
 	})
 }
+
+// While many records come a view takes those of a fiftieth of a second at a time, and at a
+// thousand a second each as it comes, or nearly.
+func TestViewTakesManyAtATime(t *testing.T) {
+	for _, x := range []struct{ perSecond, least, most int }{{1000, 300, 1000}, {5000, 40, 150}} {
+		onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+			v := &shelf{}
+			stop := running(t, &projector.Runner{Log: l, View: v})
+			defer stop()
+			for n := range x.perSecond {
+				put(t, l, s1, fmt.Sprint(n))
+				time.Sleep(time.Second / time.Duration(x.perSecond))
+			}
+			if v.commits < x.least || v.commits > x.most {
+				t.Errorf("%d commits for a second of %d records, want %d to %d", v.commits, x.perSecond, x.least, x.most)
+			}
+			time.Sleep(2 * quiet)
+			if have := v.count(); have != x.perSecond {
+				t.Errorf("%d records are shown, want %d", have, x.perSecond)
+			}
+			put(t, l, s1, "last") // it is quiet again
+			time.Sleep(200 * time.Millisecond)
+			put(t, l, s1, "one more")
+			time.Sleep(5 * time.Millisecond)
+			if have := v.count(); have != x.perSecond+2 {
+				t.Errorf("%d records are shown once it is quiet, want %d", have, x.perSecond+2)
+			}
+		})
+	}
+}

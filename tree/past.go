@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -13,24 +14,41 @@ import (
 
 // past is a store as it was as of an offset. What is appended is what was decided by that: if
 // the log has moved on, it is an errMoved, and nobody decides again by what came.
+//
+// What it has appended itself it sees.
 type past struct {
 	formats.Target
-	loader *projector.Loader
-	actor  string
+	upto  atomic.Uint64
+	actor string
 }
 
 // errMoved says that the log has changed what an edit was decided by.
 var errMoved = errors.New("the log has moved on")
 
-func (p *past) Loader() *projector.Loader { return p.loader }
+func (p *past) Loader() *projector.Loader {
+	l := p.Target.Loader()
+	return &projector.Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, Upto: events.Offset(p.upto.Load())}
+}
+
+// saw has what was appended be seen.
+func (p *past) saw(ack log.Ack) {
+	for {
+		was := p.upto.Load()
+		if was == 0 || uint64(ack.Last) <= was || p.upto.CompareAndSwap(was, uint64(ack.Last)) {
+			return
+		}
+	}
+}
 
 func (p *past) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
 	ack, err := p.Target.Append(ctx, sub, expect, p.stamped(evs)...)
+	p.saw(ack)
 	return ack, moved(err)
 }
 
 func (p *past) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	ack, n, err := p.Target.AppendSeries(ctx, sub, expect, p.stamped(evs)...)
+	p.saw(ack)
 	return ack, n, moved(err)
 }
 
@@ -40,6 +58,9 @@ func (p *past) AppendAll(ctx context.Context, parts ...log.Part) ([]log.Ack, err
 		parts[i].Events = p.stamped(parts[i].Events)
 	}
 	acks, err := p.Target.(allAppender).AppendAll(ctx, parts...)
+	for _, ack := range acks {
+		p.saw(ack)
+	}
 	return acks, moved(err)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/projector"
 )
 
 // Way says in which direction changes go.
@@ -146,9 +145,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // as returns the store as of an offset. What is appended to it must still fit then.
 func (t *Tree) as(at events.Offset) *past {
-	l := t.c.Target.Loader()
-	return &past{Target: t.c.Target, actor: "tree:" + t.c.Name,
-		loader: &projector.Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, Upto: at}}
+	p := &past{Target: t.c.Target, actor: "tree:" + t.c.Name}
+	p.upto.Store(uint64(at))
+	return p
 }
 
 // stir has Run look for what there is to do.

@@ -20,7 +20,12 @@ import (
 // meanwhile.
 func TestLongQueueInTurn(t *testing.T) {
 	testkit.Long(t)
-	const count = 800
+	t.Run("one who comes again and again", func(t *testing.T) { longQueue(t, false) })
+	t.Run("one who stays, and an item with an id that is there", func(t *testing.T) { longQueue(t, true) })
+}
+
+func longQueue(t *testing.T, stays bool) {
+	const count = 600
 	ctx, random := t.Context(), rand.New(rand.NewPCG(1, 2))
 	st := need(embedded.Open(ctx, embedded.Options{Store: filepath.Join(t.TempDir(), "store"), Backend: "local"}))
 	defer st.Close()
@@ -49,21 +54,19 @@ func TestLongQueueInTurn(t *testing.T) {
 		return first
 	}
 	for n := 0; len(left) > 0; n++ {
-		switch n {
-		case 100: // a second item with the id of one that is far behind, and more urgent: it says nothing
+		switch {
+		case n == 100 && stays: // a second one, more urgent, with the id of one that is far behind: it says nothing
 			e := need(events.New("test", q.Subject(), &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: []byte(`"false"`), Meta: again}}}))
 			need(st.Append(ctx, q.Subject(), log.Any, e))
-		case 200:
+		case n == 200:
 			urgent := tavern.Item{ID: "urgent", Body: []byte(`"now"`), Priority: 8}
 			need(q.Enqueue(ctx, urgent))
 			left = append(left, urgent)
-		case 300: // by somebody else, who has it as the second of its id
-			tavern.ForgetQueues()
-		case 400:
+		case n == 400:
 			if counts := need(q.Counts(ctx)); counts[tavern.ItemReady]+counts[tavern.ItemWaiting] != len(left) {
 				t.Errorf("there are %v, want %d", counts, len(left))
 			}
-		case 500:
+		case n%150 == 120 && !stays:
 			must(t, st.Wait(ctx, "work", need(st.Log.Durable(ctx))))
 			tavern.ForgetQueues()
 		}
