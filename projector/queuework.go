@@ -153,9 +153,10 @@ func (w *Work) Settle(id string) (touched []*QueueItem) {
 func (w *Work) IsAwaited(id string) bool { return len(w.after[id]) > 0 }
 
 // IsNext reports whether an item is the one to be handed out next if it is the first of those
-// that are here and ready: none that is missing goes before it, or has its id.
+// that are here and ready: none that is missing goes before it, or has its id. A queue that has
+// become serial has another order than that by which items are missing.
 func (w *Work) IsNext(i *QueueItem) bool {
-	return w.Upto == nil || i.At <= w.Known && w.Queue.CompareTurn(i, w.Upto) <= 0
+	return w.Upto == nil || i.At <= w.Known && !w.Queue.Settings.Serial && w.Queue.CompareTurn(i, w.Upto) <= 0
 }
 
 // Waits lists the items that one comes after and that are not done yet.

@@ -102,6 +102,10 @@ func (b *board) replace(work *projector.Work, at events.Offset) {
 	for id, s := range b.slots {
 		if s.item = work.Items[id]; s.item == nil {
 			delete(b.slots, id)
+		}
+	}
+	for id, it := range b.bodies { // it may be that of a second item of the id, which says nothing
+		if i := work.Items[id]; i == nil || i.At != it.Offset || i.Index != it.index {
 			b.dropBody(id)
 		}
 	}
