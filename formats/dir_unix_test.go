@@ -196,7 +196,7 @@ func TestDirSwapWhileSaved(t *testing.T) {
 	ctx := t.Context()
 	saves := 50
 	if testkit.Soak() {
-		saves = 30_000
+		saves = 3_000
 	}
 	must(t, d.Write(ctx, "x", 0o644, text("first")))
 	var mu sync.Mutex
