@@ -293,6 +293,24 @@ func (t *Tree) scan(ctx context.Context, dir string) {
 
 // walk visits every file below a folder that is looked at.
 func (t *Tree) walk(ctx context.Context, dir string, visit func(p string, e formats.Entry)) {
+	t.each(ctx, dir, func(p string) bool { return !t.isIgnored(p) }, visit)
+}
+
+// each visits every file below a folder but those that enters is false of, with all that is in
+// such a folder. What cannot be listed is said.
+func (t *Tree) each(ctx context.Context, dir string, enters func(p string) bool, visit func(p string, e formats.Entry)) {
+	if w, ok := t.c.Storage.(formats.Walker); ok { // to list folders would take a look at everything for each
+		for f, err := range w.Walk(ctx, dir) {
+			if err != nil {
+				t.skipped[dir] = err.Error()
+				return
+			}
+			if enters(f.Path) {
+				visit(f.Path, f.Entry)
+			}
+		}
+		return
+	}
 	list, err := t.c.Storage.List(ctx, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.skipped[dir] = err.Error()
@@ -300,9 +318,9 @@ func (t *Tree) walk(ctx context.Context, dir string, visit func(p string, e form
 	for _, e := range list {
 		p := path.Join(dir, e.Name)
 		switch {
-		case t.isIgnored(p):
+		case !enters(p):
 		case e.Dir:
-			t.walk(ctx, p, visit)
+			t.each(ctx, p, enters, visit)
 		default:
 			visit(p, e)
 		}

@@ -90,7 +90,7 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	if t.c.Way != Out && (!t.audited || !t.audit.After(now)) {
 		t.audited, t.audit = true, now.Add(auditEvery)
 		said := maps.Clone(t.noticed)
-		if err := t.leftovers(ctx, ""); err != nil {
+		if err := t.leftovers(ctx); err != nil {
 			t.c.Logger.Warn("what is left in the tree cannot be read", "tree", t.c.Name, "err", err)
 		}
 		t.scan(ctx, "")

@@ -189,7 +189,7 @@ func (t *Tree) ascertain(ctx context.Context) error {
 	if !t.unsure {
 		return nil
 	}
-	err := t.leftovers(ctx, "")
+	err := t.leftovers(ctx)
 	t.unsure = err != nil
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path"
 
 	"github.com/tallylog/tally/formats"
 )
@@ -13,7 +14,7 @@ import (
 // The caller holds mu.
 func (t *Tree) recover(ctx context.Context) error {
 	// First: what came out of a place is known by what the tree had there before.
-	if err := t.leftovers(ctx, ""); err != nil {
+	if err := t.leftovers(ctx); err != nil {
 		return err
 	}
 	for p, meant := range t.intents {
@@ -47,30 +48,13 @@ func (t *Tree) recover(ctx context.Context) error {
 	return nil
 }
 
-// leftovers deals with temporary files that a crash has left in a folder and those in it.
-func (t *Tree) leftovers(ctx context.Context, dir string) error {
-	list, err := t.c.Storage.List(ctx, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		t.skipped[dir] = err.Error()
-		return nil
-	}
-	for _, e := range list {
-		p := e.Name
-		if dir != "" {
-			p = dir + "/" + e.Name
+// leftovers deals with temporary files that a crash has left. The caller holds mu.
+func (t *Tree) leftovers(ctx context.Context) (err error) {
+	enters := func(p string) bool { return path.Base(p) != ".git" }
+	t.each(ctx, "", enters, func(p string, e formats.Entry) {
+		if formats.IsTemporary(p) && e.Size >= 0 {
+			err = errors.Join(err, t.leftover(ctx, p))
 		}
-		switch {
-		case e.Dir && e.Name != ".git":
-			err = t.leftovers(ctx, p)
-		case formats.IsTemporary(e.Name) && e.Size >= 0:
-			err = t.leftover(ctx, p)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return err
 }
