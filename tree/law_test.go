@@ -180,19 +180,25 @@ type standing struct {
 	since time.Time
 }
 
-func runProgram(t testing.TB, l land, seed uint64, struck map[string]int) {
-	w := &world{t: t, land: l, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_700_000_000, 0), st: openStore(t), book: &memoryBook{},
+func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
+	w := &world{t: t, land: l, random: random, now: time.Unix(1_700_000_000, 0), st: openStore(t), book: &memoryBook{}, fold: fold,
 		written: make(map[string]*standing), safe: make(map[string]string)}
-	w.fold, w.faulty, w.struck = w.random.IntN(4) == 0, w.random.IntN(2) == 0, struck
-	w.wild = w.faulty
-	quiet := w.random.IntN(5) == 0
 	reached = func(p string) {
 		if w.kill == p {
 			panic(killed(p))
 		}
 	}
-	w.mem = storagetest.NewMem(storagetest.MemOptions{Fold: w.fold, Now: func() time.Time { return w.now }})
+	w.mem = storagetest.NewMem(storagetest.MemOptions{Fold: fold, Now: func() time.Time { return w.now }})
 	w.user = w.mem.Foreign()
+	return w
+}
+
+func runProgram(t testing.TB, l land, seed uint64, struck map[string]int) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	w := newWorld(t, l, random, random.IntN(4) == 0)
+	w.faulty, w.struck = random.IntN(2) == 0, struck
+	w.wild = w.faulty
+	quiet := w.random.IntN(5) == 0
 	w.start()
 	defer func() {
 		if t.Failed() {

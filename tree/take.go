@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -99,18 +100,35 @@ func (g *taking) isRemoval() bool {
 	return !slices.ContainsFunc(g.edits, func(e *edit) bool { return !e.gone })
 }
 
-// renamed finds documents whose file is gone and stands under another name.
+// birth is a document that came of a file which the tree did not know.
+type birth struct {
+	unit events.Subject
+	sum  string
+	at   time.Time
+}
+
+// renamed finds documents whose file is gone and came to stand under another name a moment ago.
+// The caller holds mu.
 func (t *Tree) renamed(units []*taking) {
-	for _, from := range units {
-		if !from.isRemoval() || len(from.edits) != 1 || from.unit.IsSession() || from.unit.Kind == KindConflict {
+	now := t.c.Now()
+	t.born = slices.DeleteFunc(t.born, func(b birth) bool { return now.Sub(b.at) > 2*settleGone })
+	for _, g := range units {
+		e := g.edits[0]
+		if have := t.files[e.path]; have == nil && !e.gone && !g.unit.IsSession() {
+			t.born = append(t.born, birth{g.unit, e.sum, now})
+		}
+	}
+	for _, g := range units {
+		if !g.isRemoval() || len(g.edits) != 1 || g.unit.IsSession() || g.unit.Kind == KindConflict {
 			continue
 		}
-		have := t.files[from.edits[0].path]
-		for _, to := range units {
-			if to.unit.Kind == from.unit.Kind && len(to.edits) == 1 && !to.isRemoval() && t.files[to.edits[0].path] == nil && have != nil && to.edits[0].sum == have.sum {
-				from.to = to.unit
-				break
-			}
+		have := t.files[g.edits[0].path]
+		i := slices.IndexFunc(t.born, func(b birth) bool {
+			return have != nil && b.sum == have.sum && b.unit.Kind == g.unit.Kind && b.unit != g.unit
+		})
+		if i >= 0 {
+			g.to = t.born[i].unit
+			t.born = slices.Delete(t.born, i, i+1)
 		}
 	}
 }

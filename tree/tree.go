@@ -75,6 +75,7 @@ type Tree struct {
 	stuck   map[events.Subject]*Error
 	skipped map[string]string
 	recent  []time.Time // when edits were taken in
+	born    []birth
 	asking  *BulkError
 	names   names
 	audit   time.Time // when everything is looked at again

@@ -1,0 +1,34 @@
+package tree
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// A file that gets another name is a document that does, though what is gone is waited for
+// longer than what is new; one that was there long before is not what another one became.
+func TestRenamed(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t, plainLand{}, nil, false)
+	w.start()
+	must(t, w.user.Put("a", "one"))
+	must(t, w.user.Put("c", "two"))
+	w.tell()
+	w.pass(5 * time.Second)
+	must(t, w.user.Rename("a", "b"))
+	must(t, w.user.Remove("c"))
+	w.tell()
+	w.pass(5 * time.Second)
+	for id, want := range map[string]struct {
+		reason string
+		to     events.DocRef
+	}{"a": {events.ReasonRenamed, "document/doc/b"}, "c": {"gone", ""}} {
+		doc := need(w.st.Loader().History(ctx, events.Document(w.st.Namespace(), plainKind, id)))
+		if last := doc.Last(); !last.Deleted || last.Reason != want.reason || last.RenamedTo != want.to {
+			t.Errorf("%s is %+v", id, last)
+		}
+	}
+}
