@@ -242,7 +242,7 @@ func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeD
 		ts.kept[t.Name] = k // others ask from here on, and wait until it is open
 		ts.mu.Unlock()
 		if err = ts.open(ctx, st, k); err != nil {
-			ts.leave(ctx, k)
+			ts.leave(ctx, k, err)
 		}
 		close(k.ready)
 	}
@@ -254,7 +254,7 @@ func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeD
 	}
 	running.Go(func() {
 		k.run(ctx)
-		ts.leave(ctx, k)
+		ts.leave(ctx, k, nil)
 		if err := k.close(); err != nil {
 			ts.logger.Warn("a tree was not left in order, and is looked through the next time", "tree", t.Name, "err", err)
 		}
@@ -279,8 +279,9 @@ func (ts *trees) take(k *treeKept, desk *treeDesk) error {
 	return k.say(desk, statusOfTree(k.Tree))
 }
 
-// leave says that a tree is kept here no more. Who asks for it looks who keeps it now.
-func (ts *trees) leave(ctx context.Context, k *treeKept) {
+// leave says that a tree is kept here no more, and why, if it could not be. Who asks for it
+// looks who keeps it now.
+func (ts *trees) leave(ctx context.Context, k *treeKept, reason error) {
 	ts.mu.Lock()
 	delete(ts.kept, k.Name)
 	ts.mu.Unlock()
@@ -291,8 +292,10 @@ func (ts *trees) leave(ctx context.Context, k *treeKept) {
 	if k.tree != nil {
 		s = k.status(context.WithoutCancel(ctx))
 	}
-	s.PID = 0
-	_ = k.say(nil, s)
+	if s.PID = 0; reason != nil {
+		s.Error = reason.Error()
+	}
+	_ = k.say(nil, s) // a disk that is full says so elsewhere
 }
 
 // keeper returns a tree that is kept here, once it is open; nil: it is not.

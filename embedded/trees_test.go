@@ -397,6 +397,9 @@ func TestTreeOfTwoStores(t *testing.T) {
 		if _, err := os.Stat(held.File); err != nil {
 			t.Error(err)
 		}
+		if said, _ := embedded.AskTree(t.Context(), other, n.tree(), embedded.TreeState, embedded.TreeAsk{}); said.Status.Error != held.Error() {
+			t.Errorf("%s: the status says %q", why, said.Status.Error)
+		}
 	}
 	refused("both have it open")
 	if err := first.Close(); err != nil {
