@@ -47,7 +47,7 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/tavern", ". agents agents/claude tend log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". tend tree formats formats/bucket formats/redis log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
+	{"embedded", ". tend tree formats formats/bucket formats/redis formats/s2 log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
