@@ -2,6 +2,8 @@ package tree
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +69,8 @@ func (t *Tree) keep(ctx context.Context, k keeping) error {
 		return fmt.Errorf("%s: it is larger than %d bytes", k.path, t.c.MaxFile)
 	}
 	ns := t.c.Target.Namespace()
-	id := events.DerivedID("tree", t.c.Name, k.path, k.base.String(), k.sum)
+	sum := sha256.Sum256([]byte(events.DerivedID("tree", t.c.Name, k.path, k.base.String(), k.sum)))
+	id := hex.EncodeToString(sum[:12])
 	doc := events.Document(ns, KindConflict, id)
 	meta := events.DocMeta{Base: k.base, Attributes: map[string]string{attrTree: t.c.Name, attrPath: filename.Key(k.path),
 		attrCopy: filename.Key(copyPath(k.path, k.base, id)), attrReason: k.reason}}
