@@ -187,15 +187,20 @@ func (ts *trees) keep(ctx context.Context, namespace, layout, dir string) error 
 	return nil
 }
 
+// mostAccepts bounds how often what is met is taken in: somebody may write to it meanwhile.
+const mostAccepts = 5
+
 // meet takes in what the files have. Those that are there before the tree remembers anything are
 // as many as they are: who names the folder asks for them.
 func (k *treeKept) meet(ctx context.Context) error {
-	met := k.tree.Status().Met
+	met, accepted := k.tree.Status().Met, 0
 	err := k.caughtUp(ctx)
-	if err == nil {
+	for err == nil {
 		err = k.tree.Pull(ctx)
-	}
-	if _, asks := errors.AsType[*tree.BulkError](err); asks && !met {
+		if _, asks := errors.AsType[*tree.BulkError](err); !asks || met || accepted == mostAccepts {
+			break
+		}
+		accepted++
 		err = k.decide(ctx, true)
 	}
 	if err != nil {
