@@ -101,6 +101,15 @@ func ReadTree(t testing.TB, dir string) map[string]string {
 	return files
 }
 
+// ReadLive returns the files of a live tree: of each its content by its path. What came out of a
+// file's place, and is kept for a while, is not among them.
+func ReadLive(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := ReadTree(t, dir)
+	maps.DeleteFunc(files, func(name, _ string) bool { return formats.IsTemporary(path.Base(name)) })
+	return files
+}
+
 // WriteTree writes files below a folder, and returns the folder.
 func WriteTree(t testing.TB, dir string, perm fs.FileMode, files map[string]string) string {
 	t.Helper()
