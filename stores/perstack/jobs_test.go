@@ -165,9 +165,6 @@ func isInvalid(err error, field string) bool {
 	return ok && invalid.Field == field
 }
 
-// What waits for a live tree in the original's layout is not here: of P-27 that each path
-// exists after the call that stores what it names, and P-39, that another program reads that
-// folder as the original would.
 func parityPaths(t *testing.T, _ *tally.Store) {
 	t.Run("P-04 paths are below the working directory of the call", func(t *testing.T) {
 		for range 2 {
