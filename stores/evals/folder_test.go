@@ -1,0 +1,138 @@
+package evals_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/stores/evals"
+	"github.com/tallylog/tally/stores/evals/tallydir"
+	"github.com/tallylog/tally/stores/internal/formattest"
+)
+
+// shown is a store with its conversations in a folder, and a program that knows the folder alone.
+type shown struct {
+	t *testing.T
+	*tally.Store
+	dir string
+}
+
+func newShown(t *testing.T) shown {
+	st, _ := storetest.Live(t, "", tallydir.Layout{})
+	s := shown{t, st, filepath.Join(t.TempDir(), ".tally")}
+	s.settle()
+	return s
+}
+
+// settle takes in what the program wrote.
+func (s shown) settle() {
+	s.t.Helper()
+	if err := s.KeepFiles(s.t.Context(), tallydir.Layout{}.Name(), s.dir); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// program has the program do what it is told, and returns what it prints.
+func (s shown) program(told io.Reader) string {
+	s.t.Helper()
+	return string(testkit.Node(s.t, told, "testdata/store.mjs", s.dir))
+}
+
+func (s shown) equalsExport() {
+	s.t.Helper()
+	formattest.MustEqual(s.t, export(s.t, s.Store), formattest.ReadLive(s.t, s.dir))
+}
+
+func (s shown) records(id string) int { return len(recordsOf(s.t, s.Store, id)) }
+
+func TestOriginalsProgram(t *testing.T) {
+	ctx := t.Context()
+	t.Run("T-38 T-33 a program that reads the folder has all that was acknowledged, while steps are appended", func(t *testing.T) {
+		s := newShown(t)
+		c, _, err := evals.Create(ctx, s.Store, "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, w := io.Pipe()
+		go func() {
+			fmt.Fprintln(w, "meta c1")
+			for i := range 40 {
+				if _, err := c.Append(ctx, step(i, fmt.Sprint("text ", i))); err != nil {
+					w.CloseWithError(err)
+					return
+				}
+				fmt.Fprintln(w, "acknowledged c1", i+1)
+				if i%10 == 9 {
+					run := c.Run(evals.TrajectoryRun, fmt.Sprint("run-", i))
+					if _, err := run.Save(ctx, events.Raw(fmt.Sprintf(`{"n":%d}`, i))); err != nil {
+						w.CloseWithError(err)
+						return
+					}
+					fmt.Fprintln(w, "run c1", run.ID(), i)
+				}
+			}
+			w.Close()
+		}()
+		if said := s.program(r); said != "45\n" {
+			t.Errorf("it did %s of 45", said)
+		}
+		s.equalsExport()
+		for _, p := range []string{c.Path(), c.Run(evals.TrajectoryRun, "run-9").Path()} {
+			if _, err := os.Stat(filepath.Join(s.dir, p)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("T-38 what a program writes to the folder is stored: equal, extends, differs", func(t *testing.T) {
+		s := newShown(t)
+		c, _, err := evals.Create(ctx, s.Store, "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			need(c.Append(ctx, step(i, fmt.Sprint("text ", i))))
+		}
+		before := s.records("c1")
+		s.program(strings.NewReader("same c1\n"))
+		s.settle()
+		if n := s.records("c1"); n != before {
+			t.Errorf("equal: %d records more", n-before)
+		}
+		s.program(strings.NewReader("extend c1 3 more\n"))
+		s.settle()
+		if d := mustContent(t, c); len(d.Steps) != 4 || !strings.Contains(string(d.Steps[3].Raw()), `"<more>"`) {
+			t.Errorf("extends: %d steps", len(d.Steps))
+		}
+		grown := recordsOf(t, s.Store, "c1")
+		if last := grown[len(grown)-1]; last.Type != events.TypeTurnAppended {
+			t.Errorf("extends: the last event is %s", last.Type)
+		}
+		s.program(strings.NewReader("change c1 1 otherwise\n"))
+		s.settle()
+		if d := mustContent(t, c); len(d.Steps) != 4 || string(d.Steps[1].Output()[0]) != `{"role":"assistant","content":"otherwise"}` || !strings.Contains(string(d.Steps[0].Raw()), "text 0") {
+			t.Errorf("differs: %+v", d)
+		}
+		s.program(strings.NewReader("create by-node hello\nsave by-node run-1-a 7\nsave c1 run-1-a 8\n"))
+		s.settle()
+		if d := mustContent(t, evals.Of(s.Store, "by-node")); d.ID != "by-node" || len(d.Steps) != 1 {
+			t.Errorf("%+v", d)
+		}
+		for id, want := range map[string]string{"by-node": `"n": 7`, "c1": `"n": 8`} {
+			if raw := need(evals.Of(s.Store, id).Run(evals.TrajectoryRun, "run-1-a").Raw(ctx)); !strings.Contains(string(raw), want) {
+				t.Errorf("the run of %s is %s", id, raw)
+			}
+		}
+		need(c.Append(ctx, step(4, "text 4")))
+		if said := s.program(strings.NewReader("list\n")); said != "by-node c1\n1\n" {
+			t.Errorf("%q", said)
+		}
+		s.equalsExport()
+	})
+}
