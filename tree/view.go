@@ -110,13 +110,13 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	if t.asking != nil {
 		return t.asking
 	}
-	var list []events.Subject
-	for sub := range t.dirty {
-		if t.units[sub].at < c.Offset || t.redo[sub] {
-			list = append(list, sub)
+	if !t.met && c.Offset < t.start {
+		// Of files that are there and that the tree does not remember, some may be as the log has
+		// it later on: none is written before it is known what they are to be.
+		for sub := range t.dirty {
+			t.showAgain(sub)
 		}
-	}
-	if err := t.show(ctx, list, c.Offset); err != nil {
+	} else if err := t.catchUp(ctx, c.Offset); err != nil {
 		return err
 	}
 	clear(t.dirty)
@@ -128,6 +128,32 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	}
 	t.cursor, t.changed.cursor = c, &c
 	return t.save(ctx)
+}
+
+// atOnce is how many units are shown at a time: their files are in memory.
+const atOnce = 256
+
+// catchUp shows what was applied as of an offset. The caller holds mu.
+func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
+	var list []events.Subject
+	for sub := range t.dirty {
+		if t.units[sub].at < at || t.redo[sub] {
+			list = append(list, sub)
+		}
+	}
+	if !t.met {
+		for sub := range t.redo {
+			if _, is := t.dirty[sub]; !is && t.units[sub] != nil && t.stuck[sub] == nil {
+				list = append(list, sub)
+			}
+		}
+	}
+	for part := range slices.Chunk(t.sorted(list), atOnce) {
+		if err := t.show(ctx, slices.Clone(part), at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sorted has units in the order in which they began. The caller holds mu.
