@@ -124,6 +124,7 @@ func TestBoundFiles(t *testing.T) {
 		}
 		wantEqual(t, "prompts", need(e.PromptHistory(ctx)), []string{"offline", "q", "before", "first"})
 		b.equalsExport()
+		t.Run("D-41 the files alone give equal sessions", func(t *testing.T) { formattest.Alone(t, b.Store, erratadir.Layout{}, b.data) })
 	})
 	t.Run("E-41 each place is that of a file", func(t *testing.T) {
 		b := newBound(t)

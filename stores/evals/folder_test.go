@@ -89,6 +89,15 @@ func TestOriginalsProgram(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		t.Run("D-41 the files alone give an equal conversation and its runs", func(t *testing.T) {
+			other := formattest.Alone(t, s.Store, tallydir.Layout{}, s.dir)
+			mine, back := need(s.Session("c1").Load(ctx, "")), need(other.Loader().Session(ctx, events.Session(other.Namespace(), "c1"), 0))
+			for ref, run := range mine.Ledger.Runs {
+				if have := back.Ledger.Runs[ref]; have == nil || have.Status != run.Status {
+					t.Errorf("run %v: %+v, want %+v", ref, have, run)
+				}
+			}
+		})
 	})
 	t.Run("T-38 what a program writes to the folder is stored: equal, extends, differs", func(t *testing.T) {
 		s := newShown(t)

@@ -93,4 +93,5 @@ func TestLive(t *testing.T) {
 			t.Errorf("it is %+v", have)
 		}
 	})
+	t.Run("D-41 the files alone give equal jobs", func(t *testing.T) { formattest.Alone(t, st, layout, folder) })
 }

@@ -479,3 +479,38 @@ func CheckRemovals(t testing.TB, l formats.Live, root formats.Root, st formats.T
 		}
 	}
 }
+
+// Alone imports the files of a live tree, as a kill leaves them, into an empty store, and compares
+// the threads of each session there.
+func Alone(t testing.TB, src formats.Source, l formats.Live, dir string) Store {
+	t.Helper()
+	other := OpenStore(t)
+	r, err := l.ImportFrom(t.Context(), other, InMemory(t, ReadLive(t, dir), 0o600), formats.Root{Name: formats.LiveRoot, Marker: "m"}, formats.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	MustBeClean(t, r)
+	count := 0
+	for info, err := range src.Subjects(t.Context(), events.KindSession) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := src.Loader().Session(t.Context(), info.Subject, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := other.Loader().Session(t.Context(), info.Subject, 0)
+		if err != nil {
+			t.Errorf("%s: %v", info.Subject, err)
+			continue
+		}
+		count++
+		if have.Ledger.Kind != want.Ledger.Kind || have.Threads.Hash() != want.Threads.Hash() {
+			t.Errorf("%s is another one: %s and %s\n%v\n%v", info.Subject, have.Ledger.Kind, want.Ledger.Kind, have.Threads, want.Threads)
+		}
+	}
+	if count == 0 {
+		t.Error("there is no session")
+	}
+	return other
+}

@@ -1,0 +1,298 @@
+package tavern_test
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/tavern"
+	"github.com/tallylog/tally/stores/tavern/taverndir"
+)
+
+// team is a store with a team's folder that follows it.
+type team struct {
+	t *testing.T
+	*tally.Store
+	end func()
+	dir string
+}
+
+func newTeam(t *testing.T, store, dir string) *team {
+	m := &team{t: t, dir: dir}
+	m.Store, m.end = storetest.Live(t, store, taverndir.Layout{})
+	m.settle()
+	return m
+}
+
+// settle takes in what was written to files.
+func (m *team) settle() {
+	m.t.Helper()
+	must(m.t, m.KeepFiles(m.t.Context(), "tavern", m.dir))
+}
+
+func (m *team) put(id, text string) {
+	m.t.Helper()
+	need(m.Documents().Save(m.t.Context(), "doc", id, tally.Write{Data: []byte(text), ContentType: "text/markdown"}))
+}
+
+func (m *team) write(name, text string) {
+	m.t.Helper()
+	must(m.t, os.MkdirAll(filepath.Dir(filepath.Join(m.dir, name)), 0o755))
+	must(m.t, os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o644))
+}
+
+// shows holds a file to a text, as it is now.
+func (m *team) shows(name, want string) {
+	m.t.Helper()
+	if have, err := os.ReadFile(filepath.Join(m.dir, name)); err != nil || string(have) != want {
+		m.t.Errorf("%s is %q, %v, want %q", name, have, err, want)
+	}
+}
+
+// docs are the documents of a kind, each by its id.
+func (m *team) docs(kind string) map[string]string {
+	m.t.Helper()
+	all := make(map[string]string)
+	for info, err := range m.Subjects(m.t.Context(), kind) {
+		must(m.t, err)
+		if d, err := m.Documents().Read(m.t.Context(), kind, info.Subject.ID); err == nil {
+			all[info.Subject.ID] = string(d.Data)
+		}
+	}
+	return all
+}
+
+// fill has something of each kind happen.
+func (m *team) fill() {
+	ctx := m.t.Context()
+	m.put("notes", "# Notes\r\n no end \xff")
+	m.put("sub/main.go", "package main")
+	need(m.Documents().Save(ctx, "workflow", "w", tally.Write{Data: []byte(`{ "steps" : [] }`)}))
+	need(m.Documents().Save(ctx, "overlay", "kettle/CLAUDE.md", tally.Write{Data: []byte("be brief")}))
+	a := newAgent(m.t, m.Store)
+	must(m.t, a.SetState(ctx, "working", ""))
+	must(m.t, tavern.InboxOf(m.Store, "ci").Open(ctx, ""))
+	need(tavern.InboxOf(m.Store, "ci").Send(ctx, tavern.Message{From: "user", Type: "note", Thread: "t", Body: tavern.Text("hello")}))
+	q := tavern.QueueOf(m.Store, "build")
+	must(m.t, q.Create(ctx, tavern.QueueSettings{OnEmpty: "hibernate"}))
+	need(q.EnqueueMany(ctx, tavern.Item{ID: "one", Body: []byte(`{"n":1}`)}, tavern.Item{ID: "two", Body: []byte(`{"n":2}`), Priority: 9, After: []string{"one"}}))
+}
+
+// known is all that a team's store says, in words that are the same wherever it is.
+func (m *team) known() map[string]any {
+	ctx, all := m.t.Context(), make(map[string]any)
+	for _, kind := range []string{"doc", "workflow", "overlay", events.KindAgent} {
+		all[kind] = m.docs(kind)
+	}
+	for info, err := range m.Subjects(ctx, events.KindSession) {
+		must(m.t, err)
+		s := need(m.Loader().Session(ctx, info.Subject, 0))
+		said := map[string]any{"kind": s.Ledger.Kind, "threads": s.Threads.Hash()}
+		if id, ok := strings.CutPrefix(info.Subject.ID, "agent/"); ok {
+			a := need(tavern.AgentOf(m.Store, id).Info(ctx))
+			said["state"], said["commitments"], said["node"] = a.State, a.Commitments, string(a.Node)
+		}
+		all[info.Subject.ID] = said
+	}
+	var items []string
+	list, _, err := tavern.QueueOf(m.Store, "build").List(ctx, tavern.ListQuery{})
+	must(m.t, err)
+	for _, i := range list {
+		items = append(items, i.ID+" "+string(i.Body))
+	}
+	slices.Sort(items)
+	all["items"] = items
+	messages, _, err := tavern.InboxOf(m.Store, "ci").List(ctx, tavern.Page{})
+	must(m.t, err)
+	for _, message := range messages {
+		all["message "+message.ID] = message.From + string(message.Body)
+	}
+	return all
+}
+
+func TestLiveFolder(t *testing.T) {
+	ctx := t.Context()
+	folder := func() string { return filepath.Join(t.TempDir(), ".tavern") }
+	t.Run("D-01 all that is kept has its file, and nothing rests on what can be made again", func(t *testing.T) {
+		store := t.TempDir()
+		m := newTeam(t, store, folder())
+		m.fill()
+		for _, kind := range []string{"doc", "workflow", "overlay", events.KindAgent, events.KindSession} {
+			found := 0
+			for info, err := range m.Subjects(ctx, kind) {
+				must(t, err)
+				unit, ok, err := taverndir.Layout{}.Unit(ctx, m.Store, formats.Root{Name: ".tavern"}, info.Subject)
+				if err != nil || !ok {
+					t.Errorf("%s has no file: %v", info.Subject, err)
+					continue
+				}
+				place := need(taverndir.Layout{}.Place(ctx, m.Store, formats.Root{Name: ".tavern"}, unit))
+				if at, err := os.Stat(filepath.Join(m.dir, place.Path)); err != nil || at.IsDir() != place.Folder {
+					t.Errorf("%s: %v", info.Subject, err)
+				}
+				found++
+			}
+			if found == 0 {
+				t.Errorf("there is no %s", kind)
+			}
+		}
+		want, _ := formattest.Exported(t, m.Store, taverndir.Layout{})
+		formattest.MustEqual(t, want, formattest.ReadLive(t, m.dir))
+		known, had := m.known(), agentRecords(ctx, m.Store)
+		m.end()
+		for _, made := range []string{"snapshots", "trees"} {
+			must(t, os.RemoveAll(filepath.Join(store, made)))
+		}
+		for _, view := range need(filepath.Glob(filepath.Join(store, "*.db*"))) {
+			must(t, os.Remove(view))
+		}
+		m = newTeam(t, store, m.dir)
+		if diff := cmp.Diff(known, m.known()); diff != "" || agentRecords(ctx, m.Store) != had {
+			t.Errorf("%d records, before %d: %s", agentRecords(ctx, m.Store), had, diff)
+		}
+		formattest.MustEqual(t, want, formattest.ReadLive(t, m.dir))
+	})
+	t.Run("D-02 the file shows what was acknowledged", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		a := newAgent(t, m.Store)
+		for _, state := range []string{"working", "waiting", "working", "idle"} {
+			must(t, a.SetState(ctx, state, ""))
+			m.shows("agents/kettle/agent.md", strings.Replace(agentFile, "state: idle", "state: "+state, 1))
+			m.put("n", state)
+			m.shows("docs/n.md", state)
+		}
+	})
+	t.Run("D-11 bytes are the same in the store, in the file and on the way back", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		for i, text := range []string{"x", "\n", "\r\n\r\n", " \t x \t\r", "no end", "\xff\xfe\x00", "\ufeffBOM", strings.Repeat("é\n", 5000), "---\ntitle:   odd\n---\r\n\n\n"} {
+			id := string(rune('a' + i))
+			m.put(id, text)
+			m.shows("docs/"+id+".md", text)
+			if i%2 == 1 {
+				m.write("docs/hand-"+id+".md", text)
+			}
+		}
+		m.settle()
+		docs := m.docs("doc")
+		for id, text := range docs {
+			if other, ok := docs["hand-"+id]; ok && other != text {
+				t.Errorf("%q and %q", text, other)
+			}
+		}
+		if len(docs) != 13 {
+			t.Errorf("%d documents", len(docs))
+		}
+	})
+	t.Run("D-40 what another program does to files are writes, and nothing comes back", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		m.put("a", "one")
+		m.put("b", "to go")
+		m.put("c", "to move")
+		base := need(m.Documents().Read(ctx, "doc", "a")).Offset
+		m.write("docs/a.md", "two")
+		m.write("docs/new/deep.md", "new")
+		must(t, os.Remove(filepath.Join(m.dir, "docs/b.md")))
+		must(t, os.Rename(filepath.Join(m.dir, "docs/c.md"), filepath.Join(m.dir, "docs/d.md")))
+		m.settle()
+		if diff := cmp.Diff(map[string]string{"a": "two", "new/deep": "new", "d": "to move"}, m.docs("doc")); diff != "" {
+			t.Error(diff)
+		}
+		if h := need(m.Documents().History(ctx, "doc", "a", 0, 0)); len(h) != 2 || h[0].Offset != base && h[1].Offset != base {
+			t.Errorf("%+v", h)
+		}
+		had := agentRecords(ctx, m.Store)
+		m.settle()
+		m.settle()
+		if n := agentRecords(ctx, m.Store); n != had {
+			t.Errorf("%d records came back", n-had)
+		}
+		m.write("docs/a.md", "by hand")
+		m.put("a", "by the log") // in the same moment
+		kept := m.docs("conflict")
+		for _, c := range need(m.Documents().History(ctx, "doc", "a", 0, 0)) {
+			kept[c.Offset.String()] = string(need(c.Read(ctx)).Data)
+		}
+		for _, text := range []string{"by hand", "by the log"} {
+			if !slices.Contains(slices.Collect(maps.Values(kept)), text) {
+				t.Errorf("%q is lost: %q", text, kept)
+			}
+		}
+	})
+	t.Run("D-41 the folder alone, as a kill leaves it, gives an equal store", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		m.fill()
+		copied := folder()
+		for name, text := range formattest.ReadTree(t, m.dir) { // nobody has said goodbye
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(copied, name)), 0o755))
+			must(t, os.WriteFile(filepath.Join(copied, name), []byte(text), 0o644))
+		}
+		other := &team{t: t, Store: storetest.Open(t, "memory")}
+		need(taverndir.Layout{}.Import(ctx, other.Store, copied, formats.ImportOptions{}))
+		if diff := cmp.Diff(m.known(), other.known()); diff != "" {
+			t.Error(diff)
+		}
+		live := newTeam(t, "", copied)
+		if diff := cmp.Diff(m.known(), live.known()); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("D-53 a folder that travels is the same elsewhere, with nothing personal in it", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		m.fill()
+		personal := need(m.In(events.PersonalNamespace))
+		need(personal.Documents().Save(ctx, "doc", "mine", tally.Write{Data: []byte("canary of a person")}))
+		if err := personal.KeepFiles(ctx, "tavern", t.TempDir()); !isPersonal(err) {
+			t.Errorf("%v", err)
+		}
+		files := formattest.ReadLive(t, m.dir)
+		for name, text := range files {
+			if strings.Contains(text, "canary") {
+				t.Errorf("%s is personal", name)
+			}
+		}
+		there := newTeam(t, "", agentDir(t, files))
+		formattest.MustEqual(t, files, formattest.ReadLive(t, there.dir))
+		if diff := cmp.Diff(m.docs("doc"), there.docs("doc")); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("D-67 ids that clash as files have files apart, and come back as themselves", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		ids := map[string]string{}
+		for _, id := range []string{"a", "A", "d", "d/x", "D/x", "\u00e9", "e\u0301", "x", "x.md", "con", "a=2Fb", "a b "} {
+			m.put(id, "text of "+id)
+			ids[id] = "text of " + id
+		}
+		files, folded := formattest.ReadLive(t, m.dir), make(map[string]string)
+		for name := range files {
+			if other := folded[formats.FoldedName(name)]; other != "" {
+				t.Errorf("%q and %q are one file on some system", name, other)
+			}
+			folded[formats.FoldedName(name)] = name
+		}
+		if len(files) != len(ids) {
+			t.Errorf("%d files of %d documents", len(files), len(ids))
+		}
+		other := &team{t: t, Store: storetest.Open(t, "memory")}
+		need(taverndir.Layout{}.Import(ctx, other.Store, agentDir(t, files), formats.ImportOptions{}))
+		if diff := cmp.Diff(ids, other.docs("doc")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func isPersonal(err error) bool {
+	_, ok := errors.AsType[*events.PersonalError](err)
+	return ok
+}
