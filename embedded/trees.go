@@ -166,13 +166,16 @@ func (ts *trees) keep(ctx context.Context, namespace, layout, dir string) error 
 	if err := ts.await(ctx); err != nil {
 		return err
 	}
-	t, err := ts.in(namespace, layout, dir)
+	c := ts.config
+	c.Trees = ts.all()
+	t, err := c.TreeIn(namespace, layout, dir)
 	if err != nil {
 		return err
 	}
 	if err := ts.adopt(ctx, t); err != nil && !errors.Is(err, lockfile.ErrLocked) {
 		return fmt.Errorf("tree %s: %w", t.Name, err)
 	}
+	ts.add(t)
 	if k := ts.keeper(t.Name); k != nil {
 		err = k.meet(ctx)
 	} else {
@@ -209,17 +212,13 @@ func (k *treeKept) meet(ctx context.Context) error {
 	return k.caughtUp(ctx)
 }
 
-// in returns the tree of a folder, which is among those to be kept from then on.
-func (ts *trees) in(namespace, layout, dir string) (config.Tree, error) {
+// add has a tree be among those that this process is to keep.
+func (ts *trees) add(t config.Tree) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	c := ts.config
-	c.Trees = ts.list
-	t, err := c.TreeIn(namespace, layout, dir)
-	if err == nil && !slices.ContainsFunc(ts.list, func(have config.Tree) bool { return have.Name == t.Name }) {
+	if !slices.ContainsFunc(ts.list, func(have config.Tree) bool { return have.Name == t.Name }) {
 		ts.list = append(slices.Clone(ts.list), t)
 	}
-	return t, err
 }
 
 // adopt keeps a tree that nobody keeps any more.
