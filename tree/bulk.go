@@ -33,13 +33,13 @@ func (e *BulkError) Error() string {
 // together is how long changes count as made at once.
 const together = 2 * time.Second
 
-// few is how many files may change at once however few there are.
-const few = 10
+// few is how many of a tree's files may change at once however few there are.
+const few = 3
 
-// isBulk reports whether that many changes are more than somebody makes by hand. The caller
-// holds mu.
-func (t *Tree) isBulk(n int) bool {
-	return t.c.BulkLimit >= 0 && (n > t.c.BulkLimit || n > few && n > len(t.files)/2)
+// isBulk reports whether that many changes, so many of them of files that were there, are more
+// than somebody makes by hand. The caller holds mu.
+func (t *Tree) isBulk(all, there int) bool {
+	return t.c.BulkLimit >= 0 && (all > t.c.BulkLimit || there > few && there > len(t.files)/2)
 }
 
 // judge looks whether what has changed is too much to be taken in without a word. It is true
@@ -48,19 +48,25 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	if len(t.edits) == 0 || !t.met {
 		return false // what is there when a tree begins is what it is to show
 	}
-	coming := 0
+	coming, there := 0, 0
+	for p := range t.edits {
+		if t.files[p] != nil {
+			there++
+		}
+	}
 	for p := range t.noticed {
 		if have := t.files[p]; have != nil {
 			if e, err := t.c.Storage.Stat(ctx, p); err == nil && e.Version != "" && e.Version == have.version {
 				continue // the echo of what the tree wrote
 			}
+			there++
 		}
 		coming++
 	}
 	for len(t.recent) > 0 && now.Sub(t.recent[0]) > together {
 		t.recent = t.recent[1:]
 	}
-	if !t.isBulk(len(t.edits) + coming + len(t.recent)) {
+	if !t.isBulk(len(t.edits)+coming+len(t.recent), there) {
 		return false
 	}
 	if coming > 0 {

@@ -1,0 +1,64 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Of a small tree more than half is asked about, of a large one more than the limit; new files
+// are as many as somebody likes up to that.
+func TestBulk(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name                    string
+		files, gone, new, limit int
+		asks                    bool
+	}{
+		{"most of a few", 6, 4, 0, 50, true}, {"half of a few", 6, 3, 0, 50, false}, {"all of one", 1, 1, 0, 50, false}, {"new ones", 2, 0, 20, 50, false},
+		{"many new ones", 2, 0, 60, 50, true}, {"some of many", 100, 40, 0, 50, false}, {"more than the limit of many", 200, 51, 0, 50, true}, {"whoever is not asked", 6, 6, 0, -1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, plainLand{}, nil, false)
+			w.start()
+			w.tree.c.BulkLimit = c.limit
+			for i := range c.files {
+				must(t, w.user.Put(fmt.Sprintf("f%03d", i), fmt.Sprint(i)))
+			}
+			w.tell()
+			w.pass(5 * time.Second)
+			head := need(w.st.Log.Durable(ctx))
+			for i := range c.gone {
+				must(t, w.user.Remove(fmt.Sprintf("f%03d", i)))
+			}
+			for i := range c.new {
+				must(t, w.user.Put(fmt.Sprintf("n%03d", i), fmt.Sprint("new ", i)))
+			}
+			w.tell()
+			w.pass(5 * time.Second)
+			_, asks := errors.AsType[*BulkError](w.tree.Room())
+			if now := need(w.st.Log.Durable(ctx)); asks != c.asks || asks != (now == head) {
+				t.Fatalf("it asks: %v, and %d events came", asks, now-head)
+			}
+			if !asks {
+				return
+			}
+			must(t, w.tree.Restore(ctx))
+			w.pass(5 * time.Second)
+			if now := need(w.st.Log.Durable(ctx)); now != head || len(w.files()) != c.files || w.tree.Room() != nil {
+				t.Errorf("restored are %d files, and %d events came", len(w.files()), now-head)
+			}
+			must(t, w.user.Remove(""))
+			w.tell()
+			w.pass(5 * time.Second)
+			must(t, w.tree.Accept(ctx))
+			for info := range w.st.Subjects(ctx, plainKind) {
+				if doc, err := w.st.Loader().Document(ctx, info.Subject, 0); err == nil {
+					t.Errorf("%s is there: %q", doc.Subject, doc.Data)
+				}
+			}
+		})
+	}
+}
