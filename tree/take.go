@@ -428,6 +428,33 @@ func renamedTo(parts []log.Part, to events.Subject) []log.Part {
 	return parts
 }
 
+// maxOldSession is how many records of a session are gone back for that.
+const maxOldSession = 64
+
+// wasOfSession reports whether a file of a session had a content after one of its last records.
+func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum string) bool {
+	u := t.units[sub]
+	if u == nil || u.path == "" {
+		return false
+	}
+	var offsets []events.Offset
+	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
+		if err != nil {
+			continue // what cannot be read was no content that is known
+		}
+		if offsets = append(offsets, rec.Offset); len(offsets) > 2*maxOldSession {
+			offsets = slices.Delete(offsets, 0, maxOldSession)
+		}
+	}
+	for _, at := range slices.Backward(offsets[max(0, len(offsets)-maxOldSession):]) {
+		files, err := t.renderAt(ctx, sub, at, u.path)
+		if err == nil && slices.ContainsFunc(files, func(w want) bool { return w.Path == p && w.sum == sum }) {
+			return true
+		}
+	}
+	return false
+}
+
 // isOld reports whether a file that the tree does not remember has what the log once had at a
 // path: then nobody wrote it. A log is what it begins with.
 func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is want) bool {
@@ -446,7 +473,7 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 		}
 	}
 	if sub.IsSession() {
-		return false
+		return t.wasOfSession(ctx, sub, p, sum)
 	}
 	doc, err := t.c.Target.Loader().History(ctx, sub)
 	if err != nil && !isGone(err) || doc == nil {
