@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
+	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/stores/internal/formattest"
@@ -93,5 +95,22 @@ func TestLive(t *testing.T) {
 			t.Errorf("it is %+v", have)
 		}
 	})
-	t.Run("D-41 the files alone give equal jobs", func(t *testing.T) { formattest.Alone(t, st, layout, folder) })
+	t.Run("D-41 the files alone give equal jobs", func(t *testing.T) {
+		other := need(st.In("alone"))
+		need(layout.Import(ctx, other, filepath.Dir(folder), formats.ImportOptions{}))
+		if have, want := need(perstack.GetAllJobs(ctx, other)), need(perstack.GetAllJobs(ctx, st)); !reflect.DeepEqual(have, want) {
+			t.Errorf("jobs %+v, want %+v", have, want)
+		}
+		for _, j := range need(perstack.GetAllJobs(ctx, st)) {
+			if have, want := need(perstack.GetCheckpointsByJobID(ctx, other, j.ID)), need(perstack.GetCheckpointsByJobID(ctx, st, j.ID)); !reflect.DeepEqual(have, want) {
+				t.Errorf("%q: checkpoints %+v, want %+v", j.ID, have, want)
+			}
+			if have, want := need(perstack.GetEventContents(ctx, other, j.ID, "r/"+j.ID)), need(perstack.GetEventContents(ctx, st, j.ID, "r/"+j.ID)); !reflect.DeepEqual(have, want) {
+				t.Errorf("%q: events %+v, want %+v", j.ID, have, want)
+			}
+		}
+		if have, want := need(perstack.GetAllRuns(ctx, other)), need(perstack.GetAllRuns(ctx, st)); len(have) != len(want) {
+			t.Errorf("%d settings, want %d", len(have), len(want))
+		}
+	})
 }
