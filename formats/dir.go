@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tallylog/tally/internal/durable"
 )
@@ -33,11 +34,12 @@ type Dir struct {
 	Durable bool
 
 	name  string // absolute
-	top   top
+	top   atomic.Pointer[top]
 	lacks struct{ exchange, links bool } // as on some file systems: for tests
 
 	mu   sync.Mutex
 	made map[string]bool // folders in which folders were made that are not synced there
+	past []*top          // that were opened before
 }
 
 var (
@@ -59,18 +61,45 @@ func OpenDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{name: name, top: top, made: make(map[string]bool)}, nil
+	d := &Dir{name: name, made: make(map[string]bool)}
+	d.top.Store(&top)
+	return d, nil
 }
 
 // Close releases the folder. Nothing may be under way.
-func (d *Dir) Close() error { return d.top.Close() }
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.top.Load().Close()
+	for _, top := range d.past {
+		err = errors.Join(err, top.Close())
+	}
+	return err
+}
 
 // Moved reports whether the folder is no longer where it was opened: somebody has moved or
 // removed it, or a file system came or went there.
 func (d *Dir) Moved() bool {
 	is, err := os.Stat(d.name)
-	was, topErr := d.top.Stat(".")
+	was, topErr := d.top.Load().Stat(".")
 	return err != nil || topErr != nil || !os.SameFile(is, was)
+}
+
+// Reopen opens the folder that is where this one was, and makes it if there is none. What is under
+// way ends in the one that was open before; who watches it watches anew.
+func (d *Dir) Reopen() error {
+	if err := os.MkdirAll(d.name, 0o755); err != nil {
+		return err
+	}
+	top, err := openTop(d.name)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.past = append(d.past, d.top.Swap(&top))
+	clear(d.made)
+	return nil
 }
 
 // full returns the path of a file for the system, for those who do not mind what is there.

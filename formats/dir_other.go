@@ -47,7 +47,7 @@ func (p place) names() ([]string, error) {
 
 // open opens a folder, "" the Dir itself.
 func (d *Dir) open(op, name string, making bool) (place, error) {
-	root, err := d.top.OpenRoot(".")
+	root, err := d.top.Load().OpenRoot(".")
 	if err != nil || name == "" {
 		return place{root}, atPath(op, name, err)
 	}

@@ -224,4 +224,13 @@ func TestDirMoved(t *testing.T) {
 	if !d.Moved() {
 		t.Error("not moved, and another one is there")
 	}
+	if err := errors.Join(d.Reopen(), d.Write(t.Context(), "x", 0o644, text("x"))); err != nil || d.Moved() {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(name, "x")); err != nil {
+		t.Errorf("it writes elsewhere: %v", err)
+	}
+	if list, err := os.ReadDir(name + "2"); err != nil || len(list) > 0 {
+		t.Errorf("it writes to the one that was moved away: %v, %v", list, err)
+	}
 }

@@ -48,7 +48,7 @@ func noFollow() int {
 
 // open opens a folder, "" the Dir itself.
 func (d *Dir) open(op, name string, making bool) (place, error) {
-	at, err := openAt(int(d.top.Fd()), ".", unix.O_DIRECTORY, 0, d.name)
+	at, err := openAt(int(d.top.Load().Fd()), ".", unix.O_DIRECTORY, 0, d.name)
 	if err != nil || name == "" {
 		return place{at}, atPath(op, name, err)
 	}

@@ -19,6 +19,7 @@ type BulkError struct {
 	Gone    int      // files that are not there any more
 	Of      int      // files that the tree has
 	Empty   bool     // there is nothing at all where the tree is
+	Moved   bool     // its folder is gone, or another one is there
 	Sample  []string // some of the paths
 }
 
@@ -26,6 +27,9 @@ func (e *BulkError) Error() string {
 	what := fmt.Sprintf("%d files changed at once and %d are gone, of %d", e.Changed, e.Gone, e.Of)
 	if e.Empty {
 		what = fmt.Sprintf("its folder is empty, and had %d files", e.Of)
+	}
+	if e.Moved {
+		what = fmt.Sprintf("its folder with %d files is not there any more, or another one is", e.Of)
 	}
 	return fmt.Sprintf("tree %s stands still: %s: accept or restore", e.Tree, what)
 }
@@ -66,8 +70,9 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	for len(t.recent) > 0 && now.Sub(t.recent[0]) > together {
 		t.recent = t.recent[1:]
 	}
-	if !t.isBulk(len(t.edits)+coming+len(t.recent), there) {
-		return false
+	n := len(t.edits) + coming + len(t.recent)
+	if !t.isBulk(n, there) && !t.isEmptied(ctx) {
+		return t.isMore(n, coming, now)
 	}
 	if coming > 0 {
 		return true
@@ -75,6 +80,22 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	t.ask()
 	return true
 }
+
+// isMore reports whether several files have changed and others are about to have: a program that
+// changes very many takes its time, and nothing of it shall be taken in. The caller holds mu.
+func (t *Tree) isMore(n, coming int, now time.Time) bool {
+	if t.c.BulkLimit < 0 || coming == 0 || n <= several {
+		t.held = time.Time{}
+		return false
+	}
+	if t.held.IsZero() {
+		t.held = now
+	}
+	return now.Sub(t.held) < together
+}
+
+// several is how many files may change, and be taken in while others change.
+const several = 4
 
 // ask has the tree stand still. The caller holds mu.
 func (t *Tree) ask() {
@@ -98,6 +119,9 @@ func (t *Tree) ask() {
 func (t *Tree) Accept(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.arrive(ctx); err != nil {
+		return err
+	}
 	t.asking = nil
 	err := t.takeAll(ctx)
 	t.stir()
@@ -133,6 +157,9 @@ func (t *Tree) Restore(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	head, err := t.c.Head(ctx)
+	if err == nil {
+		err = t.arrive(ctx)
+	}
 	if err != nil {
 		return err
 	}

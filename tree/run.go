@@ -22,26 +22,17 @@ func (t *Tree) Run(ctx context.Context) error {
 	if _, _, err := t.Begin(ctx); err != nil {
 		return err
 	}
-	watching := make(chan error, 1)
-	ready := make(chan struct{})
-	if w, ok := t.c.Storage.(formats.Watcher); ok && t.c.Way != Out {
-		go func() {
-			watching <- w.Watch(ctx, func() { close(ready) }, t.Changed)
-		}()
-		t.say("watching")
-	} else {
-		watching <- errors.New("the storage does not say what changes")
-		close(ready)
-	}
-	select {
-	case <-ready:
-	case err := <-watching:
-		watching <- err
-	case <-ctx.Done():
-	}
+	watching, end := t.watch(ctx)
+	defer func() { end() }()
 	polling := false
 	for ctx.Err() == nil {
 		next := t.Tick(ctx, t.c.Now())
+		if t.isToRewatch() {
+			end()
+			watching, end = t.watch(ctx)
+			polling = false
+			continue
+		}
 		if polling {
 			next = sooner(next, t.c.Now().Add(t.pollAfter()))
 		}
@@ -63,6 +54,38 @@ func (t *Tree) Run(ctx context.Context) error {
 		timer.Stop()
 	}
 	return nil
+}
+
+// watch has the storage say what changes, and returns when it does. When it does not any more,
+// that is sent.
+func (t *Tree) watch(ctx context.Context) (failed chan error, end context.CancelFunc) {
+	ctx, end = context.WithCancel(ctx)
+	failed = make(chan error, 1)
+	w, ok := t.c.Storage.(formats.Watcher)
+	if !ok || t.c.Way == Out {
+		failed <- errors.New("the storage does not say what changes")
+		return failed, end
+	}
+	ready := make(chan struct{})
+	go func() {
+		failed <- w.Watch(ctx, func() { close(ready) }, t.Changed)
+	}()
+	t.say("watching")
+	select {
+	case <-ready:
+	case err := <-failed:
+		failed <- err
+	case <-ctx.Done():
+	}
+	return failed, end
+}
+
+func (t *Tree) isToRewatch() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	is := t.rewatch
+	t.rewatch = false
+	return is
 }
 
 // pollAfter is how long a tree that nobody tells of changes waits before it looks.
@@ -87,6 +110,9 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		t.c.Logger.Warn("the tree cannot be read", "tree", t.c.Name, "err", err)
 		return now.Add(retryMost)
 	}
+	if t.isAway() {
+		return now.Add(pollEvery)
+	}
 	if t.c.Way != Out && (!t.audited || !t.audit.After(now)) {
 		t.audited, t.audit = true, now.Add(auditEvery)
 		said := maps.Clone(t.noticed)
@@ -101,6 +127,9 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	next = sooner(t.audit, now.Add(auditEvery))
 	if t.c.Way != Out && t.knowsLog() {
 		next = sooner(next, t.settled(ctx, now))
+		if t.asking != nil && len(t.edits)+len(t.noticed) == 0 {
+			t.asking = nil // everything is again as it was
+		}
 		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
 			next = sooner(next, t.takeSettled(ctx, now))
 		}
@@ -172,14 +201,10 @@ func (t *Tree) Pull(ctx context.Context) error {
 	if err := t.load(ctx); err != nil {
 		return err
 	}
-	for _, f := range t.files {
-		f.version = ""
+	if t.isAway() {
+		return t.asking
 	}
-	t.scan(ctx, "")
-	for _, n := range t.noticed {
-		n.last, n.settle = time.Time{}, settleGone
-	}
-	t.settled(ctx, t.c.Now())
+	t.lookThrough(ctx)
 	if !t.knowsLog() {
 		return errors.New("tree " + t.c.Name + ": it has not been brought up to the log yet")
 	}

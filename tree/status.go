@@ -52,6 +52,9 @@ func (t *Tree) Verify(ctx context.Context) ([]formats.Problem, error) {
 	if err := t.load(ctx); err != nil {
 		return nil, err
 	}
+	if t.isAway() {
+		return nil, t.asking
+	}
 	var list []formats.Problem
 	problem := func(p, reason string) { list = append(list, formats.Problem{File: p, Reason: reason}) }
 	known := make(map[string]bool)

@@ -76,11 +76,13 @@ type Tree struct {
 	skipped map[string]string
 	recent  []time.Time // when edits were taken in
 	born    []birth
+	held    time.Time // since when none was, as more may come
 	asking  *BulkError
 	names   names
 	audit   time.Time // when everything is looked at again
 	watched string
 	unsure  bool          // something failed, and may have been done nevertheless
+	rewatch bool          // it is to be watched where it is now
 	audited bool          // since it was begun
 	start   events.Offset // where the log ended when it was begun
 }

@@ -107,7 +107,7 @@ func (t *Tree) Held() int64 {
 func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.asking != nil {
+	if t.isAway() || t.asking != nil {
 		return t.asking
 	}
 	if !t.met && c.Offset < t.start {
