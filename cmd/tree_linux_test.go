@@ -32,6 +32,15 @@ type kept struct {
 // keepTree makes a project, whose file says more of the tree besides, and has a process keep it.
 func keepTree(t *testing.T, more string) *kept {
 	t.Helper()
+	k := newKept(t)
+	k.says(more)
+	k.serve()
+	return k
+}
+
+// newKept makes a project of which nobody has heard.
+func newKept(t *testing.T) *kept {
+	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +49,6 @@ func keepTree(t *testing.T, more string) *kept {
 	k.folder = filepath.Join(k.project, ".tavern")
 	k.env = append(os.Environ(), "HOME="+base, "XDG_CONFIG_HOME="+base, "XDG_STATE_HOME="+filepath.Join(base, "state"), "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@x", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@x")
-	k.says(more)
-	k.serve()
 	return k
 }
 

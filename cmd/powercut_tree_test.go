@@ -1,0 +1,111 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// The power goes where the files of a tree in mode sync are: what was acknowledged is in its
+// file. And the test would notice: a build that does not sync files loses some.
+func TestPowerCutOfTrees(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	needImages(t)
+	t.Run("D-02 what was acknowledged is in its file after a power cut", func(t *testing.T) {
+		cuts, acked := 2, 0
+		if testkit.Soak() {
+			cuts = 300
+		}
+		for range cuts {
+			n, lost := cutTree(t, bin, "")
+			if acked += n; len(lost) > 0 {
+				t.Fatalf("of %d that were acknowledged these are not in their files: %v", n, lost)
+			}
+		}
+		if t.Logf("%d cuts, %d documents", cuts, acked); acked == 0 {
+			t.Error("nothing was acknowledged: the test showed nothing")
+		}
+	})
+	t.Run("nofsync", func(t *testing.T) {
+		faulty := buildWith(t, "tally_tree_broken")
+		for range 5 {
+			if n, lost := cutTree(t, faulty, "TALLY_TEST_BROKEN=nofsync"); len(lost) > 0 {
+				t.Logf("caught: %d of %d are not in their files", len(lost), n)
+				return
+			}
+		}
+		t.Error("a build that does not sync lost nothing: this test cannot tell")
+	})
+}
+
+// cutTree has documents written, in a store on this disk, whose files are on an image, and takes
+// what the image holds at some moment for all there is.
+func cutTree(t *testing.T, program, env string) (acked int, lost []string) {
+	t.Helper()
+	d := newDisk(t)
+	dir, unmount := mount(t, d.image)
+	k := newKept(t)
+	k.bin, k.folder = program, filepath.Join(dir, "tree")
+	k.env = append(k.env, env)
+	if err := os.MkdirAll(k.folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "sync", "-f", dir) // it was there before
+	k.says("")
+	k.serve()
+	st := k.open()
+	const writers = 4
+	var off atomic.Bool
+	var all sync.WaitGroup
+	var last [writers]int // that was acknowledged
+	for w := range writers {
+		all.Go(func() {
+			for n := 1; !off.Load(); n++ {
+				if _, err := st.Documents().Save(t.Context(), "doc", fmt.Sprintf("w%d.txt", w), tally.Write{Data: fmt.Appendf(nil, "%d\n", n)}); err != nil {
+					return
+				}
+				if off.Load() {
+					return // it may be of the process that was killed
+				}
+				last[w] = n
+			}
+		})
+	}
+	time.Sleep(100*time.Millisecond + rand.N(500*time.Millisecond)) // of work
+	off.Store(true)
+	if err := k.serving.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	k.serving.Wait()
+	survived := d.image + ".cut"
+	mustRun(t, "cp", "--sparse=always", d.image, survived)
+	all.Wait()
+	st.Close()
+	unmount()
+	after, unmount := mount(t, survived)
+	defer unmount()
+	for w, n := range last {
+		if n == 0 {
+			continue
+		}
+		acked += n
+		text, err := os.ReadFile(filepath.Join(after, "tree", "docs", fmt.Sprintf("w%d.txt", w)))
+		var got int
+		if _, scanErr := fmt.Sscan(string(text), &got); err != nil || scanErr != nil || got < n {
+			lost = append(lost, fmt.Sprintf("w%d: %d, there is %.20q, %v", w, n, text, err))
+		}
+	}
+	return acked, lost
+}

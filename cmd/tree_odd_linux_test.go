@@ -1,0 +1,178 @@
+package cmd_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// What is no file is neither opened nor followed nor replaced, and said; what is too large is
+// passed over; names are any bytes.
+func TestTreeOdd(t *testing.T) {
+	testkit.Long(t)
+	k := keepTree(t, "max_file = \"1MiB\"\n")
+	k.putAll([]string{"a.txt", "linked.txt"}, func(string) string { return "text" })
+	secret := filepath.Join(k.project, "secret")
+	canary := testkit.Canary("secret")
+	at := func(id string) string { return k.file(id) }
+	if err := errors.Join(os.WriteFile(secret, []byte(canary), 0o600), syscall.Mkfifo(at("pipe"), 0o644), os.Symlink("../../secret", at("link")),
+		os.Symlink(k.folder, at("round")), os.Symlink("/etc", at("etc")), os.Remove(at("linked.txt")), os.Symlink("../../secret", at("linked.txt"))); err != nil {
+		t.Fatal(err)
+	}
+	odd := []string{"pipe", "link", "round", "etc", "linked.txt", "socket", "sparse"}
+	if err := syscall.Mknod(at("null"), syscall.S_IFCHR|0o644, 1<<8|3); err == nil {
+		odd = append(odd, "null")
+	} else if os.Getuid() == 0 {
+		t.Logf("no device can be made here: %v", err)
+	}
+	listener, err := net.Listen("unix", at("socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	sparse, err := os.Create(at("sparse"))
+	if err == nil {
+		err = errors.Join(sparse.Truncate(1<<30), sparse.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"a b.txt", "grün.txt", "new\nline.txt", "quote'\".txt", "-n.txt", "not\xffutf8.txt", "%2F.txt", "=.txt", strings.Repeat("l", 200) + ".txt"}
+	from := k.head()
+	for _, name := range names {
+		k.write(name, name)
+	}
+	k.until("all names are taken in", func() bool {
+		found := make(map[string]bool)
+		for rec := range k.open().Log.Read(t.Context(), events.Range{After: from}) {
+			found[string(rec.Data)] = true
+		}
+		for _, name := range names {
+			if !found[name] {
+				return false
+			}
+		}
+		return true
+	})
+	k.until("all that is odd is said", func() bool {
+		s, _ := k.status()
+		said := make(map[string]bool)
+		for _, p := range s.Skipped {
+			said[strings.TrimPrefix(p.File, "docs/")] = true
+		}
+		for _, name := range odd {
+			if !said[name] {
+				return false
+			}
+		}
+		return true
+	})
+	if err := k.put("linked.txt", "not through a link"); err == nil {
+		t.Error("a link is in the place of a file, and it is shown")
+	}
+	if text, err := os.ReadFile(secret); err != nil || string(text) != canary {
+		t.Errorf("it was written through a link: %q, %v", text, err)
+	}
+	for rec := range k.open().Log.Read(t.Context(), events.Range{}) {
+		if strings.Contains(string(rec.Data), canary) {
+			t.Errorf("%v: what is behind a link was taken in", rec.Subject)
+		}
+	}
+	for _, name := range odd {
+		if _, err := os.Lstat(at(name)); err != nil {
+			t.Errorf("it is not left where it was: %v", err)
+		}
+	}
+	if err := k.put("a.txt", "goes on"); err != nil {
+		t.Error(err)
+	}
+	// What remembers nothing finds every name again, and changes nothing.
+	from = k.head()
+	if err := os.Remove(at("linked.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := k.tally("tree", "rebuild"); code != 0 {
+		t.Errorf("rebuild: %d, %s", code, out)
+	}
+	if out, code := k.tally("tree", "verify"); code != 0 && !strings.Contains(out, "sparse") {
+		t.Errorf("verify: %d, %s", code, out)
+	}
+	if n := k.taken(from); len(n) > 0 {
+		t.Errorf("rebuild took in %v", n)
+	}
+
+	c := k.program(filepath.Join(bin, "tally"), "put", "doc/x.txt", filepath.Join(k.project, "tally.toml"), "--create", "--store", k.store+"-other")
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), k.store) {
+		t.Errorf("two stores in one folder: %v, %s", err, out)
+	}
+	for what, store := range map[string]string{"the store is in the tree": filepath.Join(k.folder, "store"), "the tree is in the store": k.project} {
+		c := k.program(filepath.Join(bin, "tally"), "ls", "--store", store)
+		if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "one in the other") {
+			t.Errorf("%s: %v, %s", what, err, out)
+		}
+	}
+}
+
+// A tree of ten thousand files in which nothing happens costs nothing.
+func TestTreeIdle(t *testing.T) {
+	testkit.OnlySoak(t)
+	k := keepTree(t, "mode = \"async\"\nbulk = \"never\"\n")
+	for _, id := range numbered(10_000) {
+		k.write0(id)
+	}
+	k.until("all is taken in", func() bool { s, _ := k.status(); return s.Files == 10_000 && s.LagEvents == 0 })
+	k.settled()
+	time.Sleep(5 * time.Second) // what was displaced is dropped
+	before, woken := k.cost()
+	time.Sleep(time.Minute)
+	after, wakes := k.cost()
+	t.Logf("in a minute: %v of a core, %d wakes of %d threads", after-before, wakes-woken, k.threads())
+	if after-before > 60*time.Millisecond {
+		t.Errorf("it took %v in a minute", after-before)
+	}
+}
+
+func (k *kept) write0(id string) {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(k.file(id)), 0o755), os.WriteFile(k.file(id), []byte(id), 0o644)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// cost is what the process that keeps the tree has taken of the processor, and how often its
+// threads waited.
+func (k *kept) cost() (used time.Duration, waits int) {
+	k.t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", k.serving.Process.Pid))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+2:]))
+	var user, system int
+	fmt.Sscan(fields[11], &user)
+	fmt.Sscan(fields[12], &system)
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", k.serving.Process.Pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for line := range strings.Lines(string(text)) {
+			var n int
+			if _, err := fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &n); err == nil {
+				waits += n
+			}
+		}
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond, waits
+}
+
+func (k *kept) threads() int {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", k.serving.Process.Pid))
+	return len(tasks)
+}
