@@ -29,6 +29,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	mustRun(t, "mkfs.ext4", "-q", "-F", "-m", "0", image)
 	disk, unmount := mount(t, image)
 	defer unmount()
+	mustRun(t, "fallocate", "-l", "24M", filepath.Join(disk, "before")) // what is left fills up sooner
 	store := filepath.Join(disk, "store")
 	const left = 30 << 20 // less than half of the reserve
 	free := func() uint64 {

@@ -21,7 +21,7 @@ import (
 func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	sessions, turns := 400, 50
+	sessions, turns := 200, 50
 	if testkit.Soak() {
 		sessions, turns = 10000, 100
 	}

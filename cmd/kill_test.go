@@ -48,14 +48,13 @@ func input(sessions, each int) (text string, order map[string][]string) {
 func TestKillAppend(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	kills := 8
+	kills, each := 8, 1000
 	if testkit.Soak() {
-		kills = 500
+		kills, each = 500, 2000
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within*time.Duration(1+kills/50))
 	defer cancel()
 	store := filepath.Join(t.TempDir(), "store")
-	const each = 2000
 	text, order := input(5, each)
 	acked := make(map[string]uint64)
 	killed := 0
@@ -65,7 +64,7 @@ func TestKillAppend(t *testing.T) {
 		c.Stdin, c.Stderr = strings.NewReader(text), &errw
 		// So many acknowledgements after the first that is new: however slow the machine
 		// is, it is killed while it appends, and further on each time.
-		c.Stdout = &killer{out: &out, after: 1 + rand.IntN(6000/kills), kill: func() { c.Process.Signal(os.Kill) }}
+		c.Stdout = &killer{out: &out, after: 1 + rand.IntN(3*each/kills), kill: func() { c.Process.Signal(os.Kill) }}
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

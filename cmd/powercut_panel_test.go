@@ -25,7 +25,7 @@ func TestPanelPowerCut(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	needImages(t)
-	cuts := 3
+	cuts := 2
 	if testkit.Soak() {
 		cuts = 100
 	}

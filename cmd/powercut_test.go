@@ -30,7 +30,7 @@ func TestPowerCut(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	needImages(t)
-	cuts := 4
+	cuts := 3
 	if testkit.Soak() {
 		cuts = 300
 	}
