@@ -57,7 +57,7 @@ func TestPanelKilled(t *testing.T) {
 	}
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // who is killed reports nothing
-	count := 12
+	count := 6
 	if testkit.Soak() {
 		count = 1000
 	}

@@ -149,12 +149,12 @@ func (o *errataModel) spend(model string, usd events.Amount) {
 	o.costs[model].Add(o.costs[model], mustRat(usd))
 }
 
-// Three hundred random programs of several handles do what the model of the original
-// does, and ten with a real server that is closed and opened again.
+// A hundred random programs of several handles do what the model of the original does, and
+// four with a real server that is closed and opened again.
 func TestPanelModel(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
-	hundreds, local := 3, 10
+	hundreds, local := 1, 4
 	if testkit.Soak() {
 		hundreds, local = 30, 100
 	}

@@ -29,7 +29,7 @@ func oracleJobs() string {
 	if testkit.Soak() {
 		return "250"
 	}
-	return "25"
+	return "10"
 }
 
 // B2, P-39: what Node writes goes in and comes out byte for byte, damaged and foreign files
