@@ -17,7 +17,7 @@ func TestBulk(t *testing.T) {
 		files, gone, new, limit int
 		asks                    bool
 	}{
-		{"most of a few", 6, 4, 0, 50, true}, {"half of a few", 6, 3, 0, 50, false}, {"all of one", 1, 1, 0, 50, false}, {"new ones", 2, 0, 20, 50, false},
+		{"most of a few", 6, 4, 0, 50, true}, {"half of a few", 6, 3, 0, 50, false}, {"all there is", 1, 1, 0, 50, true}, {"new ones", 2, 0, 20, 50, false},
 		{"many new ones", 2, 0, 60, 50, true}, {"some of many", 100, 40, 0, 50, false}, {"more than the limit of many", 200, 51, 0, 50, true}, {"whoever is not asked", 6, 6, 0, -1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -131,6 +131,7 @@ func hostileEvents(t *testing.T, st *tally.Store, me string) (taken int) {
 // stays finite and quick, nothing panics, what is asked is answered or refused, daemons go on,
 // and what others do is not in question.
 func TestHostileEvents(t *testing.T) {
+	testkit.NotUnderRace(t) // one thing is done after the other; what daemons do at once, TestDaemons shows there
 	storetest.EachDir(t, func(t *testing.T, st *tally.Store, dir string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

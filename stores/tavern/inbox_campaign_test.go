@@ -26,7 +26,7 @@ func TestInboxCampaign(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which members are not
 	besideOthers(t)
-	messages, kills := 200, 6
+	messages, kills := 160, 4
 	if testkit.Soak() {
 		messages, kills = 10_000, 100 // of which 50 are of the owner or of a daemon
 	}

@@ -590,10 +590,11 @@ func TestInboxLargePages(t *testing.T) {
 // Whoever sends to an inbox that nobody reads does not read it either, once there are
 // snapshots of it.
 func TestInboxUnreadCostsSendersLittle(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "local")
 	must(t, tavern.InboxOf(st, "program").Open(t.Context(), ""))
 	in := tavern.InboxOf(st, "program")
-	const n = 1500
+	const n = 500
 	for range n {
 		_, err := in.Send(t.Context(), inboxNote("a", "unread"))
 		must(t, err)

@@ -35,7 +35,7 @@ func TestQueueCampaign(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which members are not
 	besideOthers(t)
-	workers, items, kills := 4, 80, 6
+	workers, items, kills := 4, 60, 4
 	if testkit.Soak() {
 		workers, items, kills = 16, 10_000, 200
 	}

@@ -20,6 +20,7 @@ import (
 // meanwhile.
 func TestLongQueueInTurn(t *testing.T) {
 	testkit.Long(t)
+	testkit.NotUnderRace(t) // one claim comes after the other
 	t.Run("one who comes again and again", func(t *testing.T) { longQueue(t, false) })
 	t.Run("one who stays, and an item with an id that is there", func(t *testing.T) { longQueue(t, true) })
 }
