@@ -39,6 +39,7 @@ func TestPowerCutOfTrees(t *testing.T) {
 		}
 	})
 	t.Run("nofsync", func(t *testing.T) {
+		testkit.OnlySoak(t) // a test of formats.Dir shows it in each run
 		faulty := buildWith(t, "tally_tree_broken")
 		for range 5 {
 			if n, lost := cutTree(t, faulty, "TALLY_TEST_BROKEN=nofsync"); len(lost) > 0 {
@@ -57,7 +58,7 @@ func cutTree(t *testing.T, program, env string) (acked int, lost []string) {
 	d := newDisk(t)
 	dir, unmount := mount(t, d.image)
 	k := newKept(t)
-	k.bin, k.folder = program, filepath.Join(dir, "tree")
+	k.bin, k.project, k.folder = program, dir, filepath.Join(dir, "tree")
 	k.env = append(k.env, env)
 	if err := os.MkdirAll(k.folder, 0o755); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 // somebody decides.
 func TestTreeBulk(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel() // most of it is waiting
 	many := 150
 	if testkit.Soak() {
 		many = 1000

@@ -267,6 +267,10 @@ func (k *kept) isClean() {
 	if out, code := k.tally("tree", "verify"); code != 0 {
 		k.t.Errorf("verify: %d, %s", code, out)
 	}
+	k.until("what came out of the files' places is removed", func() bool {
+		left, err := filepath.Glob(k.folder + "/*/*.tally-tmp-*")
+		return err == nil && len(left) == 0
+	})
 	if out := k.run("git", "status", "--porcelain", "."); out != "" {
 		k.t.Errorf("git status: %s", out)
 	}

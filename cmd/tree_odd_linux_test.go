@@ -19,6 +19,7 @@ import (
 // passed over; names are any bytes.
 func TestTreeOdd(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel() // most of it is waiting
 	k := keepTree(t, "max_file = \"1MiB\"\n")
 	k.putAll([]string{"a.txt", "linked.txt"}, func(string) string { return "text" })
 	secret := filepath.Join(k.project, "secret")

@@ -22,6 +22,7 @@ import (
 // nothing else: no echo, no change of a file that nobody touched, and git sees none.
 func TestTreeTools(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel() // most of it is waiting
 	for _, tool := range []string{"vim", "nano", "rsync", "git", "python3", "tar", "sed"} {
 		_, err := exec.LookPath(tool)
 		testkit.Needs(t, err == nil, tool)
