@@ -19,7 +19,7 @@ func TestBroken(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "tally_tree_broken", "-o", build, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for how, law := range map[string]string{"echo": "TestLaws", "trustmtime": "TestLaws", "overwrite": "TestBothSides", "follow": "TestLinks"} {
+	for how, law := range map[string]string{"echo": "TestNoEcho", "trustmtime": "TestLaws", "overwrite": "TestBothSides", "follow": "TestLinks"} {
 		t.Run(law+" "+how, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), build, "-test.run", "^"+law+"$", "-test.timeout", "60s")

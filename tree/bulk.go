@@ -122,6 +122,9 @@ func (t *Tree) Accept(ctx context.Context) error {
 	if err := t.arrive(ctx); err != nil {
 		return err
 	}
+	if t.asking != nil {
+		t.lookThrough(ctx) // what came since it asked is a part of it
+	}
 	t.asking = nil
 	err := t.takeAll(ctx)
 	t.stir()
