@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -31,6 +32,7 @@ func mustBlob(t *testing.T, st *tally.Store, content []byte) (sum string) {
 
 // Equal content is stored once, whatever its size; what was purged is stored anew.
 func TestPutBlob(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})
 	head := func() events.Offset {
 		t.Helper()
@@ -71,6 +73,7 @@ func TestPutBlob(t *testing.T) {
 // A turn that no event can hold is kept by reference and shown byte for byte; one
 // beyond the bound is refused, and nothing of its append is written.
 func TestLargeTurns(t *testing.T) {
+	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{MaxValue: 10 << 20})
 	s := st.Session("s")
 	large := "日é" + strings.Repeat("x", 9<<20)

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 const module = "github.com/tallylog/tally"
@@ -104,6 +106,7 @@ type goPackage struct {
 // list lists the packages of the module.
 func list(t *testing.T) []goPackage {
 	t.Helper()
+	testkit.NotUnderRace(t)
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}};{{join .Imports " "}};{{join .Deps " "}}`, "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -185,6 +188,7 @@ func TestArrows(t *testing.T) {
 // sources parses the module's Go files.
 func sources(t *testing.T, visit func(path string, fset *token.FileSet, file *ast.File)) {
 	t.Helper()
+	testkit.NotUnderRace(t) // nothing runs beside another thing, and it is read slowly
 	count := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "tools") {

@@ -18,11 +18,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 )
 
 func TestJetStreamFaults(t *testing.T) {
+	testkit.NotUnderRace(t) // the same calls run there on the backend in memory, and those that meet in TestJetStream
 	logtest.RunFaults(t, func(t *testing.T) log.Backend {
 		s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
 		b, err := log.NewJetStream(t.Context(), mustDial(t, s))

@@ -18,7 +18,10 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.Checks(100) // as many as rapid plays by itself
+	goleak.VerifyTestMain(m)
+}
 
 // story is a log that a test writes by hand.
 type story struct {

@@ -8,17 +8,19 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // home is set in a process that has a home of its own, and in those that it starts.
 const home = "TALLY_TEST_HOME"
 
 // Main runs the tests of a package that opens stores, in a process that knows nothing of
-// the user's: see Alone.
+// the user's: see Alone. Under the race detector laws play fewer programs: see testkit.Checks.
 func Main(m *testing.M) {
 	if dir := os.Getenv(serverDir); dir != "" {
 		serve(dir)
 	}
+	testkit.Checks(100) // as many as rapid plays by itself
 	done := Alone()
 	code := m.Run()
 	done()

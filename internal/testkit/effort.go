@@ -1,7 +1,9 @@
 package testkit
 
 import (
+	"flag"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -47,6 +49,18 @@ func OnlySoak(t testing.TB) {
 	t.Helper()
 	if !Soak() {
 		t.Skip("another test plays its parts together; make soak runs it")
+	}
+}
+
+// Checks has the laws that rapid draws play n times each, and a fifth of that under the race
+// detector, unless somebody says how often or the long campaigns are asked for. It is for a
+// TestMain.
+func Checks(n int) {
+	flag.Parse()
+	isSaid := Soak()
+	flag.Visit(func(f *flag.Flag) { isSaid = isSaid || f.Name == "rapid.checks" })
+	if !isSaid {
+		flag.Set("rapid.checks", strconv.Itoa(Times(n)))
 	}
 }
 

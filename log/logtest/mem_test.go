@@ -5,11 +5,15 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.Checks(100) // as many as rapid plays by itself
+	goleak.VerifyTestMain(m)
+}
 
 func TestMem(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log { return logtest.Open(t) })

@@ -5,8 +5,13 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 var nullLogger = slog.New(slog.DiscardHandler)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.Checks(100) // as many as rapid plays by itself
+	goleak.VerifyTestMain(m)
+}
