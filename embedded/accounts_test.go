@@ -21,6 +21,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -343,6 +344,7 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 
 // F-7: what others can have of consumers is bounded.
 func TestConsumersOfOthersAreBounded(t *testing.T) {
+	testkit.NotUnderRace(t) // what answers runs there in TestRightsAreAsDocumented
 	s, them, bob := strangers(t, t.TempDir())
 	mustAppend(t, s.Log(), events.Session("", "s1"), turn("a", "x"))
 	nc := them["user"](t)

@@ -106,6 +106,7 @@ func TestFullDisk(t *testing.T) {
 // reserve, leaves the server's stream answering nothing. Appends are refused soon, reads
 // go on, and everything mends itself when there is room again.
 func TestDiskIsFullBehindOurBack(t *testing.T) {
+	testkit.NotUnderRace(t) // appends on a full disk, and readers, meet there in TestFullDisk
 	disk := mustMountSmall(t, 96)
 	dir := filepath.Join(disk, "store")
 	s := mustStart(t, embedded.ServerOptions{Dir: dir, Reserve: 1})

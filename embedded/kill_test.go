@@ -192,7 +192,7 @@ func runChild(t *testing.T, o embedded.ServerOptions, fill int64, n int) (acked 
 func TestStartAfterAKillIsBounded(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
-	sizes, segment := []int64{20 << 20, 80 << 20}, uint64(8<<20)
+	sizes, segment := []int64{10 << 20, 40 << 20}, uint64(4<<20)
 	if testkit.Soak() {
 		sizes, segment = []int64{1 << 30, 10 << 30}, 256<<20 // as in the product
 	}

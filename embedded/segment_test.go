@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -212,6 +213,7 @@ func TestSubjectsFillASegment(t *testing.T) {
 
 // Whatever a roll left half done, the next owner finishes.
 func TestHalfARollIsFinished(t *testing.T) {
+	testkit.NotUnderRace(t) // rolls run there in TestSegmentsAreOneLog
 	for name, spoil := range map[string]func(*testing.T, jetstream.JetStream, string){
 		"closed, and no next one": func(t *testing.T, js jetstream.JetStream, _ string) {
 			closeStream(t, js, lastStream(t, js))
