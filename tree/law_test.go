@@ -168,10 +168,9 @@ type world struct {
 	land    land
 	wild    bool // something may have failed, or was killed
 	faults  int
-	losses  int                      // of the book
-	faulty  bool                     // the storage fails now and then
-	touched bool                     // somebody wrote to a file
-	shown   map[string]events.Offset // by path, for files with a name of their own
+	losses  int  // of the book
+	faulty  bool // the storage fails now and then
+	touched bool // somebody wrote to a file
 	fold    bool
 }
 

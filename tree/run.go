@@ -58,7 +58,8 @@ func (t *Tree) Run(ctx context.Context) error {
 
 // watch has the storage say what changes, and returns when it does. When it does not any more,
 // that is sent.
-func (t *Tree) watch(ctx context.Context) (failed chan error, end context.CancelFunc) {
+// end has it end, and returns when it has.
+func (t *Tree) watch(ctx context.Context) (failed chan error, end func()) {
 	ctx, end = context.WithCancel(ctx)
 	failed = make(chan error, 1)
 	w, ok := t.c.Storage.(formats.Watcher)
@@ -66,10 +67,15 @@ func (t *Tree) watch(ctx context.Context) (failed chan error, end context.Cancel
 		failed <- errors.New("the storage does not say what changes")
 		return failed, end
 	}
-	ready := make(chan struct{})
+	ready, ended, stop := make(chan struct{}), make(chan struct{}), end
 	go func() {
+		defer close(ended)
 		failed <- w.Watch(ctx, func() { close(ready) }, t.Changed)
 	}()
+	end = func() {
+		stop()
+		<-ended // the storage may be closed then
+	}
 	t.say("watching")
 	select {
 	case <-ready:

@@ -66,14 +66,14 @@ func (tavernLand) api(w *world) {
 		w.say("log: agent %s", name)
 		_, err = tavern.NewAgent(ctx, w.st, tavern.NewAgentOptions{Name: name, Assignment: mark})
 	case 5:
-		for _, info := range need(w.st.Sessions(ctx, events.KindAgent)) {
+		if agents := need(w.st.Sessions(ctx, events.KindAgent)); len(agents) > 0 {
+			info := agents[0]
 			a := tavern.AgentOf(w.st, strings.TrimPrefix(info.ID, "agent/"))
 			w.say("log: %s is working", info.ID)
 			if err = a.SetState(ctx, "working", ""); err != nil {
 				w.say("  %v", err)
 				err = nil
 			}
-			break
 		}
 	case 6:
 		w.say("log: send %s", mark)
