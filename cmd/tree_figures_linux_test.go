@@ -57,7 +57,7 @@ func TestTreeFigures(t *testing.T) {
 	}
 
 	async := newKept(t)
-	async.says("mode = \"async\"\n")
+	async.says("mode = \"async\"\nbulk = \"never\"\n")
 	st := open(async)
 	var acked time.Time
 	var list []time.Duration

@@ -34,11 +34,27 @@ type dirWatch struct {
 	changed func(path string)
 	numbers map[string][2]uint64 // folders that are watched, with their numbers
 	paths   map[[2]uint64]string // the other way round
+
+	confused bool // the watcher is to be begun anew
 }
 
 // Watch implements Watcher. It ends with a *WatchLimitError when there are more folders than the
 // system watches, and with fs.ErrNotExist when the folder itself is moved or removed.
 func (d *Dir) Watch(ctx context.Context, ready func(), changed func(path string)) error {
+	for {
+		err := d.watch(ctx, ready, changed)
+		if !errors.Is(err, errConfused) {
+			return err
+		}
+		ready = nil
+		changed("")
+	}
+}
+
+// errConfused says that the watcher of the system's package has lost count of its folders.
+var errConfused = errors.New("formats: watch: begun anew")
+
+func (d *Dir) watch(ctx context.Context, ready func(), changed func(path string)) error {
 	system, err := fsnotify.NewWatcher()
 	if err != nil {
 		return limited(0, err)
@@ -62,10 +78,24 @@ func (d *Dir) Watch(ctx context.Context, ready func(), changed func(path string)
 				err = w.lost()
 			}
 		}
+		if err == nil && w.confused {
+			err = errConfused
+		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// leave ends the watching of a folder. The package panics if it knew the folder by two names, as
+// when somebody moves it while it is added: nothing more is believed of it then.
+func (w *dirWatch) leave(name string) {
+	defer func() {
+		if recover() != nil {
+			w.confused = true
+		}
+	}()
+	_ = w.fs.Remove(w.dir.full(name)) // the system may have forgotten it, or it is another one by now
 }
 
 // unlessPassed returns an error unless it says that there is no folder any more, or none that
@@ -151,7 +181,7 @@ func (w *dirWatch) number(folder string) ([2]uint64, error) {
 func (w *dirWatch) forget(folder string) {
 	for name, number := range w.numbers {
 		if name == folder || strings.HasPrefix(name, folder+"/") {
-			_ = w.fs.Remove(w.dir.full(name)) // the system may have forgotten it with the folder
+			w.leave(name)
 			delete(w.numbers, name)
 			if w.paths[number] == name {
 				delete(w.paths, number)
@@ -163,7 +193,7 @@ func (w *dirWatch) forget(folder string) {
 // lost is done when the system has dropped what it had to tell.
 func (w *dirWatch) lost() error {
 	for name := range w.numbers {
-		_ = w.fs.Remove(w.dir.full(name)) // it may be gone, or another one by now
+		w.leave(name)
 	}
 	clear(w.numbers)
 	clear(w.paths)
