@@ -34,6 +34,12 @@ func (e *BulkError) Error() string {
 	return fmt.Sprintf("tree %s stands still: %s: accept or restore", e.Tree, what)
 }
 
+// recently is an edit that was taken in.
+type recently struct {
+	path string
+	at   time.Time
+}
+
 // together is how long changes count as made at once.
 const together = 2 * time.Second
 
@@ -67,10 +73,16 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 		}
 		coming++
 	}
-	for len(t.recent) > 0 && now.Sub(t.recent[0]) > together {
+	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > together {
 		t.recent = t.recent[1:]
 	}
-	n := len(t.edits) + coming + len(t.recent)
+	before := make(map[string]bool) // one that is saved again and again is one
+	for _, r := range t.recent {
+		if t.edits[r.path] == nil && t.noticed[r.path] == nil {
+			before[r.path] = true
+		}
+	}
+	n := len(t.edits) + coming + len(before)
 	if !t.isBulk(n, there) && !t.isEmptied(ctx) {
 		return t.isMore(n, coming, now)
 	}

@@ -112,6 +112,15 @@ func TestNoEcho(t *testing.T) {
 	}
 }
 
+// One file that is saved again and again is no mass change.
+func TestSavedOften(t *testing.T) {
+	r := newReal(t, 50)
+	for n := range 14 {
+		must(t, os.WriteFile(filepath.Join(r.dir, "a"), []byte(fmt.Sprint(n)), 0o644))
+		r.until("it is taken in", func() bool { return len(r.revisions("a")) == n+1 })
+	}
+}
+
 // A program and the log write to one file within a millisecond: both texts are in the log, and
 // if one of them did not see the other, there is one conflict that says so.
 func TestBothSides(t *testing.T) {

@@ -185,7 +185,7 @@ func (t *Tree) takeSettled(ctx context.Context, now time.Time) (next time.Time) 
 	err := t.take(ctx, list)
 	for p := range list {
 		if _, left := t.edits[p]; !left {
-			t.recent = append(t.recent, now)
+			t.recent = append(t.recent, recently{p, now})
 			continue
 		}
 		delete(t.edits, p) // it is looked at again: the log may change it before

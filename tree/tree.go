@@ -74,7 +74,7 @@ type Tree struct {
 	tried   map[string][]string              // what may stand in a file's place, as nobody answered when it was put there
 	stuck   map[events.Subject]*Error
 	skipped map[string]string
-	recent  []time.Time // when edits were taken in
+	recent  []recently // edits that were taken in
 	born    []birth
 	held    time.Time // since when none was, as more may come
 	asking  *BulkError
