@@ -91,6 +91,12 @@ func (s *shelf) count() int {
 	return len(s.stored)
 }
 
+func (s *shelf) committed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commits
+}
+
 func (s *shelf) has(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()

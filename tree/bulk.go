@@ -58,13 +58,17 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	if len(t.edits) == 0 || !t.met {
 		return false // what is there when a tree begins is what it is to show
 	}
-	coming, there := 0, 0
+	coming, more, there := 0, 0, 0 // paths about to be looked at, those of them that are not edits already, and edits of files that were there
 	for p := range t.edits {
 		if t.files[p] != nil {
 			there++
 		}
 	}
 	for p := range t.noticed {
+		if t.edits[p] != nil {
+			coming++
+			continue
+		}
 		if have := t.files[p]; have != nil {
 			if e, err := t.c.Storage.Stat(ctx, p); err == nil && e.Version != "" && e.Version == have.version {
 				continue // the echo of what the tree wrote
@@ -72,6 +76,7 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 			there++
 		}
 		coming++
+		more++
 	}
 	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > together {
 		t.recent = t.recent[1:]
@@ -82,7 +87,7 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 			before[r.path] = true
 		}
 	}
-	n := len(t.edits) + coming + len(before)
+	n := len(t.edits) + more + len(before)
 	if !t.isBulk(n, there) && !t.isEmptied(ctx) {
 		return t.isMore(n, coming, now)
 	}

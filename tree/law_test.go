@@ -28,7 +28,8 @@ import (
 //
 // L1: the files are what an export is. L2: what stood still in a file is in the log. L3: what
 // the tree wrote is no edit, and at rest nothing happens. L5: as long as nobody writes to files,
-// they are what the log has at each commit. L7: so it is after a kill at any point.
+// they are what the log has at each commit. L6: no file goes back. L7: so it is after a kill at
+// any point. L4, the files alone, is D-41 of each store; L8 is TestLinks, L9 TestTreeIdle.
 func TestLaws(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside another thing
 	struck := make(map[string]int)
@@ -100,7 +101,7 @@ func (l plainLand) api(w *world) {
 	text := w.mark()
 	w.say("log: write %s: %q", sub.ID, text)
 	e := events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: []byte(text)}
-	need(w.st.Append(context.Background(), sub, log.At(doc.Head), e))
+	w.revised[sub.ID+"\x00"+text] = need(w.st.Append(context.Background(), sub, log.At(doc.Head), e)).Last
 }
 
 func (plainLand) unknown() int { return 0 }
@@ -153,8 +154,9 @@ type world struct {
 	random  *rand.Rand
 	now     time.Time
 	st      *tally.Store
-	mem     *storagetest.Mem
-	user    storagetest.Foreign
+	storage storagetest.Whole
+	over    func() // removes what is on a disk
+	user    user
 	book    *memoryBook
 	tree    *Tree // nil: it is not running
 	runner  *projector.Runner
@@ -166,7 +168,9 @@ type world struct {
 	struck  map[string]int // kills, by their points
 	kill    string
 	land    land
-	wild    bool // something may have failed, or was killed
+	latest  map[string]events.Offset // by path: the newest revision that the file showed since somebody wrote to it
+	revised map[string]events.Offset // by path and text: the revision of a document that has it
+	wild    bool                     // something may have failed, or was killed
 	faults  int
 	losses  int  // of the book
 	faulty  bool // the storage fails now and then
@@ -183,20 +187,22 @@ type standing struct {
 
 func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 	w := &world{t: t, land: l, random: random, now: time.Unix(1_700_000_000, 0), st: openStore(t), book: &memoryBook{}, fold: fold,
-		written: make(map[string]*standing), safe: make(map[string]string)}
+		written: make(map[string]*standing), safe: make(map[string]string), latest: make(map[string]events.Offset), revised: make(map[string]events.Offset)}
 	reached = func(p string) {
 		if w.kill == p {
 			panic(killed(p))
 		}
 	}
-	w.mem = storagetest.NewMem(storagetest.MemOptions{Fold: fold, Now: func() time.Time { return w.now }})
-	w.user = w.mem.Foreign()
+	w.storage, w.user = w.place(t, fold)
 	return w
 }
 
 func runProgram(t testing.TB, l land, seed uint64, struck map[string]int) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	w := newWorld(t, l, random, random.IntN(4) == 0)
+	w := newWorld(t, l, random, random.IntN(4) == 0 && !onDisk)
+	if w.over != nil {
+		defer w.over()
+	}
 	w.faulty, w.struck = random.IntN(2) == 0, struck
 	w.wild = w.faulty
 	quiet := w.random.IntN(5) == 0
@@ -249,7 +255,7 @@ func (w *world) fault(c storagetest.Call) storagetest.Fault {
 }
 
 func (w *world) start() {
-	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.mem, w.fault), Target: w.st, Head: w.st.Log.Durable, BulkLimit: -1, Now: func() time.Time { return w.now }}
+	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.storage, w.fault), Target: w.st, Head: w.st.Log.Durable, BulkLimit: -1, Now: func() time.Time { return w.now }}
 	w.tree = newTree(c, w.book)
 	w.runner = &projector.Runner{Log: w.st.Log, View: w.tree}
 	w.say("start")
@@ -398,6 +404,7 @@ func (w *world) wrote(p, text, mark string) { w.written[p] = &standing{text, mar
 // leave notes that what somebody wrote to a file is about to be replaced by somebody: it must
 // not be lost if the tree replaced it before, or had the time to see it.
 func (w *world) leave(p string) {
+	clear(w.latest)
 	for q, s := range w.written {
 		if q != p && !strings.HasPrefix(q, p+"/") && !strings.HasPrefix(p, q+"/") {
 			continue
@@ -441,10 +448,26 @@ func (w *world) project() {
 			w.t.Errorf("catch up: %v", err)
 		}
 	})
+	if _, plain := w.land.(plainLand); plain {
+		w.forward()
+	}
 	if !w.touched && !w.wild && w.tree != nil {
 		// L5: as long as nobody writes to files, they are what the log has at the cursor.
 		if got, want := w.files(), w.wanted(); !maps.Equal(got, want) {
 			w.t.Errorf("L5: the files are\n%v, the log has\n%v", lines(got), lines(want))
+		}
+	}
+}
+
+// forward holds each file to L6: none shows an older revision after a newer one.
+func (w *world) forward() {
+	for _, p := range []string{"b", "d/a", "d/b", "d/e/a"} { // the names of which nobody else can want
+		at, ok := w.revised[p+"\x00"+w.user.Files()[p]]
+		if ok && at < w.latest[p] {
+			w.t.Errorf("L6: %s shows %v, and showed %v before", p, at, w.latest[p])
+		}
+		if ok {
+			w.latest[p] = at
 		}
 	}
 }
