@@ -448,9 +448,12 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 	return atPath("delete", name, p.remove(base))
 }
 
-// Sync implements Syncer. The folders that were made since the last call are durable then, too. One
+// Sync implements Syncer, if the folder is durable. The folders that were made since the last call are durable then, too. One
 // that is gone has nothing to sync.
 func (d *Dir) Sync(_ context.Context, folders ...string) error {
+	if !d.Durable {
+		return nil
+	}
 	d.mu.Lock()
 	made := d.made
 	d.made = make(map[string]bool)

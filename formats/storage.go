@@ -69,7 +69,8 @@ type Swapper interface {
 
 // Syncer is a Storage that keeps what was done to it in memory until it is asked to.
 type Syncer interface {
-	// Sync makes the names in folders durable, "" for the storage itself.
+	// Sync makes the names in folders durable, "" for the storage itself, and those of folders
+	// that were made since.
 	Sync(ctx context.Context, folders ...string) error
 }
 

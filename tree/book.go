@@ -97,6 +97,16 @@ func (c *changes) displaced(path string) {
 	c.out[path] = true
 }
 
+// announces reports whether something is about to be written that was not before.
+func (c *changes) announces(s *state) bool {
+	for path := range c.intents {
+		if _, ok := s.intents[path]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // book keeps a state. It may be lost at any time: a tree then reads its files.
 type book interface {
 	// load returns the state, empty if there is none that can be read.

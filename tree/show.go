@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -123,7 +124,7 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 	}
 	t.tidy(ctx, gone)
 	if s, ok := t.c.Storage.(formats.Syncer); ok {
-		if err := s.Sync(ctx, t.above(folders)...); err != nil {
+		if err := s.Sync(ctx, slices.Collect(maps.Keys(folders))...); err != nil {
 			return err
 		}
 	}
@@ -136,21 +137,6 @@ func folder(p string) string {
 		return d
 	}
 	return ""
-}
-
-// above are folders with those that they are in: they may be new.
-func (t *Tree) above(folders map[string]bool) []string {
-	all := make(map[string]bool)
-	for d := range folders {
-		for ; d != "" && !all[d]; d = folder(d) {
-			all[d] = true
-		}
-	}
-	list := []string{""}
-	for d := range all {
-		list = append(list, d)
-	}
-	return list
 }
 
 // attempt notes what became of an attempt to change a file, and reports whether it was one.

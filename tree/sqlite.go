@@ -35,12 +35,13 @@ CREATE TABLE IF NOT EXISTS displaced(
 	path BLOB PRIMARY KEY, origin BLOB NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sums TEXT NOT NULL) WITHOUT ROWID;
 `
 
-// sqliteBook is a book in a file. What is saved is durable: after a power cut the tree knows
-// what it was about to write.
+// sqliteBook is a book in a file. What is about to be written is durable before it is: after a
+// power cut the tree knows it. The rest may be lost, and is found out again.
 type sqliteBook struct {
 	path      string
 	namespace string
-	db        *sql.DB
+	db        *sql.DB // of one connection
+	full      bool    // it syncs each commit
 }
 
 func openBook(path, namespace string, lg *slog.Logger) (book, error) {
@@ -58,7 +59,7 @@ func openBook(path, namespace string, lg *slog.Logger) (book, error) {
 
 func (b *sqliteBook) open() (err error) {
 	name := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(b.path)) +
-		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=cache_size(-4000)"
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=cache_size(-4000)"
 	if b.db, err = sql.Open("sqlite", name); err != nil {
 		return err
 	}
@@ -83,6 +84,7 @@ func (b *sqliteBook) close() error { return b.db.Close() }
 
 func (b *sqliteBook) reset(context.Context) error {
 	_ = b.db.Close() // what is in it is not wanted
+	b.full = false
 	for _, end := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(b.path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -120,7 +122,9 @@ func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
 			var kind, id, within string
 			u := &unit{}
 			err := scan(&kind, &id, &u.first, &u.at, &u.path, &u.want, &u.apart, &u.folder, &within)
-			u.within = strings.FieldsFunc(within, func(r rune) bool { return r == '/' })
+			if within != "" {
+				u.within = strings.Split(within, "/")
+			}
 			s.units[events.Subject{Namespace: b.namespace, Kind: kind, ID: id}] = u
 			return err
 		})
@@ -164,6 +168,9 @@ func (b *sqliteBook) each(ctx context.Context, query string, do func(scan func(.
 }
 
 func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) {
+	if err := b.sync(ctx, c.announces(s)); err != nil {
+		return err
+	}
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -210,6 +217,22 @@ func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) 
 		return w.err
 	}
 	return tx.Commit()
+}
+
+// sync has the commits that follow be synced, or not.
+func (b *sqliteBook) sync(ctx context.Context, full bool) error {
+	if b.full == full {
+		return nil
+	}
+	level := "NORMAL"
+	if full {
+		level = "FULL"
+	}
+	_, err := b.db.ExecContext(ctx, "PRAGMA synchronous="+level)
+	if err == nil {
+		b.full = full
+	}
+	return err
 }
 
 // writer runs statements until one fails.
