@@ -20,6 +20,9 @@ import (
 // before may write to it still.
 const linger = 2 * time.Second
 
+// nothing is the SHA-256 of an empty file.
+var nothing = hex.EncodeToString(sha256.New().Sum(nil))
+
 // displaced is a file that came out of its place.
 type displaced struct {
 	path string // where it is now
@@ -59,7 +62,7 @@ func (t *Tree) look(ctx context.Context, d *displaced) error {
 		d.due = time.Time{}
 		return nil
 	}
-	if err != nil || slices.Contains(d.sums, sum) {
+	if err != nil || slices.Contains(d.sums, sum) || sum == nothing { // that is somebody who is about to write to it
 		return err
 	}
 	if err := t.keep(ctx, keeping{path: d.from, unit: d.unit, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {

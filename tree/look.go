@@ -172,7 +172,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		return nil, 0
 	case info.Size > large && n.settle < settleLarge:
 		return nil, settleLarge
-	case info.Size == 0 && have != nil && have.size > 0 && n.settle < settleGone:
+	case info.Size == 0 && (have == nil || have.size > 0) && n.settle < settleGone:
 		return nil, settleGone
 	case trustsTime && have != nil && info.Size == have.size:
 		return nil, 0

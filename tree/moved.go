@@ -62,10 +62,12 @@ func (t *Tree) lookThrough(ctx context.Context) {
 		f.version = ""
 	}
 	t.scan(ctx, "")
-	for _, n := range t.noticed {
-		n.last, n.settle = time.Time{}, settleGone
+	for range 3 { // what is in a folder is noticed when that is looked at
+		for _, n := range t.noticed {
+			n.last, n.settle = time.Time{}, settleGone
+		}
+		t.settled(ctx, t.c.Now())
 	}
-	t.settled(ctx, t.c.Now())
 }
 
 // isEmptied reports whether there is nothing at all any more where files were, as where a file

@@ -68,7 +68,7 @@ func (r *real) until(what string, so func() bool) {
 	}
 	for deadline := time.Now().Add(patience); !so(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("it is not so that %s", what)
+			r.t.Fatalf("it is not so that %s; the tree is %+v", what, r.tree.Status())
 		}
 	}
 }
@@ -117,7 +117,13 @@ func TestSavedOften(t *testing.T) {
 	r := newReal(t, 50)
 	for n := range 14 {
 		must(t, os.WriteFile(filepath.Join(r.dir, "a"), []byte(fmt.Sprint(n)), 0o644))
-		r.until("it is taken in", func() bool { return len(r.revisions("a")) == n+1 })
+		r.until("it is taken in", func() bool {
+			list := r.revisions("a")
+			if len(list) > n+1 {
+				t.Fatalf("%q were taken in", list)
+			}
+			return len(list) == n+1
+		})
 	}
 }
 

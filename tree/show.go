@@ -346,15 +346,15 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	if there && (e.Dir || e.Size < 0) {
 		return errInTheWay
 	}
-	if have != nil && have.sum == w.sum && other == "" {
-		switch {
-		case there && e.Version != "" && e.Version == have.version && formats.ModeOf(e.Mode) == formats.ModeOf(w.Mode):
-			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: e.Mode, version: e.Version})
-			return nil // who wrote it keeps the file that he wrote
-		case !there && t.c.Way == Both:
-			t.note(w.Path, t.c.Now()) // somebody took it away: that is an edit, and there is nothing new to write
-			return nil
+	if have != nil && have.sum == w.sum && other == "" && formats.ModeOf(have.mode) == formats.ModeOf(w.Mode) && !t.isDropped(w.Path) {
+		// There is nothing new to write. Whoever has saved the file, or taken it away, since it was
+		// looked at last made an edit, which is taken in.
+		have.at = w.at
+		t.changed.file(w.Path)
+		if t.c.Way != Out && (!there || e.Version == "" || e.Version != have.version) {
+			t.note(w.Path, t.c.Now())
 		}
+		return nil
 	}
 	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size {
 		if done, err := t.grow(ctx, w, have); done || err != nil {
@@ -389,6 +389,9 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	}
 	return nil
 }
+
+// isDropped reports whether somebody decided that what he wrote to a file is to go.
+func (t *Tree) isDropped(p string) bool { return t.edits[p] != nil && t.edits[p].dropped }
 
 // grow appends to a log what it lacks. It is false if somebody else wrote to it as well: the
 // file is then replaced.

@@ -21,12 +21,13 @@ import (
 type shown struct {
 	t *testing.T
 	*tally.Store
-	dir string
+	dir      string
+	compiled string // the program
 }
 
-func newShown(t *testing.T) shown {
+func newShown(t *testing.T, compiled string) shown {
 	st, _ := storetest.Live(t, "", tallydir.Layout{})
-	s := shown{t, st, filepath.Join(t.TempDir(), ".tally")}
+	s := shown{t, st, filepath.Join(t.TempDir(), ".tally"), compiled}
 	s.settle()
 	return s
 }
@@ -42,7 +43,7 @@ func (s shown) settle() {
 // program has the program do what it is told, and returns what it prints.
 func (s shown) program(told io.Reader) string {
 	s.t.Helper()
-	return string(testkit.Node(s.t, told, "testdata/store.mjs", s.dir))
+	return string(testkit.Node(s.t, told, s.compiled, s.dir))
 }
 
 func (s shown) equalsExport() {
@@ -53,9 +54,9 @@ func (s shown) equalsExport() {
 func (s shown) records(id string) int { return len(recordsOf(s.t, s.Store, id)) }
 
 func TestOriginalsProgram(t *testing.T) {
-	ctx := t.Context()
+	ctx, program := t.Context(), testkit.TypeScript(t, "testdata/store.mts")
 	t.Run("T-38 T-33 a program that reads the folder has all that was acknowledged, while steps are appended", func(t *testing.T) {
-		s := newShown(t)
+		s := newShown(t, program)
 		c, _, err := evals.Create(ctx, s.Store, "c1")
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +104,7 @@ func TestOriginalsProgram(t *testing.T) {
 		})
 	})
 	t.Run("T-38 what a program writes to the folder is stored: equal, extends, differs", func(t *testing.T) {
-		s := newShown(t)
+		s := newShown(t, program)
 		c, _, err := evals.Create(ctx, s.Store, "c1")
 		if err != nil {
 			t.Fatal(err)
