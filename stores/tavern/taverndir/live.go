@@ -128,7 +128,7 @@ func placeOfSession(ctx context.Context, src formats.Source, unit events.Subject
 		return formats.Place{}, noPlace(unit)
 	}
 	name := flat(id)
-	return formats.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true, Files: []string{boxes[i].head}}, nil
+	return formats.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
 }
 
 // placeOfAgent is the folder that an agent had, or one that is called as the agent is. One that
