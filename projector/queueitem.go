@@ -161,7 +161,11 @@ func (i *QueueItem) Decides(s QueueSettings) (at time.Time) {
 	case i.Fence != 0:
 		return i.Due()
 	case i.Attempts >= s.Attempts() && (!ok || i.Due().Before(expires)):
-		return time.UnixMilli(max(i.Due().UnixMilli(), 0))
+		due, epoch := i.Due(), time.UnixMilli(0)
+		if due.Before(epoch) {
+			return epoch // it is due, and zero is never
+		}
+		return due
 	case ok:
 		return expires
 	}

@@ -289,6 +289,11 @@ func (t *Tree) scan(ctx context.Context, dir string) {
 			t.note(p, t.c.Now())
 		}
 	}
+	for p := range t.edits { // what was one may have been taken back without a word
+		if (dir == "" || strings.HasPrefix(p, dir+"/")) && t.noticed[p] == nil {
+			t.note(p, t.c.Now())
+		}
+	}
 }
 
 // walk visits every file below a folder that is looked at.
