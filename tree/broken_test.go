@@ -22,12 +22,17 @@ func TestBroken(t *testing.T) {
 	for how, law := range map[string]string{"echo": "TestNoEcho", "trustmtime": "TestLaws", "overwrite": "TestBothSides", "follow": "TestLinks"} {
 		t.Run(law+" "+how, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), build, "-test.run", "^"+law+"$", "-test.timeout", "60s")
-			cmd.Env = append(os.Environ(), "TALLY_TEST_BROKEN="+how)
-			out, err := cmd.CombinedOutput()
-			if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law) {
-				t.Errorf("%s passes it: %v\n%.3000s", law, err, out)
+			var out []byte
+			var err error
+			for range 5 { // a busy machine may have what is wrong not show
+				cmd := exec.CommandContext(t.Context(), build, "-test.run", "^"+law+"$", "-test.timeout", "60s")
+				cmd.Env = append(os.Environ(), "TALLY_TEST_BROKEN="+how)
+				out, err = cmd.CombinedOutput()
+				if _, failed := err.(*exec.ExitError); failed && strings.Contains(string(out), "--- FAIL: "+law) {
+					return
+				}
 			}
+			t.Errorf("%s passes it: %v\n%.3000s", law, err, out)
 		})
 	}
 }
