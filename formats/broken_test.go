@@ -1,10 +1,6 @@
 package formats_test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/tallylog/tally/internal/testkit"
@@ -12,23 +8,7 @@ import (
 
 // The laws notice what they are for: a build that is broken on purpose fails them.
 func TestBroken(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the build is not
-	build := filepath.Join(t.TempDir(), "broken.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "tally_tree_broken", "-o", build, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for law, how := range map[string]string{
+	testkit.Broken(t, "tally_tree_broken", map[string]string{
 		"TestDirStorage/exchange/swap_loses_nothing": "overwrite", "TestDirSynced": "nofsync", "TestDirOdd": "follow", "TestDirAdversary": "follow",
-	} {
-		t.Run(law+" "+how, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), build, "-test.run", "^"+strings.ReplaceAll(law, "/", "$/^")+"$", "-test.timeout", "30s")
-			cmd.Env = append(os.Environ(), "TALLY_TEST_BROKEN="+how)
-			out, err := cmd.CombinedOutput()
-			if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law) {
-				t.Errorf("%s passes it: %v\n%s", law, err, out)
-			}
-		})
-	}
+	}, "-test.timeout=30s")
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 )
 
 // Of a small tree more than half is asked about, of a large one more than the limit; new files
@@ -60,5 +63,28 @@ func TestBulk(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What the tree writes itself is nobody's edit, however much it is and however often somebody
+// says that it changed.
+func TestNoEcho(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t, plainLand{}, nil, false)
+	w.start()
+	w.tree.c.BulkLimit = 50
+	var at events.Offset
+	for n := range 60 {
+		sub := events.Document(w.st.Namespace(), plainKind, fmt.Sprintf("f%d", n))
+		at = need(w.st.Append(ctx, sub, log.At(0), events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: []byte{byte(n)}})).Last
+	}
+	w.project()
+	w.pass(5 * time.Second) // it knows the folder
+	for p := range w.user.Files() {
+		w.tree.Changed(p)
+	}
+	w.pass(5 * time.Second)
+	if head := need(w.st.Log.Durable(ctx)); head != at || w.tree.Room() != nil {
+		t.Errorf("it appended up to %v, behind %v, and asks: %v", head, at, w.tree.Room())
 	}
 }

@@ -82,36 +82,6 @@ func (r *real) revisions(id string) (list []string) {
 	return list
 }
 
-// What the tree writes itself is nobody's edit, however much it is.
-func TestNoEcho(t *testing.T) {
-	r := newReal(t, 50)
-	var at events.Offset
-	for range 2 {
-		for n := range 60 {
-			id := fmt.Sprintf("f%d", n)
-			doc, err := r.st.Loader().Document(t.Context(), r.sub(id), 0)
-			if err == nil {
-				at = doc.Head
-			} else if at = 0; !isGone(err) {
-				t.Fatal(err)
-			}
-			at = need(r.put(id, fmt.Sprint("text as of ", at), at))
-		}
-	}
-	must(t, r.runner.Wait(t.Context(), at))
-	must(t, os.WriteFile(filepath.Join(r.dir, "edit"), []byte("of somebody"), 0o644)) // what is looked at last
-	r.until("what somebody wrote is taken in", func() bool { return len(r.revisions("edit")) == 1 })
-	for rec, err := range r.st.Log.Read(t.Context(), events.Range{}) {
-		must(t, err)
-		if rec.Extensions[events.ExtActor] == "tree:real" && rec.Subject.ID != "edit" {
-			t.Errorf("the tree appended to %v", rec.Subject)
-		}
-	}
-	if err := r.tree.Room(); err != nil {
-		t.Error(err)
-	}
-}
-
 // One file that is saved again and again is no mass change.
 func TestSavedOften(t *testing.T) {
 	r := newReal(t, 50)

@@ -1,10 +1,6 @@
 package tavern_test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/tallylog/tally/internal/testkit"
@@ -12,24 +8,8 @@ import (
 
 // The laws notice what they are for: a build that is broken on purpose fails them.
 func TestBroken(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the build is not
-	build := filepath.Join(t.TempDir(), "broken.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "tally_tavern_broken", "-o", build, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for law, how := range map[string]string{
+	testkit.Broken(t, "tally_tavern_broken", map[string]string{
 		"TestAgentCutOff": "apart", "TestAgentDueLaw": "agent hasty", "TestQueueFencing": "blind", "TestQueueLaw": "forgetful", "TestRestart": "forgetful", "TestPersonalModel": "collide",
 		"TestFlowOneStepOnce": "flow blind", "TestFlowLaw": "flow newest", "TestInboxCursorLaw": "inbox forgets", "TestInboxOnceLaw": "inbox random", "TestDaemonsLaw": "daemons blind",
-	} {
-		t.Run(law+" "+how, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), build, "-test.run", "^"+law+"$", "-rapid.nofailfile", "-rapid.shrinktime=0s")
-			cmd.Env = append(os.Environ(), "TALLY_TEST_BROKEN="+how)
-			out, err := cmd.CombinedOutput()
-			if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: "+law) {
-				t.Errorf("%s passes it: %v\n%s", law, err, out)
-			}
-		})
-	}
+	}, "-rapid.nofailfile", "-rapid.shrinktime=0s")
 }
