@@ -3,12 +3,8 @@ package embedded
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,21 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/bucket"
-	"github.com/tallylog/tally/formats/redis"
-	"github.com/tallylog/tally/formats/s2"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/lockfile"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/tree"
 )
 
 // treesDir is the folder of a store with what belongs to its trees: of each its book, a lock,
@@ -68,17 +55,6 @@ type trees struct {
 type treeAdoption struct {
 	tree config.Tree
 	done chan error
-}
-
-// TreeHeldError says that a folder shows another store.
-type TreeHeldError struct {
-	Place string
-	Store string // "": it is not known which
-	File  string // that says so, and can be removed if that store shall not have it any more
-}
-
-func (e *TreeHeldError) Error() string {
-	return fmt.Sprintf("%s shows the store %s, as %s says: remove that file if it no longer does", e.Place, cmp.Or(e.Store, "of another process"), e.File)
 }
 
 // treesOf returns what a process has to do with the trees of a store in a directory.
@@ -190,28 +166,6 @@ func (ts *trees) keep(ctx context.Context, namespace, layout, dir string) error 
 	return nil
 }
 
-// mostAccepts bounds how often what is met is taken in: somebody may write to it meanwhile.
-const mostAccepts = 5
-
-// meet takes in what the files have. Those that are there before the tree remembers anything are
-// as many as they are: who names the folder asks for them.
-func (k *treeKept) meet(ctx context.Context) error {
-	met, accepted := k.tree.Status().Met, 0
-	err := k.caughtUp(ctx)
-	for err == nil {
-		err = k.tree.Pull(ctx)
-		if _, asks := errors.AsType[*tree.BulkError](err); !asks || met || accepted == mostAccepts {
-			break
-		}
-		accepted++
-		err = k.decide(ctx, true)
-	}
-	if err != nil {
-		return err
-	}
-	return k.caughtUp(ctx)
-}
-
 // add has a tree be among those that this process is to keep.
 func (ts *trees) add(t config.Tree) {
 	ts.mu.Lock()
@@ -308,90 +262,6 @@ func (ts *trees) keeper(name string) *treeKept {
 	k := ts.kept[name]
 	ts.mu.Unlock()
 	return k.opened()
-}
-
-// opened returns the tree once it is open, nil if there is none.
-func (k *treeKept) opened() *treeKept {
-	if k == nil {
-		return nil
-	}
-	if <-k.ready; k.tree == nil {
-		return nil
-	}
-	return k
-}
-
-// open opens a tree whose lock is taken.
-func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
-	if err := k.claim(config.StateFolder(os.Getenv), ts.store); err != nil {
-		return err
-	}
-	layout, _ := ts.layout(k.Layout) // which was looked for
-	storage, end, err := openStorage(ctx, k.Tree)
-	if err != nil {
-		return err
-	}
-	k.ends = append(k.ends, end)
-	of, err := st.Unshown().In(k.Namespace)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256([]byte(k.Place()))
-	root := formats.Root{Name: formats.LiveRoot, Marker: hex.EncodeToString(sum[:8])}
-	if r, one := layout.(formats.Rooted); one {
-		root.Name = r.Root()
-	}
-	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
-		Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
-	if ts.dir != "" {
-		c.Book = filepath.Join(ts.dir, k.FileName()+".db")
-	}
-	t, err := tree.New(c)
-	if err != nil {
-		return err
-	}
-	k.tree, k.ends = t, append(k.ends, t.Close)
-	k.runner = &projector.Runner{Log: st.Log, View: t, Room: t.Room, Logger: ts.logger, MaxValue: st.MaxValue()}
-	return nil
-}
-
-// openStorage opens where the files of a tree are.
-func openStorage(ctx context.Context, t config.Tree) (formats.Storage, func() error, error) {
-	switch t.Target {
-	case config.TreeDir:
-		d, err := formats.OpenDir(t.Dir)
-		if err != nil {
-			return nil, nil, err
-		}
-		d.Durable = t.Sync // what is acknowledged is in the files after a power cut, too
-		return d, d.Close, nil
-	case config.TreeRedis:
-		r, err := redis.Open(ctx, redis.Config{URL: t.Redis.URL, Prefix: t.Redis.Prefix})
-		if err != nil {
-			return nil, nil, err
-		}
-		return r, r.Close, nil
-	case config.TreeBucket:
-		nc, err := connect(config.Server{URL: t.Bucket.URL}, "tally tree")
-		if err != nil {
-			return nil, nil, err
-		}
-		b, err := openBucket(ctx, nc, t.Bucket.Name)
-		if err != nil {
-			nc.Close()
-			return nil, nil, err
-		}
-		return b, func() error { nc.Close(); return nil }, nil
-	}
-	return s2.New(s2.Config{Basin: t.S2.Name, Token: t.S2.Token, Prefix: t.S2.Prefix, Endpoint: t.S2.URL}), func() error { return nil }, nil
-}
-
-func openBucket(ctx context.Context, nc *nats.Conn, name string) (formats.Storage, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
-	return bucket.Open(ctx, js, name)
 }
 
 // matches reports whether a tree of a namespace may show one of subjects.
@@ -500,277 +370,6 @@ func (ts *trees) wait(ctx context.Context, name string, at events.Offset) error 
 		err = fmt.Errorf("tree %s: %w", name, err)
 	}
 	return err
-}
-
-// treeKept is a tree that this process keeps.
-type treeKept struct {
-	config.Tree
-	dir    string
-	logger *slog.Logger
-	tree   *tree.Tree
-	runner *projector.Runner
-	ends   []func() error // what close does, the last one first
-	anew   chan treeAnew
-	ready  chan struct{} // closed when tree and runner are there, or could not be opened
-	ended  chan struct{} // closed when they stand still
-
-	mu     sync.Mutex // guards what follows
-	failed error      // of the way back
-}
-
-// treeAnew has the runner of a tree begin again.
-type treeAnew struct {
-	reset bool // from the first record on
-	done  chan error
-}
-
-func (k *treeKept) close() (err error) {
-	for _, end := range slices.Backward(k.ends) {
-		err = errors.Join(err, end())
-	}
-	return err
-}
-
-func (k *treeKept) lock(path string) error {
-	f, err := lockfile.Take(path)
-	if err == nil {
-		k.ends = append(k.ends, f.Close)
-	}
-	return err
-}
-
-// treeClaim is what stores of this user know of a folder.
-type treeClaim struct {
-	Place string `json:"place"`
-	Store string `json:"store"` // "": one that ended with its process
-}
-
-// claim makes a folder this store's, for as long as that is there: two stores in one folder
-// would each take the other's files for edits of its own.
-func (k *treeKept) claim(state, store string) error {
-	if state == "" {
-		return nil // nobody knows where that is kept
-	}
-	dir := filepath.Join(state, treesDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	sum := sha256.Sum256([]byte(k.Place()))
-	path := filepath.Join(dir, hex.EncodeToString(sum[:16])+".json")
-	held := &TreeHeldError{Place: k.Place(), File: path}
-	f, err := lockfile.Take(path)
-	if errors.Is(err, lockfile.ErrLocked) {
-		held.Store = claimIn(path).Store
-		return held
-	}
-	if err != nil {
-		return err
-	}
-	k.ends = append(k.ends, f.Close)
-	was := claimIn(path).Store
-	if place, err := Look(was); was != "" && was != store && (err != nil || place.State == Present) {
-		held.Store = was
-		return held
-	}
-	if store == "" || store == was {
-		return nil
-	}
-	text, err := json.Marshal(treeClaim{k.Place(), store})
-	if err != nil {
-		return err
-	}
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err = f.WriteAt(append(text, '\n'), 0)
-	return err
-}
-
-// claimIn reads a claim; one that cannot be read is none.
-func claimIn(path string) (c treeClaim) {
-	if text, err := os.ReadFile(path); err == nil {
-		_ = json.Unmarshal(text, &c)
-	}
-	return c
-}
-
-// run keeps the tree until ctx is done. What is appended until then comes into the files, if
-// that takes no longer than a view may.
-func (k *treeKept) run(ctx context.Context) {
-	defer close(k.ended)
-	var back sync.WaitGroup
-	back.Go(func() {
-		if err := k.tree.Run(ctx); err != nil && ctx.Err() == nil {
-			k.mu.Lock()
-			k.failed = err
-			k.mu.Unlock()
-			k.logger.Warn("changes of files are not taken in any more", "tree", k.Name, "err", err)
-		}
-	})
-	defer back.Wait()
-	for ctx.Err() == nil {
-		life, stop := context.WithCancel(ctx)
-		var out sync.WaitGroup
-		out.Go(func() { k.runner.Run(life) })
-		select {
-		case a := <-k.anew:
-			stop()
-			out.Wait()
-			var err error
-			if a.reset {
-				err = k.tree.Reset(ctx)
-			}
-			a.done <- err
-		case <-ctx.Done():
-		}
-		out.Wait()
-		stop()
-	}
-}
-
-// again has the runner look at once whether it may go on; reset, from the first record on.
-func (k *treeKept) again(ctx context.Context, reset bool) error {
-	a := treeAnew{reset, make(chan error, 1)}
-	select {
-	case k.anew <- a:
-		return <-a.done
-	case <-k.ended:
-		return fmt.Errorf("%w: the store is being closed", log.ErrUnavailable)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// shows waits until the tree shows what is at an offset in subjects.
-func (k *treeKept) shows(ctx context.Context, at events.Offset, subs []events.Subject) error {
-	if err := k.tree.Room(); err != nil {
-		return &tally.TreeError{Tree: k.Name, Err: err}
-	}
-	err := k.runner.Wait(ctx, at)
-	if _, asked := errors.AsType[*tree.BulkError](err); asked && k.tree.Room() == nil {
-		if err = k.again(ctx, false); err == nil { // it has been answered since
-			err = k.runner.Wait(ctx, at)
-		}
-	}
-	if err != nil {
-		return &tally.TreeError{Tree: k.Name, Err: err}
-	}
-	for _, sub := range subs {
-		if sub.Namespace != k.Namespace {
-			continue
-		}
-		err := k.tree.Problem(ctx, sub)
-		if e, ok := errors.AsType[*tree.Error](err); ok {
-			return &tally.TreeError{Tree: k.Name, Path: e.Path, Err: e.Err}
-		}
-		if err != nil {
-			return &tally.TreeError{Tree: k.Name, Err: err}
-		}
-	}
-	return nil
-}
-
-// TreeStatus is what is known of a tree.
-type TreeStatus struct {
-	Name      string            `json:"tree"`
-	Place     string            `json:"place"`
-	Layout    string            `json:"layout"`
-	Namespace string            `json:"namespace"`
-	Sync      bool              `json:"sync"`
-	Way       string            `json:"way"`
-	PID       int               `json:"pid,omitempty"` // that keeps it; 0: none
-	Shown     events.Offset     `json:"offset"`
-	Units     int               `json:"units"` // sessions and documents
-	Files     int               `json:"files"`
-	Conflicts int               `json:"conflicts"`
-	Skipped   []formats.Problem `json:"skipped,omitempty"`
-	Stuck     []formats.Problem `json:"stuck,omitempty"`  // that could not be written
-	Asking    string            `json:"asking,omitempty"` // about a mass change
-	Watching  string            `json:"watching,omitempty"`
-	Error     string            `json:"error,omitempty"` // why nothing is taken in
-}
-
-func statusOfTree(t config.Tree) TreeStatus {
-	return TreeStatus{Name: t.Name, Place: strings.ReplaceAll(t.Place(), "\n", " "), Layout: t.Layout, Namespace: t.Namespace, Sync: t.Sync, Way: t.Way}
-}
-
-// status says how the tree is now.
-func (k *treeKept) status(ctx context.Context) TreeStatus {
-	s, now := statusOfTree(k.Tree), k.tree.Status()
-	s.PID, s.Shown, s.Units, s.Files, s.Skipped, s.Watching = os.Getpid(), now.Shown, now.Units, now.Files, now.Skipped, now.Watching
-	if list, err := k.tree.Conflicts(ctx); err == nil {
-		s.Conflicts = len(list)
-	} else {
-		s.Error = err.Error()
-	}
-	for _, e := range now.Stuck {
-		s.Stuck = append(s.Stuck, formats.Problem{File: e.Path, Reason: e.Err.Error()})
-	}
-	if now.Asking != nil {
-		s.Asking = now.Asking.Error()
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.failed != nil {
-		s.Error = k.failed.Error()
-	}
-	return s
-}
-
-const treeVersion = 1 // of the format of these files
-
-// treeFile says who keeps a tree, and how to ask there, or how the tree was when it was last
-// kept.
-type treeFile struct {
-	Version int        `json:"version"`
-	PID     int        `json:"pid,omitempty"`
-	URL     string     `json:"url,omitempty"`
-	Token   string     `json:"token,omitempty"`
-	Tree    TreeStatus `json:"tree"`
-
-	name string
-}
-
-// say writes the file of the tree: that it is kept at a desk, or, without one, how it was left.
-func (k *treeKept) say(desk *treeDesk, s TreeStatus) error {
-	f := treeFile{Version: treeVersion, Tree: s}
-	if desk != nil {
-		f.PID, f.URL, f.Token = os.Getpid(), desk.url, desk.token
-	}
-	return writeJSON(filepath.Join(k.dir, k.FileName()+".json"), f, durable.NoSync)
-}
-
-// treeFiles returns what processes said of the trees of a store, by its directory of trees.
-func treeFiles(dir string) (list []treeFile) {
-	if dir == "" {
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil // there are none
-	}
-	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), ".json")
-		if !is {
-			continue
-		}
-		if f, err := treeFileIn(dir, name); err == nil {
-			list = append(list, f)
-		}
-	}
-	return list
-}
-
-func treeFileIn(dir, name string) (f treeFile, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
-	if err == nil {
-		err = json.Unmarshal(text, &f)
-	}
-	if err == nil && f.Version != treeVersion {
-		err = fmt.Errorf("%s is of version %d: %w", name, f.Version, fs.ErrNotExist)
-	}
-	f.name = name
-	return f, err
 }
 
 // KeepTrees keeps trees of a store until ctx is done, beside whoever else uses it. dir is that

@@ -1,0 +1,94 @@
+package embedded
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/formats/bucket"
+	"github.com/tallylog/tally/formats/redis"
+	"github.com/tallylog/tally/formats/s2"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/tree"
+)
+
+// open opens a tree whose lock is taken.
+func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
+	if err := k.claim(config.StateFolder(os.Getenv), ts.store); err != nil {
+		return err
+	}
+	layout, _ := ts.layout(k.Layout) // which was looked for
+	storage, end, err := openStorage(ctx, k.Tree)
+	if err != nil {
+		return err
+	}
+	k.ends = append(k.ends, end)
+	of, err := st.Unshown().In(k.Namespace)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(k.Place()))
+	root := formats.Root{Name: formats.LiveRoot, Marker: hex.EncodeToString(sum[:8])}
+	if r, one := layout.(formats.Rooted); one {
+		root.Name = r.Root()
+	}
+	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
+		Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
+	if ts.dir != "" {
+		c.Book = filepath.Join(ts.dir, k.FileName()+".db")
+	}
+	t, err := tree.New(c)
+	if err != nil {
+		return err
+	}
+	k.tree, k.ends = t, append(k.ends, t.Close)
+	k.runner = &projector.Runner{Log: st.Log, View: t, Room: t.Room, Logger: ts.logger, MaxValue: st.MaxValue()}
+	return nil
+}
+
+// openStorage opens where the files of a tree are.
+func openStorage(ctx context.Context, t config.Tree) (formats.Storage, func() error, error) {
+	switch t.Target {
+	case config.TreeDir:
+		d, err := formats.OpenDir(t.Dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.Durable = t.Sync // what is acknowledged is in the files after a power cut, too
+		return d, d.Close, nil
+	case config.TreeRedis:
+		r, err := redis.Open(ctx, redis.Config{URL: t.Redis.URL, Prefix: t.Redis.Prefix})
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, r.Close, nil
+	case config.TreeBucket:
+		nc, err := connect(config.Server{URL: t.Bucket.URL}, "tally tree")
+		if err != nil {
+			return nil, nil, err
+		}
+		b, err := openBucket(ctx, nc, t.Bucket.Name)
+		if err != nil {
+			nc.Close()
+			return nil, nil, err
+		}
+		return b, func() error { nc.Close(); return nil }, nil
+	}
+	return s2.New(s2.Config{Basin: t.S2.Name, Token: t.S2.Token, Prefix: t.S2.Prefix, Endpoint: t.S2.URL}), func() error { return nil }, nil
+}
+
+func openBucket(ctx context.Context, nc *nats.Conn, name string) (formats.Storage, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return bucket.Open(ctx, js, name)
+}
