@@ -25,6 +25,9 @@ const (
 // headers takes the attribute of a header, whose name is in lower case.
 func (d *decoder) headers(name string, values []string) error {
 	if len(values) != 1 {
+		if err := validateAttributeName(name); err != nil {
+			return err
+		}
 		return invalid(name, "the header has %d values", len(values))
 	}
 	return d.header(name, values[0])
@@ -32,6 +35,10 @@ func (d *decoder) headers(name string, values []string) error {
 
 // header takes the attribute of one line of a header.
 func (d *decoder) header(name, value string) error {
+	// First, so that no other error has for its field what a stranger calls one.
+	if err := validateAttributeName(name); err != nil {
+		return err
+	}
 	value, err := percentDecode(name, value)
 	if err != nil {
 		return err
@@ -52,9 +59,6 @@ func (d *decoder) header(name, value string) error {
 
 // extension takes an attribute that CloudEvents itself does not define.
 func (d *decoder) extension(name, value string) error {
-	if err := ValidateExtensionName(name); err != nil {
-		return err
-	}
 	if _, twice := d.event.Extensions[name]; twice {
 		return invalid(name, "the header is there twice")
 	}
@@ -63,6 +67,14 @@ func (d *decoder) extension(name, value string) error {
 	}
 	d.event.Extensions[name] = value
 	return nil
+}
+
+// validateAttributeName returns an *InvalidError unless a header may have the name.
+func validateAttributeName(name string) error {
+	if isCoreAttribute(name) && name != "data" {
+		return nil
+	}
+	return ValidateExtensionName(name)
 }
 
 // core takes one of the attributes that CloudEvents itself defines and returns

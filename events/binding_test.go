@@ -329,6 +329,8 @@ func FuzzDecodeMessage(f *testing.F) {
 	f.Add(sub, strings.Join(lines, "\n"), data)
 	f.Add(sub, "Content-Type: application/cloudevents+json", mustJSON(turn()))
 	f.Add(sub, "ce-id: %\nce-x: %C0%80", data)
+	f.Add(sub, "Content-Type: application/cloudevents+json", []byte(`{"specversion":"1.0","a.":{}}`))
+	f.Add(sub, "ce-id\x07.: %\nce-.: 1\nce-.: 2", data)
 	f.Fuzz(func(t *testing.T, sub, lines string, data []byte) {
 		header := map[string][]string{}
 		for line := range strings.SplitSeq(lines, "\n") {

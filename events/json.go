@@ -153,6 +153,9 @@ func checkName(name string) error {
 // names that occur twice.
 func (d *decoder) member(ns string, m Field) error {
 	if !isCoreAttribute(m.Name) {
+		if err := ValidateExtensionName(m.Name); err != nil {
+			return err
+		}
 		value, err := extensionValue(m)
 		if err != nil {
 			return err
