@@ -176,6 +176,7 @@ type world struct {
 	faulty  bool // the storage fails now and then
 	touched bool // somebody wrote to a file
 	fold    bool
+	large   bool // most files are larger than the tree keeps in memory
 }
 
 // standing is a text that somebody wrote to a file.
@@ -205,6 +206,7 @@ func runProgram(t testing.TB, l land, seed uint64, struck map[string]int) {
 	}
 	w.faulty, w.struck = random.IntN(2) == 0, struck
 	w.wild = w.faulty
+	w.large = random.IntN(4) == 0
 	quiet := w.random.IntN(5) == 0
 	w.start()
 	defer func() {
@@ -257,6 +259,9 @@ func (w *world) fault(c storagetest.Call) storagetest.Fault {
 func (w *world) start() {
 	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.storage, w.fault), Target: w.st, Head: w.st.Log.Durable, BulkLimit: -1, Now: func() time.Time { return w.now }}
 	w.tree = newTree(c, w.book)
+	if w.large {
+		w.tree.heldRendered, w.tree.heldEdit = 40, 40
+	}
 	w.runner = &projector.Runner{Log: w.st.Log, View: w.tree}
 	w.say("start")
 	for _, s := range w.written {

@@ -245,9 +245,9 @@ func (t *Tree) read(ctx context.Context, p string, info formats.Entry) (*edit, e
 	defer r.Close()
 	e := &edit{path: p, mode: info.Mode, modTime: info.ModTime, version: info.Version}
 	h := sha256.New()
-	if info.Size <= 8*large {
+	if info.Size <= t.heldEdit {
 		var b bytes.Buffer
-		if _, err := b.ReadFrom(io.LimitReader(r, 8*large+1)); err != nil {
+		if _, err := b.ReadFrom(io.LimitReader(r, t.heldEdit+1)); err != nil {
 			return nil, err
 		}
 		e.data, e.size = b.Bytes(), int64(b.Len())

@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,8 +30,12 @@ type want struct {
 	grew bool   // what the file has is what it begins with
 }
 
-// small is the size up to which a file is rendered once, into memory.
-const small = 1 << 20
+// Sizes up to which a file is rendered once, into memory, and up to which what
+// somebody wrote is kept there after it was read.
+const (
+	heldRendered = 1 << 20
+	heldEdit     = 8 << 20
+)
 
 // show has the files of units be as the log says as of an offset. What cannot be written is
 // stuck, and tried again. The caller holds mu.
@@ -257,7 +260,7 @@ func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offse
 			return nil, err
 		}
 		w := want{File: f, unit: sub, at: at}
-		if err := w.measure(t.files[f.Path]); err != nil {
+		if err := w.measure(t.files[f.Path], t.heldRendered); err != nil {
 			return nil, err
 		}
 		list = append(list, w)
@@ -273,8 +276,8 @@ func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offs
 }
 
 // measure renders a file to find out its hash, and whether it only grew.
-func (w *want) measure(have *file) error {
-	m := measurer{hash: sha256.New()}
+func (w *want) measure(have *file, held int64) error {
+	m := measurer{hash: sha256.New(), held: held}
 	if have != nil && strings.HasSuffix(w.Path, ".jsonl") {
 		m.mark, m.sum = have.size, have.sum
 	}
@@ -282,7 +285,7 @@ func (w *want) measure(have *file) error {
 		return err
 	}
 	w.sum, w.size, w.grew = hex.EncodeToString(m.hash.Sum(nil)), m.size, m.grew && m.size > m.mark
-	if m.size <= small {
+	if m.size <= m.held {
 		w.data = m.data
 		if w.data == nil {
 			w.data = []byte{}
@@ -295,6 +298,7 @@ func (w *want) measure(have *file) error {
 type measurer struct {
 	hash hash.Hash
 	size int64
+	held int64 // size up to which data has it
 	data []byte
 	mark int64  // size at which it is compared with sum
 	sum  string // "": it is not
@@ -311,7 +315,7 @@ func (m *measurer) Write(p []byte) (int, error) {
 		m.hash.Write(p)
 	}
 	m.size += int64(len(p))
-	if m.size <= small {
+	if m.size <= m.held {
 		m.data = append(m.data, p...)
 	} else {
 		m.data = nil
@@ -404,7 +408,7 @@ func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err err
 		if err := w.Write(s); err != nil {
 			return false, err
 		}
-		tail = s.Bytes()
+		tail = s.rest
 	}
 	reached("mid append")
 	if err := t.c.Storage.Append(ctx, w.Path, tail); err != nil {
@@ -418,10 +422,11 @@ func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err err
 	return true, nil
 }
 
-// skipper keeps what follows some bytes.
+// skipper keeps what follows some bytes. It has no method but Write: one that it had of a
+// buffer would be called in its place.
 type skipper struct {
 	skip int64
-	bytes.Buffer
+	rest []byte
 }
 
 func (s *skipper) Write(p []byte) (int, error) {
@@ -431,7 +436,7 @@ func (s *skipper) Write(p []byte) (int, error) {
 		s.skip -= k
 		p = p[k:]
 	}
-	s.Buffer.Write(p)
+	s.rest = append(s.rest, p...)
 	return n, nil
 }
 

@@ -57,6 +57,8 @@ type Tree struct {
 	book book
 	wake chan struct{} // has one when there is something new for Run
 
+	heldRendered, heldEdit int64 // sizes; less in tests
+
 	mu     sync.Mutex // guards what follows
 	loaded bool
 	state
@@ -105,7 +107,7 @@ func New(c Config) (*Tree, error) {
 
 func newTree(c Config, b book) *Tree {
 	c.withDefaults()
-	t := &Tree{c: c, book: b, wake: make(chan struct{}, 1)}
+	t := &Tree{c: c, book: b, wake: make(chan struct{}, 1), heldRendered: heldRendered, heldEdit: heldEdit}
 	t.clear()
 	return t
 }
