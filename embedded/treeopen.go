@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,7 +27,10 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 	if err := k.claim(config.StateFolder(os.Getenv), ts.store); err != nil {
 		return err
 	}
-	layout, _ := ts.layout(k.Layout) // which was looked for
+	layout, err := ts.layoutOf(k.Tree)
+	if err != nil {
+		return err
+	}
 	storage, end, err := openStorage(ctx, k.Tree)
 	if err != nil {
 		return err
@@ -41,7 +46,7 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 		root.Name = r.Root()
 	}
 	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
-		Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
+		Part: strings.Join(append(slices.Clone(k.Kinds), "layer="+k.Layer), " "), Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
 	if ts.dir != "" {
 		c.Book = filepath.Join(ts.dir, k.FileName()+".db")
 	}

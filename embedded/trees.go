@@ -71,11 +71,33 @@ func (o Options) treesOf(c config.Config, dir string) (*trees, error) {
 	}
 	ts.list = c.Trees
 	for _, t := range c.Trees {
-		if _, known := ts.layout(t.Layout); !known {
-			return nil, t.Wrong("layout", "%q: there is no such layout, or none whose files follow what happens", t.Layout)
+		if _, err := ts.layoutOf(t); err != nil {
+			return nil, err
 		}
 	}
 	return ts, nil
+}
+
+// layoutOf returns what the files of a tree are like.
+func (ts *trees) layoutOf(t config.Tree) (formats.Live, error) {
+	l, known := ts.layout(t.Layout)
+	if !known {
+		return nil, t.Wrong("layout", "%q: there is no such layout, or none whose files follow what happens", t.Layout)
+	}
+	s, is := l.(formats.Selector)
+	switch {
+	case is:
+		part, err := s.Select(t.Kinds, t.Layer)
+		if wrong, ok := errors.AsType[*events.InvalidError](err); ok {
+			err = t.Wrong(wrong.Field, "%s", wrong.Reason)
+		}
+		return part, err
+	case len(t.Kinds) > 0:
+		return nil, t.Wrong("kinds", "layout %s has all of its kinds", t.Layout)
+	case t.Layer != "":
+		return nil, t.Wrong("layer", "layout %s knows no layers", t.Layout)
+	}
+	return l, nil
 }
 
 // on has a store wait for its trees.

@@ -557,6 +557,12 @@ func TestTreeTravels(t *testing.T) {
 	if _, err := own.Documents().Create(t.Context(), "doc", "diary", tally.Write{Data: []byte("geheim")}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := here.Documents().Create(t.Context(), "doc", "diary", tally.Write{Data: []byte("geheim"), Layer: "personal"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tavern.NewAgent(t.Context(), here, tavern.NewAgentOptions{Name: "diary", Assignment: "geheim\n", Layer: "personal"}); err != nil {
+		t.Fatal(err)
+	}
 	file, err := here.Documents().Read(t.Context(), "agent", agent.ID())
 	if err != nil {
 		t.Fatal(err)

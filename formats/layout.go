@@ -88,6 +88,14 @@ type Place struct {
 	Files []string
 }
 
+// Selector is a Live of which a tree may have a part.
+type Selector interface {
+	// Select returns it with files for some kinds alone, none: for all, and for what is of a
+	// layer, "": for what is usual in a folder that others see. What a store has no such files
+	// for is an *events.InvalidError of kinds or layer.
+	Select(kinds []string, layer string) (Live, error)
+}
+
 // Chooser is a Renderer whose live sessions, those that no import brought, are not
 // the conversations.
 type Chooser interface {

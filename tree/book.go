@@ -42,6 +42,7 @@ type intent struct {
 // state is what a tree remembers.
 type state struct {
 	cursor  projector.Cursor
+	part    string // Config.Part, of which the files are
 	files   map[string]*file
 	units   map[events.Subject]*unit
 	intents map[string]intent
@@ -192,7 +193,7 @@ func (b *memoryBook) load(context.Context) (state, error) {
 	if !b.there {
 		return s, nil
 	}
-	s.cursor, s.met, s.clean = b.cursor, b.met, b.clean
+	s.cursor, s.part, s.met, s.clean = b.cursor, b.part, b.met, b.clean
 	for path, f := range b.files {
 		c := *f
 		s.files[path] = &c
@@ -216,7 +217,7 @@ func (b *memoryBook) save(_ context.Context, s *state, c changes) error {
 	if c.cursor != nil {
 		b.cursor = *c.cursor
 	}
-	b.clean, b.met = c.clean, s.met
+	b.clean, b.met, b.part = c.clean, s.met, s.part
 	for path := range c.files {
 		if f := s.files[path]; f != nil {
 			kept := *f

@@ -260,7 +260,10 @@ func (w *world) start() {
 	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.storage, w.fault), Target: w.st, Head: w.st.Log.Durable, BulkLimit: -1, Now: func() time.Time { return w.now }}
 	w.tree = newTree(c, w.book)
 	if w.large {
-		w.tree.heldRendered, w.tree.heldEdit = 40, 40
+		w.tree.heldRendered = 40
+		if _, alone := w.land.(plainLand); alone || !w.faulty { // a layout that reads it elsewhere cannot be killed there
+			w.tree.heldEdit = 40
+		}
 	}
 	w.runner = &projector.Runner{Log: w.st.Log, View: w.tree}
 	w.say("start")

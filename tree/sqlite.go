@@ -18,11 +18,11 @@ import (
 )
 
 // bookVersion is that of the tables: a file of another one is made anew.
-const bookVersion = 1
+const bookVersion = 2
 
 const bookSchema = `
 CREATE TABLE IF NOT EXISTS tree(
-	version INTEGER NOT NULL, met INTEGER NOT NULL, clean INTEGER NOT NULL, offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, head INTEGER NOT NULL);
+	version INTEGER NOT NULL, part TEXT NOT NULL, met INTEGER NOT NULL, clean INTEGER NOT NULL, offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, head INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS files(
 	path BLOB PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sum TEXT NOT NULL,
 	size INTEGER NOT NULL, mode INTEGER NOT NULL, version TEXT NOT NULL) WITHOUT ROWID;
@@ -67,7 +67,7 @@ func (b *sqliteBook) open() (err error) {
 	var version int
 	if _, err = b.db.Exec(bookSchema); err == nil {
 		if err = b.db.QueryRow("SELECT version FROM tree").Scan(&version); errors.Is(err, sql.ErrNoRows) {
-			_, err = b.db.Exec("INSERT INTO tree VALUES(?, 0, 0, 0, '', '', 0)", bookVersion)
+			_, err = b.db.Exec("INSERT INTO tree VALUES(?, '', 0, 0, 0, '', '', 0)", bookVersion)
 			version = bookVersion
 		}
 	}
@@ -104,8 +104,8 @@ func (b *sqliteBook) load(ctx context.Context) (state, error) {
 func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
 	s = newState()
 	var recorded string
-	if err = b.db.QueryRowContext(ctx, "SELECT met, clean, offset, event, recorded, head FROM tree").
-		Scan(&s.met, &s.clean, &s.cursor.Offset, &s.cursor.EventID, &recorded, &s.cursor.Head); err != nil {
+	if err = b.db.QueryRowContext(ctx, "SELECT part, met, clean, offset, event, recorded, head FROM tree").
+		Scan(&s.part, &s.met, &s.clean, &s.cursor.Offset, &s.cursor.EventID, &recorded, &s.cursor.Head); err != nil {
 		return s, err
 	}
 	s.cursor.Recorded, _ = time.Parse(time.RFC3339Nano, recorded)
@@ -181,7 +181,7 @@ func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) 
 		}
 	}()
 	w := &writer{ctx: ctx, tx: tx, prepared: make(map[string]*sql.Stmt)}
-	w.do("UPDATE tree SET met=?, clean=?", s.met, c.clean)
+	w.do("UPDATE tree SET part=?, met=?, clean=?", s.part, s.met, c.clean)
 	if c.cursor != nil {
 		w.do("UPDATE tree SET offset=?, event=?, recorded=?, head=?", c.cursor.Offset, c.cursor.EventID, c.cursor.Recorded.Format(time.RFC3339Nano), c.cursor.Head)
 	}

@@ -31,6 +31,7 @@ type Config struct {
 	Target  formats.Target  // the store
 	Head    func(ctx context.Context) (events.Offset, error)
 
+	Part      string           // of what Layout has files for: when it is another one, everything is placed anew
 	Book      string           // file of what the tree remembers, which may be lost; "": in memory
 	Way       Way              // default Both
 	BulkLimit int              // changes at once beyond which it asks; default 50, negative: it never does

@@ -48,6 +48,12 @@ func (t *Tree) load(ctx context.Context) error {
 		return err
 	}
 	t.state, t.loaded = s, true
+	if s.part != t.c.Part {
+		if err := t.placeAnew(ctx); err != nil {
+			t.clear()
+			return err
+		}
+	}
 	for path, f := range t.files {
 		t.index(path, f)
 	}
@@ -59,6 +65,17 @@ func (t *Tree) load(ctx context.Context) error {
 		t.clear()
 	}
 	return err
+}
+
+// placeAnew has every unit be looked for in the log, and its files go if it has none any more:
+// the tree shows another part of it than before. The caller holds mu.
+func (t *Tree) placeAnew(ctx context.Context) error {
+	t.part, t.cursor = t.c.Part, projector.Cursor{}
+	t.changed.cursor = &t.cursor
+	for sub := range t.units {
+		t.showAgain(sub)
+	}
+	return t.save(ctx)
 }
 
 // Apply implements projector.View.

@@ -38,7 +38,7 @@ func FuzzFile(f *testing.F) {
 		"[[watch]]\nroot = \"~/a\"\nagent = \"claude\"\n[[watch]]\nroot = \"b\"\nnamespace = \"n\"\nredact = false", "watch = [{root = \"/x\"}, {}]", "watch = [1]", "[watch]\n",
 		"[redact]\npatterns = [\"a+\", {name = \"b\", regexp = \"c\"}]\nenv = [\"D\"]", "[redact]\npatterns = 1", "[redact]\nenv = [\"a=b\"]", "[redact]\nother = 1", "redact = []",
 		"[daemons]\nrun = [\"delivery\", \"janitor\"]\narchive = \"7d\"\npurge = \"1h\"\norphans = \"0\"", "[daemons]\nrun = [\"postman\"]", "[daemons]\nrun = 1", "[daemons]\npurge = \"-1h\"", "daemons = 1",
-		"[[tree]]\nlayout = \"tavern\"\n[[tree]]\nname = \"x\"\nlayout = \"errata\"\ndir = \"y\"\nmode = \"sync\"\nway = \"in\"\nbulk = \"never\"\nignore = [\"*.x\"]\nmax_file = \"1MiB\"",
+		"[[tree]]\nlayout = \"tavern\"\n[[tree]]\nname = \"x\"\nlayout = \"errata\"\ndir = \"y\"\nmode = \"sync\"\nway = \"in\"\nbulk = \"never\"\nignore = [\"*.x\"]\nmax_file = \"1MiB\"\nkinds = [\"doc\"]\nlayer = \"project\"",
 		"[[tree]]\nlayout = \"tallydir\"\nbulk_limit = 7\ntarget = \"redis\"\n[tree.redis]\nurl = \"redis://h\"", "tree = [{layout = 1}]", "[tree]\n", "[[tree]]\nlayout = \"x\"\ns2 = 1",
 	} {
 		f.Add([]byte(text))
@@ -140,6 +140,12 @@ func written(c config.Config) map[string]any {
 		}
 		if t.Ignore != nil {
 			entry["ignore"] = t.Ignore
+		}
+		if t.Kinds != nil {
+			entry["kinds"] = t.Kinds
+		}
+		if t.Layer != "" {
+			entry["layer"] = t.Layer
 		}
 		trees = append(trees, entry)
 	}

@@ -30,7 +30,9 @@ type Tree struct {
 	Way       string // both, out or in
 	BulkLimit int    // so many files that change at once are asked about; < 0: none are
 	Ignore    []string
-	MaxFile   int64 // bytes
+	MaxFile   int64    // bytes
+	Kinds     []string // of what has files; none: all that the layout has files for
+	Layer     string   // of what has files; "": that which is usual in the layout
 	Origin    Origin
 }
 
@@ -82,7 +84,14 @@ func (t Tree) String() string {
 	if t.Sync {
 		mode = "sync"
 	}
-	return fmt.Sprintf("%s %s layout=%s mode=%s way=%s", t.Name, place, t.Layout, mode, t.Way)
+	said := fmt.Sprintf("%s %s layout=%s mode=%s way=%s", t.Name, place, t.Layout, mode, t.Way)
+	if len(t.Kinds) > 0 {
+		said += " kinds=" + strings.Join(t.Kinds, ",")
+	}
+	if t.Layer != "" {
+		said += " layer=" + t.Layer
+	}
+	return said
 }
 
 // Wrong is the error of one of its settings, at its place.
@@ -131,7 +140,17 @@ func (c *Config) takeTrees(path, text string, value any) error {
 func (t *Tree) take(home, dir, name string, value any) error {
 	switch name {
 	case "ignore":
-		return t.takeIgnore(value)
+		var ok bool
+		if t.Ignore, ok = texts(value); !ok {
+			return errors.New(`want a list of patterns of names, such as ["*.swp", ".git/"]`)
+		}
+		return nil
+	case "kinds":
+		var ok bool
+		if t.Kinds, ok = texts(value); !ok || len(t.Kinds) == 0 {
+			return errors.New(`want a list of kinds, such as ["doc", "agent"]`)
+		}
+		return nil
 	case "bulk_limit":
 		n, ok := value.(int64)
 		if !ok || n < 1 || n > mostBulkLimit || t.BulkLimit < 0 {
@@ -144,7 +163,7 @@ func (t *Tree) take(home, dir, name string, value any) error {
 	}
 	text, ok := value.(string)
 	if !ok || text == "" {
-		if slices.Contains([]string{"name", "dir", "layout", "mode", "way", "target", "bulk", "max_file"}, name) {
+		if slices.Contains([]string{"name", "dir", "layout", "mode", "way", "target", "bulk", "max_file", "layer"}, name) {
 			return errors.New("want a string")
 		}
 		return errors.New("there is no such setting")
@@ -184,6 +203,8 @@ func (t *Tree) take(home, dir, name string, value any) error {
 			return fmt.Errorf("%q: want a number of bytes, or of KiB, MiB or GiB", text)
 		}
 		t.MaxFile = int64(n)
+	case "layer":
+		t.Layer = text
 	default:
 		return errors.New("there is no such setting")
 	}
@@ -202,18 +223,17 @@ func placeIn(home, dir, text string) string {
 	return filepath.Join(dir, text)
 }
 
-func (t *Tree) takeIgnore(value any) error {
+// texts returns the texts of a list, and whether it is one of texts that say something.
+func texts(value any) (all []string, ok bool) {
 	list, ok := value.([]any)
 	for _, item := range list {
-		pattern, isText := item.(string)
-		if ok = ok && isText && pattern != ""; ok {
-			t.Ignore = append(t.Ignore, pattern)
+		text, isText := item.(string)
+		if !isText || text == "" {
+			return nil, false
 		}
+		all = append(all, text)
 	}
-	if !ok {
-		return errors.New(`want a list of patterns of names, such as ["*.swp", ".git/"]`)
-	}
-	return nil
+	return all, ok
 }
 
 // takeServer takes over the section of a target.

@@ -11,10 +11,11 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
 
 // User is the receiver who is the person. It is always known.
-const User = "user"
+const User = layers.User
 
 // Inbox is a handle on what a receiver is sent: the session inbox/<receiver>. Its thread
 // inbox has the messages, in the order in which they came; its field cursors.inbox says up

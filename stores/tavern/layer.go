@@ -2,14 +2,12 @@ package tavern
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"strings"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
 
 // Layer is one of three places where things are kept apart.
@@ -17,29 +15,16 @@ type Layer string
 
 // Layers.
 const (
-	LayerVendor   Layer = "vendor"   // transcripts: the vendor's, read and archived, never written
-	LayerProject  Layer = "project"  // what travels with the repository
-	LayerPersonal Layer = "personal" // of one person, on their machine
+	LayerVendor   Layer = layers.Vendor   // transcripts: the vendor's, read and archived, never written
+	LayerProject  Layer = layers.Project  // what travels with the repository
+	LayerPersonal Layer = layers.Personal // of one person, on their machine
 )
-
-// layerByKind are those of sessions and documents that do not say of which they are, by kind.
-var layerByKind = map[string]Layer{
-	events.KindTranscript: LayerVendor,
-	events.KindPrompts:    LayerPersonal,
-	"setting":             LayerPersonal,
-	"secret":              LayerPersonal,
-}
 
 // LayerOf returns the layer of what is of a kind, be it a session or a document, and does not
 // say of which it is: the project's, but for transcripts (the vendor's), and for settings,
 // secrets and prompts (personal). The inbox of the user is personal, too: on another machine
 // the user is somebody else.
-func LayerOf(kind string) Layer {
-	if l, ok := layerByKind[kind]; ok {
-		return l
-	}
-	return LayerProject
-}
+func LayerOf(kind string) Layer { return Layer(layers.Of(kind)) }
 
 // teamKinds are kinds of documents that a team shares.
 var teamKinds = []string{"doc", "agent", "workflow", "overlay", "expert", "recipe", "setting", "secret", "file", "kind"}
@@ -89,98 +74,5 @@ func (v LayerView) Subjects(ctx context.Context, kind string) iter.Seq2[log.Subj
 // agent is personal if its session or its node file is, and so are its inbox and its overlay
 // then.
 func (v LayerView) Has(ctx context.Context, sub events.Subject) (bool, error) {
-	id := agentBehind(sub)
-	if agent := events.Session(sub.Namespace, agentSessions+id); id != "" && agent.Validate() == nil {
-		if personal, err := v.isPersonal(ctx, agent, events.Document(sub.Namespace, events.KindAgent, id)); personal || err != nil {
-			return personal && v.Layer == LayerPersonal, err
-		}
-	}
-	switch {
-	case sub.Namespace == events.PersonalNamespace:
-		return v.Layer == LayerPersonal, nil
-	case sub.Kind == events.KindBlob, sub.Kind == events.KindUnit:
-		return false, nil
-	case sub.IsSession():
-		return v.hasSession(ctx, sub)
-	}
-	doc, err := v.Loader().Document(ctx, sub, 0)
-	if err != nil {
-		if errors.Is(err, tally.ErrNotFound) {
-			err = nil // it is gone
-		}
-		return false, err
-	}
-	if last := doc.Last(); last != nil && last.Meta.Layer != "" {
-		return Layer(last.Meta.Layer) == v.Layer, nil
-	}
-	return LayerOf(sub.Kind) == v.Layer, nil
+	return layers.Has(ctx, v.Loader(), string(v.Layer), sub)
 }
-
-// agentBehind returns the id of the agent that something is, or that it is the inbox or the
-// overlay of; "" if it is none's.
-func agentBehind(sub events.Subject) string {
-	switch {
-	case sub.Kind == events.KindAgent:
-		return strings.ToLower(sub.ID)
-	case sub.Kind == KindOverlay:
-		id, _, _ := strings.Cut(sub.ID, "/")
-		return strings.ToLower(id)
-	case !sub.IsSession():
-		return ""
-	}
-	for _, kind := range []string{events.KindAgent, events.KindInbox} {
-		if id, ok := strings.CutPrefix(sub.ID, kind+"/"); ok {
-			return strings.ToLower(id)
-		}
-	}
-	return ""
-}
-
-// isPersonal reports whether an agent's session or its node file says that it is personal.
-func (v LayerView) isPersonal(ctx context.Context, session, node events.Subject) (bool, error) {
-	o, err := v.Loader().Peek(ctx, session)
-	if err != nil || Layer(o.Ledger().Text("layer")) == LayerPersonal {
-		return err == nil, err
-	}
-	doc, err := v.Loader().Document(ctx, node, 0)
-	if errors.Is(err, tally.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	last := doc.Last()
-	return last != nil && Layer(last.Meta.Layer) == LayerPersonal, nil
-}
-
-// hasSession reports whether a session is of the layer. A fork begins with the threads of
-// another session: it is of that one's layer, if its own is not a narrower one.
-func (v LayerView) hasSession(ctx context.Context, sub events.Subject) (bool, error) {
-	found := LayerProject
-	for range maxForks {
-		o, err := v.Loader().Peek(ctx, sub)
-		if err != nil {
-			return false, err
-		}
-		l := o.Ledger()
-		said := Layer(l.Text("layer"))
-		switch {
-		case said != "" || l.Fork != nil:
-		case sub == projector.InboxSubject(sub.Namespace, User):
-			said = LayerPersonal
-		default:
-			said = LayerOf(l.Kind)
-		}
-		if said == LayerPersonal || said == LayerVendor && found == LayerProject {
-			found = said
-		}
-		if l.Fork == nil {
-			break
-		}
-		sub = events.Session(sub.Namespace, l.Fork.Session)
-	}
-	return found == v.Layer, nil
-}
-
-// maxForks bounds how far back the sessions are looked at that one is a fork of.
-const maxForks = 1000

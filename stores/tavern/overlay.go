@@ -12,10 +12,11 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
 
 // KindOverlay is the kind of the documents that an agent has in place of others.
-const KindOverlay = "overlay"
+const KindOverlay = layers.KindOverlay
 
 // kindDoc is the kind of the documents that overlays lie over.
 const kindDoc = "doc"

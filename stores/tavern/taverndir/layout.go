@@ -33,16 +33,20 @@ type Layout struct {
 	// Flat says that any folder is one of documents, <id>.md each. Default: it is one of
 	// those that are recognised.
 	Flat bool
+
+	kinds []string // of what has files in a tree; none: all
+	layer string   // of what has files in a tree; "": any
 }
 
 var (
-	_ formats.Layout  = Layout{}
-	_ formats.Chooser = Layout{}
-	_ formats.Rooted  = Layout{}
-	_ formats.Live    = Layout{}
-	_ formats.Planner = Layout{}
-	_ formats.Rooted  = planned{}
-	_ formats.Chooser = planned{}
+	_ formats.Layout   = Layout{}
+	_ formats.Chooser  = Layout{}
+	_ formats.Rooted   = Layout{}
+	_ formats.Live     = Layout{}
+	_ formats.Planner  = Layout{}
+	_ formats.Selector = Layout{}
+	_ formats.Rooted   = planned{}
+	_ formats.Chooser  = planned{}
 )
 
 // Name implements formats.Layout.

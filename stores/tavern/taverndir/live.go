@@ -19,6 +19,11 @@ import (
 // Unit implements formats.Live. An agent is its session, with its document and its log; every
 // other document, and every inbox and queue, is a unit.
 func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	unit, ok, err := l.unitOf(ctx, src, root, sub)
+	return unit, ok && l.hasKind(unit), err
+}
+
+func (l Layout) unitOf(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch {
 	case sub.Namespace != src.Namespace():
 	case sub.IsSession():
@@ -43,7 +48,7 @@ func (l Layout) unitOfFile(ctx context.Context, src formats.Source, root formats
 		return s, true, nil
 	}
 	if name := strings.TrimPrefix(sub.ID, rootName+"/"); !have.Exists && path.Base(name) == sessionsName {
-		return l.UnitAt(ctx, src, root, name) // it may have been an agent's
+		return l.unitAt(ctx, src, name) // it may have been an agent's
 	}
 	return sub, true, nil
 }
@@ -69,7 +74,10 @@ func agentDoc(session events.Subject) events.Subject {
 }
 
 // Place implements formats.Live.
-func (Layout) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
+func (l Layout) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
+	if has, err := l.has(ctx, src, unit); err != nil || !has {
+		return formats.Place{}, cmp.Or(err, noPlace(unit))
+	}
 	return placeOf(ctx, src, unit, false)
 }
 
@@ -203,8 +211,23 @@ func unitFiles(ctx context.Context, src formats.Source, unit events.Subject, at 
 	return agentFiles(ctx, src, s, at)
 }
 
-// UnitAt implements formats.Live.
+// UnitAt implements formats.Live. A file that would be of another layer is none.
 func (l Layout) UnitAt(ctx context.Context, src formats.Source, _ formats.Root, name string) (events.Subject, bool, error) {
+	unit, ok, err := l.unitAt(ctx, src, name)
+	if !ok || err != nil {
+		return unit, ok, err
+	}
+	if _, isOfAgent := nodeOf(name); isOfAgent && unit.Kind == events.KindFile {
+		have, err := foreign.Load(ctx, src, unit)
+		if err != nil || !have.Exists {
+			return unit, err == nil && l.isKind(events.KindAgent), err // it would be of an agent
+		}
+	}
+	ok, err = l.has(ctx, src, unit)
+	return unit, ok, err
+}
+
+func (l Layout) unitAt(ctx context.Context, src formats.Source, name string) (events.Subject, bool, error) {
 	kept := foreign.DocumentOf(src.Namespace(), rootName, name, "")
 	if !foreign.IsPath(name) || slices.ContainsFunc(strings.Split(name, "/"), isSkipped) || kept.Validate() != nil {
 		return events.Subject{}, false, nil

@@ -1,0 +1,80 @@
+package taverndir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern/internal/layers"
+)
+
+// selectable are the kinds that have files.
+func selectable() []string {
+	list := []string{events.KindAgent, events.KindFile}
+	for _, b := range boxes {
+		list = append(list, b.kind)
+	}
+	for _, k := range kinds {
+		list = append(list, k.kind)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// layerAll is what a tree says that has files for every layer.
+const layerAll = "all"
+
+// Select implements formats.Selector. The usual layer is the project's: what is personal, or a
+// vendor's, does not come into a folder that travels with a repository. There is no tree of what
+// is personal alone, as a file that is new there would be the project's.
+func (l Layout) Select(only []string, layer string) (formats.Live, error) {
+	for _, k := range only {
+		if !slices.Contains(selectable(), k) {
+			return nil, &events.InvalidError{Field: "kinds", Reason: fmt.Sprintf("%q: want some of %s", k, strings.Join(selectable(), ", "))}
+		}
+	}
+	switch layer {
+	case "", layers.Project:
+		l.layer = layers.Project
+	case layerAll:
+		l.layer = ""
+	default:
+		return nil, &events.InvalidError{Field: "layer", Reason: fmt.Sprintf("%q: want %s or %s", layer, layers.Project, layerAll)}
+	}
+	l.kinds = slices.Clone(only)
+	return l, nil
+}
+
+// hasKind reports whether units of a kind have files.
+func (l Layout) hasKind(unit events.Subject) bool {
+	kind := unit.Kind
+	if unit.IsSession() {
+		kind, _, _ = strings.Cut(unit.ID, "/")
+	}
+	return l.isKind(kind)
+}
+
+func (l Layout) isKind(kind string) bool {
+	return len(l.kinds) == 0 || slices.Contains(l.kinds, kind)
+}
+
+// has reports whether a unit, or what would be one, has files.
+func (l Layout) has(ctx context.Context, src formats.Source, unit events.Subject) (bool, error) {
+	if !l.hasKind(unit) || l.layer == "" {
+		return l.hasKind(unit), nil
+	}
+	is, err := layers.Has(ctx, src.Loader(), l.layer, unit)
+	if is || err != nil || unit.IsSession() {
+		return is, err
+	}
+	_, err = src.Loader().Document(ctx, unit, 0)
+	if errors.Is(err, projector.ErrNotFound) {
+		return layers.Of(unit.Kind) == l.layer, nil
+	}
+	return false, err
+}
