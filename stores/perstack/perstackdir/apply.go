@@ -158,7 +158,9 @@ func (a *applying) putTurns(ctx context.Context, v *value, own string, entries [
 	if !a.begun[own] {
 		p.ThreadMeta, a.begun[own] = map[string]events.Raw{own: writerMeta}, true
 	}
-	for _, e := range entries {
+	run := shape.RunRef(v.run)
+	for i, e := range entries {
+		entries[i].Run = &run
 		a.known.Add(e.Thread, e.Turn)
 	}
 	return a.add(ctx, v.Path+" messages", a.timeOf(v), p)
