@@ -1,10 +1,15 @@
 package cmd_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,158 +17,516 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
 // How long files take to follow the log, and the log to follow files, beside what others use for
-// the same, in one run.
+// the same. Each part compares within its own run, and can be run by itself:
+//
+//	TALLY_SOAK=1 go test -v -run TestTreeFigures/latency ./cmd
+//
+// TALLY_FIGURES is by what the counts of all parts are multiplied, 1 if it is not set: less is
+// for a look whether a part runs, and its figures mean little.
 func TestTreeFigures(t *testing.T) {
 	testkit.OnlySoak(t)
-	text := func(n int) string { return fmt.Sprintf("%4096d", n) }
-	open := func(k *kept) *tally.Store {
-		for _, e := range k.env {
-			if name, value, _ := strings.Cut(e, "="); name == "XDG_STATE_HOME" || name == "HOME" {
-				t.Setenv(name, value)
-			}
-		}
-		st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: k.project, Store: k.store, Trees: app.LiveLayout})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return st
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"latency", figureLatency},
+		{"mirror", figureMirror},
+		{"steps", figureSteps},
+		{"busy", figureBusy},
+		{"peers", figurePeers},
+		{"rsync", figureRsync},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			onDisk(t)
+			part.run(t)
+		})
 	}
-	save := func(st *tally.Store, id, text string) {
-		t.Helper()
-		if _, err := st.Documents().Save(t.Context(), "doc", id, tally.Write{Data: []byte(text)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	has := func(file, want string) bool {
-		have, err := os.ReadFile(file)
-		return err == nil && string(have) == want
-	}
-	measure := func(n int, what string, do func(n int)) {
-		var list []time.Duration
-		for i := range n {
-			began := time.Now()
-			do(i)
-			list = append(list, time.Since(began))
-		}
-		slices.Sort(list)
-		t.Logf("%-50s p50 %v p99 %v", what, list[n/2].Round(10*time.Microsecond), list[n*99/100].Round(10*time.Microsecond))
-	}
+}
 
-	async := newKept(t)
-	async.says("mode = \"async\"\nbulk = \"never\"\n")
-	st := open(async)
-	var acked time.Time
-	var list []time.Duration
-	for n := range 500 {
-		save(st, "a.txt", text(n))
-		acked = time.Now()
-		for !has(async.file("a.txt"), text(n)) {
-			time.Sleep(100 * time.Microsecond)
-		}
-		list = append(list, time.Since(acked))
+// figureLatency: from the ack to the file, from a save to its revision, and what an append waits
+// for files in mode sync, beside an append and a file that are made durable one after the other.
+func figureLatency(t *testing.T) {
+	n := figureCount(t, 400)
+	k := newKept(t)
+	k.says("mode = \"async\"\nbulk = \"never\"\n")
+	st := k.keeps()
+	var shown times
+	for i := range n {
+		k.save(st, "a.txt", text4K(i))
+		acked := time.Now()
+		k.waits(10*time.Second, 100*time.Microsecond, "the file shows it", func() bool { return fileIs(k.file("a.txt"), text4K(i)) })
+		shown.add(time.Since(acked))
 		time.Sleep(5 * time.Millisecond)
 	}
-	slices.Sort(list)
-	t.Logf("%-50s p50 %v p99 %v", "async: from the ack to the file, 4 KiB", list[250], list[495])
-	list = nil
-	for n := range 100 {
-		file := async.file(fmt.Sprintf("s%d.txt", n))
-		if err := os.WriteFile(file, []byte(text(n)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	shown.log(t, "async: from the ack to the file, 4 KiB")
+	var taken times
+	seen := k.follow(st)
+	for i := range n {
+		k.write(fmt.Sprintf("s%d.txt", i), text4K(i))
 		saved := time.Now()
-		for {
-			if doc, err := st.Documents().Read(t.Context(), "doc", filepath.Base(file)); err == nil && string(doc.Data) == text(n) {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		list = append(list, time.Since(saved))
+		k.waits(10*time.Second, 100*time.Microsecond, "it is taken in", func() bool { return !seen.at(text4K(i)).IsZero() })
+		taken.add(seen.at(text4K(i)).Sub(saved))
 	}
-	slices.Sort(list)
-	t.Logf("%-50s p50 %v p99 %v", "from a saved file to its revision", list[50], list[98])
+	taken.log(t, "from a saved file to its revision, 4 KiB")
 	st.Close()
 
-	plain := newKept(t)
-	plain.says("way = \"in\"\nmode = \"async\"\n")
-	st = open(plain)
-	measure(300, "durable append without a tree", func(n int) { save(st, "a.txt", text(n)) })
-	measure(300, "write, fsync, fsync of the folder", func(n int) {
-		f, err := os.Create(filepath.Join(plain.project, "x~"))
-		if err == nil {
-			_, err = f.WriteString(text(n))
-		}
-		if err == nil {
-			err = f.Sync()
-		}
-		f.Close()
-		if err == nil {
-			err = os.Rename(filepath.Join(plain.project, "x~"), filepath.Join(plain.project, "x"))
-		}
-		if d, derr := os.Open(plain.project); err == nil && derr == nil {
-			err = d.Sync()
-			d.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	})
-	st.Close()
-	synced := newKept(t)
-	synced.says("")
-	st = open(synced)
-	measure(300, "append of a document in mode sync", func(n int) { save(st, "a.txt", text(n)) })
-	st.Close()
+	synced, plain := newKept(t), newKept(t)
+	synced.says("mode = \"sync\"\n")
+	plain.config("namespace = \"project\"\n")
+	with, without := synced.keeps(), plain.keeps()
+	var append, durable, both times
+	for i := range n {
+		append.add(took(func() { synced.save(with, "a.txt", text4K(i)) }))
+		store := took(func() { plain.save(without, "a.txt", text4K(i)) })
+		durable.add(store)
+		both.add(store + took(func() { plain.writeDurably("x.txt", text4K(i)) }))
+	}
+	append.log(t, "append of a document in mode sync")
+	durable.log(t, "append without a tree")
+	both.log(t, "the same, then write, fsync, fsync of the folder")
+	t.Logf("%-60s %.2f (target 3)", "ratio of p99", ratio(append.part(0.99), both.part(0.99)))
+}
 
-	// A first mirror, and starts.
-	const many = 100_000
-	large := newKept(t)
-	large.says("way = \"in\"\nmode = \"async\"\n")
-	st = open(large)
+// figureMirror: what a folder of 100,000 files takes when there is none yet, and to start with.
+func figureMirror(t *testing.T) {
+	many := figureCount(t, 100_000)
+	k := newKept(t)
+	k.config("namespace = \"project\"\n")
+	k.fill(k.keeps(), many, func(n int) (id, text string) { return fmt.Sprintf("n%06d.txt", n), text4K(n)[4000:] })
+	k.says("mode = \"async\"\nbulk = \"never\"\n")
+	files := many
+	start := func(what string) {
+		began := time.Now()
+		k.serve()
+		up := time.Since(began)
+		k.shows(10 * time.Minute)
+		all := time.Since(began)
+		s := k.state()
+		peak := k.memory("VmHWM")
+		if s.Files != files {
+			t.Errorf("%s: there are %d files, want %d", what, s.Files, files)
+		}
+		// Whatever else a start does, it is over when the first save is taken in.
+		files++
+		id := fmt.Sprintf("after%d.txt", files)
+		k.write(id, id)
+		k.waits(10*time.Minute, 10*time.Millisecond, "a save is taken in", func() bool { _, is := k.text(id); return is })
+		saved := time.Since(began)
+		t.Logf("%-60s up after %v, %d files after %v (%.0f/s), a save is taken in after %v; peak %d MB, then %d MB", what, up.Round(time.Millisecond), s.Files,
+			all.Round(time.Millisecond), float64(s.Files)/all.Seconds(), saved.Round(time.Millisecond), peak>>20, k.memory("VmHWM")>>20)
+	}
+	start("first mirror (target 3000/s, below 200 MB)")
+	k.stop(syscall.SIGTERM)
+	start("clean start (target 2 s)")
+	k.stop(syscall.SIGKILL)
+	start("start after a kill")
+	k.stop(syscall.SIGTERM)
+}
+
+// figureSteps: steps of one conversation, one after the other, beside the same without a tree, in
+// rounds that take turns.
+func figureSteps(t *testing.T) {
+	const rounds = 10
+	n := figureCount(t, 500)
+	with, without := newKept(t), newKept(t)
+	with.config("namespace = \"project\"\n\n[[tree]]\nlayout = \"tallydir\"\ndir = \"talk\"\nmode = \"async\"\nbulk = \"never\"\n")
+	without.config("namespace = \"project\"\n")
+	shown, plain := with.keeps(), without.keeps()
+	var appended, inFiles, alone, share, shareInFiles rates
+	for round := range rounds {
+		steps := func(st *tally.Store) time.Duration {
+			return took(func() {
+				for i := range n {
+					if _, err := st.Session("long").AppendTurns(t.Context(), "main", step(round*n+i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+		one := steps(plain)
+		began := time.Now()
+		two := steps(shown)
+		with.waitsFor(shown, "tallydir")
+		all := time.Since(began)
+		alone.add(n, one)
+		appended.add(n, two)
+		inFiles.add(n, all)
+		share = append(share, ratio(one, two))
+		shareInFiles = append(shareInFiles, ratio(one, all))
+	}
+	alone.log(t, "steps without a tree")
+	appended.log(t, "steps appended to one conversation of a tree")
+	inFiles.log(t, "the same until the file has the last one")
+	t.Logf("%-60s %.2f (target 0.5), until the file has them %.2f; medians of %d rounds", "ratio of rates", share.median(), shareInFiles.median(), rounds)
+}
+
+// figureBusy: appends of 16 producers beside a tree that shows them all, and whose files somebody
+// saves all the time; against the same, and the same saves, without a tree.
+func figureBusy(t *testing.T) {
+	const rounds, producers, edits = 5, 16, 100
+	length := time.Duration(figureCount(t, 5000)) * time.Millisecond
+	with, without := newKept(t), newKept(t)
+	with.says("mode = \"async\"\nbulk = \"never\"\n")
+	without.config("namespace = \"project\"\n")
+	shown, plain := with.keeps(), without.keeps()
+	for _, k := range []*kept{with, without} {
+		k.write0("begun.txt")
+	}
+	var made atomic.Int64
+	round := func(k *kept, st *tally.Store) (appended int64) {
+		ctx, stop := context.WithTimeout(t.Context(), length)
+		defer stop()
+		var all sync.WaitGroup
+		all.Go(func() {
+			tick := time.NewTicker(time.Second / edits)
+			defer tick.Stop()
+			for i := 0; ctx.Err() == nil; i++ {
+				<-tick.C
+				if err := os.WriteFile(k.file(fmt.Sprintf("edited%02d.txt", i%edits)), []byte(text4K(int(made.Add(1)))), 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		var n atomic.Int64
+		for range producers {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					i := int(made.Add(1))
+					if _, err := st.Documents().Save(t.Context(), "doc", fmt.Sprintf("d%03d/n%07d.txt", i/1000, i), tally.Write{Data: []byte(text4K(i))}); err != nil {
+						t.Error(err)
+						return
+					}
+					n.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		return n.Load()
+	}
+	for k, st := range map[*kept]*tally.Store{with: shown, without: plain} { // files and folders are there, caches are warm
+		round(k, st)
+	}
+	with.waitsFor(shown, "tavern")
+	var beside, alone, share rates
+	var behind times
+	for i := range rounds {
+		measure := func(k *kept, st *tally.Store, to *rates) {
+			to.add(int(round(k, st)), length)
+			if k == with {
+				behind.add(took(func() { k.waitsFor(st, "tavern") }))
+				time.Sleep(3 * time.Second) // what the last edits and what was displaced still take
+			}
+		}
+		if i%2 == 0 {
+			measure(with, shown, &beside)
+			measure(without, plain, &alone)
+		} else {
+			measure(without, plain, &alone)
+			measure(with, shown, &beside)
+		}
+		share = append(share, beside[i]/alone[i])
+	}
+	alone.log(t, fmt.Sprintf("appends of %d producers without a tree", producers))
+	beside.log(t, fmt.Sprintf("beside a tree, %d saves a second", edits))
+	t.Logf("%-60s %.2f (target 0.9), median of %d rounds: %.2f; files show all after %v", "ratio of rates", share.median(), rounds, share,
+		behind.part(0.5).Round(time.Millisecond))
+}
+
+// figureCount is how often a part does something.
+func figureCount(t *testing.T, n int) int {
+	t.Helper()
+	factor := 1.0
+	if text := os.Getenv("TALLY_FIGURES"); text != "" {
+		var err error
+		if factor, err = strconv.ParseFloat(text, 64); err != nil || factor <= 0 {
+			t.Fatalf("TALLY_FIGURES is %q, want a number above 0", text)
+		}
+	}
+	return max(int(float64(n)*factor), min(n, 3))
+}
+
+// figureTime is how long a test runs, as an environment variable says.
+func figureTime(t *testing.T, variable string, otherwise time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		t.Fatalf("%s is %q, want a time such as 1h", variable, text)
+	}
+	return d
+}
+
+// onDisk ends a test whose files are in memory: its figures would be of nothing.
+func onDisk(t *testing.T) {
+	t.Helper()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(t.TempDir(), &fs); err != nil {
+		t.Fatal(err)
+	}
+	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
+		t.Fatal("temporary files are in memory here: name a folder on a disk by TMPDIR")
+	}
+}
+
+// config writes the project's file, with whatever trees there are in it.
+func (k *kept) config(text string) {
+	k.t.Helper()
+	err := os.MkdirAll(k.project, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(k.project, "tally.toml"), []byte(text), 0o644)
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// keeps opens the store in this process, which keeps its trees until the store is closed.
+func (k *kept) keeps() *tally.Store {
+	k.t.Helper()
+	for _, e := range k.env {
+		if name, value, _ := strings.Cut(e, "="); name == "XDG_STATE_HOME" || name == "XDG_CONFIG_HOME" || name == "HOME" {
+			k.t.Setenv(name, value)
+		}
+	}
+	st, err := embedded.Open(k.t.Context(), embedded.Options{ConfigDir: k.project, Store: k.store, Trees: app.LiveLayout})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { st.Close() })
+	return st
+}
+
+func (k *kept) save(st *tally.Store, id, text string) {
+	k.t.Helper()
+	if _, err := st.Documents().Save(k.t.Context(), "doc", id, tally.Write{Data: []byte(text)}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// fill appends documents, 1 to n, and closes the store.
+func (k *kept) fill(st *tally.Store, n int, document func(n int) (id, text string)) {
+	k.t.Helper()
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range 256 {
 		all.Go(func() {
-			for n := int(next.Add(1)); n <= many; n = int(next.Add(1)) {
-				if _, err := st.Documents().Save(t.Context(), "doc", fmt.Sprintf("n%06d.txt", n), tally.Write{Data: []byte(text(n)[4000:])}); err != nil {
-					t.Error(err)
+			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
+				id, text := document(i)
+				if _, err := st.Documents().Save(k.t.Context(), "doc", id, tally.Write{Data: []byte(text)}); err != nil {
+					k.t.Error(err)
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
-	st.Close()
-	if err := os.RemoveAll(large.folder); err != nil {
-		t.Fatal(err)
+	if err := st.Close(); err != nil {
+		k.t.Fatal(err)
 	}
-	large.says("mode = \"async\"\n")
-	start := func(what string) {
-		began := time.Now()
-		large.serve()
-		up := time.Since(began)
-		head := large.head()
-		large.until("all is shown", func() bool { s, _ := large.status(); return s.Shown >= head && s.LagEvents == 0 })
-		s, _ := large.status()
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", large.serving.Process.Pid))
-		_, peak, _ := strings.Cut(string(status), "VmHWM:")
-		peak, _, _ = strings.Cut(peak, "\n")
-		t.Logf("%s: up after %v, %d files after %v, peak %s", what, up, s.Files, time.Since(began), strings.TrimSpace(peak))
+}
+
+// waitsFor returns when a tree that this process keeps shows what is durable now.
+func (k *kept) waitsFor(st *tally.Store, tree string) {
+	k.t.Helper()
+	at, err := st.Log.Durable(k.t.Context())
+	if err == nil {
+		err = st.Wait(k.t.Context(), "tree:"+tree, at)
 	}
-	start("first mirror")
-	large.stop(syscall.SIGTERM)
-	start("clean start")
-	large.stop(syscall.SIGKILL)
-	start("start after kill")
-	large.stop(syscall.SIGTERM)
-	measure(3, "rsync -a of it", func(n int) {
-		large.run("rsync", "-a", large.folder+"/", filepath.Join(large.project, fmt.Sprint("copy", n)))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// waits waits until something is so, and looks again and again.
+func (k *kept) waits(most, every time.Duration, what string, so func() bool) {
+	k.t.Helper()
+	for deadline := time.Now().Add(most); !so(); time.Sleep(every) {
+		if time.Now().After(deadline) {
+			k.t.Fatalf("after %v it is not so that %s", most, what)
+		}
+	}
+}
+
+// state is how the tree is, asked for without a program that is started: that would take more
+// of the machine than what is measured.
+func (k *kept) state() embedded.TreeStatus {
+	k.t.Helper()
+	said, err := embedded.AskTree(k.t.Context(), k.store, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: k.folder}, embedded.TreeState, embedded.TreeAsk{})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return said.Status
+}
+
+// shows waits until the files show all that is durable now.
+func (k *kept) shows(most time.Duration) {
+	k.t.Helper()
+	head := k.head()
+	k.waits(most, 10*time.Millisecond, "all is shown", func() bool { s := k.state(); return s.Watching != "" && s.Shown >= head })
+}
+
+// memory is what the serving process has of it, in bytes: VmRSS now, VmHWM at most.
+func (k *kept) memory(which string) (bytes int64) {
+	k.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.serving.Process.Pid))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(status), which+":")
+	if _, err := fmt.Sscanf(line, "%d kB", &bytes); err != nil {
+		k.t.Fatal(err)
+	}
+	return bytes << 10
+}
+
+// handles are how many files the serving process has open, and how many folders it watches.
+func (k *kept) handles() (open, watched int) {
+	k.t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fdinfo", k.serving.Process.Pid)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	for _, e := range list {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue // it was closed
+		}
+		open++
+		watched += bytes.Count(text, []byte("inotify wd:"))
+	}
+	return open, watched
+}
+
+// writeDurably writes a file as one does that must be there after a power cut.
+func (k *kept) writeDurably(name, text string) {
+	k.t.Helper()
+	path := filepath.Join(k.project, name)
+	f, err := os.Create(path + "~")
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	f.Close()
+	if err == nil {
+		err = os.Rename(path+"~", path)
+	}
+	d, derr := os.Open(k.project)
+	if err == nil && derr == nil {
+		err = d.Sync()
+		d.Close()
+	}
+	if err != nil || derr != nil {
+		k.t.Fatal(err, derr)
+	}
+}
+
+// arrivals are the times at which contents of documents were seen in the log.
+type arrivals struct {
+	mu   sync.Mutex
+	when map[string]time.Time
+}
+
+func (a *arrivals) at(text string) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.when[text]
+}
+
+// follow has a reader of the log note what arrives in it from now on.
+func (k *kept) follow(st *tally.Store) *arrivals {
+	k.t.Helper()
+	after, err := st.Log.Durable(k.t.Context())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	a := &arrivals{when: make(map[string]time.Time)}
+	ctx, stop := context.WithCancel(k.t.Context())
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for rec, err := range st.Log.Follow(ctx, events.Range{After: after}) {
+			if err != nil {
+				return // the store is closed
+			}
+			a.mu.Lock()
+			if _, is := a.when[string(rec.Data)]; !is {
+				a.when[string(rec.Data)] = time.Now()
+			}
+			a.mu.Unlock()
+		}
 	})
+	k.t.Cleanup(func() { stop(); reader.Wait() })
+	return a
+}
+
+// text4K is a text of 4 KiB.
+func text4K(n int) string { return fmt.Sprintf("%4096d", n) }
+
+// step is a line of a conversation.
+func step(n int) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"role":"assistant","n":%d,"content":"%400d"}`, n, n))
+}
+
+func fileIs(name, want string) bool {
+	have, err := os.ReadFile(name)
+	return err == nil && string(have) == want
+}
+
+func took(do func()) time.Duration {
+	began := time.Now()
+	do()
+	return time.Since(began)
+}
+
+func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
+
+// times are how long something took, each time.
+type times []time.Duration
+
+func (l *times) add(d time.Duration) { *l = append(*l, d) }
+
+// part is the time that a share of them did not exceed.
+func (l times) part(share float64) time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(l))
+	return sorted[max(int(math.Ceil(share*float64(len(l))))-1, 0)]
+}
+
+func (l times) log(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%-60s p50 %v p99 %v at most %v (%d)", what, l.part(0.5).Round(10*time.Microsecond), l.part(0.99).Round(10*time.Microsecond),
+		l.part(1).Round(10*time.Microsecond), len(l))
+}
+
+// rates are how often something was done in a second, in each round.
+type rates []float64
+
+func (l *rates) add(n int, in time.Duration) { *l = append(*l, float64(n)/in.Seconds()) }
+
+func (l rates) median() float64 {
+	sorted := slices.Sorted(slices.Values(l))
+	return sorted[len(sorted)/2]
+}
+
+func (l rates) log(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%-60s %.0f/s, median of %d rounds: %.0f", what, l.median(), len(l), []float64(l))
 }

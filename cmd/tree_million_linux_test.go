@@ -1,0 +1,99 @@
+package cmd_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// Very many files that are there when the tree is named are taken in, and found again by the next
+// who keeps it. TALLY_MILLION is how many: a million takes hours and room, so that it is fewer if
+// it is not set.
+func TestTreeMillion(t *testing.T) {
+	testkit.OnlySoak(t)
+	onDisk(t)
+	const folders = 1000
+	many := 200_000
+	if text := os.Getenv("TALLY_MILLION"); text != "" {
+		var err error
+		if many, err = strconv.Atoi(text); err != nil || many < folders {
+			t.Fatalf("TALLY_MILLION is %q, want a number of %d at least", text, folders)
+		}
+	}
+	k := newKept(t)
+	k.says("mode = \"async\"\nbulk = \"never\"\n")
+	id := func(i int) string { return fmt.Sprintf("d%03d/n%07d.txt", i%folders, i) }
+	var all sync.WaitGroup
+	for begin := range 8 {
+		all.Go(func() {
+			for folder := begin; folder < folders; folder += 8 {
+				err := os.MkdirAll(filepath.Dir(k.file(id(folder))), 0o755)
+				for i := folder; i < many && err == nil; i += folders {
+					err = os.WriteFile(k.file(id(i)), []byte(id(i)), 0o644)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	if all.Wait(); t.Failed() {
+		return
+	}
+	start := func(what string, files int) {
+		t.Helper()
+		began := time.Now()
+		k.serve()
+		said := 0
+		k.waits(2*time.Hour, 200*time.Millisecond, "all files are there", func() bool {
+			s := k.state()
+			if s.Error != "" || s.Asking != "" {
+				t.Fatalf("%+v", s)
+			}
+			if tenth := s.Files * 10 / files; tenth > said {
+				said = tenth
+				t.Logf("%d files after %v, %d MB", s.Files, time.Since(began).Round(time.Second), k.memory("VmRSS")>>20)
+			}
+			return s.Files == files
+		})
+		k.shows(10 * time.Minute)
+		passed := time.Since(began)
+		k.write(id(0), what)
+		k.waits(30*time.Minute, 20*time.Millisecond, "a save is taken in", func() bool { text, _ := k.text(id(0)); return text == what })
+		used, _ := k.cost()
+		open, watched := k.handles()
+		t.Logf("%s: %d files after %v (%.0f/s), the first save after %v; %v of the processor, peak %d MB, %d handles, %d watches", what, files,
+			passed.Round(time.Millisecond), float64(files)/passed.Seconds(), time.Since(began).Round(time.Millisecond), used, k.memory("VmHWM")>>20, open, watched)
+	}
+	start("taken in", many)
+	n := 0
+	for info, err := range k.open().Subjects(t.Context(), "doc") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; info.Subject.ID == "" {
+			t.Fatalf("%+v", info)
+		}
+	}
+	if n != many {
+		t.Errorf("there are %d documents of %d files", n, many)
+	}
+	k.stop(syscall.SIGTERM)
+	start("found again", many)
+	k.stop(syscall.SIGKILL)
+	start("found again after a kill", many)
+	if err := errors.Join(k.api.Close(), os.Remove(k.file(id(1)))); err != nil {
+		t.Fatal(err)
+	}
+	k.api = nil
+	k.waits(time.Minute, 20*time.Millisecond, "what is removed is deleted", func() bool { _, is := k.text(id(1)); return !is })
+}

@@ -1,0 +1,142 @@
+package cmd_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// A tree in which a hundred files a minute are saved, and as many documents appended, for
+// TALLY_STEADY, two minutes if it is not set, has nothing at its end that it did not have at its
+// begin: no lag, no handles, no watches, and no memory but a little. Each tenth edit makes a
+// folder and removes the one before.
+func TestTreeSteady(t *testing.T) {
+	testkit.OnlySoak(t)
+	onDisk(t)
+	const (
+		files  = 200 // of each way
+		every  = time.Minute / 100
+		warm   = 100       // edits each way, before it is looked at
+		growth = 128 << 20 // bytes of memory that it may have more at the end
+	)
+	k := keepTree(t, "mode = \"async\"\nbulk = \"never\"\n")
+	ours := func(i int) string { return fmt.Sprintf("log/n%03d.txt", i%files) }
+	theirs := func(i int) string { return fmt.Sprintf("files/n%03d.txt", i%files) }
+	fill := func(format string, i int) (id, text string) { return fmt.Sprintf(format, i), text4K(i)[4000:] }
+	for i := range files {
+		k.write0(theirs(i))
+		if err := k.put(ours(i), text4K(-1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.settled()
+	remove := func(id string) {
+		t.Helper()
+		doc, err := k.open().Documents().Read(t.Context(), "doc", id)
+		if err == nil {
+			_, err = k.open().Documents().Delete(t.Context(), "doc", id, doc.Offset, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	made := 0 // folders, each way
+	edit := func(i int) {
+		t.Helper()
+		k.write(theirs(i), text4K(i))
+		if err := k.put(ours(i), text4K(i)); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 > 0 {
+			return
+		}
+		if made > 0 {
+			id, _ := fill("files/folder%d/n.txt", made)
+			if err := os.RemoveAll(filepath.Dir(k.file(id))); err != nil {
+				t.Fatal(err)
+			}
+			id, _ = fill("log/folder%d/n.txt", made)
+			remove(id)
+		}
+		made++
+		id, _ := fill("files/folder%d/n.txt", made)
+		k.write0(id)
+		id, text := fill("log/folder%d/n.txt", made)
+		if err := k.put(id, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edits := 0
+	for ; edits < warm; edits++ {
+		edit(edits)
+		time.Sleep(50 * time.Millisecond)
+	}
+	// rests wants all of both ways to be there, and says what the process has then.
+	rests := func() (memory int64, open, watched int) {
+		t.Helper()
+		k.settled()
+		k.shows(time.Minute)
+		time.Sleep(5 * time.Second) // what came out of its place is dropped
+		open, watched = k.handles()
+		return k.memory("VmRSS"), open, watched
+	}
+	memory, open, watched := rests()
+	from, began := k.head(), time.Now()
+	used, _ := k.cost()
+	length := figureTime(t, "TALLY_STEADY", 2*time.Minute)
+	var worst events.Offset
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	first := edits
+	for time.Since(began) < length {
+		<-tick.C
+		edit(edits)
+		edits++
+		if edits%100 == 0 {
+			head, shown := k.head(), k.state().Shown
+			worst = max(worst, head-min(head, shown))
+			t.Logf("after %v: %d edits each way, %d events behind, %d MB", time.Since(began).Round(time.Second), edits-first, head-min(head, shown), k.memory("VmRSS")>>20)
+		}
+	}
+	after, _ := k.cost()
+	passed := time.Since(began)
+	memoryAfter, openAfter, watchedAfter := rests()
+	t.Logf("%d edits each way in %v: %.1f %% of a core, at most %d events behind when it was looked", edits-first, passed.Round(time.Second),
+		100*float64(after-used)/float64(passed), worst)
+	t.Logf("memory %d MB, then %d MB, at most %d MB; handles %d, then %d; watches %d, then %d", memory>>20, memoryAfter>>20, k.memory("VmHWM")>>20,
+		open, openAfter, watched, watchedAfter)
+	s, code := k.status()
+	if code != 0 || s.LagEvents != 0 || s.Conflicts != 0 || len(s.Stuck) > 0 {
+		t.Errorf("at the end it is %+v, %d", s, code)
+	}
+	if openAfter > open+2 || watchedAfter != watched { // connections come and go
+		t.Errorf("handles were %d and are %d, watches %d and %d", open, openAfter, watched, watchedAfter)
+	}
+	if memoryAfter > memory+growth {
+		t.Errorf("it has %d MB more than at the begin", (memoryAfter-memory)>>20)
+	}
+	if out, code := k.tally("tree", "verify"); code != 0 {
+		t.Errorf("verify: %d, %s", code, out)
+	}
+	taken := k.taken(from)
+	n := 0
+	for _, times := range taken {
+		n += times
+	}
+	if folders := (edits-1)/10 - (first-1)/10; n != edits-first+2*folders {
+		t.Errorf("%d edits of files and %d folders with a file made and removed are %d records", edits-first, folders, n)
+	}
+	for i := max(edits-files, 0); i < edits; i++ {
+		if text, _ := k.text(theirs(i)); text != text4K(i) {
+			t.Errorf("%s was saved, and is %q", theirs(i), text)
+		}
+		if !fileIs(k.file(ours(i)), text4K(i)) {
+			t.Errorf("%s is not as it was appended", ours(i))
+		}
+	}
+}
