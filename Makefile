@@ -35,11 +35,14 @@ bench:
 # teams whose messages are delivered by who dies, two thousand damaged stores, ten gigabytes opened after a kill, a cluster whose nodes
 # are killed, what the log promises on every kind of owner, three thousand programs of
 # panels, stores on somebody else's server under the race detector, builds for other
-# systems, many more random histories, those of files among them.
+# systems, many more random histories, those of files among them, and the live tree: its
+# figures beside its peers (TestTreeFigures, whose parts run by themselves), very many files,
+# links that are swapped under strace, edits for TALLY_STEADY and rest for TALLY_IDLE.
 soak:
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors' -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run PowerCut -v ./cmd/...
+	TALLY_SOAK=1 $(GO) test -timeout 180m -run TestTree -v ./cmd
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster|Promises' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir

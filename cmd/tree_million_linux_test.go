@@ -54,7 +54,7 @@ func TestTreeMillion(t *testing.T) {
 		began := time.Now()
 		k.serve()
 		said := 0
-		k.waits(2*time.Hour, 200*time.Millisecond, "all files are there", func() bool {
+		k.waits(6*time.Hour, 200*time.Millisecond, "all files are there", func() bool {
 			s := k.state()
 			if s.Error != "" || s.Asking != "" {
 				t.Fatalf("%+v", s)
