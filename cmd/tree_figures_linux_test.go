@@ -174,7 +174,7 @@ func figureSteps(t *testing.T) {
 // figureBusy: appends of 16 producers beside a tree that shows them all, and whose files somebody
 // saves all the time; against the same, and the same saves, without a tree.
 func figureBusy(t *testing.T) {
-	const rounds, producers, edits = 5, 16, 100
+	const rounds, producers, edits = 7, 16, 100
 	length := time.Duration(figureCount(t, 5000)) * time.Millisecond
 	with, without := newKept(t), newKept(t)
 	with.says("mode = \"async\"\nbulk = \"never\"\n")
@@ -216,8 +216,8 @@ func figureBusy(t *testing.T) {
 	}
 	for k, st := range map[*kept]*tally.Store{with: shown, without: plain} { // files and folders are there, caches are warm
 		round(k, st)
+		k.rests(st)
 	}
-	with.waitsFor(shown, "tavern")
 	var beside, alone, share rates
 	var behind times
 	for i := range rounds {
@@ -225,8 +225,8 @@ func figureBusy(t *testing.T) {
 			to.add(int(round(k, st)), length)
 			if k == with {
 				behind.add(took(func() { k.waitsFor(st, "tavern") }))
-				time.Sleep(3 * time.Second) // what the last edits and what was displaced still take
 			}
+			k.rests(st)
 		}
 		if i%2 == 0 {
 			measure(with, shown, &beside)
@@ -349,6 +349,22 @@ func (k *kept) waitsFor(st *tally.Store, tree string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
+}
+
+// rests returns when no view of the store has anything left to read, which would be in the way of
+// what is measured next, and what the last saves and what they displaced still take is over.
+func (k *kept) rests(st *tally.Store) {
+	k.t.Helper()
+	at, err := st.Log.Durable(k.t.Context())
+	for _, r := range st.Runners() {
+		if err == nil {
+			err = r.Wait(k.t.Context(), at)
+		}
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
 }
 
 // waits waits until something is so, and looks again and again.
