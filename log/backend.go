@@ -49,6 +49,13 @@ type Backend interface {
 	Close() error
 }
 
+// Firsts is a Backend that finds the first message of a subject without a scan.
+type Firsts interface {
+	// First returns the first message of one subject that can be read, or ErrNotFound. What
+	// it cannot find so is errors.ErrUnsupported.
+	First(ctx context.Context, subject string) (Message, error)
+}
+
 // Publication is one append, to one subject or several.
 type Publication struct {
 	Writes []Write // each to another subject; at least one has messages

@@ -383,6 +383,30 @@ func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
 	return Message{}, ErrNotFound
 }
 
+// First implements Firsts.
+func (b *jetStream) First(ctx context.Context, subject string) (Message, error) {
+	if !b.owner {
+		if _, err := b.caughtUp(ctx); err != nil {
+			return Message{}, err
+		}
+	}
+	for _, s := range b.line.Load().segments {
+		if _, there, known := s.find(subject); known && !there {
+			continue
+		}
+		if s.replicated {
+			return Message{}, errors.ErrUnsupported // whom this asks may be behind
+		}
+		m, err := rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+			return s.stream.GetMsg(ctx, uint64(max(s.first, 1)), jetstream.WithGetMsgSubject(subject))
+		}))
+		if !errors.Is(err, ErrNotFound) {
+			return m, err
+		}
+	}
+	return Message{}, ErrNotFound
+}
+
 // lastOf returns the last message of a subject in a segment.
 func (b *jetStream) lastOf(ctx context.Context, s *segment, subject string) (Message, error) {
 	e, there, known := s.find(subject)

@@ -409,6 +409,36 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	return decode(m)
 }
 
+// First returns the offset of the first record of a subject that can be read, ErrNotFound if
+// there is none. It costs less than to read it.
+func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, error) {
+	if err := sub.Validate(); err != nil {
+		return 0, err
+	}
+	if l.isClosed() {
+		return 0, l.errClosed("first of " + sub.NATS())
+	}
+	m, err := Message{}, errors.ErrUnsupported
+	if b, ok := l.backend.(Firsts); ok {
+		m, err = b.First(ctx, sub.NATS())
+	}
+	if err == nil {
+		err = errors.Join(l.awaitSafe(ctx, m.Offset), l.awaitWhole(ctx, m))
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		for rec, err := range l.Read(ctx, events.Range{Subject: sub}) {
+			if _, damaged := errors.AsType[*events.DamageError](err); !damaged {
+				return rec.Offset, err
+			}
+		}
+		err = ErrNotFound
+	}
+	if err != nil {
+		return 0, fmt.Errorf("log: first of %s: %w", sub.NATS(), err)
+	}
+	return m.Offset, nil
+}
+
 // awaitSafe returns when an offset is durable: nobody shall know an event that can
 // still vanish.
 func (l *Log) awaitSafe(ctx context.Context, at events.Offset) error {

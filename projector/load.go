@@ -21,6 +21,26 @@ type Source interface {
 	Record(ctx context.Context, at events.Offset) (events.Record, error)
 }
 
+// Firsts is a Source that finds the first record of a subject without reading it.
+type Firsts interface {
+	// First returns its offset, ErrNotFound if there is none that can be read.
+	First(ctx context.Context, sub events.Subject) (events.Offset, error)
+}
+
+// First returns the offset of the first record of a subject that can be read, ErrNotFound if
+// there is none.
+func (l *Loader) First(ctx context.Context, sub events.Subject) (events.Offset, error) {
+	if s, ok := l.Source.(Firsts); ok {
+		return s.First(ctx, sub)
+	}
+	for rec, err := range l.Source.Read(ctx, events.Range{Subject: sub}) {
+		if !isDamage(err) {
+			return rec.Offset, err
+		}
+	}
+	return 0, ErrNotFound
+}
+
 // ErrNotFound says that there is no such session, document or position.
 var ErrNotFound = events.ErrNotFound
 

@@ -201,15 +201,12 @@ func (t *Tree) know(ctx context.Context, sub events.Subject) error {
 	if u.first != events.MaxOffset {
 		return nil
 	}
-	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
-		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			u.first = damage.Offset
-		} else if err != nil {
-			return err
-		} else {
-			u.first = rec.Offset
-		}
-		break
+	first, err := t.c.Target.Loader().First(ctx, sub)
+	if err != nil && !isGone(err) {
+		return err
+	}
+	if err == nil {
+		u.first = first
 	}
 	t.units[sub] = u
 	t.changed.unit(sub)

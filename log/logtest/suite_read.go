@@ -197,10 +197,21 @@ func lastAndRecord(t *testing.T, l *log.Log) {
 	if _, err := l.Last(t.Context(), a); !errors.Is(err, log.ErrNotFound) {
 		t.Fatalf("got %v, want ErrNotFound", err)
 	}
+	if _, err := l.First(t.Context(), a); !errors.Is(err, log.ErrNotFound) {
+		t.Fatalf("got %v, want ErrNotFound", err)
+	}
 	mustFill(t, l, 4, a, b)
 	last, err := l.Last(t.Context(), a)
 	if err != nil || last.Offset != 3 || last.Subject != a {
 		t.Fatalf("last of a is %+v (%v)", last, err)
+	}
+	for sub, want := range map[events.Subject]events.Offset{a: 1, b: 2} {
+		if first, err := l.First(t.Context(), sub); err != nil || first != want {
+			t.Fatalf("first of %v is %v (%v), want %v", sub, first, err, want)
+		}
+	}
+	if first, err := l.First(t.Context(), session("none")); !errors.Is(err, log.ErrNotFound) {
+		t.Fatalf("got %v, %v, want ErrNotFound", first, err)
 	}
 	rec, err := l.Record(t.Context(), 2)
 	if err != nil || rec.Offset != 2 || rec.Subject != b || !bytes.Equal(rec.Data, turn("", "2").Data) {

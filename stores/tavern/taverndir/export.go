@@ -28,15 +28,13 @@ func isMarkdown(doc *projector.Document) bool {
 	return strings.HasPrefix(doc.Last().ContentType, "text/markdown")
 }
 
-// firstOf returns the offset of a subject's first record.
+// firstOf returns the offset of a subject's first record, 0 if there is none.
 func firstOf(ctx context.Context, src formats.Source, sub events.Subject) (events.Offset, error) {
-	for rec, err := range src.Loader().Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
-		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			return damage.Offset, nil
-		}
-		return rec.Offset, err
+	first, err := src.Loader().First(ctx, sub)
+	if errors.Is(err, projector.ErrNotFound) {
+		err = nil
 	}
-	return 0, nil
+	return first, err
 }
 
 // documentFile is the file of a document.
