@@ -55,7 +55,7 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 		return err
 	}
 	k.tree, k.ends = t, append(k.ends, t.Close)
-	k.runner = &projector.Runner{Log: st.Log, View: t, Room: t.Room, Logger: ts.logger, MaxValue: st.MaxValue()}
+	k.runner = &projector.Runner{Log: st.Log, View: t, Room: t.Room, Costly: !k.Sync, Logger: ts.logger, MaxValue: st.MaxValue()}
 	return nil
 }
 

@@ -119,7 +119,9 @@ func TestTreePart(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := p.opened("kinds = [\"overlay\"]\n")
-		p.until("what goes is gone", func() bool { return slices.Contains(p.files(), "overlays/o/x.go") && !slices.Contains(p.files(), "docs/plan") })
+		p.until("what goes is gone", func() bool {
+			return slices.Contains(p.files(), "overlays/o/x.go") && !slices.Contains(p.files(), "docs/plan")
+		})
 		doc, err := st.Documents().Read(t.Context(), "doc", "plan")
 		said, wrong := p.ask(embedded.TreeConflicts)
 		if err != nil || wrong != nil || string(doc.Data) != "of somebody" && len(said.Conflicts) != 1 {

@@ -28,6 +28,9 @@ const (
 
 	many      = 2000                   // records a second
 	manyCount = 100 * time.Millisecond // over so long at least
+
+	manyCostly = 200 // records a second, of a view that is costly
+	costlyRest = 8   // times as long as it took such a view to show what came, it rests then
 )
 
 // Bulk is a Follower that knows whether large series are being appended to the log by this
@@ -46,7 +49,7 @@ func (p Pace) now(l Follower) Pace {
 		return max(p, aside)
 	}
 	if isRapid && r.many() {
-		return max(p, short)
+		return max(p, short, r.toll())
 	}
 	return p
 }
@@ -56,8 +59,10 @@ func (p Pace) now(l Follower) Pace {
 // commits then, and are stored once. It is safe for concurrent use.
 type rapids struct {
 	Follower
+	costly bool // see Runner
 
 	mu    sync.Mutex
+	took  time.Duration // to show what came
 	last  events.Offset // where the view was
 	at    time.Time     // at this time
 	until time.Time     // so long there are taken to be many
@@ -71,10 +76,31 @@ func (r *rapids) came(to events.Offset) {
 	if took < manyCount {
 		return
 	}
-	if to > r.last && float64(to-r.last) > many*took.Seconds() {
+	limit := float64(many)
+	if r.costly {
+		limit = manyCostly
+	}
+	if to > r.last && float64(to-r.last) > limit*took.Seconds() {
 		r.until = time.Now().Add(2 * manyCount)
 	}
 	r.last, r.at = to, time.Now()
+}
+
+// shown says how long it took the view to show what had come.
+func (r *rapids) shown(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took = took
+}
+
+// toll is how long a costly view rests while many records come.
+func (r *rapids) toll() Pace {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.costly {
+		return 0
+	}
+	return min(Pace(costlyRest*r.took), Patient)
 }
 
 func (r *rapids) many() bool {

@@ -96,6 +96,10 @@ type Runner struct {
 	Upto  events.Offset // where CatchUp ends at the latest; 0: where the log does
 	Pace  Pace          // while nobody waits for the view; default: each record as it comes
 
+	// Costly is a view that takes long for a record. While many records come it rests much longer
+	// than it works, so that it takes little from those who append, and falls behind.
+	Costly bool
+
 	// Room is asked before anything is written: as long as it returns an error the view
 	// stands still, and Wait returns that error. Default: there is always room.
 	Room func() error
@@ -180,12 +184,14 @@ func (r *Runner) follow(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	l := &rapids{Follower: r.Log, last: r.Cursor().Offset, at: time.Now()}
+	l := &rapids{Follower: r.Log, costly: r.Costly, last: r.Cursor().Offset, at: time.Now()}
 	for {
+		began := time.Now()
 		// What is there already a read yields with less effort than a follow.
 		if err := r.pump(ctx, r.Log.Read, 0, func(c Cursor) { l.came(c.Offset) }); err != nil {
 			return err
 		}
+		l.shown(time.Since(began))
 		if err := r.pump(ctx, r.Pace.follow(l), window, func(c Cursor) { l.came(c.Offset) }); err != nil {
 			return err
 		}
