@@ -78,6 +78,24 @@ type Live interface {
 	Removal(ctx context.Context, src Source, unit events.Subject) ([]log.Part, error)
 }
 
+// Grower is a Live that can tell of some changes what they add to the ends of files, so that a line
+// of a long log costs what the line costs.
+type Grower interface {
+	Live
+
+	// Growth returns what the files of a unit have behind what they had as of an offset, with the
+	// unit at the path that it had and has. All that is new since are records of the unit's own
+	// subject. It is false if more may have changed than what it returns: the unit's place, a
+	// file that came or went, anything before a file's end. One that it does not name is as it was.
+	Growth(ctx context.Context, src Source, root Root, unit events.Subject, at string, since events.Offset) ([]Addition, bool, error)
+}
+
+// Addition is what a file has more than it had.
+type Addition struct {
+	Path string // as File has it
+	Data []byte
+}
+
 // Place is where a unit has its files.
 type Place struct {
 	Path   string // of its file, or of the folder that all of its files are in

@@ -223,7 +223,7 @@ func (t *Tree) discard(ctx context.Context, e *edit) error {
 // mend shows again what is to be shown again. The caller holds mu.
 func (t *Tree) mend(ctx context.Context, head events.Offset) error {
 	list := slices.Collect(maps.Keys(t.redo))
-	if err := t.show(ctx, list, head); err != nil {
+	if err := t.show(ctx, list, nil, head); err != nil {
 		return err
 	}
 	return t.save(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
@@ -50,24 +51,70 @@ func (evalsLand) text(w *world, p string) (text, mark string) {
 	return mark + "\n", mark
 }
 
-func (evalsLand) api(w *world) {
+func (l evalsLand) api(w *world) {
 	ctx := context.Background()
 	id := []string{"a", "b", "c"}[w.random.IntN(3)]
 	mark := strings.TrimSpace(w.mark())
 	said := need(json.Marshal(map[string]string{"role": "user", "content": mark}))
 	var err error
-	switch w.random.IntN(4) {
+	switch w.random.IntN(12) {
 	case 0:
 		w.say("log: save %s: %s", id, mark)
 		_, _, err = evals.Save(ctx, w.st, id, &evals.Data{ID: id, Steps: []evals.Step{need(evals.NewStep(0, said))}})
-	case 1, 2:
+	case 1, 2, 3, 4, 5:
 		w.say("log: append to %s: %s", id, mark)
 		_, err = evals.Of(w.st, id).Append(ctx, need(evals.NewStep(1, said)))
-	case 3:
+	case 6:
+		w.say("log: append two to %s: %s", id, mark)
+		_, err = evals.Of(w.st, id).Append(ctx, need(evals.NewStep(1, said)), need(evals.NewStep(2, said)))
+	case 7:
 		w.say("log: run of %s: %s", id, mark)
 		_, err = evals.Of(w.st, id).Run(evals.TrajectoryRun, "run-"+mark).Save(ctx, []byte(`{"completed":true}`))
+	default:
+		err = l.odd(ctx, w, id, said)
 	}
 	if err != nil {
 		w.say("  %v", err)
 	}
+}
+
+// odd appends what the API of conversations does not, and others may.
+func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) error {
+	sub := events.Session(w.st.Namespace(), id)
+	o, err := w.st.Loader().Peek(ctx, sub)
+	if err != nil || o.Offset() == 0 {
+		return err
+	}
+	seen := o.First() + events.Offset(w.random.Uint64N(uint64(o.Offset()-o.First()+1)))
+	turns := []events.Entry{{Thread: "main", Turn: said}, {Thread: []string{"main", "main", "other", "traces"}[w.random.IntN(4)], Turn: events.Raw("{\"a\":[1,\n2]}")}, {Thread: "main", Bytes: []byte{0xff}}}
+	turns = turns[:1+w.random.IntN(3)]
+	var p events.Payload
+	var extensions []string
+	switch w.random.IntN(9) {
+	case 0, 1:
+		p = &events.SessionRewound{To: seen}
+	case 2, 3:
+		p, extensions = &events.TurnAppended{Entries: turns}, []string{events.ExtSeen, seen.Padded()} // it may be late
+	case 4:
+		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, w.random.IntN(2)}}, {Turn: said}}}}, Others: "keep"} // it may be void
+	case 5:
+		p = &events.TurnAppended{Entries: turns, Pins: map[string]map[int]bool{"main": {w.random.IntN(5): true}}} // it may be void
+	case 6:
+		f := events.FileFormat{FinalNewline: w.random.IntN(2) == 0, Separator: []string{"", "\r\n"}[w.random.IntN(2)], BOM: w.random.IntN(2) == 0, Mode: int64([]int{0, 0o600}[w.random.IntN(2)])}
+		p = &events.TurnAppended{Entries: turns, Formats: map[string]events.FileFormat{"conversation.jsonl": f}}
+	case 7:
+		p = &events.SessionUpdated{Set: events.Fields{{Name: []string{"title", "trajectory", "status"}[w.random.IntN(3)], Value: []events.Raw{events.Raw("null"), events.Raw(`"archived"`)}[w.random.IntN(2)]}}}
+	case 8:
+		p = &events.SessionUpdated{Set: events.Fields{}, Formats: map[string]events.FileFormat{"stepTraces.json": {Indent: "  ", Derived: true}}}
+	}
+	e, err := events.New("urn:api", sub, p)
+	if err != nil {
+		return err
+	}
+	if extensions != nil {
+		e = e.WithExtension(extensions[0], extensions[1])
+	}
+	w.say("log: %s of %s %v: %s", e.Type, id, extensions, e.Data)
+	_, err = w.st.Append(ctx, sub, log.At(o.Offset()), e)
+	return err
 }

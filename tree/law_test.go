@@ -173,6 +173,7 @@ type world struct {
 	wild    bool                     // something may have failed, or was killed
 	faults  int
 	losses  int  // of the book
+	grown   int  // files that were appended to without being rendered
 	faulty  bool // the storage fails now and then
 	touched bool // somebody wrote to a file
 	fold    bool
@@ -194,8 +195,32 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 			panic(killed(p))
 		}
 	}
+	growth = w.growth
 	w.storage, w.user = w.place(t, fold)
 	return w
+}
+
+// growth holds what is appended to the files of a unit to all that they are to be.
+func (w *world) growth(t *Tree, unit events.Subject, at events.Offset, list []want) {
+	w.grown += len(list)
+	p, err := t.placeOf(context.Background(), t.as(at), unit)
+	if u := t.units[unit]; err != nil || p.Path != u.want || p.Apart != u.apart || p.Folder != u.folder || !slices.Equal(p.Files, u.within) {
+		w.t.Errorf("%v is to be at %v, %v, and what it grew by says that it is still at %s", unit, p, err, u.want)
+	}
+	is := make(map[string]string)
+	for _, p := range t.filesOf(unit) {
+		is[p] = fmt.Sprintf("%s %o", t.files[p].sum, formats.ModeOf(t.files[p].mode))
+	}
+	for _, f := range list {
+		is[f.Path] = fmt.Sprintf("%s %o", f.sum, formats.ModeOf(f.Mode))
+	}
+	to := make(map[string]string)
+	for _, f := range need(t.render(context.Background(), unit, at)) {
+		to[f.Path] = fmt.Sprintf("%s %o", f.sum, formats.ModeOf(f.Mode))
+	}
+	if !maps.Equal(is, to) {
+		w.t.Errorf("%v grew to\n%s, and is to be\n%s", unit, lines(is), lines(to))
+	}
 }
 
 func runProgram(t testing.TB, l land, seed uint64, struck map[string]int) {
@@ -597,7 +622,7 @@ func (w *world) check() {
 	if problems := need(w.tree.Verify(ctx)); len(problems) > 0 {
 		w.t.Errorf("verify: %v", problems)
 	}
-	_ = formats.Root{}
+	w.struck["grown"] += w.grown
 }
 
 func lines(m map[string]string) string {

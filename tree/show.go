@@ -12,7 +12,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -26,8 +25,10 @@ type want struct {
 	at   events.Offset
 	sum  string
 	size int64
-	data []byte // nil: it is large, and rendered when it is written
-	grew bool   // what the file has is what it begins with
+	data []byte    // nil: it is large, and rendered when it is written
+	grew bool      // what the file has is what it begins with
+	tail []byte    // what follows that; nil: data has it, or it is rendered
+	hash hash.Hash // that has had all of it
 }
 
 // Sizes up to which a file is rendered once, into memory, and up to which what
@@ -37,9 +38,9 @@ const (
 	heldEdit     = 8 << 20
 )
 
-// show has the files of units be as the log says as of an offset. What cannot be written is
-// stuck, and tried again. The caller holds mu.
-func (t *Tree) show(ctx context.Context, list []events.Subject, at events.Offset) error {
+// show has the files of units be as the log says as of an offset, those of others by what they
+// grew. What cannot be written is stuck, and tried again. The caller holds mu.
+func (t *Tree) show(ctx context.Context, list []events.Subject, grown map[events.Subject][]want, at events.Offset) error {
 	ctx = context.WithoutCancel(ctx) // half of it would be done again
 	if err := t.ascertain(ctx); err != nil {
 		return err
@@ -50,6 +51,7 @@ func (t *Tree) show(ctx context.Context, list []events.Subject, at events.Offset
 		for sub := range t.moved {
 			if !slices.Contains(list, sub) {
 				next = append(next, sub)
+				delete(grown, sub)
 			}
 		}
 		list = append(list, next...)
@@ -57,7 +59,14 @@ func (t *Tree) show(ctx context.Context, list []events.Subject, at events.Offset
 	clear(t.moved)
 	var wants []want
 	var gone []string
+	for sub := range grown {
+		list = append(list, sub)
+	}
 	for _, sub := range t.sorted(list) {
+		if more, is := grown[sub]; is {
+			wants = append(wants, more...)
+			continue
+		}
 		delete(t.stuck, sub)
 		files, err := t.render(ctx, sub, at)
 		if err != nil {
@@ -118,12 +127,16 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 		folders[folder(p)] = true
 	}
 	for _, w := range wants {
-		if t.attempt(w.unit, w.Path, t.put(ctx, w)) {
+		appended, err := t.put(ctx, w)
+		if t.attempt(w.unit, w.Path, err) {
 			delete(t.intents, w.Path)
 			delete(t.tried, w.Path)
 			t.changed.intent(w.Path)
+			t.keepHash(w)
 		}
-		folders[folder(w.Path)] = true
+		if !appended {
+			folders[folder(w.Path)] = true
+		}
 	}
 	t.tidy(ctx, gone)
 	if s, ok := t.c.Storage.(formats.Syncer); ok {
@@ -278,12 +291,13 @@ func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offs
 // measure renders a file to find out its hash, and whether it only grew.
 func (w *want) measure(have *file, held int64) error {
 	m := measurer{hash: sha256.New(), held: held}
-	if have != nil && strings.HasSuffix(w.Path, ".jsonl") {
+	if have != nil && isLog(w.Path) {
 		m.mark, m.sum = have.size, have.sum
 	}
 	if err := w.Write(&m); err != nil {
 		return err
 	}
+	w.hash = m.hash
 	w.sum, w.size, w.grew = hex.EncodeToString(m.hash.Sum(nil)), m.size, m.grew && m.size > m.mark
 	if m.size <= m.held {
 		w.data = m.data
@@ -334,8 +348,9 @@ func (w *want) content(out io.Writer) error {
 // errInTheWay says that there is something in the place of a file that is none.
 var errInTheWay = errors.New("there is something else in its place, which is neither followed nor replaced")
 
-// put has a file be as it is to be. What was in its place and is not ours is kept.
-func (t *Tree) put(ctx context.Context, w want) error {
+// put has a file be as it is to be. What was in its place and is not ours is kept. It reports
+// whether that only appended to a file that was durable before.
+func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	have, other := t.files[w.Path], ""
 	if have == nil {
 		if p := t.sameFile(ctx, w.Path); p != w.Path {
@@ -345,10 +360,10 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	e, err := t.c.Storage.Stat(ctx, w.Path)
 	there := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return false, err
 	}
 	if there && (e.Dir || e.Size < 0) {
-		return errInTheWay
+		return false, errInTheWay
 	}
 	if have != nil && have.sum == w.sum && other == "" && formats.ModeOf(have.mode) == formats.ModeOf(w.Mode) && !t.isDropped(w.Path) {
 		// There is nothing new to write. Whoever has saved the file, or taken it away, since it was
@@ -358,17 +373,17 @@ func (t *Tree) put(ctx context.Context, w want) error {
 		if t.c.Way != Out && (!there || e.Version == "" || e.Version != have.version) {
 			t.note(w.Path, t.c.Now())
 		}
-		return nil
+		return false, nil
 	}
-	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size {
+	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size && formats.ModeOf(have.mode) == formats.ModeOf(w.Mode) {
 		if done, err := t.grow(ctx, w, have); done || err != nil {
-			return err
+			return done && w.tail != nil, err
 		}
 	}
 	if there && have == nil && e.Size == w.size && formats.ModeOf(e.Mode) == formats.ModeOf(w.Mode) {
 		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // it is not touched
 			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: sum, size: w.size, mode: e.Mode})
-			return nil
+			return false, nil
 		}
 	}
 	mode := w.Mode
@@ -377,7 +392,7 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	}
 	old, err := t.swap(ctx, w.Path, mode, w.content)
 	if err != nil {
-		return err
+		return false, err
 	}
 	reached("after exchange")
 	f := &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: mode}
@@ -391,7 +406,7 @@ func (t *Tree) put(ctx context.Context, w want) error {
 	if old != "" {
 		t.came(ctx, old, w.Path, w.unit, have, w)
 	}
-	return nil
+	return false, nil
 }
 
 // isDropped reports whether somebody decided that what he wrote to a file is to go.
@@ -400,10 +415,12 @@ func (t *Tree) isDropped(p string) bool { return t.edits[p] != nil && t.edits[p]
 // grow appends to a log what it lacks. It is false if somebody else wrote to it as well: the
 // file is then replaced.
 func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err error) {
-	var tail []byte
-	if w.data != nil {
+	tail := w.tail
+	switch {
+	case tail != nil:
+	case w.data != nil:
 		tail = w.data[have.size:]
-	} else {
+	default:
 		s := &skipper{skip: have.size}
 		if err := w.Write(s); err != nil {
 			return false, err

@@ -233,7 +233,7 @@ func (t *Tree) shownAnew(ctx context.Context, sub events.Subject, at events.Offs
 		delete(t.redo, sub)
 		return t.save(ctx)
 	}
-	if err := t.show(ctx, []events.Subject{sub}, at); err != nil {
+	if err := t.show(ctx, []events.Subject{sub}, nil, at); err != nil {
 		return err
 	}
 	return t.save(ctx)
@@ -464,7 +464,7 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 	if is.Path != "" && is.sum == sum {
 		return true
 	}
-	if is.Path != "" && strings.HasSuffix(p, ".jsonl") {
+	if is.Path != "" && isLog(p) {
 		if old, err := t.begins(ctx, is, where); err == nil && old {
 			return true
 		}

@@ -67,14 +67,15 @@ type Tree struct {
 	ofUnit  map[events.Subject]map[string]bool // the paths of files
 	folded  map[string]string                  // folded path of a file -> its path
 
-	dirty   map[events.Subject]events.Offset // that were applied and not committed
-	redo    map[events.Subject]bool          // to be shown again, whatever the log says
-	moved   map[events.Subject]bool          // that have another path than their files
-	again   time.Time                        // when what is stuck is tried again
-	wait    time.Duration                    // between the last two tries
-	noticed map[string]*notice               // paths that may have changed
-	edits   map[string]*edit                 // paths that have, while the tree asks
-	tried   map[string][]string              // what may stand in a file's place, as nobody answered when it was put there
+	dirty   map[events.Subject]bool // that were applied and not committed; true: all of it is of records of their own
+	redo    map[events.Subject]bool // to be shown again, whatever the log says
+	hashes  map[string]hashed       // of logs, by path
+	moved   map[events.Subject]bool // that have another path than their files
+	again   time.Time               // when what is stuck is tried again
+	wait    time.Duration           // between the last two tries
+	noticed map[string]*notice      // paths that may have changed
+	edits   map[string]*edit        // paths that have, while the tree asks
+	tried   map[string][]string     // what may stand in a file's place, as nobody answered when it was put there
 	stuck   map[events.Subject]*Error
 	skipped map[string]string
 	recent  []recently // edits that were taken in
@@ -116,9 +117,9 @@ func newTree(c Config, b book) *Tree {
 // clear forgets everything that is in memory. The caller holds mu.
 func (t *Tree) clear() {
 	t.loaded, t.state, t.changed, t.ofUnit = false, newState(), changes{}, make(map[events.Subject]map[string]bool)
-	t.moved = make(map[events.Subject]bool)
+	t.moved, t.hashes = make(map[events.Subject]bool), make(map[string]hashed)
 	t.folded = make(map[string]string)
-	t.dirty, t.redo = make(map[events.Subject]events.Offset), make(map[events.Subject]bool)
+	t.dirty, t.redo = make(map[events.Subject]bool), make(map[events.Subject]bool)
 	t.noticed, t.edits = make(map[string]*notice), make(map[string]*edit)
 	t.tried = make(map[string][]string)
 	t.stuck, t.skipped = make(map[events.Subject]*Error), make(map[string]string)

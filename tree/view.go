@@ -89,16 +89,19 @@ func (t *Tree) Apply(ctx context.Context, f projector.Fact) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.units[sub]
+	u, own := t.units[sub], f.Subject == sub
 	if u == nil {
 		u = &unit{first: events.MaxOffset}
 		t.units[sub] = u
 	}
 	if u.first > f.Offset {
-		u.first = f.Offset
+		u.first, own = f.Offset, false
 		t.changed.unit(sub)
 	}
-	t.dirty[sub] = f.Offset
+	if was, is := t.dirty[sub]; is {
+		own = own && was
+	}
+	t.dirty[sub] = own
 	return nil
 }
 
@@ -166,7 +169,8 @@ func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
 		}
 	}
 	for part := range slices.Chunk(t.sorted(list), atOnce) {
-		if err := t.show(ctx, slices.Clone(part), at); err != nil {
+		grown, rest := t.grown(ctx, part, at)
+		if err := t.show(ctx, rest, grown, at); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,12 @@ func (Layout) Place(ctx context.Context, src formats.Source, root formats.Root, 
 	if err != nil {
 		return formats.Place{}, err
 	}
-	return formats.Place{Path: conversations + "/" + folderOf(&projector.Session{Subject: unit, Ledger: o.Ledger()}), Folder: true}, nil
+	return formats.Place{Path: pathOf(o), Folder: true}, nil
+}
+
+// pathOf returns the path of a session's folder.
+func pathOf(o *projector.Outline) string {
+	return conversations + "/" + folderOf(&projector.Session{Subject: o.Subject(), Ledger: o.Ledger()})
 }
 
 // UnitFiles implements formats.Live.
