@@ -94,6 +94,8 @@ type Grower interface {
 type Addition struct {
 	Path string // as File has it
 	Data []byte
+	New  bool        // it is all of a file that was not there
+	Mode fs.FileMode // of that
 }
 
 // Place is where a unit has its files.

@@ -92,11 +92,11 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 	var extensions []string
 	switch w.random.IntN(9) {
 	case 0, 1:
-		p = &events.SessionRewound{To: seen}
+		p = &events.SessionRewound{To: seen, Reason: "test"}
 	case 2, 3:
 		p, extensions = &events.TurnAppended{Entries: turns}, []string{events.ExtSeen, seen.Padded()} // it may be late
 	case 4:
-		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, w.random.IntN(2)}}, {Turn: said}}}}, Others: "keep"} // it may be void
+		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, w.random.IntN(2)}}, {Turn: said}}}}, Others: "keep", Reason: "test"} // it may be void
 	case 5:
 		p = &events.TurnAppended{Entries: turns, Pins: map[string]map[int]bool{"main": {w.random.IntN(5): true}}} // it may be void
 	case 6:

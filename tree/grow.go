@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"hash"
 	"io"
@@ -63,26 +64,39 @@ func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subje
 	}
 	var list []want
 	for _, a := range added {
-		if len(a.Data) == 0 {
+		w := want{File: formats.File{Path: a.Path, Mode: a.Mode}, unit: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
+		have := t.files[a.Path]
+		switch {
+		case a.New && have != nil, !a.New && (have == nil || have.unit != sub):
+			return nil, false
+		case a.New:
+			w.Write = func(out io.Writer) error { _, err := out.Write(a.Data); return err }
+			w.data = append([]byte{}, a.Data...)
+		case len(a.Data) == 0:
 			continue
+		default:
+			if w.hash, ok = t.hashOf(a.Path, have.sum); !ok {
+				return nil, false
+			}
+			w.Mode, w.Write, w.size = have.mode, t.rendering(ctx, sub, a.Path, at), have.size+w.size
+			w.grew, w.tail = true, a.Data
 		}
-		have, before := t.files[a.Path], t.hashes[a.Path]
-		if have == nil || have.unit != sub || have.sum != before.sum {
-			return nil, false
-		}
-		c, canClone := before.hash.(hash.Cloner)
-		if !canClone {
-			return nil, false
-		}
-		h, err := c.Clone()
-		if err != nil {
-			return nil, false
-		}
-		h.Write(a.Data)
-		list = append(list, want{File: formats.File{Path: a.Path, Mode: have.mode, Write: t.rendering(ctx, sub, a.Path, at)},
-			unit: sub, at: at, sum: hex.EncodeToString(h.Sum(nil)), size: have.size + int64(len(a.Data)), grew: true, tail: a.Data, hash: h})
+		w.hash.Write(a.Data)
+		w.sum = hex.EncodeToString(w.hash.Sum(nil))
+		list = append(list, w)
 	}
 	return list, true
+}
+
+// hashOf returns what has hashed a file, to go on with. It is false if that is not kept.
+func (t *Tree) hashOf(p, sum string) (hash.Hash, bool) {
+	kept := t.hashes[p]
+	c, ok := kept.hash.(hash.Cloner)
+	if !ok || kept.sum != sum {
+		return nil, false
+	}
+	h, err := c.Clone()
+	return h, err == nil
 }
 
 // rendering writes all of a file, where what it grew by cannot be put behind it.

@@ -611,7 +611,7 @@ func (w *world) check() {
 	if w.fold {
 		unknown++
 	}
-	if ours > 4*w.changes+w.faults+unknown*w.losses { // to move an agent's file writes one document, and archives a session and its document
+	if ours > 4*(w.changes+w.faults)+unknown*w.losses { // to move an agent's file writes one document, and archives a session and its document
 		w.t.Errorf("L3: the tree appended %d events for %d changes", ours, w.changes)
 	}
 	if w.t.Failed() {

@@ -19,13 +19,17 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 	if !unit.IsSession() {
 		return nil, false, nil
 	}
-	g, ok, err := units.Grown(ctx, src, root, unit, since)
-	if err != nil || !ok || pathOf(g.Outline) != at {
+	o, err := units.Outline(ctx, src, root, unit)
+	if err != nil || pathOf(o) != at || mayHaveTraces(o) {
 		return nil, false, err
 	}
-	f, known := g.Ledger().Formats[foreign.KeyOf(turnsName)]
-	if f.Doc != "" || f.Gone || mayHaveTraces(g.Outline) {
+	f, known := o.Ledger().Formats[foreign.KeyOf(turnsName)]
+	if f.Doc != "" || f.Gone {
 		return nil, false, nil
+	}
+	g, ok, err := foreign.GrownSince(ctx, src, o, since, unshown...)
+	if err != nil || !ok {
+		return nil, false, err
 	}
 	had, turns, err := g.Turns(ctx, events.MainThread)
 	if err != nil || had == 0 {
@@ -38,6 +42,9 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 	more, err := foreign.MoreLines(f, had, list, !known)
 	return []formats.Addition{{Path: at + "/" + turnsName, Data: more}}, err == nil, err
 }
+
+// unshown are types of events that no file shows, beside turns: a run has one when it is finished.
+var unshown = []string{events.TypeRunCreated, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunAnnotated, events.TypeCostAccrued}
 
 // mayHaveTraces reports whether a session has step traces, or had some: see steps.HasTraces.
 func mayHaveTraces(o *projector.Outline) bool {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -25,12 +26,11 @@ const (
 	mostGrownBytes   = 1 << 20
 )
 
-// Grown opens the session that a unit is, and reports whether nothing but turns is new in it since
-// an offset. One that has no files in the root is projector.ErrNotFound.
-func (u Units) Grown(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, since events.Offset) (*Grown, bool, error) {
-	o, err := u.Outline(ctx, src, root, unit)
-	if err != nil || len(o.Damaged()) > 0 {
-		return nil, false, err
+// GrownSince reports whether nothing but turns is new in a session since an offset, beside events
+// of other types that no file of it shows.
+func GrownSince(ctx context.Context, src formats.Source, o *projector.Outline, since events.Offset, unshown ...string) (*Grown, bool, error) {
+	if len(o.Damaged()) > 0 {
+		return nil, false, nil
 	}
 	g := &Grown{o, since, make(map[string]int)}
 	if o.Offset() <= since {
@@ -38,16 +38,20 @@ func (u Units) Grown(ctx context.Context, src formats.Source, root formats.Root,
 	}
 	l := src.Loader()
 	records, size := 0, 0
-	for rec, err := range l.Source.Read(ctx, events.Range{Subject: unit, After: since, Upto: o.Offset()}) {
-		if err == nil && rec.Type == events.TypeTurnAppended {
+	for rec, err := range l.Source.Read(ctx, events.Range{Subject: o.Subject(), After: since, Upto: o.Offset()}) {
+		isTurn := err == nil && rec.Type == events.TypeTurnAppended
+		if isTurn {
 			rec, err = l.Whole(ctx, rec)
 		}
 		if err != nil {
 			return nil, false, err
 		}
 		records, size = records+1, size+len(rec.Data)
-		if rec.Type != events.TypeTurnAppended || records > mostGrownRecords || size > mostGrownBytes {
+		switch {
+		case records > mostGrownRecords || size > mostGrownBytes || !isTurn && !slices.Contains(unshown, rec.Type):
 			return nil, false, nil
+		case !isTurn:
+			continue
 		}
 		p, ok := projector.Decode(rec).Payload.(*events.TurnAppended)
 		if !ok || len(p.Formats) > 0 {

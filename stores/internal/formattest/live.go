@@ -389,7 +389,7 @@ func asOf(t testing.TB, st formats.Target) *past {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &past{st, &projector.Loader{Source: l.Source, Snapshots: l.Snapshots, MaxValue: l.MaxValue, ReadOnly: true, Upto: head}}
+	return asOfOffset(st, head)
 }
 
 func (p *past) Loader() *projector.Loader { return p.loader }

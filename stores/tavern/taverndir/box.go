@@ -50,15 +50,23 @@ func headOf(s *projector.Session, box int) head {
 	l := s.Ledger
 	h := head{Title: l.Text("title"), Owner: l.Text("owner"), OnEmpty: l.Text("onEmpty"), CreatedAt: l.CreatedAt}
 	h.Settings, _ = l.Fields.Get("settings")
-	var cursors map[string]events.Offset
-	if raw, ok := l.Fields.Get("cursors"); ok && rawjson.Unmarshal(raw, &cursors) == nil {
+	if seen := seenOf(l, box); seen > 0 {
 		for _, t := range turnsOf(s, box) {
-			if t.Offset <= cursors[boxes[box].thread] {
+			if t.Offset <= seen {
 				h.Seen++
 			}
 		}
 	}
 	return h
+}
+
+// seenOf returns the offset up to which a box was seen, 0 if nobody saw it.
+func seenOf(l *projector.Ledger, box int) events.Offset {
+	var cursors map[string]events.Offset
+	if raw, ok := l.Fields.Get("cursors"); !ok || rawjson.Unmarshal(raw, &cursors) != nil {
+		return 0
+	}
+	return cursors[boxes[box].thread]
 }
 
 // isEmpty reports whether a head says nothing.

@@ -1,0 +1,105 @@
+package tallydir_test
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/stores/internal/formattest"
+)
+
+// What files grow by is told as they are made, between any two records, or not at all.
+func TestGrowth(t *testing.T) {
+	known := 0
+	for seed := range formattest.Seeds(3) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		if seed%3 == 2 {
+			dir := filepath.Join(t.TempDir(), "p")
+			if _, err := gentree.Write(dir, gentree.Options{Seed: seed, Sessions: 3, Turns: 3, TurnBytes: 100, Odd: true}); err != nil {
+				t.Fatal(err)
+			}
+			root = formattest.CheckImportFrom(t, layout, dir, st, openStore(t))
+		}
+		var subs []events.Subject
+		for info, err := range st.Subjects(t.Context(), events.KindSession) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			subs = append(subs, info.Subject)
+		}
+		for _, id := range []string{"a", "../x"} {
+			subs = append(subs, events.Session(st.Namespace(), id))
+		}
+		for _, sub := range subs {
+			for range 25 {
+				draw(t, st, sub, random)
+			}
+		}
+		known += formattest.CheckGrowth(t, st, layout, root)
+	}
+	if known < 50 {
+		t.Errorf("it was known %d times", known)
+	}
+	t.Log(known)
+}
+
+// draw appends to a conversation: mostly steps, now and then what moves or spells them otherwise.
+func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
+	t.Helper()
+	o, err := st.Loader().Peek(t.Context(), sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	some := o.First() + events.Offset(random.Uint64N(uint64(o.Offset()-o.First()+1)))
+	n, entry := random.IntN, func(thread string) events.Entry {
+		return events.Entry{Thread: thread, Turn: events.Raw([]string{step(random.IntN(9)), "{\"a\":[1,\n 2]}", `"x"`}[random.IntN(3)])}
+	}
+	var p events.Payload = &events.TurnAppended{Entries: []events.Entry{entry("main")}}
+	var seen string
+	run := events.RunRef{Kind: "tally", ID: string(rune('a' + n(3)))}
+	switch n(22) {
+	case 0:
+		p = &events.SessionRewound{To: some, Reason: "test"}
+	case 1:
+		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, n(3)}}, {Turn: events.Raw(step(1))}}}}, Others: "keep", Reason: "test"}
+	case 2:
+		p = &events.ThreadTruncated{Lengths: map[string]int{"main": n(4)}, Reason: "test"}
+	case 3:
+		p = &events.TurnAppended{Entries: []events.Entry{entry("main")}, Formats: map[string]events.FileFormat{[]string{"conversation.jsonl", "meta.json", "stepTraces.json"}[n(3)]: {
+			FinalNewline: n(2) == 0, Separator: []string{"", "\r\n"}[n(2)], BOM: n(2) == 0, Derived: n(2) == 0, Mode: int64([]int{0, 0o600}[n(2)])}}}
+	case 4:
+		p = &events.TurnAppended{Entries: []events.Entry{entry("main")}, Pins: map[string]map[int]bool{"main": {n(5): true}}} // it may be void
+	case 5, 6, 7:
+		seen = some.Padded() // it may be late
+	case 8, 9:
+		p = &events.TurnAppended{Entries: []events.Entry{entry("main"), entry([]string{"other", "main"}[n(2)]), {Thread: "main", Bytes: []byte{0xff}}}}
+	case 10:
+		p = &events.TurnAppended{Entries: []events.Entry{entry([]string{"traces", "other"}[n(2)])}}
+	case 11:
+		p = &events.SessionUpdated{Set: events.Fields{{Name: []string{"trajectory", "status", "title"}[n(3)], Value: events.Raw([]string{`null`, `"archived"`}[n(2)])}}}
+	case 12:
+		p = &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{"runId":"x"}`)}
+	case 13:
+		p = &events.RunStarted{Run: run}
+	case 14:
+		p = &events.RunCreated{Run: run, CreatedAt: "2026-01-23T12:35:40.000Z"}
+	}
+	if _, rewinds := p.(*events.SessionRewound); rewinds && some == 0 {
+		return // there is nothing yet
+	}
+	e, err := events.New("urn:test", sub, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen != "" && o.Offset() > 0 {
+		e = e.WithExtension(events.ExtSeen, seen)
+	}
+	if _, err := st.Append(t.Context(), sub, log.At(o.Offset()), e); err != nil {
+		t.Fatalf("%s %s: %v", e.Type, e.Data, err)
+	}
+}
