@@ -83,11 +83,19 @@ type Live interface {
 type Grower interface {
 	Live
 
-	// Growth returns what the files of a unit have behind what they had as of an offset, with the
+	// Growth finds out what the files of a unit have behind what they had as of an offset, with the
 	// unit at the path that it had and has. All that is new since are records of the unit's own
-	// subject. It is false if more may have changed than what it returns: the unit's place, a
-	// file that came or went, anything before a file's end. One that it does not name is as it was.
-	Growth(ctx context.Context, src Source, root Root, unit events.Subject, at string, since events.Offset) ([]Addition, bool, error)
+	// subject. It is false if more may have changed than what it finds: the unit's place, a file
+	// that came or went, anything before a file's end.
+	//
+	// known is what it found the last time of the unit, if that was as of the offset; else nil.
+	Growth(ctx context.Context, src Source, root Root, unit events.Subject, at string, since events.Offset, known any) (Growth, bool, error)
+}
+
+// Growth is what files of a unit have more than they had. A file that it does not name is as it was.
+type Growth struct {
+	Added []Addition
+	Known any // what need not be found out again, small; nil: nothing
 }
 
 // Addition is what a file has more than it had.

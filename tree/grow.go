@@ -19,7 +19,7 @@ type hashed struct {
 	hash hash.Hash // that has had what it is the sum of
 }
 
-// mostHashes bounds the files of which that is known: some 250 bytes each.
+// mostHashes bounds the files, and the units, of which that is known: some 250 bytes each.
 const mostHashes = 4096
 
 // keepHash notes how a log was hashed that was written. The caller holds mu.
@@ -31,6 +31,20 @@ func (t *Tree) keepHash(w want) {
 		clear(t.hashes) // each is rendered once more
 	}
 	t.hashes[w.Path] = hashed{w.sum, w.hash}
+}
+
+// known is what a layout knew of a unit as of an offset.
+type known struct {
+	at events.Offset
+	of any
+}
+
+// keepKnown notes what is known of a unit. The caller holds mu.
+func (t *Tree) keepKnown(sub events.Subject, k known) {
+	if len(t.knowns) >= mostHashes {
+		clear(t.knowns)
+	}
+	t.knowns[sub] = k
 }
 
 // isLog reports whether a file is one that grows at its end.
@@ -57,13 +71,17 @@ func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offse
 // additions returns the files of a unit that grow, with what they grow by. It is false if that
 // is not known.
 func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subject, at events.Offset) ([]want, bool) {
-	u := t.units[sub]
-	added, ok, err := g.Growth(ctx, t.as(at), t.c.Root, sub, u.path, u.at)
+	u, before := t.units[sub], t.knowns[sub]
+	if before.at != u.at {
+		before.of = nil
+	}
+	more, ok, err := g.Growth(ctx, t.as(at), t.c.Root, sub, u.path, u.at, before.of)
 	if err != nil || !ok { // what is wrong, the rendering says
 		return nil, false
 	}
+	t.keepKnown(sub, known{at, more.Known})
 	var list []want
-	for _, a := range added {
+	for _, a := range more.Added {
 		w := want{File: formats.File{Path: a.Path, Mode: a.Mode}, unit: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
 		have := t.files[a.Path]
 		switch {

@@ -69,6 +69,7 @@ type Tree struct {
 
 	dirty   map[events.Subject]bool // that were applied and not committed; true: all of it is of records of their own
 	redo    map[events.Subject]bool // to be shown again, whatever the log says
+	knowns  map[events.Subject]known
 	hashes  map[string]hashed       // of logs, by path
 	moved   map[events.Subject]bool // that have another path than their files
 	again   time.Time               // when what is stuck is tried again
@@ -117,6 +118,7 @@ func newTree(c Config, b book) *Tree {
 // clear forgets everything that is in memory. The caller holds mu.
 func (t *Tree) clear() {
 	t.loaded, t.state, t.changed, t.ofUnit = false, newState(), changes{}, make(map[events.Subject]map[string]bool)
+	t.knowns = make(map[events.Subject]known)
 	t.moved, t.hashes = make(map[events.Subject]bool), make(map[string]hashed)
 	t.folded = make(map[string]string)
 	t.dirty, t.redo = make(map[events.Subject]bool), make(map[events.Subject]bool)

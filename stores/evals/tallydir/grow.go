@@ -13,34 +13,51 @@ import (
 
 var _ formats.Grower = Layout{}
 
+// grown is what is known of a conversation that grows.
+type grown struct {
+	at      string // its folder
+	format  events.FileFormat
+	spelled bool // the format is that of an import
+	main    foreign.Grown
+}
+
 // Growth implements formats.Grower: steps are appended to conversation.jsonl. Where there are step
 // traces, they may follow from the steps, and are written anew.
-func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset) ([]formats.Addition, bool, error) {
+func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, known any) (formats.Growth, bool, error) {
 	if !unit.IsSession() {
-		return nil, false, nil
+		return formats.Growth{}, false, nil
 	}
-	o, err := units.Outline(ctx, src, root, unit)
-	if err != nil || pathOf(o) != at || mayHaveTraces(o) {
-		return nil, false, err
+	g, ok := known.(grown)
+	var err error
+	if ok = ok && g.at == at; ok {
+		g.main, ok, err = g.main.Next(ctx, src, unit, since, events.MainThread, unshown...)
 	}
-	f, known := o.Ledger().Formats[foreign.KeyOf(turnsName)]
-	if f.Doc != "" || f.Gone {
-		return nil, false, nil
+	if err == nil && !ok {
+		g, ok, err = grownSince(ctx, src, root, unit, at, since)
 	}
-	g, ok, err := foreign.GrownSince(ctx, src, o, since, unshown...)
-	if err != nil || !ok {
-		return nil, false, err
-	}
-	had, turns, err := g.Turns(ctx, events.MainThread)
-	if err != nil || had == 0 {
-		return nil, false, err
+	if err != nil || !ok || g.main.Had == 0 {
+		return formats.Growth{}, false, err
 	}
 	var list []events.Raw
-	for i := range turns {
-		list = append(list, rawOf(&turns[i]))
+	for i := range g.main.Turns {
+		list = append(list, rawOf(&g.main.Turns[i]))
 	}
-	more, err := foreign.MoreLines(f, had, list, !known)
-	return []formats.Addition{{Path: at + "/" + turnsName, Data: more}}, err == nil, err
+	more, err := foreign.MoreLines(g.format, g.main.Had, list, !g.spelled)
+	g.main = g.main.Known()
+	return formats.Growth{Added: []formats.Addition{{Path: at + "/" + turnsName, Data: more}}, Known: g}, err == nil, err
+}
+
+func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset) (g grown, ok bool, err error) {
+	o, err := units.Outline(ctx, src, root, unit)
+	if err != nil || pathOf(o) != at || mayHaveTraces(o) {
+		return g, false, err
+	}
+	g.at = at
+	if g.format, g.spelled = o.Ledger().Formats[foreign.KeyOf(turnsName)]; g.format.Doc != "" || g.format.Gone {
+		return g, false, nil
+	}
+	g.main, ok, err = foreign.GrownSince(ctx, src, o, since, events.MainThread, unshown...)
+	return g, ok, err
 }
 
 // unshown are types of events that no file shows, beside turns: a run has one when it is finished.

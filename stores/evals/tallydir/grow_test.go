@@ -78,6 +78,8 @@ func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 		seen = some.Padded() // it may be late
 	case 8, 9:
 		p = &events.TurnAppended{Entries: []events.Entry{entry("main"), entry([]string{"other", "main"}[n(2)]), {Thread: "main", Bytes: []byte{0xff}}}}
+	case 15:
+		p = &events.TurnAppended{ThreadMeta: map[string]events.Raw{[]string{"traces", "main"}[n(2)]: events.Raw(`{"m":1}`)}}
 	case 10:
 		p = &events.TurnAppended{Entries: []events.Entry{entry([]string{"traces", "other"}[n(2)])}}
 	case 11:

@@ -12,7 +12,7 @@ import (
 
 // CheckGrowth holds what a layout says that the files of units grow by to what they are, between
 // any two records of a unit that nothing of another subject came between. It returns how often
-// the layout knew.
+// the layout knew. What it finds it finds also by what it found before.
 func CheckGrowth(t testing.TB, st formats.Target, l formats.Grower, root formats.Root) (known int) {
 	t.Helper()
 	own := make(map[events.Subject][]events.Offset)
@@ -44,9 +44,16 @@ func CheckGrowth(t testing.TB, st formats.Target, l formats.Grower, root formats
 			at[i] = UnitFiles(t, asOfOffset(st, offset), l, root, unit, p.Path)
 		}
 		for i, since := range offsets {
+			var before any // found as of since
 			for j := i; j < len(offsets) && at[i] != nil && !anyWithin(other[unit], since, offsets[j]); j++ {
-				if checkGrowth(t, l, asOfOffset(st, offsets[j]), root, since, at[i], at[j]) {
+				g, ok := checkGrowth(t, l, asOfOffset(st, offsets[j]), root, since, nil, at[i], at[j])
+				if ok {
 					known++
+				}
+				if j == i {
+					before = g.Known
+				} else if before != nil {
+					checkGrowth(t, l, asOfOffset(st, offsets[j]), root, since, before, at[i], at[j])
 				}
 			}
 		}
@@ -63,17 +70,17 @@ func anyWithin(offsets []events.Offset, after, upto events.Offset) bool {
 	return false
 }
 
-func checkGrowth(t testing.TB, l formats.Grower, src formats.Source, root formats.Root, since events.Offset, was, is *Shown) (known bool) {
+func checkGrowth(t testing.TB, l formats.Grower, src formats.Source, root formats.Root, since events.Offset, before any, was, is *Shown) (g formats.Growth, known bool) {
 	t.Helper()
-	added, ok, err := l.Growth(t.Context(), src, root, was.Unit, was.At, since)
+	g, ok, err := l.Growth(t.Context(), src, root, was.Unit, was.At, since, before)
 	if err != nil && !errors.Is(err, projector.ErrNotFound) {
 		t.Fatal(err)
 	}
 	if err != nil || !ok {
-		return false
+		return g, false
 	}
 	files, modes := maps.Clone(was.Files), maps.Clone(was.Modes)
-	for _, a := range added {
+	for _, a := range g.Added {
 		if _, there := files[a.Path]; there == a.New {
 			t.Errorf("%s: %s is said to be new (%v)", was.Unit, a.Path, a.New)
 		}
@@ -85,7 +92,7 @@ func checkGrowth(t testing.TB, l formats.Grower, src formats.Source, root format
 		have := &Shown{was.Unit, was.At, files, modes}
 		t.Errorf("%s since %v grew to\n%v, and is\n%v", was.Unit, since, have, is)
 	}
-	return true
+	return g, true
 }
 
 // asOfOffset is a store as it was as of an offset.
