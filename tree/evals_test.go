@@ -53,7 +53,7 @@ func (evalsLand) text(w *world, p string) (text, mark string) {
 
 func (l evalsLand) api(w *world) {
 	ctx := context.Background()
-	id := []string{"a", "b", "c"}[w.random.IntN(3)]
+	id := []string{"a", "a", "a", "b", "c"}[w.random.IntN(5)]
 	mark := strings.TrimSpace(w.mark())
 	said := need(json.Marshal(map[string]string{"role": "user", "content": mark}))
 	var err error
@@ -115,6 +115,19 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 		e = e.WithExtension(extensions[0], extensions[1])
 	}
 	w.say("log: %s of %s %v: %s", e.Type, id, extensions, e.Data)
-	_, err = w.st.Append(ctx, sub, log.At(o.Offset()), e)
+	ack, err := w.st.Append(ctx, sub, log.At(o.Offset()), e)
+	if err == nil && e.Type == events.TypeSessionRewound { // who did not know of it comes too late
+		w.project()
+		late := need(events.New("urn:api", sub, &events.TurnAppended{Entries: turns[:1]})).WithExtension(events.ExtSeen, o.Offset().Padded())
+		for _, e := range []events.Event{need(events.New("urn:api", sub, &events.TurnAppended{Entries: turns})), late} {
+			w.say("log: %s of %s %v: %s", e.Type, id, e.Extensions, e.Data)
+			if ack, err = w.st.Append(ctx, sub, log.At(ack.Last), e); err != nil {
+				return err
+			}
+			if w.random.IntN(2) == 0 {
+				w.project()
+			}
+		}
+	}
 	return err
 }

@@ -101,7 +101,25 @@ func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 	if seen != "" && o.Offset() > 0 {
 		e = e.WithExtension(events.ExtSeen, seen)
 	}
-	if _, err := st.Append(t.Context(), sub, log.At(o.Offset()), e); err != nil {
-		t.Fatalf("%s %s: %v", e.Type, e.Data, err)
+	list := []events.Event{e}
+	if e.Type == events.TypeSessionRewound { // who did not know of it comes too late
+		for _, seen := range []events.Offset{0, o.Offset()} {
+			e, err := events.New("urn:test", sub, &events.TurnAppended{Entries: []events.Entry{entry("main")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen > 0 {
+				e = e.WithExtension(events.ExtSeen, seen.Padded())
+			}
+			list = append(list, e)
+		}
+	}
+	last := o.Offset()
+	for _, e := range list {
+		ack, err := st.Append(t.Context(), sub, log.At(last), e)
+		if err != nil {
+			t.Fatalf("%s %s: %v", e.Type, e.Data, err)
+		}
+		last = ack.Last
 	}
 }
