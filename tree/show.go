@@ -139,7 +139,7 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 		}
 	}
 	t.tidy(ctx, gone)
-	if s, ok := t.c.Storage.(formats.Syncer); ok {
+	if s, ok := t.c.Storage.(formats.Syncer); ok && len(folders) > 0 {
 		if err := s.Sync(ctx, slices.Collect(maps.Keys(folders))...); err != nil {
 			return err
 		}
