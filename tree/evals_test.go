@@ -90,7 +90,7 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 	turns = turns[:1+w.random.IntN(2)]
 	var p events.Payload
 	var extensions []string
-	switch w.random.IntN(9) {
+	switch w.random.IntN(8) {
 	case 0, 1:
 		p = &events.SessionRewound{To: seen, Reason: "test"}
 	case 2, 3:
@@ -103,9 +103,7 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 		f := events.FileFormat{FinalNewline: w.random.IntN(2) == 0, Separator: []string{"", "\r\n"}[w.random.IntN(2)], BOM: w.random.IntN(2) == 0, Mode: int64([]int{0, 0o600}[w.random.IntN(2)])}
 		p = &events.TurnAppended{Entries: turns, Formats: map[string]events.FileFormat{"conversation.jsonl": f}}
 	case 7:
-		p = &events.SessionUpdated{Set: events.Fields{{Name: []string{"title", "trajectory", "status"}[w.random.IntN(3)], Value: []events.Raw{events.Raw("null"), events.Raw(`"archived"`)}[w.random.IntN(2)]}}}
-	case 8:
-		p = &events.SessionUpdated{Set: events.Fields{}, Formats: map[string]events.FileFormat{"stepTraces.json": {Indent: "  ", Derived: true}}}
+		p = &events.SessionUpdated{Set: events.Fields{{Name: []string{"title", "status"}[w.random.IntN(2)], Value: []events.Raw{events.Raw("null"), events.Raw(`"archived"`)}[w.random.IntN(2)]}}}
 	}
 	e, err := events.New("urn:api", sub, p)
 	if err != nil {
