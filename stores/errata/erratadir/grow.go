@@ -1,0 +1,60 @@
+package erratadir
+
+import (
+	"context"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/stores/errata/internal/panel"
+	"github.com/tallylog/tally/stores/internal/foreign"
+)
+
+var _ formats.Grower = Layout{}
+
+// grown is what is known of the prompts.
+type grown struct {
+	format events.FileFormat
+	turns  foreign.Grown
+}
+
+// Growth implements formats.Grower: prompts are appended to prompt_history.jsonl. Every other file
+// is one JSON value.
+func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, known any) (formats.Growth, bool, error) {
+	if !unit.IsSession() || unit.ID != promptsID || at != promptsName {
+		return formats.Growth{}, false, nil
+	}
+	g, ok := known.(grown)
+	var err error
+	if ok {
+		g.turns, ok, err = g.turns.Next(ctx, src, unit, since, promptsID)
+	}
+	if err == nil && !ok {
+		g, ok, err = grownSince(ctx, src, root, unit, since)
+	}
+	if err != nil || !ok || g.turns.Had == 0 {
+		return formats.Growth{}, false, err
+	}
+	var list []events.Raw
+	for i := range g.turns.Turns {
+		list = append(list, panel.RawOf(&g.turns.Turns[i]))
+	}
+	more, err := foreign.MoreLines(g.format, g.turns.Had, list, false)
+	g.turns = g.turns.Known()
+	return formats.Growth{Added: []formats.Addition{{Path: at, Data: more}}, Known: g}, err == nil, err
+}
+
+func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, since events.Offset) (g grown, ok bool, err error) {
+	o, err := units.Outline(ctx, src, root, unit)
+	if err != nil {
+		return g, false, err
+	}
+	var spelled bool
+	if g.format, spelled = o.Ledger().Formats[foreign.KeyOf(promptsName)]; g.format.Doc != "" || g.format.Gone {
+		return g, false, nil
+	}
+	if !spelled {
+		g.format.FinalNewline = true
+	}
+	g.turns, ok, err = foreign.GrownSince(ctx, src, o, since, promptsID)
+	return g, ok, err
+}
