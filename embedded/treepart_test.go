@@ -6,12 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
@@ -143,6 +146,47 @@ func TestTreePart(t *testing.T) {
 		_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: notesOf})
 		if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Field != "tree.layer" {
 			t.Errorf("a layout without layers: %v", err)
+		}
+	})
+}
+
+func TestTreePartOfAgents(t *testing.T) {
+	p := newParted(t)
+	st := p.opened("")
+	t.Run("D-53 nor has what an agent is sent that becomes personal", func(t *testing.T) {
+		agent, err := tavern.NewAgent(t.Context(), st, tavern.NewAgentOptions{Name: "Kettle"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(id string) {
+			t.Helper()
+			_, err := tavern.InboxOf(st, agent.ID()).Send(t.Context(), tavern.Message{ID: id, From: "user", Type: "note", Thread: "t", Body: tavern.Text("x")})
+			if err == nil {
+				err = st.Wait(t.Context(), "tree:tavern", 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range []string{"m1", "m2", "m3"} { // the third is added to what is there
+			send(id)
+		}
+		letters := func() int {
+			return len(slices.DeleteFunc(p.files(), func(name string) bool { return !strings.HasPrefix(name, "inbox/") }))
+		}
+		if n := letters(); n != 3 {
+			t.Errorf("there are %d letters: %q", n, p.files())
+		}
+		o, err := st.Loader().Peek(t.Context(), st.Session("agent/"+agent.ID()).Subject())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Session("agent/"+agent.ID()).Append(t.Context(), log.At(o.Offset()), &events.SessionUpdated{Set: events.Fields{{Name: "layer", Value: events.Raw(`"personal"`)}}}); err != nil {
+			t.Fatal(err)
+		}
+		send("m4")
+		if n := letters(); n != 0 {
+			t.Errorf("there are %d letters: %q", n, p.files())
 		}
 	})
 }

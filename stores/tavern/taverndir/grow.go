@@ -19,10 +19,13 @@ type grownBox struct {
 }
 
 // Growth implements formats.Grower: what comes to an inbox or a queue is a file of its own.
-func (Layout) Growth(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string, since events.Offset, known any) (formats.Growth, bool, error) {
+func (l Layout) Growth(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string, since events.Offset, known any) (formats.Growth, bool, error) {
 	box := boxKind(unit)
 	if box < 0 {
 		return formats.Growth{}, false, nil
+	}
+	if has, err := l.has(ctx, src, unit); err != nil || !has {
+		return formats.Growth{}, false, err // its agent may have become personal
 	}
 	g, ok := known.(grownBox)
 	var err error
