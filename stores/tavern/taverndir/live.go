@@ -78,7 +78,11 @@ func (l Layout) Place(ctx context.Context, src formats.Source, _ formats.Root, u
 	if has, err := l.has(ctx, src, unit); err != nil || !has {
 		return formats.Place{}, cmp.Or(err, noPlace(unit))
 	}
-	return placeOf(ctx, src, unit, false)
+	p, err := placeOf(ctx, src, unit, false)
+	if err == nil && slices.ContainsFunc(strings.Split(p.Path, "/"), isHidden) {
+		return formats.Place{}, noPlace(unit) // what a store says of a path shall not come to be another program's settings
+	}
+	return p, err
 }
 
 func noPlace(unit events.Subject) error {

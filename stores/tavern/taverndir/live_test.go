@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/internal/formattest"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
@@ -79,4 +80,29 @@ func TestUnits(t *testing.T) {
 			formattest.CheckUnits(t, st, l, live)
 		}
 	})
+}
+
+// Whoever may write documents has no file come to be where git, an editor or a shell looks for what
+// it is to do. No folder is read there either.
+func TestHiddenPlaces(t *testing.T) {
+	st := openStore(t)
+	for _, c := range []struct{ kind, id, path string }{
+		{"file", ".tavern/.git/config", ""}, {"file", ".tavern/loose", ".git/hooks/pre-commit"}, {"doc", "a", ".envrc"}, {"doc", "b", "docs/.vscode/settings.json"},
+		{events.KindAgent, id1, ".claude/agent.md"}, {"workflow", "w", ".git/config"},
+	} {
+		sub := events.Document(st.Namespace(), c.kind, c.id)
+		meta := events.DocMeta{Attributes: map[string]string{"root": ".tavern"}}
+		if c.path != "" {
+			meta.Attributes["path"] = c.path
+		}
+		e := events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: []byte("x")}
+		need(st.Append(t.Context(), sub, log.At(0), e.WithExtension(events.ExtDoc, meta.String())))
+	}
+	need(st.Documents().Save(t.Context(), "doc", "plain", tally.Write{Data: []byte("x"), ContentType: "text/markdown"}))
+	l := need((taverndir.Layout{}).Select(nil, "all"))
+	for unit, u := range formattest.Units(t, st, l, live) {
+		if u.At != "docs/plain.md" {
+			t.Errorf("%s is at %s", unit, u.At)
+		}
+	}
 }

@@ -131,8 +131,10 @@ func unhex(c byte) byte {
 
 // isSkipped reports whether a file is hidden, or left by an editor beside the one it edits.
 func isSkipped(name string) bool {
-	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".swp") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
+	return isHidden(name) || strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".swp") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
+
+func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 // slug is the name of an agent's folder, as the original makes it of the agent's name.
 func slug(name string) string {
