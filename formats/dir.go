@@ -34,6 +34,7 @@ type Dir struct {
 	Durable bool
 
 	name  string // absolute
+	real  string // where that led to when it was opened
 	top   atomic.Pointer[top]
 	lacks struct{ exchange, links bool } // as on some file systems: for tests
 
@@ -61,7 +62,11 @@ func OpenDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{name: name, made: make(map[string]bool)}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return nil, errors.Join(err, top.Close())
+	}
+	d := &Dir{name: name, real: real, made: make(map[string]bool)}
 	d.top.Store(&top)
 	return d, nil
 }
@@ -86,12 +91,20 @@ func (d *Dir) Moved() bool {
 }
 
 // Reopen opens the folder that is where this one was, and makes it if there is none. What is under
-// way ends in the one that was open before; who watches it watches anew.
+// way ends in the one that was open before; who watches it watches anew. Where a link leads
+// elsewhere by now is not gone to, and is ErrNotFile: who named the folder did not name that.
 func (d *Dir) Reopen() error {
-	if err := os.MkdirAll(d.name, 0o755); err != nil {
+	if err := os.MkdirAll(d.real, 0o755); err != nil {
 		return err
 	}
-	top, err := openTop(d.name)
+	real, err := filepath.EvalSymlinks(d.name)
+	if err != nil {
+		return err
+	}
+	if real != d.real {
+		return fmt.Errorf("formats: %s leads to %s by now, and to %s when it was opened: %w", d.name, real, d.real, ErrNotFile)
+	}
+	top, err := openTop(d.real)
 	if err != nil {
 		return err
 	}

@@ -260,3 +260,27 @@ func hasExchange(t *testing.T) bool {
 	must(t, err)
 	return os.SameFile(before, after)
 }
+
+// A link that comes to be where the folder was, as one that is checked out, does not lead out.
+func TestDirBecomesLink(t *testing.T) {
+	d, name := openDir(t)
+	outside := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "mine"), []byte("mine"), 0o600))
+	must(t, os.RemoveAll(name))
+	must(t, os.Symlink(outside, name))
+	if err := d.Reopen(); !errors.Is(err, formats.ErrNotFile) || !d.Moved() {
+		t.Errorf("it is opened where a link leads: %v, moved %v", err, d.Moved())
+	}
+	if list, err := d.List(t.Context(), ""); err == nil && len(list) > 0 {
+		t.Errorf("it has %v", list)
+	}
+	must(t, os.Remove(name))
+	must(t, os.Symlink(filepath.Join(outside, "none"), name))
+	if err := d.Reopen(); err == nil {
+		t.Error("it is made where a link leads")
+	}
+	must(t, os.Remove(name))
+	if err := errors.Join(d.Reopen(), d.Write(t.Context(), "x", 0o644, text("x"))); err != nil || d.Moved() {
+		t.Errorf("it is not made where it was: %v", err)
+	}
+}
