@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -249,7 +248,7 @@ func (s *Storage) put(ctx context.Context, op, name string, mode fs.FileMode, co
 	if err != nil {
 		return "", err
 	}
-	b := &limited{}
+	b := &limited{most: maxSize}
 	if err := cmp.Or(content(b), ctx.Err()); err != nil {
 		return "", err
 	}
@@ -258,7 +257,7 @@ func (s *Storage) put(ctx context.Context, op, name string, mode fs.FileMode, co
 		bits = strconv.FormatUint(uint64(mode.Perm()), 8)
 	}
 	displaced = formats.TemporaryName(name)
-	reply, err := s.run(ctx, putScript, key, s.o.Prefix+keyOf(displaced), newID(), b.Bytes(), bits, swap)
+	reply, err := s.run(ctx, putScript, key, s.o.Prefix+keyOf(displaced), newID(), b.content, bits, swap)
 	if err == nil && reply == isNone { // nothing was there
 		return "", nil
 	}
@@ -268,14 +267,19 @@ func (s *Storage) put(ctx context.Context, op, name string, mode fs.FileMode, co
 	return displaced, nil
 }
 
-// limited is a buffer for an object.
-type limited struct{ bytes.Buffer }
+// limited is a buffer for an object. It has no method but Write: one that it had of a buffer would
+// be called in its place.
+type limited struct {
+	most    int // bytes
+	content []byte
+}
 
 func (b *limited) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxSize {
-		return 0, fmt.Errorf("formats/redis: an object has at most %d bytes", maxSize)
+	if len(b.content)+len(p) > b.most {
+		return 0, fmt.Errorf("formats/redis: an object has at most %d bytes", b.most)
 	}
-	return b.Buffer.Write(p)
+	b.content = append(b.content, p...)
+	return len(p), nil
 }
 
 // Append implements Storage.

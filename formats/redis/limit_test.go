@@ -1,0 +1,23 @@
+package redis
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// However content is written, an object is no larger than a server takes: one that is ends the
+// connection of whoever sends it.
+func TestLimit(t *testing.T) {
+	piece := strings.Repeat("x", 1000)
+	for name, write := range map[string]func(w io.Writer) (int64, error){
+		"bytes":  func(w io.Writer) (int64, error) { n, err := w.Write([]byte(piece)); return int64(n), err },
+		"text":   func(w io.Writer) (int64, error) { n, err := io.WriteString(w, piece); return int64(n), err },
+		"copied": func(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{strings.NewReader(piece)}) },
+	} {
+		b := &limited{most: len(piece) - 1}
+		if _, err := write(b); err == nil || len(b.content) > b.most {
+			t.Errorf("%s: there are %d bytes, and it is %v", name, len(b.content), err)
+		}
+	}
+}
