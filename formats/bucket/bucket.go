@@ -394,7 +394,11 @@ func (s *Storage) Delete(ctx context.Context, path string) error {
 		}
 		gone := *old.ObjectInfo
 		gone.Deleted, gone.Size, gone.Chunks, gone.Digest = true, 0, 0, ""
-		if err := s.replace(ctx, &gone, old); !errors.Is(err, errMoved) {
+		err = s.replace(ctx, &gone, old)
+		if err == nil && formats.IsTemporary(path) { // nobody has that name again, or is told of it
+			_ = s.stream.Purge(context.WithoutCancel(ctx), jetstream.WithPurgeSubject(s.metaSubject(gone.Name))) // what is left takes room
+		}
+		if !errors.Is(err, errMoved) {
 			return fault("delete", path, err)
 		}
 	}

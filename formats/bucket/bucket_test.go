@@ -1,7 +1,9 @@
 package bucket_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -146,5 +148,32 @@ func TestAtOnce(t *testing.T) {
 	must(t, err)
 	if info.State.Msgs != 3 { // what is known of two names, and one piece
 		t.Errorf("the stream has %d messages", info.State.Msgs)
+	}
+}
+
+// What a storage used while it wrote leaves nothing behind: each has a name of its own, and there is
+// one for each revision of a file.
+func TestTemporaryIsForgotten(t *testing.T) {
+	js := connect(t, serve(t).ClientURL())
+	st := open(t, js, "left")
+	must(t, st.Write(t.Context(), "a/b", 0o644, storagetest.Bytes("text")))
+	messages := func() uint64 {
+		stream, err := js.Stream(t.Context(), "OBJ_left")
+		must(t, err)
+		info, err := stream.Info(t.Context())
+		must(t, err)
+		return info.State.Msgs
+	}
+	before := messages()
+	for range 5 {
+		name := formats.TemporaryName("a/b")
+		must(t, st.Write(t.Context(), name, 0o600, storagetest.Bytes("old")))
+		must(t, st.Delete(t.Context(), name))
+		if err := st.Delete(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("it is deleted again: %v", err)
+		}
+	}
+	if now := messages(); now != before {
+		t.Errorf("there are %d messages, and were %d", now, before)
 	}
 }
