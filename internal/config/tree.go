@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -143,6 +144,11 @@ func (t *Tree) take(home, dir, name string, value any) error {
 		var ok bool
 		if t.Ignore, ok = texts(value); !ok {
 			return errors.New(`want a list of patterns of names, such as ["*.swp", ".git/"]`)
+		}
+		for _, pattern := range t.Ignore {
+			if _, err := path.Match(pattern, ""); err != nil {
+				return fmt.Errorf("%q: no pattern of names", pattern) // nothing would be like it, and what it is for taken in
+			}
 		}
 		return nil
 	case "kinds":

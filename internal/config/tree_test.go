@@ -93,6 +93,7 @@ func TestWrongTree(t *testing.T) {
 		tavern + "bulk = \"never\"\nbulk_limit = 5\n":            {Line: 1, Field: "tree.bulk_limit"},
 		tavern + "max_file = \"much\"\n":                         {Line: 1, Field: "tree.max_file"},
 		tavern + "ignore = \"*.swp\"\n":                          {Line: 1, Field: "tree.ignore"},
+		tavern + "ignore = [\"*.swp\", \"[a-\"]\n":               {Line: 1, Field: "tree.ignore"},
 		tavern + "kinds = \"doc\"\n":                             {Line: 1, Field: "tree.kinds"},
 		tavern + "kinds = []\n":                                  {Line: 1, Field: "tree.kinds"},
 		tavern + "kinds = [\"\"]\n":                              {Line: 1, Field: "tree.kinds"},
