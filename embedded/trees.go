@@ -374,13 +374,14 @@ func (ts *trees) wait(ctx context.Context, name string, at events.Offset) error 
 	if err := ts.await(ctx); err != nil {
 		return err
 	}
+	list := ts.all()
 	_, err := ts.settle(ctx, func() (string, error) {
 		if k := ts.keeper(name); k != nil {
 			return name, k.runner.Wait(ctx, at)
 		}
-		own := slices.IndexFunc(ts.list, func(t config.Tree) bool { return t.Name == name })
+		own := slices.IndexFunc(list, func(t config.Tree) bool { return t.Name == name })
 		for _, f := range treeFiles(ts.dir) {
-			if f.PID != 0 && f.Tree.Name == name && (own < 0 || f.name == ts.list[own].FileName()) {
+			if f.PID != 0 && f.Tree.Name == name && (own < 0 || f.name == list[own].FileName()) {
 				return name, f.shows(ctx, at, nil)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -495,6 +496,32 @@ func TestTreeOfUnknownLayout(t *testing.T) {
 	if _, err := os.Stat(n.dir); err == nil {
 		t.Error("a store was begun")
 	}
+}
+
+// A folder that is named while others wait for trees makes nobody read a list that changes: it is
+// for the race detector.
+func TestTreeNamedMeanwhile(t *testing.T) {
+	n := newNoted(t, "")
+	st := n.keeps()
+	named := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		for done := false; !done; {
+			select {
+			case <-named:
+				done = true // once more
+			default:
+			}
+			if err := st.Wait(t.Context(), "tree:none", 0); !errors.Is(err, tally.ErrNotFound) {
+				t.Error(err)
+			}
+		}
+	})
+	if err := st.KeepFiles(t.Context(), "notes", filepath.Join(n.project, "others")); err != nil {
+		t.Error(err)
+	}
+	close(named)
+	waiting.Wait()
 }
 
 // Nobody is answered who has not read the tree's file, and what others send changes nothing.
