@@ -3,11 +3,14 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
-	"crypto/subtle"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -110,7 +113,8 @@ func refusalOf(err error) *treeRefusal {
 const mostAsk = 16 << 20 // bytes of a question: it names the subjects of an append
 
 func (d *treeDesk) answer(w http.ResponseWriter, r *http.Request) {
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+d.token)) != 1 {
+	nonce := r.Header.Get(treeNonce)
+	if !isTreeProof(r.Header.Get("Authorization"), d.token, "ask", nonce, []byte(r.URL.Path)) {
 		http.Error(w, "no", http.StatusForbidden)
 		return
 	}
@@ -126,7 +130,31 @@ func (d *treeDesk) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	said, err := k.answer(r.Context(), r.PathValue("verb"), ask)
 	said.Error = refusalOf(err)
-	_ = json.NewEncoder(w).Encode(said) // whoever asked may be gone
+	text, err := json.Marshal(said)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Authorization", treeProof(d.token, "said", nonce, text))
+	_, _ = w.Write(text) // whoever asked may be gone
+}
+
+// treeNonce is the header of what makes each proof another one.
+const treeNonce = "Tally-Nonce"
+
+// treeProof shows that whoever says something has the token, without saying it: where a process was
+// killed that had a desk, anybody on this machine may be listening by now.
+func treeProof(token, what, nonce string, text []byte) string {
+	h := hmac.New(sha256.New, []byte(token))
+	for _, part := range []string{what, nonce} {
+		_, _ = fmt.Fprintf(h, "%d %s", len(part), part)
+	}
+	_, _ = h.Write(text)
+	return "Tally " + hex.EncodeToString(h.Sum(nil))
+}
+
+func isTreeProof(proof, token, what, nonce string, text []byte) bool {
+	return token != "" && hmac.Equal([]byte(proof), []byte(treeProof(token, what, nonce, text)))
 }
 
 // named returns a tree that is kept here by the name of its files.
@@ -256,7 +284,9 @@ func (f treeFile) ask(ctx context.Context, verb string, ask TreeAsk) (said TreeA
 	if err != nil {
 		return said, err
 	}
-	req.Header.Set("Authorization", "Bearer "+f.Token)
+	nonce := rand.Text()
+	req.Header.Set(treeNonce, nonce)
+	req.Header.Set("Authorization", treeProof(f.Token, "ask", nonce, []byte(req.URL.Path)))
 	answer, err := treeClient.Do(req)
 	if ctx.Err() != nil {
 		return said, ctx.Err()
@@ -268,8 +298,18 @@ func (f treeFile) ask(ctx context.Context, verb string, ask TreeAsk) (said TreeA
 	if answer.StatusCode != http.StatusOK {
 		return said, &treeGoneError{f.Tree.Name, errors.New(answer.Status)}
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
-		return said, &treeGoneError{f.Tree.Name, err}
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && !isTreeProof(answer.Header.Get("Authorization"), f.Token, "said", nonce, text) {
+		err = errors.New("somebody else answers there")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &said)
+	}
+	if ctx.Err() != nil {
+		return TreeAnswer{}, ctx.Err()
+	}
+	if err != nil {
+		return TreeAnswer{}, &treeGoneError{f.Tree.Name, err}
 	}
 	if said.Error != nil {
 		return said, said.Error

@@ -2,10 +2,13 @@ package embedded_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -557,6 +560,45 @@ func TestTreeDesk(t *testing.T) {
 	}
 	if _, err := n.ask(embedded.TreeResolve); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("a conflict that there is not: %v", err)
+	}
+}
+
+// Where a process was killed that kept a tree, somebody else may be listening by now: he is not
+// told the token, and what he says is believed by nobody.
+func TestTreeDeskOfStranger(t *testing.T) {
+	n := newNoted(t, "mode = \"sync\"\n")
+	st := n.keeps()
+	if err := n.put(st, "a", "one"); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(n.dir, "trees", "notes-*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f struct{ URL, Token string }
+	if err := json.Unmarshal(text, &f); err != nil || f.Token == "" {
+		t.Fatal(f, err)
+	}
+	asked := make(chan string, 8)
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said, _ := io.ReadAll(r.Body)
+		asked <- fmt.Sprint(r.URL, r.Header, string(said))
+		w.Header().Set("Authorization", r.Header.Get("Authorization")) // what he was told is all he has
+		fmt.Fprint(w, `{"status":{"tree":"notes","pid":1,"files":7}}`)
+	}))
+	defer stranger.Close()
+	if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), f.URL, stranger.URL+"/", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) || said.Status.Files == 7 {
+		t.Errorf("a stranger is believed: %+v, %v", said.Status, err)
+	}
+	if is := <-asked; strings.Contains(is, f.Token) {
+		t.Errorf("a stranger is told %s", is)
 	}
 }
 
