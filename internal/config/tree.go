@@ -342,7 +342,26 @@ func (c *Config) fillTree(t *Tree) error {
 	if projects && !isWithin(c.Project, t.Dir) {
 		return t.Wrong("dir", "%s is outside of the project: only your own config.toml may name it", t.Dir)
 	}
+	if projects && isInVCS(c.Project, t.Dir) {
+		return t.Wrong("dir", "%s belongs to a version control system: only your own config.toml may name it", t.Dir)
+	}
 	return nil
+}
+
+// isInVCS reports whether a folder of a project is one in which git or the like keeps what is its own.
+// A clone has nothing of its author's there, such as programs that it runs by itself; a tree could
+// bring it.
+func isInVCS(project, dir string) bool {
+	rel, err := filepath.Rel(project, realPath(dir))
+	if err != nil {
+		return true
+	}
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		if slices.ContainsFunc([]string{".git", ".hg", ".svn", ".jj", ".bzr"}, func(name string) bool { return strings.EqualFold(name, part) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkServer holds a tree to a server that is named, by whom it may be.

@@ -98,6 +98,8 @@ func TestWrongTree(t *testing.T) {
 		tavern + "kinds = []\n":                                  {Line: 1, Field: "tree.kinds"},
 		tavern + "kinds = [\"\"]\n":                              {Line: 1, Field: "tree.kinds"},
 		tavern + "layer = 1\n":                                   {Line: 1, Field: "tree.layer"},
+		tavern + "dir = \".git/hooks\"\n":                        {Line: 1, Field: "tree.dir"},
+		tavern + "dir = \"sub/.GIT\"\n":                          {Line: 1, Field: "tree.dir"},
 		tavern + "folder = \"a\"\n":                              {Line: 1, Field: "tree.folder"},
 		tavern + "Dir = [\"a\"]\n":                               {Line: 1, Field: "tree.Dir"},
 		tavern + "target = \"s3\"\n":                             {Line: 1, Field: "tree.target"},
