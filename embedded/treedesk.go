@@ -218,7 +218,7 @@ func (k *treeKept) resolve(ctx context.Context, begin string) error {
 	}
 	var ids []string
 	for _, c := range list {
-		if strings.HasPrefix(c.ID, begin) {
+		if begin != "" && strings.HasPrefix(c.ID, begin) {
 			ids = append(ids, c.ID)
 		}
 	}

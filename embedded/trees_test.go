@@ -558,8 +558,14 @@ func TestTreeDesk(t *testing.T) {
 	if _, err := n.ask("format"); err == nil || errors.Is(err, log.ErrUnavailable) {
 		t.Errorf("what nobody can ask: %v", err)
 	}
+	conflict := events.Document(st.Namespace(), "conflict", "1f0c")
+	e := events.Event{Source: "urn:notes", Type: events.TypeDocumentWritten, Subject: conflict, ContentType: events.ContentTypeRaw, Data: []byte("mine")}
+	meta := events.DocMeta{Attributes: map[string]string{"tree": "notes", "path": "a", "copy": "a.conflict-0-1f0c"}}
+	if _, err := st.Append(t.Context(), conflict, log.At(0), e.WithExtension(events.ExtDoc, meta.String())); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := n.ask(embedded.TreeResolve); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a conflict that there is not: %v", err)
+		t.Errorf("a conflict that nobody named: %v", err)
 	}
 }
 
