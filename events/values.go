@@ -178,6 +178,7 @@ type FileFormat struct {
 	Separator    string `json:"separator,omitempty"`    // between the lines of a line-based file; "": \n
 	FinalNewline bool   `json:"finalNewline,omitempty"` // the separator (or \n) also stands at the end
 	BOM          bool   `json:"bom,omitempty"`
+	Compact      bool   `json:"compact,omitempty"` // turns stand in a line-based file without white space, whatever their raw bytes have
 	Mode         int64  `json:"mode,omitempty"`    // permission bits; 0: 0644
 	Derived      bool   `json:"derived,omitempty"` // follows from other parts of the state
 	Gone         bool   `json:"gone,omitempty"`    // the file does not exist (any more)

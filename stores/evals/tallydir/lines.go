@@ -16,7 +16,7 @@ import (
 type lines struct {
 	format events.FileFormat
 	turns  int
-	kept   int  // of them: the first ones, equal to those that the session has
+	kept   int  // of them: the first ones, which are those that the session has
 	traced bool // stepTraces.json is what follows from the turns
 
 	id string           // conversationId of the first turn
@@ -39,7 +39,7 @@ type lineScan struct {
 // turns that the session has.
 func (sc *lineScan) run() (*lines, error) {
 	l := &lines{}
-	same := true
+	same := compared{exactly: true, compactly: true, dense: true}
 	err := sc.each(func(t foreign.TurnLine) error {
 		t.Spells(&l.format)
 		if t.Line == 1 {
@@ -64,9 +64,7 @@ func (sc *lineScan) run() (*lines, error) {
 		if sc.keep {
 			l.list = append(l.list, steps.Entry(t.Raw, t.Step))
 		}
-		if same = same && l.turns < len(sc.have) && bytes.Equal(sc.have[l.turns].Raw, t.Raw); same {
-			l.kept++
-		}
+		same.next(sc.have, l.turns, t.Raw)
 		l.turns++
 		if err := sc.render.Turn(t.Raw, false); err != nil {
 			return err
@@ -76,9 +74,56 @@ func (sc *lineScan) run() (*lines, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.kept, l.format.Compact = same.kept()
 	sc.render.Format = l.format
 	return l, errors.Join(sc.render.End(), sc.derive.end())
 }
+
+// compared is how the turns of a file compare with those of a session, from the first one on.
+type compared struct {
+	exactly, compactly bool // none differed yet, but for white space
+	exact, compact     int  // turns until one did
+	spaced             bool // one has white space, and not in the file
+	dense              bool // none in the file has
+}
+
+func (c *compared) next(have []projector.Turn, i int, line []byte) {
+	if c.spaced {
+		c.dense = c.dense && isCompact(line)
+	}
+	if c.compactly = c.compactly && i < len(have); !c.compactly {
+		c.exactly = false
+		return
+	}
+	raw := rawOf(&have[i])
+	switch {
+	case bytes.Equal(raw, line):
+	case bytes.Equal(rawjson.AppendCompact(nil, raw), line):
+		if c.exactly = false; !c.spaced {
+			c.spaced = true
+			for j := range i { // which are as in the file
+				c.dense = c.dense && isCompact(have[j].Raw)
+			}
+		}
+	default:
+		c.exactly, c.compactly = false, false
+		return
+	}
+	if c.compact++; c.exactly {
+		c.exact++
+	}
+}
+
+// kept returns how many turns of the session the file has, and whether it has them without
+// their white space, as a file that no import spelled.
+func (c *compared) kept() (n int, compact bool) {
+	if c.spaced && c.dense {
+		return c.compact, true
+	}
+	return c.exact, false
+}
+
+func isCompact(raw []byte) bool { return bytes.Equal(rawjson.AppendCompact(nil, raw), raw) }
 
 // rendered hashes what the turns give when rendered.
 func (l *lines) rendered() (string, error) {

@@ -170,7 +170,7 @@ func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileForm
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
-	s.lines.traced = traces != nil && traces.matched()
+	s.lines.traced = traces != nil && traces.matched() && !s.lines.format.Compact // traces would follow from turns with their white space
 	if s.same = m.matched(); s.same {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (f *folder) scanLargeTurns(s *source, sc *lineScan, layout *events.FileForm
 	s.same = s.Sum == s.render
 	if layout != nil {
 		want, err := f.sum(f.file(tracesName))
-		s.lines.traced = want == foreign.HexSum(traces)
+		s.lines.traced = want == foreign.HexSum(traces) && !s.lines.format.Compact
 		return err
 	}
 	return nil

@@ -149,7 +149,7 @@ func (l *LinesWriter) separator() string {
 // Turn writes the next line. A value that has line ends between its tokens is
 // compacted, as otherwise it would be several lines.
 func (l *LinesWriter) Turn(raw []byte, compact bool) error {
-	if compact || bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
+	if compact || l.Format.Compact || bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
 		raw = rawjson.AppendCompact(nil, raw)
 	}
 	head := ""
