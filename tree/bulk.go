@@ -64,7 +64,10 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 			there++
 		}
 	}
-	for p := range t.noticed {
+	for p, n := range t.noticed {
+		if n.unread {
+			continue // it would be waited for in vain
+		}
 		if t.edits[p] != nil {
 			coming++
 			continue

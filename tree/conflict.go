@@ -114,10 +114,13 @@ func (t *Tree) conflictPlace(ctx context.Context, src formats.Source, sub events
 	if err != nil {
 		return formats.Place{}, err
 	}
-	if doc.Last().Meta.Attributes[attrTree] != t.c.Name {
+	meta := doc.Last().Meta
+	name := filename.Unescape(meta.Attributes[attrCopy])
+	if meta.Attributes[attrTree] != t.c.Name || t.files[name] == nil && t.isIgnored(name) ||
+		name != copyPath(filename.Unescape(meta.Attributes[attrPath]), meta.Base, sub.ID) { // whoever may write documents shall not choose a name
 		return formats.Place{}, projector.ErrNotFound
 	}
-	return formats.Place{Path: filename.Unescape(doc.Last().Meta.Attributes[attrCopy])}, nil
+	return formats.Place{Path: name}, nil
 }
 
 func conflictFile(ctx context.Context, src formats.Source, sub events.Subject, name string) iter.Seq2[formats.File, error] {

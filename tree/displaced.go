@@ -31,6 +31,7 @@ type displaced struct {
 	base events.Offset // as of which it was the file's content before somebody changed it
 	sums []string      // of what it may have that is known: ours, or kept
 	due  time.Time     // to be looked at for the last time
+	wait time.Duration // before it was tried again, as it could not be kept
 }
 
 // came deals with what came out of a file's place when another was put there, or it was taken
@@ -46,6 +47,18 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	}
 	if sum, err := t.sumOf(ctx, old); err == nil && have == nil && !slices.Contains(d.sums, sum) && t.isOld(ctx, sub, old, from, sum, now) {
 		d.sums = append(d.sums, sum)
+	}
+	if now.grew && have != nil { // what it was to grow by may have come there in part
+		e, err := t.c.Storage.Stat(ctx, old)
+		is := err == nil && e.Size > have.size
+		if is {
+			is, err = t.begins(ctx, now, old)
+		}
+		if is && err == nil {
+			if sum, err := t.sumOf(ctx, old); err == nil {
+				d.sums = append(d.sums, sum)
+			}
+		}
 	}
 	t.out[old] = d
 	t.changed.displaced(old)
@@ -82,7 +95,9 @@ func (t *Tree) drop(ctx context.Context, now time.Time) {
 		known := len(d.sums)
 		if err := t.look(ctx, d); err != nil || len(d.sums) != known {
 			if err != nil {
-				d.due = now.Add(linger)
+				t.skipped[p] = err.Error()
+				d.wait = min(max(2*d.wait, linger), auditEvery)
+				d.due = now.Add(d.wait)
 			}
 			continue
 		}
@@ -92,6 +107,7 @@ func (t *Tree) drop(ctx context.Context, now time.Time) {
 			continue
 		}
 		delete(t.out, p)
+		delete(t.skipped, p)
 		t.changed.displaced(p)
 		t.tidy(ctx, []string{p})
 	}
@@ -114,8 +130,8 @@ func (t *Tree) sumOf(ctx context.Context, p string) (string, error) {
 // leftover deals with a temporary file that a crash has left: half of what was to come to a
 // place, or what came out of one. What nobody knows is kept. The caller holds mu.
 func (t *Tree) leftover(ctx context.Context, p string) error {
-	if t.out[p] != nil {
-		return nil
+	if _, meant := t.intents[p]; t.out[p] != nil || t.files[p] != nil || meant {
+		return nil // or it is a file that is called so
 	}
 	dir, name := path.Split(p)
 	name, _, _ = strings.Cut(strings.TrimPrefix(name, "."), formats.TemporaryMark)

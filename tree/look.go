@@ -31,6 +31,7 @@ type notice struct {
 	last   time.Time // that somebody said so
 	settle time.Duration
 	found  bool // nobody said so: the tree met it, and remembers nothing
+	unread bool // it cannot be read, and is tried again: nothing waits for that
 }
 
 // edit is a change that somebody made to a file.
@@ -99,9 +100,11 @@ func (t *Tree) isIgnored(p string) bool {
 			}
 		}
 	}
-	for _, pattern := range t.c.Ignore {
-		if ok, _ := path.Match(pattern, p); ok {
-			return true
+	for ; p != "."; p = path.Dir(p) { // or a folder that it is in
+		for _, pattern := range t.c.Ignore {
+			if ok, _ := path.Match(strings.TrimSuffix(pattern, "/"), p); ok {
+				return true
+			}
 		}
 	}
 	return false
@@ -135,6 +138,16 @@ func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
+// pending is how many paths are about to be looked at. The caller holds mu.
+func (t *Tree) pending() (count int) {
+	for _, n := range t.noticed {
+		if !n.unread {
+			count++
+		}
+	}
+	return count
+}
+
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -148,6 +161,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 	p = t.alias(ctx, p)
 	have := t.files[p]
 	delete(t.skipped, p)
+	n.unread = false
 	info, err := t.c.Storage.Stat(ctx, p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -209,7 +223,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 // unread has a path be looked at again that cannot be.
 func (t *Tree) unread(p string, n *notice, err error) (e *edit, longer time.Duration) {
 	t.skipped[p] = err.Error()
-	n.last = t.c.Now()
+	n.last, n.unread = t.c.Now(), true
 	return nil, settleGone
 }
 

@@ -133,15 +133,18 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	next = sooner(t.audit, now.Add(auditEvery))
 	if t.c.Way != Out && t.knowsLog() {
 		next = sooner(next, t.settled(ctx, now))
-		if t.asking != nil && len(t.edits)+len(t.noticed) == 0 {
+		if t.asking != nil && len(t.edits)+t.pending() == 0 {
 			t.asking = nil // everything is again as it was
 		}
 		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
 			next = sooner(next, t.takeSettled(ctx, now))
 		}
 	}
-	if !t.met && t.audited && len(t.noticed) == 0 && len(t.edits) == 0 {
+	if !t.met && t.audited && t.pending() == 0 && len(t.edits) == 0 {
 		t.met, t.changed.met = true, true
+	}
+	if t.c.Way == In {
+		t.again = time.Time{} // nothing is written
 	}
 	if t.asking == nil && !t.again.IsZero() && !t.again.After(now) {
 		t.again = time.Time{}

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
@@ -351,6 +352,9 @@ var errInTheWay = errors.New("there is something else in its place, which is nei
 // put has a file be as it is to be. What was in its place and is not ours is kept. It reports
 // whether that only appended to a file that was durable before.
 func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
+	if isGits(w.Path) {
+		return false, errGits
+	}
 	have, other := t.files[w.Path], ""
 	if have == nil {
 		if p := t.sameFile(ctx, w.Path); p != w.Path {
@@ -407,6 +411,18 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 		t.came(ctx, old, w.Path, w.unit, have, w)
 	}
 	return false, nil
+}
+
+// errGits says that a file would be where git looks for what it is to do.
+var errGits = errors.New("git keeps its own files there")
+
+func isGits(p string) bool {
+	for name := range strings.SplitSeq(p, "/") {
+		if strings.EqualFold(name, ".git") {
+			return true
+		}
+	}
+	return false
 }
 
 // isDropped reports whether somebody decided that what he wrote to a file is to go.
@@ -515,6 +531,9 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 
 // tidy removes the folders that have become empty with the files that were removed.
 func (t *Tree) tidy(ctx context.Context, gone []string) {
+	if _, flat := t.c.Storage.(formats.Walker); flat {
+		return // there are none, and to look would be to look at everything
+	}
 	for _, p := range gone {
 		for d := folder(p); d != ""; d = folder(d) {
 			if list, err := t.c.Storage.List(ctx, d); err != nil || len(list) > 0 || t.c.Storage.Delete(ctx, d) != nil {

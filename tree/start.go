@@ -40,7 +40,7 @@ func (t *Tree) recover(ctx context.Context) error {
 		}
 	}
 	for sub, u := range t.units {
-		if u.at == 0 {
+		if u.at == 0 && t.c.Way != In {
 			t.redo[sub], t.again = true, t.c.Now()
 		}
 	}

@@ -160,6 +160,10 @@ func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
 			t.adopt(e, g.unit, head)
 		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.path, e.sum, is):
 			t.adopt(e, g.unit, head) // and what the log has now comes in its place
+		case is.Path != "" && isOurs && is.grew && e.size > have.size && t.isBegun(ctx, e, is):
+			t.adopt(e, g.unit, have.at) // it grew in part, and the log has the rest
+		case g.unit.Kind == KindConflict && is.Path != "" && is.sum == e.sum:
+			t.adopt(e, g.unit, head) // its mode says nothing
 		case is.Path == "" && has(shown, e.sum):
 			t.adopt(e, g.unit, head) // it is there, under the name that the log gives it
 		case is.Path == "" && len(shown) > 0 && !g.unit.IsSession():
@@ -239,6 +243,12 @@ func (t *Tree) shownAnew(ctx context.Context, sub events.Subject, at events.Offs
 	return t.save(ctx)
 }
 
+// isBegun reports whether an edit of a log is what that begins with.
+func (t *Tree) isBegun(ctx context.Context, e *edit, is want) bool {
+	begins, err := t.begins(ctx, is, e.path)
+	return err == nil && begins
+}
+
 // has reports whether one of a unit's files has a content.
 func has(files map[string]want, sum string) bool {
 	for _, w := range files {
@@ -313,11 +323,23 @@ func (t *Tree) bring(ctx context.Context, sub events.Subject, takes []*edit, sho
 		if t.isShownElsewhere(ctx, e, head) {
 			continue
 		}
+		if is := now[e.path]; e.data == nil && is.Path != "" && t.isAnother(ctx, e) {
+			// What was brought in is what stood there by then. What stands there now is looked at
+			// again, as an edit of that.
+			t.set(e.path, &file{unit: sub, at: head, sum: is.sum, size: is.size, mode: is.Mode})
+			continue
+		}
 		if err := t.refuse(ctx, e, sub, reasonOf(report, e.path)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isAnother reports whether a file has changed since it was read.
+func (t *Tree) isAnother(ctx context.Context, e *edit) bool {
+	info, err := t.c.Storage.Stat(ctx, e.path)
+	return err == nil && info.Version != e.version
 }
 
 // isShownElsewhere reports whether what somebody wrote to a file belongs to another unit than

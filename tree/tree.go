@@ -133,7 +133,7 @@ func (t *Tree) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var err error
-	if t.loaded && len(t.out) == 0 && len(t.noticed) == 0 {
+	if t.loaded && len(t.out) == 0 && t.pending() == 0 {
 		t.changed.clean = true
 		err = t.save(context.Background())
 	}

@@ -155,6 +155,9 @@ const atOnce = 256
 
 // catchUp shows what was applied as of an offset. The caller holds mu.
 func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
+	if t.c.Way == In {
+		return nil
+	}
 	var list []events.Subject
 	for sub := range t.dirty {
 		if t.units[sub].at < at || t.redo[sub] {
