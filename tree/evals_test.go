@@ -86,8 +86,8 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 		return err
 	}
 	seen := o.First() + events.Offset(w.random.Uint64N(uint64(o.Offset()-o.First()+1)))
-	turns := []events.Entry{{Thread: "main", Turn: said}, {Thread: []string{"main", "main", "other", "traces"}[w.random.IntN(4)], Turn: events.Raw(`{"a":[1,2]}`)}}
-	turns = turns[:1+w.random.IntN(2)]
+	turns := []events.Entry{{Thread: "main", Turn: said}, {Thread: []string{"main", "main", "other", "traces"}[w.random.IntN(4)], Turn: events.Raw("{\"a\":[1,\n2]}")}, {Thread: "main", Bytes: []byte{0xff}}}
+	turns = turns[:1+w.random.IntN(3)]
 	var p events.Payload
 	var extensions []string
 	switch w.random.IntN(8) {
