@@ -26,10 +26,24 @@ func newParted(t *testing.T) parted { return parted{newNoted(t, "")} }
 
 func (p parted) opened(more string) *tally.Store {
 	p.t.Helper()
-	if err := os.WriteFile(filepath.Join(p.project, config.FileName), []byte("[[tree]]\nlayout = \"tavern\"\ndir = \"notes\"\n"+more), 0o600); err != nil {
+	p.own("[[tree]]\nlayout = \"tavern\"\ndir = \"" + p.folder + "\"\n" + more)
+	return p.open(embedded.Options{Trees: func(string) (formats.Live, bool) { return taverndir.Layout{}, true }, Kinds: tavern.Kinds()})
+}
+
+// own writes the user's own configuration, and the project has none.
+func (p parted) own(text string) {
+	p.t.Helper()
+	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "tally")
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
+	}
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(p.project, config.FileName))
+	}
+	if err != nil {
 		p.t.Fatal(err)
 	}
-	return p.open(embedded.Options{Trees: func(string) (formats.Live, bool) { return taverndir.Layout{}, true }, Kinds: tavern.Kinds()})
 }
 
 // save stores a document, and waits until the files show the log.
@@ -134,14 +148,13 @@ func TestTreePart(t *testing.T) {
 	})
 	t.Run("what there is no such part of is refused, by its place", func(t *testing.T) {
 		for more, field := range map[string]string{"layer = \"personal\"\n": "tree.layer", "layer = \"mine\"\n": "tree.layer", "kinds = [\"doc\", \"conversation\"]\n": "tree.kinds"} {
-			if err := os.WriteFile(filepath.Join(p.project, config.FileName), []byte("[[tree]]\nlayout = \"tavern\"\n"+more), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			p.own("[[tree]]\nlayout = \"tavern\"\ndir = \"" + p.folder + "\"\n" + more)
 			_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: func(string) (formats.Live, bool) { return taverndir.Layout{}, true }})
 			if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Field != field || wrong.Line != 1 {
 				t.Errorf("%s: %v", more, err)
 			}
 		}
+		p.own("")
 		p.says("layer = \"project\"\n")
 		_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: notesOf})
 		if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Field != "tree.layer" {

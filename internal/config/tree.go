@@ -326,10 +326,13 @@ func (c *Config) TreeIn(namespace, layout, dir string) (Tree, error) {
 const baseLayout = "tallydir"
 
 func (c *Config) fillTree(t *Tree) error {
+	projects := c.isProjects(t.Origin.Name)
+	if projects && t.Layer != "" && t.Layer != "project" {
+		return t.Wrong("layer", "%q: only your own config.toml may have files made of what is not the project's", t.Layer)
+	}
 	if t.Target != TreeDir {
 		return c.checkServer(t)
 	}
-	projects := c.isProjects(t.Origin.Name)
 	if dir := treeLayouts[t.Layout].dir; t.Dir == "" && projects && dir != "" {
 		t.Dir = filepath.Join(c.Project, dir)
 	}

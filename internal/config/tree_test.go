@@ -14,15 +14,15 @@ import (
 // documents are in it, the call does not change.
 func TestTree(t *testing.T) {
 	w := newWorld(t)
-	w.write(userFile, "[[tree]]\nname = \"far\"\nlayout = \"tallydir\"\ntarget = \"redis\"\n[tree.redis]\nurl = \"redis://ann:geheim@far:6379/1\"\nkey_prefix = \"x:\"\n")
-	w.write(projectFile, "namespace = \"ours\"\n[[tree]]\nlayout = \"tavern\"\nkinds = [\"doc\", \"agent\"]\nlayer = \"all\"\n[[tree]]\nname = \"runs\"\nlayout = \"tallydir\"\nbulk_limit = 7\nignore = [\"*.swp\"]\nmax_file = \"1MiB\"\nmode = \"sync\"\nway = \"out\"\n")
+	w.write(userFile, "[[tree]]\nname = \"far\"\nlayout = \"tallydir\"\nlayer = \"all\"\ntarget = \"redis\"\n[tree.redis]\nurl = \"redis://ann:geheim@far:6379/1\"\nkey_prefix = \"x:\"\n")
+	w.write(projectFile, "namespace = \"ours\"\n[[tree]]\nlayout = \"tavern\"\nkinds = [\"doc\", \"agent\"]\nlayer = \"project\"\n[[tree]]\nname = \"runs\"\nlayout = \"tallydir\"\nbulk_limit = 7\nignore = [\"*.swp\"]\nmax_file = \"1MiB\"\nmode = \"sync\"\nway = \"out\"\n")
 	c := w.must(config.Overrides{Namespace: "other"})
 	if len(c.Trees) != 3 {
 		t.Fatalf("%v", c.Trees)
 	}
 	for i, want := range []string{
-		"far redis xxxxx@far:6379/1 layout=tallydir mode=async way=both",
-		"tavern " + filepath.Join(w.project, ".tavern") + " layout=tavern mode=sync way=both kinds=doc,agent layer=all",
+		"far redis xxxxx@far:6379/1 layout=tallydir mode=async way=both layer=all",
+		"tavern " + filepath.Join(w.project, ".tavern") + " layout=tavern mode=sync way=both kinds=doc,agent layer=project",
 		"runs " + filepath.Join(w.project, ".tally") + " layout=tallydir mode=sync way=out",
 	} {
 		if got := c.Trees[i].String(); got != want {
@@ -97,6 +97,7 @@ func TestWrongTree(t *testing.T) {
 		tavern + "kinds = \"doc\"\n":                             {Line: 1, Field: "tree.kinds"},
 		tavern + "kinds = []\n":                                  {Line: 1, Field: "tree.kinds"},
 		tavern + "kinds = [\"\"]\n":                              {Line: 1, Field: "tree.kinds"},
+		tavern + "layer = \"all\"\n":                             {Line: 1, Field: "tree.layer"},
 		tavern + "layer = 1\n":                                   {Line: 1, Field: "tree.layer"},
 		tavern + "dir = \".git/hooks\"\n":                        {Line: 1, Field: "tree.dir"},
 		tavern + "dir = \"sub/.GIT\"\n":                          {Line: 1, Field: "tree.dir"},
