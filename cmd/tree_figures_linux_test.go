@@ -270,6 +270,20 @@ func figureTime(t *testing.T, variable string, otherwise time.Duration) time.Dur
 	return d
 }
 
+// figureNumber is what a variable says, at least 1.
+func figureNumber(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, want a number from 1 on", variable, text)
+	}
+	return n
+}
+
 // onDisk ends a test whose files are in memory: its figures would be of nothing.
 func onDisk(t *testing.T) {
 	t.Helper()

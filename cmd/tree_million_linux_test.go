@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,13 +20,7 @@ func TestTreeMillion(t *testing.T) {
 	testkit.OnlySoak(t)
 	onDisk(t)
 	const folders = 1000
-	many := 200_000
-	if text := os.Getenv("TALLY_MILLION"); text != "" {
-		var err error
-		if many, err = strconv.Atoi(text); err != nil || many < folders {
-			t.Fatalf("TALLY_MILLION is %q, want a number of %d at least", text, folders)
-		}
-	}
+	many := max(folders, figureNumber(t, "TALLY_MILLION", 200_000))
 	k := newKept(t)
 	k.says("mode = \"async\"\nbulk = \"never\"\n")
 	id := func(i int) string { return fmt.Sprintf("d%03d/n%07d.txt", i%folders, i) }

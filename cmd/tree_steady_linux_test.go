@@ -11,19 +11,19 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A tree in which a hundred files a minute are saved, and as many documents appended, for
-// TALLY_STEADY, two minutes if it is not set, has nothing at its end that it did not have at its
+// A tree in which a hundred files a minute (TALLY_STEADY_RATE) are saved, and as many documents
+// appended, for TALLY_STEADY, two minutes if it is not set, has nothing at its end that it did not have at its
 // begin: no lag, no handles, no watches, and no memory but a little. Each tenth edit makes a
 // folder and removes the one before.
 func TestTreeSteady(t *testing.T) {
 	testkit.OnlySoak(t)
 	onDisk(t)
 	const (
-		files  = 200 // of each way
-		every  = time.Minute / 100
+		files  = 200       // of each way
 		warm   = 100       // edits each way, before it is looked at
 		growth = 128 << 20 // bytes of memory that it may have more at the end
 	)
+	rate := figureNumber(t, "TALLY_STEADY_RATE", 100) // a minute
 	k := keepTree(t, "mode = \"async\"\nbulk = \"never\"\n")
 	ours := func(i int) string { return fmt.Sprintf("log/n%03d.txt", i%files) }
 	theirs := func(i int) string { return fmt.Sprintf("files/n%03d.txt", i%files) }
@@ -90,14 +90,14 @@ func TestTreeSteady(t *testing.T) {
 	used, _ := k.cost()
 	length := figureTime(t, "TALLY_STEADY", 2*time.Minute)
 	var worst events.Offset
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(time.Minute / time.Duration(rate))
 	defer tick.Stop()
 	first := edits
 	for time.Since(began) < length {
 		<-tick.C
 		edit(edits)
 		edits++
-		if edits%100 == 0 {
+		if edits%rate == 0 {
 			head, shown := k.head(), k.state().Shown
 			worst = max(worst, head-min(head, shown))
 			t.Logf("after %v: %d edits each way, %d events behind, %d MB", time.Since(began).Round(time.Second), edits-first, head-min(head, shown), k.memory("VmRSS")>>20)
