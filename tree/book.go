@@ -134,7 +134,9 @@ func (t *Tree) save(ctx context.Context) error {
 // set has a path be that of a file of ours, nil: of none. The caller holds mu.
 func (t *Tree) set(path string, f *file) {
 	if old := t.files[path]; old != nil {
-		delete(t.ofUnit[old.unit], path)
+		if delete(t.ofUnit[old.unit], path); len(t.ofUnit[old.unit]) == 0 {
+			delete(t.ofUnit, old.unit)
+		}
 		if key := formats.FoldedName(path); t.folded[key] == path {
 			delete(t.folded, key)
 		}

@@ -29,12 +29,7 @@ type Status struct {
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched}
-	for _, files := range t.ofUnit {
-		if len(files) > 0 {
-			s.Units++
-		}
-	}
+	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Units: len(t.ofUnit), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched}
 	for _, p := range slices.Sorted(maps.Keys(t.skipped)) {
 		s.Skipped = append(s.Skipped, formats.Problem{File: p, Reason: t.skipped[p]})
 	}
