@@ -149,7 +149,8 @@ func TestExecPassesSignals(t *testing.T) {
 		in := bufio.NewReader(out)
 		for _, want := range []string{"ready", "got 1", "got 2", "got 3"} {
 			if line, err := in.ReadString('\n'); err != nil || line != want+"\n" {
-				t.Fatalf("%v: %q, %v, want %q\n%s", sig, line, err, want, errw)
+				c.Process.Kill() // unless it ended: then the code says how
+				t.Fatalf("%v: %q, %v, want %q, exit code %d\n%s", sig, line, err, want, codeOf(t, c.Wait()), errw)
 			}
 			if want != "got 3" {
 				c.Process.Signal(sig)

@@ -137,8 +137,11 @@ func conflictFile(ctx context.Context, src formats.Source, sub events.Subject, n
 	}
 }
 
-// Conflicts lists what was written to files of the tree and not taken, oldest first.
+// Conflicts lists what was written to files of the tree and not taken, oldest first. What is
+// about to be kept when it is called is in the list: who sees that a file has gone finds its text.
 func (t *Tree) Conflicts(ctx context.Context) ([]Conflict, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var list []Conflict
 	for info, err := range t.c.Target.Subjects(ctx, KindConflict) {
 		if err != nil {

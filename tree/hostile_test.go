@@ -130,6 +130,35 @@ func TestTornAppend(t *testing.T) {
 	}
 }
 
+// Who sees that a file has gone, and asks for conflicts, finds its text.
+func TestConflictsWhileOneComes(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	o, found := &odd{Whole: w.storage}, make(chan []Conflict, 1)
+	w.storage = o
+	w.start()
+	w.written_("a", "1")
+	w.project()
+	must(t, w.user.Put("a", "of somebody"))
+	w.written_("a", "2")
+	tree, asked := w.tree, false
+	o.read = func(p string) (io.ReadCloser, error) {
+		if w.user.Files()["a"] == "2" && !asked { // theirs came out of its place, and is looked at
+			asked = true
+			go func() { found <- need(tree.Conflicts(context.Background())) }()
+			time.Sleep(50 * time.Millisecond) // for an answer that does not wait
+		}
+		return nil, nil
+	}
+	w.project()
+	if !asked {
+		t.Fatal("nothing came out of its place")
+	}
+	if list := <-found; len(list) != 1 || list[0].Path != "a" {
+		t.Errorf("it was answered with %+v", list)
+	}
+}
+
 // The mode of a conflict's copy is no other text.
 func TestCopyMode(t *testing.T) {
 	r := newReal(t, -1)
