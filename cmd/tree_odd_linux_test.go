@@ -185,15 +185,21 @@ func (k *kept) write0(id string) {
 // threads waited.
 func (k *kept) cost() (used time.Duration, waits int) {
 	k.t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", k.serving.Process.Pid))
+	return costOf(k.t, k.serving.Process.Pid)
+}
+
+// costOf is what a process has taken of the processor, and how often its threads waited.
+func costOf(t *testing.T, pid int) (used time.Duration, waits int) {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		k.t.Fatal(err)
+		t.Fatal(err)
 	}
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+2:]))
 	var user, system int
 	fmt.Sscan(fields[11], &user)
 	fmt.Sscan(fields[12], &system)
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", k.serving.Process.Pid))
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, task := range tasks {
 		text, _ := os.ReadFile(task)
 		for line := range strings.Lines(string(text)) {
