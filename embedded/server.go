@@ -73,7 +73,7 @@ type ServerOptions struct {
 	Private bool
 
 	// Progress is called about once a second while a start takes long, as it does
-	// for a large log after a crash. Default: nothing.
+	// for a large log after a crash, and for one of a million subjects. Default: nothing.
 	Progress func(elapsed time.Duration)
 }
 
@@ -328,7 +328,7 @@ func (s *Server) await(ctx context.Context, ready func(time.Duration) bool, prog
 		}
 		if elapsed := time.Since(began); int(elapsed.Seconds()) > told {
 			told = int(elapsed.Seconds())
-			s.logger.Info("the store is being read after an unclean stop", "dir", s.dir, "elapsed", elapsed.Round(time.Second))
+			s.logger.Info("the store is being read", "dir", s.dir, "elapsed", elapsed.Round(time.Second))
 			if progress != nil {
 				progress(elapsed)
 			}

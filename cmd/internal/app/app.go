@@ -146,7 +146,7 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	}
 	o.Store, o.Namespace, o.URL, o.Context, o.MinDurability, o.Logger = a.call.Store, a.call.Namespace, a.call.URL, a.call.Context, a.call.MinDurability, lg
 	o.Progress = func(elapsed time.Duration) {
-		fmt.Fprintf(a.Err, "reading the store again after an unclean stop, %s so far\n", elapsed.Round(time.Second))
+		fmt.Fprintf(a.Err, "reading the store, %s so far\n", elapsed.Round(time.Second))
 	}
 	o.Kinds = kinds()
 	if o.Existing {
