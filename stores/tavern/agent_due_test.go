@@ -1,6 +1,7 @@
 package tavern_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -171,4 +172,31 @@ func TestAgentDueLaw(t *testing.T) {
 			}
 		}
 	})
+}
+
+// In a store that was at rest the windows of an agent begin when it is stopped or archived, and not
+// when the last record came before that.
+func TestAgentWindowsAfterRest(t *testing.T) {
+	ctx := t.Context()
+	w := newDaemonWorld(t)
+	defer w.st.Close()
+	a, windows := tavern.AgentOf(w.st, daemonAgent(1)), tavern.AgentWindows{Archive: time.Hour, Purge: time.Hour}
+	for _, step := range []func() error{
+		func() error { return a.Dismiss(ctx, "so") },
+		func() error { return a.Archive(ctx, "so") },
+	} {
+		w.pass(14 * time.Hour)
+		must(t, step())
+		d := need(tavern.DecideAgent(need(a.Info(ctx)), w.now(), windows))
+		if want := w.now().Add(time.Hour); len(d.Parts) > 0 || !d.Next.Equal(want) {
+			t.Errorf("%d parts, the next at %v, want %v", len(d.Parts), d.Next, want)
+		}
+	}
+	b := tavern.AgentOf(w.st, daemonAgent(2))
+	w.pass(14 * time.Hour)
+	i := need(b.Info(ctx))
+	must(t, b.Save(ctx, i.Revision, bytes.Replace(i.Node, []byte("state: idle"), []byte("state: stopped:dismissed"), 1)))
+	if i := need(b.Info(ctx)); !i.FinishedAt.Equal(w.now()) {
+		t.Errorf("one that was stopped by its file was so at %v, want %v", i.FinishedAt, w.now())
+	}
 }

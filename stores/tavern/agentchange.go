@@ -56,7 +56,7 @@ func (a *Agent) Archive(ctx context.Context, reason string) error {
 }
 
 func (a *Agent) move(ctx context.Context, to, reason string, force bool) error {
-	now, err := a.st.LogTime(ctx)
+	now, err := a.times(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,29 +67,46 @@ func (a *Agent) move(ctx context.Context, to, reason string, force bool) error {
 		if err := i.checkTransition(to, reason, force); err != nil {
 			return agentChange{}, err
 		}
-		return i.moved(to, reason, now, a.st.Now())
+		return i.moved(to, reason, now)
 	})
 }
 
-// moved is the change to another state: at is the log's time, now that of the clock, which
-// is what the file shows. A lease that is over goes: it says nothing of who does what comes
-// now.
-func (i *AgentInfo) moved(to, reason string, at, now time.Time) (c agentChange, err error) {
+// agentTimes are the times of a change.
+type agentTimes struct {
+	log  time.Time // the log's, by which a lease is over
+	from time.Time // from which on anything lasts that begins with it: see tally.Store.LeaseTime
+	file time.Time // that the node file shows
+}
+
+// agentTimesOf are the times of a change that is made at a time of the log.
+func agentTimesOf(at time.Time) agentTimes { return agentTimes{at, at, at} }
+
+func (a *Agent) times(ctx context.Context) (now agentTimes, err error) {
+	var err1, err2 error
+	now.log, err1 = a.st.LogTime(ctx)
+	now.from, err2 = a.st.LeaseTime(ctx)
+	now.file = a.st.Now()
+	return now, errors.Join(err1, err2)
+}
+
+// moved is the change to another state. A lease that is over goes: it says nothing of who does
+// what comes now.
+func (i *AgentInfo) moved(to, reason string, now agentTimes) (c agentChange, err error) {
 	c.set, c.reason = events.Fields{textField("status", to), textField("statusReason", reason)}, reason
-	stamp := string(events.TimestampOf(at))
+	stamp := string(events.TimestampOf(now.from))
 	switch {
 	case to == AgentArchived:
 		c.set = append(c.set, textField("archivedAt", stamp))
 	case i.FinishedAt.IsZero() && strings.HasPrefix(to, stopped):
 		c.set = append(c.set, textField("finishedAt", stamp))
 	}
-	if i.Lease.Holder != "" && !i.Lease.Until.After(at) {
+	if i.Lease.Holder != "" && !i.Lease.Until.After(now.log) {
 		c.set = append(c.set, events.Field{Name: "lease", Value: events.Raw("null")})
 	}
 	if i.Node != nil && i.NodeErr == nil {
 		n := i.node
 		n.State = to
-		c.file, err = i.edited(n, now)
+		c.file, err = i.edited(n, now.file)
 	}
 	return c, err
 }
@@ -112,7 +129,7 @@ func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error
 	if err != nil {
 		return err
 	}
-	now, err := a.st.LogTime(ctx)
+	now, err := a.times(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,7 +142,7 @@ func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error
 }
 
 // saved is the change that a file makes which somebody typed.
-func (i *AgentInfo) saved(n nodefile.Node, text []byte, now time.Time) (c agentChange, err error) {
+func (i *AgentInfo) saved(n nodefile.Node, text []byte, now agentTimes) (c agentChange, err error) {
 	if i.NodeErr == nil && n.State != AgentWorking && !slices.Equal(n.Commitments, i.node.Commitments) {
 		if err := i.checkOpen(); err != nil {
 			return c, err
@@ -137,7 +154,7 @@ func (i *AgentInfo) saved(n nodefile.Node, text []byte, now time.Time) (c agentC
 		if err := edited.checkTransition(n.State, "edited", false); err != nil {
 			return c, err
 		}
-		if c, err = edited.moved(n.State, "edited", now, now); err != nil {
+		if c, err = edited.moved(n.State, "edited", now); err != nil {
 			return c, err
 		}
 	}
@@ -291,19 +308,18 @@ func (a *Agent) Release(ctx context.Context, holder string) error {
 // relet gives somebody the lease for a while, or takes it from them, 0, unless somebody else
 // has it.
 func (a *Agent) relet(ctx context.Context, holder string, while time.Duration) (l tally.Lease, err error) {
-	now, err1 := a.st.LogTime(ctx)
-	from, err2 := a.st.LeaseTime(ctx)
-	if err := errors.Join(err1, err2); err != nil {
+	now, err := a.times(ctx)
+	if err != nil {
 		return l, err
 	}
 	err = a.change(ctx, func(i *AgentInfo) (agentChange, error) {
 		value := []byte("null")
 		var err error
-		switch taken := i.Lease.Holder != "" && i.Lease.Until.After(now); {
+		switch taken := i.Lease.Holder != "" && i.Lease.Until.After(now.log); {
 		case taken && i.Lease.Holder != holder:
 			return agentChange{}, &tally.LeaseError{Subject: i.subject, Lease: i.Lease}
 		case while > 0:
-			l = tally.Lease{Holder: holder, Until: from.Add(while)}
+			l = tally.Lease{Holder: holder, Until: now.from.Add(while)}
 			value, err = rawjson.Marshal(events.Lease{Holder: holder, Until: events.TimestampOf(l.Until)})
 		case i.Lease.Holder != holder:
 			return agentChange{}, nil

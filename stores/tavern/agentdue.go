@@ -51,7 +51,7 @@ func (i *AgentInfo) due(at, now time.Time, why string, do func() ([]log.Part, er
 }
 
 func (i *AgentInfo) becomes(state, reason string, now time.Time) ([]log.Part, error) {
-	c, err := i.moved(state, reason, now, now)
+	c, err := i.moved(state, reason, agentTimesOf(now))
 	if err != nil {
 		return nil, err
 	}

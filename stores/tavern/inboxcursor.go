@@ -157,7 +157,7 @@ func (in *Inbox) Refused(ctx context.Context, at events.Offset, reason string) (
 		if at > now.last || at <= now.cursor() {
 			return &SeenError{Inbox: in.receiver, Offset: at, Cursor: now.cursor(), Last: now.last}
 		}
-		when, err := in.st.LogTime(ctx)
+		when, err := in.st.LeaseTime(ctx)
 		if err != nil {
 			return err
 		}
