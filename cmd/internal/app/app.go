@@ -158,7 +158,6 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok && !errors.Is(err, log.ErrNewer) {
 		return nil, unanswered(owned)
 	}
-	makeRoom()
 	return st, err
 }
 

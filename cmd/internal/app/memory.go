@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 )
 
@@ -14,32 +15,40 @@ const (
 	// on top.
 	memoryLimit = 168 << 20
 
-	// memoryRoom is what is left of the limit, at the least, beyond what the server holds
-	// of a store.
+	// memoryRoom is what is left of the limit, at the least, beyond what is held.
 	memoryRoom = 148 << 20
 )
 
+// limitMemory bounds memory. The bound follows what is held: the server has each subject of a
+// store in memory, a tree each of its files, and with a limit that is near to what is held,
+// garbage would be collected all the time, and with it what the server has read and is about
+// to give.
 func limitMemory() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
 	}
+	debug.SetMemoryLimit(memoryLimit)
+	held := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	limit := int64(memoryLimit)
+	afterCollections(func() {
+		metrics.Read(held)
+		next := max(memoryLimit, int64(held[0].Value.Uint64())+memoryRoom)
+		if max(next-limit, limit-next) > limit/16 { // setting it stops everything for a moment
+			limit = next
+			debug.SetMemoryLimit(limit)
+		}
+	})
 }
 
-// makeRoom raises the limit of limitMemory if the server holds much of the store that
-// was opened: it has each subject in memory. With a limit that is near to what is held,
-// garbage would be collected all the time, and with it what the server has read and is
-// about to give.
-func makeRoom() {
-	if debug.SetMemoryLimit(-1) != memoryLimit {
-		return
+// afterCollections calls a function after each collection of garbage, one call at a time.
+func afterCollections(do func()) {
+	type garbage struct{ do func() }
+	var collected func(*garbage)
+	collected = func(g *garbage) {
+		g.do()
+		runtime.SetFinalizer(g, collected)
 	}
-	var m runtime.MemStats
-	if runtime.ReadMemStats(&m); int64(m.HeapAlloc)+memoryRoom <= memoryLimit {
-		return
-	}
-	runtime.GC() // what is left is what is held
-	runtime.ReadMemStats(&m)
-	debug.SetMemoryLimit(max(memoryLimit, int64(m.HeapAlloc)+memoryRoom))
+	runtime.SetFinalizer(&garbage{do}, collected)
 }
 
 // CollectLess has garbage collected a third as often, within the same bound of memory,
