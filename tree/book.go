@@ -134,9 +134,7 @@ func (t *Tree) save(ctx context.Context) error {
 // set has a path be that of a file of ours, nil: of none. The caller holds mu.
 func (t *Tree) set(path string, f *file) {
 	if old := t.files[path]; old != nil {
-		if delete(t.ofUnit[old.unit], path); len(t.ofUnit[old.unit]) == 0 {
-			delete(t.ofUnit, old.unit)
-		}
+		t.indexed(old.unit, func(p *pathSet) { p.remove(path) })
 		if key := formats.FoldedName(path); t.folded[key] == path {
 			delete(t.folded, key)
 		}
@@ -151,11 +149,51 @@ func (t *Tree) set(path string, f *file) {
 }
 
 func (t *Tree) index(path string, f *file) {
-	if t.ofUnit[f.unit] == nil {
-		t.ofUnit[f.unit] = make(map[string]bool)
-	}
-	t.ofUnit[f.unit][path] = true
+	t.indexed(f.unit, func(p *pathSet) { p.add(path) })
 	t.folded[formats.FoldedName(path)] = path
+}
+
+func (t *Tree) indexed(unit events.Subject, change func(*pathSet)) {
+	p := t.ofUnit[unit]
+	if change(&p); p.isEmpty() {
+		delete(t.ofUnit, unit)
+	} else {
+		t.ofUnit[unit] = p
+	}
+}
+
+// pathSet is a set of paths, mostly of one: a map for each of very many units takes more room than
+// all else that is known of them.
+type pathSet struct {
+	one  string // "": more has them
+	more map[string]bool
+}
+
+func (p *pathSet) isEmpty() bool { return p.one == "" && len(p.more) == 0 }
+
+func (p *pathSet) add(path string) {
+	if p.isEmpty() {
+		*p = pathSet{one: path}
+		return
+	}
+	if p.more == nil {
+		p.one, p.more = "", map[string]bool{p.one: true}
+	}
+	p.more[path] = true
+}
+
+func (p *pathSet) remove(path string) {
+	if p.one == path {
+		p.one = ""
+	}
+	delete(p.more, path)
+}
+
+func (p *pathSet) sorted() []string {
+	if p.one != "" {
+		return []string{p.one}
+	}
+	return slices.Sorted(maps.Keys(p.more))
 }
 
 // alias returns the path of a file of ours that a path is another spelling of, where the
@@ -182,7 +220,10 @@ func (t *Tree) sameFile(ctx context.Context, path string) string {
 }
 
 // filesOf lists the paths of a unit's files, sorted. The caller holds mu.
-func (t *Tree) filesOf(sub events.Subject) []string { return slices.Sorted(maps.Keys(t.ofUnit[sub])) }
+func (t *Tree) filesOf(sub events.Subject) []string {
+	p := t.ofUnit[sub]
+	return p.sorted()
+}
 
 // memoryBook is a book that ends with the process.
 type memoryBook struct {

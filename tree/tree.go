@@ -63,9 +63,9 @@ type Tree struct {
 	mu     sync.Mutex // guards what follows
 	loaded bool
 	state
-	changed changes                            // of state, that the book does not have yet
-	ofUnit  map[events.Subject]map[string]bool // the paths of files
-	folded  map[string]string                  // folded path of a file -> its path
+	changed changes                  // of state, that the book does not have yet
+	ofUnit  map[events.Subject]pathSet // of files
+	folded  map[string]string        // folded path of a file -> its path
 
 	dirty   map[events.Subject]bool // that were applied and not committed; true: all of it is of records of their own
 	redo    map[events.Subject]bool // to be shown again, whatever the log says
@@ -117,7 +117,7 @@ func newTree(c Config, b book) *Tree {
 
 // clear forgets everything that is in memory. The caller holds mu.
 func (t *Tree) clear() {
-	t.loaded, t.state, t.changed, t.ofUnit = false, newState(), changes{}, make(map[events.Subject]map[string]bool)
+	t.loaded, t.state, t.changed, t.ofUnit = false, newState(), changes{}, make(map[events.Subject]pathSet)
 	t.knowns = make(map[events.Subject]known)
 	t.moved, t.hashes = make(map[events.Subject]bool), make(map[string]hashed)
 	t.folded = make(map[string]string)

@@ -30,7 +30,7 @@ func (t *Tree) Begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 	if err := t.load(ctx); err != nil {
 		return projector.Cursor{}, nil, err
 	}
-	clear(t.dirty)
+	t.dirty = make(map[events.Subject]bool) // cleared, it would be as large as it ever was
 	return t.cursor, nil, nil
 }
 
@@ -139,7 +139,7 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	} else if err := t.catchUp(ctx, c.Offset); err != nil {
 		return err
 	}
-	clear(t.dirty)
+	t.dirty = make(map[events.Subject]bool) // cleared, it would be as large as it ever was
 	// Committed with the next save: until then the files are newer than the book, which has
 	// said before what they would be.
 	reached("before cursor")

@@ -15,8 +15,9 @@ const (
 	// on top.
 	memoryLimit = 168 << 20
 
-	// memoryRoom is what is left of the limit, at the least, beyond what is held.
-	memoryRoom = 148 << 20
+	// memoryRoom is what is left of the limit beyond what is held: so many bytes, and half of
+	// what is held, if that is more.
+	memoryRoom = 64 << 20
 )
 
 // limitMemory bounds memory. The bound follows what is held: the server has each subject of a
@@ -32,7 +33,8 @@ func limitMemory() {
 	limit := int64(memoryLimit)
 	afterCollections(func() {
 		metrics.Read(held)
-		next := max(memoryLimit, int64(held[0].Value.Uint64())+memoryRoom)
+		live := int64(held[0].Value.Uint64())
+		next := max(memoryLimit, live+max(memoryRoom, live/2))
 		if max(next-limit, limit-next) > limit/16 { // setting it stops everything for a moment
 			limit = next
 			debug.SetMemoryLimit(limit)
