@@ -2,19 +2,14 @@ package embedded_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -31,157 +26,6 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
-
-// notes is a layout of documents of kind note: the file of each is called by its id.
-type notes struct{ formats.Layout }
-
-func notesOf(name string) (formats.Live, bool) { return notes{}, name == "notes" }
-
-func (notes) Name() string { return "notes" }
-
-func (notes) Unit(_ context.Context, _ formats.Source, _ formats.Root, sub events.Subject) (events.Subject, bool, error) {
-	return sub, sub.Kind == "note", nil
-}
-
-func (notes) UnitAt(_ context.Context, src formats.Source, _ formats.Root, path string) (events.Subject, bool, error) {
-	return events.Document(src.Namespace(), "note", path), true, nil
-}
-
-func (notes) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
-	_, err := src.Loader().Document(ctx, unit, 0)
-	return formats.Place{Path: unit.ID}, err
-}
-
-func (notes) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
-		doc, err := src.Loader().Document(ctx, unit, 0)
-		if err != nil {
-			yield(formats.File{Path: at}, err)
-			return
-		}
-		yield(formats.File{Path: at, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
-	}
-}
-
-func (notes) Removal(context.Context, formats.Source, events.Subject) ([]log.Part, error) {
-	return nil, nil // its file is written again
-}
-
-func (notes) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, _ formats.Root, _ formats.ImportOptions) (r formats.Report, err error) {
-	list, err := st.List(ctx, "")
-	for _, f := range list {
-		if err == nil {
-			err = importNote(ctx, target, st, f.Name)
-		}
-	}
-	return r, err
-}
-
-func importNote(ctx context.Context, target formats.Target, st formats.Storage, name string) error {
-	r, err := st.Read(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	sub, at := events.Document(target.Namespace(), "note", name), events.Offset(0)
-	if doc, err := target.Loader().Document(ctx, sub, 0); err == nil {
-		if at = doc.Head; string(doc.Data) == string(text) {
-			return nil
-		}
-	}
-	_, err = target.Append(ctx, sub, log.At(at), events.Event{ID: events.DerivedID(name, at.String(), string(text)), Source: "urn:notes", Type: events.TypeDocumentWritten,
-		Subject: sub, ContentType: events.ContentTypeRaw, Data: text})
-	return err
-}
-
-// noted is a project with a tree of notes, and a store.
-type noted struct {
-	t                    *testing.T
-	project, dir, folder string
-}
-
-// newNoted makes a project; more is what its file says of the tree besides. State is in a
-// folder of the test.
-func newNoted(t *testing.T, more string) noted {
-	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("HOME", base)
-	t.Setenv("XDG_STATE_HOME", filepath.Join(base, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(base, "config"))
-	n := noted{t, filepath.Join(base, "project"), filepath.Join(base, "store"), filepath.Join(base, "project", "notes")}
-	if err := os.MkdirAll(n.project, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	n.says(more)
-	return n
-}
-
-func (n noted) says(more string) {
-	text := "[[tree]]\nname = \"notes\"\nlayout = \"notes\"\ndir = \"notes\"\n" + more
-	if err := os.WriteFile(filepath.Join(n.project, config.FileName), []byte(text), 0o600); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// open opens the store as one more process would: it owns it, or is attached.
-func (n noted) open(o embedded.Options) *tally.Store {
-	n.t.Helper()
-	o.ConfigDir = n.project
-	if o.Store == "" && o.Backend == "" {
-		o.Store = n.dir
-	}
-	st, err := embedded.Open(n.t.Context(), o)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() { st.Close() })
-	return st
-}
-
-// keeps opens it and keeps its trees.
-func (n noted) keeps() *tally.Store { return n.open(embedded.Options{Trees: notesOf}) }
-
-func (n noted) put(st *tally.Store, id, text string) error {
-	_, err := st.Documents().Save(n.t.Context(), "note", id, tally.Write{Data: []byte(text)})
-	return err
-}
-
-// shows holds a file to a text, as it is now.
-func (n noted) shows(id, want string) {
-	n.t.Helper()
-	if got, err := os.ReadFile(filepath.Join(n.folder, id)); err != nil || string(got) != want {
-		n.t.Errorf("file %s has %q, %v, want %q", id, got, err, want)
-	}
-}
-
-func (n noted) tree() config.Tree {
-	c, err := config.Resolve(n.project, config.Overrides{Store: n.dir}, os.Getenv)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return c.Trees[0]
-}
-
-func (n noted) ask(verb string) (embedded.TreeAnswer, error) {
-	return embedded.AskTree(n.t.Context(), n.dir, n.tree(), verb, embedded.TreeAsk{})
-}
-
-// until waits until something is so.
-func (n noted) until(what string, so func() bool) {
-	n.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			n.t.Fatalf("it is not so that %s", what)
-		}
-	}
-}
 
 func TestTreeSync(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
@@ -525,87 +369,6 @@ func TestTreeNamedMeanwhile(t *testing.T) {
 	}
 	close(named)
 	waiting.Wait()
-}
-
-// Nobody is answered who has not read the tree's file, and what others send changes nothing.
-func TestTreeDesk(t *testing.T) {
-	n := newNoted(t, "")
-	st := n.keeps()
-	if err := st.Wait(t.Context(), "tree:notes", 0); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(n.dir, "trees", "notes-*.json"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	text, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrong := strings.Replace(string(text), `"token":"`, `"token":"x`, 1)
-	if err := os.WriteFile(files[0], []byte(wrong), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("%+v, %v", said, err)
-	}
-	if err := os.WriteFile(files[0], text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.ask("format"); err == nil || errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("what nobody can ask: %v", err)
-	}
-	conflict := events.Document(st.Namespace(), "conflict", "1f0c")
-	e := events.Event{Source: "urn:notes", Type: events.TypeDocumentWritten, Subject: conflict, ContentType: events.ContentTypeRaw, Data: []byte("mine")}
-	meta := events.DocMeta{Attributes: map[string]string{"tree": "notes", "path": "a", "copy": "a.conflict-0-1f0c"}}
-	if _, err := st.Append(t.Context(), conflict, log.At(0), e.WithExtension(events.ExtDoc, meta.String())); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.ask(embedded.TreeResolve); !errors.Is(err, tally.ErrNotFound) {
-		t.Errorf("a conflict that nobody named: %v", err)
-	}
-}
-
-// Where a process was killed that kept a tree, somebody else may be listening by now: he is not
-// told the token, and what he says is believed by nobody.
-func TestTreeDeskOfStranger(t *testing.T) {
-	n := newNoted(t, "mode = \"sync\"\n")
-	st := n.keeps()
-	if err := n.put(st, "a", "one"); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(n.dir, "trees", "notes-*.json"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	text, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f struct{ URL, Token string }
-	if err := json.Unmarshal(text, &f); err != nil || f.Token == "" {
-		t.Fatal(f, err)
-	}
-	asked := make(chan string, 8)
-	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		said, _ := io.ReadAll(r.Body)
-		asked <- fmt.Sprint(r.URL, r.Header, string(said))
-		w.Header().Set("Authorization", r.Header.Get("Authorization")) // what he was told is all he has
-		fmt.Fprint(w, `{"status":{"tree":"notes","pid":1,"files":7}}`)
-	}))
-	defer stranger.Close()
-	if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), f.URL, stranger.URL+"/", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) || said.Status.Files == 7 {
-		t.Errorf("a stranger is believed: %+v, %v", said.Status, err)
-	}
-	if is := <-asked; strings.Contains(is, f.Token) {
-		t.Errorf("a stranger is told %s", is)
-	}
 }
 
 func TestTreeTravels(t *testing.T) {
