@@ -192,6 +192,19 @@ func TestAgentWindowsAfterRest(t *testing.T) {
 			t.Errorf("%d parts, the next at %v, want %v", len(d.Parts), d.Next, want)
 		}
 	}
+
+	// A daemon that has just begun goes by the last record, and dates what it appends as the log does.
+	c := tavern.AgentOf(w.st, daemonAgent(0))
+	must(t, c.Dismiss(ctx, "so"))
+	w.pass(2 * daemonWindows.Agents.Archive)
+	need(w.st.Documents().Save(ctx, "doc", "a", tally.Write{Data: []byte("a")}))
+	by := w.now()
+	w.pass(14 * time.Hour)
+	daemonDecides(t, daemonScan(w.st), by, daemonsOf(w.st, tavern.DaemonJanitor)...)
+	if i := need(c.Info(ctx)); i.State != tavern.AgentArchived || !i.ArchivedAt.Equal(w.now()) {
+		t.Errorf("it is %s, archived at %v, want %v", i.State, i.ArchivedAt, w.now())
+	}
+
 	b := tavern.AgentOf(w.st, daemonAgent(2))
 	w.pass(14 * time.Hour)
 	i := need(b.Info(ctx))

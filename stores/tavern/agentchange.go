@@ -78,9 +78,6 @@ type agentTimes struct {
 	file time.Time // that the node file shows
 }
 
-// agentTimesOf are the times of a change that is made at a time of the log.
-func agentTimesOf(at time.Time) agentTimes { return agentTimes{at, at, at} }
-
 func (a *Agent) times(ctx context.Context) (now agentTimes, err error) {
 	var err1, err2 error
 	now.log, err1 = a.st.LogTime(ctx)

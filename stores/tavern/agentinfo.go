@@ -41,7 +41,8 @@ type AgentInfo struct {
 	meta              events.DocMeta
 	contentType       string
 	node              nodefile.Node
-	erased            bool // the file was purged
+	erased            bool      // the file was purged
+	from              time.Time // from which on anything lasts that begins with a decision on it; zero: that decision's time
 }
 
 // markdown is the type of node files.

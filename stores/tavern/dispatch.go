@@ -72,6 +72,9 @@ func (d *daemon) agent(ctx context.Context, due tend.Due, now time.Time) ([]Deci
 	if _, other := errors.AsType[*tally.KindError](err); other || errors.Is(err, tally.ErrNotFound) {
 		return nil, nil
 	}
+	if err == nil {
+		i.from, err = d.st.LeaseTime(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
