@@ -63,9 +63,9 @@ type Tree struct {
 	mu     sync.Mutex // guards what follows
 	loaded bool
 	state
-	changed changes                  // of state, that the book does not have yet
+	changed changes                    // of state, that the book does not have yet
 	ofUnit  map[events.Subject]pathSet // of files
-	folded  map[string]string        // folded path of a file -> its path
+	folded  map[string]string          // folded path of a file -> its path
 
 	dirty   map[events.Subject]bool // that were applied and not committed; true: all of it is of records of their own
 	redo    map[events.Subject]bool // to be shown again, whatever the log says
