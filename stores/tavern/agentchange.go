@@ -73,14 +73,14 @@ func (a *Agent) move(ctx context.Context, to, reason string, force bool) error {
 
 // agentTimes are the times of a change.
 type agentTimes struct {
-	log  time.Time // the log's, by which a lease is over
+	by   time.Time // the log's, by which a lease is over
 	from time.Time // from which on anything lasts that begins with it: see tally.Store.LeaseTime
 	file time.Time // that the node file shows
 }
 
 func (a *Agent) times(ctx context.Context) (now agentTimes, err error) {
 	var err1, err2 error
-	now.log, err1 = a.st.LogTime(ctx)
+	now.by, err1 = a.st.LogTime(ctx)
 	now.from, err2 = a.st.LeaseTime(ctx)
 	now.file = a.st.Now()
 	return now, errors.Join(err1, err2)
@@ -97,7 +97,7 @@ func (i *AgentInfo) moved(to, reason string, now agentTimes) (c agentChange, err
 	case i.FinishedAt.IsZero() && strings.HasPrefix(to, stopped):
 		c.set = append(c.set, textField("finishedAt", stamp))
 	}
-	if i.Lease.Holder != "" && !i.Lease.Until.After(now.log) {
+	if i.Lease.Holder != "" && !i.Lease.Until.After(now.by) {
 		c.set = append(c.set, events.Field{Name: "lease", Value: events.Raw("null")})
 	}
 	if i.Node != nil && i.NodeErr == nil {
@@ -312,7 +312,7 @@ func (a *Agent) relet(ctx context.Context, holder string, while time.Duration) (
 	err = a.change(ctx, func(i *AgentInfo) (agentChange, error) {
 		value := []byte("null")
 		var err error
-		switch taken := i.Lease.Holder != "" && i.Lease.Until.After(now.log); {
+		switch taken := i.Lease.Holder != "" && i.Lease.Until.After(now.by); {
 		case taken && i.Lease.Holder != holder:
 			return agentChange{}, &tally.LeaseError{Subject: i.subject, Lease: i.Lease}
 		case while > 0:
