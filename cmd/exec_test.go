@@ -132,7 +132,7 @@ func TestExecKeepsBytes(t *testing.T) {
 }
 
 // counting counts signals. It prints outside of its trap: dash 0.5.12 loses what a trap prints
-// that exits while it interrupts itself (5 of 8,000 on a loaded machine, without tally).
+// that exits while it interrupts itself (3 of 18,000 on a loaded machine, without tally).
 const counting = `n=0; m=0; trap 'n=$((n+1))' %d; echo ready
 while test $m != 3; do sleep 0.01; while test $m != $n; do m=$((m+1)); echo got $m; done; done; exit 9`
 

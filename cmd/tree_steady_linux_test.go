@@ -12,8 +12,8 @@ import (
 )
 
 // A tree in which a hundred files a minute (TALLY_STEADY_RATE) are saved, and as many documents
-// appended, for TALLY_STEADY, two minutes if it is not set, has nothing at its end that it did not have at its
-// begin: no lag, no handles, no watches, and no memory but a little. Each tenth edit makes a
+// appended, for TALLY_STEADY, two minutes if it is not set, has nothing at its end that it did not
+// have at its begin: no lag, no handles, no watches, and no memory but a little. Each tenth edit makes a
 // folder, and removes one that was made before.
 func TestTreeSteady(t *testing.T) {
 	testkit.OnlySoak(t)
@@ -23,7 +23,7 @@ func TestTreeSteady(t *testing.T) {
 		folders = 20          // of each way: what is made and removed at once nobody sees
 		names   = 2 * folders // that folders have: a document that was never there takes room for good
 		warm    = 400         // edits each way, before it is looked at
-		growth  = 192 << 20   // bytes of memory that it may have more at the end: the program collects garbage late, up to 168 MB
+		growth  = 128 << 20   // bytes of memory that it may have more at the end
 	)
 	rate := figureNumber(t, "TALLY_STEADY_RATE", 100) // a minute
 	k := keepTree(t, "mode = \"async\"\nbulk = \"never\"\n")

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -11,9 +10,7 @@ import (
 // The bound of memory leaves room beyond what is held, however much that comes to be, and comes
 // back when it is not held any more.
 func TestMemoryLimitFollowsWhatIsHeld(t *testing.T) {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		t.Setenv("GOMEMLIMIT", "")
-	}
+	t.Setenv("GOMEMLIMIT", "")
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	limitMemory()
 	is := func(so func(limit int64) bool) {
