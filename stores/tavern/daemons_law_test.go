@@ -109,6 +109,7 @@ func drawDaemonKills(t *rapid.T) *daemonKills {
 // daemonWorld is a store with a clock of its own.
 type daemonWorld struct {
 	st    *tally.Store
+	meet  *meeting
 	work  tend.Work
 	clock atomic.Int64 // nanoseconds
 	kills atomic.Pointer[daemonKills]
@@ -127,7 +128,8 @@ func newDaemonWorld(t *testing.T) *daemonWorld {
 	w := new(daemonWorld)
 	w.clock.Store(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	mem := logtest.NewMem(logtest.MemConfig{Now: w.now})
-	l := logtest.OpenOn(t, &logtest.Faulty{Backend: mem, Next: w.next}, log.Config{Now: w.now})
+	w.meet = &meeting{Backend: &logtest.Faulty{Backend: mem, Next: w.next}}
+	l := logtest.OpenOn(t, w.meet, log.Config{Now: w.now})
 	w.st = need(tally.Open(t.Context(), l, tally.Config{}))
 	w.work = daemonScan(w.st)
 	for i := range 3 {
@@ -222,6 +224,7 @@ func (w *daemonWorld) settle(t *testing.T, kills *daemonKills) {
 	}
 	w.count.Store(0)
 	w.kills.Store(kills)
+	w.meet.expect(len(kills.at))
 	defer w.kills.Store(nil)
 	var running sync.WaitGroup
 	var die []context.CancelFunc
@@ -230,6 +233,7 @@ func (w *daemonWorld) settle(t *testing.T, kills *daemonKills) {
 		defer cancel()
 		die = append(die, cancel)
 		running.Go(func() {
+			defer w.meet.leave()
 			work := daemonScan(w.st) // nothing is known but what is in the log
 			for _, d := range daemonsOf(w.st) {
 				res, err := d.Look(ctx, work, now)

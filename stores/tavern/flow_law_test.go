@@ -281,16 +281,20 @@ func (r *lawRun) check() {
 // Of many who move one flow at once, each by what it has read, every step is made once and from
 // the one before it.
 func TestFlowOneStepOnce(t *testing.T) {
-	st := storetest.Open(t, "memory")
+	meet := &meeting{Backend: logtest.NewMem(logtest.MemConfig{})}
+	st := need(tally.Open(t.Context(), logtest.OpenOn(t, meet, log.Config{}), tally.Config{}))
+	defer st.Close()
 	need(tavern.WorkflowsOf(st).Create(t.Context(), "m", []byte(`{"initial":"a","states":{"a":{"to":["b","c"]},"b":{"to":["a"]},"c":{"to":["a","z"]},"z":{"end":true}}}`)))
 	f := need(tavern.WorkflowsOf(st).Start(t.Context(), "m", tavern.FlowOptions{ID: "f"}))
 	var mu sync.Mutex
 	made := int64(1)
-	for k := range 120 {
+	for k := range 40 {
 		s := need(f.State(t.Context())) // all have it before them
 		var running sync.WaitGroup
+		meet.expect(8)
 		for n := range 8 {
 			running.Go(func() {
+				defer meet.leave()
 				allowed := s.Allowed()
 				to := allowed[(n+k)%len(allowed)]
 				if to == "z" {
