@@ -107,7 +107,8 @@ func teamBegins(t *testing.T, store string) {
 	}
 }
 
-// sendTeam sends the messages of some agents. Every fourth is a question, with little time.
+// sendTeam sends the messages of some agents. Every fourth is a question: for some there is no
+// time, so that answer and malfunction race, and for some there is all of it.
 func sendTeam(ctx context.Context, m member) error {
 	random, n := rand.New(rand.NewPCG(m.Seed, 3)), 0
 	return m.ride(ctx, func(st *tally.Store) error {
@@ -115,13 +116,17 @@ func sendTeam(ctx context.Context, m member) error {
 			from, key := m.Agents[n%len(m.Agents)], n/len(m.Agents)
 			msg := inboxNote(inboxMember(from), fmt.Sprint(key))
 			msg.Key = fmt.Sprint(key)
+			asked := (from + 1 + key) % inboxTeamSize
+			if asked == from {
+				asked = (from + 1) % inboxTeamSize
+			}
 			if key%4 == 0 {
 				msg.Expects, msg.Deadline = "answer", teamBegan.Add(time.Duration(n)*time.Millisecond)
+				if commits(asked) && (from/2+key/4)%2 == 0 { // who commits does answer
+					msg.Deadline = msg.Deadline.AddDate(100, 0, 0)
+				}
 			}
-			to := inboxMember((from + 1 + key) % inboxTeamSize)
-			if to == msg.From {
-				to = inboxMember((from + 1) % inboxTeamSize)
-			}
+			to := inboxMember(asked)
 			if _, err := tavern.InboxOf(st, to).Send(ctx, msg); err != nil {
 				return err // the same is sent again
 			}
@@ -136,7 +141,7 @@ func sendTeam(ctx context.Context, m member) error {
 	})
 }
 
-// teamBegan is a time that has passed: questions are overdue when they are asked.
+// teamBegan is a time that has passed: questions of then are overdue when they are asked.
 var teamBegan = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // commits reports whether an agent commits its work and its cursor together. The others do
