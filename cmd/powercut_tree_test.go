@@ -71,6 +71,7 @@ func cutTree(t *testing.T, program, env string) (acked int, lost []string) {
 	var off atomic.Bool
 	var all sync.WaitGroup
 	var last [writers]int // that was acknowledged
+	begun := make(chan struct{}, writers)
 	for w := range writers {
 		all.Go(func() {
 			for n := 1; !off.Load(); n++ {
@@ -80,11 +81,18 @@ func cutTree(t *testing.T, program, env string) (acked int, lost []string) {
 				if off.Load() {
 					return // it may be of the process that was killed
 				}
-				last[w] = n
+				if last[w] = n; n == 1 {
+					begun <- struct{}{}
+				}
 			}
 		})
 	}
-	time.Sleep(100*time.Millisecond + rand.N(500*time.Millisecond)) // of work
+	select {
+	case <-begun:
+	case <-time.After(within):
+		t.Error("nothing was acknowledged")
+	}
+	time.Sleep(rand.N(500 * time.Millisecond)) // of work
 	off.Store(true)
 	if err := k.serving.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
