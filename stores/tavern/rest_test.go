@@ -19,7 +19,7 @@ func (restMem) Close() error { return nil }
 
 // A lease that is taken in a store that was at rest lasts as long as any other, whatever the
 // clock of who takes it shows: the log's time there is that of its last record, and its next
-// record, the claim, is dated by the clock of who stores it.
+// record, the claim, is dated by the clock of who stores it. So is when a receiver refuses.
 func TestLeaseAfterRest(t *testing.T) {
 	clock := new(queueClock)
 	mem := logtest.NewMem(logtest.MemConfig{Now: clock.now})
@@ -34,6 +34,7 @@ func TestLeaseAfterRest(t *testing.T) {
 	must(t, q.Create(ctx, tavern.QueueSettings{Lease: time.Minute}))
 	flowTemplates2(t, st)
 	a := need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: "Ann"}))
+	told := inboxSend(t, st, a.ID(), inboxNote(a.ID(), "hello"))
 	for n := range 3 {
 		need(q.Enqueue(ctx, tavern.Item{ID: fmt.Sprint(n)}))
 		need(tavern.WorkflowsOf(st).Start(ctx, "inner", tavern.FlowOptions{ID: fmt.Sprint("f", n)}))
@@ -58,6 +59,10 @@ func TestLeaseAfterRest(t *testing.T) {
 			lasts("that of an agent", need(tavern.AgentOf(begin(wrong), a.ID()).Lease(ctx, "w", time.Minute)).Until)
 			clock.ahead.Add(int64(time.Hour))
 			lasts("that of a document", need(begin(wrong).Documents().Lease(ctx, "doc", fmt.Sprint(n), "w", time.Minute)).Until)
+			clock.ahead.Add(int64(time.Hour))
+			h := need(tavern.InboxOf(begin(wrong), a.ID()).Refused(ctx, told.Offset, "busy"))
+			when, _ := h.Last.Time()
+			lasts("a minute from a refusal", when.Add(time.Minute))
 		})
 	}
 	t.Run("a server of others", func(t *testing.T) {
