@@ -1,0 +1,219 @@
+//go:build linux
+
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A caseStep is a command of a case and what its output must show.
+type caseStep struct {
+	run   string   // a line of shell, in an environment with CASE and an empty HOME that holds the case's home
+	exit  int      // the exit code of the line
+	has   []string // regular expressions that the output matches
+	lacks []string // regular expressions that the output does not match
+	spent string   // the exact sum in USD, reported and computed, if run is cost -o json
+	same  string   // a file that has the output, byte for byte; a path below CASE
+}
+
+// cases are the inputs below testdata/cases, which have the shapes of public reports.
+// The expected.md of each states the source and the right value. Without a first step
+// that watches, watchOnce is played before the steps. A case without steps is not right yet.
+var cases = []struct {
+	name  string
+	steps []caseStep
+}{
+	{"01-cache-write-1h", nil},
+	{"02-partial-output", []caseStep{
+		{run: "tally cost -o json", spent: "0.018312", has: []string{`"output": 350,`}},
+	}},
+	{"03-synthetic-error", []caseStep{
+		{run: "tally cost --by model -o json", spent: "0.0006", has: []string{`"events": 1,`}, lacks: []string{"synthetic", "unknown"}},
+	}},
+	{"04-long-context", nil},
+	{"05-web-search", nil},
+	{"06-fast-mode", nil},
+	{"07-codex-token-classes", nil},
+	{"08-codex-totals-only", nil},
+	{"09-codex-fork-baseline", []caseStep{{run: "tally cost -o json", spent: "0.192"}}},
+	{"10-codex-spawn-replay", []caseStep{{run: "tally cost -o json", spent: "0.172"}}},
+	{"11-codex-thread-name", nil},
+	{"12-codex-ide-title", nil},
+	{"13-claude-ide-title", nil},
+	{"14-compact-twice", nil},
+	{"15-no-request-id", []caseStep{
+		{run: "tally cost --by model", has: []string{
+			`(?m)^glm-4\.6 .* 1500 +30 +0 +0 +2$`, `(?m)^kimi-k2\.5 .* 1000 +50 +0 +0 +1$`, `(?m)^spent .* 2500 +80 +0 +0 +3$`}},
+	}},
+	{"16-local-day", nil},
+	{"17-project-renamed", nil},
+	{"18-linked-project", nil},
+	{"19-gemini-two-files", nil},
+	{"20-gemini-history-overwritten", []caseStep{
+		{run: "tally show last --all", has: []string{`Count the cakes`, `Forty\.`, `<session_context>`}},
+		{run: "tally export last --format gemini -C out >&2; cat out/*/chats/*", same: "home/.gemini/tmp/shop/chats/session-2026-06-22T13-46-f74ed4b6.jsonl"},
+	}},
+	{"21-openclaw", nil},
+	{"22-stub-and-next", nil},
+	{"23-mixed-folder", nil},
+	{"24-file-overwritten", []caseStep{
+		{run: "tally watch --once"},
+		{run: `f=$(ls "$HOME"/.claude/projects/-srv-shop/*.jsonl); head -1 "$f" | sed 's/Plan it/hello blank/; s/00000001-0000/000000ff-0000/' >"$HOME/x"
+			cat "$HOME/x" >"$f"; tally watch --once 2>&1`, has: []string{"stays readable in the log"}},
+		{run: "tally show last --all", has: []string{`main, 1 turn\b`, `(?s)hello blank.*not in effect, 6 turns.*Plan it.*Ready`}},
+		{run: "tally search Ready", has: []string{`Ready`}},
+		{run: "tally cost -o json", spent: "0.018312"},
+		{run: `tally fork last --at @12 --as claude-code --into "$HOME/back"; cat "$HOME"/back/-srv-shop/*.jsonl`, has: []string{"Plan it", "Ready"}},
+	}},
+	{"25-title-stays", []caseStep{
+		{run: "tally ls", has: []string{`transcript +4 .*cake-plan\n`}},
+	}},
+	{"26-snapshot-first", nil},
+	{"27-result-without-call", []caseStep{
+		{run: "tally show last", has: []string{"main, 3 turns", "found it"}},
+	}},
+	{"28-verify-large-turns", nil},
+	{"29-cost-after-import", nil},
+	{"30-models-of-2026", nil},
+	{"31-secrets-by-name", nil},
+}
+
+// Each input of a public report has its right value, also from views that were rebuilt.
+func TestCases(t *testing.T) {
+	known := map[string]bool{}
+	for _, c := range cases {
+		known[c.name] = true
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			playCase(t, c.name, c.steps)
+		})
+	}
+	folders, err := filepath.Glob("testdata/cases/[0-9]*")
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no cases were found: %v", err)
+	}
+	for _, folder := range folders {
+		if !known[filepath.Base(folder)] {
+			t.Errorf("no row is about %s", folder)
+		}
+	}
+}
+
+// playCase runs the steps of a case in a home of its own. A step that only reads is
+// played a second time from views that were rebuilt, and its output stays the same.
+func playCase(t *testing.T, name string, steps []caseStep) {
+	folder, err := filepath.Abs(filepath.Join("testdata/cases", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := caseEnv(t, folder)
+	if len(steps) > 0 && !strings.Contains(steps[0].run, "tally watch") && !strings.Contains(steps[0].run, "tally import") {
+		runCase(t, env, caseStep{run: "tally watch --once && tally project --once"})
+	}
+	for i, step := range steps {
+		out := runCase(t, env, step)
+		step.check(t, folder, out)
+		verb := strings.Fields(step.run)[1]
+		if i == len(steps)-1 && (verb == "cost" || verb == "show" || verb == "ls" || verb == "search") {
+			runCase(t, env, caseStep{run: "tally rebuild"})
+			if again := runCase(t, env, step); again != out {
+				t.Errorf("after a rebuild, %s printed\n%s\nand before\n%s", step.run, again, out)
+			}
+		}
+	}
+}
+
+// caseEnv returns an environment in which tally knows of a copy of the case's home alone.
+func caseEnv(t *testing.T, folder string) []string {
+	dir := t.TempDir()
+	home := filepath.Join(dir, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if from := filepath.Join(folder, "home"); exists(from) {
+		if err := os.CopyFS(home, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "TZ=UTC", "CASE=" + folder, "HOME=" + home, "TALLY_STORE=" + filepath.Join(dir, "store")}
+	for _, name := range []string{"STATE", "CONFIG", "DATA"} {
+		env = append(env, "XDG_"+name+"_HOME="+filepath.Join(dir, strings.ToLower(name)))
+	}
+	return env
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// runCase runs a step and returns what it printed to standard output.
+func runCase(t *testing.T, env []string, step caseStep) string {
+	t.Helper()
+	var out, errw bytes.Buffer
+	c := exec.CommandContext(t.Context(), "sh", "-c", step.run)
+	for _, entry := range env {
+		if home, ok := strings.CutPrefix(entry, "HOME="); ok {
+			c.Dir = home
+		}
+	}
+	c.Env, c.Stdout, c.Stderr = env, &out, &errw
+	err := c.Run()
+	code := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if code != step.exit {
+		t.Errorf("%s: exit code %d, want %d\n%s%s", step.run, code, step.exit, out.String(), errw.String())
+	}
+	return out.String()
+}
+
+func (step caseStep) check(t *testing.T, folder, out string) {
+	t.Helper()
+	for _, want := range step.has {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("%s: nothing matches %s in\n%s", step.run, want, out)
+		}
+	}
+	for _, not := range step.lacks {
+		if found := regexp.MustCompile(not).FindString(out); found != "" {
+			t.Errorf("%s: %q is in\n%s", step.run, found, out)
+		}
+	}
+	if step.spent != "" {
+		step.checkSpent(t, out)
+	}
+	if step.same != "" {
+		want, err := os.ReadFile(filepath.Join(folder, step.same))
+		if err != nil || string(want) != out {
+			t.Errorf("%s: %v: the bytes differ\n%s", step.run, err, out)
+		}
+	}
+}
+
+func (step caseStep) checkSpent(t *testing.T, out string) {
+	t.Helper()
+	var report struct {
+		Spent struct {
+			Computed, Reported string
+			Unknown            int
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%s: %v\n%s", step.run, err, out)
+	}
+	if s := report.Spent; s.Computed+s.Reported != step.spent || s.Unknown != 0 {
+		t.Errorf("%s: computed %q, reported %q, unknown %d, want %s", step.run, s.Computed, s.Reported, s.Unknown, step.spent)
+	}
+}
