@@ -48,19 +48,35 @@ type Agent interface {
 	// root, with slashes.
 	Wants(name string) bool
 	// Below returns the name below a root of a file that lies anywhere, by its path with
-	// slashes; false: it cannot be one of the agent's.
+	// slashes; false: the agent calls no file so. The name counts then too, where the lines
+	// say that the file is the agent's.
 	Below(path string) (name string, ok bool)
-	// File says what a file is, given its name and its first line; false: it is not one of
-	// the agent's. An agent whose names say everything does not look at the line.
+	// File says what a file is, given its name and its first line, nil if that is not known;
+	// false: the agent calls no file so, or the line has to say whose it is and does not. An
+	// agent whose names say everything does not look at the line.
 	File(name string, first []byte) (File, bool)
 	// Fold returns the state of a file whose lines it is told from the first one on.
 	Fold(f File) Fold
 }
 
-// Recogniser is an Agent whose files may have the names of other programs' files.
+// Recogniser is an Agent whose files are known by their lines, whatever their names are.
 type Recogniser interface {
-	// Recognises reports whether a line is the agent's.
-	Recognises(line []byte) bool
+	// Recognises reports whether a file is the agent's, given with what it begins: its first
+	// lines, or all of it. The last line may be cut off.
+	Recognises(beginning []byte) bool
+	// Renamed says what a file is that the agent would not call so, given its first line, as
+	// File does for the others: it is of the session that the line names, or is called after
+	// itself.
+	Renamed(name string, first []byte) (File, bool)
+}
+
+// Named says what a file is, whatever it is called.
+func Named(a Agent, name string, first []byte) (File, bool) {
+	f, ok := a.File(name, first)
+	if r, known := a.(Recogniser); !ok && known && len(first) > 0 {
+		return r.Renamed(name, first)
+	}
+	return f, ok
 }
 
 // File is a file of a session.

@@ -61,9 +61,18 @@ var cases = []struct {
 		{run: "tally show last --all", has: []string{`Count the cakes`, `Forty\.`, `<session_context>`}},
 		{run: "tally export last --format gemini -C out >&2; cat out/*/chats/*", same: "home/.gemini/tmp/shop/chats/session-2026-06-22T13-46-f74ed4b6.jsonl"},
 	}},
-	{"21-openclaw", nil},
+	{"21-openclaw", []caseStep{
+		{run: `tally import "$HOME/.openclaw" 2>&1`, has: []string{`^Imported 1 session \(1 new\)`}},
+		{run: `tally import --format pi "$HOME"/.openclaw/agents/main/sessions/*.jsonl 2>&1`, has: []string{`1 unchanged\): 0 events added`}},
+		{run: "tally ls", has: []string{`(?m)^pi/5de701fc-0000-4000-8000-000000000001 +transcript +2 +1 +0\.004175 `}},
+	}},
 	{"22-stub-and-next", nil},
-	{"23-mixed-folder", nil},
+	{"23-mixed-folder", []caseStep{
+		{run: `tally import "$CASE/mixed" 2>&1`, exit: 3, has: []string{`copilot\.jsonl: its lines are of no agent`}, lacks: []string{`(?m)^[^ ]*a\.jsonl:`, `(?m)^[^ ]*codex-copy`}},
+		{run: `tally import --format codex "$CASE/mixed/codex-copy.jsonl" 2>&1`, has: []string{`1 unchanged\): 0 events added`}},
+		{run: `tally export --all --format codex -C out && cat out/codex-copy.jsonl`, has: []string{`^Exported 1 session`}},
+		{run: "tally ls", has: []string{`(?m)^codex/01a00600-0000-7000-8000-000000000001 +transcript +2 `, `(?m)^claude/mixed/a +transcript +2 `}, lacks: []string{"copilot", " 0 +[01] "}},
+	}},
 	{"24-file-overwritten", []caseStep{
 		{run: "tally watch --once"},
 		{run: `f=$(ls "$HOME"/.claude/projects/-srv-shop/*.jsonl); head -1 "$f" | sed 's/Plan it/hello blank/; s/00000001-0000/000000ff-0000/' >"$HOME/x"

@@ -14,8 +14,9 @@ import (
 	"github.com/tallylog/tally/internal/tail"
 )
 
-// isWhole reports whether what has no end of line is a line.
-func isWhole(line []byte) bool { return rawjson.Check(line) == nil }
+// isWhole reports whether what has no end of line is a line: a value, or the brace that ends
+// a file that is one value on many lines.
+func isWhole(line []byte) bool { return string(line) == "}" || rawjson.Check(line) == nil }
 
 // fileOf says which session a file belongs to, by its name and its first line, which b has
 // or the file.
@@ -106,7 +107,7 @@ func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error 
 	is, ok := in.fileOf(b.File, b)
 	if !ok {
 		if len(list) > 0 {
-			in.once(Problem{Root: b.File.Root, File: b.File.Rel, Reason: "does not say which session it is of: left out"})
+			in.once(Problem{Root: b.File.Root, File: b.File.Rel, Reason: "its first line is not of " + in.sources[b.File.Root].Agent.Name() + ", or does not say of which session it is: left out"})
 		}
 		return nil
 	}

@@ -300,19 +300,22 @@ func lineIn(rec events.Record, at agents.Span) (line, bool) {
 	return l, err == nil
 }
 
-// named returns the file that a line names, nil if the agent does not know it.
-func (s *session) named(name string, first []byte) *file {
-	f, ok := s.agent.File(name, first)
-	if ok {
-		f.Session = s.sub.ID // whose line it is, whatever this line says
-		return s.file(f)
-	}
-	for _, f := range s.files {
-		if clean(f.Name) == name {
-			return f
+// named returns the file that a line names, nil if the agent does not know it. Where the
+// name does not say which file it is, its first line does.
+func (s *session) named(name string, line []byte) *file {
+	f, ok := s.agent.File(name, nil)
+	if !ok {
+		for _, f := range s.files {
+			if clean(f.Name) == name {
+				return f
+			}
+		}
+		if f, ok = agents.Named(s.agent, name, line); !ok {
+			return nil
 		}
 	}
-	return nil
+	f.Session = s.sub.ID // whose line it is, whatever this line says
+	return s.file(f)
 }
 
 // tell tells the fold the next line, and returns what it means.

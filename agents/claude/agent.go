@@ -1,12 +1,15 @@
 package claude
 
 import (
+	"bytes"
 	"cmp"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // Agent is Claude Code.
@@ -60,31 +63,86 @@ func (Agent) Below(path string) (string, bool) {
 	return name, ok
 }
 
-// Recognises reports whether a line is one of a transcript: it names its session as
-// transcripts do, or is of one of the types that do not.
-func (Agent) Recognises(line []byte) bool {
-	for _, v := range values(line) {
-		_, summary := v.Get("leafUuid")
-		_, snapshot := v.Get("snapshot")
-		_, named := v.Get("sessionId")
-		if kind := v.Text("type"); kind != "" && named || kind == "summary" && summary || kind == "file-history-snapshot" && snapshot {
+// Recognises reports whether a file has a line of a transcript.
+func (Agent) Recognises(beginning []byte) bool {
+	for line := range bytes.Lines(beginning) {
+		if slices.ContainsFunc(values(line), isOurs) {
 			return true
 		}
 	}
 	return false
 }
 
+// isOurs reports whether a line is one of a transcript: it has a type of these, and names
+// its session as transcripts do, unless lines of that type do not. Other agents name it so
+// too, but have no message of Anthropic's.
+func isOurs(v rawjson.Members) bool {
+	kind := v.Text("type")
+	if message := v.Object("message"); message != nil {
+		if _, says := message.Get("content"); !says {
+			return false
+		}
+	}
+	switch kind {
+	case "summary":
+		return has(v, "leafUuid")
+	case "file-history-snapshot":
+		return has(v, "snapshot")
+	case "user", "assistant", "system", "progress", "attachment", "queue-operation", "ai-title", "custom-title", "tag", "agent-name", "last-prompt", "mode":
+		return has(v, "sessionId")
+	}
+	return kind != "" && has(v, "sessionId") && has(v, "uuid")
+}
+
+// isOthers reports whether a line is of another program: of a type that only others write,
+// and without a member that lines of transcripts have.
+func isOthers(line []byte) bool {
+	v, err := rawjson.Object(line)
+	if err != nil || has(v, "sessionId", "uuid", "leafUuid", "snapshot", "messageId", "session_id") {
+		return false
+	}
+	kind := v.Text("type")
+	return strings.Contains(kind, ".") || slices.Contains(othersTypes, kind)
+}
+
+// othersTypes are types of the first lines of other agents' files: of Codex, pi and
+// descendants of these. What has a point in its type, as of Copilot CLI, is none of ours.
+var othersTypes = []string{"session_meta", "response_item", "event_msg", "turn_context", "session", "session_start", "model_change"}
+
+func has(v rawjson.Members, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, ok := v.Get(name)
+		return ok
+	})
+}
+
 // File says which transcript a file is. Of a sub-agent's that lies beside the sessions
-// only its lines say whose it is: it is none of ours while the first one does not.
+// only its lines say whose it is: it is none of ours while the first one does not. Nor is a
+// file of which the first line is another agent's.
 func (Agent) File(name string, first []byte) (agents.File, bool) {
 	n, ok := parseName(name)
-	if !ok {
+	if !ok || isOthers(first) {
 		return agents.File{}, false
 	}
 	if n.session == "" {
 		n.session = sessionIn(first)
 	}
-	f := agents.File{Name: name, Stem: n.stem, Session: sessionID(n.project, n.session), Thread: agents.Main}
+	return n.file(name)
+}
+
+// Renamed takes a file for the transcript of a session that is called as the file is.
+func (Agent) Renamed(path string, first []byte) (agents.File, bool) {
+	project, stem, ok := strings.Cut(path, "/")
+	n, _ := parseName(path + ".jsonl")
+	if _, isNamed := parseName(path); isNamed || !ok || n.session != stem || isOthers(first) {
+		return agents.File{}, false
+	}
+	return name{project: project, session: stem, stem: stem}.file(path)
+}
+
+// file is the file of a name.
+func (n name) file(path string) (agents.File, bool) {
+	f := agents.File{Name: path, Stem: n.stem, Session: sessionID(n.project, n.session), Thread: agents.Main}
 	if n.agent != "" {
 		f.Thread = agentThread(n.agent)
 	}

@@ -1,11 +1,14 @@
 package codex
 
 import (
+	"bytes"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 const name = "codex"
@@ -59,13 +62,76 @@ func (Agent) Below(file string) (string, bool) {
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
+// Recognises reports whether a file has a line of a rollout.
+func (Agent) Recognises(beginning []byte) bool {
+	for line := range bytes.Lines(beginning) {
+		if slices.ContainsFunc(entriesOf(line), isOurs) {
+			return true
+		}
+	}
+	return false
+}
+
+func isOurs(e entry) bool {
+	switch e.kind {
+	case "session_meta", "response_item", "event_msg", "turn_context", "compacted", "token_usage_record":
+		return !e.time.IsZero() && e.payload != nil
+	}
+	return false
+}
+
 // File says what a file is, by its name alone.
 func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	r, ok := rolloutOf(name)
 	if !ok {
 		return agents.File{}, false
 	}
-	return agents.File{Name: name, Stem: r.id, Session: session(r.thread), Thread: agents.Main, Archived: within(name, archive)}, true
+	return r.file(name), true
+}
+
+// Renamed takes a file for the first of the thread that its first line names. It is called
+// after itself if the line names none, or continues the thread after a revert.
+func (Agent) Renamed(name string, first []byte) (agents.File, bool) {
+	r, ok := renamed(name, first)
+	return r.file(name), ok
+}
+
+// file is the file of a name.
+func (r rollout) file(name string) agents.File {
+	return agents.File{Name: name, Stem: r.id, Session: session(r.thread), Thread: agents.Main, Archived: within(name, archive)}
+}
+
+// renamed reads what a file is that has the name of no rollout.
+func renamed(name string, first []byte) (rollout, bool) {
+	base := strings.TrimSuffix(path.Base(name), ".jsonl")
+	for _, e := range entriesOf(first) {
+		id := e.payload.Text("id")
+		if e.kind != "session_meta" || !isUUID(id) {
+			continue
+		}
+		if isRevision(e.payload) {
+			return rollout{thread: id, id: base}, isToken(base)
+		}
+		return rollout{thread: id, id: id}, true
+	}
+	return rollout{thread: base, id: base}, isToken(base)
+}
+
+// isRevision reports whether a file continues its thread after a revert: it has a base, which
+// is not the place of a fork.
+func isRevision(meta rawjson.Members) bool {
+	base, refers := baseOf(meta)
+	_, forks := meta.Get("forked_from_ordinal_exclusive")
+	return refers && !forks && meta.Text("forked_from_id") != base.Stem
+}
+
+// isToken reports whether a text can be part of an id: it is short and of letters, digits
+// and a few signs.
+func isToken(s string) bool {
+	isOther := func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-", r))
+	}
+	return 0 < len(s) && len(s) <= 128 && !strings.ContainsFunc(s, isOther)
 }
 
 // Fold implements agents.Agent.

@@ -3,6 +3,7 @@ package codex
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
@@ -32,7 +33,7 @@ type fold struct {
 
 func newFold(f agents.File) *fold {
 	r, _ := rolloutOf(f.Name)
-	r.id = f.Stem
+	r.thread, r.id = strings.TrimPrefix(f.Session, name+"/"), f.Stem
 	return &fold{file: f, name: r, task: -1}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tallylog/tally/agents"
@@ -34,7 +35,10 @@ type fold struct {
 }
 
 func newFold(f agents.File) *fold {
-	c, _ := chatOf(f.Name)
+	c, ok := chatOf(f.Name)
+	if !ok {
+		c.whole = !strings.HasSuffix(f.Name, ".jsonl")
+	}
 	out := &fold{file: f, name: c, list: newList(), spent: make(map[string]counts)}
 	if c.whole {
 		out.whole = &document{}

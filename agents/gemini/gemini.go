@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"cmp"
 	"path"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 const name = "gemini"
@@ -49,7 +51,18 @@ func (Agent) Below(file string) (string, bool) {
 			return name, ok
 		}
 	}
-	return "", false
+	return path.Base(file), false
+}
+
+// Recognises reports whether a file begins with what a session is, on a line or as the
+// document that older versions wrote.
+func (Agent) Recognises(beginning []byte) bool {
+	first, _, _ := bytes.Cut(rawjson.Trim(beginning), []byte("\n"))
+	if m, ok := objectOf(first); ok {
+		return m.Text("sessionId") != "" && m.Text("projectHash") != ""
+	}
+	return bytes.HasPrefix(first, []byte("{")) && bytes.Contains(beginning, []byte(`"sessionId"`)) && bytes.Contains(beginning, []byte(`"projectHash"`)) &&
+		bytes.Contains(beginning, []byte(`"messages"`))
 }
 
 // File says what a file is. The name of a session's own file has the beginning of its id,
@@ -59,6 +72,21 @@ func (Agent) File(name string, first []byte) (agents.File, bool) {
 	if !ok {
 		return agents.File{}, false
 	}
+	return c.file(name, first)
+}
+
+// Renamed takes a file for that of the session that its first line names, and calls it after
+// itself if that names none.
+func (Agent) Renamed(name string, first []byte) (agents.File, bool) {
+	c, ok := renamed(name, first)
+	if !ok {
+		return agents.File{}, false
+	}
+	return c.file(name, first)
+}
+
+// file is the file of a name and a first line.
+func (c chat) file(name string, first []byte) (agents.File, bool) {
 	id := c.session
 	if c.agent == "" {
 		id = cmp.Or(sessionIn(first), id)
@@ -68,6 +96,18 @@ func (Agent) File(name string, first []byte) (agents.File, bool) {
 		f.Thread = "agent/" + c.agent
 	}
 	return f, len(f.Session) <= events.MaxIDLen && len(f.Thread) <= events.MaxIDLen
+}
+
+// renamed reads what a file is that has the name of no chat. Gemini CLI calls a chat after
+// the minute in which it began and the beginning of its id.
+func renamed(name string, first []byte) (chat, bool) {
+	base, lines := strings.CutSuffix(path.Base(name), ".jsonl")
+	c := chat{session: base, stem: base, whole: !lines}
+	m, _ := objectOf(first)
+	if began, id := timeOf(m, "startTime"), sessionIn(first); lines && id != "" && !began.IsZero() {
+		c.stem = "session-" + began.UTC().Format(stamp) + "-" + id[:min(8, len(id))]
+	}
+	return c, token(base)
 }
 
 // Fold implements agents.Agent.

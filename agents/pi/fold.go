@@ -30,6 +30,7 @@ type fold struct {
 
 func newFold(f agents.File) *fold {
 	n, _ := nameOf(f.Name)
+	n.id = strings.TrimPrefix(f.Session, name+"/")
 	return &fold{file: f, name: n, places: make(map[string]int64)}
 }
 

@@ -1,12 +1,15 @@
 package pi
 
 import (
+	"bytes"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 const name = "pi"
@@ -68,13 +71,62 @@ func (Agent) Below(file string) (string, bool) {
 	return name, ok
 }
 
+// Recognises reports whether a file begins with the header of a session, and goes on with
+// an entry: what pi prints begins so too, and goes on with events.
+func (Agent) Recognises(beginning []byte) bool {
+	isHeaded := false
+	for line := range bytes.Lines(beginning) {
+		m, err := rawjson.Object(line)
+		if err != nil {
+			continue
+		}
+		switch kind := m.Text("type"); {
+		case isHeaded:
+			return slices.Contains(entryTypes, kind)
+		case kind != "session" || m.Text("id") == "" || m.Text("timestamp") == "":
+			return false
+		}
+		isHeaded = true
+	}
+	return isHeaded
+}
+
+// entryTypes are the types of the lines behind a header.
+var entryTypes = []string{"message", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom", "custom_message", "label", "session_info", "session"}
+
 // File says what a file is, by its name alone.
 func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	n, ok := nameOf(name)
 	if !ok {
 		return agents.File{}, false
 	}
-	return agents.File{Name: name, Stem: n.stem, Session: session(n.id), Thread: agents.Main}, true
+	return n.file(name), true
+}
+
+// Renamed takes a file, as other programs write them, for that of the session that its header
+// names, and calls it after itself if there is none.
+func (Agent) Renamed(name string, first []byte) (agents.File, bool) {
+	n, ok := headed(name, first)
+	return n.file(name), ok
+}
+
+// file is the file of a name.
+func (n named) file(name string) agents.File {
+	return agents.File{Name: name, Stem: n.stem, Session: session(n.id), Thread: agents.Main}
+}
+
+// headed reads what a file is by its header: pi would call it after the time and the id.
+func headed(file string, first []byte) (named, bool) {
+	base := strings.TrimSuffix(path.Base(file), ".jsonl")
+	m, _ := rawjson.Object(first)
+	if id := m.Text("id"); m.Text("type") == "session" && token(id) {
+		stem := id
+		if at := entryOf(m).time; !at.IsZero() {
+			stem = strings.ReplaceAll(at.UTC().Format(stamp+".000"), ".", "-") + "Z_" + id
+		}
+		return named{stem: stem, id: id}, len(session(id)) <= events.MaxIDLen
+	}
+	return named{stem: base, id: base}, token(base)
 }
 
 // Fold implements agents.Agent.

@@ -3,6 +3,7 @@ package app
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -108,5 +109,66 @@ func TestFindAgentFiles(t *testing.T) {
 		if f, ok := FindAgentFiles(filepath.Join(dir, "link"), env); !ok || f.Root != filepath.Join(dir, "home", ".claude", "projects") {
 			t.Errorf("through a link: %+v, %v", f, ok)
 		}
+	}
+}
+
+// A file is an agent's by its lines, whatever it is called and wherever it lies; a file of no
+// agent that is known is named, and taken for no agent's.
+func TestRecognised(t *testing.T) {
+	const (
+		meta     = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"019b7c5e-0000-7000-8000-0000000000c1"}}` + "\n"
+		said     = `{"timestamp":"2026-01-02T03:04:06.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[]}}` + "\n"
+		header   = `{"type":"session","version":3,"id":"019b7c6e","timestamp":"2026-01-02T06:00:00.000Z","cwd":"/pier"}` + "\n"
+		entry    = `{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"x"}}` + "\n"
+		chat     = `{"sessionId":"0badcafe-1","projectHash":"00","startTime":"2026-01-02T05:00:00.000Z"}` + "\n"
+		snapshot = `{"type":"file-history-snapshot","messageId":"m","snapshot":{}}` + "\n"
+	)
+	const chatFile = "session-2026-01-02T05-00-0badcafe"
+	for _, c := range []struct{ name, content, agent, session, stem string }{
+		{"copy.jsonl", meta + said, "codex", "codex/019b7c5e-0000-7000-8000-0000000000c1", "019b7c5e-0000-7000-8000-0000000000c1"},
+		{"agent-x.jsonl", meta, "codex", "codex/019b7c5e-0000-7000-8000-0000000000c1", "019b7c5e-0000-7000-8000-0000000000c1"},
+		{"tail.jsonl", said, "codex", "codex/tail", "tail"},
+		{"x.codex.jsonl", meta, "codex", "codex/019b7c5e-0000-7000-8000-0000000000c1", "019b7c5e-0000-7000-8000-0000000000c1"},
+		{"019b7c6e.jsonl", header + entry, "pi", "pi/019b7c6e", "2026-01-02T06-00-00-000Z_019b7c6e"},
+		{"chat.jsonl", chat, "gemini", "gemini/0badcafe-1", chatFile},
+		{"old.json", "{\n  \"sessionId\": \"s\",\n  \"projectHash\": \"0\",\n  \"messages\": []\n}\n", "gemini", "gemini/old.json", "old.json"},
+		{"a.jsonl", snapshot + line, "claude", "claude/x/a", "a"},
+		{"rollout-like.jsonl", "torn\n" + line, "claude", "claude/x/rollout-like", "rollout-like"},
+		{rollout, line, "claude", "claude/x/" + rollout[:len(rollout)-len(".jsonl")], rollout[:len(rollout)-len(".jsonl")]},
+		{"copilot.jsonl", `{"type":"session.start","data":{"sessionId":"s"},"id":"e","timestamp":"2026-01-02T03:04:05.000Z","parentId":null}` + "\n", "", "", ""},
+		{"pi-prints.jsonl", header + `{"type":"agent_start"}` + "\n", "", "", ""},
+		{"codex-prints.jsonl", `{"type":"thread.started","thread_id":"019b7c5e"}` + "\n", "", "", ""},
+		{"qwen.jsonl", `{"uuid":"u","sessionId":"s","type":"user","message":{"role":"user","parts":[]}}` + "\n", "", "", ""},
+		{"rows.jsonl", `{"role":"user","content":"hello"}` + "\n", "", "", ""},
+	} {
+		t.Run("B-22 "+c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x", c.name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, place := range []string{path, filepath.Dir(path)} {
+				found := SurveyAgentFiles(place, func(string) string { return "" })
+				switch {
+				case c.agent == "":
+					if len(found.Files) > 0 || place != path && len(found.Others) != 1 {
+						t.Errorf("%+v, want a file of no agent", found)
+					}
+					continue
+				case len(found.Files) != 1 || len(found.Others) > 0:
+					t.Fatalf("%+v, want one file of %s", found, c.agent)
+				}
+				f := found.Files[0]
+				first, _, _ := strings.Cut(c.content, "\n")
+				for name := range f.Names {
+					is, ok := f.Only().File(name, []byte(first))
+					if !ok || f.Agent.Name() != c.agent || is.Session != c.session || is.Stem != c.stem || !f.Only().Wants(name) {
+						t.Errorf("%s of %s is %+v (%v)", name, f.Agent.Name(), is, ok)
+					}
+				}
+			}
+		})
 	}
 }

@@ -130,25 +130,33 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 	return failed
 }
 
-// within replaces a folder of no known format by what it holds of one, directly below it.
+// within replaces a folder of no known format by what it holds of one, directly below it. Of
+// a folder in which several agents' files lie it says what they are in.
 func (i *importer) within(paths []string) []string {
 	var list []string
 	for _, path := range paths {
-		below := i.below(path)
-		if len(below) == 0 {
+		found, isAgents := i.agentFiles(path)
+		if isAgents && len(found.Files) < 2 {
 			list = append(list, path)
 			continue
 		}
-		fmt.Fprintf(i.app.Err, "%s holds %s to import: %s\n", plain.Printable(path), plain.Count(len(below), "folder or file"), plain.Printable(shortList(path, below)))
+		below := i.below(path)
+		if len(below) > 0 {
+			fmt.Fprintf(i.app.Err, "%s holds %s to import: %s\n", plain.Printable(path), plain.Count(len(below), "folder or file"), plain.Printable(shortList(path, below)))
+		}
+		if isAgents || len(below) == 0 {
+			list = append(list, path)
+			continue
+		}
 		list = append(list, below...)
 	}
 	return list
 }
 
-// below lists what is directly below a folder and can be imported, nothing if the folder
-// itself can.
+// below lists what is directly below a folder and can be imported, nothing if a layout knows
+// the folder itself.
 func (i *importer) below(path string) []string {
-	if i.knows(path) {
+	if _, err := formats.Sniff(path, i.known()...); err == nil {
 		return nil
 	}
 	entries, err := os.ReadDir(path)
@@ -233,13 +241,13 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	if _, err := os.Stat(path); err != nil {
 		return formats.Report{}, err
 	}
-	if files, ok := i.agentFiles(path); ok {
-		return i.agent(ctx, st, files, before, progress)
+	if found, ok := i.agentFiles(path); ok {
+		return i.agents(ctx, st, path, found, before, progress)
 	}
 	layout, err := formats.Sniff(path, i.known()...)
 	if err != nil {
 		return formats.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
-			Hint: "Sessions of agents are known by the names of their files, those of Claude Code by their lines. " + signs() + ". Turns or CloudEvents, one JSON object a line, go in by tally append."}
+			Hint: "Sessions of agents are known by their lines, and --format says whose a file is. " + signs() + ". Turns or CloudEvents, one JSON object a line, go in by tally append."}
 	}
 	return layout.Import(ctx, st, path, formats.ImportOptions{DryRun: i.dryRun, Merge: i.merge, NoSecrets: i.noSecrets, Progress: func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),

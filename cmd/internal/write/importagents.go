@@ -34,13 +34,14 @@ func (i *importer) agentsMeant() (list []agents.Agent, any bool) {
 	return []agents.Agent{a}, ok
 }
 
-// agentFiles says whose files a path holds, if they are an agent's.
-func (i *importer) agentFiles(path string) (app.AgentFiles, bool) {
+// agentFiles says whose files a path holds, if they are agents'.
+func (i *importer) agentFiles(path string) (app.AgentSurvey, bool) {
 	list, ok := i.agentsMeant()
 	if !ok {
-		return app.AgentFiles{}, false
+		return app.AgentSurvey{}, false
 	}
-	return app.FindAgentFiles(path, os.Getenv, list...)
+	found := app.SurveyAgentFiles(path, os.Getenv, list...)
+	return found, len(found.Files) > 0
 }
 
 // named replaces the name of an agent by the folders of its sessions, unless something has
@@ -63,6 +64,54 @@ func (i *importer) named(paths []string) (list []string, err error) {
 		}
 	}
 	return list, nil
+}
+
+// agents imports files of agents, of one after the other. What no agent is known by, and what
+// is not looked at, is a problem.
+func (i *importer) agents(ctx context.Context, st *tally.Store, path string, found app.AgentSurvey, before formats.Report, progress *cli.Progress) (formats.Report, error) {
+	total := formats.Report{Dir: found.Files[0].Root}
+	if info, err := os.Stat(path); err == nil && (len(found.Files) > 1 || !info.IsDir()) {
+		if total.Dir, _ = filepath.Abs(path); !info.IsDir() {
+			total.Dir = filepath.Dir(total.Dir)
+		}
+	}
+	stranger := "its lines are of no agent that is known here: not read"
+	if i.format != "" {
+		stranger = "its lines are not of the format " + i.format + ": not read"
+	}
+	for _, files := range found.Files {
+		report, err := i.agent(ctx, st, files, before, progress)
+		dir := report.Dir
+		report.Dir = total.Dir
+		for _, list := range [][]formats.Problem{report.Problems, report.Notes} {
+			for n := range list {
+				list[n].File = relative(total.Dir, filepath.Join(dir, filepath.FromSlash(list[n].File)))
+			}
+		}
+		total.Add(report)
+		before.Add(report)
+		if err != nil {
+			return total, err
+		}
+	}
+	for _, name := range found.Others {
+		total.Problems = append(total.Problems, formats.Problem{File: relative(total.Dir, name), Reason: stranger})
+	}
+	for _, name := range found.Links {
+		total.Problems = append(total.Problems, formats.Problem{File: relative(total.Dir, name), Reason: app.LinkReason(name)})
+	}
+	if found.IsCut {
+		total.Problems = append(total.Problems, formats.Problem{File: ".", Reason: "has more files or folders than are looked at: import what is in it folder by folder"})
+	}
+	return total, nil
+}
+
+// relative spells a path relative to a folder, with slashes, if it is below it.
+func relative(dir, path string) string {
+	if name, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(name) {
+		path = name
+	}
+	return filepath.ToSlash(path)
 }
 
 // agent imports files of an agent.
