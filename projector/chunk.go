@@ -32,7 +32,7 @@ type chunk struct {
 	effects []placedEffect
 	turns   map[string]*brought
 	costs   []Cost
-	bytes   int64 // of the records' data; not stored
+	bytes   int64 // of the records' data
 }
 
 // placedEffect is an effect of a record, which is numbered from the chunk's first.
@@ -121,6 +121,7 @@ func (c *chunk) end() int { return c.first + len(c.offsets) }
 // length, differences where they ascend.
 type chunkState struct {
 	First   int                 `json:"first"`
+	Bytes   int64               `json:"bytes,omitempty"`
 	Offsets []byte              `json:"offsets,omitempty"`
 	Names   []string            `json:"names,omitempty"` // of the threads in effects, in order of appearance
 	Effects []byte              `json:"effects,omitempty"`
@@ -129,7 +130,7 @@ type chunkState struct {
 }
 
 func (c *chunk) state() chunkState {
-	st := chunkState{First: c.first, Offsets: appendOffsets(nil, c.offsets), Turns: c.turns, Costs: c.costs}
+	st := chunkState{First: c.first, Bytes: c.bytes, Offsets: appendOffsets(nil, c.offsets), Turns: c.turns, Costs: c.costs}
 	for _, e := range c.effects {
 		thread := slices.Index(st.Names, e.thread)
 		if thread < 0 {
@@ -142,7 +143,7 @@ func (c *chunk) state() chunkState {
 }
 
 func (st chunkState) chunk() (*chunk, error) {
-	c := &chunk{first: st.First, turns: st.Turns, costs: st.Costs}
+	c := &chunk{first: st.First, bytes: st.Bytes, turns: st.Turns, costs: st.Costs}
 	d := &decoder{b: st.Offsets}
 	for at := events.Offset(0); d.more(); {
 		at = d.offset(at)
@@ -168,8 +169,8 @@ func (st chunkState) chunk() (*chunk, error) {
 			return nil, fmt.Errorf("no turns of thread %q", name)
 		}
 	}
-	if c.first < 0 {
-		return nil, fmt.Errorf("record %d", c.first)
+	if c.first < 0 || c.bytes < 0 {
+		return nil, fmt.Errorf("record %d, %d bytes", c.first, c.bytes)
 	}
 	return c, nil
 }

@@ -15,6 +15,12 @@ func (l *Loader) SetChunks(records, fan int) *Loader {
 	return l
 }
 
+// SetChunkBytes ends a chunk once its records have so many bytes of data.
+func (l *Loader) SetChunkBytes(n int64) *Loader {
+	l.sizes.bytes = n
+	return l
+}
+
 // SetChunks makes chunks of so many records, and indexes of so many chunks.
 func (k *Keeper) SetChunks(records, fan int) *Keeper {
 	k.sizes = sizes{records: records, bytes: standardSizes.bytes, fan: fan}

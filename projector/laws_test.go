@@ -91,8 +91,9 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 		log := testkit.History().Draw(t, "log")
 		store := &rotting{}
 		records, fan := rapid.IntRange(1, 5).Draw(t, "records of a chunk"), rapid.IntRange(2, 3).Draw(t, "chunks of an index")
+		size := rapid.Int64Range(1, 500).Draw(t, "bytes of a chunk")
 		loader := func() *projector.Loader { // what one has cached, another has to read
-			return (&projector.Loader{Source: log, Snapshots: store}).SetChunks(records, fan)
+			return (&projector.Loader{Source: log, Snapshots: store}).SetChunks(records, fan).SetChunkBytes(size)
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
 			rec := drawRecord(t, log)
@@ -114,9 +115,9 @@ func TestVerifyFindsWhatIsSpoilt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
 		store := &rotting{}
-		records := rapid.IntRange(1, 5).Draw(t, "records of a chunk")
+		records, size := rapid.IntRange(1, 5).Draw(t, "records of a chunk"), rapid.Int64Range(1, 500).Draw(t, "bytes of a chunk")
 		loader := func() *projector.Loader {
-			return (&projector.Loader{Source: log, Snapshots: store}).SetChunks(records, 2)
+			return (&projector.Loader{Source: log, Snapshots: store}).SetChunks(records, 2).SetChunkBytes(size)
 		}
 		verify := func() []projector.Finding {
 			v, err := loader().Verify(t.Context(), nil)

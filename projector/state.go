@@ -16,7 +16,7 @@ import (
 // that of chunks included.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 4
+	SessionFoldVersion = 5
 )
 
 // state is a session as it is folded and stored: its older records are in chunks,
