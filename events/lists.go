@@ -46,6 +46,9 @@ func ListsOf(p Payload) Lists {
 }
 
 func (l Lists) check(raw Raw) error {
+	if err := l.checkBounds(); err != nil {
+		return err
+	}
 	for _, pointer := range sortedKeys(l) {
 		path := fmt.Sprintf("lists[%q]", pointer)
 		from, to, err := rawjson.Locate(raw, pointer)
@@ -70,6 +73,27 @@ func (l Lists) check(raw Raw) error {
 	return nil
 }
 
+// checkBounds refuses lists that refer to too much.
+func (l Lists) checkBounds() error {
+	if len(l) > MaxPointers {
+		return wrong("lists", "%d lists, at most %d are allowed in one event", len(l), MaxPointers)
+	}
+	pieces, turns := 0, 0
+	for _, pointer := range sortedKeys(l) {
+		pieces += len(l[pointer])
+		for i, p := range l[pointer] {
+			if err := checkTurns(fmt.Sprintf("lists[%q][%d].to", pointer, i), p.To); err != nil {
+				return err
+			}
+			turns += max(p.To-p.From, 0)
+		}
+	}
+	if turns > MaxListed && !isBroken("lists") {
+		return wrong("lists", "they name turns %d times, at most %d times are allowed in one event", turns, MaxListed)
+	}
+	return checkReferences("lists", pieces)
+}
+
 func turnsIn(pieces []Piece) (n int) {
 	for _, p := range pieces {
 		n += p.To - p.From
@@ -77,42 +101,94 @@ func turnsIn(pieces []Piece) (n int) {
 	return n
 }
 
+// pieceTurns is how many turns Fill asks for at once, so that it notices in time that the
+// value is too large.
+const pieceTurns = 256
+
 // Fill returns the raw value with all its arrays put together. turns returns those of a
-// piece.
-func (l Lists) Fill(raw Raw, turns func(Piece) ([]Raw, error)) (Raw, error) {
-	type place struct {
-		from, to int
-		pointer  string
+// piece, of which Fill may ask for a part. If the value has more than limit bytes, Fill
+// returns an error that says so.
+func (l Lists) Fill(raw Raw, limit int64, turns func(Piece) ([]Raw, error)) (Raw, error) {
+	places, err := l.places(raw)
+	if err != nil {
+		return nil, err
 	}
-	var places []place
+	f := filling{limit: limit, room: limit - int64(len(raw)), turns: turns}
+	done := 0
+	for _, at := range places {
+		f.whole = append(f.whole, raw[done:at.from]...)
+		done = at.to
+		if err := f.list(l[at.pointer], raw[at.from] == '['); err != nil {
+			return nil, err
+		}
+		if raw[at.from] != '[' && f.count != 1 {
+			return nil, wrong(fmt.Sprintf("lists[%q]", at.pointer), "%d turns in the place of one", f.count)
+		}
+	}
+	return append(f.whole, raw[done:]...), nil
+}
+
+// listPlace is where the value that a pointer names stands.
+type listPlace struct {
+	from, to int
+	pointer  string
+}
+
+// places locates all lists, in the order in which they stand in the raw value.
+func (l Lists) places(raw Raw) ([]listPlace, error) {
+	var places []listPlace
 	for _, pointer := range sortedKeys(l) {
 		from, to, err := rawjson.Locate(raw, pointer)
 		if err != nil {
 			return nil, wrong(fmt.Sprintf("lists[%q]", pointer), "%v", err)
 		}
-		places = append(places, place{from, to, pointer})
+		places = append(places, listPlace{from, to, pointer})
 	}
-	slices.SortFunc(places, func(a, b place) int { return a.from - b.from })
-	var whole Raw
-	done := 0
-	for _, at := range places {
-		var list []Raw
-		for _, p := range l[at.pointer] {
-			more, err := turns(p)
-			if err != nil {
-				return nil, err
+	slices.SortFunc(places, func(a, b listPlace) int { return a.from - b.from })
+	return places, nil
+}
+
+// filling is one call of Fill.
+type filling struct {
+	whole Raw
+	limit int64
+	room  int64 // bytes that may be added still
+	count int   // turns of the present list
+	turns func(Piece) ([]Raw, error)
+}
+
+// list adds the turns of all pieces, as an array or one by itself.
+func (f *filling) list(pieces []Piece, array bool) error {
+	f.count = 0
+	if array {
+		f.whole = append(f.whole, '[')
+	}
+	for _, p := range pieces {
+		for from := p.From; from < p.To; from += pieceTurns {
+			more, err := f.turns(Piece{p.Thread, from, min(p.To, from+pieceTurns)})
+			if err == nil {
+				err = f.add(more)
 			}
-			list = append(list, more...)
+			if err != nil {
+				return err
+			}
 		}
-		whole = append(whole, raw[done:at.from]...)
-		if done = at.to; raw[at.from] == '[' {
-			whole = rawjson.AppendArray(whole, list)
-			continue
-		}
-		if len(list) != 1 {
-			return nil, wrong(fmt.Sprintf("lists[%q]", at.pointer), "%d turns in the place of one", len(list))
-		}
-		whole = append(whole, list[0]...)
 	}
-	return append(whole, raw[done:]...), nil
+	if array {
+		f.whole = append(f.whole, ']')
+	}
+	return nil
+}
+
+func (f *filling) add(turns []Raw) error {
+	for _, raw := range turns {
+		if f.count++; f.count > 1 {
+			f.whole = append(f.whole, ',')
+		}
+		if f.room -= int64(len(raw)) + 1; f.room < 0 && !isBroken("lists") {
+			return wrong("lists", "the value has more than %d bytes with its turns in place", f.limit)
+		}
+		f.whole = append(f.whole, raw...)
+	}
+	return nil
 }

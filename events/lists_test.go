@@ -20,15 +20,15 @@ func TestFill(t *testing.T) {
 	lists := events.Lists{"/z": {{Thread: "a", To: 2}, {Thread: "b", From: 4, To: 5}}, "/b/0": {{Thread: "c", From: 1, To: 2}}, "/b/1": {}, "/b/2": {{Thread: "d", To: 1}}}
 	const raw = `{ "z":[],"n": 1.0, "b":[[],[],[]] }`
 	const want = `{ "z":[{"t": "a0"},{"t": "a1"},{"t": "b4"}],"n": 1.0, "b":[[{"t": "c1"}],[],[{"t": "d0"}]] }`
-	if got, err := lists.Fill(events.Raw(raw), turns); err != nil || string(got) != want {
+	if got, err := lists.Fill(events.Raw(raw), events.MaxValue, turns); err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
 	}
 	whole := events.Lists{"": {{Thread: "a", To: 1}}}
-	if got, err := whole.Fill(events.Raw(`[]`), turns); err != nil || string(got) != `[{"t": "a0"}]` {
+	if got, err := whole.Fill(events.Raw(`[]`), events.MaxValue, turns); err != nil || string(got) != `[{"t": "a0"}]` {
 		t.Errorf("%s, %v", got, err)
 	}
 	one := events.Lists{"/m": {{Thread: "a", From: 3, To: 4}}}
-	if got, err := one.Fill(events.Raw(`{"m":null,"n":[]}`), turns); err != nil || string(got) != `{"m":{"t": "a3"},"n":[]}` {
+	if got, err := one.Fill(events.Raw(`{"m":null,"n":[]}`), events.MaxValue, turns); err != nil || string(got) != `{"m":{"t": "a3"},"n":[]}` {
 		t.Errorf("one turn by itself: %s, %v", got, err)
 	}
 	for _, pieces := range [][]events.Piece{{}, {{Thread: "a", To: 2}}, {{Thread: "a", To: 1}, {Thread: "b", To: 1}}} {
@@ -36,15 +36,15 @@ func TestFill(t *testing.T) {
 		if err := p.Validate(); err == nil {
 			t.Errorf("null may stand for %v", pieces)
 		}
-		if _, err := p.Lists.Fill(p.Raw, turns); err == nil {
+		if _, err := p.Lists.Fill(p.Raw, events.MaxValue, turns); err == nil {
 			t.Errorf("null is filled with %v", pieces)
 		}
 	}
 	away := errors.New("away")
-	if _, err := lists.Fill(events.Raw(raw), func(events.Piece) ([]events.Raw, error) { return nil, away }); err != away {
+	if _, err := lists.Fill(events.Raw(raw), events.MaxValue, func(events.Piece) ([]events.Raw, error) { return nil, away }); err != away {
 		t.Errorf("%v", err)
 	}
-	if _, err := lists.Fill(events.Raw(`{"z":[]}`), turns); err == nil {
+	if _, err := lists.Fill(events.Raw(`{"z":[]}`), events.MaxValue, turns); err == nil {
 		t.Error("filled what is not there")
 	}
 }
@@ -64,7 +64,7 @@ func FuzzLists(f *testing.F) {
 		if len(s.Lists) == 0 {
 			return
 		}
-		whole, err := s.Lists.Fill(s.Raw, func(p events.Piece) ([]events.Raw, error) {
+		whole, err := s.Lists.Fill(s.Raw, events.MaxValue, func(p events.Piece) ([]events.Raw, error) {
 			return []events.Raw{events.Raw(`"x"`)}[:min(p.To-p.From, 1)], nil
 		})
 		if err != nil || rawjson.Check(whole) != nil {
@@ -73,7 +73,7 @@ func FuzzLists(f *testing.F) {
 		if bytes.Contains(s.Raw, []byte("null")) {
 			return
 		}
-		empty, err := s.Lists.Fill(s.Raw, func(events.Piece) ([]events.Raw, error) { return nil, nil })
+		empty, err := s.Lists.Fill(s.Raw, events.MaxValue, func(events.Piece) ([]events.Raw, error) { return nil, nil })
 		if err != nil || string(empty) != string(s.Raw) {
 			t.Fatalf("%s: nothing to fill in gives %s, %v", data, empty, err)
 		}

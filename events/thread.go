@@ -68,13 +68,15 @@ func (p *TurnAppended) validate(raw rawCheck) error {
 			return err
 		}
 	}
+	pins := 0
 	for _, name := range sortedKeys(p.Pins) {
 		path := fmt.Sprintf("pins[%q]", name)
 		if err := first(checkThread(path, name), checkPins(path, p.Pins[name])); err != nil {
 			return err
 		}
+		pins += len(p.Pins[name])
 	}
-	return checkFormats(p.Formats)
+	return first(checkReferences("pins", pins), checkFormats(p.Formats))
 }
 
 func (e *Entry) check(path string, raw rawCheck) error {
@@ -104,7 +106,7 @@ type Replacement struct {
 // Item is a new turn, or a stretch of turns of the thread as it was before, which
 // keep their offset, pins and bytes.
 type Item struct {
-	Keep      *[2]int   `json:"keep,omitempty"` // turns from Keep[0] to before Keep[1], by index from 0
+	Keep      *[2]int   `json:"keep,omitempty"` // turns from Keep[0] to before Keep[1], by index from 0; no two items keep the same turn
 	Turn      Raw       `json:"turn,omitempty"`
 	Bytes     []byte    `json:"bytes,omitzero"`
 	ID        string    `json:"id,omitempty"`
@@ -133,6 +135,7 @@ func (p *ThreadReplaced) validate(raw rawCheck) error {
 	if p.Threads == nil {
 		return wrong("threads", "missing")
 	}
+	keeps := 0
 	for _, name := range sortedKeys(p.Threads) {
 		r := p.Threads[name]
 		path := fmt.Sprintf("threads[%q]", name)
@@ -143,9 +146,15 @@ func (p *ThreadReplaced) validate(raw rawCheck) error {
 			if err := r.Items[i].check(fmt.Sprintf("%s.items[%d]", path, i), raw); err != nil {
 				return err
 			}
+			if r.Items[i].Keep != nil {
+				keeps++
+			}
+		}
+		if err := checkKeeps(path, r.Items); err != nil {
+			return err
 		}
 	}
-	return first(oneOf("others", p.Others, "keep", "drop"), required("reason", p.Reason), checkFormats(p.Formats))
+	return first(checkReferences("threads", keeps), oneOf("others", p.Others, "keep", "drop"), required("reason", p.Reason), checkFormats(p.Formats))
 }
 
 func (it *Item) check(path string, raw rawCheck) error {
@@ -161,7 +170,7 @@ func (it *Item) check(path string, raw rawCheck) error {
 	if it.Keep[0] < 0 || it.Keep[1] < it.Keep[0] {
 		return wrong(path+".keep", "[%d, %d] is no stretch of turns", it.Keep[0], it.Keep[1])
 	}
-	return nil
+	return checkTurns(path+".keep", it.Keep[1])
 }
 
 // ThreadTruncated shortens threads, and never lengthens one. A thread cut to 0 is
@@ -188,7 +197,7 @@ func (p *ThreadTruncated) Validate() error {
 			}
 			continue
 		}
-		if err := first(checkThread("lengths", name), notNegative(path, int64(n))); err != nil {
+		if err := first(checkThread("lengths", name), notNegative(path, int64(n)), checkTurns(path, n)); err != nil {
 			return err
 		}
 	}
@@ -240,12 +249,12 @@ func checkTurn(path string, turn Raw, bytes []byte, raw rawCheck) error {
 }
 
 func checkPins(path string, pins map[int]bool) error {
-	least := 0
+	least, most := 0, 0
 	for i := range pins {
-		least = min(least, i)
+		least, most = min(least, i), max(most, i)
 	}
 	if least < 0 {
 		return wrong(fmt.Sprintf(`%s["%d"]`, path, least), "the index is negative")
 	}
-	return nil
+	return first(checkReferences(path, len(pins)), checkTurns(path, most))
 }

@@ -247,7 +247,7 @@ func TestWireLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := p.(*events.RunStarted)
-	got, err := s.Lists.Fill(s.Raw, func(p events.Piece) (list []events.Raw, err error) {
+	got, err := s.Lists.Fill(s.Raw, events.MaxValue, func(p events.Piece) (list []events.Raw, err error) {
 		for i := p.From; i < p.To; i++ {
 			list = append(list, events.Raw(strconv.Quote(p.Thread+" "+strconv.Itoa(i))))
 		}

@@ -2,7 +2,6 @@ package projector
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 
 	"github.com/tallylog/tally/events"
@@ -56,7 +55,8 @@ func (c *chunk) add(f Fact, next map[string]int) {
 	if f.Invalid != nil {
 		return
 	}
-	for _, e := range effectsOf(f.Payload) {
+	effects := effectsOf(f.Payload)
+	for _, e := range effects {
 		c.effects = append(c.effects, placedEffect{record, e})
 	}
 	switch p := f.Payload.(type) {
@@ -72,8 +72,10 @@ func (c *chunk) add(f Fact, next map[string]int) {
 	case *events.CostAccrued:
 		c.costs = append(c.costs, CostOf(f, p))
 	}
-	for name, b := range c.turns {
-		next[name] = b.First + len(b.Turns)
+	for _, e := range effects {
+		if b := c.turns[e.thread]; b != nil {
+			next[e.thread] = b.First + len(b.Turns)
+		}
 	}
 }
 
@@ -131,11 +133,12 @@ type chunkState struct {
 
 func (c *chunk) state() chunkState {
 	st := chunkState{First: c.first, Bytes: c.bytes, Offsets: appendOffsets(nil, c.offsets), Turns: c.turns, Costs: c.costs}
+	numbers := make(map[string]int)
 	for _, e := range c.effects {
-		thread := slices.Index(st.Names, e.thread)
-		if thread < 0 {
+		thread, known := numbers[e.thread]
+		if !known {
 			thread = len(st.Names)
-			st.Names = append(st.Names, e.thread)
+			st.Names, numbers[e.thread] = append(st.Names, e.thread), thread
 		}
 		st.Effects = appendDelta(st.Effects, 0, delta{e.record, thread, e.set, e.n})
 	}

@@ -80,7 +80,7 @@ func (t *Timeline) deltasOf(c *chunk, from, to, shift int) []delta {
 		}
 		thread := everyThread
 		if e.thread != events.AllThreads {
-			if thread = slices.Index(t.names, e.thread); thread < 0 {
+			if thread = t.number(e.thread); thread < 0 {
 				continue
 			}
 		}

@@ -13,7 +13,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	ledger.index()
 	out := &Session{Subject: s.subject, Threads: make(Threads, len(s.strands)), Ledger: &ledger, Damaged: s.damaged}
 	fill := newFilling(s, out.Threads)
-	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks = 0, nil, nil, nil, slices.Clip(h.marks)
+	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks, whole.numbers = 0, nil, nil, nil, slices.Clip(h.marks), nil
 	for _, seg := range append(slices.Clip(s.segments), s.ownSegment()) {
 		t, own, shift := s.sources[seg.source], seg.source == len(s.sources)-1, seg.first-seg.from
 		take := func(c *chunk) {

@@ -383,6 +383,55 @@ func TestRewindStack(t *testing.T) {
 	})
 }
 
+// The stack before a rewind is what it was when the session was loaded there.
+func TestStackBefore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := testkit.History().Draw(t, "log")
+		sub := drawSession(t, log)
+		for range rapid.IntRange(0, 30).Draw(t, "more") {
+			log = append(log, stackMove(t, log, sub))
+		}
+		s := mustLoad(t, &projector.Loader{Source: log}, sub, 0)
+		for _, r := range s.Ledger.Rewinds {
+			var want []projector.StackEntry
+			if r.Before != 0 {
+				want = mustLoad(t, &projector.Loader{Source: log}, sub, r.Before).Ledger.Stack
+			}
+			if got := s.Ledger.StackBefore(r); !slices.Equal(got, want) {
+				t.Fatalf("the stack before the rewind at %v is %v, want %v", r.Offset, got, want)
+			}
+		}
+	})
+}
+
+// stackMove draws an event that moves the rewind stack of a session.
+func stackMove(t *rapid.T, log testkit.Records, sub events.Subject) events.Record {
+	at := log[len(log)-1].Offset + 1
+	id := fmt.Sprintf("c%d", rapid.IntRange(0, 6).Draw(t, "checkpoint"))
+	to := events.Offset(rapid.Uint64Range(1, uint64(at)-1).Draw(t, "to"))
+	var p events.Payload
+	switch rapid.IntRange(0, 7).Draw(t, "move") {
+	case 0, 1, 2:
+		p = &events.CheckpointSaved{ID: fmt.Sprint("new", at), Kind: events.CheckpointRewind, At: to}
+	case 3:
+		p = &events.CheckpointSaved{ID: id, Kind: events.CheckpointRewind, At: to}
+	case 4:
+		p = &events.CheckpointCleared{ID: rapid.SampledFrom([]string{id, ""}).Draw(t, "clear"), Kind: events.CheckpointRewind, Reason: "clear"}
+	case 5:
+		p = &events.SessionRewound{To: to, Checkpoint: rapid.SampledFrom([]string{id, fmt.Sprint("new", to)}).Draw(t, "use")}
+	case 6:
+		p = &events.SessionRewound{To: to, Undoes: to + 1}
+	default:
+		p = &events.SessionRewound{To: to}
+	}
+	e, err := events.New("urn:test", sub, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.ID = fmt.Sprintf("own-%d", at)
+	return events.Record{Event: e, Offset: at}
+}
+
 // Unknown and void events change nothing that anybody can see of the threads, and
 // cost is the sum of its events that are not superseded, whatever was rewound.
 func TestUnknownVoidAndCost(t *testing.T) {

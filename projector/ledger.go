@@ -26,6 +26,7 @@ type Ledger struct {
 	Runs        []*Run        `json:"runs,omitempty"`        // by first appearance
 	Checkpoints []*Checkpoint `json:"checkpoints,omitempty"` // by first appearance
 	Stack       []StackEntry  `json:"stack,omitempty"`       // of rewind checkpoints, oldest first
+	Moves       []StackMove   `json:"moves,omitempty"`       // of the stack, oldest first
 	Rewinds     []Rewind      `json:"rewinds,omitempty"`
 	Costs       []Cost        `json:"costs,omitempty"`      // that count, by place
 	Superseded  []Cost        `json:"superseded,omitempty"` // that do not, as another one with their response counts; in the order of the log
@@ -135,7 +136,7 @@ type Rewind struct {
 	Checkpoint string        `json:"checkpoint,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	Before     events.Offset `json:"before"`          // the session's last offset before it
-	Stack      []StackEntry  `json:"stack,omitempty"` // as it was before it
+	Moves      int           `json:"moves,omitempty"` // of the rewind stack before it (Ledger.StackBefore)
 }
 
 // Cost is one cost.accrued.

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tallylog/tally/events"
@@ -41,9 +42,9 @@ func (l *Loader) Whole(ctx context.Context, rec events.Record) (events.Record, e
 		return rec, err
 	}
 	name, raw := rawOf(p)
-	raw, err = lists.Fill(raw, func(piece events.Piece) ([]events.Raw, error) { return o.piece(ctx, rec.Offset, piece) })
+	raw, err = lists.Fill(raw, l.maxValue(), func(piece events.Piece) ([]events.Raw, error) { return o.piece(ctx, rec.Offset, piece) })
 	if err != nil {
-		return rec, err
+		return rec, Unfilled(rec.Offset, err)
 	}
 	data, err := rawjson.SetMember(rec.Data, name, raw)
 	if err == nil {
@@ -54,6 +55,15 @@ func (l *Loader) Whole(ctx context.Context, rec events.Record) (events.Record, e
 	}
 	rec.Data = data
 	return rec, nil
+}
+
+// Unfilled returns the error of events.Lists.Fill for the record at an offset. If the record
+// itself is at fault, as when its value is too large, that is a *events.DamageError.
+func Unfilled(at events.Offset, err error) error {
+	if _, own := errors.AsType[*events.InvalidError](err); own {
+		return &events.DamageError{Offset: at, Err: err}
+	}
+	return err
 }
 
 // rawOf returns the raw value that lists are about, and the name of its member.

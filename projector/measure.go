@@ -33,15 +33,7 @@ func effectsOf(p events.Payload) []effect {
 			list = append(list, effect{events.AllThreads, true, absent})
 		}
 		for _, name := range sortedKeys(p.Threads) {
-			n := 0
-			for _, it := range p.Threads[name].Items {
-				if it.Keep == nil {
-					n++
-				} else {
-					n += it.Keep[1] - it.Keep[0]
-				}
-			}
-			list = append(list, effect{name, true, n})
+			list = append(list, effect{name, true, lengthOf(p.Threads[name])})
 		}
 	case *events.ThreadTruncated:
 		if _, all := p.Lengths[events.AllThreads]; all {
@@ -82,40 +74,19 @@ func (t *Timeline) measure(n int, p events.Payload) string {
 }
 
 // had is the number of turns of a thread after the last record.
-func (t *Timeline) had(name string) int { return max(t.lengths.of(slices.Index(t.names, name)), 0) }
+func (t *Timeline) had(name string) int { return max(t.lengths.of(t.number(name)), 0) }
+
+// mostTurns is events.MaxTurns, but in tests.
+var mostTurns = events.MaxTurns
 
 // cannotApply says why a thread event is impossible after the last record; "" if
 // it is possible.
 func (t *Timeline) cannotApply(p events.Payload) string {
-	cannotPin := func(name string, n int, pins map[int]bool) string {
-		for _, i := range sortedKeys(pins) {
-			if i >= n {
-				return fmt.Sprintf("pins turn %d of thread %q, which has %d", i, name, n)
-			}
-		}
-		return ""
-	}
 	switch p := p.(type) {
 	case *events.TurnAppended:
-		for _, name := range sortedKeys(p.Pins) {
-			n := t.had(name)
-			for i := range p.Entries {
-				if p.Entries[i].Thread == name {
-					n++
-				}
-			}
-			if reason := cannotPin(name, n, p.Pins[name]); reason != "" {
-				return reason
-			}
-		}
+		return t.cannotAppend(p)
 	case *events.ThreadReplaced:
-		for _, name := range sortedKeys(p.Threads) {
-			for _, it := range p.Threads[name].Items {
-				if it.Keep != nil && it.Keep[1] > t.had(name) {
-					return fmt.Sprintf("keeps turns up to %d of thread %q, which has %d", it.Keep[1], name, t.had(name))
-				}
-			}
-		}
+		return t.cannotReplace(p)
 	case *events.ThreadTruncated:
 		for _, name := range sortedKeys(p.Lengths) {
 			if n := p.Lengths[name]; name != events.AllThreads && n > t.had(name) {
@@ -126,6 +97,65 @@ func (t *Timeline) cannotApply(p events.Payload) string {
 		return cannotPin(p.Thread, t.had(p.Thread), p.Pins)
 	}
 	return ""
+}
+
+func (t *Timeline) cannotAppend(p *events.TurnAppended) string {
+	more := make(map[string]int, 1)
+	for i := range p.Entries {
+		more[p.Entries[i].Thread]++
+	}
+	for _, name := range sortedKeys(more) {
+		if n := t.had(name) + more[name]; n > mostTurns {
+			return tooLong(name, n)
+		}
+	}
+	for _, name := range sortedKeys(p.Pins) {
+		if reason := cannotPin(name, t.had(name)+more[name], p.Pins[name]); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+func (t *Timeline) cannotReplace(p *events.ThreadReplaced) string {
+	for _, name := range sortedKeys(p.Threads) {
+		had := t.had(name)
+		for _, it := range p.Threads[name].Items {
+			if it.Keep != nil && it.Keep[1] > had {
+				return fmt.Sprintf("keeps turns up to %d of thread %q, which has %d", it.Keep[1], name, had)
+			}
+		}
+		if n := lengthOf(p.Threads[name]); n > mostTurns {
+			return tooLong(name, n)
+		}
+	}
+	return ""
+}
+
+func cannotPin(name string, n int, pins map[int]bool) string {
+	for _, i := range sortedKeys(pins) {
+		if i >= n {
+			return fmt.Sprintf("pins turn %d of thread %q, which has %d", i, name, n)
+		}
+	}
+	return ""
+}
+
+func tooLong(name string, n int) string {
+	return fmt.Sprintf("thread %q would have %d turns, at most %d are allowed", name, n, mostTurns)
+}
+
+// lengthOf is the number of turns of a replacement.
+func lengthOf(r events.Replacement) int {
+	n := 0
+	for _, it := range r.Items {
+		if it.Keep == nil {
+			n++
+		} else {
+			n += it.Keep[1] - it.Keep[0]
+		}
+	}
+	return n
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
@@ -140,11 +170,35 @@ func (t *Timeline) threadOf(name string) int {
 	if name == events.AllThreads {
 		return everyThread
 	}
-	if i := slices.Index(t.names, name); i >= 0 {
+	i := t.number(name)
+	if i < 0 {
+		i = len(t.names)
+		t.names = append(t.names, name)
+		if t.numbers != nil {
+			t.numbers[name] = i
+		}
+	}
+	return i
+}
+
+// fewNames is the number of threads up to which looking through their names is fastest.
+const fewNames = 16
+
+// number returns the number of a thread, -1 if there is no such thread.
+func (t *Timeline) number(name string) int {
+	if len(t.names) <= fewNames {
+		return slices.Index(t.names, name)
+	}
+	if t.numbers == nil {
+		t.numbers = make(map[string]int, len(t.names))
+		for i, name := range t.names {
+			t.numbers[name] = i
+		}
+	}
+	if i, ok := t.numbers[name]; ok {
 		return i
 	}
-	t.names = append(t.names, name)
-	return len(t.names) - 1
+	return -1
 }
 
 func (l lengths) of(thread int) int {

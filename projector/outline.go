@@ -76,6 +76,7 @@ func (o *Outline) IsLive(ctx context.Context, at events.Offset) (live bool, err 
 // history returns a timeline that reads what is stored of it with the caller's context.
 func (o *Outline) history(ctx context.Context, s *state) *Timeline {
 	t := *s.history
+	t.numbers = nil // which a copy may make while others read
 	t.older = &pager{pages: &chunkPages{ctx, o.l, s}}
 	return &t
 }

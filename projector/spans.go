@@ -3,6 +3,7 @@ package projector
 import (
 	"fmt"
 	"maps"
+	"sort"
 
 	"github.com/tallylog/tally/events"
 )
@@ -83,23 +84,18 @@ func (s strands) appended(p *events.TurnAppended, source int, first func(string)
 func (s strands) replaced(p *events.ThreadReplaced, source int, first func(string) int) error {
 	after := make(strands, len(p.Threads))
 	for name, r := range p.Threads {
-		th, before := &strand{meta: r.Meta}, s[name]
-		next := first(name)
+		th, next := &strand{meta: r.Meta}, first(name)
+		before := s[name].measured()
 		for _, it := range r.Items {
 			if it.Keep == nil {
 				th.push(span{source: source, from: next, to: next + 1})
 				next++
 				continue
 			}
-			if it.Keep[0] == it.Keep[1] {
-				continue
-			}
-			if before == nil || it.Keep[1] > before.len() {
+			if it.Keep[1] > before.len() {
 				return fmt.Errorf("projector: a replacement keeps turns of %q that are not there", name)
 			}
-			for _, sp := range before.between(it.Keep[0], it.Keep[1]) {
-				th.push(sp)
-			}
+			before.each(it.Keep[0], it.Keep[1], th.push)
 		}
 		after[name] = th
 	}
@@ -127,32 +123,44 @@ func (s strands) truncated(p *events.ThreadTruncated) error {
 	return nil
 }
 
+// pinned pins and unpins turns of a thread. It passes once over the spans, however many
+// turns are pinned.
 func (s strands) pinned(name string, pins map[int]bool) error {
-	th := s[name]
-	for _, i := range sortedKeys(pins) {
-		if th == nil || i >= th.len() {
-			return fmt.Errorf("projector: thread %q has no turn %d", name, i)
-		}
-		pin := unpinned
-		if pins[i] {
-			pin = pinned
-		}
-		changed := &strand{spans: th.between(0, i)}
-		for _, sp := range th.between(i, i+1) {
-			sp.pin = pin
-			changed.push(sp)
-		}
-		for _, sp := range th.between(i+1, th.len()) {
-			changed.push(sp)
-		}
-		th.spans = changed.spans
+	th, list := s[name], sortedKeys(pins)
+	if n := len(list); n == 0 {
+		return nil
+	} else if th == nil || list[n-1] >= th.len() {
+		return fmt.Errorf("projector: thread %q has no turn %d", name, list[n-1])
 	}
+	changed := &strand{spans: make([]span, 0, len(th.spans)+2)}
+	at := 0 // index of the first turn of what is left of a span
+	for _, sp := range th.spans {
+		for ; len(list) > 0 && list[0] < at+sp.to-sp.from; list = list[1:] {
+			turn := sp.from + list[0] - at
+			changed.push(span{sp.source, sp.from, turn, sp.pin})
+			changed.push(span{sp.source, turn, turn + 1, pinningOf(pins[list[0]])})
+			at, sp.from = list[0]+1, turn+1
+		}
+		changed.push(sp)
+		at += sp.to - sp.from
+	}
+	th.spans = changed.spans
 	return nil
 }
 
+func pinningOf(on bool) pinning {
+	if on {
+		return pinned
+	}
+	return unpinned
+}
+
 // push puts a span behind the others. One that goes on where the last ends becomes
-// a part of it, so that equal threads have equal spans.
+// a part of it, so that equal threads have equal spans. An empty span adds nothing.
 func (th *strand) push(sp span) {
+	if sp.from == sp.to {
+		return
+	}
 	if last := len(th.spans) - 1; last >= 0 {
 		if l := &th.spans[last]; l.source == sp.source && l.pin == sp.pin && l.to == sp.from {
 			l.to = sp.to
@@ -172,17 +180,50 @@ func (th *strand) len() int {
 
 // between returns the spans of the turns from one number in the thread up to another,
 // in a list of their own.
-func (th *strand) between(from, to int) []span {
-	var list []span
-	at := 0
-	for _, sp := range th.spans {
-		n := sp.to - sp.from
-		if a, b := max(from, at), min(to, at+n); a < b {
-			list = append(list, span{sp.source, sp.from + a - at, sp.from + b - at, sp.pin})
-		}
-		at += n
-	}
+func (th *strand) between(from, to int) (list []span) {
+	th.measured().each(from, to, func(sp span) { list = append(list, sp) })
 	return list
+}
+
+// measuredStrand is a strand whose turns are looked up by their numbers in the thread.
+type measuredStrand struct {
+	spans []span
+	ends  []int // number of the turn after each span
+}
+
+// measured returns the strand for look-ups; nil has no turns.
+func (th *strand) measured() measuredStrand {
+	if th == nil {
+		return measuredStrand{}
+	}
+	m := measuredStrand{th.spans, make([]int, len(th.spans))}
+	at := 0
+	for i, sp := range th.spans {
+		at += sp.to - sp.from
+		m.ends[i] = at
+	}
+	return m
+}
+
+func (m measuredStrand) len() int {
+	if len(m.ends) == 0 {
+		return 0
+	}
+	return m.ends[len(m.ends)-1]
+}
+
+// each calls take for the spans of the turns from one number in the thread up to another.
+func (m measuredStrand) each(from, to int, take func(span)) {
+	i := sort.SearchInts(m.ends, from+1)
+	for ; i < len(m.spans); i++ {
+		sp := m.spans[i]
+		at := m.ends[i] - (sp.to - sp.from)
+		a, b := max(from, at), min(to, m.ends[i])
+		if a >= b {
+			return
+		}
+		take(span{sp.source, sp.from + a - at, sp.from + b - at, sp.pin})
+	}
 }
 
 // lengths returns the lengths of the threads in the order of names.

@@ -17,7 +17,7 @@ func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) {
 			l.checkpoints[c.ref()] = c
 		}
 		if p.Kind == events.CheckpointRewind {
-			l.Stack = append(slices.Clip(l.Stack), StackEntry{p.ID, p.At})
+			l.push(StackEntry{p.ID, p.At})
 		}
 	}
 	c.At, c.Run, c.Step, c.Status, c.Prompt, c.Parent = p.At, p.Run, p.Step, p.Status, p.Prompt, p.Parent
@@ -49,8 +49,12 @@ func (l *Ledger) checkpointCleared(p *events.CheckpointCleared) {
 			c.Cleared = true
 		}
 	}
-	if p.Kind == events.CheckpointRewind {
-		l.Stack = slices.DeleteFunc(slices.Clone(l.Stack), func(e StackEntry) bool { return p.ID == "" || e.ID == p.ID })
+	switch {
+	case p.Kind != events.CheckpointRewind:
+	case p.ID == "":
+		l.take(StackMove{Do: moveClear}, func(StackEntry) bool { return true })
+	default:
+		l.take(StackMove{Do: moveDrop, ID: p.ID}, func(e StackEntry) bool { return e.ID == p.ID })
 	}
 }
 
@@ -59,22 +63,20 @@ func (l *Ledger) checkpointCleared(p *events.CheckpointCleared) {
 //   - with undoes, the stack is again as it was before the rewind taken back;
 //   - otherwise the entries whose point lies at or above the target are gone.
 //
-// Older stacks stand in Rewinds and do not change.
+// Moves has what it takes to know the older stacks.
 func (l *Ledger) rewound(f Fact, p *events.SessionRewound, before events.Offset) {
-	r := Rewind{f.Offset, p.To, p.Undoes, p.Checkpoint, p.Reason, before, l.Stack}
-	stack := l.Stack
+	l.Rewinds = append(l.Rewinds, Rewind{f.Offset, p.To, p.Undoes, p.Checkpoint, p.Reason, before, len(l.Moves)})
 	switch {
 	case p.Undoes != 0:
-		stack = l.rewindAt(p.Undoes).Stack // History lets only those pass that name a rewind
+		l.putBack(l.rewindAt(p.Undoes).Moves) // History lets only those pass that name a rewind
 	case p.Checkpoint != "":
-		if i := slices.IndexFunc(stack, func(e StackEntry) bool { return e.ID == p.Checkpoint }); i >= 0 {
-			stack = slices.Clip(stack[:i])
+		if i := slices.IndexFunc(l.Stack, func(e StackEntry) bool { return e.ID == p.Checkpoint }); i >= 0 {
+			l.Moves = append(l.Moves, StackMove{Do: moveCut, ID: p.Checkpoint})
+			l.Stack = slices.Clip(l.Stack[:i])
 		}
 	default:
-		stack = slices.DeleteFunc(slices.Clone(stack), func(e StackEntry) bool { return e.At >= p.To })
+		l.take(StackMove{Do: moveBelow, At: p.To}, func(e StackEntry) bool { return e.At >= p.To })
 	}
-	l.Stack = stack
-	l.Rewinds = append(l.Rewinds, r)
 }
 
 func (l *Ledger) rewindAt(at events.Offset) *Rewind {

@@ -386,7 +386,7 @@ func (s *state) readThreads(st headState) error {
 		return err
 	}
 	for name, th := range s.strands {
-		if !slices.Contains(s.history.names, name) {
+		if s.history.number(name) < 0 {
 			return fmt.Errorf("thread %q has no history", name)
 		}
 		for _, sp := range th.spans {

@@ -27,19 +27,21 @@ import (
 // are in pages that are read when somebody looks back at them. Whatever may do so
 // returns an error, and then has changed nothing.
 type Timeline struct {
-	subject events.Subject
-	base    int             // the number of the first record that offsets has
-	older   *pager          // has those below base
-	offsets []events.Offset // of every record from base on, inherited ones first, ascending
-	ends    ends
-	sources []source // whose records the inherited ones are
-	points  []point  // where the list did something else than grow
-	names   []string // thread names, in order of appearance
-	deltas  []delta  // what each record from base on did to the threads' lengths
-	lengths lengths  // of the threads in the list after the last record
-	marks   []mark   // lengths at some records, so that a rewind need not count from the start
-	late    []place  // the late records
-	rewinds []place  // the rewinds that had an effect
+	subject  events.Subject
+	base     int             // the number of the first record that offsets has
+	older    *pager          // has those below base
+	offsets  []events.Offset // of every record from base on, inherited ones first, ascending
+	ends     ends
+	sources  []source       // whose records the inherited ones are
+	points   []point        // where the list did something else than grow
+	names    []string       // thread names, in order of appearance
+	numbers  map[string]int // of many names; nil: made when it is needed
+	deltas   []delta        // what each record from base on did to the threads' lengths
+	lengths  lengths        // of the threads in the list after the last record
+	marks    []mark         // lengths at some records, so that a rewind need not count from the start
+	nextMark int            // the first record that may have the next mark
+	late     []place        // the late records
+	rewinds  []place        // the rewinds that had an effect
 }
 
 // ends are the offsets of records that are asked for all the time.
@@ -242,7 +244,8 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 		return Verdict{Void: reason}, nil
 	}
 	t.enter(f.Offset)
-	if n%markEvery == 0 {
+	if n%markEvery == 0 && n >= t.nextMark {
+		t.nextMark = n + len(t.lengths) // so that marks take a bounded part of memory, however many threads there are
 		t.marks = append(t.marks, mark{n, slices.Clone(t.lengths)})
 	}
 	return Verdict{Live: true}, nil
@@ -511,7 +514,7 @@ func (t *Timeline) Turns() int { return t.lengths.sum() }
 // at or below an offset.
 func (t *Timeline) TurnsAt(thread string, at events.Offset) (int, error) {
 	n, err := t.numberAt(at)
-	i := slices.Index(t.names, thread)
+	i := t.number(thread)
 	if n < 0 || i < 0 || err != nil {
 		return 0, err
 	}

@@ -159,7 +159,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 		if r.Offset != at {
 			continue
 		}
-		entries, err := s.entries(ctx, head.Ledger, panel.UsedUp(r))
+		entries, err := s.entries(ctx, head.Ledger, panel.UsedUp(head.Ledger, r))
 		if err != nil {
 			return nil, err
 		}

@@ -204,7 +204,8 @@ func (f *filler) raw(ctx context.Context, rec events.Record) (events.Raw, error)
 			}
 		}
 	}
-	return lists.Fill(raw, func(p events.Piece) ([]events.Raw, error) { return f.piece(ctx, rec.Offset, p) })
+	raw, err = lists.Fill(raw, f.h.st.MaxValue(), func(p events.Piece) ([]events.Raw, error) { return f.piece(ctx, rec.Offset, p) })
+	return raw, projector.Unfilled(rec.Offset, err)
 }
 
 // before reads a value as the threads were at its record: somebody moved them since.

@@ -43,7 +43,8 @@ func (v view) whole(ctx context.Context, moved bool, rec events.Record) (events.
 	p := projector.Decode(rec).Payload
 	raw := rawOf(p)
 	if lists := events.ListsOf(p); len(lists) > 0 {
-		raw, err = lists.Fill(raw, func(piece events.Piece) ([]events.Raw, error) { return v.piece(piece) })
+		raw, err = lists.Fill(raw, foreign.MaxValue(v.src), v.piece)
+		err = projector.Unfilled(rec.Offset, err)
 	}
 	return p, raw, err
 }

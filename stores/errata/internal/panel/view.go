@@ -198,7 +198,7 @@ func (v *View) rewound(f projector.Fact, p *events.SessionRewound) {
 	}
 	var markers []marker
 	runs := v.withdrawnBy(f.Offset)
-	for _, e := range slices.Backward(UsedUp(v.head.Ledger.Rewinds[i])) {
+	for _, e := range slices.Backward(UsedUp(v.head.Ledger, v.head.Ledger.Rewinds[i])) {
 		c := v.head.Ledger.Checkpoint(events.CheckpointRewind, e.ID)
 		run := runOf(c, e, &runs)
 		markers = append(markers, marker{max(e.At, run.Offset), PromptHash(c.Prompt), run.Run})
@@ -213,20 +213,15 @@ func (v *View) rewound(f projector.Fact, p *events.SessionRewound) {
 }
 
 // UsedUp returns the entries that a rewind takes from the stack, the oldest first.
-func UsedUp(r projector.Rewind) []projector.StackEntry {
+func UsedUp(l *projector.Ledger, r projector.Rewind) []projector.StackEntry {
+	stack := l.StackBefore(r)
 	if r.Checkpoint != "" {
-		if i := slices.IndexFunc(r.Stack, func(e projector.StackEntry) bool { return e.ID == r.Checkpoint }); i >= 0 {
-			return r.Stack[i:]
+		if i := slices.IndexFunc(stack, func(e projector.StackEntry) bool { return e.ID == r.Checkpoint }); i >= 0 {
+			return stack[i:]
 		}
 		return nil
 	}
-	var used []projector.StackEntry
-	for _, e := range r.Stack {
-		if e.At >= r.To {
-			used = append(used, e)
-		}
-	}
-	return used
+	return slices.DeleteFunc(stack, func(e projector.StackEntry) bool { return e.At < r.To })
 }
 
 // runOf returns the run of an entry: the one that it names, or the oldest of those

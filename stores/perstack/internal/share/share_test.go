@@ -41,7 +41,7 @@ func (s *session) store(t interface{ Fatalf(string, ...any) }, own, text string)
 	if err := p.Validate(); err != nil {
 		t.Fatalf("%s: %v", split.Raw, err)
 	}
-	whole, err := split.Lists.Fill(split.Raw, func(p events.Piece) ([]events.Raw, error) {
+	whole, err := split.Lists.Fill(split.Raw, events.MaxValue, func(p events.Piece) ([]events.Raw, error) {
 		if p.To > len(s.threads[p.Thread]) {
 			t.Fatalf("%+v of a thread of %d turns", p, len(s.threads[p.Thread]))
 		}

@@ -1,0 +1,55 @@
+package events
+
+import "slices"
+
+// Bounds of what a record refers to. An event beyond them is refused when it is appended,
+// and void when it is found in a log: Payload.Validate decides both. With them the memory
+// of a fold stays in proportion to the bytes of its records (docs/wire.md, Bounds).
+const (
+	MaxTurns      = 1 << 27 // of a thread
+	MaxReferences = 1 << 18 // of one record: stretches of turns that it keeps, turns that it pins, pieces that it lists
+	MaxPointers   = 1 << 8  // lists of one record
+	MaxListed     = 1 << 20 // turns that the lists of one record name, each as often as it is named
+)
+
+func checkReferences(path string, n int) error {
+	if n > MaxReferences {
+		return wrong(path, "%d references to turns, at most %d are allowed in one event", n, MaxReferences)
+	}
+	return nil
+}
+
+func checkTurns(path string, n int) error {
+	if n > MaxTurns {
+		return wrong(path, "turn %d: a thread has at most %d turns", n, MaxTurns)
+	}
+	return nil
+}
+
+// checkKeeps refuses items that keep a turn twice. Without this rule each event could
+// multiply the turns of the one before it.
+func checkKeeps(path string, items []Item) error {
+	var kept []int // places of the items that keep something
+	sorted := true
+	for i := range items {
+		k := items[i].Keep
+		if k == nil || k[0] == k[1] {
+			continue
+		}
+		if n := len(kept); n > 0 && items[kept[n-1]].Keep[1] > k[0] {
+			sorted = false
+		}
+		kept = append(kept, i)
+	}
+	if sorted || isBroken("keeps") {
+		return nil
+	}
+	slices.SortStableFunc(kept, func(a, b int) int { return items[a].Keep[0] - items[b].Keep[0] })
+	for n := 1; n < len(kept); n++ {
+		a, b := items[kept[n-1]].Keep, items[kept[n]].Keep
+		if a[1] > b[0] {
+			return wrong(path, "items %d and %d both keep turn %d: an event keeps a turn at most once", min(kept[n-1], kept[n]), max(kept[n-1], kept[n]), b[0])
+		}
+	}
+	return nil
+}
