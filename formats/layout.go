@@ -85,11 +85,19 @@ type Grower interface {
 
 	// Growth finds out what the files of a unit have behind what they had as of an offset, with the
 	// unit at the path that it had and has. All that is new since are records of the unit's own
-	// subject. It is false if more may have changed than what it finds: the unit's place, a file
-	// that came or went, anything before a file's end.
+	// subject, and of the others that are named. It is false if more may have changed than what it
+	// finds: the unit's place, a file that went, anything before a file's end.
 	//
 	// known is what it found the last time of the unit, if that was as of the offset; else nil.
-	Growth(ctx context.Context, src Source, root Root, unit events.Subject, at string, since events.Offset, known any) (Growth, bool, error)
+	Growth(ctx context.Context, src Source, root Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (Growth, bool, error)
+}
+
+// Sharer is a Live with units of which records of other subjects change files too.
+type Sharer interface {
+	Live
+
+	// Others returns the subjects, beside a unit's own, whose records change a file of the unit.
+	Others(unit events.Subject, path string) []events.Subject
 }
 
 // Growth is what files of a unit have more than they had. A file that it does not name is as it was.
@@ -102,7 +110,7 @@ type Growth struct {
 type Addition struct {
 	Path string // as File has it
 	Data []byte
-	New  bool        // it is all of a file that was not there
+	New  bool        // it is all of a file that was not there, or was another one
 	Mode fs.FileMode // of that
 }
 

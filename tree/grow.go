@@ -56,7 +56,7 @@ func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offse
 	g, is := t.c.Layout.(formats.Grower)
 	grown = make(map[events.Subject][]want)
 	for _, sub := range list {
-		if is && t.dirty[sub] && !t.redo[sub] && t.stuck[sub] == nil && t.units[sub].at != 0 && t.units[sub].path != "" {
+		if d, applied := t.dirty[sub]; is && applied && !d.whole && !t.redo[sub] && t.stuck[sub] == nil && t.units[sub].at != 0 && t.units[sub].path != "" {
 			if more, ok := t.additions(ctx, g, sub, at); ok {
 				growth(t, sub, at, more)
 				grown[sub] = more
@@ -75,7 +75,7 @@ func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subje
 	if before.at != u.at {
 		before.of = nil
 	}
-	more, ok, err := g.Growth(ctx, t.as(at), t.c.Root, sub, u.path, u.at, before.of)
+	more, ok, err := g.Growth(ctx, t.as(at), t.c.Root, sub, u.path, u.at, t.dirty[sub].others, before.of)
 	if err != nil || !ok { // what is wrong, the rendering says
 		return nil, false
 	}
@@ -85,7 +85,7 @@ func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subje
 		w := want{File: formats.File{Path: a.Path, Mode: a.Mode}, unit: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
 		have := t.files[a.Path]
 		switch {
-		case a.New && have != nil, !a.New && (have == nil || have.unit != sub):
+		case have != nil && have.unit != sub, have == nil && !a.New:
 			return nil, false
 		case a.New:
 			w.Write = func(out io.Writer) error { _, err := out.Write(a.Data); return err }
@@ -100,8 +100,9 @@ func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subje
 			w.grew, w.tail = true, a.Data
 		}
 		w.hash.Write(a.Data)
-		w.sum = hex.EncodeToString(w.hash.Sum(nil))
-		list = append(list, w)
+		if w.sum = hex.EncodeToString(w.hash.Sum(nil)); have == nil || have.sum != w.sum || formats.ModeOf(have.mode) != formats.ModeOf(w.Mode) {
+			list = append(list, w)
+		}
 	}
 	return list, true
 }

@@ -456,15 +456,15 @@ func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum stri
 	if u == nil || u.path == "" {
 		return false
 	}
-	var offsets []events.Offset
-	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
-		if err != nil {
-			continue // what cannot be read was no content that is known
-		}
-		if offsets = append(offsets, rec.Offset); len(offsets) > 2*maxOldSession {
-			offsets = slices.Delete(offsets, 0, maxOldSession)
-		}
+	of := []events.Subject{sub}
+	if l, ok := t.c.Layout.(formats.Sharer); ok {
+		of = append(of, l.Others(sub, p)...)
 	}
+	var offsets []events.Offset
+	for _, sub := range of {
+		offsets = append(offsets, t.lastOffsets(ctx, sub)...)
+	}
+	slices.Sort(offsets)
 	for _, at := range slices.Backward(offsets[max(0, len(offsets)-maxOldSession):]) {
 		files, err := t.renderAt(ctx, sub, at, u.path)
 		if err == nil && slices.ContainsFunc(files, func(w want) bool { return w.Path == p && w.sum == sum }) {
@@ -472,6 +472,19 @@ func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum stri
 		}
 	}
 	return false
+}
+
+// lastOffsets returns those of the last records of a subject.
+func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []events.Offset) {
+	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
+		if err != nil {
+			continue // a record that cannot be read left no content that is known
+		}
+		if offsets = append(offsets, rec.Offset); len(offsets) > 2*maxOldSession {
+			offsets = slices.Delete(offsets, 0, maxOldSession)
+		}
+	}
+	return offsets
 }
 
 // isOld reports whether a file that the tree does not remember has what the log once had at a

@@ -67,8 +67,8 @@ type Tree struct {
 	ofUnit  map[events.Subject]pathSet // of files
 	folded  map[string]string          // folded path of a file -> its path
 
-	dirty   map[events.Subject]bool // that were applied and not committed; true: all of it is of records of their own
-	redo    map[events.Subject]bool // to be shown again, whatever the log says
+	dirty   map[events.Subject]touched // that were applied and not committed
+	redo    map[events.Subject]bool    // to be shown again, whatever the log says
 	knowns  map[events.Subject]known
 	hashes  map[string]hashed       // of logs, by path
 	moved   map[events.Subject]bool // that have another path than their files
@@ -121,7 +121,7 @@ func (t *Tree) clear() {
 	t.knowns = make(map[events.Subject]known)
 	t.moved, t.hashes = make(map[events.Subject]bool), make(map[string]hashed)
 	t.folded = make(map[string]string)
-	t.dirty, t.redo = make(map[events.Subject]bool), make(map[events.Subject]bool)
+	t.dirty, t.redo = make(map[events.Subject]touched), make(map[events.Subject]bool)
 	t.noticed, t.edits = make(map[string]*notice), make(map[string]*edit)
 	t.tried = make(map[string][]string)
 	t.stuck, t.skipped = make(map[events.Subject]*Error), make(map[string]string)

@@ -30,7 +30,7 @@ func (t *Tree) Begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 	if err := t.load(ctx); err != nil {
 		return projector.Cursor{}, nil, err
 	}
-	t.dirty = make(map[events.Subject]bool) // cleared, it would be as large as it ever was
+	t.dirty = make(map[events.Subject]touched) // cleared, it would be as large as it ever was
 	return t.cursor, nil, nil
 }
 
@@ -89,20 +89,37 @@ func (t *Tree) Apply(ctx context.Context, f projector.Fact) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u, own := t.units[sub], f.Subject == sub
+	u, isNew := t.units[sub], false
 	if u == nil {
 		u = &unit{first: events.MaxOffset}
 		t.units[sub] = u
 	}
 	if u.first > f.Offset {
-		u.first, own = f.Offset, false
+		u.first, isNew = f.Offset, true
 		t.changed.unit(sub)
 	}
-	if was, is := t.dirty[sub]; is {
-		own = own && was
-	}
-	t.dirty[sub] = own
+	t.dirty[sub] = t.dirty[sub].with(f.Subject, sub, isNew)
 	return nil
+}
+
+// touched is what was applied of a unit and not committed.
+type touched struct {
+	others []events.Subject // other subjects that records were of
+	whole  bool             // what the records change is not known by their subjects
+}
+
+// mostOthers bounds the other subjects that are named.
+const mostOthers = 64
+
+// with is it with a record more.
+func (d touched) with(of, unit events.Subject, isNew bool) touched {
+	switch {
+	case d.whole || of == unit && !isNew || slices.Contains(d.others, of):
+		return d
+	case isNew || len(d.others) == mostOthers:
+		return touched{whole: true}
+	}
+	return touched{others: append(d.others, of)}
 }
 
 // unitOf returns the unit of a session or document.
@@ -139,7 +156,7 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	} else if err := t.catchUp(ctx, c.Offset); err != nil {
 		return err
 	}
-	t.dirty = make(map[events.Subject]bool) // cleared, it would be as large as it ever was
+	t.dirty = make(map[events.Subject]touched) // cleared, it would be as large as it ever was
 	// Committed with the next save: until then the files are newer than the book, which has
 	// said before what they would be.
 	reached("before cursor")

@@ -2,6 +2,7 @@ package tavern_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -83,10 +84,48 @@ func (m *team) fill() {
 	a := newAgent(m.t, m.Store)
 	must(m.t, a.SetState(ctx, "working", ""))
 	must(m.t, tavern.InboxOf(m.Store, "ci").Open(ctx, ""))
-	need(tavern.InboxOf(m.Store, "ci").Send(ctx, tavern.Message{From: "user", Type: "note", Thread: "t", Body: tavern.Text("hello")}))
+	hello := need(tavern.InboxOf(m.Store, "ci").Send(ctx, tavern.Message{From: "user", Type: "note", Thread: "t", Body: tavern.Text("hello")}))
+	must(m.t, tavern.InboxOf(m.Store, "ci").Seen(ctx, hello.Offset))
 	q := tavern.QueueOf(m.Store, "build")
 	must(m.t, q.Create(ctx, tavern.QueueSettings{OnEmpty: "hibernate"}))
 	need(q.EnqueueMany(ctx, tavern.Item{ID: "one", Body: []byte(`{"n":1}`)}, tavern.Item{ID: "two", Body: []byte(`{"n":2}`), Priority: 9, After: []string{"one"}}))
+	m.work(q)
+	need(tavern.InboxOf(m.Store, "ci").Send(ctx, tavern.Message{From: "user", Type: "note", Thread: "t", Body: tavern.Text("unread")}))
+}
+
+// work has an item of a queue for each thing that can become of it.
+func (m *team) work(q *tavern.Queue) {
+	ctx := m.t.Context()
+	for _, id := range []string{"done", "late", "failed", "dead", "again", "back", "claimed", "over"} {
+		need(q.Enqueue(ctx, tavern.Item{ID: id, Body: []byte(id + "\n"), Priority: 9}))
+		c := need(q.TryClaim(ctx, "w-"+id))
+		if c.Item.ID != id {
+			m.t.Fatalf("%s was handed out, not %s", c.Item.ID, id)
+		}
+		switch id {
+		case "done":
+			must(m.t, c.Finish(ctx, []byte(`{"exit": 0}`)))
+		case "late":
+			must(m.t, c.Fail(ctx, "exit 1", true))
+			must(m.t, need(q.TryClaim(ctx, "other")).Finish(ctx, nil))
+		case "failed":
+			must(m.t, c.Fail(ctx, "exit 2", true))
+			must(m.t, need(q.TryClaim(ctx, "other")).Fail(ctx, "exit 3", false))
+		case "dead", "again":
+			for must(m.t, c.Fail(ctx, "exit 4", true)); c.Attempt < 5; must(m.t, c.Fail(ctx, "exit 4", true)) {
+				c = need(q.TryClaim(ctx, "w"))
+			}
+			if id == "again" {
+				must(m.t, q.Requeue(ctx, id))
+				must(m.t, need(q.TryClaim(ctx, "w")).Fail(ctx, "exit 5", true))
+				need(q.TryClaim(ctx, "holder"))
+			}
+		case "back":
+			must(m.t, c.Release(ctx))
+			c = need(q.TryClaim(ctx, "holder"))
+			need(c.Renew(ctx))
+		}
+	}
 }
 
 // known is all that a team's store says, in words that are the same wherever it is.
@@ -106,17 +145,23 @@ func (m *team) known() map[string]any {
 		all[info.Subject.ID] = said
 	}
 	var items []string
-	list, _, err := tavern.QueueOf(m.Store, "build").List(ctx, tavern.ListQuery{})
+	q := tavern.QueueOf(m.Store, "build")
+	list, _, err := q.List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemReady, tavern.ItemClaimed, tavern.ItemWaiting, tavern.ItemDone, tavern.ItemDead}})
 	must(m.t, err)
 	for _, i := range list {
-		items = append(items, i.ID+" "+string(i.Body))
+		said := fmt.Sprintf("%s %q %s %d %s %s %v %q", i.ID, i.Body, i.State, i.Attempts, i.Worker, i.Outcome, i.Until.UnixMilli(), i.Error)
+		for _, try := range need(q.Get(ctx, i.ID)).Tries {
+			said += fmt.Sprintf("\n\t%d %s %s %q %s", try.Attempt, try.Worker, try.Outcome, try.Error, try.Result)
+		}
+		items = append(items, said)
 	}
 	slices.Sort(items)
 	all["items"] = items
 	messages, _, err := tavern.InboxOf(m.Store, "ci").List(ctx, tavern.Page{})
 	must(m.t, err)
+	cursor := need(tavern.InboxOf(m.Store, "ci").Cursor(ctx))
 	for _, message := range messages {
-		all["message "+message.ID] = message.From + string(message.Body)
+		all["message "+message.ID] = fmt.Sprint(message.From, string(message.Body), message.Offset <= cursor)
 	}
 	return all
 }

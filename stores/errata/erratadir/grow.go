@@ -19,8 +19,8 @@ type grown struct {
 
 // Growth implements formats.Grower: prompts are appended to prompt_history.jsonl. Every other file
 // is one JSON value.
-func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, known any) (formats.Growth, bool, error) {
-	if !unit.IsSession() || unit.ID != promptsID || at != promptsName {
+func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (formats.Growth, bool, error) {
+	if len(others) > 0 || !unit.IsSession() || unit.ID != promptsID || at != promptsName {
 		return formats.Growth{}, false, nil
 	}
 	g, ok := known.(grown)

@@ -23,8 +23,8 @@ type grown struct {
 
 // Growth implements formats.Grower: steps are appended to conversation.jsonl. Where there are step
 // traces, they may follow from the steps, and are written anew.
-func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, known any) (formats.Growth, bool, error) {
-	if !unit.IsSession() {
+func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (formats.Growth, bool, error) {
+	if len(others) > 0 || !unit.IsSession() {
 		return formats.Growth{}, false, nil
 	}
 	g, ok := known.(grown)

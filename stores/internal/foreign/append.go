@@ -51,13 +51,11 @@ func TimeOf(at events.Timestamp) time.Time {
 }
 
 // AppendAll appends to several subjects, all parts or none if the target can. One that
-// cannot, as a rehearsal, takes them one after the other.
-func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) error {
+// cannot, as a rehearsal, takes them one after the other. It returns an Ack for each part.
+func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) (acks []log.Ack, err error) {
 	if len(parts) == 0 {
-		return nil
+		return nil, nil
 	}
-	var acks []log.Ack
-	var err error
 	if t, ok := in.Target.(allAppender); ok {
 		acks, err = t.AppendAll(ctx, parts...)
 	} else {
@@ -74,7 +72,7 @@ func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) error {
 			in.Added(len(parts[i].Events))
 		}
 	}
-	return err
+	return acks, err
 }
 
 // allAppender is a target that appends to several subjects at once, as a store does.

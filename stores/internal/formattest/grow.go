@@ -3,6 +3,7 @@ package formattest
 import (
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/tallylog/tally/events"
@@ -11,12 +12,11 @@ import (
 )
 
 // CheckGrowth holds what a layout says that the files of units grow by to what they are, between
-// any two records of a unit that nothing of another subject came between. It returns how often
-// the layout knew. What it finds it finds also by what it found before.
+// any two records of a unit, with what came of other subjects. It returns how often the layout
+// knew. What it finds it finds also by what it found before.
 func CheckGrowth(t testing.TB, st formats.Target, l formats.Grower, root formats.Root) (known int) {
 	t.Helper()
-	own := make(map[events.Subject][]events.Offset)
-	other := make(map[events.Subject][]events.Offset)
+	all := make(map[events.Subject][]events.Record)
 	for rec, err := range st.Loader().Source.Read(t.Context(), events.Range{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -25,35 +25,34 @@ func CheckGrowth(t testing.TB, st formats.Target, l formats.Grower, root formats
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case ok && unit == rec.Subject:
-			own[unit] = append(own[unit], rec.Offset)
 		case ok:
-			other[unit] = append(other[unit], rec.Offset)
+			all[unit] = append(all[unit], rec)
 		}
 	}
-	for unit, offsets := range own {
-		at := make([]*Shown, len(offsets))
-		for i, offset := range offsets {
-			p, err := l.Place(t.Context(), asOfOffset(st, offset), root, unit)
+	for unit, records := range all {
+		at := make([]*Shown, len(records))
+		for i, rec := range records {
+			p, err := l.Place(t.Context(), asOfOffset(st, rec.Offset), root, unit)
 			if errors.Is(err, projector.ErrNotFound) {
 				continue
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			at[i] = UnitFiles(t, asOfOffset(st, offset), l, root, unit, p.Path)
+			at[i] = UnitFiles(t, asOfOffset(st, rec.Offset), l, root, unit, p.Path)
 		}
-		for i, since := range offsets {
-			var before any // found as of since
-			for j := i; j < len(offsets) && at[i] != nil && !anyWithin(other[unit], since, offsets[j]); j++ {
-				g, ok := checkGrowth(t, l, asOfOffset(st, offsets[j]), root, since, nil, at[i], at[j])
+		for i, first := range records {
+			var before any // found as of the first
+			for j := i; j < len(records) && at[i] != nil; j++ {
+				others := othersOf(unit, records[i+1:j+1])
+				g, ok := checkGrowth(t, l, asOfOffset(st, records[j].Offset), root, first.Offset, others, nil, at[i], at[j])
 				if ok {
 					known++
 				}
 				if j == i {
 					before = g.Known
 				} else if before != nil {
-					checkGrowth(t, l, asOfOffset(st, offsets[j]), root, since, before, at[i], at[j])
+					checkGrowth(t, l, asOfOffset(st, records[j].Offset), root, first.Offset, others, before, at[i], at[j])
 				}
 			}
 		}
@@ -61,18 +60,19 @@ func CheckGrowth(t testing.TB, st formats.Target, l formats.Grower, root formats
 	return known
 }
 
-func anyWithin(offsets []events.Offset, after, upto events.Offset) bool {
-	for _, at := range offsets {
-		if at > after && at <= upto {
-			return true
+// othersOf returns the subjects of records that are not those of a unit itself.
+func othersOf(unit events.Subject, records []events.Record) (list []events.Subject) {
+	for _, rec := range records {
+		if rec.Subject != unit && !slices.Contains(list, rec.Subject) {
+			list = append(list, rec.Subject)
 		}
 	}
-	return false
+	return list
 }
 
-func checkGrowth(t testing.TB, l formats.Grower, src formats.Source, root formats.Root, since events.Offset, before any, was, is *Shown) (g formats.Growth, known bool) {
+func checkGrowth(t testing.TB, l formats.Grower, src formats.Source, root formats.Root, since events.Offset, others []events.Subject, before any, was, is *Shown) (g formats.Growth, known bool) {
 	t.Helper()
-	g, ok, err := l.Growth(t.Context(), src, root, was.Unit, was.At, since, before)
+	g, ok, err := l.Growth(t.Context(), src, root, was.Unit, was.At, since, others, before)
 	if err != nil && !errors.Is(err, projector.ErrNotFound) {
 		t.Fatal(err)
 	}
@@ -81,12 +81,13 @@ func checkGrowth(t testing.TB, l formats.Grower, src formats.Source, root format
 	}
 	files, modes := maps.Clone(was.Files), maps.Clone(was.Modes)
 	for _, a := range g.Added {
-		if _, there := files[a.Path]; there == a.New {
-			t.Errorf("%s: %s is said to be new (%v)", was.Unit, a.Path, a.New)
+		if _, there := files[a.Path]; !there && !a.New {
+			t.Errorf("%s: %s is said to be there", was.Unit, a.Path)
 		}
-		if files[a.Path] += string(a.Data); a.New {
-			modes[a.Path] = a.Mode
+		if a.New {
+			files[a.Path], modes[a.Path] = "", a.Mode
 		}
+		files[a.Path] += string(a.Data)
 	}
 	if is == nil || is.At != was.At || !maps.Equal(modes, is.Modes) || !maps.Equal(files, is.Files) {
 		have := &Shown{was.Unit, was.At, files, modes}

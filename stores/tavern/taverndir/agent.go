@@ -209,7 +209,8 @@ func (im *importer) write(ctx context.Context, u *unit, s *projector.Session, ha
 		}
 		parts = append(parts, log.Part{Subject: have.Doc, Expect: log.At(have.Last), Events: []events.Event{e}})
 	}
-	return im.AppendAll(ctx, parts)
+	_, err = im.AppendAll(ctx, parts)
+	return err
 }
 
 // session lists the events by which the session says what the node file says.

@@ -80,14 +80,18 @@ func (h head) content() ([]byte, error) {
 }
 
 // boxFiles are the files of an inbox or a queue that has a folder.
-func boxFiles(s *projector.Session, box int, at string) ([]formats.File, error) {
+func boxFiles(ctx context.Context, src formats.Source, s *projector.Session, box int, at string) ([]formats.File, error) {
+	list, err := boxLives(ctx, src, s, box)
+	if err != nil {
+		return nil, err
+	}
 	var files []formats.File
 	add := func(name string, content []byte) {
 		files = append(files, formats.File{Path: name, Mode: formats.FileMode(0), Way: formats.Exact,
 			Write: func(w io.Writer) error { _, err := w.Write(content); return err }})
 	}
 	for i, t := range turnsOf(s, box) {
-		name, content, err := turnFile(t, i+1, box == 0)
+		name, content, err := turnFile(t, i+1, box == 0, list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -103,12 +107,31 @@ func boxFiles(s *projector.Session, box int, at string) ([]formats.File, error) 
 	return files, nil
 }
 
+// boxLives returns what became of each turn of a box: of those of a queue that are items.
+func boxLives(ctx context.Context, src formats.Source, s *projector.Session, box int) ([]life, error) {
+	turns := turnsOf(s, box)
+	list := make([]life, len(turns))
+	if boxes[box].kind != events.KindQueue {
+		return list, nil
+	}
+	queue := strings.TrimPrefix(s.Subject.ID, projector.QueueSession(""))
+	items := itemsOf(queue, turns)
+	all, err := livesOf(ctx, src, queue, s.Ledger, src.Loader().Upto, items)
+	for n, i := range items {
+		if err == nil && i != nil {
+			list[n] = all.of(i.ID)
+		}
+	}
+	return list, err
+}
+
 // boxUnit is an inbox or a queue of the folder.
 type boxUnit struct {
 	box   int
 	id    string
 	at    string // its folder
 	turns []events.Entry
+	lives []life // what became of each turn that is an item
 	head  head
 	files []*foreign.File
 }
@@ -198,17 +221,11 @@ func (im *importer) boxFile(u *boxUnit, name, below string) (*foreign.File, bool
 		return f, own, nil
 	}
 	n := numberOf(below)
-	e, err := readTurn(below, f.Data)
-	if err != nil || n != len(u.turns)+1 {
-		return f, false, nil //nolint:nilerr // it is not one
+	e, li, want, own := readTurn(u.box, below, n, f.Data)
+	if !own || n != len(u.turns)+1 || !u.isWellPlaced() || path.Join(u.at, boxes[u.box].sub, want) != name {
+		return f, false, nil
 	}
-	e.Thread = boxes[u.box].thread
-	p := &events.TurnAppended{Entries: []events.Entry{e}}
-	want, content, err := turnFile(turnOf(e), n, u.box == 0)
-	if err != nil || p.Validate() != nil || !u.isWellPlaced() || path.Join(u.at, boxes[u.box].sub, want) != name || !bytes.Equal(content, f.Data) {
-		return f, false, nil //nolint:nilerr // it is not one
-	}
-	u.turns = append(u.turns, e)
+	u.turns, u.lives = append(u.turns, e), append(u.lives, li)
 	return f, true, nil
 }
 
@@ -261,11 +278,11 @@ func (im *importer) bringBox(ctx context.Context, u *boxUnit) error {
 // agrees reports whether what a session has is what the files say, as far as both go.
 func (u *boxUnit) agrees(s *projector.Session, had []projector.Turn) error {
 	for i := range min(len(had), len(u.turns)) {
-		_, a, err := turnFile(had[i], i+1, u.box == 0)
+		_, a, err := turnFile(had[i], i+1, u.box == 0, life{})
 		if err != nil {
 			return err
 		}
-		if _, b, err := turnFile(turnOf(u.turns[i]), i+1, u.box == 0); err != nil || !bytes.Equal(a, b) {
+		if _, b, err := turnFile(turnOf(u.turns[i]), i+1, u.box == 0, life{}); err != nil || !bytes.Equal(a, b) {
 			return fmt.Errorf("the session has something else as number %d", i+1)
 		}
 	}
@@ -298,7 +315,10 @@ func (im *importer) appendBox(ctx context.Context, u *boxUnit, s *projector.Sess
 	if err := im.appendSeries(ctx, s, list); err != nil {
 		return err
 	}
-	return im.appendSeen(ctx, u, s)
+	if err := im.appendSeen(ctx, u, s); err != nil {
+		return err
+	}
+	return im.appendLives(ctx, u, s)
 }
 
 func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list []events.Payload) error {
@@ -322,9 +342,9 @@ func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list
 	return err
 }
 
-// appendSeen sets the cursor of an inbox, if it has none.
+// appendSeen moves the cursor of an inbox on to where the folder has it. It never moves back.
 func (im *importer) appendSeen(ctx context.Context, u *boxUnit, s *projector.Session) error {
-	if _, set := s.Ledger.Fields.Get("cursors"); set || u.head.Seen == 0 {
+	if u.head.Seen <= headOf(s, u.box).Seen {
 		return nil
 	}
 	now, err := im.Load(ctx, s.Subject.ID)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
@@ -123,6 +125,56 @@ func TestLetterLaw(t *testing.T) {
 			if i >= len(b) || string(a[i].Raw) != string(b[i].Raw) || string(a[i].Meta) != string(b[i].Meta) || a[i].ID != b[i].ID {
 				rt.Fatalf("%+v and %+v of %q", a[i], b, files)
 			}
+		}
+	})
+}
+
+// An item that is text stands in its file as text, and every other one in base64; both come back as
+// they were, and so does the text of a file that an older version wrote.
+func TestTextOfItems(t *testing.T) {
+	t.Run("B-47 an item that is text is text in its file", func(t *testing.T) {
+		bodies := []string{"", "make all\n", "no end", " spaced ", "\r\n", "é\u2028\ufeff\x00\x7f", `"\`, "<&>", `{"half":`, `{"json":1}`, "\xff", "ok\xc3", "\xed\xa0\x80"}
+		st, again := openStore(t), openStore(t)
+		q, old := tavern.QueueOf(st, "q"), make(map[string]string)
+		for n, body := range bodies {
+			id := fmt.Sprint("i", n)
+			need(q.Enqueue(t.Context(), tavern.Item{ID: id, Body: []byte(body)}))
+			if !json.Valid([]byte(body)) {
+				old[fmt.Sprintf("queues/q/items/%012d-%s.json", len(old)+1, id)] = fmt.Sprintf(`{"id":%q,"meta":{"id":%q},"bytes":%s}`+"\n", id, id, need(json.Marshal([]byte(body))))
+			}
+		}
+		files, _ := formattest.Exported(t, st, taverndir.Layout{})
+		imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{})
+		for n, body := range bodies {
+			var said struct{ Text, Bytes *string }
+			name := fmt.Sprintf("queues/q/items/%012d-i%d.json", n+1, n)
+			if err := json.Unmarshal([]byte(files[name]), &said); err != nil {
+				t.Fatal(err)
+			}
+			if isText := utf8.ValidString(body) && !json.Valid([]byte(body)); isText != (said.Text != nil) || isText && *said.Text != body || isText && said.Bytes != nil {
+				t.Errorf("%q is %s", body, files[name])
+			}
+			if i := need(tavern.QueueOf(again, "q").Get(t.Context(), fmt.Sprint("i", n))); string(i.Body) != body {
+				t.Errorf("%q came back as %q", body, i.Body)
+			}
+		}
+		if want := `{"id":"i1","meta":{"id":"i1"},"text":"make all\n"}` + "\n"; files["queues/q/items/000000000002-i1.json"] != want {
+			t.Errorf("%s, want %s", files["queues/q/items/000000000002-i1.json"], want)
+		}
+		before := openStore(t)
+		if r := imported(t, before, folder(t, ".tavern", old), formats.ImportOptions{}); len(r.Problems)+len(r.Notes) > 0 {
+			t.Errorf("%+v", r)
+		}
+		for n, body := range bodies {
+			if json.Valid([]byte(body)) {
+				continue
+			}
+			if i := need(tavern.QueueOf(before, "q").Get(t.Context(), fmt.Sprint("i", n))); string(i.Body) != body {
+				t.Errorf("%q of an older file came back as %q", body, i.Body)
+			}
+		}
+		if r := imported(t, before, folder(t, ".tavern", old), formats.ImportOptions{}); r.Events != 0 {
+			t.Errorf("again: %+v", r)
 		}
 	})
 }

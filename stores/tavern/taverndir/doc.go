@@ -17,7 +17,7 @@
 // A file is the bytes of its document. An agent is its document and the session agent/<id>,
 // which has its state, and the entries of sessions.jsonl as its log. Messages and items are
 // turns of their inboxes and queues: a message that is a text is one behind front matter.
-// What became of an item has no file, nor has a flow or a changeset. What is none of these
+// The file of an item says also what became of it. A flow has no file. What is none of these
 // is kept whole as a document of kind file, so that all that was imported comes out again
 // byte for byte. Hidden files, and what editors leave beside a file, are not looked at.
 //

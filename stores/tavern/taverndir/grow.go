@@ -2,11 +2,15 @@ package taverndir
 
 import (
 	"context"
+	"hash/maphash"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )
 
@@ -16,10 +20,23 @@ var _ formats.Grower = Layout{}
 type grownBox struct {
 	seen  events.Offset // up to which somebody saw it
 	turns foreign.Grown
+	items *itemPlaces // of a queue; nil: not looked for yet
 }
 
-// Growth implements formats.Grower: what comes to an inbox or a queue is a file of its own.
-func (l Layout) Growth(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string, since events.Offset, known any) (formats.Growth, bool, error) {
+// itemPlaces says where the items of a queue are among its turns.
+type itemPlaces struct {
+	seed maphash.Seed
+	of   map[uint64]int // by the hash of an item's id: a turn, from 0
+	upto int            // turns that were looked at
+}
+
+// mostPlaces bounds the items whose places are kept, some 20 bytes each. The files of a longer queue
+// are all made when something becomes of an item.
+const mostPlaces = 1 << 16
+
+// Growth implements formats.Grower: what comes to an inbox or a queue is a file of its own, and what
+// becomes of an item changes the file of that item alone.
+func (l Layout) Growth(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (formats.Growth, bool, error) {
 	box := boxKind(unit)
 	if box < 0 {
 		return formats.Growth{}, false, nil
@@ -39,16 +56,98 @@ func (l Layout) Growth(ctx context.Context, src formats.Source, _ formats.Root, 
 	if err != nil || !ok || g.turns.Had == 0 || len(turns) > 0 && turns[0].Offset <= g.seen {
 		return formats.Growth{}, false, err // it may have had no place, or its head says that more was seen
 	}
-	var list []formats.Addition
+	changed, lives, ok, err := g.changed(ctx, src, unit, box, others)
+	if err != nil || !ok {
+		return formats.Growth{}, false, err
+	}
 	for i, t := range turns {
-		name, content, err := turnFile(t, g.turns.Had+i+1, box == 0)
-		if err != nil {
-			return formats.Growth{}, false, err
-		}
-		list = append(list, formats.Addition{Path: path.Join(at, boxes[box].sub, name), Data: content, New: true, Mode: formats.FileMode(0)})
+		changed[g.turns.Had+i] = t
+	}
+	list, err := boxAdditions(changed, lives, box, at)
+	if err != nil {
+		return formats.Growth{}, false, err
 	}
 	g.turns = g.turns.Known()
 	return formats.Growth{Added: list, Known: g}, true, nil
+}
+
+// boxAdditions are the files of some turns of a box, by their numbers.
+func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at string) (list []formats.Addition, err error) {
+	for _, n := range slices.Sorted(maps.Keys(turns)) {
+		name, content, err := turnFile(turns[n], n+1, box == 0, lives[n])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, formats.Addition{Path: path.Join(at, boxes[box].sub, name), Data: content, New: true, Mode: formats.FileMode(0)})
+	}
+	return list, nil
+}
+
+// changed returns the turns of items of which something became, with that, by their numbers. It is
+// false if that is not known.
+func (g *grownBox) changed(ctx context.Context, src formats.Source, unit events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]life, bool, error) {
+	turns, lives := make(map[int]projector.Turn), make(map[int]life)
+	if len(others) == 0 {
+		return turns, lives, true, nil
+	}
+	o, err := src.Loader().Outline(ctx, unit, 0)
+	if err != nil || boxes[box].kind != events.KindQueue || o.Len(boxes[box].thread) > mostPlaces {
+		return nil, nil, false, err
+	}
+	if err := g.place(ctx, o, boxes[box].thread); err != nil {
+		return nil, nil, false, err
+	}
+	queue := strings.TrimPrefix(unit.ID, projector.QueueSession(""))
+	for _, sub := range others {
+		_, id, isItem := projector.ItemOf(sub.ID)
+		n, there := g.items.find(id)
+		if !isItem {
+			return nil, nil, false, nil
+		}
+		if !there {
+			continue // no item has the id: the file of none says it
+		}
+		one, err := o.Turns(ctx, boxes[box].thread, n, n+1)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		i, ok := itemOf(queue, one[0])
+		if !ok || i.ID != id { // two ids of one hash
+			return nil, nil, false, nil
+		}
+		all, err := livesOf(ctx, src, queue, o.Ledger(), src.Loader().Upto, []*projector.QueueItem{i})
+		if err != nil {
+			return nil, nil, false, err
+		}
+		turns[n], lives[n] = one[0], all.of(id)
+	}
+	return turns, lives, true, nil
+}
+
+// place finds out where the items are that were put in since that was last done.
+func (g *grownBox) place(ctx context.Context, o *projector.Outline, thread string) error {
+	if g.items == nil || g.items.upto > o.Len(thread) {
+		g.items = &itemPlaces{seed: maphash.MakeSeed(), of: make(map[uint64]int)}
+	}
+	turns, err := o.Turns(ctx, thread, g.items.upto, o.Len(thread))
+	if err != nil {
+		return err
+	}
+	queue := strings.TrimPrefix(o.Subject().ID, projector.QueueSession(""))
+	for _, t := range turns {
+		if i, ok := itemOf(queue, t); ok {
+			if _, there := g.items.find(i.ID); !there {
+				g.items.of[maphash.String(g.items.seed, i.ID)] = g.items.upto
+			}
+		}
+		g.items.upto++
+	}
+	return nil
+}
+
+func (p *itemPlaces) find(id string) (n int, ok bool) {
+	n, ok = p.of[maphash.String(p.seed, id)]
+	return n, ok
 }
 
 func boxGrownSince(ctx context.Context, src formats.Source, unit events.Subject, box int, since events.Offset) (g grownBox, ok bool, err error) {

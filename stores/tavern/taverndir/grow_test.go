@@ -33,7 +33,10 @@ func TestGrowth(t *testing.T) {
 func draw(t *testing.T, st *tally.Store, random *rand.Rand, id string) {
 	t.Helper()
 	inbox := tavern.InboxOf(st, tavern.User)
-	switch n := random.IntN(16); {
+	switch n := random.IntN(20); {
+	case n > 15:
+		(&worked{t: t, st: st, q: tavern.QueueOf(st, "build"), random: random}).claim(n)
+		return
 	case n < 5:
 		need(inbox.Send(t.Context(), tavern.Message{ID: id, From: "user", Type: "note", Thread: "t", Body: tavern.Text("Does it?")}))
 		return

@@ -43,6 +43,7 @@ var (
 	_ formats.Chooser  = Layout{}
 	_ formats.Rooted   = Layout{}
 	_ formats.Live     = Layout{}
+	_ formats.Sharer   = Layout{}
 	_ formats.Planner  = Layout{}
 	_ formats.Selector = Layout{}
 	_ formats.Rooted   = planned{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -46,8 +47,9 @@ const digits = 12
 // Keys of a message whose names in a file are not those of the vocabulary.
 var spelled = [][2]string{{"replyTo", "reply_to"}}
 
-// turnFile returns the name and the content of the file of the n-th turn, from 1.
-func turnFile(t projector.Turn, n int, letter bool) (name string, content []byte, err error) {
+// turnFile returns the name and the content of the file of the n-th turn, from 1, with what became
+// of it if it is an item.
+func turnFile(t projector.Turn, n int, letter bool, li life) (name string, content []byte, err error) {
 	id := t.ID
 	if id == "" {
 		id = "turn"
@@ -59,22 +61,61 @@ func turnFile(t projector.Turn, n int, letter bool) (name string, content []byte
 		}
 	}
 	e := events.Entry{Turn: t.Raw, Bytes: t.Bytes, ID: t.ID, Timestamp: t.Timestamp, Run: t.Run, Meta: t.Meta}
-	content, err = rawjson.Marshal(entryFile(e))
-	return name + jsonSuffix, append(content, '\n'), err
+	content, err = entryFile(e, li).content()
+	return name + jsonSuffix, content, err
 }
 
-// entryJSON is a turn as a file has it.
+// entryJSON is a turn as a file has it. Bytes that are UTF-8 are the member text. Files that older
+// versions wrote have them in base64 too, as bytes.
 type entryJSON struct {
 	ID        string           `json:"id,omitempty"`
 	Timestamp events.Timestamp `json:"timestamp,omitempty"`
 	Run       *events.RunRef   `json:"run,omitempty"`
 	Meta      events.Raw       `json:"meta,omitempty"`
 	Turn      events.Raw       `json:"turn,omitempty"`
+	Text      *string          `json:"text,omitempty"`
 	Bytes     []byte           `json:"bytes,omitzero"`
+	State     string           `json:"state,omitempty"`
+	Attempts  int              `json:"attempts,omitempty"`
+	Steps     []step           `json:"history,omitempty"`
 }
 
-func entryFile(e events.Entry) entryJSON {
-	return entryJSON{ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Turn: e.Turn, Bytes: e.Bytes}
+func entryFile(e events.Entry, li life) entryJSON {
+	f := entryJSON{ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Turn: e.Turn, State: li.State, Attempts: li.Attempts, Steps: li.Steps}
+	if e.Bytes != nil && utf8.Valid(e.Bytes) {
+		text := string(e.Bytes)
+		f.Text = &text
+	} else {
+		f.Bytes = e.Bytes
+	}
+	return f
+}
+
+func (f entryJSON) content() ([]byte, error) {
+	content, err := rawjson.Marshal(f)
+	return append(content, '\n'), err
+}
+
+// entry returns the turn and the life that a file has, and whether the file is spelled as this
+// version or an older one writes it.
+func (f entryJSON) entry(content []byte) (e events.Entry, li life, own bool) {
+	e = events.Entry{ID: f.ID, Timestamp: f.Timestamp, Run: f.Run, Meta: f.Meta, Turn: f.Turn, Bytes: f.Bytes}
+	if f.Text != nil && f.Bytes == nil {
+		e.Bytes = []byte(*f.Text)
+	}
+	li = refold(f.Steps)
+	now := entryFile(e, li)
+	for _, as := range []entryJSON{now, now.inBase64(e.Bytes)} {
+		if text, err := as.content(); err == nil && bytes.Equal(text, content) {
+			return e, li, true
+		}
+	}
+	return e, li, false
+}
+
+func (f entryJSON) inBase64(content []byte) entryJSON {
+	f.Text, f.Bytes = nil, content
+	return f
 }
 
 // letterOf writes a message as a text behind front matter, if that says all of it.
@@ -169,14 +210,29 @@ func isOrdered(key string) bool {
 	return false
 }
 
-// readTurn reads the file of a turn.
-func readTurn(name string, content []byte) (events.Entry, error) {
+// readTurn reads the file of the n-th turn of a box, and returns also the name that it should have.
+// It is false for a file that the box would not write.
+func readTurn(box int, name string, n int, content []byte) (e events.Entry, li life, want string, own bool) {
+	var err error
 	if strings.HasSuffix(name, mdSuffix) {
-		return readLetter(content)
+		e, err = readLetter(content)
+	} else {
+		var f entryJSON
+		if err = rawjson.Unmarshal(content, &f); err == nil {
+			e, li, own = f.entry(content)
+		}
+		if !own {
+			return e, li, "", false
+		}
 	}
-	var e entryJSON
-	err := rawjson.Unmarshal(content, &e)
-	return events.Entry{ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Turn: e.Turn, Bytes: e.Bytes}, err
+	if err != nil {
+		return e, li, "", false
+	}
+	e.Thread = boxes[box].thread
+	want, text, err := turnFile(turnOf(e), n, box == 0, li)
+	own = own && strings.HasSuffix(want, jsonSuffix) || bytes.Equal(text, content)
+	p := &events.TurnAppended{Entries: []events.Entry{e}}
+	return e, li, want, err == nil && own && p.Validate() == nil
 }
 
 // numberOf returns the number that the name of a turn's file begins with, 0 if it has none.

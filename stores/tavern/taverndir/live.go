@@ -17,7 +17,7 @@ import (
 )
 
 // Unit implements formats.Live. An agent is its session, with its document and its log; every
-// other document, and every inbox and queue, is a unit.
+// other document, and every inbox and queue, is a unit. An item is in the files of its queue.
 func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
 	unit, ok, err := l.unitOf(ctx, src, root, sub)
 	return unit, ok && l.hasKind(unit), err
@@ -27,6 +27,9 @@ func (l Layout) unitOf(ctx context.Context, src formats.Source, root formats.Roo
 	switch {
 	case sub.Namespace != src.Namespace():
 	case sub.IsSession():
+		if queue, _, ok := projector.ItemOf(sub.ID); ok {
+			sub.ID = projector.QueueSession(queue)
+		}
 		return sub, isUnit(sub.ID), nil
 	case sub.Kind == events.KindAgent:
 		return agentSession(sub), true, nil
@@ -170,6 +173,16 @@ func placeOfAgent(ctx context.Context, src formats.Source, unit events.Subject, 
 	return formats.Place{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true, Files: []string{agentName, sessionsName}}, nil
 }
 
+// Others implements formats.Sharer: what becomes of an item changes its file.
+func (Layout) Others(unit events.Subject, name string) []events.Subject {
+	box, queue, below, ok := boxAt(name)
+	if !ok || boxes[box].kind != events.KindQueue || numberOf(below) == 0 {
+		return nil
+	}
+	item := idOf(strings.TrimSuffix(below[digits+1:], jsonSuffix), "")
+	return []events.Subject{events.Session(unit.Namespace, projector.ItemSession(queue, item))}
+}
+
 // UnitFiles implements formats.Live.
 func (Layout) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
 	return filesAt(ctx, src, unit, at, nil)
@@ -207,7 +220,7 @@ func unitFiles(ctx context.Context, src formats.Source, unit events.Subject, at 
 		}
 	}
 	if box, _, ok := boxOf(s); ok {
-		return boxFiles(s, box, at)
+		return boxFiles(ctx, src, s, box, at)
 	}
 	if s.Ledger.Kind != events.KindAgent || !strings.HasPrefix(unit.ID, agentPrefix) {
 		return nil, nil
