@@ -153,8 +153,24 @@ func foldsOf(t *testing.T, dir string) []byte {
 
 func foldOf(s *projector.Session) any {
 	costs, err := tally.CostsOf(s)
-	return map[string]any{"ledger": s.Ledger, "threads": s.Threads.Hash(), "live": s.History.Live(s.Offset()), "late": s.History.Late(),
+	return map[string]any{"ledger": ledgerOf(s.Ledger), "threads": s.Threads.Hash(), "live": s.History.Live(s.Offset()), "late": s.History.Late(),
 		"spent": costs.Spent.Total, "onBranch": costs.OnBranch.Total, "damaged": s.Damaged, "err": err}
+}
+
+// ledgerOf writes a ledger as it was written then: each rewind with the stack before it.
+func ledgerOf(l *projector.Ledger) any {
+	type rewind struct {
+		projector.Rewind
+		Stack []projector.StackEntry `json:"stack,omitempty"`
+	}
+	out := struct {
+		*projector.Ledger
+		Rewinds []rewind `json:"rewinds,omitempty"`
+	}{Ledger: l}
+	for _, r := range l.Rewinds {
+		out.Rewinds = append(out.Rewinds, rewind{r, l.StackBefore(r)})
+	}
+	return out
 }
 
 // mustExport wants the files of then, byte for byte.

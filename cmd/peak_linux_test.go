@@ -44,7 +44,8 @@ func writePeak(name string) int {
 	return c.ProcessState.ExitCode()
 }
 
-// runPeak runs a command, and gives the largest resident memory that it had, in bytes.
+// runPeak runs a command, and returns the largest resident memory that it had, in bytes, also
+// if the command fails.
 func runPeak(c *exec.Cmd) (int64, error) {
 	f, err := os.CreateTemp("", "tally-peak-")
 	if err != nil {
@@ -59,14 +60,12 @@ func runPeak(c *exec.Cmd) (int64, error) {
 	c.Args = append([]string{self, c.Path}, c.Args[1:]...)
 	c.Path = self
 	c.Env = append(c.Environ(), peakFile+"="+f.Name())
-	if err := c.Run(); err != nil {
-		return 0, err
-	}
+	failed := c.Run()
 	var kilobytes int64
 	if _, err := fmt.Fscan(f, &kilobytes); err != nil || kilobytes == 0 {
-		return 0, errors.Join(errors.New("nothing is known of its memory"), err)
+		return 0, errors.Join(errors.New("nothing is known of its memory"), failed, err)
 	}
-	return kilobytes << 10, nil
+	return kilobytes << 10, failed
 }
 
 // peakMemory runs a command that must succeed, and gives the largest resident memory

@@ -60,8 +60,8 @@ func (l *Loader) Whole(ctx context.Context, rec events.Record) (events.Record, e
 // Unfilled returns the error of events.Lists.Fill for the record at an offset. If the record
 // itself is at fault, as when its value is too large, that is a *events.DamageError.
 func Unfilled(at events.Offset, err error) error {
-	if _, own := errors.AsType[*events.InvalidError](err); own {
-		return &events.DamageError{Offset: at, Err: err}
+	if own, ok := errors.AsType[*events.InvalidError](err); ok {
+		return &events.DamageError{Offset: at, Err: errors.New(own.Field + ": " + own.Reason)}
 	}
 	return err
 }

@@ -89,7 +89,9 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 			continue
 		}
 		l, _, err := describeRun(ctx, st, s, run)
-		if err != nil {
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			s.Damaged = append(s.Damaged, damage.Offset) // the run is listed without its result, and named below
+		} else if err != nil {
 			return err
 		}
 		runs = append(runs, l)
