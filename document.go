@@ -361,7 +361,7 @@ func (d *Documents) write(ctx context.Context, kind, id string, w Write, expect 
 		}
 		return d.guarded(ctx, log.Part{Subject: sub, Expect: expect, Events: []events.Event{e}}, guards)
 	})
-	if !isStored(err) {
+	if !events.IsStored(err) {
 		return projector.Revision{}, err
 	}
 	if ack.Duplicate {
@@ -385,7 +385,7 @@ func (d *Documents) guarded(ctx context.Context, part log.Part, guards []log.Par
 	if errors.Is(err, log.ErrGuard) { // the server of others guards what is written, and no more
 		return d.st.Append(ctx, part.Subject, part.Expect, part.Events...)
 	}
-	if !isStored(err) {
+	if !events.IsStored(err) {
 		return log.Ack{}, err
 	}
 	return acks[0], err

@@ -200,7 +200,7 @@ func listsByPrefix(t *testing.T, d *tally.Documents) {
 func TestListsAgree(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	d, ctx := st.Documents(), t.Context()
-	plain, err := tally.Open(ctx, st.Log, tally.Config{})
+	plain, err := tally.Open(ctx, tally.RawOf(st.Log), tally.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

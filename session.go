@@ -157,7 +157,7 @@ func (s *Session) append(ctx context.Context, expect log.Expect, evs ...events.E
 	if late != nil && errors.Is(err, log.ErrConflict) {
 		ack, err = s.st.put(ctx, s.sub, log.Any, late)
 	}
-	if isStored(err) {
+	if events.IsStored(err) {
 		s.seen.wrote(expect, ready, ack)
 	}
 	return ack, err

@@ -45,7 +45,7 @@ type Config struct {
 
 	// Shows is asked after each append, before that returns: it waits until the files of trees
 	// in mode sync show what is at an offset in subjects. An error is a *TreeError. nil: there
-	// are none.
+	// are no such trees.
 	Shows func(ctx context.Context, at events.Offset, subs ...events.Subject) error
 
 	// KeepFiles is [Store.KeepFiles] of a namespace; nil: this process keeps no trees.
@@ -104,7 +104,7 @@ var (
 // Store is a log together with what is needed to read it. It is safe for
 // concurrent use.
 type Store struct {
-	Log    *log.Log
+	Log    *Log
 	config Config
 	loader *projector.Loader
 	bases  *bases
@@ -122,7 +122,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
 		return nil, err
 	}
-	st := &Store{Log: l, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
+	st := &Store{Log: &Log{raw: l, shows: c.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx)) // projectors run until Close
 	st.stop = stop
 	if c.Keep {
@@ -261,25 +261,12 @@ func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error 
 
 // TreeError says that files of a tree in mode sync do not show what was appended. It is
 // stored, and comes with its ack: it is not to be appended again. The tree goes on trying.
-type TreeError = projector.TreeError
+type TreeError = events.TreeError
 
-// isStored reports whether what was appended is there.
-func isStored(err error) bool {
-	_, shown := errors.AsType[*TreeError](err)
-	return err == nil || shown
-}
-
-// Show waits until the files of trees in mode sync show what is at an offset in subjects. Append
-// does it already; those who use the log itself ask. The error is a *TreeError.
+// Show waits until the files of trees in mode sync show what is at an offset in subjects. Every
+// append does so, except those of Unshown. The error is a *TreeError.
 func (st *Store) Show(ctx context.Context, at events.Offset, subs ...events.Subject) error {
-	if st.config.Shows == nil || at == 0 {
-		return nil
-	}
-	own := slices.DeleteFunc(slices.Clone(subs), func(sub events.Subject) bool { return sub.Kind == events.KindBlob || sub.Kind == events.KindUnit })
-	if len(own) == 0 {
-		return nil // what refers to a blob is appended behind it
-	}
-	return st.config.Shows(ctx, at, own...)
+	return st.Log.show(ctx, log.Ack{Last: at}, slices.Clone(subs)...)
 }
 
 // KeepFiles has what the namespace has be files of a layout, such as "errata", in a folder, both
@@ -294,11 +281,12 @@ func (st *Store) KeepFiles(ctx context.Context, layout, dir string) error {
 	return st.config.KeepFiles(ctx, st.Namespace(), layout, dir)
 }
 
-// Unshown returns the same store, whose appends wait for no tree: for what keeps one. Only the
+// Unshown returns the same store, whose appends wait for no tree. It is for the keeper of a tree,
+// and for a series of appends of which the caller acknowledges only the last, after Show. Only the
 // original is closed.
 func (st *Store) Unshown() *Store {
 	other := st.twin()
-	other.config.Shows = nil
+	other.Log = st.Log.withoutTrees()
 	return other
 }
 
@@ -358,13 +346,19 @@ func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect,
 		ack, err = st.Log.Append(ctx, sub, expect, ready...)
 		return err
 	})
+	if !events.IsStored(err) {
+		return ack, err
+	}
+	return st.judged(ctx, sub, ack, err, ready)
+}
+
+// judged is Judge of what is stored. unshown reports that files do not show it.
+func (st *Store) judged(ctx context.Context, sub events.Subject, ack log.Ack, unshown error, ready []events.Event) (log.Ack, error) {
+	ack, err := st.Judge(ctx, sub, ack, ready...)
 	if err != nil {
 		return ack, err
 	}
-	if ack, err = st.Judge(ctx, sub, ack, ready...); err != nil {
-		return ack, err
-	}
-	return ack, st.Show(ctx, ack.Last, sub)
+	return ack, unshown
 }
 
 // insist appends: again if it is not known whether the events are stored, or if they are
@@ -398,21 +392,11 @@ func (st *Store) AppendAll(ctx context.Context, parts ...log.Part) (acks []log.A
 		return err
 	})
 	for i, p := range ready {
-		if err == nil && len(p.Events) > 0 {
-			acks[i], err = st.Judge(ctx, p.Subject, acks[i], p.Events...)
+		if events.IsStored(err) && len(p.Events) > 0 {
+			acks[i], err = st.judged(ctx, p.Subject, acks[i], err, p.Events)
 		}
 	}
-	if err != nil {
-		return acks, err
-	}
-	var at events.Offset
-	var subs []events.Subject
-	for i, p := range ready {
-		if len(p.Events) > 0 {
-			at, subs = max(at, acks[i].Last), append(subs, p.Subject)
-		}
-	}
-	return acks, st.Show(ctx, at, subs...)
+	return acks, err
 }
 
 // AppendSeries appends events to one subject one after the other, as
@@ -424,13 +408,11 @@ func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect lo
 		return log.Ack{}, 0, err
 	}
 	ack, added, err = st.Log.AppendSeries(ctx, sub, expect, ready...)
-	if err != nil {
+	if !events.IsStored(err) {
 		return ack, added, err
 	}
-	if ack, err = st.Judge(ctx, sub, ack, ready...); err != nil {
-		return ack, added, err
-	}
-	return ack, added, st.Show(ctx, ack.Last, sub)
+	ack, err = st.judged(ctx, sub, ack, err, ready)
+	return ack, added, err
 }
 
 // prepare makes events ready for [log.Log.Append]: it stamps them and moves large data

@@ -246,7 +246,7 @@ func (tx *Tx) append(ctx context.Context, also func(*touched) bool) error {
 		parts, placed = append(parts, p), append(placed, t)
 	}
 	acks, err := tx.d.st.AppendAll(ctx, append(parts, tx.rest...)...)
-	if !isStored(err) {
+	if !events.IsStored(err) {
 		return err
 	}
 	for i, t := range placed {

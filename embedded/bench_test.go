@@ -88,7 +88,7 @@ func appends(b *testing.B, o embedded.ServerOptions, producers, n int) float64 {
 	return appendsTo(b, s.Log(), producers, n)
 }
 
-func appendsTo(b *testing.B, l *log.Log, producers, n int) float64 {
+func appendsTo(b *testing.B, l appender, producers, n int) float64 {
 	b.Helper()
 	turn := fmt.Sprintf(`{"role":"user","content":"%0480d"}`, 0)
 	var left atomic.Int64

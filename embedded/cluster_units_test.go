@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 func purse(n int) events.Subject { return events.Document("", "purse", strconv.Itoa(n)) }
@@ -118,7 +119,7 @@ func moveAmount(t *testing.T, l *log.Log, id string) bool {
 
 // addUp reads the log, and wants every move to be there with both of its sides. It
 // returns how many there are.
-func addUp(ctx context.Context, t *testing.T, l *log.Log) (moves int, err error) {
+func addUp(ctx context.Context, t *testing.T, l projector.Source) (moves int, err error) {
 	sides, have := make(map[string]int), make(map[events.Subject]int64)
 	for rec, err := range l.Read(ctx, events.Range{Kind: "purse"}) {
 		if err != nil {

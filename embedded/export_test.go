@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tallylog/tally/events"
 )
 
 // Scrub looks through all blocks of a store that is in use.
@@ -41,4 +43,11 @@ func SetForgetAnswers(t *testing.T, after time.Duration) {
 	before := forgetAnswers
 	forgetAnswers = after
 	t.Cleanup(func() { forgetAnswers = before })
+}
+
+// ShowNothing has no append wait for trees until a test is over.
+func ShowNothing(t *testing.T) {
+	before := waitsForTrees
+	waitsForTrees = func(*trees, context.Context, events.Offset, ...events.Subject) error { return nil }
+	t.Cleanup(func() { waitsForTrees = before })
 }

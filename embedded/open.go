@@ -269,6 +269,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
+	srv.serves.Show(s.Show) // an acknowledgement to a client waits for trees, too
 	return s, nil
 }
 

@@ -179,7 +179,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		a.Close()
 		return nil, fmt.Errorf("embedded: attach %s: %w", dir, err)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))}}
+	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, Unshown: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))}}
 	if a.owner.Durability == log.Durable.String() {
 		c.Durability = log.Durable
 	}

@@ -102,7 +102,8 @@ type Server struct {
 	unmarked atomic.Bool    // the mark does not say yet that this process is at work
 	conns    []*nats.Conn
 	events   *log.Log
-	blocks   *blockSync // nil: the server syncs for itself
+	serves   *log.Service // to other processes; nil: to none
+	blocks   *blockSync   // nil: the server syncs for itself
 	durable  *watermark
 	seen     events.Offset // the highest offset that was ever given
 	holes    []log.Hole    // what the store had lost when it was opened
@@ -180,6 +181,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
+	s.serves = serves
 	s.atEnd(serves.Close)
 	if o.Listen != nil && o.Listen.Ready != nil {
 		scheme := "nats://"

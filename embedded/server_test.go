@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 )
 
 func turn(id, text string) events.Event {
@@ -46,7 +47,12 @@ func mustClose(t *testing.T, s *embedded.Server) {
 	}
 }
 
-func mustAppend(t *testing.T, l *log.Log, sub events.Subject, evs ...events.Event) log.Ack {
+// appender is a log, or that of a store.
+type appender interface {
+	Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error)
+}
+
+func mustAppend(t *testing.T, l appender, sub events.Subject, evs ...events.Event) log.Ack {
 	t.Helper()
 	ack, err := l.Append(t.Context(), sub, log.Any, evs...)
 	if err != nil {
@@ -55,7 +61,7 @@ func mustAppend(t *testing.T, l *log.Log, sub events.Subject, evs ...events.Even
 	return ack
 }
 
-func mustRead(t *testing.T, l *log.Log, r events.Range) (ids []string) {
+func mustRead(t *testing.T, l projector.Source, r events.Range) (ids []string) {
 	t.Helper()
 	for rec, err := range l.Read(t.Context(), r) {
 		if err != nil {

@@ -92,7 +92,7 @@ func (k *treeKept) run(ctx context.Context) {
 		}
 	})
 	defer back.Wait()
-	for ctx.Err() == nil {
+	for first := true; first || ctx.Err() == nil; first = false { // once in any case: a runner whose ctx is done catches up
 		life, stop := context.WithCancel(ctx)
 		var out sync.WaitGroup
 		out.Go(func() { k.runner.Run(life) })

@@ -2,6 +2,8 @@ package embedded_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -17,7 +19,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// notes is a layout of documents of kind note: the file of each is called by its id.
+// notes is a layout of documents of kind note, the file of each called by its id, and of sessions:
+// ID.turns has what was said.
 type notes struct{ formats.Layout }
 
 func notesOf(name string) (formats.Live, bool) { return notes{}, name == "notes" }
@@ -25,7 +28,7 @@ func notesOf(name string) (formats.Live, bool) { return notes{}, name == "notes"
 func (notes) Name() string { return "notes" }
 
 func (notes) Unit(_ context.Context, _ formats.Source, _ formats.Root, sub events.Subject) (events.Subject, bool, error) {
-	return sub, sub.Kind == "note", nil
+	return sub, sub.Kind == "note" || sub.IsSession(), nil
 }
 
 func (notes) UnitAt(_ context.Context, src formats.Source, _ formats.Root, path string) (events.Subject, bool, error) {
@@ -33,12 +36,19 @@ func (notes) UnitAt(_ context.Context, src formats.Source, _ formats.Root, path 
 }
 
 func (notes) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
+	if unit.IsSession() {
+		return formats.Place{Path: unit.ID + ".turns"}, nil
+	}
 	_, err := src.Loader().Document(ctx, unit, 0)
 	return formats.Place{Path: unit.ID}, err
 }
 
 func (notes) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
+		if unit.IsSession() {
+			yield(formats.File{Path: at, Write: func(w io.Writer) error { return writeTurns(ctx, w, src, unit) }}, nil)
+			return
+		}
 		doc, err := src.Loader().Document(ctx, unit, 0)
 		if err != nil {
 			yield(formats.File{Path: at}, err)
@@ -46,6 +56,24 @@ func (notes) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, 
 		}
 		yield(formats.File{Path: at, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
 	}
+}
+
+// writeTurns writes what was said in a session, a line for each turn.
+func writeTurns(ctx context.Context, w io.Writer, src formats.Source, unit events.Subject) error {
+	s, err := src.Loader().Session(ctx, unit, 0)
+	if err != nil {
+		return err
+	}
+	for _, turn := range s.Threads[events.MainThread].Turns {
+		var said struct{ Message struct{ Content string } }
+		if err := json.Unmarshal(turn.Raw, &said); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w, said.Message.Content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (notes) Removal(context.Context, formats.Source, events.Subject) ([]log.Part, error) {

@@ -103,7 +103,9 @@ func (ts *trees) layoutOf(t config.Tree) (formats.Live, error) {
 // on has a store wait for its trees.
 func (ts *trees) on(st *tally.Config) {
 	shown := st.Shown
-	st.Shows = ts.show
+	st.Shows = func(ctx context.Context, at events.Offset, subs ...events.Subject) error {
+		return waitsForTrees(ts, ctx, at, subs...)
+	}
 	if ts.layout != nil {
 		st.KeepFiles = ts.keep
 	}
@@ -128,21 +130,32 @@ func (ts *trees) run(ctx context.Context, st *tally.Store) {
 	var running sync.WaitGroup
 	desk := newTreeDesk(ts)
 	defer desk.close()
+	opening, opened := lingering(ctx)
 	for _, t := range ts.all() {
-		if err := ts.begin(ctx, &running, desk, st, t); err != nil && !errors.Is(err, lockfile.ErrLocked) {
+		if err := ts.begin(ctx, opening, &running, desk, st, t); err != nil && !errors.Is(err, lockfile.ErrLocked) {
 			ts.logger.Warn("a tree is not kept here", "tree", t.Name, "err", err)
 		}
 	}
+	opened()
 	close(ts.begun)
 	for {
 		select {
 		case a := <-ts.asked:
-			a.done <- ts.begin(ctx, &running, desk, st, a.tree)
+			a.done <- ts.begin(ctx, ctx, &running, desk, st, a.tree)
 		case <-ctx.Done():
 			running.Wait()
 			return
 		}
 	}
+}
+
+// lingering returns a context that outlives another one for as long as a view may take to catch
+// up. A process that ends at once begins to keep its trees nevertheless, so that their files show
+// what an earlier keeper left undone.
+func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })
+	return longer, func() { stop(); cancel() }
 }
 
 // all are the trees that this process is to keep.
@@ -210,8 +223,9 @@ func (ts *trees) adopt(ctx context.Context, t config.Tree) error {
 	}
 }
 
-// begin begins to keep a tree, unless that is done.
-func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeDesk, st *tally.Store, t config.Tree) error {
+// begin begins to keep a tree, unless that is done. The tree is kept until ctx is done; opening
+// bounds how long it is opened.
+func (ts *trees) begin(ctx, opening context.Context, running *sync.WaitGroup, desk *treeDesk, st *tally.Store, t config.Tree) error {
 	if ts.keeper(t.Name) != nil {
 		return nil
 	}
@@ -221,7 +235,7 @@ func (ts *trees) begin(ctx context.Context, running *sync.WaitGroup, desk *treeD
 		ts.mu.Lock()
 		ts.kept[t.Name] = k // others ask from here on, and wait until it is open
 		ts.mu.Unlock()
-		if err = ts.open(ctx, st, k); err != nil {
+		if err = ts.open(opening, st, k); err != nil {
 			ts.leave(ctx, k, err)
 		}
 		close(k.ready)
@@ -290,6 +304,9 @@ func (ts *trees) keeper(name string) *treeKept {
 func matches(namespace string, subs []events.Subject) bool {
 	return slices.ContainsFunc(subs, func(sub events.Subject) bool { return sub.Namespace == namespace })
 }
+
+// waitsForTrees is show; a variable for tests.
+var waitsForTrees = (*trees).show
 
 // show is [tally.Config.Shows].
 func (ts *trees) show(ctx context.Context, at events.Offset, subs ...events.Subject) error {

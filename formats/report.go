@@ -13,8 +13,11 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
-// String returns file:line: reason.
+// String returns file:line: reason, as far as the problem is about a file.
 func (p Problem) String() string {
+	if p.File == "" {
+		return p.Reason
+	}
 	if p.Line == 0 {
 		return p.File + ": " + p.Reason
 	}

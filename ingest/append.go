@@ -185,9 +185,19 @@ func (w *writer) append(expect log.Expect) (ack log.Ack, added int, err error) {
 		var err error
 		ack, n, err = w.in.o.Log.AppendSeries(w.ctx, w.s.sub, expect, w.series...)
 		added += n
-		return err
+		return w.in.unshown(err)
 	})
 	return ack, added, err
+}
+
+// unshown reports that files of a tree do not show what was appended. The lines are stored, so
+// there is no error to act on.
+func (in *Ingester) unshown(err error) error {
+	if err != nil && events.IsStored(err) {
+		in.onceBy(err.Error(), Problem{Reason: err.Error(), Taken: true})
+		return nil
+	}
+	return err
 }
 
 // patiently asks the log for something until it answers, or says why it never will.

@@ -15,7 +15,8 @@ import (
 	"github.com/tallylog/tally/redact"
 )
 
-// Log is where sessions go. It is a *log.Log.
+// Log is where sessions go: the log of a store (tally.Log). A *events.TreeError of AppendSeries
+// says that the events are stored.
 type Log interface {
 	Reader
 	AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error)

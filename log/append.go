@@ -266,6 +266,7 @@ type appending struct {
 	behind events.Offset // of the event of a series that this Log stored just before; 0: none, or somebody else wrote since
 
 	buffered bool // an acknowledgement before the sync will do
+	unshown  bool // the owner does not wait for its trees of files
 
 	// What store knows of its tries.
 	exact   Exactly // that it was published against last
@@ -287,7 +288,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 	case len(evs) > events.MaxAppend:
 		return nil, &SizeError{Index: -1, What: "events", Size: len(evs), Max: events.MaxAppend}
 	}
-	p := &appending{sub: sub, name: sub.NATS(), expect: expect,
+	p := &appending{sub: sub, name: sub.NATS(), expect: expect, unshown: l.config.Unshown,
 		events: make([]events.Event, len(evs)), msgs: make([]Outgoing, len(evs))}
 	now := l.config.Now()
 	for i, e := range evs {

@@ -102,6 +102,10 @@ type Config struct {
 	// owner is gone: the Log closes it, and Reads.
 	Via bool
 
+	// Unshown asks the owner not to wait for its trees of files: the process that appends (Via)
+	// waits for them itself, or keeps one of them.
+	Unshown bool
+
 	// AckWait bounds the wait for one acknowledgement, also under a context
 	// without deadline. Default 15 s.
 	AckWait time.Duration

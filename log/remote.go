@@ -112,7 +112,7 @@ func (r *remote) append(ctx context.Context, p *appending) (Ack, error) {
 	if d == Durable {
 		r.hear(reply.Last)
 	}
-	return Ack{First: reply.First, Last: reply.Last, Durability: d, Duplicate: reply.Duplicate}, nil
+	return Ack{First: reply.First, Last: reply.Last, Durability: d, Duplicate: reply.Duplicate, Unshown: reply.Unshown.errorOf()}, nil
 }
 
 // appendAll asks the owner to append to several subjects.
@@ -133,6 +133,7 @@ func (r *remote) appendAll(ctx context.Context, parts []*appending) ([]Ack, erro
 		if acks[i] = (Ack{First: w.First, Last: w.Last, Duplicate: w.Duplicate}); w.Last == 0 {
 			continue
 		}
+		acks[i].Unshown = reply.Unshown.errorOf()
 		if acks[i].Durability = d; d == Durable {
 			r.hear(w.Last)
 		}

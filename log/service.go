@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -25,11 +27,34 @@ type Service struct {
 	end     context.CancelFunc
 	numbers *numbering
 	pending sync.WaitGroup
+	shows   atomic.Pointer[Shows]
 
 	// gate is held for reading while a request is taken in: the service's own end does
 	// not wait for a handler that runs.
 	gate   sync.RWMutex
 	closed bool // guarded by gate
+}
+
+// Shows waits until trees of files show what is at an offset in subjects, or returns why they do
+// not.
+type Shows func(ctx context.Context, at events.Offset, subs ...events.Subject) error
+
+// maxShow bounds how long an answer waits for trees. Clients wait 15 s for an answer, and send an
+// append again after that.
+const maxShow = 10 * time.Second
+
+// Show has answers to appends wait until trees of files show them.
+func (s *Service) Show(shows Shows) { s.shows.Store(&shows) }
+
+// shown waits for trees, unless the request asked not to.
+func (s *Service) shown(a arrival, at events.Offset, subs ...events.Subject) *wireUnshown {
+	shows := s.shows.Load()
+	if shows == nil || a.unshown {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.life, maxShow)
+	defer cancel()
+	return wireUnshownOf((*shows)(ctx, at, subs...))
 }
 
 // Serve runs the service of the process that owns the store, on a connection that
@@ -127,9 +152,15 @@ func (s *Service) appendAll(a arrival) {
 			return
 		}
 		reply := appendReply{Durability: s.l.Durability().String(), Parts: make([]wireAck, len(acks))}
+		var last events.Offset
+		var subs []events.Subject
 		for i, ack := range acks {
 			reply.Parts[i] = wireAck{ack.First, ack.Last, ack.Duplicate}
+			if ack.Last > 0 {
+				last, subs = max(last, ack.Last), append(subs, a.parts[i].Subject)
+			}
 		}
+		reply.Unshown = s.shown(a, last, subs...)
 		s.respond(a.reply, reply)
 	})
 }
@@ -146,7 +177,8 @@ func (s *Service) answer(a arrival, done *Pending) {
 			s.refuse(a, err)
 			return
 		}
-		s.respond(a.reply, appendReply{First: ack.First, Last: ack.Last, Durability: ack.Durability.String(), Duplicate: ack.Duplicate || a.repeated})
+		s.respond(a.reply, appendReply{First: ack.First, Last: ack.Last, Durability: ack.Durability.String(), Duplicate: ack.Duplicate || a.repeated,
+			Unshown: s.shown(a, ack.Last, a.sub)})
 	})
 }
 

@@ -28,9 +28,11 @@ type appendRequest struct {
 	Buffered  bool         `json:"buffered,omitempty"`  // an answer before the sync will do
 	Producer  string       `json:"producer,omitempty"`  // of a series of numbered requests to the subject
 	Number    uint64       `json:"number,omitempty"`    // in it, from 1; with producer
+	Unshown   bool         `json:"unshown,omitempty"`   // the answer does not wait for trees of files
 	Events    []events.Raw `json:"events,omitempty"`    // CloudEvents JSON
 
 	// Parts are those of an append to several subjects; then it has no other members.
+	// Unshown may stand beside them.
 	Parts []wirePart `json:"parts,omitempty"`
 }
 
@@ -56,7 +58,33 @@ type appendReply struct {
 	Durability string        `json:"durability,omitempty"`
 	Duplicate  bool          `json:"duplicate,omitempty"`
 	Parts      []wireAck     `json:"parts,omitempty"` // of an append to several subjects; then first and last are not there
+	Unshown    *wireUnshown  `json:"unshown,omitempty"`
 	Error      *wireError    `json:"error,omitempty"`
+}
+
+// wireUnshown reports that trees of files do not show what was stored.
+type wireUnshown struct {
+	Tree    string `json:"tree"`
+	Path    string `json:"path,omitempty"` // left out: no single file is the reason
+	Message string `json:"message"`
+}
+
+// wireUnshownOf returns an error of a tree in the form in which it travels, nil of none.
+func wireUnshownOf(err error) *wireUnshown {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*events.TreeError](err); ok {
+		return &wireUnshown{e.Tree, e.Path, e.Err.Error()}
+	}
+	return &wireUnshown{Message: err.Error()}
+}
+
+func (w *wireUnshown) errorOf() *events.TreeError {
+	if w == nil {
+		return nil
+	}
+	return &events.TreeError{Tree: w.Tree, Path: w.Path, Err: errors.New(w.Message)}
 }
 
 // wireAck says where a part is. That of a part without events is empty.
@@ -205,12 +233,12 @@ func encodeAppend(p *appending) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rawjson.Marshal(appendRequest{Namespace: w.Namespace, Subject: w.Subject, Expect: w.Expect, Buffered: p.buffered, Events: w.Events})
+	return rawjson.Marshal(appendRequest{Namespace: w.Namespace, Subject: w.Subject, Expect: w.Expect, Buffered: p.buffered, Unshown: p.unshown, Events: w.Events})
 }
 
 // encodeAppendAll writes a request of several parts.
 func encodeAppendAll(parts []*appending) ([]byte, error) {
-	r := appendRequest{Parts: make([]wirePart, len(parts))}
+	r := appendRequest{Parts: make([]wirePart, len(parts)), Unshown: parts[0].unshown}
 	for i, p := range parts {
 		var err error
 		if r.Parts[i], err = wirePartOf(p); err != nil {
@@ -242,6 +270,7 @@ type arrival struct {
 	events   []events.Event
 	parts    []Part // of an append to several subjects; then it has none of the above
 	buffered bool
+	unshown  bool
 	producer string // "": it is not numbered
 	number   uint64
 
@@ -259,7 +288,7 @@ func decodeAppend(data []byte) (a arrival, err error) {
 	if err := rawjson.Unmarshal(data, &r); err != nil {
 		return a, &events.InvalidError{Field: "request", Reason: err.Error()}
 	}
-	a = arrival{buffered: r.Buffered, producer: r.Producer, number: r.Number, data: data}
+	a = arrival{buffered: r.Buffered, unshown: r.Unshown, producer: r.Producer, number: r.Number, data: data}
 	switch {
 	case len(r.Producer) > mostProducer:
 		return a, &events.InvalidError{Field: "producer", Reason: fmt.Sprintf("want at most %d bytes", mostProducer)}

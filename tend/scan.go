@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -14,12 +15,19 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
+// Source is the log that a Scan reads.
+type Source interface {
+	projector.Source
+	Durable(ctx context.Context) (events.Offset, error)
+	Subjects(ctx context.Context, ns, kind string) iter.Seq2[log.SubjectInfo, error]
+}
+
 // Scan is the [Work] of a store that has no view: it reads what the log has of inboxes,
 // queues, agents, flows and documents, once, keeps where to look in memory, and reads what
 // came since with each call. So it costs more than a view, and says the same. It is safe for
 // concurrent use.
 type Scan struct {
-	src    *log.Log
+	src    Source
 	loader *projector.Loader
 
 	mu     sync.Mutex // guards the rest
@@ -43,7 +51,7 @@ type space struct {
 type question struct{ asker, asked, id string }
 
 // NewScan makes a scan of a log, of all its namespaces. Nothing is read yet.
-func NewScan(l *log.Log, loader *projector.Loader) *Scan {
+func NewScan(l Source, loader *projector.Loader) *Scan {
 	return &Scan{src: l, loader: loader, spaces: make(map[string]*space)}
 }
 

@@ -39,7 +39,7 @@ func TestExitCode(t *testing.T) {
 		{&log.SizeError{What: "data"}, 2},
 		{&CodeError{Code: Partial, Err: damage}, 3},
 		{Silent(Partial), 3},
-		{&projector.TreeError{Tree: "files", Err: log.ErrUnavailable}, 3},
+		{&events.TreeError{Tree: "files", Err: log.ErrUnavailable}, 3},
 		{projector.ErrNotFound, 4},
 		{&projector.PositionError{}, 4},
 		{log.ErrNotFound, 4},

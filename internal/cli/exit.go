@@ -77,7 +77,7 @@ func ExitCode(err error) int {
 	if Is[*events.DamageError](err) {
 		return Integrity
 	}
-	if Is[*projector.TreeError](err) {
+	if Is[*events.TreeError](err) {
 		return Partial // it is stored
 	}
 	if Is[*log.ConfigError](err) || Is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {

@@ -21,6 +21,7 @@ import (
 // Handles of several processes write to one job without knowing of each other.
 type Handle struct {
 	st      *tally.Store
+	unshown *tally.Store // for the steps of a save: only the save as a whole is acknowledged, and waits for files
 	session *tally.Session
 	id      string
 	options Options
@@ -55,7 +56,7 @@ func JobWith(st *tally.Store, id string, o Options) *Handle {
 }
 
 func handleWith(st *tally.Store, id string, o Options, m *memory) *Handle {
-	return &Handle{st: st, session: st.Session(shape.SessionID(id)), id: id, options: o, memory: m}
+	return &Handle{st: st, unshown: st.Unshown(), session: st.Session(shape.SessionID(id)), id: id, options: o, memory: m}
 }
 
 // ID is the job's id.

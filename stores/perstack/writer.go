@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -242,7 +243,7 @@ func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
 	// Turns are stored before what counts on them is sent: behind an append of somebody
 	// else's that fails, both would be turned away, or only the first of them.
 	bring, rest := p.steps[:1], p.steps[1:]
-	if _, _, err := h.answers(ctx, bring, []*log.Pending{h.st.Log.AppendAsyncBuffered(ctx, h.session.Subject(), bring[0].expect, bring[0].event)}); err != nil {
+	if _, _, err := h.answers(ctx, bring, []*tally.Pending{h.unshown.Log.AppendAsyncBuffered(ctx, h.session.Subject(), bring[0].expect, bring[0].event)}); err != nil {
 		switch {
 		case !l.claimed:
 			l.refused++
@@ -379,12 +380,12 @@ func (h *Handle) ready(ctx context.Context, s *step) error {
 
 // send sends the events of a save without waiting. The last one is acknowledged when it is
 // as durable as the log promises, and all before it are then too.
-func (h *Handle) send(ctx context.Context, steps []step) []*log.Pending {
-	sent := make([]*log.Pending, len(steps))
+func (h *Handle) send(ctx context.Context, steps []step) []*tally.Pending {
+	sent := make([]*tally.Pending, len(steps))
 	for i, s := range steps {
-		send := h.st.Log.AppendAsyncBuffered
+		send := h.unshown.Log.AppendAsyncBuffered
 		if i == len(steps)-1 {
-			send = h.st.Log.AppendAsync
+			send = h.unshown.Log.AppendAsync
 		}
 		sent[i] = send(ctx, h.session.Subject(), s.expect, s.event)
 	}
@@ -392,10 +393,13 @@ func (h *Handle) send(ctx context.Context, steps []step) []*log.Pending {
 }
 
 // acks waits for what was sent, and for the files that show it, and returns the first ack.
-func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (log.Ack, error) {
+func (h *Handle) acks(ctx context.Context, steps []step, sent []*tally.Pending) (log.Ack, error) {
 	first, last, err := h.answers(ctx, steps, sent)
 	if err != nil {
 		return first, err
+	}
+	if first.Unshown != nil { // the owner of the store says so
+		return first, first.Unshown
 	}
 	return first, h.st.Show(ctx, last, h.session.Subject())
 }
@@ -403,12 +407,12 @@ func (h *Handle) acks(ctx context.Context, steps []step, sent []*log.Pending) (l
 // answers waits for what was sent, and returns the first ack, as durable as the last one, and
 // the highest offset. What was not answered, or not taken as it came behind what was not, is
 // sent again. An event that is there already, put in other words, is a duplicate.
-func (h *Handle) answers(ctx context.Context, steps []step, sent []*log.Pending) (first log.Ack, upto events.Offset, err error) {
+func (h *Handle) answers(ctx context.Context, steps []step, sent []*tally.Pending) (first log.Ack, upto events.Offset, err error) {
 	newest, last, at := log.Ack{}, log.Ack{}, 0
 	for i, p := range sent {
 		ack, err := p.Wait(ctx)
 		if errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrAborted) {
-			ack, err = h.st.Append(ctx, h.session.Subject(), steps[i].expect, steps[i].event)
+			ack, err = h.unshown.Append(ctx, h.session.Subject(), steps[i].expect, steps[i].event)
 		}
 		if isThere(err) && steps[i].source != "" {
 			ack, err = log.Ack{Duplicate: true}, nil
@@ -427,9 +431,9 @@ func (h *Handle) answers(ctx context.Context, steps []step, sent []*log.Pending)
 		}
 	}
 	if last.Last < newest.Last { // it was there before: that it is safe says nothing of them
-		last, err = h.st.Append(ctx, h.session.Subject(), log.Any, steps[at].event)
+		last, err = h.unshown.Append(ctx, h.session.Subject(), log.Any, steps[at].event)
 	}
-	first.Durability = last.Durability
+	first.Durability, first.Unshown = last.Durability, last.Unshown
 	return first, newest.Last, err
 }
 

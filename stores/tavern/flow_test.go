@@ -401,8 +401,9 @@ func TestFlowDamaged(t *testing.T) {
 
 // However many look after flows, and whoever they are, what is due is done once.
 func TestFlowDaemons(t *testing.T) {
-	st := storetest.Open(t, "memory")
-	w, ctx := flowTemplates(t, st), t.Context()
+	l, ctx := logtest.Open(t), t.Context()
+	st := need(tally.Open(ctx, l, tally.Config{}))
+	w := flowTemplates(t, st)
 	need(w.Create(ctx, "outer", []byte(`{"initial":"a","recovery":{"state":"b"},"states":{"a":{"to":["z"]},"b":{"to":["z"],"flow":"suite"},"z":{"end":true}}}`)))
 	const flows = 10
 	for n := range flows {
@@ -410,7 +411,7 @@ func TestFlowDaemons(t *testing.T) {
 	}
 	var running sync.WaitGroup
 	for n := range 4 {
-		other := need(tally.Open(ctx, st.Log, tally.Config{Source: []string{"urn:one", "urn:two"}[n%2]}))
+		other := need(tally.Open(ctx, l, tally.Config{Source: []string{"urn:one", "urn:two"}[n%2]}))
 		running.Go(func() {
 			for k := range flows {
 				if _, err := tavern.FlowOf(other, fmt.Sprint("f", k)).Recover(ctx); err != nil {

@@ -66,7 +66,7 @@ var boards = struct {
 }{of: make(map[boardKey]*board)}
 
 type boardKey struct {
-	store *log.Log
+	store *tally.Log
 	sub   events.Subject
 }
 

@@ -87,13 +87,13 @@ const pauseToOpen = 100 * time.Millisecond
 
 // isAway reports whether an error says that nobody answered.
 func isAway(err error) bool {
-	return errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown)
+	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
 }
 
 // lastWord is how long what is under way may take when the command is to end.
 const lastWord = 5 * time.Second
 
-// AppendSeries implements ingest.Log. What is under way when ctx ends is waited for, so that
+// AppendSeries implements ingest.Log. It waits for files of trees, as every append does. What is under way when ctx ends is waited for, so that
 // what was read is acknowledged.
 func (s *store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	st := s.now()
@@ -101,12 +101,12 @@ func (s *store) AppendSeries(ctx context.Context, sub events.Subject, expect log
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
 	ack, added, err := st.Log.AppendSeries(last, sub, expect, evs...)
-	if err != nil {
+	if !events.IsStored(err) {
 		s.again(ctx, st, err)
-		return ack, added, err // whoever appends repeats it
+		return ack, added, err // the caller repeats it
 	}
 	s.seen(sub, evs, ack, added)
-	return ack, added, nil
+	return ack, added, err
 }
 
 // Stamp implements ingest.Log.

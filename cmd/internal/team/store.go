@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/log"
 )
@@ -122,7 +123,7 @@ const pauseToOpen = 100 * time.Millisecond
 
 // isAway reports whether an error says that nobody answered.
 func isAway(err error) bool {
-	return errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown)
+	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
 }
 
 // pause waits, and reports whether ctx lasted that long.

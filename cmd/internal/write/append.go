@@ -51,7 +51,8 @@ MiB of data; what is above 8 MiB is stored once by its content, and named.
 
 An acknowledgement is printed only when the event is on disk; with --buffered,
 when it survives the process, which is faster and loses up to about a second of
-events in a power cut. A bad line is named
+events in a power cut. It is also printed only when the files of trees in mode sync
+show the event; if they do not, the exit code is 3. A bad line is named
 on stderr, the others go in, and the exit code is 3.`,
 		Example: app.Examples(`echo '{"role":"user","content":"hi"}' | tally append chat-1`,
 			"tally append chat-1 --key today -o jsonl < turns.jsonl", "tally append -o jsonl < cloudevents.jsonl"),
@@ -100,6 +101,7 @@ type appender struct {
 	bad     int            // lines that did not go in
 	acked   int
 	stopped error // the store is gone: no line after this can go in
+	unshown error // files of a tree do not show all of what is stored
 
 	moves map[events.Subject]map[events.Offset]bool // acknowledged events that may be void at their place
 }
@@ -108,7 +110,7 @@ type appender struct {
 type waiting struct {
 	line    int
 	event   events.Event
-	pending *log.Pending
+	pending *tally.Pending
 }
 
 func (p *appender) run(ctx context.Context) (err error) {
@@ -236,9 +238,9 @@ func (p *appender) end(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case p.bad > 0:
-		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s did not go in", plain.Count(p.bad, "line"))}
+		return &cli.CodeError{Code: cli.Partial, Err: errors.Join(fmt.Errorf("%s did not go in", plain.Count(p.bad, "line")), p.unshown)}
 	}
-	return nil
+	return p.unshown
 }
 
 // take appends the event of one line, once there is room.
@@ -282,7 +284,7 @@ func (p *appender) append(ctx context.Context, expect log.Expect, e events.Event
 	return p.st.Log.Append(ctx, e.Subject, expect, e)
 }
 
-func (p *appender) async(ctx context.Context, e events.Event) *log.Pending {
+func (p *appender) async(ctx context.Context, e events.Event) *tally.Pending {
 	if p.buffered {
 		return p.st.Log.AppendAsyncBuffered(ctx, e.Subject, log.Any, e)
 	}
@@ -314,7 +316,7 @@ func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
 		if errors.Is(err, log.ErrAborted) && time.Now().Before(giveUp) {
 			continue // it stood behind one of those that were sent before, which failed too
 		}
-		if err == nil || !isLost(err) || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
+		if events.IsStored(err) || !isLost(err) || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
 			return ack, err
 		}
 		_ = p.st.Close() // it is lost already; the next one says what is wrong, if anything is
@@ -330,13 +332,22 @@ const patience = 30 * time.Second
 // chain appends one event behind the one before, and waits.
 func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
 	ack, err := p.append(ctx, log.At(*p.expect), e)
-	if err != nil {
+	if !p.isStored(err) {
 		p.stopped = err // what follows would follow nothing
 		p.refuse(n, err)
 		return nil
 	}
 	*p.expect = ack.Last
 	return p.print(ctx, e, ack)
+}
+
+// isStored reports whether an append is in the log. It keeps the first error of a tree.
+func (p *appender) isStored(err error) bool {
+	stored := events.IsStored(err)
+	if stored && p.unshown == nil {
+		p.unshown = err
+	}
+	return stored
 }
 
 // drain prints acknowledgements in the order of the lines until at most so many
@@ -346,7 +357,7 @@ func (p *appender) drain(ctx context.Context, most int) error {
 		w := p.waiting[0]
 		p.waiting, p.held = p.waiting[1:], p.held-len(w.event.Data)
 		ack, err := w.pending.Wait(ctx)
-		if errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrUnavailable) {
+		if !events.IsStored(err) && (errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrUnavailable)) {
 			// What was sent behind it fails too, and is appended anew before anything else
 			// is: the order is that of the lines.
 			most = 0
@@ -354,7 +365,7 @@ func (p *appender) drain(ctx context.Context, most int) error {
 				ack, err = p.again(ctx, w.event)
 			}
 		}
-		if err != nil {
+		if !p.isStored(err) {
 			p.refuse(w.line, err)
 			if isLost(err) {
 				p.stopped = err

@@ -152,6 +152,9 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files app.AgentFi
 	if errors.Is(err, ingest.ErrStuck) {
 		err = nil // each of them is a problem
 	}
+	if journal.unshown != nil {
+		report.Problems = append(report.Problems, formats.Problem{Reason: journal.unshown.Error()})
+	}
 	s := in.Status()
 	for _, u := range s.Unreadable {
 		report.Problems = append(report.Problems, formats.Problem{File: u.Rel, Reason: u.Reason})
@@ -211,6 +214,7 @@ type journal struct {
 	touched  map[string]bool // sessions, by id
 	added    map[string]bool // of them, new ones
 	redacted map[events.Subject]bool
+	unshown  error // files of a tree do not show all that was added
 	tell     func()
 }
 
@@ -226,6 +230,9 @@ func (j *journal) AppendSeries(ctx context.Context, sub events.Subject, expect l
 		}
 	}
 	j.tell()
+	if err != nil && events.IsStored(err) {
+		j.unshown, err = err, nil
+	}
 	return ack, n, err
 }
 

@@ -50,29 +50,35 @@ func TimeOf(at events.Timestamp) time.Time {
 	return t
 }
 
-// AppendAll appends to several subjects, all parts or none if the target can. One that
-// cannot, as a rehearsal, takes them one after the other. It returns an Ack for each part.
+// AppendAll appends to several subjects, all parts or none if the target can. It returns an Ack
+// for each part.
 func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) (acks []log.Ack, err error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	if t, ok := in.Target.(allAppender); ok {
-		acks, err = t.AppendAll(ctx, parts...)
-	} else {
-		for _, p := range parts {
-			var ack log.Ack
-			if ack, err = in.Target.Append(ctx, p.Subject, p.Expect, p.Events...); err != nil {
-				break
-			}
-			acks = append(acks, ack)
-		}
-	}
+	acks, err = appendAll(ctx, in.Target, parts)
 	for i, ack := range acks {
 		if !ack.Duplicate {
 			in.Added(len(parts[i].Events))
 		}
 	}
 	return acks, err
+}
+
+// appendAll appends to several subjects. A target that cannot do that at once, such as a
+// rehearsal, takes the parts one after the other.
+func appendAll(ctx context.Context, target formats.Target, parts []log.Part) (acks []log.Ack, err error) {
+	if t, ok := target.(allAppender); ok {
+		return t.AppendAll(ctx, parts...)
+	}
+	for _, p := range parts {
+		ack, err := target.Append(ctx, p.Subject, p.Expect, p.Events...)
+		if err != nil {
+			return acks, err
+		}
+		acks = append(acks, ack)
+	}
+	return acks, nil
 }
 
 // allAppender is a target that appends to several subjects at once, as a store does.

@@ -73,7 +73,10 @@ func (in *Intake) carriedOut(run func(*Intake) error) (formats.Report, error) {
 		in.Dry = NewRehearsal(in.Target)
 		in.Target = in.Dry
 	}
+	s := &stored{Target: in.Target}
+	in.Target = s
 	err := run(in)
+	s.report(&in.Report)
 	in.Report.Root = in.Root
 	return in.Report, err
 }

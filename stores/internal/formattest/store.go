@@ -19,9 +19,19 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
+// Log is what tests of layouts ask of a log: that of a store is one, too.
+type Log interface {
+	projector.Follower
+	Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error)
+	AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error)
+	Last(ctx context.Context, sub events.Subject) (events.Record, error)
+	Subjects(ctx context.Context, ns, kind string) iter.Seq2[log.SubjectInfo, error]
+	RecordsRead() int64
+}
+
 // Store is the least that an import and an export need: a log and a loader.
 type Store struct {
-	*log.Log
+	Log
 	Name string // of its namespace
 }
 

@@ -1,0 +1,28 @@
+package events
+
+import "errors"
+
+// TreeError reports that files of a tree do not show what was appended. The append itself is
+// stored.
+type TreeError struct {
+	Tree string // its name
+	Path string // "": no single file is the reason
+	Err  error
+}
+
+func (e *TreeError) Error() string {
+	text := "it is stored, but tree " + e.Tree + " does not show it: "
+	if e.Path != "" {
+		text += e.Path + ": "
+	}
+	return text + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *TreeError) Unwrap() error { return e.Err }
+
+// IsStored reports whether an append that returned err is in the log: err is nil, or a *TreeError.
+func IsStored(err error) bool {
+	_, unshown := errors.AsType[*TreeError](err)
+	return err == nil || unshown
+}

@@ -1,0 +1,114 @@
+package tally
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// raw is a log whose appends wait for no trees. The alias keeps the field that embeds it
+// unexported, so that nothing outside this package appends past Log.
+type raw = log.Log
+
+// Log is the log of a store. It reads like a [log.Log], and appends like one, with one
+// difference: an append returns when the files of trees in mode sync show it. If they do not, the
+// ack comes together with a *TreeError, and the events are stored.
+//
+// Every append of a store goes through it, in this process and, by the owner's service, in others.
+type Log struct {
+	*raw
+	shows   func(ctx context.Context, at events.Offset, subs ...events.Subject) error // nil: there are no trees here
+	unshown bool
+}
+
+// withoutTrees returns the same log, whose appends wait for no trees.
+func (l *Log) withoutTrees() *Log { return &Log{raw: l.raw, unshown: true} }
+
+// Append is [log.Log.Append].
+func (l *Log) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ack, err := l.raw.Append(ctx, sub, expect, evs...)
+	return l.shown(ctx, sub, ack, err)
+}
+
+// AppendBuffered is [log.Log.AppendBuffered]. Where a tree in mode sync shows the subject it takes
+// as long as Append: files show what is durable.
+func (l *Log) AppendBuffered(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ack, err := l.raw.AppendBuffered(ctx, sub, expect, evs...)
+	return l.shown(ctx, sub, ack, err)
+}
+
+// AppendSeries is [log.Log.AppendSeries].
+func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error) {
+	ack, added, err = l.raw.AppendSeries(ctx, sub, expect, evs...)
+	ack, err = l.shown(ctx, sub, ack, err)
+	return ack, added, err
+}
+
+// AppendAll is [log.Log.AppendAll].
+func (l *Log) AppendAll(ctx context.Context, parts ...log.Part) ([]log.Ack, error) {
+	acks, err := l.raw.AppendAll(ctx, parts...)
+	if err != nil {
+		return acks, err
+	}
+	var last log.Ack
+	var subs []events.Subject
+	for i, p := range parts {
+		if len(p.Events) > 0 {
+			last.Last, last.Unshown, subs = max(last.Last, acks[i].Last), acks[i].Unshown, append(subs, p.Subject)
+		}
+	}
+	return acks, l.show(ctx, last, subs...)
+}
+
+// AppendAsync is [log.Log.AppendAsync].
+func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) *Pending {
+	return &Pending{l, sub, l.raw.AppendAsync(ctx, sub, expect, evs...)}
+}
+
+// AppendAsyncBuffered is [log.Log.AppendAsyncBuffered]; see AppendBuffered.
+func (l *Log) AppendAsyncBuffered(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) *Pending {
+	return &Pending{l, sub, l.raw.AppendAsyncBuffered(ctx, sub, expect, evs...)}
+}
+
+// Pending is an append under way.
+type Pending struct {
+	l      *Log
+	sub    events.Subject
+	stored *log.Pending
+}
+
+// Done is closed when it is decided whether the events are stored. Wait may take longer.
+func (p *Pending) Done() <-chan struct{} { return p.stored.Done() }
+
+// Wait returns the append's result when files show it. If ctx ends before the events are stored,
+// Wait returns ctx.Err(), and the append goes on.
+func (p *Pending) Wait(ctx context.Context) (log.Ack, error) {
+	ack, err := p.stored.Wait(ctx)
+	return p.l.shown(ctx, p.sub, ack, err)
+}
+
+// shown waits for the files of an append, unless that failed.
+func (l *Log) shown(ctx context.Context, sub events.Subject, ack log.Ack, err error) (log.Ack, error) {
+	if err != nil {
+		return ack, err
+	}
+	return ack, l.show(ctx, ack, sub)
+}
+
+// show waits until trees in mode sync show what was acknowledged in subjects. The error is a
+// *TreeError.
+func (l *Log) show(ctx context.Context, ack log.Ack, subs ...events.Subject) error {
+	if l.unshown {
+		return nil
+	}
+	if ack.Unshown != nil {
+		return ack.Unshown
+	}
+	own := slices.DeleteFunc(subs, func(sub events.Subject) bool { return sub.Kind == events.KindBlob || sub.Kind == events.KindUnit })
+	if l.shows == nil || ack.Last == 0 || len(own) == 0 {
+		return nil // an event that refers to a blob is appended behind it
+	}
+	return l.shows(ctx, ack.Last, own...)
+}

@@ -1,0 +1,57 @@
+package foreign
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/log"
+)
+
+// stored is a target that goes on when trees of files do not show what it appended: that is
+// stored, and the import reports it at its end.
+type stored struct {
+	formats.Target
+
+	mu  sync.Mutex
+	err error // the first
+}
+
+// pass drops and keeps an error that leaves the events stored.
+func (s *stored) pass(err error) error {
+	if err == nil || !events.IsStored(err) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+	return nil
+}
+
+// report adds what was kept to the problems of an import.
+func (s *stored) report(r *formats.Report) {
+	if s.err != nil {
+		r.Problems = append(r.Problems, formats.Problem{Reason: s.err.Error()})
+	}
+}
+
+// Append implements formats.Target.
+func (s *stored) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ack, err := s.Target.Append(ctx, sub, expect, evs...)
+	return ack, s.pass(err)
+}
+
+// AppendSeries implements formats.Target.
+func (s *stored) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	ack, added, err := s.Target.AppendSeries(ctx, sub, expect, evs...)
+	return ack, added, s.pass(err)
+}
+
+// AppendAll appends to several subjects as appendAll does.
+func (s *stored) AppendAll(ctx context.Context, parts ...log.Part) ([]log.Ack, error) {
+	acks, err := appendAll(ctx, s.Target, parts)
+	return acks, s.pass(err)
+}
