@@ -1,8 +1,10 @@
 package rawjson
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +16,7 @@ type structPlan struct {
 	fields  []field
 	byName  map[string]int
 	unknown []int // index of the Members that take the rest, or nil
+	keeps   bool  // some fields are kept
 }
 
 type field struct {
@@ -23,6 +26,7 @@ type field struct {
 	codec    *codec
 	notEmpty bool // omitempty
 	notZero  bool // omitzero
+	kept     bool // kept: a member that would be omitted stays among the unknown ones
 }
 
 // at is v's field at index.
@@ -54,6 +58,9 @@ func (p planner) fields(t reflect.Type) *structPlan {
 	p.collect(s, t, nil)
 	if len(s.fields) == 0 && s.unknown == nil && hidesAll(t) {
 		return nil
+	}
+	if s.keeps && s.unknown == nil {
+		panic("rawjson: " + t.String() + " keeps fields, and has none that takes unknown members")
 	}
 	if len(s.fields) > maxFields {
 		panic(fmt.Sprintf("rawjson: %s has more than %d fields", t, maxFields))
@@ -114,6 +121,8 @@ func (s *structPlan) options(f *field, options string, sf reflect.StructField) b
 			f.notEmpty = true
 		case "omitzero":
 			f.notZero = true
+		case "kept":
+			f.kept, s.keeps = true, true
 		case "unknown":
 			if sf.Type != membersType || s.unknown != nil {
 				panic("rawjson: field " + sf.Name + `: ",unknown" is for one field of type Members`)
@@ -168,30 +177,63 @@ func (s *structPlan) encode(w *writer, dst []byte, v reflect.Value) ([]byte, err
 	}
 	dst = append(dst, '{')
 	n := len(dst)
+	var rest, kept Members
+	if s.unknown != nil {
+		rest = at(v, s.unknown).Interface().(Members)
+	}
+	if s.keeps {
+		kept, rest = s.split(rest)
+	}
 	for i := range s.fields {
 		f := &s.fields[i]
 		fv := at(v, f.index)
+		value, isKept := json.RawMessage(nil), false
 		if f.omitted(fv) {
-			continue
+			if value, isKept = kept.Get(f.name); !isKept {
+				continue
+			}
 		}
 		if len(dst) > n {
 			dst = append(dst, ',')
 		}
 		dst = append(dst, f.key...)
 		var err error
-		if dst, err = f.codec.enc(w, dst, fv); err != nil {
+		if isKept {
+			dst, err = w.raw(dst, value)
+		} else {
+			dst, err = f.codec.enc(w, dst, fv)
+		}
+		if err != nil {
 			return nil, within(err, f.name)
 		}
 	}
 	if s.unknown != nil {
 		var err error
-		rest := at(v, s.unknown).Interface().(Members)
 		if dst, err = w.members(dst, rest, len(dst) > n, s.byName); err != nil {
 			return nil, err
 		}
 	}
 	w.depth--
 	return append(dst, '}'), nil
+}
+
+// split returns the members of fields that are kept, and the others.
+func (s *structPlan) split(all Members) (kept, rest Members) {
+	isKept := func(m Member) bool {
+		n, ok := s.byName[m.Name]
+		return ok && s.fields[n].kept
+	}
+	if !slices.ContainsFunc(all, isKept) {
+		return nil, all
+	}
+	for _, m := range all {
+		if isKept(m) {
+			kept = append(kept, m)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	return kept, rest
 }
 
 func (s *structPlan) decode(r *reader, i int, v reflect.Value) (int, error) {
@@ -225,8 +267,12 @@ func (s *structPlan) decode(r *reader, i int, v reflect.Value) (int, error) {
 			}
 			seen[n/64] |= 1 << (n % 64)
 			hint = n + 1
-			if i, err = f.codec.dec(r, i, at(v, f.index)); err != nil {
+			begin, fv := i, at(v, f.index)
+			if i, err = f.codec.dec(r, i, fv); err != nil {
 				return 0, within(err, f.name)
+			}
+			if f.kept && f.omitted(fv) {
+				rest = append(rest, Member{Name: f.name, Value: r.b[begin:i:i]})
 			}
 		}
 		i, more, err = r.next(i, true)

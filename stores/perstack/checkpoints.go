@@ -14,22 +14,24 @@ import (
 )
 
 // SaveCheckpoint stores a checkpoint. One of its id that is there is replaced, and stays
-// readable in the job's history; the same again is not stored again.
+// readable in the job's history; the same again is not stored again. Members that it has in common
+// with the one that it replaces stay as they are spelled there.
 func (h *Handle) SaveCheckpoint(ctx context.Context, c Checkpoint) (log.Ack, error) {
 	raw, err := c.Raw()
 	if err != nil {
 		return log.Ack{}, err
 	}
-	return h.SaveCheckpointRaw(ctx, raw)
+	return h.saveCheckpoint(ctx, raw, "", c.over)
 }
 
 // SaveCheckpointRaw is SaveCheckpoint of a checkpoint as it stands, to the byte.
 func (h *Handle) SaveCheckpointRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
-	return h.saveCheckpoint(ctx, raw, "")
+	return h.saveCheckpoint(ctx, raw, "", nil)
 }
 
-// saveCheckpoint stores a checkpoint that goes on from another one, "" if it does not say.
-func (h *Handle) saveCheckpoint(ctx context.Context, raw events.Raw, parent string) (log.Ack, error) {
+// saveCheckpoint stores a checkpoint that goes on from another one, "" if it does not say. over, if
+// it is not nil, spells the checkpoint as the version that it replaces.
+func (h *Handle) saveCheckpoint(ctx context.Context, raw events.Raw, parent string, over func(old events.Raw) (events.Raw, error)) (log.Ack, error) {
 	c, err := shape.ParseCheckpoint(raw)
 	if err == nil {
 		err = h.belongs("checkpoint", c.Job)
@@ -45,7 +47,14 @@ func (h *Handle) saveCheckpoint(ctx context.Context, raw events.Raw, parent stri
 		return log.Ack{}, err
 	}
 	if had != 0 {
-		if old, err := h.rawAt(ctx, nil, had); err == nil && bytes.Equal(old, raw) {
+		old, err := h.rawAt(ctx, nil, had)
+		if err == nil && over != nil {
+			if raw, err = over(old); err != nil {
+				return log.Ack{}, err
+			}
+			c.Raw = raw
+		}
+		if err == nil && bytes.Equal(old, raw) {
 			return log.Ack{First: had, Last: had, Duplicate: true, Durability: h.st.Log.Durability()}, nil
 		}
 	}

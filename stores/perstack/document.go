@@ -23,7 +23,7 @@ func ParseCheckpoint(raw events.Raw) (Checkpoint, error) {
 	if _, err := shape.ParseCheckpoint(raw); err != nil {
 		return Checkpoint{}, err
 	}
-	return decode[Checkpoint]("checkpoint", raw, "stepNumber", "contextWindow", "retryCount", "usage", "error")
+	return decode[Checkpoint]("checkpoint", raw, checkpointNumbers...)
 }
 
 // ParseEvent reads an event, as ParseJob does.
@@ -44,6 +44,8 @@ func ParseRunSetting(raw events.Raw) (RunSetting, error) {
 
 // jobNumbers are the members of a job that have numbers.
 var jobNumbers = []string{"totalSteps", "maxSteps", "startedAt", "finishedAt", "usage"}
+
+var checkpointNumbers = []string{"stepNumber", "contextWindow", "retryCount", "usage", "error"}
 
 var usageNumbers = []string{"inputTokens", "outputTokens", "reasoningTokens", "totalTokens", "cachedInputTokens"}
 
@@ -110,11 +112,14 @@ func change(old, was, fresh events.Raw) (events.Raw, error) {
 }
 
 // Raw is the checkpoint as JSON.
-func (c Checkpoint) Raw() (events.Raw, error) {
+func (c Checkpoint) Raw() (events.Raw, error) { return c.over(nil) }
+
+// over is the checkpoint as JSON, spelled as the one that it replaces.
+func (c Checkpoint) over(old events.Raw) (events.Raw, error) {
 	if c.Messages == nil {
 		c.Messages = []events.Raw{}
 	}
-	return encode("checkpoint", nil, c)
+	return encode("checkpoint", old, c, checkpointNumbers...)
 }
 
 // Raw is the job as JSON.

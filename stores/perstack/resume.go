@@ -39,7 +39,7 @@ func (h *Handle) Resume(ctx context.Context, checkpoint string) (Checkpoint, err
 			return Checkpoint{}, err
 		}
 	}
-	if _, err := h.saveCheckpoint(ctx, raw, checkpoint); err != nil {
+	if _, err := h.saveCheckpoint(ctx, raw, checkpoint, nil); err != nil {
 		return Checkpoint{}, err
 	}
 	if err := h.reopen(ctx); err != nil {

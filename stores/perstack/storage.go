@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/filename"
 )
 
@@ -16,6 +17,9 @@ func CreateInitialJob(jobID, expertKey string, maxSteps ...int64) Job {
 	j := Job{ID: jobID, Status: JobRunning, CoordinatorExpertKey: expertKey, StartedAt: time.Now().UnixMilli()}
 	if len(maxSteps) > 0 {
 		j.MaxSteps = maxSteps[0]
+	}
+	if len(maxSteps) > 0 && j.MaxSteps == 0 {
+		j.Unknown = events.Fields{{Name: "maxSteps", Value: events.Raw("0")}}
 	}
 	return j
 }

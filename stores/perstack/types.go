@@ -51,17 +51,20 @@ func (u Usage) Plus(v Usage) Usage {
 	return u
 }
 
-// Job is what a user asked for. Times are Unix milliseconds. Members that nobody here knows
-// are kept, as in all types of this package.
+// Job is what a user asked for. Times are Unix milliseconds.
+//
+// In all types of this package Unknown keeps the members for which there is no field. It also keeps
+// an optional member that is there with the zero value of its field, such as "maxSteps": 0: without
+// it, a field with the zero value is not written. Once the field has another value, that is written.
 type Job struct {
 	ID                   string    `json:"id"`
 	Status               JobStatus `json:"status"`
 	CoordinatorExpertKey string    `json:"coordinatorExpertKey"`
 	TotalSteps           int64     `json:"totalSteps"`
-	MaxSteps             int64     `json:"maxSteps,omitempty"` // 0: not said
+	MaxSteps             int64     `json:"maxSteps,omitempty,kept"` // 0: not said
 	Usage                Usage     `json:"usage"`
 	StartedAt            int64     `json:"startedAt"`
-	FinishedAt           int64     `json:"finishedAt,omitempty"` // 0: not finished
+	FinishedAt           int64     `json:"finishedAt,omitempty,kept"` // 0: not finished
 
 	Unknown events.Fields `json:",unknown"`
 }
@@ -100,7 +103,7 @@ type DelegatedBy struct {
 type CheckpointError struct {
 	Name        string `json:"name"`
 	Message     string `json:"message"`
-	StatusCode  int64  `json:"statusCode,omitempty"`
+	StatusCode  int64  `json:"statusCode,omitempty,kept"`
 	IsRetryable bool   `json:"isRetryable"`
 
 	Unknown events.Fields `json:",unknown"`
@@ -115,16 +118,16 @@ type Checkpoint struct {
 	StepNumber         int64            `json:"stepNumber"`
 	Messages           []events.Raw     `json:"messages"` // all of them, each as it stands
 	Expert             Expert           `json:"expert"`
-	DelegateTo         []Delegation     `json:"delegateTo,omitempty"`
-	DelegatedBy        *DelegatedBy     `json:"delegatedBy,omitempty"`
-	Usage              Usage            `json:"usage"`                        // of the run and of what it went on from
-	ContextWindow      int64            `json:"contextWindow,omitempty"`      // tokens; 0: not said
-	ContextWindowUsage float64          `json:"contextWindowUsage,omitempty"` // from 0 to 1; 0: not said
-	PendingToolCalls   []events.Raw     `json:"pendingToolCalls,omitempty"`
-	PartialToolResults []events.Raw     `json:"partialToolResults,omitempty"`
-	Metadata           events.Raw       `json:"metadata,omitempty"`
-	Error              *CheckpointError `json:"error,omitempty"`
-	RetryCount         int64            `json:"retryCount,omitempty"`
+	DelegateTo         []Delegation     `json:"delegateTo,omitempty,kept"`
+	DelegatedBy        *DelegatedBy     `json:"delegatedBy,omitempty,kept"`
+	Usage              Usage            `json:"usage"`                             // of the run and of what it went on from
+	ContextWindow      int64            `json:"contextWindow,omitempty,kept"`      // tokens; 0: not said
+	ContextWindowUsage float64          `json:"contextWindowUsage,omitempty,kept"` // from 0 to 1; 0: not said
+	PendingToolCalls   []events.Raw     `json:"pendingToolCalls,omitempty,kept"`
+	PartialToolResults []events.Raw     `json:"partialToolResults,omitempty,kept"`
+	Metadata           events.Raw       `json:"metadata,omitempty,kept"`
+	Error              *CheckpointError `json:"error,omitempty,kept"`
+	RetryCount         int64            `json:"retryCount,omitempty,kept"`
 
 	Unknown events.Fields `json:",unknown"`
 }
@@ -160,18 +163,18 @@ type RunSetting struct {
 	ExpertKey          string        `json:"expertKey"`
 	Input              events.Raw    `json:"input"`
 	Experts            events.Fields `json:"experts"` // by key
-	ReasoningBudget    events.Raw    `json:"reasoningBudget,omitempty"`
-	MaxSteps           int64         `json:"maxSteps,omitempty"`
-	MaxRetries         int64         `json:"maxRetries,omitempty"`
-	Timeout            int64         `json:"timeout,omitempty"` // milliseconds
-	StartedAt          int64         `json:"startedAt"`         // Unix milliseconds
-	UpdatedAt          int64         `json:"updatedAt"`         // Unix milliseconds
-	PerstackAPIBaseURL string        `json:"perstackApiBaseUrl,omitempty"`
-	PerstackAPIKey     string        `json:"perstackApiKey,omitempty"`
-	BaseSkillCommand   []string      `json:"perstackBaseSkillCommand,omitempty"`
-	Env                events.Fields `json:"env,omitempty"`
-	ProxyURL           string        `json:"proxyUrl,omitempty"`
-	Verbose            bool          `json:"verbose,omitempty"`
+	ReasoningBudget    events.Raw    `json:"reasoningBudget,omitempty,kept"`
+	MaxSteps           int64         `json:"maxSteps,omitempty,kept"`
+	MaxRetries         int64         `json:"maxRetries,omitempty,kept"`
+	Timeout            int64         `json:"timeout,omitempty,kept"` // milliseconds
+	StartedAt          int64         `json:"startedAt"`              // Unix milliseconds
+	UpdatedAt          int64         `json:"updatedAt"`              // Unix milliseconds
+	PerstackAPIBaseURL string        `json:"perstackApiBaseUrl,omitempty,kept"`
+	PerstackAPIKey     string        `json:"perstackApiKey,omitempty,kept"`
+	BaseSkillCommand   []string      `json:"perstackBaseSkillCommand,omitempty,kept"`
+	Env                events.Fields `json:"env,omitempty,kept"`
+	ProxyURL           string        `json:"proxyUrl,omitempty,kept"`
+	Verbose            bool          `json:"verbose,omitempty,kept"`
 
 	Unknown events.Fields `json:",unknown"`
 }
