@@ -11,11 +11,11 @@ type Artifact struct {
 	SchemaVersion int            `json:"schemaVersion"` // 1
 	RunID         string         `json:"runId"`
 	CreatedAt     string         `json:"createdAt"`
-	Store         *RunStore      `json:"store,omitempty"`
-	Artifacts     *RunArtifacts  `json:"artifacts,omitempty"`
+	Store         *RunStore      `json:"store,omitempty,kept"`
+	Artifacts     *RunArtifacts  `json:"artifacts,omitempty,kept"`
 	Defs          RunDefs        `json:"defs"`
 	Result        Evaluation     `json:"result"`
-	Metadata      *events.Fields `json:"metadata,omitempty"`
+	Metadata      *events.Fields `json:"metadata,omitempty,kept"`
 	Unknown       events.Fields  `json:",unknown"`
 }
 
@@ -29,9 +29,9 @@ type RunStore struct {
 // RunArtifacts name what an evaluation judged.
 type RunArtifacts struct {
 	ConversationID        string        `json:"conversationId"`
-	RunPath               string        `json:"runPath,omitempty"`
-	ConversationJSONLPath string        `json:"conversationJsonlPath,omitempty"`
-	StepTracesPath        string        `json:"stepTracesPath,omitempty"`
+	RunPath               string        `json:"runPath,omitempty,kept"`
+	ConversationJSONLPath string        `json:"conversationJsonlPath,omitempty,kept"`
+	StepTracesPath        string        `json:"stepTracesPath,omitempty,kept"`
 	Unknown               events.Fields `json:",unknown"`
 }
 
@@ -48,26 +48,26 @@ type MetricDef struct {
 	Name          string         `json:"name"`
 	Scope         string         `json:"scope"`     // single or multi
 	ValueType     string         `json:"valueType"` // number, boolean, string or ordinal
-	Description   string         `json:"description,omitempty"`
-	Metadata      *events.Fields `json:"metadata,omitempty"`
-	LLM           *MetricLLM     `json:"llm,omitempty"`
-	Aggregators   []Aggregator   `json:"aggregators,omitempty"`
-	Normalization events.Raw     `json:"normalization,omitempty"`
+	Description   string         `json:"description,omitempty,kept"`
+	Metadata      *events.Fields `json:"metadata,omitempty,kept"`
+	LLM           *MetricLLM     `json:"llm,omitempty,kept"`
+	Aggregators   []Aggregator   `json:"aggregators,omitempty,kept"`
+	Normalization events.Raw     `json:"normalization,omitempty,kept"`
 	Unknown       events.Fields  `json:",unknown"`
 }
 
 // MetricLLM says how a model measures.
 type MetricLLM struct {
-	Provider *events.Fields `json:"provider,omitempty"`
-	Prompt   *MetricPrompt  `json:"prompt,omitempty"`
-	Rubric   *events.Fields `json:"rubric,omitempty"`
+	Provider *events.Fields `json:"provider,omitempty,kept"`
+	Prompt   *MetricPrompt  `json:"prompt,omitempty,kept"`
+	Rubric   *events.Fields `json:"rubric,omitempty,kept"`
 	Unknown  events.Fields  `json:",unknown"`
 }
 
 // MetricPrompt is what a model is asked.
 type MetricPrompt struct {
 	Instruction string        `json:"instruction"`
-	Variables   []string      `json:"variables,omitempty"`
+	Variables   []string      `json:"variables,omitempty,kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
@@ -75,8 +75,8 @@ type MetricPrompt struct {
 type Aggregator struct {
 	Kind        string        `json:"kind"`
 	Name        string        `json:"name"`
-	Description string        `json:"description,omitempty"`
-	Config      events.Raw    `json:"config,omitempty"`
+	Description string        `json:"description,omitempty,kept"`
+	Config      events.Raw    `json:"config,omitempty,kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
@@ -86,23 +86,23 @@ type Def struct {
 	Kind        string         `json:"kind"`        // singleTurn, multiTurn or scorer
 	OutputShape string         `json:"outputShape"` // seriesByStepIndex or scalar
 	Metric      string         `json:"metric"`
-	ScorerRef   string         `json:"scorerRef,omitempty"`
-	Verdict     *VerdictPolicy `json:"verdict,omitempty"`
-	Description string         `json:"description,omitempty"`
-	Metadata    *events.Fields `json:"metadata,omitempty"`
+	ScorerRef   string         `json:"scorerRef,omitempty,kept"`
+	Verdict     *VerdictPolicy `json:"verdict,omitempty,kept"`
+	Description string         `json:"description,omitempty,kept"`
+	Metadata    *events.Fields `json:"metadata,omitempty,kept"`
 	Unknown     events.Fields  `json:",unknown"`
 }
 
 // VerdictPolicy says when a measurement passes.
 type VerdictPolicy struct {
-	Kind     string        `json:"kind"`           // none, boolean, number, ordinal or custom
-	Type     string        `json:"type,omitempty"` // of number: threshold or range
-	PassWhen *bool         `json:"passWhen,omitempty"`
-	PassAt   *float64      `json:"passAt,omitempty"`
-	Min      *float64      `json:"min,omitempty"`
-	Max      *float64      `json:"max,omitempty"`
-	PassIn   []string      `json:"passWhenIn,omitempty"`
-	Note     string        `json:"note,omitempty"`
+	Kind     string        `json:"kind"`                // none, boolean, number, ordinal or custom
+	Type     string        `json:"type,omitempty,kept"` // of number: threshold or range
+	PassWhen *bool         `json:"passWhen,omitempty,kept"`
+	PassAt   *float64      `json:"passAt,omitempty,kept"`
+	Min      *float64      `json:"min,omitempty,kept"`
+	Max      *float64      `json:"max,omitempty,kept"`
+	PassIn   []string      `json:"passWhenIn,omitempty,kept"`
+	Note     string        `json:"note,omitempty,kept"`
 	Unknown  events.Fields `json:",unknown"`
 }
 
@@ -110,11 +110,11 @@ type VerdictPolicy struct {
 type ScorerDef struct {
 	Name             string         `json:"name"`
 	Inputs           []ScorerInput  `json:"inputs"`
-	NormalizeWeights *bool          `json:"normalizeWeights,omitempty"`
-	FallbackScore    *float64       `json:"fallbackScore,omitempty"` // 0 to 1
-	Combine          *Combine       `json:"combine,omitempty"`
-	Description      string         `json:"description,omitempty"`
-	Metadata         *events.Fields `json:"metadata,omitempty"`
+	NormalizeWeights *bool          `json:"normalizeWeights,omitempty,kept"`
+	FallbackScore    *float64       `json:"fallbackScore,omitempty,kept"` // 0 to 1
+	Combine          *Combine       `json:"combine,omitempty,kept"`
+	Description      string         `json:"description,omitempty,kept"`
+	Metadata         *events.Fields `json:"metadata,omitempty,kept"`
 	Unknown          events.Fields  `json:",unknown"`
 }
 
@@ -122,15 +122,15 @@ type ScorerDef struct {
 type ScorerInput struct {
 	MetricRef             string        `json:"metricRef"`
 	Weight                float64       `json:"weight"`
-	Required              *bool         `json:"required,omitempty"`
-	HasNormalizerOverride *bool         `json:"hasNormalizerOverride,omitempty"`
+	Required              *bool         `json:"required,omitempty,kept"`
+	HasNormalizerOverride *bool         `json:"hasNormalizerOverride,omitempty,kept"`
 	Unknown               events.Fields `json:",unknown"`
 }
 
 // Combine says how a scorer combines.
 type Combine struct {
 	Kind    string        `json:"kind"` // weightedAverage, identity, custom or unknown
-	Note    string        `json:"note,omitempty"`
+	Note    string        `json:"note,omitempty,kept"`
 	Unknown events.Fields `json:",unknown"`
 }
 
@@ -140,7 +140,7 @@ type Evaluation struct {
 	SingleTurn Ordered[Series]       `json:"singleTurn"`
 	MultiTurn  Ordered[Result]       `json:"multiTurn"`
 	Scorers    Ordered[ScorerResult] `json:"scorers"`
-	Summaries  *EvaluationSummaries  `json:"summaries,omitempty"`
+	Summaries  *EvaluationSummaries  `json:"summaries,omitempty,kept"`
 	Unknown    events.Fields         `json:",unknown"`
 }
 
@@ -154,21 +154,21 @@ type Series struct {
 type Result struct {
 	EvalRef     string        `json:"evalRef"`
 	Measurement Measurement   `json:"measurement"`
-	Outcome     *Outcome      `json:"outcome,omitempty"`
+	Outcome     *Outcome      `json:"outcome,omitempty,kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
 // Measurement is a measured value.
 type Measurement struct {
 	MetricRef       string         `json:"metricRef"`
-	Score           *float64       `json:"score,omitempty"`    // 0 to 1
-	RawValue        events.Raw     `json:"rawValue,omitempty"` // number, boolean, string or null
-	Confidence      *float64       `json:"confidence,omitempty"`
-	Reasoning       string         `json:"reasoning,omitempty"`
-	ExecutionTimeMS *float64       `json:"executionTimeMs,omitempty"`
-	Timestamp       string         `json:"timestamp,omitempty"`
-	Metadata        *events.Fields `json:"metadata,omitempty"`
-	Normalization   events.Raw     `json:"normalization,omitempty"`
+	Score           *float64       `json:"score,omitempty,kept"`    // 0 to 1
+	RawValue        events.Raw     `json:"rawValue,omitempty,kept"` // number, boolean, string or null
+	Confidence      *float64       `json:"confidence,omitempty,kept"`
+	Reasoning       string         `json:"reasoning,omitempty,kept"`
+	ExecutionTimeMS *float64       `json:"executionTimeMs,omitempty,kept"`
+	Timestamp       string         `json:"timestamp,omitempty,kept"`
+	Metadata        *events.Fields `json:"metadata,omitempty,kept"`
+	Normalization   events.Raw     `json:"normalization,omitempty,kept"`
 	Unknown         events.Fields  `json:",unknown"`
 }
 
@@ -176,22 +176,22 @@ type Measurement struct {
 type Outcome struct {
 	Verdict  string        `json:"verdict"` // pass, fail or unknown
 	Policy   VerdictPolicy `json:"policy"`
-	Observed *Observed     `json:"observed,omitempty"`
+	Observed *Observed     `json:"observed,omitempty,kept"`
 	Unknown  events.Fields `json:",unknown"`
 }
 
 // Observed is what a verdict saw.
 type Observed struct {
-	RawValue events.Raw    `json:"rawValue,omitempty"`
-	Score    *float64      `json:"score,omitempty"` // 0 to 1
+	RawValue events.Raw    `json:"rawValue,omitempty,kept"`
+	Score    *float64      `json:"score,omitempty,kept"` // 0 to 1
 	Unknown  events.Fields `json:",unknown"`
 }
 
 // ScorerResult is a series or one result.
 type ScorerResult struct {
 	Shape   string        `json:"shape"` // seriesByStepIndex or scalar
-	Series  *Series       `json:"series,omitempty"`
-	Result  *Result       `json:"result,omitempty"`
+	Series  *Series       `json:"series,omitempty,kept"`
+	Result  *Result       `json:"result,omitempty,kept"`
 	Unknown events.Fields `json:",unknown"`
 }
 
@@ -206,15 +206,15 @@ type RunSummary struct {
 	Eval           string           `json:"eval"`
 	Kind           string           `json:"kind"`
 	Count          int              `json:"count"`
-	Aggregations   *RunAggregations `json:"aggregations,omitempty"`
-	VerdictSummary *VerdictSummary  `json:"verdictSummary,omitempty"`
+	Aggregations   *RunAggregations `json:"aggregations,omitempty,kept"`
+	VerdictSummary *VerdictSummary  `json:"verdictSummary,omitempty,kept"`
 	Unknown        events.Fields    `json:",unknown"`
 }
 
 // RunAggregations are numbers, or objects of numbers, by name.
 type RunAggregations struct {
 	Score   Ordered[events.Raw]  `json:"score"`
-	Raw     *Ordered[events.Raw] `json:"raw,omitempty"`
+	Raw     *Ordered[events.Raw] `json:"raw,omitempty,kept"`
 	Unknown events.Fields        `json:",unknown"`
 }
 
