@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/internal/rawjson"
@@ -50,20 +51,23 @@ func basic(secret []byte) bool {
 var keyRun = part{class: classOf("A-Za-z0-9/+"), min: 0, max: math.MaxInt}
 
 // besideAccessKey looks for AWS's other half behind the id of an access key.
-func besideAccessKey(text []byte, i int) (m match) {
+func besideAccessKey(t *reader, i int) (m match) {
 	const size, far, key = 20, 100, 40
-	if !bytes.Equal(bytes.ToUpper(text[i:i+4]), text[i:i+4]) {
+	text := t.text
+	if !bytes.Equal(bytes.ToUpper(text[i:i+4]), text[i:i+4]) || i > 0 && alnum[text[i-1]] && !t.broken(i) && !escapedAt(text, i) {
 		return m
 	}
 	near := text[:min(len(text), i+size+far+key+1)]
-	for at := keyRun.run(near, i); at < len(near); {
-		end := keyRun.run(near, at)
+	part := reader{text: near}
+	defer func() { t.steps += part.steps }()
+	for at := keyRun.run(&part, i); at < len(near); {
+		end := keyRun.run(&part, at)
 		if end-at == key && threeKinds(near[at:end]) && !hasPrefix(text[end:], markBegin) && !marked(text[:at]) {
 			return match{from: at, to: end, ok: true}
 		}
 		at = end + 1
 	}
-	m.deeper = bytes.IndexByte(near[i:], '\\') >= 0
+	m.deeper = slices.ContainsFunc(near[i:], func(c byte) bool { return escapes[c] })
 	return m
 }
 
@@ -74,28 +78,33 @@ func threeKinds(s []byte) bool {
 }
 
 var (
-	base64url  = part{class: wordy, min: 0, max: math.MaxInt}
+	base64url  = part{class: wordy, min: 0, max: math.MaxInt, id: 1}
 	base64Text = part{class: classOf(`A-Za-z0-9+/=\s`), min: 0, max: math.MaxInt}
 )
 
 // jsonWebToken takes header, claims and signature, or the five parts of one that is
 // encrypted.
-func jsonWebToken(text []byte, i int) (m match) {
+func jsonWebToken(t *reader, i int) (m match) {
+	text := t.text
 	if string(text[i:i+3]) != "eyJ" {
 		return m
 	}
-	if i > 0 && (wordy[text[i-1]] || text[i-1] == ']' && marked(text[:i])) {
+	if i > 0 && !t.broken(i) && !escapeEnds(text[:i]) && (wordy[text[i-1]] || text[i-1] == ']' && marked(text[:i])) {
 		return match{deeper: escapedAt(text, i)}
 	}
-	at := base64url.run(text, i)
+	at := base64url.run(t, i)
 	header := text[i:at]
+	if t.broken(i) && len(header) > 1024 {
+		return m // the next word may begin one too: it would be read again and again
+	}
 	parts, short := 1, false
 	for ; parts < 5 && at < len(text) && text[at] == '.'; parts++ {
-		end := base64url.run(text, at+1)
+		end := base64url.run(t, at+1)
 		short = short || end-at < 2 && parts < 2
 		at = end
 	}
-	m = match{from: i, to: at, deeper: at < len(text) && text[at] == '\\'}
+	m = match{from: i, to: at, deeper: at < len(text) && escapes[text[at]]}
+	t.steps += at - i
 	m.ok = parts >= 3 && !short && tokenHeader(header) && !hasPrefix(text[at:], markBegin)
 	return m
 }
@@ -111,15 +120,16 @@ func tokenHeader(b []byte) bool {
 }
 
 // privateKey takes a block from its BEGIN through its END.
-func privateKey(text []byte, i int) (m match) {
+func privateKey(t *reader, i int) (m match) {
 	const begin, dashes = "-----BEGIN ", "-----"
+	text := t.text
 	label := text[i:min(len(text), i+96)]
 	if !hasPrefix(label, begin) {
 		return m
 	}
 	size := bytes.Index(label[len(begin):], []byte(dashes))
 	if size < 0 {
-		return match{deeper: bytes.IndexByte(label, '\\') >= 0}
+		return match{deeper: slices.ContainsFunc(label, func(c byte) bool { return escapes[c] })}
 	}
 	label = label[len(begin) : len(begin)+size]
 	if !bytes.HasSuffix(label, []byte("PRIVATE KEY")) && !bytes.HasSuffix(label, []byte("PRIVATE KEY BLOCK")) {
@@ -132,12 +142,12 @@ func privateKey(text []byte, i int) (m match) {
 	}
 	last := "-----END " + string(label) + dashes
 	end := bytes.Index(text[body:until], []byte(last))
-	m.deeper = bytes.IndexByte(text[body:min(len(text), body+4)], '\\') >= 0
+	m.deeper = slices.ContainsFunc(text[body:min(len(text), body+4)], func(c byte) bool { return escapes[c] })
 	if end >= 0 {
 		m.from, m.to, m.ok = i, body+end+len(last), keyBytes(text[body:body+end])
 		return m
 	}
-	m.from, m.to = i, base64Text.run(text, body)
+	m.from, m.to = i, base64Text.run(t, body)
 	m.ok = keyBytes(text[body:m.to])
 	return m
 }
@@ -162,14 +172,15 @@ var (
 )
 
 // urlPassword takes what stands between user and host.
-func urlPassword(text []byte, i int) (m match) {
-	at := urlUser.run(text, i+len("://"))
+func urlPassword(t *reader, i int) (m match) {
+	text := t.text
+	at := urlUser.run(t, i+len("://"))
 	if at == len(text) || text[at] != ':' {
-		return match{deeper: at < len(text) && text[at] == '\\'}
+		return match{deeper: at < len(text) && escapes[text[at]]}
 	}
-	end := urlPass.run(text, at+1)
+	end := urlPass.run(t, at+1)
 	if end < 0 || end == len(text) || text[end] != '@' {
-		return m
+		return match{deeper: end >= 0 && end < len(text) && escapes[text[end]]}
 	}
 	m = match{from: at + 1, to: end}
 	m.ok = !placeholder(string(text[at+1 : end]))

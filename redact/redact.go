@@ -68,7 +68,8 @@ type Redactor struct {
 // New returns a Redactor with the rules of [Rules] and those of the options. An
 // error names the option, and never has a value in it.
 func New(o Options) (*Redactor, error) {
-	r := &Redactor{rules: slices.Clone(builtin())}
+	rules := builtin()
+	r := &Redactor{rules: slices.Clone(rules[:len(rules)-named])}
 	for _, p := range o.Patterns {
 		one, err := patternRule(p)
 		if err != nil {
@@ -83,6 +84,7 @@ func New(o Options) (*Redactor, error) {
 		}
 		r.rules = append(r.rules, one)
 	}
+	r.rules = append(r.rules, rules[len(rules)-named:]...) // of two that find the same secret, the first counts
 	r.words = newAutomaton()
 	for _, word := range escapeWords {
 		r.words.add(word, escapeWord)
@@ -119,71 +121,61 @@ func (r *Redactor) Line(line []byte) ([]byte, []Found) {
 	if len(r.always) == 0 && r.quiet(line) {
 		return line, nil
 	}
-	spans := r.find(line)
+	spans, _ := r.find(line)
 	if len(spans) == 0 {
 		return line, nil
 	}
 	return r.replace(line, spans)
 }
 
-// find returns what is to be replaced, in order and without overlaps.
-func (r *Redactor) find(line []byte) []span {
-	var spans []span
+// find returns what is to be replaced, in order and without overlaps, and how much
+// work that was.
+func (r *Redactor) find(line []byte) (spans []span, steps int) {
+	f := finder{r: r}
 	if rawjson.Check(line) == nil {
-		spans = r.findStrings(line)
+		f.strings(line)
 	} else {
-		spans = r.findText(plainView(line))
+		f.text(plainView(line))
 	}
-	return cut(merge(spans), marks(line))
+	return cut(merge(f.spans), marks(line)), f.steps
 }
 
-// findStrings looks into each string of a JSON line by itself. Of what it finds in
-// the whole line, such as a header whose name and value are two strings, it keeps
-// what stands inside of one.
-func (r *Redactor) findStrings(line []byte) []span {
-	var spans []span
-	whole := r.scan(line, nil, false).spans
+// strings looks into each string of a JSON line by itself. Of what it finds in the
+// whole line, such as a header whose name and value are two strings, it keeps what
+// stands inside of one.
+func (f *finder) strings(line []byte) {
+	f.look(plainView(line), false)
+	whole := f.spans
+	f.spans = nil
 	sortSpans(whole)
 	for i := bytes.IndexByte(line, '"'); i >= 0; {
 		end := rawjson.StringEnd(line, i)
 		for len(whole) > 0 && whole[0].from < end {
 			if whole[0].from > i && whole[0].to < end {
-				spans = append(spans, whole[0])
+				f.spans = append(f.spans, whole[0])
 			}
 			whole = whole[1:]
 		}
-		v := plainView(line[i+1 : end-1])
-		if bytes.IndexByte(v.text, '\\') >= 0 {
-			v = v.unescaped()
-		}
-		for _, s := range r.findText(v) {
-			spans = append(spans, span{s.from + i + 1, s.to + i + 1, s.rule})
-		}
+		f.string(line, i+1, end-1)
 		next := bytes.IndexByte(line[end:], '"')
 		if next < 0 {
 			break
 		}
 		i = end + next
 	}
-	return spans
 }
 
-// maxLevels is how often a text is unescaped once more: JSON in a string of JSON
-// in a string of the line's takes two.
-const maxLevels = 3
-
-// findText looks for secrets in a text and in what it says once it is unescaped.
-func (r *Redactor) findText(v view) []span {
-	var spans []span
-	for level := 0; ; level++ {
-		got := r.scan(v.text, r.always, true)
-		for _, s := range got.spans {
-			spans = append(spans, span{v.raw(s.from), v.raw(s.to), s.rule})
-		}
-		if !got.deeper || level == maxLevels || bytes.IndexByte(v.text, '\\') < 0 {
-			return spans
-		}
-		v = v.unescaped()
+// string looks into what stands between the quotes of a string.
+func (f *finder) string(line []byte, from, to int) {
+	v, escaped := plainView(line[from:to]).decoded(backslashes)
+	if v.level = 0; !escaped {
+		v = plainView(line[from:to])
+	}
+	first := len(f.spans)
+	f.text(v)
+	for i := first; i < len(f.spans); i++ {
+		f.spans[i].from += from
+		f.spans[i].to += from
 	}
 }
 
@@ -262,7 +254,10 @@ func sortSpans(s []span) {
 		if a.from != b.from {
 			return a.from - b.from
 		}
-		return b.to - a.to
+		if a.to != b.to {
+			return b.to - a.to
+		}
+		return int(a.rule - b.rule)
 	})
 }
 

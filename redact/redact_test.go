@@ -208,6 +208,10 @@ func FuzzLine(f *testing.F) {
 			f.Add([]byte(form(s.before, s.secret, s.after)))
 		}
 	}
+	for _, q := range allSequences() {
+		f.Add([]byte("x" + q + "ghp_" + d.of(alnum, 20) + q + d.of(alnum, 16) + q + "password=" + q + d.of(alnum, 12) + q))
+	}
+	f.Add([]byte(`%22token%22%3A%22` + d.of(alnum, 40) + `%22 &quot;api_key&quot;:&quot;` + d.of(alnum, 40) + `&quot; password=3D` + d.of(alnum, 12)))
 	f.Add([]byte(`{"a":"tr0ub\u0026dor","b":["[redacted:x]"]}`))
 	f.Add([]byte("sk-" + d.of(alnum, 40) + "tr0ub&dor" + "ghp_" + d.of(alnum, 36)))
 	r := mustNew(f, redact.Options{Values: map[string]string{"V": "tr0ub&dor", "W": "00000000"}, Patterns: []redact.Pattern{{Name: "p", Regexp: `pwd=(\w+)`}}})

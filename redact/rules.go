@@ -26,38 +26,34 @@ func Rules() []Rule {
 // A rule is one of three: a few shapes, a func that looks at a place, or one that
 // searches all of a text.
 type rule struct {
+	id                  int // among the rules of the package
 	name, finds, origin string
 	says                []string // its shapes for people
 	words               []string // one occurs wherever it is found
 	shapes              []shape
-	look                func(text []byte, i int) match // a word stands at i, in whatever case
+	look                func(t *reader, i int) match // a word stands at i, in whatever case
 	search              func(text []byte) [][2]int
 	random              func(secret []byte) bool // nil: any that has the shape
 }
 
 // match looks at a place of a text at which one of the words stands.
-func (r *rule) match(text []byte, i int) (m match) {
+func (r *rule) match(t *reader, i int) (m match) {
 	if r.look != nil {
-		return r.look(text, i)
+		return r.look(t, i)
 	}
 	for n := range r.shapes {
 		s := &r.shapes[n]
-		if !hasFold(text[i:], s.word) {
+		if commonFold(t.text[i:], s.word) < len(s.word) {
 			continue
 		}
-		one := s.match(text, i)
-		one.ok = one.ok && (r.random == nil || r.random(text[one.from:one.to]))
+		one := s.match(t, i)
+		one.ok = one.ok && t.judge(r, one.from, one.to)
 		if one.deeper = one.deeper || m.deeper; one.ok {
 			return one
 		}
 		m.deeper = one.deeper
 	}
 	return m
-}
-
-func hasFold(text []byte, word string) bool {
-	p := part{word: word}
-	return p.common(text) == len(word)
 }
 
 // tokens makes a rule of shapes.
@@ -78,7 +74,7 @@ func tokens(name, finds, origin string, random func([]byte) bool, shapes ...stri
 }
 
 // places makes a rule of a func.
-func places(name, finds, origin string, look func([]byte, int) match, says string, words ...string) *rule {
+func places(name, finds, origin string, look func(*reader, int) match, says string, words ...string) *rule {
 	return &rule{name: name, finds: finds, origin: origin, says: []string{says}, words: words, look: look}
 }
 
@@ -105,7 +101,27 @@ func gitleaks(id string) string { return "gitleaks, `" + id + "`" }
 
 // builtin are all rules. They are made when somebody looks for secrets first: most calls of a
 // program do not.
-var builtin = sync.OnceValue(func() []*rule { return append(append(models(), services()...), general()...) })
+var builtin = sync.OnceValue(func() []*rule { return numbered(append(append(models(), services()...), general()...)) })
+
+// named is how many rules at the end of builtin go by a name alone.
+const named = 2
+
+// numbered numbers rules, and the parts of their shapes that may be long.
+func numbered(rules []*rule) []*rule {
+	id := bareValue.id
+	for i, r := range rules {
+		r.id = i
+		for _, s := range r.shapes {
+			for n := range s.after {
+				if p := &s.after[n]; p.class != nil && p.max > longRun {
+					id++
+					p.id = id
+				}
+			}
+		}
+	}
+	return rules
+}
 
 // models are those who have models and what agents call beside them.
 func models() []*rule {
@@ -170,7 +186,7 @@ func services() []*rule {
 		tokens("digitalocean", "DigitalOcean", "https://docs.digitalocean.com/reference/api/create-personal-access-token/", varied,
 			`<dop|doo|dor>_v1_[a-f0-9]{64}`),
 		tokens("linear", "Linear", gitleaks("linear-api-key"), varied, `lin_api_[A-Za-z0-9]{40}`, `lin_oauth_[a-f0-9]{64}`),
-		tokens("notion", "Notion", gitleaks("notion-api-token"), varied, `ntn_[0-9]{11}[A-Za-z0-9]{35}`, `secret_[A-Za-z0-9]{43}`),
+		tokens("notion", "Notion", gitleaks("notion-api-token"), varied, `ntn_[A-Za-z0-9]{40,64}`, `secret_[A-Za-z0-9]{43}`),
 		tokens("vercel", "Vercel; older tokens by their name", "https://vercel.com/docs/sign-in-with-vercel/tokens", varied,
 			`<vcp|vci|vca|vcr|vck>_[A-Za-z0-9]{24,80}`, `(?i:vercel_token)`+gap+`([A-Za-z0-9]{24})`),
 		tokens("supabase", "Supabase", "https://supabase.com/docs/guides/api/api-keys", varied, `sbp_[a-f0-9]{40}`, `sb_secret_[A-Za-z0-9_-]{20,64}`),
@@ -218,5 +234,9 @@ func general() []*rule {
 		tokens("url-parameter", "tokens in the query of a URL", "https://www.rfc-editor.org/rfc/rfc6750#section-2.3", mixed,
 			`[?&;#](?i:<access_token|refresh_token|id_token|auth_token|client_secret|api_key|apikey|token>)=([A-Za-z0-9._~%+/-]{16,})`,
 			`[?&;#](?i:<X-Amz-Signature|X-Amz-Security-Token|X-Goog-Signature|signature|sig>)=([A-Za-z0-9._~%+/=-]{40,})`),
+		places("password", "passwords by their name", "the section on names", namedPassword,
+			"8 to 512 bytes, set to a name that ends with `password`, `passwd`, `passphrase`, `pwd` or `_pass`", passwordWords...),
+		places("secret", "tokens, keys and secrets by their name", "the section on names", namedSecret,
+			"16 to 512 bytes, set to a name that ends with `token`, `secret`, `api_key`, `secret_key`, `access_key`, `private_key` and the like", secretWords...),
 	}
 }

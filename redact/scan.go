@@ -1,15 +1,19 @@
 package redact
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
-// Words that say that a text may read otherwise once it is unescaped: an escape
-// of a printable ASCII character, and that of the slash, which some encoders
-// write.
-var escapeWords = []string{`\/`, `\u002`, `\u003`, `\u004`, `\u005`, `\u006`, `\u007`}
+// Words that say that a text may read otherwise once it is unescaped: an escape of a
+// printable ASCII character, and that of the slash, which some encoders write.
+var escapeWords = slices.Concat(sequenceWords, []string{`\/`, `\u002`, `\u003`, `\u004`, `\u005`, `\u006`, `\u007`, `\u{`, `\U000`,
+	`\x2`, `\x3`, `\x4`, `\x5`, `\x6`, `\x7`, `\04`, `\05`, `\06`, `\07`, `\10`, `\11`, `\12`, `\13`, `\14`, `\15`, `\16`, `\17`,
+	"%2", "%3", "%4", "%5", "%6", "%7", "&#", "&quot;", "&apos;", "&equals;", "&colon;", "&lowbar;", "&amp;#", "&amp;quot;", "=3d", "=5f", "=2d", "=2e", "=3a", "=22"})
 
 const escapeWord int32 = -1
 
-// A sighting is what one pass over a text gave.
+// A sighting is what one pass over a text found.
 type sighting struct {
 	spans  []span
 	deeper bool // it may say more once it is unescaped
@@ -20,6 +24,7 @@ type sighting struct {
 func (r *Redactor) quiet(text []byte) bool {
 	a := r.words
 	state := uint32(0)
+	var t *reader
 	for i, c := range text {
 		state = a.next[state+uint32(a.class[c])]
 		if state < a.first {
@@ -29,7 +34,10 @@ func (r *Redactor) quiet(text []byte) bool {
 			if e.rule == escapeWord || r.rules[e.rule].search != nil {
 				return false
 			}
-			if m := r.rules[e.rule].match(text, i+1-int(e.size)); m.ok || m.deeper {
+			if t == nil {
+				t = &reader{text: text}
+			}
+			if m := r.rules[e.rule].match(t, i+1-int(e.size)); m.ok || m.deeper {
 				return false
 			}
 		}
@@ -40,20 +48,27 @@ func (r *Redactor) quiet(text []byte) bool {
 // scan looks for the rules in a text as it stands. Rules that search all of a text
 // do so if one of their words occurs, or if they are among always; without search
 // they are left out.
-func (r *Redactor) scan(text []byte, always []int, search bool) (got sighting) {
-	a := r.words
+func (f *finder) scan(text []byte, breaks []int, search bool) (got sighting) {
+	a := f.r.words
 	state := uint32(0)
-	wanted := slices.Clone(always)
+	var wanted []int
+	if search {
+		wanted = slices.Clone(f.r.always)
+	}
+	var t *reader
 	for i, c := range text {
 		state = a.next[state+uint32(a.class[c])]
 		if state < a.first {
 			continue
 		}
 		for _, e := range a.ends[(state-a.first)/uint32(a.width)] {
+			if t == nil {
+				t = &reader{text: text, breaks: breaks}
+			}
 			if e.rule == escapeWord {
 				got.deeper = true
-			} else if r.rules[e.rule].search == nil {
-				got.match(r.rules[e.rule], e.rule, text, i+1-int(e.size))
+			} else if one := f.r.rules[e.rule]; one.search == nil {
+				got.take(one.match(t, i+1-int(e.size)), e.rule)
 			} else if search && !slices.Contains(wanted, int(e.rule)) {
 				wanted = append(wanted, int(e.rule))
 			}
@@ -61,17 +76,131 @@ func (r *Redactor) scan(text []byte, always []int, search bool) (got sighting) {
 	}
 	for _, n := range wanted {
 		got.deeper = true
-		for _, s := range r.rules[n].search(text) {
+		for _, s := range f.r.rules[n].search(text) {
 			got.spans = append(got.spans, span{s[0], s[1], int32(n)})
 		}
+	}
+	f.steps += len(text) * (1 + len(wanted))
+	if t != nil {
+		f.steps += t.steps
 	}
 	return got
 }
 
-func (got *sighting) match(one *rule, n int32, text []byte, at int) {
-	m := one.match(text, at)
-	if m.ok {
-		got.spans = append(got.spans, span{m.from, m.to, n})
-	}
+// take keeps a match that the last one does not hold already.
+func (got *sighting) take(m match, rule int32) {
 	got.deeper = got.deeper || m.deeper
+	if !m.ok {
+		return
+	}
+	if n := len(got.spans); n > 0 && got.spans[n-1].rule == rule && got.spans[n-1].from <= m.from && m.to <= got.spans[n-1].to {
+		return
+	}
+	got.spans = append(got.spans, span{m.from, m.to, rule})
+}
+
+// A finder looks for secrets in one line.
+type finder struct {
+	r     *Redactor
+	spans []span
+	steps int // bytes looked at, for those who want to know how much work a line is
+}
+
+// maxLevels is how often a text is unescaped once more: JSON in a string of JSON
+// in a string of the line's takes two. maxOthers is how many texts are looked at in
+// which something else than backslashes was resolved.
+const (
+	maxLevels = 3
+	maxOthers = 12
+)
+
+// text looks for secrets in a text, and in what it says once it is unescaped.
+func (f *finder) text(v view) {
+	var others []view
+	for {
+		deeper := f.look(v, true)
+		if !deeper {
+			break
+		}
+		others = append(others, v)
+		next, other := v.decoded(backslashes)
+		if !other || v.level == maxLevels {
+			break
+		}
+		v = next
+	}
+	f.others(others)
+}
+
+// others resolves what else is spelled in texts, and what that turns out to be.
+func (f *finder) others(list []view) {
+	first := len(list)
+	for i := 0; i < len(list); i++ {
+		for _, s := range []spelling{percents, entities, quotedPrint, backslashes} {
+			if len(list)-first == maxOthers || i < first && s.begin == backslashes.begin || i >= first && list[i].level > maxLevels {
+				continue
+			}
+			v, other := list[i].decoded(s)
+			if other && !slices.ContainsFunc(list, func(have view) bool { return bytes.Equal(have.text, v.text) }) && f.look(v, true) {
+				list = append(list, v)
+			}
+		}
+	}
+}
+
+// look looks for secrets in a text as it stands and without its terminal sequences,
+// and reports whether it may say more once it is unescaped.
+func (f *finder) look(v view, search bool) (deeper bool) {
+	got := f.scan(v.text, nil, search)
+	if !got.deeper {
+		f.keep(v, got.spans)
+		return false
+	}
+	apart, other := v.stripped("\n")
+	if !other {
+		f.keep(v, got.spans)
+		return true
+	}
+	first := len(f.spans)
+	ended := f.scan(apart.text, nil, search).spans
+	f.keep(apart, ended)
+	joined, _ := v.stripped("")
+	f.keep(joined, f.across(apart, ended, joined, search))
+	f.keep(v, f.whole(v, apart, got.spans, f.spans[first:]))
+	return true
+}
+
+// whole returns the spans of a text that no sequence is a part of: what is known
+// without the sequences says better where those begin and end.
+func (f *finder) whole(v, apart view, spans, known []span) []span {
+	begins := make(map[span]bool, len(known))
+	for _, s := range known {
+		begins[span{from: s.from, rule: s.rule}] = true
+	}
+	return slices.DeleteFunc(spans, func(s span) bool {
+		inside, behind := apart.cuts(s)
+		return f.r.rules[s.rule].search == nil && (inside || behind >= 0 && begins[span{from: v.begin(behind), rule: s.rule}])
+	})
+}
+
+// across returns what is found in a text whose terminal sequences are taken out. A
+// sequence ends a word, so it leaves out what goes on behind a secret as another word.
+func (f *finder) across(apart view, ended []span, joined view, search bool) (list []span) {
+	size := make(map[int]int, len(ended)) // of secrets that end at a sequence, by where they begin
+	for _, s := range ended {
+		size[apart.begin(s.from)] = s.to - s.from
+	}
+	for _, s := range f.scan(joined.text, joined.breaks(), search).spans {
+		if n := size[joined.begin(s.from)]; n == 0 || n >= s.to-s.from || !plain(joined.text[s.from+n:s.to]) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// keep notes spans of a view by where they stand in the line.
+func (f *finder) keep(v view, spans []span) {
+	for _, s := range spans {
+		f.spans = append(f.spans, span{v.begin(s.from), v.end(s.to), s.rule})
+	}
 }

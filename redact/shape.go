@@ -22,6 +22,7 @@ type shape struct {
 
 type part struct {
 	word     string // if not empty; otherwise the others
+	id       int    // of a class that repeats: under which a reader remembers its runs; 0: it need not
 	fold     bool
 	class    *class
 	min, max int
@@ -123,32 +124,33 @@ func shapeOf(parts []part) shape {
 }
 
 // match looks at a text in which the word stands at i, in whatever case.
-func (s *shape) match(text []byte, i int) (m match) {
-	if !s.fold && string(text[i:i+len(s.word)]) != s.word {
+func (s *shape) match(t *reader, i int) (m match) {
+	if !s.fold && string(t.text[i:i+len(s.word)]) != s.word {
 		return m
 	}
-	from, ok := s.back(text, i)
+	from, ok := s.back(t, i)
 	if !ok {
-		return match{deeper: escapedAt(text, from)}
+		return match{deeper: escapedAt(t.text, from)}
 	}
-	at, secret, ok := s.forward(text, i+len(s.word))
+	at, secret, ok := s.forward(t, i+len(s.word))
 	if s.first >= 0 {
 		from = secret
-	} else if !s.begins(text, from) {
-		return match{deeper: ok && escapedAt(text, from)}
+	} else if !s.begins(t, from) {
+		return match{deeper: escapedAt(t.text, from)}
 	}
-	m = match{from: from, to: at, ok: ok, deeper: at < len(text) && text[at] == '\\'}
-	m.ok = ok && s.endsAt(text, at)
+	m = match{from: from, to: at, ok: ok, deeper: at < len(t.text) && escapes[t.text[at]]}
+	m.ok = ok && s.endsAt(t, at)
 	return m
 }
 
 // back goes through what stands before the word.
-func (s *shape) back(text []byte, i int) (from int, ok bool) {
+func (s *shape) back(t *reader, i int) (from int, ok bool) {
 	for _, p := range s.before {
 		n := 0
-		for n < p.max && i > 0 && p.class[text[i-1]] {
+		for n < p.max && i > 0 && p.class[t.text[i-1]] {
 			i, n = i-1, n+1
 		}
+		t.steps += n
 		if n < p.min {
 			return i, false
 		}
@@ -157,14 +159,15 @@ func (s *shape) back(text []byte, i int) (from int, ok bool) {
 }
 
 // forward goes through what stands behind the word.
-func (s *shape) forward(text []byte, i int) (at, secret int, ok bool) {
-	for n, p := range s.after {
+func (s *shape) forward(t *reader, i int) (at, secret int, ok bool) {
+	for n := range s.after {
+		p := &s.after[n]
 		if n == s.first {
 			secret = i
 		}
-		to := p.run(text, i)
+		to := p.run(t, i)
 		if to < 0 {
-			return i + p.common(text[i:]), secret, false
+			return i + p.common(t, i), secret, false
 		}
 		i = to
 	}
@@ -172,27 +175,34 @@ func (s *shape) forward(text []byte, i int) (at, secret int, ok bool) {
 }
 
 // run returns the end of the part that begins at i, -1 if none does.
-func (p *part) run(text []byte, i int) int {
+func (p *part) run(t *reader, i int) int {
 	if p.class == nil {
-		if p.common(text[i:]) == len(p.word) && (p.fold || hasPrefix(text[i:], p.word)) {
+		if p.common(t, i) == len(p.word) && (p.fold || hasPrefix(t.text[i:], p.word)) {
 			return i + len(p.word)
 		}
 		return -1
 	}
-	from := i
-	for i < len(text) && i-from < p.max && p.class[text[i]] {
-		i++
-	}
-	if i-from < p.min {
+	end := t.runEnd(p, i)
+	if end-i < p.min {
 		return -1
 	}
-	return i
+	return end
 }
 
 // common returns how far a text agrees with a part that it does not have.
-func (p *part) common(text []byte) int {
+func (p *part) common(t *reader, i int) int {
+	if p.class != nil {
+		return t.runEnd(p, i) - i
+	}
+	n := commonFold(t.text[i:], p.word)
+	t.steps += n + 1
+	return n
+}
+
+// commonFold returns how far a text begins like a word, in whatever case.
+func commonFold(text []byte, word string) int {
 	n := 0
-	for n < len(text) && (p.class != nil && p.class[text[n]] || n < len(p.word) && lower(p.word[n]) == lower(text[n])) {
+	for n < len(text) && n < len(word) && lower(word[n]) == lower(text[n]) {
 		n++
 	}
 	return n
@@ -204,17 +214,20 @@ var (
 )
 
 // begins reports whether a token may begin at i: it is not the rest of a longer
-// word, nor glued to a mark. A short prefix must not follow a hyphen either.
-func (s *shape) begins(text []byte, i int) bool {
-	if i == 0 {
+// word, nor glued to a mark. A short prefix must not follow a hyphen either. What
+// escapes a character, or told a terminal a colour, is no part of a word.
+func (s *shape) begins(t *reader, i int) bool {
+	if i == 0 || t.broken(i) {
 		return true
 	}
-	c := text[i-1]
+	c := t.text[i-1]
 	switch {
 	case c == '\\': // the token's first letter may be that of an escape
-		return !escapeLetter(text[i])
+		return !escapeLetter(t.text[i])
 	case c == ']':
-		return !marked(text[:i])
+		return !marked(t.text[:i])
+	case escapeEnds(t.text[:i]):
+		return true
 	case len(s.before) > 0 && s.before[len(s.before)-1].class[c]:
 		return false
 	case s.strict:
@@ -228,15 +241,15 @@ func (s *shape) begins(text []byte, i int) bool {
 func escapeLetter(c byte) bool { return strings.IndexByte(`bfnrtu"\/`, c) >= 0 }
 
 // endsAt reports whether a token may end before i.
-func (s *shape) endsAt(text []byte, i int) bool {
-	if i == len(text) {
+func (s *shape) endsAt(t *reader, i int) bool {
+	if i == len(t.text) || t.broken(i) {
 		return true
 	}
-	c := text[i]
+	c := t.text[i]
 	if last := s.after[len(s.after)-1]; last.class != nil && last.max > 1 && last.class[c] || s.strict && wordy[c] {
 		return false
 	}
-	return !alnum[c] && !hasPrefix(text[i:], markBegin)
+	return !alnum[c] && !hasPrefix(t.text[i:], markBegin)
 }
 
 func hasPrefix(text []byte, s string) bool { return len(text) >= len(s) && string(text[:len(s)]) == s }
@@ -246,15 +259,4 @@ func marked(text []byte) bool {
 	tail := text[max(0, len(text)-len(markBegin)-maxName-1):]
 	list := marks(tail)
 	return len(list) > 0 && list[len(list)-1].to == len(tail)
-}
-
-// escapedAt reports whether what stands right before i may be an escape, so that
-// the bytes there are not what they seem.
-func escapedAt(text []byte, i int) bool {
-	for n := 1; n <= 6 && n <= i; n++ {
-		if text[i-n] == '\\' {
-			return true
-		}
-	}
-	return false
 }

@@ -2,8 +2,6 @@ package redact
 
 import (
 	"sort"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // A view is a text as it reads after unescaping, and where each of its bytes
@@ -12,16 +10,18 @@ type view struct {
 	text   []byte
 	turns  []turn
 	parent *view // what it was before the last unescaping; nil: the text is as it stands
+	level  int   // how often it was unescaped
 }
 
-// After a turn, the text and its parent's go on byte for byte.
-type turn struct{ text, parent int }
+// After a turn, the text and its parent's go on byte for byte. Before it stand so many
+// bytes of the parent's in place of so many of the text.
+type turn struct{ text, parent, as, size int }
 
 func plainView(text []byte) view { return view{text: text} }
 
-// raw returns where a byte of the text begins in what it came from; the end of
+// begin returns where a byte of the text begins in what it came from; the end of
 // the text is that of its origin.
-func (v *view) raw(i int) int {
+func (v *view) begin(i int) int {
 	for ; v.parent != nil; v = v.parent {
 		n := sort.Search(len(v.turns), func(n int) bool { return v.turns[n].text > i }) - 1
 		i += v.turns[n].parent - v.turns[n].text
@@ -29,85 +29,72 @@ func (v *view) raw(i int) int {
 	return i
 }
 
-// unescaped resolves the escapes of JSON once. What looks like one and is none
-// stays, and a lone surrogate becomes U+FFFD.
-func (v view) unescaped() view {
-	out := view{text: make([]byte, 0, len(v.text)), turns: []turn{{0, 0}}, parent: &v}
-	s := v.text
-	for i := 0; i < len(s); {
-		from := i
-		for i < len(s) && s[i] != '\\' {
-			i++
+// end returns where the bytes of the text before i end in what it came from.
+func (v *view) end(i int) int {
+	for ; v.parent != nil; v = v.parent {
+		n := sort.Search(len(v.turns), func(n int) bool { return v.turns[n].text >= i })
+		if n < len(v.turns) && v.turns[n].text == i {
+			if i = v.turns[n].parent; v.turns[n].as == 0 {
+				i -= v.turns[n].size
+			}
+		} else {
+			i += v.turns[n-1].parent - v.turns[n-1].text
 		}
-		out.text = append(out.text, s[from:i]...)
-		if i == len(s) {
-			break
-		}
-		r, size := escape(s[i:])
-		if size == 0 {
-			out.text = append(out.text, '\\')
-			i++
-			continue
-		}
-		out.text = utf8.AppendRune(out.text, r)
-		i += size
-		out.turns = append(out.turns, turn{len(out.text), i})
 	}
-	return out
+	return i
 }
 
-// escape reads the escape that s begins with. size is 0 if it is none.
-func escape(s []byte) (r rune, size int) {
-	if len(s) < 2 {
-		return 0, 0
-	}
-	switch s[1] {
-	case '"', '\\', '/':
-		return rune(s[1]), 2
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		return unicodeEscape(s)
-	}
-	return 0, 0
-}
-
-func unicodeEscape(s []byte) (r rune, size int) {
-	r, ok := hex4(s)
-	if !ok {
-		return 0, 0
-	}
-	if low, ok := hex4(s[6:]); ok && utf16.IsSurrogate(r) {
-		if both := utf16.DecodeRune(r, low); both != utf8.RuneError {
-			return both, 12
+// breaks returns the places at which something was taken out of the parent's text.
+func (v *view) breaks() (list []int) {
+	for _, t := range v.turns {
+		if n := len(list); t.as == 0 && t.size > 0 && (n == 0 || list[n-1] != t.text) {
+			list = append(list, t.text)
 		}
 	}
-	return r, 6 // AppendRune makes U+FFFD of a surrogate
+	return list
 }
 
-// hex4 reads \uXXXX.
-func hex4(s []byte) (r rune, ok bool) {
-	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
-		return 0, false
+// cuts reports whether something that was replaced begins inside of a span of the
+// parent's text, and where that ends in which the span begins.
+func (v *view) cuts(s span) (inside bool, behind int) {
+	n := sort.Search(len(v.turns), func(n int) bool { return v.turns[n].parent > s.from })
+	if behind = -1; n == len(v.turns) {
+		return false, behind
 	}
-	for _, c := range s[2:6] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		r = r<<4 | rune(c)
+	at := v.turns[n].parent - v.turns[n].size
+	if at >= s.from {
+		return at < s.to, behind
 	}
-	return r, true
+	for behind = v.turns[n].parent; n+1 < len(v.turns) && v.turns[n+1].parent-v.turns[n+1].size == behind; n++ {
+		behind = v.turns[n+1].parent
+	}
+	return false, behind
+}
+
+// A rewriter makes the text of a view out of its parent's.
+type rewriter struct {
+	out  view
+	done int // bytes of the parent's text that are written
+}
+
+func rewrite(v view) rewriter { return rewriter{out: view{parent: &v, level: v.level}} }
+
+// put writes what is in place of the parent's bytes from i to end.
+func (w *rewriter) put(i, end int, as []byte) {
+	if w.out.text == nil {
+		w.out.text, w.out.turns = make([]byte, 0, len(w.out.parent.text)), []turn{{}}
+	}
+	w.out.text = append(w.out.text, w.out.parent.text[w.done:i]...)
+	w.out.text = append(w.out.text, as...)
+	w.done = end
+	w.out.turns = append(w.out.turns, turn{len(w.out.text), end, len(as), end - i})
+}
+
+// view returns the text if it is another one than its parent's.
+func (w *rewriter) view() (v view, other bool) {
+	if w.out.text == nil {
+		return view{}, false
+	}
+	w.out.text = append(w.out.text, w.out.parent.text[w.done:]...)
+	return w.out, true
 }

@@ -1,0 +1,83 @@
+package redact
+
+import "slices"
+
+// A reader is a text that rules look at, with what was found out about it. It bounds
+// the work per byte: a word that occurs again and again in a long run of token
+// characters would otherwise have the run measured and judged from each place.
+type reader struct {
+	text   []byte
+	breaks []int     // places at which a terminal sequence was taken out
+	runs   []stretch // by part: the last long run of its class
+	judged []verdict // by rule: the last secret that was judged
+	steps  int       // bytes looked at
+}
+
+type stretch struct{ from, to int }
+
+type verdict struct {
+	stretch
+	ok bool
+}
+
+// broken reports whether a terminal sequence stood right before i.
+func (t *reader) broken(i int) bool {
+	if len(t.breaks) == 0 {
+		return false
+	}
+	_, ok := slices.BinarySearch(t.breaks, i)
+	return ok
+}
+
+// longRun is from how many bytes on a run is worth remembering.
+const longRun = 32
+
+// runEnd returns the end of the run of a part's class that begins at i. Of a part
+// that has a number it remembers long runs, and measures each once.
+func (t *reader) runEnd(p *part, i int) int {
+	if p.id > 0 && p.id < len(t.runs) && t.runs[p.id].from <= i && i < t.runs[p.id].to {
+		return t.bounded(p, i, t.runs[p.id].to)
+	}
+	end := i
+	for end < len(t.text) && p.class[t.text[end]] && (end-i < p.max || p.id > 0) {
+		end++
+	}
+	t.steps += end - i + 1
+	if p.id > 0 && end-i > longRun {
+		t.remember(p.id, stretch{i, end})
+	}
+	return t.bounded(p, i, end)
+}
+
+func (t *reader) bounded(p *part, i, end int) int {
+	if end-i > p.max {
+		return i + p.max
+	}
+	return end
+}
+
+func (t *reader) remember(id int, run stretch) {
+	if id >= len(t.runs) {
+		t.runs = append(t.runs, make([]stretch, id+1-len(t.runs))...)
+	}
+	t.runs[id] = run
+}
+
+// judge asks whether a secret is random enough for a rule. The rest of a secret has
+// no other answer than the secret: if it is one, it is replaced with it, and if
+// there is no digit in a text, there is none in its end.
+func (t *reader) judge(r *rule, from, to int) bool {
+	if r.random == nil {
+		return true
+	}
+	if r.id >= len(t.judged) {
+		t.judged = append(t.judged, make([]verdict, r.id+1-len(t.judged))...)
+	}
+	last := &t.judged[r.id]
+	if last.to == to && last.from < from && to-from >= 16 {
+		return last.ok
+	}
+	t.steps += to - from
+	*last = verdict{stretch{from, to}, r.random(t.text[from:to])}
+	return last.ok
+}
