@@ -4,7 +4,7 @@ import "slices"
 
 // Bounds of what a record refers to. An event beyond them is refused when it is appended,
 // and void when it is found in a log: Payload.Validate decides both. With them the memory
-// of a fold stays in proportion to the bytes of its records (docs/wire.md, Bounds).
+// of a fold stays in proportion to the bytes of its records (docs/wire.md, Bounds of references).
 const (
 	MaxTurns      = 1 << 27 // of a thread
 	MaxReferences = 1 << 18 // of one record: stretches of turns that it keeps, turns that it pins, pieces that it lists

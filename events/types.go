@@ -1,6 +1,9 @@
 package events
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The vocabulary: seventeen types, past tense, the major version inside. A new
 // major version comes with an upcaster; every event ever written stays readable.
@@ -72,6 +75,48 @@ func Types() []string {
 		TypeSessionRewound, TypeRunCreated, TypeRunStarted, TypeRunProgressed, TypeRunFinished, TypeRunAnnotated,
 		TypeCheckpointSaved, TypeCheckpointCleared, TypeCostAccrued, TypeDocumentWritten, TypeDocumentDeleted,
 	}
+}
+
+// typePrefix begins the types of the vocabulary, and of no other one.
+const typePrefix = "tally."
+
+// checkForeign refuses a type that would be taken for one of the vocabulary: an event of it
+// would be acknowledged and have no effect. In a log such an event stays readable.
+func checkForeign(typ string) error {
+	switch {
+	case !strings.HasPrefix(typ, typePrefix):
+		return nil
+	case typ == TypeUnitAppended:
+		return invalid("type", "%s is written by the log alone", typ)
+	}
+	return invalid("type", "%q is not a type that this version of tally knows; the nearest one is %s. Types of your own do not begin with %s",
+		typ, nearest(typ, Types()), typePrefix)
+}
+
+// nearest returns the word that takes the fewest edits to make from another one.
+func nearest(to string, words []string) string {
+	return slices.MinFunc(words, func(a, b string) int { return edits(to, a) - edits(to, b) })
+}
+
+// edits is the number of bytes to insert, remove or replace that make b of a (Levenshtein).
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0] // of the row above, one to the left
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := before
+			if a[i] != b[j] {
+				replaced++
+			}
+			before = row[j+1]
+			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // ThreadTypes lists the types whose events a rewind takes out of effect. A

@@ -7,15 +7,19 @@ import (
 )
 
 // Validate returns an *InvalidError naming the first thing that is wrong with the
-// event: its attributes, and for a type of the vocabulary its payload too. It
+// event: its attributes, and for a type of the vocabulary its payload too. A type
+// that begins as those of the vocabulary do and is not in it is wrong. Validate
 // does not check the limits of size, which are the log's.
 func (e Event) Validate() error {
 	if err := e.ValidateAttributes(); err != nil {
 		return err
 	}
+	if len(e.Type) > MaxIDLen {
+		return invalid("type", "has %d bytes, at most %d are allowed", len(e.Type), MaxIDLen)
+	}
 	info, known := vocabulary[e.Type]
 	if !known {
-		return nil
+		return checkForeign(e.Type)
 	}
 	if (info.subject == "session") != e.Subject.IsSession() {
 		return invalid("subject", "%s belongs to a %s, %s is none", e.Type, info.subject, e.Subject)

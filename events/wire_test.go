@@ -98,6 +98,16 @@ func TestWireSubjects(t *testing.T) {
 	}
 }
 
+func TestWireBounds(t *testing.T) {
+	want := []int{1, events.MaxTurns, events.MaxReferences, events.MaxPointers, events.MaxListed, events.MaxValue}
+	rows := table(t, "### Bounds of references", 2, len(want))
+	for i, row := range rows {
+		if n, err := strconv.Atoi(strings.ReplaceAll(row[1], ",", "")); err != nil || n != want[i] {
+			t.Errorf("%s: %s, it is %d", row[0], row[1], want[i])
+		}
+	}
+}
+
 func TestWireMsgIDs(t *testing.T) {
 	for _, row := range table(t, "### Vectors: Nats-Msg-Id", 4, 5) {
 		sub, err := events.ParseNATS(row[0])
