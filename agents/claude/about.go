@@ -32,7 +32,7 @@ func (f *fold) beginning(e *entry) agents.Fact {
 	p := &events.SessionCreated{Kind: events.KindTranscript}
 	fact := agents.Fact{Key: "session", Payload: p}
 	if e != nil {
-		p.CreatedAt = firstTime(e)
+		p.CreatedAt = e.spelled
 		f.about.cwd, f.about.version = e.Text("cwd"), e.Text("version")
 		p.CWD, p.Project = f.about.cwd, agents.Project("", f.about.cwd)
 		if from := f.forkOf(e); from != "" && f.ofSession() {
@@ -43,19 +43,6 @@ func (f *fold) beginning(e *entry) agents.Fact {
 	}
 	p.Settings = settings(f.about.version)
 	return fact
-}
-
-// firstTime is when the session began by its first entry: a snapshot of files has the time
-// inside.
-func firstTime(e *entry) events.Timestamp {
-	if e.spelled != "" {
-		return e.spelled
-	}
-	at := events.Timestamp(e.Object("snapshot").Text("timestamp"))
-	if t, ok := at.Time(); ok && t.Year() > 0 {
-		return at
-	}
-	return ""
 }
 
 // settings are those of the session.

@@ -77,6 +77,7 @@ type noted struct {
 	speech speech
 	place  int32 // in the tree; nowhere: it has no uuid
 	first  bool  // it did not come before
+	again  bool  // it came before, and says the same
 	goes   *agents.Place
 	thread string
 	turn   string
@@ -89,10 +90,14 @@ func (f *fold) entry(at agents.Span, e *entry) noted {
 		if f.ofSession() && !e.side && n.speech.prompts() {
 			n.goes = f.goesBack(e)
 		}
-		n.place, n.first = f.tree.come(e, n.speech, at.Start, at.End)
+		n.place, n.first, n.again = f.tree.come(e, n.speech, at.Start, at.End)
 	}
 	if e.kind == "system" && e.subtype == "compact_boundary" {
 		f.tree.cut = true
+	}
+	if n.again = n.again && e.isMessage() && e.spelled != ""; n.again { // kept, and no second turn
+		n.thread = agents.Log
+		return n
 	}
 	n.thread = f.threadOf(e, n.place)
 	if e.isMessage() {
@@ -161,7 +166,7 @@ func (f *fold) told(at agents.Span, e *entry, n noted) facts {
 	if n.first {
 		out.after = append(out.after, f.turn(e, n)...)
 	}
-	if n.speech == answered {
+	if n.speech == answered && !n.again {
 		out.after = append(out.after, f.costs.take(e, n.thread, f.run.refOf(n.thread))...)
 	}
 	return out

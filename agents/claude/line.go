@@ -8,18 +8,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // values returns the objects of a line: one, but for lines that were glued together, as
-// two writers do who do not wait for each other. What is no object ends the list.
+// two writers do who do not wait for each other, or one that goes on behind half a line.
 func values(line []byte) []rawjson.Members {
-	if v, err := rawjson.Object(line); err == nil {
-		return []rawjson.Members{v}
+	list := agents.Values(line, isOurs)
+	out := make([]rawjson.Members, len(list))
+	for i, v := range list {
+		out[i] = v.Members
 	}
-	list, _ := rawjson.Objects(line)
-	return list
+	return out
 }
 
 // entry is what a value of a line says, as far as the fold asks.
@@ -43,6 +45,9 @@ func newEntry(v rawjson.Members) entry {
 	e.root = says && string(parent) == "null"
 	e.side = e.isTrue("isSidechain")
 	e.spelled = events.Timestamp(v.Text("timestamp"))
+	if e.kind == "file-history-snapshot" && e.spelled == "" { // which has it inside
+		e.spelled = events.Timestamp(v.Object("snapshot").Text("timestamp"))
+	}
 	if at, ok := e.spelled.Time(); ok && at.Year() > 0 {
 		e.time = at
 	} else {

@@ -1,6 +1,9 @@
 package claude
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
 
 // tree is the entries of a file as they follow each other: where each ends, and below
 // which the model answered a prompt. It is some sixty bytes an entry, and each is visited
@@ -15,6 +18,7 @@ type tree struct {
 // node is an entry, or one that others say they follow and that has not come.
 type node struct {
 	end    int64 // of its line; of the beginning, where its first prompt starts; -1: it has not come
+	said   uint32 // a sum of what it says
 	parent int32
 	chain  int32 // in which conversation of a sub-agent it stands, from 1
 	speech speech
@@ -51,12 +55,15 @@ func (t *tree) place(uuid string) int32 {
 	return i
 }
 
-// come notes an entry that has come, and returns its node. It is false if it came before.
-func (t *tree) come(e *entry, s speech, start, end int64) (int32, bool) {
-	i := t.place(e.uuid)
+// come notes an entry that has come, and returns its node, whether it is the first of its id,
+// and whether it says again what that one said.
+func (t *tree) come(e *entry, s speech, start, end int64) (i int32, isFirst, isSame bool) {
+	i = t.place(e.uuid)
+	said := saidSum(e)
 	if t.nodes[i].end >= 0 {
-		return i, false
+		return i, false, t.nodes[i].said == said
 	}
+	t.nodes[i].said = said
 	parent := nowhere
 	switch {
 	case e.root:
@@ -78,7 +85,15 @@ func (t *tree) come(e *entry, s speech, start, end int64) (int32, bool) {
 	if n.marks&reached != 0 {
 		t.rise(i)
 	}
-	return i, true
+	return i, true, false
+}
+
+// saidSum sums up what an entry says, what it follows and when. A second compaction in one
+// process writes the lines before the first one again: those are the same in all of it.
+func saidSum(e *entry) uint32 {
+	message, _ := e.Get("message")
+	sum := sha256.Sum256(append([]byte(e.parent+"\x00"+string(e.spelled)+"\x00"+e.kind+"\x00"), message...))
+	return binary.BigEndian.Uint32(sum[:])
 }
 
 // chainOf returns the conversation of an entry of a sub-agent: that of the entry it

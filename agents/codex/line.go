@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -48,7 +49,18 @@ func entriesOf(line []byte) []entry {
 			}
 		}
 	}
+	if len(list) == 0 { // members of an entry may stand in another order
+		for _, v := range agents.Values(line, isRecord) {
+			if e, ok := entryOf(v.Raw); ok {
+				list = append(list, e)
+			}
+		}
+	}
 	return list
+}
+
+func isRecord(m rawjson.Members) bool {
+	return m.Text("timestamp") != "" && m.Text("type") != "" && m.Object("payload") != nil
 }
 
 // cutsOf returns where an entry may begin or end in a line.

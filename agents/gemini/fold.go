@@ -63,8 +63,8 @@ func (s *saying) after(key string, p events.Payload, at time.Time) {
 
 // Line implements agents.Fold.
 func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
-	s := &saying{Meaning: agents.Meaning{Thread: agents.Log}, at: at, line: rawjson.Trim(line)}
-	m, isObject := objectOf(line)
+	s := &saying{Meaning: agents.Meaning{Thread: agents.Log}, at: at}
+	m, isObject := s.object(line)
 	if !f.begun {
 		f.begun = true
 		s.Before = append(s.Before, f.beginning(m))
@@ -77,6 +77,24 @@ func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
 		f.record(s, m)
 	}
 	return s.Meaning
+}
+
+// object returns the object that a line is, or that stands whole behind half of another.
+func (s *saying) object(line []byte) (rawjson.Members, bool) {
+	list := agents.Values(line, isRecord)
+	if len(list) != 1 {
+		return nil, false
+	}
+	s.line = list[0].Raw
+	return list[0].Members, true
+}
+
+// isRecord reports whether an object is a line of a session, and no part of a message.
+func isRecord(m rawjson.Members) bool {
+	if m.Object("$set") != nil || m.Text("$rewindTo") != "" {
+		return true
+	}
+	return m.Text("id") != "" && m.Text("timestamp") != "" && m.Text("type") != "" || m.Text("sessionId") != "" && m.Text("projectHash") != ""
 }
 
 // record reads a line that is one object. What it is follows from its members, asked for in

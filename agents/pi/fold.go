@@ -3,6 +3,7 @@ package pi
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,38 +56,57 @@ func entryOf(m rawjson.Members) entry {
 	return e
 }
 
-// saying is a line while it is read.
+// saying is an entry while it is read.
 type saying struct {
-	agents.Meaning
+	*agents.Meaning
 	entry
-	at agents.Span
+	at  agents.Span
+	key string // behind the keys of its facts
 }
 
 func (s *saying) after(key string, p events.Payload) {
-	s.After = append(s.After, agents.Fact{Key: key, Time: s.time, Payload: p})
+	s.After = append(s.After, agents.Fact{Key: key + s.key, Time: s.time, Payload: p})
 }
 
-// Line implements agents.Fold.
+// Line implements agents.Fold. Behind half a line the next one may stand on the same.
 func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
-	s := &saying{Meaning: agents.Meaning{Thread: agents.Log}, at: at}
-	m, err := rawjson.Object(line)
-	if err == nil {
-		s.entry = entryOf(m)
-		s.Time = s.time
-	}
+	m := agents.Meaning{Thread: agents.Log}
+	list := agents.Values(line, isRecord)
 	if !f.begun {
 		f.begun = true
 		f.origin = at.End
-		s.Before = append(s.Before, f.beginning(s.entry))
+		first := entry{}
+		if len(list) > 0 {
+			first = entryOf(list[0].Members)
+		}
+		m.Before = append(m.Before, f.beginning(first))
 	}
-	switch {
-	case err != nil:
-	case s.kind == "session":
+	for i, v := range list {
+		s := &saying{Meaning: &m, entry: entryOf(v.Members), at: at}
+		if i > 0 {
+			s.key = "/" + strconv.Itoa(i)
+		}
+		f.record(s)
+	}
+	return m
+}
+
+func (f *fold) record(s *saying) {
+	if !s.time.IsZero() {
+		s.Time = s.time
+	}
+	switch s.kind {
+	case "session":
 		f.header(s)
-	case s.kind != "":
+	case "":
+	default:
 		f.entry(s)
 	}
-	return s.Meaning
+}
+
+// isRecord reports whether an object is a line of a session.
+func isRecord(m rawjson.Members) bool {
+	return slices.Contains(entryTypes, m.Text("type")) && m.Text("timestamp") != ""
 }
 
 // header reads what the session is. A second one stands before a copy of all entries, which
@@ -116,7 +136,7 @@ func (f *fold) entry(s *saying) {
 	case "session_info":
 		f.called(s, strings.TrimSpace(s.Text("name")))
 	}
-	if s.Thread == agents.Main && len(s.id) <= maxID {
+	if s.Thread == agents.Main && s.id != "" && len(s.id) <= maxID {
 		s.Turn = s.id
 	}
 }
@@ -133,7 +153,7 @@ func (f *fold) move(s *saying) {
 			to = f.origin
 		}
 		if known || f.leaf != "" {
-			s.Before = append(s.Before, agents.Fact{Key: "rewound", Time: s.time,
+			s.Before = append(s.Before, agents.Fact{Key: "rewound" + s.key, Time: s.time,
 				Payload: &events.SessionRewound{Reason: "source", Raw: links(s.entry)}, Place: &agents.Place{Stem: f.file.Stem, End: to}})
 		}
 	}

@@ -241,21 +241,3 @@ func (o *object) isObject(name string) bool {
 	_, err := rawjson.Object(o.peek(name))
 	return err == nil
 }
-
-// ReadGlued is Read for what is no JSON because two lines of a transcript stand in one, as
-// real files have them. It is false for everything else.
-func ReadGlued(line []byte) (Turn, bool) {
-	list, rest := rawjson.Objects(line)
-	if len(list) < 2 || len(rest) > 0 {
-		return Turn{}, false
-	}
-	r := &reading{}
-	for _, members := range list {
-		o := newObject("", members)
-		if !isClaudeLine(o) {
-			return Turn{}, false
-		}
-		readClaudeLine(r, o)
-	}
-	return r.finish(), true
-}

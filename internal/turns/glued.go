@@ -1,0 +1,64 @@
+package turns
+
+import (
+	"slices"
+
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// lineShapes are the shapes of lines in agents' own files.
+var lineShapes = []shape{
+	{"claude-code", isClaudeLine, readClaudeLine},
+	{"gemini-cli", isGeminiMessage, readGeminiMessage},
+	{"pi", isPiEntry, readPiEntry},
+	{"codex", isRollout, readRollout},
+}
+
+// ReadGlued is Read for what is no JSON because lines of an agent's file stand in one, as real
+// files have them: whole ones, or half of one and behind it the next one. Half a line is a
+// part of which only the text is known. It is false for everything else.
+func ReadGlued(line []byte) (Turn, bool) {
+	whole, rest := rawjson.Objects(line)
+	ending, torn := endings(rest)
+	if len(whole)+len(ending) == 0 || len(ending) == 0 && (len(whole) < 2 || len(rest) > 0) {
+		return Turn{}, false
+	}
+	r := &reading{}
+	for _, o := range whole {
+		if !readLine(r, o) {
+			return Turn{}, false
+		}
+	}
+	if len(torn) > 0 {
+		r.add(Part{Kind: Other, Role: "torn", Text: string(torn)})
+	}
+	for _, o := range ending {
+		readLine(r, o)
+	}
+	return r.finish(), true
+}
+
+// endings returns the lines with which a text ends, and what stands before them.
+func endings(b []byte) (list []rawjson.Members, rest []byte) {
+	for {
+		o, before, ok := rawjson.Ending(b)
+		if !ok || !slices.ContainsFunc(lineShapes, func(s shape) bool { return s.is(newObject("", o)) }) {
+			slices.Reverse(list)
+			return list, b
+		}
+		list, b = append(list, o), before
+	}
+}
+
+// readLine reads a line of an agent's file; false: it is none.
+func readLine(r *reading, members rawjson.Members) bool {
+	o := newObject("", members)
+	for _, s := range lineShapes {
+		if s.is(o) {
+			r.by(s.name)
+			s.read(r, o)
+			return true
+		}
+	}
+	return false
+}
