@@ -45,10 +45,25 @@ var cases = []struct {
 	{"08-codex-totals-only", nil},
 	{"09-codex-fork-baseline", []caseStep{{run: "tally cost -o json", spent: "0.192"}}},
 	{"10-codex-spawn-replay", []caseStep{{run: "tally cost -o json", spent: "0.172"}}},
-	{"11-codex-thread-name", nil},
-	{"12-codex-ide-title", nil},
-	{"13-claude-ide-title", nil},
-	{"14-compact-twice", nil},
+	{"11-codex-thread-name", []caseStep{
+		{run: `tally watch --once && tally ls`, has: []string{`gpt-5\.5 +Cake count\n`}},
+		{run: `echo '{"id":"01a00600-0000-7000-8000-000000000001","thread_name":"Pies"}' >>"$HOME/.codex/session_index.jsonl"; tally watch --once && tally import codex`, has: []string{"0 events added"}},
+		{run: "tally ls", has: []string{`gpt-5\.5 +Pies\n`}},
+	}},
+	{"12-codex-ide-title", []caseStep{
+		{run: "tally show last", has: []string{`(?m)^  user +Count the cakes$`, `(?m)^  system +# Context from my IDE setup:`}},
+		{run: "tally ls", has: []string{`gpt-5\.5 +Count the cakes\n`}},
+	}},
+	{"13-claude-ide-title", []caseStep{
+		{run: "tally show last", has: []string{`(?m)^  user +Rewrite the menu as one page$`, `(?m)^  meta +<ide_opened_file>`}},
+		{run: "tally ls", has: []string{`sonnet-4-6 +Rewrite the menu as one page\n`}},
+	}},
+	{"14-compact-twice", []caseStep{
+		{run: "tally show last", has: []string{`main, 10 turns\n`}},
+		{run: `tally search '"Menu ready"'`, has: []string{`^[^\n]* @10 [^\n]*\n[^\n]*\n$`}},
+		{run: "tally export last --format claude-code -C out >&2; cat out/*/*", same: "home/.claude/projects/-srv-shop/11111111-1111-4111-8111-111111111111.jsonl"},
+		{run: "tally cost -o json", spent: "0.006"},
+	}},
 	{"15-no-request-id", []caseStep{
 		{run: "tally cost --by model", has: []string{
 			`(?m)^glm-4\.6 .* 1500 +30 +0 +0 +2$`, `(?m)^kimi-k2\.5 .* 1000 +50 +0 +0 +1$`, `(?m)^spent .* 2500 +80 +0 +0 +3$`}},
@@ -66,7 +81,12 @@ var cases = []struct {
 		{run: `tally import --format pi "$HOME"/.openclaw/agents/main/sessions/*.jsonl 2>&1`, has: []string{`1 unchanged\): 0 events added`}},
 		{run: "tally ls", has: []string{`(?m)^pi/5de701fc-0000-4000-8000-000000000001 +transcript +2 +1 +0\.004175 `}},
 	}},
-	{"22-stub-and-next", nil},
+	{"22-stub-and-next", []caseStep{
+		{run: "tally show last", has: []string{`main, 4 turns\n`, `(?m)^  assistant  Two\.$`}},
+		{run: "tally search Two", has: []string{`(?m)^  .*⟦Two⟧\.$`}},
+		{run: "tally export last --format claude-code -C out >&2; cat out/*/*", same: "home/.claude/projects/-srv-shop/11111111-1111-4111-8111-111111111111.jsonl"},
+		{run: "tally cost -o json", spent: "0.01818"},
+	}},
 	{"23-mixed-folder", []caseStep{
 		{run: `tally import "$CASE/mixed" 2>&1`, exit: 3, has: []string{`copilot\.jsonl: its lines are of no agent`}, lacks: []string{`(?m)^[^ ]*a\.jsonl:`, `(?m)^[^ ]*codex-copy`}},
 		{run: `tally import --format codex "$CASE/mixed/codex-copy.jsonl" 2>&1`, has: []string{`1 unchanged\): 0 events added`}},
@@ -85,7 +105,10 @@ var cases = []struct {
 	{"25-title-stays", []caseStep{
 		{run: "tally ls", has: []string{`transcript +4 .*cake-plan\n`}},
 	}},
-	{"26-snapshot-first", nil},
+	{"26-snapshot-first", []caseStep{
+		{run: `f=$(ls "$HOME"/.claude/projects/-srv-shop/*.jsonl); cp "$f" all; head -1 all >"$f"; tally watch --once && cp all "$f" && tally watch --once && tally project --once`},
+		{run: "tally ls", has: []string{` 2026-08-01 10:00  shop `}},
+	}},
 	{"27-result-without-call", []caseStep{
 		{run: "tally show last", has: []string{"main, 3 turns", "found it"}},
 	}},

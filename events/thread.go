@@ -18,6 +18,9 @@ const LogThread = "log"
 // agent's name follows.
 const AgentSource = "urn:tally:agent:"
 
+// DerivedSource begins the sources of events that follow from lines of an agent's files.
+const DerivedSource = "urn:tally:derived:"
+
 // IsAgentLine reports whether an event is a line of an agent's file.
 func IsAgentLine(e Event) bool { return strings.HasPrefix(e.Source, AgentSource) }
 

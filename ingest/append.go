@@ -135,6 +135,9 @@ func (w *writer) fact(f *file, n following) error {
 		w.in.once(Problem{Root: f.root, File: f.Name, Session: f.Session, Reason: err.Error()})
 		return nil
 	}
+	if updated, ok := p.(*events.SessionUpdated); ok {
+		w.s.noteFields(updated.Set)
+	}
 	e.ID, e.Time = n.id, timeOf(n.Time)
 	if created, ok := p.(*events.SessionCreated); ok && e.Time.IsZero() {
 		n.time, _ = created.CreatedAt.Time()

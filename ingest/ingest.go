@@ -162,7 +162,7 @@ func New(o Options) (*Ingester, error) {
 	if !brokenOrder {
 		t.Order = in.order
 	}
-	t.Wants = func(root, rel string) bool { return in.sources[root].Agent.Wants(rel) }
+	t.Wants = in.wants
 	t.Roots = nil
 	for _, s := range o.Sources {
 		if s.ID == "" {

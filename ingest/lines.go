@@ -219,8 +219,13 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 	}
 	for _, fact := range m.Before {
 		n := following{m.Session, idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)}
-		if created, ok := fact.Payload.(*events.SessionCreated); ok && created.CreatedAt == "" && n.Time.IsZero() && n.time.IsZero() {
-			n.time = w.began(f, rest)
+		if created, ok := fact.Payload.(*events.SessionCreated); ok {
+			if at, ok := created.CreatedAt.Time(); ok && f.beganAt.IsZero() {
+				f.beganAt = timeOf(at)
+			}
+			if created.CreatedAt == "" && n.Time.IsZero() && n.time.IsZero() {
+				n.time = w.began(f, rest)
+			}
 		}
 		if err := w.fact(f, n); err != nil {
 			return err

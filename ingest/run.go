@@ -213,6 +213,9 @@ func (in *Ingester) do(ctx context.Context, b *tail.Batch, force bool) error {
 		b.Note = in.noteOf(b.File, is)
 		return nil
 	}
+	if i, ok := in.indexOf(b.File); ok && b.Kind != tail.Unreadable {
+		return in.index(ctx, b, i, force)
+	}
 	switch b.Kind {
 	case tail.Lines, tail.Rewritten:
 		return in.lines(ctx, b, force)

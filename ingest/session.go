@@ -12,12 +12,13 @@ import (
 
 	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // Sources of events.
 const (
 	sourceLines   = events.AgentSource   // and the agent's name: its lines
-	sourceDerived = "urn:tally:derived:" // what follows from them
+	sourceDerived = events.DerivedSource // and the agent's name: what follows from them
 )
 
 // session is what the log has of a session, as far as lines of it are to be appended.
@@ -29,6 +30,7 @@ type session struct {
 	fork        *events.Fork
 	archived    bool
 	gone        bool
+	title       string // as what follows from lines says last
 	ids         map[sum]struct{}
 	unplaced    map[sum]events.Offset // lines that did not come from a file
 	files       map[string]*file      // by stem
@@ -394,6 +396,8 @@ func (s *session) noteFields(set events.Fields) {
 		switch field.Name {
 		case fieldStatus:
 			s.archived = string(field.Value) == archived
+		case fieldTitle:
+			s.title, _ = rawjson.String(field.Value) // null takes it away
 		case fieldGone:
 			s.gone = string(field.Value) == "true"
 		case fieldSessions:

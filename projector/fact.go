@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tallylog/tally/events"
 )
@@ -41,6 +43,33 @@ func misplaced(e events.Event) error {
 // producer did not say. All are spelled alike, so they compare as text.
 func (f Fact) Happened() events.Timestamp {
 	return events.TimestampOf(cmp.Or(f.Time, f.Recorded))
+}
+
+// IsTimed reports whether a record has a time of its own. The line of an agent's file that
+// says none has that of the lines around it, or that of its import if there are none; so has
+// what follows from such a line.
+func (f Fact) IsTimed() bool {
+	switch {
+	case strings.HasPrefix(f.Source, events.DerivedSource):
+		return f.Type != events.TypeSessionCreated && f.Type != events.TypeSessionUpdated
+	case !events.IsAgentLine(f.Event):
+		return true
+	}
+	p, ok := f.Payload.(*events.TurnAppended)
+	return !ok || slices.ContainsFunc(p.Entries, func(e events.Entry) bool { return e.Timestamp != "" })
+}
+
+// Latest is the latest time of records up to this one, given that of those before it, and
+// whether it is a guess: the times of records that have none of their own count only where no
+// record has.
+func (f Fact) Latest(before events.Timestamp, isGuess bool) (at events.Timestamp, isGuessed bool) {
+	switch isTimed := f.IsTimed(); {
+	case before == "" || isGuess && isTimed:
+		return f.Happened(), !isTimed
+	case isGuess == !isTimed:
+		return max(before, f.Happened()), isGuess // spelled alike, so they compare as text
+	}
+	return before, isGuess
 }
 
 // Impossible returns the fact with Invalid set if it can have no effect at its

@@ -37,7 +37,9 @@ type Ledger struct {
 
 	Records int              `json:"records"`
 	LastID  string           `json:"lastId,omitempty"` // id of the last record, by which a snapshot is recognised
-	LastAt  events.Timestamp `json:"lastAt,omitempty"` // the latest time of any record, in UTC with milliseconds
+	LastAt  events.Timestamp `json:"lastAt,omitempty"` // the latest time of any record that has one of its own, in UTC with milliseconds
+
+	LastGuessed bool `json:"lastGuessed,omitempty"` // no record has: LastAt is that of an import
 
 	// What a run, a checkpoint and a response are looked up by. A ledger that somebody
 	// else made has none of them.
@@ -191,7 +193,7 @@ func (l *Ledger) index() {
 func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
 	l.Records++
 	l.LastID = f.ID
-	l.LastAt = max(l.LastAt, f.Happened()) // spelled alike, so they compare as text
+	l.LastAt, l.LastGuessed = f.Latest(l.LastAt, l.LastGuessed)
 	if v.Late {
 		l.Late = append(l.Late, f.Offset)
 	}

@@ -16,7 +16,7 @@ import (
 // that of chunks included.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 5
+	SessionFoldVersion = 6
 )
 
 // state is a session as it is folded and stored: its older records are in chunks,

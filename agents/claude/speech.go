@@ -1,6 +1,10 @@
 package claude
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/tallylog/tally/internal/turns"
+)
 
 // speech is what somebody does with a line of the conversation.
 type speech uint8
@@ -44,10 +48,11 @@ func speechOf(e *entry) speech {
 			said = said + b.Text("text")
 		}
 	}
-	if said == "" && len(blocks) == 0 {
-		return nothing
+	words := strings.TrimSpace(turns.Words(said))
+	if words == "" && (said != "" || len(blocks) == 0) {
+		return nothing // or what an editor put before a prompt
 	}
-	return speechIn(strings.TrimSpace(said))
+	return speechIn(words)
 }
 
 // isMachine reports whether the entry says that a task in the background wrote it.

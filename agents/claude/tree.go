@@ -17,7 +17,7 @@ type tree struct {
 
 // node is an entry, or one that others say they follow and that has not come.
 type node struct {
-	end    int64 // of its line; of the beginning, where its first prompt starts; -1: it has not come
+	end    int64  // of its line; of the beginning, where its first prompt starts; -1: it has not come
 	said   uint32 // a sum of what it says
 	parent int32
 	chain  int32 // in which conversation of a sub-agent it stands, from 1

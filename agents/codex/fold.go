@@ -29,6 +29,7 @@ type fold struct {
 	items  bool     // the screen shows what is told as items
 	shown  string   // the message of the model that was told last
 	unsaid string   // the one that was not told when it came
+	title  string   // as the person calls the thread
 }
 
 func newFold(f agents.File) *fold {
@@ -119,6 +120,8 @@ func (f *fold) event(s *saying) {
 		f.rolledBack(s)
 	case "thread_settings_applied":
 		f.speaks(s, s.payload.Object("thread_settings").Text("model"))
+	case "thread_name_updated":
+		f.named(s)
 	case "item_completed":
 		f.completed(s, s.payload.Object("item"))
 	}
@@ -169,13 +172,17 @@ func (f *fold) item(s *saying) {
 	s.main(s.payload.Text("id"))
 }
 
-// speaker returns who speaks in a line that is a message.
+// speaker returns who speaks in a line that is a message: the person, if anything of it is
+// theirs.
 func speaker(raw []byte) string {
 	t, _ := turns.Read(raw)
+	who := ""
 	for _, p := range t.Parts {
-		return p.Role
+		if who == "" || p.Role == "user" {
+			who = p.Role
+		}
 	}
-	return ""
+	return who
 }
 
 // maxModels bounds how many models of a session are remembered.

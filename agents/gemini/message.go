@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/turns"
 )
 
 // objectOf reads a line that is one object.
@@ -139,13 +140,14 @@ func (m message) isPrompt() bool {
 	if m.kind != "user" || m.isAnswered() {
 		return false
 	}
-	said := strings.TrimSpace(m.words())
+	words := m.words()
+	said := strings.TrimSpace(turns.Words(words))
 	for _, begin := range []string{"/", "?", "<session_context>", "<hook_context>"} {
 		if strings.HasPrefix(said, begin) {
 			return false
 		}
 	}
-	return said != "" || len(m.parts) > 0
+	return said != "" || words == "" && len(m.parts) > 0
 }
 
 // calls returns the ids of the tools' calls, whether they stand in the content, as in what

@@ -39,12 +39,25 @@ func asked(t projector.Turn) string {
 	read, _ := Read(t) // of what has no known shape it is not known who speaks
 	for _, p := range read.Parts {
 		if p.Kind == turns.Said && (strings.EqualFold(p.Role, "user") || read.Shape == "text") {
-			if text := firstLine(p.Text); text != "" {
+			if text := firstLine(p.Text); text != "" && !(read.Shape == "claude-code" && isOfProgram(text)) {
 				return text
 			}
 		}
 	}
 	return ""
+}
+
+// isOfProgram reports whether a line is a command that Claude Code runs itself: the model
+// hears nothing of it, and no session is about it.
+func isOfProgram(line string) bool {
+	name, _, _ := strings.Cut(line, " ")
+	return slices.Contains(programCommands, name)
+}
+
+var programCommands = []string{
+	"/add-dir", "/agents", "/bashes", "/bug", "/clear", "/compact", "/config", "/context", "/cost", "/doctor", "/effort", "/exit", "/export", "/fast", "/feedback",
+	"/help", "/hooks", "/ide", "/login", "/logout", "/mcp", "/memory", "/model", "/output-style", "/permissions", "/plugin", "/quit", "/release-notes", "/rename",
+	"/resume", "/rewind", "/sandbox", "/stats", "/status", "/statusline", "/tasks", "/terminal-setup", "/theme", "/todos", "/upgrade", "/usage", "/vim",
 }
 
 // firstLine returns the first line that is not blank, with one space between words.

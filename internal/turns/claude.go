@@ -96,6 +96,7 @@ func readClaudeMessage(r *reading, kind string, o *object) {
 		r.turn.Response = m.text("id")
 	}
 	readSpoken(r, role, m)
+	r.separate(start, "meta")
 	for i, p := range r.turn.Parts[start:] {
 		if p.Kind == Said && role == "user" {
 			r.turn.Parts[start+i] = local(p)
@@ -146,12 +147,13 @@ func readClaudeAttachment(r *reading, o *object) {
 	a, _ := open("attachment", o.take("attachment"))
 	name := a.text("type")
 	if name == "queued_command" && a.has("prompt") {
-		prompt := a.take("prompt")
+		prompt, start := a.take("prompt"), len(r.turn.Parts)
 		if list, err := rawjson.Array(prompt); err == nil {
 			readBlocks(r, "user", list)
 		} else {
 			r.add(Part{Role: "user", Text: words(prompt)})
 		}
+		r.separate(start, "meta")
 	} else {
 		r.add(unnamed(Part{Role: "attachment", Name: name, Text: a.text("content", "text")}))
 	}

@@ -47,6 +47,7 @@ func readRolloutItem(r *reading, p *object, raw json.RawMessage) {
 			role = "system"
 		}
 		readSpoken(r, role, p)
+		r.separate(start, "system")
 	default:
 		r.keep(p.word("type"), raw)
 		return
@@ -61,6 +62,7 @@ func readRolloutEvent(r *reading, p *object, raw json.RawMessage) {
 	switch kind := p.word("type"); kind {
 	case "user_message":
 		r.add(Part{Role: "user", Text: p.text("message")})
+		r.separate(len(r.turn.Parts)-1, "system")
 	case "agent_message":
 		r.add(Part{Role: "assistant", Text: p.text("message")})
 	case "agent_reasoning", "agent_reasoning_raw_content":
@@ -85,7 +87,9 @@ func readRolloutShown(r *reading, p *object) {
 	raw := p.take("item")
 	switch kind := item.word("type"); kind {
 	case "UserMessage":
+		start := len(r.turn.Parts)
 		readElements(r, "user", item.list("content"), readText)
+		r.separate(start, "system")
 	case "AgentMessage":
 		readElements(r, "assistant", item.list("content"), readText)
 	case "Plan":

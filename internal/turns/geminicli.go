@@ -35,7 +35,9 @@ func readGeminiMessage(r *reading, o *object) {
 		r.turn.Response, r.turn.Usage = o.text("id"), geminiCounts(u)
 	}
 	readElements(r, role, o.list("thoughts"), readGeminiThought)
+	start := len(r.turn.Parts)
 	readGeminiParts(r, geminiSpeaker(role, o), o)
+	r.separate(start, "meta")
 	for _, raw := range o.list("toolCalls") {
 		if call, ok := open("toolCalls", raw); ok {
 			readGeminiTool(r, role, call)

@@ -55,7 +55,9 @@ func readPiMessage(r *reading, m *object) {
 	case "branchSummary", "compactionSummary":
 		r.add(Part{Role: "summary", Text: m.text("summary")})
 	default:
+		start := len(r.turn.Parts)
 		readPiSpoken(r, role, "", m)
+		r.separate(start, "meta")
 	}
 	if text := m.text("errorMessage"); text != "" {
 		r.add(Part{Role: "error", Text: text})

@@ -77,7 +77,7 @@ type Session struct {
 	Goal      string // of the simulation that it is; at most 200 bytes
 	Opening   string // what a user said first, rewound or not, or in the part that a fork has inherited: a line of at most 200 bytes
 	CreatedAt events.Timestamp
-	LastAt    events.Timestamp // the latest time of any record
+	LastAt    events.Timestamp // the latest time of any record that has one of its own
 
 	Turns      int // in effect, over all threads; of a transcript, in its main thread
 	TotalTurns int // of these threads, that any record brought, rewound or not

@@ -15,7 +15,7 @@ import (
 // of a turn.
 var searchForm = form{
 	view:    "search",
-	version: 5,
+	version: 6,
 	tables:  append([]string{"turns"}, activityTables...),
 	schema: `
 CREATE VIRTUAL TABLE turns{set} USING fts5(

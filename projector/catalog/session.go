@@ -46,7 +46,7 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 		return v, err
 	}
 	s.Records++
-	s.LastAt = max(s.LastAt, f.Happened())
+	s.active(f)
 	if v.Late {
 		s.Late++
 	}
@@ -78,6 +78,16 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 		s.reach(p)
 	}
 	return v, nil
+}
+
+// active notes when something happened in the session.
+func (s *session) active(f projector.Fact) {
+	at, isGuess := f.Latest(s.LastAt, s.set&guessed != 0)
+	s.LastAt = at
+	s.set &^= guessed
+	if isGuess {
+		s.set |= guessed
+	}
 }
 
 // describe notes that a record has what the producer stored of the session.
@@ -181,6 +191,9 @@ type fields uint64
 
 // startSaid has it that the session says itself when it began.
 const startSaid fields = 16
+
+// guessed has it that no record has a time of its own.
+const guessed fields = 32
 
 // field returns the column that a field of the session is kept in, nil if it is not,
 // and its place in the set, which is stored.

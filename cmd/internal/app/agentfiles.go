@@ -34,6 +34,9 @@ type only struct {
 	files AgentFiles
 }
 
+// Unwrap implements agents.Wrapper.
+func (o only) Unwrap() agents.Agent { return o.Agent }
+
 // Wants implements agents.Agent.
 func (o only) Wants(name string) bool {
 	return o.files.Has(name) && (o.files.Names != nil || o.Agent.Wants(name))

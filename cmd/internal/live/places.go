@@ -86,6 +86,9 @@ type some struct {
 	place place
 }
 
+// Unwrap implements agents.Wrapper.
+func (s some) Unwrap() agents.Agent { return s.Agent }
+
 // Wants implements agents.Agent.
 func (s some) Wants(name string) bool { return s.place.has(name) && s.Agent.Wants(name) }
 

@@ -189,6 +189,9 @@ type meeting struct {
 	sessions map[string]bool
 }
 
+// Unwrap implements agents.Wrapper.
+func (m *meeting) Unwrap() agents.Agent { return m.Agent }
+
 // Fold implements agents.Agent: by the time that it is asked, the file says whose it is.
 func (m *meeting) Fold(f agents.File) agents.Fold {
 	if m.Wants(f.Name) {

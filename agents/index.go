@@ -1,0 +1,34 @@
+package agents
+
+import "time"
+
+// Indexer is an Agent that says beside its sessions how they are called.
+type Indexer interface {
+	// IsIndex reports whether a file says so, by its name below a root.
+	IsIndex(name string) bool
+	// Called reads a line of such a file; false: it names no session.
+	Called(line []byte) (Name, bool)
+}
+
+// Name is what a session is called from some time on: the last one counts.
+type Name struct {
+	Session, Title string
+	Time           time.Time // zero: the line says none
+}
+
+// Wrapper is an Agent that has another one do most of what it does.
+type Wrapper interface{ Unwrap() Agent }
+
+// IndexerOf returns the Indexer that an agent is, or that it wraps.
+func IndexerOf(a Agent) (Indexer, bool) {
+	for {
+		if i, ok := a.(Indexer); ok {
+			return i, true
+		}
+		w, ok := a.(Wrapper)
+		if !ok {
+			return nil, false
+		}
+		a = w.Unwrap()
+	}
+}
