@@ -27,7 +27,7 @@ var arrows = []struct{ pkg, may string }{
 	{"log", "events internal/rawjson internal/segindex internal/natsfile internal/natswire"},
 	{"log/logtest", "log events"},
 	{"snapshot", "events internal/rawjson internal/durable"},
-	{"projector", "events snapshot internal/rawjson internal/durable"},
+	{"projector", "events snapshot internal/rawjson internal/durable internal/statefile"},
 	{"projector/catalog", "projector events internal/rawjson internal/lockfile"},
 	{".", "log projector snapshot events"},
 	{"tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
@@ -49,7 +49,7 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/tavern", ". agents agents/claude tend log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". tend tree formats formats/bucket formats/redis formats/s2 log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render"},
+	{"embedded", ". tend tree formats formats/bucket formats/redis formats/s2 log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render internal/statefile"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
@@ -60,7 +60,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/natswire", ""},
 	{"internal/pull", ""},
 	{"internal/bashline", ""},
-	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson internal/sealed"},
+	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson internal/sealed internal/statefile"},
 	{"internal/config", "log events internal/sealed"},
 	{"internal/durable", ""},
 	{"internal/filename", ""},
@@ -71,11 +71,12 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/page", "events projector internal/plain internal/rawjson internal/render internal/turns"},
 	{"internal/plain", ""},
 	{"internal/prices", "events internal/rawjson"},
-	{"internal/quota", "log projector events internal/durable internal/lockfile"},
+	{"internal/quota", "log projector events internal/durable internal/lockfile internal/statefile"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
+	{"internal/statefile", "internal/durable"},
 	{"internal/storetest", ". embedded formats log log/logtest events internal/config internal/testkit"}, // for tests
 	{"internal/testkit", "events"},                                                                       // for tests
 	{"internal/testkit/transcripts", "agents events projector internal/rawjson internal/testkit"},        // for tests

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"iter"
@@ -18,6 +17,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/tend"
 )
 
@@ -116,7 +116,7 @@ func sayDaemons(dir string, l *tend.Loop, changed <-chan struct{}) (done func())
 				continue
 			}
 			if os.MkdirAll(filepath.Dir(path), 0o700) == nil {
-				_ = writeJSON(path, daemonsFile{daemonsVersion, statusOf(list)}, durable.NoSync) // a disk that is full says so elsewhere
+				_ = statefile.Write(path, daemonsFile{daemonsVersion, statusOf(list)}, durable.NoSync) // a disk that is full says so elsewhere
 			}
 			select {
 			case <-time.After(sayEvery):
@@ -159,9 +159,8 @@ func DaemonsOf(dir string) (list []DaemonStatus, err error) {
 		if nerr != nil {
 			continue
 		}
-		text, rerr := os.ReadFile(filepath.Join(dir, daemonsDir, e.Name()))
 		var f daemonsFile
-		if rerr != nil || json.Unmarshal(text, &f) != nil || f.Version != daemonsVersion {
+		if statefile.Read(filepath.Join(dir, daemonsDir, e.Name()), daemonsVersion, &f) != nil {
 			continue // it has ended, or is of another version
 		}
 		for _, d := range f.Daemons {

@@ -2,11 +2,8 @@ package embedded
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -15,6 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -23,7 +21,8 @@ func damagedDir(dir string) string { return filepath.Join(dir, "damaged") }
 
 const (
 	holesFile    = "holes.json"
-	holesVersion = 1 // of its format
+	holesCopy    = "holes.copy.json" // is read where the other is damaged: nothing else says what was lost
+	holesVersion = 1                 // of its format
 )
 
 // holes is the list of what was lost.
@@ -33,18 +32,22 @@ type holes struct {
 }
 
 func readHoles(dir string) ([]log.Hole, error) {
-	text, err := os.ReadFile(filepath.Join(damagedDir(dir), holesFile))
+	lost, err := readHolesFile(dir, holesFile)
+	if isDamagedFile(err) {
+		if kept, other := readHolesFile(dir, holesCopy); other == nil {
+			return kept, nil
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
+	return lost, err
+}
+
+func readHolesFile(dir, name string) ([]log.Hole, error) {
 	var h holes
-	if err := json.Unmarshal(text, &h); err != nil {
-		return nil, fmt.Errorf("%s: %v", holesFile, err)
-	}
-	return h.Lost, checkVersion(dir, holesFile, h.Version, holesVersion)
+	err := readState(filepath.Join(damagedDir(dir), name), holesVersion, &h)
+	return h.Lost, err
 }
 
 // addHoles adds to the list of what was lost.
@@ -56,7 +59,12 @@ func addHoles(dir string, lost []log.Hole) error {
 	all := append(known, lost...)
 	slices.SortStableFunc(all, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
 	all = slices.CompactFunc(all, func(a, b log.Hole) bool { return a.Offset == b.Offset })
-	return writeJSON(filepath.Join(damagedDir(dir), holesFile), holes{Version: holesVersion, Lost: all}, durable.WithSync)
+	for _, name := range []string{holesFile, holesCopy} {
+		if err := statefile.Write(filepath.Join(damagedDir(dir), name), holes{Version: holesVersion, Lost: all}, durable.WithSync); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unknown gives the offsets from one on and before another that are not known to be lost.

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/internal/quota"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -151,8 +152,8 @@ func (x *imaging) text(path string, text []byte) {
 }
 
 func (x *imaging) json(path string, v any) error {
-	text, err := json.Marshal(v)
-	x.text(path, append(text, '\n'))
+	text, err := statefile.Encode(v)
+	x.text(path, text)
 	return err
 }
 
@@ -167,6 +168,9 @@ func (x *imaging) limits() error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if err == nil {
+		_, err = quota.Load(x.dir) // limits that cannot be believed are not to be restored
 	}
 	x.text(path, text)
 	return err
@@ -341,7 +345,7 @@ func (x *imaging) kept() error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || e.Name() == holesFile || durable.IsTemporary(e.Name()) {
+		if !e.Type().IsRegular() || e.Name() == holesFile || e.Name() == holesCopy || durable.IsTemporary(e.Name()) {
 			continue
 		}
 		info, err := e.Info()

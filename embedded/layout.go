@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -67,9 +66,8 @@ func areKnown(servers []string) bool {
 // knownTo reports whether the files are known of a store that a server of some version
 // serves. Its owner wrote the mark before.
 func knownTo(dir, version string) bool {
-	var m mark
-	text, err := os.ReadFile(filepath.Join(dir, markFile))
-	return err == nil && json.Unmarshal(text, &m) == nil && areKnown(append(m.Servers, version))
+	m, err := loadMark(dir)
+	return err == nil && areKnown(append(m.Servers, version))
 }
 
 // blocksOf is where a log finds the blocks to read from; "": it asks the server.

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/statefile"
 )
 
 const (
@@ -41,7 +41,7 @@ func bootID() string {
 // readMark gives the mark. One that cannot be read says nothing, and is said.
 func (s *Server) readMark() (mark, error) {
 	m, err := loadMark(s.dir)
-	if _, unreadable := errors.AsType[*unreadableError](err); unreadable {
+	if isDamagedFile(err) {
 		s.logger.Warn("the store's mark is made anew", "dir", s.dir, "error", err)
 		return mark{}, nil
 	}
@@ -59,7 +59,7 @@ func (s *Server) writeMark(clean bool) error {
 }
 
 func replaceMark(dir string, m mark) error {
-	return writeJSON(filepath.Join(dir, markFile), m, durable.WithSync)
+	return statefile.Write(filepath.Join(dir, markFile), m, durable.WithSync)
 }
 
 // expectedStreams lists the streams that a directory says it has: by its mark, and by

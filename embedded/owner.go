@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -100,33 +100,29 @@ func OwnerOf(dir string) (pid int, url string) {
 }
 
 func readOwner(dir string) (o owner, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, ownerFile))
-	if err != nil {
-		return o, err
-	}
-	if err := json.Unmarshal(text, &o); err != nil {
-		return owner{}, &unreadableError{ownerFile, err}
-	}
-	if err := checkVersion(dir, ownerFile, o.Version, ownerVersion); err != nil {
-		return owner{}, err
-	}
-	return o, nil
+	return o, readState(filepath.Join(dir, ownerFile), ownerVersion, &o)
 }
 
 // writeOwner puts the file there whole, for this user alone.
 func writeOwner(dir string, o owner) error {
-	return writeJSON(filepath.Join(dir, ownerFile), o, durable.NoSync)
+	return statefile.Write(filepath.Join(dir, ownerFile), o, durable.NoSync)
 }
 
 func removeOwner(dir string) error { return remove(filepath.Join(dir, ownerFile)) }
 
-// writeJSON replaces a file, which is for this user alone.
-func writeJSON(path string, v any, sync durable.Sync) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
+// readState reads what an owner wrote down. What a newer version of tally wrote is
+// *NewerError.
+func readState(path string, version int, v any) error {
+	err := statefile.Read(path, version, v)
+	if newer, is := errors.AsType[*statefile.NewerError](err); is {
+		return &NewerError{Dir: filepath.Dir(path), File: filepath.Base(path), Version: newer.Version, Known: newer.Known}
 	}
-	return durable.Replace(path, append(text, '\n'), 0o600, sync)
+	return err
+}
+
+func isDamagedFile(err error) bool {
+	_, is := errors.AsType[*statefile.DamageError](err)
+	return is
 }
 
 // remove removes a file, if it is there.

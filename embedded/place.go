@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -118,35 +117,10 @@ func Writable(dir string) error { return orReadOnly(dir, mayWrite(dir)) }
 // loadMark reads the mark. One that is not there says nothing; one that cannot be read
 // neither, and that is returned.
 func loadMark(dir string) (m mark, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, markFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return mark{}, nil
+	if err := readState(filepath.Join(dir, markFile), markVersion, &m); !errors.Is(err, fs.ErrNotExist) {
+		return m, err
 	}
-	if err != nil {
-		return mark{}, err
-	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return mark{}, &unreadableError{markFile, err}
-	}
-	return m, checkVersion(dir, markFile, m.Version, markVersion)
-}
-
-// unreadableError says that a file beside the log is not what was written there.
-type unreadableError struct {
-	file string
-	err  error
-}
-
-func (e *unreadableError) Error() string { return fmt.Sprintf("%s cannot be read: %v", e.file, e.err) }
-
-func checkVersion(dir, file string, have, known int) error {
-	switch {
-	case have > known:
-		return &NewerError{Dir: dir, File: file, Version: have, Known: known}
-	case have < known:
-		return fmt.Errorf("%s has version %d, this program knows %d", file, have, known)
-	}
-	return nil
+	return mark{}, nil
 }
 
 // NewerError says that a newer version of tally wrote a store, in a form that this one

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/statefile"
 )
 
 // TreeHeldError says that a folder shows another store.
@@ -53,14 +53,20 @@ func (k *treeKept) claim(state, store string) error {
 	held := &TreeHeldError{Place: k.Place(), File: path}
 	f, err := lockfile.Take(path)
 	if errors.Is(err, lockfile.ErrLocked) {
-		held.Store = claimIn(path).Store
+		if c, err := claimIn(path); err == nil {
+			held.Store = c.Store
+		}
 		return held
 	}
 	if err != nil {
 		return err
 	}
 	k.ends = append(k.ends, f.Close)
-	was := claimIn(path).Store
+	claimed, err := claimIn(path)
+	if err != nil {
+		return fmt.Errorf("%s may show another store: %w: remove %s if it does not", k.Place(), err, path)
+	}
+	was := claimed.Store
 	if place, err := Look(was); was != "" && was != store && (err != nil || place.State == Present) {
 		held.Store = was
 		return held
@@ -68,21 +74,22 @@ func (k *treeKept) claim(state, store string) error {
 	if store == "" || store == was {
 		return nil
 	}
-	text, err := json.Marshal(treeClaim{k.Place(), store})
+	text, err := statefile.Encode(treeClaim{k.Place(), store})
 	if err != nil {
 		return err
 	}
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	_, err = f.WriteAt(append(text, '\n'), 0)
+	_, err = f.WriteAt(text, 0)
 	return err
 }
 
-// claimIn reads a claim; one that cannot be read is none.
-func claimIn(path string) (c treeClaim) {
-	if text, err := os.ReadFile(path); err == nil {
-		_ = json.Unmarshal(text, &c)
+// claimIn reads a claim. A file without content is no claim: it was made for its lock.
+func claimIn(path string) (c treeClaim, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) == 0 {
+		return c, err
 	}
-	return c
+	return c, statefile.Decode(path, text, 0, &c)
 }

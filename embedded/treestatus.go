@@ -2,7 +2,7 @@ package embedded
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/statefile"
 )
 
 // TreeStatus is what is known of a tree.
@@ -82,7 +83,7 @@ func (k *treeKept) say(desk *treeDesk, s TreeStatus) error {
 	if desk != nil {
 		f.PID, f.URL, f.Token = os.Getpid(), desk.url, desk.token
 	}
-	return writeJSON(filepath.Join(k.dir, k.FileName()+".json"), f, durable.NoSync)
+	return statefile.Write(filepath.Join(k.dir, k.FileName()+".json"), f, durable.NoSync)
 }
 
 // treeFiles returns what processes said of the trees of a store, by its directory of trees.
@@ -107,12 +108,9 @@ func treeFiles(dir string) (list []treeFile) {
 }
 
 func treeFileIn(dir, name string) (f treeFile, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
-	if err == nil {
-		err = json.Unmarshal(text, &f)
-	}
-	if err == nil && f.Version != treeVersion {
-		err = fmt.Errorf("%s is of version %d: %w", name, f.Version, fs.ErrNotExist)
+	err = statefile.Read(filepath.Join(dir, name+".json"), treeVersion, &f)
+	if newer, is := errors.AsType[*statefile.NewerError](err); is {
+		err = fmt.Errorf("%w: %w", newer, fs.ErrNotExist)
 	}
 	f.name = name
 	return f, err

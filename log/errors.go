@@ -40,6 +40,9 @@ var (
 	// ErrUnavailable: the store cannot serve the call now. Nothing was written.
 	ErrUnavailable = errors.New("store unavailable")
 
+	// ErrDamaged: a file that the store keeps about itself is not what was written there.
+	ErrDamaged = errors.New("damaged")
+
 	// ErrNewer: a newer version of tally wrote what is there, in a form that this one
 	// does not know. Nothing was changed.
 	ErrNewer = errors.New("written by a newer version")

@@ -35,7 +35,7 @@ func (l *Log) AppendBehind(ctx context.Context, before error, sub events.Subject
 
 // WireCodes are the codes of errors on the wire.
 func WireCodes() []string {
-	return []string{wireInvalid, wireTooLarge, wireQuota, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wirePersonal, wireInternal}
+	return []string{wireInvalid, wireTooLarge, wireQuota, wireConflict, wirePartial, wireGap, wireOutOfOrder, wireUnknown, wireAborted, wireFull, wireUnavailable, wirePersonal, wireDamaged, wireInternal}
 }
 
 // OverTheWire returns an error as it is after its way to a client.

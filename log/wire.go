@@ -145,6 +145,7 @@ const (
 	wireQuota       = "quota"
 	wireUnavailable = "unavailable"
 	wirePersonal    = "personal"
+	wireDamaged     = "damaged"
 	wireInternal    = "internal"
 )
 
@@ -173,6 +174,10 @@ func wireErrorOf(err error) *wireError {
 		w.Code, w.Scope, w.Meter, w.Limit, w.Used, w.Needed = wireQuota, e.Scope, e.Meter, e.Limit, e.Have, e.Want
 		return w
 	}
+	if e, ok := errors.AsType[*events.DamageError](err); ok {
+		w.Code, w.Have = wireDamaged, e.Offset
+		return w
+	}
 	if e, ok := errors.AsType[*events.PersonalError](err); ok {
 		w.Code, w.Reason = wirePersonal, e.Where
 		return w
@@ -197,7 +202,7 @@ var wireSentinels = []struct {
 	code string
 	err  error
 }{
-	{wireConflict, ErrConflict}, {wireUnknown, ErrUnknown}, {wireAborted, ErrAborted}, {wireFull, ErrFull}, {wireUnavailable, ErrUnavailable},
+	{wireDamaged, ErrDamaged}, {wireConflict, ErrConflict}, {wireUnknown, ErrUnknown}, {wireAborted, ErrAborted}, {wireFull, ErrFull}, {wireUnavailable, ErrUnavailable},
 }
 
 // errorOf returns an error that came over the wire as callers branch on it.
@@ -216,6 +221,10 @@ func (w *wireError) errorOf(sub events.Subject) error {
 		return &PartialError{Subject: sub, Have: w.Found}
 	case wirePersonal:
 		return &events.PersonalError{Where: w.Reason}
+	case wireDamaged:
+		if w.Have > 0 {
+			return fmt.Errorf("%s: %w", sub, &events.DamageError{Offset: w.Have})
+		}
 	case wireQuota:
 		return &QuotaError{Scope: w.Scope, Meter: w.Meter, Limit: w.Limit, Have: w.Used, Want: w.Needed}
 	}

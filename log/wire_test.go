@@ -53,7 +53,7 @@ func TestErrorsTravel(t *testing.T) {
 			t.Errorf("%s, want %s:\n%s", got, code, diff)
 		}
 	}
-	for code, err := range map[string]error{"conflict": log.ErrConflict, "unknown": log.ErrUnknown, "aborted": log.ErrAborted, "full": log.ErrFull, "unavailable": log.ErrUnavailable} {
+	for code, err := range map[string]error{"conflict": log.ErrConflict, "unknown": log.ErrUnknown, "aborted": log.ErrAborted, "full": log.ErrFull, "unavailable": log.ErrUnavailable, "damaged": log.ErrDamaged} {
 		got, after := log.OverTheWire(fmt.Errorf("somewhere: %w", err), sub)
 		if got != code || !errors.Is(after, err) {
 			t.Errorf("%v travels as %s and arrives as %v", err, got, after)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/snapshot"
 )
 
@@ -435,13 +435,9 @@ func (k *Keeper) save() error {
 		st.Changed = append(st.Changed, changedRecord{sub.NATS(), c.records, c.bytes, uint64(c.last)})
 	}
 	slices.SortFunc(st.Changed, func(a, b changedRecord) int { return cmp.Compare(a.Last, b.Last) })
-	data, err := rawjson.Marshal(st)
-	if err != nil {
-		return fmt.Errorf("projector: %v", err)
-	}
-	err = os.MkdirAll(filepath.Dir(k.Cursor), 0o700)
+	err := os.MkdirAll(filepath.Dir(k.Cursor), 0o700)
 	if err == nil {
-		err = durable.Replace(k.Cursor, data, 0o600, durable.NoSync)
+		err = statefile.Write(k.Cursor, st, durable.NoSync)
 	}
 	if err != nil {
 		return fmt.Errorf("projector: save the cursor: %w", err)
@@ -457,13 +453,10 @@ func (k *Keeper) resume(ctx context.Context) error {
 		k.reached = head
 		return err
 	}
-	data, err := os.ReadFile(k.Cursor)
+	var st cursorState
+	err := statefile.Read(k.Cursor, 0, &st)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
-	}
-	var st cursorState
-	if err == nil {
-		err = rawjson.Unmarshal(data, &st)
 	}
 	if err == nil && st.Offset > 0 {
 		var rec events.Record

@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -74,7 +75,7 @@ func ExitCode(err error) int {
 	if Is[*config.Error](err) || Is[*events.InvalidError](err) || Is[*events.PersonalError](err) || Is[*sealed.FileError](err) || errors.Is(err, sealed.ErrNoKey) || errors.Is(err, projector.ErrNoLimits) {
 		return BadUsage
 	}
-	if Is[*events.DamageError](err) {
+	if Is[*events.DamageError](err) || Is[*statefile.DamageError](err) || errors.Is(err, log.ErrDamaged) {
 		return Integrity
 	}
 	if Is[*events.TreeError](err) {

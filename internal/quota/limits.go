@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/log"
 )
 
@@ -82,19 +82,17 @@ func Load(dir string) (Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(text)
+	return parse(filepath.Join(dir, FileName), text)
 }
 
-func parse(text []byte) (Limits, error) {
+func parse(path string, text []byte) (Limits, error) {
 	var f file
-	if err := json.Unmarshal(text, &f); err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", FileName, err)
+	err := statefile.Decode(path, text, fileVersion, &f)
+	if newer, is := errors.AsType[*statefile.NewerError](err); is {
+		return nil, fmt.Errorf("%w: %w: use the version of tally that wrote it", log.ErrNewer, newer)
 	}
-	switch {
-	case f.Version > fileVersion:
-		return nil, fmt.Errorf("%w: %s has version %d, this program knows %d: use the version of tally that wrote it", log.ErrNewer, FileName, f.Version, fileVersion)
-	case f.Version < fileVersion:
-		return nil, fmt.Errorf("%s has version %d, this program knows %d", FileName, f.Version, fileVersion)
+	if err != nil {
+		return nil, err
 	}
 	for scope, bytes := range f.Limits {
 		err := CheckScope(scope)
@@ -102,7 +100,7 @@ func parse(text []byte) (Limits, error) {
 			err = checkLimit(bytes - 1)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s cannot be read: %w", FileName, err)
+			return nil, &statefile.DamageError{Path: path, Err: err}
 		}
 	}
 	if f.Limits == nil {
@@ -129,11 +127,7 @@ func Set(dir, scope string, bytes int64) error {
 	if l[scope] = bytes; bytes == 0 {
 		delete(l, scope)
 	}
-	text, err := json.Marshal(file{fileVersion, l})
-	if err != nil {
-		return err
-	}
-	if err := durable.Replace(filepath.Join(dir, FileName), append(text, '\n'), 0o600, durable.WithSync); err != nil {
+	if err := statefile.Write(filepath.Join(dir, FileName), file{fileVersion, l}, durable.WithSync); err != nil {
 		return err
 	}
 	time.Sleep(2 * fresh) // whoever owns the store has looked by then

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -326,14 +327,23 @@ func (m *Meter) look() {
 	}
 	limits, err := Load(m.dir)
 	if err != nil {
-		if !errors.Is(err, log.ErrNewer) {
-			err = fmt.Errorf("%w: %w", log.ErrUnavailable, err)
-		}
-		m.bad, m.started = err, false
+		m.bad, m.started = refused(err), false
 		return
 	}
 	m.info, m.bad, m.started = info, nil, true
 	m.use(limits)
+}
+
+// refused says why appends are refused while the limits are not known.
+func refused(err error) error {
+	_, damaged := errors.AsType[*statefile.DamageError](err)
+	switch {
+	case damaged:
+		return fmt.Errorf("%w: the limits of the store are not known, and documents are refused: %w", log.ErrDamaged, err)
+	case errors.Is(err, log.ErrNewer):
+		return err
+	}
+	return fmt.Errorf("%w: %w", log.ErrUnavailable, err)
 }
 
 func same(a, b os.FileInfo) bool {
