@@ -469,7 +469,7 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 }
 
 // Sync implements Syncer, if the folder is durable. The folders that were made since the last call are durable then, too. One
-// that is gone has nothing to sync.
+// that is gone, or is a link by now, has nothing to sync: no file was written there.
 func (d *Dir) Sync(_ context.Context, folders ...string) error {
 	if !d.Durable {
 		return nil
@@ -503,7 +503,7 @@ func (d *Dir) syncFolder(name string) error {
 		}
 	}
 	p, err := d.open("sync", name, false)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotFile) {
 		return nil
 	}
 	if err != nil {

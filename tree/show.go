@@ -160,13 +160,18 @@ func folder(p string) string {
 func (t *Tree) attempt(sub events.Subject, p string, err error) bool {
 	if err != nil {
 		t.isStuck(sub, p, err)
+	} else {
+		delete(t.told, p)
 	}
 	return err == nil
 }
 
 // isStuck has a unit be tried again later. The caller holds mu.
 func (t *Tree) isStuck(sub events.Subject, p string, err error) {
-	t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
+	if reason := err.Error(); t.told[p] != reason { // else a link would be reported at each try
+		t.told[p] = reason
+		t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
+	}
 	t.stuck[sub] = &Error{t.c.Name, p, err}
 	t.showAgain(sub)
 	t.unsure = true

@@ -19,7 +19,7 @@ func (t *Tree) recover(ctx context.Context) error {
 	}
 	for p, meant := range t.intents {
 		sum, err := t.sumOf(ctx, p)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, formats.ErrNotFile) { // a link is reported when it is skipped
 			t.c.Logger.Warn("a file of the tree cannot be read", "tree", t.c.Name, "path", p, "err", err)
 			continue
 		}

@@ -78,6 +78,7 @@ type Tree struct {
 	edits   map[string]*edit        // paths that have, while the tree asks
 	tried   map[string][]string     // what may stand in a file's place, as nobody answered when it was put there
 	stuck   map[events.Subject]*Error
+	told    map[string]string // why a path cannot be written, as it was logged last
 	skipped map[string]string
 	recent  []recently // edits that were taken in
 	born    []birth
@@ -124,7 +125,7 @@ func (t *Tree) clear() {
 	t.dirty, t.redo = make(map[events.Subject]touched), make(map[events.Subject]bool)
 	t.noticed, t.edits = make(map[string]*notice), make(map[string]*edit)
 	t.tried = make(map[string][]string)
-	t.stuck, t.skipped = make(map[events.Subject]*Error), make(map[string]string)
+	t.stuck, t.told, t.skipped = make(map[events.Subject]*Error), make(map[string]string), make(map[string]string)
 	t.asking, t.names, t.audited = nil, newNames(), false
 }
 
