@@ -70,7 +70,11 @@ func TestFullDiskIsRead(t *testing.T) {
 			if args[0] == "verify" && code == 7 && strings.Contains(out, "no space left") {
 				continue // it cannot look at the views
 			}
-			if code != 0 {
+			want := 0
+			if args[0] == "status" {
+				want = 7 // nothing can be appended
+			}
+			if code != want {
 				t.Errorf("%s: %s ended with %d: %s", when, args[0], code, out)
 			}
 		}
@@ -155,4 +159,59 @@ func TestFullDiskIsRead(t *testing.T) {
 		t.Errorf("what was appended at the end: %s", out)
 	}
 	t.Logf("%d events were acknowledged before the disk was full", acked)
+}
+
+// On a full disk a command that reads answers, and reports the disk in one line. Status says that
+// appends are refused, and why.
+func TestFullDiskIsReportedOnce(t *testing.T) {
+	t.Run("B-27 one line, and the status says that appends are refused", func(t *testing.T) {
+		testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
+		disk := t.TempDir()
+		mustRun(t, "mount", "-t", "tmpfs", "-o", "size=100m", "tally-test", disk)
+		defer mustRun(t, "umount", disk)
+		store := filepath.Join(disk, "store")
+		for _, stdin := range []string{"one", "two"} {
+			output(t, strings.NewReader(stdin), store, "tally", "put", "--save", "doc/a")
+		}
+		output(t, strings.NewReader(`{"role":"user","content":"plum"}`), store, "tally", "append", "s")
+		if a := ask(t, "", store, "status"); a.code != 0 || strings.Contains(a.out, "refused") {
+			t.Fatalf("with room: code %d: %v", a.code, a)
+		}
+		mustRun(t, "fallocate", "-l", "50M", filepath.Join(disk, "half"))
+		status := func(when string) {
+			t.Helper()
+			a := ask(t, "", store, "status")
+			if a.code != 7 || !strings.Contains(a.out, "refused: store full") || strings.Contains(a.out, "acks are") || strings.Count(a.err, "\n") > 1 {
+				t.Errorf("%s: code %d: %v", when, a.code, a)
+			}
+			if a := ask(t, "", store, "status", "-o", "json"); a.code != 7 || !strings.Contains(a.out, `"refused": "store full`) {
+				t.Errorf("%s: code %d: %v", when, a.code, a)
+			}
+		}
+		status("in the reserve")
+		_ = exec.Command("dd", "if=/dev/zero", "of="+filepath.Join(disk, "all"), "bs=1M").Run() // ends when nothing is left
+		status("not a byte free")
+		looks := map[string]string{"ls": "plum", "docs ls": "doc/a", "cat doc/a": "two", "docs history doc/a": "@1", "search plum": "plum"}
+		check := func(when string) {
+			t.Helper()
+			for args, want := range looks {
+				a := ask(t, "", store, strings.Fields(args)...)
+				lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(a.err, "as of @3", "")), "\n")
+				if a.code != 0 || !strings.Contains(a.out, want) || len(lines) != 1 {
+					t.Errorf("%s: %s: code %d, %d lines: %v", when, args, a.code, len(lines), a)
+				}
+			}
+		}
+		check("with views")
+		views, err := filepath.Glob(filepath.Join(store, "*.db*"))
+		if err != nil || len(views) == 0 {
+			t.Fatal(views, err)
+		}
+		for _, path := range views {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check("without views")
+	})
 }

@@ -43,6 +43,7 @@ type App struct {
 	logLevel string
 	noPager  bool
 	pager    *pager        // while one is in use
+	full     *fullness     // what was reported of a full disk
 	answers  *bufio.Reader // In, once something was asked
 }
 
@@ -116,7 +117,10 @@ func (a *App) Logger() (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
 		return nil, cli.Usagef("--log-level %q: want debug, info, warn or error", a.logLevel)
 	}
-	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level})), nil
+	if a.full == nil {
+		a.full = &fullness{errw: a.Err}
+	}
+	return slog.New(quietHandler{slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level}), a.full}), nil
 }
 
 // Open opens the store that the configuration names.

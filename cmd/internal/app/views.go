@@ -91,7 +91,9 @@ func (a *App) shown(ctx context.Context, st *tally.Store, need string, read func
 	}
 	err := read(st.ViewsDir())
 	if errors.Is(err, catalog.ErrNoView) {
-		fmt.Fprintf(a.Err, "%s; the log is read instead, which takes longer\n", plain.Printable(err.Error()))
+		if !errors.Is(full, log.ErrFull) && !a.full.wasSaid() {
+			fmt.Fprintf(a.Err, "%s; the log is read instead, which takes longer\n", plain.Printable(err.Error()))
+		}
 		return a.folded(ctx, st, read)
 	}
 	return err

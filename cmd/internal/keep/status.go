@@ -42,7 +42,8 @@ type status struct {
 	FreeBytes  uint64             `json:"freeBytes,omitempty"`
 	Snapshots  int                `json:"snapshots"`
 	Durability string             `json:"durability"`
-	Quota      []usage            `json:"quota"` // what is live of the store, and of what has a limit
+	Refused    string             `json:"refused,omitempty"` // why appends are refused now
+	Quota      []usage            `json:"quota"`             // what is live of the store, and of what has a limit
 	Views      []viewStatus       `json:"views"`
 	Trees      []app.TreeStatus   `json:"trees"`   // that the configuration names
 	Daemons    []app.DaemonStatus `json:"daemons"` // that processes of this machine run on the store
@@ -77,7 +78,8 @@ func newStatus(a *app.App) *cobra.Command {
 		Long: `Show where the store is, how far its log goes and is durable, how far each view is
 behind, what is quarantined, how each tree is, what each daemon does, and how much room it takes. Nothing is changed; a view
 that is behind catches up with the next command that opens the store. If records are
-lost, the exit code is 5; if a tree asks about a mass change, it is 6.`,
+lost, the exit code is 5; if a tree asks about a mass change, it is 6; if appends are
+refused, as on a full disk, it is 7.`,
 		Example: app.Examples("tally status", "tally status -o json", "tally status --namespace other"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
@@ -100,6 +102,9 @@ lost, the exit code is 5; if a tree asks about a mass change, it is 6.`,
 				}
 				if err == nil && app.Asks(s.Trees) {
 					err = cli.Silent(cli.Conflict)
+				}
+				if err == nil && s.Refused != "" {
+					err = cli.Silent(cli.Unreachable)
 				}
 				return err
 			})
@@ -149,6 +154,9 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
+	}
+	if refused := app.Refused(c); refused != nil {
+		s.Refused = refused.Error()
 	}
 	if s.Daemons, err = app.DaemonsAt(c); err != nil {
 		return s, err
@@ -268,7 +276,11 @@ func (s status) text(width int) string {
 	if s.Store != "" {
 		line("size", "%s, of it the log %s; %s free", plain.Bytes(s.Bytes), plain.Bytes(s.LogBytes), plain.Bytes(int64(s.FreeBytes)))
 	}
-	line("acks are", "%s", s.Durability)
+	if s.Refused != "" {
+		line("appends", "refused: %s", s.Refused)
+	} else {
+		line("acks are", "%s", s.Durability)
+	}
 	return b.String()
 }
 
