@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -100,12 +101,30 @@ func OwnerOf(dir string) (pid int, url string) {
 }
 
 func readOwner(dir string) (o owner, err error) {
-	return o, readState(filepath.Join(dir, ownerFile), ownerVersion, &o)
+	text, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return owner{}, fmt.Errorf("%s cannot be read: %v", ownerFile, err)
+	}
+	switch {
+	case o.Version > ownerVersion:
+		return owner{}, &NewerError{Dir: dir, File: ownerFile, Version: o.Version, Known: ownerVersion}
+	case o.Version < ownerVersion:
+		return owner{}, fmt.Errorf("%s has version %d, this program knows %d", ownerFile, o.Version, ownerVersion)
+	}
+	return o, nil
 }
 
-// writeOwner puts the file there whole, for this user alone.
+// writeOwner puts the file there whole, for this user alone. It has no checksum: clients in other
+// languages read it, and what is wrong in it does not connect.
 func writeOwner(dir string, o owner) error {
-	return statefile.Write(filepath.Join(dir, ownerFile), o, durable.NoSync)
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(dir, ownerFile), append(text, '\n'), 0o600, durable.NoSync)
 }
 
 func removeOwner(dir string) error { return remove(filepath.Join(dir, ownerFile)) }
