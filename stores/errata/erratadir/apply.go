@@ -94,7 +94,7 @@ func (im importer) spellings(ctx context.Context, v view, u *unit, origin *event
 		if err != nil {
 			return nil, err
 		}
-		if data == nil || foreign.SumOf(data) != f.Sum {
+		if data == nil || foreign.SumOf(data) != f.Sum || partOf(u.ID, f.Path) == partPrompts && !format.FinalNewline { // what is appended ends with a line end
 			doc := documentOf(im.Target.Namespace(), origin.Root, f.Full)
 			if err := im.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()}); err != nil {
 				return nil, err

@@ -192,7 +192,9 @@ func (p *plan) planFormats() map[string]events.FileFormat {
 func (p *plan) planThreads() {
 	switch {
 	case p.u.ID == promptsID:
-		p.planThread(promptsID, p.u.prompts, nil)
+		if p.u.of(partPrompts) != nil {
+			p.planThread(promptsID, p.u.prompts, nil)
+		}
 		return
 	case p.u.of(partContent) == nil && p.u.of(partHistory) == nil:
 		if !p.u.has(partContent) && !p.u.has(partHistory) {

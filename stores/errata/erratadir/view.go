@@ -40,6 +40,10 @@ func (v view) file(ctx context.Context, path string) (f foreign.Output, ok bool,
 		return f, false, err
 	}
 	f, err = foreign.OutputOf(v.src, v.s, path, func(events.FileFormat) (string, error) { return foreign.SumOf(data), nil })
+	if err == nil && partOf(v.s.Subject.ID, path) == partPrompts {
+		turns := v.s.Threads.Turns(promptsID)
+		err = f.Continue(len(turns), func(n int) []byte { return panel.RawOf(&turns[n]) })
+	}
 	if !f.Known {
 		f.Format.Mode = privateMode
 	}

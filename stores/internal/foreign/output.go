@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"hash"
 	"io"
 	"iter"
 	"slices"
@@ -34,14 +35,17 @@ type Output struct {
 	Render func(w io.Writer) error
 
 	src formats.Source
+	ns  string
 	doc events.Subject
 	at  events.Offset
+
+	more func(w *LinesWriter) error // writes the lines that came behind what the document has; nil: there are none
 }
 
 // OutputOf decides where the bytes of a file come from. sum hashes what the state renders
 // by a format; it is asked only if that decides.
 func OutputOf(src formats.Source, s *projector.Session, path string, sum func(events.FileFormat) (string, error)) (Output, error) {
-	o := Output{Path: path, src: src}
+	o := Output{Path: path, src: src, ns: s.Subject.Namespace}
 	o.Format, o.Known = s.Ledger.Formats[KeyOf(path)]
 	if o.Format.Doc == "" && !o.Format.Gone {
 		return o, nil
@@ -68,11 +72,95 @@ func OutputOf(src formats.Source, s *projector.Session, path string, sum func(ev
 	return o, err
 }
 
+// Continue makes a file of lines, which was kept whole and whose state moved on since, what it was
+// with the new lines behind it, if the state did nothing but grow. So an append rewrites no line that
+// is there, also none that the state has nothing of. raw returns a turn of the state.
+func (o *Output) Continue(turns int, raw func(n int) []byte) (err error) {
+	if !o.Moved {
+		return nil
+	}
+	n, err := o.keptTurns(turns, raw)
+	if err != nil || n < 0 {
+		return err
+	}
+	o.Whole, o.Moved = true, false
+	o.doc, o.at, err = o.Format.Doc.Parse(o.ns)
+	o.more = func(w *LinesWriter) error {
+		for ; n < turns; n++ {
+			if err := w.Turn(raw(n), false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return err
+}
+
+// keptTurns returns how many turns the state had when the file was kept; -1: it did not only grow.
+func (o *Output) keptTurns(turns int, raw func(n int) []byte) (int, error) {
+	h := sha256.New()
+	out := LinesWriter{W: h, Format: o.Format}
+	for n := 0; ; n++ {
+		so, err := h.(hash.Cloner).Clone()
+		if err != nil {
+			return -1, err
+		}
+		ended := LinesWriter{W: so, Format: o.Format, n: out.n}
+		switch err := ended.End(); {
+		case err != nil:
+			return -1, err
+		case HexSum(so) == o.Format.Of:
+			return n, nil
+		case n == turns:
+			return -1, nil
+		}
+		if err := out.Turn(raw(n), false); err != nil {
+			return -1, err
+		}
+	}
+}
+
+// writeMore writes a file that was kept, with the lines that came behind it.
+func (o Output) writeMore(ctx context.Context, w io.Writer) error {
+	kept := &lastByte{w: w}
+	if err := writeDocument(ctx, o.src, o.doc, o.at, kept); err != nil {
+		return err
+	}
+	format := o.Format
+	format.FinalNewline, format.BOM = true, format.BOM && !kept.any
+	out := LinesWriter{W: w, Format: format}
+	if kept.any && kept.last != '\n' { // its last line has no end
+		if _, err := io.WriteString(w, out.separator()); err != nil {
+			return err
+		}
+	}
+	if err := o.more(&out); err != nil {
+		return err
+	}
+	return out.End()
+}
+
+// lastByte notes the last byte that is written.
+type lastByte struct {
+	w    io.Writer
+	any  bool
+	last byte
+}
+
+func (l *lastByte) Write(b []byte) (int, error) {
+	if len(b) > 0 {
+		l.any, l.last = true, b[len(b)-1]
+	}
+	return l.w.Write(b)
+}
+
 // Write writes the bytes of the file.
 func (o Output) Write(ctx context.Context, w io.Writer) error {
 	switch {
 	case !o.Whole:
 		return o.Render(w)
+	case o.more != nil:
+		return o.writeMore(ctx, w)
 	case o.Open == nil:
 		return writeDocument(ctx, o.src, o.doc, o.at, w)
 	}
@@ -93,7 +181,7 @@ func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
 	if o.Whole && o.at != 0 {
 		return false, nil
 	}
-	if !o.Whole || o.Open != nil {
+	if !o.Whole || o.Open != nil || o.more != nil {
 		h := sha256.New()
 		err := o.Write(ctx, h)
 		return HexSum(h) == sum, err
