@@ -61,9 +61,12 @@ func (m MessageMeta) Encode() (events.Raw, error) {
 }
 
 // Validate returns an *events.InvalidError for what must not be sent: without id, from, to,
-// type or thread, of another class than quick and deep, or with a field of its own by the
-// name of one of these.
+// type or thread, with a name of more than events.MaxIDLen bytes, of another class than
+// quick and deep, or with a field of its own by the name of one of these.
 func (m MessageMeta) Validate() error {
+	if err := m.checkNames(); err != nil {
+		return err
+	}
 	for _, f := range []struct{ name, value string }{{"from", m.From}, {"to", m.To}, {"type", m.Type}, {"thread", m.Thread}, {"id", m.ID}} {
 		if f.value == "" {
 			return &events.InvalidError{Field: f.name, Reason: "missing: a message has from, to, type and thread"}
@@ -77,6 +80,26 @@ func (m MessageMeta) Validate() error {
 		_, err = ParseMessageMeta(raw) // also a field that is there twice
 	}
 	return err
+}
+
+// checkNames refuses names that are too long for those who handle the message: a command
+// gets them in its environment. From and To are parts of the ids of inboxes, which are
+// bounded as such.
+func (m MessageMeta) checkNames() error {
+	names := []struct{ name, value string }{{"id", m.ID}, {"type", m.Type}, {"thread", m.Thread},
+		{"replyTo", m.ReplyTo}, {"correlation", m.Correlation}, {"expects", m.Expects}, {"amends", m.Amends}, {"malfunction", m.Malfunction}}
+	for _, through := range m.Bubble {
+		names = append(names, struct{ name, value string }{"bubble", through})
+	}
+	if m.About != nil {
+		names = append(names, struct{ name, value string }{"about.inbox", m.About.Inbox}, struct{ name, value string }{"about.id", m.About.ID})
+	}
+	for _, n := range names {
+		if len(n.value) > events.MaxIDLen {
+			return &events.InvalidError{Field: n.name, Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(n.value), events.MaxIDLen)}
+		}
+	}
+	return nil
 }
 
 // Awaits reports whether the sender awaits an answer.

@@ -87,7 +87,8 @@ func (in *Inbox) exists(now inboxNow) error {
 // it goes from an agent to its parent or from a parent to its child, the parents of both get
 // a notice that names it. A parent that is gone is passed over for its own.
 //
-// Errors: *events.InvalidError for a message without what it needs, one that says what only
+// Errors: *events.InvalidError for a message without what it needs, one with a name of more
+// than events.MaxIDLen bytes, one that says what only
 // Reply, Amend and notices do (Malfunction, Amends, About), or one larger than
 // Config.MaxValue of the store (64 MiB; a body of more than 8 MiB is kept as a blob);
 // *ReceiverError for a receiver that is not known or gone, and for a sender that awaits an
@@ -219,8 +220,8 @@ func (in *Inbox) reply(to, answer Message) (Message, error) {
 	}
 	answer.From, answer.To, answer.ReplyTo = in.receiver, to.From, to.ID
 	answer.Type = cmp.Or(answer.Type, to.Expects, TypeReply)
-	answer.Thread = cmp.Or(answer.Thread, to.Thread)
-	answer.Correlation = cmp.Or(answer.Correlation, to.Correlation, to.ID)
+	answer.Thread = cmp.Or(answer.Thread, nameOf(to.Thread), projector.InboxThread)
+	answer.Correlation = cmp.Or(answer.Correlation, nameOf(to.Correlation), to.ID)
 	if to.Expects != "" && answer.Type != to.Expects {
 		answer.Malfunction = MalfunctionType
 	}

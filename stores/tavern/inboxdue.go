@@ -63,9 +63,10 @@ func HandOverDue(ns string, next projector.Letter, h projector.HandOver, asOf ev
 
 // malfunction decides to tell the sender of a message what became of it, if nothing came to
 // its inbox since an offset. Nobody is told of a notice or a malfunction, which await
-// nothing, and of a message without a sender nobody can be.
+// nothing, and of a message without a sender, or with an id that no answer can name, nobody
+// can be.
 func malfunction(ns string, of projector.Letter, why string, asOf events.Offset) (Decision, error) {
-	if of.From == "" || of.ID == "" || of.Amends != "" || of.Type == TypeNotice || of.Type == TypeMalfunction ||
+	if of.From == "" || of.ID == "" || len(of.ID) > events.MaxIDLen || of.Amends != "" || of.Type == TypeNotice || of.Type == TypeMalfunction ||
 		projector.InboxSubject(ns, of.From).Validate() != nil {
 		return Decision{}, nil
 	}
@@ -82,11 +83,20 @@ func malfunction(ns string, of projector.Letter, why string, asOf events.Offset)
 	}
 	ref := of.Ref()
 	meta := projector.MessageMeta{ID: events.DerivedID("malfunction", of.From, of.Receiver, of.ID), From: Delivery, To: of.From, Type: TypeMalfunction, Malfunction: why,
-		Thread: cmp.Or(of.Thread, projector.InboxThread), ReplyTo: of.ID, Correlation: cmp.Or(of.Correlation, of.ID), About: &ref}
+		Thread: cmp.Or(nameOf(of.Thread), projector.InboxThread), ReplyTo: of.ID, Correlation: cmp.Or(nameOf(of.Correlation), of.ID), About: &ref}
 	e, err := eventOf(ns, eventID(meta.ID), meta, body)
 	if err != nil {
 		return Decision{}, err
 	}
 	part := log.Part{Subject: e.Subject, Expect: log.Since(asOf, events.TypeTurnAppended), Events: []events.Event{e}}
 	return Decision{Parts: []log.Part{part}, Why: why}, nil
+}
+
+// nameOf returns a name of a message that came, "" if no message may be sent with it: it came
+// before names were bounded, or around Send.
+func nameOf(name string) string {
+	if len(name) > events.MaxIDLen {
+		return ""
+	}
+	return name
 }

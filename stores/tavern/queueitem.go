@@ -200,6 +200,9 @@ func (q *Queue) checkItem(it Item) error {
 			return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q cannot be an item of queue %q: %v", id, q.id, err)}
 		}
 	}
+	if len(it.Owner) > events.MaxIDLen {
+		return &events.InvalidError{Field: "owner", Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(it.Owner), events.MaxIDLen)}
+	}
 	for _, id := range it.After {
 		if id == it.ID {
 			return &events.InvalidError{Field: "after", Reason: fmt.Sprintf("item %q comes after itself", id)}

@@ -39,6 +39,10 @@ also by another attend than this one; those behind it wait. After eight refusals
 sender is told. So a message is handed over at least once: if tally is ended just
 when the command was done, it is so once more.
 
+If the command cannot be started for a message, that counts as a refusal. After eight
+of them, or at once if an id, a type or a thread is too long for a variable, the
+message is dead: it is named, its sender is told, and those behind it are handed over.
+
 Nothing of a message is ever run: the command is what stands behind --. Its output
 is passed on. When tally is interrupted, the command is told to end, and has 5 seconds.`,
 		Example: app.Examples(`tally attend kettle -- sh -c 'claude -p "$(cat)" | tally send "$TALLY_FROM" --from kettle --reply-to "$TALLY_MESSAGE"'`,
@@ -73,7 +77,7 @@ type handed struct {
 	Inbox    string           `json:"inbox"`
 	ID       string           `json:"id"`
 	Offset   events.Offset    `json:"offset"`
-	Outcome  string           `json:"outcome"` // seen, refused or stopped
+	Outcome  string           `json:"outcome"` // seen, refused, dead or stopped
 	Exit     int              `json:"exit"`
 	Signal   string           `json:"signal,omitempty"`
 	Error    string           `json:"error,omitempty"`
@@ -197,6 +201,9 @@ func (t *attender) handOver(ctx context.Context, ms letters) (bool, error) {
 	var rows []handed
 	for _, m := range ms.list {
 		e, err := t.run(ctx, m)
+		if unstarted, ok := errors.AsType[*unstartedError](err); ok {
+			return false, t.unstarted(ctx, ms.last, handed{ID: m.ID, Offset: m.Offset, Error: unstarted.reason}, unstarted.final)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -272,8 +279,8 @@ func (t *attender) run(ctx context.Context, m tavern.Message) (ended, error) {
 	if t.app.Format != cli.Text {
 		out = t.app.Err // standard output has the lines
 	}
-	c := child{command: t.command, stdin: stdinOf(m), stdout: out, stderr: t.app.Err, env: []string{variable("TALLY_INBOX", t.receiver),
-		variable("TALLY_MESSAGE", m.ID), variable("TALLY_FROM", m.From), variable("TALLY_TYPE", m.Type), variable("TALLY_THREAD", m.Thread)}}
+	c := child{command: t.command, stdin: stdinOf(m), stdout: out, stderr: t.app.Err, env: []variable{{"TALLY_INBOX", t.receiver},
+		{"TALLY_MESSAGE", m.ID}, {"TALLY_FROM", m.From}, {"TALLY_TYPE", m.Type}, {"TALLY_THREAD", m.Thread}}}
 	return c.run(ctx)
 }
 
@@ -291,29 +298,72 @@ func stdinOf(m tavern.Message) []byte {
 
 // refused notes that a message was refused, and tells its sender if that was often.
 func (t *attender) refused(ctx context.Context, l projector.Letter, row handed) error {
+	err := t.store.do(ctx, func(st *tally.Store) error { return t.note(ctx, st, l, &row) })
+	return errors.Join(err, t.say(row))
+}
+
+// note notes a refusal.
+func (t *attender) note(ctx context.Context, st *tally.Store, l projector.Letter, row *handed) error {
+	h, err := tavern.InboxOf(st, t.receiver).Refused(ctx, l.Offset, row.Error)
+	if cli.Is[*tavern.SeenError](err) {
+		return nil // somebody else took it meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	d, _, err := t.due(ctx, st, l, h)
+	if err == nil {
+		_, err = d.Make(ctx, st)
+	}
+	row.Refusals, row.Next = h.Refusals, events.TimestampOf(d.Next)
+	return err
+}
+
+// unstarted notes that the command cannot be started for a message, which is as good as a
+// refusal. If that is final, or happened too often, the message is dead: its sender is told,
+// it is passed over, and those behind it are handed over.
+func (t *attender) unstarted(ctx context.Context, l projector.Letter, row handed, final bool) error {
+	row.Outcome, row.Exit = "refused", notExecutable
 	err := t.store.do(ctx, func(st *tally.Store) error {
-		h, err := tavern.InboxOf(st, t.receiver).Refused(ctx, l.Offset, row.Error)
-		if cli.Is[*tavern.SeenError](err) {
-			return nil // somebody else took it meanwhile
-		}
-		if err != nil {
+		if err := t.note(ctx, st, l, &row); err != nil || !final && row.Refusals < tavern.MaxRefusals {
 			return err
 		}
-		d, _, err := t.due(ctx, st, l, h)
-		if err == nil {
-			_, err = d.Make(ctx, st)
+		row.Outcome, row.Next = "dead", ""
+		if err := t.tell(ctx, st, l); err != nil {
+			return err
 		}
-		row.Refusals, row.Next = h.Refusals, events.TimestampOf(d.Next)
-		return err
+		return tavern.InboxOf(st, t.receiver).Seen(ctx, l.Offset)
 	})
 	return errors.Join(err, t.say(row))
 }
+
+// tell tells the sender of a message that it is dead. What comes to the sender's inbox
+// meanwhile makes it try again.
+func (t *attender) tell(ctx context.Context, st *tally.Store, l projector.Letter) error {
+	for range maxTells {
+		d, _, err := t.due(ctx, st, l, projector.HandOver{At: l.Offset, Refusals: tavern.MaxRefusals, Last: events.TimestampOf(l.Recorded)})
+		if err != nil || len(d.Parts) == 0 {
+			return err
+		}
+		if made, err := d.Make(ctx, st); err != nil || made {
+			return err
+		}
+	}
+	return nil // somebody told it, or the inbox never rests
+}
+
+// maxTells is how often a sender is tried to be told.
+const maxTells = 8
 
 // say prints what became of a message: in text only what went wrong.
 func (t *attender) say(row handed) error {
 	row.Inbox, row.ID = cli.ID(t.receiver), cli.ID(row.ID)
 	if t.app.Format != cli.Text {
 		return cli.WriteJSON(t.app.Out, cli.JSONL, row)
+	}
+	if row.Outcome == "dead" {
+		_, err := fmt.Fprintln(t.app.Err, plain.Printable(fmt.Sprintf("message %s at %v is dead and passed over: %s", projector.Cut(row.ID, maxNamed), row.Offset, row.Error)))
+		return err
 	}
 	if row.Outcome != "refused" {
 		return nil
@@ -325,6 +375,9 @@ func (t *attender) say(row handed) error {
 	_, err := fmt.Fprintln(t.app.Err, plain.Printable(text))
 	return err
 }
+
+// maxNamed is how much of an id stands in a sentence, in bytes.
+const maxNamed = 200
 
 // lastWord returns a context in which what is done is noted: it outlives ctx for a while.
 func lastWord(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -24,7 +24,7 @@ import (
 // input and its environment, and never a part of the command.
 type child struct {
 	command []string
-	env     []string // beside that of this process
+	env     []variable // beside that of this process
 	stdin   []byte
 	stdout  io.Writer
 	stderr  io.Writer
@@ -66,19 +66,27 @@ const (
 const inTime = 5 * time.Second
 
 // run runs the child to its end. When ctx is done it is told to end. An error says that it
-// could not be started.
+// could not be started: an *unstartedError if that lies in the message or item and not in
+// the command.
 func (c child) run(ctx context.Context) (ended, error) {
+	env, err := environment(c.env)
+	if err != nil {
+		return ended{}, err
+	}
 	began, said := time.Now(), &tail{most: maxTail}
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	if errors.Is(cmd.Err, exec.ErrDot) {
 		cmd.Err = nil // whoever has the working directory in PATH means it
 	}
-	cmd.Env = append(os.Environ(), c.env...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.stdin), c.stdout, io.MultiWriter(c.stderr, said)
 	cmd.WaitDelay = inTime // also for what it has left behind and that holds its output
 	apart(cmd)
 	if err := cmd.Start(); err != nil {
-		return ended{}, notStarted(c.command[0], err)
+		if unusable := check(c.command); unusable != nil {
+			return ended{}, unusable
+		}
+		return ended{}, &unstartedError{reason: notStarted(c.command[0], err).Error()}
 	}
 	_ = cmd.Wait() // its end is in the state, and input that it did not read is not an error
 	if ctx.Err() != nil {
@@ -118,13 +126,42 @@ func notStarted(name string, err error) error {
 	return &cli.CodeError{Code: code, Err: fmt.Errorf("%s: %w", name, reason)}
 }
 
-// variable is an entry of an environment. What none can have, a zero byte, is escaped, as
-// ids are where they are not text.
-func variable(name, value string) string {
-	if strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
-		value = events.EscapeID(value)
+// unstartedError says that the command cannot be started for one message or item. It is an
+// attempt that failed: another one need not fail, unless it is final.
+type unstartedError struct {
+	reason string
+	final  bool
+}
+
+func (e *unstartedError) Error() string { return e.reason }
+
+// variable is an entry of an environment.
+type variable struct{ name, value string }
+
+// maxVariable bounds a value in an environment: a name of events.MaxIDLen bytes, each of them
+// escaped. A system starts no program with values that are much longer.
+const maxVariable = 3 * events.MaxIDLen
+
+// environment writes variables as a process gets them. One beyond the bound is a final
+// *unstartedError.
+func environment(list []variable) ([]string, error) {
+	env := make([]string, len(list))
+	for i, v := range list {
+		text := v.String()
+		if n := len(text) - len(v.name+"="); n > maxVariable {
+			return nil, &unstartedError{fmt.Sprintf("%s has %d bytes, and a command gets at most %d", v.name, n, maxVariable), true}
+		}
+		env[i] = text
 	}
-	return name + "=" + value
+	return env, nil
+}
+
+// String returns the entry. A value with a zero byte, or that is not text, is escaped as ids are.
+func (v variable) String() string {
+	if strings.ContainsRune(v.value, 0) || !utf8.ValidString(v.value) {
+		return v.name + "=" + events.EscapeID(v.value)
+	}
+	return v.name + "=" + v.value
 }
 
 // tail keeps the end of what is written to it. It is safe for concurrent use.

@@ -35,7 +35,7 @@ are
 Exit code 0 says that the item is done, with what was printed as its result (up to 1
 MiB; JSON if it is JSON). With another one, or when a signal ended the command, it
 failed, and is handed out again until its attempts are used up; the error is the last
-line of its standard error. Who has the item keeps it as long as the command runs. If
+line of its standard error. An item that the command cannot be started for fails too. Who has the item keeps it as long as the command runs. If
 tally itself is killed, or stands still for longer than the queue's lease, the item
 goes to another worker; what comes of it here is then kept as late, without effect,
 and the command is told to end.

@@ -87,14 +87,19 @@ func (w *worker) attempt(ctx context.Context, h *held, row *worked) {
 	var renewing sync.WaitGroup
 	renewing.Go(func() { h.keep(life, lost) })
 	out := &bounded{most: maxResult}
-	c := child{command: w.command, stdin: h.item.Body, stdout: out, stderr: w.app.Err, env: []string{variable("TALLY_QUEUE", w.queue), variable("TALLY_ITEM", h.item.ID),
-		"TALLY_ATTEMPT=" + strconv.Itoa(h.attempt), "TALLY_FENCE=" + strconv.FormatUint(uint64(h.fence), 10)}}
+	c := child{command: w.command, stdin: h.item.Body, stdout: out, stderr: w.app.Err, env: []variable{{"TALLY_QUEUE", w.queue}, {"TALLY_ITEM", h.item.ID},
+		{"TALLY_ATTEMPT", strconv.Itoa(h.attempt)}, {"TALLY_FENCE", strconv.FormatUint(uint64(h.fence), 10)}}}
 	e, err := c.run(life)
 	gone := cli.Is[*tavern.FencedError](context.Cause(life))
 	lost(nil)
 	renewing.Wait()
 	last, cancel := lastWord(ctx)
 	defer cancel()
+	if unstarted, ok := errors.AsType[*unstartedError](err); ok {
+		row.Error = unstarted.reason
+		w.report(last, h, row, "failed", func(c *tavern.Claim) error { return c.Fail(last, row.Error, !unstarted.final) })
+		return
+	}
 	if err != nil {
 		row.err = errors.Join(err, h.with(last, func(_ *tally.Store, c *tavern.Claim) error { return c.Release(last) }))
 		return

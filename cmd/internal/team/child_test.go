@@ -1,0 +1,43 @@
+package team
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+)
+
+// What a message or item says is bounded in an environment, and a child that cannot be
+// started for it is told from a command that cannot be started at all.
+func TestChildStart(t *testing.T) {
+	c := child{command: []string{os.Args[0], "-test.run=^$"}, stdout: io.Discard, stderr: io.Discard}
+	t.Run("B-07 every variable", func(t *testing.T) {
+		for value, fits := range map[string]bool{
+			strings.Repeat("x", events.MaxIDLen): true, strings.Repeat("\x00", events.MaxIDLen): true, strings.Repeat("\xff", events.MaxIDLen): true,
+			strings.Repeat("x", maxVariable): true, strings.Repeat("x", maxVariable+1): false, strings.Repeat("\x00", events.MaxIDLen+1): false,
+			strings.Repeat("x", 200_000): false,
+		} {
+			c.env = []variable{{"TALLY_A", "a"}, {"TALLY_B", value}}
+			e, err := c.run(t.Context())
+			unstarted, ok := errors.AsType[*unstartedError](err)
+			if fits && (err != nil || !e.ok()) || !fits && (!ok || !unstarted.final || !strings.Contains(err.Error(), "TALLY_B has ")) {
+				t.Errorf("%d bytes of %q: %+v, %v", len(value), value[0], e, err)
+			}
+		}
+	})
+	t.Run("B-07 what else keeps it from starting", func(t *testing.T) {
+		c.env = nil
+		c.command = append(c.command[:2:2], strings.Repeat("x", 4<<20)) // more than a system takes
+		_, err := c.run(t.Context())
+		if unstarted, ok := errors.AsType[*unstartedError](err); !ok || unstarted.final {
+			t.Errorf("too many arguments: %v", err)
+		}
+		c.command = []string{"/no/such/command"}
+		if _, err := c.run(t.Context()); err == nil || errors.As(err, new(*unstartedError)) {
+			t.Errorf("no command: %v", err)
+		}
+	})
+}
