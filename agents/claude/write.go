@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -18,9 +19,24 @@ type Transcript struct {
 	Lines   [][]byte // in effect, in their order, of the session's own file
 }
 
-// Name returns where in the folder of projects the file is to lie, given the project's
-// folder.
-func (t Transcript) Name(project string) string { return project + "/" + t.Session + ".jsonl" }
+// Name returns the path of the file below the folder of projects, given the project's
+// folder. The names come from the ids of sessions, which may be anything: an error says
+// that one of them is no name of a file or folder.
+func (t Transcript) Name(project string) (string, error) {
+	if !isFolder(project) {
+		return "", fmt.Errorf("%q is not the name of a project's folder: want one name without slashes, backslashes and control characters", project)
+	}
+	if !token(t.Session) {
+		return "", fmt.Errorf("%q is not the id of a session", t.Session)
+	}
+	return project + "/" + t.Session + ".jsonl", nil
+}
+
+// isFolder reports whether a project is one name of a folder on every system.
+func isFolder(project string) bool {
+	isOdd := func(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune(`/\:`, r) }
+	return project != "" && len(project) <= 255 && strings.Trim(project, ". ") != "" && !strings.ContainsFunc(project, isOdd)
+}
 
 // naming are members of an entry that name another one, or itself.
 var naming = []string{"uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sourceToolAssistantUUID"}

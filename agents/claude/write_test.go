@@ -41,7 +41,11 @@ func TestWriteRecorded(t *testing.T) {
 			}
 		}
 		fork, responses := false, make(map[string]bool)
-		file, _ := claude.Agent{}.File(w.Name("-pier"), nil)
+		place, err := w.Name("-pier")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, _ := claude.Agent{}.File(place, nil)
 		fold := claude.Agent{}.Fold(file)
 		var at int64
 		for line := range strings.Lines(string(written)) {
@@ -128,4 +132,26 @@ func TestWriteLinks(t *testing.T) {
 			t.Errorf("%q from %q: %q, %v", w.Session, w.From, out, err)
 		}
 	}
+}
+
+// The project of a session's id becomes a folder only if it is one name.
+func TestWriteName(t *testing.T) {
+	t.Run("B-05 names of projects", func(t *testing.T) {
+		w := claude.Transcript{Session: "5c0375b4-57a5-4f26-b12d-0000000000aa"}
+		for _, project := range []string{"", ".", "..", "...", ". .", "../x", "x/..", "a/b", "/etc", `a\b`, `..\x`, "a\x00b", "a\nb", "C:x", strings.Repeat("p", 256)} {
+			if name, err := w.Name(project); err == nil {
+				t.Errorf("%q becomes %q", project, name)
+			}
+		}
+		for _, project := range []string{"-srv-shop", "C--Users-ada-shop", "..x", "x..y", "Ünï"} {
+			if name, err := w.Name(project); err != nil || name != project+"/"+w.Session+".jsonl" {
+				t.Errorf("%q becomes %q, %v", project, name, err)
+			}
+		}
+		for _, session := range []string{"", "../x", "a/b", "a\x00", `a\b`} {
+			if name, err := (claude.Transcript{Session: session}).Name("-srv"); err == nil {
+				t.Errorf("session %q becomes %q", session, name)
+			}
+		}
+	})
 }

@@ -102,8 +102,8 @@ func forkAs(ctx context.Context, a *app.App, st *tally.Store, handle *tally.Sess
 		return err
 	}
 	file := filepath.Join(w.into, filepath.FromSlash(c.name))
-	if err := create(file, c.content); err != nil {
-		return err
+	if err := create(w.into, filepath.FromSlash(c.name), c.content); err != nil {
+		return fmt.Errorf("%s is not written: %w", plain.Printable(file), err)
 	}
 	if err := w.follow(ctx, c.name); err != nil {
 		return err
@@ -286,12 +286,9 @@ func (w *writer) isWhole(f *ingest.Kept, turns []projector.Turn) bool {
 // isThere reports whether the agent's folder has a file as the log has it, and all that it
 // continues.
 func (w *writer) isThere(ctx context.Context, f *ingest.Kept, upto int64, first []byte) (bool, error) {
-	disk, err := os.Open(filepath.Join(w.into, filepath.FromSlash(f.Name)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+	disk, err := openIn(w.into, filepath.FromSlash(f.Name))
 	if err != nil {
-		return false, err
+		return false, nil //nolint:nilerr // what cannot be read there is not what the log has
 	}
 	defer disk.Close()
 	c := &compared{disk: disk, left: upto}
@@ -365,9 +362,15 @@ func firstLine(path string) ([]byte, error) {
 
 // claude makes a transcript, which is a copy.
 func (w *writer) claude() (continued, error) {
-	parts := strings.Split(w.handle.ID(), "/")
-	project, from := strings.Join(parts[1:len(parts)-1], "/"), parts[len(parts)-1]
+	_, rest, _ := strings.Cut(w.handle.ID(), "/")
+	slash := max(strings.LastIndexByte(rest, '/'), 0)
+	project, from := rest[:slash], strings.TrimPrefix(rest[slash:], "/")
 	t := claude.Transcript{Session: uuid.NewString(), From: from, Lines: w.lines()}
+	name, err := t.Name(project)
+	if err != nil {
+		return continued{}, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("session %s: %w", cli.ID(w.handle.ID()), err),
+			Hint: "Claude Code keeps a session in the folder of its project, which is the middle of the session's id. Nothing was written."}
+	}
 	content, err := t.Append(nil)
 	home := ""
 	if !w.own {
@@ -376,7 +379,7 @@ func (w *writer) claude() (continued, error) {
 	if cwd := w.state.Ledger.Text("cwd"); cwd != "" {
 		home = "cd " + quoted(cwd) + " && " + home
 	}
-	return continued{session: "claude/" + project + "/" + t.Session, id: t.Session, name: t.Name(project), content: content, copied: true,
+	return continued{session: "claude/" + project + "/" + t.Session, id: t.Session, name: name, content: content, copied: true,
 		resume: home + "claude --resume " + t.Session, untried: true}, err
 }
 
@@ -388,18 +391,41 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// create writes a file that is not there.
-func create(path string, content []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+// openIn opens a regular file below a folder, and nothing outside of it: its name is
+// what an event says.
+func openIn(dir, name string) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	return root.Open(name)
+}
+
+// create writes a file that is not there, below a folder and nowhere else: its name is
+// made of a session's id, and what lies in the folder may be a link.
+func create(dir, name string, content []byte) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		err = errors.Join(err, os.Remove(path))
+		err = errors.Join(err, root.Remove(name))
 	}
 	return err
 }
@@ -427,11 +453,11 @@ func (w *writer) say(c continued, file string) error {
 		how = "a copy"
 	}
 	if err := w.app.Say("%s begins as %s was at %v, with %s: %s, in %s.", cli.ID(c.session), cli.ID(w.handle.ID()), at.Offset,
-		plain.Count(len(w.state.Threads.Turns(agents.Main)), "turn"), how, file); err != nil {
+		plain.Count(len(w.state.Threads.Turns(agents.Main)), "turn"), how, plain.Printable(file)); err != nil {
 		return err
 	}
 	if c.untried {
 		fmt.Fprintf(w.app.Err, "That %s goes on with it was not tried.\n", w.agent.Format())
 	}
-	return w.app.Say("Go on with: %s", c.resume)
+	return w.app.Say("Go on with: %s", plain.Printable(c.resume))
 }

@@ -1,0 +1,115 @@
+package tally_test
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// writes are the functions that make, replace or remove files at any path of the system,
+// wherever links on the way lead.
+var writes = map[string]string{
+	"os":      "WriteFile OpenFile Create CreateTemp MkdirTemp Mkdir MkdirAll Rename Symlink Link Remove RemoveAll Truncate CopyFS",
+	"durable": "Replace",
+}
+
+// writers are the files that may call them, each with who decides the path. Where an
+// event, an id, a file of somebody else or a name in a folder decides it, nobody may:
+// such files are written through os.Root, or a formats.Dir.
+var writers = []struct{ file, why string }{
+	{"cmd/internal/keep/doctor.go", "temporary files in tally's own folders, listed there"},
+	{"cmd/internal/keep/init.go", "tally.toml and .tavern in the current folder"},
+	{"cmd/internal/live/anchor.go", "cursors in the folder of states, named by tally"},
+	{"cmd/internal/live/exec_unix.go", "the terminal"},
+	{"cmd/internal/live/execspool.go", "recordings in the folder of states, named by tally"},
+	{"cmd/internal/live/kick_unix.go", "sockets in the folder of states, named by process"},
+	{"cmd/internal/live/setup.go", "an agent's settings, at the place that its vendor documents"},
+	{"cmd/internal/live/state.go", "the folder of states"},
+	{"cmd/internal/move/forkagents.go", "the folder of an agent's sessions itself; what is in it goes through os.Root"},
+	{"cmd/internal/serve/bench*.go", "scratch folders of benchmarks"},
+	{"embedded/blocksync*.go", "blocks of the store, by number"},
+	{"embedded/damage.go", "copies of damaged blocks, by stream and number"},
+	{"embedded/daemons.go", "the store's own folder"},
+	{"embedded/layout.go", "a scratch folder"},
+	{"embedded/mark.go", "the store's mark"},
+	{"embedded/mend.go", "blocks of the store, by number"},
+	{"embedded/open.go", "a scratch folder"},
+	{"embedded/owner.go", "the store's own files"},
+	{"embedded/private.go", "the store's own folder"},
+	{"embedded/streams.go", "the store's streams, listed there"},
+	{"embedded/takeover.go", "the store's own folder"},
+	{"embedded/treeclaim.go", "the folder of states; the name is a hash"},
+	{"embedded/trees.go", "the store's own folder; the name is made by formats"},
+	{"formats/dir.go", "the folder itself; what is in it is opened from there, without following links"},
+	{"internal/backup/folder.go", "the folder of backups, which the user names"},
+	{"internal/backup/keep.go", "backups that were listed there"},
+	{"internal/backup/restore.go", "the restored store itself; what is in it goes through os.Root"},
+	{"internal/backup/take.go", "objects, by the hash of their content, and backups, by time"},
+	{"internal/config/route.go", "settings are opened for reading"},
+	{"internal/durable/durable.go", "replaces a file for the callers that this table names"},
+	{"internal/gentree/*.go", "made-up conversations, in a folder that the user names"},
+	{"internal/lockfile/lockfile.go", "locks, for callers that name them"},
+	{"internal/segindex/segindex.go", "an index of the store, by number"},
+	{"internal/statefile/statefile.go", "small files of tally's own, for callers that name them"},
+	{"internal/storetest/*.go", "for tests"},
+	{"internal/tail/state.go", "how far files were read, in the folder of states"},
+	{"internal/tail/tail.go", "the folder of states"},
+	{"internal/testkit/*.go", "for tests"},
+	{"log/roll.go", "the store's own folder"},
+	{"projector/catalog/file.go", "a view's file, which the configuration names"},
+	{"projector/catalog/listed.go", "a scratch folder"},
+	{"projector/catalog/lock.go", "the folder of views"},
+	{"projector/catalog/verify.go", "a scratch folder"},
+	{"projector/keeper.go", "a view's cursor"},
+	{"snapshot/files.go", "snapshots, by a subject whose id is escaped"},
+	{"stores/ailoop/file.go", "a file that the caller names, also through a link, as in the original"},
+	{"stores/internal/formattest/*.go", "for tests"},
+	{"stores/perstack/filesystem.go", "a setting's file where the caller says; the default escapes the ids"},
+	{"tree/sqlite.go", "what a tree remembers, in the store's own folder"},
+}
+
+// A file is written outside of tally's own folders only where its row says who named it.
+func TestWrites(t *testing.T) {
+	t.Run("B-05 who writes files at any path", func(t *testing.T) {
+		used := make(map[int]bool)
+		sources(t, func(name string, fset *token.FileSet, file *ast.File) {
+			if strings.HasSuffix(name, "_test.go") {
+				return
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				pkg, ok := sel.X.(*ast.Ident)
+				if !ok || !slices.Contains(strings.Fields(writes[pkg.Name]), sel.Sel.Name) {
+					return true
+				}
+				row := writerOf(name)
+				used[row] = true
+				if row < 0 {
+					t.Errorf("%v calls %s.%s: a name that is not tally's own goes through os.Root or a formats.Dir; else writers needs a row", fset.Position(n.Pos()), pkg.Name, sel.Sel.Name)
+				}
+				return true
+			})
+		})
+		for i, w := range writers {
+			if !used[i] {
+				t.Errorf("%s writes no files at any path any more: take its row out of writers", w.file)
+			}
+		}
+	})
+}
+
+// writerOf returns the row of a file, -1 if it has none.
+func writerOf(name string) int {
+	for i, w := range writers {
+		if match, err := path.Match(w.file, strings.ReplaceAll(name, `\`, "/")); err == nil && match {
+			return i
+		}
+	}
+	return -1
+}
