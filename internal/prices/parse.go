@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,23 +29,30 @@ func (e *Error) Error() string {
 
 // entry is an edition as it is spelled.
 type entry struct {
-	Models     []string        `json:"models"`
-	From       string          `json:"from,omitempty"`
-	UpTo       int64           `json:"upTo,omitempty"`
-	Input      events.Amount   `json:"input"`
-	Output     events.Amount   `json:"output"`
-	CacheRead  events.Amount   `json:"cacheRead,omitempty"`
-	CacheWrite events.Amount   `json:"cacheWrite,omitempty"`
-	Source     string          `json:"source,omitempty"`
-	Checked    string          `json:"checked,omitempty"`
-	Unknown    rawjson.Members `json:",unknown"`
+	Models       []string                 `json:"models"`
+	From         string                   `json:"from,omitempty"`
+	UpTo         int64                    `json:"upTo,omitempty"`
+	Speed        string                   `json:"speed,omitempty"`
+	Input        events.Amount            `json:"input"`
+	Output       events.Amount            `json:"output"`
+	CacheRead    events.Amount            `json:"cacheRead,omitempty"`
+	CacheWrite   events.Amount            `json:"cacheWrite,omitempty"`
+	CacheWrite1h events.Amount            `json:"cacheWrite1h,omitempty"`
+	WebSearch    events.Amount            `json:"webSearch,omitempty"`
+	Regions      map[string]events.Amount `json:"regions,omitempty"`
+	Tiers        map[string]events.Amount `json:"tiers,omitempty"`
+	Source       string                   `json:"source,omitempty"`
+	Checked      string                   `json:"checked,omitempty"`
+	Unknown      rawjson.Members          `json:",unknown"`
 }
 
 // Parse reads a table: {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01",
-// "upTo": 200000, "input": "1.25", "output": "10", "cacheRead": "0.125", "cacheWrite":
-// "1.25", "source": "where", "checked": "2026-03-02"}]}, with USD for a million tokens.
-// Models, input and output are needed. source is that of entries which name none. What is
-// wrong is an *Error; nothing that is not understood is passed over.
+// "upTo": 200000, "speed": "fast", "input": "1.25", "output": "10", "cacheRead": "0.125",
+// "cacheWrite": "1.25", "cacheWrite1h": "2", "webSearch": "10", "regions": {"us": "1.1"},
+// "tiers": {"batch": "0.5"}, "source": "where", "checked": "2026-03-02"}]}. Prices are USD
+// for a million tokens, or for a thousand searches; regions and tiers are factors.
+// Models, input and output are required. An entry without a source has the given one. An
+// invalid table is an *Error: no member is ignored.
 func Parse(data []byte, source string) (Table, error) {
 	members, err := rawjson.Object(data)
 	if err != nil {
@@ -80,7 +89,12 @@ func readEntry(raw []byte, source string) (edition, error) {
 	if err := e.check(); err != nil {
 		return edition{}, err
 	}
-	return edition{e.Models, e.From, e.UpTo, Price{e.Input, e.Output, e.CacheRead, e.CacheWrite, e.Source, e.Checked}}, nil
+	if e.Speed == "standard" {
+		e.Speed = ""
+	}
+	return edition{e.Models, Price{From: e.From, UpTo: e.UpTo, Speed: e.Speed, Input: e.Input, Output: e.Output, CacheRead: e.CacheRead,
+		CacheWrite: e.CacheWrite, CacheWrite1h: e.CacheWrite1h, WebSearch: e.WebSearch, Regions: e.Regions, Tiers: e.Tiers,
+		Source: e.Source, Checked: e.Checked}}, nil
 }
 
 func (e *entry) check() error {
@@ -111,16 +125,37 @@ func (e *entry) checkPrices() error {
 		name     string
 		price    events.Amount
 		required bool
-	}{{"input", e.Input, true}, {"output", e.Output, true}, {"cacheRead", e.CacheRead, false}, {"cacheWrite", e.CacheWrite, false}} {
+	}{{"input", e.Input, true}, {"output", e.Output, true}, {"cacheRead", e.CacheRead, false}, {"cacheWrite", e.CacheWrite, false},
+		{"cacheWrite1h", e.CacheWrite1h, false}, {"webSearch", e.WebSearch, false}} {
 		if p.price == "" && !p.required {
 			continue
 		}
 		if p.price == "" {
 			return &rawjson.FieldError{Path: p.name, Reason: "missing"}
 		}
-		if _, ok := p.price.Rat(); !ok || p.price[0] == '-' {
-			return &rawjson.FieldError{Path: p.name, Reason: fmt.Sprintf("%q is not an amount such as 0.5", string(p.price))}
+		if err := checkAmount(p.name, p.price); err != nil {
+			return err
 		}
+	}
+	if err := checkFactors("regions", e.Regions); err != nil {
+		return err
+	}
+	return checkFactors("tiers", e.Tiers)
+}
+
+// checkFactors checks a list of factors by name.
+func checkFactors(member string, factors map[string]events.Amount) error {
+	for _, name := range slices.Sorted(maps.Keys(factors)) {
+		if err := checkAmount(member, factors[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkAmount(member string, a events.Amount) error {
+	if _, ok := a.Rat(); !ok || a[0] == '-' {
+		return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("%q is not an amount such as 0.5", string(a))}
 	}
 	return nil
 }

@@ -1,8 +1,7 @@
 // Package prices turns tokens into what they cost at list prices. A price is that of a
 // model from a day on; tokens of a model that no table knows have no cost, which is not
-// zero. Discounts, batches, caches that are kept for an hour and what a contract says are
-// in no table: a figure of this package is computed, and is never to be added to one that
-// somebody reported.
+// zero. Discounts and what a contract says are in no table: a figure of this package is
+// computed, and is never to be added to one that somebody reported.
 //
 // The package is pure: it knows bytes, no files and no clock.
 package prices
@@ -12,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"sync"
 
 	"github.com/tallylog/tally/events"
 )
@@ -24,14 +24,22 @@ type Table struct {
 // edition is what some models cost from a day on.
 type edition struct {
 	models []string // names, in which * stands for any text
-	from   string   // the first day, such as 2026-03-01; "": since ever
-	upTo   int64    // tokens of the longest prompt that it holds for; 0: of any
 	price  Price
 }
 
-// Price is what a million tokens of each class cost in USD, "" where that is not known.
+// Price is a row of a table: what a million tokens of each class cost in USD, "" where that
+// is not known.
 type Price struct {
-	Input, Output, CacheRead, CacheWrite events.Amount
+	From  string // the first day, such as 2026-03-01; "": since ever
+	UpTo  int64  // tokens of the longest prompt that it holds for; 0: of any
+	Speed string // "": standard
+
+	Input, Output, CacheRead events.Amount
+	CacheWrite, CacheWrite1h events.Amount // kept for five minutes, and for an hour
+	WebSearch                events.Amount // of a thousand searches
+
+	Regions map[string]events.Amount // factors of all tokens; of a region that is not named no price is known. nil: a region changes nothing
+	Tiers   map[string]events.Amount // factors of all tokens by tier of service; of one that is not named no price is known
 
 	Source  string // where it was read
 	Checked string // on which day, "" if that is not known
@@ -41,13 +49,13 @@ type Price struct {
 var builtin []byte
 
 // Builtin returns the table that the program comes with.
-func Builtin() Table {
+var Builtin = sync.OnceValue(func() Table {
 	t, err := Parse(builtin, "built in")
 	if err != nil {
 		panic(fmt.Sprintf("prices: the built-in table: %v", err)) // a test reads it
 	}
 	return t
-}
+})
 
 // Before returns a table that asks this one first, and the other one about what this one
 // does not know.
@@ -55,28 +63,73 @@ func (t Table) Before(other Table) Table {
 	return Table{append(t.layers[:len(t.layers):len(t.layers)], other.layers...)}
 }
 
-// of returns the price of a model on a day, such as 2026-03-01, for a prompt of so many
-// tokens, what is cached included. It is false if the table does not know it.
-func (t Table) of(model, day string, prompt int64) (Price, bool) {
-	for _, layer := range t.layers {
-		if newest := newestOf(layer, model, day); newest != nil {
-			return tierOf(layer, *newest, model, prompt)
-		}
-	}
-	return Price{}, false
+// Usage is what a model was used for.
+type Usage struct {
+	Model  string
+	Day    string // such as 2026-03-01
+	Tokens events.Tokens
+	Terms  events.Terms
 }
 
-// newestOf returns an edition that holds for a model on a day: of those that name the
-// model most closely the newest, in any of its tiers.
-func newestOf(layer []edition, model, day string) *edition {
+// prompt is how many tokens were sent, with what is cached.
+func (u Usage) prompt() int64 { return u.Tokens.Total() - u.Tokens.Output }
+
+// Cost is what a usage costs at list prices.
+type Cost struct {
+	USD   events.Amount // of the parts that have a price; "": none has
+	Part  bool          // other parts have no price, so that the whole costs more than USD
+	Price *Price        // that was used, nil if the table has no row for the usage
+}
+
+// Model is the part of a table that is about one model.
+type Model struct {
+	name   name
+	layers [][]edition
+}
+
+// Model returns the prices of a model, under any name under which it is sold.
+func (t Table) Model(model string) Model {
+	m := Model{name: nameOf(model)}
+	for _, layer := range t.layers {
+		var of []edition
+		for _, e := range layer {
+			if e.closeness(m.name) >= 0 {
+				of = append(of, e)
+			}
+		}
+		m.layers = append(m.layers, of)
+	}
+	return m
+}
+
+// Cost returns what a usage costs.
+func (t Table) Cost(u Usage) Cost { return t.Model(u.Model).Cost(u) }
+
+// Cost returns what a usage of the model costs.
+func (m Model) Cost(u Usage) Cost {
+	for _, layer := range m.layers {
+		if newest := newestOf(layer, m.name, u); newest != nil {
+			p := tierOf(layer, newest, m.name, u.prompt())
+			if p == nil {
+				break
+			}
+			return p.cost(u, m.name.region)
+		}
+	}
+	return Cost{}
+}
+
+// newestOf returns an edition that holds for a model on a day, at a speed: of those that
+// name the model most closely the newest, in any of its tiers.
+func newestOf(layer []edition, n name, u Usage) *edition {
 	var best *edition
 	for i := range layer {
 		e := &layer[i]
-		n := e.closeness(model)
-		if n < 0 || e.from > day {
+		close := e.closeness(n)
+		if close < 0 || e.price.From > u.Day || e.price.Speed != u.Terms.Speed {
 			continue
 		}
-		if best == nil || n > best.closeness(model) || n == best.closeness(model) && e.from > best.from {
+		if best == nil || close > best.closeness(n) || close == best.closeness(n) && e.price.From > best.price.From {
 			best = e
 		}
 	}
@@ -84,27 +137,30 @@ func newestOf(layer []edition, model, day string) *edition {
 }
 
 // tierOf returns the price for a prompt among the editions that begin on the same day:
-// that with the lowest bound which the prompt does not exceed.
-func tierOf(layer []edition, newest edition, model string, prompt int64) (price Price, found bool) {
-	var bound int64
-	for _, e := range layer {
-		if e.from != newest.from || e.closeness(model) != newest.closeness(model) || e.upTo != 0 && prompt > e.upTo {
+// that with the lowest bound which the prompt does not exceed; nil if all are exceeded.
+func tierOf(layer []edition, newest *edition, n name, prompt int64) *Price {
+	var price *Price
+	for i := range layer {
+		p := &layer[i].price
+		if p.From != newest.price.From || p.Speed != newest.price.Speed || layer[i].closeness(n) != newest.closeness(n) || p.UpTo != 0 && prompt > p.UpTo {
 			continue
 		}
-		if closer := e.upTo != 0 && (bound == 0 || e.upTo < bound); !found || closer {
-			price, bound, found = e.price, e.upTo, true
+		if price == nil || p.UpTo != 0 && (price.UpTo == 0 || p.UpTo < price.UpTo) {
+			price = p
 		}
 	}
-	return price, found
+	return price
 }
 
 // closeness is how many letters of a model's name the edition gives, -1 if it is for
 // other models.
-func (e *edition) closeness(model string) int {
+func (e *edition) closeness(n name) int {
 	best := -1
 	for _, pattern := range e.models {
-		if matches(pattern, model) {
-			best = max(best, len(pattern)-strings.Count(pattern, "*"))
+		for _, model := range n.spelled {
+			if matches(pattern, model) {
+				best = max(best, len(pattern)-strings.Count(pattern, "*"))
+			}
 		}
 	}
 	return best
@@ -127,38 +183,77 @@ func matches(pattern, name string) bool {
 	return strings.HasSuffix(name, last)
 }
 
-// usd returns what tokens cost, exactly. It is false if there are none, or some of a class
-// of which the price is not known.
-func (p Price) usd(t events.Tokens) (events.Amount, bool) {
-	if t.Total() == 0 {
-		return "", false
-	}
-	sum := new(big.Rat)
-	for _, class := range []struct {
-		tokens int64
-		price  events.Amount
-	}{{t.Input, p.Input}, {t.Output, p.Output}, {t.CacheRead, p.CacheRead}, {t.CacheWrite, p.CacheWrite}} {
-		if class.tokens == 0 {
+// cost sums the parts of a usage, exactly. named is the region that the model's name states.
+func (p *Price) cost(u Usage, named string) Cost {
+	c := Cost{Price: p}
+	factor, ok := p.factor(u.Terms, named)
+	sum, known := new(big.Rat), false
+	for _, part := range p.parts(u) {
+		price, priced := part.price.Rat()
+		switch {
+		case part.n == 0:
 			continue
+		case !priced || part.tokens && !ok:
+			c.Part = true
+			continue
+		case part.tokens:
+			price.Mul(price, factor)
 		}
-		price, ok := class.price.Rat()
-		if !ok {
-			return "", false
-		}
-		sum.Add(sum, price.Mul(price, big.NewRat(class.tokens, million)))
+		sum.Add(sum, price.Mul(price, big.NewRat(part.n, part.per)))
+		known = true
 	}
-	return events.AmountOf(sum), true
+	if !known {
+		return Cost{Price: p}
+	}
+	c.USD = events.AmountOf(sum)
+	return c
 }
 
-const million = 1_000_000
+// part is a part of a usage that has a price of its own.
+type part struct {
+	n      int64
+	per    int64 // the price is of so many
+	price  events.Amount
+	tokens bool
+}
 
-// USD returns what tokens of a model cost on a day, and at which price. It is false if
-// that is not known.
-func (t Table) USD(model, day string, tokens events.Tokens) (events.Amount, Price, bool) {
-	p, ok := t.of(model, day, tokens.Total()-tokens.Output)
-	if !ok {
-		return "", p, false
+func (p *Price) parts(u Usage) []part {
+	t, hour := u.Tokens, min(u.Terms.CacheHour, u.Tokens.CacheWrite)
+	return []part{
+		{t.Input, million, p.Input, true},
+		{t.Output, million, p.Output, true},
+		{t.CacheRead, million, p.CacheRead, true},
+		{t.CacheWrite - hour, million, p.CacheWrite, true},
+		{hour, million, p.CacheWrite1h, true},
+		{u.Terms.Searches, thousand, p.WebSearch, false},
 	}
-	usd, ok := p.usd(tokens)
-	return usd, p, ok
+}
+
+const (
+	thousand = 1_000
+	million  = 1_000_000
+)
+
+// factor is by how much the region and the tier of service change the price of tokens. It
+// is false if that is not known.
+func (p *Price) factor(t events.Terms, named string) (*big.Rat, bool) {
+	factor, region := big.NewRat(1, 1), t.Region
+	if region == "" {
+		region = named
+	}
+	if region != "" && p.Regions != nil {
+		r, ok := p.Regions[region].Rat()
+		if !ok {
+			return nil, false
+		}
+		factor.Mul(factor, r)
+	}
+	if t.Tier != "" {
+		r, ok := p.Tiers[t.Tier].Rat()
+		if !ok {
+			return nil, false
+		}
+		factor.Mul(factor, r)
+	}
+	return factor, true
 }

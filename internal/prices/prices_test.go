@@ -1,8 +1,10 @@
 package prices
 
 import (
+	"cmp"
 	"errors"
 	"math/big"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -11,43 +13,132 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// What the makers' own pages give, and what follows from it by hand.
+// Each figure is what the named row of a maker's page, or of a report of it, says, and what
+// follows from that by hand.
 func TestBuiltin(t *testing.T) {
+	hour := func(n int64) events.Terms { return events.Terms{CacheHour: n} }
+	fast := events.Terms{Speed: "fast"}
 	for _, c := range []struct {
 		model, day string
 		tokens     events.Tokens
-		want       events.Amount // "": not known
+		terms      events.Terms
+		want       string // "": not known; with > in front if a part has no price
 	}{
 		// 3 and 15 USD for a million; 0.30 read from the cache, 3.75 written to it.
-		{"claude-sonnet-4-5-20250929", "2025-10-01", events.Tokens{Input: 100_000}, "0.3"},
-		{"claude-sonnet-4-5-20250929", "2025-10-01", events.Tokens{Output: 2_000}, "0.03"},
-		{"claude-sonnet-4-5", "2026-01-01", events.Tokens{Input: 12, Output: 345, Reasoning: 300, CacheRead: 6789, CacheWrite: 101}, "0.00762645"},
-		{"claude-sonnet-4-5", "2026-01-01", events.Tokens{Input: 100_000, CacheRead: 100_001}, ""}, // a longer prompt than the price is for
-		{"claude-sonnet-4-5", "2025-09-28", events.Tokens{Input: 1}, ""},                           // before there was a price
-		{"claude-opus-4-1", "2026-01-01", events.Tokens{Output: 10}, "0.00075"},
-		{"claude-opus-4-5", "2026-01-01", events.Tokens{Output: 10}, "0.00025"},
-		// The cache got cheaper on a day.
-		{"claude-sonnet-5-5", "2026-10-06", events.Tokens{CacheRead: 1_000_000}, "0.2"},
-		{"claude-sonnet-5-5", "2026-10-07", events.Tokens{CacheRead: 1_000_000}, "0.1"},
-		// A long prompt costs more, and so does what is answered to it.
-		{"claude-haiku-5-5", "2026-11-01", events.Tokens{Input: 90_000, CacheWrite: 10_000, Output: 1_000_000}, "0.51025"},
-		{"claude-haiku-5-5", "2026-11-01", events.Tokens{Input: 90_001, CacheWrite: 10_000, Output: 1_000_000}, "2.5512505"},
-		{"gpt-5.4", "2026-06-01", events.Tokens{Input: 272_000}, "0.68"},
-		{"gpt-5.4", "2026-06-01", events.Tokens{Input: 272_001}, "1.360005"},
-		{"gpt-5.4-mini", "2026-06-01", events.Tokens{Input: 1_000_000, Output: 1_000_000, CacheRead: 1_000_000}, "5.325"},
-		{"gemini-2.5-pro", "2026-01-01", events.Tokens{Input: 1_000, Output: 1_000}, "0.01125"},
-		{"gemini-2.5-pro", "2026-01-01", events.Tokens{Input: 1_000, CacheRead: 1}, ""}, // of a class without a price
-		{"gpt-5.4-pro", "2026-06-01", events.Tokens{Input: 1}, ""},
-		{"anthropic/claude-opus-4-5", "2026-01-01", events.Tokens{Input: 1}, ""}, // sold by another
-		{"claude-opus-4-5", "2026-01-01", events.Tokens{}, ""},
-		{"", "2026-01-01", events.Tokens{Input: 1}, ""},
+		{"claude-sonnet-4-5-20250929", "2025-10-01", events.Tokens{Input: 100_000}, events.Terms{}, "0.3"},
+		{"claude-sonnet-4-5-20250929", "2025-10-01", events.Tokens{Output: 2_000}, events.Terms{}, "0.03"},
+		{"claude-sonnet-4-5", "2026-01-01", events.Tokens{Input: 12, Output: 345, Reasoning: 300, CacheRead: 6789, CacheWrite: 101}, events.Terms{}, "0.00762645"},
+		{"claude-sonnet-4-5", "2025-09-28", events.Tokens{Input: 1}, events.Terms{}, ""}, // before there was a price
+		{"claude-opus-4-1", "2026-01-01", events.Tokens{Output: 10}, events.Terms{}, "0.00075"},
+		{"claude-opus-4-5", "2026-01-01", events.Tokens{Output: 10}, events.Terms{}, "0.00025"},
+		// B-13: what is kept for an hour costs twice the input, the rest 1.25 times.
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{CacheWrite: 1_000_000}, hour(1_000_000), "6"},
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{CacheWrite: 1_000_000}, hour(400_000), "4.65"},
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{CacheWrite: 1_000_000}, hour(9_000_000), "6"}, // no more than was written
+		// B-14: a longer prompt costs more, and so does what is answered to it.
+		{"claude-sonnet-4-5", "2025-10-02", events.Tokens{Input: 1_000, Output: 2_000, CacheRead: 250_000}, events.Terms{}, "0.201"},
+		{"claude-sonnet-4-6", "2026-03-12", events.Tokens{Input: 200_001}, events.Terms{}, "1.200006"},
+		{"claude-sonnet-4-6", "2026-03-13", events.Tokens{Input: 200_001}, events.Terms{}, "0.600003"},
+		{"claude-haiku-5-5", "2026-11-01", events.Tokens{Input: 90_000, CacheWrite: 10_000, Output: 1_000_000}, events.Terms{}, "0.51025"},
+		{"claude-haiku-5-5", "2026-11-01", events.Tokens{Input: 90_001, CacheWrite: 10_000, Output: 1_000_000}, events.Terms{}, "2.5512505"},
+		{"gpt-5.4", "2026-06-01", events.Tokens{Input: 272_000}, events.Terms{}, "0.68"},
+		{"gpt-5.4", "2026-06-01", events.Tokens{Input: 272_001}, events.Terms{}, "1.360005"},
+		{"gpt-5.6-luna", "2026-08-15", events.Tokens{Input: 272_001}, events.Terms{}, ""}, // the reports do not agree
+		// A price changes on a day.
+		{"claude-sonnet-5-5", "2026-10-06", events.Tokens{CacheRead: 1_000_000}, events.Terms{}, "0.2"},
+		{"claude-sonnet-5-5", "2026-10-07", events.Tokens{CacheRead: 1_000_000}, events.Terms{}, "0.1"},
+		{"gpt-5.6-sol", "2026-08-20", events.Tokens{Output: 1_000_000}, events.Terms{}, "30"},
+		{"gpt-5.6-sol", "2026-08-21", events.Tokens{Output: 1_000_000}, events.Terms{}, "20"},
+		{"gemini-3.8-flash", "2026-12-31", events.Tokens{Output: 1_000_000}, events.Terms{}, "3.75"},
+		{"gemini-3.8-flash", "2027-01-01", events.Tokens{Output: 1_000_000}, events.Terms{}, "7.5"},
+		// Speed.
+		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000, Output: 1_000, CacheRead: 10_000}, fast, "0.21"},
+		{"claude-opus-4-8", "2026-08-01", events.Tokens{Input: 1_000, Output: 1_000, CacheRead: 10_000}, fast, "0.07"},
+		{"claude-opus-4-8", "2026-08-01", events.Tokens{Input: 1_000, Output: 1_000, CacheRead: 10_000}, events.Terms{}, "0.035"},
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{Input: 1_000}, fast, ""}, // is not sold so
+		{"claude-opus-4-8", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Speed: "ludicrous"}, ""},
+		// Region and tier of service.
+		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000_000}, events.Terms{Region: "us"}, "5.5"},
+		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000_000}, events.Terms{Region: "mars"}, ""},
+		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000_000}, events.Terms{Tier: "batch"}, "2.5"},
+		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000_000}, events.Terms{Tier: "priority"}, ""},
+		{"gpt-6.1-sol", "2026-10-01", events.Tokens{Input: 100_000}, events.Terms{Tier: "priority"}, "0.4"},
+		// Searches of the maker: 10 USD for a thousand, whatever the tier.
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{Input: 1_000, Output: 100}, events.Terms{Searches: 3}, "0.0345"},
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Searches: 1, Tier: "batch"}, "0.0115"},
+		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Searches: 1, Tier: "priority"}, ">0.01"},
+		{"gpt-5", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Searches: 1}, ">0.00125"},
+		// What is written to the cache has a price of its own since GPT-5.6.
+		{"gpt-5.6-terra", "2026-08-01", events.Tokens{Input: 2_318, Output: 251, CacheRead: 20_000, CacheWrite: 1_000}, events.Terms{}, "0.014148"},
+		{"gpt-5.4", "2026-08-01", events.Tokens{Input: 1_000, CacheWrite: 1}, events.Terms{}, ">0.0025"},
+		{"gpt-5.4", "2026-08-01", events.Tokens{CacheWrite: 1}, events.Terms{}, ""}, // no part is known
+		{"gpt-5.4-mini", "2026-06-01", events.Tokens{Input: 1_000_000, Output: 1_000_000, CacheRead: 1_000_000}, events.Terms{}, "5.325"},
+		{"gemini-2.5-pro", "2026-06-22", events.Tokens{Input: 3_500, Output: 600, CacheRead: 18_000}, events.Terms{}, "0.012625"},
+		{"gemini-2.5-pro", "2026-01-01", events.Tokens{Input: 1_000, CacheRead: 1}, events.Terms{}, ">0.00125"},
+		{"claude-opus-4-5", "2026-01-01", events.Tokens{}, events.Terms{}, ""},
+		{"", "2026-01-01", events.Tokens{Input: 1}, events.Terms{}, ""},
 	} {
-		got, p, ok := Builtin().USD(c.model, c.day, c.tokens)
-		if got != c.want || ok != (c.want != "") {
-			t.Errorf("%s on %s, %+v: %q %v, want %q", c.model, c.day, c.tokens, got, ok, c.want)
+		got := Builtin().Cost(Usage{c.model, c.day, c.tokens, c.terms})
+		if text := spell(got); text != c.want {
+			t.Errorf("%s on %s, %+v, %+v: %s, want %s", c.model, c.day, c.tokens, c.terms, text, c.want)
 		}
-		if ok && (p.Source == "" || p.Checked == "") {
+		if got.USD != "" && (got.Price.Source == "" || got.Price.Checked == "") {
 			t.Errorf("%s: the price does not say where it is from", c.model)
+		}
+	}
+}
+
+func spell(c Cost) string {
+	if c.Part {
+		return ">" + string(c.USD)
+	}
+	return string(c.USD)
+}
+
+// B-14: a model is sold under several names, and a name that begins like one of these is
+// another model.
+func TestNames(t *testing.T) {
+	million := events.Tokens{Input: 1_000_000}
+	usd := func(model string) string { return spell(Builtin().Cost(Usage{Model: model, Day: "2026-11-20", Tokens: million})) }
+	for model, want := range map[string]string{
+		"claude-opus-4-5": "5", "claude-opus-4-5-20251101": "5", "claude-opus-4-5-2025-11-01": "5", "claude-opus-4-5[1m]": "5",
+		"anthropic/claude-opus-4-5": "5", "anthropic/claude-opus-4.5": "5", "openrouter/anthropic/claude-opus-4.5": "5", "anthropic/claude-3.7-sonnet:thinking": "3",
+		"anthropic.claude-opus-4-5-20251101-v1:0": "5", "global.anthropic.claude-opus-4-5-20251101-v1:0": "5", "bedrock/anthropic.claude-opus-4-5-20251101-v1:0": "5",
+		"anthropic.claude-opus-4-8": "5", "us.anthropic.claude-opus-4-6-v1": "5.5",
+		"us.anthropic.claude-opus-4-5-20251101-v1:0": "5.5", "eu.anthropic.claude-opus-4-5-20251101-v1:0": "5.5", // a region costs a tenth more since 4.5
+		"us.anthropic.claude-3-7-sonnet-20250219-v1:0": "3",
+		"arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-3-7-sonnet-20250219-v1:0": "3",
+		"claude-opus-4-5@20251101": "5", "claude-sonnet-5@default": "2", "vertex_ai/claude-opus-4-5@20251101": "5", "publishers/anthropic/models/claude-opus-4-5@20251101": "5",
+		"claude-3-5-haiku-latest": "0.8", "claude-3-5-haiku-20241022": "0.8",
+		"openai/gpt-5": "1.25", "gpt-5-2025-08-07": "1.25", "openai/gpt-5-codex": "1.25", "gpt-5.1-codex-mini": "0.25", "gpt-5.1": "1.25", "gpt-4o-2024-05-13": "5",
+		"models/gemini-2.5-flash": "0.3", "google/gemini-2.5-flash": "0.3", "gemini/gemini-2.5-flash": "0.3", "gemini-2.5-flash-001": "0.3",
+		"gpt-5.10": "", "gpt-5-codex-mini": "", "gpt-5-mini-codex": "", "gpt-5.9": "", "gpt-5-20": "", "xgpt-5": "", "gpt-5x": "", "GPT-5": "",
+		"claude-opus-4-2": "", "claude-opus-4-50": "", "claude-opus-4-5-mini": "", "claude-sonnet-4-20": "", "claude-opus-4-5-20259901": "", "my-claude-opus-4-5": "",
+		"anthropic/claude-opus-4.5:free": "", "anthropic/gpt-5": "", "google/claude-opus-4-5": "", "somebody/claude-opus-4-5": "", "anthropic.claude-opus-4-5x-v1:0": "",
+		"gemini-2.5-flash-image": "", "gemini-2.5-flash-preview-09-2025": "", "claude-opus-4-5@": "", "claude-opus-4-5@20251101@x": "", "mars.anthropic.claude-opus-4-5-20251101-v1:0": "",
+		"/": "", "//": "", "anthropic/": "", "-latest": "", "claude--latest": "", "@default": "",
+	} {
+		if got := usd(model); got != want {
+			t.Errorf("%q costs %q, want %q", model, got, want)
+		}
+	}
+}
+
+// Each row of the table is found under each of its names, on its first day, and says where it
+// is from: a row that another one hides is a mistake.
+func TestBuiltinRows(t *testing.T) {
+	for _, e := range Builtin().layers[0] {
+		for _, model := range e.models {
+			u := Usage{Model: model, Day: cmp.Or(e.price.From, "2026-11-20"), Tokens: events.Tokens{Input: cmp.Or(e.price.UpTo, 1_000_000), Output: 1}, Terms: events.Terms{Speed: e.price.Speed}}
+			if c := Builtin().Cost(u); c.Price == nil || !reflect.DeepEqual(*c.Price, e.price) {
+				t.Errorf("%s from %s, up to %d: found %+v, want %+v", model, e.price.From, e.price.UpTo, c.Price, e.price)
+			}
+			if strings.Contains(model, "*") {
+				t.Errorf("%s: a pattern names models that nobody knows yet", model)
+			}
+		}
+		if !strings.HasPrefix(e.price.Source, "https://") || e.price.Checked == "" {
+			t.Errorf("%v: source %q, checked %q", e.models, e.price.Source, e.price.Checked)
 		}
 	}
 }
@@ -70,16 +161,45 @@ func TestBefore(t *testing.T) {
 	}{
 		{"claude-opus-4-5", "2026-02-28", "5", "https://platform.claude.com/docs/en/about-claude/pricing"},
 		{"claude-opus-4-5", "2026-03-01", "1", "mine"},
+		{"anthropic/claude-opus-4-5", "2026-03-01", "1", "mine"},
 		{"local-7b", "2020-01-01", "0", "mine"},
 		{"claude-haiku-4-5", "2026-03-01", "1", "https://platform.claude.com/docs/en/about-claude/pricing"},
 	} {
-		got, p, ok := both.USD(c.model, c.day, events.Tokens{Input: 1_000_000})
-		if !ok || string(got) != c.want || p.Source != c.source {
-			t.Errorf("%s on %s: %s from %s, want %s from %s", c.model, c.day, got, p.Source, c.want, c.source)
+		got := both.Cost(Usage{Model: c.model, Day: c.day, Tokens: events.Tokens{Input: 1_000_000}})
+		if string(got.USD) != c.want || !strings.HasPrefix(got.Price.Source, c.source) {
+			t.Errorf("%s on %s: %s from %s, want %s from %s", c.model, c.day, got.USD, got.Price.Source, c.want, c.source)
 		}
 	}
-	if _, _, ok := both.USD("claude-opus-4-5", "2026-03-01", events.Tokens{CacheRead: 1}); ok {
+	if got := both.Cost(Usage{Model: "claude-opus-4-5", Day: "2026-03-01", Tokens: events.Tokens{CacheRead: 1}}); got.USD != "" {
 		t.Error("a class that the user gave no price has one")
+	}
+	if got := both.Cost(Usage{Model: "claude-opus-4-8", Day: "2026-08-01", Tokens: events.Tokens{Input: 1}, Terms: events.Terms{Speed: "fast"}}); got.USD != "0.00001" {
+		t.Errorf("fast, which the user says nothing of: %+v", got)
+	}
+}
+
+// A user's table has all members that the program's has, and those of earlier versions mean
+// what they meant.
+func TestMembers(t *testing.T) {
+	old := table(t, `{"models": ["m"], "upTo": 10, "input": "1", "output": "2", "cacheRead": "0.1", "cacheWrite": "3"}`)
+	if got := spell(old.Cost(Usage{Model: "m", Day: "2026-01-01", Tokens: events.Tokens{CacheWrite: 10}})); got != "0.00003" {
+		t.Errorf("in the spelling of earlier versions: %s", got)
+	}
+	if got := spell(old.Cost(Usage{Model: "m", Day: "2026-01-01", Tokens: events.Tokens{CacheWrite: 10}, Terms: events.Terms{CacheHour: 4}})); got != ">0.000018" {
+		t.Errorf("kept for an hour, of which that table says nothing: %s", got)
+	}
+	now := table(t, `{"models": ["m"], "speed": "standard", "input": "1", "output": "2", "cacheWrite": "3", "cacheWrite1h": "4", "webSearch": "5", "regions": {"us": "2"}, "tiers": {"flex": "0.5"}},
+		{"models": ["m"], "speed": "fast", "input": "10", "output": "20"}`)
+	for _, c := range []struct {
+		terms events.Terms
+		want  string
+	}{
+		{events.Terms{}, "4"}, {events.Terms{CacheHour: 1_000_000}, "5"}, {events.Terms{Searches: 1_000}, "9"}, {events.Terms{Region: "us"}, "8"},
+		{events.Terms{Tier: "flex", Region: "us"}, "4"}, {events.Terms{Tier: "other"}, ""}, {events.Terms{Speed: "fast"}, ">10"},
+	} {
+		if got := spell(now.Cost(Usage{"m", "2026-01-01", events.Tokens{Input: 1_000_000, CacheWrite: 1_000_000}, c.terms})); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.terms, got, c.want)
+		}
 	}
 }
 
@@ -90,8 +210,8 @@ func TestCloseness(t *testing.T) {
 		`{"models": ["a-b"], "input": "3", "output": "1"}, {"models": ["a-*"], "input": "2", "output": "1"}, {"models": ["*"], "input": "1", "output": "1"}`,
 	} {
 		for model, want := range map[string]events.Amount{"a-b": "3", "a-": "2", "a-bc": "2", "b": "1", "": "1"} {
-			if p, _ := table(t, list).of(model, "2026-01-01", 0); p.Input != want {
-				t.Errorf("%q costs %s, want %s", model, p.Input, want)
+			if c := table(t, list).Cost(Usage{Model: model, Day: "2026-01-01", Tokens: events.Tokens{Input: 1}}); c.Price.Input != want {
+				t.Errorf("%q costs %s, want %s", model, c.Price.Input, want)
 			}
 		}
 	}
@@ -111,21 +231,24 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// What tokens cost together is what they cost one by one.
+// What tokens cost together is what they cost one by one, and never more without the parts
+// that have no price.
 func TestSumsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.Int64Range(0, 1<<53)
-		p := Price{Input: "1.25", Output: "0.333", CacheRead: "0.0125", CacheWrite: "7"}
+		p := &Price{Input: "1.25", Output: "0.333", CacheRead: "0.0125", CacheWrite: "7", CacheWrite1h: rapid.SampledFrom([]events.Amount{"", "9"}).Draw(t, "1h")}
 		a := events.Tokens{Input: draw.Draw(t, "in") + 1, Output: draw.Draw(t, "out"), CacheRead: draw.Draw(t, "read"), CacheWrite: draw.Draw(t, "write")}
-		sum := new(big.Rat)
+		terms := events.Terms{CacheHour: draw.Draw(t, "hour")}
+		sum, part := new(big.Rat), false
 		for _, one := range []events.Tokens{{Input: a.Input}, {Output: a.Output}, {CacheRead: a.CacheRead}, {CacheWrite: a.CacheWrite}} {
-			if usd, ok := p.usd(one); ok {
-				r, _ := usd.Rat()
+			c := p.cost(Usage{Tokens: one, Terms: terms}, "")
+			if r, ok := c.USD.Rat(); ok {
 				sum.Add(sum, r)
 			}
+			part = part || c.Part || c.USD == "" && one != (events.Tokens{})
 		}
-		if got, ok := p.usd(a); !ok || got != events.AmountOf(sum) {
-			t.Fatalf("%v: %s %v, want %s", a, got, ok, events.AmountOf(sum))
+		if got := p.cost(Usage{Tokens: a, Terms: terms}, ""); got.USD != events.AmountOf(sum) || got.Part != part {
+			t.Fatalf("%v: %+v, want %s, part %v", a, got, events.AmountOf(sum), part)
 		}
 	})
 }
@@ -149,6 +272,9 @@ func TestParseErrors(t *testing.T) {
 		{`{"prices": [{"models": ["a"], "from": "2026-3-1", "input": "1", "output": "1"}]}`, `line 1: from: "2026-3-1" is not a day such as 2026-03-01`},
 		{`{"prices": [{"models": ["a"], "input": "1", "output": "1", "cache_read": "1"}]}`, `line 1: cache_read: there is no such member`},
 		{`{"prices": [{"models": ["a"], "input": "1", "output": "1", "upTo": -1}]}`, `line 1: upTo: -1 is negative`},
+		{`{"prices": [{"models": ["a"], "input": "1", "output": "1", "webSearch": "ten"}]}`, `line 1: webSearch: "ten" is not an amount such as 0.5`},
+		{`{"prices": [{"models": ["a"], "input": "1", "output": "1", "tiers": {"batch": ""}}]}`, `line 1: tiers: "" is not an amount such as 0.5`},
+		{`{"prices": [{"models": ["a"], "input": "1", "output": "1", "regions": {"us": "-2"}}]}`, `line 1: regions: "-2" is not an amount such as 0.5`},
 	} {
 		_, err := Parse([]byte(c.text), "")
 		if _, ok := errors.AsType[*Error](err); !ok || !strings.HasPrefix(err.Error(), c.want) {
@@ -160,7 +286,7 @@ func TestParseErrors(t *testing.T) {
 // Whatever is read is refused in a line that is there, or answers without a fault.
 func FuzzParse(f *testing.F) {
 	f.Add(builtin)
-	f.Add([]byte(`{"prices": [{"models": ["a*b", "*"], "from": "2026-01-01", "upTo": 7, "input": "1", "output": "0.5", "cacheRead": "0", "cacheWrite": "2"}]}`))
+	f.Add([]byte(`{"prices": [{"models": ["a*b", "*"], "from": "2026-01-01", "upTo": 7, "input": "1", "output": "0.5", "cacheRead": "0", "cacheWrite": "2", "speed": "fast", "regions": {"us": "1.1"}}]}`))
 	f.Add([]byte("{\"prices\":\n[{\"models\":[\"a\"],\"input\":1}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		table, err := Parse(data, "s")
@@ -175,10 +301,10 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, layer := range table.layers {
 			for _, e := range layer {
-				if _, ok := table.of(strings.ReplaceAll(e.models[0], "*", ""), "9999-12-31", 0); !ok {
+				if m := table.Model(strings.ReplaceAll(e.models[0], "*", "")); len(m.layers[0]) == 0 {
 					t.Fatalf("the table does not know %q, which it names", e.models[0])
 				}
-				if usd, ok := e.price.usd(events.Tokens{Input: 1, Output: 1}); !ok || usd == "" {
+				if c := e.price.cost(Usage{Tokens: events.Tokens{Input: 1, Output: 1}}, ""); c.USD == "" || c.Part {
 					t.Fatalf("no cost at %+v", e.price)
 				}
 			}

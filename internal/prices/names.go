@@ -1,0 +1,115 @@
+package prices
+
+import (
+	"regexp"
+	"strings"
+)
+
+// name is a model as sellers call it.
+type name struct {
+	spelled []string // the names to look up, the closest first: as it is written, without the seller, without the date of the snapshot
+	region  string   // that the name states, "" if it states none
+}
+
+// makers are those whose names stand before a model's, and how their models' names begin.
+var makers = map[string][]string{
+	"anthropic": {"claude-"},
+	"google":    {"gemini-"},
+	"gemini":    {"gemini-"},
+	"openai":    {"gpt-", "o1", "o3", "o4", "codex-", "chatgpt-"},
+}
+
+// sellers are those whose names stand before the maker's, or before the model's. They ask
+// the maker's price.
+var sellers = map[string]bool{"openrouter": true, "bedrock": true, "converse": true, "vertex_ai": true, "publishers": true, "models": true}
+
+var (
+	// Amazon Bedrock: us.anthropic.claude-sonnet-4-5-20250929-v1:0, also behind the ARN of a profile.
+	ofBedrock = regexp.MustCompile(`^(?:arn:aws[a-z-]*:bedrock:[^/]*/)?(?:(us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(claude-[a-z0-9.-]+?)(?:-v[0-9]+(?::[0-9]+)?)?$`)
+	// Google Cloud: claude-sonnet-4-5@20250929, also behind the path of a project.
+	ofVertex  = regexp.MustCompile(`^(claude-[a-z0-9.-]+)@(default|latest|20[0-9]{6})$`)
+	ofProject = regexp.MustCompile(`^projects/[^/]+/locations/([^/]+)/publishers/`)
+	// OpenRouter: claude-opus-4.1, also with the way in which it is asked.
+	dotted = regexp.MustCompile(`([0-9])\.([0-9])`)
+	asked  = regexp.MustCompile(`(:thinking|:beta|\[1m\])$`)
+	// The date of a snapshot: -20250929 or -2025-08-07. Gemini numbers snapshots.
+	dated    = regexp.MustCompile(`^(.+)-20[0-9]{2}-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12][0-9]|3[01])$`)
+	numbered = regexp.MustCompile(`^(gemini-.+)-00[0-9]$`)
+)
+
+// nameOf returns the names under which a model is looked up. A name that only begins like
+// that of another model is never among them.
+func nameOf(model string) name {
+	n := name{spelled: []string{model}}
+	sold := n.unsold(model)
+	n.add(sold)
+	for _, snapshot := range []*regexp.Regexp{dated, numbered} {
+		if m := snapshot.FindStringSubmatch(sold); m != nil {
+			n.add(m[1])
+		}
+	}
+	if family, ok := strings.CutSuffix(sold, "-latest"); ok && strings.HasPrefix(sold, "claude-") {
+		n.add(family)
+	}
+	return n
+}
+
+func (n *name) add(model string) {
+	for _, have := range n.spelled {
+		if have == model {
+			return
+		}
+	}
+	n.spelled = append(n.spelled, model)
+}
+
+// unsold takes away what a seller adds to a name.
+func (n *name) unsold(model string) string {
+	if m := ofProject.FindStringSubmatch(model); m != nil {
+		n.region, model = regionOf(m[1]), model[strings.Index(model, "publishers/"):]
+	}
+	model = withoutSellers(model)
+	model = asked.ReplaceAllString(model, "")
+	if m := ofBedrock.FindStringSubmatch(model); m != nil {
+		n.region, model = regionOf(m[1]), m[2]
+	}
+	if m := ofVertex.FindStringSubmatch(model); m != nil {
+		if model = m[1]; m[2] != "default" && m[2] != "latest" {
+			model += "-" + m[2]
+		}
+	}
+	if strings.HasPrefix(model, "claude-") {
+		model = dotted.ReplaceAllString(model, "$1-$2")
+	}
+	return model
+}
+
+// withoutSellers takes names of sellers and of the maker from the beginning of a path.
+func withoutSellers(model string) string {
+	for {
+		first, rest, ok := strings.Cut(model, "/")
+		if !ok || !sellers[first] && !makes(first, rest) {
+			return model
+		}
+		model = rest
+	}
+}
+
+// makes reports whether a model, or a path that ends with it, is one of a maker.
+func makes(maker, path string) bool {
+	model := path[strings.LastIndexByte(path, '/')+1:]
+	for _, begin := range makers[maker] {
+		if strings.HasPrefix(model, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// regionOf is a region of a seller, "" for one that stands for all.
+func regionOf(text string) string {
+	if text == "global" {
+		return ""
+	}
+	return text
+}
