@@ -45,7 +45,7 @@ type Ledger struct {
 	// else made has none of them.
 	runs        map[events.RunRef]*Run
 	checkpoints map[checkpointRef]*Checkpoint
-	responses   map[string]*response
+	responses   map[paidFor]*response
 }
 
 // LogEntry is an entry of the session's own log.
@@ -185,7 +185,7 @@ func (l *Ledger) index() {
 	for _, c := range l.Checkpoints {
 		l.checkpoints[c.ref()] = c
 	}
-	l.responses = make(map[string]*response)
+	l.responses = make(map[paidFor]*response)
 }
 
 // apply folds one record onto the ledger. before is the session's last offset

@@ -7,6 +7,9 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
+// paidFor names a response of a model.
+type paidFor struct{ response, model string }
+
 // response is what a ledger knows of the costs with one response.
 type response struct {
 	at    int  // where in Costs the one stands that counts
@@ -23,13 +26,14 @@ func (r *response) counting() Cost {
 	return c
 }
 
-// spend takes the next cost. Of those with one response one counts, in the place of the
-// first; the others are superseded.
+// spend takes the next cost. Of those with one response of a model one counts, in the place
+// of the first; the others are superseded. An id that may be drawn twice joins none.
 func (l *Ledger) spend(c Cost) {
-	r := l.responses[c.Response]
-	if c.Response == "" || r == nil {
-		if c.Response != "" {
-			l.responses[c.Response] = &response{len(l.Costs), c, c}
+	key := paidFor{c.Response, c.Model}
+	r := l.responses[key]
+	if unique := events.IsUnique(c.Response); !unique || r == nil {
+		if unique {
+			l.responses[key] = &response{len(l.Costs), c, c}
 		}
 		l.Costs = append(l.Costs, c)
 		return

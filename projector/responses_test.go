@@ -29,6 +29,12 @@ func costLog(t testing.TB, costs ...events.CostAccrued) (testkit.Records, events
 	return log, sub
 }
 
+// Ids of responses that cannot be drawn twice.
+const (
+	idR = "msg_01XFDUDYJgAACzvnptvVoYEL"
+	idQ = "0f3a1f6e-5d7b-4a53-9c1e-2b7f6f0b9a11"
+)
+
 func paidFor(model, response string, usd events.Amount, output int64, run string) events.CostAccrued {
 	c := events.CostAccrued{Model: model, Response: response, USD: usd, Tokens: &events.Tokens{Output: output}}
 	if run != "" {
@@ -41,8 +47,8 @@ func paidFor(model, response string, usd events.Amount, output int64, run string
 // for the run of the first. The others are listed as their events say them.
 func TestOneCostCountsForAResponse(t *testing.T) {
 	log, sub := costLog(t,
-		paidFor("m", "r", "1", 5, "first"), paidFor("m", "", "10", 5, ""), paidFor("m", "r", "2", 9, "second"),
-		paidFor("n", "q", "100", 0, ""), paidFor("m", "r", "3", 9, "third"), paidFor("m", "r", "4", 8, "fourth"), paidFor("n", "q", "200", 0, "late"))
+		paidFor("m", idR, "1", 5, "first"), paidFor("m", "", "10", 5, ""), paidFor("m", idR, "2", 9, "second"),
+		paidFor("n", idQ, "100", 0, ""), paidFor("m", idR, "3", 9, "third"), paidFor("m", idR, "4", 8, "fourth"), paidFor("n", idQ, "200", 0, "late"))
 	s, err := (&projector.Loader{Source: log}).Session(t.Context(), sub, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -70,9 +76,22 @@ func TestOneCostCountsForAResponse(t *testing.T) {
 	}
 }
 
+// B-11: an id that may be drawn twice joins no costs, and an id of two models joins only
+// those of each.
+func TestDrawnIDsJoinNothing(t *testing.T) {
+	log, sub := costLog(t, paidFor("m", "chatcmpl-7", "1", 5, "a"), paidFor("m", "chatcmpl-7", "1", 5, "a"), paidFor("m", idR, "1", 5, ""), paidFor("n", idR, "1", 5, ""))
+	s, err := (&projector.Loader{Source: log}).Session(t.Context(), sub, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Ledger.Spent(); got.USD != "4" || got.Events != 4 || len(s.Ledger.Superseded) != 0 {
+		t.Errorf("B-11: spent %+v, superseded %v", got, s.Ledger.Superseded)
+	}
+}
+
 // A response counts where its first cost was: a rewind behind that leaves it on the branch.
 func TestResponseCountsAtItsFirstCost(t *testing.T) {
-	log, sub := costLog(t, paidFor("m", "r", "1", 1, ""), paidFor("m", "q", "1", 1, ""), paidFor("m", "r", "7", 2, ""))
+	log, sub := costLog(t, paidFor("m", idR, "1", 1, ""), paidFor("m", idQ, "1", 1, ""), paidFor("m", idR, "7", 2, ""))
 	e, err := events.New("urn:test", sub, &events.SessionRewound{To: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +113,7 @@ func TestOrderOfCostsDoesNotMatter(t *testing.T) {
 		n := rapid.IntRange(1, 30).Draw(rt, "costs")
 		var costs []events.CostAccrued
 		for i := range n {
-			response := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "response")
+			response := rapid.SampledFrom([]string{"", "chatcmpl-7", idR, idQ}).Draw(rt, "response")
 			costs = append(costs, paidFor("m", response, events.Amount(fmt.Sprintf("0.%03d", rapid.IntRange(0, 999).Draw(rt, "usd"))), int64(i), ""))
 		}
 		log, sub := costLog(t, slices.Clone(costs)...)

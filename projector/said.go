@@ -15,6 +15,7 @@ type Said struct {
 	Model    string        // that spoke, "" if the turn does not say so
 	Response string        // the maker's id of the response, "" if there is none
 	Usage    events.Tokens // that the response took, zero if the turn does not say so
+	Terms    events.Terms  // on which terms
 	Tools    []ToolUse     // in the order in which they stand in the turn
 }
 

@@ -19,7 +19,7 @@ func Said(t projector.Turn) projector.Said {
 	case !ok:
 		return projector.Said{Roles: "json", Text: turns.Plain(string(t.Raw))}
 	}
-	s := projector.Said{Model: read.Model, Response: read.Response, Usage: read.Usage}
+	s := projector.Said{Model: read.Model, Response: read.Response, Usage: read.Usage, Terms: read.Terms}
 	var who, said []string
 	for _, p := range read.Parts {
 		if role := speaker(p); !slices.Contains(who, role) {

@@ -200,7 +200,7 @@ func (g *historian) ledger(id string) {
 	case 0:
 		g.add(id, &events.CostAccrued{Model: rapid.SampledFrom(threadNames).Draw(g.t, "model"), USD: events.Amount(fmt.Sprintf("0.%04d", g.n("usd", 0, 9999))),
 			Tokens: &events.Tokens{Input: int64(g.n("in", 0, 1000)), Output: 7 + int64(g.n("out", 0, 2)), Reasoning: 3}, Run: &run, Purpose: "run", Source: "reported",
-			Response: rapid.SampledFrom([]string{"", "", "one", "two"}).Draw(g.t, "response")})
+			Response: rapid.SampledFrom([]string{"", "", "one", "msg_01XFDUDYJgAACzvnptvVoYEL"}).Draw(g.t, "response")})
 	case 1:
 		g.add(id, &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{"ok": true}`), Fence: fence})
 	case 2:

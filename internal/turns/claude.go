@@ -136,7 +136,7 @@ func readClaudeProgress(r *reading, o *object) {
 		r.depth++
 		readClaudeLine(r, line)
 		r.depth--
-		r.turn.Response, r.turn.Usage = "", events.Tokens{}
+		r.turn.Response, r.turn.Usage, r.turn.Terms = "", events.Tokens{}, events.Terms{}
 	}
 	r.leave("progress", data)
 }

@@ -24,6 +24,7 @@ type Turn struct {
 	Model    string        // that spoke, if the turn says so
 	Response string        // the id that the maker gave the response, if there is one
 	Usage    events.Tokens // what the turn says that the response took; zero if it says nothing
+	Terms    events.Terms  // on which terms, as the same usage says
 }
 
 // Part is a piece of what a turn says.

@@ -4,9 +4,10 @@ import "github.com/tallylog/tally/events"
 
 // usage reads how many tokens a response took, if it says so and no other did before.
 func (r *reading) usage(o *object) {
+	terms := events.TermsOf(events.Raw(o.peek("usage")))
 	u, ok := o.object("usage", "usageMetadata", "usage_metadata", "token_usage", "totalUsage")
 	if ok && r.turn.Usage == (events.Tokens{}) {
-		r.turn.Usage = tokens(u)
+		r.turn.Usage, r.turn.Terms = tokens(u), terms
 	}
 }
 

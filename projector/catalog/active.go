@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"iter"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,39 +28,62 @@ func OpenActivity(ctx context.Context, dir string) (Activity, error) {
 type Usage struct {
 	Session  string
 	Offset   events.Offset
-	First    events.Offset // of the first cost with the same response, if that is another one: it counts there, for that session and run
-	Source   string        // reported or computed, as a cost says; or InTurn
-	Day      string        // such as 2026-03-01, in UTC
-	Model    string        // "" if a turn does not say
-	Response string        // the maker's id, "" if there is none
+	First    events.Offset    // of the first cost with the same response, if that is another one: it counts there, for that session and run
+	Source   string           // reported or computed, as a cost says; or InTurn
+	Day      string           // such as 2026-03-01, in UTC
+	At       events.Timestamp // when it was
+	Model    string           // "" if a turn does not say
+	Response string           // the maker's id, "" if there is none
 	Run      *events.RunRef
 	USD      events.Amount // "": not known
 	Tokens   events.Tokens
+	Terms    events.Terms
+
+	again bool
 }
 
 // Place is where in its session it counts.
 func (u Usage) Place() events.Offset { return cmp.Or(u.First, u.Offset) }
 
-// Usages yields the costs of a namespace, and what turns say that responses took which no
-// cost names. Of the costs with the same response one counts, that with the most output, of
-// these the last, for the session and the run of the first; of the turns with the same
-// response likewise. What names no response counts by itself.
-// Whether something was rewound since does not matter.
-func (a Activity) Usages(ctx context.Context, namespace string) iter.Seq2[Usage, error] {
-	return a.usages(ctx, "", namespace)
+// Copy is a cost that is left out, as it is a copy: it names a response that another
+// session paid for first.
+type Copy struct {
+	Session string
+	Offset  events.Offset
+	Of      string // the session for which the response counts
+	Model   string
+	USD     events.Amount // "": not known
+	Tokens  events.Tokens
 }
 
-// UsagesOf yields of Usages those of some sessions.
-func (a Activity) UsagesOf(ctx context.Context, namespace string, sessions ...string) iter.Seq2[Usage, error] {
+// Usages yields the costs of a namespace, and what turns say that responses took which no
+// cost names. An id that events.IsUnique accepts names one response: of the costs with it and
+// one model one counts, that with the most output, of these the last, for the session and
+// the run of the first; of the turns with it likewise. Every other cost counts by itself,
+// and so does a turn, unless a cost of its session has its id, or unless it came again in a
+// list that replaced the one it was in. Whether something was rewound since does not matter.
+// copied, which may be nil, is called with each cost that is left out for one of another
+// session.
+func (a Activity) Usages(ctx context.Context, namespace string, copied func(Copy)) iter.Seq2[Usage, error] {
+	return a.usages(ctx, copied, "", namespace)
+}
+
+// UsagesOf yields of Usages those of some sessions, and tells of the copies in them.
+func (a Activity) UsagesOf(ctx context.Context, namespace string, copied func(Copy), sessions ...string) iter.Seq2[Usage, error] {
 	return func(yield func(Usage, error) bool) {
 		for part := range slices.Chunk(sessions, maxScope) {
 			args := []any{namespace}
 			for _, id := range part {
 				args = append(args, id)
 			}
+			in := func(c Copy) {
+				if copied != nil && slices.Contains(part, c.Session) {
+					copied(c)
+				}
+			}
 			of := ` AND session IN (?` + strings.Repeat(",?", len(part)-1) + `)`
-			anonymous := a.usages(ctx, of+` AND response=''`, args...)
-			named := a.usages(ctx, ` AND response<>'' AND response IN (SELECT response FROM usage WHERE namespace=?`+of+`)`, append([]any{namespace}, args...)...)
+			anonymous := a.usages(ctx, nil, of+` AND response=''`, args...)
+			named := a.usages(ctx, in, ` AND response<>'' AND response IN (SELECT response FROM usage WHERE namespace=?`+of+`)`, append([]any{namespace}, args...)...)
 			for _, list := range []iter.Seq2[Usage, error]{anonymous, named} {
 				for u, err := range list {
 					if (err != nil || slices.Contains(part, u.Session)) && !yield(u, err) {
@@ -73,10 +97,11 @@ func (a Activity) UsagesOf(ctx context.Context, namespace string, sessions ...st
 
 // usages yields what counts of those rows of a namespace for which a condition holds: of a
 // response it has all or none.
-func (a Activity) usages(ctx context.Context, condition string, args ...any) iter.Seq2[Usage, error] {
+func (a Activity) usages(ctx context.Context, copied func(Copy), condition string, args ...any) iter.Seq2[Usage, error] {
 	return func(yield func(Usage, error) bool) {
-		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, source, day, model, response, run_kind, run_id, usd,
-			input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens
+		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, source, day, at, model, response, run_kind, run_id, usd,
+			input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
+			cache_hour_tokens, searches, speed, tier, region, again
 			FROM usage WHERE namespace=?`+condition+` ORDER BY response, output_tokens, offset, thread, number`, args...)
 		var same responseUsage
 		err = each(rows, err, func() error {
@@ -84,51 +109,95 @@ func (a Activity) usages(ctx context.Context, condition string, args ...any) ite
 			if err != nil {
 				return err
 			}
-			if (u.Response != same.response || u.Response == "") && !same.yield(yield) {
-				return errEnough
+			if u.Response != same.response || u.Response == "" {
+				if !same.yield(copied, yield) {
+					return errEnough
+				}
+				same = responseUsage{response: u.Response}
 			}
-			same.add(u)
+			same.rows = append(same.rows, u)
 			return nil
 		})
 		if err == nil {
-			same.yield(yield)
+			same.yield(copied, yield)
 		} else if !errors.Is(err, errEnough) {
 			yield(Usage{}, a.wrap(err))
 		}
 	}
 }
 
-// responseUsage is what costs and turns say of one response, each better than the one
-// before it.
+// responseUsage is what costs and turns say with one id, each better than the one before it.
 type responseUsage struct {
-	response   string
-	told, paid *Usage // the last of the turns, and of the costs
-	first      Usage  // of the costs, by offset
+	response string
+	rows     []Usage
 }
 
-func (r *responseUsage) add(u Usage) {
-	r.response = u.Response
-	if u.Source == InTurn {
-		r.told = &u
-		return
+// yield yields what counts.
+func (r *responseUsage) yield(copied func(Copy), yield func(Usage, error) bool) bool {
+	counting := r.each
+	if events.IsUnique(r.response) {
+		counting = func() []Usage { return r.joined(copied) }
 	}
-	if r.paid == nil || u.Offset < r.first.Offset {
-		r.first = u
-	}
-	r.paid = &u
-}
-
-// yield yields what counts, and forgets it.
-func (r *responseUsage) yield(yield func(Usage, error) bool) bool {
-	u := r.told
-	if r.paid != nil {
-		u = r.paid
-		if u.Offset != r.first.Offset {
-			u.First, u.Session, u.Run = r.first.Offset, r.first.Session, r.first.Run
+	for _, u := range counting() {
+		if !yield(u, nil) {
+			return false
 		}
 	}
-	*r = responseUsage{}
-	return u == nil || yield(*u, nil)
+	return true
+}
+
+// joined has one usage for each model that was paid for with an id, or else the last turn.
+func (r *responseUsage) joined(copied func(Copy)) (counts []Usage) {
+	first := make(map[string]Usage) // by model, by offset
+	for _, u := range r.rows {
+		if f, ok := first[u.Model]; u.Source != InTurn && (!ok || u.Offset < f.Offset) {
+			first[u.Model] = u
+		}
+	}
+	if len(first) == 0 {
+		return r.rows[len(r.rows)-1:]
+	}
+	best := make(map[string]Usage)
+	for _, u := range r.rows {
+		if u.Source == InTurn {
+			continue
+		}
+		f := first[u.Model]
+		if copied != nil && u.Session != f.Session {
+			copied(Copy{u.Session, u.Offset, f.Session, u.Model, u.USD, u.Tokens})
+		}
+		if u.Offset != f.Offset {
+			u.First, u.Session, u.Run = f.Offset, f.Session, f.Run
+		}
+		best[u.Model] = u
+	}
+	for _, model := range slices.Sorted(maps.Keys(best)) {
+		counts = append(counts, best[model])
+	}
+	return counts
+}
+
+// each has the usages with an id that may be drawn twice.
+func (r *responseUsage) each() (counts []Usage) {
+	type said struct {
+		session, model string
+		tokens         events.Tokens
+	}
+	paid, seen := make(map[string]bool), make(map[said]bool)
+	for _, u := range r.rows {
+		paid[u.Session] = paid[u.Session] || u.Source != InTurn && r.response != ""
+	}
+	for _, u := range r.rows {
+		if u.Source == InTurn {
+			key := said{u.Session, u.Model, u.Tokens}
+			if paid[u.Session] || u.again && seen[key] {
+				continue
+			}
+			seen[key] = true
+		}
+		counts = append(counts, u)
+	}
+	return counts
 }
 
 // errEnough says that a caller wants no more rows.
@@ -137,8 +206,9 @@ var errEnough = errors.New("enough")
 func scanUsage(rows *sql.Rows) (Usage, error) {
 	var u Usage
 	var run events.RunRef
-	err := rows.Scan(&u.Session, offset(&u.Offset), &u.Source, &u.Day, &u.Model, &u.Response, &run.Kind, &run.ID, &u.USD,
-		&u.Tokens.Input, &u.Tokens.Output, &u.Tokens.Reasoning, &u.Tokens.CacheRead, &u.Tokens.CacheWrite)
+	err := rows.Scan(&u.Session, offset(&u.Offset), &u.Source, &u.Day, &u.At, &u.Model, &u.Response, &run.Kind, &run.ID, &u.USD,
+		&u.Tokens.Input, &u.Tokens.Output, &u.Tokens.Reasoning, &u.Tokens.CacheRead, &u.Tokens.CacheWrite,
+		&u.Terms.CacheHour, &u.Terms.Searches, &u.Terms.Speed, &u.Terms.Tier, &u.Terms.Region, &u.again)
 	if run != (events.RunRef{}) {
 		u.Run = &run
 	}
@@ -149,25 +219,26 @@ func scanUsage(rows *sql.Rows) (Usage, error) {
 type Call struct {
 	Session string
 	Offset  events.Offset
-	Day     string
+	Day     string           // in UTC
+	At      events.Timestamp // of the turn
 	Model   string
 	Tool    string
 	Failed  bool // it ended with an error
 }
 
 // Calls yields the calls of tools in a namespace, each once: the same id in the same
-// response is the same call, and where no response is named, in the same session. An error
+// response is the same call, and where no unique one is named, in the same session. An error
 // is that of the last call with its id before it in its session.
 func (a Activity) Calls(ctx context.Context, namespace string) iter.Seq2[Call, error] {
 	return func(yield func(Call, error) bool) {
-		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, day, model, tool, response, call, error
+		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, day, at, model, tool, response, call, error
 			FROM calls WHERE namespace=? ORDER BY call, offset, thread, number, part`, namespace)
 		var same calls
 		err = each(rows, err, func() error {
 			var c Call
 			var response, id string
 			var isError bool
-			if err := rows.Scan(&c.Session, offset(&c.Offset), &c.Day, &c.Model, &c.Tool, &response, &id, &isError); err != nil {
+			if err := rows.Scan(&c.Session, offset(&c.Offset), &c.Day, &c.At, &c.Model, &c.Tool, &response, &id, &isError); err != nil {
 				return err
 			}
 			if id != same.id || id == "" {
@@ -206,7 +277,7 @@ func (s *calls) add(c Call, response string, isError bool) {
 		return
 	}
 	same := "in " + c.Session
-	if response != "" {
+	if events.IsUnique(response) {
 		same = "of " + response
 	}
 	if s.seen[same] {
@@ -226,10 +297,11 @@ func (s *calls) yield(yield func(Call, error) bool) bool {
 	return true
 }
 
-// Day is how many turns a session got on a day, with one model.
+// Day is how many turns a session got in a quarter of an hour of a day, with one model.
 type Day struct {
 	Session string
-	Day     string
+	Day     string // in UTC
+	Quarter string // in UTC, such as 14:45
 	Model   string // "" for turns that name none
 	Turns   int    // that were brought, whatever became of them
 }
@@ -237,10 +309,10 @@ type Day struct {
 // Days yields how many turns there were in a namespace.
 func (a Activity) Days(ctx context.Context, namespace string) iter.Seq2[Day, error] {
 	return func(yield func(Day, error) bool) {
-		rows, err := a.db.QueryContext(ctx, "SELECT session, day, model, turns FROM days WHERE namespace=? ORDER BY session, day, model", namespace)
+		rows, err := a.db.QueryContext(ctx, "SELECT session, day, quarter, model, turns FROM days WHERE namespace=? ORDER BY session, day, quarter, model", namespace)
 		err = each(rows, err, func() error {
 			var d Day
-			if err := rows.Scan(&d.Session, &d.Day, &d.Model, &d.Turns); err != nil {
+			if err := rows.Scan(&d.Session, &d.Day, &d.Quarter, &d.Model, &d.Turns); err != nil {
 				return err
 			}
 			if !yield(d, nil) {

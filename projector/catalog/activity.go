@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
@@ -21,14 +22,16 @@ CREATE TABLE usage{set}(
 	source TEXT NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, response TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL, usd TEXT NOT NULL,
 	input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
 	cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
+	cache_hour_tokens INTEGER NOT NULL, searches INTEGER NOT NULL, speed TEXT NOT NULL, tier TEXT NOT NULL, region TEXT NOT NULL,
+	at TEXT NOT NULL, again INTEGER NOT NULL,
 	PRIMARY KEY(namespace, response, output_tokens, offset, thread, number), UNIQUE(namespace, session, offset, thread, number)) WITHOUT ROWID;
 CREATE TABLE calls{set}(
 	namespace TEXT NOT NULL, session TEXT NOT NULL, offset INTEGER NOT NULL, thread TEXT NOT NULL, number INTEGER NOT NULL, part INTEGER NOT NULL,
-	day TEXT NOT NULL, model TEXT NOT NULL, response TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL, error INTEGER NOT NULL,
+	day TEXT NOT NULL, model TEXT NOT NULL, response TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL, error INTEGER NOT NULL, at TEXT NOT NULL,
 	PRIMARY KEY(namespace, call, offset, thread, number, part)) WITHOUT ROWID;
 CREATE TABLE days{set}(
-	namespace TEXT NOT NULL, session TEXT NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, turns INTEGER NOT NULL,
-	PRIMARY KEY(namespace, session, day, model)) WITHOUT ROWID;
+	namespace TEXT NOT NULL, session TEXT NOT NULL, day TEXT NOT NULL, quarter TEXT NOT NULL, model TEXT NOT NULL, turns INTEGER NOT NULL,
+	PRIMARY KEY(namespace, session, day, quarter, model)) WITHOUT ROWID;
 `
 
 var activityTables = []string{"usage", "calls", "days"}
@@ -57,39 +60,63 @@ type usageRow struct {
 	source, response string
 	usd              events.Amount
 	tokens           events.Tokens
+	terms            events.Terms
+	at               events.Timestamp
+	again            bool // a turn of a list that replaced another one, which may have held it
 }
 
 type callRow struct {
 	where
 	part                 int
 	day, model, response string
+	at                   events.Timestamp
 	projector.ToolUse
 }
 
 type dayKey struct {
-	subject    events.Subject
-	day, model string
+	subject             events.Subject
+	day, quarter, model string
+}
+
+// quarterOf is the quarter of an hour, in UTC, in which a time is, such as 14:45: days of
+// every zone begin at one.
+func quarterOf(at events.Timestamp) string {
+	t, ok := at.Time()
+	if !ok {
+		return "00:00"
+	}
+	return t.UTC().Truncate(15 * time.Minute).Format("15:04")
 }
 
 // rowSize is about how many bytes of memory a row takes.
 const rowSize = 300
 
-// turn takes what a turn of a day says, and returns about how many bytes that takes. What
-// an agent logs does not count as a turn.
-func (a *activity) turn(at where, day string, run *events.RunRef, said projector.Said, counts bool) int64 {
+// turnRow is a turn that the view takes, with where and when it was.
+type turnRow struct {
+	where
+	at     events.Timestamp
+	run    *events.RunRef
+	again  bool
+	counts bool // as a turn; what an agent logs does not
+}
+
+// turn takes what a turn says, and returns about how many bytes that takes.
+func (a *activity) turn(t turnRow, said projector.Said) int64 {
+	day := dayOf(t.at)
 	if a.days == nil {
 		a.days = make(map[dayKey]int)
 	}
-	if counts {
-		a.days[dayKey{at.subject, day, said.Model}]++
+	if t.counts {
+		a.days[dayKey{t.subject, day, quarterOf(t.at), said.Model}]++
 	}
 	rows := len(said.Tools)
 	if said.Usage != (events.Tokens{}) && isCount(said.Usage) {
-		a.usage = append(a.usage, usageRow{where: at, costKey: newCostKey(day, said.Model, run), source: InTurn, response: said.Response, tokens: said.Usage})
+		a.usage = append(a.usage, usageRow{where: t.where, costKey: newCostKey(day, said.Model, t.run), source: InTurn, response: said.Response,
+			tokens: said.Usage, terms: said.Terms, at: t.at, again: t.again})
 		rows++
 	}
 	for i, use := range said.Tools {
-		a.calls = append(a.calls, callRow{at, i, day, said.Model, said.Response, use})
+		a.calls = append(a.calls, callRow{t.where, i, day, said.Model, said.Response, t.at, use})
 	}
 	return int64(rows * rowSize)
 }
@@ -97,7 +124,8 @@ func (a *activity) turn(at where, day string, run *events.RunRef, said projector
 // cost takes a cost, and returns about how many bytes that takes.
 func (a *activity) cost(f projector.Fact, p *events.CostAccrued) int64 {
 	c := projector.CostOf(f, p)
-	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, response: c.Response, usd: c.USD, tokens: c.Tokens}
+	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, response: c.Response,
+		usd: c.USD, tokens: c.Tokens, terms: events.TermsOf(p.Raw), at: c.Time}
 	a.usage = append(a.usage, row)
 	return rowSize
 }
@@ -128,18 +156,19 @@ func (a *activity) drop(sub events.Subject) {
 func (a *activity) store(ctx context.Context, f *file) error {
 	for _, r := range a.usage {
 		if err := f.put(ctx, "usage", append(r.where.columns(), r.source, r.day, r.model, r.response, r.run.Kind, r.run.ID, string(r.usd),
-			r.tokens.Input, r.tokens.Output, r.tokens.Reasoning, r.tokens.CacheRead, r.tokens.CacheWrite)...); err != nil {
+			r.tokens.Input, r.tokens.Output, r.tokens.Reasoning, r.tokens.CacheRead, r.tokens.CacheWrite,
+			r.terms.CacheHour, r.terms.Searches, r.terms.Speed, r.terms.Tier, r.terms.Region, string(r.at), r.again)...); err != nil {
 			return err
 		}
 	}
 	for _, r := range a.calls {
-		if err := f.put(ctx, "calls", append(r.columns(), r.part, r.day, r.model, r.response, r.Call, r.Tool, r.Error)...); err != nil {
+		if err := f.put(ctx, "calls", append(r.columns(), r.part, r.day, r.model, r.response, r.Call, r.Tool, r.Error, string(r.at))...); err != nil {
 			return err
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(a.days), dayKey.compare) {
-		if err := f.run(ctx, "INSERT INTO days{set} VALUES(?,?,?,?,?) ON CONFLICT DO UPDATE SET turns=turns+excluded.turns",
-			key.subject.Namespace, key.subject.ID, key.day, key.model, a.days[key]); err != nil {
+		if err := f.run(ctx, "INSERT INTO days{set} VALUES(?,?,?,?,?,?) ON CONFLICT DO UPDATE SET turns=turns+excluded.turns",
+			key.subject.Namespace, key.subject.ID, key.day, key.quarter, key.model, a.days[key]); err != nil {
 			return err
 		}
 	}
@@ -153,5 +182,6 @@ func (w where) columns() []any {
 
 // compare puts neighbours of a table beside each other.
 func (k dayKey) compare(o dayKey) int {
-	return cmp.Or(cmp.Compare(k.subject.Namespace, o.subject.Namespace), cmp.Compare(k.subject.ID, o.subject.ID), cmp.Compare(k.day, o.day), cmp.Compare(k.model, o.model))
+	return cmp.Or(cmp.Compare(k.subject.Namespace, o.subject.Namespace), cmp.Compare(k.subject.ID, o.subject.ID), cmp.Compare(k.day, o.day),
+		cmp.Compare(k.quarter, o.quarter), cmp.Compare(k.model, o.model))
 }

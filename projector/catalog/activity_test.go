@@ -41,7 +41,7 @@ func saidOf(t projector.Turn) projector.Said {
 
 // drawSaid draws a turn of a few models, responses and calls, so that they come again.
 func drawSaid(t *rapid.T) saidTurn {
-	s := saidTurn{Model: rapid.SampledFrom([]string{"", "m", "n"}).Draw(t, "model"), Response: rapid.SampledFrom([]string{"", "", "r1", "r2", "r3"}).Draw(t, "response")}
+	s := saidTurn{Model: rapid.SampledFrom([]string{"", "m", "n"}).Draw(t, "model"), Response: rapid.SampledFrom([]string{"", "", "chatcmpl-7", idR, idQ}).Draw(t, "response")}
 	if rapid.Bool().Draw(t, "usage") {
 		s.Tokens = events.Tokens{Input: rapid.Int64Range(0, 3).Draw(t, "in"), Output: rapid.Int64Range(0, 2).Draw(t, "out"), CacheRead: 1}
 	}
@@ -69,9 +69,9 @@ func activityLog() *rapid.Generator[testkit.Records] {
 func drawActivity(t *rapid.T) events.Payload {
 	switch rapid.IntRange(0, 5).Draw(t, "what") {
 	case 0:
-		p := &events.CostAccrued{Model: "m", Purpose: "run", Source: rapid.SampledFrom([]string{"reported", "computed"}).Draw(t, "source"),
+		p := &events.CostAccrued{Model: rapid.SampledFrom([]string{"m", "m", "n"}).Draw(t, "of model"), Purpose: "run", Source: rapid.SampledFrom([]string{"reported", "computed"}).Draw(t, "source"),
 			USD: rapid.SampledFrom([]events.Amount{"", "0.5"}).Draw(t, "usd"), Tokens: &events.Tokens{Input: 7}}
-		p.Response = rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "response")
+		p.Response = rapid.SampledFrom([]string{"", "chatcmpl-7", idR}).Draw(t, "response")
 		p.Tokens.Output = rapid.Int64Range(0, 2).Draw(t, "output")
 		if rapid.Bool().Draw(t, "of a run") {
 			p.Run = &events.RunRef{Kind: "k", ID: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "run")}
@@ -97,6 +97,7 @@ type toldTurn struct {
 	thread string
 	index  int
 	day    string
+	again  bool
 }
 
 func (a toldTurn) beats(b toldTurn) bool {
@@ -114,7 +115,7 @@ func toldTurns(records testkit.Records) (list []toldTurn) {
 			for _, t := range th.Turns {
 				var s saidTurn
 				_ = json.Unmarshal(t.Raw, &s)
-				list = append(list, toldTurn{s, rec.Subject, rec.Offset, name, t.Index, rec.Time.UTC().Format(time.DateOnly)})
+				list = append(list, toldTurn{s, rec.Subject, rec.Offset, name, t.Index, rec.Time.UTC().Format(time.DateOnly), f.Type == events.TypeThreadReplaced})
 			}
 		}
 	}
@@ -140,7 +141,7 @@ func naiveUsages(records testkit.Records) (lines []string) {
 	for _, c := range costs {
 		first, counts := c, true
 		for _, o := range costs {
-			if c.Response == "" || o.Response != c.Response {
+			if !events.IsUnique(c.Response) || o.Response != c.Response || o.Model != c.Model {
 				continue
 			}
 			billed[c.Response] = true
@@ -157,9 +158,18 @@ func naiveUsages(records testkit.Records) (lines []string) {
 	}
 	turns := toldTurns(records)
 	for _, a := range turns {
+		unique := events.IsUnique(a.Response)
 		counts := a.Tokens != (events.Tokens{}) && !billed[a.Response]
 		for _, b := range turns {
-			if a.Response != "" && b.Response == a.Response && b.Tokens != (events.Tokens{}) && b.beats(a) {
+			if unique && b.Response == a.Response && b.Tokens != (events.Tokens{}) && b.beats(a) {
+				counts = false
+			}
+			if !unique && a.Response != "" && a.again && b.sub == a.sub && b.Response == a.Response && b.Model == a.Model && b.Tokens == a.Tokens && a.beats(b) {
+				counts = false
+			}
+		}
+		for _, c := range costs {
+			if !unique && a.Response != "" && c.Response == a.Response && c.Subject == a.sub {
 				counts = false
 			}
 		}
@@ -183,7 +193,8 @@ func naiveCalls(records testkit.Records) (lines []string) {
 		for _, use := range turn.Tools {
 			if !use.Error {
 				same := func(c *call) bool {
-					return use.Call != "" && c.Call == use.Call && c.Response == turn.Response && (turn.Response != "" || c.sub == turn.sub)
+					unique := events.IsUnique(turn.Response)
+					return use.Call != "" && c.Call == use.Call && events.IsUnique(c.Response) == unique && (unique && c.Response == turn.Response || !unique && c.sub == turn.sub)
 				}
 				if !slices.ContainsFunc(counted, same) {
 					counted = append(counted, &call{toldTurn: turn, ToolUse: use})
@@ -223,14 +234,14 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 	must(t, err)
 	defer a.Close()
 	of := make(map[string][]string)
-	for u, err := range a.Usages(t.Context(), "default") {
+	for u, err := range a.Usages(t.Context(), "default", nil) {
 		must(t, err)
 		line := fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens)
 		usages, of[u.Session] = append(usages, line), append(of[u.Session], line)
 	}
 	some := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "none"}), rapid.ID).Draw(t, "some")
 	var got, want []string
-	for u, err := range a.UsagesOf(t.Context(), "default", some...) {
+	for u, err := range a.UsagesOf(t.Context(), "default", nil, some...) {
 		must(t, err)
 		got = append(got, fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens))
 	}
@@ -244,9 +255,13 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 		must(t, err)
 		calls = append(calls, fmt.Sprint(c.Session, c.Offset, c.Day, c.Model, c.Tool, c.Failed))
 	}
+	turns := make(map[string]int)
 	for d, err := range a.Days(t.Context(), "default") {
 		must(t, err)
-		days = append(days, fmt.Sprint(d.Session, " ", d.Day, " ", d.Model, " ", d.Turns))
+		turns[fmt.Sprint(d.Session, " ", d.Day, " ", d.Model)] += d.Turns
+	}
+	for key, n := range turns {
+		days = append(days, fmt.Sprint(key, " ", n))
 	}
 	for _, list := range [][]string{usages, calls, days} {
 		slices.Sort(list)

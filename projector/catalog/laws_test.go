@@ -197,7 +197,7 @@ func spentOf(records testkit.Records, sub events.Subject) projector.Total {
 	for _, a := range all {
 		of, counts := a, true
 		for _, b := range all {
-			if a.cost.Response == "" || b.cost.Response != a.cost.Response || b.sub.Namespace != a.sub.Namespace {
+			if !events.IsUnique(a.cost.Response) || b.cost.Response != a.cost.Response || b.cost.Model != a.cost.Model || b.sub.Namespace != a.sub.Namespace {
 				continue
 			}
 			if b.cost.Offset < of.cost.Offset {

@@ -94,9 +94,9 @@ func newCostKey(day, model string, run *events.RunRef) costKey {
 	return k
 }
 
-// applyCost counts a cost, or puts it aside if it names a response.
+// applyCost counts a cost, or puts it aside if it names a response that others may name.
 func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost) error {
-	if cost.Response != "" {
+	if events.IsUnique(cost.Response) {
 		c.defers(s.subject, cost)
 		return nil
 	}

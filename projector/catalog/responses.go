@@ -9,19 +9,20 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// responsesSchema is the costs that name a response, as they came. Of those with one
-// response in a namespace only the last counts, in the order of the key; it counts for the
-// session and the run of the one with the lowest offset.
+// responsesSchema is the costs that name a response with an id that cannot be drawn twice,
+// as they came. Of those with one response and one model in a namespace only the last counts,
+// in the order of the key; it counts for the session and the run of the one with the lowest
+// offset.
 const responsesSchema = `
 CREATE TABLE responses{set}(
-	namespace TEXT NOT NULL, response TEXT NOT NULL, output_tokens INTEGER NOT NULL, offset INTEGER NOT NULL, session TEXT NOT NULL,
-	day TEXT NOT NULL, model TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL, usd TEXT NOT NULL,
+	namespace TEXT NOT NULL, response TEXT NOT NULL, model TEXT NOT NULL, output_tokens INTEGER NOT NULL, offset INTEGER NOT NULL, session TEXT NOT NULL,
+	day TEXT NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL, usd TEXT NOT NULL,
 	input_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL,
-	PRIMARY KEY(namespace, response, output_tokens, offset)) WITHOUT ROWID;
+	PRIMARY KEY(namespace, response, model, output_tokens, offset)) WITHOUT ROWID;
 `
 
-// responseKey names a response.
-type responseKey struct{ namespace, response string }
+// responseKey names a response of a model.
+type responseKey struct{ namespace, response, model string }
 
 // paid is a cost that names a response, or that counts for one, and the id of its session.
 type paid struct {
@@ -36,7 +37,7 @@ func (c *Catalog) defers(sub events.Subject, cost projector.Cost) {
 	if c.paid == nil {
 		c.paid = make(map[responseKey][]paid)
 	}
-	key := responseKey{sub.Namespace, cost.Response}
+	key := responseKey{sub.Namespace, cost.Response, cost.Model}
 	c.paid[key] = append(c.paid[key], paid{sub.ID, cost.Day(), cost})
 	c.held += rowSize
 }
@@ -92,10 +93,10 @@ func (c *Catalog) touchPaid(ctx context.Context, sub events.Subject) error {
 	if !sub.IsSession() {
 		return nil
 	}
-	rows, err := c.conn.QueryContext(ctx, "SELECT DISTINCT response FROM responses"+c.set+" WHERE namespace=? AND session=?", sub.Namespace, sub.ID)
+	rows, err := c.conn.QueryContext(ctx, "SELECT DISTINCT response, model FROM responses"+c.set+" WHERE namespace=? AND session=?", sub.Namespace, sub.ID)
 	return each(rows, err, func() error {
 		key := responseKey{namespace: sub.Namespace}
-		err := rows.Scan(&key.response)
+		err := rows.Scan(&key.response, &key.model)
 		if _, there := c.paid[key]; err == nil && !there {
 			if c.paid == nil {
 				c.paid = make(map[responseKey][]paid)
@@ -118,7 +119,7 @@ func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []pai
 			kept = append(kept, p)
 			continue
 		}
-		if err := c.run(ctx, "DELETE FROM responses{set} WHERE namespace=? AND response=? AND output_tokens=? AND offset=?", key.namespace, key.response, p.Tokens.Output, int64(p.Offset)); err != nil {
+		if err := c.run(ctx, "DELETE FROM responses{set} WHERE namespace=? AND response=? AND model=? AND output_tokens=? AND offset=?", key.namespace, key.response, key.model, p.Tokens.Output, int64(p.Offset)); err != nil {
 			return err
 		}
 	}
@@ -167,18 +168,18 @@ func (c *Catalog) recount(ctx context.Context, key responseKey, p *paid, change 
 
 // loadPaid reads the costs with one response.
 func (c *Catalog) loadPaid(ctx context.Context, key responseKey) ([]paid, error) {
-	st, err := c.prepare(ctx, "SELECT * FROM responses{set} WHERE namespace=? AND response=?")
+	st, err := c.prepare(ctx, "SELECT * FROM responses{set} WHERE namespace=? AND response=? AND model=?")
 	if err != nil {
 		return nil, err
 	}
 	var list []paid
-	rows, err := st.QueryContext(ctx, key.namespace, key.response)
+	rows, err := st.QueryContext(ctx, key.namespace, key.response, key.model)
 	err = each(rows, err, func() error {
 		var p paid
 		var of responseKey
 		p.Run = new(events.RunRef)
 		err := rows.Scan(p.columns(&of)...)
-		if p.Response = of.response; *p.Run == (events.RunRef{}) {
+		if p.Response, p.Model = of.response, of.model; *p.Run == (events.RunRef{}) {
 			p.Run = nil
 		}
 		list = append(list, p)
@@ -194,6 +195,6 @@ func (p *paid) columns(key *responseKey) []any {
 		run = new(events.RunRef)
 	}
 	t := &p.Tokens
-	return []any{&key.namespace, &key.response, &t.Output, offset(&p.Offset), &p.session, &p.day, &p.Model, &run.Kind, &run.ID, &p.USD,
+	return []any{&key.namespace, &key.response, &key.model, &t.Output, offset(&p.Offset), &p.session, &p.day, &run.Kind, &run.ID, &p.USD,
 		&t.Input, &t.Reasoning, &t.CacheRead, &t.CacheWrite}
 }

@@ -12,6 +12,12 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
+// Ids of responses that cannot be drawn twice.
+const (
+	idR = "msg_01XFDUDYJgAACzvnptvVoYEL"
+	idQ = "0f3a1f6e-5d7b-4a53-9c1e-2b7f6f0b9a11"
+)
+
 // responseLog draws costs of a few responses in three sessions and two namespaces.
 func responseLog() *rapid.Generator[testkit.Records] {
 	return rapid.Custom(func(t *rapid.T) testkit.Records {
@@ -19,7 +25,7 @@ func responseLog() *rapid.Generator[testkit.Records] {
 		for at := events.Offset(1); at <= events.Offset(rapid.IntRange(1, 25).Draw(t, "records")); at++ {
 			sub := events.Session(rapid.SampledFrom([]string{"", "other"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "session"))
 			p := &events.CostAccrued{Model: rapid.SampledFrom([]string{"m", "n"}).Draw(t, "model"), Purpose: "run", Source: "reported",
-				USD: events.Amount(fmt.Sprintf("0.%d", rapid.IntRange(1, 99).Draw(t, "usd"))), Response: rapid.SampledFrom([]string{"", "r", "q"}).Draw(t, "response"),
+				USD: events.Amount(fmt.Sprintf("0.%d", rapid.IntRange(1, 99).Draw(t, "usd"))), Response: rapid.SampledFrom([]string{"", "chatcmpl-7", idR, idQ}).Draw(t, "response"),
 				Tokens: &events.Tokens{Input: 1, Output: rapid.Int64Range(0, 2).Draw(t, "output")}}
 			if rapid.Bool().Draw(t, "of a run") {
 				p.Run = &events.RunRef{Kind: "k", ID: "1"}
@@ -72,7 +78,7 @@ func TestResponsesAgreeWithTheLog(t *testing.T) {
 func TestResponsesInQuarantine(t *testing.T) {
 	a, b := events.Session("", "a"), events.Session("", "b")
 	cost := func(sub events.Subject, at events.Offset, usd events.Amount, output int64) projector.Fact {
-		return projector.Decode(record(t, sub, at, &events.CostAccrued{Model: "m", USD: usd, Response: "r", Tokens: &events.Tokens{Output: output}, Purpose: "run", Source: "reported"}))
+		return projector.Decode(record(t, sub, at, &events.CostAccrued{Model: "m", USD: usd, Response: idR, Tokens: &events.Tokens{Output: output}, Purpose: "run", Source: "reported"}))
 	}
 	c := New(t.TempDir(), openingOf, nullLogger)
 	defer c.Close()

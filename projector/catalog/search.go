@@ -94,6 +94,7 @@ func (t *found) size() int64 { return int64(400 + len(t.spoken)) }
 func (s *Search) turnsOf(f projector.Fact) []found {
 	var list []found
 	brought := f.Brings()
+	_, isReplacement := f.Payload.(*events.ThreadReplaced)
 	for _, name := range brought.Names() {
 		for _, t := range brought.Turns(name) {
 			said, place, at := s.text(t), where{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
@@ -101,7 +102,7 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 			if isLine { // what it took is a cost beside it
 				said.Usage = events.Tokens{}
 			}
-			s.held += s.activity.turn(place, dayOf(at), t.Run, said, !isLine || name != events.LogThread)
+			s.held += s.activity.turn(turnRow{place, at, t.Run, isReplacement, !isLine || name != events.LogThread}, said)
 			if said.Text != "" {
 				list = append(list, found{place, at, said.Roles, spread(projector.Cut(said.Text, maxText))})
 			}
